@@ -27,10 +27,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use mutant::Mutant;
-use scratch::{Explored, Scratch};
+use scratch::{HuntResult, TreeCopy};
 
 /// How the mutants are to be run.
-struct Options {
+struct MutantOptions {
     /// Names of those to run; all if there are none.
     names: Vec<String>,
     /// How long the simulator looks for a violation, in seconds of one processor.
@@ -40,9 +40,9 @@ struct Options {
     build: bool,
 }
 
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Options> {
-        let mut options = Options {
+impl MutantOptions {
+    fn parse(arguments: &[String]) -> Result<MutantOptions> {
+        let mut options = MutantOptions {
             names: Vec::new(),
             seconds: 60,
             seed: 1,
@@ -71,7 +71,7 @@ impl Options {
 /// Runs the mutants that `arguments` name, or all; true if the simulator catches each of them and
 /// finds nothing in the code as it is.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
-    let options = Options::parse(arguments)?;
+    let options = MutantOptions::parse(arguments)?;
     let root = crate::root()?;
     let all = mutant::load(&root)?;
     let find = |name: &String| all.iter().find(|mutant| mutant.name == *name);
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     if options.names.is_empty() {
         mutants.extend(&all);
     }
-    let scratch = Scratch::new(&root)?;
+    let scratch = TreeCopy::new(&root)?;
     scratch.restore(&root)?;
     scratch.build()?;
     scratch.keep_as_it_is()?;
@@ -95,14 +95,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
             one(&scratch, &root, mutant, &options).with_context(|| format!("mutant {name}"))?;
         match seen {
             None => println!("| `{name}` | built | | |"),
-            Some(Explored {
+            Some(HuntResult {
                 caught_by: Some(checker),
                 worlds,
                 took,
             }) => {
                 println!("| `{name}` | {checker} | {} | {worlds} |", seconds(took));
             }
-            Some(Explored { worlds, took, .. }) => {
+            Some(HuntResult { worlds, took, .. }) => {
                 println!("| `{name}` | **nothing** | {} | {worlds} |", seconds(took));
                 missed.push(name.as_str());
             }
@@ -117,11 +117,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
 
 /// Builds a mutant and, unless it is only to be built, explores it.
 fn one(
-    scratch: &Scratch,
+    scratch: &TreeCopy,
     root: &Path,
     mutant: &Mutant,
-    options: &Options,
-) -> Result<Option<Explored>> {
+    options: &MutantOptions,
+) -> Result<Option<HuntResult>> {
     scratch.restore(root)?;
     mutant.apply(scratch.tree())?;
     scratch.build()?;
@@ -141,7 +141,7 @@ fn seconds(span: Duration) -> String {
 fn documented(page: &str) -> BTreeMap<String, (String, String)> {
     use forebay_pages::{plain, tables};
     let is_ours =
-        |table: &&forebay_pages::Table| table.header.first().is_some_and(|h| h == "mutant");
+        |table: &&forebay_pages::MarkdownTable| table.header.first().is_some_and(|h| h == "mutant");
     let all = tables(page);
     let rows = all.iter().filter(is_ours).flat_map(|table| &table.rows);
     rows.filter_map(|(_, row)| {
@@ -207,7 +207,7 @@ mod tests {
     fn arguments_are_names_and_a_few_options() {
         let parse = |text: &str| {
             let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            Options::parse(&words)
+            MutantOptions::parse(&words)
         };
         let options = parse("fua-as-plain --seconds 5 --seed 9").unwrap();
         assert_eq!(options.names, ["fua-as-plain"]);

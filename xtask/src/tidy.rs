@@ -1,7 +1,7 @@
 //! Checks of what neither the compiler nor clippy looks at.
 //!
-//! Each check is a function from a [`Tree`] (the tracked files, in memory) to a list of
-//! [`Problem`]s. None of them writes. What a check holds the tree against stands in a document
+//! Each check is a function from a [`ProjectTree`] (the tracked files, in memory) to a list of
+//! [`TidyProblem`]s. None of them writes. What a check holds the tree against stands in a document
 //! where people read it, and is parsed from there: the crates, their levels, the external
 //! dependencies and the unsafe modules in ARCHITECTURE.md, the structures in docs/format.
 //!
@@ -28,20 +28,20 @@ use std::fmt;
 
 use anyhow::Result;
 use ratchet::Ratchet;
-use tree::Tree;
+use tree::ProjectTree;
 
 /// Something that is not as it must be.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Problem {
+struct TidyProblem {
     path: String,
     /// Counted from 1; 0 if the problem is the whole file's.
     line: usize,
     text: String,
 }
 
-impl Problem {
-    fn new(path: &str, line: usize, text: impl Into<String>) -> Problem {
-        Problem {
+impl TidyProblem {
+    fn new(path: &str, line: usize, text: impl Into<String>) -> TidyProblem {
+        TidyProblem {
             path: path.to_owned(),
             line,
             text: text.into(),
@@ -49,7 +49,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for TidyProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.path, self.text),
@@ -60,7 +60,7 @@ impl fmt::Display for Problem {
 
 /// Runs every check and prints what it finds; true if there is nothing.
 pub(crate) fn run() -> Result<bool> {
-    let tree = Tree::open()?;
+    let tree = ProjectTree::open()?;
     let mut problems = problems(&tree)?;
     problems.sort();
     problems.dedup();
@@ -74,7 +74,7 @@ pub(crate) fn run() -> Result<bool> {
     Ok(problems.is_empty())
 }
 
-fn problems(tree: &Tree) -> Result<Vec<Problem>> {
+fn problems(tree: &ProjectTree) -> Result<Vec<TidyProblem>> {
     let packages = crates::packages(tree)?;
     let (sources, mut problems) = rust::sources(tree);
     let (mut ratchet, strange) = Ratchet::of(tree);
@@ -98,7 +98,7 @@ fn problems(tree: &Tree) -> Result<Vec<Problem>> {
 /// Prints how long every crate and its functions are, and the circles of files that there are,
 /// allowed or not.
 pub(crate) fn print_sizes() -> Result<bool> {
-    let tree = Tree::open()?;
+    let tree = ProjectTree::open()?;
     let (sources, _) = rust::sources(&tree);
     print!("{}", sizes::table(&tree, &sources));
     for circle in circles::all(&tree, &sources) {
@@ -109,7 +109,7 @@ pub(crate) fn print_sizes() -> Result<bool> {
 
 /// Prints counts of what makes comments and documents hard to read, and with `under`, the places.
 pub(crate) fn print_prose(under: Option<&str>) -> Result<bool> {
-    prose::print(&Tree::open()?, under);
+    prose::print(&ProjectTree::open()?, under);
     Ok(true)
 }
 

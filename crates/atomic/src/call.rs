@@ -7,10 +7,14 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::ioctls::Command;
+use crate::ioctls::AtomicCommand;
 
 /// Sends a command to an open file. The argument is read and written only as far as the command specifies.
-pub(crate) fn call(file: BorrowedFd<'_>, command: Command, argument: &mut [u8]) -> io::Result<()> {
+pub(crate) fn call(
+    file: BorrowedFd<'_>,
+    command: AtomicCommand,
+    argument: &mut [u8],
+) -> io::Result<()> {
     let number = command.number(argument.len());
     let len = (number >> 16) as usize & crate::ioctls::ARGUMENT_MAX;
     assert_eq!(

@@ -9,11 +9,11 @@ use std::ops::Range;
 
 /// Maximum bytes of an argument.
 pub const ARGUMENT_MAX: usize = (1 << 14) - 1;
-/// Bytes of an argument of [`Command::Change`] before its parts.
+/// Bytes of an argument of [`AtomicCommand::Change`] before its parts.
 pub const CHANGE_HEADER: usize = 16;
 /// Bytes of each part in that argument, without its data.
 pub const PART: usize = 24;
-/// Bytes of [`Features`].
+/// Bytes of [`AtomicLimits`].
 pub const FEATURES: usize = 16;
 
 /// Type of Forebay's own ioctls.
@@ -41,14 +41,14 @@ pub const F2FS_ABORT_ATOMIC_WRITE: u32 = number(0, 0xf5, 5, 0);
 
 /// Commands for an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// Returns [`Features`].
+pub enum AtomicCommand {
+    /// Returns [`AtomicLimits`].
     Features,
     /// Begins a transaction, and returns its id. The transaction ends at the latest when this open file is closed.
     Begin,
     /// Adds this open file to the transaction with an id: later writes to it become part of the transaction.
     Join,
-    /// Changes [parts](Part) of this file: in the transaction with an id, or immediately and atomically if the id is 0.
+    /// Changes [parts](FileChange) of this file: in the transaction with an id, or immediately and atomically if the id is 0.
     Change,
     /// Commits the transaction that this open file began.
     Commit,
@@ -59,42 +59,42 @@ pub enum Command {
     Exchange,
 }
 
-impl Command {
+impl AtomicCommand {
     /// Returns the command with a number.
-    pub fn of(number: u32) -> Option<Command> {
+    pub fn of(number: u32) -> Option<AtomicCommand> {
         let all = [
-            Command::Features,
-            Command::Begin,
-            Command::Join,
-            Command::Commit,
-            Command::Abort,
-            Command::Exchange,
+            AtomicCommand::Features,
+            AtomicCommand::Begin,
+            AtomicCommand::Join,
+            AtomicCommand::Commit,
+            AtomicCommand::Abort,
+            AtomicCommand::Exchange,
         ];
         let len = (number >> 16) as usize & ARGUMENT_MAX;
         let mut all = all.into_iter();
         match all.find(|command| command.number(0) == number) {
-            None if Command::Change.number(len) == number => Some(Command::Change),
+            None if AtomicCommand::Change.number(len) == number => Some(AtomicCommand::Change),
             found => found,
         }
     }
 
-    /// Returns the command's number; for [`Command::Change`], with an argument of `len` bytes.
+    /// Returns the command's number; for [`AtomicCommand::Change`], with an argument of `len` bytes.
     pub const fn number(self, len: usize) -> u32 {
         match self {
-            Command::Features => number(READ, TYPE, 0, FEATURES),
-            Command::Begin => number(READ, TYPE, 1, 8),
-            Command::Join => number(WRITE, TYPE, 2, 8),
-            Command::Change => number(WRITE, TYPE, 3, len),
-            Command::Commit => number(0, TYPE, 4, 0),
-            Command::Abort => number(0, TYPE, 5, 0),
-            Command::Exchange => number(WRITE, TYPE, 6, 8),
+            AtomicCommand::Features => number(READ, TYPE, 0, FEATURES),
+            AtomicCommand::Begin => number(READ, TYPE, 1, 8),
+            AtomicCommand::Join => number(WRITE, TYPE, 2, 8),
+            AtomicCommand::Change => number(WRITE, TYPE, 3, len),
+            AtomicCommand::Commit => number(0, TYPE, 4, 0),
+            AtomicCommand::Abort => number(0, TYPE, 5, 0),
+            AtomicCommand::Exchange => number(WRITE, TYPE, 6, 8),
         }
     }
 }
 
 /// Limits of an atomic change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Features {
+pub struct AtomicLimits {
     /// Version of this interface: 1.
     pub version: u32,
     /// Maximum number of non-adjacent extents in all files together, including metadata that changes with them.
@@ -103,7 +103,7 @@ pub struct Features {
     pub bytes_max: u64,
 }
 
-impl Features {
+impl AtomicLimits {
     /// Encodes the features.
     pub fn encode(&self) -> [u8; FEATURES] {
         let mut bytes = [0; FEATURES];
@@ -114,8 +114,8 @@ impl Features {
     }
 
     /// Decodes the features.
-    pub fn decode(bytes: &[u8; FEATURES]) -> Features {
-        Features {
+    pub fn decode(bytes: &[u8; FEATURES]) -> AtomicLimits {
+        AtomicLimits {
             version: u32_at(bytes, 0),
             pieces_max: u32_at(bytes, 4),
             bytes_max: u64_at(bytes, 8),
@@ -125,7 +125,7 @@ impl Features {
 
 /// A change of a range of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part<'a> {
+pub enum FileChange<'a> {
     /// Writes this data at an offset. The file is extended if it ends before the end of the data.
     Write(u64, &'a [u8]),
     /// Makes this range a hole, which reads as zeroes and takes no space. The file's size does not change.
@@ -135,26 +135,26 @@ pub enum Part<'a> {
 const KIND_WRITE: u32 = 0;
 const KIND_PUNCH: u32 = 1;
 
-impl Part<'_> {
+impl FileChange<'_> {
     /// Returns the bytes that the part takes in an argument.
     pub fn encoded(&self) -> usize {
         match self {
-            Part::Write(_, data) => PART + data.len(),
-            Part::Punch(_) => PART,
+            FileChange::Write(_, data) => PART + data.len(),
+            FileChange::Punch(_) => PART,
         }
     }
 }
 
-/// Encodes the argument of [`Command::Change`] for the transaction with an id: the number of parts, each part, and then
+/// Encodes the argument of [`AtomicCommand::Change`] for the transaction with an id: the number of parts, each part, and then
 /// the data of all writes.
-pub fn encode_parts(id: u64, parts: &[Part<'_>]) -> Vec<u8> {
+pub fn encode_parts(id: u64, parts: &[FileChange<'_>]) -> Vec<u8> {
     let mut out = id.to_ne_bytes().to_vec();
     out.extend_from_slice(&(parts.len() as u32).to_ne_bytes());
     out.extend_from_slice(&[0; 4]);
     for part in parts {
         let (offset, len, kind) = match part {
-            Part::Write(offset, data) => (*offset, data.len() as u64, KIND_WRITE),
-            Part::Punch(range) => (range.start, range.end - range.start, KIND_PUNCH),
+            FileChange::Write(offset, data) => (*offset, data.len() as u64, KIND_WRITE),
+            FileChange::Punch(range) => (range.start, range.end - range.start, KIND_PUNCH),
         };
         out.extend_from_slice(&offset.to_ne_bytes());
         out.extend_from_slice(&len.to_ne_bytes());
@@ -162,7 +162,7 @@ pub fn encode_parts(id: u64, parts: &[Part<'_>]) -> Vec<u8> {
         out.extend_from_slice(&[0; 4]);
     }
     for part in parts {
-        if let Part::Write(_, data) = part {
+        if let FileChange::Write(_, data) = part {
             out.extend_from_slice(data);
         }
     }
@@ -170,7 +170,7 @@ pub fn encode_parts(id: u64, parts: &[Part<'_>]) -> Vec<u8> {
 }
 
 /// Decodes the argument. `None` if it is malformed. The end of each part fits into 63 bits.
-pub fn decode_parts(bytes: &[u8]) -> Option<(u64, Vec<Part<'_>>)> {
+pub fn decode_parts(bytes: &[u8]) -> Option<(u64, Vec<FileChange<'_>>)> {
     let (header, rest) = bytes.split_first_chunk::<CHANGE_HEADER>()?;
     let count = u32_at(header, 8) as usize;
     let (heads, mut data) = rest.split_at_checked(count.checked_mul(PART)?)?;
@@ -185,9 +185,9 @@ pub fn decode_parts(bytes: &[u8]) -> Option<(u64, Vec<Part<'_>>)> {
             KIND_WRITE => {
                 let (own, others) = data.split_at_checked(usize::try_from(len).ok()?)?;
                 data = others;
-                Part::Write(offset, own)
+                FileChange::Write(offset, own)
             }
-            KIND_PUNCH => Part::Punch(offset..end),
+            KIND_PUNCH => FileChange::Punch(offset..end),
             _ => return None,
         });
     }
@@ -221,31 +221,31 @@ mod tests {
     #[test]
     fn commands_are_known_by_their_numbers() {
         for command in [
-            Command::Features,
-            Command::Begin,
-            Command::Join,
-            Command::Change,
-            Command::Commit,
-            Command::Abort,
-            Command::Exchange,
+            AtomicCommand::Features,
+            AtomicCommand::Begin,
+            AtomicCommand::Join,
+            AtomicCommand::Change,
+            AtomicCommand::Commit,
+            AtomicCommand::Abort,
+            AtomicCommand::Exchange,
         ] {
-            assert_eq!(Command::of(command.number(40)), Some(command));
+            assert_eq!(AtomicCommand::of(command.number(40)), Some(command));
         }
         for other in [0, 0xfb07, DFS_ATOMIC_WRITE_SET, 0x8004_fb03] {
-            assert_eq!(Command::of(other), None, "{other:x}");
+            assert_eq!(AtomicCommand::of(other), None, "{other:x}");
         }
     }
 
     #[test]
     fn parts_are_read_as_they_were_written_and_nothing_else_is() {
         let parts = [
-            Part::Write(7, b"data"),
-            Part::Punch(100..5000),
-            Part::Write(1 << 40, b"more"),
+            FileChange::Write(7, b"data"),
+            FileChange::Punch(100..5000),
+            FileChange::Write(1 << 40, b"more"),
         ];
         let bytes = encode_parts(9, &parts);
         assert_eq!(decode_parts(&bytes), Some((9, parts.to_vec())));
-        let sizes: usize = parts.iter().map(Part::encoded).sum();
+        let sizes: usize = parts.iter().map(FileChange::encoded).sum();
         assert_eq!(bytes.len(), CHANGE_HEADER + sizes);
         for cut in 0..bytes.len() {
             assert_eq!(decode_parts(&bytes[..cut]), None, "{cut}");
@@ -254,7 +254,7 @@ mod tests {
         longer.push(0);
         many[11] = 0xff;
         kind[CHANGE_HEADER + 16] = 2;
-        let mut far = encode_parts(9, &[Part::Punch(0..1)]);
+        let mut far = encode_parts(9, &[FileChange::Punch(0..1)]);
         far[CHANGE_HEADER + 7] = 0x80;
         for wrong in [longer, many, kind, far] {
             assert_eq!(decode_parts(&wrong), None);
@@ -263,11 +263,11 @@ mod tests {
 
     #[test]
     fn features_are_read_as_they_were_written() {
-        let features = Features {
+        let features = AtomicLimits {
             version: 1,
             pieces_max: 8192,
             bytes_max: 64 << 20,
         };
-        assert_eq!(Features::decode(&features.encode()), features);
+        assert_eq!(AtomicLimits::decode(&features.encode()), features);
     }
 }

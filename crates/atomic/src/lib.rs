@@ -23,36 +23,36 @@
 mod call;
 pub mod ioctls;
 
-pub use ioctls::{Features, Part};
+pub use ioctls::{AtomicLimits, FileChange};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use call::call;
-use ioctls::{ARGUMENT_MAX, CHANGE_HEADER, Command, FEATURES, PART, encode_parts};
+use ioctls::{ARGUMENT_MAX, AtomicCommand, CHANGE_HEADER, FEATURES, PART, encode_parts};
 
 /// Returns the limits of atomic changes on the filesystem of a file.
 ///
 /// # Errors
 /// `ENOTTY` if the file is not on a mounted Forebay filesystem.
-pub fn features(file: impl AsFd) -> io::Result<Features> {
+pub fn features(file: impl AsFd) -> io::Result<AtomicLimits> {
     let mut bytes = [0; FEATURES];
-    call(file.as_fd(), Command::Features, &mut bytes)?;
-    Ok(Features::decode(&bytes))
+    call(file.as_fd(), AtomicCommand::Features, &mut bytes)?;
+    Ok(AtomicLimits::decode(&bytes))
 }
 
 /// Changes parts of a file, which must be open for writing, atomically. Where parts overlap, the later part wins.
 ///
 /// # Errors
 /// `E2BIG` if the change exceeds the limit of an atomic change, and all errors of writing. Nothing was changed then.
-pub fn change(file: impl AsFd, parts: &[Part<'_>]) -> io::Result<()> {
+pub fn change(file: impl AsFd, parts: &[FileChange<'_>]) -> io::Result<()> {
     let file = file.as_fd();
-    let len = CHANGE_HEADER + parts.iter().map(Part::encoded).sum::<usize>();
+    let len = CHANGE_HEADER + parts.iter().map(FileChange::encoded).sum::<usize>();
     if len <= ARGUMENT_MAX {
         let mut argument = encode_parts(0, parts);
-        return call(file, Command::Change, &mut argument);
+        return call(file, AtomicCommand::Change, &mut argument);
     }
-    let transaction = Transaction::begin(&file)?;
+    let transaction = FileTransaction::begin(&file)?;
     transaction.change(file, parts)?;
     transaction.commit()
 }
@@ -62,7 +62,7 @@ pub fn change(file: impl AsFd, parts: &[Part<'_>]) -> io::Result<()> {
 /// # Errors
 /// As for [`change`].
 pub fn punch(file: impl AsFd, ranges: &[std::ops::Range<u64>]) -> io::Result<()> {
-    let parts: Vec<Part<'_>> = ranges.iter().cloned().map(Part::Punch).collect();
+    let parts: Vec<FileChange<'_>> = ranges.iter().cloned().map(FileChange::Punch).collect();
     change(file, &parts)
 }
 
@@ -72,29 +72,29 @@ pub fn punch(file: impl AsFd, ranges: &[std::ops::Range<u64>]) -> io::Result<()>
 /// # Errors
 /// If they are not on the same filesystem, or are not open for reading and writing.
 pub fn exchange(one: impl AsFd, other: impl AsFd) -> io::Result<()> {
-    let transaction = Transaction::begin(&one)?;
+    let transaction = FileTransaction::begin(&one)?;
     let mut id = transaction.id.to_ne_bytes();
-    call(other.as_fd(), Command::Exchange, &mut id)
+    call(other.as_fd(), AtomicCommand::Exchange, &mut id)
 }
 
 /// Changes of any number of files that are committed together. Dropping the value aborts the transaction.
 #[derive(Debug)]
-pub struct Transaction<'a> {
+pub struct FileTransaction<'a> {
     owner: BorrowedFd<'a>,
     id: u64,
 }
 
-impl<'a> Transaction<'a> {
+impl<'a> FileTransaction<'a> {
     /// Begins a transaction, owned by an open file or directory that has not begun another transaction.
     ///
     /// # Errors
     /// `EBUSY` if it has begun another; `ENOMEM` if too many transactions are open.
-    pub fn begin(owner: &'a impl AsFd) -> io::Result<Transaction<'a>> {
+    pub fn begin(owner: &'a impl AsFd) -> io::Result<FileTransaction<'a>> {
         let owner = owner.as_fd();
         let mut id = [0; 8];
-        call(owner, Command::Begin, &mut id)?;
+        call(owner, AtomicCommand::Begin, &mut id)?;
         let id = u64::from_ne_bytes(id);
-        Ok(Transaction { owner, id })
+        Ok(FileTransaction { owner, id })
     }
 
     /// Returns the id with which other open files, perhaps of other processes of the same user, can take part.
@@ -107,7 +107,7 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     /// `E2BIG` if the transaction exceeds the limit of an atomic change. It cannot be committed then.
-    pub fn change(&self, file: impl AsFd, parts: &[Part<'_>]) -> io::Result<()> {
+    pub fn change(&self, file: impl AsFd, parts: &[FileChange<'_>]) -> io::Result<()> {
         change_in(self.id, file.as_fd(), parts)
     }
 
@@ -119,7 +119,7 @@ impl<'a> Transaction<'a> {
     /// `EBUSY` if the open file already takes part in a transaction; `EBADF` if it is not open for writing.
     pub fn join(&self, file: impl AsFd) -> io::Result<()> {
         let mut id = self.id.to_ne_bytes();
-        call(file.as_fd(), Command::Join, &mut id)
+        call(file.as_fd(), AtomicCommand::Join, &mut id)
     }
 
     /// Commits the transaction.
@@ -127,37 +127,39 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// If it exceeds the limit of an atomic change, or space is short. Nothing was changed then.
     pub fn commit(self) -> io::Result<()> {
-        let done = call(self.owner, Command::Commit, &mut []);
+        let done = call(self.owner, AtomicCommand::Commit, &mut []);
         std::mem::forget(self);
         done
     }
 }
 
-impl Drop for Transaction<'_> {
+impl Drop for FileTransaction<'_> {
     fn drop(&mut self) {
         // Aborting fails if the transaction has already ended otherwise.
-        let _ = call(self.owner, Command::Abort, &mut []);
+        let _ = call(self.owner, AtomicCommand::Abort, &mut []);
     }
 }
 
 /// Adds parts to a transaction, in as many calls as needed.
-fn change_in(id: u64, file: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<()> {
+fn change_in(id: u64, file: BorrowedFd<'_>, parts: &[FileChange<'_>]) -> io::Result<()> {
     const ROOM: usize = ARGUMENT_MAX - CHANGE_HEADER;
     let (mut some, mut len) = (Vec::new(), 0);
-    let give = |some: &mut Vec<Part<'_>>| {
+    let give = |some: &mut Vec<FileChange<'_>>| {
         let mut argument = encode_parts(id, some);
         some.clear();
-        call(file, Command::Change, &mut argument)
+        call(file, AtomicCommand::Change, &mut argument)
     };
     for part in parts {
         let pieces = match part {
-            Part::Write(offset, data) => {
+            FileChange::Write(offset, data) => {
                 let pieces = (*offset..)
                     .step_by(ROOM - PART)
                     .zip(data.chunks(ROOM - PART));
-                pieces.map(|(at, data)| Part::Write(at, data)).collect()
+                pieces
+                    .map(|(at, data)| FileChange::Write(at, data))
+                    .collect()
             }
-            Part::Punch(_) => vec![part.clone()],
+            FileChange::Punch(_) => vec![part.clone()],
         };
         for piece in pieces {
             if len + piece.encoded() > ROOM {

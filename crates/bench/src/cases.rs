@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use forebay_dcd::Volume;
+use forebay_dcd::DcdVolume;
 use forebay_device::Device;
 use forebay_units::ByteLen;
 
-use crate::load::{Kind, Load, Outcome, run};
-use crate::place::{Scratch, attach, create, on_ring, open};
+use crate::load::{DeviceLoad, LoadKind, LoadOutcome, run};
+use crate::place::{ScratchFiles, attach, create, on_ring, open};
 
 /// What all cases need.
-pub(crate) struct Bench {
+pub(crate) struct BenchContext {
     pub(crate) dir: PathBuf,
     pub(crate) rounds: usize,
     pub(crate) seconds: f64,
@@ -36,9 +36,9 @@ pub(crate) fn row(name: &str, ours: &[f64], theirs: &[f64], other: &str) {
     );
 }
 
-impl Bench {
-    pub(crate) fn load(&self, kind: Kind, size: u64, depth: usize) -> Load {
-        Load {
+impl BenchContext {
+    pub(crate) fn load(&self, kind: LoadKind, size: u64, depth: usize) -> DeviceLoad {
+        DeviceLoad {
             kind,
             size,
             depth,
@@ -54,15 +54,15 @@ impl Bench {
         log: ByteLen,
         data: ByteLen,
         sparse: bool,
-    ) -> anyhow::Result<(Scratch, PathBuf, PathBuf)> {
-        let mut scratch = Scratch::new();
+    ) -> anyhow::Result<(ScratchFiles, PathBuf, PathBuf)> {
+        let mut scratch = ScratchFiles::new();
         let log = scratch.file(&self.dir, "log", log, sparse)?;
         let data = scratch.file(&self.dir, "data", data, sparse)?;
         Ok((scratch, log, data))
     }
 
     /// One load on a file as it is.
-    pub(crate) fn raw(&self, path: &Path, load: Load) -> anyhow::Result<Outcome> {
+    pub(crate) fn raw(&self, path: &Path, load: DeviceLoad) -> anyhow::Result<LoadOutcome> {
         let path = path.to_owned();
         on_ring(move |rt, ring| async move {
             let device = open(&ring, &path)?;
@@ -71,7 +71,7 @@ impl Bench {
     }
 
     /// One load on a volume with a fresh log.
-    fn cached(&self, log: &Path, data: &Path, load: Load) -> anyhow::Result<Outcome> {
+    fn cached(&self, log: &Path, data: &Path, load: DeviceLoad) -> anyhow::Result<LoadOutcome> {
         let (log, data) = (log.to_owned(), data.to_owned());
         on_ring(move |rt, ring| async move {
             let (log, data) = (open(&ring, &log)?, open(&ring, &data)?);
@@ -86,15 +86,15 @@ impl Bench {
     pub(crate) fn writes(&self) -> anyhow::Result<()> {
         let (_scratch, log, data) = self.files(ByteLen::gib(4), ByteLen::gib(1), false)?;
         let (mut ours, mut sequential, mut random, mut cpu) = (vec![], vec![], vec![], vec![]);
-        let small = self.load(Kind::RandomWrite, SMALL, 32);
+        let small = self.load(LoadKind::RandomWrite, SMALL, 32);
         // No more than the log holds before destaging begins to matter.
         let most = (ByteLen::gib(4).0 as f64 * 0.65) as u64 / SMALL;
-        let load = Load { most, ..small };
+        let load = DeviceLoad { most, ..small };
         for _ in 0..self.rounds {
             let outcome = self.cached(&log, &data, load)?;
             ours.push(outcome.rate);
             cpu.push(outcome.cpu_us);
-            let large = self.raw(&log, self.load(Kind::SequentialWrite, LARGE, 4))?;
+            let large = self.raw(&log, self.load(LoadKind::SequentialWrite, LARGE, 4))?;
             sequential.push(large.rate * (LARGE / SMALL) as f64);
             random.push(self.raw(&data, small)?.rate);
         }
@@ -114,9 +114,9 @@ impl Bench {
         for writers in [32, 1] {
             let (mut ours, mut raw) = (vec![], vec![]);
             for _ in 0..self.rounds {
-                let load = Load {
+                let load = DeviceLoad {
                     flush_each: Some(1),
-                    ..self.load(Kind::RandomWrite, SMALL, writers)
+                    ..self.load(LoadKind::RandomWrite, SMALL, writers)
                 };
                 ours.push(self.cached(&log, &data, load)?.rate);
                 raw.push(self.raw(&data, load)?.rate);
@@ -132,7 +132,7 @@ impl Bench {
         for depth in [1, 32] {
             let (mut ours, mut raw) = (vec![], vec![]);
             for _ in 0..self.rounds {
-                let load = self.load(Kind::RandomRead, SMALL, depth);
+                let load = self.load(LoadKind::RandomRead, SMALL, depth);
                 ours.push(self.cached(&log, &data, load)?.rate);
                 raw.push(self.raw(&data, load)?.rate);
             }
@@ -144,10 +144,10 @@ impl Bench {
 
     pub(crate) fn full(&self) -> anyhow::Result<()> {
         let (_scratch, log, data) = self.files(ByteLen::mib(512), ByteLen::gib(4), false)?;
-        let short = self.load(Kind::RandomWrite, SMALL, 32);
+        let short = self.load(LoadKind::RandomWrite, SMALL, 32);
         let seconds = self.seconds * 30.0;
         let before = self.raw(&data, short)?.rate;
-        let outcome = self.cached(&log, &data, Load { seconds, ..short })?;
+        let outcome = self.cached(&log, &data, DeviceLoad { seconds, ..short })?;
         let after = self.raw(&data, short)?.rate;
         // The first seconds fill the log; the last is not whole.
         let whole = &outcome.by_second[..outcome.by_second.len().saturating_sub(1)];
@@ -217,17 +217,17 @@ fn recover(log: &Path, data: &Path) -> anyhow::Result<(f64, u64)> {
         let began = Instant::now();
         let identity = forebay_dcd::DataIdentity::default();
         let options = forebay_dcd::AttachOptions::default();
-        let (_volume, report) = Volume::attach(rt, log, data, identity, options).await?;
+        let (_volume, report) = DcdVolume::attach(rt, log, data, identity, options).await?;
         Ok((began.elapsed().as_secs_f64(), report.bytes_read))
     })
 }
 
 /// Fills the log with random 4 KiB writes to the point where writers would be held up.
-async fn fill(rt: &forebay_rt::Rt, volume: &Volume) -> anyhow::Result<()> {
+async fn fill(rt: &forebay_rt::Rt, volume: &DcdVolume) -> anyhow::Result<()> {
     let status = volume.status();
     let most = (status.log_bytes as f64 * 0.69) as u64 / SMALL;
-    let load = Load {
-        kind: Kind::RandomWrite,
+    let load = DeviceLoad {
+        kind: LoadKind::RandomWrite,
         size: SMALL,
         depth: 32,
         seconds: 600.0,

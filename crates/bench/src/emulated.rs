@@ -4,15 +4,15 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use forebay_device::{BufMut, Device, Durability, RamDevice};
-use forebay_model::disk::{Options, named};
-use forebay_model::{Drive, Emulated, Lateness};
+use forebay_model::disk::{DiskOptions, named};
+use forebay_model::{Drive, EmulatedDisk, Lateness};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
 
-use crate::cases::{Bench, median};
-use crate::load::{Kind, Load, noise, run, users};
-use crate::place::{Scratch, on_ring, open};
+use crate::cases::{BenchContext, median};
+use crate::load::{DeviceLoad, LoadKind, noise, run, users};
+use crate::place::{ScratchFiles, on_ring, open};
 
 /// The disk that is emulated: the family of the DCD paper's.
 const MODEL: &str = "barracuda";
@@ -20,16 +20,16 @@ const MODEL: &str = "barracuda";
 const VIRTUAL_REQUESTS: u64 = 1_000_000;
 const VIRTUAL_DEPTH: u64 = 8;
 
-fn emulated(rt: &Rt, data: Rc<dyn Device>) -> anyhow::Result<Emulated> {
+fn emulated(rt: &Rt, data: Rc<dyn Device>) -> anyhow::Result<EmulatedDisk> {
     let spec = named(MODEL).ok_or_else(|| anyhow::anyhow!("no model {MODEL}"))?;
-    Ok(Emulated::new(
+    Ok(EmulatedDisk::new(
         rt,
         data,
-        Drive::new(spec, Options::default()),
+        Drive::new(spec, DiskOptions::default()),
     )?)
 }
 
-impl Bench {
+impl BenchContext {
     pub(crate) fn emulated(&self) -> anyhow::Result<()> {
         for depth in [1, 8] {
             self.wall_clock(depth)?;
@@ -47,10 +47,13 @@ impl Bench {
 
     /// How late answers are on the wall clock, all rounds in one.
     fn wall_clock(&self, depth: usize) -> anyhow::Result<()> {
-        let mut scratch = Scratch::new();
+        let mut scratch = ScratchFiles::new();
         let path = scratch.file(&self.dir, "disk", ByteLen::gib(1), false)?;
-        for (what, kind) in [("reads", Kind::RandomRead), ("writes", Kind::RandomWrite)] {
-            let load = Load {
+        for (what, kind) in [
+            ("reads", LoadKind::RandomRead),
+            ("writes", LoadKind::RandomWrite),
+        ] {
+            let load = DeviceLoad {
                 kind,
                 size: 4096,
                 depth,
@@ -98,7 +101,7 @@ fn virtual_rate() -> anyhow::Result<f64> {
 }
 
 /// A user's share of the requests on the virtual clock.
-async fn half_writes(user: u64, disk: Rc<Emulated>) -> forebay_device::Result<()> {
+async fn half_writes(user: u64, disk: Rc<EmulatedDisk>) -> forebay_device::Result<()> {
     let random = Rng::new(user + 1);
     let stride = disk.geometry().len / 4096 / 1024;
     let data = noise(user, 4096);

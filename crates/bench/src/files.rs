@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use forebay_device::{BufMut, Device, RamDevice};
-use forebay_dfs::{Clock, Fs, Geometry, Kind, New, ROOT, Time};
+use forebay_dfs::{FileKind, FileSpec, FileTime, Fs, FsClock, FsGeometry, ROOT};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::SECTOR_BYTES;
@@ -20,27 +20,27 @@ const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 100_000;
 const NAMES: u64 = 20_000;
 
-async fn fresh(rt: &Rt) -> anyhow::Result<(Fs, forebay_vsl::Workers)> {
+async fn fresh(rt: &Rt) -> anyhow::Result<(Fs, forebay_vsl::SpaceWorkers)> {
     let device: Rc<dyn Device> = Rc::new(RamDevice::new(MEDIUM, BLOCK as u32));
-    let geometry = Geometry::default();
+    let geometry = FsGeometry::default();
     let volume = fresh_id();
-    let making = forebay_vsl::Making {
+    let making = forebay_vsl::SpaceSpec {
         volume,
-        layout: forebay_vsl::Layout::for_device(&device.geometry(), None)?,
+        layout: forebay_vsl::SegmentLayout::for_device(&device.geometry(), None)?,
         space_sectors: geometry.space_sectors(),
-        placement: forebay_vsl::Kind::Lfs,
+        placement: forebay_vsl::PlacementKind::Lfs,
         auto: false,
         page_sectors: (BLOCK / SECTOR_BYTES) as u32,
         disk: None,
     };
     forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
-    let options = forebay_vsl::Options::default();
+    let options = forebay_vsl::SpaceSettings::default();
     let (space, workers, _) = forebay_vsl::open(rt.clone(), device, options, false).await?;
-    let clock: Clock = Rc::new(|| Time {
+    let clock: FsClock = Rc::new(|| FileTime {
         seconds: 1,
         nanos: 0,
     });
-    let making = forebay_dfs::Making {
+    let making = forebay_dfs::FsSpec {
         volume,
         geometry,
         hash_key: [7; 16],
@@ -76,7 +76,7 @@ const WHAT: [&str; 6] = [
 async fn round(rt: Rt) -> anyhow::Result<[f64; 6]> {
     let (fs, _workers) = fresh(&rt).await?;
     let made = fs
-        .make(ROOT, b"file", &New::of(Kind::Regular, 0o644))
+        .make(ROOT, b"file", &FileSpec::of(FileKind::Regular, 0o644))
         .await?;
     let file = made.file;
     let rng = Rng::new(1);
@@ -108,7 +108,7 @@ async fn round(rt: Rt) -> anyhow::Result<[f64; 6]> {
     let known = known.await?;
     let name = |n: u64| format!("file{n:08}").into_bytes();
     let created = each(NAMES, |n| async move {
-        let new = New::of(Kind::Regular, 0o644);
+        let new = FileSpec::of(FileKind::Regular, 0o644);
         let made = fs.make(ROOT, &name(n), &new).await?;
         Ok(fs.forget(made.file, 1).await?)
     });

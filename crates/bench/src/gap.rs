@@ -10,10 +10,10 @@ mod ext4;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, Gaps, Volume};
+use forebay_dcd::{AttachOptions, DcdVolume, OffsetPolicy};
 use forebay_device::{Buf, Device, Durability, RamDevice};
-use forebay_model::disk::{Options, named};
-use forebay_model::{Drive, Emulated, Even};
+use forebay_model::disk::{DiskOptions, named};
+use forebay_model::{Drive, EmulatedDisk, EvenDisk};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 
@@ -30,7 +30,7 @@ const GAPS: [u64; 16] = [0, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 
 
 /// Where the next write goes.
 #[derive(Clone, Copy)]
-enum Next {
+enum WritePosition {
     /// So many bytes behind the last.
     Gap(u64),
     /// Anywhere on the disk, a line alone: what a disk without a log does.
@@ -54,10 +54,10 @@ fn fixed() -> anyhow::Result<()> {
     for disk in DISKS {
         for think_us in [0, 200, 1000] {
             let think = Duration::from_micros(think_us);
-            let plain = mean_ms(disk, Next::Anywhere, think)?;
-            let none = mean_ms(disk, Next::Gap(0), think)?;
+            let plain = mean_ms(disk, WritePosition::Anywhere, think)?;
+            let none = mean_ms(disk, WritePosition::Gap(0), think)?;
             for gap in GAPS {
-                let ms = mean_ms(disk, Next::Gap(gap << 10), think)?;
+                let ms = mean_ms(disk, WritePosition::Gap(gap << 10), think)?;
                 println!(
                     "| {disk}, one writer, {think_us} µs between writes, gap {gap} KiB | {ms:.2} ms \
                      | no gap {none:.2} ms, in place {plain:.2} ms | {:.2}, {:.2} |",
@@ -72,7 +72,7 @@ fn fixed() -> anyhow::Result<()> {
 
 /// What writers do who flush.
 #[derive(Clone, Copy)]
-struct Flushing {
+struct FlushLoad {
     writers: u64,
     think: Duration,
     /// Each writes some lines that nobody waits for, then flushes, then writes one with FUA: a journal's
@@ -82,12 +82,12 @@ struct Flushing {
 
 /// The mean time of a flushed write through the log, with gaps as it learns them and without.
 fn log() -> anyhow::Result<()> {
-    let lone = Flushing {
+    let lone = FlushLoad {
         writers: 1,
         think: Duration::ZERO,
         journal: false,
     };
-    let paused = |us| Flushing {
+    let paused = |us| FlushLoad {
         think: Duration::from_micros(us),
         ..lone
     };
@@ -96,17 +96,17 @@ fn log() -> anyhow::Result<()> {
         ("one writer, 200 µs between writes".into(), paused(200)),
         ("one writer, 1 ms between writes".into(), paused(1000)),
         ("one writer, 30 ms between writes".into(), paused(30_000)),
-        ("8 writers".into(), Flushing { writers: 8, ..lone }),
+        ("8 writers".into(), FlushLoad { writers: 8, ..lone }),
         (
             "32 writers".into(),
-            Flushing {
+            FlushLoad {
                 writers: 32,
                 ..lone
             },
         ),
         (
             "a journal".into(),
-            Flushing {
+            FlushLoad {
                 journal: true,
                 ..paused(100)
             },
@@ -114,8 +114,8 @@ fn log() -> anyhow::Result<()> {
     ];
     for disk in DISKS.into_iter().chain([FLASH, SLOW]) {
         for (name, load) in &loads {
-            let learnt = log_ms(disk, Gaps::Learnt, *load)?;
-            let never = log_ms(disk, Gaps::Never, *load)?;
+            let learnt = log_ms(disk, OffsetPolicy::Learnt, *load)?;
+            let never = log_ms(disk, OffsetPolicy::Never, *load)?;
             let plain = plain_ms(disk, *load)?;
             println!(
                 "| the log on {disk}, {name} | {learnt:.2} ms | no gaps {never:.2} ms, in place \
@@ -134,23 +134,27 @@ const SLOW: &str = "a device of 6 ms a request";
 
 fn emulated(rt: &Rt, disk: &str) -> anyhow::Result<Rc<dyn Device>> {
     let data = Rc::new(RamDevice::new(DISK, 512));
-    let even = |each| Even::new(DISK / 512, each);
+    let even = |each| EvenDisk::new(DISK / 512, each);
     Ok(match disk {
-        FLASH => Rc::new(Emulated::new(rt, data, even(Duration::from_micros(100)))?),
-        SLOW => Rc::new(Emulated::new(rt, data, even(Duration::from_millis(6)))?),
+        FLASH => Rc::new(EmulatedDisk::new(
+            rt,
+            data,
+            even(Duration::from_micros(100)),
+        )?),
+        SLOW => Rc::new(EmulatedDisk::new(rt, data, even(Duration::from_millis(6)))?),
         _ => {
             let spec = named(disk).ok_or_else(|| anyhow::anyhow!("no model {disk}"))?;
-            Rc::new(Emulated::new(
+            Rc::new(EmulatedDisk::new(
                 rt,
                 data,
-                Drive::new(spec, Options::default()),
+                Drive::new(spec, DiskOptions::default()),
             )?)
         }
     })
 }
 
 /// Through a volume with its log on this disk, over a home that takes no time.
-fn log_ms(disk: &'static str, gaps: Gaps, load: Flushing) -> anyhow::Result<f64> {
+fn log_ms(disk: &'static str, gaps: OffsetPolicy, load: FlushLoad) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
@@ -161,7 +165,7 @@ fn log_ms(disk: &'static str, gaps: Gaps, load: Flushing) -> anyhow::Result<f64>
             gaps,
             ..AttachOptions::default()
         };
-        let volume: Rc<Volume> = Rc::new(attach_with(rt.clone(), log, home, options).await?);
+        let volume: Rc<DcdVolume> = Rc::new(attach_with(rt.clone(), log, home, options).await?);
         let ms = flushing(&rt, Rc::clone(&volume) as Rc<dyn Device>, load).await?;
         volume.close().await?;
         Ok(ms)
@@ -169,7 +173,7 @@ fn log_ms(disk: &'static str, gaps: Gaps, load: Flushing) -> anyhow::Result<f64>
 }
 
 /// On the disk itself.
-fn plain_ms(disk: &'static str, load: Flushing) -> anyhow::Result<f64> {
+fn plain_ms(disk: &'static str, load: FlushLoad) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
@@ -179,7 +183,7 @@ fn plain_ms(disk: &'static str, load: Flushing) -> anyhow::Result<f64> {
 }
 
 /// Has writers write at random places; gives the mean time of what each waits for, in milliseconds.
-async fn flushing(rt: &Rt, device: Rc<dyn Device>, load: Flushing) -> anyhow::Result<f64> {
+async fn flushing(rt: &Rt, device: Rc<dyn Device>, load: FlushLoad) -> anyhow::Result<f64> {
     let total = Rc::new(std::cell::Cell::new(Duration::ZERO));
     let each = (RECORDS + LEARNING) / load.writers;
     users(rt, load.writers, |user| {
@@ -212,27 +216,27 @@ async fn flushing(rt: &Rt, device: Rc<dyn Device>, load: Flushing) -> anyhow::Re
     Ok(total.get().as_secs_f64() * 1e3 / measured as f64)
 }
 
-fn mean_ms(disk: &str, next: Next, think: Duration) -> anyhow::Result<f64> {
+fn mean_ms(disk: &str, next: WritePosition, think: Duration) -> anyhow::Result<f64> {
     let spec = named(disk).ok_or_else(|| anyhow::anyhow!("no model {disk}"))?;
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
-        let drive = Drive::new(spec, Options::default());
+        let drive = Drive::new(spec, DiskOptions::default());
         let data = Rc::new(RamDevice::new(DISK, 512));
-        let disk = Emulated::new(&rt, data, drive)?;
+        let disk = EmulatedDisk::new(&rt, data, drive)?;
         let len = disk.geometry().len;
         let random = Rng::new(1);
         let line = noise(1, RECORD as usize);
         let (mut at, mut total) = (1 << 20, Duration::ZERO);
         for _ in 0..RECORDS {
             let (place, bytes): (u64, Buf) = match next {
-                Next::Gap(_) => (at, line.clone()),
-                Next::Anywhere => (random.below(len / 4096) * 4096, noise(1, 4096)),
+                WritePosition::Gap(_) => (at, line.clone()),
+                WritePosition::Anywhere => (random.below(len / 4096) * 4096, noise(1, 4096)),
             };
             let began = rt.now();
             disk.write(place, bytes, Durability::Fua).await?;
             total += rt.now().since(began);
-            if let Next::Gap(gap) = next {
+            if let WritePosition::Gap(gap) = next {
                 at += RECORD + gap;
             }
             rt.sleep(think).await;

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 
 /// What each user of a load does, over and over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LoadKind {
     RandomWrite,
     RandomRead,
     SequentialWrite,
@@ -20,8 +20,8 @@ pub(crate) enum Kind {
 
 /// A load.
 #[derive(Clone, Copy)]
-pub(crate) struct Load {
-    pub(crate) kind: Kind,
+pub(crate) struct DeviceLoad {
+    pub(crate) kind: LoadKind,
     /// Bytes a request.
     pub(crate) size: u64,
     /// Requests under way at once.
@@ -35,7 +35,7 @@ pub(crate) struct Load {
 
 /// What a load came to.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct LoadOutcome {
     /// Requests a second.
     pub(crate) rate: f64,
     /// Processor time a request, in microseconds.
@@ -82,10 +82,10 @@ where
 pub(crate) async fn run(
     rt: &Rt,
     device: Rc<dyn Device>,
-    load: Load,
-) -> forebay_device::Result<Outcome> {
+    load: DeviceLoad,
+) -> forebay_device::Result<LoadOutcome> {
     let (began, cpu) = (rt.now(), cpu_time());
-    let running = Rc::new(Running {
+    let running = Rc::new(RunningLoad {
         rt: rt.clone(),
         device,
         load,
@@ -104,7 +104,7 @@ pub(crate) async fn run(
     let by_second = running.by_second.take();
     let latency = running.latency.borrow().clone();
     let count = by_second.iter().sum::<u64>().max(1) as f64;
-    Ok(Outcome {
+    Ok(LoadOutcome {
         rate: count / elapsed,
         cpu_us: (cpu_time() - cpu).as_secs_f64() * 1e6 / count,
         by_second,
@@ -118,10 +118,10 @@ fn histogram() -> Histogram<u64> {
 }
 
 /// A load that is under way.
-struct Running {
+struct RunningLoad {
     rt: Rt,
     device: Rc<dyn Device>,
-    load: Load,
+    load: DeviceLoad,
     began: Instant,
     end: Instant,
     /// The number of the next request.
@@ -131,7 +131,7 @@ struct Running {
     latency: RefCell<Histogram<u64>>,
 }
 
-impl Running {
+impl RunningLoad {
     /// Does request after request until the load is over.
     async fn user(&self, user: u64) -> forebay_device::Result<()> {
         let random = Rng::new(user + 1 + self.rt.now().as_nanos());
@@ -150,12 +150,12 @@ impl Running {
             }
             let n = self.next.replace(self.next.get() + 1);
             let block = match self.load.kind {
-                Kind::SequentialWrite | Kind::SequentialRead => n % blocks,
+                LoadKind::SequentialWrite | LoadKind::SequentialRead => n % blocks,
                 _ => random.below(blocks),
             };
             let at = block * self.load.size;
             match self.load.kind {
-                Kind::RandomRead | Kind::SequentialRead => {
+                LoadKind::RandomRead | LoadKind::SequentialRead => {
                     memory = self.device.read(at, memory).await?
                 }
                 _ => {

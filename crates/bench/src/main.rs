@@ -19,12 +19,12 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::cases::Bench;
+use crate::cases::BenchContext;
 
 /// Measures the write cache in one process, beside the device it is in front of.
 #[derive(Parser)]
 #[command(version)]
-struct Arguments {
+struct CacheBenchArgs {
     /// Where to put scratch files: a directory on the disk to measure, with about 6 GiB free.
     #[arg(long, default_value = "target/bench", global = true)]
     dir: PathBuf,
@@ -35,11 +35,11 @@ struct Arguments {
     #[arg(long, default_value_t = 2.0, global = true)]
     seconds: f64,
     #[command(subcommand)]
-    case: Option<Case>,
+    case: Option<BenchCase>,
 }
 
 #[derive(Subcommand, Clone, Copy, PartialEq, Eq)]
-enum Case {
+enum BenchCase {
     /// Random 4 KiB writes, beside the disk's sequential 1 MiB writes and its random 4 KiB writes.
     Writes,
     /// Write and flush, by 1 and by 32 writers, beside the disk's.
@@ -67,51 +67,51 @@ enum Case {
     Space,
 }
 
-impl Case {
-    const ALL: [Case; 12] = [
-        Case::Writes,
-        Case::Sync,
-        Case::Misses,
-        Case::Full,
-        Case::Recovery,
-        Case::Emulated,
-        Case::Gap,
-        Case::Memory,
-        Case::Slow,
-        Case::Waiters,
-        Case::Files,
-        Case::Space,
+impl BenchCase {
+    const ALL: [BenchCase; 12] = [
+        BenchCase::Writes,
+        BenchCase::Sync,
+        BenchCase::Misses,
+        BenchCase::Full,
+        BenchCase::Recovery,
+        BenchCase::Emulated,
+        BenchCase::Gap,
+        BenchCase::Memory,
+        BenchCase::Slow,
+        BenchCase::Waiters,
+        BenchCase::Files,
+        BenchCase::Space,
     ];
 
     /// Prints the rows of this case.
-    fn run(self, bench: &Bench) -> anyhow::Result<()> {
+    fn run(self, bench: &BenchContext) -> anyhow::Result<()> {
         match self {
-            Case::Writes => bench.writes(),
-            Case::Sync => bench.sync(),
-            Case::Misses => bench.misses(),
-            Case::Full => bench.full(),
-            Case::Recovery => bench.recovery(),
-            Case::Emulated => bench.emulated(),
-            Case::Gap => gap::gap(),
-            Case::Memory => memory::memory(),
-            Case::Slow => slow::slow(),
-            Case::Waiters => waiters::waiters(bench.rounds),
-            Case::Files => files::files(bench.rounds),
-            Case::Space => bench.space(),
+            BenchCase::Writes => bench.writes(),
+            BenchCase::Sync => bench.sync(),
+            BenchCase::Misses => bench.misses(),
+            BenchCase::Full => bench.full(),
+            BenchCase::Recovery => bench.recovery(),
+            BenchCase::Emulated => bench.emulated(),
+            BenchCase::Gap => gap::gap(),
+            BenchCase::Memory => memory::memory(),
+            BenchCase::Slow => slow::slow(),
+            BenchCase::Waiters => waiters::waiters(bench.rounds),
+            BenchCase::Files => files::files(bench.rounds),
+            BenchCase::Space => bench.space(),
         }
     }
 }
 
 fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+    let arguments = CacheBenchArgs::parse();
     std::fs::create_dir_all(&arguments.dir)?;
-    let bench = Bench {
+    let bench = BenchContext {
         dir: arguments.dir,
         rounds: arguments.rounds.max(1),
         seconds: arguments.seconds,
     };
     println!("| bar | figure | compared with | ratio |\n|---|---|---|---|");
-    for case in Case::ALL {
+    for case in BenchCase::ALL {
         if arguments.case.is_none_or(|one| one == case) {
             case.run(&bench)?;
         }

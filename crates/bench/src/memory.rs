@@ -5,8 +5,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_dcd::Volume;
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
+use forebay_dcd::DcdVolume;
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, RamDevice, ZeroedSpace,
+};
 use forebay_rt::{Executor, VirtualTime};
 
 use crate::cases::resident;
@@ -21,21 +23,21 @@ const LINES: u64 = 1 << 28;
 const STRIDE: u64 = 7_919;
 
 /// A device that forgets all but its beginning.
-struct Forgetful {
+struct ForgetfulDevice {
     kept: RamDevice,
     len: u64,
 }
 
-impl Forgetful {
+impl ForgetfulDevice {
     fn device(len: u64) -> Rc<dyn Device> {
         let kept = RamDevice::new(KEPT, 512);
-        Rc::new(Forgetful { kept, len })
+        Rc::new(ForgetfulDevice { kept, len })
     }
 }
 
-impl Device for Forgetful {
-    fn geometry(&self) -> Geometry {
-        Geometry {
+impl Device for ForgetfulDevice {
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry {
             len: self.len,
             ..self.kept.geometry()
         }
@@ -65,7 +67,7 @@ impl Device for Forgetful {
         Box::pin(async { Ok(()) })
     }
 
-    fn write_zeroes(&self, _range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, _range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -119,7 +121,7 @@ fn writes(
 }
 
 /// Does `each` so often; what the map says it takes, and by how much the process grew, in bytes.
-fn filled<F>(times: u64, each: impl Fn(Volume, u64) -> F + 'static) -> anyhow::Result<(u64, u64)>
+fn filled<F>(times: u64, each: impl Fn(DcdVolume, u64) -> F + 'static) -> anyhow::Result<(u64, u64)>
 where
     F: Future<Output = anyhow::Result<()>> + 'static,
 {
@@ -127,8 +129,8 @@ where
     let rt = executor.rt();
     executor.block_on(async move {
         let (log, data) = (
-            Forgetful::device(256 << 30),
-            Forgetful::device(LINES * LINE),
+            ForgetfulDevice::device(256 << 30),
+            ForgetfulDevice::device(LINES * LINE),
         );
         create(Rc::clone(&log), Rc::clone(&data)).await?;
         let volume = attach(rt, log, data).await?;

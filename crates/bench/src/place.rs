@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Context;
-use forebay_dcd::{AttachOptions, CreateOptions, DataIdentity, Volume, VolumeId};
+use forebay_dcd::{AttachOptions, CreateOptions, DataIdentity, DcdVolume, VolumeId};
 use forebay_device::Device;
-use forebay_os::{OpenOptions, Ring};
+use forebay_os::{DeviceOpenOptions, IoRing};
 use forebay_rt::{Executor, Rt};
 use forebay_units::ByteLen;
 
 /// Files that are removed at the end.
-pub(crate) struct Scratch(Vec<PathBuf>);
+pub(crate) struct ScratchFiles(Vec<PathBuf>);
 
-impl Scratch {
-    pub(crate) fn new() -> Scratch {
-        Scratch(Vec::new())
+impl ScratchFiles {
+    pub(crate) fn new() -> ScratchFiles {
+        ScratchFiles(Vec::new())
     }
 
     /// A file of `len` bytes, written with zeroes unless it is to be sparse.
@@ -43,7 +43,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFiles {
     fn drop(&mut self) {
         for path in &self.0 {
             let _ = std::fs::remove_file(path);
@@ -52,18 +52,18 @@ impl Drop for Scratch {
 }
 
 /// Runs something on an executor over a ring of its own.
-pub(crate) fn on_ring<T, F>(each: impl FnOnce(Rt, Rc<Ring>) -> F) -> anyhow::Result<T>
+pub(crate) fn on_ring<T, F>(each: impl FnOnce(Rt, Rc<IoRing>) -> F) -> anyhow::Result<T>
 where
     T: 'static,
     F: Future<Output = anyhow::Result<T>> + 'static,
 {
-    let ring = Ring::new(512).context("io_uring")?;
+    let ring = IoRing::new(512).context("io_uring")?;
     let executor = Executor::new(ring.clone());
     executor.block_on(each(executor.rt(), ring))
 }
 
-pub(crate) fn open(ring: &Rc<Ring>, path: &Path) -> anyhow::Result<Rc<dyn Device>> {
-    Ok(forebay_os::open(ring, path, OpenOptions::default())?.device)
+pub(crate) fn open(ring: &Rc<IoRing>, path: &Path) -> anyhow::Result<Rc<dyn Device>> {
+    Ok(forebay_os::open(ring, path, DeviceOpenOptions::default())?.device)
 }
 
 fn identity() -> DataIdentity {
@@ -96,7 +96,7 @@ pub(crate) async fn attach(
     rt: Rt,
     log: Rc<dyn Device>,
     data: Rc<dyn Device>,
-) -> anyhow::Result<Volume> {
+) -> anyhow::Result<DcdVolume> {
     attach_with(rt, log, data, AttachOptions::default()).await
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn attach_with(
     log: Rc<dyn Device>,
     data: Rc<dyn Device>,
     options: AttachOptions,
-) -> anyhow::Result<Volume> {
-    let (volume, _) = Volume::attach(rt, log, data, identity(), options).await?;
+) -> anyhow::Result<DcdVolume> {
+    let (volume, _) = DcdVolume::attach(rt, log, data, identity(), options).await?;
     Ok(volume)
 }

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Device, Durability, RamDevice};
-use forebay_model::disk::{Options, Scheduling, named};
-use forebay_model::{Drive, Emulated, Even};
+use forebay_model::disk::{DiskOptions, Scheduling, named};
+use forebay_model::{Drive, EmulatedDisk, EvenDisk};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
@@ -31,36 +31,40 @@ const FAST: Duration = Duration::from_micros(50);
 /// A device of `len` bytes that takes `each` for every request, one after another.
 fn even(rt: &Rt, len: u64, each: Duration) -> anyhow::Result<Rc<dyn Device>> {
     let data = Rc::new(RamDevice::new(len, 512));
-    let disk = Even::new(len / SECTOR_BYTES, each);
-    Ok(Rc::new(Emulated::new(rt, data, disk)?))
+    let disk = EvenDisk::new(len / SECTOR_BYTES, each);
+    Ok(Rc::new(EmulatedDisk::new(rt, data, disk)?))
 }
 
 #[derive(Clone, Copy)]
-enum Disk {
+enum SlowDisk {
     Barracuda,
     /// So many requests a second.
     Even(u32),
 }
 
-impl Disk {
+impl SlowDisk {
     fn name(self) -> String {
         match self {
-            Disk::Barracuda => "barracuda".into(),
-            Disk::Even(n) => format!("a disk of {n} I/Os a second"),
+            SlowDisk::Barracuda => "barracuda".into(),
+            SlowDisk::Even(n) => format!("a disk of {n} I/Os a second"),
         }
     }
 
     fn open(self, rt: &Rt) -> anyhow::Result<Rc<dyn Device>> {
         let each = match self {
-            Disk::Even(n) => Duration::from_secs(1) / n,
-            Disk::Barracuda => {
+            SlowDisk::Even(n) => Duration::from_secs(1) / n,
+            SlowDisk::Barracuda => {
                 let spec = named("barracuda").ok_or_else(|| anyhow::anyhow!("no model"))?;
-                let options = Options {
+                let options = DiskOptions {
                     scheduling: Scheduling::Elevator,
-                    ..Options::default()
+                    ..DiskOptions::default()
                 };
                 let data = Rc::new(RamDevice::new(2_000_000_000 / LINE * LINE, 512));
-                return Ok(Rc::new(Emulated::new(rt, data, Drive::new(spec, options))?));
+                return Ok(Rc::new(EmulatedDisk::new(
+                    rt,
+                    data,
+                    Drive::new(spec, options),
+                )?));
             }
         };
         even(rt, ByteLen::gib(16).0, each)
@@ -69,12 +73,12 @@ impl Disk {
 
 /// What writers saw.
 #[derive(Default)]
-struct Seen {
+struct WriterRates {
     by_second: Vec<f64>,
     longest: Duration,
 }
 
-impl Seen {
+impl WriterRates {
     fn mean(&self, from: usize) -> f64 {
         let seconds = &self.by_second[from..];
         seconds.iter().sum::<f64>() / seconds.len() as f64
@@ -83,7 +87,7 @@ impl Seen {
 
 /// Prints a row for each disk, log and depth.
 pub(crate) fn slow() -> anyhow::Result<()> {
-    for disk in [Disk::Even(150), Disk::Barracuda] {
+    for disk in [SlowDisk::Even(150), SlowDisk::Barracuda] {
         for depth in DEPTHS {
             let alone = measure(disk, None, depth, ALONE)?;
             let own = alone.mean(1);
@@ -111,7 +115,12 @@ pub(crate) fn slow() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(disk: Disk, log: Option<ByteLen>, depth: u64, seconds: u64) -> anyhow::Result<Seen> {
+fn measure(
+    disk: SlowDisk,
+    log: Option<ByteLen>,
+    depth: u64,
+    seconds: u64,
+) -> anyhow::Result<WriterRates> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
@@ -128,8 +137,13 @@ fn measure(disk: Disk, log: Option<ByteLen>, depth: u64, seconds: u64) -> anyhow
     })
 }
 
-async fn write(rt: &Rt, device: Rc<dyn Device>, depth: u64, seconds: u64) -> anyhow::Result<Seen> {
-    let seen = Rc::new(RefCell::new(Seen {
+async fn write(
+    rt: &Rt,
+    device: Rc<dyn Device>,
+    depth: u64,
+    seconds: u64,
+) -> anyhow::Result<WriterRates> {
+    let seen = Rc::new(RefCell::new(WriterRates {
         by_second: vec![0.0; seconds as usize],
         longest: Duration::ZERO,
     }));
@@ -146,7 +160,7 @@ async fn writer(
     user: u64,
     rt: &Rt,
     device: &dyn Device,
-    seen: &RefCell<Seen>,
+    seen: &RefCell<WriterRates>,
 ) -> forebay_device::Result<()> {
     let began = rt.now();
     let random = Rng::new(user + 1);

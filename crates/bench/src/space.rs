@@ -7,10 +7,13 @@ use std::time::Instant;
 use forebay_device::Device;
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
-use forebay_vsl::{Disk, Kind as Placing, Layout, Linear, Making, Options, Space, Workers};
+use forebay_vsl::{
+    DiskParameters, PlacementKind as Placing, SegmentLayout, Space, SpaceDevice, SpaceSettings,
+    SpaceSpec, SpaceWorkers,
+};
 
-use crate::cases::{Bench, LARGE, SMALL, median, resident, row};
-use crate::load::{Kind, Load, Outcome, run};
+use crate::cases::{BenchContext, LARGE, SMALL, median, resident, row};
+use crate::load::{DeviceLoad, LoadKind, LoadOutcome, run};
 use crate::place::{fresh_id, on_ring, open};
 
 /// Bytes of sequential writes between flushes of the device.
@@ -18,23 +21,27 @@ const FLUSHED_AFTER: u64 = 8 << 20;
 
 /// What a volume that is used for one measurement is like.
 #[derive(Clone, Copy)]
-struct Made {
+struct MeasuredVolume {
     placement: Placing,
     /// The part of what may be mapped that the space has.
     part: f64,
 }
 
 /// What was done, and what that took of the medium.
-struct Done {
-    outcome: Outcome,
-    stats: forebay_vsl::Stats,
+struct SpaceOutcome {
+    outcome: LoadOutcome,
+    stats: forebay_vsl::SpaceStats,
 }
 
 /// Makes a volume and takes it up.
-async fn fresh(rt: &Rt, device: Rc<dyn Device>, made: Made) -> anyhow::Result<(Space, Workers)> {
-    let layout = Layout::for_device(&device.geometry(), None)?;
+async fn fresh(
+    rt: &Rt,
+    device: Rc<dyn Device>,
+    made: MeasuredVolume,
+) -> anyhow::Result<(Space, SpaceWorkers)> {
+    let layout = SegmentLayout::for_device(&device.geometry(), None)?;
     let segments = u64::from(layout.segment_bytes) * u64::from(layout.segment_count);
-    let making = Making {
+    let making = SpaceSpec {
         volume: fresh_id(),
         layout,
         space_sectors: (segments as f64 * made.part) as u64 / LARGE * (LARGE / 512),
@@ -42,23 +49,27 @@ async fn fresh(rt: &Rt, device: Rc<dyn Device>, made: Made) -> anyhow::Result<(S
         auto: false,
         page_sectors: 16,
         // As `create` finds it, about: one without an arm.
-        disk: Some(Disk {
+        disk: Some(DiskParameters {
             positioning: 100e-6,
             bandwidth: 2e9,
             arms: 1.0,
         }),
     };
     forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
-    let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await?;
+    let opened = forebay_vsl::open(rt.clone(), device, SpaceSettings::default(), false).await?;
     Ok((opened.0, opened.1))
 }
 
 /// Fills a fresh volume in a row, if that is wanted, and puts loads on it; says what came of the last.
-fn on_volume(path: &Path, made: Made, loads: Vec<Load>) -> anyhow::Result<Done> {
+fn on_volume(
+    path: &Path,
+    made: MeasuredVolume,
+    loads: Vec<DeviceLoad>,
+) -> anyhow::Result<SpaceOutcome> {
     let path = path.to_owned();
     on_ring(move |rt, ring| async move {
         let (space, _workers) = fresh(&rt, open(&ring, &path)?, made).await?;
-        let device: Rc<dyn Device> = Rc::new(Linear::new(space.clone()));
+        let device: Rc<dyn Device> = Rc::new(SpaceDevice::new(space.clone()));
         let mut done = None;
         for load in loads {
             let before = space.stats();
@@ -67,17 +78,17 @@ fn on_volume(path: &Path, made: Made, loads: Vec<Load>) -> anyhow::Result<Done> 
             stats.bytes_written -= before.bytes_written;
             stats.bytes_moved -= before.bytes_moved;
             stats.bytes_checkpoints -= before.bytes_checkpoints;
-            done = Some(Done { outcome, stats });
+            done = Some(SpaceOutcome { outcome, stats });
         }
         device.flush().await?;
         done.ok_or_else(|| anyhow::anyhow!("no load"))
     })
 }
 
-impl Bench {
+impl BenchContext {
     /// Loads of a kind, until so many bytes are done.
-    fn all_of(&self, kind: Kind, size: u64, depth: usize, bytes: u64) -> Load {
-        Load {
+    fn all_of(&self, kind: LoadKind, size: u64, depth: usize, bytes: u64) -> DeviceLoad {
+        DeviceLoad {
             most: bytes / size,
             seconds: 600.0,
             ..self.load(kind, size, depth)
@@ -93,19 +104,19 @@ impl Bench {
     }
 
     fn fresh_space(&self, path: &Path, raw: &Path) -> anyhow::Result<()> {
-        let made = Made {
+        let made = MeasuredVolume {
             placement: Placing::Lfs,
             part: 0.8,
         };
-        let small = self.load(Kind::RandomWrite, SMALL, 32);
-        let load = Load {
+        let small = self.load(LoadKind::RandomWrite, SMALL, 32);
+        let load = DeviceLoad {
             // Before anything has to be cleaned.
             most: ByteLen::gib(3).0 / SMALL,
             ..small
         };
-        let large = self.load(Kind::SequentialWrite, LARGE, 4);
+        let large = self.load(LoadKind::SequentialWrite, LARGE, 4);
         // The volume flushes as often, since it keeps in memory what is not durable.
-        let flushed = Load {
+        let flushed = DeviceLoad {
             flush_each: Some(FLUSHED_AFTER / LARGE),
             ..large
         };
@@ -131,7 +142,7 @@ impl Bench {
     }
 
     fn space_reads(&self, path: &Path, raw: &Path) -> anyhow::Result<()> {
-        let made = Made {
+        let made = MeasuredVolume {
             placement: Placing::Lfs,
             part: 0.5,
         };
@@ -139,13 +150,13 @@ impl Bench {
         let cases = [
             (
                 "sequential 1 MiB reads of what was so written",
-                Kind::SequentialRead,
+                LoadKind::SequentialRead,
                 LARGE,
                 4,
             ),
             (
                 "random 4 KiB reads of it, depth 32",
-                Kind::RandomRead,
+                LoadKind::RandomRead,
                 SMALL,
                 32,
             ),
@@ -153,7 +164,7 @@ impl Bench {
         for (name, kind, size, depth) in cases {
             let (mut ours, mut theirs) = (vec![], vec![]);
             for _ in 0..self.rounds {
-                let fill = self.all_of(Kind::SequentialWrite, LARGE, 4, bytes);
+                let fill = self.all_of(LoadKind::SequentialWrite, LARGE, 4, bytes);
                 let load = self.load(kind, size, depth);
                 ours.push(on_volume(path, made, vec![fill, load])?.outcome.rate);
                 theirs.push(self.raw(raw, load)?.rate);
@@ -165,13 +176,13 @@ impl Bench {
 
     /// Filled, and written at random for a long time.
     fn steady_space(&self, path: &Path, raw: &Path) -> anyhow::Result<()> {
-        let made = Made {
+        let made = MeasuredVolume {
             placement: Placing::Lfs,
             part: 0.75,
         };
-        let fill = self.all_of(Kind::SequentialWrite, LARGE, 4, ByteLen::gib(3).0);
-        let small = self.load(Kind::RandomWrite, SMALL, 32);
-        let load = Load {
+        let fill = self.all_of(LoadKind::SequentialWrite, LARGE, 4, ByteLen::gib(3).0);
+        let small = self.load(LoadKind::RandomWrite, SMALL, 32);
+        let load = DeviceLoad {
             seconds: self.seconds * 30.0,
             ..small
         };
@@ -211,16 +222,16 @@ impl Bench {
 
 /// Memory of the map, and how long it takes to take a volume up again after a kill.
 fn space_memory(path: &Path) -> anyhow::Result<()> {
-    let made = Made {
+    let made = MeasuredVolume {
         placement: Placing::Lfs,
         part: 0.7,
     };
     for (name, kind, size) in [
-        ("random 4 KiB", Kind::RandomWrite, SMALL),
-        ("sequential 1 MiB", Kind::SequentialWrite, LARGE),
+        ("random 4 KiB", LoadKind::RandomWrite, SMALL),
+        ("sequential 1 MiB", LoadKind::SequentialWrite, LARGE),
     ] {
         let before = resident();
-        let load = Load {
+        let load = DeviceLoad {
             kind,
             size,
             depth: 4,
@@ -232,7 +243,7 @@ fn space_memory(path: &Path) -> anyhow::Result<()> {
         let again = path.clone();
         let (map, mapped) = on_ring(move |rt, ring| async move {
             let (space, _workers) = fresh(&rt, open(&ring, &path)?, made).await?;
-            let device: Rc<dyn Device> = Rc::new(Linear::new(space.clone()));
+            let device: Rc<dyn Device> = Rc::new(SpaceDevice::new(space.clone()));
             run(&rt, Rc::clone(&device), load).await?;
             device.flush().await?;
             // Dropped without being closed, as by a kill.
@@ -247,7 +258,7 @@ fn space_memory(path: &Path) -> anyhow::Result<()> {
         let seconds = on_ring(move |rt, ring| async move {
             let device = open(&ring, &again)?;
             let began = Instant::now();
-            forebay_vsl::open(rt, device, Options::default(), false).await?;
+            forebay_vsl::open(rt, device, SpaceSettings::default(), false).await?;
             Ok(began.elapsed().as_secs_f64())
         })?;
         println!("| volume: taken up after a kill, {name} | {seconds:.2} s | 1 s | |");

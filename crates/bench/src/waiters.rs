@@ -7,7 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Instant;
 
-use forebay_dcd::Volume;
+use forebay_dcd::DcdVolume;
 use forebay_device::{Device, Durability, RamDevice};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, RangeLock, Rt, VirtualTime};
@@ -125,7 +125,7 @@ fn writes(users: u64, flush: bool) -> anyhow::Result<f64> {
 }
 
 async fn write(
-    volume: &Volume,
+    volume: &DcdVolume,
     at: u64,
     line: forebay_device::Buf,
     flush: bool,

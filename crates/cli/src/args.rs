@@ -6,8 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_scratch::{DfsArgs, PaperDcdArgs, TryArgs};
 use forebay_stack::{
-    Acknowledge, Bypass, Discard, Http, Kind, Listen, Memory, Metrics, Name, Placing, SpareShare,
-    Spec, Via,
+    AckMode, BypassSize, DeviceSpec, FrontEndKind, HttpAddress, LayerKind, ListenAddress,
+    MemoryLimit, MetricsAddress, RequestedPlacement, SegmentDiscard, SpareShare, VolumeName,
 };
 use forebay_units::{ByteLen, TimeSpan};
 
@@ -79,11 +79,11 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Show what Forebay does, end to end, on scratch images.
     ///
     /// Makes images that behave like old disks. Runs a filesystem on an image alone, on an image that holds both log
@@ -122,7 +122,7 @@ pub(crate) enum Command {
     /// is still unreadable is LOST: its sectors give errors until they are written again. If the log has failed
     /// completely, the administrator also guarantees that the log device will not be attached again. Without
     /// --lose-unreadable, the command only shows which data would be lost.
-    GiveUp(GiveUpArgs),
+    GiveUp(DiscardUnreadableArgs),
     /// Adopt the present length of the devices, after `lvextend` or `truncate` made them longer.
     ///
     /// A cached volume becomes as long as its data device: at once if it is attached, else at its next attach, without
@@ -176,11 +176,11 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    pub(crate) what: Bench,
+    pub(crate) what: BenchCommand,
 }
 
 #[derive(Subcommand, Debug)]
-pub(crate) enum Bench {
+pub(crate) enum BenchCommand {
     /// Repeat the experiments of the paper that describes the write cache.
     ///
     /// Nightingale, Hu and Yang, USENIX 1999, section 4: users that untar, copy and remove files; the bandwidth of
@@ -206,17 +206,17 @@ pub(crate) struct CreateArgs {
     /// The data device: a block device, a regular file, or a part of either (PATH@OFFSET+LENGTH). With model:MODEL: in
     /// front, as slow as that disk.
     #[arg(long, value_name = "PATH")]
-    pub(crate) data: Spec,
+    pub(crate) data: DeviceSpec,
     /// The log device, which is overwritten. With --volume vsl: the log of a write cache in front of the volume.
     /// Without --volume, if the data device holds a vsl volume, the cache is in front of that volume, which keeps its
     /// data.
     #[arg(long, value_name = "PATH")]
-    pub(crate) log: Option<Spec>,
+    pub(crate) log: Option<DeviceSpec>,
     /// The kind of volume: cache (a write cache: the log in front of the data device), vsl (a log-structured volume on
     /// the data device, which is overwritten; with --log, a write cache in front of it) or fs (a filesystem on the data
     /// device, which is overwritten).
     #[arg(long, value_name = "KIND", default_value = "cache")]
-    pub(crate) volume: Kind,
+    pub(crate) volume: LayerKind,
     /// Make a filesystem: an abbreviation of --volume fs.
     #[arg(long, conflicts_with = "volume")]
     pub(crate) fs: bool,
@@ -235,7 +235,7 @@ pub(crate) struct CreateArgs {
     /// The placement of data in a vsl volume: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite; auto: the placement
     /// with the lowest expected cost on the device, which is measured [default: auto].
     #[arg(long, value_name = "HOW")]
-    pub(crate) placement: Option<Placing>,
+    pub(crate) placement: Option<RequestedPlacement>,
     /// Page size that hylog and wolf use to separate hot from cold data: a power of two from 4KiB to 64KiB [default:
     /// 8KiB].
     #[arg(long, value_name = "SIZE")]
@@ -246,7 +246,7 @@ pub(crate) struct CreateArgs {
     pub(crate) spare: Option<SpareShare>,
     /// The name of the volume (default: made from the name of the data device).
     #[arg(long)]
-    pub(crate) name: Option<Name>,
+    pub(crate) name: Option<VolumeName>,
     /// The segment size of the log or of a vsl volume: a power of two from 128KiB to 64MiB [default: 1MiB, more on a
     /// vsl volume of more than 256GiB].
     #[arg(long, value_name = "SIZE")]
@@ -256,7 +256,7 @@ pub(crate) struct CreateArgs {
     pub(crate) log_size: Option<ByteLen>,
     /// Discard free segments of a vsl volume or not, as with attach. Recorded in the configuration file.
     #[arg(long, value_name = "on|off")]
-    pub(crate) discard: Option<Discard>,
+    pub(crate) discard: Option<SegmentDiscard>,
     /// Leave a log file sparse. Faster now; later slower, and able to run out of space.
     #[arg(long)]
     pub(crate) sparse: bool,
@@ -270,17 +270,17 @@ pub(crate) struct CreateArgs {
 pub(crate) struct ServeArgs {
     /// The front end that makes the block device: auto, ublk, nbd, loop, or none (NBD clients only).
     #[arg(long, value_name = "HOW")]
-    pub(crate) via: Option<Via>,
+    pub(crate) via: Option<FrontEndKind>,
     /// Address for NBD clients, besides the socket in the runtime directory: unix:PATH or tcp:ADDRESS:PORT. TCP has no
     /// authentication.
     #[arg(long, value_name = "WHERE")]
-    pub(crate) listen: Option<Listen>,
+    pub(crate) listen: Option<ListenAddress>,
     /// Acknowledgement of a write: flush (at once; a flush makes it durable), handover (when the log device has the
     /// data, which then survives the daemon; a flush makes it durable) or write (when it is durable) [default: handover
     /// for a ublk or nbd device, which another daemon can take over; else flush]. With flush, such a device ends with
     /// its daemon.
     #[arg(long, value_name = "WHEN")]
-    pub(crate) durability: Option<Acknowledge>,
+    pub(crate) durability: Option<AckMode>,
     /// Maximum time that unflushed data may wait before it is written to the log [default: 500ms if log and data are on
     /// one disk, else 50ms].
     #[arg(long, value_name = "TIME")]
@@ -292,7 +292,7 @@ pub(crate) struct ServeArgs {
     /// Writes of this size and more go directly to the data device, or off [default: 64KiB if log and data are parts of
     /// one device, else off].
     #[arg(long, value_name = "SIZE")]
-    pub(crate) bypass: Option<Bypass>,
+    pub(crate) bypass: Option<BypassSize>,
     /// Maximum memory for the map of the log. When it is full, writes wait, as for free space in the log [default:
     /// 1GiB, enough for 200 GiB in extents of 4 KiB or 25 GiB in extents of 512 bytes].
     #[arg(long, value_name = "SIZE")]
@@ -300,7 +300,7 @@ pub(crate) struct ServeArgs {
     /// Discard segments of a vsl volume before they are used again: on or off [default: on for a block device that
     /// supports discards; off for files, whose space would have to be allocated again].
     #[arg(long, value_name = "on|off")]
-    pub(crate) discard: Option<Discard>,
+    pub(crate) discard: Option<SegmentDiscard>,
     /// The share of a vsl volume's segments that is kept free of data: 1/N or a percentage. A larger share reduces the
     /// writes for cleaning a full volume [default: 1/16, and at least 1/128, or 1/32 for small volumes; 1/512 and
     /// 1/1024 if the placement writes in place].
@@ -308,14 +308,14 @@ pub(crate) struct ServeArgs {
     pub(crate) spare: Option<SpareShare>,
     /// Maximum memory for the data of requests, over all clients and the block device: 64MiB or more [default: 256MiB].
     #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<MemoryLimit>,
     /// Serve Prometheus metrics over HTTP at ADDRESS:PORT.
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) metrics: Option<Metrics>,
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Serve a status page and the metrics over HTTP, without authentication: at PORT for this machine only, or at
     /// ADDRESS:PORT. Port 0 selects a free port, which `status` shows.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
-    pub(crate) http: Option<Http>,
+    pub(crate) http: Option<HttpAddress>,
 }
 
 /// Risks to accept when attaching.
@@ -337,14 +337,14 @@ pub(crate) struct AcceptArgs {
 pub(crate) struct TargetArgs {
     /// The name of the volume.
     #[arg(group = "target")]
-    pub(crate) name: Option<Name>,
+    pub(crate) name: Option<VolumeName>,
     /// The log device of a volume without a configuration file.
     #[arg(long, value_name = "PATH", conflicts_with = "name")]
-    pub(crate) log: Option<Spec>,
+    pub(crate) log: Option<DeviceSpec>,
     /// With --log: the data device, if it is not at the path recorded in the log. Alone: the device of a log-structured
     /// volume.
     #[arg(long, value_name = "PATH", conflicts_with = "name")]
-    pub(crate) data: Option<Spec>,
+    pub(crate) data: Option<DeviceSpec>,
 }
 
 #[derive(Args, Debug)]
@@ -373,7 +373,7 @@ pub(crate) struct JsonArgs {
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     /// The volume (default: all attached volumes).
-    pub(crate) name: Option<Name>,
+    pub(crate) name: Option<VolumeName>,
     /// Print JSON, one object per volume; docs/status.md describes it.
     #[arg(long)]
     pub(crate) json: bool,
@@ -386,16 +386,16 @@ pub(crate) struct StatusArgs {
 #[derive(Args, Debug)]
 pub(crate) struct DrainArgs {
     /// The volume.
-    pub(crate) name: Name,
+    pub(crate) name: VolumeName,
     /// Stop after this time; data moved by then stays moved.
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<TimeSpan>,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct GiveUpArgs {
+pub(crate) struct DiscardUnreadableArgs {
     /// The volume.
-    pub(crate) name: Name,
+    pub(crate) name: VolumeName,
     /// Confirm: unreadable data is lost from then on.
     #[arg(long)]
     pub(crate) lose_unreadable: bool,
@@ -418,7 +418,7 @@ pub(crate) struct TuneArgs {
     /// New placement: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite; auto: the volume selects the best placement,
     /// beginning with the present one.
     #[arg(long, value_name = "HOW")]
-    pub(crate) placement: Option<Placing>,
+    pub(crate) placement: Option<RequestedPlacement>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -427,7 +427,7 @@ pub(crate) struct TuneArgs {
 #[derive(Args, Debug)]
 pub(crate) struct DetachArgs {
     /// The volume.
-    pub(crate) name: Name,
+    pub(crate) name: VolumeName,
     /// Leave dirty data in the log. The data device alone is then not the volume: do not mount it.
     #[arg(long)]
     pub(crate) keep_dirty: bool,

@@ -19,13 +19,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_program::dirs::Dirs;
+use forebay_program::dirs::ProgramDirs;
 use forebay_serve::blockdev::{VolumeMarks, is_of_volume};
-use forebay_stack::Name;
+use forebay_stack::VolumeName;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::lock::{Held, LockFile};
+use crate::lock::{LockFile, LockHolder};
 use crate::waiting::number_of;
 
 /// Attempts to take a lock that `list` may hold for a moment, and the interval between attempts.
@@ -34,21 +34,21 @@ const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// The link of an attached volume. Dropping this value removes the link.
 pub(crate) struct DeviceLink {
-    place: Place,
-    name: Name,
+    place: LinkDir,
+    name: VolumeName,
     device: PathBuf,
     _lock: LockFile,
     stays: bool,
 }
 
 /// The directory of links, opened.
-struct Place {
+struct LinkDir {
     path: PathBuf,
     dir: OwnedFd,
 }
 
 /// The present entry in the place of a link.
-enum There {
+enum LinkEntry {
     Nothing,
     /// A link to a block device of a kind that Forebay makes.
     Link(PathBuf),
@@ -61,7 +61,11 @@ impl DeviceLink {
     ///
     /// # Errors
     /// The reason why the link is missing, in one sentence. The device can be used without it.
-    pub(crate) fn make(dirs: &Dirs, name: &Name, device: &Path) -> Result<DeviceLink, String> {
+    pub(crate) fn make(
+        dirs: &ProgramDirs,
+        name: &VolumeName,
+        device: &Path,
+    ) -> Result<DeviceLink, String> {
         let wanted = dirs.links().join(name.as_str());
         let cannot = |why: &dyn std::fmt::Display| {
             format!(
@@ -70,9 +74,9 @@ impl DeviceLink {
                 device.display()
             )
         };
-        let place = Place::make(dirs.links()).map_err(|why| cannot(&why))?;
+        let place = LinkDir::make(dirs.links()).map_err(|why| cannot(&why))?;
         let lock = lock(&place, name).map_err(|why| cannot(&why))?;
-        if let There::Foreign(what) = place.there(name) {
+        if let LinkEntry::Foreign(what) = place.there(name) {
             return Err(cannot(&format_args!(
                 "{what} of that name is there, which is not Forebay's: remove it, and attach again"
             )));
@@ -95,7 +99,7 @@ impl DeviceLink {
 
     /// Returns true if the link leads to the device.
     pub(crate) fn is_there(&self) -> bool {
-        matches!(self.place.there(&self.name), There::Link(to) if to == self.device)
+        matches!(self.place.there(&self.name), LinkEntry::Link(to) if to == self.device)
     }
 
     /// Removes the link before its device disappears.
@@ -110,7 +114,7 @@ impl DeviceLink {
     /// # Errors
     /// The error of the system call.
     pub(crate) fn show(&self) -> io::Result<()> {
-        if let There::Foreign(_) = self.place.there(&self.name) {
+        if let LinkEntry::Foreign(_) = self.place.there(&self.name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let (dir, new) = (&self.place.dir, format!(".{}~", self.name));
@@ -137,13 +141,13 @@ impl Drop for DeviceLink {
 }
 
 /// Takes the lock of the link of `name`, which `list` may hold for a moment.
-fn lock(place: &Place, name: &Name) -> Result<LockFile, String> {
+fn lock(place: &LinkDir, name: &VolumeName) -> Result<LockFile, String> {
     let path = place.path.join(format!(".{name}"));
     let mut holder = String::new();
     for _ in 0..TRIES {
         match LockFile::take(path.clone()) {
             Ok(Ok(lock)) => return Ok(lock),
-            Ok(Err(Held { pid })) => holder = pid,
+            Ok(Err(LockHolder { pid })) => holder = pid,
             Err(error) => return Err(format!("cannot lock {}: {error}", path.display())),
         }
         std::thread::sleep(TRY_EVERY);
@@ -153,20 +157,20 @@ fn lock(place: &Place, name: &Name) -> Result<LockFile, String> {
     ))
 }
 
-impl Place {
+impl LinkDir {
     /// Opens the directory; creates it if it is missing.
-    fn make(path: &Path) -> Result<Place, String> {
+    fn make(path: &Path) -> Result<LinkDir, String> {
         match fs::DirBuilder::new().mode(0o755).create(path) {
             // Other users may follow links, whatever the umask of this process is.
             Ok(()) => open_up(path).map_err(|error| cannot("open", path, &error))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(cannot("make", path, &error)),
         }
-        Place::open(path)
+        LinkDir::open(path)
     }
 
     /// Opens the directory if this user owns it and no other user may write to it.
-    fn open(path: &Path) -> Result<Place, String> {
+    fn open(path: &Path) -> Result<LinkDir, String> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let dir = File::options()
             .read(true)
@@ -184,28 +188,28 @@ impl Place {
                 metadata.mode() & 0o777
             ));
         }
-        Ok(Place {
+        Ok(LinkDir {
             path: path.to_owned(),
             dir: dir.into(),
         })
     }
 
-    fn there(&self, name: &Name) -> There {
+    fn there(&self, name: &VolumeName) -> LinkEntry {
         match rustix::fs::readlinkat(&self.dir, name.as_str(), Vec::new()) {
             Ok(target) => {
                 let target = PathBuf::from(std::ffi::OsStr::from_bytes(target.as_bytes()));
                 if is_device(&target) {
-                    There::Link(target)
+                    LinkEntry::Link(target)
                 } else {
-                    There::Foreign("a link to elsewhere")
+                    LinkEntry::Foreign("a link to elsewhere")
                 }
             }
-            Err(Errno::NOENT) => There::Nothing,
-            Err(_) => There::Foreign("something else"),
+            Err(Errno::NOENT) => LinkEntry::Nothing,
+            Err(_) => LinkEntry::Foreign("something else"),
         }
     }
 
-    fn remove(&self, name: &Name) {
+    fn remove(&self, name: &VolumeName) {
         let removed = rustix::fs::unlinkat(&self.dir, name.as_str(), AtFlags::empty());
         if let Err(error) = removed {
             tracing::warn!(%error, link = %self.path.join(name.as_str()).display(), "cannot remove a link");
@@ -225,7 +229,7 @@ fn tell_udev(device: &Path) {
 }
 
 /// Returns true if the device belongs to the volume; `id` is the volume's id, if it is known.
-fn is_its_own(device: &Path, name: &Name, id: Option<&str>) -> bool {
+fn is_its_own(device: &Path, name: &VolumeName, id: Option<&str>) -> bool {
     is_of_volume(
         device,
         &VolumeMarks {
@@ -263,18 +267,18 @@ fn kernel_name(device: &Path) -> Option<&str> {
 }
 
 /// Returns the id of the volume from its configuration file, if present.
-fn id_of(dirs: &Dirs, name: &Name) -> Option<String> {
+fn id_of(dirs: &ProgramDirs, name: &VolumeName) -> Option<String> {
     dirs.description(name).ok()?.volume
 }
 
 /// Removes the links of killed daemons whose devices no longer belong to their volumes.
-pub(crate) fn remove_stale(dirs: &Dirs) {
+pub(crate) fn remove_stale(dirs: &ProgramDirs) {
     // In a directory where this user may not make links, no link of this user can be stale.
-    let Ok(place) = Place::open(dirs.links()) else {
+    let Ok(place) = LinkDir::open(dirs.links()) else {
         return;
     };
     for name in names(&place.path) {
-        let There::Link(device) = place.there(&name) else {
+        let LinkEntry::Link(device) = place.there(&name) else {
             continue;
         };
         if is_its_own(&device, &name, id_of(dirs, &name).as_deref()) {
@@ -285,29 +289,30 @@ pub(crate) fn remove_stale(dirs: &Dirs) {
         let Ok(Ok(_lock)) = LockFile::take(path) else {
             continue;
         };
-        if matches!(place.there(&name), There::Link(now) if now == device) {
+        if matches!(place.there(&name), LinkEntry::Link(now) if now == device) {
             place.remove(&name);
         }
     }
 }
 
 /// Returns the link of `name` if it leads to `device`.
-pub(crate) fn of(dirs: &Dirs, name: &Name, device: &Path) -> Option<PathBuf> {
+pub(crate) fn of(dirs: &ProgramDirs, name: &VolumeName, device: &Path) -> Option<PathBuf> {
     let link = dirs.links().join(name.as_str());
     let leads_there = fs::read_link(&link).is_ok_and(|to| to == device);
     leads_there.then_some(link)
 }
 
 /// Returns the name of the volume that has `device` (`/dev/loop0`, or `loop0`) by its link, for udev.
-pub(crate) fn name_of(dirs: &Dirs, device: &Path) -> Option<Name> {
+pub(crate) fn name_of(dirs: &ProgramDirs, device: &Path) -> Option<VolumeName> {
     let device = Path::new("/dev").join(device.file_name()?);
-    let place = Place::open(dirs.links()).ok()?;
-    let links_there = |name: &Name| matches!(place.there(name), There::Link(to) if to == device);
+    let place = LinkDir::open(dirs.links()).ok()?;
+    let links_there =
+        |name: &VolumeName| matches!(place.there(name), LinkEntry::Link(to) if to == device);
     let name = names(&place.path).into_iter().find(links_there)?;
     is_its_own(&device, &name, id_of(dirs, &name).as_deref()).then_some(name)
 }
 
-fn names(dir: &Path) -> Vec<Name> {
+fn names(dir: &Path) -> Vec<VolumeName> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     // The lock files begin with a dot. A volume name may begin with a dot too, and is skipped.

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_rt::Rt;
-use forebay_stack::Name;
+use forebay_stack::VolumeName;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Code, Failure, Outcome};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// Time until resources of a killed process are free. The kernel closes the files of an io_uring some time after the
 /// process has ended.
@@ -34,7 +34,7 @@ pub(crate) struct LockFile {
 }
 
 /// Another process holds the lock.
-pub(crate) struct Held {
+pub(crate) struct LockHolder {
     /// The process id of the holder, as far as it is in the file.
     pub(crate) pid: String,
 }
@@ -44,7 +44,7 @@ impl LockFile {
     ///
     /// # Errors
     /// The error of the system call.
-    pub(crate) fn take(path: PathBuf) -> io::Result<Result<LockFile, Held>> {
+    pub(crate) fn take(path: PathBuf) -> io::Result<Result<LockFile, LockHolder>> {
         loop {
             let mut file = File::options()
                 .read(true)
@@ -63,7 +63,7 @@ impl LockFile {
                 // not valid.
                 Ok(()) if !is_at(&file, &path) => continue,
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(Err(Held { pid })),
+                Err(Errno::WOULDBLOCK) => return Ok(Err(LockHolder { pid })),
                 Err(error) => return Err(error.into()),
             }
             let mut lock = LockFile {
@@ -120,16 +120,16 @@ impl NameLock {
     /// Takes the lock of `name`. While `may_end` returns true, waits for the present holder: `umount` of the system
     /// returns before the daemon has made all data durable and has exited.
     pub(crate) async fn take_when_ended(
-        dirs: &Dirs,
-        name: &Name,
+        dirs: &ProgramDirs,
+        name: &VolumeName,
         rt: &Rt,
         may_end: impl Fn() -> bool,
-    ) -> Outcome<NameLock> {
+    ) -> CommandResult<NameLock> {
         let deadline = rt.now().plus(ENDING);
         loop {
             match NameLock::take(dirs, name) {
                 Err(failure)
-                    if failure.code == Code::Refused && rt.now() < deadline && may_end() =>
+                    if failure.code == FailureCode::Refused && rt.now() < deadline && may_end() =>
                 {
                     rt.sleep(TRY_EVERY).await;
                 }
@@ -139,16 +139,18 @@ impl NameLock {
     }
 
     /// Takes the lock of `name`. If a killed daemon still holds it, ends the kernel's requests that keep it open.
-    pub(crate) fn take(dirs: &Dirs, name: &Name) -> Outcome<NameLock> {
+    pub(crate) fn take(dirs: &ProgramDirs, name: &VolumeName) -> CommandResult<NameLock> {
         dirs.make_runtime()?;
         let path = dirs.lock_file(name);
         let take = || {
             let lock = LockFile::take(path.clone());
-            lock.map_err(|error| Failure::io(format!("cannot lock {}: {error}", path.display())))
+            lock.map_err(|error| {
+                CommandFailure::io(format!("cannot lock {}: {error}", path.display()))
+            })
         };
         let mut lock = take()?;
         let mut tries = LETTING_GO.as_millis() / TRY_EVERY.as_millis();
-        while let Err(Held { pid }) = &lock
+        while let Err(LockHolder { pid }) = &lock
             && was_killed(pid)
             && tries > 0
         {
@@ -157,12 +159,12 @@ impl NameLock {
             std::thread::sleep(TRY_EVERY);
             lock = take()?;
         }
-        let lock = lock.map_err(|Held { pid }| {
+        let lock = lock.map_err(|LockHolder { pid }| {
             let by = match pid.as_str() {
                 "" => String::new(),
                 pid => format!(" by process {pid}"),
             };
-            Failure::refused(format!(
+            CommandFailure::refused(format!(
                 "the volume {name} is attached already, or being worked on{by}; see `forebay \
                  status {name}`, or detach it first"
             ))
@@ -185,13 +187,13 @@ impl NameLock {
     pub(crate) async fn patiently<T>(
         &self,
         rt: &Rt,
-        mut what: impl AsyncFnMut() -> Outcome<T>,
-    ) -> Outcome<T> {
+        mut what: impl AsyncFnMut() -> CommandResult<T>,
+    ) -> CommandResult<T> {
         let deadline = rt.now().plus(LETTING_GO);
         loop {
             match what().await {
                 Err(failure)
-                    if failure.code == Code::Refused
+                    if failure.code == FailureCode::Refused
                         && self.predecessor_died
                         && rt.now() < deadline =>
                 {
@@ -225,12 +227,12 @@ fn was_killed(pid: &str) -> bool {
 
 /// Cuts the connection of the filesystem that a daemon of this name has mounted. Requests that wait for the daemon end
 /// with errors. Returns true if this unmounted the filesystem, since it was not in use.
-fn cut_off(dirs: &Dirs, name: &Name) -> bool {
+fn cut_off(dirs: &ProgramDirs, name: &VolumeName) -> bool {
     let Some(dir) = dirs.noted_mount(name) else {
         return false;
     };
     let mounts = forebay_os::mounts().unwrap_or_default();
-    let is_it = |mount: &forebay_os::Mount| {
+    let is_it = |mount: &forebay_os::MountEntry| {
         let is_ours = mount.fstype == forebay_os::FUSE_TYPE;
         is_ours && mount.point == dir && mount.source == Path::new(name.as_str())
     };
@@ -247,7 +249,7 @@ fn cut_off(dirs: &Dirs, name: &Name) -> bool {
 
 /// Cuts off the filesystem of this name if its daemon was killed and one of its threads may still wait in the kernel.
 /// Returns true if this unmounted the filesystem.
-pub(crate) fn cut_off_killed(dirs: &Dirs, name: &Name) -> bool {
+pub(crate) fn cut_off_killed(dirs: &ProgramDirs, name: &VolumeName) -> bool {
     let pid = std::fs::read_to_string(dirs.lock_file(name)).unwrap_or_default();
     was_killed(pid.trim()) && cut_off(dirs, name)
 }

@@ -32,8 +32,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use args::{Bench, Cli, Command};
-use forebay_program::failure::{Failure, Outcome};
+use args::{BenchCommand, Cli, CliCommand};
+use forebay_program::failure::{CommandFailure, CommandResult};
 
 fn main() -> ExitCode {
     let called: Vec<OsString> = std::env::args_os().collect();
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     start_logging(&cli);
     match run(cli.command, arguments) {
         Ok(code) => ExitCode::from(code),
-        Err(Failure { code, text }) => {
+        Err(CommandFailure { code, text }) => {
             eprintln!("forebay: {text}");
             ExitCode::from(code as u8)
         }
@@ -53,8 +53,8 @@ fn main() -> ExitCode {
 
 fn start_logging(cli: &Cli) {
     let serves = match &cli.command {
-        Command::Attach(args) => args.foreground,
-        Command::Mount(args) => args.foreground,
+        CliCommand::Attach(args) => args.foreground,
+        CliCommand::Mount(args) => args.foreground,
         _ => false,
     };
     let level = match (cli.verbose, serves) {
@@ -74,30 +74,30 @@ fn start_logging(cli: &Cli) {
 }
 
 /// Runs the command and returns its exit code. `arguments` are those of the command, with its own name.
-fn run(command: Command, arguments: Vec<OsString>) -> Outcome<u8> {
+fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
     match command {
-        Command::Try(args) => forebay_scratch::run(args),
-        Command::Bench(args) => match args.what {
-            Bench::PaperDcd(args) => forebay_scratch::paper_dcd(args),
-            Bench::Dfs(args) => forebay_scratch::dfs(args),
+        CliCommand::Try(args) => forebay_scratch::run(args),
+        CliCommand::Bench(args) => match args.what {
+            BenchCommand::PaperDcd(args) => forebay_scratch::paper_dcd(args),
+            BenchCommand::Dfs(args) => forebay_scratch::dfs(args),
         },
-        Command::Create(args) => commands::create::run(args),
-        Command::Attach(args) => commands::attach::run(args),
-        Command::Mount(args) => commands::mount::run(args, arguments),
-        Command::Umount(args) => commands::umount::run(&args),
-        Command::List(args) => commands::list::run(&args),
-        Command::Status(args) => commands::status::run(&args),
-        Command::Drain(args) => commands::drain::run(&args),
-        Command::GiveUp(args) => commands::give_up::run(&args),
-        Command::Resize(args) => commands::resize::run(args),
-        Command::Tune(args) => commands::tune::run(args),
-        Command::Detach(args) => commands::detach::run(&args),
-        Command::Check(args) => return commands::check::run(args),
-        Command::Dump(args) => commands::dump::run(args),
-        Command::Remove(args) => commands::remove::run(args),
-        Command::Completions { shell } => commands::documents::completions(shell),
-        Command::Udev { device } => commands::udev::run(&device),
-        Command::Man { out } => commands::documents::man(out.as_deref()),
+        CliCommand::Create(args) => commands::create::run(args),
+        CliCommand::Attach(args) => commands::attach::run(args),
+        CliCommand::Mount(args) => commands::mount::run(args, arguments),
+        CliCommand::Umount(args) => commands::umount::run(&args),
+        CliCommand::List(args) => commands::list::run(&args),
+        CliCommand::Status(args) => commands::status::run(&args),
+        CliCommand::Drain(args) => commands::drain::run(&args),
+        CliCommand::GiveUp(args) => commands::give_up::run(&args),
+        CliCommand::Resize(args) => commands::resize::run(args),
+        CliCommand::Tune(args) => commands::tune::run(args),
+        CliCommand::Detach(args) => commands::detach::run(&args),
+        CliCommand::Check(args) => return commands::check::run(args),
+        CliCommand::Dump(args) => commands::dump::run(args),
+        CliCommand::Remove(args) => commands::remove::run(args),
+        CliCommand::Completions { shell } => commands::documents::completions(shell),
+        CliCommand::Udev { device } => commands::udev::run(&device),
+        CliCommand::Man { out } => commands::documents::man(out.as_deref()),
     }
     .map(|()| 0)
 }

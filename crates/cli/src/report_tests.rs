@@ -1,9 +1,9 @@
 //! An example of a report, for tests. Checks that the documentation matches it.
 
-use forebay_control::Service;
-use forebay_device::{Field, Kind};
+use forebay_control::DaemonStatus;
+use forebay_device::{FieldKind, ReportField};
 
-use forebay_program::report::Report;
+use forebay_program::report::StatusReport;
 use forebay_stack::FilesFacts;
 
 /// A report with a value in every field.
@@ -29,7 +29,7 @@ const LATENCY: &str = r#"{"count": 1, "mean_us": 1.5, "p50_us": 1, "p90_us": 2, 
     "p999_us": 4, "max_us": 5}"#;
 
 /// Returns the example with some of its text replaced.
-pub(crate) fn example_with(changes: &[(&str, &str)]) -> Report {
+pub(crate) fn example_with(changes: &[(&str, &str)]) -> StatusReport {
     let mut text = EXAMPLE.replace("LATENCY", LATENCY);
     for (from, to) in changes {
         assert!(text.contains(from), "{from}");
@@ -38,30 +38,33 @@ pub(crate) fn example_with(changes: &[(&str, &str)]) -> Report {
     serde_json::from_str(&text).unwrap()
 }
 
-pub(crate) fn example() -> Report {
+pub(crate) fn example() -> StatusReport {
     example_with(&[])
 }
 
 #[test]
 fn a_report_reads_back_as_itself() {
     let json = serde_json::to_string(&example()).unwrap();
-    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), example());
+    assert_eq!(
+        serde_json::from_str::<StatusReport>(&json).unwrap(),
+        example()
+    );
     // The fields are in the documented order.
     let plain = EXAMPLE.replace("LATENCY", LATENCY).replace([' ', '\n'], "");
     assert_eq!(json, plain);
 }
 
 /// Returns the metric column of docs/status.md for a field.
-fn metric(field: &Field) -> String {
+fn metric(field: &ReportField) -> String {
     let name = field.name;
     match field.kind {
-        Kind::Fact if name == "mode" => {
+        FieldKind::Fact if name == "mode" => {
             "`forebay_mode{mode=\"…\"}` (gauge, 1 for the current mode, else 0)".into()
         }
-        Kind::Fact => "—".into(),
-        Kind::Gauge => format!("`forebay_{name}` (gauge)"),
-        Kind::Counter => format!("`forebay_{name}_total` (counter)"),
-        Kind::Latency => format!(
+        FieldKind::Fact => "—".into(),
+        FieldKind::Gauge => format!("`forebay_{name}` (gauge)"),
+        FieldKind::Counter => format!("`forebay_{name}_total` (counter)"),
+        FieldKind::Latency => format!(
             "`forebay_{name}_us{{quantile=\"…\"}}` (gauge), `forebay_{name}_count_total` (counter)"
         ),
     }
@@ -72,9 +75,9 @@ fn every_field_of_a_report_is_documented_as_it_is_described() {
     let page = include_str!("../../../docs/status.md");
     let json = serde_json::to_value(example()).unwrap();
     let mut known: Vec<&String> = json.as_object().unwrap().keys().collect();
-    for field in Service::FIELDS.iter().chain(example().status.fields()) {
+    for field in DaemonStatus::FIELDS.iter().chain(example().status.fields()) {
         let is_number = json[field.name].is_number();
-        let measured = matches!(field.kind, Kind::Gauge | Kind::Counter);
+        let measured = matches!(field.kind, FieldKind::Gauge | FieldKind::Counter);
         let exempt = ["schema", "pid"].contains(&field.name);
         assert!(is_number == measured || exempt, "{field:?}");
         has_row(page, field);
@@ -96,7 +99,7 @@ fn every_field_of_a_filesystems_report_is_documented_in_its_section() {
 }
 
 /// Checks that docs/status.md has a row for the field with its help text and metric.
-fn has_row(page: &str, field: &Field) {
+fn has_row(page: &str, field: &ReportField) {
     let begin = format!("| `{}` | ", field.name);
     let (help, end) = (
         format!(" | {}", field.help),

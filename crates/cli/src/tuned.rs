@@ -1,12 +1,12 @@
 //! The placement of a volume, for both the daemon and the command.
 
-use forebay_control::TunedTo;
-use forebay_program::failure::Failure;
-use forebay_stack::{Name, NotDone, Tuned};
+use forebay_control::TuneReply;
+use forebay_program::failure::CommandFailure;
+use forebay_stack::{OperationError, TuneReport, VolumeName};
 
 /// Converts the result of tuning to its form on the control socket.
-pub(crate) fn told(tuned: Tuned) -> TunedTo {
-    TunedTo {
+pub(crate) fn told(tuned: TuneReport) -> TuneReply {
+    TuneReply {
         before: tuned.before.to_string(),
         placement: tuned.placement.to_string(),
         auto: tuned.auto,
@@ -17,7 +17,7 @@ pub(crate) fn told(tuned: Tuned) -> TunedTo {
 }
 
 /// Returns the failure for a volume that keeps its placement.
-pub(crate) fn not_tuned(name: &Name, error: &NotDone) -> Failure {
-    let code = Failure::code_of(error.cause);
-    Failure::new(code, format!("cannot tune {name}: {error}"))
+pub(crate) fn not_tuned(name: &VolumeName, error: &OperationError) -> CommandFailure {
+    let code = CommandFailure::code_of(error.cause);
+    CommandFailure::new(code, format!("cannot tune {name}: {error}"))
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use forebay_os::isolated;
 use forebay_rt::Rt;
-use forebay_stack::{Testimony, VolumeId, Witness};
+use forebay_stack::{FailedLogFuture, FailedLogRegistry, VolumeId};
 
 /// Time limit for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,29 +27,29 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const NOTE_BYTES_MAX: u64 = 4096;
 
 /// A record whose write has begun, and that no caller waits for at the moment.
-struct Writing {
+struct RecordWrite {
     volume: VolumeId,
     epoch: u64,
     done: Pin<Box<dyn Future<Output = io::Result<()>>>>,
 }
 
 /// The records in one directory, which may not exist yet.
-pub(crate) struct StateDir {
+pub(crate) struct FailedLogDir {
     rt: Rt,
     dir: PathBuf,
     /// The write in progress. At most one thread blocks on a directory that does not answer.
-    writing: RefCell<Option<Writing>>,
+    writing: RefCell<Option<RecordWrite>>,
 }
 
-impl fmt::Debug for StateDir {
+impl fmt::Debug for FailedLogDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StateDir").field(&self.dir).finish()
     }
 }
 
-impl StateDir {
-    pub(crate) fn new(rt: &Rt, dir: &Path) -> StateDir {
-        StateDir {
+impl FailedLogDir {
+    pub(crate) fn new(rt: &Rt, dir: &Path) -> FailedLogDir {
+        FailedLogDir {
             rt: rt.clone(),
             dir: dir.into(),
             writing: RefCell::new(None),
@@ -84,7 +84,7 @@ impl StateDir {
         let mut writing = before.unwrap_or_else(|| {
             let dir = self.dir.clone();
             let work = isolated(move || keep(&dir, &volume.to_string(), epoch));
-            Writing {
+            RecordWrite {
                 volume,
                 epoch,
                 done: Box::pin(async move { work.await? }),
@@ -100,8 +100,8 @@ impl StateDir {
     }
 }
 
-impl Witness for StateDir {
-    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
+impl FailedLogRegistry for FailedLogDir {
+    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
         let dir = self.dir.clone();
         let work = isolated(move || look(&dir, &volume.to_string()));
         Box::pin(async move {
@@ -112,7 +112,7 @@ impl Witness for StateDir {
         })
     }
 
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()> {
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
         Box::pin(self.write(volume, epoch))
     }
 }

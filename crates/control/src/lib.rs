@@ -1,7 +1,7 @@
 //! The protocol between an attached volume and its clients: the requests and replies of the control socket, and the
 //! report that `status --json` prints.
 //!
-//! This crate does not depend on the layers of a volume. The type parameter `S` of a [`Report`], and of the [`Reply`]
+//! This crate does not depend on the layers of a volume. The type parameter `S` of a [`VolumeReport`], and of the [`ControlReply`]
 //! that carries it, is the status of the layers. docs/control.md and docs/status.md are the pages for users; a test of
 //! the program checks the second.
 //!
@@ -11,7 +11,8 @@ mod protocol;
 mod report;
 
 pub use protocol::{
-    Code, Left, MediumOf, PARTS_MAX, PlaceOf, Placed, Places, REPLY_BYTES_MAX, REQUEST_BYTES_MAX,
-    Readiness, Reply, Request, ResizedTo, TunedTo,
+    BackingDevice, ControlReply, ControlRequest, DaemonReadiness, ExtentPlace, FailureCode,
+    PARTS_MAX, PlaceReply, PlacedExtent, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, RemainingWork,
+    ResizeReply, TuneReply,
 };
-pub use report::{Report, SCHEMA, Service};
+pub use report::{DaemonStatus, SCHEMA, VolumeReport};

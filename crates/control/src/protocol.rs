@@ -1,11 +1,11 @@
 //! The protocol of a control socket: one JSON object per line, in both directions.
 //!
-//! A client sends a [`Request`]; the daemon answers with any number of [`Reply::Progress`] and then exactly one other
-//! [`Reply`]. Then the client may send the next request. docs/control.md has examples.
+//! A client sends a [`ControlRequest`]; the daemon answers with any number of [`ControlReply::Progress`] and then exactly one other
+//! [`ControlReply`]. Then the client may send the next request. docs/control.md has examples.
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::Report;
+use crate::report::VolumeReport;
 
 /// The longest request, in bytes, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -15,7 +15,7 @@ pub const REPLY_BYTES_MAX: usize = 1 << 20;
 /// A request of a client to the daemon of a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
+pub enum ControlRequest {
     /// Requests a sign of life.
     Ping {},
     /// Requests a report.
@@ -60,7 +60,7 @@ pub enum Request {
 /// A reply of the daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
-pub enum Reply<S> {
+pub enum ControlReply<S> {
     /// Answers a ping.
     Pong {
         /// The name of the volume.
@@ -69,11 +69,11 @@ pub enum Reply<S> {
         pid: u32,
     },
     /// Answers a status request.
-    Status(Box<Report<S>>),
+    Status(Box<VolumeReport<S>>),
     /// The places of bytes of the block device.
-    Places(Box<Places>),
+    Places(Box<PlaceReply>),
     /// Progress of a drain, give-up, resize, tune, detach or hand-over.
-    Progress(Left),
+    Progress(RemainingWork),
     /// The request has succeeded.
     Done {
         /// Bytes left in the log: 0 except after a detach that keeps them.
@@ -86,13 +86,13 @@ pub enum Reply<S> {
         incomplete: Vec<String>,
     },
     /// The volume has the length of its devices.
-    Resized(ResizedTo),
+    Resized(ResizeReply),
     /// The placement of the volume.
-    Tuned(TunedTo),
+    Tuned(TuneReply),
     /// The request has failed.
     Failed {
         /// The kind of failure.
-        code: Code,
+        code: FailureCode,
         /// The event, its reason, and a remedy.
         message: String,
     },
@@ -100,7 +100,7 @@ pub enum Reply<S> {
 
 /// Result of adopting the length of the devices.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ResizedTo {
+pub struct ResizeReply {
     /// The former length, in bytes; for a filesystem, its former capacity.
     pub before: u64,
     /// The present length or capacity, in bytes.
@@ -114,7 +114,7 @@ pub struct ResizedTo {
 
 /// The placement of a volume, and the reason for it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TunedTo {
+pub struct TuneReply {
     /// The former placement.
     pub before: String,
     /// The present placement.
@@ -129,39 +129,39 @@ pub struct TunedTo {
     pub leaning: Option<String>,
 }
 
-/// Maximum number of extents in an answer to [`Request::Place`].
+/// Maximum number of extents in an answer to [`ControlRequest::Place`].
 pub const PARTS_MAX: usize = 4096;
 
 /// The places of bytes of a block device, as extents in order. The place of bytes outside the extents is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Places {
+pub struct PlaceReply {
     /// The path of the block device; `None` if the volume has no block device.
     pub device: Option<String>,
     /// End of the answered range. Request the rest separately.
     pub end: u64,
     /// The extents, at most [`PARTS_MAX`].
-    pub parts: Vec<Placed>,
+    pub parts: Vec<PlacedExtent>,
     /// The data device, if known.
-    pub home: Option<MediumOf>,
+    pub home: Option<BackingDevice>,
     /// The log device, if known; `None` for a volume without a log.
-    pub log: Option<MediumOf>,
+    pub log: Option<BackingDevice>,
 }
 
 /// An extent of a block device in one place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Placed {
+pub struct PlacedExtent {
     /// The first byte.
     pub start: u64,
     /// The byte after the last.
     pub end: u64,
     /// The place of the extent.
-    pub place: PlaceOf,
+    pub place: ExtentPlace,
 }
 
 /// The place of an extent of a block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PlaceOf {
+pub enum ExtentPlace {
     /// On the data device.
     Home,
     /// On the log device.
@@ -176,7 +176,7 @@ pub enum PlaceOf {
 
 /// A device or file that holds a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct MediumOf {
+pub struct BackingDevice {
     /// The path.
     pub path: String,
     /// The major number of the block device, or of the filesystem's device for a file.
@@ -191,7 +191,7 @@ pub struct MediumOf {
 
 /// The remaining work until all data is in its final place, and the current activity.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Left {
+pub struct RemainingWork {
     /// Data that is not yet durable on the data device, in bytes.
     pub dirty_bytes: u64,
     /// The part of the dirty data that was written to the data device and is not yet durable there, in bytes.
@@ -205,7 +205,7 @@ pub struct Left {
     pub doing: String,
 }
 
-impl Left {
+impl RemainingWork {
     /// Returns the data that is still to be written, in bytes.
     pub fn unwritten_bytes(&self) -> u64 {
         self.dirty_bytes.saturating_sub(self.homeward_bytes)
@@ -221,7 +221,7 @@ impl Left {
 /// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Code {
+pub enum FailureCode {
     /// Any other failure.
     General = 1,
     /// Wrong usage: options, sizes, names, mistakes in a configuration file.
@@ -237,7 +237,7 @@ pub enum Code {
 /// The message of a daemon to its parent process, as one line of JSON on its standard output.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Readiness {
+pub enum DaemonReadiness {
     /// The daemon serves the volume.
     Ready {
         /// The block device, or the NBD URI of a volume without one.
@@ -248,7 +248,7 @@ pub enum Readiness {
     /// The daemon has failed, and exits.
     Failed {
         /// The exit code.
-        code: Code,
+        code: FailureCode,
         /// The reason.
         message: String,
     },
@@ -261,13 +261,13 @@ mod tests {
     #[test]
     fn a_reply_without_a_warning_is_as_it_was_before_there_were_warnings() {
         let plain = r#"{"reply":"done","dirty_bytes":0}"#;
-        let done = |warning: Option<&str>| Reply::<()>::Done {
+        let done = |warning: Option<&str>| ControlReply::<()>::Done {
             dirty_bytes: 0,
             warning: warning.map(str::to_owned),
             incomplete: Vec::new(),
         };
         assert_eq!(
-            serde_json::from_str::<Reply<()>>(plain).unwrap(),
+            serde_json::from_str::<ControlReply<()>>(plain).unwrap(),
             done(None)
         );
         assert_eq!(serde_json::to_string(&done(None)).unwrap(), plain);
@@ -280,90 +280,99 @@ mod tests {
 
     #[test]
     fn progress_reads_back_and_that_of_daemons_that_only_told_of_data_is_read_too() {
-        let left = Left {
+        let left = RemainingWork {
             dirty_bytes: 1 << 20,
             homeward_bytes: 4096,
             marked_bytes: 1 << 30,
             doing: "zeroing".into(),
         };
         assert_eq!(left.bytes(), (1 << 20) - 4096 + (1 << 30));
-        let reply = Reply::<()>::Progress(left);
+        let reply = ControlReply::<()>::Progress(left);
         let text = serde_json::to_string(&reply).unwrap();
         let documented = r#"{"reply":"progress","dirty_bytes":1048576,"homeward_bytes":4096,"marked_bytes":1073741824,"doing":"zeroing"}"#;
         assert_eq!(text, documented);
-        assert_eq!(serde_json::from_str::<Reply<()>>(&text).unwrap(), reply);
+        assert_eq!(
+            serde_json::from_str::<ControlReply<()>>(&text).unwrap(),
+            reply
+        );
         let old = r#"{"reply":"progress","dirty_bytes":7}"#;
-        let read = serde_json::from_str::<Reply<()>>(old).unwrap();
-        let data = Left {
+        let read = serde_json::from_str::<ControlReply<()>>(old).unwrap();
+        let data = RemainingWork {
             dirty_bytes: 7,
-            ..Left::default()
+            ..RemainingWork::default()
         };
-        assert_eq!(read, Reply::Progress(data));
+        assert_eq!(read, ControlReply::Progress(data));
     }
 
     #[test]
     fn places_read_back_and_as_many_as_there_may_be_are_no_longer_than_a_client_takes() {
-        let place = |place| Placed {
+        let place = |place| PlacedExtent {
             start: u64::MAX,
             end: u64::MAX,
             place,
         };
-        let medium = MediumOf {
+        let medium = BackingDevice {
             path: "\"".repeat(4095),
             major: u32::MAX,
             minor: u32::MAX,
             inode: Some(u64::MAX),
             start: Some(u64::MAX),
         };
-        let places = Places {
+        let places = PlaceReply {
             device: Some("/dev/loop0".into()),
             end: u64::MAX,
-            parts: vec![place(PlaceOf::Nowhere); PARTS_MAX],
+            parts: vec![place(ExtentPlace::Nowhere); PARTS_MAX],
             home: Some(medium.clone()),
             log: Some(medium),
         };
-        let reply = Reply::<()>::Places(Box::new(places));
+        let reply = ControlReply::<()>::Places(Box::new(places));
         let text = serde_json::to_string(&reply).unwrap();
         assert!(text.len() < REPLY_BYTES_MAX);
-        assert_eq!(serde_json::from_str::<Reply<()>>(&text).unwrap(), reply);
+        assert_eq!(
+            serde_json::from_str::<ControlReply<()>>(&text).unwrap(),
+            reply
+        );
     }
 
     #[test]
     fn requests_are_read_as_documented() {
-        let read = |text: &str| serde_json::from_str::<Request>(text);
-        assert_eq!(read(r#"{"command":"ping"}"#).unwrap(), Request::Ping {});
+        let read = |text: &str| serde_json::from_str::<ControlRequest>(text);
+        assert_eq!(
+            read(r#"{"command":"ping"}"#).unwrap(),
+            ControlRequest::Ping {}
+        );
         assert_eq!(
             read(r#"{"command":"place","start":0,"end":4096}"#).unwrap(),
-            Request::Place {
+            ControlRequest::Place {
                 start: 0,
                 end: 4096
             }
         );
         assert_eq!(
             read(r#"{"command":"drain"}"#).unwrap(),
-            Request::Drain { timeout_ms: None }
+            ControlRequest::Drain { timeout_ms: None }
         );
         assert_eq!(
             read(r#"{"command":"give-up"}"#).unwrap(),
-            Request::GiveUp {}
+            ControlRequest::GiveUp {}
         );
         assert_eq!(
             read(r#"{"command":"detach","keep_dirty":true}"#).unwrap(),
-            Request::Detach { keep_dirty: true }
+            ControlRequest::Detach { keep_dirty: true }
         );
         assert_eq!(
             read(r#"{"command":"hand-over"}"#).unwrap(),
-            Request::HandOver {}
+            ControlRequest::HandOver {}
         );
         assert_eq!(
             read(r#"{"command":"resize","size":1048576}"#).unwrap(),
-            Request::Resize {
+            ControlRequest::Resize {
                 size: Some(1 << 20)
             }
         );
         assert_eq!(
             read(r#"{"command":"tune","placement":"auto"}"#).unwrap(),
-            Request::Tune {
+            ControlRequest::Tune {
                 placement: Some("auto".into())
             }
         );

@@ -10,7 +10,7 @@ pub const SCHEMA: u32 = 1;
 described! {
     /// The daemon's data about itself and its service.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-    pub struct Service {
+    pub struct DaemonStatus {
         Fact name: String = "The name",
         Fact volume: String = "The id",
         Fact schema: u32 = "The version of this form: 1",
@@ -44,7 +44,7 @@ described! {
     }
 }
 
-impl Service {
+impl DaemonStatus {
     /// Returns true for a filesystem, even if it is no longer mounted.
     pub fn is_filesystem(&self) -> bool {
         self.via == "mount"
@@ -53,10 +53,10 @@ impl Service {
 
 /// A report of a volume: the data of its daemon, and the status `S` of its layers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Report<S> {
+pub struct VolumeReport<S> {
     /// The data of the daemon.
     #[serde(flatten)]
-    pub service: Service,
+    pub service: DaemonStatus,
     /// The status of the layers.
     #[serde(flatten)]
     pub status: S,
@@ -69,22 +69,22 @@ mod tests {
     #[test]
     fn a_report_is_one_object_with_all_that_is_known_and_reads_back() {
         #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-        struct Status {
+        struct ReportTestStatus {
             dirty_bytes: u64,
         }
-        let report = Report {
-            service: Service {
+        let report = VolumeReport {
+            service: DaemonStatus {
                 name: "archive".into(),
                 schema: SCHEMA,
-                ..Service::default()
+                ..DaemonStatus::default()
             },
-            status: Status { dirty_bytes: 7 },
+            status: ReportTestStatus { dirty_bytes: 7 },
         };
         let json = serde_json::to_string(&report).unwrap();
         assert!(json.starts_with(r#"{"name":"archive","#), "{json}");
         assert!(json.ends_with(r#","dirty_bytes":7}"#), "{json}");
         assert_eq!(
-            serde_json::from_str::<Report<Status>>(&json).unwrap(),
+            serde_json::from_str::<VolumeReport<ReportTestStatus>>(&json).unwrap(),
             report
         );
     }

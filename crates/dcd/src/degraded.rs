@@ -11,34 +11,34 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, DeviceError, Durability, Op, Result};
-use forebay_log::{Addr, RangeKind};
-use forebay_units::{Line, SegmentSeq};
+use forebay_device::{Buf, BufMut, DeviceError, DeviceOp, Durability, Result};
+use forebay_log::{LogAddr, RangeKind};
+use forebay_units::{BlockNumber, SegmentSeq};
 use futures_util::future::{Either, select};
 
-use crate::engine::{Engine, sectors};
-use crate::home::LoadedPieces;
+use crate::engine::{DcdEngine, sectors};
+use crate::home::LogReadOutcome;
 use crate::marks::home_parts;
-use crate::options::Acknowledge;
-use crate::pacing::Priority;
-use crate::piece::{Loaded, Piece, bytes_of};
+use crate::options::AckMode;
+use crate::pacing::WritebackPriority;
+use crate::piece::{LoadedFragment, LogFragment, bytes_of};
 use crate::policy;
-use crate::ranges::Mark;
+use crate::ranges::RangeState;
 
 /// Fragments written between two flushes of the data device.
 const BATCH: usize = 8192;
 
 /// Addresses of fragments in the log, each with its block of the volume.
-type Places = Vec<(Addr, Line)>;
+type FragmentAddrs = Vec<(LogAddr, BlockNumber)>;
 
 /// Reason why some data is not on the data device yet.
-struct Setback {
+struct IncompleteRescue {
     /// True if the attempt moved some data to the data device.
     progress: bool,
 }
 
 /// Waits for the log to fail, then moves its data to the data device and makes the log invalid.
-pub(crate) async fn rescuer(engine: Rc<Engine>) {
+pub(crate) async fn rescuer(engine: Rc<DcdEngine>) {
     let failure = engine.log.failed().await;
     tracing::error!(%failure, "going on without the log");
     engine.rescue.borrow_mut().begin();
@@ -52,7 +52,7 @@ pub(crate) async fn rescuer(engine: Rc<Engine>) {
         engine.signals.settled.notify_all();
         match rescued {
             Ok(()) => break,
-            Err(Setback { progress }) => {
+            Err(IncompleteRescue { progress }) => {
                 failures = if progress { 0 } else { failures + 1 };
                 engine.pause_before_retry(failures).await;
             }
@@ -61,7 +61,7 @@ pub(crate) async fn rescuer(engine: Rc<Engine>) {
     engine.disown_log().await;
 }
 
-impl Engine {
+impl DcdEngine {
     async fn pause_before_retry(&self, failures: u32) {
         let waited_for = self.activity.borrow().is_busy();
         self.pause(policy::retry_after(failures, waited_for)).await;
@@ -69,22 +69,22 @@ impl Engine {
 
     /// Moves the data of the failed log to the data device. Data in memory goes first, since that is quick and cannot
     /// fail to be read.
-    async fn rescue(&self) -> Result<(), Setback> {
+    async fn rescue(&self) -> Result<(), IncompleteRescue> {
         let mut progress = false;
         self.rescue_marks()
             .await
-            .map_err(|()| Setback { progress })?;
+            .map_err(|()| IncompleteRescue { progress })?;
         let (in_ram, on_device) = self.pieces_by_place();
         let mut left = false;
         for batch in in_ram.chunks(BATCH) {
             let pieces = self.still_there(batch);
-            let mut loaded = LoadedPieces::default();
+            let mut loaded = LogReadOutcome::default();
             for piece in pieces {
                 let copy = |bytes: &[u8]| BufMut::copy_of(bytes).freeze();
                 let bytes = self.log.with_ram(piece.addr, piece.sectors.into(), copy);
                 loaded
                     .sound
-                    .extend(bytes.map(|bytes| Loaded { piece, bytes }));
+                    .extend(bytes.map(|bytes| LoadedFragment { piece, bytes }));
             }
             left |= !self.settle_home(loaded.sound, &mut progress).await;
         }
@@ -96,7 +96,10 @@ impl Engine {
                 continue;
             }
             let given_up = self.faults.borrow().gives_up_before();
-            let (asked, mut loaded) = (pieces.len(), self.load(pieces, Priority::Rescue).await);
+            let (asked, mut loaded) = (
+                pieces.len(),
+                self.load(pieces, WritebackPriority::Rescue).await,
+            );
             left |= loaded.stopped;
             self.consider_giving_up(&mut loaded, given_up);
             left |= !self.settle_home(loaded.sound, &mut progress).await;
@@ -115,7 +118,7 @@ impl Engine {
             map.live_sectors() == 0 && map.ranges().lost() == map.ranges().len()
         };
         if left || !all_home || unreadable > 0 || self.is_stopping() {
-            return Err(Setback { progress });
+            return Err(IncompleteRescue { progress });
         }
         self.faults.borrow_mut().all_is_read();
         Ok(())
@@ -123,7 +126,7 @@ impl Engine {
 
     /// Carries out the pending zeroes and discards on the data device. Afterwards the map no longer needs them.
     async fn rescue_marks(&self) -> Result<(), ()> {
-        let marks: Vec<(Range<u64>, Mark)> = self.map.borrow().ranges().iter().collect();
+        let marks: Vec<(Range<u64>, RangeState)> = self.map.borrow().ranges().iter().collect();
         let marks = marks
             .into_iter()
             .filter(|(_, mark)| mark.kind != RangeKind::Lost);
@@ -135,7 +138,7 @@ impl Engine {
         let attempt = async {
             for (range, mark) in &marks {
                 for part in home_parts(range.clone()) {
-                    self.give_way(Priority::Rescue).await?;
+                    self.give_way(WritebackPriority::Rescue).await?;
                     let done = self.mark_at_home(*mark, part.clone()).await;
                     self.doing.borrow_mut().carry(part.end - part.start);
                     // Discarded data has no use, so a discard that failed does no harm.
@@ -158,15 +161,15 @@ impl Engine {
     }
 
     /// Returns all fragments by block and address: first those in memory, then those on the log device in its order.
-    fn pieces_by_place(&self) -> (Places, Places) {
+    fn pieces_by_place(&self) -> (FragmentAddrs, FragmentAddrs) {
         let map = self.map.borrow();
         let all = map.all_pieces();
-        let in_ram = |piece: &Piece| {
+        let in_ram = |piece: &LogFragment| {
             let there = self.log.with_ram(piece.addr, piece.sectors.into(), |_| ());
             there.is_some()
         };
-        let (in_ram, on_device): (Vec<Piece>, Vec<Piece>) = all.partition(in_ram);
-        let places = |pieces: Vec<Piece>| {
+        let (in_ram, on_device): (Vec<LogFragment>, Vec<LogFragment>) = all.partition(in_ram);
+        let places = |pieces: Vec<LogFragment>| {
             let mut places: Vec<_> = pieces.iter().map(|p| (p.addr, p.line)).collect();
             places.sort_unstable();
             places
@@ -174,7 +177,7 @@ impl Engine {
         (places(in_ram), places(on_device))
     }
 
-    fn still_there(&self, places: &[(Addr, Line)]) -> Vec<Piece> {
+    fn still_there(&self, places: &[(LogAddr, BlockNumber)]) -> Vec<LogFragment> {
         let map = self.map.borrow();
         let found = places.iter();
         found
@@ -183,12 +186,12 @@ impl Engine {
     }
 
     /// Makes fragments durable on the data device and removes them from the map. Returns false if some are left.
-    async fn settle_home(&self, sound: Vec<Loaded>, progress: &mut bool) -> bool {
+    async fn settle_home(&self, sound: Vec<LoadedFragment>, progress: &mut bool) -> bool {
         if sound.is_empty() {
             return true;
         }
         let lost = self.past_log.borrow().flushes_failed();
-        let home = self.write_pieces_home(sound.clone(), Priority::Rescue, true);
+        let home = self.write_pieces_home(sound.clone(), WritebackPriority::Rescue, true);
         let home = home.await;
         if let Some(error) = &home.error {
             self.note_setback(error);
@@ -216,14 +219,19 @@ impl Engine {
 
     /// Declares unreadable fragments in segments before `before` lost. `before` is the limit of an administrator's
     /// abandon command, which must have been given before these fragments were tried.
-    pub(crate) fn consider_giving_up(&self, loaded: &mut LoadedPieces, before: Option<SegmentSeq>) {
+    pub(crate) fn consider_giving_up(
+        &self,
+        loaded: &mut LogReadOutcome,
+        before: Option<SegmentSeq>,
+    ) {
         let Some(before) = before else {
             return;
         };
         let (ring, tail) = (self.log.ring(), self.log.tail());
         let unreadable = std::mem::take(&mut loaded.unreadable);
-        let given_up = |piece: &Piece| ring.segment_of(piece.addr, tail) < before;
-        let (lost, left): (Vec<Piece>, Vec<Piece>) = unreadable.into_iter().partition(given_up);
+        let given_up = |piece: &LogFragment| ring.segment_of(piece.addr, tail) < before;
+        let (lost, left): (Vec<LogFragment>, Vec<LogFragment>) =
+            unreadable.into_iter().partition(given_up);
         loaded.damaged.extend(lost);
         loaded.unreadable = left;
         if loaded.unreadable.is_empty() {
@@ -233,7 +241,7 @@ impl Engine {
 
     /// Marks the sectors of damaged or abandoned fragments as lost, so that reads of them fail from now on. All of this
     /// data had been made durable, since data that was not durable is still in memory.
-    fn give_up(&self, damaged: &[Piece]) {
+    fn give_up(&self, damaged: &[LogFragment]) {
         if damaged.is_empty() {
             return;
         }
@@ -243,9 +251,9 @@ impl Engine {
         let mut map = self.map.borrow_mut();
         for piece in damaged {
             let now = map.piece_at(piece.line, piece.addr);
-            let runs: Vec<_> = now.into_iter().flat_map(Piece::live_runs).collect();
+            let runs: Vec<_> = now.into_iter().flat_map(LogFragment::live_runs).collect();
             for range in runs {
-                map.mark(range, Some(Mark { kind, record }));
+                map.mark(range, Some(RangeState { kind, record }));
             }
         }
     }
@@ -327,7 +335,7 @@ impl Engine {
     ///
     /// # Errors
     /// If this takes longer than the configured patience.
-    async fn until_rescued(&self, op: Op) -> Result<()> {
+    async fn until_rescued(&self, op: DeviceOp) -> Result<()> {
         let done = || self.rescue.borrow().is_done().then_some(());
         let rescued = self.signals.settled.until(done);
         let (rescued, lasts) = (
@@ -347,11 +355,11 @@ impl Engine {
     /// Writes to the data device without a log. If the log or its buffer holds older data of the range, this older data
     /// is removed from the map only after the new data is durable: the data device could still lose the new data, and
     /// the older copy is durable.
-    pub(crate) async fn write_home(&self, at: u64, buf: Buf, when: Acknowledge) -> Result<()> {
+    pub(crate) async fn write_home(&self, at: u64, buf: Buf, when: AckMode) -> Result<()> {
         let range = sectors(&(at..at + buf.len() as u64));
         let _turn = self.home.lock(range.clone()).await;
         let held = self.map.borrow().overlaps(range.clone());
-        let durability = if when > Acknowledge::Flush || held {
+        let durability = if when > AckMode::Flush || held {
             Durability::Fua
         } else {
             Durability::Flush
@@ -362,12 +370,17 @@ impl Engine {
     }
 
     /// Carries out a discard or write-zeroes without a log.
-    pub(crate) async fn mark_home(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
+    pub(crate) async fn mark_home(
+        &self,
+        op: DeviceOp,
+        kind: RangeKind,
+        range: Range<u64>,
+    ) -> Result<()> {
         for part in home_parts(range) {
             let turn = self.home.lock(part.clone()).await;
             let lost = self.change_home_past_log(kind, part.clone()).await?;
             self.past_log.borrow_mut().note();
-            if op == Op::WriteZeroes {
+            if op == DeviceOp::WriteZeroes {
                 if self.map.borrow().overlaps(part.clone()) {
                     self.flush_written(lost).await?;
                 }
@@ -392,7 +405,7 @@ impl Engine {
     }
 
     /// Flushes without a log: flushes the data device, once all data of the failed log is there.
-    pub(crate) async fn flush_home(&self, op: Op) -> Result<()> {
+    pub(crate) async fn flush_home(&self, op: DeviceOp) -> Result<()> {
         self.until_rescued(op).await?;
         self.make_bypassed_durable(op).await
     }

@@ -23,35 +23,35 @@ mod window;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_log::{Addr, LogError};
-use forebay_units::{Line, SegmentSeq};
+use forebay_log::{LogAddr, LogError};
+use forebay_units::{BlockNumber, SegmentSeq};
 
-use crate::engine::Engine;
-use crate::policy::{self, Decision};
+use crate::engine::DcdEngine;
+use crate::policy::{self, DestageDecision};
 use crate::state::pace;
-use crate::stats::Destaging;
+use crate::stats::DestageActivity;
 
-use window::{Failure, Written};
+use window::{WindowFailure, WrittenWindow};
 
 /// After this many attempts in a row that wrote nothing to the data device, every fragment of a window is tried.
 const THOROUGH_AFTER: u32 = 3;
 
 /// Destages for as long as the volume is attached and its log works.
-pub(crate) async fn destager(engine: Rc<Engine>) {
+pub(crate) async fn destager(engine: Rc<DcdEngine>) {
     let mut failures = 0;
     while engine.log.failure().is_none() && !engine.is_closing() {
         let wake = engine.signals.wake.listen();
         match policy::decide(&engine.observe()) {
-            Decision::Rest => {
+            DestageDecision::Rest => {
                 wake.await;
                 continue;
             }
-            Decision::Wait(span) => {
+            DestageDecision::Wait(span) => {
                 drop(wake);
                 engine.wait_unless_urgent(span).await;
                 continue;
             }
-            Decision::Destage { .. } => {}
+            DestageDecision::Destage { .. } => {}
         }
         let before = engine.counters.borrow().destaged_bytes;
         let thorough = failures >= THOROUGH_AFTER;
@@ -89,9 +89,9 @@ pub(crate) async fn destager(engine: Rc<Engine>) {
     }
 }
 
-impl Engine {
+impl DcdEngine {
     /// Records how a burst ended. Returns true if it must be tried again after a pause.
-    fn note_burst(&self, done: Result<(), Failure>) -> bool {
+    fn note_burst(&self, done: Result<(), WindowFailure>) -> bool {
         match done {
             Ok(()) => {
                 self.faults.borrow_mut().log.clear();
@@ -106,17 +106,17 @@ impl Engine {
                 }
                 false
             }
-            Err(Failure::Stopped) => false,
-            Err(Failure::Log(error)) => {
+            Err(WindowFailure::Stopped) => false,
+            Err(WindowFailure::Log(error)) => {
                 tracing::debug!(%error, "destaging ends");
                 false
             }
-            Err(Failure::Unreadable(error)) => {
+            Err(WindowFailure::Unreadable(error)) => {
                 tracing::warn!(%error, "the log cannot be read; will retry");
                 self.log_troubles(format!("the log cannot be read: {error}"));
                 true
             }
-            Err(Failure::Data(error)) => {
+            Err(WindowFailure::Data(error)) => {
                 tracing::warn!(%error, "cannot destage; will retry");
                 self.data_fails(&error);
                 true
@@ -147,17 +147,17 @@ impl Engine {
 
     /// Destages windows for one burst, for as long as the policy allows. While one window is written to the data
     /// device, the next is read and the one before is committed, so that neither device waits for the other.
-    async fn destage(&self, thorough: bool) -> Result<(), Failure> {
+    async fn destage(&self, thorough: bool) -> Result<(), WindowFailure> {
         if self.window(self.log.tail()).is_empty() {
             self.make_destageable().await?;
         }
-        let mut before: Option<Written> = None;
-        let urgent = policy::decide(&self.observe()) == Decision::Destage { urgent: true };
-        self.doing.borrow_mut().now(Destaging::Reading);
+        let mut before: Option<WrittenWindow> = None;
+        let urgent = policy::decide(&self.observe()) == DestageDecision::Destage { urgent: true };
+        self.doing.borrow_mut().now(DestageActivity::Reading);
         let mut ready = Some(self.read_window(self.log.tail(), urgent).await);
         self.pace.borrow_mut().begin(self.rt.now());
         while let Some(current) = ready.take() {
-            let Decision::Destage { urgent } = policy::decide(&self.observe()) else {
+            let DestageDecision::Destage { urgent } = policy::decide(&self.observe()) else {
                 break;
             };
             let window = current.window.clone();
@@ -179,7 +179,7 @@ impl Engine {
             before = Some(written);
             if let Some(error) = in_vain {
                 self.commit(before, true).await?;
-                return Err(Failure::Data(error));
+                return Err(WindowFailure::Data(error));
             }
             self.signals.settled.notify_all();
             ready = next;
@@ -189,12 +189,16 @@ impl Engine {
 
     /// Makes a window's data durable on the data device, then the records that supersede its skipped fragments, then
     /// the tail. Only then removes the fragments of the window from the map.
-    async fn commit(&self, written: Option<Written>, last: bool) -> Result<(), Failure> {
+    async fn commit(
+        &self,
+        written: Option<WrittenWindow>,
+        last: bool,
+    ) -> Result<(), WindowFailure> {
         let Some(written) = written else {
             return Ok(());
         };
         if last {
-            self.doing.borrow_mut().now(Destaging::Flushing);
+            self.doing.borrow_mut().now(DestageActivity::Flushing);
         }
         self.flush_written(written.lost_flushes).await?;
         self.log.flush(written.superseded_by).await?;
@@ -205,8 +209,8 @@ impl Engine {
 
     /// Moves the tail behind the window. `last` means that no other window is being written to the data device, so that
     /// the fingerprint can be renewed.
-    async fn move_tail(&self, written: &Written, last: bool) -> Result<(), Failure> {
-        let Written {
+    async fn move_tail(&self, written: &WrittenWindow, last: bool) -> Result<(), WindowFailure> {
+        let WrittenWindow {
             window,
             pieces,
             live,
@@ -247,7 +251,7 @@ impl Engine {
 
     /// Asserts that every live fragment of the window was written to the data device, before their copies in the log
     /// are freed. Segments are durable and sealed, so no fragment can have been added since.
-    fn assert_all_home(&self, window: &Range<SegmentSeq>, pieces: &[(Line, Addr)]) {
+    fn assert_all_home(&self, window: &Range<SegmentSeq>, pieces: &[(BlockNumber, LogAddr)]) {
         let map = self.map.borrow();
         let home = pieces
             .iter()

@@ -4,46 +4,49 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, DurableRequests, Geometry, Op, Result};
-use forebay_log::{Log, PORTION_BYTES, RangeKind};
-use forebay_rt::{Event, Instant, Lock, Portions, RangeLock, Rt};
+use forebay_device::{Device, DeviceError, DeviceGeometry, DeviceOp, DurableRequests, Result};
+use forebay_log::{PORTION_BYTES, RangeKind, RingLog};
+use forebay_rt::{CoopBudget, Event, Instant, Lock, RangeLock, Rt};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
-use crate::format::Payload;
-use crate::map::Map;
-use crate::options::{Acknowledge, AttachOptions};
-use crate::state::{Activity, Doing, Faults, Pace, PastLog, Refused, Rescue, Service, Speed};
-use crate::stats::Counters;
-use crate::witness::Witness;
+use crate::format::SuperblockPayload;
+use crate::map::CacheMap;
+use crate::options::{AckMode, AttachOptions};
+use crate::state::{
+    BackgroundWork, CacheFaults, ClientActivity, DestageProgress, DeviceSpeeds, LogPace,
+    RescueState, UnloggedChanges, UnwritableBlocks,
+};
+use crate::stats::DcdCounters;
+use crate::witness::FailedLogRegistry;
 
 /// State that the operations share. Runs on one thread; no borrow is held across an await.
-pub(crate) struct Engine {
+pub(crate) struct DcdEngine {
     pub(crate) rt: Rt,
-    pub(crate) log: Log,
+    pub(crate) log: RingLog,
     pub(crate) data: Rc<dyn Device>,
-    geometry: Cell<Geometry>,
+    geometry: Cell<DeviceGeometry>,
     pub(crate) options: AttachOptions,
-    pub(crate) map: RefCell<Map>,
+    pub(crate) map: RefCell<CacheMap>,
     /// Locks on ranges of the data device, in sectors (I6).
     pub(crate) home: Rc<RangeLock>,
-    pub(crate) payload: RefCell<Payload>,
-    pub(crate) counters: RefCell<Counters>,
+    pub(crate) payload: RefCell<SuperblockPayload>,
+    pub(crate) counters: RefCell<DcdCounters>,
     /// Queue lock of writers that wait for free space.
     pub(crate) queue: Rc<Lock>,
     /// Bytes written to the log between two points at which a writer yields to other tasks.
-    pub(crate) portions: Portions,
+    pub(crate) portions: CoopBudget,
     /// Requests under way, and queued writers.
-    pub(crate) activity: RefCell<Activity>,
+    pub(crate) activity: RefCell<ClientActivity>,
     /// Background work that is still active while the volume is being closed.
-    pub(crate) service: RefCell<Service>,
+    pub(crate) service: RefCell<BackgroundWork>,
     /// Current activity of destaging, for the status.
-    pub(crate) doing: RefCell<Doing>,
+    pub(crate) doing: RefCell<DestageProgress>,
     /// Rate at which writers may fill a log that is nearly full.
-    pub(crate) pace: RefCell<Pace>,
+    pub(crate) pace: RefCell<LogPace>,
     /// Measured speed of the devices, which limits how long destaging keeps clients waiting.
-    pub(crate) speed: RefCell<Speed>,
+    pub(crate) speed: RefCell<DeviceSpeeds>,
     /// Changes that have no copy in the log, and their durability.
-    pub(crate) past_log: RefCell<PastLog>,
+    pub(crate) past_log: RefCell<UnloggedChanges>,
     /// Held while the data device flushes.
     pub(crate) flushing: Rc<Lock>,
     /// Flushes of the data device, and its writes with FUA.
@@ -51,20 +54,20 @@ pub(crate) struct Engine {
     /// Held while the volume takes the length of its data device.
     pub(crate) resizing: Rc<Lock>,
     /// Current faults of the devices.
-    pub(crate) faults: RefCell<Faults>,
+    pub(crate) faults: RefCell<CacheFaults>,
     /// Fragments that the data device fails to write, which stay in the log.
-    pub(crate) refused: RefCell<Refused>,
+    pub(crate) refused: RefCell<UnwritableBlocks>,
     /// State of the rescue from a failed log.
-    pub(crate) rescue: RefCell<Rescue>,
+    pub(crate) rescue: RefCell<RescueState>,
     /// Storage of the failed-log record, for a log that cannot be marked itself.
-    pub(crate) witness: Option<Rc<dyn Witness>>,
-    pub(crate) signals: Signals,
+    pub(crate) witness: Option<Rc<dyn FailedLogRegistry>>,
+    pub(crate) signals: DestageSignals,
 }
 
 /// Events that wake waiting tasks. A task checks its condition again then: an event means that something may have
 /// changed.
 #[derive(Default)]
-pub(crate) struct Signals {
+pub(crate) struct DestageSignals {
     /// Destaging must not wait any longer: the log is filling up, or a task waits for destaging.
     pub(crate) urgent: Event,
     /// The destager has something to check.
@@ -75,7 +78,7 @@ pub(crate) struct Signals {
     pub(crate) again: Event,
 }
 
-impl Signals {
+impl DestageSignals {
     /// Wakes everything that delays destaging, since a client waits until the log is empty: failed work is retried, and
     /// no work is put off.
     pub(crate) fn all_is_wanted_home(&self) {
@@ -93,14 +96,14 @@ impl Signals {
 }
 
 /// A client's request under way. Idle time begins when the last request is dropped.
-pub(crate) struct Request<'a> {
-    engine: &'a Engine,
+pub(crate) struct DcdRequest<'a> {
+    engine: &'a DcdEngine,
     pub(crate) began: Instant,
-    /// Time when the request's work ended, once [`Request::done`] was called.
+    /// Time when the request's work ended, once [`DcdRequest::done`] was called.
     done: Cell<Option<Instant>>,
 }
 
-impl Drop for Request<'_> {
+impl Drop for DcdRequest<'_> {
     fn drop(&mut self) {
         let engine = self.engine;
         let done = self.done.get().unwrap_or_else(|| engine.rt.now());
@@ -111,7 +114,7 @@ impl Drop for Request<'_> {
     }
 }
 
-impl Request<'_> {
+impl DcdRequest<'_> {
     /// Ends the request's work. Returns its duration in nanoseconds.
     pub(crate) fn done(&self) -> u64 {
         let now = self.engine.rt.now();
@@ -125,23 +128,23 @@ pub(crate) fn sectors(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / SECTOR_BYTES..bytes.end / SECTOR_BYTES
 }
 
-impl Engine {
+impl DcdEngine {
     pub(crate) fn new(
         rt: Rt,
-        log: Log,
+        log: RingLog,
         data: Rc<dyn Device>,
         options: AttachOptions,
-        map: Map,
-        payload: Payload,
-    ) -> Engine {
+        map: CacheMap,
+        payload: SuperblockPayload,
+    ) -> DcdEngine {
         let below = data.geometry();
         // The volume keeps its recorded length and block size, whatever the present device or kernel reports.
         let block_size = payload.block_size;
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             len: payload.data.len,
             block_size,
             physical_block_size: below.physical_block_size.max(block_size),
-            volatile: options.acknowledge < Acknowledge::Write,
+            volatile: options.acknowledge < AckMode::Write,
             // If the data device cannot discard, a discard would only make old data visible again.
             discard_granularity: match below.discard_granularity {
                 0 => 0,
@@ -150,9 +153,9 @@ impl Engine {
             preferred_io: below.preferred_io.max(LINE_BYTES as u32),
             ..below
         };
-        Engine {
-            activity: RefCell::new(Activity::new(rt.now())),
-            pace: RefCell::new(Pace::new(log.head())),
+        DcdEngine {
+            activity: RefCell::new(ClientActivity::new(rt.now())),
+            pace: RefCell::new(LogPace::new(log.head())),
             rt,
             log,
             data,
@@ -161,12 +164,12 @@ impl Engine {
             map: RefCell::new(map),
             home: Rc::default(),
             payload: RefCell::new(payload),
-            counters: RefCell::new(Counters::new()),
+            counters: RefCell::new(DcdCounters::new()),
             queue: Rc::default(),
-            portions: Portions::of(PORTION_BYTES),
+            portions: CoopBudget::of(PORTION_BYTES),
             service: RefCell::default(),
             doing: RefCell::default(),
-            speed: RefCell::new(Speed::new()),
+            speed: RefCell::new(DeviceSpeeds::new()),
             past_log: RefCell::default(),
             flushing: Rc::default(),
             durable: DurableRequests::default(),
@@ -175,31 +178,31 @@ impl Engine {
             refused: RefCell::default(),
             rescue: RefCell::default(),
             witness: None,
-            signals: Signals::default(),
+            signals: DestageSignals::default(),
         }
     }
 
     /// Returns the geometry of the volume.
-    pub(crate) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> DeviceGeometry {
         self.geometry.get()
     }
 
     /// Sets the length of the volume, in bytes.
     pub(crate) fn set_len(&self, len: u64) {
         let geometry = self.geometry.get();
-        self.geometry.set(Geometry { len, ..geometry });
+        self.geometry.set(DeviceGeometry { len, ..geometry });
     }
 
     /// Begins a client's request.
     ///
     /// # Errors
     /// If the volume is being closed.
-    pub(crate) fn request(&self, op: Op) -> Result<Request<'_>> {
+    pub(crate) fn request(&self, op: DeviceOp) -> Result<DcdRequest<'_>> {
         if self.is_closing() {
             return Err(DeviceError::Closed { op });
         }
         self.activity.borrow_mut().begin();
-        Ok(Request {
+        Ok(DcdRequest {
             engine: self,
             began: self.rt.now(),
             done: Cell::new(None),

@@ -1,12 +1,12 @@
 //! Errors of creating and attaching a volume.
 
 use forebay_device::DeviceError;
-use forebay_log::{OpenError, RingError};
+use forebay_log::{LogOpenError, RingError};
 use forebay_units::ByteLen;
 
 /// Reason why a volume cannot be created.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum CreateError {
+pub enum DcdCreateError {
     /// The log device is not suitable.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -20,10 +20,10 @@ pub enum CreateError {
 
 /// Reason why a volume cannot be attached. Neither device was changed.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum AttachError {
+pub enum DcdAttachError {
     /// The log cannot be opened.
     #[error(transparent)]
-    Log(#[from] OpenError),
+    Log(#[from] LogOpenError),
     /// The log belongs to something other than a write cache.
     #[error("the log is not a write cache's: its superblock holds no description of a data device")]
     NotOurs,

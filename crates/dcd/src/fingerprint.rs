@@ -136,7 +136,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::rc::Rc;
 
-    use forebay_device::{Asked, DeviceError, Hooks, RamDevice, Tap};
+    use forebay_device::{DeviceError, RamDevice, Tap, TapHooks, TapRequest};
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;
@@ -216,13 +216,13 @@ mod tests {
 
     /// Counts reads of the device, and makes one of its blocks unreadable.
     #[derive(Default)]
-    struct Picky {
+    struct BadBlockHooks {
         bad: Option<u64>,
         reads: Cell<u32>,
     }
 
-    impl Hooks for Picky {
-        async fn before(&self, asked: &Asked) -> forebay_device::Result<()> {
+    impl TapHooks for BadBlockHooks {
+        async fn before(&self, asked: &TapRequest) -> forebay_device::Result<()> {
             self.reads.set(self.reads.get() + 1);
             match self.bad {
                 Some(bad) if asked.range().contains(&bad) => {
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn each_end_is_read_at_once() {
         run(async {
-            let picky = Tap::new(RamDevice::new(LEN, 512), Picky::default());
+            let picky = Tap::new(RamDevice::new(LEN, 512), BadBlockHooks::default());
             Fingerprint::take(&picky, LEN).await.unwrap();
             assert_eq!(picky.reads.get(), 2);
         });
@@ -249,9 +249,9 @@ mod tests {
         run(async {
             let mut fingerprint = Fingerprint::default();
             let bad = Some(5000);
-            let hooks = Picky {
+            let hooks = BadBlockHooks {
                 bad,
-                ..Picky::default()
+                ..BadBlockHooks::default()
             };
             let picky = Tap::new(RamDevice::new(LEN, 512), hooks);
             fingerprint.refresh(0b101, &picky, LEN).await.unwrap();

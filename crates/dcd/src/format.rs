@@ -29,7 +29,7 @@ pub struct DataIdentity {
 
 /// The payload of the superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Payload {
+pub struct SuperblockPayload {
     /// The volume's name.
     pub name: String,
     /// The data device.
@@ -44,7 +44,7 @@ pub struct Payload {
     pub lost: Vec<(u64, u64)>,
 }
 
-impl Payload {
+impl SuperblockPayload {
     /// Encodes the payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -75,7 +75,7 @@ impl Payload {
     }
 
     /// Decodes a payload. `None` if `bytes` is malformed.
-    pub fn decode(bytes: &[u8]) -> Option<Payload> {
+    pub fn decode(bytes: &[u8]) -> Option<SuperblockPayload> {
         let mut rest = bytes;
         let mut take = |n: usize| {
             let (taken, after) = rest.split_at_checked(n)?;
@@ -99,7 +99,7 @@ impl Payload {
         let names = names?;
         let lost = lost_ranges(rest, len)?;
         let sane = BLOCK_SIZES.contains(&block_size) && len.is_multiple_of(block_size.into());
-        sane.then_some(Payload {
+        sane.then_some(SuperblockPayload {
             name,
             data: DataIdentity { len, path, names },
             block_size,
@@ -160,32 +160,32 @@ mod tests {
         ) {
             let data = DataIdentity { len: blocks * 512, path, names };
             let fingerprint = Fingerprint { crcs: [crc; BLOCKS], unknown };
-            let payload = Payload { name, data, block_size: 512, fingerprint, lost_sectors: lost, lost: ranges };
+            let payload = SuperblockPayload { name, data, block_size: 512, fingerprint, lost_sectors: lost, lost: ranges };
             let bytes = payload.encode();
             prop_assert!(bytes.len() <= forebay_log::LAYER_BYTES_MAX);
-            let back = Payload::decode(&bytes).unwrap();
+            let back = SuperblockPayload::decode(&bytes).unwrap();
             prop_assert!(payload.data.path.starts_with(&back.data.path));
             prop_assert!(payload.lost.starts_with(&back.lost) && (back.lost.len() == payload.lost.len() || back.lost.len() > 100));
-            let payload = Payload { lost: back.lost.clone(), ..payload };
-            prop_assert_eq!(Payload { data: DataIdentity { path: payload.data.path.clone(), ..back.data.clone() }, ..back }, payload);
+            let payload = SuperblockPayload { lost: back.lost.clone(), ..payload };
+            prop_assert_eq!(SuperblockPayload { data: DataIdentity { path: payload.data.path.clone(), ..back.data.clone() }, ..back }, payload);
         }
 
         #[test]
         fn a_text_longer_than_one_is_written_is_refused(len in 513..3000u16) {
             let data = DataIdentity { len: 512, path: String::new(), names: Vec::new() };
             let fingerprint = Fingerprint::default();
-            let payload = Payload { name: String::new(), data, block_size: 512, fingerprint, lost_sectors: 0, lost: Vec::new() };
+            let payload = SuperblockPayload { name: String::new(), data, block_size: 512, fingerprint, lost_sectors: 0, lost: Vec::new() };
             let mut bytes = payload.encode();
             let name_at = 220;
             bytes[name_at..name_at + 2].copy_from_slice(&len.to_le_bytes());
             let text = vec![b'a'; len.into()];
             bytes.splice(name_at + 2..name_at + 2, text);
-            prop_assert_eq!(Payload::decode(&bytes), None);
+            prop_assert_eq!(SuperblockPayload::decode(&bytes), None);
         }
 
         #[test]
         fn hostile_bytes_are_no_payload_and_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let _ = Payload::decode(&bytes);
+            let _ = SuperblockPayload::decode(&bytes);
         }
     }
 }

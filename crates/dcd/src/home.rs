@@ -5,17 +5,17 @@ use std::ops::Range;
 use std::pin::pin;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
-use forebay_log::{Addr, Log};
-use forebay_units::{LINE_SECTORS, Line, SECTOR_BYTES};
+use forebay_log::{LogAddr, RingLog};
+use forebay_units::{BlockNumber, LINE_SECTORS, SECTOR_BYTES};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::beside::beside;
-use crate::engine::Engine;
+use crate::engine::DcdEngine;
 use crate::fingerprint::Fingerprint;
-use crate::pacing::Priority;
-use crate::piece::{Loaded, Piece};
-use crate::stats::Destaging;
-use crate::trouble::Streak;
+use crate::pacing::WritebackPriority;
+use crate::piece::{LoadedFragment, LogFragment};
+use crate::stats::DestageActivity;
+use crate::trouble::FaultTracker;
 
 /// Writes to the data device under way at the same time.
 const DEPTH: usize = 64;
@@ -35,13 +35,13 @@ const READS: usize = 8;
 
 /// Result of reading fragments from the log.
 #[derive(Default)]
-pub(crate) struct LoadedPieces {
+pub(crate) struct LogReadOutcome {
     /// Fragments with data that matches their checksum.
-    pub(crate) sound: Vec<Loaded>,
+    pub(crate) sound: Vec<LoadedFragment>,
     /// Fragments whose data does not match their checksum. They are lost.
-    pub(crate) damaged: Vec<Piece>,
+    pub(crate) damaged: Vec<LogFragment>,
     /// Fragments for which the device returned an error. Their data may be intact.
-    pub(crate) unreadable: Vec<Piece>,
+    pub(crate) unreadable: Vec<LogFragment>,
     /// The last error.
     pub(crate) error: Option<DeviceError>,
     /// True if the read was called off. Fragments that were not tried are in none of the lists.
@@ -50,15 +50,15 @@ pub(crate) struct LoadedPieces {
 
 /// Result of writing fragments to the data device.
 #[derive(Default)]
-pub(crate) struct Homeward {
+pub(crate) struct WritebackOutcome {
     /// Bytes written.
     pub(crate) written: u64,
     /// True if some write succeeded, so the device as such works.
     pub(crate) succeeded: bool,
     /// Fragments that were written, or had no live sectors left. Only these are on the data device.
-    pub(crate) taken: Vec<(Line, Addr)>,
+    pub(crate) taken: Vec<(BlockNumber, LogAddr)>,
     /// Fragments that the data device failed to write.
-    pub(crate) refused: Vec<Loaded>,
+    pub(crate) refused: Vec<LoadedFragment>,
     /// Number of fragments that were not tried, because many others had failed.
     pub(crate) untried: usize,
     /// The last error.
@@ -68,22 +68,22 @@ pub(crate) struct Homeward {
 }
 
 /// History of the log reads of one call.
-struct Tried<'a> {
+struct LogReadHistory<'a> {
     /// Failed reads since the last success.
     failures: Cell<u32>,
-    streak: Streak<'a>,
+    streak: FaultTracker<'a>,
 }
 
 /// Fragments that lie near each other in the log.
-struct Run {
-    pieces: Vec<Piece>,
+struct FragmentBatch {
+    pieces: Vec<LogFragment>,
     sectors: u64,
 }
 
-fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
+fn runs(log: &RingLog, mut pieces: Vec<LogFragment>, sectors_max: u64) -> Vec<FragmentBatch> {
     pieces.sort_unstable_by_key(|piece| piece.addr);
     let ring = log.ring();
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<FragmentBatch> = Vec::new();
     for piece in pieces {
         let end = piece.addr.0 + u64::from(piece.sectors);
         if let Some(run) = runs.last_mut() {
@@ -97,7 +97,7 @@ fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
                 continue;
             }
         }
-        runs.push(Run {
+        runs.push(FragmentBatch {
             pieces: vec![piece],
             sectors: piece.sectors.into(),
         });
@@ -105,18 +105,22 @@ fn runs(log: &Log, mut pieces: Vec<Piece>, sectors_max: u64) -> Vec<Run> {
     runs
 }
 
-impl Engine {
+impl DcdEngine {
     /// Reads fragments from the log in large requests, and checks each. Each attempt may take long on a failing device,
     /// so it is checked before each whether the data is still needed.
-    pub(crate) async fn load(&self, pieces: Vec<Piece>, priority: Priority) -> LoadedPieces {
-        let mut out = LoadedPieces::default();
+    pub(crate) async fn load(
+        &self,
+        pieces: Vec<LogFragment>,
+        priority: WritebackPriority,
+    ) -> LogReadOutcome {
+        let mut out = LogReadOutcome::default();
         let patience = self.patience(priority);
         let most = self.speed.borrow().log_bytes(patience) / SECTOR_BYTES;
         let sectors_max = (most / 2).clamp(RUN_SECTORS_MIN, RUN_SECTORS_MAX);
         let depth = (most / sectors_max).clamp(1, READS as u64) as usize;
-        let tried = &Tried {
+        let tried = &LogReadHistory {
             failures: Cell::new(0),
-            streak: Streak::of_log(self, priority),
+            streak: FaultTracker::of_log(self, priority),
         };
         let runs = runs(&self.log, pieces, sectors_max).into_iter().enumerate();
         let reads = runs.map(|(n, run)| async move {
@@ -154,7 +158,7 @@ impl Engine {
                 };
                 match data {
                     Ok(bytes) if piece.is_sound(&bytes) => {
-                        out.sound.push(Loaded { piece, bytes });
+                        out.sound.push(LoadedFragment { piece, bytes });
                     }
                     Ok(_) => out.damaged.push(piece),
                     Err(error) => {
@@ -168,7 +172,12 @@ impl Engine {
     }
 
     /// Reads from the log, and counts consecutive failures.
-    async fn read_log(&self, addr: Addr, sectors: u64, tried: &Tried<'_>) -> Result<Buf> {
+    async fn read_log(
+        &self,
+        addr: LogAddr,
+        sectors: u64,
+        tried: &LogReadHistory<'_>,
+    ) -> Result<Buf> {
         let read = self.log.read(addr, sectors).await;
         match &read {
             Ok(_) => {
@@ -186,7 +195,7 @@ impl Engine {
     /// Returns true if so many reads in a row failed that the remaining fragments need not be tried one by one. Returns
     /// false while an administrator's command to abandon unreadable data is in force, since then every fragment must be
     /// tried.
-    fn is_hopeless(&self, tried: &Tried<'_>) -> bool {
+    fn is_hopeless(&self, tried: &LogReadHistory<'_>) -> bool {
         tried.failures.get() >= HOPELESS_AFTER && !self.faults.borrow().gives_up()
     }
 
@@ -196,19 +205,20 @@ impl Engine {
     /// from a device that is gone. If no write succeeds, the rest is left untried, unless `thorough`.
     pub(crate) async fn write_pieces_home(
         &self,
-        mut loaded: Vec<Loaded>,
-        priority: Priority,
+        mut loaded: Vec<LoadedFragment>,
+        priority: WritebackPriority,
         thorough: bool,
-    ) -> Homeward {
+    ) -> WritebackOutcome {
         loaded.sort_unstable_by_key(|loaded| loaded.piece.sector());
-        let (mut out, mut failed) = (Homeward::default(), Vec::new());
+        let (mut out, mut failed) = (WritebackOutcome::default(), Vec::new());
         let mut under_way = FuturesUnordered::new();
         if !loaded.is_empty() {
-            self.doing.borrow_mut().now(Destaging::Writing);
+            self.doing.borrow_mut().now(DestageActivity::Writing);
         }
         let mut next = 0;
-        let streak = Streak::of_home(self, priority);
-        let mut note = |out: &mut Homeward, run: Range<usize>, done: Result<u64>| match done {
+        let streak = FaultTracker::of_home(self, priority);
+        let mut note = |out: &mut WritebackOutcome, run: Range<usize>, done: Result<u64>| match done
+        {
             Ok(written) => {
                 if written > 0 {
                     out.succeeded = true;
@@ -277,10 +287,10 @@ impl Engine {
     /// Tries the fragments of failed runs again, one by one.
     async fn try_one_by_one(
         &self,
-        loaded: &[Loaded],
+        loaded: &[LoadedFragment],
         mut failed: Vec<Range<usize>>,
-        (thorough, streak): (bool, &Streak<'_>),
-        out: &mut Homeward,
+        (thorough, streak): (bool, &FaultTracker<'_>),
+        out: &mut WritebackOutcome,
     ) {
         failed.sort_unstable_by_key(|run| run.start);
         let (mut tried, mut left) = (0, failed.into_iter().flatten());
@@ -312,14 +322,14 @@ impl Engine {
     }
 
     /// Writes the live sectors of neighbouring fragments, under the lock of their range (I6).
-    async fn write_run_home(&self, run: &[Loaded]) -> Result<u64> {
+    async fn write_run_home(&self, run: &[LoadedFragment]) -> Result<u64> {
         let start = run[0].piece.line.first_sector().0;
         let end = run[run.len() - 1].piece.line_sectors().end;
         let _turn = self.home.lock(start..end).await;
         // Data that was overwritten meanwhile needs no write. The map shows this, and no await lies between the lookup
         // and the write.
         let mut parts: Vec<(Range<u64>, Buf)> = Vec::new();
-        for Loaded { piece, bytes } in run {
+        for LoadedFragment { piece, bytes } in run {
             let Some(now) = self.map.borrow().piece_at(piece.line, piece.addr) else {
                 continue;
             };
@@ -352,7 +362,7 @@ impl Engine {
     }
 
     /// Removes fragments from the map that are durable on the data device.
-    pub(crate) fn forget_home(&self, pieces: &[(Line, Addr)]) {
+    pub(crate) fn forget_home(&self, pieces: &[(BlockNumber, LogAddr)]) {
         let (mut map, mut refused) = (self.map.borrow_mut(), self.refused.borrow_mut());
         for (line, addr) in pieces {
             map.forget(*line, *addr);
@@ -381,7 +391,7 @@ impl Engine {
     }
 }
 
-impl Homeward {
+impl WritebackOutcome {
     /// Returns true if at least [`HOPELESS_AFTER`] writes were tried and none succeeded, so that trying the rest is
     /// useless.
     fn looks_gone(&self, tried: usize) -> bool {
@@ -390,7 +400,7 @@ impl Homeward {
 }
 
 /// Returns the number of fragments, from the start of this list sorted by address, that one write can cover.
-fn neighbours(loaded: &[Loaded]) -> usize {
+fn neighbours(loaded: &[LoadedFragment]) -> usize {
     let first = loaded[0].piece.line.0;
     let mut last = first;
     let together = loaded.iter().take_while(|next| {

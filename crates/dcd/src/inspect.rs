@@ -5,18 +5,18 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_log::{
-    Entry, HEADER_BYTES, OpenError, RecoveredRecord, RingGeometry, SUPERBLOCK_A_AT,
-    SUPERBLOCK_B_AT, Superblock,
+    HEADER_BYTES, LogOpenError, RecoveredRecord, RingEntry, RingGeometry, RingSuperblock,
+    SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
 };
 use forebay_units::{SECTOR_BYTES, Sector};
 use serde::Serialize;
 
-use crate::error::AttachError;
-use crate::format::{DataIdentity, Payload};
-use crate::map::{Map, Piece};
+use crate::error::DcdAttachError;
+use crate::format::{DataIdentity, SuperblockPayload};
+use crate::map::{CacheMap, LogFragment};
 use crate::pairing::judge;
-use crate::recover::{VolumeInfo, apply, fits, info};
-use crate::salvage::{SalvageReport, salvageable};
+use crate::recover::{SuperblockContents, apply, fits, info};
+use crate::salvage::{LogSalvageReport, salvageable};
 
 /// Longest read of a check, in bytes.
 const STEP: u64 = 1 << 20;
@@ -26,7 +26,7 @@ const STEP: u64 = 1 << 20;
 pub enum InspectError {
     /// The device holds no log, or cannot be read.
     #[error(transparent)]
-    Log(#[from] OpenError),
+    Log(#[from] LogOpenError),
     /// The log belongs to something other than a write cache.
     #[error("the log is not a write cache's: its superblock holds no description of a data device")]
     NotOurs,
@@ -49,11 +49,11 @@ pub enum CheckVerdict {
 
 /// Result of a check.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct CheckReport {
+pub struct DcdCheckReport {
     /// Verdict.
     pub verdict: CheckVerdict,
     /// Contents of the superblock.
-    pub info: VolumeInfo,
+    pub info: SuperblockContents,
     /// Valid records.
     pub records: u64,
     /// Bytes whose newest data is in the log.
@@ -69,19 +69,19 @@ pub struct CheckReport {
     pub grown_bytes: u64,
     /// Result of [`crate::salvageable`], for an abandoned log with lost data. `None` for other logs, or if the search
     /// failed; the reason is among the problems then.
-    pub salvage: Option<SalvageReport>,
+    pub salvage: Option<LogSalvageReport>,
 }
 
 /// One structure of a log.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum DumpItem {
+pub enum LogDumpItem {
     /// A superblock.
     Superblock {
         /// Copy: `A` or `B`.
         copy: &'static str,
         /// Contents; `None` if the superblock is not valid.
-        info: Option<VolumeInfo>,
+        info: Option<SuperblockContents>,
         /// Reason why the superblock is not valid.
         error: Option<String>,
     },
@@ -92,7 +92,7 @@ pub enum DumpItem {
         /// Segment.
         segment: u64,
         /// Entries.
-        extents: Vec<DumpExtent>,
+        extents: Vec<LogDumpEntry>,
     },
     /// End of the chain.
     End {
@@ -109,7 +109,7 @@ pub enum DumpItem {
 
 /// One entry of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct DumpExtent {
+pub struct LogDumpEntry {
     /// `data`, `zero`, `unmap` (zero, with the space released), `discard` or `lost`.
     pub what: &'static str,
     /// First byte on the volume.
@@ -122,10 +122,10 @@ pub struct DumpExtent {
     pub crc32c: Option<u32>,
 }
 
-async fn superblock(log: &dyn Device) -> Result<(Superblock, Payload), InspectError> {
+async fn superblock(log: &dyn Device) -> Result<(RingSuperblock, SuperblockPayload), InspectError> {
     let copies = forebay_log::read_superblocks(log).await?;
-    let newest = copies.newest().map_err(OpenError::from)?;
-    let payload = Payload::decode(&newest.layer).ok_or(InspectError::NotOurs)?;
+    let newest = copies.newest().map_err(LogOpenError::from)?;
+    let payload = SuperblockPayload::decode(&newest.layer).ok_or(InspectError::NotOurs)?;
     Ok((newest.clone(), payload))
 }
 
@@ -133,7 +133,7 @@ async fn superblock(log: &dyn Device) -> Result<(Superblock, Payload), InspectEr
 ///
 /// # Errors
 /// If the device holds no log of a write cache.
-pub async fn inspect(log: Rc<dyn Device>) -> Result<VolumeInfo, InspectError> {
+pub async fn inspect(log: Rc<dyn Device>) -> Result<SuperblockContents, InspectError> {
     let (superblock, payload) = superblock(&*log).await?;
     Ok(info(&superblock, &payload))
 }
@@ -147,7 +147,7 @@ pub async fn check(
     log: Rc<dyn Device>,
     data: Option<(Rc<dyn Device>, DataIdentity)>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<CheckReport, InspectError> {
+) -> Result<DcdCheckReport, InspectError> {
     let copies = forebay_log::read_superblocks(&*log).await?;
     let (superblock, payload) = superblock(&*log).await?;
     let mut problems = Vec::new();
@@ -160,7 +160,7 @@ pub async fn check(
         problems.push("the log failed in use and was given up".into());
     }
     forebay_log::fits_device(&superblock, &*log)?;
-    let map = RefCell::new(Map::new(RingGeometry::of(&superblock)));
+    let map = RefCell::new(CacheMap::new(RingGeometry::of(&superblock)));
     let mut unfit = None;
     let scan = forebay_log::scan(&*log, &superblock, &mut |record| {
         match fits(record, &payload) {
@@ -170,7 +170,7 @@ pub async fn check(
     })
     .await?;
     if let Some((record, why)) = unfit {
-        problems.push(OpenError::Unfit { record, why }.to_string());
+        problems.push(LogOpenError::Unfit { record, why }.to_string());
     }
     let map = map.into_inner();
     let mut unapplied = Vec::new();
@@ -197,7 +197,7 @@ pub async fn check(
         (true, true) => CheckVerdict::Clean,
         (true, false) => CheckVerdict::Dirty,
     };
-    Ok(CheckReport {
+    Ok(DcdCheckReport {
         verdict,
         info: info(&superblock, &payload),
         records: scan.records,
@@ -213,8 +213,8 @@ pub async fn check(
 /// Checks whether a log and a data device belong together. Returns the number of bytes by which the device is longer
 /// than the volume.
 async fn check_pair(
-    superblock: &Superblock,
-    payload: &Payload,
+    superblock: &RingSuperblock,
+    payload: &SuperblockPayload,
     data: Option<(&dyn Device, &DataIdentity)>,
     problems: &mut Vec<String>,
 ) -> Result<u64, InspectError> {
@@ -223,7 +223,7 @@ async fn check_pair(
     };
     match judge(payload, superblock.clean, data, identity, false).await {
         Ok(judged) => return Ok(judged.len - payload.data.len),
-        Err(AttachError::Device(error)) => return Err(error.into()),
+        Err(DcdAttachError::Device(error)) => return Err(error.into()),
         Err(error) => problems.push(error.to_string()),
     }
     Ok(0)
@@ -233,7 +233,7 @@ async fn check_pair(
 async fn look_for_lost(
     log: Option<&Rc<dyn Device>>,
     problems: &mut Vec<String>,
-) -> Option<SalvageReport> {
+) -> Option<LogSalvageReport> {
     let found = salvageable(Rc::clone(log?)).await;
     let noted = found.map_err(|error| {
         problems.push(format!("what was lost cannot be looked for: {error}"));
@@ -244,17 +244,17 @@ async fn look_for_lost(
 /// Compares every live fragment with its checksum, in the order of the log.
 async fn check_data(
     log: &dyn Device,
-    map: &Map,
+    map: &CacheMap,
     progress: &mut dyn FnMut(u64, u64),
 ) -> (u64, Vec<(u64, u64)>) {
     let ring = map.ring();
-    let mut pieces: Vec<Piece> = map.all_pieces().collect();
+    let mut pieces: Vec<LogFragment> = map.all_pieces().collect();
     pieces.sort_unstable_by_key(|piece| piece.addr);
     let total: u64 = pieces.iter().map(|piece| piece.bytes() as u64).sum();
     let (mut done, mut damaged, mut rest) = (0, Vec::new(), pieces.as_slice());
     while let Some(first) = rest.first() {
         let start = ring.blocks_around(first.addr, 1).start;
-        let near = |piece: &&Piece| piece.addr.bytes() + piece.bytes() as u64 <= start + STEP;
+        let near = |piece: &&LogFragment| piece.addr.bytes() + piece.bytes() as u64 <= start + STEP;
         let count = rest.iter().take_while(near).count().max(1);
         let (run, after) = rest.split_at(count);
         rest = after;
@@ -283,24 +283,24 @@ async fn check_data(
     (total, damaged)
 }
 
-fn dump_record(record: &RecoveredRecord) -> DumpItem {
+fn dump_record(record: &RecoveredRecord) -> LogDumpItem {
     let extents = record.entries.iter().map(|placed| match placed.entry {
-        Entry::Data {
+        RingEntry::Data {
             sector,
             sectors,
             crc,
-        } => DumpExtent {
+        } => LogDumpEntry {
             what: "data",
             at: sector.bytes(),
             len: u64::from(sectors) * SECTOR_BYTES,
             log_at: Some(placed.addr.bytes()),
             crc32c: Some(crc),
         },
-        Entry::Range {
+        RingEntry::Range {
             kind,
             sector,
             sectors,
-        } => DumpExtent {
+        } => LogDumpEntry {
             what: match kind {
                 forebay_log::RangeKind::Zero => "zero",
                 forebay_log::RangeKind::Unmap => "unmap",
@@ -314,7 +314,7 @@ fn dump_record(record: &RecoveredRecord) -> DumpItem {
         },
     });
     let (segment, extents) = (record.segment.0, extents.collect());
-    DumpItem::Record {
+    LogDumpItem::Record {
         record: record.seq.0,
         segment,
         extents,
@@ -325,28 +325,31 @@ fn dump_record(record: &RecoveredRecord) -> DumpItem {
 ///
 /// # Errors
 /// If the device holds no log, or cannot be read. The superblocks are passed to `out` before.
-pub async fn dump(log: Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<(), InspectError> {
+pub async fn dump(
+    log: Rc<dyn Device>,
+    out: &mut dyn FnMut(LogDumpItem),
+) -> Result<(), InspectError> {
     let copies = forebay_log::read_superblocks(&*log).await?;
     for (copy, found) in [("A", &copies.a), ("B", &copies.b)] {
-        let payload = |superblock: &Superblock| Payload::decode(&superblock.layer);
+        let payload = |superblock: &RingSuperblock| SuperblockPayload::decode(&superblock.layer);
         let info = found
             .as_ref()
             .ok()
             .and_then(|s| payload(s).map(|p| info(s, &p)));
         let error = found.as_ref().err().map(ToString::to_string);
-        out(DumpItem::Superblock { copy, info, error });
+        out(LogDumpItem::Superblock { copy, info, error });
     }
-    let superblock = copies.newest().map_err(OpenError::from)?.clone();
+    let superblock = copies.newest().map_err(LogOpenError::from)?.clone();
     forebay_log::fits_device(&superblock, &*log)?;
     let scan =
         forebay_log::scan(&*log, &superblock, &mut |record| out(dump_record(record))).await?;
-    out(DumpItem::End {
+    out(LogDumpItem::End {
         next_segment: scan.next_segment.0,
         next_record: scan.next_record.0,
         stable: scan.stable.0,
         damage: scan
             .damage
-            .map(|damage| OpenError::Damaged(damage).to_string()),
+            .map(|damage| LogOpenError::Damaged(damage).to_string()),
     });
     Ok(())
 }

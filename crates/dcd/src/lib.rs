@@ -62,17 +62,18 @@ mod volume;
 mod witness;
 mod write;
 
-pub use error::{AttachError, CreateError};
+pub use error::{DcdAttachError, DcdCreateError};
 pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
-pub use forebay_log::{Gaps, VolumeId};
-pub use format::{DataIdentity, Payload};
+pub use forebay_log::{OffsetPolicy, VolumeId};
+pub use format::{DataIdentity, SuperblockPayload};
 pub use inspect::{
-    CheckReport, CheckVerdict, DumpExtent, DumpItem, InspectError, check, dump, erase, inspect,
+    CheckVerdict, DcdCheckReport, InspectError, LogDumpEntry, LogDumpItem, check, dump, erase,
+    inspect,
 };
-pub use options::{Acknowledge, AttachOptions, ParseAcknowledgeError};
-pub use recover::{AttachReport, CreateOptions, VolumeInfo, create};
-pub use resize::{ResizeError, Resized};
-pub use salvage::{SalvageError, SalvageReport, salvage, salvageable};
-pub use stats::{Destaging, Latencies, Latency, Mode, Status};
-pub use volume::{DrainError, Place, PlaceExtent, StaleLog, Volume};
-pub use witness::{Testimony, Witness};
+pub use options::{AckMode, AttachOptions, ParseAckModeError};
+pub use recover::{AttachReport, CreateOptions, SuperblockContents, create};
+pub use resize::{DcdResizeReport, ResizeError};
+pub use salvage::{LogSalvageReport, SalvageError, salvage, salvageable};
+pub use stats::{CacheMode, DcdStatus, DestageActivity, LatencyHistogram, LatencySummary};
+pub use volume::{DataLocation, DcdVolume, DrainError, LocatedExtent, StaleLog};
+pub use witness::{FailedLogFuture, FailedLogRegistry};

@@ -11,13 +11,13 @@
 
 use std::ops::Range;
 
-use forebay_log::{Addr, RangeKind, RingGeometry};
-use forebay_units::{LINE_SECTORS, Line, RecordSeq, Sector, SegmentSeq};
+use forebay_log::{LogAddr, RangeKind, RingGeometry};
+use forebay_units::{BlockNumber, LINE_SECTORS, RecordSeq, Sector, SegmentSeq};
 
-pub(crate) use crate::piece::Piece;
+pub(crate) use crate::piece::LogFragment;
 use crate::piece::mask;
-use crate::ranges::{Mark, RangeMap};
-use crate::table::{LineTable, Spot};
+use crate::ranges::{RangeMap, RangeState};
+use crate::table::{FragmentTable, TablePosition};
 
 /// Blocks examined without a pause when a range is marked: a few milliseconds of work.
 const LINES_AT_ONCE: u64 = 16 << 10;
@@ -32,40 +32,40 @@ const ENTRY_BYTES: u64 = 2 * MARK_BYTES;
 
 /// Source to read an extent of the volume from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
+pub(crate) enum SectorSource {
     Home,
     /// A fragment of data. The extent begins `skip` sectors into the fragment.
-    Piece(Piece, u8),
+    Piece(LogFragment, u8),
     Marked(RangeKind),
 }
 
 /// An extent of the volume with a single source.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct SourceExtent {
     pub(crate) sectors: Range<u64>,
-    pub(crate) source: Source,
+    pub(crate) source: SectorSource,
 }
 
 /// Live sectors, by slot of the ring and in total.
-struct Live {
+struct LiveSectors {
     ring: RingGeometry,
     slots: Vec<u32>,
     sectors: u64,
 }
 
-impl Live {
-    fn died(&mut self, addr: Addr, sectors: u32) {
+impl LiveSectors {
+    fn died(&mut self, addr: LogAddr, sectors: u32) {
         self.slots[self.ring.slot_of(addr) as usize] -= sectors;
         self.sectors -= u64::from(sectors);
     }
 
-    fn born(&mut self, addr: Addr, sectors: u32) {
+    fn born(&mut self, addr: LogAddr, sectors: u32) {
         self.slots[self.ring.slot_of(addr) as usize] += sectors;
         self.sectors += u64::from(sectors);
     }
 
     /// Removes the sectors in `dead` (bits of the block) from a fragment. Returns true if any live sectors are left.
-    fn cut(&mut self, piece: &mut Piece, dead: u8) -> bool {
+    fn cut(&mut self, piece: &mut LogFragment, dead: u8) -> bool {
         self.died(piece.addr, (piece.live & dead).count_ones());
         piece.live &= !dead;
         piece.live != 0
@@ -73,19 +73,19 @@ impl Live {
 }
 
 /// The map of a volume.
-pub(crate) struct Map {
-    lines: LineTable,
+pub(crate) struct CacheMap {
+    lines: FragmentTable,
     ranges: RangeMap,
-    live: Live,
+    live: LiveSectors,
     absorbed_sectors: u64,
 }
 
-impl Map {
-    pub(crate) fn new(ring: RingGeometry) -> Map {
-        Map {
-            lines: LineTable::new(),
+impl CacheMap {
+    pub(crate) fn new(ring: RingGeometry) -> CacheMap {
+        CacheMap {
+            lines: FragmentTable::new(),
             ranges: RangeMap::default(),
-            live: Live {
+            live: LiveSectors {
                 ring,
                 slots: vec![0; ring.segment_count as usize],
                 sectors: 0,
@@ -94,9 +94,9 @@ impl Map {
         }
     }
 
-    /// Creates a map that recovery fills, until [`Map::recovered`].
-    pub(crate) fn to_recover(ring: RingGeometry) -> Map {
-        let mut map = Map::new(ring);
+    /// Creates a map that recovery fills, until [`CacheMap::recovered`].
+    pub(crate) fn to_recover(ring: RingGeometry) -> CacheMap {
+        let mut map = CacheMap::new(ring);
         map.lines.expect_many();
         map
     }
@@ -124,7 +124,7 @@ impl Map {
     }
 
     /// Prefetches the table entries of these blocks, which will be used at once.
-    pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = Line>) {
+    pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = BlockNumber>) {
         self.lines.look_ahead(lines);
     }
 
@@ -151,7 +151,7 @@ impl Map {
         self.lines.len() as u64 * PIECE_BYTES + marks as u64 * MARK_BYTES
     }
 
-    /// Returns the most that this many additional fragments and marks can add to [`Map::charged`].
+    /// Returns the most that this many additional fragments and marks can add to [`CacheMap::charged`].
     pub(crate) fn charge_of(entries: u64) -> u64 {
         entries * ENTRY_BYTES
     }
@@ -162,7 +162,7 @@ impl Map {
     }
 
     /// Inserts a fragment of data on top of everything.
-    pub(crate) fn insert(&mut self, piece: Piece) {
+    pub(crate) fn insert(&mut self, piece: LogFragment) {
         let spot = self.lines.find(piece.line);
         self.insert_at(spot, piece);
     }
@@ -175,27 +175,28 @@ impl Map {
         sector: Sector,
         sectors: u8,
         crc: u32,
-        place: impl FnOnce(Option<Addr>) -> Addr,
+        place: impl FnOnce(Option<LogAddr>) -> LogAddr,
     ) {
         let (start, live) = (sector.in_line(), mask(sector.in_line(), sectors));
-        let same =
-            |piece: &Piece| (piece.start, piece.sectors, piece.live) == (start, sectors, live);
+        let same = |piece: &LogFragment| {
+            (piece.start, piece.sectors, piece.live) == (start, sectors, live)
+        };
         let spot = self.lines.find(sector.line());
         let exact = self.lines.at(&spot).find(same).map(|piece| piece.addr);
-        self.insert_at(spot, Piece::new(sector, sectors, place(exact), crc));
+        self.insert_at(spot, LogFragment::new(sector, sectors, place(exact), crc));
     }
 
-    fn insert_at(&mut self, spot: Spot, piece: Piece) {
+    fn insert_at(&mut self, spot: TablePosition, piece: LogFragment) {
         let before = self.live.sectors;
         self.live.born(piece.addr, piece.sectors.into());
-        let cut = |old: &mut Piece| self.live.cut(old, piece.live);
+        let cut = |old: &mut LogFragment| self.live.cut(old, piece.live);
         self.lines.put(spot, piece, cut);
         self.absorbed_sectors += before + u64::from(piece.sectors) - self.live.sectors;
     }
 
     /// Inserts a copy of the newest data, which was appended elsewhere in the log. The copy does not count as an
     /// overwrite.
-    pub(crate) fn insert_copy(&mut self, piece: Piece) {
+    pub(crate) fn insert_copy(&mut self, piece: LogFragment) {
         let absorbed = self.absorbed_sectors;
         self.insert(piece);
         self.absorbed_sectors = absorbed;
@@ -203,15 +204,15 @@ impl Map {
 
     /// Marks a range and removes the data in it. With `None` as the mark, only removes the data and the marks, so that
     /// the range is on the data device.
-    pub(crate) fn mark(&mut self, range: Range<u64>, mark: Option<Mark>) {
+    pub(crate) fn mark(&mut self, range: Range<u64>, mark: Option<RangeState>) {
         let before = self.live.sectors;
         let is_long = self.is_long(&range);
-        let mut bury = |piece: &mut Piece| self.live.cut(piece, within(piece.line, &range));
+        let mut bury = |piece: &mut LogFragment| self.live.cut(piece, within(piece.line, &range));
         if is_long {
             self.lines.retain_all(bury);
         } else {
             for line in lines(&range) {
-                self.lines.retain(Line(line), &mut bury);
+                self.lines.retain(BlockNumber(line), &mut bury);
             }
         }
         self.absorbed_sectors += before - self.live.sectors;
@@ -229,14 +230,14 @@ impl Map {
     }
 
     /// Returns the fragments of all blocks of a range, in no particular order.
-    fn pieces_in(&self, range: &Range<u64>) -> impl Iterator<Item = Piece> {
+    fn pieces_in(&self, range: &Range<u64>) -> impl Iterator<Item = LogFragment> {
         let lines = lines(range);
         let (listed, searched) = if self.is_long(range) {
             (0..0, Some(lines))
         } else {
             (lines, None)
         };
-        let listed = listed.flat_map(|line| self.pieces(Line(line)));
+        let listed = listed.flat_map(|line| self.pieces(BlockNumber(line)));
         let searched = searched.into_iter().flat_map(|lines| {
             let all = self.lines.iter();
             all.filter(move |piece| lines.contains(&piece.line.0))
@@ -254,7 +255,10 @@ impl Map {
 
     /// Returns the parts of a range without data on top, in order.
     pub(crate) fn bare(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut data: Vec<Range<u64>> = self.pieces_in(&range).flat_map(Piece::live_runs).collect();
+        let mut data: Vec<Range<u64>> = self
+            .pieces_in(&range)
+            .flat_map(LogFragment::live_runs)
+            .collect();
         data.sort_unstable_by_key(|run| run.start);
         let (mut bare, mut at) = (Vec::new(), range.start);
         for run in data {
@@ -271,22 +275,22 @@ impl Map {
     }
 
     /// Returns the fragments of a block.
-    pub(crate) fn pieces(&self, line: Line) -> impl Iterator<Item = Piece> {
+    pub(crate) fn pieces(&self, line: BlockNumber) -> impl Iterator<Item = LogFragment> {
         self.lines.get(line)
     }
 
     /// Returns the fragment at this address, if any of its sectors is live.
-    pub(crate) fn piece_at(&self, line: Line, addr: Addr) -> Option<Piece> {
+    pub(crate) fn piece_at(&self, line: BlockNumber, addr: LogAddr) -> Option<LogFragment> {
         self.pieces(line).find(|piece| piece.addr == addr)
     }
 
     /// Returns every fragment, in the table's order.
-    pub(crate) fn all_pieces(&self) -> impl Iterator<Item = Piece> {
+    pub(crate) fn all_pieces(&self) -> impl Iterator<Item = LogFragment> {
         self.lines.iter()
     }
 
     /// Removes the fragment at this address, whose data is on the data device. The tail must have passed the fragment.
-    pub(crate) fn forget(&mut self, line: Line, addr: Addr) {
+    pub(crate) fn forget(&mut self, line: BlockNumber, addr: LogAddr) {
         self.lines.retain(line, |piece| {
             piece.addr != addr || self.live.cut(piece, 0xff)
         });
@@ -298,7 +302,7 @@ impl Map {
     }
 
     /// Removes a mark, which was carried out, from the parts of a range where it is still the newest mark.
-    pub(crate) fn forget_mark(&mut self, range: Range<u64>, mark: Mark) {
+    pub(crate) fn forget_mark(&mut self, range: Range<u64>, mark: RangeState) {
         let parts: Vec<_> = self.ranges.overlapping(range).collect();
         for (part, _) in parts.into_iter().filter(|(_, now)| *now == mark) {
             self.ranges.remove(part);
@@ -319,20 +323,20 @@ impl Map {
     }
 
     /// Returns the sources of a range: extents in order that cover it.
-    pub(crate) fn lookup(&self, range: Range<u64>) -> Vec<Extent> {
+    pub(crate) fn lookup(&self, range: Range<u64>) -> Vec<SourceExtent> {
         let mut out = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            let line = Line(at / LINE_SECTORS);
+            let line = BlockNumber(at / LINE_SECTORS);
             let end = (line.first_sector().0 + LINE_SECTORS).min(range.end);
             let first = self.pieces(line).next();
             match first {
                 None => self.beneath(at..end, &mut out),
                 Some(piece) if piece.live == 0xff => {
                     let skip = (at - line.first_sector().0) as u8;
-                    out.push(Extent {
+                    out.push(SourceExtent {
                         sectors: at..end,
-                        source: Source::Piece(piece, skip),
+                        source: SectorSource::Piece(piece, skip),
                     });
                 }
                 Some(_) => self.lookup_pieces(line, at..end, &mut out),
@@ -342,9 +346,9 @@ impl Map {
         out
     }
 
-    fn lookup_pieces(&self, line: Line, range: Range<u64>, out: &mut Vec<Extent>) {
+    fn lookup_pieces(&self, line: BlockNumber, range: Range<u64>, out: &mut Vec<SourceExtent>) {
         let base = line.first_sector().0;
-        let mut parts: Vec<(Range<u64>, Piece)> = self
+        let mut parts: Vec<(Range<u64>, LogFragment)> = self
             .pieces(line)
             .flat_map(|piece| piece.live_runs().map(move |run| (run, piece)))
             .map(|(run, piece)| (run.start.max(range.start)..run.end.min(range.end), piece))
@@ -358,9 +362,9 @@ impl Map {
             }
             at = run.end;
             let skip = (run.start - base) as u8 - piece.start;
-            out.push(Extent {
+            out.push(SourceExtent {
                 sectors: run,
-                source: Source::Piece(piece, skip),
+                source: SectorSource::Piece(piece, skip),
             });
         }
         if at < range.end {
@@ -370,32 +374,32 @@ impl Map {
 
     /// Appends the sources of an extent without data: marked ranges or the data device. Merges adjacent extents with
     /// the same source.
-    fn beneath(&self, range: Range<u64>, out: &mut Vec<Extent>) {
-        let mut put = |sectors: Range<u64>, source: Source| match out.last_mut() {
+    fn beneath(&self, range: Range<u64>, out: &mut Vec<SourceExtent>) {
+        let mut put = |sectors: Range<u64>, source: SectorSource| match out.last_mut() {
             Some(last) if last.source == source && last.sectors.end == sectors.start => {
                 last.sectors.end = sectors.end;
             }
-            _ => out.push(Extent { sectors, source }),
+            _ => out.push(SourceExtent { sectors, source }),
         };
         let mut at = range.start;
         if !self.ranges.is_empty() {
             for (part, mark) in self.ranges.overlapping(range.clone()) {
                 if at < part.start {
-                    put(at..part.start, Source::Home);
+                    put(at..part.start, SectorSource::Home);
                 }
                 at = part.end;
                 let source = match mark.kind {
                     // Content after a discard is undefined, so the data device provides it now as later. If such a
                     // sector read as zeroes until the discard is carried out, and as the remaining content afterwards,
                     // old data would reappear.
-                    RangeKind::Discard => Source::Home,
-                    kind => Source::Marked(kind),
+                    RangeKind::Discard => SectorSource::Home,
+                    kind => SectorSource::Marked(kind),
                 };
                 put(part, source);
             }
         }
         if at < range.end {
-            put(at..range.end, Source::Home);
+            put(at..range.end, SectorSource::Home);
         }
     }
 }
@@ -406,7 +410,7 @@ fn lines(range: &Range<u64>) -> Range<u64> {
 }
 
 /// Returns the sectors of a block that lie in the range, one bit each.
-fn within(line: Line, range: &Range<u64>) -> u8 {
+fn within(line: BlockNumber, range: &Range<u64>) -> u8 {
     let base = line.first_sector().0;
     let at = |sector: u64| (sector.clamp(base, base + LINE_SECTORS) - base) as u8;
     mask(at(range.start), at(range.end) - at(range.start))

@@ -12,7 +12,7 @@ fn ring() -> RingGeometry {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum CacheMapStep {
     Data {
         at: u64,
         len: u64,
@@ -27,7 +27,7 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = CacheMapStep> {
     let kind = prop_oneof![
         Just(None),
         Just(Some(RangeKind::Zero)),
@@ -36,14 +36,14 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Some(RangeKind::Lost))
     ];
     prop_oneof![
-        4 => (0..SECTORS, 1..=8u64).prop_map(|(at, len)| Step::Data { at, len }),
-        2 => (0..SECTORS, 1..80u64, kind).prop_map(|(at, len, kind)| Step::Mark { at, len, kind }),
-        1 => (0..SECTORS).prop_map(|at| Step::Forget { at }),
+        4 => (0..SECTORS, 1..=8u64).prop_map(|(at, len)| CacheMapStep::Data { at, len }),
+        2 => (0..SECTORS, 1..80u64, kind).prop_map(|(at, len, kind)| CacheMapStep::Mark { at, len, kind }),
+        1 => (0..SECTORS).prop_map(|at| CacheMapStep::Forget { at }),
     ]
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Model {
+enum ModelSector {
     Home,
     Data(u64),
     Marked(RangeKind),
@@ -54,29 +54,29 @@ proptest! {
     fn the_newest_word_on_every_sector_is_the_one_told(
         steps in proptest::collection::vec(step(), 1..80)
     ) {
-        let mut map = Map::new(ring());
+        let mut map = CacheMap::new(ring());
         // Newest content of each sector, and the content beneath its data.
-        let (mut top, mut below) = ([Model::Home; SECTORS as usize], [Model::Home; SECTORS as usize]);
-        let mut addr = Addr(4096);
+        let (mut top, mut below) = ([ModelSector::Home; SECTORS as usize], [ModelSector::Home; SECTORS as usize]);
+        let mut addr = LogAddr(4096);
         for (n, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Data { at, len } => {
+                CacheMapStep::Data { at, len } => {
                     let len = len.min(8 - at % 8);
-                    map.insert(Piece::new(Sector(at), len as u8, addr, n as u32));
+                    map.insert(LogFragment::new(Sector(at), len as u8, addr, n as u32));
                     for i in 0..len {
-                        top[(at + i) as usize] = Model::Data(addr.0 + i);
+                        top[(at + i) as usize] = ModelSector::Data(addr.0 + i);
                     }
                     addr = addr.plus(len);
                 }
-                Step::Mark { at, len, kind } => {
+                CacheMapStep::Mark { at, len, kind } => {
                     let range = at..(at + len).min(SECTORS);
                     let record = RecordSeq(n as u64);
-                    map.mark(range.clone(), kind.map(|kind| Mark { kind, record }));
-                    let word = kind.map_or(Model::Home, Model::Marked);
+                    map.mark(range.clone(), kind.map(|kind| RangeState { kind, record }));
+                    let word = kind.map_or(ModelSector::Home, ModelSector::Marked);
                     top[range.start as usize..range.end as usize].fill(word);
                     below[range.start as usize..range.end as usize].fill(word);
                 }
-                Step::Forget { at } => {
+                CacheMapStep::Forget { at } => {
                     let line = Sector(at).line();
                     let Some(piece) = map.pieces(line).next() else { continue };
                     map.forget(line, piece.addr);
@@ -88,31 +88,31 @@ proptest! {
                 }
             }
             let middle = 5..SECTORS - 3;
-            let is_bare = |sector: &u64| !matches!(top[*sector as usize], Model::Data(_));
+            let is_bare = |sector: &u64| !matches!(top[*sector as usize], ModelSector::Data(_));
             let bare: Vec<u64> = map.bare(middle.clone()).into_iter().flatten().collect();
             prop_assert_eq!(bare, middle.filter(is_bare).collect::<Vec<u64>>());
             let mut seen = Vec::new();
-            for Extent { sectors, source } in map.lookup(0..SECTORS) {
+            for SourceExtent { sectors, source } in map.lookup(0..SECTORS) {
                 prop_assert_eq!(sectors.start, seen.len() as u64);
                 for i in 0..sectors.end - sectors.start {
                     seen.push(match source {
-                        Source::Home => Model::Home,
-                        Source::Marked(kind) => Model::Marked(kind),
-                        Source::Piece(piece, skip) => Model::Data(piece.addr.0 + u64::from(skip) + i),
+                        SectorSource::Home => ModelSector::Home,
+                        SectorSource::Marked(kind) => ModelSector::Marked(kind),
+                        SectorSource::Piece(piece, skip) => ModelSector::Data(piece.addr.0 + u64::from(skip) + i),
                     });
                 }
             }
             // A discarded sector has undefined content, so it is read from the same place as after the discard.
             let told = top.map(|word| match word {
-                Model::Marked(RangeKind::Discard) => Model::Home,
+                ModelSector::Marked(RangeKind::Discard) => ModelSector::Home,
                 word => word,
             });
             prop_assert_eq!(&seen[..], &told[..]);
-            let live = top.iter().filter(|word| matches!(word, Model::Data(_))).count() as u64;
+            let live = top.iter().filter(|word| matches!(word, ModelSector::Data(_))).count() as u64;
             prop_assert_eq!(map.live_sectors(), live);
             prop_assert_eq!(map.live.slots.iter().map(|n| u64::from(*n)).sum::<u64>(), live);
             for at in 0..SECTORS {
-                prop_assert_eq!(map.overlaps(at..at + 1) || top[at as usize] == Model::Home, true);
+                prop_assert_eq!(map.overlaps(at..at + 1) || top[at as usize] == ModelSector::Home, true);
             }
         }
     }
@@ -120,10 +120,10 @@ proptest! {
 
 #[test]
 fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
-    let mut map = Map::new(ring());
+    let mut map = CacheMap::new(ring());
     let mut mark = |at: u64, kind| {
         let record = RecordSeq(at);
-        map.mark(at..at + 8, Some(Mark { kind, record }));
+        map.mark(at..at + 8, Some(RangeState { kind, record }));
         map.charged()
     };
     assert_eq!(mark(0, RangeKind::Lost), 0);
@@ -131,30 +131,30 @@ fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
     assert!(one > 0);
     assert_eq!(mark(16, RangeKind::Discard), 2 * one);
     assert_eq!(mark(8, RangeKind::Lost), one);
-    map.insert(Piece::new(Sector(40), 1, Addr(4096), 1));
+    map.insert(LogFragment::new(Sector(40), 1, LogAddr(4096), 1));
     let with_piece = map.charged();
     assert!(with_piece > one);
     // A mark inside another mark adds two entries.
     let record = RecordSeq(50);
     let kind = RangeKind::Zero;
-    map.mark(18..20, Some(Mark { kind, record }));
-    assert!(map.charged() > with_piece && map.charged() <= with_piece + Map::charge_of(1));
+    map.mark(18..20, Some(RangeState { kind, record }));
+    assert!(map.charged() > with_piece && map.charged() <= with_piece + CacheMap::charge_of(1));
 }
 
 #[test]
 fn a_discard_of_a_whole_huge_volume_costs_one_range() {
-    let mut map = Map::new(ring());
-    map.insert(Piece::new(Sector(8), 8, Addr(4096), 1));
+    let mut map = CacheMap::new(ring());
+    map.insert(LogFragment::new(Sector(8), 8, LogAddr(4096), 1));
     let record = RecordSeq(1);
     map.mark(
         0..1 << 42,
-        Some(Mark {
+        Some(RangeState {
             kind: RangeKind::Discard,
             record,
         }),
     );
     assert_eq!(map.live_sectors(), 0);
     assert_eq!(map.lookup(8..16).len(), 1);
-    map.insert(Piece::new(Sector(16), 3, Addr(4104), 1));
+    map.insert(LogFragment::new(Sector(16), 3, LogAddr(4104), 1));
     assert_eq!(map.lookup(0..24).len(), 3);
 }

@@ -5,31 +5,31 @@
 
 use std::rc::Rc;
 
-use crate::engine::Engine;
-use crate::policy::{self, Note, Noting};
+use crate::engine::DcdEngine;
+use crate::policy::{self, NoterDecision, NoterInput};
 
 /// Records the newest flush, for as long as the volume is attached and its log works.
-pub(crate) async fn noter(engine: Rc<Engine>) {
+pub(crate) async fn noter(engine: Rc<DcdEngine>) {
     while engine.log.failure().is_none() && !engine.is_closing() {
         let durable = engine.log.durable();
         match policy::note(&engine.observe_flushes()) {
             // This task is dropped if the volume is closed while it waits.
-            Note::Rest => durable.await,
-            Note::Wait(span) => {
+            NoterDecision::Rest => durable.await,
+            NoterDecision::Wait(span) => {
                 drop(durable);
                 engine.rt.sleep(span).await;
             }
             // The log records its own failure, so the result is not needed.
-            Note::Now => drop(engine.log.update_superblock(|_| {}).await),
+            NoterDecision::Now => drop(engine.log.update_superblock(|_| {}).await),
         }
     }
 }
 
-impl Engine {
+impl DcdEngine {
     /// Collects the input of [`policy::note`].
-    fn observe_flushes(&self) -> Noting {
+    fn observe_flushes(&self) -> NoterInput {
         let (now, (stable, since)) = (self.rt.now(), self.log.newest_stable());
-        Noting {
+        NoterInput {
             is_noted: self.log.superblock().stable >= stable,
             age: now.since(since),
             idle: self.activity.borrow().idle(now),

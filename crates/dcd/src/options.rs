@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use forebay_log::Gaps;
+use forebay_log::OffsetPolicy;
 use forebay_units::ByteLen;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// Each value guarantees at least as much as the values before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Acknowledge {
+pub enum AckMode {
     /// As soon as the write is in the segment buffer: the paper's immediate report. Durable with the next flush.
     #[default]
     Flush,
@@ -24,30 +24,30 @@ pub enum Acknowledge {
     Write,
 }
 
-/// A text that does not name a value of [`Acknowledge`].
+/// A text that does not name a value of [`AckMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is none of flush, handover, write")]
-pub struct ParseAcknowledgeError(String);
+pub struct ParseAckModeError(String);
 
-impl fmt::Display for Acknowledge {
+impl fmt::Display for AckMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Acknowledge::Flush => "flush",
-            Acknowledge::Handover => "handover",
-            Acknowledge::Write => "write",
+            AckMode::Flush => "flush",
+            AckMode::Handover => "handover",
+            AckMode::Write => "write",
         })
     }
 }
 
-impl FromStr for Acknowledge {
-    type Err = ParseAcknowledgeError;
+impl FromStr for AckMode {
+    type Err = ParseAckModeError;
 
-    fn from_str(text: &str) -> Result<Acknowledge, ParseAcknowledgeError> {
+    fn from_str(text: &str) -> Result<AckMode, ParseAckModeError> {
         match text {
-            "flush" => Ok(Acknowledge::Flush),
-            "handover" => Ok(Acknowledge::Handover),
-            "write" => Ok(Acknowledge::Write),
-            _ => Err(ParseAcknowledgeError(text.into())),
+            "flush" => Ok(AckMode::Flush),
+            "handover" => Ok(AckMode::Handover),
+            "write" => Ok(AckMode::Write),
+            _ => Err(ParseAckModeError(text.into())),
         }
     }
 }
@@ -56,7 +56,7 @@ impl FromStr for Acknowledge {
 #[derive(Clone, Copy, Debug)]
 pub struct AttachOptions {
     /// Moment at which a write is acknowledged.
-    pub acknowledge: Acknowledge,
+    pub acknowledge: AckMode,
     /// Maximum time that unflushed data waits before it is written to the log.
     pub max_delay: Duration,
     /// Minimum length of writes that go directly to the data device (the paper's direct path). Such writes have a
@@ -69,7 +69,7 @@ pub struct AttachOptions {
     /// of 1 MiB can take. Writes beyond the limit wait, in the same way as for free space in the log.
     pub map_memory: ByteLen,
     /// Rotational offsets between records of the log.
-    pub gaps: Gaps,
+    pub gaps: OffsetPolicy,
     /// Opens a log in which a durable record is missing, up to this record.
     pub accept_loss: bool,
     /// Opens a log whose data device was changed without the cache.
@@ -95,12 +95,12 @@ impl AttachOptions {
 impl Default for AttachOptions {
     fn default() -> AttachOptions {
         AttachOptions {
-            acknowledge: Acknowledge::Flush,
+            acknowledge: AckMode::Flush,
             max_delay: Duration::from_millis(50),
             bypass: None,
             patience: Duration::from_secs(60),
             map_memory: ByteLen::gib(1),
-            gaps: Gaps::default(),
+            gaps: OffsetPolicy::default(),
             accept_loss: false,
             accept_changed: false,
         }
@@ -114,9 +114,9 @@ mod tests {
     #[test]
     fn when_a_write_is_acknowledged_prints_as_it_reads_and_all_else_is_refused() {
         for text in ["flush", "handover", "write"] {
-            assert_eq!(text.parse::<Acknowledge>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<AckMode>().unwrap().to_string(), text);
         }
-        let error = "never".parse::<Acknowledge>().unwrap_err().to_string();
+        let error = "never".parse::<AckMode>().unwrap_err().to_string();
         assert_eq!(error, "\"never\" is none of flush, handover, write");
     }
 }

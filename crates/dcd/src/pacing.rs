@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use forebay_device::{DeviceError, Op, Result};
+use forebay_device::{DeviceError, DeviceOp, Result};
 use futures_util::future::select;
 
-use crate::engine::Engine;
-use crate::options::Acknowledge;
+use crate::engine::DcdEngine;
+use crate::options::AckMode;
 use crate::policy;
-use crate::state::Wanted;
+use crate::state::SpaceDemand;
 
 /// Shortest wait. Shorter waits are not worth a timer.
 const PACE_GRAIN: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ const ENTRY_BYTES: u64 = 32;
 
 /// Priority of background writes in relation to clients' requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Priority {
+pub(crate) enum WritebackPriority {
     /// Destaging while the log has free space: clients go first.
     Idle,
     /// Destaging that must not wait, because the log is filling up or a task waits for destaging.
@@ -35,25 +35,25 @@ pub(crate) enum Priority {
     Rescue,
 }
 
-impl Priority {
+impl WritebackPriority {
     /// Returns the priority of destaging.
-    pub(crate) fn of_destaging(urgent: bool) -> Priority {
+    pub(crate) fn of_destaging(urgent: bool) -> WritebackPriority {
         if urgent {
-            Priority::Urgent
+            WritebackPriority::Urgent
         } else {
-            Priority::Idle
+            WritebackPriority::Idle
         }
     }
 }
 
-impl Engine {
+impl DcdEngine {
     /// Collects the input of [`policy::decide`].
-    pub(crate) fn observe(&self) -> policy::Observed {
+    pub(crate) fn observe(&self) -> policy::DestageInput {
         let used = self.used();
         let something = !self.map.borrow().is_empty() || self.log.tail() != self.log.head();
         let keeps = self.keeps_all();
         let due = self.refused.borrow().due(self.rt.now());
-        policy::Observed {
+        policy::DestageInput {
             used,
             dirty: something
                 && (!keeps || due || self.log_used() > policy::HIGH_WATER && self.would_gain()),
@@ -74,36 +74,40 @@ impl Engine {
     /// # Errors
     /// If the volume is closing: data that is not on the data device by then stays in the log. For destaging, also if
     /// the log has failed.
-    pub(crate) async fn give_way(&self, priority: Priority) -> Result<()> {
+    pub(crate) async fn give_way(&self, priority: WritebackPriority) -> Result<()> {
         match priority {
-            Priority::Idle => self.yield_to_users(false).await,
-            Priority::Urgent => self.yield_to_users(true).await,
-            Priority::Rescue if self.is_stopping() => Err(DeviceError::Closed { op: Op::Write }),
-            Priority::Rescue => Ok(()),
+            WritebackPriority::Idle => self.yield_to_users(false).await,
+            WritebackPriority::Urgent => self.yield_to_users(true).await,
+            WritebackPriority::Rescue if self.is_stopping() => Err(DeviceError::Closed {
+                op: DeviceOp::Write,
+            }),
+            WritebackPriority::Rescue => Ok(()),
         }
     }
 
     /// Returns true if work under way must end: the volume is closing, or the rescue takes over.
-    pub(crate) fn is_called_off(&self, priority: Priority) -> bool {
+    pub(crate) fn is_called_off(&self, priority: WritebackPriority) -> bool {
         match priority {
-            Priority::Idle | Priority::Urgent => self.is_closing() || self.log.failure().is_some(),
-            Priority::Rescue => self.is_stopping(),
+            WritebackPriority::Idle | WritebackPriority::Urgent => {
+                self.is_closing() || self.log.failure().is_some()
+            }
+            WritebackPriority::Rescue => self.is_stopping(),
         }
     }
 
     /// Returns how long work under way may keep clients waiting. `None` means without bound.
-    pub(crate) fn patience(&self, priority: Priority) -> Option<Duration> {
+    pub(crate) fn patience(&self, priority: WritebackPriority) -> Option<Duration> {
         let pressed = || self.observe().pressed;
         match priority {
-            Priority::Idle => policy::patience(false, pressed()),
-            Priority::Urgent => policy::patience(true, pressed()),
-            Priority::Rescue => None,
+            WritebackPriority::Idle => policy::patience(false, pressed()),
+            WritebackPriority::Urgent => policy::patience(true, pressed()),
+            WritebackPriority::Rescue => None,
         }
     }
 
     async fn yield_to_users(&self, urgent: bool) -> Result<()> {
         loop {
-            let op = Op::Write;
+            let op = DeviceOp::Write;
             if self.is_closing() {
                 return Err(DeviceError::Closed { op });
             }
@@ -142,7 +146,7 @@ impl Engine {
     }
 
     /// Charges an admitted write against the pace.
-    pub(crate) fn take(&self, wanted: Wanted) {
+    pub(crate) fn take(&self, wanted: SpaceDemand) {
         let bytes = wanted.bytes + wanted.entries * ENTRY_BYTES;
         let segment_bytes = self.log.ring().segment_bytes;
         let head = self.log.head();
@@ -157,7 +161,7 @@ impl Engine {
         let end = self.rt.now().plus(PACED_MAX);
         while !self.is_closing() && self.log.failure().is_none() && self.rt.now() < end {
             let progress = self.log.progress();
-            let together = self.options.acknowledge > Acknowledge::Flush;
+            let together = self.options.acknowledge > AckMode::Flush;
             if together && self.pace.borrow().in_bunch() {
                 return;
             }

@@ -8,15 +8,15 @@
 use forebay_device::Device;
 use forebay_units::{ByteLen, LINE_BYTES, round_down};
 
-use crate::error::AttachError;
-use crate::format::{DataIdentity, Payload};
+use crate::error::DcdAttachError;
+use crate::format::{DataIdentity, SuperblockPayload};
 use crate::table::LINES_MAX;
 
 /// Maximum length of a volume, in bytes: 4 PiB.
 pub(crate) const LEN_MAX: u64 = LINES_MAX * LINE_BYTES;
 
 /// A data device that belongs to the log.
-pub(crate) struct Judged {
+pub(crate) struct PairedDevice {
     /// Length of the volume on the device as it is now, in bytes: the recorded length or more.
     pub(crate) len: u64,
     /// Notes for the administrator.
@@ -25,7 +25,7 @@ pub(crate) struct Judged {
 
 /// Returns the length of a volume on a data device of `have` bytes, which may have grown. The length is a multiple of
 /// the volume's block size, up to the longest volume.
-pub(crate) fn len_on(have: u64, payload: &Payload) -> u64 {
+pub(crate) fn len_on(have: u64, payload: &SuperblockPayload) -> u64 {
     let len = round_down(have.min(LEN_MAX), payload.block_size.into());
     len.max(payload.data.len)
 }
@@ -36,16 +36,16 @@ pub(crate) fn len_on(have: u64, payload: &Payload) -> u64 {
 /// # Errors
 /// If the device is another one or was changed, or if it fails.
 pub(crate) async fn judge(
-    payload: &Payload,
+    payload: &SuperblockPayload,
     clean: bool,
     data: &dyn Device,
     identity: &DataIdentity,
     accept_changed: bool,
-) -> Result<Judged, AttachError> {
+) -> Result<PairedDevice, DcdAttachError> {
     let geometry = data.geometry();
     let (have, want) = (geometry.len, payload.data.len);
     if have < want {
-        return Err(AttachError::Shrunk {
+        return Err(DcdAttachError::Shrunk {
             have: ByteLen(have),
             want: ByteLen(want),
             path: payload.data.path.clone(),
@@ -55,7 +55,7 @@ pub(crate) async fn judge(
     // A smaller block size is sufficient: the volume keeps its own block size.
     if !payload.block_size.is_multiple_of(geometry.block_size) {
         let (have, want) = (geometry.block_size, payload.block_size);
-        return Err(AttachError::OtherBlockSize { have, want });
+        return Err(DcdAttachError::OtherBlockSize { have, want });
     }
     let mut notes = Vec::new();
     let known = &payload.data.names;
@@ -65,7 +65,7 @@ pub(crate) async fn judge(
         // blank devices have equal ends. With an empty log they suffice, since attaching writes nothing to the device.
         let is_other = have > want && (!clean || mismatch.is_some());
         if is_other && !accept_changed {
-            return Err(AttachError::LongerAndOther {
+            return Err(DcdAttachError::LongerAndOther {
                 have: ByteLen(have),
                 want: ByteLen(want),
                 path: payload.data.path.clone(),
@@ -85,11 +85,11 @@ pub(crate) async fn judge(
                 "the data device differs at byte {at}; taken as it is, as told"
             ));
         } else {
-            return Err(AttachError::Changed { at });
+            return Err(DcdAttachError::Changed { at });
         }
     }
     let len = len_on(have, payload);
-    Ok(Judged { len, notes })
+    Ok(PairedDevice { len, notes })
 }
 
 /// Returns notes for the administrator on a volume that had `before` bytes and has `len` bytes now, on a data device of

@@ -1,10 +1,10 @@
 //! Writes that bypass the log, and flushes of the data device. Data written here has no other copy.
 
-use forebay_device::{Buf, Device, DeviceError, Durability, Op, Result};
+use forebay_device::{Buf, Device, DeviceError, DeviceOp, Durability, Result};
 
-use crate::engine::Engine;
+use crate::engine::DcdEngine;
 
-impl Engine {
+impl DcdEngine {
     /// Flushes the data device, for any purpose. If the flush fails, data that bypassed the log since the last flush
     /// may be lost, and no copy of it exists.
     ///
@@ -26,7 +26,7 @@ impl Engine {
         let mut past_log = self.past_log.borrow_mut();
         if flushed.is_ok() && past_log.flushes_failed() != failures {
             let cause = "a write with FUA failed beside the flush".into();
-            let op = Op::Flush;
+            let op = DeviceOp::Flush;
             return Err(DeviceError::Failed { op, cause });
         }
         match &flushed {
@@ -80,7 +80,7 @@ impl Engine {
         }
         let cause =
             "a flush of the data device failed after the writes and before their own".into();
-        let op = Op::Flush;
+        let op = DeviceOp::Flush;
         Err(DeviceError::Failed { op, cause })
     }
 
@@ -111,7 +111,7 @@ impl Engine {
     ///
     /// # Errors
     /// The device's. Permanently, once a flush failed that this data needed.
-    pub(crate) async fn make_bypassed_durable(&self, op: Op) -> Result<()> {
+    pub(crate) async fn make_bypassed_durable(&self, op: DeviceOp) -> Result<()> {
         if self.past_log.borrow().needs_flush() {
             self.flush_data().await?;
         }

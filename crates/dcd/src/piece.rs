@@ -3,27 +3,27 @@
 use std::ops::Range;
 
 use forebay_device::Buf;
-use forebay_log::Addr;
-use forebay_units::{LINE_SECTORS, Line, SECTOR_BYTES, Sector};
+use forebay_log::LogAddr;
+use forebay_units::{BlockNumber, LINE_SECTORS, SECTOR_BYTES, Sector};
 
 /// A fragment as it was written: up to 8 sectors of one block, at one address, under one checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
-    pub(crate) line: Line,
+pub(crate) struct LogFragment {
+    pub(crate) line: BlockNumber,
     /// First sector within the block.
     pub(crate) start: u8,
     /// Number of sectors as written.
     pub(crate) sectors: u8,
     /// Sectors of the block for which this fragment holds the newest data, one bit each.
     pub(crate) live: u8,
-    pub(crate) addr: Addr,
+    pub(crate) addr: LogAddr,
     pub(crate) crc: u32,
 }
 
-impl Piece {
-    pub(crate) fn new(sector: Sector, sectors: u8, addr: Addr, crc: u32) -> Piece {
+impl LogFragment {
+    pub(crate) fn new(sector: Sector, sectors: u8, addr: LogAddr, crc: u32) -> LogFragment {
         let start = sector.in_line();
-        Piece {
+        LogFragment {
             line: sector.line(),
             start,
             sectors,
@@ -73,13 +73,13 @@ impl Piece {
 
 /// A fragment with its data, which matches the checksum.
 #[derive(Clone)]
-pub(crate) struct Loaded {
-    pub(crate) piece: Piece,
+pub(crate) struct LoadedFragment {
+    pub(crate) piece: LogFragment,
     pub(crate) bytes: Buf,
 }
 
 /// Returns the number of live bytes of these fragments.
-pub(crate) fn bytes_of(pieces: &[Piece]) -> u64 {
+pub(crate) fn bytes_of(pieces: &[LogFragment]) -> u64 {
     let live = pieces
         .iter()
         .map(|piece| u64::from(piece.live.count_ones()));

@@ -38,7 +38,7 @@ const RETRY_PRESSED: Duration = Duration::from_secs(2);
 
 /// Input of the destager's decision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Observed {
+pub(crate) struct DestageInput {
     /// Share in use of the log's segments or of the map's memory, whichever is larger, 0 to 1.
     pub(crate) used: f64,
     /// True if any data is not on the data device, or the tail can move.
@@ -53,7 +53,7 @@ pub(crate) struct Observed {
 
 /// Decision of the destager.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Decision {
+pub(crate) enum DestageDecision {
     /// Wait until an event.
     Rest,
     /// Decide again after this time, or after an event.
@@ -64,7 +64,7 @@ pub(crate) enum Decision {
 
 /// The state of flushes that [`note`] decides by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Noting {
+pub(crate) struct NoterInput {
     /// True if the superblock names the newest record that is durable.
     pub(crate) is_noted: bool,
     /// Time since a flush made a record durable.
@@ -75,7 +75,7 @@ pub(crate) struct Noting {
 
 /// The next step of the noter.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Note {
+pub(crate) enum NoterDecision {
     /// Wait until a flush makes a record durable.
     Rest,
     /// Decide again after this time.
@@ -87,14 +87,14 @@ pub(crate) enum Note {
 /// Decides the next step of the noter. Each record proves that the flushes before it succeeded, once the record itself
 /// is durable. So the superblock must record a flush that no later flush follows. A volume under uninterrupted load may
 /// not see another flush for hours.
-pub(crate) fn note(seen: &Noting) -> Note {
+pub(crate) fn note(seen: &NoterInput) -> NoterDecision {
     if seen.is_noted {
-        Note::Rest
+        NoterDecision::Rest
     } else if seen.idle >= QUIET || seen.age >= UNNOTED_MAX {
-        Note::Now
+        NoterDecision::Now
     } else {
         let wait = (QUIET - seen.idle).min(UNNOTED_MAX - seen.age);
-        Note::Wait(wait.max(Duration::from_millis(1)))
+        NoterDecision::Wait(wait.max(Duration::from_millis(1)))
     }
 }
 
@@ -112,22 +112,22 @@ pub(crate) fn idle_threshold(used: f64) -> Duration {
 }
 
 /// Decides the next step of the destager.
-pub(crate) fn decide(seen: &Observed) -> Decision {
+pub(crate) fn decide(seen: &DestageInput) -> DestageDecision {
     if seen.dirty && (seen.pressed || seen.used > HIGH_WATER) {
-        return Decision::Destage { urgent: true };
+        return DestageDecision::Destage { urgent: true };
     }
     if seen.dirty {
         let threshold = idle_threshold(seen.used);
         if seen.idle >= threshold {
-            return Decision::Destage { urgent: false };
+            return DestageDecision::Destage { urgent: false };
         }
         // The threshold falls as the log fills.
         let wait = (threshold - seen.idle).min(QUIET);
-        return Decision::Wait(wait.max(Duration::from_micros(100)));
+        return DestageDecision::Wait(wait.max(Duration::from_micros(100)));
     }
     match seen.look_again {
-        Some(span) => Decision::Wait(span.max(Duration::from_millis(1))),
-        None => Decision::Rest,
+        Some(span) => DestageDecision::Wait(span.max(Duration::from_millis(1))),
+        None => DestageDecision::Rest,
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn retry_after(n: u32, pressed: bool) -> Duration {
 mod tests {
     use super::*;
 
-    const BUSY: Observed = Observed {
+    const BUSY: DestageInput = DestageInput {
         used: 0.1,
         dirty: true,
         idle: Duration::ZERO,
@@ -206,22 +206,22 @@ mod tests {
 
     #[test]
     fn destaging_waits_for_idleness_while_there_is_room_and_not_when_there_is_not() {
-        assert!(matches!(decide(&BUSY), Decision::Wait(_)));
-        let idle = Observed {
+        assert!(matches!(decide(&BUSY), DestageDecision::Wait(_)));
+        let idle = DestageInput {
             idle: Duration::from_secs(1),
             ..BUSY
         };
-        assert_eq!(decide(&idle), Decision::Destage { urgent: false });
+        assert_eq!(decide(&idle), DestageDecision::Destage { urgent: false });
         assert_eq!(
-            decide(&Observed { used: 0.75, ..BUSY }),
-            Decision::Destage { urgent: true }
+            decide(&DestageInput { used: 0.75, ..BUSY }),
+            DestageDecision::Destage { urgent: true }
         );
         assert_eq!(
-            decide(&Observed {
+            decide(&DestageInput {
                 pressed: true,
                 ..BUSY
             }),
-            Decision::Destage { urgent: true }
+            DestageDecision::Destage { urgent: true }
         );
     }
 
@@ -234,42 +234,42 @@ mod tests {
 
     #[test]
     fn a_clean_volume_rests_unless_home_refuses_something() {
-        let clean = Observed {
+        let clean = DestageInput {
             dirty: false,
             idle: Duration::from_secs(9),
             ..BUSY
         };
-        assert_eq!(decide(&clean), Decision::Rest);
-        let refused = Observed {
+        assert_eq!(decide(&clean), DestageDecision::Rest);
+        let refused = DestageInput {
             look_again: Some(QUIET),
             ..clean
         };
-        assert_eq!(decide(&refused), Decision::Wait(QUIET));
+        assert_eq!(decide(&refused), DestageDecision::Wait(QUIET));
     }
 
     #[test]
     fn a_flush_is_noted_once_the_volume_is_quiet_and_soon_on_a_busy_one() {
-        let busy = Noting {
+        let busy = NoterInput {
             is_noted: false,
             age: Duration::ZERO,
             idle: Duration::ZERO,
         };
-        assert_eq!(note(&busy), Note::Wait(QUIET));
-        let quiet = Noting {
+        assert_eq!(note(&busy), NoterDecision::Wait(QUIET));
+        let quiet = NoterInput {
             idle: QUIET,
             ..busy
         };
-        assert_eq!(note(&quiet), Note::Now);
-        let old = Noting {
+        assert_eq!(note(&quiet), NoterDecision::Now);
+        let old = NoterInput {
             age: UNNOTED_MAX,
             ..busy
         };
-        assert_eq!(note(&old), Note::Now);
-        let noted = Noting {
+        assert_eq!(note(&old), NoterDecision::Now);
+        let noted = NoterInput {
             is_noted: true,
             ..old
         };
-        assert_eq!(note(&noted), Note::Rest);
+        assert_eq!(note(&noted), NoterDecision::Rest);
     }
 
     #[test]

@@ -23,29 +23,29 @@ const CHUNK_BYTES: usize = 80;
 
 /// State of a range of sectors, and the record that set it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct RangeState {
     pub(crate) kind: RangeKind,
     pub(crate) record: RecordSeq,
 }
 
 /// A range and its mark, packed.
 #[derive(Clone, Copy)]
-struct Packed {
+struct PackedRange {
     start: u64,
     /// Sector after the last, with the kind in the low bits.
     end_and_kind: u64,
     record: RecordSeq,
 }
 
-impl Packed {
-    fn new(range: Range<u64>, mark: Mark) -> Packed {
+impl PackedRange {
+    fn new(range: Range<u64>, mark: RangeState) -> PackedRange {
         let kind = match mark.kind {
             RangeKind::Zero => 0,
             RangeKind::Discard => 1,
             RangeKind::Lost => 2,
             RangeKind::Unmap => 3,
         };
-        Packed {
+        PackedRange {
             start: range.start,
             end_and_kind: range.end << 2 | kind,
             record: mark.record,
@@ -56,14 +56,14 @@ impl Packed {
         self.end_and_kind >> 2
     }
 
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> RangeState {
         let kind = match self.end_and_kind & 3 {
             0 => RangeKind::Zero,
             1 => RangeKind::Discard,
             2 => RangeKind::Lost,
             _ => RangeKind::Unmap,
         };
-        Mark {
+        RangeState {
             kind,
             record: self.record,
         }
@@ -86,7 +86,7 @@ impl Packed {
 /// Disjoint ranges of sectors, each with the newest mark of its sectors.
 #[derive(Default)]
 pub(crate) struct RangeMap {
-    chunks: BTreeMap<u64, Vec<Packed>>,
+    chunks: BTreeMap<u64, Vec<PackedRange>>,
     len: usize,
     lost: usize,
     /// Sectors of the ranges that are not lost.
@@ -116,7 +116,7 @@ impl RangeMap {
     /// Returns the memory of the ranges, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.chunks.values().map(Vec::capacity).sum();
-        (slots * size_of::<Packed>() + self.chunks.len() * CHUNK_BYTES) as u64
+        (slots * size_of::<PackedRange>() + self.chunks.len() * CHUNK_BYTES) as u64
     }
 
     /// Removes a range from all ranges that cover it.
@@ -146,10 +146,10 @@ impl RangeMap {
         }
     }
 
-    pub(crate) fn insert(&mut self, range: Range<u64>, mark: Mark) {
+    pub(crate) fn insert(&mut self, range: Range<u64>, mark: RangeState) {
         self.remove(range.clone());
         if !range.is_empty() {
-            self.add(Packed::new(range, mark));
+            self.add(PackedRange::new(range, mark));
         }
     }
 
@@ -161,14 +161,14 @@ impl RangeMap {
         let chunk = self.chunks.get_mut(&key_before(&self.chunks, whole.start));
         let chunk = chunk.expect("it is in one");
         let n = chunk.partition_point(|packed| packed.start < whole.start);
-        chunk[n] = Packed::new(whole.start..at, whole.mark());
-        let rest = Packed::new(at..whole.end(), whole.mark());
+        chunk[n] = PackedRange::new(whole.start..at, whole.mark());
+        let rest = PackedRange::new(at..whole.end(), whole.mark());
         self.sectors -= rest.sectors_to_carry();
         self.add(rest);
     }
 
     /// Adds a range that overlaps no other range.
-    fn add(&mut self, packed: Packed) {
+    fn add(&mut self, packed: PackedRange) {
         self.len += 1;
         self.lost += usize::from(packed.is_lost());
         self.sectors += packed.sectors_to_carry();
@@ -201,7 +201,7 @@ impl RangeMap {
     }
 
     /// Returns the last range that begins before `at`.
-    fn before(&self, at: u64) -> Option<Packed> {
+    fn before(&self, at: u64) -> Option<PackedRange> {
         self.chunks.range(..at).rev().find_map(|(_, chunk)| {
             let n = chunk.partition_point(|packed| packed.start < at);
             n.checked_sub(1).map(|n| chunk[n])
@@ -209,7 +209,7 @@ impl RangeMap {
     }
 
     /// Returns the ranges that begin at or after `at`, in order.
-    fn from(&self, at: u64) -> impl Iterator<Item = Packed> {
+    fn from(&self, at: u64) -> impl Iterator<Item = PackedRange> {
         self.chunks
             .range(self.key_of(at)..)
             .flat_map(move |(_, chunk)| {
@@ -222,7 +222,7 @@ impl RangeMap {
     pub(crate) fn overlapping(
         &self,
         range: Range<u64>,
-    ) -> impl Iterator<Item = (Range<u64>, Mark)> {
+    ) -> impl Iterator<Item = (Range<u64>, RangeState)> {
         let end = range.end;
         let inside = self
             .from(range.start)
@@ -237,7 +237,7 @@ impl RangeMap {
     }
 
     /// Returns all marked ranges, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, Mark)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, RangeState)> {
         self.from(0)
             .map(|packed| (packed.start..packed.end(), packed.mark()))
     }
@@ -257,7 +257,7 @@ impl RangeMap {
 }
 
 /// Returns the last key up to `start`. Returns 0 if no such key exists; 0 is then the key of a new chunk.
-fn key_before(chunks: &BTreeMap<u64, Vec<Packed>>, start: u64) -> u64 {
+fn key_before(chunks: &BTreeMap<u64, Vec<PackedRange>>, start: u64) -> u64 {
     chunks
         .range(..=start)
         .next_back()

@@ -4,14 +4,14 @@ use super::*;
 
 const SECTORS: u64 = 4000;
 
-fn mark(n: u64) -> Mark {
+fn mark(n: u64) -> RangeState {
     let kind = [RangeKind::Zero, RangeKind::Discard, RangeKind::Lost][n as usize % 3];
     let record = RecordSeq(n);
-    Mark { kind, record }
+    RangeState { kind, record }
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RangeMapStep {
     Insert(u64, u64),
     Remove(u64, u64),
     /// Removes marks older than this many steps.
@@ -19,16 +19,16 @@ enum Step {
 }
 
 /// Generates mostly small marks, so that the map holds many of them.
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RangeMapStep> {
     let len = || prop_oneof![40 => 1..4u64, 2 => 1..40u64, 1 => 1..900u64];
     prop_oneof![
-        200 => (0..SECTORS, len()).prop_map(|(at, len)| Step::Insert(at, len)),
-        30 => (0..SECTORS, len()).prop_map(|(at, len)| Step::Remove(at, len)),
-        1 => (0..900u64).prop_map(Step::Forget),
+        200 => (0..SECTORS, len()).prop_map(|(at, len)| RangeMapStep::Insert(at, len)),
+        30 => (0..SECTORS, len()).prop_map(|(at, len)| RangeMapStep::Remove(at, len)),
+        1 => (0..900u64).prop_map(RangeMapStep::Forget),
     ]
 }
 
-fn told(map: &RangeMap, within: Range<u64>) -> Vec<Option<Mark>> {
+fn told(map: &RangeMap, within: Range<u64>) -> Vec<Option<RangeState>> {
     let mut told = vec![None; SECTORS as usize];
     for (range, mark) in map.overlapping(within) {
         assert!(range.start < range.end);
@@ -51,25 +51,25 @@ proptest! {
         let (mut map, mut model) = (RangeMap::default(), vec![None; SECTORS as usize]);
         for (n, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Insert(at, len) => {
+                RangeMapStep::Insert(at, len) => {
                     let range = at..(at + len).min(SECTORS);
                     model[range.start as usize..range.end as usize].fill(Some(mark(n as u64)));
                     map.insert(range, mark(n as u64));
                 }
-                Step::Remove(at, len) => {
+                RangeMapStep::Remove(at, len) => {
                     let range = at..(at + len).min(SECTORS);
                     model[range.start as usize..range.end as usize].fill(None);
                     map.remove(range);
                 }
-                Step::Forget(age) => {
+                RangeMapStep::Forget(age) => {
                     let record = RecordSeq((n as u64).saturating_sub(age));
                     map.forget_before(record);
                     for sector in &mut model {
-                        *sector = sector.filter(|mark: &Mark| mark.record >= record);
+                        *sector = sector.filter(|mark: &RangeState| mark.record >= record);
                     }
                 }
             }
-            let all: Vec<(Range<u64>, Mark)> = map.iter().collect();
+            let all: Vec<(Range<u64>, RangeState)> = map.iter().collect();
             prop_assert_eq!(all.len(), map.len());
             prop_assert_eq!(map.is_empty(), all.is_empty());
             let lost = all.iter().filter(|(_, mark)| mark.kind == RangeKind::Lost);

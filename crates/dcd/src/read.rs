@@ -2,27 +2,27 @@
 
 use std::ops::Range;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Op, Result};
-use forebay_log::{Addr, Pin, RangeKind};
+use forebay_device::{Buf, BufMut, Device, DeviceError, DeviceOp, Result};
+use forebay_log::{LogAddr, RangeKind, SegmentPin};
 use forebay_units::SECTOR_BYTES;
 use futures_util::future::try_join_all;
 
-use crate::engine::{Engine, sectors};
-use crate::map::{Extent, Piece, Source};
+use crate::engine::{DcdEngine, sectors};
+use crate::map::{LogFragment, SectorSource, SourceExtent};
 
 /// Longest read of the log, in sectors.
 const RUN_SECTORS: u64 = 2048;
 
 /// An extent of the log to read: fragments that lie one after the other.
-struct Run {
-    addr: Addr,
+struct LogReadExtent {
+    addr: LogAddr,
     sectors: u64,
     /// Each fragment, the first wanted sector within it, and the wanted range of the volume.
-    pieces: Vec<(Piece, u8, Range<u64>)>,
-    _pin: Pin,
+    pieces: Vec<(LogFragment, u8, Range<u64>)>,
+    _pin: SegmentPin,
 }
 
-impl Run {
+impl LogReadExtent {
     /// Returns true if the run contains exactly the range, from end to end.
     fn is_all_of(&self, range: &Range<u64>) -> bool {
         let wanted = self
@@ -33,9 +33,9 @@ impl Run {
     }
 }
 
-impl Engine {
+impl DcdEngine {
     pub(crate) async fn read(&self, at: u64, buf: BufMut) -> Result<BufMut> {
-        let request = self.request(Op::Read)?;
+        let request = self.request(DeviceOp::Read)?;
         let len = buf.len() as u64;
         let range = sectors(&(at..at + len));
         let hit = self.map.borrow().overlaps(range.clone());
@@ -58,15 +58,15 @@ impl Engine {
         let first = range.start;
         let extents = self.map.borrow().lookup(range.clone());
         let (mut runs, mut homes, mut hit) = (Vec::new(), Vec::new(), 0);
-        for Extent { sectors, source } in extents {
-            if source != Source::Home {
+        for SourceExtent { sectors, source } in extents {
+            if source != SectorSource::Home {
                 hit += sectors.end - sectors.start;
             }
             match source {
-                Source::Home => homes.push(sectors),
-                Source::Marked(RangeKind::Lost) => return Err(damaged(&sectors)),
-                Source::Marked(_) => part(&mut buf, first, &sectors).fill(0),
-                Source::Piece(piece, skip) => {
+                SectorSource::Home => homes.push(sectors),
+                SectorSource::Marked(RangeKind::Lost) => return Err(damaged(&sectors)),
+                SectorSource::Marked(_) => part(&mut buf, first, &sectors).fill(0),
+                SectorSource::Piece(piece, skip) => {
                     let wanted = part(&mut buf, first, &sectors);
                     let in_ram = self
                         .log
@@ -97,7 +97,13 @@ impl Engine {
 
     /// Adds a fragment to the last run if it follows directly in the log, else to a new run. Takes the pin now, before
     /// any await.
-    fn add_to_runs(&self, runs: &mut Vec<Run>, piece: Piece, skip: u8, wanted: Range<u64>) {
+    fn add_to_runs(
+        &self,
+        runs: &mut Vec<LogReadExtent>,
+        piece: LogFragment,
+        skip: u8,
+        wanted: Range<u64>,
+    ) {
         let sectors = u64::from(piece.sectors);
         let ring = self.log.ring();
         if let Some(run) = runs.last_mut()
@@ -110,7 +116,7 @@ impl Engine {
             return;
         }
         let pin = self.log.pin(piece.addr);
-        runs.push(Run {
+        runs.push(LogReadExtent {
             addr: piece.addr,
             sectors,
             pieces: vec![(piece, skip, wanted)],
@@ -118,7 +124,7 @@ impl Engine {
         });
     }
 
-    async fn read_run(&self, run: Run) -> Result<Vec<(Range<u64>, Buf)>> {
+    async fn read_run(&self, run: LogReadExtent) -> Result<Vec<(Range<u64>, Buf)>> {
         let bytes = self.log.read(run.addr, run.sectors).await?;
         let mut parts = Vec::with_capacity(run.pieces.len());
         for (piece, skip, wanted) in &run.pieces {
@@ -135,7 +141,7 @@ impl Engine {
     }
 
     /// Reads a single run directly into the caller's buffer.
-    async fn read_whole_run(&self, run: &Run, buf: BufMut) -> Result<BufMut> {
+    async fn read_whole_run(&self, run: &LogReadExtent, buf: BufMut) -> Result<BufMut> {
         let buf = self.log.read_into(run.addr, buf).await?;
         for (piece, _, wanted) in &run.pieces {
             let from = ((piece.addr.0 - run.addr.0) * SECTOR_BYTES) as usize;

@@ -3,25 +3,25 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use forebay_device::{Checked, Device, DeviceError, Op};
+use forebay_device::{CheckedDevice, Device, DeviceError, DeviceOp};
 use forebay_log::{
-    Entry, HEADER_BYTES, LogOptions, OpenError, Placed, RecoveredRecord, RingGeometry, Superblock,
-    SuperblockCopies, VolumeId,
+    AddressedEntry, HEADER_BYTES, LogOpenError, LogOptions, RecoveredRecord, RingEntry,
+    RingGeometry, RingSuperblock, RingSuperblockPair, VolumeId,
 };
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
 use serde::Serialize;
 
-use crate::engine::Engine;
-use crate::error::{AttachError, CreateError};
+use crate::engine::DcdEngine;
+use crate::error::{DcdAttachError, DcdCreateError};
 use crate::fingerprint::Fingerprint;
-use crate::format::{DataIdentity, Payload};
-use crate::map::{Map, Piece};
+use crate::format::{DataIdentity, SuperblockPayload};
+use crate::map::{CacheMap, LogFragment};
 use crate::options::AttachOptions;
-use crate::pairing::{Judged, LEN_MAX, grown, judge};
-use crate::ranges::Mark;
-use crate::volume::Volume;
-use crate::witness::Witness;
+use crate::pairing::{LEN_MAX, PairedDevice, grown, judge};
+use crate::ranges::RangeState;
+use crate::volume::DcdVolume;
+use crate::witness::FailedLogRegistry;
 
 /// Properties of a new volume.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct CreateOptions {
 
 /// Contents of a log's superblock.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct VolumeInfo {
+pub struct SuperblockContents {
     /// Name of the volume.
     pub name: String,
     /// Id of the volume.
@@ -78,8 +78,8 @@ pub struct AttachReport {
     pub notes: Vec<String>,
 }
 
-pub(crate) fn info(superblock: &Superblock, payload: &Payload) -> VolumeInfo {
-    VolumeInfo {
+pub(crate) fn info(superblock: &RingSuperblock, payload: &SuperblockPayload) -> SuperblockContents {
+    SuperblockContents {
         name: payload.name.clone(),
         volume: superblock.volume.to_string(),
         data: payload.data.clone(),
@@ -102,13 +102,13 @@ pub async fn create(
     log: Rc<dyn Device>,
     data: Rc<dyn Device>,
     options: CreateOptions,
-) -> Result<VolumeInfo, CreateError> {
+) -> Result<SuperblockContents, DcdCreateError> {
     let geometry = data.geometry();
     if geometry.len > LEN_MAX {
-        return Err(CreateError::DataTooLarge(ByteLen(geometry.len)));
+        return Err(DcdCreateError::DataTooLarge(ByteLen(geometry.len)));
     }
     let ring = RingGeometry::for_device(&log.geometry(), options.segment)?;
-    let payload = Payload {
+    let payload = SuperblockPayload {
         name: options.name,
         data: DataIdentity {
             len: geometry.len,
@@ -124,21 +124,21 @@ pub async fn create(
     let superblock = copies.as_ref().ok().and_then(|copies| copies.newest().ok());
     let superblock = superblock.ok_or_else(|| {
         let unreadable = std::io::Error::other("the superblock just written does not read back");
-        DeviceError::io(Op::Read, 0..HEADER_BYTES as u64, unreadable)
+        DeviceError::io(DeviceOp::Read, 0..HEADER_BYTES as u64, unreadable)
     })?;
     Ok(info(superblock, &payload))
 }
 
 /// Checks that a recovered record stays within the volume and its blocks. A record that does not was written for
 /// another data device, or forged by an attacker, and could never be destaged.
-pub(crate) fn fits(record: &RecoveredRecord, payload: &Payload) -> Result<(), String> {
+pub(crate) fn fits(record: &RecoveredRecord, payload: &SuperblockPayload) -> Result<(), String> {
     let (len, block) = (payload.data.len, u64::from(payload.block_size));
     for placed in &record.entries {
         let (start, sectors) = match placed.entry {
-            Entry::Data {
+            RingEntry::Data {
                 sector, sectors, ..
             } => (sector.bytes(), u64::from(sectors)),
-            Entry::Range {
+            RingEntry::Range {
                 sector, sectors, ..
             } => (sector.bytes(), sectors),
         };
@@ -160,27 +160,27 @@ pub(crate) fn fits(record: &RecoveredRecord, payload: &Payload) -> Result<(), St
 }
 
 /// Applies a recovered record to the map. The record must have passed [`fits`].
-pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
-    let line = |placed: &Placed| match placed.entry {
-        Entry::Data { sector, .. } => Some(sector.line()),
-        Entry::Range { .. } => None,
+pub(crate) fn apply(map: &mut CacheMap, record: &RecoveredRecord) {
+    let line = |placed: &AddressedEntry| match placed.entry {
+        RingEntry::Data { sector, .. } => Some(sector.line()),
+        RingEntry::Range { .. } => None,
     };
     map.look_ahead(record.entries.iter().filter_map(line));
     for placed in &record.entries {
         match placed.entry {
-            Entry::Data {
+            RingEntry::Data {
                 sector,
                 sectors,
                 crc,
             } => {
-                map.insert(Piece::new(sector, sectors, placed.addr, crc));
+                map.insert(LogFragment::new(sector, sectors, placed.addr, crc));
             }
-            Entry::Range {
+            RingEntry::Range {
                 kind,
                 sector: Sector(start),
                 sectors,
             } => {
-                let mark = Mark {
+                let mark = RangeState {
                     kind,
                     record: record.seq,
                 };
@@ -192,44 +192,44 @@ pub(crate) fn apply(map: &mut Map, record: &RecoveredRecord) {
 
 /// Returns the valid superblock of a write cache's log that fits on this device.
 fn usable<'a>(
-    copies: &'a SuperblockCopies,
+    copies: &'a RingSuperblockPair,
     log: &dyn Device,
     accept_loss: bool,
-) -> Result<(&'a Superblock, Payload), AttachError> {
+) -> Result<(&'a RingSuperblock, SuperblockPayload), DcdAttachError> {
     let superblock = if accept_loss {
-        copies.newest_readable().map_err(OpenError::from)?
+        copies.newest_readable().map_err(LogOpenError::from)?
     } else {
-        copies.newest().map_err(OpenError::from)?
+        copies.newest().map_err(LogOpenError::from)?
     };
     forebay_log::fits_device(superblock, log)?;
-    let payload = Payload::decode(&superblock.layer).ok_or(AttachError::NotOurs)?;
+    let payload = SuperblockPayload::decode(&superblock.layer).ok_or(DcdAttachError::NotOurs)?;
     Ok((superblock, payload))
 }
 
 /// Rejects a log that was abandoned after a failure, according to its superblock or to the failed-log record.
 async fn not_given_up(
-    superblock: &Superblock,
-    payload: &Payload,
-    witness: Option<&dyn Witness>,
-) -> Result<(), AttachError> {
+    superblock: &RingSuperblock,
+    payload: &SuperblockPayload,
+    witness: Option<&dyn FailedLogRegistry>,
+) -> Result<(), DcdAttachError> {
     if superblock.abandoned {
         let lost = ByteLen(payload.lost_sectors * SECTOR_BYTES);
-        return Err(AttachError::Abandoned { lost });
+        return Err(DcdAttachError::Abandoned { lost });
     }
     let Some(witness) = witness else {
         return Ok(());
     };
     let given_up = witness.given_up(superblock.volume).await;
-    let given_up = given_up.map_err(|error| AttachError::Witness(std::sync::Arc::new(error)))?;
+    let given_up = given_up.map_err(|error| DcdAttachError::Witness(std::sync::Arc::new(error)))?;
     if given_up.is_some_and(|epoch| superblock.epoch.0 <= epoch) {
-        Err(AttachError::GivenUp)
+        Err(DcdAttachError::GivenUp)
     } else {
         Ok(())
     }
 }
 
 /// Returns a note for each copy of the superblock that is repaired.
-fn repaired(copies: &SuperblockCopies) -> impl Iterator<Item = String> {
+fn repaired(copies: &RingSuperblockPair) -> impl Iterator<Item = String> {
     let copies = [
         ("A", copies.a.as_ref().err()),
         ("B", copies.b.as_ref().err()),
@@ -240,7 +240,7 @@ fn repaired(copies: &SuperblockCopies) -> impl Iterator<Item = String> {
     broken.map(|(name, error)| format!("copy {name} of the superblock was repaired: {error}"))
 }
 
-impl Volume {
+impl DcdVolume {
     /// Attaches the volume: recovers the log, begins a new epoch, and serves.
     ///
     /// The caller must hold `log` and `data` exclusively.
@@ -254,30 +254,30 @@ impl Volume {
         data: Rc<dyn Device>,
         identity: DataIdentity,
         options: AttachOptions,
-    ) -> Result<(Volume, AttachReport), AttachError> {
-        Volume::attach_witnessed(rt, log, data, identity, options, None).await
+    ) -> Result<(DcdVolume, AttachReport), DcdAttachError> {
+        DcdVolume::attach_witnessed(rt, log, data, identity, options, None).await
     }
 
-    /// Attaches the volume like [`Volume::attach`], with storage for failed-log records.
+    /// Attaches the volume like [`DcdVolume::attach`], with storage for failed-log records.
     ///
     /// # Errors
-    /// As for [`Volume::attach`]. Also if this log was abandoned, or the failed-log record cannot be read.
+    /// As for [`DcdVolume::attach`]. Also if this log was abandoned, or the failed-log record cannot be read.
     pub async fn attach_witnessed(
         rt: Rt,
         log: Rc<dyn Device>,
         data: Rc<dyn Device>,
         identity: DataIdentity,
         options: AttachOptions,
-        witness: Option<Rc<dyn Witness>>,
-    ) -> Result<(Volume, AttachReport), AttachError> {
-        let log: Rc<dyn Device> = Rc::new(Checked::new(log, "log"));
-        let data: Rc<dyn Device> = Rc::new(Checked::new(data, "data"));
+        witness: Option<Rc<dyn FailedLogRegistry>>,
+    ) -> Result<(DcdVolume, AttachReport), DcdAttachError> {
+        let log: Rc<dyn Device> = Rc::new(CheckedDevice::new(log, "log"));
+        let data: Rc<dyn Device> = Rc::new(CheckedDevice::new(data, "data"));
         let copies = forebay_log::read_superblocks(&*log).await?;
         let (superblock, mut payload) = usable(&copies, &*log, options.accept_loss)?;
         not_given_up(superblock, &payload, witness.as_deref()).await?;
         let accept = options.accept_changed;
         let judged = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
-        let Judged { len, mut notes } = judged;
+        let PairedDevice { len, mut notes } = judged;
         notes.extend(grown(payload.data.len, len, data.geometry().len));
         notes.extend(repaired(&copies));
         // Data that lies only in the device's cache may be lost at the next power cut. Destaging may have written it
@@ -288,7 +288,7 @@ impl Volume {
         // The superblock of the new epoch records a new length. Until the superblock is durable, the old length is
         // valid: no record concerns sectors behind it.
         payload.data = DataIdentity { len, ..identity };
-        let map = RefCell::new(Map::to_recover(RingGeometry::of(superblock)));
+        let map = RefCell::new(CacheMap::to_recover(RingGeometry::of(superblock)));
         let layer = payload.encode();
         let (log, workers, recovery) = forebay_log::open(
             rt.clone(),
@@ -322,8 +322,8 @@ impl Volume {
             bytes_read: recovery.scan.bytes_read,
             notes,
         };
-        let mut engine = Engine::new(rt, log, data, options, map, payload);
+        let mut engine = DcdEngine::new(rt, log, data, options, map, payload);
         engine.witness = witness;
-        Ok((Volume::start(engine, workers), report))
+        Ok((DcdVolume::start(engine, workers), report))
     }
 }

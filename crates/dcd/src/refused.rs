@@ -4,18 +4,18 @@
 //! appended again at the head, and is retried from time to time. Then the segments behind it can be reused. While the
 //! log holds only such data and lost ranges, it is not destaged for its own sake, since this would never end.
 
-use forebay_device::{Buf, DeviceError, Op};
+use forebay_device::{Buf, DeviceError, DeviceOp};
 use forebay_log::{RangeKind, SEGMENTS_RESERVED};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES, Sector};
 
-use crate::engine::Engine;
-use crate::piece::{Loaded, Piece};
-use crate::ranges::Mark;
+use crate::engine::DcdEngine;
+use crate::piece::{LoadedFragment, LogFragment};
+use crate::ranges::RangeState;
 
 /// Maximum number of ranges that are appended in one group.
 const GROUP: usize = 64;
 
-impl Engine {
+impl DcdEngine {
     /// Returns true if all data in the log is either rejected by the data device or lost.
     pub(crate) fn keeps_all(&self) -> bool {
         let next_record = self.log.next_record();
@@ -34,7 +34,7 @@ impl Engine {
     /// Returns true if the rejected data of `segments` segments can be appended again. All of it must fit, since a part
     /// of it frees nothing. If this needs segments that are reserved, the data must also take clearly less space than
     /// it frees, so that the reserve does not shrink.
-    pub(crate) fn can_keep(&self, pieces: &[Loaded], segments: u64) -> bool {
+    pub(crate) fn can_keep(&self, pieces: &[LoadedFragment], segments: u64) -> bool {
         let segment = u64::from(self.log.ring().segment_bytes);
         let bytes = pieces.iter().map(|l| l.piece.bytes() as u64).sum::<u64>();
         let (need, free) = (
@@ -49,18 +49,20 @@ impl Engine {
     ///
     /// # Errors
     /// If the log has no free space for them.
-    pub(crate) fn keep_in_log(&self, pieces: &[Loaded]) -> Result<(), DeviceError> {
+    pub(crate) fn keep_in_log(&self, pieces: &[LoadedFragment]) -> Result<(), DeviceError> {
         let quarter = u64::from(self.log.ring().segment_bytes) / 4;
         for group in pieces.chunks((quarter / LINE_BYTES) as usize) {
             let parts: Vec<(u64, Buf)> = {
                 let map = self.map.borrow();
-                let live = group.iter().flat_map(|Loaded { piece, bytes }| {
+                let live = group.iter().flat_map(|LoadedFragment { piece, bytes }| {
                     let now = map.piece_at(piece.line, piece.addr);
                     let first = piece.sector().0;
-                    now.into_iter().flat_map(Piece::live_runs).map(move |run| {
-                        let at = |sector: u64| ((sector - first) * SECTOR_BYTES) as usize;
-                        (run.start, bytes.slice(at(run.start)..at(run.end)))
-                    })
+                    now.into_iter()
+                        .flat_map(LogFragment::live_runs)
+                        .map(move |run| {
+                            let at = |sector: u64| ((sector - first) * SECTOR_BYTES) as usize;
+                            (run.start, bytes.slice(at(run.start)..at(run.end)))
+                        })
                 });
                 live.collect()
             };
@@ -68,7 +70,7 @@ impl Engine {
             self.needs_room(bytes, parts.len() as u64)?;
             let mut map = self.map.borrow_mut();
             let mut refused = self.refused.borrow_mut();
-            for Loaded { piece, .. } in group {
+            for LoadedFragment { piece, .. } in group {
                 refused.moved(piece.line, piece.addr);
             }
             self.log.append(|log| {
@@ -76,7 +78,7 @@ impl Engine {
                     let (crc, sector) = (crc32c::crc32c(bytes), Sector(*sector));
                     let addr = log.data(sector, bytes, crc);
                     let sectors = (bytes.len() as u64 / SECTOR_BYTES) as u8;
-                    let copy = Piece::new(sector, sectors, addr, crc);
+                    let copy = LogFragment::new(sector, sectors, addr, crc);
                     map.insert_copy(copy);
                     refused.keep(copy.line, addr);
                 }
@@ -102,7 +104,7 @@ impl Engine {
                 for range in group {
                     let len = range.end - range.start;
                     let record = log.range(kind, Sector(range.start), len);
-                    map.mark(range.clone(), Some(Mark { kind, record }));
+                    map.mark(range.clone(), Some(RangeState { kind, record }));
                     records.push(record);
                 }
             });
@@ -119,7 +121,7 @@ impl Engine {
             return Ok(());
         }
         let cause = "no room in the log to keep what cannot go home".into();
-        let op = Op::Write;
+        let op = DeviceOp::Write;
         Err(DeviceError::Failed { op, cause })
     }
 }

@@ -3,7 +3,7 @@
 //! The new length is durable in the superblock before any client can write behind the old length. So recovery never
 //! finds a record about sectors behind the recorded length.
 
-use forebay_device::{Device, DeviceError, Op};
+use forebay_device::{Device, DeviceError, DeviceOp};
 use forebay_log::LogError;
 use forebay_units::ByteLen;
 use serde::Serialize;
@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::engine::sectors;
 use crate::fingerprint::Fingerprint;
 use crate::pairing::{grown, len_on};
-use crate::volume::Volume;
+use crate::volume::DcdVolume;
 
 /// Result of taking the data device's length.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Resized {
+pub struct DcdResizeReport {
     /// Previous length, in bytes.
     pub before: u64,
     /// Present length, in bytes.
@@ -49,16 +49,19 @@ pub enum ResizeError {
     Log(LogError),
 }
 
-impl Volume {
+impl DcdVolume {
     /// Reads the length of the data device, and makes the volume equally long.
     ///
     /// # Errors
     /// If the device became shorter or cannot report its length, or if the log has failed. The volume keeps its length.
-    pub async fn resize(&self) -> Result<Resized, ResizeError> {
+    pub async fn resize(&self) -> Result<DcdResizeReport, ResizeError> {
         let engine = &*self.engine;
         let _turn = engine.resizing.lock().await;
         if engine.is_closing() {
-            return Err(DeviceError::Closed { op: Op::Write }.into());
+            return Err(DeviceError::Closed {
+                op: DeviceOp::Write,
+            }
+            .into());
         }
         let have = engine.data.refresh_len()?;
         let before = engine.geometry().len;
@@ -75,7 +78,7 @@ impl Volume {
         if len > before {
             self.lengthen(len).await.map_err(ResizeError::Log)?;
         }
-        Ok(Resized {
+        Ok(DcdResizeReport {
             before,
             len,
             notes: grown(before, len, have),

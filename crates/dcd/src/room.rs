@@ -5,29 +5,29 @@
 use forebay_log::SEGMENTS_RESERVED;
 use forebay_units::LINE_BYTES;
 
-use crate::engine::Engine;
-use crate::map::Map;
+use crate::engine::DcdEngine;
+use crate::map::CacheMap;
 use crate::policy;
-use crate::state::Wanted;
+use crate::state::SpaceDemand;
 
 /// Longest write that is applied completely or not at all, in bytes. Longer writes are split.
 pub(crate) const ATOMIC_BYTES: u64 = 1 << 20;
 
 /// Resource that is used up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lack {
+pub(crate) enum CacheShortage {
     /// Free segments.
     Log,
     /// Memory for the map.
     Map,
 }
 
-impl Lack {
+impl CacheShortage {
     /// Returns the error text.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Lack::Log => "the log is full and cannot be emptied",
-            Lack::Map => "the memory for the map is full and cannot be emptied",
+            CacheShortage::Log => "the log is full and cannot be emptied",
+            CacheShortage::Map => "the memory for the map is full and cannot be emptied",
         }
     }
 }
@@ -37,31 +37,31 @@ pub(crate) fn entries_of(bytes: u64) -> u64 {
     bytes / LINE_BYTES + 2
 }
 
-impl Engine {
+impl DcdEngine {
     /// Returns true if this demand can be admitted now.
-    pub(crate) fn has_room(&self, wanted: Wanted) -> bool {
-        let Wanted { bytes, entries } = wanted;
+    pub(crate) fn has_room(&self, wanted: SpaceDemand) -> bool {
+        let SpaceDemand { bytes, entries } = wanted;
         self.map_has_room(entries) && self.log.has_room(bytes, entries, SEGMENTS_RESERVED)
     }
 
     /// Returns the resource that only destaging can free, if the demand must wait for it.
-    pub(crate) fn lacks_room(&self, wanted: Wanted) -> Option<Lack> {
-        let Wanted { bytes, entries } = wanted;
+    pub(crate) fn lacks_room(&self, wanted: SpaceDemand) -> Option<CacheShortage> {
+        let SpaceDemand { bytes, entries } = wanted;
         if self.log.lacks_segments(bytes, entries, SEGMENTS_RESERVED) {
-            return Some(Lack::Log);
+            return Some(CacheShortage::Log);
         }
-        (!self.map_has_room(entries)).then_some(Lack::Map)
+        (!self.map_has_room(entries)).then_some(CacheShortage::Map)
     }
 
     /// Returns the memory limit of the map's entries, in bytes. The limit allows for the entries of one admission at
     /// least, since otherwise no write would ever be admitted.
     pub(crate) fn map_bytes_max(&self) -> u64 {
-        let least = Map::charge_of(entries_of(ATOMIC_BYTES));
+        let least = CacheMap::charge_of(entries_of(ATOMIC_BYTES));
         self.options.map_memory.0.max(least)
     }
 
     fn map_has_room(&self, entries: u64) -> bool {
-        self.map.borrow().charged() + Map::charge_of(entries) <= self.map_bytes_max()
+        self.map.borrow().charged() + CacheMap::charge_of(entries) <= self.map_bytes_max()
     }
 
     /// Returns the share of the log's segments in use, without the reserve. At 1, clients have to wait.

@@ -12,13 +12,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
-use forebay_log::{OpenError, RingGeometry, SuperblockCopies};
+use forebay_log::{LogOpenError, RingGeometry, RingSuperblockPair};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
 
-use crate::format::{DataIdentity, Payload};
-use crate::map::Map;
-use crate::piece::Piece;
+use crate::format::{DataIdentity, SuperblockPayload};
+use crate::map::CacheMap;
+use crate::piece::LogFragment;
 use crate::recover::{apply, fits};
 
 /// Reason why nothing can be salvaged. No device was changed, except with [`SalvageError::Device`].
@@ -26,7 +26,7 @@ use crate::recover::{apply, fits};
 pub enum SalvageError {
     /// The device holds no log, or cannot be read.
     #[error(transparent)]
-    Log(#[from] OpenError),
+    Log(#[from] LogOpenError),
     /// The log belongs to something other than a write cache.
     #[error("the log is not a write cache's: its superblock holds no description of a data device")]
     NotOurs,
@@ -49,7 +49,7 @@ pub enum SalvageError {
 
 /// Lost data of a log that can be salvaged, or was salvaged.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct SalvageReport {
+pub struct LogSalvageReport {
     /// Bytes that the log records as lost.
     pub lost_bytes: u64,
     /// Lost bytes that can be read from the log now; after [`salvage`] they are on the data device.
@@ -63,21 +63,21 @@ pub struct SalvageReport {
 }
 
 /// An abandoned log, with everything needed to read it.
-struct Abandoned {
+struct AbandonedLog {
     log: Rc<dyn Device>,
-    copies: SuperblockCopies,
-    payload: Payload,
+    copies: RingSuperblockPair,
+    payload: SuperblockPayload,
     ring: RingGeometry,
     /// Fragments with live sectors that are lost, in the order of the log.
-    pieces: Vec<Piece>,
+    pieces: Vec<LogFragment>,
 }
 
 /// Reports the data that [`salvage`] would write now. Changes nothing.
 ///
 /// # Errors
 /// If the device holds no abandoned log, or some of its records are missing.
-pub async fn salvageable(log: Rc<dyn Device>) -> Result<SalvageReport, SalvageError> {
-    let abandoned = Abandoned::open(log).await?;
+pub async fn salvageable(log: Rc<dyn Device>) -> Result<LogSalvageReport, SalvageError> {
+    let abandoned = AbandonedLog::open(log).await?;
     let mut found = Vec::new();
     for piece in &abandoned.pieces {
         if abandoned.read(piece).await.is_some() {
@@ -97,8 +97,8 @@ pub async fn salvage(
     log: Rc<dyn Device>,
     data: Rc<dyn Device>,
     identity: &DataIdentity,
-) -> Result<SalvageReport, SalvageError> {
-    let mut abandoned = Abandoned::open(log).await?;
+) -> Result<LogSalvageReport, SalvageError> {
+    let mut abandoned = AbandonedLog::open(log).await?;
     abandoned.belongs_to(&*data, identity)?;
     let mut found = Vec::new();
     for piece in &abandoned.pieces {
@@ -125,17 +125,17 @@ pub async fn salvage(
     Ok(report)
 }
 
-impl Abandoned {
-    async fn open(log: Rc<dyn Device>) -> Result<Abandoned, SalvageError> {
+impl AbandonedLog {
+    async fn open(log: Rc<dyn Device>) -> Result<AbandonedLog, SalvageError> {
         let copies = forebay_log::read_superblocks(&*log).await?;
-        let superblock = copies.newest().map_err(OpenError::from)?.clone();
-        let payload = Payload::decode(&superblock.layer).ok_or(SalvageError::NotOurs)?;
+        let superblock = copies.newest().map_err(LogOpenError::from)?.clone();
+        let payload = SuperblockPayload::decode(&superblock.layer).ok_or(SalvageError::NotOurs)?;
         if !superblock.abandoned {
             return Err(SalvageError::NotAbandoned);
         }
         forebay_log::fits_device(&superblock, &*log)?;
         let ring = RingGeometry::of(&superblock);
-        let mut abandoned = Abandoned {
+        let mut abandoned = AbandonedLog {
             log,
             copies,
             payload,
@@ -145,7 +145,7 @@ impl Abandoned {
         if abandoned.payload.lost.is_empty() {
             return Ok(abandoned);
         }
-        let mut map = Map::new(ring);
+        let mut map = CacheMap::new(ring);
         let mut unfit = None;
         let payload = &abandoned.payload;
         let scan = forebay_log::scan(&*abandoned.log, &superblock, &mut |record| {
@@ -156,21 +156,21 @@ impl Abandoned {
         })
         .await?;
         if let Some((record, why)) = unfit {
-            return Err(OpenError::Unfit { record, why }.into());
+            return Err(LogOpenError::Unfit { record, why }.into());
         }
         if let Some(damage) = scan.damage {
             return Err(SalvageError::Incomplete(damage.to_string()));
         }
         let pieces = map.all_pieces();
-        let lost = |piece: &Piece| abandoned.lost_in(*piece).next().is_some();
-        let mut pieces: Vec<Piece> = pieces.filter(lost).collect();
+        let lost = |piece: &LogFragment| abandoned.lost_in(*piece).next().is_some();
+        let mut pieces: Vec<LogFragment> = pieces.filter(lost).collect();
         pieces.sort_unstable_by_key(|piece| piece.addr);
         abandoned.pieces = pieces;
         Ok(abandoned)
     }
 
     /// Returns the live sectors of a fragment that are lost.
-    fn lost_in(&self, piece: Piece) -> impl Iterator<Item = Range<u64>> {
+    fn lost_in(&self, piece: LogFragment) -> impl Iterator<Item = Range<u64>> {
         let runs = piece.live_runs();
         runs.flat_map(|run| {
             let lost = self.payload.lost.iter().map(|(at, n)| *at..at + n);
@@ -182,7 +182,7 @@ impl Abandoned {
     }
 
     /// Returns the bytes of a fragment, if they can be read and match their checksum.
-    async fn read(&self, piece: &Piece) -> Option<Vec<u8>> {
+    async fn read(&self, piece: &LogFragment) -> Option<Vec<u8>> {
         let blocks = self.ring.blocks_around(piece.addr, piece.sectors.into());
         let buf = BufMut::to_fill((blocks.end - blocks.start) as usize);
         let bytes = self.log.read(blocks.start, buf).await.ok()?;
@@ -221,12 +221,12 @@ impl Abandoned {
         Ok(())
     }
 
-    fn report(&self, found: Vec<Range<u64>>) -> SalvageReport {
+    fn report(&self, found: Vec<Range<u64>>) -> LogSalvageReport {
         let bytes = |sectors: u64| sectors * SECTOR_BYTES;
         let named: u64 = self.payload.lost.iter().map(|(_, n)| n).sum();
         let found_sectors: u64 = found.iter().map(|range| range.end - range.start).sum();
         let lost = self.payload.lost_sectors.max(named);
-        SalvageReport {
+        LogSalvageReport {
             lost_bytes: bytes(lost),
             found_bytes: bytes(found_sectors),
             unreadable_bytes: bytes(named - found_sectors),

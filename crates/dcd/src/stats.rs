@@ -1,5 +1,5 @@
 //! Status and counters of a volume. The names here are the names in JSON and in metrics. A number is described in
-//! [`Status`], and counted or looked up where it arises. Everything else is derived from this description.
+//! [`DcdStatus`], and counted or looked up where it arises. Everything else is derived from this description.
 
 use std::ops::{Deref, DerefMut};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// State of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum CacheMode {
     /// Ordinary operation.
     #[default]
     Caching,
@@ -24,24 +24,24 @@ pub enum Mode {
     LogFailing,
 }
 
-impl Mode {
+impl CacheMode {
     /// All modes.
-    pub const ALL: [Mode; 5] = [
-        Mode::Caching,
-        Mode::Draining,
-        Mode::Degraded,
-        Mode::DataFailing,
-        Mode::LogFailing,
+    pub const ALL: [CacheMode; 5] = [
+        CacheMode::Caching,
+        CacheMode::Draining,
+        CacheMode::Degraded,
+        CacheMode::DataFailing,
+        CacheMode::LogFailing,
     ];
 
     /// Returns the name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Caching => "caching",
-            Mode::Draining => "draining",
-            Mode::Degraded => "degraded",
-            Mode::DataFailing => "data_failing",
-            Mode::LogFailing => "log_failing",
+            CacheMode::Caching => "caching",
+            CacheMode::Draining => "draining",
+            CacheMode::Degraded => "degraded",
+            CacheMode::DataFailing => "data_failing",
+            CacheMode::LogFailing => "log_failing",
         }
     }
 }
@@ -49,7 +49,7 @@ impl Mode {
 /// Activity of destaging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Destaging {
+pub enum DestageActivity {
     /// Inactive: waits for clients to be idle, or has nothing to do.
     #[default]
     Resting,
@@ -65,23 +65,23 @@ pub enum Destaging {
     Flushing,
 }
 
-impl Destaging {
+impl DestageActivity {
     /// Returns the name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Destaging::Resting => "resting",
-            Destaging::Reading => "reading",
-            Destaging::Zeroing => "zeroing",
-            Destaging::Discarding => "discarding",
-            Destaging::Writing => "writing",
-            Destaging::Flushing => "flushing",
+            DestageActivity::Resting => "resting",
+            DestageActivity::Reading => "reading",
+            DestageActivity::Zeroing => "zeroing",
+            DestageActivity::Discarding => "discarding",
+            DestageActivity::Writing => "writing",
+            DestageActivity::Flushing => "flushing",
         }
     }
 }
 
 /// Distribution of the latency of requests, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Latency {
+pub struct LatencySummary {
     /// Requests measured.
     pub count: u64,
     /// Mean.
@@ -101,8 +101,8 @@ pub struct Latency {
 described! {
     /// Status of a volume. Counters begin at attach.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-    pub struct Status {
-        Fact mode: Mode = "`caching`; `draining`; `degraded`: the log device failed; `data_failing`: the data device fails; `log_failing`: the log device does not give back what it holds",
+    pub struct DcdStatus {
+        Fact mode: CacheMode = "`caching`; `draining`; `degraded`: the log device failed; `data_failing`: the data device fails; `log_failing`: the log device does not give back what it holds",
         Fact mode_detail: Option<String> = "What failed",
         Gauge len: u64 = "Length of the volume in bytes",
         Gauge block_size: u32 = "Block size of the volume in bytes",
@@ -117,7 +117,7 @@ described! {
         #[serde(default)]
         Gauge marked_bytes: u64 = "What is still to be zeroed or discarded on the data device, in bytes",
         #[serde(default)]
-        Fact destaging: Destaging = "What is done to bring it there: `resting`; `reading` from the log; `zeroing`, `discarding`, `writing` on the data device; `flushing` it",
+        Fact destaging: DestageActivity = "What is done to bring it there: `resting`; `reading` from the log; `zeroing`, `discarding`, `writing` on the data device; `flushing` it",
         Gauge dirty_share: f64 = "How full the log is, 0 to 1",
         Gauge drain_eta_s: Option<f64> = "Estimated time to drain, in seconds; absent if unknown",
         Gauge map_bytes: u64 = "Memory of the map, in bytes",
@@ -145,28 +145,28 @@ described! {
         #[serde(default)]
         Gauge waiting_writes: u64 = "Writes that wait for room in the log or the map",
         Counter throttled_s: f64 = "Time writes were slowed because the log or the map was full, in seconds",
-        Latency read_latency: Latency = "Latencies of reads",
-        Latency write_latency: Latency = "Latencies of writes",
-        Latency flush_latency: Latency = "Latencies of flushes",
+        Latency read_latency: LatencySummary = "Latencies of reads",
+        Latency write_latency: LatencySummary = "Latencies of writes",
+        Latency flush_latency: LatencySummary = "Latencies of flushes",
     }
 }
 
 /// A histogram of latencies.
-pub struct Latencies(Histogram<u32>);
+pub struct LatencyHistogram(Histogram<u32>);
 
-impl Default for Latencies {
-    fn default() -> Latencies {
-        Latencies::new()
+impl Default for LatencyHistogram {
+    fn default() -> LatencyHistogram {
+        LatencyHistogram::new()
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// Longest latency that is distinguished: a minute, in nanoseconds, with two significant digits.
     const MAX_NS: u64 = 60_000_000_000;
 
     /// Creates an empty histogram.
-    pub fn new() -> Latencies {
-        Latencies(Histogram::new_with_max(Self::MAX_NS, 2).expect("constant bounds"))
+    pub fn new() -> LatencyHistogram {
+        LatencyHistogram(Histogram::new_with_max(Self::MAX_NS, 2).expect("constant bounds"))
     }
 
     /// Counts a request that took `ns` nanoseconds.
@@ -175,12 +175,12 @@ impl Latencies {
     }
 
     /// Returns the distribution.
-    pub fn summary(&self) -> Latency {
+    pub fn summary(&self) -> LatencySummary {
         let us = |ns: u64| ns / 1000;
         // In one pass, since the histogram has thousands of buckets.
         let mut quantiles = self.0.value_at_quantiles([0.5, 0.9, 0.99, 0.999]);
         let mut next = || us(quantiles.next().expect("one for each asked for"));
-        Latency {
+        LatencySummary {
             count: self.0.len(),
             mean_us: self.0.mean() / 1000.0,
             p50_us: next(),
@@ -192,29 +192,29 @@ impl Latencies {
     }
 }
 
-/// Counters of an attached volume, under their names in [`Status`].
-pub(crate) struct Counters {
-    counted: Status,
+/// Counters of an attached volume, under their names in [`DcdStatus`].
+pub(crate) struct DcdCounters {
+    counted: DcdStatus,
     pub(crate) throttled_ns: u64,
-    pub(crate) read_latency: Latencies,
-    pub(crate) write_latency: Latencies,
-    pub(crate) flush_latency: Latencies,
+    pub(crate) read_latency: LatencyHistogram,
+    pub(crate) write_latency: LatencyHistogram,
+    pub(crate) flush_latency: LatencyHistogram,
 }
 
-impl Counters {
-    pub(crate) fn new() -> Counters {
-        Counters {
-            counted: Status::default(),
+impl DcdCounters {
+    pub(crate) fn new() -> DcdCounters {
+        DcdCounters {
+            counted: DcdStatus::default(),
             throttled_ns: 0,
-            read_latency: Latencies::new(),
-            write_latency: Latencies::new(),
-            flush_latency: Latencies::new(),
+            read_latency: LatencyHistogram::new(),
+            write_latency: LatencyHistogram::new(),
+            flush_latency: LatencyHistogram::new(),
         }
     }
 
     /// Returns a status with the counters; the caller fills in the other fields.
-    pub(crate) fn status(&self) -> Status {
-        Status {
+    pub(crate) fn status(&self) -> DcdStatus {
+        DcdStatus {
             throttled_s: self.throttled_ns as f64 / 1e9,
             read_latency: self.read_latency.summary(),
             write_latency: self.write_latency.summary(),
@@ -224,16 +224,16 @@ impl Counters {
     }
 }
 
-impl Deref for Counters {
-    type Target = Status;
+impl Deref for DcdCounters {
+    type Target = DcdStatus;
 
-    fn deref(&self) -> &Status {
+    fn deref(&self) -> &DcdStatus {
         &self.counted
     }
 }
 
-impl DerefMut for Counters {
-    fn deref_mut(&mut self) -> &mut Status {
+impl DerefMut for DcdCounters {
+    fn deref_mut(&mut self) -> &mut DcdStatus {
         &mut self.counted
     }
 }

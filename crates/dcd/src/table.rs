@@ -13,10 +13,10 @@
 //!
 //! The table is split into shards by other bits of the hash, so that growing never takes long.
 
-use forebay_log::Addr;
-use forebay_units::Line;
+use forebay_log::LogAddr;
+use forebay_units::BlockNumber;
 
-use crate::piece::Piece;
+use crate::piece::LogFragment;
 
 const SHARDS: usize = 64;
 /// Fill level above which a shard grows, in thousandths.
@@ -38,12 +38,12 @@ pub(crate) const LINES_MAX: u64 = 1 << 40;
 
 /// Block, address, checksum and the rest, packed: 40 + 40 + 32 + 16 bits.
 #[derive(Clone, Copy, Default)]
-struct Slot([u64; 2]);
+struct FragmentSlot([u64; 2]);
 
 const USED: u64 = 1 << 15;
 
-impl Slot {
-    fn new(piece: Piece) -> Slot {
+impl FragmentSlot {
+    fn new(piece: LogFragment) -> FragmentSlot {
         assert!(
             piece.line.0 < LINES_MAX && piece.addr.0 <= FIELD_40,
             "a volume or log larger than supported"
@@ -54,25 +54,25 @@ impl Slot {
             | USED;
         let low = piece.line.0 | (piece.addr.0 & 0xff_ffff) << 40;
         let high = shape | (piece.addr.0 >> 24) << 16 | u64::from(piece.crc) << 32;
-        Slot([low, high])
+        FragmentSlot([low, high])
     }
 
     fn is_empty(self) -> bool {
         self.0[1] & USED == 0
     }
 
-    fn line(self) -> Line {
-        Line(self.0[0] & FIELD_40)
+    fn line(self) -> BlockNumber {
+        BlockNumber(self.0[0] & FIELD_40)
     }
 
-    fn piece(self) -> Piece {
+    fn piece(self) -> LogFragment {
         let [low, high] = self.0;
-        Piece {
+        LogFragment {
             line: self.line(),
             start: (high & 7) as u8,
             sectors: (high >> 3 & 7) as u8 + 1,
             live: (high >> 6) as u8,
-            addr: Addr(low >> 40 | (high >> 16 & 0xffff) << 24),
+            addr: LogAddr(low >> 40 | (high >> 16 & 0xffff) << 24),
             crc: (high >> 32) as u32,
         }
     }
@@ -83,7 +83,7 @@ impl Slot {
 }
 
 /// Hashes a block one-to-one, so that equal hashes are equal blocks.
-fn hash(line: Line) -> u64 {
+fn hash(line: BlockNumber) -> u64 {
     let mut h = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     h ^= h >> 32;
     h = h.wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -91,16 +91,16 @@ fn hash(line: Line) -> u64 {
 }
 
 #[derive(Default)]
-struct Shard {
+struct TableShard {
     /// `capacity` slots that hashes scale to, and some more for entries that are displaced past the last.
-    slots: Vec<Slot>,
+    slots: Vec<FragmentSlot>,
     capacity: usize,
     len: usize,
     /// True while many fragments are inserted.
     filling: bool,
 }
 
-impl Shard {
+impl TableShard {
     fn home(&self, hash: u64) -> usize {
         ((u128::from(hash) * self.capacity as u128) >> 64) as usize
     }
@@ -119,15 +119,15 @@ impl Shard {
     }
 
     /// Returns the fragments of a block, of which the search found the first slot.
-    fn from(&self, at: usize, line: Line) -> impl Iterator<Item = Piece> {
+    fn from(&self, at: usize, line: BlockNumber) -> impl Iterator<Item = LogFragment> {
         let slots = self.slots.get(at..).unwrap_or_default().iter();
         slots
             .take_while(move |slot| !slot.is_empty() && slot.line() == line)
             .map(|slot| slot.piece())
     }
 
-    /// Inserts a slot at the position that [`Shard::search`] found.
-    fn insert(&mut self, mut at: usize, slot: Slot) {
+    /// Inserts a slot at the position that [`TableShard::search`] found.
+    fn insert(&mut self, mut at: usize, slot: FragmentSlot) {
         if (self.len + 1) * 1000 > self.capacity * FULL {
             let part = if self.filling {
                 GROW_PART_FILLING
@@ -139,7 +139,7 @@ impl Shard {
         }
         let free = (at..self.slots.len()).find(|n| self.slots[*n].is_empty());
         let free = free.unwrap_or_else(|| {
-            self.push_past_the_end(Slot::default());
+            self.push_past_the_end(FragmentSlot::default());
             self.slots.len() - 1
         });
         self.slots.copy_within(at..free, at + 1);
@@ -147,7 +147,7 @@ impl Shard {
         self.len += 1;
     }
 
-    fn push_past_the_end(&mut self, slot: Slot) {
+    fn push_past_the_end(&mut self, slot: FragmentSlot) {
         if self.slots.len() == self.slots.capacity() {
             self.slots.reserve_exact(GROW_LEAST);
         }
@@ -160,12 +160,17 @@ impl Shard {
             .find(|n| self.slots[*n].is_empty() || self.home(self.slots[*n].hash()) == *n)
             .unwrap_or(self.slots.len());
         self.slots.copy_within(at + 1..end, at);
-        self.slots[end - 1] = Slot::default();
+        self.slots[end - 1] = FragmentSlot::default();
         self.len -= 1;
     }
 
-    /// See [`LineTable::put`].
-    fn put(&mut self, first: usize, piece: Piece, mut cut: impl FnMut(&mut Piece) -> bool) {
+    /// See [`FragmentTable::put`].
+    fn put(
+        &mut self,
+        first: usize,
+        piece: LogFragment,
+        mut cut: impl FnMut(&mut LogFragment) -> bool,
+    ) {
         let (mut at, mut placed, before) = (first, false, self.len);
         while let Some(slot) = self.slots.get_mut(at)
             && !slot.is_empty()
@@ -173,9 +178,9 @@ impl Shard {
         {
             let mut old = slot.piece();
             if cut(&mut old) {
-                *slot = Slot::new(old);
+                *slot = FragmentSlot::new(old);
             } else if !placed {
-                *slot = Slot::new(piece);
+                *slot = FragmentSlot::new(piece);
                 placed = true;
             } else {
                 self.remove_at(at);
@@ -184,14 +189,14 @@ impl Shard {
             at += 1;
         }
         if !placed {
-            self.insert(first, Slot::new(piece));
+            self.insert(first, FragmentSlot::new(piece));
         } else if self.len < before {
             self.shrink();
         }
     }
 
     /// Passes every fragment of a block to `keep`, which may change it. Removes those for which `keep` returns false.
-    fn retain(&mut self, line: Line, mut keep: impl FnMut(&mut Piece) -> bool) {
+    fn retain(&mut self, line: BlockNumber, mut keep: impl FnMut(&mut LogFragment) -> bool) {
         let (mut at, before) = (self.search(hash(line)), self.len);
         while let Some(slot) = self.slots.get_mut(at)
             && !slot.is_empty()
@@ -199,7 +204,7 @@ impl Shard {
         {
             let mut piece = slot.piece();
             if keep(&mut piece) {
-                *slot = Slot::new(piece);
+                *slot = FragmentSlot::new(piece);
                 at += 1;
             } else {
                 self.remove_at(at);
@@ -210,16 +215,16 @@ impl Shard {
         }
     }
 
-    /// Applies [`Shard::retain`] to every block.
-    fn retain_all(&mut self, keep: &mut impl FnMut(&mut Piece) -> bool) {
+    /// Applies [`TableShard::retain`] to every block.
+    fn retain_all(&mut self, keep: &mut impl FnMut(&mut LogFragment) -> bool) {
         let before = self.len;
         for slot in self.slots.iter_mut().filter(|slot| !slot.is_empty()) {
             let mut piece = slot.piece();
             let kept = keep(&mut piece);
             *slot = if kept {
-                Slot::new(piece)
+                FragmentSlot::new(piece)
             } else {
-                Slot::default()
+                FragmentSlot::default()
             };
             self.len -= usize::from(!kept);
         }
@@ -243,13 +248,16 @@ impl Shard {
     /// Changes the capacity in one pass in the order of the hashes, which the new table has too.
     fn resize(&mut self, capacity: usize) {
         let spare = 4 + (capacity / 128).min(256);
-        let old = std::mem::replace(&mut self.slots, vec![Slot::default(); capacity + spare]);
+        let old = std::mem::replace(
+            &mut self.slots,
+            vec![FragmentSlot::default(); capacity + spare],
+        );
         self.capacity = capacity;
         let mut next = 0;
         for slot in old.into_iter().filter(|slot| !slot.is_empty()) {
             let at = self.home(slot.hash()).max(next);
             if at >= self.slots.len() {
-                self.push_past_the_end(Slot::default());
+                self.push_past_the_end(FragmentSlot::default());
             }
             self.slots[at] = slot;
             next = at + 1;
@@ -259,22 +267,22 @@ impl Shard {
 
 /// Position of the fragments of a block, whether present or to be inserted. Valid until an entry is inserted or
 /// removed.
-pub(crate) struct Spot {
-    line: Line,
+pub(crate) struct TablePosition {
+    line: BlockNumber,
     shard: usize,
     at: usize,
 }
 
 /// The table.
-pub(crate) struct LineTable {
-    shards: Vec<Shard>,
+pub(crate) struct FragmentTable {
+    shards: Vec<TableShard>,
     len: usize,
 }
 
-impl LineTable {
-    pub(crate) fn new() -> LineTable {
-        LineTable {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+impl FragmentTable {
+    pub(crate) fn new() -> FragmentTable {
+        FragmentTable {
+            shards: (0..SHARDS).map(|_| TableShard::default()).collect(),
             len: 0,
         }
     }
@@ -287,10 +295,11 @@ impl LineTable {
     /// Returns the memory of the table, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.shards.iter().map(|shard| shard.slots.capacity()).sum();
-        (slots * size_of::<Slot>() + self.shards.capacity() * size_of::<Shard>()) as u64
+        (slots * size_of::<FragmentSlot>() + self.shards.capacity() * size_of::<TableShard>())
+            as u64
     }
 
-    /// Prepares for many insertions, until [`LineTable::settle`]. Meanwhile the table trades memory for time, and takes
+    /// Prepares for many insertions, until [`FragmentTable::settle`]. Meanwhile the table trades memory for time, and takes
     /// up to 28 bytes per fragment.
     pub(crate) fn expect_many(&mut self) {
         for shard in &mut self.shards {
@@ -310,7 +319,7 @@ impl LineTable {
 
     /// Reads the positions of blocks that will be used at once. These reads do not depend on each other, so the latency
     /// of memory is paid once instead of once for each.
-    pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = Line>) {
+    pub(crate) fn look_ahead(&self, lines: impl Iterator<Item = BlockNumber>) {
         let mut seen = 0;
         for line in lines {
             let hash = hash(line);
@@ -324,27 +333,32 @@ impl LineTable {
     }
 
     /// Returns the fragments of a block.
-    pub(crate) fn get(&self, line: Line) -> impl Iterator<Item = Piece> {
+    pub(crate) fn get(&self, line: BlockNumber) -> impl Iterator<Item = LogFragment> {
         self.at(&self.find(line))
     }
 
     /// Searches for a block.
-    pub(crate) fn find(&self, line: Line) -> Spot {
+    pub(crate) fn find(&self, line: BlockNumber) -> TablePosition {
         let hash = hash(line);
         let shard = shard_of(hash);
         let at = self.shards[shard].search(hash);
-        Spot { line, shard, at }
+        TablePosition { line, shard, at }
     }
 
     /// Returns the fragments of the block that was searched for.
-    pub(crate) fn at(&self, spot: &Spot) -> impl Iterator<Item = Piece> + use<'_> {
+    pub(crate) fn at(&self, spot: &TablePosition) -> impl Iterator<Item = LogFragment> + use<'_> {
         self.shards[spot.shard].from(spot.at, spot.line)
     }
 
     /// Inserts a fragment at the position of its block. Passes the block's other fragments to `cut`, which may change
     /// everything but the block, and returns whether any live sectors are left. The new fragment replaces the first
     /// fragment without live sectors.
-    pub(crate) fn put(&mut self, spot: Spot, piece: Piece, cut: impl FnMut(&mut Piece) -> bool) {
+    pub(crate) fn put(
+        &mut self,
+        spot: TablePosition,
+        piece: LogFragment,
+        cut: impl FnMut(&mut LogFragment) -> bool,
+    ) {
         debug_assert_eq!(piece.line, spot.line, "put where another line was found");
         let shard = &mut self.shards[spot.shard];
         self.len -= shard.len;
@@ -354,15 +368,15 @@ impl LineTable {
 
     /// Passes every fragment of a block to `keep`, which may change everything but the block. Removes those for which
     /// `keep` returns false.
-    pub(crate) fn retain(&mut self, line: Line, keep: impl FnMut(&mut Piece) -> bool) {
+    pub(crate) fn retain(&mut self, line: BlockNumber, keep: impl FnMut(&mut LogFragment) -> bool) {
         let shard = &mut self.shards[shard_of(hash(line))];
         self.len -= shard.len;
         shard.retain(line, keep);
         self.len += shard.len;
     }
 
-    /// Applies [`LineTable::retain`] to every block, in one pass.
-    pub(crate) fn retain_all(&mut self, mut keep: impl FnMut(&mut Piece) -> bool) {
+    /// Applies [`FragmentTable::retain`] to every block, in one pass.
+    pub(crate) fn retain_all(&mut self, mut keep: impl FnMut(&mut LogFragment) -> bool) {
         for shard in &mut self.shards {
             self.len -= shard.len;
             shard.retain_all(&mut keep);
@@ -371,7 +385,7 @@ impl LineTable {
     }
 
     /// Returns every fragment, in the table's own (fixed) order, in which the fragments of a block are adjacent.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Piece> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = LogFragment> {
         let slots = self.shards.iter().flat_map(|shard| &shard.slots);
         slots
             .filter(|slot| !slot.is_empty())

@@ -5,23 +5,23 @@ use proptest::prelude::*;
 use super::*;
 
 /// Returns the memory for a GiB of cached data, in MiB, with fragments of `sectors` sectors.
-fn mib_a_gib(table: &LineTable, sectors: u64) -> f64 {
+fn mib_a_gib(table: &FragmentTable, sectors: u64) -> f64 {
     let gib = (table.len() as u64 * sectors * 512) as f64 / f64::from(1 << 30);
     table.bytes() as f64 / f64::from(1 << 20) / gib
 }
 
-fn piece(line: u64, start: u8, sectors: u8, n: u64) -> Piece {
-    Piece {
-        line: Line(line),
+fn piece(line: u64, start: u8, sectors: u8, n: u64) -> LogFragment {
+    LogFragment {
+        line: BlockNumber(line),
         start,
         sectors,
         live: n as u8 | 1,
-        addr: Addr(n & FIELD_40),
+        addr: LogAddr(n & FIELD_40),
         crc: n as u32,
     }
 }
 
-fn whole(line: u64, n: u64) -> Piece {
+fn whole(line: u64, n: u64) -> LogFragment {
     piece(line, 0, 8, n)
 }
 
@@ -31,18 +31,18 @@ fn what_is_packed_into_a_slot_comes_out_again() {
         for sectors in 1..=8 - start {
             for n in [0, 1, 0x5555_5555_5555_5555, u64::MAX] {
                 let piece = piece(LINES_MAX - 1, start, sectors, n);
-                let slot = Slot::new(piece);
+                let slot = FragmentSlot::new(piece);
                 assert_eq!((slot.piece(), slot.is_empty()), (piece, false));
             }
         }
     }
-    assert!(Slot::default().is_empty());
+    assert!(FragmentSlot::default().is_empty());
 }
 
 /// Fills a table with fragments of `sectors` sectors, `to_a_line` of them per block. Returns the maximum memory per GiB
 /// on the way, in MiB.
 fn most_mib_a_gib(pieces: u64, sectors: u8, to_a_line: u64) -> f64 {
-    let (mut table, mut most) = (LineTable::new(), 0f64);
+    let (mut table, mut most) = (FragmentTable::new(), 0f64);
     for n in 0..pieces {
         // Far apart, like random writes to a large volume.
         let line = n / to_a_line * 7919 % LINES_MAX;
@@ -71,28 +71,28 @@ fn a_gib_in_single_sectors_takes_at_most_forty_mib_however_they_share_lines() {
 
 #[test]
 fn memory_is_given_back_when_lines_leave() {
-    let mut table = LineTable::new();
+    let mut table = FragmentTable::new();
     for n in 0..100_000 {
         push(&mut table, whole(n, n));
     }
     let full = table.bytes();
     for n in 1_000..100_000 {
-        table.retain(Line(n), |_| false);
+        table.retain(BlockNumber(n), |_| false);
         let per_piece = table.bytes() / table.len() as u64;
         // It shrinks at 55 %, except for the last slots of each shard.
         assert!(per_piece <= 30 || table.bytes() < 80_000, "{per_piece}");
     }
     assert!(table.bytes() < full / 20, "{} of {full}", table.bytes());
-    assert!(table.get(Line(999)).eq([whole(999, 999)]));
+    assert!(table.get(BlockNumber(999)).eq([whole(999, 999)]));
 }
 
 /// Inserts one more fragment of its block, without changing the others.
-fn push(table: &mut LineTable, piece: Piece) {
+fn push(table: &mut FragmentTable, piece: LogFragment) {
     table.put(table.find(piece.line), piece, |_| true);
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum FragmentTableStep {
     Push(u64, u64),
     /// Puts a fragment in the place of those with an address divisible by a number.
     Put(u64, u64, u64),
@@ -101,23 +101,23 @@ enum Step {
     RetainAll(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = FragmentTableStep> {
     prop_oneof![
-        300 => (0..300u64, any::<u64>()).prop_map(|(line, n)| Step::Push(line, n)),
-        200 => (0..300u64, any::<u64>(), 1..4u64).prop_map(|(line, n, by)| Step::Put(line, n, by)),
-        200 => (0..300u64, 1..4u64).prop_map(|(line, by)| Step::Retain(line, by)),
-        1 => (2..4u64).prop_map(Step::RetainAll),
+        300 => (0..300u64, any::<u64>()).prop_map(|(line, n)| FragmentTableStep::Push(line, n)),
+        200 => (0..300u64, any::<u64>(), 1..4u64).prop_map(|(line, n, by)| FragmentTableStep::Put(line, n, by)),
+        200 => (0..300u64, 1..4u64).prop_map(|(line, by)| FragmentTableStep::Retain(line, by)),
+        1 => (2..4u64).prop_map(FragmentTableStep::RetainAll),
     ]
 }
 
 /// Changes a fragment. Returns true if it stays.
-fn keep(piece: &mut Piece, by: u64) -> bool {
+fn keep(piece: &mut LogFragment, by: u64) -> bool {
     piece.live |= 0x80;
     !piece.addr.0.is_multiple_of(by)
 }
 
-fn sorted(pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = pieces.collect();
+fn sorted(pieces: impl Iterator<Item = LogFragment>) -> Vec<LogFragment> {
+    let mut pieces: Vec<LogFragment> = pieces.collect();
     pieces.sort_by_key(|piece| (piece.line, piece.addr, piece.live, piece.crc));
     pieces
 }
@@ -125,24 +125,24 @@ fn sorted(pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {
 proptest! {
     #[test]
     fn the_table_has_the_pieces_of_every_line(steps in proptest::collection::vec(step(), 1..3000)) {
-        let (mut table, mut model) = (LineTable::new(), BTreeMap::<u64, Vec<Piece>>::new());
+        let (mut table, mut model) = (FragmentTable::new(), BTreeMap::<u64, Vec<LogFragment>>::new());
         for step in steps {
             match step {
-                Step::Push(line, n) => {
+                FragmentTableStep::Push(line, n) => {
                     push(&mut table, whole(line, n));
                     model.entry(line).or_default().push(whole(line, n));
                 }
-                Step::Put(line, n, by) => {
-                    table.put(table.find(Line(line)), whole(line, n), |piece| keep(piece, by));
+                FragmentTableStep::Put(line, n, by) => {
+                    table.put(table.find(BlockNumber(line)), whole(line, n), |piece| keep(piece, by));
                     let pieces = model.entry(line).or_default();
                     pieces.retain_mut(|piece| keep(piece, by));
                     pieces.push(whole(line, n));
                 }
-                Step::Retain(line, by) => {
-                    table.retain(Line(line), |piece| keep(piece, by));
+                FragmentTableStep::Retain(line, by) => {
+                    table.retain(BlockNumber(line), |piece| keep(piece, by));
                     model.entry(line).or_default().retain_mut(|piece| keep(piece, by));
                 }
-                Step::RetainAll(by) => {
+                FragmentTableStep::RetainAll(by) => {
                     table.retain_all(|piece| keep(piece, by));
                     model.values_mut().for_each(|list| list.retain_mut(|piece| keep(piece, by)));
                 }
@@ -151,7 +151,7 @@ proptest! {
         }
         for line in 0..300 {
             let listed = model.get(&line).into_iter().flatten().copied();
-            prop_assert_eq!(sorted(table.get(Line(line))), sorted(listed));
+            prop_assert_eq!(sorted(table.get(BlockNumber(line))), sorted(listed));
         }
         prop_assert_eq!(sorted(table.iter()), sorted(model.into_values().flatten()));
     }

@@ -12,53 +12,53 @@ use std::time::Duration;
 use forebay_device::DeviceError;
 use futures_util::future::{Either, select};
 
-use crate::engine::Engine;
-use crate::pacing::Priority;
-use crate::state::{Faults, Trouble};
+use crate::engine::DcdEngine;
+use crate::pacing::WritebackPriority;
+use crate::state::{CacheFaults, DeviceFaultState};
 
 /// Observes the operations of one task on a device, so that a fault begins with the first failure. Without it, the
 /// fault would begin only after all operations have been tried, which may take very long.
 ///
 /// A success ends the fault, except for destaging's writes to the data device: these free no space until the whole
 /// window is written, and most of the window may still fail.
-pub(crate) struct Streak<'a> {
-    engine: &'a Engine,
-    trouble: fn(&mut Faults) -> &mut Trouble,
+pub(crate) struct FaultTracker<'a> {
+    engine: &'a DcdEngine,
+    trouble: fn(&mut CacheFaults) -> &mut DeviceFaultState,
     what: &'static str,
     ends_by_success: bool,
     /// True if this streak began the present fault.
     began: Cell<bool>,
 }
 
-impl<'a> Streak<'a> {
+impl<'a> FaultTracker<'a> {
     /// Observes writes to the data device.
-    pub(crate) fn of_home(engine: &'a Engine, priority: Priority) -> Streak<'a> {
-        fn trouble(faults: &mut Faults) -> &mut Trouble {
+    pub(crate) fn of_home(engine: &'a DcdEngine, priority: WritebackPriority) -> FaultTracker<'a> {
+        fn trouble(faults: &mut CacheFaults) -> &mut DeviceFaultState {
             &mut faults.data
         }
-        let ends_by_success = priority == Priority::Rescue;
-        Streak::new(engine, trouble, "the data device fails", ends_by_success)
+        let ends_by_success = priority == WritebackPriority::Rescue;
+        FaultTracker::new(engine, trouble, "the data device fails", ends_by_success)
     }
 
     /// Observes reads of the log.
-    pub(crate) fn of_log(engine: &'a Engine, priority: Priority) -> Streak<'a> {
-        fn trouble(faults: &mut Faults) -> &mut Trouble {
+    pub(crate) fn of_log(engine: &'a DcdEngine, priority: WritebackPriority) -> FaultTracker<'a> {
+        fn trouble(faults: &mut CacheFaults) -> &mut DeviceFaultState {
             &mut faults.log
         }
         let what = match priority {
-            Priority::Rescue => "the failed log cannot be read",
+            WritebackPriority::Rescue => "the failed log cannot be read",
             _ => "the log cannot be read",
         };
-        Streak::new(engine, trouble, what, true)
+        FaultTracker::new(engine, trouble, what, true)
     }
 
     fn new(
-        engine: &'a Engine,
-        trouble: fn(&mut Faults) -> &mut Trouble,
+        engine: &'a DcdEngine,
+        trouble: fn(&mut CacheFaults) -> &mut DeviceFaultState,
         what: &'static str,
         ends_by_success: bool,
-    ) -> Streak<'a> {
-        Streak {
+    ) -> FaultTracker<'a> {
+        FaultTracker {
             engine,
             trouble,
             what,
@@ -91,7 +91,7 @@ impl<'a> Streak<'a> {
     }
 }
 
-impl Engine {
+impl DcdEngine {
     /// Records that the data device failed an operation of destaging or of the rescue.
     pub(crate) fn data_fails(&self, error: &DeviceError) {
         self.counters.borrow_mut().data_errors += 1;

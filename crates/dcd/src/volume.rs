@@ -5,29 +5,31 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Room};
-use forebay_log::{RangeKind, VolumeId, Workers};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
+use forebay_log::{LogWorkers, RangeKind, VolumeId};
 use forebay_rt::Task;
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
 
 use crate::degraded::rescuer;
 use crate::destage::destager;
-use crate::engine::{Engine, sectors};
-use crate::map::Source;
+use crate::engine::{DcdEngine, sectors};
+use crate::map::SectorSource;
 use crate::noting::noter;
-use crate::stats::{Mode, Status};
+use crate::stats::{CacheMode, DcdStatus};
 
 /// An attached volume. Clones are handles of the same volume.
 #[derive(Clone)]
-pub struct Volume {
-    pub(crate) engine: Rc<Engine>,
-    work: Rc<RefCell<Option<Work>>>,
+pub struct DcdVolume {
+    pub(crate) engine: Rc<DcdEngine>,
+    work: Rc<RefCell<Option<BackgroundTasks>>>,
 }
 
 /// Background work, which stops when dropped.
-struct Work {
-    _log: Workers,
+struct BackgroundTasks {
+    _log: LogWorkers,
     _tasks: [Task<()>; 3],
 }
 
@@ -60,7 +62,7 @@ pub struct StaleLog;
 /// Location of a part of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Place {
+pub enum DataLocation {
     /// At its address on the data device.
     Home,
     /// In the segment buffer.
@@ -75,24 +77,24 @@ pub enum Place {
 
 /// A part of the volume and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PlaceExtent {
+pub struct LocatedExtent {
     /// Byte range.
     pub range: Range<u64>,
     /// Location.
-    pub place: Place,
+    pub place: DataLocation,
 }
 
 /// Guard of a task that waits until the log is empty.
-struct Draining<'a>(&'a Engine);
+struct DrainGuard<'a>(&'a DcdEngine);
 
-impl Drop for Draining<'_> {
+impl Drop for DrainGuard<'_> {
     fn drop(&mut self) {
         self.0.activity.borrow_mut().end_drain();
     }
 }
 
-impl Volume {
-    pub(crate) fn start(engine: Engine, workers: Workers) -> Volume {
+impl DcdVolume {
+    pub(crate) fn start(engine: DcdEngine, workers: LogWorkers) -> DcdVolume {
         let engine = Rc::new(engine);
         let rt = engine.rt.clone();
         let tasks = [
@@ -100,25 +102,25 @@ impl Volume {
             rt.spawn(noter(Rc::clone(&engine))),
             rt.spawn(rescuer(Rc::clone(&engine))),
         ];
-        let work = Some(Work {
+        let work = Some(BackgroundTasks {
             _log: workers,
             _tasks: tasks,
         });
-        Volume {
+        DcdVolume {
             engine,
             work: Rc::new(RefCell::new(work)),
         }
     }
 
     /// Destages all data that was acknowledged before the call, and retries while the data device fails. Callers should
-    /// set a timeout, and read [`Volume::status`] for progress.
+    /// set a timeout, and read [`DcdVolume::status`] for progress.
     ///
     /// # Errors
     /// If some data is lost and cannot be destaged.
     pub async fn drain(&self) -> Result<(), DrainError> {
         let engine = &*self.engine;
         engine.activity.borrow_mut().begin_drain();
-        let _draining = Draining(engine);
+        let _draining = DrainGuard(engine);
         // The last attempt to write rejected data may have been before this call, so that data is tried once more.
         for _ in 0..2 {
             if !self.bring_home().await {
@@ -200,7 +202,7 @@ impl Volume {
         })
     }
 
-    /// Returns a warning about the log, if it failed and could not be marked. After [`Volume::close`] this is final;
+    /// Returns a warning about the log, if it failed and could not be marked. After [`DcdVolume::close`] this is final;
     /// before, the log may still be marked.
     pub fn stale_log(&self) -> Option<StaleLog> {
         let stale = self.engine.rescue.borrow().has_stale_log();
@@ -209,7 +211,7 @@ impl Volume {
 
     /// Closes the volume: new requests fail, requests under way end, acknowledged data becomes durable, and data that
     /// is not destaged stays in the log. If the log is empty, it is marked clean and the data device alone is the
-    /// volume. Callers should check [`Volume::stale_log`] afterwards.
+    /// volume. Callers should check [`DcdVolume::stale_log`] afterwards.
     ///
     /// Closing takes no longer than the requests under way on the devices. For failing devices the limit is
     /// [`crate::AttachOptions::patience`].
@@ -263,7 +265,7 @@ impl Volume {
     }
 
     /// Returns the status of the volume.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> DcdStatus {
         let engine = &*self.engine;
         let (mode, mode_detail) = self.mode();
         let (refused_bytes, refused_ranges) = engine.refused.borrow().ranges();
@@ -279,7 +281,7 @@ impl Volume {
         let pieces = pieces.min(map.len()) as u128;
         let homeward = u128::from(dirty_bytes) * pieces / map.len().max(1) as u128;
         let doing = engine.doing.borrow();
-        Status {
+        DcdStatus {
             mode,
             mode_detail,
             len: engine.geometry().len,
@@ -296,7 +298,7 @@ impl Volume {
             // one.
             dirty_share: log_used_bytes as f64 / log_bytes as f64,
             // The earlier rate does not apply to a device that fails.
-            drain_eta_s: (dirty_bytes > 0 && rate > 0.0 && mode != Mode::DataFailing)
+            drain_eta_s: (dirty_bytes > 0 && rate > 0.0 && mode != CacheMode::DataFailing)
                 .then(|| log_used_bytes as f64 / rate),
             epoch: log.superblock().epoch.0,
             map_bytes: map.bytes(),
@@ -312,7 +314,7 @@ impl Volume {
         }
     }
 
-    fn mode(&self) -> (Mode, Option<String>) {
+    fn mode(&self) -> (CacheMode, Option<String>) {
         let engine = &*self.engine;
         let data = engine.faults.borrow().data.cause();
         let log = engine.faults.borrow().log.cause();
@@ -333,47 +335,47 @@ impl Volume {
                     Some(stale) => format!("{failure}; {what}; {stale}"),
                     None => format!("{failure}; {what}"),
                 };
-                (Mode::Degraded, Some(detail))
+                (CacheMode::Degraded, Some(detail))
             }
-            None if data.is_some() => (Mode::DataFailing, Some(both(&data, &log))),
-            None if log.is_some() => (Mode::LogFailing, Some(both(&log, &None))),
-            None if engine.activity.borrow().is_draining() => (Mode::Draining, None),
-            None => (Mode::Caching, None),
+            None if data.is_some() => (CacheMode::DataFailing, Some(both(&data, &log))),
+            None if log.is_some() => (CacheMode::LogFailing, Some(both(&log, &None))),
+            None if engine.activity.borrow().is_draining() => (CacheMode::Draining, None),
+            None => (CacheMode::Caching, None),
         }
     }
 
     /// Returns the locations of the parts of a byte range, in order.
-    pub fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+    pub fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
         let engine = &*self.engine;
-        let mut out: Vec<PlaceExtent> = Vec::new();
+        let mut out: Vec<LocatedExtent> = Vec::new();
         for extent in engine.map.borrow().lookup(sectors(&range)) {
             let place = match extent.source {
-                Source::Home => Place::Home,
-                Source::Marked(RangeKind::Lost) => Place::Damaged,
-                Source::Marked(_) => Place::Zero,
-                Source::Piece(piece, _) => {
+                SectorSource::Home => DataLocation::Home,
+                SectorSource::Marked(RangeKind::Lost) => DataLocation::Damaged,
+                SectorSource::Marked(_) => DataLocation::Zero,
+                SectorSource::Piece(piece, _) => {
                     let ram = engine
                         .log
                         .with_ram(piece.addr, piece.sectors.into(), |_| ());
                     if ram.is_some() {
-                        Place::Ram
+                        DataLocation::Ram
                     } else {
-                        Place::Log
+                        DataLocation::Log
                     }
                 }
             };
             let range = extent.sectors.start * SECTOR_BYTES..extent.sectors.end * SECTOR_BYTES;
             match out.last_mut() {
                 Some(last) if last.place == place => last.range.end = range.end,
-                _ => out.push(PlaceExtent { range, place }),
+                _ => out.push(LocatedExtent { range, place }),
             }
         }
         out
     }
 }
 
-impl Device for Volume {
-    fn geometry(&self) -> Geometry {
+impl Device for DcdVolume {
+    fn geometry(&self) -> DeviceGeometry {
         self.engine.geometry()
     }
 
@@ -390,14 +392,17 @@ impl Device for Volume {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(self.engine.mark(Op::Discard, RangeKind::Discard, range))
+        Box::pin(
+            self.engine
+                .mark(DeviceOp::Discard, RangeKind::Discard, range),
+        )
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         let kind = match room {
-            Room::Keep => RangeKind::Zero,
-            Room::Release => RangeKind::Unmap,
+            ZeroedSpace::Keep => RangeKind::Zero,
+            ZeroedSpace::Release => RangeKind::Unmap,
         };
-        Box::pin(self.engine.mark(Op::WriteZeroes, kind, range))
+        Box::pin(self.engine.mark(DeviceOp::WriteZeroes, kind, range))
     }
 }

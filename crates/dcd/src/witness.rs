@@ -12,19 +12,19 @@ use std::pin::Pin;
 use forebay_log::VolumeId;
 
 /// Answer of the storage.
-pub type Testimony<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + 'a>>;
+pub type FailedLogFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + 'a>>;
 
 /// Stores failed-log records: which log was abandoned, and in which epoch.
-pub trait Witness: Debug {
+pub trait FailedLogRegistry: Debug {
     /// Returns the newest epoch in which this volume's log was abandoned, if any.
     ///
     /// # Errors
     /// If the record cannot be read.
-    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>>;
+    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>>;
 
     /// Stores that the log of this volume was abandoned in `epoch`. The record is durable when this returns.
     ///
     /// # Errors
     /// If the record cannot be stored.
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()>;
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()>;
 }

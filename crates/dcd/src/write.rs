@@ -3,42 +3,42 @@
 use std::ops::Range;
 use std::pin::pin;
 
-use forebay_device::{Buf, DeviceError, Durability, Op, Result};
-use forebay_log::{Appender, RangeKind};
+use forebay_device::{Buf, DeviceError, DeviceOp, Durability, Result};
+use forebay_log::{GroupAppender, RangeKind};
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
 use futures_util::future::{Either, select};
 
-use crate::engine::{Engine, sectors};
+use crate::engine::{DcdEngine, sectors};
 use crate::fingerprint::Fingerprint;
-use crate::map::Map;
-use crate::options::Acknowledge;
+use crate::map::CacheMap;
+use crate::options::AckMode;
 use crate::policy;
-use crate::ranges::Mark;
+use crate::ranges::RangeState;
 use crate::room::{ATOMIC_BYTES, entries_of};
-use crate::state::Wanted;
+use crate::state::SpaceDemand;
 
 /// Destination of an admitted request.
-enum Admitted {
+enum WriteDestination {
     ToLog,
     /// The data device, since the log has failed.
     Home,
 }
 
 /// Guard that counts a queued writer.
-struct Queued<'a>(&'a Engine, Wanted);
+struct QueuedWriter<'a>(&'a DcdEngine, SpaceDemand);
 
-impl Drop for Queued<'_> {
+impl Drop for QueuedWriter<'_> {
     fn drop(&mut self) {
         self.0.activity.borrow_mut().leave_queue(self.1);
     }
 }
 
-impl Engine {
+impl DcdEngine {
     pub(crate) async fn write(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
-        let request = self.request(Op::Write)?;
+        let request = self.request(DeviceOp::Write)?;
         let len = buf.len() as u64;
         let when = match durability {
-            Durability::Fua => Acknowledge::Write,
+            Durability::Fua => AckMode::Write,
             Durability::Flush => self.options.acknowledge,
         };
         // Rare futures are boxed, here and below: a request's future is allocated as a whole, and should be no larger
@@ -54,42 +54,44 @@ impl Engine {
         Ok(())
     }
 
-    async fn write_to_log(&self, at: u64, buf: Buf, when: Acknowledge) -> Result<()> {
+    async fn write_to_log(&self, at: u64, buf: Buf, when: AckMode) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
             let n = (buf.len() - done).min(ATOMIC_BYTES as usize);
             let (at, part) = (at + done as u64, done..done + n);
             done += n;
-            let wanted = Wanted {
+            let wanted = SpaceDemand {
                 bytes: n as u64,
                 entries: entries_of(n as u64),
             };
-            match self.admit(Op::Write, wanted).await? {
-                Admitted::ToLog => {
+            match self.admit(DeviceOp::Write, wanted).await? {
+                WriteDestination::ToLog => {
                     self.append(at, &buf[part], when);
-                    if when == Acknowledge::Flush {
+                    if when == AckMode::Flush {
                         self.portions.did(&self.rt, n as u64).await;
                     }
                 }
-                Admitted::Home => Box::pin(self.write_home(at, buf.slice(part), when)).await?,
+                WriteDestination::Home => {
+                    Box::pin(self.write_home(at, buf.slice(part), when)).await?
+                }
             }
         }
-        self.settle(Op::Write, when).await
+        self.settle(DeviceOp::Write, when).await
     }
 
     /// Waits until the appended records may be acknowledged.
-    async fn settle(&self, op: Op, when: Acknowledge) -> Result<()> {
+    async fn settle(&self, op: DeviceOp, when: AckMode) -> Result<()> {
         let target = self.log.last_record();
         match when {
-            Acknowledge::Flush => Ok(()),
-            Acknowledge::Handover => Box::pin(self.hand_over(op, target)).await,
-            Acknowledge::Write => Box::pin(self.make_durable(target)).await,
+            AckMode::Flush => Ok(()),
+            AckMode::Handover => Box::pin(self.hand_over(op, target)).await,
+            AckMode::Write => Box::pin(self.make_durable(target)).await,
         }
     }
 
     /// Waits until the log device has every record up to `target`. If the log has failed, a later process could find
     /// anything in it, so all data is made durable instead.
-    async fn hand_over(&self, op: Op, target: RecordSeq) -> Result<()> {
+    async fn hand_over(&self, op: DeviceOp, target: RecordSeq) -> Result<()> {
         if self.log.failure().is_some() || self.log.hand_over(target).await.is_err() {
             return self.flush_home(op).await;
         }
@@ -98,33 +100,33 @@ impl Engine {
 
     /// Waits until the log and the map have free space, and until the pace of a nearly full log admits the request. The
     /// free space is still available to code that follows without an await.
-    async fn admit(&self, op: Op, wanted: Wanted) -> Result<Admitted> {
+    async fn admit(&self, op: DeviceOp, wanted: SpaceDemand) -> Result<WriteDestination> {
         if self.log.failure().is_some() {
-            return Ok(Admitted::Home);
+            return Ok(WriteDestination::Home);
         }
         let queued = self.activity.borrow().wanted();
-        let goes = || policy::goes_at_once(queued != Wanted::default(), self.pace_wait());
+        let goes = || policy::goes_at_once(queued != SpaceDemand::default(), self.pace_wait());
         if !(self.has_room(queued.plus(wanted)) && goes()) {
             return Box::pin(self.wait_for_room(op, wanted)).await;
         }
         self.take(wanted);
-        Ok(Admitted::ToLog)
+        Ok(WriteDestination::ToLog)
     }
 
-    async fn wait_for_room(&self, op: Op, wanted: Wanted) -> Result<Admitted> {
+    async fn wait_for_room(&self, op: DeviceOp, wanted: SpaceDemand) -> Result<WriteDestination> {
         let began = self.rt.now();
         self.activity.borrow_mut().queue(wanted);
-        let _queued = Queued(self, wanted);
+        let _queued = QueuedWriter(self, wanted);
         let _turn = self.queue.lock().await;
         self.keep_pace().await;
         let admitted = loop {
             let progress = self.log.progress();
             if self.log.failure().is_some() {
-                break Admitted::Home;
+                break WriteDestination::Home;
             }
             if self.has_room(wanted) {
                 self.take(wanted);
-                break Admitted::ToLog;
+                break WriteDestination::ToLog;
             }
             // Records in the log stay there. Data that was not admitted was never acknowledged.
             if self.is_closing() {
@@ -149,9 +151,9 @@ impl Engine {
         Ok(admitted)
     }
 
-    fn append(&self, at: u64, data: &[u8], when: Acknowledge) {
+    fn append(&self, at: u64, data: &[u8], when: AckMode) {
         let mut map = self.map.borrow_mut();
-        let compose = |log: &mut Appender<'_>| {
+        let compose = |log: &mut GroupAppender<'_>| {
             let mut done = 0;
             while done < data.len() {
                 let pos = at + done as u64;
@@ -166,8 +168,8 @@ impl Engine {
             }
         };
         match when {
-            Acknowledge::Flush => self.log.append(compose),
-            Acknowledge::Handover | Acknowledge::Write => self.log.append_to_flush(compose),
+            AckMode::Flush => self.log.append(compose),
+            AckMode::Handover | AckMode::Write => self.log.append_to_flush(compose),
         }
         drop(map);
         self.signals.wake.notify_all();
@@ -177,7 +179,7 @@ impl Engine {
     }
 
     pub(crate) async fn flush(&self) -> Result<()> {
-        let request = self.request(Op::Flush)?;
+        let request = self.request(DeviceOp::Flush)?;
         self.make_durable(self.log.last_record()).await?;
         let mut counters = self.counters.borrow_mut();
         counters.flushes += 1;
@@ -189,14 +191,14 @@ impl Engine {
     pub(crate) async fn make_durable(&self, target: RecordSeq) -> Result<()> {
         // After the log has failed, its durable records do not prove that later writes to the data device are durable.
         if self.log.failure().is_some() || self.log.flush(target).await.is_err() {
-            return self.flush_home(Op::Flush).await;
+            return self.flush_home(DeviceOp::Flush).await;
         }
-        self.make_bypassed_durable(Op::Flush).await
+        self.make_bypassed_durable(DeviceOp::Flush).await
     }
 
     /// Writes a large write directly to the data device, if the options ask for this and the map has no entry in its
     /// range. Returns false if the write must go to the log.
-    async fn try_bypass(&self, at: u64, buf: &Buf, when: Acknowledge) -> Result<bool> {
+    async fn try_bypass(&self, at: u64, buf: &Buf, when: AckMode) -> Result<bool> {
         let len = buf.len() as u64;
         let range = at..at + len;
         let wished = self.options.bypass.is_some_and(|from| len >= from.0);
@@ -212,8 +214,8 @@ impl Engine {
             return Ok(false);
         }
         let durability = match when {
-            Acknowledge::Flush | Acknowledge::Handover => Durability::Flush,
-            Acknowledge::Write => Durability::Fua,
+            AckMode::Flush | AckMode::Handover => Durability::Flush,
+            AckMode::Write => Durability::Fua,
         };
         let written = self.write_past_log(at, buf.clone(), durability);
         if let Err(error) = written.await {
@@ -227,12 +229,17 @@ impl Engine {
 
     /// Marks a range as zeroed or discarded. If the map has many entries to remove, works in parts and yields to other
     /// tasks between them.
-    pub(crate) async fn mark(&self, op: Op, kind: RangeKind, range: Range<u64>) -> Result<()> {
+    pub(crate) async fn mark(
+        &self,
+        op: DeviceOp,
+        kind: RangeKind,
+        range: Range<u64>,
+    ) -> Result<()> {
         let _request = self.request(op)?;
         if kind == RangeKind::Discard && self.geometry().discard_granularity == 0 {
             return Ok(());
         }
-        let mark = Wanted {
+        let mark = SpaceDemand {
             bytes: 0,
             entries: 1,
         };
@@ -242,14 +249,14 @@ impl Engine {
             let part = self.map.borrow().at_once(&left);
             left.start = part.end;
             match admitted {
-                Admitted::ToLog => {
+                WriteDestination::ToLog => {
                     let (start, len) = (Sector(part.start), part.end - part.start);
                     let record = self.log.append(|log| log.range(kind, start, len));
-                    let mark = Some(Mark { kind, record });
+                    let mark = Some(RangeState { kind, record });
                     self.map.borrow_mut().mark(part, mark);
                     self.signals.wake.notify_all();
                 }
-                Admitted::Home => Box::pin(self.mark_home(op, kind, part)).await?,
+                WriteDestination::Home => Box::pin(self.mark_home(op, kind, part)).await?,
             }
             if !left.is_empty() {
                 self.rt.yield_now().await;
@@ -262,7 +269,7 @@ impl Engine {
 }
 
 /// Puts a fragment of one block into the log and the map.
-fn put(map: &mut Map, log: &mut Appender<'_>, sector: Sector, bytes: &[u8]) {
+fn put(map: &mut CacheMap, log: &mut GroupAppender<'_>, sector: Sector, bytes: &[u8]) {
     // The table entry is loaded from memory while the checksum is computed.
     map.look_ahead(std::iter::once(sector.line()));
     let crc = crc32c::crc32c(bytes);

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use forebay_dcd::{DataIdentity, FINGERPRINT_BLOCKS, Fingerprint, Payload};
+use forebay_dcd::{DataIdentity, FINGERPRINT_BLOCKS, Fingerprint, SuperblockPayload};
 
 const PAGE: &str = include_str!("../../../docs/format/dcd.md");
 
-fn payload() -> Payload {
-    Payload {
+fn payload() -> SuperblockPayload {
+    SuperblockPayload {
         name: "archive".into(),
         data: DataIdentity {
             len: 0x1817_1615_1413_1000,
@@ -47,7 +47,7 @@ fn a_payloads_fields_stand_where_the_page_says() {
     let texts = b"\x07\0archive\x09\0somewhere\x02\x06\0serial\x04\0uuid";
     let lost = b"\x01\0\x03\x04\x05\x06\x07\x08\0\0\x19\0\0\0\0\0\0\0";
     assert_eq!(bytes[end..], [&texts[..], lost].concat());
-    assert_eq!(Payload::decode(&bytes), Some(payload));
+    assert_eq!(SuperblockPayload::decode(&bytes), Some(payload));
 }
 
 #[test]

@@ -25,14 +25,14 @@ const SPARE_PAGES: usize = 16;
 const SPARE_BYTES: usize = 64 << 10;
 
 thread_local! {
-    static SPARE: RefCell<Spare> = const { RefCell::new(Spare([const { Vec::new() }; SPARE_PAGES])) };
+    static SPARE: RefCell<SpareMemory> = const { RefCell::new(SpareMemory([const { Vec::new() }; SPARE_PAGES])) };
 }
 
 /// Memory of short blocks that a thread has freed, by their length in pages, for the next blocks of equal length.
 /// Aligned memory is expensive to allocate, and engines read and write blocks of few lengths.
-struct Spare([Vec<NonNull<u8>>; SPARE_PAGES]);
+struct SpareMemory([Vec<NonNull<u8>>; SPARE_PAGES]);
 
-impl Spare {
+impl SpareMemory {
     fn of(&mut self, layout: &Layout) -> Option<&mut Vec<NonNull<u8>>> {
         self.0.get_mut(layout.size() / ALIGN - 1)
     }
@@ -46,7 +46,7 @@ impl Spare {
 
     /// Keeps memory of this layout. Returns false if enough is kept already.
     fn keep(layout: &Layout, ptr: NonNull<u8>) -> bool {
-        let keep = |spare: &RefCell<Spare>| {
+        let keep = |spare: &RefCell<SpareMemory>| {
             let mut spare = spare.borrow_mut();
             let Some(kept) = spare.of(layout) else {
                 return false;
@@ -61,7 +61,7 @@ impl Spare {
     }
 }
 
-impl Drop for Spare {
+impl Drop for SpareMemory {
     fn drop(&mut self) {
         for (n, kept) in self.0.iter_mut().enumerate() {
             let layout = layout_of((n + 1) * ALIGN);
@@ -80,27 +80,27 @@ fn layout_of(len: usize) -> Layout {
 }
 
 /// An initialised allocation, or a part of an allocation that no other block uses.
-pub(crate) struct Block {
+pub(crate) struct MemoryBlock {
     ptr: NonNull<u8>,
-    from: Source,
+    from: MemoryOrigin,
 }
 
 /// Origin of a block's memory.
-enum Source {
+enum MemoryOrigin {
     Own(Layout),
     /// Part of a larger allocation, in bytes, which are whole pages. The allocation lives as long as its parts.
     Part {
         len: usize,
-        _whole: Arc<Block>,
+        _whole: Arc<MemoryBlock>,
     },
 }
 
 // SAFETY: a block is plain memory with one owner, and no state of it belongs to a thread.
-unsafe impl Send for Block {}
+unsafe impl Send for MemoryBlock {}
 // SAFETY: a shared block gives no access by itself; `Buf` and `BufMut` access it through disjoint ranges.
-unsafe impl Sync for Block {}
+unsafe impl Sync for MemoryBlock {}
 
-impl Block {
+impl MemoryBlock {
     /// Returns the beginning of the block.
     pub(crate) fn ptr(&self) -> NonNull<u8> {
         self.ptr
@@ -109,32 +109,32 @@ impl Block {
     /// Returns the memory that the block takes, in bytes, including the padding for its alignment.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.from {
-            Source::Own(layout) => layout.size(),
-            Source::Part { len, .. } => *len,
+            MemoryOrigin::Own(layout) => layout.size(),
+            MemoryOrigin::Part { len, .. } => *len,
         }
     }
 
     /// Allocates a block of zeroes.
-    pub(crate) fn zeroed(len: usize) -> Block {
+    pub(crate) fn zeroed(len: usize) -> MemoryBlock {
         let layout = layout_of(len);
-        let Some(ptr) = Spare::take(&layout) else {
-            return Block::fresh(layout);
+        let Some(ptr) = SpareMemory::take(&layout) else {
+            return MemoryBlock::fresh(layout);
         };
         // SAFETY: the layout is at least `len` bytes long.
         unsafe { ptr.as_ptr().write_bytes(0, len) };
-        let from = Source::Own(layout);
-        Block { ptr, from }
+        let from = MemoryOrigin::Own(layout);
+        MemoryBlock { ptr, from }
     }
 
     /// Allocates a block of arbitrary, but initialised, content. With debug assertions, the content is never zero.
-    pub(crate) fn to_fill(len: usize) -> Block {
+    pub(crate) fn to_fill(len: usize) -> MemoryBlock {
         let layout = layout_of(len);
-        let block = match Spare::take(&layout) {
+        let block = match SpareMemory::take(&layout) {
             Some(ptr) => {
-                let from = Source::Own(layout);
-                Block { ptr, from }
+                let from = MemoryOrigin::Own(layout);
+                MemoryBlock { ptr, from }
             }
-            None => Block::fresh(layout),
+            None => MemoryBlock::fresh(layout),
         };
         if cfg!(debug_assertions) {
             // SAFETY: the layout is at least `len` bytes long.
@@ -144,19 +144,19 @@ impl Block {
     }
 
     /// Allocates zeroed memory.
-    fn fresh(layout: Layout) -> Block {
+    fn fresh(layout: Layout) -> MemoryBlock {
         // SAFETY: the layout's size is at least one page, so it is not zero.
         let ptr = unsafe { std::alloc::alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(ptr) else {
             std::alloc::handle_alloc_error(layout)
         };
-        let from = Source::Own(layout);
-        Block { ptr, from }
+        let from = MemoryOrigin::Own(layout);
+        MemoryBlock { ptr, from }
     }
 
     /// Allocates as many blocks of `len` bytes as fit into a huge page, but at least one. Uses huge pages if the system
     /// has any free.
-    pub(crate) fn in_huge_pages(len: usize) -> Vec<Block> {
+    pub(crate) fn in_huge_pages(len: usize) -> Vec<MemoryBlock> {
         let apart = len.next_multiple_of(ALIGN);
         let whole = apart.next_multiple_of(HUGE_BYTES);
         let layout = Layout::from_size_align(whole, HUGE_BYTES).expect("buffer too large");
@@ -171,12 +171,12 @@ impl Block {
         // The memory is cleared only now, since clearing it allocates the pages.
         // SAFETY: the allocation is `whole` bytes long.
         unsafe { ptr.as_ptr().write_bytes(0, whole) };
-        let from = Source::Own(layout);
-        let whole_block = Arc::new(Block { ptr, from });
-        let part = |n: usize| Block {
+        let from = MemoryOrigin::Own(layout);
+        let whole_block = Arc::new(MemoryBlock { ptr, from });
+        let part = |n: usize| MemoryBlock {
             // SAFETY: the part lies inside the allocation, and no two parts overlap.
             ptr: unsafe { ptr.add(n * apart) },
-            from: Source::Part {
+            from: MemoryOrigin::Part {
                 len: apart,
                 _whole: Arc::clone(&whole_block),
             },
@@ -185,13 +185,14 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for MemoryBlock {
     fn drop(&mut self) {
         match &self.from {
-            Source::Own(layout) if layout.align() == ALIGN && Spare::keep(layout, self.ptr) => {}
+            MemoryOrigin::Own(layout)
+                if layout.align() == ALIGN && SpareMemory::keep(layout, self.ptr) => {}
             // SAFETY: allocated with this layout, and dropped once, after all its parts.
-            Source::Own(layout) => unsafe { std::alloc::dealloc(self.ptr.as_ptr(), *layout) },
-            Source::Part { len, .. } => give_back(self.ptr, *len),
+            MemoryOrigin::Own(layout) => unsafe { std::alloc::dealloc(self.ptr.as_ptr(), *layout) },
+            MemoryOrigin::Part { len, .. } => give_back(self.ptr, *len),
         }
     }
 }
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_used_again_is_zeroes_where_zeroes_are_asked_for_and_no_other_block_has_it() {
-        let filled = |block: &Block, len: usize, with: u8| {
+        let filled = |block: &MemoryBlock, len: usize, with: u8| {
             // SAFETY: the block has at least `len` bytes, and nothing else refers to them.
             let bytes = unsafe { std::slice::from_raw_parts_mut(block.ptr().as_ptr(), len) };
             let before = bytes.to_vec();
@@ -223,9 +224,14 @@ mod tests {
         };
         let lengths = [0, 1, 512, 4096, 4097, 5000, 65_536, 65_537, 300_000];
         for round in 1..20 {
-            let blocks: Vec<(Block, usize)> = lengths
+            let blocks: Vec<(MemoryBlock, usize)> = lengths
                 .into_iter()
-                .flat_map(|len| [(Block::zeroed(len), len), (Block::to_fill(len), len)])
+                .flat_map(|len| {
+                    [
+                        (MemoryBlock::zeroed(len), len),
+                        (MemoryBlock::to_fill(len), len),
+                    ]
+                })
                 .collect();
             for (n, (block, len)) in blocks.iter().enumerate() {
                 let before = filled(block, *len, round);
@@ -240,8 +246,8 @@ mod tests {
         // A thread frees its kept memory when it ends. The other block is dropped here, so this thread keeps its
         // memory.
         let from_there = std::thread::spawn(|| {
-            drop(Block::zeroed(512));
-            Block::zeroed(512)
+            drop(MemoryBlock::zeroed(512));
+            MemoryBlock::zeroed(512)
         });
         drop(from_there.join().expect("no panic"));
     }
@@ -249,7 +255,7 @@ mod tests {
     #[test]
     fn half_of_a_huge_page_that_is_given_up_leaves_the_other_as_it_was_even_if_memory_is_held() {
         const HALF: usize = HUGE_BYTES / 2;
-        let mut blocks = Block::in_huge_pages(HALF);
+        let mut blocks = MemoryBlock::in_huge_pages(HALF);
         let (other, kept) = (blocks.pop().expect("two"), blocks.pop().expect("two"));
         // SAFETY: the block is `HALF` bytes long, and has no other user.
         let held = unsafe { std::slice::from_raw_parts_mut(kept.ptr().as_ptr(), HALF) };

@@ -15,21 +15,21 @@ use std::ops::{Bound, Deref, DerefMut, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::block::{Block, IN_HUGE_MIN};
+use crate::block::{IN_HUGE_MIN, MemoryBlock};
 
 /// Unused blocks of a pool.
-struct Shelf {
-    blocks: Mutex<Vec<Block>>,
+struct PoolShelf {
+    blocks: Mutex<Vec<MemoryBlock>>,
     /// Maximum number of blocks kept.
     room: usize,
 }
 
-impl Shelf {
-    fn blocks(&self) -> MutexGuard<'_, Vec<Block>> {
+impl PoolShelf {
+    fn blocks(&self) -> MutexGuard<'_, Vec<MemoryBlock>> {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, block: Block) {
+    fn keep(&self, block: MemoryBlock) {
         let mut blocks = self.blocks();
         if blocks.len() < self.room {
             blocks.push(block);
@@ -38,12 +38,12 @@ impl Shelf {
 }
 
 /// An allocation shared by buffers. Dropping the last of them returns it to its pool, if it has one.
-struct Owner {
-    block: Option<Block>,
-    shelf: Weak<Shelf>,
+struct BufOwner {
+    block: Option<MemoryBlock>,
+    shelf: Weak<PoolShelf>,
 }
 
-impl Drop for Owner {
+impl Drop for BufOwner {
     fn drop(&mut self) {
         if let (Some(shelf), Some(block)) = (self.shelf.upgrade(), self.block.take()) {
             shelf.keep(block);
@@ -51,8 +51,8 @@ impl Drop for Owner {
     }
 }
 
-impl Owner {
-    fn block(&self) -> &Block {
+impl BufOwner {
+    fn block(&self) -> &MemoryBlock {
         self.block.as_ref().expect("taken only on drop")
     }
 
@@ -64,7 +64,7 @@ impl Owner {
 /// A supply of equally long buffers that are reused, so that their pages are touched once.
 #[derive(Clone)]
 pub struct BufPool {
-    shelf: Arc<Shelf>,
+    shelf: Arc<PoolShelf>,
     len: usize,
     huge: bool,
 }
@@ -79,7 +79,7 @@ impl BufPool {
     /// further returned buffers is freed.
     pub fn keeping(len: usize, buffers: usize) -> BufPool {
         BufPool {
-            shelf: Arc::new(Shelf {
+            shelf: Arc::new(PoolShelf {
                 blocks: Mutex::default(),
                 room: buffers,
             }),
@@ -111,7 +111,7 @@ impl BufPool {
         let used = self.shelf.blocks().pop();
         let block = used.unwrap_or_else(|| self.fresh());
         BufMut::over(
-            Owner {
+            BufOwner {
                 block: Some(block),
                 shelf: Arc::downgrade(&self.shelf),
             },
@@ -119,11 +119,11 @@ impl BufPool {
         )
     }
 
-    fn fresh(&self) -> Block {
+    fn fresh(&self) -> MemoryBlock {
         if !self.huge {
-            return Block::zeroed(self.len);
+            return MemoryBlock::zeroed(self.len);
         }
-        let mut blocks = Block::in_huge_pages(self.len);
+        let mut blocks = MemoryBlock::in_huge_pages(self.len);
         let block = blocks.pop().expect("a huge page holds at least one");
         self.shelf.blocks().append(&mut blocks);
         block
@@ -132,7 +132,7 @@ impl BufPool {
 
 /// Memory with a single owner, which can change it. Initially aligned to [`ALIGN`](crate::ALIGN).
 pub struct BufMut {
-    owner: Arc<Owner>,
+    owner: Arc<BufOwner>,
     start: usize,
     len: usize,
 }
@@ -141,8 +141,8 @@ impl BufMut {
     /// Allocates `len` bytes of zeroes.
     pub fn zeroed(len: usize) -> BufMut {
         BufMut::over(
-            Owner {
-                block: Some(Block::zeroed(len)),
+            BufOwner {
+                block: Some(MemoryBlock::zeroed(len)),
                 shelf: Weak::new(),
             },
             len,
@@ -152,9 +152,9 @@ impl BufMut {
     /// Allocates `len` bytes to read into, or to fill in another way. Their content is arbitrary (but initialised), so
     /// it must not be used before they are filled.
     pub fn to_fill(len: usize) -> BufMut {
-        let block = Some(Block::to_fill(len));
+        let block = Some(MemoryBlock::to_fill(len));
         let shelf = Weak::new();
-        BufMut::over(Owner { block, shelf }, len)
+        BufMut::over(BufOwner { block, shelf }, len)
     }
 
     /// Copies `bytes`.
@@ -164,7 +164,7 @@ impl BufMut {
         buf
     }
 
-    fn over(owner: Owner, len: usize) -> BufMut {
+    fn over(owner: BufOwner, len: usize) -> BufMut {
         BufMut {
             owner: Arc::new(owner),
             start: 0,
@@ -249,7 +249,7 @@ impl std::fmt::Debug for BufMut {
 /// Immutable memory, shared by reference counting.
 #[derive(Clone)]
 pub struct Buf {
-    owner: Arc<Owner>,
+    owner: Arc<BufOwner>,
     start: usize,
     len: usize,
 }

@@ -4,15 +4,15 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use crate::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, PlacementHandle, Result,
-    Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture,
+    PlacementHandle, Result, ZeroedSpace,
 };
 
 /// A device that rejects requests that violate the contract before the device below receives them, and traces every
 /// request (target `forebay::io`, level trace).
 ///
 /// Rejected requests are empty, unaligned, or reach past the end.
-pub struct Checked<D> {
+pub struct CheckedDevice<D> {
     below: D,
     block: u64,
     /// Last known length: the device below may have become longer.
@@ -20,12 +20,12 @@ pub struct Checked<D> {
     name: &'static str,
 }
 
-impl<D: Device> Checked<D> {
+impl<D: Device> CheckedDevice<D> {
     /// Wraps `below`; `name` identifies the device in traces.
     ///
     /// # Panics
     /// If the device's geometry violates the contract.
-    pub fn new(below: D, name: &'static str) -> Checked<D> {
+    pub fn new(below: D, name: &'static str) -> CheckedDevice<D> {
         let geometry = below.geometry();
         let (block, physical) = (geometry.block_size, geometry.physical_block_size);
         assert!(block == 512 || block == 4096, "{name}: block size {block}");
@@ -42,7 +42,7 @@ impl<D: Device> Checked<D> {
             geometry.discard_granularity > 0 || !geometry.zeroes_by_unmapping,
             "{name}: unmaps, and does not discard"
         );
-        Checked {
+        CheckedDevice {
             below,
             block: block.into(),
             len: Cell::new(geometry.len),
@@ -55,7 +55,7 @@ impl<D: Device> Checked<D> {
         &self.below
     }
 
-    fn check(&self, op: Op, at: u64, len: u64) -> Result<Range<u64>> {
+    fn check(&self, op: DeviceOp, at: u64, len: u64) -> Result<Range<u64>> {
         let block = self.block;
         let range = at..at.saturating_add(len);
         tracing::trace!(target: "forebay::io", device = self.name, %op, at, len);
@@ -77,7 +77,7 @@ impl<D: Device> Checked<D> {
     }
 }
 
-impl<D: Device> Checked<D> {
+impl<D: Device> CheckedDevice<D> {
     fn is_inside(&self, at: u64, len: u64) -> bool {
         let is_inside = || at.checked_add(len).is_some_and(|to| to <= self.len.get());
         if is_inside() {
@@ -92,8 +92,8 @@ fn refused<'a, T: 'a>(error: DeviceError) -> IoFuture<'a, T> {
     Box::pin(std::future::ready(Err(error)))
 }
 
-impl<D: Device> Device for Checked<D> {
-    fn geometry(&self) -> Geometry {
+impl<D: Device> Device for CheckedDevice<D> {
+    fn geometry(&self) -> DeviceGeometry {
         self.below.geometry()
     }
 
@@ -106,14 +106,14 @@ impl<D: Device> Device for Checked<D> {
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        match self.check(Op::Read, at, buf.len() as u64) {
+        match self.check(DeviceOp::Read, at, buf.len() as u64) {
             Ok(_) => self.below.read(at, buf),
             Err(error) => refused(error),
         }
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        match self.check(Op::Write, at, buf.len() as u64) {
+        match self.check(DeviceOp::Write, at, buf.len() as u64) {
             Ok(_) => self.below.write(at, buf, durability),
             Err(error) => refused(error),
         }
@@ -126,7 +126,7 @@ impl<D: Device> Device for Checked<D> {
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         match self.check(
-            Op::Discard,
+            DeviceOp::Discard,
             range.start,
             range.end.saturating_sub(range.start),
         ) {
@@ -135,9 +135,9 @@ impl<D: Device> Device for Checked<D> {
         }
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         match self.check(
-            Op::WriteZeroes,
+            DeviceOp::WriteZeroes,
             range.start,
             range.end.saturating_sub(range.start),
         ) {

@@ -3,7 +3,7 @@
 
 /// Kind of a field of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum FieldKind {
     /// Text, a list, or a number that is only a name. Not a metric.
     Fact,
     /// A number that can rise and fall.
@@ -16,16 +16,16 @@ pub enum Kind {
 
 /// A field of a report. A number is also a metric with the field's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Field {
+pub struct ReportField {
     /// Name in JSON, which ends in the unit where this is not obvious.
     pub name: &'static str,
     /// Kind.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Meaning, with the unit.
     pub help: &'static str,
 }
 
-/// Declares a structure with public fields, and describes them: `Kind name: type = "help",`. The help is also the
+/// Declares a structure with public fields, and describes them: `FieldKind name: type = "help",`. The help is also the
 /// field's documentation. `FIELDS` lists the descriptions in order.
 #[macro_export]
 macro_rules! described {
@@ -42,10 +42,10 @@ macro_rules! described {
 
         impl $name {
             /// Descriptions of the fields, in order.
-            pub const FIELDS: &'static [$crate::Field] = &[
-                $($crate::Field {
+            pub const FIELDS: &'static [$crate::ReportField] = &[
+                $($crate::ReportField {
                     name: stringify!($field),
-                    kind: $crate::Kind::$kind,
+                    kind: $crate::FieldKind::$kind,
                     help: $help,
                 }),+
             ];

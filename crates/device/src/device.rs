@@ -14,7 +14,7 @@ pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 /// Properties of a device. They do not change while the device is open, with one exception: [`Device::refresh_len`] may
 /// find a longer device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct DeviceGeometry {
     /// Length in bytes; a multiple of `block_size`.
     pub len: u64,
     /// Smallest unit of a request, in bytes: 512 or 4096.
@@ -27,7 +27,7 @@ pub struct Geometry {
     pub volatile: bool,
     /// Unit in which discards take effect, in bytes; 0 if discards do nothing.
     pub discard_granularity: u32,
-    /// True if [`Device::write_zeroes`] with [`Room::Release`] releases space as a discard does, and writes at most the
+    /// True if [`Device::write_zeroes`] with [`ZeroedSpace::Release`] releases space as a discard does, and writes at most the
     /// edges. Then zeroing a large range is cheap. Only true if discards take effect.
     pub zeroes_by_unmapping: bool,
 }
@@ -35,7 +35,7 @@ pub struct Geometry {
 /// Treatment of the space of a zeroed range, on a device that allocates space as it is written (a sparse file, thin
 /// provisioning, flash).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
+pub enum ZeroedSpace {
     /// The range keeps its space: a later write there does not fail for lack of space.
     Keep,
     /// The space is released, if the device can do this. A range without space stays without.
@@ -61,10 +61,10 @@ pub struct PlacementHandle(pub u16);
 /// A block device. Any number of requests may be in flight; they complete independently of each other.
 ///
 /// Offsets and lengths are in bytes. They must be multiples of `block_size`, inside the device, and not empty;
-/// [`crate::Checked`] enforces this.
+/// [`crate::CheckedDevice`] enforces this.
 pub trait Device {
     /// Returns the properties of the device.
-    fn geometry(&self) -> Geometry;
+    fn geometry(&self) -> DeviceGeometry;
 
     /// Checks whether the device became longer, and returns its length in bytes. A longer length is valid from then on.
     /// A shorter length changes nothing: requests past the end fail. Devices that cannot be resized return their fixed
@@ -104,20 +104,20 @@ pub trait Device {
     ///
     /// # Errors
     /// If the device tried and failed. A device without discards does nothing, and reports this in
-    /// [`Geometry::discard_granularity`].
+    /// [`DeviceGeometry::discard_granularity`].
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()>;
 
     /// Zeroes `range` by the cheapest means that treats its space according to `room`. As durable as a write. A device
     /// that cannot unmap writes the zeroes, which may take as long as an ordinary write; see
-    /// [`Geometry::zeroes_by_unmapping`].
+    /// [`DeviceGeometry::zeroes_by_unmapping`].
     ///
     /// # Errors
     /// As for a write.
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()>;
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()>;
 }
 
 impl<D: Device + ?Sized> Device for Rc<D> {
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         (**self).geometry()
     }
 
@@ -145,7 +145,7 @@ impl<D: Device + ?Sized> Device for Rc<D> {
         (**self).discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         (**self).write_zeroes(range, room)
     }
 }

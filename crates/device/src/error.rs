@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
+pub enum DeviceOp {
     /// [`crate::Device::read`].
     Read,
     /// [`crate::Device::write`].
@@ -18,14 +18,14 @@ pub enum Op {
     WriteZeroes,
 }
 
-impl std::fmt::Display for Op {
+impl std::fmt::Display for DeviceOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Flush => "flush",
-            Op::Discard => "discard",
-            Op::WriteZeroes => "write-zeroes",
+            DeviceOp::Read => "read",
+            DeviceOp::Write => "write",
+            DeviceOp::Flush => "flush",
+            DeviceOp::Discard => "discard",
+            DeviceOp::WriteZeroes => "write-zeroes",
         })
     }
 }
@@ -37,7 +37,7 @@ pub enum DeviceError {
     #[error("{op} of bytes {range:?} reaches past the device's end at {len}")]
     OutOfRange {
         /// Kind of request.
-        op: Op,
+        op: DeviceOp,
         /// Requested bytes.
         range: Range<u64>,
         /// Length of the device, in bytes.
@@ -47,7 +47,7 @@ pub enum DeviceError {
     #[error("{op} of bytes {range:?} is not in whole blocks of {block_size} bytes")]
     Unaligned {
         /// Kind of request.
-        op: Op,
+        op: DeviceOp,
         /// Requested bytes.
         range: Range<u64>,
         /// Block size of the device, in bytes.
@@ -57,7 +57,7 @@ pub enum DeviceError {
     #[error("{op} of bytes {range:?} failed: {source}")]
     Io {
         /// Kind of request.
-        op: Op,
+        op: DeviceOp,
         /// Requested bytes; empty for a flush.
         range: Range<u64>,
         /// Error of the system.
@@ -75,13 +75,13 @@ pub enum DeviceError {
     #[error("{op} refused: the device is read-only")]
     ReadOnly {
         /// Kind of request.
-        op: Op,
+        op: DeviceOp,
     },
     /// A required write or flush failed earlier; no request is acknowledged after that.
     #[error("{op} refused: {cause}")]
     Failed {
         /// Kind of request.
-        op: Op,
+        op: DeviceOp,
         /// The earlier failure.
         cause: Arc<str>,
     },
@@ -89,13 +89,13 @@ pub enum DeviceError {
     #[error("{op} refused: the device is closing")]
     Closed {
         /// Kind of request.
-        op: Op,
+        op: DeviceOp,
     },
 }
 
 impl DeviceError {
     /// Creates a [`DeviceError::Io`] from an error of the system.
-    pub fn io(op: Op, range: Range<u64>, source: std::io::Error) -> DeviceError {
+    pub fn io(op: DeviceOp, range: Range<u64>, source: std::io::Error) -> DeviceError {
         DeviceError::Io {
             op,
             range,
@@ -112,7 +112,7 @@ impl DeviceError {
         const ESHUTDOWN: i32 = 108;
         match self {
             DeviceError::OutOfRange {
-                op: Op::Write | Op::WriteZeroes,
+                op: DeviceOp::Write | DeviceOp::WriteZeroes,
                 ..
             } => ENOSPC,
             DeviceError::OutOfRange { .. } | DeviceError::Unaligned { .. } => EINVAL,

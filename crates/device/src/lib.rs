@@ -7,7 +7,7 @@
 //! tear at block boundaries in any order; unflushed writes may be lost or kept in any combination; bits may rot.
 //!
 //! Reading order: the contract in `device.rs`; [`Buf`] in `buf.rs`, and its memory in `block.rs`, which contain the
-//! unsafe code of this crate; then [`Checked`], which guards every layer boundary and enforces the contract.
+//! unsafe code of this crate; then [`CheckedDevice`], which guards every layer boundary and enforces the contract.
 
 mod block;
 mod buf;
@@ -26,15 +26,15 @@ mod zeroes;
 
 pub use block::ALIGN;
 pub use buf::{Buf, BufMut, BufPool};
-pub use checked::Checked;
-pub use described::{Field, Kind};
-pub use device::{Device, Durability, Geometry, IoFuture, PlacementHandle, Room};
-pub use error::{DeviceError, Op, Result};
+pub use checked::CheckedDevice;
+pub use described::{FieldKind, ReportField};
+pub use device::{Device, DeviceGeometry, Durability, IoFuture, PlacementHandle, ZeroedSpace};
+pub use error::{DeviceError, DeviceOp, Result};
 pub use one_disk::OneDisk;
-pub use overlay::Overlay;
+pub use overlay::MemoryOverlay;
 pub use ram::RamDevice;
-pub use slice::Slice;
+pub use slice::DeviceSlice;
 pub use stamps::{StampStore, StampUsage};
-pub use tap::{Asked, Hooks, Tap};
+pub use tap::{Tap, TapHooks, TapRequest};
 pub use under_way::{DurableRequest, DurableRequests};
 pub use zeroes::is_zero;

@@ -22,32 +22,32 @@ use std::sync::Arc;
 use forebay_rt::Lock;
 
 use crate::{
-    Buf, BufMut, Device, DeviceError, Durability, DurableRequests, Geometry, IoFuture, Op, Result,
-    Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, DurableRequests,
+    IoFuture, Result, ZeroedSpace,
 };
 
 /// A device on a disk that other devices share.
 pub struct OneDisk {
     below: Rc<dyn Device>,
-    shared: Rc<Shared>,
+    shared: Rc<SharedDisk>,
     /// Index of this device's state in `shared`.
     index: usize,
 }
 
 /// State of the disk.
-struct Shared {
+struct SharedDisk {
     /// Held while the disk flushes.
     flushing: Rc<Lock>,
     /// Flushes and writes with FUA of all devices.
     durable: DurableRequests,
     /// Cause of the newest failed flush.
     cause: RefCell<Arc<str>>,
-    parts: Vec<PartState>,
+    parts: Vec<SharedDiskPart>,
 }
 
 /// State of one device on the disk. Writes with FUA and discards are not counted.
 #[derive(Default)]
-struct PartState {
+struct SharedDiskPart {
     /// Writes issued.
     issued: Cell<u64>,
     /// Writes completed.
@@ -63,11 +63,11 @@ struct PartState {
 impl OneDisk {
     /// Wraps devices that share a disk.
     pub fn over<const N: usize>(devices: [Rc<dyn Device>; N]) -> [Rc<OneDisk>; N] {
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(SharedDisk {
             flushing: Rc::default(),
             durable: DurableRequests::default(),
             cause: RefCell::new("".into()),
-            parts: (0..N).map(|_| PartState::default()).collect(),
+            parts: (0..N).map(|_| SharedDiskPart::default()).collect(),
         });
         let mut index = 0..N;
         devices.map(|below| {
@@ -79,7 +79,7 @@ impl OneDisk {
         })
     }
 
-    fn own(&self) -> &PartState {
+    fn own(&self) -> &SharedDiskPart {
         &self.shared.parts[self.index]
     }
 
@@ -102,13 +102,13 @@ impl OneDisk {
     /// Reports to the layer above, once, that writes may be lost.
     fn report_lost(&self) -> Result<()> {
         if self.own().lost.take() {
-            Err(self.failed(Op::Flush))
+            Err(self.failed(DeviceOp::Flush))
         } else {
             Ok(())
         }
     }
 
-    fn failed(&self, op: Op) -> DeviceError {
+    fn failed(&self, op: DeviceOp) -> DeviceError {
         let cause = self.shared.cause.borrow();
         let cause = format!("another device on the same disk failed to flush: {cause}");
         DeviceError::Failed {
@@ -132,7 +132,7 @@ impl OneDisk {
         }
         // The layer above also treats this error as a failed flush.
         self.own().lost.set(false);
-        Err(self.failed(Op::Write))
+        Err(self.failed(DeviceOp::Write))
     }
 
     async fn do_flush(&self) -> Result<()> {
@@ -165,7 +165,7 @@ impl OneDisk {
 }
 
 impl Device for OneDisk {
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         self.below.geometry()
     }
 
@@ -192,7 +192,7 @@ impl Device for OneDisk {
         self.below.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.unflushed(self.below.write_zeroes(range, room))
     }
 }

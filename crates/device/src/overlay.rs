@@ -7,22 +7,22 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Result, Room};
+use crate::{Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, Result, ZeroedSpace};
 
 /// Unit of memory, in bytes.
 const PIECE: u64 = 4096;
 
 /// A device, with all writes to it in memory.
-pub struct Overlay {
+pub struct MemoryOverlay {
     below: Rc<dyn Device>,
     /// Written units, by their number.
     pieces: RefCell<BTreeMap<u64, Vec<u8>>>,
 }
 
-impl Overlay {
+impl MemoryOverlay {
     /// Creates an overlay without writes.
-    pub fn new(below: Rc<dyn Device>) -> Overlay {
-        Overlay {
+    pub fn new(below: Rc<dyn Device>) -> MemoryOverlay {
+        MemoryOverlay {
             below,
             pieces: RefCell::default(),
         }
@@ -75,8 +75,8 @@ impl Overlay {
     }
 }
 
-impl Device for Overlay {
-    fn geometry(&self) -> Geometry {
+impl Device for MemoryOverlay {
+    fn geometry(&self) -> DeviceGeometry {
         self.below.geometry()
     }
 
@@ -104,7 +104,7 @@ impl Device for Overlay {
         Box::pin(async { Ok(()) })
     }
 
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let zeroes = vec![0; (range.end - range.start) as usize];
             self.put(range.start, &zeroes).await
@@ -124,7 +124,7 @@ mod tests {
         let below = Rc::new(RamDevice::new(3 * PIECE + 512, 512));
         let old: Vec<u8> = (0..3 * PIECE + 512).map(|n| (n / 512) as u8 + 1).collect();
         below.poke(0, &old);
-        let overlay = Overlay::new(Rc::clone(&below) as Rc<dyn Device>);
+        let overlay = MemoryOverlay::new(Rc::clone(&below) as Rc<dyn Device>);
         let (len, mut new) = (old.len(), old.clone());
         new[3584..8704].fill(0xee);
         new[11776..12800].fill(0);
@@ -133,7 +133,7 @@ mod tests {
             let flush = Durability::Flush;
             overlay.write(3584, written, flush).await.unwrap();
             overlay
-                .write_zeroes(11776..12800, Room::Keep)
+                .write_zeroes(11776..12800, ZeroedSpace::Keep)
                 .await
                 .unwrap();
             overlay.read(0, BufMut::zeroed(len)).await.unwrap()

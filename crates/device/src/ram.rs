@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use forebay_units::LINE_BYTES;
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
+use crate::{Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, ZeroedSpace};
 
 const PAGE: usize = LINE_BYTES as usize;
 
@@ -14,7 +14,7 @@ const PAGE: usize = LINE_BYTES as usize;
 ///
 /// For scratch volumes, tests, and as the fastest device to measure a front end with.
 pub struct RamDevice {
-    geometry: Cell<Geometry>,
+    geometry: Cell<DeviceGeometry>,
     pages: RefCell<BTreeMap<u64, Box<[u8; PAGE]>>>,
 }
 
@@ -32,7 +32,7 @@ impl RamDevice {
             len.is_multiple_of(block_size.into()),
             "{len} bytes in blocks of {block_size}"
         );
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             len,
             block_size,
             physical_block_size: block_size,
@@ -59,7 +59,7 @@ impl RamDevice {
             "{len} bytes after {}",
             geometry.len
         );
-        self.geometry.set(Geometry { len, ..geometry });
+        self.geometry.set(DeviceGeometry { len, ..geometry });
     }
 
     /// Copies the content from byte `at` on into `out`.
@@ -111,7 +111,7 @@ fn for_pages(at: u64, len: usize, mut each: impl FnMut(u64, Range<usize>, Range<
 }
 
 impl Device for RamDevice {
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry.get()
     }
 
@@ -134,11 +134,11 @@ impl Device for RamDevice {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.write_zeroes(range, Room::Release)
+        self.write_zeroes(range, ZeroedSpace::Release)
     }
 
     /// Frees memory for both values of `room`: a write never fails for lack of space.
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(async move {
             self.clear(range);
             Ok(())

@@ -3,24 +3,26 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, PlacementHandle, Room};
+use crate::{
+    Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, PlacementHandle, ZeroedSpace,
+};
 
 /// A contiguous part of another device. Several slices may share the device below: then they share its actuator and its
 /// queue, like partitions of a disk.
-pub struct Slice {
+pub struct DeviceSlice {
     below: Rc<dyn Device>,
     start: u64,
     len: u64,
 }
 
-impl Slice {
+impl DeviceSlice {
     /// Returns `len` bytes of `below` from byte `start` on. `None` if this range is not inside `below`, or not in whole
     /// blocks.
-    pub fn new(below: Rc<dyn Device>, start: u64, len: u64) -> Option<Slice> {
+    pub fn new(below: Rc<dyn Device>, start: u64, len: u64) -> Option<DeviceSlice> {
         let whole = below.geometry();
         let block = u64::from(whole.block_size);
         let fits = start.checked_add(len).is_some_and(|end| end <= whole.len);
-        (fits && start.is_multiple_of(block) && len.is_multiple_of(block)).then_some(Slice {
+        (fits && start.is_multiple_of(block) && len.is_multiple_of(block)).then_some(DeviceSlice {
             below,
             start,
             len,
@@ -32,9 +34,9 @@ impl Slice {
     }
 }
 
-impl Device for Slice {
-    fn geometry(&self) -> Geometry {
-        Geometry {
+impl Device for DeviceSlice {
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry {
             len: self.len,
             ..self.below.geometry()
         }
@@ -60,7 +62,7 @@ impl Device for Slice {
         self.below.discard(self.shift(range))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.below.write_zeroes(self.shift(range), room)
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use forebay_units::LINE_BYTES;
 use slab::Slab;
 
-use crate::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
+use crate::{Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, ZeroedSpace};
 
 const BLOCK: usize = LINE_BYTES as usize;
 const SECTOR: usize = 512;
@@ -18,7 +18,7 @@ const CHUNK_BLOCKS: u64 = 64;
 const REGION_CHUNKS: u64 = 4096;
 const REGION_BLOCKS: u64 = CHUNK_BLOCKS * REGION_CHUNKS;
 
-type Block = [u8; BLOCK];
+type StampBlock = [u8; BLOCK];
 
 /// A device in memory that stores blocks in compressed form. A block of 4 KiB that repeats one word of 8 bytes takes
 /// about 9 bytes. A block in which each sector repeats one word takes about 80, any other block its length, and zeroes
@@ -26,8 +26,8 @@ type Block = [u8; BLOCK];
 ///
 /// For any content, it behaves like [`crate::RamDevice`].
 pub struct StampStore {
-    geometry: Geometry,
-    state: RefCell<State>,
+    geometry: DeviceGeometry,
+    state: RefCell<StampTables>,
 }
 
 /// Content of a [`StampStore`], in blocks of 4 KiB.
@@ -43,14 +43,14 @@ pub struct StampUsage {
 
 /// Written regions of 1 GiB, by number.
 #[derive(Default)]
-struct State {
-    regions: BTreeMap<u64, Box<[Option<Box<Chunk>>]>>,
+struct StampTables {
+    regions: BTreeMap<u64, Box<[Option<Box<StampChunk>>]>>,
     sectors: Slab<[u64; BLOCK / SECTOR]>,
-    full: Slab<Box<Block>>,
+    full: Slab<Box<StampBlock>>,
 }
 
 /// Content of 64 blocks.
-struct Chunk {
+struct StampChunk {
     /// Word that a block repeats, or the key of the rest of its content.
     words: [u64; CHUNK_BLOCKS as usize],
     /// Blocks stored by sectors, one bit each.
@@ -60,10 +60,10 @@ struct Chunk {
 }
 
 /// Content of a block.
-enum Content<'a> {
+enum StampContent<'a> {
     Word(u64),
     Sectors([u64; BLOCK / SECTOR]),
-    Full(&'a Block),
+    Full(&'a StampBlock),
 }
 
 /// Returns the word that `bytes` repeat.
@@ -76,25 +76,25 @@ fn fill(out: &mut [u8], word: u64) {
     out.as_chunks_mut().0.fill(word.to_ne_bytes());
 }
 
-impl Content<'_> {
-    fn of(block: &Block) -> Content<'_> {
+impl StampContent<'_> {
+    fn of(block: &StampBlock) -> StampContent<'_> {
         if let Some(word) = word_of(block) {
-            return Content::Word(word);
+            return StampContent::Word(word);
         }
         let mut words = [0; BLOCK / SECTOR];
         for (word, sector) in words.iter_mut().zip(block.chunks_exact(SECTOR)) {
             match word_of(sector) {
                 Some(of_sector) => *word = of_sector,
-                None => return Content::Full(block),
+                None => return StampContent::Full(block),
             }
         }
-        Content::Sectors(words)
+        StampContent::Sectors(words)
     }
 }
 
-impl Chunk {
-    fn new() -> Chunk {
-        Chunk {
+impl StampChunk {
+    fn new() -> StampChunk {
+        StampChunk {
             words: [0; CHUNK_BLOCKS as usize],
             by_sectors: 0,
             in_full: 0,
@@ -109,8 +109,8 @@ fn place(block: u64) -> (u64, usize, usize) {
     (region, chunk as usize, (block % CHUNK_BLOCKS) as usize)
 }
 
-impl State {
-    fn load(&self, block: u64, out: &mut Block) {
+impl StampTables {
+    fn load(&self, block: u64, out: &mut StampBlock) {
         let (region, chunk, at) = place(block);
         let chunk = self.regions.get(&region).and_then(|r| r[chunk].as_deref());
         let Some(chunk) = chunk else {
@@ -130,24 +130,24 @@ impl State {
         }
     }
 
-    fn store(&mut self, block: u64, data: &Block) {
+    fn store(&mut self, block: u64, data: &StampBlock) {
         let (region, chunk, at) = place(block);
-        let content = Content::of(data);
-        if matches!(content, Content::Word(0)) {
+        let content = StampContent::of(data);
+        if matches!(content, StampContent::Word(0)) {
             return self.clear(block..block + 1);
         }
         let regions = &mut self.regions;
         let region = regions
             .entry(region)
             .or_insert_with(|| (0..REGION_CHUNKS).map(|_| None).collect());
-        let chunk = region[chunk].get_or_insert_with(|| Box::new(Chunk::new()));
+        let chunk = region[chunk].get_or_insert_with(|| Box::new(StampChunk::new()));
         let bit = 1 << at;
         match content {
-            Content::Full(data) if chunk.in_full & bit != 0 => {
+            StampContent::Full(data) if chunk.in_full & bit != 0 => {
                 self.full[chunk.words[at] as usize].copy_from_slice(data);
                 return;
             }
-            Content::Sectors(words) if chunk.by_sectors & bit != 0 => {
+            StampContent::Sectors(words) if chunk.by_sectors & bit != 0 => {
                 self.sectors[chunk.words[at] as usize] = words;
                 return;
             }
@@ -155,12 +155,12 @@ impl State {
         }
         release(chunk, at, &mut self.sectors, &mut self.full);
         chunk.words[at] = match content {
-            Content::Word(word) => word,
-            Content::Sectors(words) => {
+            StampContent::Word(word) => word,
+            StampContent::Sectors(words) => {
                 chunk.by_sectors |= bit;
                 self.sectors.insert(words) as u64
             }
-            Content::Full(data) => {
+            StampContent::Full(data) => {
                 chunk.in_full |= bit;
                 self.full.insert(Box::new(*data)) as u64
             }
@@ -169,7 +169,7 @@ impl State {
 
     /// Zeroes whole blocks.
     fn clear(&mut self, blocks: Range<u64>) {
-        let State {
+        let StampTables {
             regions,
             sectors,
             full,
@@ -211,10 +211,10 @@ impl State {
 
 /// Zeroes a block of a chunk.
 fn release(
-    chunk: &mut Chunk,
+    chunk: &mut StampChunk,
     at: usize,
     sectors: &mut Slab<[u64; BLOCK / SECTOR]>,
-    full: &mut Slab<Box<Block>>,
+    full: &mut Slab<Box<StampBlock>>,
 ) {
     let (bit, key) = (1 << at, std::mem::take(&mut chunk.words[at]) as usize);
     if chunk.by_sectors & bit != 0 {
@@ -241,7 +241,7 @@ impl StampStore {
             len.is_multiple_of(block_size.into()),
             "{len} bytes in blocks of {block_size}"
         );
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             len,
             block_size,
             physical_block_size: block_size,
@@ -261,7 +261,7 @@ impl StampStore {
         let state = self.state.borrow();
         for_blocks(at, out.len(), |block, in_block, in_buf| {
             let out = &mut out[in_buf];
-            match <&mut Block>::try_from(&mut *out) {
+            match <&mut StampBlock>::try_from(&mut *out) {
                 Ok(whole) => state.load(block, whole),
                 Err(_) => {
                     let mut whole = [0; BLOCK];
@@ -277,7 +277,7 @@ impl StampStore {
         let mut state = self.state.borrow_mut();
         for_blocks(at, data.len(), |block, in_block, in_buf| {
             let data = &data[in_buf];
-            match <&Block>::try_from(data) {
+            match <&StampBlock>::try_from(data) {
                 Ok(whole) => state.store(block, whole),
                 Err(_) => {
                     let mut whole = [0; BLOCK];
@@ -332,7 +332,7 @@ fn for_blocks(at: u64, len: usize, mut each: impl FnMut(u64, Range<usize>, Range
 }
 
 impl Device for StampStore {
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry
     }
 
@@ -355,11 +355,11 @@ impl Device for StampStore {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.write_zeroes(range, Room::Release)
+        self.write_zeroes(range, ZeroedSpace::Release)
     }
 
     /// Frees memory for both values of `room`: a write never fails for lack of space.
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(async move {
             self.zero(range);
             Ok(())

@@ -107,6 +107,6 @@ fn what_is_zeroed_in_part_keeps_the_rest() {
 
 #[test]
 fn a_chunk_of_stamps_takes_nine_bytes_a_block() {
-    let bytes = size_of::<Chunk>() + size_of::<Option<Box<Chunk>>>();
+    let bytes = size_of::<StampChunk>() + size_of::<Option<Box<StampChunk>>>();
     assert!(bytes as u64 <= 9 * CHUNK_BLOCKS, "{bytes}");
 }

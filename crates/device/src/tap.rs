@@ -4,12 +4,13 @@ use std::future::{Future, ready};
 use std::ops::{Deref, Range};
 
 use crate::{
-    Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, PlacementHandle, Result, Room,
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, PlacementHandle, Result,
+    ZeroedSpace,
 };
 
 /// A request to a [`Tap`].
 #[derive(Clone)]
-pub enum Asked {
+pub enum TapRequest {
     /// Reads these bytes.
     Read(Range<u64>),
     /// Writes a buffer from a byte on.
@@ -19,42 +20,42 @@ pub enum Asked {
     /// Discards these bytes.
     Discard(Range<u64>),
     /// Zeroes these bytes.
-    WriteZeroes(Range<u64>, Room),
+    WriteZeroes(Range<u64>, ZeroedSpace),
 }
 
-impl Asked {
+impl TapRequest {
     /// Returns the kind of request.
-    pub fn op(&self) -> Op {
+    pub fn op(&self) -> DeviceOp {
         match self {
-            Asked::Read(_) => Op::Read,
-            Asked::Write(..) => Op::Write,
-            Asked::Flush => Op::Flush,
-            Asked::Discard(_) => Op::Discard,
-            Asked::WriteZeroes(..) => Op::WriteZeroes,
+            TapRequest::Read(_) => DeviceOp::Read,
+            TapRequest::Write(..) => DeviceOp::Write,
+            TapRequest::Flush => DeviceOp::Flush,
+            TapRequest::Discard(_) => DeviceOp::Discard,
+            TapRequest::WriteZeroes(..) => DeviceOp::WriteZeroes,
         }
     }
 
     /// Returns the bytes of the request; empty for a flush.
     pub fn range(&self) -> Range<u64> {
         match self {
-            Asked::Read(range) | Asked::Discard(range) | Asked::WriteZeroes(range, _) => {
-                range.clone()
-            }
-            Asked::Write(at, buf, _) => *at..*at + buf.len() as u64,
-            Asked::Flush => 0..0,
+            TapRequest::Read(range)
+            | TapRequest::Discard(range)
+            | TapRequest::WriteZeroes(range, _) => range.clone(),
+            TapRequest::Write(at, buf, _) => *at..*at + buf.len() as u64,
+            TapRequest::Flush => 0..0,
         }
     }
 
     /// Returns true if the request may change the device's content.
     pub fn changes(&self) -> bool {
-        !matches!(self, Asked::Read(_) | Asked::Flush)
+        !matches!(self, TapRequest::Read(_) | TapRequest::Flush)
     }
 }
 
 /// Hooks of a [`Tap`], which count, record, delay or fail its requests.
-pub trait Hooks {
+pub trait TapHooks {
     /// Returns the geometry of the tap; `below` is that of the device below.
-    fn geometry(&self, below: Geometry) -> Geometry {
+    fn geometry(&self, below: DeviceGeometry) -> DeviceGeometry {
         below
     }
 
@@ -62,7 +63,7 @@ pub trait Hooks {
     ///
     /// # Errors
     /// Becomes the error of the request, which is not passed on.
-    fn before(&self, _asked: &Asked) -> impl Future<Output = Result<()>> {
+    fn before(&self, _asked: &TapRequest) -> impl Future<Output = Result<()>> {
         ready(Ok(()))
     }
 
@@ -75,7 +76,7 @@ pub trait Hooks {
     ///
     /// # Errors
     /// Becomes the error of the request, whose effect stays.
-    fn after(&self, _asked: &Asked) -> impl Future<Output = Result<()>> {
+    fn after(&self, _asked: &TapRequest) -> impl Future<Output = Result<()>> {
         ready(Ok(()))
     }
 }
@@ -88,7 +89,7 @@ pub struct Tap<D, H> {
     hooks: H,
 }
 
-impl<D: Device, H: Hooks> Tap<D, H> {
+impl<D: Device, H: TapHooks> Tap<D, H> {
     /// Creates a tap in front of `below`.
     pub fn new(below: D, hooks: H) -> Tap<D, H> {
         Tap { below, hooks }
@@ -96,7 +97,7 @@ impl<D: Device, H: Hooks> Tap<D, H> {
 
     fn around<'a, T: 'a>(
         &'a self,
-        asked: Asked,
+        asked: TapRequest,
         request: impl FnOnce(&'a D) -> IoFuture<'a, T> + 'a,
     ) -> IoFuture<'a, T> {
         Box::pin(async move {
@@ -116,8 +117,8 @@ impl<D, H> Deref for Tap<D, H> {
     }
 }
 
-impl<D: Device, H: Hooks> Device for Tap<D, H> {
-    fn geometry(&self) -> Geometry {
+impl<D: Device, H: TapHooks> Device for Tap<D, H> {
+    fn geometry(&self) -> DeviceGeometry {
         self.hooks.geometry(self.below.geometry())
     }
 
@@ -131,26 +132,26 @@ impl<D: Device, H: Hooks> Device for Tap<D, H> {
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        let asked = Asked::Read(at..at + buf.len() as u64);
+        let asked = TapRequest::Read(at..at + buf.len() as u64);
         self.around(asked, move |below| below.read(at, buf))
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        let asked = Asked::Write(at, buf.clone(), durability);
+        let asked = TapRequest::Write(at, buf.clone(), durability);
         self.around(asked, move |below| below.write(at, buf, durability))
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        self.around(Asked::Flush, |below| below.flush())
+        self.around(TapRequest::Flush, |below| below.flush())
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        let asked = Asked::Discard(range.clone());
+        let asked = TapRequest::Discard(range.clone());
         self.around(asked, move |below| below.discard(range))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        let asked = Asked::WriteZeroes(range.clone(), room);
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
+        let asked = TapRequest::WriteZeroes(range.clone(), room);
         self.around(asked, move |below| below.write_zeroes(range, room))
     }
 }

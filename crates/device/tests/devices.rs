@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 
 use forebay_device::{
-    Asked, Buf, BufMut, Checked, Device, DeviceError, Durability, Geometry, Hooks, Op, RamDevice,
-    Result, Room, Slice, Tap,
+    Buf, BufMut, CheckedDevice, Device, DeviceError, DeviceGeometry, DeviceOp, DeviceSlice,
+    Durability, RamDevice, Result, Tap, TapHooks, TapRequest, ZeroedSpace,
 };
 use forebay_rt::{Executor, VirtualTime};
 use proptest::prelude::*;
@@ -28,12 +28,12 @@ async fn read(device: &dyn Device, at: u64, len: usize) -> Result<Vec<u8>> {
 #[test]
 fn requests_that_break_the_contract_never_reach_the_device() {
     run(async {
-        let device = Checked::new(RamDevice::new(8192, 4096), "ram");
+        let device = CheckedDevice::new(RamDevice::new(8192, 4096), "ram");
         let past_end = device.write(8192, filled(4096, 1), Durability::Flush).await;
         assert!(matches!(
             past_end,
             Err(DeviceError::OutOfRange {
-                op: Op::Write,
+                op: DeviceOp::Write,
                 len: 8192,
                 ..
             })
@@ -42,7 +42,7 @@ fn requests_that_break_the_contract_never_reach_the_device() {
         assert!(matches!(
             wraps,
             Err(DeviceError::Unaligned {
-                op: Op::Discard,
+                op: DeviceOp::Discard,
                 ..
             })
         ));
@@ -54,11 +54,11 @@ fn requests_that_break_the_contract_never_reach_the_device() {
                 ..
             })
         ));
-        let empty = device.write_zeroes(4096..4096, Room::Keep).await;
+        let empty = device.write_zeroes(4096..4096, ZeroedSpace::Keep).await;
         assert!(matches!(
             empty,
             Err(DeviceError::Unaligned {
-                op: Op::WriteZeroes,
+                op: DeviceOp::WriteZeroes,
                 ..
             })
         ));
@@ -73,8 +73,8 @@ fn requests_that_break_the_contract_never_reach_the_device() {
 fn what_a_device_became_longer_is_reached_through_all_that_is_above_it() {
     run(async {
         let below = Rc::new(RamDevice::new(8192, 4096));
-        let device = Checked::new(Tap::new(Rc::clone(&below), NoHooks), "ram");
-        let slice = Slice::new(Rc::clone(&below) as Rc<dyn Device>, 4096, 4096).unwrap();
+        let device = CheckedDevice::new(Tap::new(Rc::clone(&below), NoHooks), "ram");
+        let slice = DeviceSlice::new(Rc::clone(&below) as Rc<dyn Device>, 4096, 4096).unwrap();
         assert!(read(&device, 8192, 4096).await.is_err());
         below.grow(16384);
         assert_eq!(device.refresh_len().unwrap(), 16384);
@@ -90,16 +90,16 @@ fn what_a_device_became_longer_is_reached_through_all_that_is_above_it() {
 
 struct NoHooks;
 
-impl Hooks for NoHooks {}
+impl TapHooks for NoHooks {}
 
 #[test]
 fn a_slice_sees_its_own_stretch_and_no_more() {
     run(async {
         let whole: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 10, 512));
-        assert!(Slice::new(Rc::clone(&whole), 512, 64 << 10).is_none());
-        assert!(Slice::new(Rc::clone(&whole), 100, 512).is_none());
-        assert!(Slice::new(Rc::clone(&whole), u64::MAX - 511, 512).is_none());
-        let slice = Slice::new(Rc::clone(&whole), 1024, 2048).unwrap();
+        assert!(DeviceSlice::new(Rc::clone(&whole), 512, 64 << 10).is_none());
+        assert!(DeviceSlice::new(Rc::clone(&whole), 100, 512).is_none());
+        assert!(DeviceSlice::new(Rc::clone(&whole), u64::MAX - 511, 512).is_none());
+        let slice = DeviceSlice::new(Rc::clone(&whole), 1024, 2048).unwrap();
         assert_eq!(slice.geometry().len, 2048);
         slice
             .write(512, filled(512, 9), Durability::Fua)
@@ -112,16 +112,16 @@ fn a_slice_sees_its_own_stretch_and_no_more() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum DeviceStep {
     Write(u64, u64, u8),
     Zero(u64, u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = DeviceStep> {
     let range = (0..64u64, 1..33u64).prop_map(|(at, n)| (at, n.min(64 - at)));
     prop_oneof![
-        (range.clone(), any::<u8>()).prop_map(|((at, n), byte)| Step::Write(at, n, byte)),
-        range.prop_map(|(at, n)| Step::Zero(at, n)),
+        (range.clone(), any::<u8>()).prop_map(|((at, n), byte)| DeviceStep::Write(at, n, byte)),
+        range.prop_map(|(at, n)| DeviceStep::Zero(at, n)),
     ]
 }
 
@@ -133,16 +133,16 @@ proptest! {
             let mut model = vec![0u8; 64 * 512];
             for step in steps {
                 match step {
-                    Step::Write(at, n, byte) => {
+                    DeviceStep::Write(at, n, byte) => {
                         let range = (at * 512) as usize..((at + n) * 512) as usize;
                         model[range].fill(byte);
                         let data = filled((n * 512) as usize, byte);
                         device.write(at * 512, data, Durability::Flush).await.unwrap();
                     }
-                    Step::Zero(at, n) => {
+                    DeviceStep::Zero(at, n) => {
                         model[(at * 512) as usize..((at + n) * 512) as usize].fill(0);
                         let range = at * 512..(at + n) * 512;
-                        device.write_zeroes(range, Room::Release).await.unwrap();
+                        device.write_zeroes(range, ZeroedSpace::Release).await.unwrap();
                     }
                 }
                 assert_eq!(read(&device, 0, model.len()).await.unwrap(), model);
@@ -153,26 +153,30 @@ proptest! {
 
 /// Records requests, and fails flushes.
 #[derive(Default)]
-struct Notes(RefCell<Vec<(Op, std::ops::Range<u64>, bool)>>);
+struct RequestLog(RefCell<Vec<(DeviceOp, std::ops::Range<u64>, bool)>>);
 
-impl Hooks for Notes {
-    fn geometry(&self, below: Geometry) -> Geometry {
-        Geometry {
+impl TapHooks for RequestLog {
+    fn geometry(&self, below: DeviceGeometry) -> DeviceGeometry {
+        DeviceGeometry {
             volatile: true,
             ..below
         }
     }
 
-    async fn before(&self, asked: &Asked) -> Result<()> {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
         let note = (asked.op(), asked.range(), false);
         self.0.borrow_mut().push(note);
         match asked {
-            Asked::Flush => Err(DeviceError::io(Op::Flush, 0..0, ErrorKind::Other.into())),
+            TapRequest::Flush => Err(DeviceError::io(
+                DeviceOp::Flush,
+                0..0,
+                ErrorKind::Other.into(),
+            )),
             _ => Ok(()),
         }
     }
 
-    async fn after(&self, asked: &Asked) -> Result<()> {
+    async fn after(&self, asked: &TapRequest) -> Result<()> {
         let note = (asked.op(), asked.range(), true);
         self.0.borrow_mut().push(note);
         Ok(())
@@ -182,22 +186,22 @@ impl Hooks for Notes {
 #[test]
 fn a_tap_sees_every_request_before_and_after_and_can_refuse_it() {
     run(async {
-        let tap = Tap::new(RamDevice::new(8192, 512), Notes::default());
+        let tap = Tap::new(RamDevice::new(8192, 512), RequestLog::default());
         assert!(tap.geometry().volatile && !tap.below.geometry().volatile);
         let write = tap.write(512, filled(512, 7), Durability::Flush);
         write.await.unwrap();
         assert_eq!(read(&tap, 512, 512).await.unwrap(), [7; 512]);
         tap.flush().await.unwrap_err();
-        tap.write_zeroes(0..1024, Room::Keep).await.unwrap();
+        tap.write_zeroes(0..1024, ZeroedSpace::Keep).await.unwrap();
         tap.discard(4096..8192).await.unwrap();
         assert_eq!(read(&tap.below, 512, 512).await.unwrap(), [0; 512]);
         let both =
             |op, range: std::ops::Range<u64>| [(op, range.clone(), false), (op, range, true)];
-        let mut expected = Vec::from(both(Op::Write, 512..1024));
-        expected.extend(both(Op::Read, 512..1024));
-        expected.push((Op::Flush, 0..0, false));
-        expected.extend(both(Op::WriteZeroes, 0..1024));
-        expected.extend(both(Op::Discard, 4096..8192));
+        let mut expected = Vec::from(both(DeviceOp::Write, 512..1024));
+        expected.extend(both(DeviceOp::Read, 512..1024));
+        expected.push((DeviceOp::Flush, 0..0, false));
+        expected.extend(both(DeviceOp::WriteZeroes, 0..1024));
+        expected.extend(both(DeviceOp::Discard, 4096..8192));
         assert_eq!(tap.0.take(), expected);
     });
 }

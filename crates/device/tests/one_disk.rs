@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Asked, BufMut, Device, DeviceError, Durability, Hooks, OneDisk, RamDevice, Result, Tap,
+    BufMut, Device, DeviceError, Durability, OneDisk, RamDevice, Result, Tap, TapHooks, TapRequest,
 };
 use forebay_rt::{Executor, Rt, Task, VirtualTime};
 
 const TICK: Duration = Duration::from_millis(1);
 
 /// Delays requests, and fails some.
-struct Part {
+struct DelayHooks {
     rt: Rt,
     takes: Cell<Duration>,
     fails_flushes: Cell<bool>,
@@ -22,9 +22,9 @@ struct Part {
     under_way: Rc<Cell<u32>>,
 }
 
-impl Hooks for Part {
-    async fn before(&self, asked: &Asked) -> Result<()> {
-        let is_flush = matches!(asked, Asked::Flush);
+impl TapHooks for DelayHooks {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
+        let is_flush = matches!(asked, TapRequest::Flush);
         if is_flush {
             self.flushes.set(self.flushes.get() + 1);
             self.under_way.set(self.under_way.get() + 1);
@@ -35,7 +35,7 @@ impl Hooks for Part {
             self.under_way.set(self.under_way.get() - 1);
         }
         let fails = match asked {
-            Asked::Flush => &self.fails_flushes,
+            TapRequest::Flush => &self.fails_flushes,
             _ => &self.fails_writes,
         };
         if fails.get() {
@@ -49,16 +49,16 @@ impl Hooks for Part {
     }
 }
 
-type Below = Rc<Tap<RamDevice, Part>>;
+type DelayDevice = Rc<Tap<RamDevice, DelayHooks>>;
 
 /// Two devices on one disk, and the devices below them.
-struct Rig {
+struct OneDiskRig {
     rt: Rt,
-    below: [Below; 2],
+    below: [DelayDevice; 2],
     devices: [Rc<OneDisk>; 2],
 }
 
-impl Rig {
+impl OneDiskRig {
     fn write(&self, n: usize, durability: Durability) -> Task<Result<()>> {
         let device = Rc::clone(&self.devices[n]);
         let bytes = BufMut::zeroed(4096).freeze();
@@ -78,12 +78,12 @@ impl Rig {
     }
 }
 
-fn run<F: Future<Output = ()>>(each: impl FnOnce(Rig) -> F + 'static) {
+fn run<F: Future<Output = ()>>(each: impl FnOnce(OneDiskRig) -> F + 'static) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let under_way: Rc<Cell<u32>> = Rc::default();
     let below = [0, 1].map(|_| {
-        let part = Part {
+        let part = DelayHooks {
             rt: rt.clone(),
             takes: Cell::new(TICK),
             fails_flushes: Cell::default(),
@@ -98,7 +98,7 @@ fn run<F: Future<Output = ()>>(each: impl FnOnce(Rig) -> F + 'static) {
             .each_ref()
             .map(|below| Rc::clone(below) as Rc<dyn Device>),
     );
-    let rig = Rig { rt, below, devices };
+    let rig = OneDiskRig { rt, below, devices };
     executor.block_on(async move { each(rig).await });
 }
 

@@ -1,6 +1,6 @@
 //! Rules for access times: the reads that update a file's access time.
 
-use crate::format::{Inode, Time};
+use crate::format::{FileTime, Inode};
 
 /// An access is recorded if the recorded access time is at least this old, in seconds, or if the file has changed
 /// since.
@@ -20,7 +20,7 @@ pub enum AccessTimes {
 
 impl AccessTimes {
     /// Returns true if an access at time `now` is recorded.
-    pub(crate) fn notes(self, inode: &Inode, now: Time) -> bool {
+    pub(crate) fn notes(self, inode: &Inode, now: FileTime) -> bool {
         let age = now.seconds.saturating_sub(inode.accessed.seconds);
         match self {
             AccessTimes::Never => false,

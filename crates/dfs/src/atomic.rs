@@ -14,11 +14,11 @@ use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 use futures_util::future::join_all;
 
-use crate::change::Change;
-use crate::data::{ALL, Held, Home, become_like, modify, regular};
+use crate::change::FsChange;
+use crate::data::{ALL, FileLocation, LockedRange, become_like, modify, regular};
 use crate::edits::Edits;
 use crate::error::{FsError, Result};
-use crate::files::File;
+use crate::files::CachedFile;
 use crate::format::Inode;
 use crate::fs::Fs;
 
@@ -26,8 +26,8 @@ use crate::fs::Fs;
 const TOGETHER: u64 = 1 << 20;
 
 /// A file and the edits to apply to it.
-struct Edited<'a> {
-    file: Rc<File>,
+struct EditedFile<'a> {
+    file: Rc<CachedFile>,
     edits: &'a Edits,
 }
 
@@ -45,7 +45,7 @@ impl Fs {
             regular(&file.inode())?;
             self.range(0, edits.end())?;
             if !edits.is_empty() {
-                edited.push(Edited { file, edits });
+                edited.push(EditedFile { file, edits });
             }
         }
         must_fit(edited.iter().map(|one| one.edits.bytes()).sum(), 0)?;
@@ -55,7 +55,7 @@ impl Fs {
         let mut change = self.change();
         let now = self.time();
         let (mut locks, mut overwritten): (Vec<LockGuard>, _) = (Vec::new(), Vec::new());
-        for (Edited { file, edits }, (held, _)) in edited.iter().zip(&held) {
+        for (EditedFile { file, edits }, (held, _)) in edited.iter().zip(&held) {
             let end = held.inode.size.max(edits.end());
             if end == held.inode.size && !held.inode.is_inline() {
                 self.put_edits(&mut change, &held.inode, &held.inode, edits)
@@ -89,7 +89,7 @@ impl Fs {
     /// Exchanges the data and the sizes of two files atomically. The preallocated ranges of both are released. The data
     /// is copied, since its location follows from the i-number, so the amount is limited like that of a batch. (To
     /// exchange locations instead, the filesystem would have to record them; this design avoids such records. Names can
-    /// be exchanged for files of any size: [`crate::Target::Exchange`].)
+    /// be exchanged for files of any size: [`crate::RenameTarget::Exchange`].)
     ///
     /// # Errors
     ///
@@ -104,8 +104,8 @@ impl Fs {
         }
         let whole = files.iter().map(|file| file.ranges.lock(ALL));
         let held = join_all(whole).await.into_iter().zip(&files);
-        let held: Vec<Held> = held
-            .map(|(range, file)| Held::new(Rc::clone(file), range))
+        let held: Vec<LockedRange> = held
+            .map(|(range, file)| LockedRange::new(Rc::clone(file), range))
             .collect();
         let (first, second) = (&held[0].inode, &held[1].inode);
         first.may_change()?;
@@ -147,7 +147,7 @@ impl Fs {
     /// Replaces the data of a file with a copy of another file's data.
     async fn replace_data(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         old: &Inode,
         from: &Inode,
     ) -> Result<Inode> {
@@ -158,11 +158,11 @@ impl Fs {
         change.release(old.file, 0..u64::MAX);
         match self.home(old, from.size) {
             _ if from.size == 0 => {}
-            Home::Inline => {
+            FileLocation::Inline => {
                 let bytes = self.read_bytes(from, 0..from.size).await?;
                 new.inline = bytes.to_vec();
             }
-            Home::At(base) => {
+            FileLocation::At(base) => {
                 new.base = base.0;
                 self.copy(change, from, base).await?;
             }
@@ -171,8 +171,8 @@ impl Fs {
     }
 
     /// Holds the byte ranges of all files that will be edited.
-    async fn hold_edited(&self, edited: &[Edited<'_>]) -> Vec<(Held, Vec<RangeGuard>)> {
-        let needed = |one: &Edited<'_>| self.to_edit(&one.file.inode(), one.edits);
+    async fn hold_edited(&self, edited: &[EditedFile<'_>]) -> Vec<(LockedRange, Vec<RangeGuard>)> {
+        let needed = |one: &EditedFile<'_>| self.to_edit(&one.file.inode(), one.edits);
         let mut wanted: Vec<Vec<Range<u64>>> = edited.iter().map(needed).collect();
         loop {
             // All ranges are queued before any of them is awaited.
@@ -190,7 +190,7 @@ impl Fs {
                     let mut own = guards.by_ref().take(ranges.len());
                     let first = own.next().expect("something is edited");
                     let file = Rc::clone(&one.file);
-                    (Held::new(file, first), own.collect())
+                    (LockedRange::new(file, first), own.collect())
                 });
                 return held.collect();
             }
@@ -224,7 +224,7 @@ impl Fs {
     /// Applies edits to a file whose data lies outside its i-node and which was grown for the edits.
     async fn put_edits(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         old: &Inode,
         new: &Inode,
         edits: &Edits,
@@ -255,7 +255,7 @@ impl Fs {
     /// Writes a sector that the edits cover only in part.
     async fn put_torn(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         old: &Inode,
         new: &Inode,
         edits: &Edits,
@@ -291,7 +291,7 @@ fn must_fit(bytes: u64, pieces: usize) -> Result<()> {
 
 /// Writes or trims whole sectors.
 fn put_whole(
-    change: &mut Change<'_>,
+    change: &mut FsChange<'_>,
     new: &Inode,
     edits: &Edits,
     whole: Range<u64>,

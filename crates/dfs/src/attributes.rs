@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use forebay_units::SECTOR_BYTES;
 
-use crate::change::Change;
+use crate::change::FsChange;
 use crate::error::{FsError, Result};
-use crate::files::File;
-use crate::format::attributes::Attributes;
-use crate::format::{Inode, Time, attributes};
+use crate::files::CachedFile;
+use crate::format::attributes::AttributeList;
+use crate::format::{FileTime, Inode, attributes};
 use crate::fs::Fs;
 use crate::geometry::ATTRIBUTE_BYTES;
 use crate::names::sectors_of;
@@ -25,11 +25,11 @@ pub struct NewAttributes {
     /// The size in bytes.
     pub size: Option<u64>,
     /// The time of the last read of data.
-    pub accessed: Option<Time>,
+    pub accessed: Option<FileTime>,
     /// The time of the last change of data.
-    pub modified: Option<Time>,
+    pub modified: Option<FileTime>,
     /// The time of the last change of data or attributes; the present time if `None`.
-    pub changed: Option<Time>,
+    pub changed: Option<FileTime>,
 }
 
 impl NewAttributes {
@@ -50,7 +50,7 @@ impl NewAttributes {
         inode.may_change()
     }
 
-    pub(crate) fn apply_to(&self, inode: &mut Inode, now: Time) {
+    pub(crate) fn apply_to(&self, inode: &mut Inode, now: FileTime) {
         inode.permissions = self.permissions.unwrap_or(inode.permissions) & 0o7777;
         inode.user = self.user.unwrap_or(inode.user);
         inode.group = self.group.unwrap_or(inode.group);
@@ -66,7 +66,7 @@ pub struct WithAttributes;
 
 /// The condition for setting an extended attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Existing {
+pub enum AttributeCondition {
     /// The attribute may exist or not.
     Any,
     /// The attribute must exist.
@@ -99,7 +99,7 @@ impl Fs {
         self.stored_attributes(&file).await
     }
 
-    pub(crate) async fn stored_attributes(&self, file: &Rc<File>) -> Result<Attributes> {
+    pub(crate) async fn stored_attributes(&self, file: &Rc<CachedFile>) -> Result<AttributeList> {
         let (number, len) = {
             let inode = file.inode();
             (inode.file, inode.attributes as usize)
@@ -139,18 +139,18 @@ impl Fs {
         file: u64,
         name: &[u8],
         value: &[u8],
-        existing: Existing,
+        existing: AttributeCondition,
         permissions: Option<u16>,
     ) -> Result<()> {
         if name.is_empty() || name.len() > usize::from(u8::MAX) || name.contains(&0) {
             return Err(FsError::Invalid("no name for an extended attribute"));
         }
-        let decide = |inode: &Inode, all: &mut Attributes| {
+        let decide = |inode: &Inode, all: &mut AttributeList| {
             inode.may_change()?;
             let at = all.iter().position(|(one, _)| one == name);
             match (at, existing) {
-                (Some(_), Existing::Refused) => return Err(FsError::Exists),
-                (None, Existing::Needed) => return Err(FsError::NoAttribute),
+                (Some(_), AttributeCondition::Refused) => return Err(FsError::Exists),
+                (None, AttributeCondition::Needed) => return Err(FsError::NoAttribute),
                 (Some(at), _) => all[at].1 = value.to_vec(),
                 (None, _) => all.push((name.to_vec(), value.to_vec())),
             }
@@ -169,7 +169,7 @@ impl Fs {
     ///
     /// If the attribute is missing.
     pub async fn remove_attribute(&self, file: u64, name: &[u8]) -> Result<()> {
-        let decide = |inode: &Inode, all: &mut Attributes| {
+        let decide = |inode: &Inode, all: &mut AttributeList| {
             inode.may_change()?;
             let at = all.iter().position(|(one, _)| one == name);
             all.remove(at.ok_or(FsError::NoAttribute)?);
@@ -182,9 +182,9 @@ impl Fs {
     /// Writes the extended attributes of a file. The caller writes the i-node afterwards.
     pub(crate) fn put_attributes(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         inode: &mut Inode,
-        all: &Attributes,
+        all: &AttributeList,
     ) -> Result<()> {
         let at = self.geometry().attributes(inode.file);
         let had = inode.attributes;

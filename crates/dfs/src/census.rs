@@ -20,35 +20,35 @@ pub(crate) struct Census {
 
 /// The progress of the count when a change begins.
 #[derive(Clone, Copy)]
-pub(crate) struct Begun {
+pub(crate) struct CensusStart {
     upto: u64,
     anew: u64,
 }
 
 impl Census {
     /// Returns the progress of the count. A change calls this when it begins.
-    pub(crate) fn begin(&self) -> Begun {
-        Begun {
+    pub(crate) fn begin(&self) -> CensusStart {
+        CensusStart {
             upto: self.upto.get(),
             anew: self.anew.get(),
         }
     }
 
     /// Counts the file that a completed change created.
-    pub(crate) fn made(&self, number: u64, begun: Begun) {
+    pub(crate) fn made(&self, number: u64, begun: CensusStart) {
         if self.has_counted(number, begun) {
             self.counted.set(self.counted.get() + 1);
         }
     }
 
     /// Removes the file that a completed change removed from the count.
-    pub(crate) fn removed(&self, number: u64, begun: Begun) {
+    pub(crate) fn removed(&self, number: u64, begun: CensusStart) {
         if self.has_counted(number, begun) {
             self.counted.set(self.counted.get().saturating_sub(1));
         }
     }
 
-    fn has_counted(&self, number: u64, begun: Begun) -> bool {
+    fn has_counted(&self, number: u64, begun: CensusStart) -> bool {
         if number >= self.upto.get() {
             return false;
         }
@@ -67,7 +67,7 @@ impl Census {
     }
 
     /// Adds `found` files, with numbers from the progress at `begun` up to `upto`, unless counting restarted meanwhile.
-    pub(crate) fn found(&self, begun: Begun, upto: u64, found: u64) {
+    pub(crate) fn found(&self, begun: CensusStart, upto: u64, found: u64) {
         if begun.anew == self.anew.get() && begun.upto == self.upto.get() {
             self.counted.set(self.counted.get() + found);
             self.upto.set(upto);

@@ -8,21 +8,21 @@ use forebay_units::Sector;
 use forebay_vsl::Batch;
 
 use crate::error::{LATER, Result};
-use crate::files::{File, Seen};
-use crate::format::{Entry, Inode};
+use crate::files::{CachedFile, NoteCounts};
+use crate::format::{DirectoryEntry, Inode};
 use crate::fs::Fs;
 use crate::geometry::ATTRIBUTE_SECTORS;
 use crate::preallocated::RangeEdit;
 
 /// The changes of one operation. The operation must hold the locks of all files whose i-nodes are in the change.
-pub(crate) struct Change<'a> {
+pub(crate) struct FsChange<'a> {
     fs: &'a Fs,
     pub(crate) batch: Batch,
-    inodes: Vec<(Rc<File>, Inode, Seen)>,
-    gone: Vec<Rc<File>>,
+    inodes: Vec<(Rc<CachedFile>, Inode, NoteCounts)>,
+    gone: Vec<Rc<CachedFile>>,
     made: Vec<Inode>,
     /// New entries, and removed entries as `None`, with their sectors.
-    entries: Vec<(u64, Option<Entry>)>,
+    entries: Vec<(u64, Option<DirectoryEntry>)>,
     /// Changes of preallocated ranges, with i-numbers.
     preallocated: Vec<(u64, RangeEdit)>,
     /// True if data or entries are written or trimmed.
@@ -33,14 +33,14 @@ pub(crate) struct Change<'a> {
 
 impl Fs {
     /// Begins an empty change.
-    pub(crate) fn change(&self) -> Change<'_> {
-        Change::new(self)
+    pub(crate) fn change(&self) -> FsChange<'_> {
+        FsChange::new(self)
     }
 }
 
-impl<'a> Change<'a> {
-    fn new(fs: &'a Fs) -> Change<'a> {
-        Change {
+impl<'a> FsChange<'a> {
+    fn new(fs: &'a Fs) -> FsChange<'a> {
+        FsChange {
             fs,
             batch: Batch::new(),
             inodes: Vec::new(),
@@ -64,7 +64,7 @@ impl<'a> Change<'a> {
     }
 
     /// Changes a file's i-node. Must be called only once for a file.
-    pub(crate) fn inode(&mut self, file: &Rc<File>, change: impl FnOnce(&mut Inode)) {
+    pub(crate) fn inode(&mut self, file: &Rc<CachedFile>, change: impl FnOnce(&mut Inode)) {
         debug_assert!(file.lock.is_held());
         let seen = file.seen();
         let mut inode = file.inode().clone();
@@ -84,7 +84,7 @@ impl<'a> Change<'a> {
         self.made.push(inode);
     }
 
-    pub(crate) fn entry(&mut self, at: Sector, entry: &Entry) {
+    pub(crate) fn entry(&mut self, at: Sector, entry: &DirectoryEntry) {
         self.write(at, BufMut::copy_of(&entry.encode()).freeze());
         self.entries.push((at.0, Some(entry.clone())));
     }
@@ -95,7 +95,7 @@ impl<'a> Change<'a> {
     }
 
     /// Removes a file, with its data and extended attributes.
-    pub(crate) fn remove(&mut self, file: &Rc<File>) {
+    pub(crate) fn remove(&mut self, file: &Rc<CachedFile>) {
         let geometry = self.fs.geometry();
         let inode = file.inode().clone();
         self.trim(geometry.inode(inode.file), 1);
@@ -121,7 +121,7 @@ impl<'a> Change<'a> {
         self.preallocated.push((file, RangeEdit::Add(sectors)));
     }
 
-    /// Releases the preallocated ranges within sectors of a file's data. Locks as for [`Change::preallocate`].
+    /// Releases the preallocated ranges within sectors of a file's data. Locks as for [`FsChange::preallocate`].
     pub(crate) fn release(&mut self, file: u64, sectors: Range<u64>) {
         self.preallocated.push((file, RangeEdit::Remove(sectors)));
     }
@@ -159,12 +159,12 @@ impl<'a> Change<'a> {
     /// # Errors
     ///
     /// If the space fails the batch. Then nothing is changed.
-    pub(crate) async fn apply(self) -> Result<Vec<Rc<File>>> {
+    pub(crate) async fn apply(self) -> Result<Vec<Rc<CachedFile>>> {
         self.apply_counted().await.map(|(made, _)| made)
     }
 
-    /// Like [`Change::apply`]; also returns the increase of mapped sectors.
-    pub(crate) async fn apply_counted(mut self) -> Result<(Vec<Rc<File>>, i64)> {
+    /// Like [`FsChange::apply`]; also returns the increase of mapped sectors.
+    pub(crate) async fn apply_counted(mut self) -> Result<(Vec<Rc<CachedFile>>, i64)> {
         let fs = self.fs;
         let settled = match fs.settle_preallocations(&mut self).await {
             Ok(settled) => settled,

@@ -9,7 +9,7 @@ use std::ops::Range;
 use forebay_units::SECTOR_BYTES;
 
 use crate::error::{FsError, Result};
-use crate::format::{Entry, Inode, Kind, Orphan, Preallocation};
+use crate::format::{DirectoryEntry, FileKind, Inode, Orphan, Preallocation};
 use crate::fs::Fs;
 use crate::geometry::{ATTRIBUTE_SECTORS, PREALLOCATION_SECTORS, ROOT};
 use crate::settle::is_of;
@@ -19,7 +19,7 @@ const AT_ONCE: u64 = 256;
 
 /// An inconsistency of the filesystem.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
+pub struct FsProblem {
     /// The i-number of the file concerned.
     pub file: u64,
     /// The inconsistency, as text.
@@ -28,7 +28,7 @@ pub struct Problem {
 
 /// Totals of a check.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Checked {
+pub struct FsCheckTotals {
     /// Files, including directories.
     pub files: u64,
     /// Directories.
@@ -42,7 +42,7 @@ pub struct Checked {
 }
 
 /// The facts collected about a file so far.
-struct Known {
+struct CheckedFile {
     inode: Inode,
     /// Names found for this file.
     names: u32,
@@ -53,11 +53,11 @@ struct Known {
     is_orphan: bool,
 }
 
-struct Check<'a> {
+struct FsChecker<'a> {
     fs: &'a Fs,
-    known: BTreeMap<u64, Known>,
-    checked: Checked,
-    problem: &'a mut dyn FnMut(Problem),
+    known: BTreeMap<u64, CheckedFile>,
+    checked: FsCheckTotals,
+    problem: &'a mut dyn FnMut(FsProblem),
 }
 
 impl Fs {
@@ -67,11 +67,11 @@ impl Fs {
     /// # Errors
     ///
     /// If a structure cannot be read.
-    pub async fn check(&self, problem: &mut dyn FnMut(Problem)) -> Result<Checked> {
-        let mut check = Check {
+    pub async fn check(&self, problem: &mut dyn FnMut(FsProblem)) -> Result<FsCheckTotals> {
+        let mut check = FsChecker {
             fs: self,
             known: BTreeMap::new(),
-            checked: Checked::default(),
+            checked: FsCheckTotals::default(),
             problem,
         };
         check.inodes().await?;
@@ -84,10 +84,10 @@ impl Fs {
     }
 }
 
-impl Check<'_> {
+impl FsChecker<'_> {
     fn report(&mut self, file: u64, what: impl Into<String>) {
         let what = what.into();
-        (self.problem)(Problem { file, what });
+        (self.problem)(FsProblem { file, what });
     }
 
     /// Returns the next mapped piece of a range: its first sector and its bytes.
@@ -106,8 +106,8 @@ impl Check<'_> {
                 match self.fs.inode_in(number, bytes) {
                     Ok(Some(inode)) => {
                         self.checked.files += 1;
-                        self.checked.directories += u64::from(inode.kind == Kind::Directory);
-                        let known = Known {
+                        self.checked.directories += u64::from(inode.kind == FileKind::Directory);
+                        let known = CheckedFile {
                             inode,
                             names: 0,
                             directories: 0,
@@ -162,7 +162,7 @@ impl Check<'_> {
     }
 
     async fn entries(&mut self) -> Result<()> {
-        let of_kind = |known: &Known| known.inode.kind == Kind::Directory;
+        let of_kind = |known: &CheckedFile| known.inode.kind == FileKind::Directory;
         let directories = self.known.values().filter(|known| of_kind(known));
         let directories: Vec<Inode> = directories.map(|known| known.inode.clone()).collect();
         let sectors = self.fs.geometry().chunk_sectors();
@@ -181,7 +181,7 @@ impl Check<'_> {
 
     fn entry(&mut self, directory: &Inode, at: u64, bytes: &[u8]) {
         let number = directory.file;
-        let entry = match Entry::decode(bytes) {
+        let entry = match DirectoryEntry::decode(bytes) {
             Ok(Some(entry)) => entry,
             Ok(None) => return self.report(number, "an entry is mapped, and empty"),
             Err(why) => return self.report(number, format!("an entry is damaged: {why}")),
@@ -203,7 +203,7 @@ impl Check<'_> {
         };
         named.names += 1;
         let inode = &named.inode;
-        let is_directory = inode.kind == Kind::Directory;
+        let is_directory = inode.kind == FileKind::Directory;
         let mut wrong = Vec::new();
         if inode.generation != entry.generation {
             wrong.push(format!("its name {name} means one that was there before"));
@@ -228,9 +228,9 @@ impl Check<'_> {
     fn counts(&mut self) {
         let mut wrong = Vec::new();
         for (number, known) in &self.known {
-            let Known { inode, names, .. } = known;
+            let CheckedFile { inode, names, .. } = known;
             let mut say = |what: String| wrong.push((*number, what));
-            let is_directory = inode.kind == Kind::Directory;
+            let is_directory = inode.kind == FileKind::Directory;
             let links = match (is_directory, known.is_orphan || *names == 0) {
                 (true, true) if *number != ROOT => 0,
                 (true, _) => 2 + known.directories,
@@ -346,7 +346,7 @@ impl Check<'_> {
 fn data_at(inode: &Inode, base: u64) -> u64 {
     match inode.kind {
         _ if inode.base != base => 0,
-        Kind::Directory => u64::MAX - base,
+        FileKind::Directory => u64::MAX - base,
         _ => inode.size.div_ceil(SECTOR_BYTES),
     }
 }

@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 /// The count of one file.
 #[derive(Default)]
-pub(crate) struct Counted {
+pub(crate) struct SectorCount {
     known: Cell<Option<u64>>,
     /// The number of writes under way.
     writing: Cell<u64>,
@@ -18,13 +18,13 @@ pub(crate) struct Counted {
 }
 
 /// A write under way, until it is dropped.
-pub(crate) struct Writing<'a>(&'a Counted);
+pub(crate) struct CountedWrite<'a>(&'a SectorCount);
 
 /// A count under way.
 #[derive(Clone, Copy)]
-pub(crate) struct Count(Option<u64>);
+pub(crate) struct CountAttempt(Option<u64>);
 
-impl Counted {
+impl SectorCount {
     pub(crate) fn known(&self) -> Option<u64> {
         self.known.get().filter(|_| self.writing.get() == 0)
     }
@@ -36,25 +36,25 @@ impl Counted {
     }
 
     /// Begins a write that may map sectors and does nothing else.
-    pub(crate) fn write(&self) -> Writing<'_> {
+    pub(crate) fn write(&self) -> CountedWrite<'_> {
         self.writing.set(self.writing.get() + 1);
-        Writing(self)
+        CountedWrite(self)
     }
 
-    pub(crate) fn begin(&self) -> Count {
+    pub(crate) fn begin(&self) -> CountAttempt {
         let is_still = self.writing.get() == 0;
-        Count(is_still.then(|| self.changes.get()))
+        CountAttempt(is_still.then(|| self.changes.get()))
     }
 
     /// Ends a count that found `sectors` mapped sectors.
-    pub(crate) fn end(&self, count: Count, sectors: u64) {
+    pub(crate) fn end(&self, count: CountAttempt, sectors: u64) {
         if self.writing.get() == 0 && count.0 == Some(self.changes.get()) {
             self.known.set(Some(sectors));
         }
     }
 }
 
-impl Writing<'_> {
+impl CountedWrite<'_> {
     /// Ends the write, which mapped `more` additional sectors.
     pub(crate) fn done(self, more: i64) {
         let known = self.0.known.get();
@@ -63,7 +63,7 @@ impl Writing<'_> {
     }
 }
 
-impl Drop for Writing<'_> {
+impl Drop for CountedWrite<'_> {
     fn drop(&mut self) {
         self.0.writing.set(self.0.writing.get() - 1);
         self.0.changes.set(self.0.changes.get() + 1);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_is_kept_right_by_writes_and_forgotten_by_all_else() {
-        let counted = Counted::default();
+        let counted = SectorCount::default();
         counted.end(counted.begin(), 8);
         assert_eq!(counted.known(), Some(8));
         let (one, other) = (counted.write(), counted.write());
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_count_during_which_something_was_written_is_not_kept() {
-        let counted = Counted::default();
+        let counted = SectorCount::default();
         let early = counted.begin();
         let writing = counted.write();
         let within = counted.begin();

@@ -16,10 +16,10 @@ use forebay_rt::{LockGuard, RangeGuard};
 use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
 
 use crate::accesses::AccessTimes;
-use crate::change::Change;
+use crate::change::FsChange;
 use crate::error::{FsError, Result};
-use crate::files::File;
-use crate::format::{FileFlags, INLINE_MAX, Inode, Kind, Time};
+use crate::files::CachedFile;
+use crate::format::{FileFlags, FileKind, FileTime, INLINE_MAX, Inode};
 use crate::fs::Fs;
 
 /// The most bytes that can be written or read at once. A write up to this size is atomic.
@@ -29,24 +29,24 @@ pub const WRITE_MAX: usize = 16 << 20;
 pub(crate) const ALL: Range<u64> = 0..u64::MAX;
 
 /// The location of the data of a file of a given size.
-pub(crate) enum Home {
+pub(crate) enum FileLocation {
     Inline,
     At(Sector),
 }
 
 /// A file with a held byte range: no other operation changes these bytes, nor the base and the size that they depend
 /// on.
-pub(crate) struct Held {
-    pub(crate) file: Rc<File>,
+pub(crate) struct LockedRange {
+    pub(crate) file: Rc<CachedFile>,
     pub(crate) inode: Inode,
     _range: RangeGuard,
 }
 
-impl Held {
+impl LockedRange {
     /// Wraps a file and the guard of its held range.
-    pub(crate) fn new(file: Rc<File>, range: RangeGuard) -> Held {
+    pub(crate) fn new(file: Rc<CachedFile>, range: RangeGuard) -> LockedRange {
         let inode = file.inode().clone();
-        Held {
+        LockedRange {
             file,
             inode,
             _range: range,
@@ -95,7 +95,7 @@ impl Fs {
     /// called again.
     pub(crate) async fn look_into<T>(
         &self,
-        file: &File,
+        file: &CachedFile,
         look: impl AsyncFn(Inode) -> Result<T>,
     ) -> Result<T> {
         loop {
@@ -119,7 +119,7 @@ impl Fs {
     pub async fn read_link(&self, file: u64) -> Result<Buf> {
         let file = self.file(file).await?;
         let inode = file.inode().clone();
-        if inode.kind != Kind::Symlink {
+        if inode.kind != FileKind::Symlink {
             return Err(FsError::Invalid("it is no symbolic link"));
         }
         self.note_access(&file, &inode);
@@ -168,11 +168,11 @@ impl Fs {
         }
     }
 
-    fn note_access(&self, file: &File, inode: &Inode) {
+    fn note_access(&self, file: &CachedFile, inode: &Inode) {
         let now = self.time();
         let (of_files, of_directories) = self.0.access_times.get();
         let rule = match inode.kind {
-            Kind::Directory => of_directories,
+            FileKind::Directory => of_directories,
             _ => of_files,
         };
         if rule.notes(inode, now) && !inode.flags.has(FileFlags::NO_ACCESS_TIME) {
@@ -183,16 +183,16 @@ impl Fs {
     /// Holds the bytes of a file that `needed` returns for its i-node, also if the i-node changes meanwhile.
     pub(crate) async fn hold(
         &self,
-        file: &Rc<File>,
+        file: &Rc<CachedFile>,
         needed: impl Fn(&Inode) -> Range<u64>,
-    ) -> Held {
+    ) -> LockedRange {
         let mut held = needed(&file.inode());
         loop {
             let range = file.ranges.lock(held.clone()).await;
             let inode = file.inode().clone();
             let now = needed(&inode);
             if held.start <= now.start && now.end <= held.end {
-                return Held {
+                return LockedRange {
                     file: Rc::clone(file),
                     inode,
                     _range: range,
@@ -291,16 +291,16 @@ impl Fs {
     /// new i-node, which is locked but not yet part of the change.
     pub(crate) async fn grow(
         &self,
-        change: &mut Change<'_>,
-        held: &Held,
+        change: &mut FsChange<'_>,
+        held: &LockedRange,
         end: u64,
     ) -> Result<(Inode, LockGuard)> {
         let old = &held.inode;
         let mut new = old.clone();
         new.size = old.size.max(end);
         match self.home(old, new.size) {
-            Home::Inline => new.inline.resize(new.size as usize, 0),
-            Home::At(base) => {
+            FileLocation::Inline => new.inline.resize(new.size as usize, 0),
+            FileLocation::At(base) => {
                 new.inline.clear();
                 new.base = base.0;
                 if new.base != old.base {
@@ -318,21 +318,21 @@ impl Fs {
     }
 
     /// Returns the location of a file's data at a given size. Data never moves back to a smaller location.
-    pub(crate) fn home(&self, inode: &Inode, size: u64) -> Home {
+    pub(crate) fn home(&self, inode: &Inode, size: u64) -> FileLocation {
         let geometry = self.geometry();
         let (slot, chunk) = (geometry.slot(inode.file), geometry.chunk(inode.file));
         match size {
-            _ if inode.base == chunk.0 => Home::At(chunk),
-            _ if size > geometry.slot_bytes() => Home::At(chunk),
-            _ if inode.base == slot.0 || size > INLINE_MAX as u64 => Home::At(slot),
-            _ => Home::Inline,
+            _ if inode.base == chunk.0 => FileLocation::At(chunk),
+            _ if size > geometry.slot_bytes() => FileLocation::At(chunk),
+            _ if inode.base == slot.0 || size > INLINE_MAX as u64 => FileLocation::At(slot),
+            _ => FileLocation::Inline,
         }
     }
 
     /// Copies the mapped data to another location.
     pub(crate) async fn copy(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         old: &Inode,
         to: Sector,
     ) -> Result<()> {
@@ -358,7 +358,7 @@ impl Fs {
     /// Writes bytes to a file that was grown for them, and whose data may just have been copied.
     async fn put_new(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         old: &Inode,
         new: &Inode,
         start: u64,
@@ -389,7 +389,7 @@ impl Fs {
     /// Writes bytes to a file in place.
     pub(crate) async fn put(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         inode: &Inode,
         start: u64,
         data: Buf,
@@ -424,7 +424,7 @@ impl Fs {
     }
 
     /// Writes an i-node that is newer in memory than in the space.
-    pub(crate) async fn write_newer(&self, file: &Rc<File>) -> Result<()> {
+    pub(crate) async fn write_newer(&self, file: &Rc<CachedFile>) -> Result<()> {
         if !file.is_newer() {
             return Ok(());
         }
@@ -440,13 +440,13 @@ impl Fs {
 }
 
 /// Takes size, location and inline data from `new`, and updates the times.
-pub(crate) fn become_like(inode: &mut Inode, new: Inode, now: Time) {
+pub(crate) fn become_like(inode: &mut Inode, new: Inode, now: FileTime) {
     (inode.size, inode.base, inode.inline) = (new.size, new.base, new.inline);
     modify(inode, now);
 }
 
 /// Updates the times of a file whose data was changed.
-pub(crate) fn modify(inode: &mut Inode, now: Time) {
+pub(crate) fn modify(inode: &mut Inode, now: FileTime) {
     inode.modified = now;
     inode.changed = now;
 }
@@ -454,8 +454,8 @@ pub(crate) fn modify(inode: &mut Inode, now: Time) {
 /// Fails if the file is not a regular file.
 pub(crate) fn regular(inode: &Inode) -> Result<()> {
     match inode.kind {
-        Kind::Regular => Ok(()),
-        Kind::Directory => Err(FsError::IsDirectory),
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(FsError::IsDirectory),
         _ => Err(FsError::Invalid("it has no data")),
     }
 }

@@ -15,7 +15,7 @@ use futures_util::future::try_join_all;
 use siphasher::sip::SipHasher24;
 
 use crate::error::{FsError, Result};
-use crate::format::{Entry, Inode};
+use crate::format::{DirectoryEntry, Inode};
 use crate::fs::Fs;
 
 /// Sectors of a window: an entry lies in one of these, in one of the windows of its name.
@@ -29,9 +29,9 @@ const LIST_SECTORS: u64 = 128;
 const DOTS: u64 = 2;
 
 /// The result of looking up a name in a directory.
-pub(crate) struct Found {
+pub(crate) struct DirectoryLookup {
     /// The entry and its sector, if the name exists.
-    pub(crate) entry: Option<(Sector, Entry)>,
+    pub(crate) entry: Option<(Sector, DirectoryEntry)>,
     /// A free sector for an entry of this name.
     pub(crate) free: Option<Sector>,
     /// The windows in use beside the first, if an entry is put at `free`.
@@ -40,9 +40,9 @@ pub(crate) struct Found {
 
 /// A name in a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
+pub struct ListedEntry {
     /// The name and the file it refers to.
-    pub entry: Entry,
+    pub entry: DirectoryEntry,
     /// The position at which the listing continues.
     pub next: u64,
 }
@@ -70,8 +70,8 @@ impl Fs {
     }
 
     /// Looks up a name in a directory.
-    pub(crate) async fn find(&self, directory: &Inode, name: &[u8]) -> Result<Found> {
-        let mut found = Found {
+    pub(crate) async fn find(&self, directory: &Inode, name: &[u8]) -> Result<DirectoryLookup> {
+        let mut found = DirectoryLookup {
             entry: None,
             free: None,
             further: directory.further,
@@ -94,7 +94,7 @@ impl Fs {
         directory: &Inode,
         name: &[u8],
         window: u8,
-        found: &mut Found,
+        found: &mut DirectoryLookup,
     ) -> Result<()> {
         let first = self.hashed(directory, name, window).0;
         let (mut at, end) = (first, first + WINDOW);
@@ -124,7 +124,7 @@ impl Fs {
         &self,
         directory: u64,
         sectors: Range<u64>,
-    ) -> Result<Vec<(u64, Option<Entry>)>> {
+    ) -> Result<Vec<(u64, Option<DirectoryEntry>)>> {
         let recent = &self.0.recent;
         let known: Option<Vec<_>> = sectors
             .clone()
@@ -147,8 +147,8 @@ impl Fs {
         Ok(entries)
     }
 
-    fn entry(&self, directory: u64, sector: &[u8]) -> Result<Option<Entry>> {
-        Entry::decode(sector).map_err(|why| FsError::Damaged {
+    fn entry(&self, directory: u64, sector: &[u8]) -> Result<Option<DirectoryEntry>> {
+        DirectoryEntry::decode(sector).map_err(|why| FsError::Damaged {
             what: "an entry",
             file: directory,
             why,
@@ -169,19 +169,19 @@ impl Fs {
     /// # Errors
     ///
     /// If the file is not a directory or cannot be read.
-    pub async fn list(&self, directory: u64, from: u64, wanted: usize) -> Result<Vec<Listed>> {
+    pub async fn list(&self, directory: u64, from: u64, wanted: usize) -> Result<Vec<ListedEntry>> {
         let inode = self.directory(directory).await?.inode().clone();
         let mut listed = Vec::new();
         let dots: [(&[u8], u64); 2] = [(b".", inode.file), (b"..", inode.parent)];
         for (n, (name, file)) in (0..).zip(dots) {
             if from <= n && listed.len() < wanted {
-                let entry = Entry {
+                let entry = DirectoryEntry {
                     file,
                     generation: 0,
                     kind: inode.kind,
                     name: name.into(),
                 };
-                listed.push(Listed { entry, next: n + 1 });
+                listed.push(ListedEntry { entry, next: n + 1 });
             }
         }
         let end = inode.base + self.superblock().geometry.chunk_sectors();
@@ -201,7 +201,7 @@ impl Fs {
             let reads = runs.into_iter().map(|run| self.entries(directory, run));
             for (sector, entry) in try_join_all(reads).await?.into_iter().flatten() {
                 let next = sector + 1 - inode.base + DOTS;
-                listed.extend(entry.map(|entry| Listed { entry, next }));
+                listed.extend(entry.map(|entry| ListedEntry { entry, next }));
             }
         }
         Ok(listed)

@@ -6,7 +6,7 @@ use forebay_units::{SECTOR_BYTES, Sector};
 use serde::Serialize;
 
 use crate::error::{FsError, Result};
-use crate::format::{Entry, Inode, Kind, Orphan, Preallocation};
+use crate::format::{DirectoryEntry, FileKind, Inode, Orphan, Preallocation};
 use crate::fs::Fs;
 use crate::geometry::{ATTRIBUTE_SECTORS, PREALLOCATION_SECTORS};
 
@@ -16,7 +16,7 @@ const AT_ONCE: u64 = 128;
 /// A structure of a filesystem, as `dump` prints it. Sectors are sectors of the space.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum DumpItem {
+pub enum FsDumpItem {
     /// The superblock.
     Filesystem {
         /// The volume's identity.
@@ -99,15 +99,15 @@ pub enum DumpItem {
 }
 
 /// Returns a word for a kind of file.
-fn word(kind: Kind) -> &'static str {
+fn word(kind: FileKind) -> &'static str {
     match kind {
-        Kind::Regular => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "link",
-        Kind::Character => "character device",
-        Kind::Block => "block device",
-        Kind::Fifo => "pipe",
-        Kind::Socket => "socket",
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "link",
+        FileKind::Character => "character device",
+        FileKind::Block => "block device",
+        FileKind::Fifo => "pipe",
+        FileKind::Socket => "socket",
     }
 }
 
@@ -118,9 +118,9 @@ impl Fs {
     /// # Errors
     ///
     /// If a structure cannot be read. Damaged structures are reported and skipped.
-    pub async fn dump(&self, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+    pub async fn dump(&self, out: &mut dyn FnMut(FsDumpItem)) -> Result<()> {
         let (superblock, geometry) = (self.superblock(), self.geometry());
-        out(DumpItem::Filesystem {
+        out(FsDumpItem::Filesystem {
             volume: superblock.volume.to_string(),
             mounts: superblock.mounts,
             chunk_bits: geometry.chunk_bits,
@@ -142,14 +142,14 @@ impl Fs {
         self.dump_marks(out).await
     }
 
-    async fn dump_file(&self, inode: &Inode, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+    async fn dump_file(&self, inode: &Inode, out: &mut dyn FnMut(FsDumpItem)) -> Result<()> {
         let geometry = self.geometry();
         let data = match inode.base {
             0 => "inode",
             base if base == geometry.slot(inode.file).0 => "slot",
             _ => "chunk",
         };
-        out(DumpItem::Inode {
+        out(FsDumpItem::Inode {
             file: inode.file,
             generation: inode.generation,
             of: word(inode.kind),
@@ -164,11 +164,11 @@ impl Fs {
         });
         self.dump_preallocated(inode.file, out).await?;
         let (mut at, end) = (inode.base, inode.base + geometry.sectors_at(inode));
-        if inode.kind == Kind::Directory {
+        if inode.kind == FileKind::Directory {
             return self.dump_entries(inode, at..end, out).await;
         }
         while let Some(run) = self.space().next_mapped(at..end).await? {
-            out(DumpItem::Data {
+            out(FsDumpItem::Data {
                 file: inode.file,
                 at: (run.start - inode.base) * SECTOR_BYTES,
                 len: (run.end - run.start) * SECTOR_BYTES,
@@ -178,21 +178,21 @@ impl Fs {
         Ok(())
     }
 
-    async fn dump_preallocated(&self, file: u64, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+    async fn dump_preallocated(&self, file: u64, out: &mut dyn FnMut(FsDumpItem)) -> Result<()> {
         let place = self.geometry().preallocation(file);
         let read = self.read_sectors(place, PREALLOCATION_SECTORS).await?;
         match Preallocation::decode(&read) {
             Ok(record) => {
                 let ranges = record.map(|record| record.ranges).unwrap_or_default();
                 ranges.iter().for_each(|range| {
-                    out(DumpItem::Preallocated {
+                    out(FsDumpItem::Preallocated {
                         file,
                         at: range.start * SECTOR_BYTES,
                         len: (range.end - range.start) * SECTOR_BYTES,
                     });
                 });
             }
-            Err(why) => out(DumpItem::Damaged {
+            Err(why) => out(FsDumpItem::Damaged {
                 what: format!("the preallocated ranges of file {file}: {why}"),
             }),
         }
@@ -203,14 +203,14 @@ impl Fs {
         &self,
         directory: &Inode,
         range: Range<u64>,
-        out: &mut dyn FnMut(DumpItem),
+        out: &mut dyn FnMut(FsDumpItem),
     ) -> Result<()> {
         let mut at = range.start;
         while let Some((start, bytes)) = self.mapped_piece(at..range.end, AT_ONCE).await? {
             for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
                 at = sector + 1;
-                match Entry::decode(bytes) {
-                    Ok(Some(entry)) => out(DumpItem::Entry {
+                match DirectoryEntry::decode(bytes) {
+                    Ok(Some(entry)) => out(FsDumpItem::Entry {
                         directory: directory.file,
                         sector,
                         name: entry.name.escape_ascii().to_string(),
@@ -218,7 +218,7 @@ impl Fs {
                         generation: entry.generation,
                     }),
                     Ok(None) => {}
-                    Err(why) => out(DumpItem::Damaged {
+                    Err(why) => out(FsDumpItem::Damaged {
                         what: format!("an entry of file {}: {why}", directory.file),
                     }),
                 }
@@ -227,16 +227,16 @@ impl Fs {
         Ok(())
     }
 
-    async fn dump_marks(&self, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+    async fn dump_marks(&self, out: &mut dyn FnMut(FsDumpItem)) -> Result<()> {
         let geometry = self.geometry();
         let (mut at, end) = (geometry.orphan(0).0, geometry.orphan(geometry.files()).0);
         while let Some((start, bytes)) = self.mapped_piece(at..end, AT_ONCE).await? {
             for (sector, bytes) in (start..).zip(bytes.chunks(SECTOR_BYTES as usize)) {
                 at = sector + 1;
                 match Orphan::decode(bytes) {
-                    Ok(Some(mark)) => out(DumpItem::Nameless { file: mark.file }),
+                    Ok(Some(mark)) => out(FsDumpItem::Nameless { file: mark.file }),
                     Ok(None) => {}
-                    Err(why) => out(DumpItem::Damaged {
+                    Err(why) => out(FsDumpItem::Damaged {
                         what: format!("a mark: {why}"),
                     }),
                 }
@@ -302,11 +302,11 @@ impl Fs {
     }
 }
 
-fn damaged(error: FsError, out: &mut dyn FnMut(DumpItem)) -> Result<()> {
+fn damaged(error: FsError, out: &mut dyn FnMut(FsDumpItem)) -> Result<()> {
     match error {
         FsError::Damaged { .. } | FsError::Contradiction { .. } => {
             let what = error.to_string();
-            out(DumpItem::Damaged { what });
+            out(FsDumpItem::Damaged { what });
             Ok(())
         }
         other => Err(other),

@@ -10,7 +10,7 @@ use forebay_device::{ALIGN, Buf, BufMut};
 /// Invariant: pieces do not overlap, and no piece is empty.
 #[derive(Clone, Default, Debug)]
 pub struct Edits {
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, EditFragment>,
     /// The furthest end of a write, also if a later edit replaced the write.
     end: u64,
     bytes: u64,
@@ -21,16 +21,16 @@ pub struct Edits {
 const PIECE_BYTES: u64 = 128;
 
 #[derive(Clone, Debug)]
-struct Piece {
+struct EditFragment {
     end: u64,
     /// The data; `None` for a hole, which reads as zeroes and occupies no space.
     data: Option<Buf>,
 }
 
-impl Piece {
+impl EditFragment {
     /// Returns a part of a piece that begins at `start`. Data is copied if the part would retain much more memory than
     /// its own length.
-    fn part(&self, start: u64, part: Range<u64>) -> Piece {
+    fn part(&self, start: u64, part: Range<u64>) -> EditFragment {
         let range = (part.start - start) as usize..(part.end - start) as usize;
         let data = self.data.as_ref().map(|data| {
             let data = data.slice(range);
@@ -40,7 +40,7 @@ impl Piece {
                 data
             }
         });
-        Piece {
+        EditFragment {
             end: part.end,
             data,
         }
@@ -73,7 +73,7 @@ impl Edits {
             .expect("it ends somewhere");
         self.end = self.end.max(end);
         let data = Some(data);
-        self.put(offset, Piece { end, data });
+        self.put(offset, EditFragment { end, data });
     }
 
     /// Adds a hole: the part of the range within the file reads as zeroes and occupies no space. Preallocated ranges in
@@ -81,11 +81,11 @@ impl Edits {
     pub fn punch(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len);
         if offset < end {
-            self.put(offset, Piece { end, data: None });
+            self.put(offset, EditFragment { end, data: None });
         }
     }
 
-    fn put(&mut self, start: u64, piece: Piece) {
+    fn put(&mut self, start: u64, piece: EditFragment) {
         let end = piece.end;
         let before = self.pieces.range(..start).next_back();
         let before = before.filter(|(_, piece)| piece.end > start);
@@ -106,7 +106,7 @@ impl Edits {
         self.pieces.insert(start, piece);
     }
 
-    fn count(&mut self, start: u64, piece: &Piece, comes: bool) {
+    fn count(&mut self, start: u64, piece: &EditFragment, comes: bool) {
         let len = match piece.data {
             Some(_) => piece.end - start,
             None => 0,

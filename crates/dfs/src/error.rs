@@ -93,7 +93,7 @@ pub enum FsError {
 
 /// An error when a filesystem is opened or created.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum FsOpenError {
     /// The superblock is invalid.
     #[error(transparent)]
     Superblock(#[from] FormatError),

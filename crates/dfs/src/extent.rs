@@ -5,10 +5,10 @@ use std::ops::Range;
 use forebay_units::{SECTOR_BYTES, Sector, round_down, round_up};
 
 use crate::attributes::{NewAttributes, WithAttributes};
-use crate::change::Change;
+use crate::change::FsChange;
 use crate::data::{ALL, become_like, regular};
 use crate::error::{FsError, Result};
-use crate::format::{Inode, Kind};
+use crate::format::{FileKind, Inode};
 use crate::fs::Fs;
 
 /// An operation on a range of a file (`fallocate`).
@@ -129,7 +129,7 @@ impl Fs {
     }
 
     /// Truncates a file.
-    async fn shrink(&self, change: &mut Change<'_>, inode: &mut Inode, size: u64) -> Result<()> {
+    async fn shrink(&self, change: &mut FsChange<'_>, inode: &mut Inode, size: u64) -> Result<()> {
         if inode.is_inline() {
             inode.inline.truncate(size as usize);
         } else if size == 0 {
@@ -149,7 +149,7 @@ impl Fs {
     /// the change.
     async fn zero_part(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         inode: &Inode,
         base: u64,
         bytes: Range<u64>,
@@ -228,7 +228,7 @@ impl Fs {
     /// are unmapped.
     async fn zero(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         inode: &Inode,
         base: u64,
         bytes: Range<u64>,
@@ -301,7 +301,7 @@ impl Fs {
         let file = self.file(file).await?;
         let inode = file.inode().clone();
         let attributes = u64::from(inode.attributes).div_ceil(SECTOR_BYTES);
-        if inode.kind == Kind::Directory {
+        if inode.kind == FileKind::Directory {
             // A directory has a sector for each name. To count the mapped sectors would take as long as to list the
             // directory.
             return Ok(attributes + inode.size);

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use forebay_rt::{Lock, RangeLock};
 
-use crate::counted::Counted;
-use crate::format::{Inode, Time};
+use crate::counted::SectorCount;
+use crate::format::{FileTime, Inode};
 
 /// The most unused files that are kept in memory.
 pub(crate) const IDLE_MAX: usize = 1 << 14;
@@ -15,7 +15,7 @@ pub(crate) const IDLE_MAX: usize = 1 << 14;
 const AT_ONCE: usize = 1 << 10;
 
 /// A file known in memory.
-pub(crate) struct File {
+pub(crate) struct CachedFile {
     inode: RefCell<Inode>,
     /// Held by an operation that changes the i-node or names of the file, until the change is in the space.
     pub(crate) lock: Rc<Lock>,
@@ -28,24 +28,24 @@ pub(crate) struct File {
     /// True if the i-node in memory has newer times than in the space.
     is_newer: Cell<bool>,
     /// The number of accesses and of changes that were noted.
-    notes: Cell<Seen>,
+    notes: Cell<NoteCounts>,
     moves: Cell<u64>,
     /// True while the data moves or is removed in the space: memory is updated afterwards.
     is_moving: Cell<bool>,
     /// The number of mapped data sectors, for a file with a chunk.
-    pub(crate) counted: Counted,
+    pub(crate) counted: SectorCount,
 }
 
 /// The number of noted events when a file's i-node was copied.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Seen {
+pub(crate) struct NoteCounts {
     accesses: u64,
     changes: u64,
 }
 
-impl File {
-    fn new(inode: Inode) -> File {
-        File {
+impl CachedFile {
+    fn new(inode: Inode) -> CachedFile {
+        CachedFile {
             inode: RefCell::new(inode),
             lock: Rc::default(),
             ranges: Rc::new(RangeLock::new()),
@@ -55,7 +55,7 @@ impl File {
             notes: Cell::default(),
             moves: Cell::new(0),
             is_moving: Cell::new(false),
-            counted: Counted::default(),
+            counted: SectorCount::default(),
         }
     }
 
@@ -91,13 +91,13 @@ impl File {
         self.is_newer.get()
     }
 
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> NoteCounts {
         self.notes.get()
     }
 
     /// Sets the i-node that is now in the space. It was derived from the state at `seen`. Times noted since then are
     /// kept, to be written later.
-    pub(crate) fn set(&self, mut inode: Inode, seen: Seen) {
+    pub(crate) fn set(&self, mut inode: Inode, seen: NoteCounts) {
         let mut now = self.inode.borrow_mut();
         if moves(&now, &inode) {
             self.moves.set(self.moves.get() + 1);
@@ -115,7 +115,7 @@ impl File {
     }
 
     /// Records that data was read. The time is written to the space later.
-    pub(crate) fn note_access(&self, now: Time) {
+    pub(crate) fn note_access(&self, now: FileTime) {
         self.inode.borrow_mut().accessed = now;
         let mut notes = self.notes.get();
         notes.accesses += 1;
@@ -144,8 +144,8 @@ fn moves(from: &Inode, to: &Inode) -> bool {
 
 /// All files known in memory, by i-number.
 #[derive(Default)]
-pub(crate) struct Files {
-    known: BTreeMap<u64, Rc<File>>,
+pub(crate) struct FileTable {
+    known: BTreeMap<u64, Rc<CachedFile>>,
     /// Unused files, those idle for the longest time first. An entry may be stale: its file may be in use again or
     /// removed, or may be listed twice.
     idle: VecDeque<u64>,
@@ -153,19 +153,19 @@ pub(crate) struct Files {
     forgotten: u64,
 }
 
-impl Files {
-    pub(crate) fn get(&self, file: u64) -> Option<Rc<File>> {
+impl FileTable {
+    pub(crate) fn get(&self, file: u64) -> Option<Rc<CachedFile>> {
         self.known.get(&file).map(Rc::clone)
     }
 
     /// Adds a file and returns it. If the file is already known, the known file is returned instead.
-    pub(crate) fn insert(&mut self, inode: Inode) -> Rc<File> {
+    pub(crate) fn insert(&mut self, inode: Inode) -> Rc<CachedFile> {
         let number = inode.file;
         if let Some(known) = self.known.get(&number) {
             return Rc::clone(known);
         }
         self.note_idle(number);
-        let file = Rc::new(File::new(inode));
+        let file = Rc::new(CachedFile::new(inode));
         self.known.insert(number, Rc::clone(&file));
         file
     }
@@ -221,13 +221,13 @@ impl Files {
     }
 
     /// Returns the files in use.
-    pub(crate) fn used(&self) -> Vec<Rc<File>> {
+    pub(crate) fn used(&self) -> Vec<Rc<CachedFile>> {
         let used = self.known.values().filter(|file| file.users.get() > 0);
         used.map(Rc::clone).collect()
     }
 
     /// Returns the files whose i-nodes are newer in memory.
-    pub(crate) fn newer(&self) -> Vec<Rc<File>> {
+    pub(crate) fn newer(&self) -> Vec<Rc<CachedFile>> {
         let newer = self.known.values().filter(|file| file.is_newer.get());
         newer.map(Rc::clone).collect()
     }

@@ -13,20 +13,20 @@ pub(crate) mod preallocation;
 mod superblock;
 
 pub(crate) use entry::is_name;
-pub use entry::{Entry, NAME_MAX};
+pub use entry::{DirectoryEntry, NAME_MAX};
 pub use flags::FileFlags;
 pub use forebay_segments::{FormatError, VolumeId};
 pub(crate) use inode::LINKS_MAX;
-pub use inode::{INLINE_MAX, Inode, SYMLINK_MAX, Time};
-pub use kind::Kind;
+pub use inode::{FileTime, INLINE_MAX, Inode, SYMLINK_MAX};
+pub use kind::FileKind;
 pub(crate) use orphan::Orphan;
 pub(crate) use preallocation::{PREALLOCATED_RANGES_MAX, Preallocation};
-pub use superblock::Superblock;
+pub use superblock::FsSuperblock;
 
 use forebay_units::SECTOR_BYTES;
 
 /// The bytes of one sector.
-pub(crate) type Block = [u8; SECTOR_BYTES as usize];
+pub(crate) type SectorBytes = [u8; SECTOR_BYTES as usize];
 
 const CRC_AT: usize = 4;
 
@@ -36,7 +36,7 @@ fn crc_of(block: &[u8]) -> u32 {
 }
 
 /// Pads a structure to one sector with zeroes, and sets its checksum.
-fn finish(mut bytes: Vec<u8>) -> Block {
+fn finish(mut bytes: Vec<u8>) -> SectorBytes {
     bytes.resize(SECTOR_BYTES as usize, 0);
     let crc = crc_of(&bytes);
     bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
@@ -48,14 +48,14 @@ fn open<'a>(
     bytes: &'a [u8],
     magic: &[u8; 4],
     what: &'static str,
-) -> Result<forebay_segments::format::envelope::Reader<'a>, FormatError> {
+) -> Result<forebay_segments::format::envelope::ByteReader<'a>, FormatError> {
     if bytes.len() != SECTOR_BYTES as usize || bytes[..CRC_AT] != magic[..] {
         return Err(FormatError::Magic(what));
     }
     if bytes[CRC_AT..CRC_AT + 4] != crc_of(bytes).to_le_bytes() {
         return Err(FormatError::Checksum(what));
     }
-    Ok(forebay_segments::format::envelope::Reader(
+    Ok(forebay_segments::format::envelope::ByteReader(
         &bytes[CRC_AT + 4..],
     ))
 }

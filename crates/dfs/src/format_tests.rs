@@ -3,7 +3,7 @@ use forebay_units::RangeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::geometry::Geometry;
+use crate::geometry::FsGeometry;
 
 const PAGE: &str = include_str!("../../../docs/format/dfs.md");
 
@@ -14,11 +14,11 @@ fn le(bytes: &[u8]) -> u64 {
 }
 
 fn inode() -> Inode {
-    let time = |seconds, nanos| Time { seconds, nanos };
+    let time = |seconds, nanos| FileTime { seconds, nanos };
     Inode {
         file: 0x0102_0304,
         generation: 0x1112_1314_1516,
-        kind: Kind::Directory,
+        kind: FileKind::Directory,
         flags: FileFlags::of_bits(0b10_1010).expect("three of them"),
         permissions: 0o7654,
         links: 3,
@@ -85,11 +85,11 @@ fn an_i_node_has_its_fields_where_the_page_says() {
 
 #[test]
 fn the_rest_has_its_fields_where_the_page_says() {
-    let superblock = Superblock {
+    let superblock = FsSuperblock {
         volume: VolumeId([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         mounts: 5,
         hash_key: [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        geometry: Geometry::default(),
+        geometry: FsGeometry::default(),
     };
     let bytes = superblock.encode();
     let values = [
@@ -103,11 +103,11 @@ fn the_rest_has_its_fields_where_the_page_says() {
         ("chunk_bits", 35),
     ];
     fields_stand(PAGE, "Superblock", &bytes, &values);
-    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
-    let entry = Entry {
+    assert_eq!(FsSuperblock::decode(&bytes), Ok(superblock));
+    let entry = DirectoryEntry {
         file: 7,
         generation: 8,
-        kind: Kind::Socket,
+        kind: FileKind::Socket,
         name: b"n".to_vec(),
     };
     let bytes = entry.encode();
@@ -198,7 +198,7 @@ fn records_of_preallocated_ranges_are_as_long_as_they_must_be() {
 fn little_data_lies_in_the_i_node() {
     for len in [0, 1, INLINE_MAX] {
         let inode = Inode {
-            kind: Kind::Regular,
+            kind: FileKind::Regular,
             flags: FileFlags::IMMUTABLE,
             further: 0,
             base: 0,
@@ -218,14 +218,14 @@ proptest! {
         bit in 0..8_u32,
     ) {
         prop_assume!(is_name(&name));
-        let entry = Entry { file: 3, generation: 4, kind: Kind::Regular, name };
+        let entry = DirectoryEntry { file: 3, generation: 4, kind: FileKind::Regular, name };
         let mark = Orphan { file: 3, generation: 4 };
-        prop_assert_eq!(Entry::decode(&entry.encode()), Ok(Some(entry.clone())));
+        prop_assert_eq!(DirectoryEntry::decode(&entry.encode()), Ok(Some(entry.clone())));
         prop_assert_eq!(Orphan::decode(&mark.encode()), Ok(Some(mark)));
         prop_assert_eq!(Inode::decode(&inode().encode()), Ok(Some(inode())));
         for mut bytes in [entry.encode(), mark.encode(), inode().encode()] {
             bytes[at] ^= 1 << bit;
-            prop_assert!(Entry::decode(&bytes).is_err());
+            prop_assert!(DirectoryEntry::decode(&bytes).is_err());
             prop_assert!(Orphan::decode(&bytes).is_err());
             prop_assert!(Inode::decode(&bytes).is_err());
         }

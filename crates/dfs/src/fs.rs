@@ -11,13 +11,13 @@ use forebay_vsl::{Batch, Space};
 
 use crate::accesses::AccessTimes;
 use crate::census::Census;
-use crate::error::{FsError, LATER, OpenError, Result};
-use crate::files::{File, Files};
-use crate::format::{INLINE_MAX, Inode, Kind, LINKS_MAX, SYMLINK_MAX};
-use crate::format::{Superblock, Time, VolumeId};
-use crate::geometry::{Geometry, ROOT};
-use crate::preallocated::Preallocations;
-use crate::recent::Recent;
+use crate::error::{FsError, FsOpenError, LATER, Result};
+use crate::files::{CachedFile, FileTable};
+use crate::format::{FileKind, INLINE_MAX, Inode, LINKS_MAX, SYMLINK_MAX};
+use crate::format::{FileTime, FsSuperblock, VolumeId};
+use crate::geometry::{FsGeometry, ROOT};
+use crate::preallocated::PreallocationTable;
+use crate::recent::RecentEntries;
 
 /// Position of the number of mounts in a generation: files made after a mount have generations that begin with its
 /// number.
@@ -27,15 +27,15 @@ const SUPERBLOCK_SECTORS: u64 = 8;
 const LEAVES_COUNTED: usize = 16;
 
 /// Returns the present time.
-pub type Clock = Rc<dyn Fn() -> Time>;
+pub type FsClock = Rc<dyn Fn() -> FileTime>;
 
 /// Parameters of a new filesystem.
 #[derive(Clone, Debug)]
-pub struct Making {
+pub struct FsSpec {
     /// The volume's identity.
     pub volume: VolumeId,
     /// The division of the space.
-    pub geometry: Geometry,
+    pub geometry: FsGeometry,
     /// A key for the hash of names. It must be unpredictable.
     pub hash_key: [u8; 16],
     /// The user and the group that own the root directory.
@@ -50,15 +50,15 @@ pub struct Making {
 /// file until [`Fs::forget`], and must call other operations on it only before then. The future of an operation must
 /// not be dropped before it completes.
 #[derive(Clone)]
-pub struct Fs(pub(crate) Rc<Inner>);
+pub struct Fs(pub(crate) Rc<FsInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct FsInner {
     space: Space,
-    superblock: Superblock,
-    clock: Clock,
-    pub(crate) files: RefCell<Files>,
-    pub(crate) recent: Recent,
-    pub(crate) preallocations: Preallocations,
+    superblock: FsSuperblock,
+    clock: FsClock,
+    pub(crate) files: RefCell<FileTable>,
+    pub(crate) recent: RecentEntries,
+    pub(crate) preallocations: PreallocationTable,
     pub(crate) census: Census,
     /// Held while a directory moves to another parent.
     pub(crate) moving: Rc<Lock>,
@@ -73,7 +73,7 @@ pub(crate) struct Inner {
 
 /// Capacity of a filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct FsCapacity {
     /// Usable bytes.
     pub bytes: u64,
     /// Bytes that are neither in use nor preallocated.
@@ -91,21 +91,21 @@ pub struct Room {
 /// If the filesystem does not fit, the space is not empty, or the space fails.
 pub async fn create(
     space: &Space,
-    making: &Making,
-    clock: &Clock,
-) -> std::result::Result<(), OpenError> {
+    making: &FsSpec,
+    clock: &FsClock,
+) -> std::result::Result<(), FsOpenError> {
     let geometry = making.geometry;
     if !geometry.is_possible() {
-        return Err(OpenError::Geometry {
+        return Err(FsOpenError::Geometry {
             chunk_bits: geometry.chunk_bits,
             slot_sectors: geometry.slot_sectors,
         });
     }
     fits(space, geometry)?;
     if space.next_mapped(0..space.sectors()).await?.is_some() {
-        return Err(OpenError::NotEmpty);
+        return Err(FsOpenError::NotEmpty);
     }
-    let superblock = Superblock {
+    let superblock = FsSuperblock {
         volume: making.volume,
         mounts: 0,
         hash_key: making.hash_key,
@@ -118,7 +118,7 @@ pub async fn create(
         group: making.owner.1,
         base: geometry.chunk(ROOT).0,
         parent: ROOT,
-        ..Inode::new(ROOT, Kind::Directory, making.permissions, now)
+        ..Inode::new(ROOT, FileKind::Directory, making.permissions, now)
     };
     let mut batch = Batch::new();
     batch.write(Sector(0), BufMut::copy_of(&superblock.encode()).freeze());
@@ -130,10 +130,10 @@ pub async fn create(
     Ok(space.flush().await?)
 }
 
-fn fits(space: &Space, geometry: Geometry) -> std::result::Result<(), OpenError> {
+fn fits(space: &Space, geometry: FsGeometry) -> std::result::Result<(), FsOpenError> {
     let (needed, found) = (geometry.space_sectors(), space.sectors());
     if found < needed {
-        return Err(OpenError::Small { needed, found });
+        return Err(FsOpenError::Small { needed, found });
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ fn fits(space: &Space, geometry: Geometry) -> std::result::Result<(), OpenError>
 /// # Errors
 ///
 /// If the filesystem is missing or damaged, or the space fails.
-pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenError> {
+pub async fn open(space: Space, clock: FsClock) -> std::result::Result<Fs, FsOpenError> {
     let mut superblock = read_superblock(&space).await?;
     superblock.mounts += 1;
     let bytes = BufMut::copy_of(&superblock.encode()).freeze();
@@ -151,8 +151,8 @@ pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenErr
         .apply(&Batch::of_write(Sector(0), bytes), LATER)
         .await?;
     let fs = take_up(space, superblock, clock).await?;
-    fs.load_preallocations().await.map_err(OpenError::Root)?;
-    fs.reclaim_orphans().await.map_err(OpenError::Root)?;
+    fs.load_preallocations().await.map_err(FsOpenError::Root)?;
+    fs.reclaim_orphans().await.map_err(FsOpenError::Root)?;
     Ok(fs)
 }
 
@@ -162,7 +162,7 @@ pub async fn open(space: Space, clock: Clock) -> std::result::Result<Fs, OpenErr
 /// # Errors
 ///
 /// If the filesystem is missing or damaged, or the space fails.
-pub async fn look(space: Space, clock: Clock) -> std::result::Result<Fs, OpenError> {
+pub async fn look(space: Space, clock: FsClock) -> std::result::Result<Fs, FsOpenError> {
     let superblock = read_superblock(&space).await?;
     take_up(space, superblock, clock).await
 }
@@ -172,29 +172,29 @@ pub async fn look(space: Space, clock: Clock) -> std::result::Result<Fs, OpenErr
 /// # Errors
 ///
 /// If the superblock is missing or damaged or does not fit the space, or the space fails.
-pub async fn read_superblock(space: &Space) -> std::result::Result<Superblock, OpenError> {
+pub async fn read_superblock(space: &Space) -> std::result::Result<FsSuperblock, FsOpenError> {
     let buf = BufMut::to_fill((SUPERBLOCK_SECTORS * SECTOR_BYTES) as usize);
     let read = space.read(Sector(0), buf).await?;
-    let superblock = Superblock::decode(&read)?;
+    let superblock = FsSuperblock::decode(&read)?;
     fits(space, superblock.geometry)?;
     Ok(superblock)
 }
 
 async fn take_up(
     space: Space,
-    superblock: Superblock,
-    clock: Clock,
-) -> std::result::Result<Fs, OpenError> {
+    superblock: FsSuperblock,
+    clock: FsClock,
+) -> std::result::Result<Fs, FsOpenError> {
     let mounts = superblock.mounts;
     // The search begins far from its beginning at the last mount, so that it does not pass over the numbers taken then.
     let begin = mounts.wrapping_mul(0x9e37_79b9_7f4a_7c15) % superblock.geometry.files();
-    let fs = Fs(Rc::new(Inner {
+    let fs = Fs(Rc::new(FsInner {
         space,
         superblock,
         clock,
         files: RefCell::default(),
-        recent: Recent::default(),
-        preallocations: Preallocations::default(),
+        recent: RecentEntries::default(),
+        preallocations: PreallocationTable::default(),
         census: Census::default(),
         moving: Rc::default(),
         cursor: Cell::new(begin),
@@ -202,7 +202,7 @@ async fn take_up(
         generation: Cell::new(mounts << GENERATION_BITS),
         access_times: Cell::default(),
     }));
-    let root = fs.directory(ROOT).await.map_err(OpenError::Root)?;
+    let root = fs.directory(ROOT).await.map_err(FsOpenError::Root)?;
     root.users.set(1);
     Ok(fs)
 }
@@ -214,23 +214,23 @@ impl Fs {
     }
 
     /// Returns the superblock.
-    pub fn superblock(&self) -> &Superblock {
+    pub fn superblock(&self) -> &FsSuperblock {
         &self.0.superblock
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> FsGeometry {
         self.0.superblock.geometry
     }
 
     /// Returns the present time of the filesystem's clock.
-    pub fn time(&self) -> Time {
+    pub fn time(&self) -> FileTime {
         (self.0.clock)()
     }
 
     /// Returns capacity and free space.
-    pub fn room(&self) -> Room {
+    pub fn room(&self) -> FsCapacity {
         let capacity = self.space().capacity();
-        Room {
+        FsCapacity {
             bytes: capacity.mappable_in_blocks,
             free: capacity
                 .mappable_in_blocks
@@ -264,7 +264,7 @@ impl Fs {
     /// # Errors
     ///
     /// If the file is missing, or its i-node cannot be read.
-    pub(crate) async fn file(&self, number: u64) -> Result<Rc<File>> {
+    pub(crate) async fn file(&self, number: u64) -> Result<Rc<CachedFile>> {
         loop {
             let (known, forgotten) = {
                 let files = self.0.files.borrow();
@@ -312,12 +312,12 @@ impl Fs {
         let geometry = self.geometry();
         let (slot, chunk) = (geometry.slot(number).0, geometry.chunk(number).0);
         let most = match (inode.kind, inode.base) {
-            (Kind::Directory, base) if base == chunk => geometry.chunk_sectors(),
-            (Kind::Regular, base) if base == chunk => geometry.size_max(),
-            (Kind::Regular, base) if base == slot => geometry.slot_bytes(),
-            (Kind::Symlink, base) if base == slot => SYMLINK_MAX as u64,
-            (Kind::Regular | Kind::Symlink, 0) => INLINE_MAX as u64,
-            (Kind::Directory, 0) => return contradiction("a directory without a place"),
+            (FileKind::Directory, base) if base == chunk => geometry.chunk_sectors(),
+            (FileKind::Regular, base) if base == chunk => geometry.size_max(),
+            (FileKind::Regular, base) if base == slot => geometry.slot_bytes(),
+            (FileKind::Symlink, base) if base == slot => SYMLINK_MAX as u64,
+            (FileKind::Regular | FileKind::Symlink, 0) => INLINE_MAX as u64,
+            (FileKind::Directory, 0) => return contradiction("a directory without a place"),
             (_, 0) => 0,
             _ => return contradiction("its data is said to be elsewhere"),
         };
@@ -338,11 +338,11 @@ impl Fs {
     /// # Errors
     ///
     /// `NotFound`, or `NotDirectory`.
-    pub(crate) async fn directory(&self, number: u64) -> Result<Rc<File>> {
+    pub(crate) async fn directory(&self, number: u64) -> Result<Rc<CachedFile>> {
         let file = self.file(number).await?;
         let kind = file.inode().kind;
         match kind {
-            Kind::Directory => Ok(file),
+            FileKind::Directory => Ok(file),
             _ => Err(FsError::NotDirectory),
         }
     }
@@ -350,9 +350,9 @@ impl Fs {
     /// Locks files in the order of their numbers, each once.
     pub(crate) async fn lock_all<'a>(
         &self,
-        files: impl IntoIterator<Item = &'a Rc<File>>,
+        files: impl IntoIterator<Item = &'a Rc<CachedFile>>,
     ) -> Vec<LockGuard> {
-        let mut files: Vec<&Rc<File>> = files.into_iter().collect();
+        let mut files: Vec<&Rc<CachedFile>> = files.into_iter().collect();
         files.sort_by_key(|file| file.number());
         files.dedup_by_key(|file| file.number());
         let mut guards = Vec::with_capacity(files.len());
@@ -362,9 +362,9 @@ impl Fs {
         guards
     }
 
-    /// Reserves a free number, and a generation, for a new file. The number is reserved until the [`Number`] is
+    /// Reserves a free number, and a generation, for a new file. The number is reserved until the [`InodeReservation`] is
     /// dropped.
-    pub(crate) async fn number(&self) -> Result<Number> {
+    pub(crate) async fn number(&self) -> Result<InodeReservation> {
         let inner = &self.0;
         let files = self.geometry().files();
         let first = self.geometry().inode(0).0;
@@ -390,7 +390,7 @@ impl Fs {
                 inner.cursor.set(number + 1);
                 let generation = inner.generation.get() + 1;
                 inner.generation.set(generation);
-                return Ok(Number {
+                return Ok(InodeReservation {
                     fs: self.clone(),
                     number,
                     generation,
@@ -406,13 +406,13 @@ impl Fs {
 }
 
 /// The reserved number of a file that is being made.
-pub(crate) struct Number {
+pub(crate) struct InodeReservation {
     fs: Fs,
     pub(crate) number: u64,
     pub(crate) generation: u64,
 }
 
-impl Drop for Number {
+impl Drop for InodeReservation {
     fn drop(&mut self) {
         self.fs.0.taken.borrow_mut().remove(&self.number);
     }

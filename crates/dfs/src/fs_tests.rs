@@ -2,14 +2,14 @@ use std::cell::Cell;
 
 use forebay_device::{Device, RamDevice};
 use forebay_rt::{Executor, VirtualTime};
-use forebay_vsl::{Layout, Options};
+use forebay_vsl::{SegmentLayout, SpaceSettings};
 use futures_util::future::join;
 
 use super::*;
-use crate::names::New;
+use crate::names::FileSpec;
 
 /// The geometry with the fewest files, 4 million.
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: FsGeometry = FsGeometry {
     chunk_bits: 40,
     slot_sectors: 8,
 };
@@ -19,28 +19,28 @@ fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
 }
 
 fn run_with<F: Future<Output = ()> + 'static>(
-    geometry: Geometry,
+    geometry: FsGeometry,
     work: impl FnOnce(Fs) -> F + 'static,
 ) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
         let device: Rc<dyn Device> = Rc::new(RamDevice::new(256 << 20, 4096));
-        let making = forebay_vsl::Making {
+        let making = forebay_vsl::SpaceSpec {
             volume: VolumeId([1; 16]),
-            layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
+            layout: SegmentLayout::for_device(&device.geometry(), None).expect("it fits"),
             space_sectors: geometry.space_sectors(),
-            placement: forebay_vsl::Kind::Lfs,
+            placement: forebay_vsl::PlacementKind::Lfs,
             auto: false,
             page_sectors: 8,
             disk: None,
         };
         let made = forebay_vsl::create(rt.clone(), Rc::clone(&device), &making);
         made.await.expect("made");
-        let opened = forebay_vsl::open(rt, device, Options::default(), false).await;
+        let opened = forebay_vsl::open(rt, device, SpaceSettings::default(), false).await;
         let (space, _workers, _) = opened.expect("taken up");
-        let clock: Clock = Rc::new(Time::default);
-        let making = Making {
+        let clock: FsClock = Rc::new(FileTime::default);
+        let making = FsSpec {
             volume: VolumeId([1; 16]),
             geometry,
             hash_key: [2; 16],
@@ -57,7 +57,7 @@ async fn make(fs: &Fs, name: &[u8]) -> Result<Inode> {
 }
 
 async fn make_in(fs: &Fs, directory: u64, name: &[u8]) -> Result<Inode> {
-    let new = New::of(Kind::Regular, 0o644);
+    let new = FileSpec::of(FileKind::Regular, 0o644);
     fs.make(directory, name, &new).await
 }
 
@@ -90,7 +90,7 @@ fn when_there_are_as_many_files_as_can_be_one_more_is_refused_until_one_goes() {
 fn a_number_is_not_given_away_before_the_file_that_had_it_is_gone() {
     run(|fs| async move {
         // Another directory, so that the two operations do not wait for each other's lock.
-        let new = New::of(Kind::Directory, 0o755);
+        let new = FileSpec::of(FileKind::Directory, 0o755);
         let other = fs.make(ROOT, b"other", &new).await.expect("made").file;
         for round in 0..1000 {
             let old = make_in(&fs, other, b"a").await.expect("made");
@@ -193,7 +193,7 @@ fn crowd(fs: &Fs, directory: &Inode, count: usize) -> Vec<Vec<u8>> {
 /// Found with `--largest-file 512MiB`: a directory refused names when a twelfth of its table was full.
 #[test]
 fn names_of_nearly_the_same_hash_all_find_a_place() {
-    let geometry = Geometry {
+    let geometry = FsGeometry {
         chunk_bits: 20,
         slot_sectors: 8,
     };
@@ -215,7 +215,7 @@ fn names_of_nearly_the_same_hash_all_find_a_place() {
             fs.forget(file, 1).await.expect("forgotten");
         }
         let to = (ROOT, &names[0][..]);
-        let moved = fs.rename((ROOT, &names[19]), to, crate::Target::Any);
+        let moved = fs.rename((ROOT, &names[19]), to, crate::RenameTarget::Any);
         moved.await.expect("moved");
         let mut problems = Vec::new();
         let checked = fs.check(&mut |problem| problems.push(problem)).await;

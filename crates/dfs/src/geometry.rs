@@ -38,7 +38,7 @@ const FILE_BITS: u8 = 62;
 
 /// The division of the space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct FsGeometry {
     /// Base-2 logarithm of the sectors of a chunk, which is the size of the largest file.
     pub chunk_bits: u8,
     /// Sectors of a slot, a power of two. The data of a file up to this size lies in its slot.
@@ -56,17 +56,17 @@ pub(crate) struct DataSector {
     pub(crate) offset: u64,
 }
 
-impl Default for Geometry {
+impl Default for FsGeometry {
     /// Up to 134 million files of up to 16 TiB, with slots of 32 KiB.
-    fn default() -> Geometry {
-        Geometry {
+    fn default() -> FsGeometry {
+        FsGeometry {
             chunk_bits: 35,
             slot_sectors: 64,
         }
     }
 }
 
-impl Geometry {
+impl FsGeometry {
     /// Returns true if a filesystem can have this geometry.
     pub fn is_possible(&self) -> bool {
         CHUNK_BITS.contains(&self.chunk_bits)
@@ -166,7 +166,7 @@ mod tests {
     fn no_two_things_share_a_sector_and_all_fit_the_space() {
         for chunk_bits in CHUNK_BITS {
             for slot_sectors in [8, 64, 2048] {
-                let geometry = Geometry {
+                let geometry = FsGeometry {
                     chunk_bits,
                     slot_sectors,
                 };
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_usual_one_has_files_of_16_tib_and_134_million_of_them() {
-        let usual = Geometry::default();
+        let usual = FsGeometry::default();
         assert_eq!(usual.size_max(), 16 << 40);
         assert_eq!(usual.files(), 1 << 27);
         assert_eq!(usual.slot_bytes(), 32 << 10);
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_known() {
-        let usual = Geometry::default();
+        let usual = FsGeometry::default();
         for (chunk_bits, slot_sectors) in [(19, 64), (41, 64), (35, 4), (35, 65), (35, 4096)] {
-            let geometry = Geometry {
+            let geometry = FsGeometry {
                 chunk_bits,
                 slot_sectors,
             };

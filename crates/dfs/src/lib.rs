@@ -48,20 +48,20 @@ mod rename;
 mod settle;
 
 pub use accesses::AccessTimes;
-pub use attributes::{Existing, NewAttributes, WithAttributes};
-pub use check::{Checked, Problem};
+pub use attributes::{AttributeCondition, NewAttributes, WithAttributes};
+pub use check::{FsCheckTotals, FsProblem};
 pub use data::WRITE_MAX;
-pub use directory::Listed;
-pub use dump::DumpItem;
+pub use directory::ListedEntry;
+pub use dump::FsDumpItem;
 pub use edits::Edits;
-pub use error::{FsError, OpenError, Result};
+pub use error::{FsError, FsOpenError, Result};
 pub use extent::Fallocate;
 pub use format::{
-    Entry, FileFlags, FormatError, INLINE_MAX, Inode, Kind, NAME_MAX, SYMLINK_MAX, Superblock,
-    Time, VolumeId,
+    DirectoryEntry, FileFlags, FileKind, FileTime, FormatError, FsSuperblock, INLINE_MAX, Inode,
+    NAME_MAX, SYMLINK_MAX, VolumeId,
 };
-pub use fs::{Clock, Fs, Making, Room, create, look, open, read_superblock};
-pub use geometry::{Geometry, ROOT};
-pub use names::New;
+pub use fs::{Fs, FsCapacity, FsClock, FsSpec, create, look, open, read_superblock};
+pub use geometry::{FsGeometry, ROOT};
+pub use names::FileSpec;
 pub use places::PlacedBytes;
-pub use rename::Target;
+pub use rename::RenameTarget;

@@ -6,21 +6,22 @@ use forebay_device::BufMut;
 use forebay_rt::LockGuard;
 use forebay_units::Sector;
 
-use crate::change::Change;
-use crate::directory::Found;
+use crate::change::FsChange;
+use crate::directory::DirectoryLookup;
 use crate::error::{FsError, Result};
-use crate::files::File;
+use crate::files::CachedFile;
 use crate::format::{
-    Entry, FileFlags, INLINE_MAX, Inode, Kind, LINKS_MAX, NAME_MAX, SYMLINK_MAX, Time, is_name,
+    DirectoryEntry, FileFlags, FileKind, FileTime, INLINE_MAX, Inode, LINKS_MAX, NAME_MAX,
+    SYMLINK_MAX, is_name,
 };
-use crate::fs::{Fs, Number};
+use crate::fs::{Fs, InodeReservation};
 use crate::protect::{may_gain, may_lose};
 
 /// Attributes of a new file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct New {
+pub struct FileSpec {
     /// The kind of file.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Permissions: the lowest 12 bits of a mode.
     pub permissions: u16,
     /// The owner's user ID.
@@ -37,10 +38,10 @@ pub struct New {
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl New {
+impl FileSpec {
     /// Returns the attributes of an empty file of this kind.
-    pub fn of(kind: Kind, permissions: u16) -> New {
-        New {
+    pub fn of(kind: FileKind, permissions: u16) -> FileSpec {
+        FileSpec {
             kind,
             permissions,
             user: 0,
@@ -54,10 +55,10 @@ impl New {
 }
 
 /// The result of looking up a name in a locked directory.
-pub(crate) struct Looked {
-    pub(crate) found: Found,
+pub(crate) struct NamedFile {
+    pub(crate) found: DirectoryLookup,
     /// The named file, if the name exists.
-    pub(crate) file: Option<Rc<File>>,
+    pub(crate) file: Option<Rc<CachedFile>>,
 }
 
 /// Fails if a name is not valid for an entry.
@@ -72,14 +73,14 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 /// Updates the times of a directory in which a name was added or removed.
-pub(crate) fn touch(inode: &mut Inode, now: Time) {
+pub(crate) fn touch(inode: &mut Inode, now: FileTime) {
     inode.modified = now;
     inode.changed = now;
 }
 
-impl Number {
+impl InodeReservation {
     /// Returns the i-node of a new file with this number and one name.
-    pub(crate) fn inode_of(&self, new: &New, now: Time) -> Inode {
+    pub(crate) fn inode_of(&self, new: &FileSpec, now: FileTime) -> Inode {
         Inode {
             generation: self.generation,
             links: 1,
@@ -148,7 +149,7 @@ impl Fs {
     /// # Errors
     ///
     /// If the i-node cannot be read.
-    async fn named(&self, entry: &Entry) -> Result<Option<Rc<File>>> {
+    async fn named(&self, entry: &DirectoryEntry) -> Result<Option<Rc<CachedFile>>> {
         let file = match self.file(entry.file).await {
             Ok(file) => file,
             Err(FsError::NotFound) => return Ok(None),
@@ -165,11 +166,11 @@ impl Fs {
     /// Locks a directory, checks that it still exists, and looks up a name in it. The named file is locked, too.
     pub(crate) async fn look_and_lock(
         &self,
-        parent: &Rc<File>,
+        parent: &Rc<CachedFile>,
         name: &[u8],
-        others: &[&Rc<File>],
-    ) -> Result<(Looked, Vec<LockGuard>)> {
-        let mut named: Option<Rc<File>> = None;
+        others: &[&Rc<CachedFile>],
+    ) -> Result<(NamedFile, Vec<LockGuard>)> {
+        let mut named: Option<Rc<CachedFile>> = None;
         loop {
             let mut wanted = vec![parent];
             wanted.extend(named.as_ref());
@@ -181,12 +182,12 @@ impl Fs {
             }
             let found = self.find(&directory, name).await?;
             let Some((_, entry)) = &found.entry else {
-                let looked = Looked { found, file: None };
+                let looked = NamedFile { found, file: None };
                 return Ok((looked, locks));
             };
             let file = self.entered(entry).await?;
             if named.as_ref().is_some_and(|named| Rc::ptr_eq(named, &file)) {
-                let looked = Looked {
+                let looked = NamedFile {
                     found,
                     file: Some(file),
                 };
@@ -197,7 +198,7 @@ impl Fs {
     }
 
     /// Returns the file that an entry of a locked directory names. A missing file is an error.
-    pub(crate) async fn entered(&self, entry: &Entry) -> Result<Rc<File>> {
+    pub(crate) async fn entered(&self, entry: &DirectoryEntry) -> Result<Rc<CachedFile>> {
         let contradiction = |why| FsError::Contradiction {
             file: entry.file,
             why,
@@ -217,7 +218,7 @@ impl Fs {
     /// # Errors
     ///
     /// If the name exists or is invalid, or if the space is full.
-    pub async fn make(&self, directory: u64, name: &[u8], new: &New) -> Result<Inode> {
+    pub async fn make(&self, directory: u64, name: &[u8], new: &FileSpec) -> Result<Inode> {
         check_name(name)?;
         let parent = self.directory(directory).await?;
         let number = self.number().await?;
@@ -227,7 +228,7 @@ impl Fs {
         }
         may_gain(&parent)?;
         let at = looked.found.free.ok_or(FsError::Crowded)?;
-        let is_directory = new.kind == Kind::Directory;
+        let is_directory = new.kind == FileKind::Directory;
         if is_directory && parent.inode().links >= LINKS_MAX {
             return Err(FsError::Links);
         }
@@ -255,7 +256,7 @@ impl Fs {
     /// # Errors
     ///
     /// If the space is full.
-    pub async fn make_nameless(&self, new: &New) -> Result<Inode> {
+    pub async fn make_nameless(&self, new: &FileSpec) -> Result<Inode> {
         let number = self.number().await?;
         let mut inode = number.inode_of(new, self.time());
         inode.links = 0;
@@ -268,10 +269,10 @@ impl Fs {
     }
 
     /// Fills a new file with its initial content.
-    fn fill(&self, change: &mut Change<'_>, inode: &mut Inode, new: &New) -> Result<()> {
+    fn fill(&self, change: &mut FsChange<'_>, inode: &mut Inode, new: &FileSpec) -> Result<()> {
         match new.kind {
-            Kind::Directory => inode.base = self.geometry().chunk(inode.file).0,
-            Kind::Symlink => {
+            FileKind::Directory => inode.base = self.geometry().chunk(inode.file).0,
+            FileKind::Symlink => {
                 if new.target.is_empty() {
                     return Err(FsError::NotFound);
                 }
@@ -301,7 +302,7 @@ impl Fs {
         check_name(name)?;
         let parent = self.directory(directory).await?;
         let file = self.file(file).await?;
-        if file.inode().kind == Kind::Directory {
+        if file.inode().kind == FileKind::Directory {
             return Err(FsError::IsDirectory);
         }
         let (looked, _locks) = self.look_and_lock(&parent, name, &[&file]).await?;
@@ -369,7 +370,7 @@ impl Fs {
         };
         may_lose(&parent, &file)?;
         let kind = file.inode().kind;
-        match (kind == Kind::Directory, is_directory) {
+        match (kind == FileKind::Directory, is_directory) {
             (true, false) => return Err(FsError::IsDirectory),
             (false, true) => return Err(FsError::NotDirectory),
             (true, true) => self.must_be_empty(&file).await?,
@@ -391,7 +392,7 @@ impl Fs {
         Ok(())
     }
 
-    pub(crate) async fn must_be_empty(&self, directory: &Rc<File>) -> Result<()> {
+    pub(crate) async fn must_be_empty(&self, directory: &Rc<CachedFile>) -> Result<()> {
         let inode = directory.inode().clone();
         if self.is_empty(&inode).await? {
             Ok(())
@@ -401,9 +402,14 @@ impl Fs {
     }
 
     /// Removes one name of a file, or the only name of a directory.
-    pub(crate) fn lose_name(&self, change: &mut Change<'_>, file: &Rc<File>, now: Time) {
+    pub(crate) fn lose_name(
+        &self,
+        change: &mut FsChange<'_>,
+        file: &Rc<CachedFile>,
+        now: FileTime,
+    ) {
         let inode = file.inode().clone();
-        if inode.kind != Kind::Directory && inode.links > 1 {
+        if inode.kind != FileKind::Directory && inode.links > 1 {
             change.inode(file, |inode| {
                 inode.links -= 1;
                 inode.changed = now;
@@ -428,8 +434,8 @@ pub(crate) fn sectors_of(bytes: &[u8]) -> BufMut {
     buf
 }
 
-pub(crate) fn entry_of(inode: &Inode, name: &[u8]) -> Entry {
-    Entry {
+pub(crate) fn entry_of(inode: &Inode, name: &[u8]) -> DirectoryEntry {
+    DirectoryEntry {
         file: inode.file,
         generation: inode.generation,
         kind: inode.kind,
@@ -438,14 +444,14 @@ pub(crate) fn entry_of(inode: &Inode, name: &[u8]) -> Entry {
 }
 
 /// Marks the new file as used, and returns its i-node.
-fn used(made: &[Rc<File>]) -> Inode {
+fn used(made: &[Rc<CachedFile>]) -> Inode {
     let file = made.first().expect("one was made");
     file.use_it();
     file.inode().clone()
 }
 
 /// Returns the sector of an entry or, without an entry, a free sector for it.
-pub(crate) fn place(found: &Found) -> Result<Sector> {
+pub(crate) fn place(found: &DirectoryLookup) -> Result<Sector> {
     let there = found.entry.as_ref().map(|(at, _)| *at);
     there.or(found.free).ok_or(FsError::Crowded)
 }

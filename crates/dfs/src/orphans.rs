@@ -7,15 +7,15 @@ use std::rc::Rc;
 
 use forebay_device::BufMut;
 
-use crate::change::Change;
+use crate::change::FsChange;
 use crate::error::{FsError, Result};
-use crate::files::File;
+use crate::files::CachedFile;
 use crate::format::{Inode, Orphan};
 use crate::fs::Fs;
 use crate::geometry::ROOT;
 
 impl Fs {
-    pub(crate) fn mark_orphan(&self, change: &mut Change<'_>, inode: &Inode) {
+    pub(crate) fn mark_orphan(&self, change: &mut FsChange<'_>, inode: &Inode) {
         let mark = Orphan {
             file: inode.file,
             generation: inode.generation,
@@ -24,7 +24,7 @@ impl Fs {
         change.write(at, BufMut::copy_of(&mark.encode()).freeze());
     }
 
-    pub(crate) fn unmark_orphan(&self, change: &mut Change<'_>, file: u64) {
+    pub(crate) fn unmark_orphan(&self, change: &mut FsChange<'_>, file: u64) {
         change.trim(self.geometry().orphan(file), 1);
     }
 
@@ -75,7 +75,7 @@ impl Fs {
     }
 
     /// Removes a file if it has neither names nor uses.
-    async fn reclaim(&self, file: &Rc<File>) -> Result<()> {
+    async fn reclaim(&self, file: &Rc<CachedFile>) -> Result<()> {
         let _lock = file.lock.lock().await;
         let links = file.inode().links;
         if file.users.get() > 0 || links > 0 || file.is_going.get() {

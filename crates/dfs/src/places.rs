@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use forebay_units::SECTOR_BYTES;
-use forebay_vsl::Where;
+use forebay_vsl::SectorLocation;
 
 use crate::data::regular;
 use crate::error::Result;
@@ -16,7 +16,7 @@ pub struct PlacedBytes {
     /// The bytes; never an empty range.
     pub bytes: Range<u64>,
     /// The location: for the device, the byte at which the part begins.
-    pub at: Where,
+    pub at: SectorLocation,
 }
 
 impl Fs {
@@ -51,7 +51,7 @@ impl Fs {
         }
         if inode.is_inline() {
             // Inline data lies in the i-node, which is in memory while this file is being used.
-            let at = Where::Memory;
+            let at = SectorLocation::Memory;
             return Ok(vec![PlacedBytes {
                 bytes: start..end,
                 at,
@@ -65,7 +65,7 @@ impl Fs {
             let (from, to) = (byte(run.sectors.start), byte(run.sectors.end));
             let skipped = start.saturating_sub(from);
             let at = match run.at {
-                Where::Medium(at) => Where::Medium(at + skipped),
+                SectorLocation::Medium(at) => SectorLocation::Medium(at + skipped),
                 other => other,
             };
             PlacedBytes {

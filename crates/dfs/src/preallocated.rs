@@ -22,7 +22,7 @@ pub(crate) enum RangeEdit {
 
 /// The preallocated ranges of one file.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Preallocated {
+pub(crate) struct PreallocatedFile {
     pub(crate) ranges: RangeSet,
     /// Sectors of the ranges that are not mapped.
     pub(crate) unmapped: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Preallocated {
 
 /// The preallocated ranges of all files.
 #[derive(Default)]
-pub(crate) struct Preallocations {
+pub(crate) struct PreallocationTable {
     /// By i-number.
-    files: RefCell<BTreeMap<u64, Preallocated>>,
+    files: RefCell<BTreeMap<u64, PreallocatedFile>>,
     /// The number of ranges of all files.
     ranges: Cell<usize>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct SettledFile {
     pub(crate) ranges: Option<RangeSet>,
 }
 
-impl Preallocations {
+impl PreallocationTable {
     /// Returns true if no file has preallocated ranges.
     pub(crate) fn is_empty(&self) -> bool {
         self.files.borrow().is_empty()
@@ -56,7 +56,7 @@ impl Preallocations {
         self.files.borrow().contains_key(&file)
     }
 
-    pub(crate) fn of(&self, file: u64) -> Option<Preallocated> {
+    pub(crate) fn of(&self, file: u64) -> Option<PreallocatedFile> {
         self.files.borrow().get(&file).cloned()
     }
 
@@ -82,7 +82,7 @@ impl Preallocations {
     }
 
     /// Sets the ranges of a file, and the number of their sectors that are not mapped.
-    pub(crate) fn set(&self, file: u64, new: Preallocated) {
+    pub(crate) fn set(&self, file: u64, new: PreallocatedFile) {
         let mut files = self.files.borrow_mut();
         let more = new.ranges.ranges();
         let old = if new.ranges.is_empty() {

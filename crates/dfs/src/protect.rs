@@ -4,7 +4,7 @@
 //! under the locks of each change. Rules that depend on the mode in which a file was opened belong to `forebay-mount`.
 
 use crate::error::{FsError, Result};
-use crate::files::File;
+use crate::files::CachedFile;
 use crate::format::{FileFlags, Inode};
 
 /// Fails if a flag forbids the operation.
@@ -36,12 +36,12 @@ impl Inode {
 }
 
 /// Checks if a name of `file` may be removed from a locked directory.
-pub(crate) fn may_lose(directory: &File, file: &File) -> Result<()> {
+pub(crate) fn may_lose(directory: &CachedFile, file: &CachedFile) -> Result<()> {
     directory.inode().may_change()?;
     file.inode().may_change()
 }
 
 /// Checks if a name may be added to a locked directory.
-pub(crate) fn may_gain(directory: &File) -> Result<()> {
+pub(crate) fn may_gain(directory: &CachedFile) -> Result<()> {
     directory.inode().may_grow()
 }

@@ -7,25 +7,25 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use crate::format::Entry;
+use crate::format::DirectoryEntry;
 
 /// The most entries in each half.
 const HALF: usize = 1 << 15;
 
 /// Cached entries in two halves; the older half is dropped at once.
 #[derive(Default)]
-pub(crate) struct Recent {
-    halves: RefCell<[BTreeMap<u64, Entry>; 2]>,
+pub(crate) struct RecentEntries {
+    halves: RefCell<[BTreeMap<u64, DirectoryEntry>; 2]>,
     changes: Cell<u64>,
 }
 
 /// The change counter when a read began.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Since(u64);
+pub(crate) struct ReadStart(u64);
 
-impl Recent {
+impl RecentEntries {
     /// Returns the entry in a sector, if it is cached.
-    pub(crate) fn get(&self, sector: u64) -> Option<Entry> {
+    pub(crate) fn get(&self, sector: u64) -> Option<DirectoryEntry> {
         let mut halves = self.halves.borrow_mut();
         if let Some(entry) = halves[0].get(&sector) {
             return Some(entry.clone());
@@ -36,12 +36,12 @@ impl Recent {
     }
 
     /// Returns the change counter. Must be called before reading an entry that will be kept.
-    pub(crate) fn since(&self) -> Since {
-        Since(self.changes.get())
+    pub(crate) fn since(&self) -> ReadStart {
+        ReadStart(self.changes.get())
     }
 
     /// Keeps an entry that was read, unless any entry changed since the read began.
-    pub(crate) fn keep(&self, since: Since, sector: u64, entry: &Entry) {
+    pub(crate) fn keep(&self, since: ReadStart, sector: u64, entry: &DirectoryEntry) {
         if since == self.since() {
             insert(&mut self.halves.borrow_mut(), sector, entry.clone());
         }
@@ -57,13 +57,13 @@ impl Recent {
     }
 
     /// Replaces the entry in a sector after a change.
-    pub(crate) fn changed(&self, sector: u64, entry: Entry) {
+    pub(crate) fn changed(&self, sector: u64, entry: DirectoryEntry) {
         self.forget(sector);
         insert(&mut self.halves.borrow_mut(), sector, entry);
     }
 }
 
-fn insert(halves: &mut [BTreeMap<u64, Entry>; 2], sector: u64, entry: Entry) {
+fn insert(halves: &mut [BTreeMap<u64, DirectoryEntry>; 2], sector: u64, entry: DirectoryEntry) {
     if halves[0].len() >= HALF {
         halves.swap(0, 1);
         halves[0].clear();
@@ -74,20 +74,20 @@ fn insert(halves: &mut [BTreeMap<u64, Entry>; 2], sector: u64, entry: Entry) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Kind;
+    use crate::format::FileKind;
 
-    fn entry(file: u64) -> Entry {
-        Entry {
+    fn entry(file: u64) -> DirectoryEntry {
+        DirectoryEntry {
             file,
             generation: 1,
-            kind: Kind::Regular,
+            kind: FileKind::Regular,
             name: file.to_string().into_bytes(),
         }
     }
 
     #[test]
     fn what_was_read_before_something_changed_is_not_kept() {
-        let recent = Recent::default();
+        let recent = RecentEntries::default();
         let since = recent.since();
         recent.keep(since, 7, &entry(1));
         assert_eq!(recent.get(7), Some(entry(1)));
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn as_many_as_are_allowed_are_kept_and_those_in_use_longest() {
-        let recent = Recent::default();
+        let recent = RecentEntries::default();
         let count = 3 * HALF as u64;
         for sector in 0..count {
             recent.keep(recent.since(), sector, &entry(sector));

@@ -5,18 +5,18 @@ use std::rc::Rc;
 
 use forebay_rt::LockGuard;
 
-use crate::directory::Found;
+use crate::directory::DirectoryLookup;
 use crate::error::{FsError, Result};
-use crate::files::File;
-use crate::format::{Inode, Kind, LINKS_MAX};
+use crate::files::CachedFile;
+use crate::format::{FileKind, Inode, LINKS_MAX};
 use crate::fs::Fs;
 use crate::geometry::ROOT;
-use crate::names::{New, check_name, entry_of, place, touch};
+use crate::names::{FileSpec, check_name, entry_of, place, touch};
 use crate::protect::{may_gain, may_lose};
 
 /// The condition on the target name of a rename.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum RenameTarget {
     /// The name may exist. Its file loses this name.
     Any,
     /// The name must not exist.
@@ -26,17 +26,17 @@ pub enum Target {
 }
 
 /// A name in a directory.
-type Name<'a> = (&'a Rc<File>, &'a [u8]);
+type EntryName<'a> = (&'a Rc<CachedFile>, &'a [u8]);
 
 /// Two names and the named files, all locked.
-struct Pair {
-    from: (Found, Rc<File>),
-    to: (Found, Option<Rc<File>>),
+struct RenamePair {
+    from: (DirectoryLookup, Rc<CachedFile>),
+    to: (DirectoryLookup, Option<Rc<CachedFile>>),
     _locks: Vec<LockGuard>,
 }
 
-fn is_directory(file: &File) -> bool {
-    file.inode().kind == Kind::Directory
+fn is_directory(file: &CachedFile) -> bool {
+    file.inode().kind == FileKind::Directory
 }
 
 impl Fs {
@@ -46,13 +46,18 @@ impl Fs {
     ///
     /// If the source name is missing; if the target's file must not or cannot be replaced; if the target is missing in
     /// an exchange; or if a directory would be moved into itself.
-    pub async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), target: Target) -> Result<()> {
+    pub async fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        target: RenameTarget,
+    ) -> Result<()> {
         self.rename_leaving(from, to, target, None).await
     }
 
     /// Like [`Fs::rename`], but makes the file `left` at the old name in the same change. An overlay uses this to hide
     /// a name of a lower layer (`RENAME_WHITEOUT`, a character device with number 0). Cannot be combined with
-    /// [`Target::Exchange`].
+    /// [`RenameTarget::Exchange`].
     ///
     /// # Errors
     ///
@@ -61,10 +66,10 @@ impl Fs {
         &self,
         from: (u64, &[u8]),
         to: (u64, &[u8]),
-        target: Target,
-        left: Option<&New>,
+        target: RenameTarget,
+        left: Option<&FileSpec>,
     ) -> Result<()> {
-        if left.is_some() && target == Target::Exchange {
+        if left.is_some() && target == RenameTarget::Exchange {
             return Err(FsError::Invalid("an exchange leaves no name free"));
         }
         check_name(from.1)?;
@@ -80,8 +85,8 @@ impl Fs {
         let (from, to) = ((&parents.0, from.1), (&parents.1, to.1));
         let pair = self.lock_pair(from, to).await?;
         match (&pair.to.1, target) {
-            (Some(_), Target::Free) => return Err(FsError::Exists),
-            (None, Target::Exchange) => return Err(FsError::NotFound),
+            (Some(_), RenameTarget::Free) => return Err(FsError::Exists),
+            (None, RenameTarget::Exchange) => return Err(FsError::NotFound),
             (Some(there), _) if Rc::ptr_eq(there, &pair.from.1) => return Ok(()),
             _ => {}
         }
@@ -94,7 +99,7 @@ impl Fs {
             None => may_gain(to.0)?,
         }
         match (&pair.to.1, target) {
-            (Some(there), Target::Exchange) => {
+            (Some(there), RenameTarget::Exchange) => {
                 if !is_same {
                     self.must_not_be_above(there, from.0).await?;
                 }
@@ -105,8 +110,8 @@ impl Fs {
     }
 
     /// Looks up two names, and locks their directories and the named files.
-    async fn lock_pair(&self, from: Name<'_>, to: Name<'_>) -> Result<Pair> {
-        let mut named: (Option<Rc<File>>, Option<Rc<File>>) = (None, None);
+    async fn lock_pair(&self, from: EntryName<'_>, to: EntryName<'_>) -> Result<RenamePair> {
+        let mut named: (Option<Rc<CachedFile>>, Option<Rc<CachedFile>>) = (None, None);
         loop {
             let mut wanted = vec![from.0, to.0];
             wanted.extend(named.0.iter().chain(&named.1));
@@ -114,7 +119,7 @@ impl Fs {
             let (first, first_file) = self.find_in(from).await?;
             let (second, second_file) = self.find_in(to).await?;
             let first_file = first_file.ok_or(FsError::NotFound)?;
-            let is_locked = |file: &Rc<File>, known: &Option<Rc<File>>| {
+            let is_locked = |file: &Rc<CachedFile>, known: &Option<Rc<CachedFile>>| {
                 known.as_ref().is_some_and(|known| Rc::ptr_eq(known, file))
             };
             let are_locked = is_locked(&first_file, &named.0)
@@ -122,7 +127,7 @@ impl Fs {
                     .as_ref()
                     .is_none_or(|file| is_locked(file, &named.1));
             if are_locked {
-                return Ok(Pair {
+                return Ok(RenamePair {
                     from: (first, first_file),
                     to: (second, second_file),
                     _locks: locks,
@@ -133,7 +138,10 @@ impl Fs {
     }
 
     /// Looks up a name in a locked directory, which must still exist.
-    async fn find_in(&self, (directory, name): Name<'_>) -> Result<(Found, Option<Rc<File>>)> {
+    async fn find_in(
+        &self,
+        (directory, name): EntryName<'_>,
+    ) -> Result<(DirectoryLookup, Option<Rc<CachedFile>>)> {
         let inode = directory.inode().clone();
         if inode.links == 0 || directory.is_going.get() {
             return Err(FsError::NotFound);
@@ -147,7 +155,11 @@ impl Fs {
     }
 
     /// Fails if `file` is a directory that contains `directory`, directly or indirectly.
-    async fn must_not_be_above(&self, file: &Rc<File>, directory: &Rc<File>) -> Result<()> {
+    async fn must_not_be_above(
+        &self,
+        file: &Rc<CachedFile>,
+        directory: &Rc<CachedFile>,
+    ) -> Result<()> {
         let (mut at, mut seen) = (directory.number(), BTreeSet::new());
         while is_directory(file) {
             if !seen.insert(at) {
@@ -169,9 +181,9 @@ impl Fs {
     /// file is.
     async fn can_replace(
         &self,
-        file: &Rc<File>,
-        there: Option<&Rc<File>>,
-        to: &Rc<File>,
+        file: &Rc<CachedFile>,
+        there: Option<&Rc<CachedFile>>,
+        to: &Rc<CachedFile>,
     ) -> Result<(bool, bool)> {
         let (moves, mut loses) = (is_directory(file), false);
         if let Some(there) = there {
@@ -191,13 +203,13 @@ impl Fs {
 
     async fn replace(
         &self,
-        pair: &Pair,
-        from: Name<'_>,
-        to: Name<'_>,
-        left: Option<&New>,
+        pair: &RenamePair,
+        from: EntryName<'_>,
+        to: EntryName<'_>,
+        left: Option<&FileSpec>,
     ) -> Result<()> {
         let (
-            Pair {
+            RenamePair {
                 from: (first, file),
                 to: (second, there),
                 ..
@@ -256,10 +268,10 @@ impl Fs {
 
     async fn exchange(
         &self,
-        pair: &Pair,
-        there: &Rc<File>,
-        from: Name<'_>,
-        to: Name<'_>,
+        pair: &RenamePair,
+        there: &Rc<CachedFile>,
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> Result<()> {
         let (file, now) = (&pair.from.1, self.time());
         let (leaves, comes) = (is_directory(file), is_directory(there));
@@ -276,7 +288,7 @@ impl Fs {
         for (moved, parent) in [(file, to.0), (there, from.0)] {
             change.inode(moved, |inode| {
                 inode.changed = now;
-                if inode.kind == Kind::Directory {
+                if inode.kind == FileKind::Directory {
                     inode.parent = parent.number();
                 }
             });

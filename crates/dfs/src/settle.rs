@@ -18,27 +18,27 @@ use std::ops::Range;
 
 use forebay_device::BufMut;
 use forebay_units::{RangeSet, SECTOR_BYTES, Sector};
-use forebay_vsl::{Batch, Op};
+use forebay_vsl::{Batch, BatchOp};
 
-use crate::change::Change;
+use crate::change::FsChange;
 use crate::error::{FsError, LATER, Result};
-use crate::files::File;
+use crate::files::CachedFile;
 use crate::format::preallocation::sectors_of;
-use crate::format::{Inode, Kind, Preallocation};
+use crate::format::{FileKind, Inode, Preallocation};
 use crate::fs::Fs;
 use crate::geometry::PREALLOCATION_SECTORS;
-use crate::preallocated::{Preallocated, RangeEdit, SettledFile};
+use crate::preallocated::{PreallocatedFile, RangeEdit, SettledFile};
 
 impl Fs {
     /// Adds the change of preallocated space to a batch, and returns the change for
-    /// [`Preallocations::settle`](crate::preallocated::Preallocations::settle).
+    /// [`PreallocationTable::settle`](crate::preallocated::Preallocations::settle).
     ///
     /// # Errors
     ///
     /// If the map cannot be read, or the file or the filesystem would have too many ranges.
     pub(crate) async fn settle_preallocations(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
     ) -> Result<Vec<SettledFile>> {
         let mut settled = Vec::new();
         for file in self.with_preallocated(change) {
@@ -63,7 +63,7 @@ impl Fs {
     }
 
     /// Returns the files with preallocated ranges that a batch may affect.
-    fn with_preallocated(&self, change: &Change<'_>) -> BTreeSet<u64> {
+    fn with_preallocated(&self, change: &FsChange<'_>) -> BTreeSet<u64> {
         let known = &self.0.preallocations;
         let mut files: BTreeSet<u64> = change.edited().collect();
         if !known.is_empty() {
@@ -78,9 +78,9 @@ impl Fs {
 
     async fn settle_file(
         &self,
-        change: &Change<'_>,
+        change: &FsChange<'_>,
         file: u64,
-        before: &Preallocated,
+        before: &PreallocatedFile,
         after: RangeSet,
     ) -> Result<SettledFile> {
         let known = self.0.files.borrow().get(file);
@@ -123,7 +123,7 @@ impl Fs {
     /// Returns the sectors of a file's preallocated ranges that a batch may map, unmap, preallocate or release.
     fn touched(
         &self,
-        change: &Change<'_>,
+        change: &FsChange<'_>,
         file: u64,
         before: &RangeSet,
         after: &RangeSet,
@@ -147,20 +147,20 @@ impl Fs {
     }
 
     /// Adds the sectors of a file's data at `base` that a batch maps, and removes those that it unmaps.
-    fn add_mapped(&self, mapped: &mut RangeSet, change: &Change<'_>, file: u64, base: u64) {
+    fn add_mapped(&self, mapped: &mut RangeSet, change: &FsChange<'_>, file: u64, base: u64) {
         for op in change.batch.ops() {
             let Some((_, range)) = self.data_range(op, file).filter(|(at, _)| *at == base) else {
                 continue;
             };
             match op {
-                Op::Write { .. } => mapped.insert(range),
-                Op::Trim { .. } => mapped.remove(range),
+                BatchOp::Write { .. } => mapped.insert(range),
+                BatchOp::Trim { .. } => mapped.remove(range),
             }
         }
     }
 
     /// Returns the base and the sector range, relative to the base, of a write or a trim of a file's data.
-    fn data_range(&self, op: &Op, file: u64) -> Option<(u64, Range<u64>)> {
+    fn data_range(&self, op: &BatchOp, file: u64) -> Option<(u64, Range<u64>)> {
         let (sector, sectors) = op.range().ok()?;
         let data = self
             .geometry()
@@ -192,7 +192,7 @@ impl Fs {
     /// Adds the record of a file's new ranges to a batch.
     fn put_record(
         &self,
-        change: &mut Change<'_>,
+        change: &mut FsChange<'_>,
         before: &RangeSet,
         one: &SettledFile,
     ) -> Result<()> {
@@ -232,7 +232,7 @@ impl Fs {
     /// # Errors
     ///
     /// If the space fails. The record is removed when the filesystem is next opened.
-    pub(crate) async fn drop_used_up(&self, file: &File) -> Result<()> {
+    pub(crate) async fn drop_used_up(&self, file: &CachedFile) -> Result<()> {
         let number = file.number();
         if !self.0.preallocations.is_used_up(number) {
             return Ok(());
@@ -240,7 +240,9 @@ impl Fs {
         let _lock = file.lock.lock().await;
         let is_unused = file.users.get() == 0 && !file.is_going.get();
         if is_unused && self.0.preallocations.is_used_up(number) {
-            self.0.preallocations.set(number, Preallocated::default());
+            self.0
+                .preallocations
+                .set(number, PreallocatedFile::default());
             self.trim_record(number).await?;
         }
         Ok(())
@@ -281,7 +283,7 @@ impl Fs {
         Ok(())
     }
 
-    async fn load_preallocation(&self, number: u64) -> Result<Option<Preallocated>> {
+    async fn load_preallocation(&self, number: u64) -> Result<Option<PreallocatedFile>> {
         let place = self.geometry().preallocation(number);
         let read = self.read_sectors(place, PREALLOCATION_SECTORS).await?;
         let Ok(Some(record)) = Preallocation::decode(&read) else {
@@ -298,7 +300,7 @@ impl Fs {
         }
         let mapped = self.mapped_of(&inode, &record.ranges).await?;
         let unmapped = unmapped_in(&record.ranges, &record.ranges, &mapped);
-        Ok(Some(Preallocated {
+        Ok(Some(PreallocatedFile {
             ranges: record.ranges,
             unmapped,
         }))
@@ -308,12 +310,12 @@ impl Fs {
 /// Returns true if a record belongs to a file.
 pub(crate) fn is_of(record: &Preallocation, inode: &Inode) -> bool {
     let same = record.file == inode.file && record.generation == inode.generation;
-    same && inode.kind == Kind::Regular
+    same && inode.kind == FileKind::Regular
 }
 
-fn sector_of(op: &Op) -> Sector {
+fn sector_of(op: &BatchOp) -> Sector {
     match op {
-        Op::Write { sector, .. } | Op::Trim { sector, .. } => *sector,
+        BatchOp::Write { sector, .. } | BatchOp::Trim { sector, .. } => *sector,
     }
 }
 

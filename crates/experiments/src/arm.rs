@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use forebay_model::Timing;
-use forebay_model::disk::{Completion, Op};
+use forebay_model::TimingModel;
+use forebay_model::disk::{DiskCompletion, DiskOp};
 use forebay_rt::Instant;
 use forebay_units::SECTOR_BYTES;
 
 /// Requests of one kind.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct RequestTotals {
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
     /// How long the disk worked on them, without what they waited for others before them.
@@ -20,16 +20,16 @@ pub(crate) struct Part {
 
 /// What one disk did: in the log, which is its beginning, and in the data behind it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Spent {
-    pub(crate) reads: Part,
-    pub(crate) writes: Part,
-    pub(crate) log_reads: Part,
-    pub(crate) log_writes: Part,
+pub(crate) struct DiskActivity {
+    pub(crate) reads: RequestTotals,
+    pub(crate) writes: RequestTotals,
+    pub(crate) log_reads: RequestTotals,
+    pub(crate) log_writes: RequestTotals,
 }
 
-impl Part {
-    fn since(&self, before: &Part) -> Part {
-        Part {
+impl RequestTotals {
+    fn since(&self, before: &RequestTotals) -> RequestTotals {
+        RequestTotals {
             requests: self.requests - before.requests,
             bytes: self.bytes - before.bytes,
             seconds: self.seconds - before.seconds,
@@ -37,10 +37,10 @@ impl Part {
     }
 }
 
-impl Spent {
+impl DiskActivity {
     /// What was done since then.
-    pub(crate) fn since(&self, before: &Spent) -> Spent {
-        Spent {
+    pub(crate) fn since(&self, before: &DiskActivity) -> DiskActivity {
+        DiskActivity {
             reads: self.reads.since(&before.reads),
             writes: self.writes.since(&before.writes),
             log_reads: self.log_reads.since(&before.log_reads),
@@ -50,25 +50,25 @@ impl Spent {
 }
 
 /// A disk's model that is looked at while it works.
-pub(crate) struct Watched<T> {
+pub(crate) struct MeteredDisk<T> {
     disk: T,
     log_bytes: u64,
-    under_way: HashMap<u64, Asked>,
-    spent: Rc<Cell<Spent>>,
+    under_way: HashMap<u64, MeteredRequest>,
+    spent: Rc<Cell<DiskActivity>>,
 }
 
 #[derive(Clone, Copy)]
-struct Asked {
+struct MeteredRequest {
     at: Instant,
-    op: Op,
+    op: DiskOp,
     in_log: bool,
     bytes: u64,
 }
 
-impl<T: Timing> Watched<T> {
+impl<T: TimingModel> MeteredDisk<T> {
     /// A disk that adds to `spent` what it does; its first `log_bytes` are the log.
-    pub(crate) fn new(disk: T, log_bytes: u64, spent: &Rc<Cell<Spent>>) -> Watched<T> {
-        Watched {
+    pub(crate) fn new(disk: T, log_bytes: u64, spent: &Rc<Cell<DiskActivity>>) -> MeteredDisk<T> {
+        MeteredDisk {
             disk,
             log_bytes,
             under_way: HashMap::new(),
@@ -76,17 +76,17 @@ impl<T: Timing> Watched<T> {
         }
     }
 
-    fn note(&mut self, done: &Completion) {
+    fn note(&mut self, done: &DiskCompletion) {
         // Flushes are not among them, and have nothing to do on a disk that answers no write early.
         let Some(asked) = self.under_way.remove(&done.id) else {
             return;
         };
         let mut spent = self.spent.get();
         let part = match (asked.op, asked.in_log) {
-            (Op::Read, false) => &mut spent.reads,
-            (Op::Write, false) => &mut spent.writes,
-            (Op::Read, true) => &mut spent.log_reads,
-            (Op::Write, true) => &mut spent.log_writes,
+            (DiskOp::Read, false) => &mut spent.reads,
+            (DiskOp::Write, false) => &mut spent.writes,
+            (DiskOp::Read, true) => &mut spent.log_reads,
+            (DiskOp::Write, true) => &mut spent.log_writes,
         };
         let took = done.at.since(asked.at).saturating_sub(done.service.queue);
         part.requests += 1;
@@ -96,7 +96,7 @@ impl<T: Timing> Watched<T> {
     }
 }
 
-impl<T: Timing> Timing for Watched<T> {
+impl<T: TimingModel> TimingModel for MeteredDisk<T> {
     fn blocks(&self) -> u64 {
         self.disk.blocks()
     }
@@ -105,8 +105,8 @@ impl<T: Timing> Timing for Watched<T> {
         self.disk.has_write_cache()
     }
 
-    fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
-        let asked = Asked {
+    fn submit(&mut self, now: Instant, id: u64, op: DiskOp, first: u64, blocks: u32) {
+        let asked = MeteredRequest {
             at: now,
             op,
             in_log: first * SECTOR_BYTES < self.log_bytes,
@@ -124,7 +124,7 @@ impl<T: Timing> Timing for Watched<T> {
         self.disk.next_event()
     }
 
-    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+    fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
         let before = done.len();
         self.disk.advance(now, done);
         for completion in &done[before..] {
@@ -138,12 +138,12 @@ mod tests {
     use forebay_device::{BufMut, Device, Durability};
 
     use super::*;
-    use crate::disks::{Setup, Shape, virtually};
+    use crate::disks::{CacheSetup, CacheShape, virtually};
 
     #[test]
     fn what_waits_for_others_counts_for_them_only() {
         virtually(|rt| async move {
-            let disks = Setup::of(Shape::Logical).disks(&rt).unwrap();
+            let disks = CacheSetup::of(CacheShape::Logical).disks(&rt).unwrap();
             let began = rt.now();
             let write = |device: &Rc<dyn Device>, at| {
                 let (device, content) = (Rc::clone(device), BufMut::zeroed(8192).freeze());
@@ -161,10 +161,10 @@ mod tests {
                 (1, 8192)
             );
             assert_eq!((spent.writes.requests, spent.reads.bytes), (1, 1024));
-            assert_eq!(spent.log_reads, Part::default());
+            assert_eq!(spent.log_reads, RequestTotals::default());
             let sum = spent.log_writes.seconds + spent.writes.seconds + spent.reads.seconds;
             assert!((0.95 * all..1.05 * all).contains(&sum), "{sum} of {all}");
-            assert_eq!(spent.since(&spent), Spent::default());
+            assert_eq!(spent.since(&spent), DiskActivity::default());
         });
     }
 }

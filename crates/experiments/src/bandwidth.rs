@@ -7,8 +7,8 @@ use forebay_device::{Buf, BufMut, Device, Durability};
 use forebay_rng::Rng;
 use forebay_rt::Rt;
 
-use crate::disks::{Setup, Shape, virtually};
-use crate::scale::Scale;
+use crate::disks::{CacheSetup, CacheShape, virtually};
+use crate::scale::PaperScale;
 
 /// Sizes of the requests, in KiB.
 pub(crate) const SIZES: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
@@ -20,13 +20,13 @@ pub(crate) const SEGMENT_KIB: u64 = 128;
 
 /// A curve of figure 10.
 #[derive(Clone, Debug)]
-pub(crate) struct Curve {
+pub(crate) struct BandwidthCurve {
     pub(crate) name: String,
     /// Bytes a second, for each of [`SIZES`].
     pub(crate) rates: Vec<f64>,
 }
 
-impl Curve {
+impl BandwidthCurve {
     /// Bytes a second in requests of a size in [`SIZES`].
     pub(crate) fn rate(&self, kib: u64) -> f64 {
         let at = SIZES.iter().position(|size| *size == kib);
@@ -40,23 +40,23 @@ impl Curve {
 }
 
 /// All curves, the plain disk's first.
-pub(crate) fn curves(scale: Scale) -> Result<Vec<Curve>> {
+pub(crate) fn curves(scale: PaperScale) -> Result<Vec<BandwidthCurve>> {
     let mut curves = Vec::new();
-    for shape in Shape::REAL {
-        curves.push(curve(shape.name(), Setup::of(shape), scale)?);
+    for shape in CacheShape::REAL {
+        curves.push(curve(shape.name(), CacheSetup::of(shape), scale)?);
     }
-    let own_bus = Setup {
+    let own_bus = CacheSetup {
         own_bus: true,
-        ..Setup::of(Shape::Plain)
+        ..CacheSetup::of(CacheShape::Plain)
     };
     curves.push(curve("plain disk, bus of 5 MB/s", own_bus, scale)?);
     Ok(curves)
 }
 
-fn curve(name: &str, setup: Setup, scale: Scale) -> Result<Curve> {
+fn curve(name: &str, setup: CacheSetup, scale: PaperScale) -> Result<BandwidthCurve> {
     let amount = match scale {
-        Scale::Full => AMOUNT,
-        Scale::Quick => AMOUNT_QUICK,
+        PaperScale::Full => AMOUNT,
+        PaperScale::Quick => AMOUNT_QUICK,
     };
     let each = SIZES.iter().map(|kib| {
         let size = kib << 10;
@@ -65,7 +65,7 @@ fn curve(name: &str, setup: Setup, scale: Scale) -> Result<Curve> {
             rate(&rt, opened.device, size, amount.div_ceil(size)).await
         })
     });
-    Ok(Curve {
+    Ok(BandwidthCurve {
         name: name.to_owned(),
         rates: each.collect::<Result<_>>()?,
     })
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn larger_requests_are_faster_on_a_disk_and_small_ones_are_not_slow_in_a_log() {
-        let plain = curve("", Setup::of(Shape::Plain), Scale::Quick).unwrap();
+        let plain = curve("", CacheSetup::of(CacheShape::Plain), PaperScale::Quick).unwrap();
         assert!(
             plain.rates.windows(2).all(|pair| pair[0] < pair[1]),
             "{plain:?}"
         );
         assert!(plain.ratio(1) > 30.0, "{plain:?}");
-        let log = curve("", Setup::of(Shape::Physical), Scale::Quick).unwrap();
+        let log = curve("", CacheSetup::of(CacheShape::Physical), PaperScale::Quick).unwrap();
         assert!(log.rate(4) > 5.0 * plain.rate(4), "{log:?}");
     }
 }

@@ -7,14 +7,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_dcd::{Acknowledge, AttachOptions, CreateOptions, DataIdentity, Volume, VolumeId};
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room, Slice};
-use forebay_model::disk::{CacheChoice, Caches, Options, Scheduling, named};
-use forebay_model::{Drive, Emulated, Timing};
+use forebay_dcd::{AckMode, AttachOptions, CreateOptions, DataIdentity, DcdVolume, VolumeId};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, DeviceSlice, Durability, IoFuture, RamDevice, ZeroedSpace,
+};
+use forebay_model::disk::{CacheChoice, DiskOptions, EnabledCaches, Scheduling, named};
+use forebay_model::{Drive, EmulatedDisk, TimingModel};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
-use crate::arm::{Spent, Watched};
+use crate::arm::{DiskActivity, MeteredDisk};
 
 /// The disk: of the family of the paper's.
 pub(crate) const DISK: &str = "barracuda";
@@ -28,7 +30,7 @@ const SUPERBLOCKS: u64 = 1 << 20;
 
 /// What stands before the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum CacheShape {
     /// Nothing.
     Plain,
     /// The cache, whose log is a part of the same disk: what the paper measured.
@@ -39,23 +41,24 @@ pub(crate) enum Shape {
     Free,
 }
 
-impl Shape {
+impl CacheShape {
     /// Those that are measured beside each other.
-    pub(crate) const REAL: [Shape; 3] = [Shape::Plain, Shape::Logical, Shape::Physical];
+    pub(crate) const REAL: [CacheShape; 3] =
+        [CacheShape::Plain, CacheShape::Logical, CacheShape::Physical];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Shape::Plain => "plain disk",
-            Shape::Logical => "logical DCD",
-            Shape::Physical => "physical DCD",
-            Shape::Free => "free writes",
+            CacheShape::Plain => "plain disk",
+            CacheShape::Logical => "logical DCD",
+            CacheShape::Physical => "physical DCD",
+            CacheShape::Free => "free writes",
         }
     }
 
     /// How a cache of this shape is set by itself.
     fn usual(self) -> AttachOptions {
         match self {
-            Shape::Logical => AttachOptions::on_one_disk(),
+            CacheShape::Logical => AttachOptions::on_one_disk(),
             _ => AttachOptions::default(),
         }
     }
@@ -63,13 +66,13 @@ impl Shape {
 
 /// A shape with the sizes of its log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup {
-    pub(crate) shape: Shape,
+pub(crate) struct CacheSetup {
+    pub(crate) shape: CacheShape,
     /// All segments of the log together.
     pub(crate) log: ByteLen,
     pub(crate) segment: ByteLen,
     /// When a write is acknowledged; at once, unless said otherwise.
-    pub(crate) acknowledge: Acknowledge,
+    pub(crate) acknowledge: AckMode,
     /// The longest that what nobody flushed waits in memory.
     pub(crate) max_delay: Duration,
     /// Whether the disk is on the bus it was measured on.
@@ -77,47 +80,47 @@ pub(crate) struct Setup {
 }
 
 /// Where the log is and where the data is.
-pub(crate) struct Disks {
+pub(crate) struct SetupDisks {
     pub(crate) log: Rc<dyn Device>,
     pub(crate) data: Rc<dyn Device>,
     /// What the data's disk did so far.
-    pub(crate) spent: Rc<Cell<Spent>>,
+    pub(crate) spent: Rc<Cell<DiskActivity>>,
 }
 
 /// A device to work on.
-pub(crate) struct Opened {
+pub(crate) struct SetupDevice {
     pub(crate) device: Rc<dyn Device>,
     /// The cache, if there is one.
-    pub(crate) volume: Option<Volume>,
+    pub(crate) volume: Option<DcdVolume>,
     /// What the data's disk did so far.
-    pub(crate) spent: Rc<Cell<Spent>>,
+    pub(crate) spent: Rc<Cell<DiskActivity>>,
 }
 
-impl Setup {
+impl CacheSetup {
     /// A shape with a log of 64 MiB, as the paper's was, and of the usual segments.
-    pub(crate) fn of(shape: Shape) -> Setup {
-        Setup {
+    pub(crate) fn of(shape: CacheShape) -> CacheSetup {
+        CacheSetup {
             shape,
             log: ByteLen::mib(64),
             segment: ByteLen::mib(1),
-            acknowledge: Acknowledge::Flush,
+            acknowledge: AckMode::Flush,
             max_delay: shape.usual().max_delay,
             own_bus: false,
         }
     }
 
     /// Makes the disks and, where there is one, the cache.
-    pub(crate) async fn open(self, rt: &Rt) -> Result<Opened> {
-        let Disks { log, data, spent } = self.disks(rt)?;
+    pub(crate) async fn open(self, rt: &Rt) -> Result<SetupDevice> {
+        let SetupDisks { log, data, spent } = self.disks(rt)?;
         let (device, volume): (Rc<dyn Device>, _) = match self.shape {
-            Shape::Plain => (data, None),
-            Shape::Free => (Rc::new(Free(data)), None),
-            Shape::Logical | Shape::Physical => {
+            CacheShape::Plain => (data, None),
+            CacheShape::Free => (Rc::new(InstantDevice(data)), None),
+            CacheShape::Logical | CacheShape::Physical => {
                 let volume = self.cache(rt, log, data).await?;
                 (Rc::new(volume.clone()), Some(volume))
             }
         };
-        Ok(Opened {
+        Ok(SetupDevice {
             device,
             volume,
             spent,
@@ -126,7 +129,7 @@ impl Setup {
 
     /// Makes the disks. The data lies in the same place of its disk in every shape, or the seeks would be
     /// others.
-    pub(crate) fn disks(self, rt: &Rt) -> Result<Disks> {
+    pub(crate) fn disks(self, rt: &Rt) -> Result<SetupDisks> {
         let spent = Rc::default();
         let disk = self.disk(rt, 0.0, &spent)?;
         let log = self.log_bytes();
@@ -134,22 +137,22 @@ impl Setup {
         let data = part(Rc::clone(&disk), log..log + len)?;
         let log = match self.shape {
             // Two disks do not turn in step.
-            Shape::Physical => part(self.disk(rt, 0.5, &Rc::default())?, 0..log)?,
+            CacheShape::Physical => part(self.disk(rt, 0.5, &Rc::default())?, 0..log)?,
             _ => part(disk, 0..log)?,
         };
-        Ok(Disks { log, data, spent })
+        Ok(SetupDisks { log, data, spent })
     }
 
     fn log_bytes(self) -> u64 {
         self.log.0 + SUPERBLOCKS
     }
 
-    fn disk(self, rt: &Rt, phase: f64, spent: &Rc<Cell<Spent>>) -> Result<Rc<dyn Device>> {
+    fn disk(self, rt: &Rt, phase: f64, spent: &Rc<Cell<DiskActivity>>) -> Result<Rc<dyn Device>> {
         let spec = named(DISK).with_context(|| format!("no disk model {DISK}"))?;
         let spec = if self.own_bus { spec } else { spec.on_bus(BUS) };
         // With read-ahead and a queue of its own, and without answering writes early.
-        let options = Options {
-            caches: Caches::Explicit(CacheChoice {
+        let options = DiskOptions {
+            caches: EnabledCaches::Explicit(CacheChoice {
                 immediate_report: false,
                 read_ahead: true,
             }),
@@ -158,11 +161,11 @@ impl Setup {
         };
         let drive = Drive::new(spec, options);
         let memory = Rc::new(RamDevice::new(drive.blocks() * SECTOR_BYTES, 512));
-        let watched = Watched::new(drive, self.log_bytes(), spent);
-        Ok(Rc::new(Emulated::new(rt, memory, watched)?))
+        let watched = MeteredDisk::new(drive, self.log_bytes(), spent);
+        Ok(Rc::new(EmulatedDisk::new(rt, memory, watched)?))
     }
 
-    async fn cache(self, rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>) -> Result<Volume> {
+    async fn cache(self, rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>) -> Result<DcdVolume> {
         let identity = DataIdentity {
             len: data.geometry().len,
             path: "emulated".into(),
@@ -180,13 +183,13 @@ impl Setup {
             max_delay: self.max_delay,
             ..self.shape.usual()
         };
-        let (volume, _) = Volume::attach(rt.clone(), log, data, identity, options).await?;
+        let (volume, _) = DcdVolume::attach(rt.clone(), log, data, identity, options).await?;
         Ok(volume)
     }
 }
 
 fn part(disk: Rc<dyn Device>, range: Range<u64>) -> Result<Rc<dyn Device>> {
-    let slice = Slice::new(disk, range.start, range.end - range.start);
+    let slice = DeviceSlice::new(disk, range.start, range.end - range.start);
     Ok(Rc::new(slice.context("the disk is too small")?))
 }
 
@@ -201,10 +204,10 @@ where
 }
 
 /// A device that takes writes in no time, and forgets them.
-struct Free(Rc<dyn Device>);
+struct InstantDevice(Rc<dyn Device>);
 
-impl Device for Free {
-    fn geometry(&self) -> Geometry {
+impl Device for InstantDevice {
+    fn geometry(&self) -> DeviceGeometry {
         self.0.geometry()
     }
 
@@ -224,7 +227,7 @@ impl Device for Free {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn write_zeroes(&self, _range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, _range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use forebay_units::ByteLen;
 
-use crate::disks::{Setup, Shape, virtually};
-use crate::office::{Seen, office};
-use crate::paper_cache::{Idle, Order, PaperCache, Rules};
-use crate::scale::Scale;
+use crate::disks::{CacheSetup, CacheShape, virtually};
+use crate::office::{OfficeOutcome, office};
+use crate::paper_cache::{IdleRule, PaperCache, PaperCacheRules, PaperDestageOrder};
+use crate::scale::PaperScale;
 use crate::users::phases;
 
 /// Users in the experiments on sizes.
@@ -23,14 +23,14 @@ const LOG_OF_ORDERS: ByteLen = ByteLen::mib(16);
 
 /// What the three programs took, by what was varied.
 #[derive(Clone, Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct ParameterSweep {
     pub(crate) name: &'static str,
     /// What was varied, in KiB, and what came of it.
-    pub(crate) points: Vec<(u64, Point)>,
+    pub(crate) points: Vec<(u64, SweepPoint)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Point {
+pub(crate) struct SweepPoint {
     /// Of the three programs.
     pub(crate) seconds: [f64; 3],
     /// Bytes that went home in the end, for each that was written.
@@ -38,40 +38,46 @@ pub(crate) struct Point {
 }
 
 /// Both shapes with logs of several sizes, in segments of the paper's size.
-pub(crate) fn log_sizes(scale: Scale) -> Result<Vec<Sweep>> {
-    sweeps(&LOGS_MIB.map(|mib| mib << 10), scale, |shape, kib| Setup {
-        log: ByteLen::kib(kib),
-        segment: ByteLen::kib(128),
-        ..Setup::of(shape)
+pub(crate) fn log_sizes(scale: PaperScale) -> Result<Vec<ParameterSweep>> {
+    sweeps(&LOGS_MIB.map(|mib| mib << 10), scale, |shape, kib| {
+        CacheSetup {
+            log: ByteLen::kib(kib),
+            segment: ByteLen::kib(128),
+            ..CacheSetup::of(shape)
+        }
     })
 }
 
 /// Both shapes with segments of several sizes.
-pub(crate) fn segment_sizes(scale: Scale) -> Result<Vec<Sweep>> {
-    sweeps(&SEGMENTS_KIB, scale, |shape, kib| Setup {
+pub(crate) fn segment_sizes(scale: PaperScale) -> Result<Vec<ParameterSweep>> {
+    sweeps(&SEGMENTS_KIB, scale, |shape, kib| CacheSetup {
         log: LOG_OF_SEGMENTS,
         segment: ByteLen::kib(kib),
-        ..Setup::of(shape)
+        ..CacheSetup::of(shape)
     })
 }
 
-fn sweeps(values: &[u64], scale: Scale, setup: impl Fn(Shape, u64) -> Setup) -> Result<Vec<Sweep>> {
-    let sweep = |shape: Shape| {
+fn sweeps(
+    values: &[u64],
+    scale: PaperScale,
+    setup: impl Fn(CacheShape, u64) -> CacheSetup,
+) -> Result<Vec<ParameterSweep>> {
+    let sweep = |shape: CacheShape| {
         let points = values
             .iter()
             .map(|kib| Ok((*kib, point(setup(shape, *kib), scale)?)));
-        Ok(Sweep {
+        Ok(ParameterSweep {
             name: shape.name(),
             points: points.collect::<Result<_>>()?,
         })
     };
-    [Shape::Logical, Shape::Physical]
+    [CacheShape::Logical, CacheShape::Physical]
         .into_iter()
         .map(sweep)
         .collect()
 }
 
-fn point(setup: Setup, scale: Scale) -> Result<Point> {
+fn point(setup: CacheSetup, scale: PaperScale) -> Result<SweepPoint> {
     virtually(move |rt| async move {
         let opened = setup.open(&rt).await?;
         let volume = opened.volume.clone().context("there is a cache")?;
@@ -79,7 +85,7 @@ fn point(setup: Setup, scale: Scale) -> Result<Point> {
         volume.drain().await?;
         let status = volume.status();
         let logged = (status.write_bytes - status.bypass_bytes) as f64;
-        Ok(Point {
+        Ok(SweepPoint {
             seconds: phases.map(|phase| phase.seconds),
             destaged: status.destaged_bytes as f64 / logged,
         })
@@ -88,33 +94,33 @@ fn point(setup: Setup, scale: Scale) -> Result<Point> {
 
 /// One way to destage, and what users saw.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct DestageVariant {
     pub(crate) name: String,
-    pub(crate) seen: Seen,
+    pub(crate) seen: OfficeOutcome,
 }
 
 /// The plain disk, the shipping cache, and the model of the paper's in all orders.
-pub(crate) fn orders(scale: Scale) -> Result<Vec<Way>> {
+pub(crate) fn orders(scale: PaperScale) -> Result<Vec<DestageVariant>> {
     let ours = "this cache (oldest first, sorted windows)";
     let mut ways = vec![
-        way("plain disk", Shape::Plain, scale)?,
-        way(ours, Shape::Logical, scale)?,
+        way("plain disk", CacheShape::Plain, scale)?,
+        way(ours, CacheShape::Logical, scale)?,
     ];
     let orders = [
-        (Order::Ring, "oldest first (ring order)"),
-        (Order::LastWritten, "last written first"),
-        (Order::LeastValid, "least valid first"),
+        (PaperDestageOrder::Ring, "oldest first (ring order)"),
+        (PaperDestageOrder::LastWritten, "last written first"),
+        (PaperDestageOrder::LeastValid, "least valid first"),
     ];
     for (window, sorted, how) in [
         (1, false, "a segment at a time, as it comes"),
         (16, true, "16 segments at a time, sorted"),
     ] {
         for (order, name) in orders {
-            let rules = Rules {
+            let rules = PaperCacheRules {
                 order,
                 window,
                 sorted,
-                ..Rules::OURS
+                ..PaperCacheRules::OURS
             };
             ways.push(model(format!("{name}; {how}"), rules, scale)?);
         }
@@ -123,46 +129,46 @@ pub(crate) fn orders(scale: Scale) -> Result<Vec<Way>> {
 }
 
 /// The model with several thresholds.
-pub(crate) fn thresholds(scale: Scale) -> Result<Vec<Way>> {
+pub(crate) fn thresholds(scale: PaperScale) -> Result<Vec<DestageVariant>> {
     let mut ways = Vec::new();
     for ms in [0, 1, 10, 100, 1000, 10_000] {
-        let rules = Rules {
-            idle: Idle::Always(Duration::from_millis(ms)),
-            ..Rules::OURS
+        let rules = PaperCacheRules {
+            idle: IdleRule::Always(Duration::from_millis(ms)),
+            ..PaperCacheRules::OURS
         };
         ways.push(model(format!("{ms} ms"), rules, scale)?);
     }
     ways.push(model(
         "1 s when empty, 1 ms when full".into(),
-        Rules::OURS,
+        PaperCacheRules::OURS,
         scale,
     )?);
     Ok(ways)
 }
 
-fn setup(shape: Shape) -> Setup {
-    Setup {
+fn setup(shape: CacheShape) -> CacheSetup {
+    CacheSetup {
         log: LOG_OF_ORDERS,
         segment: ByteLen::kib(128),
-        ..Setup::of(shape)
+        ..CacheSetup::of(shape)
     }
 }
 
-fn way(name: &str, shape: Shape, scale: Scale) -> Result<Way> {
+fn way(name: &str, shape: CacheShape, scale: PaperScale) -> Result<DestageVariant> {
     let seen = virtually(move |rt| async move {
         let opened = setup(shape).open(&rt).await?;
         office(&rt, opened, scale).await
     })?;
-    Ok(Way {
+    Ok(DestageVariant {
         name: name.to_owned(),
         seen,
     })
 }
 
-fn model(name: String, rules: Rules, scale: Scale) -> Result<Way> {
+fn model(name: String, rules: PaperCacheRules, scale: PaperScale) -> Result<DestageVariant> {
     let seen = virtually(move |rt| async move {
-        let opened = PaperCache::open(&rt, setup(Shape::Logical), rules)?;
+        let opened = PaperCache::open(&rt, setup(CacheShape::Logical), rules)?;
         office(&rt, opened, scale).await
     })?;
-    Ok(Way { name, seen })
+    Ok(DestageVariant { name, seen })
 }

@@ -32,6 +32,6 @@ mod ufs;
 mod users;
 
 pub use forebay_report::Circumstances;
-pub use measured::{Measured, measure};
+pub use measured::{PaperMeasurements, measure};
 pub use report::{FilesystemRun, write_report};
-pub use scale::Scale;
+pub use scale::PaperScale;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use forebay_dcd::Acknowledge;
+use forebay_dcd::AckMode;
 
-use crate::bandwidth::{self, Curve};
-use crate::disks::{Setup, Shape, virtually};
-use crate::effects::{self, Sweep, Way};
-use crate::paper_cache::{PaperCache, Rules};
-use crate::scale::Scale;
-use crate::users::{PHASES, Phase, phases, who};
+use crate::bandwidth::{self, BandwidthCurve};
+use crate::disks::{CacheSetup, CacheShape, virtually};
+use crate::effects::{self, DestageVariant, ParameterSweep};
+use crate::paper_cache::{PaperCache, PaperCacheRules};
+use crate::scale::PaperScale;
+use crate::users::{PHASES, ProgramPhase, phases, who};
 
 /// How many users work at a time: those of figures 7 and 8, and more (figure 9's number is not in the
 /// text of the paper that is at hand).
@@ -22,38 +22,38 @@ const PAPERS_USERS: u64 = 4;
 pub(crate) const DELAYS_MS: [u64; 7] = [50, 100, 200, 500, 1000, 2000, 5000];
 
 /// All figures measured on the virtual clock.
-pub struct Measured {
-    pub(crate) scale: Scale,
-    pub(crate) runs: Vec<Run>,
-    pub(crate) curves: Vec<Curve>,
-    pub(crate) logs: Vec<Sweep>,
-    pub(crate) segments: Vec<Sweep>,
-    pub(crate) orders: Vec<Way>,
-    pub(crate) thresholds: Vec<Way>,
+pub struct PaperMeasurements {
+    pub(crate) scale: PaperScale,
+    pub(crate) runs: Vec<ProgramRun>,
+    pub(crate) curves: Vec<BandwidthCurve>,
+    pub(crate) logs: Vec<ParameterSweep>,
+    pub(crate) segments: Vec<ParameterSweep>,
+    pub(crate) orders: Vec<DestageVariant>,
+    pub(crate) thresholds: Vec<DestageVariant>,
 }
 
 /// The three programs, run by a number of users on all that is compared.
-pub(crate) struct Run {
+pub(crate) struct ProgramRun {
     pub(crate) users: u64,
     /// The plain disk, the logical DCD and the physical one; then the others.
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<RunColumn>,
     /// The logical DCD with each of [`DELAYS_MS`].
-    pub(crate) delays: Vec<[Phase; 3]>,
+    pub(crate) delays: Vec<[ProgramPhase; 3]>,
     /// On a device that takes writes in no time.
-    pub(crate) free: [Phase; 3],
+    pub(crate) free: [ProgramPhase; 3],
 }
 
 /// What was measured on one of the things that are compared.
-pub(crate) struct Column {
+pub(crate) struct RunColumn {
     pub(crate) name: String,
-    pub(crate) phases: [Phase; 3],
+    pub(crate) phases: [ProgramPhase; 3],
 }
 
 /// Measures. `step` is told what comes next, and says whether to go on.
 ///
 /// # Errors
 /// If `step` says no, or a device fails, which emulated ones do not.
-pub fn measure(scale: Scale, mut step: impl FnMut(&str) -> bool) -> Result<Measured> {
+pub fn measure(scale: PaperScale, mut step: impl FnMut(&str) -> bool) -> Result<PaperMeasurements> {
     let mut next = |what: &str| -> Result<()> {
         ensure!(step(what), "stopped");
         Ok(())
@@ -74,7 +74,7 @@ pub fn measure(scale: Scale, mut step: impl FnMut(&str) -> bool) -> Result<Measu
     let orders = effects::orders(scale)?;
     next("idle thresholds")?;
     let thresholds = effects::thresholds(scale)?;
-    Ok(Measured {
+    Ok(PaperMeasurements {
         scale,
         runs,
         curves,
@@ -85,82 +85,85 @@ pub fn measure(scale: Scale, mut step: impl FnMut(&str) -> bool) -> Result<Measu
     })
 }
 
-fn run(users: u64, scale: Scale) -> Result<Run> {
-    let on = |setup: Setup| {
+fn run(users: u64, scale: PaperScale) -> Result<ProgramRun> {
+    let on = |setup: CacheSetup| {
         virtually(move |rt| async move {
             let opened = setup.open(&rt).await?;
             phases(&rt, opened, users, scale.every()).await
         })
     };
     let mut columns = Vec::new();
-    for shape in Shape::REAL {
-        columns.push(Column {
+    for shape in CacheShape::REAL {
+        columns.push(RunColumn {
             name: shape.name().into(),
-            phases: on(Setup::of(shape))?,
+            phases: on(CacheSetup::of(shape))?,
         });
     }
-    for shape in [Shape::Logical, Shape::Physical] {
-        let setup = Setup {
-            acknowledge: Acknowledge::Write,
-            ..Setup::of(shape)
+    for shape in [CacheShape::Logical, CacheShape::Physical] {
+        let setup = CacheSetup {
+            acknowledge: AckMode::Write,
+            ..CacheSetup::of(shape)
         };
-        columns.push(Column {
+        columns.push(RunColumn {
             name: format!("{}, each write durable", shape.name()),
             phases: on(setup)?,
         });
     }
-    let at_once = Rules {
+    let at_once = PaperCacheRules {
         wait: Duration::ZERO,
-        ..Rules::PAPER
+        ..PaperCacheRules::PAPER
     };
-    for (name, rules) in [("", Rules::PAPER), (", each segment at once", at_once)] {
-        columns.push(Column {
+    for (name, rules) in [
+        ("", PaperCacheRules::PAPER),
+        (", each segment at once", at_once),
+    ] {
+        columns.push(RunColumn {
             name: format!("the paper's own, modelled (logical){name}"),
             phases: papers(users, rules, scale)?,
         });
     }
     let delays = DELAYS_MS.map(|ms| {
-        on(Setup {
+        on(CacheSetup {
             max_delay: Duration::from_millis(ms),
-            ..Setup::of(Shape::Logical)
+            ..CacheSetup::of(CacheShape::Logical)
         })
     });
-    Ok(Run {
+    Ok(ProgramRun {
         users,
         columns,
         delays: delays.into_iter().collect::<Result<_>>()?,
-        free: on(Setup::of(Shape::Free))?,
+        free: on(CacheSetup::of(CacheShape::Free))?,
     })
 }
 
 /// The same on the model of the paper's own cache.
-fn papers(users: u64, rules: Rules, scale: Scale) -> Result<[Phase; 3]> {
+fn papers(users: u64, rules: PaperCacheRules, scale: PaperScale) -> Result<[ProgramPhase; 3]> {
     virtually(move |rt| async move {
-        let opened = PaperCache::open(&rt, Setup::of(Shape::Logical), rules)?;
+        let opened = PaperCache::open(&rt, CacheSetup::of(CacheShape::Logical), rules)?;
         phases(&rt, opened, users, scale.every()).await
     })
 }
 
-impl Measured {
+impl PaperMeasurements {
     /// Each program of each number of users.
-    pub(crate) fn programs(&self) -> impl Iterator<Item = (&Run, usize)> {
+    pub(crate) fn programs(&self) -> impl Iterator<Item = (&ProgramRun, usize)> {
         let programs = |run| (0..PHASES.len()).map(move |program| (run, program));
         self.runs.iter().flat_map(programs)
     }
 
     /// The run with the paper's number of users.
-    pub(crate) fn papers_run(&self) -> Option<&Run> {
+    pub(crate) fn papers_run(&self) -> Option<&ProgramRun> {
         self.runs.iter().find(|run| run.users == PAPERS_USERS)
     }
 }
 
-impl Run {
-    pub(crate) fn plain(&self) -> &[Phase; 3] {
+impl ProgramRun {
+    pub(crate) fn plain(&self) -> &[ProgramPhase; 3] {
         &self.columns[0].phases
     }
 
     /// The logical and the physical DCD.
-    pub(crate) fn caches(&self) -> &[Column] {
+    pub(crate) fn caches(&self) -> &[RunColumn] {
         &self.columns[1..3]
     }
 
@@ -185,27 +188,31 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::response::{Kind, Request};
+    use crate::response::{UfsRequest, UfsRequestKind};
 
     #[test]
     fn the_papers_maximum_is_what_free_writes_take_and_all_that_is_written_at_a_rate() {
-        let request = |kind| Request {
+        let request = |kind| UfsRequest {
             kind,
             bytes: 1_000_000,
             ms: 1.0,
         };
         let phases = |seconds: f64| {
-            [seconds, 2.0 * seconds, 3.0 * seconds].map(|seconds| Phase {
+            [seconds, 2.0 * seconds, 3.0 * seconds].map(|seconds| ProgramPhase {
                 seconds,
-                requests: [Kind::Read, Kind::Write, Kind::WriteBehind]
-                    .map(request)
-                    .to_vec(),
-                ..Phase::default()
+                requests: [
+                    UfsRequestKind::Read,
+                    UfsRequestKind::Write,
+                    UfsRequestKind::WriteBehind,
+                ]
+                .map(request)
+                .to_vec(),
+                ..ProgramPhase::default()
             })
         };
-        let run = Run {
+        let run = ProgramRun {
             users: 1,
-            columns: vec![Column {
+            columns: vec![RunColumn {
                 name: "plain disk".into(),
                 phases: phases(30.0),
             }],

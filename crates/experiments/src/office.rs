@@ -9,11 +9,11 @@ use anyhow::Result;
 use forebay_rng::Rng;
 use forebay_rt::Rt;
 
-use crate::arm::Spent;
-use crate::disks::Opened;
-use crate::response::{Kind, Of, Responses};
-use crate::scale::Scale;
-use crate::ufs::{Directory, Node, Ufs};
+use crate::arm::DiskActivity;
+use crate::disks::SetupDevice;
+use crate::response::{ResponseFilter, ResponseTimes, UfsRequestKind};
+use crate::scale::PaperScale;
+use crate::ufs::{Ufs, UfsDirectory, UfsFile};
 
 const USERS: u64 = 4;
 /// Files of a user at the beginning, and how many of them are most of what is used.
@@ -27,28 +27,32 @@ const PAUSES: [u64; 6] = [50, 200, 500, 1000, 2000, 5000];
 
 /// What users saw, and what it took.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) reads: Responses,
-    pub(crate) writes: Responses,
+pub(crate) struct OfficeOutcome {
+    pub(crate) reads: ResponseTimes,
+    pub(crate) writes: ResponseTimes,
     /// Bytes that the filesystem wrote.
     pub(crate) written: u64,
     /// From the first burst to the end of the last, in seconds, pauses included.
     pub(crate) seconds: f64,
     /// What the disk did meanwhile.
-    pub(crate) spent: Spent,
+    pub(crate) spent: DiskActivity,
 }
 
 /// Has users work on a device, once their files are there, and at home.
-pub(crate) async fn office(rt: &Rt, opened: Opened, scale: Scale) -> Result<Seen> {
+pub(crate) async fn office(
+    rt: &Rt,
+    opened: SetupDevice,
+    scale: PaperScale,
+) -> Result<OfficeOutcome> {
     let bursts = match scale {
-        Scale::Full => 100,
-        Scale::Quick => 40,
+        PaperScale::Full => 100,
+        PaperScale::Quick => 40,
     };
     let fs = Ufs::new(rt, opened.device, 2);
     let root = fs.make_directory(None).await?;
     let mut desks = Vec::new();
     for user in 0..USERS {
-        desks.push(Desk::new(&fs, &root, user).await?);
+        desks.push(OfficeUser::new(&fs, &root, user).await?);
     }
     fs.sync().await?;
     rt.sleep(Duration::from_secs(60)).await;
@@ -64,34 +68,36 @@ pub(crate) async fn office(rt: &Rt, opened: Opened, scale: Scale) -> Result<Seen
     let seconds = rt.now().since(began).as_secs_f64();
     fs.sync().await?;
     let requests = fs.take_requests();
-    let writes = requests.iter().filter(|request| request.kind != Kind::Read);
+    let writes = requests
+        .iter()
+        .filter(|request| request.kind != UfsRequestKind::Read);
     let written = writes.map(|request| request.bytes).sum();
-    Ok(Seen {
+    Ok(OfficeOutcome {
         spent: opened.spent.get().since(&before),
-        reads: Responses::of(Of::Reads, &requests),
-        writes: Responses::of(Of::Writes, &requests),
+        reads: ResponseTimes::of(ResponseFilter::Reads, &requests),
+        writes: ResponseTimes::of(ResponseFilter::Writes, &requests),
         written,
         seconds,
     })
 }
 
 /// A user with a directory.
-struct Desk {
+struct OfficeUser {
     fs: Rc<Ufs>,
     random: Rng,
-    directory: Directory,
-    files: Vec<Node>,
+    directory: UfsDirectory,
+    files: Vec<UfsFile>,
 }
 
-impl Desk {
-    async fn new(fs: &Rc<Ufs>, root: &Directory, user: u64) -> Result<Desk> {
+impl OfficeUser {
+    async fn new(fs: &Rc<Ufs>, root: &UfsDirectory, user: u64) -> Result<OfficeUser> {
         let random = Rng::new(user + 1);
         let directory = fs.make_directory(Some(root)).await?;
         let mut files = Vec::new();
         for _ in 0..FILES {
             files.push(fs.create(&directory, random.below(LENGTH_MAX) + 1).await?);
         }
-        Ok(Desk {
+        Ok(OfficeUser {
             fs: Rc::clone(fs),
             random,
             directory,

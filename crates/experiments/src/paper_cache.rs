@@ -19,14 +19,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Result, Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, Durability, IoFuture, Result, ZeroedSpace,
 };
 use forebay_rt::{Event, Lock, LockGuard, Rt, Task};
 
-use crate::disks::{Disks, Opened, Setup};
+use crate::disks::{CacheSetup, SetupDevice, SetupDisks};
 
-pub(crate) use state::Order;
-use state::{FRAGMENT, SLOTS, State};
+pub(crate) use state::PaperDestageOrder;
+use state::{FRAGMENT, PaperCacheState, SLOTS};
 
 /// A segment with its header, as it is written.
 const SEGMENT: u64 = SLOTS as u64 * FRAGMENT + 1024;
@@ -37,7 +37,7 @@ const RUN_FRAGMENTS: u64 = 64;
 
 /// When an idle moment is long enough.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Idle {
+pub(crate) enum IdleRule {
     /// After a second while the log is empty, after a millisecond when it is full.
     Paper,
     /// After so long, however full it is.
@@ -46,9 +46,9 @@ pub(crate) enum Idle {
 
 /// What is tried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    pub(crate) order: Order,
-    pub(crate) idle: Idle,
+pub(crate) struct PaperCacheRules {
+    pub(crate) order: PaperDestageOrder,
+    pub(crate) idle: IdleRule,
     /// Segments taken at a time.
     pub(crate) window: usize,
     /// Whether what was taken goes home in the order of addresses, neighbours together.
@@ -62,20 +62,20 @@ pub(crate) struct Rules {
 /// What the paper says of how long a write may stay in memory: several hundreds of milliseconds.
 const WAIT: Duration = Duration::from_millis(300);
 
-impl Rules {
+impl PaperCacheRules {
     /// As the paper's driver did it.
-    pub(crate) const PAPER: Rules = Rules {
-        order: Order::LastWritten,
-        idle: Idle::Paper,
+    pub(crate) const PAPER: PaperCacheRules = PaperCacheRules {
+        order: PaperDestageOrder::LastWritten,
+        idle: IdleRule::Paper,
         window: 1,
         sorted: false,
         lock: true,
         wait: WAIT,
     };
     /// The shipping cache's way.
-    pub(crate) const OURS: Rules = Rules {
-        order: Order::Ring,
-        idle: Idle::Paper,
+    pub(crate) const OURS: PaperCacheRules = PaperCacheRules {
+        order: PaperDestageOrder::Ring,
+        idle: IdleRule::Paper,
         window: 16,
         sorted: true,
         lock: false,
@@ -85,16 +85,16 @@ impl Rules {
 
 /// The cache. Its workers end with it.
 pub(crate) struct PaperCache {
-    shared: Rc<Shared>,
+    shared: Rc<PaperCacheCore>,
     _workers: [Task<()>; 2],
 }
 
-struct Shared {
+struct PaperCacheCore {
     rt: Rt,
     log: Rc<dyn Device>,
     data: Rc<dyn Device>,
-    rules: Rules,
-    state: RefCell<State>,
+    rules: PaperCacheRules,
+    state: RefCell<PaperCacheState>,
     failed: RefCell<Option<DeviceError>>,
     /// Something changed that somebody may wait for.
     changed: Event,
@@ -102,9 +102,9 @@ struct Shared {
 }
 
 /// A request under way.
-struct Under<'a>(&'a Shared);
+struct PaperRequestGuard<'a>(&'a PaperCacheCore);
 
-impl Drop for Under<'_> {
+impl Drop for PaperRequestGuard<'_> {
     fn drop(&mut self) {
         self.0.state.borrow_mut().end(self.0.rt.now());
         self.0.changed.notify_all();
@@ -112,7 +112,7 @@ impl Drop for Under<'_> {
 }
 
 /// What the destager does next.
-enum Next {
+enum DestagerStep {
     Rest,
     Wait(Duration),
     Destage { urgent: bool },
@@ -120,23 +120,32 @@ enum Next {
 
 impl PaperCache {
     /// A cache with an empty log, on the disks of a setup.
-    pub(crate) fn open(rt: &Rt, setup: Setup, rules: Rules) -> anyhow::Result<Opened> {
-        let Disks { log, data, spent } = setup.disks(rt)?;
-        Ok(Opened {
+    pub(crate) fn open(
+        rt: &Rt,
+        setup: CacheSetup,
+        rules: PaperCacheRules,
+    ) -> anyhow::Result<SetupDevice> {
+        let SetupDisks { log, data, spent } = setup.disks(rt)?;
+        Ok(SetupDevice {
             device: Rc::new(PaperCache::new(rt, log, data, rules)),
             volume: None,
             spent,
         })
     }
 
-    fn new(rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>, rules: Rules) -> PaperCache {
+    fn new(
+        rt: &Rt,
+        log: Rc<dyn Device>,
+        data: Rc<dyn Device>,
+        rules: PaperCacheRules,
+    ) -> PaperCache {
         let segments = (log.geometry().len / SEGMENT) as usize;
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(PaperCacheCore {
             rt: rt.clone(),
             log,
             data,
             rules,
-            state: RefCell::new(State::new(segments)),
+            state: RefCell::new(PaperCacheState::new(segments)),
             failed: RefCell::default(),
             changed: Event::new(),
             turn: Rc::default(),
@@ -152,16 +161,16 @@ impl PaperCache {
     }
 }
 
-impl Shared {
-    fn begin(&self) -> Result<Under<'_>> {
+impl PaperCacheCore {
+    fn begin(&self) -> Result<PaperRequestGuard<'_>> {
         if let Some(error) = self.failed.borrow().clone() {
             return Err(error);
         }
         self.state.borrow_mut().begin();
-        Ok(Under(self))
+        Ok(PaperRequestGuard(self))
     }
 
-    async fn write(self: &Rc<Shared>, at: u64, buf: Buf) -> Result<()> {
+    async fn write(self: &Rc<PaperCacheCore>, at: u64, buf: Buf) -> Result<()> {
         let _under = self.begin()?;
         let _turn = self.take_turn().await;
         let fragments = at / FRAGMENT..(at + buf.len() as u64).div_ceil(FRAGMENT);
@@ -192,7 +201,7 @@ impl Shared {
     }
 
     /// Writes the segment that is open when it has waited for long enough, if none is being written then.
-    async fn ticker(self: Rc<Shared>) {
+    async fn ticker(self: Rc<PaperCacheCore>) {
         loop {
             let changed = self.changed.listen();
             let since = self.state.borrow().waiting_since();
@@ -207,7 +216,7 @@ impl Shared {
     }
 
     /// Writes the segment that is open, all of it whatever is in it, and goes on.
-    fn write_segment(self: &Rc<Shared>) {
+    fn write_segment(self: &Rc<PaperCacheCore>) {
         let Some(segment) = self.state.borrow_mut().close() else {
             return;
         };
@@ -241,7 +250,7 @@ impl Shared {
         }
     }
 
-    async fn flush(self: &Rc<Shared>) -> Result<()> {
+    async fn flush(self: &Rc<PaperCacheCore>) -> Result<()> {
         self.write_segment();
         let written = || (self.state.borrow().writing == 0).then_some(());
         self.changed.until(written).await;
@@ -257,23 +266,23 @@ impl Shared {
         }
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> DestagerStep {
         let state = self.state.borrow();
         if !state.is_dirty() {
-            return Next::Rest;
+            return DestagerStep::Rest;
         }
         if state.starving > 0 && state.is_full() {
-            return Next::Destage { urgent: true };
+            return DestagerStep::Destage { urgent: true };
         }
         let threshold = match self.rules.idle {
-            Idle::Always(span) => span,
+            IdleRule::Always(span) => span,
             // The ends are the paper's; in between it falls evenly on a logarithmic scale.
-            Idle::Paper => Duration::from_secs_f64(0.001f64.powf(state.used())),
+            IdleRule::Paper => Duration::from_secs_f64(0.001f64.powf(state.used())),
         };
         match state.idle(self.rt.now()) {
-            None => Next::Rest,
-            Some(idle) if idle >= threshold => Next::Destage { urgent: false },
-            Some(idle) => Next::Wait(threshold - idle),
+            None => DestagerStep::Rest,
+            Some(idle) if idle >= threshold => DestagerStep::Destage { urgent: false },
+            Some(idle) => DestagerStep::Wait(threshold - idle),
         }
     }
 
@@ -281,11 +290,11 @@ impl Shared {
         loop {
             let changed = self.changed.listen();
             match self.next() {
-                Next::Rest => changed.await,
-                Next::Wait(span) => {
+                DestagerStep::Rest => changed.await,
+                DestagerStep::Wait(span) => {
                     let _ = self.rt.timeout(span, changed).await;
                 }
-                Next::Destage { urgent } => {
+                DestagerStep::Destage { urgent } => {
                     drop(changed);
                     if let Err(error) = self.destage(urgent).await {
                         *self.failed.borrow_mut() = Some(error);
@@ -351,7 +360,7 @@ impl Shared {
 }
 
 impl Device for PaperCache {
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         self.shared.data.geometry()
     }
 
@@ -371,7 +380,7 @@ impl Device for PaperCache {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.shared.data.write_zeroes(range, room)
     }
 }
@@ -379,14 +388,14 @@ impl Device for PaperCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disks::{Shape, virtually};
+    use crate::disks::{CacheShape, virtually};
 
-    fn cache(rt: &Rt, rules: Rules) -> Opened {
-        PaperCache::open(rt, Setup::of(Shape::Physical), rules).unwrap()
+    fn cache(rt: &Rt, rules: PaperCacheRules) -> SetupDevice {
+        PaperCache::open(rt, CacheSetup::of(CacheShape::Physical), rules).unwrap()
     }
 
     /// Writes `n` blocks of 8 KiB, every 64 KiB.
-    async fn burst(cache: &Opened, n: u64) {
+    async fn burst(cache: &SetupDevice, n: u64) {
         for block in 0..n {
             let content = BufMut::zeroed(8192).freeze();
             let written = cache.device.write(block << 16, content, Durability::Flush);
@@ -397,7 +406,7 @@ mod tests {
     #[test]
     fn writes_take_no_time_until_both_buffers_are_taken() {
         virtually(|rt| async move {
-            let cache = cache(&rt, Rules::OURS);
+            let cache = cache(&rt, PaperCacheRules::OURS);
             let began = rt.now();
             burst(&cache, 32).await;
             assert_eq!(rt.now(), began);
@@ -409,7 +418,12 @@ mod tests {
     #[test]
     fn a_segment_that_is_not_full_goes_to_the_log_whole_when_it_has_waited() {
         virtually(|rt| async move {
-            let cache = PaperCache::open(&rt, Setup::of(Shape::Logical), Rules::OURS).unwrap();
+            let cache = PaperCache::open(
+                &rt,
+                CacheSetup::of(CacheShape::Logical),
+                PaperCacheRules::OURS,
+            )
+            .unwrap();
             let log_writes = || cache.spent.get().log_writes;
             burst(&cache, 1).await;
             rt.sleep(WAIT - Duration::from_millis(1)).await;
@@ -423,7 +437,7 @@ mod tests {
     #[test]
     fn what_was_written_goes_home_once_when_nothing_is_asked_for() {
         virtually(|rt| async move {
-            let cache = cache(&rt, Rules::OURS);
+            let cache = cache(&rt, PaperCacheRules::OURS);
             burst(&cache, 32).await;
             burst(&cache, 32).await;
             assert_eq!(cache.spent.get().writes.requests, 0);
@@ -438,9 +452,9 @@ mod tests {
     #[test]
     fn a_log_that_is_full_is_emptied_however_busy_users_are() {
         virtually(|rt| async move {
-            let never = Rules {
-                idle: Idle::Always(Duration::from_secs(1 << 30)),
-                ..Rules::OURS
+            let never = PaperCacheRules {
+                idle: IdleRule::Always(Duration::from_secs(1 << 30)),
+                ..PaperCacheRules::OURS
             };
             let cache = cache(&rt, never);
             burst(&cache, 10_000).await;

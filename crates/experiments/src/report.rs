@@ -11,10 +11,10 @@ mod speedup;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use forebay_report::{Circumstances, Page};
+use forebay_report::{Circumstances, ReportPage};
 
-use crate::measured::Measured;
-use crate::scale::Scale;
+use crate::measured::PaperMeasurements;
+use crate::scale::PaperScale;
 
 pub use filesystems::FilesystemRun;
 
@@ -25,10 +25,10 @@ pub use filesystems::FilesystemRun;
 pub fn write_report(
     folder: &Path,
     circumstances: &Circumstances,
-    measured: &Measured,
+    measured: &PaperMeasurements,
     filesystems: Result<&[FilesystemRun], &str>,
 ) -> Result<PathBuf> {
-    let mut page = Page::begin(folder, "The experiments of the DCD paper, again")?;
+    let mut page = ReportPage::begin(folder, "The experiments of the DCD paper, again")?;
     preface(&mut page, circumstances, measured.scale);
     speedup::write(&mut page, measured)?;
     programs::write(&mut page, measured)?;
@@ -93,7 +93,7 @@ const DIFFERENCES: [[&str; 3]; 9] = [
     ],
 ];
 
-fn preface(page: &mut Page, circumstances: &Circumstances, scale: Scale) {
+fn preface(page: &mut ReportPage, circumstances: &Circumstances, scale: PaperScale) {
     page.paragraph(
         "*The Design and Implementation of a DCD Device Driver for Unix* (USENIX ATC 1999), section 4, \
          repeated by `forebay bench paper-dcd`. A *logical* DCD has its log on a part of the data's own \
@@ -106,7 +106,7 @@ fn preface(page: &mut Page, circumstances: &Circumstances, scale: Scale) {
         page.line(&format!("| {} |", row.join(" | ")));
     }
     page.line("");
-    if scale == Scale::Quick {
+    if scale == PaperScale::Quick {
         page.paragraph("**A quick run** (`--quick`): every fourth file, and fewer requests.");
     }
     page.paragraph(&circumstances.text());

@@ -2,8 +2,8 @@
 
 /// A request that a filesystem made.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Request {
-    pub(crate) kind: Kind,
+pub(crate) struct UfsRequest {
+    pub(crate) kind: UfsRequestKind,
     pub(crate) bytes: u64,
     /// From when it was made to its answer, in milliseconds.
     pub(crate) ms: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Request {
 
 /// What it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum UfsRequestKind {
     Read,
     /// A write that somebody waits for.
     Write,
@@ -21,22 +21,24 @@ pub(crate) enum Kind {
 
 /// Which requests are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Of {
+pub(crate) enum ResponseFilter {
     Reads,
     Writes,
 }
 
 /// Response times in milliseconds, shortest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Responses(Vec<f64>);
+pub(crate) struct ResponseTimes(Vec<f64>);
 
-impl Responses {
-    pub(crate) fn of(which: Of, requests: &[Request]) -> Responses {
-        let wanted = |request: &&Request| (request.kind == Kind::Read) == (which == Of::Reads);
+impl ResponseTimes {
+    pub(crate) fn of(which: ResponseFilter, requests: &[UfsRequest]) -> ResponseTimes {
+        let wanted = |request: &&UfsRequest| {
+            (request.kind == UfsRequestKind::Read) == (which == ResponseFilter::Reads)
+        };
         let chosen = requests.iter().filter(wanted);
         let mut times: Vec<f64> = chosen.map(|request| request.ms).collect();
         times.sort_by(f64::total_cmp);
-        Responses(times)
+        ResponseTimes(times)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -71,22 +73,25 @@ mod tests {
 
     #[test]
     fn shares_and_percentiles_count_what_they_say() {
-        let request = |kind, ms| Request {
+        let request = |kind, ms| UfsRequest {
             kind,
             bytes: 1024,
             ms,
         };
         let requests = [
-            request(Kind::Write, 4.0),
-            request(Kind::Read, 100.0),
-            request(Kind::WriteBehind, 2.0),
-            request(Kind::Write, 0.0),
-            request(Kind::Write, 6.0),
+            request(UfsRequestKind::Write, 4.0),
+            request(UfsRequestKind::Read, 100.0),
+            request(UfsRequestKind::WriteBehind, 2.0),
+            request(UfsRequestKind::Write, 0.0),
+            request(UfsRequestKind::Write, 6.0),
         ];
-        let writes = Responses::of(Of::Writes, &requests);
+        let writes = ResponseTimes::of(ResponseFilter::Writes, &requests);
         assert_eq!((writes.count(), writes.mean()), (4, 3.0));
         assert_eq!((writes.at(0.5), writes.at(1.0)), (2.0, 6.0));
         assert_eq!((writes.share(2.0, 6.0), writes.within(0.0)), (0.5, 0.25));
-        assert_eq!(Responses::of(Of::Reads, &requests).mean(), 100.0);
+        assert_eq!(
+            ResponseTimes::of(ResponseFilter::Reads, &requests).mean(),
+            100.0
+        );
     }
 }

@@ -2,19 +2,19 @@
 
 /// How much is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scale {
+pub enum PaperScale {
     /// All of it.
     Full,
     /// A part, in a few minutes.
     Quick,
 }
 
-impl Scale {
+impl PaperScale {
     /// Of how many files of a tree one is unpacked.
     pub(crate) fn every(self) -> usize {
         match self {
-            Scale::Full => 1,
-            Scale::Quick => 4,
+            PaperScale::Full => 1,
+            PaperScale::Quick => 4,
         }
     }
 }

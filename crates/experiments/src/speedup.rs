@@ -10,30 +10,35 @@
 //! what their bytes take in the log's transfers. Both are given. (The paper's sum, 7.4 × 50 % + 28 × 15 %
 //! + 55 × 35 %, is 27.2 and not 25.4.)
 
-use crate::bandwidth::{Curve, SIZES};
-use crate::response::{Kind, Request};
+use crate::bandwidth::{BandwidthCurve, SIZES};
+use crate::response::{UfsRequest, UfsRequestKind};
 
 /// The mixture of a program's writes: sizes in KiB of those in figure 10, and their numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Mixture(Vec<(u64, f64)>);
+pub(crate) struct WriteMixture(Vec<(u64, f64)>);
 
-impl Mixture {
+impl WriteMixture {
     /// Writes of other sizes count as the next larger ones.
-    pub(crate) fn of(requests: &[Request]) -> Mixture {
-        let writes = || requests.iter().filter(|request| request.kind != Kind::Read);
+    pub(crate) fn of(requests: &[UfsRequest]) -> WriteMixture {
+        let writes = || {
+            requests
+                .iter()
+                .filter(|request| request.kind != UfsRequestKind::Read)
+        };
         let count = |kib: u64, below: u64| {
-            let fits = |request: &&Request| (below << 10..kib << 10).contains(&(request.bytes - 1));
+            let fits =
+                |request: &&UfsRequest| (below << 10..kib << 10).contains(&(request.bytes - 1));
             writes().filter(fits).count() as f64
         };
         let below = std::iter::once(0).chain(SIZES);
         let sizes = SIZES.iter().zip(below);
         let counted = sizes.map(|(kib, below)| (*kib, count(*kib, below)));
-        Mixture(counted.filter(|(_, count)| *count > 0.0).collect())
+        WriteMixture(counted.filter(|(_, count)| *count > 0.0).collect())
     }
 
     /// What the paper's program wrote.
-    fn papers() -> Mixture {
-        Mixture(vec![(1, 35.0), (2, 15.0), (8, 50.0)])
+    fn papers() -> WriteMixture {
+        WriteMixture(vec![(1, 35.0), (2, 15.0), (8, 50.0)])
     }
 
     /// The shares of the sizes, in percent.
@@ -89,31 +94,35 @@ fn maximum(fixed: f64, ratio: f64) -> f64 {
 
 /// Both of the paper's kind of estimates.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Estimate {
+pub(crate) struct SpeedupEstimate {
     pub(crate) ratio: f64,
     pub(crate) maximum: f64,
 }
 
-impl Estimate {
-    pub(crate) fn new(ratio: f64, fixed: f64) -> Estimate {
-        Estimate {
+impl SpeedupEstimate {
+    pub(crate) fn new(ratio: f64, fixed: f64) -> SpeedupEstimate {
+        SpeedupEstimate {
             ratio,
             maximum: maximum(fixed, ratio),
         }
     }
 
     /// The estimates by number and by time for a program on the disk of a curve.
-    pub(crate) fn both(mixture: &Mixture, curve: &Curve, fixed: f64) -> [Estimate; 2] {
+    pub(crate) fn both(
+        mixture: &WriteMixture,
+        curve: &BandwidthCurve,
+        fixed: f64,
+    ) -> [SpeedupEstimate; 2] {
         mixture
             .ratios(|kib| curve.ratio(kib))
-            .map(|ratio| Estimate::new(ratio, fixed))
+            .map(|ratio| SpeedupEstimate::new(ratio, fixed))
     }
 
     /// The same for the paper's program on its disk.
-    pub(crate) fn papers() -> [Estimate; 2] {
-        Mixture::papers()
+    pub(crate) fn papers() -> [SpeedupEstimate; 2] {
+        WriteMixture::papers()
             .ratios(|kib| papers_ratio(kib).unwrap_or(f64::NAN))
-            .map(|ratio| Estimate::new(ratio, PAPERS_FIXED))
+            .map(|ratio| SpeedupEstimate::new(ratio, PAPERS_FIXED))
     }
 }
 
@@ -123,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_papers_figures_come_out_of_the_papers_formula_but_for_its_sum() {
-        let [by_number, by_time] = Estimate::papers();
+        let [by_number, by_time] = SpeedupEstimate::papers();
         assert!((by_number.ratio - 27.15).abs() < 0.01, "{by_number:?}");
         assert!((maximum(PAPERS_FIXED, 25.4) - 9.4).abs() < 0.05);
         // 57.25 units of time in place against 4.65: by hand.
@@ -132,22 +141,22 @@ mod tests {
 
     #[test]
     fn a_mixture_counts_writes_by_the_size_that_holds_them() {
-        let request = |kind, bytes| Request {
+        let request = |kind, bytes| UfsRequest {
             kind,
             bytes,
             ms: 0.0,
         };
         let requests = [
-            request(Kind::Write, 1024),
-            request(Kind::Write, 1025),
-            request(Kind::WriteBehind, 3000),
-            request(Kind::Read, 1024),
-            request(Kind::Write, 8192),
+            request(UfsRequestKind::Write, 1024),
+            request(UfsRequestKind::Write, 1025),
+            request(UfsRequestKind::WriteBehind, 3000),
+            request(UfsRequestKind::Read, 1024),
+            request(UfsRequestKind::Write, 8192),
         ];
-        let mixture = Mixture::of(&requests);
+        let mixture = WriteMixture::of(&requests);
         assert_eq!(
             mixture,
-            Mixture(vec![(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0)])
+            WriteMixture(vec![(1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0)])
         );
         assert_eq!(mixture.shares().next(), Some((1, 25.0)));
     }

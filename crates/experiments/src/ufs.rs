@@ -21,7 +21,7 @@ use forebay_device::{Buf, BufMut, Device, DeviceError, Durability};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Event, Instant, Rt};
 
-use crate::response::{Kind, Request};
+use crate::response::{UfsRequest, UfsRequestKind};
 
 const KIB: u64 = 1 << 10;
 /// A filesystem's block, in which inodes are written.
@@ -42,7 +42,7 @@ const COPY_KIB: Duration = Duration::from_micros(50);
 
 /// A file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Node {
+pub(crate) struct UfsFile {
     /// The block its inode is in.
     inode: u64,
     data: u64,
@@ -51,14 +51,14 @@ pub(crate) struct Node {
 
 /// A directory.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct UfsDirectory {
     group: usize,
     inode: u64,
     at: u64,
     entries: Cell<u64>,
 }
 
-impl Directory {
+impl UfsDirectory {
     /// What is written when an entry changes: it is never shorter than it was.
     fn bytes(&self) -> u64 {
         (self.entries.get().max(1) * ENTRY).div_ceil(KIB).min(8) * KIB
@@ -67,7 +67,7 @@ impl Directory {
 
 /// What of a cylinder group is taken.
 #[derive(Clone, Copy, Default, Debug)]
-struct Group {
+struct CylinderGroup {
     inodes: u64,
     bytes: u64,
 }
@@ -76,7 +76,7 @@ struct Group {
 pub(crate) struct Ufs {
     pub(crate) rt: Rt,
     device: Rc<dyn Device>,
-    groups: RefCell<Vec<Group>>,
+    groups: RefCell<Vec<CylinderGroup>>,
     /// What is in memory, by address.
     known: RefCell<BTreeSet<u64>>,
     /// Until when the processor is busy, and for how long it was.
@@ -86,7 +86,7 @@ pub(crate) struct Ufs {
     behind: Cell<u64>,
     arrived: Event,
     failed: RefCell<Option<DeviceError>>,
-    seen: RefCell<Vec<Request>>,
+    seen: RefCell<Vec<UfsRequest>>,
     /// What is written, whatever it is.
     content: Buf,
 }
@@ -99,7 +99,7 @@ impl Ufs {
         Rc::new(Ufs {
             rt: rt.clone(),
             device,
-            groups: RefCell::new(vec![Group::default(); groups as usize]),
+            groups: RefCell::new(vec![CylinderGroup::default(); groups as usize]),
             known: RefCell::default(),
             processor: Cell::default(),
             computed: Cell::default(),
@@ -112,11 +112,14 @@ impl Ufs {
     }
 
     /// Makes a directory; the first has no parent.
-    pub(crate) async fn make_directory(&self, parent: Option<&Directory>) -> Result<Directory> {
+    pub(crate) async fn make_directory(
+        &self,
+        parent: Option<&UfsDirectory>,
+    ) -> Result<UfsDirectory> {
         // The same whoever is faster, so that the same is asked of all that is compared.
         let which = parent.map_or(0, |parent| mix(parent.at, parent.entries.get()));
         let group = (which % self.groups.borrow().len() as u64) as usize;
-        let directory = Directory {
+        let directory = UfsDirectory {
             group,
             inode: self.new_inode(group),
             at: self.new_data(group, BLOCK),
@@ -134,8 +137,12 @@ impl Ufs {
     }
 
     /// Makes a file with its content.
-    pub(crate) async fn create(self: &Rc<Ufs>, directory: &Directory, len: u64) -> Result<Node> {
-        let node = Node {
+    pub(crate) async fn create(
+        self: &Rc<Ufs>,
+        directory: &UfsDirectory,
+        len: u64,
+    ) -> Result<UfsFile> {
+        let node = UfsFile {
             inode: self.new_inode(directory.group),
             data: self.new_data(directory.group, len),
             len,
@@ -148,7 +155,7 @@ impl Ufs {
     }
 
     /// Writes the same file anew, in place.
-    pub(crate) async fn rewrite(self: &Rc<Ufs>, node: &Node) -> Result<()> {
+    pub(crate) async fn rewrite(self: &Rc<Ufs>, node: &UfsFile) -> Result<()> {
         self.compute(0).await;
         self.read_block(node.inode, BLOCK).await?;
         self.write(node.inode, BLOCK).await?;
@@ -156,13 +163,13 @@ impl Ufs {
     }
 
     /// Finds a file.
-    pub(crate) async fn open(&self, directory: &Directory, node: &Node) -> Result<()> {
+    pub(crate) async fn open(&self, directory: &UfsDirectory, node: &UfsFile) -> Result<()> {
         self.read_block(directory.at, directory.bytes()).await?;
         self.read_block(node.inode, BLOCK).await
     }
 
     /// Reads a part of a file that was found, in as large requests as there may be.
-    pub(crate) async fn read(&self, node: &Node, part: Range<u64>) -> Result<()> {
+    pub(crate) async fn read(&self, node: &UfsFile, part: Range<u64>) -> Result<()> {
         self.compute(part.end - part.start).await;
         let wanted = node.data + part.start..node.data + part.end;
         for (at, len) in clusters(node) {
@@ -174,7 +181,7 @@ impl Ufs {
     }
 
     /// Removes a file.
-    pub(crate) async fn remove(&self, directory: &Directory, node: &Node) -> Result<()> {
+    pub(crate) async fn remove(&self, directory: &UfsDirectory, node: &UfsFile) -> Result<()> {
         self.compute(0).await;
         self.open(directory, node).await?;
         self.write(directory.at, directory.bytes()).await?;
@@ -184,8 +191,8 @@ impl Ufs {
     /// Removes an empty directory.
     pub(crate) async fn remove_directory(
         &self,
-        parent: &Directory,
-        directory: &Directory,
+        parent: &UfsDirectory,
+        directory: &UfsDirectory,
     ) -> Result<()> {
         self.compute(0).await;
         self.read_block(parent.at, parent.bytes()).await?;
@@ -200,7 +207,7 @@ impl Ufs {
     }
 
     /// The file's data is not in memory any more.
-    pub(crate) fn forget_data(&self, node: &Node) {
+    pub(crate) fn forget_data(&self, node: &UfsFile) {
         let mut known = self.known.borrow_mut();
         for (at, _) in clusters(node) {
             known.remove(&at);
@@ -218,7 +225,7 @@ impl Ufs {
     }
 
     /// The requests since this was last asked.
-    pub(crate) fn take_requests(&self) -> Vec<Request> {
+    pub(crate) fn take_requests(&self) -> Vec<UfsRequest> {
         self.seen.take()
     }
 
@@ -227,7 +234,7 @@ impl Ufs {
         self.computed.get()
     }
 
-    async fn enter(&self, directory: &Directory) -> Result<()> {
+    async fn enter(&self, directory: &UfsDirectory) -> Result<()> {
         directory.entries.set(directory.entries.get() + 1);
         self.read_block(directory.at, directory.bytes()).await?;
         self.write(directory.at, directory.bytes()).await
@@ -265,7 +272,7 @@ impl Ufs {
         self.rt.sleep_until(done).await;
     }
 
-    async fn write_data(self: &Rc<Ufs>, node: &Node) -> Result<()> {
+    async fn write_data(self: &Rc<Ufs>, node: &UfsFile) -> Result<()> {
         self.compute(node.len).await;
         for (at, len) in clusters(node) {
             let room = || (self.behind.get() + len <= BEHIND_MAX).then_some(());
@@ -274,7 +281,7 @@ impl Ufs {
             self.known.borrow_mut().insert(at);
             let fs = Rc::clone(self);
             let writing = async move {
-                if let Err(error) = fs.request(Kind::WriteBehind, at, len).await {
+                if let Err(error) = fs.request(UfsRequestKind::WriteBehind, at, len).await {
                     *fs.failed.borrow_mut() = Some(error);
                 }
                 fs.behind.set(fs.behind.get() - len);
@@ -288,38 +295,43 @@ impl Ufs {
     /// Writes metadata, and waits for it.
     async fn write(&self, at: u64, len: u64) -> Result<()> {
         self.known.borrow_mut().insert(at);
-        Ok(self.request(Kind::Write, at, len).await?)
+        Ok(self.request(UfsRequestKind::Write, at, len).await?)
     }
 
     /// Reads what is not in memory.
     async fn read_block(&self, at: u64, len: u64) -> Result<()> {
         let is_new = self.known.borrow_mut().insert(at);
         if is_new {
-            self.request(Kind::Read, at, len).await?;
+            self.request(UfsRequestKind::Read, at, len).await?;
         }
         Ok(())
     }
 
-    async fn request(&self, kind: Kind, at: u64, bytes: u64) -> forebay_device::Result<()> {
+    async fn request(
+        &self,
+        kind: UfsRequestKind,
+        at: u64,
+        bytes: u64,
+    ) -> forebay_device::Result<()> {
         let began = self.rt.now();
         match kind {
-            Kind::Read => {
+            UfsRequestKind::Read => {
                 let memory = BufMut::zeroed(bytes as usize);
                 self.device.read(at, memory).await?;
             }
-            Kind::Write | Kind::WriteBehind => {
+            UfsRequestKind::Write | UfsRequestKind::WriteBehind => {
                 let content = self.content.slice(..bytes as usize);
                 self.device.write(at, content, Durability::Flush).await?;
             }
         }
         let ms = self.rt.now().since(began).as_secs_f64() * 1e3;
-        self.seen.borrow_mut().push(Request { kind, bytes, ms });
+        self.seen.borrow_mut().push(UfsRequest { kind, bytes, ms });
         Ok(())
     }
 }
 
 /// The requests that a file's data takes: address and length.
-fn clusters(node: &Node) -> impl Iterator<Item = (u64, u64)> + use<> {
+fn clusters(node: &UfsFile) -> impl Iterator<Item = (u64, u64)> + use<> {
     let (data, len) = (node.data, node.len.next_multiple_of(KIB));
     let starts = (0..len).step_by(CLUSTER as usize);
     starts.map(move |start| (data + start, (len - start).min(CLUSTER)))

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use forebay_rt::{Rt, Task};
 
-use crate::arm::Spent;
-use crate::disks::Opened;
-use crate::response::{Kind, Request};
+use crate::arm::DiskActivity;
+use crate::disks::SetupDevice;
+use crate::response::{UfsRequest, UfsRequestKind};
 use crate::tree::tree;
-use crate::ufs::{Directory, Node, Ufs};
+use crate::ufs::{Ufs, UfsDirectory, UfsFile};
 
 /// The three programs, in this order.
 pub(crate) const PHASES: [&str; 3] = ["untar", "copy", "remove"];
@@ -32,7 +32,7 @@ pub(crate) fn who(users: u64) -> String {
 
 /// What one of the programs took, run by all users at once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Phase {
+pub(crate) struct ProgramPhase {
     /// Until the last user was done, in seconds.
     pub(crate) seconds: f64,
     /// Until all that was written was durable.
@@ -40,27 +40,27 @@ pub(crate) struct Phase {
     /// Processor time, in seconds.
     pub(crate) processor: f64,
     /// What the filesystem asked of the device.
-    pub(crate) requests: Vec<Request>,
+    pub(crate) requests: Vec<UfsRequest>,
     /// What the data's disk did until the last user was done.
-    pub(crate) spent: Spent,
+    pub(crate) spent: DiskActivity,
 }
 
-impl Phase {
+impl ProgramPhase {
     /// Bytes that the filesystem wrote.
     pub(crate) fn written(&self) -> u64 {
         let writes = self.requests.iter();
-        let writes = writes.filter(|request| request.kind != Kind::Read);
+        let writes = writes.filter(|request| request.kind != UfsRequestKind::Read);
         writes.map(|request| request.bytes).sum()
     }
 }
 
 /// A directory and its files.
-type Branch = (Directory, Vec<Node>);
+type DirectoryFiles = (UfsDirectory, Vec<UfsFile>);
 
 /// A user's own part of the filesystem.
-struct Home {
-    top: Directory,
-    tar: Node,
+struct UserTree {
+    top: UfsDirectory,
+    tar: UfsFile,
     /// Lengths of the files in it, directory by directory.
     lengths: Vec<Vec<u64>>,
 }
@@ -68,10 +68,10 @@ struct Home {
 /// Runs the three programs; `every` makes the trees smaller.
 pub(crate) async fn phases(
     rt: &Rt,
-    opened: Opened,
+    opened: SetupDevice,
     users: u64,
     every: usize,
-) -> Result<[Phase; 3]> {
+) -> Result<[ProgramPhase; 3]> {
     let (fs, spent) = (Ufs::new(rt, opened.device, 1), opened.spent);
     let root = fs.make_directory(None).await?;
     let mut homes = Vec::new();
@@ -80,7 +80,7 @@ pub(crate) async fn phases(
         let lengths = tree(user, every);
         let tar = lengths.iter().flatten().map(|len| in_tar(*len)).sum();
         let tar = fs.create(&top, tar).await?;
-        homes.push(Rc::new(Home { top, tar, lengths }));
+        homes.push(Rc::new(UserTree { top, tar, lengths }));
     }
     fs.sync().await?;
     rt.sleep(SETTLE).await;
@@ -88,7 +88,7 @@ pub(crate) async fn phases(
         .iter()
         .map(|home| unpack(Rc::clone(&fs), Rc::clone(home)));
     let (untar, trees) = together(&fs, &spent, untars).await?;
-    let trees: Vec<Rc<Vec<Branch>>> = trees.into_iter().map(Rc::new).collect();
+    let trees: Vec<Rc<Vec<DirectoryFiles>>> = trees.into_iter().map(Rc::new).collect();
     let each = || homes.iter().zip(&trees);
     let copies = each().map(|(home, tree)| copy(Rc::clone(&fs), Rc::clone(home), Rc::clone(tree)));
     let (copied, _) = together(&fs, &spent, copies).await?;
@@ -106,9 +106,9 @@ fn in_tar(len: u64) -> u64 {
 /// Runs what all users do, with nothing in memory at the beginning.
 async fn together<T: 'static>(
     fs: &Rc<Ufs>,
-    spent: &Cell<Spent>,
+    spent: &Cell<DiskActivity>,
     users: impl Iterator<Item = impl Future<Output = Result<T>> + 'static>,
-) -> Result<(Phase, Vec<T>)> {
+) -> Result<(ProgramPhase, Vec<T>)> {
     fs.forget();
     fs.take_requests();
     let (began, computed, before) = (fs.rt.now(), fs.computed(), spent.get());
@@ -121,7 +121,7 @@ async fn together<T: 'static>(
     let (until_done, spent) = (seconds(), spent.get().since(&before));
     let processor = (fs.computed() - computed).as_secs_f64();
     fs.sync().await?;
-    let phase = Phase {
+    let phase = ProgramPhase {
         seconds: until_done,
         durable: seconds(),
         processor,
@@ -132,7 +132,7 @@ async fn together<T: 'static>(
     Ok((phase, results))
 }
 
-async fn unpack(fs: Rc<Ufs>, home: Rc<Home>) -> Result<Vec<Branch>> {
+async fn unpack(fs: Rc<Ufs>, home: Rc<UserTree>) -> Result<Vec<DirectoryFiles>> {
     let (mut tree, mut read) = (Vec::new(), 0);
     fs.open(&home.top, &home.tar).await?;
     for lengths in &home.lengths {
@@ -149,7 +149,7 @@ async fn unpack(fs: Rc<Ufs>, home: Rc<Home>) -> Result<Vec<Branch>> {
     Ok(tree)
 }
 
-async fn copy(fs: Rc<Ufs>, home: Rc<Home>, tree: Rc<Vec<Branch>>) -> Result<()> {
+async fn copy(fs: Rc<Ufs>, home: Rc<UserTree>, tree: Rc<Vec<DirectoryFiles>>) -> Result<()> {
     for (from, files) in &*tree {
         let to = fs.make_directory(Some(&home.top)).await?;
         for file in files {
@@ -161,7 +161,7 @@ async fn copy(fs: Rc<Ufs>, home: Rc<Home>, tree: Rc<Vec<Branch>>) -> Result<()> 
     Ok(())
 }
 
-async fn remove(fs: Rc<Ufs>, home: Rc<Home>, tree: Rc<Vec<Branch>>) -> Result<()> {
+async fn remove(fs: Rc<Ufs>, home: Rc<UserTree>, tree: Rc<Vec<DirectoryFiles>>) -> Result<()> {
     for (directory, files) in &*tree {
         for file in files {
             fs.remove(directory, file).await?;
@@ -174,22 +174,22 @@ async fn remove(fs: Rc<Ufs>, home: Rc<Home>, tree: Rc<Vec<Branch>>) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disks::{Setup, Shape, virtually};
+    use crate::disks::{CacheSetup, CacheShape, virtually};
 
-    fn on(shape: Shape, users: u64) -> [Phase; 3] {
+    fn on(shape: CacheShape, users: u64) -> [ProgramPhase; 3] {
         virtually(move |rt| async move {
-            let opened = Setup::of(shape).open(&rt).await?;
+            let opened = CacheSetup::of(shape).open(&rt).await?;
             phases(&rt, opened, users, 8).await
         })
         .unwrap()
     }
 
     /// The share of the written requests that have this length.
-    fn share(phase: &Phase, bytes: u64) -> f64 {
+    fn share(phase: &ProgramPhase, bytes: u64) -> f64 {
         let writes: Vec<_> = phase
             .requests
             .iter()
-            .filter(|request| request.kind == Kind::Write)
+            .filter(|request| request.kind == UfsRequestKind::Write)
             .collect();
         let found = writes.iter().filter(|request| request.bytes == bytes);
         found.count() as f64 / writes.len() as f64
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_remove_writes_inodes_and_directories_as_often() {
-        let [_, _, remove] = on(Shape::Plain, 2);
+        let [_, _, remove] = on(CacheShape::Plain, 2);
         assert!((share(&remove, 8192) - 0.5).abs() < 0.15);
         assert!(share(&remove, 1024) > 0.2);
     }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn the_same_is_asked_of_every_shape_and_writes_that_cost_nothing_are_the_quickest() {
         let [plain, logical, free] =
-            [Shape::Plain, Shape::Logical, Shape::Free].map(|shape| on(shape, 2));
+            [CacheShape::Plain, CacheShape::Logical, CacheShape::Free].map(|shape| on(shape, 2));
         for (n, name) in PHASES.iter().enumerate() {
             // But for inodes that come to lie in other blocks when another user is first.
             let ratio = plain[n].requests.len() as f64 / logical[n].requests.len() as f64;
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn one_run_is_as_the_next() {
-        let times = || on(Shape::Physical, 2).map(|phase| phase.seconds);
+        let times = || on(CacheShape::Physical, 2).map(|phase| phase.seconds);
         assert_eq!(times(), times());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use forebay_experiments::{Circumstances, Scale, measure, write_report};
+use forebay_experiments::{Circumstances, PaperScale, measure, write_report};
 
 /// The figures that a page of Markdown shows.
 fn shown(text: &str) -> BTreeSet<String> {
@@ -33,7 +33,7 @@ fn check_tables(text: &str) {
 #[test]
 fn a_report_shows_all_its_figures_beside_the_papers_values() {
     let circumstances = Circumstances::begin();
-    let measured = measure(Scale::Quick, |_| true).unwrap();
+    let measured = measure(PaperScale::Quick, |_| true).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = write_report(folder.path(), &circumstances, &measured, Err("left out")).unwrap();
     let text = fs::read_to_string(path).unwrap();
@@ -56,7 +56,7 @@ fn a_report_shows_all_its_figures_beside_the_papers_values() {
 #[test]
 fn measuring_ends_when_it_is_told_to() {
     let mut steps = 0;
-    let measured = measure(Scale::Quick, |_| {
+    let measured = measure(PaperScale::Quick, |_| {
         steps += 1;
         steps < 2
     });

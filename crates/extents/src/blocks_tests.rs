@@ -11,25 +11,25 @@ const VOLUME: VolumeId = VolumeId([7; 16]);
 const BLOCKS: u64 = 20_000;
 
 /// Returns block `n`, displaced by `shift` sectors from the place that continues the other blocks.
-fn block(n: u64, shift: u64) -> Extent {
-    Extent {
+fn block(n: u64, shift: u64) -> MapExtent {
+    MapExtent {
         sector: 8 * n,
         sectors: 8,
-        place: Place(1_000_000 + 8 * n + shift),
-        check: Check::Own((n * 7 + shift) as u32),
+        place: LogPlace(1_000_000 + 8 * n + shift),
+        check: ExtentCheck::Own((n * 7 + shift) as u32),
     }
 }
 
-fn all(map: &Map) -> Vec<Extent> {
+fn all(map: &ExtentMap) -> Vec<MapExtent> {
     let mut found = Vec::new();
     map.get(0..u64::MAX, &mut found).unwrap();
     found
 }
 
-fn filled() -> Map {
-    let mut map = Map::new(VOLUME, Shape::default());
+fn filled() -> ExtentMap {
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     for n in 0..BLOCKS {
-        map.set(block(n, 0), &mut Changes::default()).unwrap();
+        map.set(block(n, 0), &mut MapChanges::default()).unwrap();
     }
     map
 }
@@ -58,7 +58,8 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
     let mut most = 0;
     for shift in [1 << 20, 0] {
         for (done, n) in order.iter().enumerate() {
-            map.set(block(*n, shift), &mut Changes::default()).unwrap();
+            map.set(block(*n, shift), &mut MapChanges::default())
+                .unwrap();
             if done.is_multiple_of(500) {
                 map.check().unwrap();
             }
@@ -78,12 +79,12 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
     let mut medium = Vec::new();
     map.freeze();
     while let Some(node) = map.next_to_write() {
-        let place = Place((1 << 40) + 8 * medium.len() as u64);
+        let place = LogPlace((1 << 40) + 8 * medium.len() as u64);
         medium.push((place, node.bytes));
         map.written(place);
     }
     let root = map.complete().root;
-    let mut map = Map::open(VOLUME, Shape::default(), root, &[]);
+    let mut map = ExtentMap::open(VOLUME, NodeCapacity::default(), root, &[]);
     let mut found = Vec::new();
     while let Err(need) = map.get(0..u64::MAX, &mut found) {
         let (_, bytes) = medium
@@ -102,13 +103,13 @@ fn changes_tell_which_extents_there_are() {
     let rng = Rng::new(11);
     let (mut followers, mut pours) = (0, 0);
     for round in 0..120 {
-        let shape = Shape {
+        let shape = NodeCapacity {
             leaf: rng.pick(&[4, 5, 8, 20]),
             inner: 6,
         };
-        let mut map = Map::new(VOLUME, shape);
+        let mut map = ExtentMap::new(VOLUME, shape);
         let mut known = BTreeMap::<LeafExtent, i32>::new();
-        let mut count = |changes: &Changes| {
+        let mut count = |changes: &MapChanges| {
             for (extents, by) in [(&changes.new, 1), (&changes.rest, 1), (&changes.gone, -1)] {
                 for one in extents {
                     *known.entry(*one).or_default() += by;
@@ -117,19 +118,19 @@ fn changes_tell_which_extents_there_are() {
         };
         for n in 0..300 {
             let (from, sectors) = (rng.below(400), 1 + rng.below(30));
-            let mut changes = Changes::default();
+            let mut changes = MapChanges::default();
             let (sector, sectors, check) = match rng.below(if round % 2 == 0 { 4 } else { 20 }) {
-                0 => (from, sectors, Check::Segment),
-                1 => (from, sectors.min(8), Check::Inline(n as u32)),
-                _ => (from / 8 * 8, 8, Check::Own(n as u32)),
+                0 => (from, sectors, ExtentCheck::Segment),
+                1 => (from, sectors.min(8), ExtentCheck::Inline(n as u32)),
+                _ => (from / 8 * 8, 8, ExtentCheck::Own(n as u32)),
             };
             // The place often continues other extents, in the space and on the device.
-            let place = Place(if rng.one_in(4) {
+            let place = LogPlace(if rng.one_in(4) {
                 10_000 * n
             } else {
                 1000 + sector
             });
-            let to = Extent {
+            let to = MapExtent {
                 sector,
                 sectors,
                 place,
@@ -140,7 +141,7 @@ fn changes_tell_which_extents_there_are() {
                 0 => map.clear(from..from + sectors, &mut changes),
                 1 => map.detach(from..from + 5 * sectors, &mut changes),
                 2 => map.reap(&mut changes).map(drop),
-                3 => map.replace_if(Place(1000 + sector), to, &mut changes),
+                3 => map.replace_if(LogPlace(1000 + sector), to, &mut changes),
                 _ => map.set(to, &mut changes),
             }
             .expect("all is in memory");
@@ -148,7 +149,7 @@ fn changes_tell_which_extents_there_are() {
             count(&changes);
         }
         loop {
-            let mut changes = Changes::default();
+            let mut changes = MapChanges::default();
             let more = map.reap(&mut changes).expect("all is in memory");
             count(&changes);
             if !more {
@@ -158,7 +159,7 @@ fn changes_tell_which_extents_there_are() {
         let mut there = Vec::new();
         let mut walk = map.walk();
         while let Some(visit) = walk.next(&map).expect("all is in memory") {
-            if let Visit::Extent(extent) = visit {
+            if let MapVisit::Extent(extent) = visit {
                 followers += usize::from(extent.follows);
                 there.push((extent, 1));
             }
@@ -174,10 +175,11 @@ fn leaves_are_four_fifths_full_where_entries_come_in_no_order() {
     let rng = Rng::new(17);
     let mut order: Vec<u64> = (0..60_000).collect();
     rng.shuffle(&mut order);
-    let mut map = Map::new(VOLUME, Shape::default());
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     for (done, n) in order.into_iter().enumerate() {
         // Only every second block is mapped, so that none continues another.
-        map.set(block(2 * n, 0), &mut Changes::default()).unwrap();
+        map.set(block(2 * n, 0), &mut MapChanges::default())
+            .unwrap();
         if done == 30_000 {
             map.check().unwrap();
         }

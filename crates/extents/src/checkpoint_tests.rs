@@ -3,35 +3,35 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::extent::Check;
+use crate::extent::ExtentCheck;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
 /// The distance between extents, large enough that each has a leaf of its own.
 const STRIDE: u64 = 1 << 29;
 
-fn set(map: &mut Map, at: u64, place: u64) {
-    let extent = Extent {
+fn set(map: &mut ExtentMap, at: u64, place: u64) {
+    let extent = MapExtent {
         sector: at * STRIDE,
         sectors: 8,
-        place: Place(place),
-        check: Check::Inline(7),
+        place: LogPlace(place),
+        check: ExtentCheck::Inline(7),
     };
-    map.set(extent, &mut Changes::default())
+    map.set(extent, &mut MapChanges::default())
         .expect("it is in memory");
 }
 
 /// Returns a map with `leaves` leaves, none of them written.
-fn filled(leaves: u64) -> Map {
-    let mut map = Map::new(VOLUME, Shape::default());
+fn filled(leaves: u64) -> ExtentMap {
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     (0..leaves).for_each(|at| set(&mut map, at, at * 8));
     map
 }
 
 /// Writes the next node of the snapshot. Returns false if all are written.
-fn write_next(map: &mut Map, place: &mut u64) -> bool {
+fn write_next(map: &mut ExtentMap, place: &mut u64) -> bool {
     let next = map.next_to_write().is_some();
     if next {
-        map.written(Place(*place));
+        map.written(LogPlace(*place));
         *place += 8;
     }
     next
@@ -113,8 +113,8 @@ fn a_node_that_is_dropped_between_being_handed_out_and_written_is_superseded_by_
     map.freeze();
     assert_eq!(map.next_to_write().map(|node| node.level), Some(0));
     let range = 0..STRIDE;
-    map.clear(range, &mut Changes::default()).unwrap();
-    map.written(Place(800));
+    map.clear(range, &mut MapChanges::default()).unwrap();
+    map.written(LogPlace(800));
     while write_next(&mut map, &mut place) {}
     let first = map.complete();
     assert_eq!(first.superseded, []);
@@ -127,7 +127,7 @@ fn a_node_that_is_dropped_between_being_handed_out_and_written_is_superseded_by_
     let mut second = map.complete();
     second.superseded.sort_unstable();
     // The leaf and the root are superseded; the other leaves are unchanged.
-    assert_eq!(second.superseded, [Place(800), Place(1016)]);
+    assert_eq!(second.superseded, [LogPlace(800), LogPlace(1016)]);
     assert_eq!(
         second.root.map(|root| (root.entries, root.nodes)),
         Some((2, 3))
@@ -145,7 +145,7 @@ fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_
     // The first leaf is written, the second changed since the freeze, the third dropped, and the fourth unchanged.
     assert!(write_next(&mut map, &mut place));
     set(&mut map, 1, 6000);
-    map.clear(2 * STRIDE..3 * STRIDE, &mut Changes::default())
+    map.clear(2 * STRIDE..3 * STRIDE, &mut MapChanges::default())
         .unwrap();
     set(&mut map, 9, 7000);
     assert_eq!(map.dirty_bytes(), 3 * 4096);
@@ -159,7 +159,7 @@ fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_
     assert_eq!(place - from, 5 * 8);
     let mut superseded = map.complete().superseded;
     superseded.sort_unstable();
-    let leaves = [0, 1, 2, 3, 9, 40].map(|at| Place(1000 + at * 8));
+    let leaves = [0, 1, 2, 3, 9, 40].map(|at| LogPlace(1000 + at * 8));
     assert_eq!(superseded, leaves);
 }
 
@@ -169,11 +169,11 @@ fn a_detached_node_is_looked_at_by_the_clock_once() {
     map.freeze();
     while write_next(&mut map, &mut place) {}
     map.complete();
-    map.detach(STRIDE..399 * STRIDE, &mut Changes::default())
+    map.detach(STRIDE..399 * STRIDE, &mut MapChanges::default())
         .unwrap();
     while map.shrink(0) {}
     assert!(map.nodes.clean.len() < 3 && map.nodes.counts.retired > 390);
-    while map.reap(&mut Changes::default()).unwrap() {
+    while map.reap(&mut MapChanges::default()).unwrap() {
         map.check().unwrap();
     }
     assert_eq!(map.nodes.counts.retired, 0);
@@ -187,11 +187,11 @@ fn a_frozen_node_that_is_to_move_is_left_to_the_snapshot_and_a_written_one_to_th
     map.complete();
     set(&mut map, 0, 5000);
     map.freeze();
-    assert_eq!(map.redirty(0, 0, Place(1000)), Ok(true));
+    assert_eq!(map.redirty(0, 0, LogPlace(1000)), Ok(true));
     assert_eq!(map.dirty_bytes(), 0);
     assert!(write_next(&mut map, &mut place));
-    assert_eq!(map.redirty(0, 0, Place(1000)), Ok(false));
-    assert_eq!(map.redirty(0, 0, Place(place - 8)), Ok(true));
+    assert_eq!(map.redirty(0, 0, LogPlace(1000)), Ok(false));
+    assert_eq!(map.redirty(0, 0, LogPlace(place - 8)), Ok(true));
     assert_eq!(map.dirty_bytes(), 2 * 4096);
     assert!(write_next(&mut map, &mut place) && !write_next(&mut map, &mut place));
     map.complete();
@@ -199,9 +199,9 @@ fn a_frozen_node_that_is_to_move_is_left_to_the_snapshot_and_a_written_one_to_th
 }
 
 /// The longest call of each kind.
-type Longest = Vec<(&'static str, Duration)>;
+type LongestCalls = Vec<(&'static str, Duration)>;
 
-fn timed<T>(longest: &mut Longest, what: &'static str, act: impl FnOnce() -> T) -> T {
+fn timed<T>(longest: &mut LongestCalls, what: &'static str, act: impl FnOnce() -> T) -> T {
     let begin = Instant::now();
     let done = act();
     let took = begin.elapsed();
@@ -213,15 +213,15 @@ fn timed<T>(longest: &mut Longest, what: &'static str, act: impl FnOnce() -> T) 
 }
 
 /// Fills a map, writes it while it is changed, and evicts it. Returns the durations of the longest calls.
-fn longest_calls(leaves: u64) -> Longest {
-    let (longest, mut place) = (&mut Longest::new(), 1 << 30);
-    let mut map = Map::new(VOLUME, Shape::default());
+fn longest_calls(leaves: u64) -> LongestCalls {
+    let (longest, mut place) = (&mut LongestCalls::new(), 1 << 30);
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     (0..leaves).for_each(|at| timed(longest, "set", || set(&mut map, at, at * 8)));
     timed(longest, "freeze", || map.freeze());
     let mut at = 0;
     while let Some(next) = timed(longest, "next_to_write", || map.next_to_write()) {
         assert!(next.bytes.len() == NODE_BYTES);
-        timed(longest, "written", || map.written(Place(place)));
+        timed(longest, "written", || map.written(LogPlace(place)));
         place += 8;
         at = (at + 7919) % (leaves / 2);
         timed(longest, "set, frozen", || set(&mut map, at, place));
@@ -238,7 +238,7 @@ fn longest_calls(leaves: u64) -> Longest {
 fn no_call_takes_long_with_a_million_nodes() {
     let all = std::env::var("FOREBAY_CASES").is_ok_and(|cases| cases == "all");
     let leaves = if all { 1_000_000 } else { 5_000 };
-    let rounds: Vec<Longest> = (0..3).map(|_| longest_calls(leaves)).collect();
+    let rounds: Vec<LongestCalls> = (0..3).map(|_| longest_calls(leaves)).collect();
     for (at, (what, _)) in rounds[0].iter().enumerate() {
         let least = rounds.iter().map(|round| round[at].1).min();
         println!("{what}: {least:?}");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::place::Place;
+use crate::place::LogPlace;
 
 /// The longest extent that the map stores as one entry, in sectors: 13 bits of length.
 pub const EXTENT_SECTORS_MAX: u64 = (1 << 13) - 1;
@@ -14,7 +14,7 @@ pub const PAGE_SECTORS: u64 = 2 * INLINE_SECTORS_MAX;
 
 /// The method of checking data that is read from an extent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Check {
+pub enum ExtentCheck {
     /// The extent is one whole piece of up to [`INLINE_SECTORS_MAX`] sectors, exactly as it was written, and this is
     /// the CRC32C of its data.
     Inline(u32),
@@ -28,23 +28,24 @@ pub enum Check {
     None,
 }
 
-impl Check {
+impl ExtentCheck {
     /// Returns the check for a proper part of an extent, for which a checksum of the whole is useless.
     #[must_use]
-    pub fn of_part(self) -> Check {
+    pub fn of_part(self) -> ExtentCheck {
         match self {
-            Check::Inline(_) => Check::Segment,
-            Check::Own(_) => Check::None,
+            ExtentCheck::Inline(_) => ExtentCheck::Segment,
+            ExtentCheck::Own(_) => ExtentCheck::None,
             other => other,
         }
     }
 
     /// Returns the check for two joined extents, or `None` if one of them has no checksums in the segment.
-    fn joined(self, other: Check) -> Option<Check> {
+    fn joined(self, other: ExtentCheck) -> Option<ExtentCheck> {
         match (self, other) {
-            (Check::Inline(_) | Check::Segment, Check::Inline(_) | Check::Segment) => {
-                Some(Check::Segment)
-            }
+            (
+                ExtentCheck::Inline(_) | ExtentCheck::Segment,
+                ExtentCheck::Inline(_) | ExtentCheck::Segment,
+            ) => Some(ExtentCheck::Segment),
             _ => None,
         }
     }
@@ -52,18 +53,18 @@ impl Check {
 
 /// Consecutive sectors of the space that lie contiguously on the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Extent {
+pub struct MapExtent {
     /// The first sector in the space.
     pub sector: u64,
     /// The length in sectors, at least 1.
     pub sectors: u64,
     /// The place of the first sector. The other sectors follow.
-    pub place: Place,
+    pub place: LogPlace,
     /// The method of checking the data.
-    pub check: Check,
+    pub check: ExtentCheck,
 }
 
-impl Extent {
+impl MapExtent {
     /// Returns the sector behind the last.
     pub fn end(&self) -> u64 {
         self.sector + self.sectors
@@ -71,7 +72,7 @@ impl Extent {
 
     /// Returns the part of the extent in `range`, if they overlap. A part of an inline piece is checked by the
     /// checksums in the segment; a part of a piece with a checksum of its own is not checked.
-    pub fn part(&self, range: Range<u64>) -> Option<Extent> {
+    pub fn part(&self, range: Range<u64>) -> Option<MapExtent> {
         let sector = self.sector.max(range.start);
         let end = self.end().min(range.end);
         if sector >= end {
@@ -79,7 +80,7 @@ impl Extent {
         }
         let sectors = end - sector;
         let whole = sectors == self.sectors;
-        Some(Extent {
+        Some(MapExtent {
             sector,
             sectors,
             place: self.place.plus(sector - self.sector),
@@ -93,10 +94,11 @@ impl Extent {
 
     /// Returns true if the extent is a whole block, `next` continues it in the space and on the device, and both have a
     /// checksum in the map of the same kind.
-    pub(crate) fn goes_on_in(&self, next: &Extent) -> bool {
+    pub(crate) fn goes_on_in(&self, next: &MapExtent) -> bool {
         let same_kind = matches!(
             (self.check, next.check),
-            (Check::Inline(_), Check::Inline(_)) | (Check::Own(_), Check::Own(_))
+            (ExtentCheck::Inline(_), ExtentCheck::Inline(_))
+                | (ExtentCheck::Own(_), ExtentCheck::Own(_))
         );
         same_kind
             && self.sectors == INLINE_SECTORS_MAX
@@ -105,7 +107,7 @@ impl Extent {
     }
 
     /// Returns true if `next`, behind this extent in a leaf, follows it as defined at [`LeafExtent::follows`].
-    pub(crate) fn is_followed_by(&self, next: &Extent) -> bool {
+    pub(crate) fn is_followed_by(&self, next: &MapExtent) -> bool {
         self.sector.is_multiple_of(PAGE_SECTORS)
             && next.sectors == INLINE_SECTORS_MAX
             && self.goes_on_in(next)
@@ -113,14 +115,14 @@ impl Extent {
 
     /// Returns this extent joined with `next`, if `next` continues it in the space and on the device and the sum of
     /// their lengths does not exceed the limit.
-    pub(crate) fn joined(&self, next: &Extent) -> Option<Extent> {
+    pub(crate) fn joined(&self, next: &MapExtent) -> Option<MapExtent> {
         let sectors = self.sectors + next.sectors;
         let goes_on = self.end() == next.sector && self.place.plus(self.sectors) == next.place;
         if !goes_on || sectors > EXTENT_SECTORS_MAX {
             return None;
         }
         let check = self.check.joined(next.check)?;
-        Some(Extent {
+        Some(MapExtent {
             sectors,
             check,
             ..*self
@@ -132,7 +134,7 @@ impl Extent {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LeafExtent {
     /// The extent.
-    pub extent: Extent,
+    pub extent: MapExtent,
     /// True if the extent is the second block of a page of [`PAGE_SECTORS`], and the extent before it in the leaf is
     /// the first block and lies directly before it on the device. The map does not join blocks that have checksums of
     /// their own, but a caller that moves one of the blocks moves both.
@@ -141,8 +143,8 @@ pub struct LeafExtent {
 
 /// Returns extents of a leaf with their `follows` flags. `before` is the extent before the first.
 pub(crate) fn in_leaf(
-    mut before: Option<Extent>,
-    extents: impl Iterator<Item = Extent>,
+    mut before: Option<MapExtent>,
+    extents: impl Iterator<Item = MapExtent>,
 ) -> impl Iterator<Item = LeafExtent> {
     extents.map(move |extent| {
         let follows = before.is_some_and(|before| before.is_followed_by(&extent));
@@ -154,7 +156,7 @@ pub(crate) fn in_leaf(
 /// Extents that changes of a map removed and added. To maintain a multiset of the map's extents, including those of
 /// detached subtrees, a caller adds `rest` and `new` and removes `gone`.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Changes {
+pub struct MapChanges {
     /// Removed extents: all or a part of each was mapped anew or unmapped, or joined with a new extent.
     pub gone: Vec<LeafExtent>,
     /// First and last parts of removed extents that are still mapped to the same places; and unchanged extents whose
@@ -164,7 +166,7 @@ pub struct Changes {
     pub new: Vec<LeafExtent>,
 }
 
-impl Changes {
+impl MapChanges {
     /// Removes all changes, and keeps the memory for later use.
     pub fn clear(&mut self) {
         self.gone.clear();

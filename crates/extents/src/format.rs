@@ -5,10 +5,10 @@ mod root;
 
 pub(crate) use forebay_segments::{FormatError, VolumeId};
 pub use node::{
-    Child, Content, INNER_ENTRIES_MAX, LEAF_EXTENTS_MAX, LEVELS_MAX, NODE_BYTES, NODE_SECTORS,
-    Node, run_bytes,
+    ChildRef, INNER_ENTRIES_MAX, LEAF_EXTENTS_MAX, LEVELS_MAX, NODE_BYTES, NODE_SECTORS,
+    NodeContent, StoredNode, run_bytes,
 };
-pub(crate) use node::{DELTA_MAX, LEAF_ENTRY_BYTES, Packed, bytes_behind};
+pub(crate) use node::{DELTA_MAX, LEAF_ENTRY_BYTES, PackedExtent, bytes_behind};
 pub use root::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 
 #[cfg(test)]

@@ -2,25 +2,25 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::extent::{Check, Extent};
-use crate::place::Place;
+use crate::extent::{ExtentCheck, MapExtent};
+use crate::place::LogPlace;
 
 const PAGE: &str = include_str!("../../../docs/format/vsl.md");
 const WHAT: &str = "node of the map";
 /// The most blocks of one entry in a leaf: each further block takes 4 bytes.
 const LEAF_BLOCKS: usize = (LEAF_EXTENTS_MAX * 16 - 12) / 4;
 
-fn check() -> impl Strategy<Value = Check> {
+fn check() -> impl Strategy<Value = ExtentCheck> {
     prop_oneof![
-        any::<u32>().prop_map(Check::Inline),
-        Just(Check::Segment),
-        any::<u32>().prop_map(Check::Own),
-        Just(Check::None)
+        any::<u32>().prop_map(ExtentCheck::Inline),
+        Just(ExtentCheck::Segment),
+        any::<u32>().prop_map(ExtentCheck::Own),
+        Just(ExtentCheck::None)
     ]
 }
 
 /// Generates leaves with extents in order, with gaps between them.
-fn leaf() -> impl Strategy<Value = Node> {
+fn leaf() -> impl Strategy<Value = StoredNode> {
     let extent = (0..9u64, 1..=8191u64, 0..1u64 << 52, check());
     let goes_on = prop_oneof![Just(0), 1..8u32, 8..40u32];
     let extents = vec((extent, goes_on), 0..=LEAF_EXTENTS_MAX);
@@ -28,8 +28,8 @@ fn leaf() -> impl Strategy<Value = Node> {
         let (mut at, mut bytes, mut extents) = (base, 0, Vec::new());
         for ((gap, sectors, place, check), goes_on) in parts {
             let (sectors, goes_on) = match check {
-                Check::Inline(_) | Check::Own(_) if goes_on > 0 => (8, goes_on),
-                Check::Inline(_) | Check::Own(_) => (sectors % 8 + 1, 0),
+                ExtentCheck::Inline(_) | ExtentCheck::Own(_) if goes_on > 0 => (8, goes_on),
+                ExtentCheck::Inline(_) | ExtentCheck::Own(_) => (sectors % 8 + 1, 0),
                 _ => (sectors, 0),
             };
             bytes += 16 + 4 * goes_on as usize;
@@ -38,50 +38,50 @@ fn leaf() -> impl Strategy<Value = Node> {
             }
             for block in 0..=u64::from(goes_on) {
                 let check = match check {
-                    Check::Inline(crc) => Check::Inline(crc.wrapping_add(block as u32)),
-                    Check::Own(crc) => Check::Own(crc.wrapping_add(block as u32)),
+                    ExtentCheck::Inline(crc) => ExtentCheck::Inline(crc.wrapping_add(block as u32)),
+                    ExtentCheck::Own(crc) => ExtentCheck::Own(crc.wrapping_add(block as u32)),
                     other => other,
                 };
-                extents.push(Extent {
+                extents.push(MapExtent {
                     sector: at + gap + 8 * block,
                     sectors,
-                    place: Place(place + 8 * block),
+                    place: LogPlace(place + 8 * block),
                     check,
                 });
             }
             at = extents.last().expect("one was pushed").end();
         }
-        Node {
+        StoredNode {
             volume: VolumeId(volume),
             level: 0,
             base,
-            content: Content::Leaf(extents),
+            content: NodeContent::Leaf(extents),
         }
     })
 }
 
-fn inner() -> impl Strategy<Value = Node> {
+fn inner() -> impl Strategy<Value = StoredNode> {
     let child = (1..1u64 << 50, 0..1u64 << 52, any::<u32>());
     let children = vec(child, 1..=INNER_ENTRIES_MAX);
     let head = (any::<[u8; 16]>(), 1..LEVELS_MAX, 0..1u64 << 60);
     (head, children).prop_map(|((volume, level, base), parts)| {
         let mut first = base;
         let children = parts.into_iter().map(|(gap, place, crc)| {
-            let place = Place(place);
-            let child = Child { first, place, crc };
+            let place = LogPlace(place);
+            let child = ChildRef { first, place, crc };
             first += gap;
             child
         });
-        Node {
+        StoredNode {
             volume: VolumeId(volume),
             level,
             base,
-            content: Content::Inner(children.collect()),
+            content: NodeContent::Inner(children.collect()),
         }
     })
 }
 
-fn node() -> impl Strategy<Value = Node> {
+fn node() -> impl Strategy<Value = StoredNode> {
     prop_oneof![leaf(), inner()]
 }
 
@@ -103,13 +103,13 @@ proptest! {
     #[test]
     fn a_node_reads_back_as_it_was_written(node in node()) {
         let bytes = node.encode();
-        prop_assert_eq!(Node::decode(&bytes), Ok(node));
-        prop_assert_eq!(Node::crc(&bytes), Some(u32::from_le_bytes(bytes[12..16].try_into().unwrap())));
+        prop_assert_eq!(StoredNode::decode(&bytes), Ok(node));
+        prop_assert_eq!(StoredNode::crc(&bytes), Some(u32::from_le_bytes(bytes[12..16].try_into().unwrap())));
     }
 
     #[test]
     fn bytes_at_random_are_no_node(bytes in vec(any::<u8>(), 0..2 * NODE_BYTES)) {
-        prop_assert!(Node::decode(&bytes).is_err());
+        prop_assert!(StoredNode::decode(&bytes).is_err());
     }
 
     #[test]
@@ -119,7 +119,7 @@ proptest! {
     ) {
         let (more, entries, nodes) = counts;
         let root = RootRef {
-            place: Place(place),
+            place: LogPlace(place),
             level,
             crc,
             sectors: entries + more,
@@ -148,74 +148,74 @@ proptest! {
             bytes[at] = byte;
         }
         reseal(&mut bytes);
-        let Ok(read) = Node::decode(&bytes) else {
+        let Ok(read) = StoredNode::decode(&bytes) else {
             return Ok(());
         };
         prop_assert!(read.level < LEVELS_MAX);
         match read.content {
-            Content::Leaf(extents) => {
+            NodeContent::Leaf(extents) => {
                 prop_assert!(read.level == 0 && extents.capacity() <= 2 * LEAF_BLOCKS);
                 prop_assert!(extents.is_sorted_by(|a, b| a.end() <= b.sector));
                 prop_assert!(extents.iter().all(|one| one.sector.checked_add(one.sectors).is_some()));
                 prop_assert!(extents.iter().all(|one| is_possible(one, read.base)));
             }
-            Content::Inner(children) => {
+            NodeContent::Inner(children) => {
                 prop_assert!(read.level > 0 && children.capacity() <= INNER_ENTRIES_MAX);
                 prop_assert!(children.is_sorted_by(|a, b| a.first < b.first));
-                prop_assert!(children.iter().all(|child| child.place.0 + 8 <= Place::END));
+                prop_assert!(children.iter().all(|child| child.place.0 + 8 <= LogPlace::END));
                 prop_assert_eq!(children[0].first, read.base);
             }
         }
     }
 }
 
-fn is_possible(extent: &Extent, base: u64) -> bool {
+fn is_possible(extent: &MapExtent, base: u64) -> bool {
     let most = match extent.check {
-        Check::Inline(_) | Check::Own(_) => 8,
+        ExtentCheck::Inline(_) | ExtentCheck::Own(_) => 8,
         _ => 8191,
     };
     (1..=most).contains(&extent.sectors)
-        && extent.place.0 + extent.sectors <= Place::END
+        && extent.place.0 + extent.sectors <= LogPlace::END
         && (base..=base + DELTA_MAX).contains(&extent.sector)
 }
 
-fn example_leaf() -> Node {
-    let extent = |sector, sectors, place, check| Extent {
+fn example_leaf() -> StoredNode {
+    let extent = |sector, sectors, place, check| MapExtent {
         sector,
         sectors,
-        place: Place(place),
+        place: LogPlace(place),
         check,
     };
-    Node {
+    StoredNode {
         volume: VolumeId(std::array::from_fn(|at| at as u8)),
         level: 0,
         base: 0x1_0000_0000,
-        content: Content::Leaf(vec![
+        content: NodeContent::Leaf(vec![
             extent(
                 0x1_0000_0000,
                 8,
                 0x12_3456_789a_bcde,
-                Check::Inline(0x98f9_4189),
+                ExtentCheck::Inline(0x98f9_4189),
             ),
-            extent(0x1_0000_0010, 8184, 0x30_0000, Check::Segment),
-            extent(0x1_0001_0000, 16, 0x40, Check::None),
-            extent(0x1_0002_0000, 8, 0x80, Check::Own(0x0102_0304)),
-            extent(0x1_0002_0008, 4, 0x88, Check::Own(0x1112_1314)),
+            extent(0x1_0000_0010, 8184, 0x30_0000, ExtentCheck::Segment),
+            extent(0x1_0001_0000, 16, 0x40, ExtentCheck::None),
+            extent(0x1_0002_0000, 8, 0x80, ExtentCheck::Own(0x0102_0304)),
+            extent(0x1_0002_0008, 4, 0x88, ExtentCheck::Own(0x1112_1314)),
         ]),
     }
 }
 
-fn example_inner() -> Node {
-    let child = |first, place, crc| Child {
+fn example_inner() -> StoredNode {
+    let child = |first, place, crc| ChildRef {
         first,
-        place: Place(place),
+        place: LogPlace(place),
         crc,
     };
-    Node {
+    StoredNode {
         volume: VolumeId(std::array::from_fn(|at| at as u8)),
         level: 2,
         base: 0x0102_0304_0506_0708,
-        content: Content::Inner(vec![
+        content: NodeContent::Inner(vec![
             child(0x0102_0304_0506_0708, 0x11_1213_1415_1617, 0x2122_2324),
             child(0x3132_3334_3536_3738, 0x01_4243_4445_4647, 0x5152_5354),
         ]),
@@ -226,10 +226,10 @@ fn example_inner() -> Node {
 fn every_single_flipped_bit_of_a_node_is_seen() {
     for node in [example_leaf(), example_inner()] {
         let mut bytes = node.encode();
-        assert!(Node::decode(&bytes).is_ok());
+        assert!(StoredNode::decode(&bytes).is_ok());
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let seen = Node::decode(&bytes);
+            let seen = StoredNode::decode(&bytes);
             bytes[bit / 8] ^= 1 << (bit % 8);
             let expected = match bit / 8 {
                 0..8 => FormatError::Magic(WHAT),
@@ -251,18 +251,22 @@ fn a_node_of_another_version_is_named() {
         found,
         newest: 1,
     };
-    assert_eq!(Node::decode(&bytes), Err(refused));
+    assert_eq!(StoredNode::decode(&bytes), Err(refused));
     let text = "a node of the map of format version 3; this program reads versions up to 1";
     assert_eq!(refused.to_string(), text);
 }
 
 #[test]
 fn nodes_that_contradict_themselves_are_refused() {
-    let refused = |node: &Node, at: usize, bytes: &[u8]| {
+    let refused = |node: &StoredNode, at: usize, bytes: &[u8]| {
         let mut bad = node.encode();
         bad[at..at + bytes.len()].copy_from_slice(bytes);
         reseal(&mut bad);
-        assert_eq!(Node::decode(&bad), Err(FormatError::Content(WHAT)), "{at}");
+        assert_eq!(
+            StoredNode::decode(&bad),
+            Err(FormatError::Content(WHAT)),
+            "{at}"
+        );
     };
     let leaf = example_leaf();
     refused(&leaf, 40, &254u16.to_le_bytes());
@@ -277,24 +281,24 @@ fn nodes_that_contradict_themselves_are_refused() {
     refused(&leaf, 56, &length(9, 0).to_le_bytes());
     refused(&leaf, 56, &length(9, 3).to_le_bytes());
     // Two entries that could be one: the third extent is changed so that it continues the second.
-    let own = |place: u64, check| Extent {
+    let own = |place: u64, check| MapExtent {
         sector: leaf.base + place,
         sectors: 8,
-        place: Place(place),
+        place: LogPlace(place),
         check,
     };
-    let run = [own(0, Check::Own(1)), own(8, Check::Own(2))];
-    let apart = Node {
-        content: Content::Leaf(vec![run[0], own(16, Check::Own(2))]),
+    let run = [own(0, ExtentCheck::Own(1)), own(8, ExtentCheck::Own(2))];
+    let apart = StoredNode {
+        content: NodeContent::Leaf(vec![run[0], own(16, ExtentCheck::Own(2))]),
         ..leaf.clone()
     };
     let mut bytes = apart.encode();
-    let second = Packed::new(&run[1], leaf.base);
+    let second = PackedExtent::new(&run[1], leaf.base);
     let mut entry = Vec::new();
     second.encode(&mut entry);
     bytes[64..80].copy_from_slice(&entry);
     reseal(&mut bytes);
-    assert_eq!(Node::decode(&bytes), Err(FormatError::Content(WHAT)));
+    assert_eq!(StoredNode::decode(&bytes), Err(FormatError::Content(WHAT)));
     let mut last = [0xff; 12];
     last[8..].copy_from_slice(&(0x1_ffff | length(8184, 1)).to_le_bytes());
     refused(&leaf, 64, &last);
@@ -305,14 +309,14 @@ fn nodes_that_contradict_themselves_are_refused() {
     refused(&inner, 40, &214u16.to_le_bytes());
     refused(&inner, 32, &0u64.to_le_bytes());
     refused(&inner, 67, &0x0102_0304_0506_0708u64.to_le_bytes());
-    refused(&inner, 56, &(Place::END - 7).to_le_bytes()[..7]);
+    refused(&inner, 56, &(LogPlace::END - 7).to_le_bytes()[..7]);
     refused(&inner, 56, &[0xff; 7]);
 }
 
 #[test]
 fn roots_that_contradict_themselves_are_refused() {
     let good = RootRef {
-        place: Place(Place::END - 8),
+        place: LogPlace(LogPlace::END - 8),
         level: 2,
         crc: 5,
         sectors: 10,
@@ -325,7 +329,7 @@ fn roots_that_contradict_themselves_are_refused() {
         change(&mut bad);
         assert_eq!(RootRef::decode(&bad.encode()), None, "{bad:?}");
     };
-    refused(&|root| root.place = Place(Place::END - 7));
+    refused(&|root| root.place = LogPlace(LogPlace::END - 7));
     refused(&|root| root.level = LEVELS_MAX);
     refused(&|root| root.sectors = 9);
     refused(&|root| root.nodes = 2);
@@ -359,7 +363,7 @@ fn the_page_has_every_field_of_a_node_where_it_stands() {
             ("magic", &b"FOREMAP\x03"[..])
         );
         assert_eq!((version.2.as_str(), number(at(version))), ("version", 1));
-        let stored = u64::from(Node::crc(bytes).unwrap());
+        let stored = u64::from(StoredNode::crc(bytes).unwrap());
         assert_eq!((crc.2.as_str(), number(at(crc))), ("crc", stored));
         assert_eq!((volume.2.as_str(), at(volume)), ("volume", &bytes[16..32]));
         assert_eq!((base.2.as_str(), number(at(base))), ("base", base_value));
@@ -403,7 +407,7 @@ fn the_page_has_every_field_of_a_node_where_it_stands() {
 #[test]
 fn the_page_has_every_field_of_a_root_where_it_stands() {
     let root = RootRef {
-        place: Place(0x02_0304_0506_0708),
+        place: LogPlace(0x02_0304_0506_0708),
         level: 7,
         crc: 0x1112_1314,
         sectors: 0x2122_2324_2526_2728,

@@ -11,11 +11,15 @@ mod map;
 mod place;
 
 pub use extent::{
-    Changes, Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX, LeafExtent, PAGE_SECTORS,
+    EXTENT_SECTORS_MAX, ExtentCheck, INLINE_SECTORS_MAX, LeafExtent, MapChanges, MapExtent,
+    PAGE_SECTORS,
 };
 pub use format::{
-    Child, Content, DETACHED_BYTES, DetachedRef, INNER_ENTRIES_MAX, LEAF_EXTENTS_MAX, LEVELS_MAX,
-    NODE_BYTES, NODE_SECTORS, Node, ROOT_BYTES, RootRef, run_bytes,
+    ChildRef, DETACHED_BYTES, DetachedRef, INNER_ENTRIES_MAX, LEAF_EXTENTS_MAX, LEVELS_MAX,
+    NODE_BYTES, NODE_SECTORS, NodeContent, ROOT_BYTES, RootRef, StoredNode, run_bytes,
 };
-pub use map::{Completed, Flaw, LeafView, LoadError, Map, Need, Pins, Shape, ToWrite, Visit, Walk};
-pub use place::Place;
+pub use map::{
+    CompletedCheckpoint, ExtentMap, LeafView, MapVisit, MapWalk, NeededNode, NodeCapacity,
+    NodeFlaw, NodeLoadError, NodeWrite, RangePins,
+};
+pub use place::LogPlace;

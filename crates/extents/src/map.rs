@@ -3,7 +3,7 @@
 //! The map is a copy-on-write B+-tree of extents. A changed node stays in memory until a checkpoint writes it to
 //! another place, together with its parents, up to a new root. So all nodes below the last root stay on the device
 //! unchanged until the next root is valid. Nodes that are equal to their copies on the device need not be in memory: an
-//! operation that needs such a node returns its location ([`Need`]), and has changed nothing.
+//! operation that needs such a node returns its location ([`NeededNode`]), and has changed nothing.
 //!
 //! Invariants:
 //! - An extent lies within the range of its leaf. Extents that continue each other in the space and on the device are
@@ -32,24 +32,24 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-pub use cache::{LoadError, Pins};
-pub use check::Flaw;
-pub use checkpoint::Completed;
-pub use path::Need;
-pub use walk::{LeafView, Visit, Walk};
-pub use writing::ToWrite;
+pub use cache::{NodeLoadError, RangePins};
+pub use check::NodeFlaw;
+pub use checkpoint::CompletedCheckpoint;
+pub use path::NeededNode;
+pub use walk::{LeafView, MapVisit, MapWalk};
+pub use writing::NodeWrite;
 
-use crate::extent::{Changes, Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
+use crate::extent::{EXTENT_SECTORS_MAX, ExtentCheck, INLINE_SECTORS_MAX, MapChanges, MapExtent};
 use crate::format::{
     DetachedRef, INNER_ENTRIES_MAX, LEAF_ENTRY_BYTES, LEAF_EXTENTS_MAX, NODE_BYTES, RootRef,
     VolumeId,
 };
-use crate::place::Place;
+use crate::place::LogPlace;
 use cache::PinTable;
-use leaf::Change;
-use nodes::{Nodes, Slot};
-use path::{Path, Step};
-use writing::Writing;
+use leaf::LeafChange;
+use nodes::{NodeLocation, NodeTable};
+use path::{NodePath, PathStep};
+use writing::ActiveSnapshot;
 
 /// The approximate overhead of the allocator for each allocation, in bytes.
 const ALLOCATION_BYTES: usize = 16;
@@ -58,7 +58,7 @@ const CUT_SECTORS: u64 = EXTENT_SECTORS_MAX & !7;
 
 /// The capacity of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct NodeCapacity {
     /// Extents in a leaf, if each takes 16 bytes on the device. Neighbouring blocks with checksums of their own take
     /// less.
     pub leaf: usize,
@@ -66,17 +66,17 @@ pub struct Shape {
     pub inner: usize,
 }
 
-impl Default for Shape {
+impl Default for NodeCapacity {
     /// Returns the capacity of nodes on the device.
-    fn default() -> Shape {
-        Shape {
+    fn default() -> NodeCapacity {
+        NodeCapacity {
             leaf: LEAF_EXTENTS_MAX,
             inner: INNER_ENTRIES_MAX,
         }
     }
 }
 
-impl Shape {
+impl NodeCapacity {
     /// Returns the bytes that a leaf's entries may take on the device.
     fn leaf_bytes(self) -> usize {
         self.leaf * LEAF_ENTRY_BYTES
@@ -85,32 +85,32 @@ impl Shape {
 
 /// The root node of the tree or of a detached subtree.
 #[derive(Clone, Copy)]
-struct Root {
-    slot: Slot,
+struct TreeRoot {
+    slot: NodeLocation,
     level: u8,
 }
 
 /// Counts of the whole map.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Totals {
+struct MapTotals {
     sectors: u64,
     entries: u64,
     nodes: u64,
 }
 
 /// The map of a space.
-pub struct Map {
+pub struct ExtentMap {
     volume: VolumeId,
-    shape: Shape,
-    root: Option<Root>,
+    shape: NodeCapacity,
+    root: Option<TreeRoot>,
     /// Subtrees that are no longer mapped and wait to be reaped. The last one in the list is reaped first.
-    detached: Vec<Root>,
-    nodes: Nodes,
-    totals: Totals,
+    detached: Vec<TreeRoot>,
+    nodes: NodeTable,
+    totals: MapTotals,
     /// The snapshot under way.
-    writing: Option<Box<Writing>>,
+    writing: Option<Box<ActiveSnapshot>>,
     /// Copies of nodes that left the tree since the last freeze. The next checkpoint supersedes them.
-    dropped: Vec<Place>,
+    dropped: Vec<LogPlace>,
     /// False if a detached subtree was abandoned and the map was not recounted since.
     exact: bool,
     pins: Rc<RefCell<PinTable>>,
@@ -120,10 +120,10 @@ pub struct Map {
     idle: usize,
 }
 
-impl Map {
+impl ExtentMap {
     /// Returns the map of an empty space.
-    pub fn new(volume: VolumeId, shape: Shape) -> Map {
-        Map::open(volume, shape, None, &[])
+    pub fn new(volume: VolumeId, shape: NodeCapacity) -> ExtentMap {
+        ExtentMap::open(volume, shape, None, &[])
     }
 
     /// Opens the map that a checkpoint wrote. Its nodes are on the device, none of them in memory yet.
@@ -132,32 +132,32 @@ impl Map {
     /// If the capacity of nodes is less than 4 entries, or exceeds that of nodes on the device.
     pub fn open(
         volume: VolumeId,
-        shape: Shape,
+        shape: NodeCapacity,
         root: Option<RootRef>,
         detached: &[DetachedRef],
-    ) -> Map {
+    ) -> ExtentMap {
         assert!((4..=LEAF_EXTENTS_MAX).contains(&shape.leaf));
         assert!((4..=INNER_ENTRIES_MAX).contains(&shape.inner));
-        let totals = root.map_or_else(Totals::default, |root| Totals {
+        let totals = root.map_or_else(MapTotals::default, |root| MapTotals {
             sectors: root.sectors,
             entries: root.entries,
             nodes: root.nodes,
         });
-        let on_medium = |place, crc| Slot::Medium { place, crc };
-        let root = root.map(|root| Root {
+        let on_medium = |place, crc| NodeLocation::Medium { place, crc };
+        let root = root.map(|root| TreeRoot {
             slot: on_medium(root.place, root.crc),
             level: root.level,
         });
-        let detached = detached.iter().map(|cut| Root {
+        let detached = detached.iter().map(|cut| TreeRoot {
             slot: on_medium(cut.place, cut.crc),
             level: cut.level,
         });
-        Map {
+        ExtentMap {
             volume,
             shape,
             root,
             detached: detached.collect(),
-            nodes: Nodes::new(),
+            nodes: NodeTable::new(),
             totals,
             writing: None,
             dropped: Vec::new(),
@@ -184,7 +184,7 @@ impl Map {
     }
 
     /// Returns false if the counts of sectors and extents, and the live sectors of segments, may be too high, since a
-    /// damaged subtree was abandoned and [`Map::set_totals`] was not called afterwards. Checkpoints do not store this
+    /// damaged subtree was abandoned and [`ExtentMap::set_totals`] was not called afterwards. Checkpoints do not store this
     /// flag.
     pub fn is_exact(&self) -> bool {
         self.exact
@@ -193,7 +193,7 @@ impl Map {
     /// Replaces the counts of mapped sectors, extents and nodes. The caller must have counted the whole map, including
     /// detached subtrees.
     pub fn set_totals(&mut self, sectors: u64, entries: u64, nodes: u64) {
-        self.totals = Totals {
+        self.totals = MapTotals {
             sectors,
             entries,
             nodes,
@@ -205,8 +205,8 @@ impl Map {
     /// snapshot under way, and the lists of places and of detached subtrees.
     pub fn memory(&self) -> usize {
         let places = self.dropped.capacity() + self.writing.as_ref().map_or(0, |w| w.places());
-        let roots = self.detached.capacity() * size_of::<Root>();
-        self.nodes.memory() + places * size_of::<Place>() + roots
+        let roots = self.detached.capacity() * size_of::<TreeRoot>();
+        self.nodes.memory() + places * size_of::<LogPlace>() + roots
     }
 
     /// Returns the bytes of nodes that the next checkpoint writes; during a snapshot, those changed since its freeze.
@@ -224,8 +224,8 @@ impl Map {
     /// other are not joined.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory. `found` is unchanged.
-    pub fn get(&self, range: Range<u64>, found: &mut Vec<Extent>) -> Result<(), Need> {
+    /// [`NeededNode`] if a node is not in memory. `found` is unchanged.
+    pub fn get(&self, range: Range<u64>, found: &mut Vec<MapExtent>) -> Result<(), NeededNode> {
         let (before, mut at) = (found.len(), range.start);
         while at < range.end {
             let path = match self.find(at, 0) {
@@ -246,8 +246,8 @@ impl Map {
     /// leaf, so mapped sectors may follow directly.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory.
-    pub fn next_mapped(&self, range: Range<u64>) -> Result<Option<Range<u64>>, Need> {
+    /// [`NeededNode`] if a node is not in memory.
+    pub fn next_mapped(&self, range: Range<u64>) -> Result<Option<Range<u64>>, NeededNode> {
         let mut at = range.start;
         while at < range.end {
             let Some(path) = self.find(at, 0)? else {
@@ -274,8 +274,8 @@ impl Map {
     /// this part.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory.
-    pub fn mapped_in_leaf(&self, range: Range<u64>) -> Result<(u64, u64), Need> {
+    /// [`NeededNode`] if a node is not in memory.
+    pub fn mapped_in_leaf(&self, range: Range<u64>) -> Result<(u64, u64), NeededNode> {
         let Some(path) = self.find(range.start, 0)? else {
             return Ok((0, range.end));
         };
@@ -287,12 +287,12 @@ impl Map {
     /// Maps `extent`, and appends the effects to `changes`.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory; nothing is changed.
+    /// [`NeededNode`] if a node is not in memory; nothing is changed.
     ///
     /// # Panics
     /// If the extent is empty, reaches past the last sector or the last place, or is inline and longer than
     /// [`INLINE_SECTORS_MAX`].
-    pub fn set(&mut self, extent: Extent, changes: &mut Changes) -> Result<(), Need> {
+    pub fn set(&mut self, extent: MapExtent, changes: &mut MapChanges) -> Result<(), NeededNode> {
         demand_possible(&extent);
         if let Some(path) = self.find(extent.sector, 0)? {
             let inside = extent.end() <= path.range.end && extent.sectors <= EXTENT_SECTORS_MAX;
@@ -308,8 +308,8 @@ impl Map {
     /// Unmaps `range`, and appends the effects to `changes`.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory; nothing is changed.
-    pub fn clear(&mut self, range: Range<u64>, changes: &mut Changes) -> Result<(), Need> {
+    /// [`NeededNode`] if a node is not in memory; nothing is changed.
+    pub fn clear(&mut self, range: Range<u64>, changes: &mut MapChanges) -> Result<(), NeededNode> {
         self.in_memory(range.clone())?;
         let mut at = range.start;
         while at < range.end {
@@ -317,7 +317,7 @@ impl Map {
                 break;
             };
             let end = range.end.min(path.range.end);
-            let change = Change::clear(self.nodes.leaf(path.leaf()), at..end);
+            let change = LeafChange::clear(self.nodes.leaf(path.leaf()), at..end);
             if change.is_nothing() || self.make(&path, &change, changes) {
                 at = end;
             } else {
@@ -332,16 +332,16 @@ impl Map {
     /// Appends the effects to `changes`.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory; nothing is changed.
+    /// [`NeededNode`] if a node is not in memory; nothing is changed.
     ///
     /// # Panics
-    /// As [`Map::set`].
+    /// As [`ExtentMap::set`].
     pub fn replace_if(
         &mut self,
-        from: Place,
-        to: Extent,
-        changes: &mut Changes,
-    ) -> Result<(), Need> {
+        from: LogPlace,
+        to: MapExtent,
+        changes: &mut MapChanges,
+    ) -> Result<(), NeededNode> {
         demand_possible(&to);
         let mut mapped = Vec::new();
         self.get(to.sector..to.end(), &mut mapped)?;
@@ -363,7 +363,7 @@ impl Map {
     }
 
     /// Returns `Ok` if all leaves of `range` are in memory.
-    fn in_memory(&self, range: Range<u64>) -> Result<(), Need> {
+    fn in_memory(&self, range: Range<u64>) -> Result<(), NeededNode> {
         let mut at = range.start;
         while at < range.end {
             let Some(path) = self.find(at, 0)? else {
@@ -375,13 +375,13 @@ impl Map {
     }
 
     /// Returns the path to the leaf of a sector. The leaf must be in memory, unless the tree is empty.
-    fn present(&self, sector: u64) -> Option<Path> {
+    fn present(&self, sector: u64) -> Option<NodePath> {
         self.find(sector, 0).expect("it was found in memory before")
     }
 
     /// Maps an extent of any length whose leaves are in memory. None of these leaves becomes empty in between, so none
     /// of their sectors becomes part of a leaf that is not in memory.
-    fn put_all(&mut self, extent: Extent, changes: &mut Changes) {
+    fn put_all(&mut self, extent: MapExtent, changes: &mut MapChanges) {
         let mut at = extent.sector;
         while at < extent.end() {
             let Some(path) = self.present(at) else {
@@ -393,7 +393,7 @@ impl Map {
             if self.put(&path, part, changes) {
                 at = part.end();
             } else {
-                let change = Change::set(self.nodes.leaf(path.leaf()), part);
+                let change = LeafChange::set(self.nodes.leaf(path.leaf()), part);
                 self.split_for(&path, &change, at, changes);
             }
         }
@@ -401,13 +401,13 @@ impl Map {
 
     /// Maps an extent that lies within the leaf at the path's end. Returns false, and changes nothing, if the leaf has
     /// no space.
-    fn put(&mut self, path: &Path, extent: Extent, changes: &mut Changes) -> bool {
-        let change = Change::set(self.nodes.leaf(path.leaf()), extent);
+    fn put(&mut self, path: &NodePath, extent: MapExtent, changes: &mut MapChanges) -> bool {
+        let change = LeafChange::set(self.nodes.leaf(path.leaf()), extent);
         self.make(path, &change, changes)
     }
 
     /// Applies a change to the leaf at the path's end. Returns false, and changes nothing, if the leaf has no space.
-    fn make(&mut self, path: &Path, change: &Change, changes: &mut Changes) -> bool {
+    fn make(&mut self, path: &NodePath, change: &LeafChange, changes: &mut MapChanges) -> bool {
         let leaf = self.nodes.leaf(path.leaf());
         let (going, coming) = change.entries();
         let encoded = leaf.encoded_with(change);
@@ -423,7 +423,7 @@ impl Map {
         totals.entries = totals.entries.saturating_sub(going as u64);
         totals.entries = totals.entries.saturating_add(coming as u64);
         self.mark(path);
-        let apply = |leaf: &mut leaf::Leaf| leaf.apply(change, base);
+        let apply = |leaf: &mut leaf::LeafNode| leaf.apply(change, base);
         self.nodes.edit_leaf(path.leaf(), apply);
         if shrinks {
             self.settle(path, changes);
@@ -432,12 +432,12 @@ impl Map {
     }
 
     /// Marks the nodes on the path as changed. Must be called before they are changed.
-    fn mark(&mut self, path: &Path) {
+    fn mark(&mut self, path: &NodePath) {
         self.mark_steps(path.steps());
     }
 
-    /// As [`Map::mark`], for steps from the root on.
-    fn mark_steps(&mut self, steps: &[Step]) {
+    /// As [`ExtentMap::mark`], for steps from the root on.
+    fn mark_steps(&mut self, steps: &[PathStep]) {
         for step in steps.iter().rev() {
             if !self.nodes.mark(step.id) {
                 break;
@@ -446,12 +446,12 @@ impl Map {
     }
 }
 
-fn demand_possible(extent: &Extent) {
+fn demand_possible(extent: &MapExtent) {
     let end = extent.sector.checked_add(extent.sectors);
     assert!(extent.sectors > 0 && end.is_some(), "{extent:?}");
-    let room = Place::END.checked_sub(extent.place.0);
+    let room = LogPlace::END.checked_sub(extent.place.0);
     assert!(room >= Some(extent.sectors), "{extent:?}");
-    let inline = matches!(extent.check, Check::Inline(_) | Check::Own(_));
+    let inline = matches!(extent.check, ExtentCheck::Inline(_) | ExtentCheck::Own(_));
     assert!(
         !inline || extent.sectors <= INLINE_SECTORS_MAX,
         "{extent:?}"

@@ -6,7 +6,7 @@ use forebay_rng::Rng;
 
 use super::*;
 use crate::extent::LeafExtent;
-use crate::format::{Content, Node};
+use crate::format::{NodeContent, StoredNode};
 
 /// Regions for mapped extents: small and far apart, one of them across a multiple of 2^28.
 const REGIONS: [u64; 4] = [0, (1 << 28) - 200, 1 << 40, u64::MAX - 400];
@@ -15,30 +15,30 @@ const VOLUME: VolumeId = VolumeId([7; 16]);
 
 /// One sector of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cell {
+struct ModelCell {
     place: u64,
-    check: Check,
+    check: ExtentCheck,
     /// The piece with which the sector was written.
     piece: (u64, u64),
 }
 
-type Model = BTreeMap<u64, Cell>;
+type MapModel = BTreeMap<u64, ModelCell>;
 
 /// A checkpoint being written.
-struct Writing {
+struct ModelCheckpoint {
     /// Nodes that may not be on the device before the checkpoint completes.
-    written: BTreeMap<Place, Vec<u8>>,
+    written: BTreeMap<LogPlace, Vec<u8>>,
     /// The number of nodes that the checkpoint writes.
     nodes: usize,
-    model: Model,
-    pending: Dead,
+    model: MapModel,
+    pending: UnreportedSectors,
 }
 
 /// Unmapped sectors with their places that the map has not reported as removed yet, with multiplicity.
 #[derive(Clone, Default)]
-struct Dead(BTreeMap<(u64, u64), usize>);
+struct UnreportedSectors(BTreeMap<(u64, u64), usize>);
 
-impl Dead {
+impl UnreportedSectors {
     fn add(&mut self, dead: Vec<(u64, u64)>) {
         for one in dead {
             *self.0.entry(one).or_default() += 1;
@@ -60,50 +60,50 @@ impl Dead {
     }
 
     /// Records sectors that will never be reported as removed, since their node is lost.
-    fn lost(&mut self, extents: &[Extent]) {
+    fn lost(&mut self, extents: &[MapExtent]) {
         self.told(sectors_of(extents));
     }
 }
 
-struct World {
+struct MapScenario {
     rng: Rng,
-    shape: Shape,
-    map: Map,
-    model: Model,
-    pending: Dead,
-    medium: BTreeMap<Place, Vec<u8>>,
+    shape: NodeCapacity,
+    map: ExtentMap,
+    model: MapModel,
+    pending: UnreportedSectors,
+    medium: BTreeMap<LogPlace, Vec<u8>>,
     next_place: u64,
-    writing: Option<Writing>,
+    writing: Option<ModelCheckpoint>,
     /// The last checkpoint: its root, its model and the live nodes.
     root: Option<RootRef>,
     detached: Vec<DetachedRef>,
-    durable: (Model, Dead),
-    live: BTreeSet<Place>,
+    durable: (MapModel, UnreportedSectors),
+    live: BTreeSet<LogPlace>,
     /// Nodes below damaged nodes that were abandoned since the freeze of the last completed checkpoint.
-    lost: BTreeSet<Place>,
+    lost: BTreeSet<LogPlace>,
     /// True if nothing happens between the steps of a checkpoint.
     is_quiet: bool,
 }
 
-impl World {
-    fn new(seed: u64) -> World {
+impl MapScenario {
+    fn new(seed: u64) -> MapScenario {
         let rng = Rng::new(seed);
-        let shape = Shape {
+        let shape = NodeCapacity {
             leaf: rng.pick(&[4, 6, 9, 40]),
             inner: rng.pick(&[4, 5, 8, 30]),
         };
-        World {
-            map: Map::new(VOLUME, shape),
+        MapScenario {
+            map: ExtentMap::new(VOLUME, shape),
             shape,
             rng,
-            model: Model::new(),
-            pending: Dead::default(),
+            model: MapModel::new(),
+            pending: UnreportedSectors::default(),
             medium: BTreeMap::new(),
             next_place: 1000,
             writing: None,
             root: None,
             detached: Vec::new(),
-            durable: (Model::new(), Dead::default()),
+            durable: (MapModel::new(), UnreportedSectors::default()),
             live: BTreeSet::new(),
             lost: BTreeSet::new(),
             is_quiet: false,
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// Calls `act` until no node is missing, and loads each missing node. Returns the last result.
-    fn with_loads<T>(&mut self, mut act: impl FnMut(&mut Map) -> Result<T, Need>) -> T {
+    fn with_loads<T>(&mut self, mut act: impl FnMut(&mut ExtentMap) -> Result<T, NeededNode>) -> T {
         loop {
             let before = (self.map.totals, self.map.dirty_bytes());
             match act(&mut self.map) {
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    fn load(&mut self, need: &Need) {
+    fn load(&mut self, need: &NeededNode) {
         let bytes = self.medium.get(&need.place).expect("a live node");
         self.map
             .load(need, bytes)
@@ -138,14 +138,14 @@ impl World {
         region + from..region + from + sectors
     }
 
-    fn some_extent(&mut self) -> Extent {
+    fn some_extent(&mut self) -> MapExtent {
         let check = match self.rng.below(5) {
-            0 => Check::None,
-            1 => Check::Segment,
-            2 => Check::Own(self.rng.next() as u32),
-            _ => Check::Inline(self.rng.next() as u32),
+            0 => ExtentCheck::None,
+            1 => ExtentCheck::Segment,
+            2 => ExtentCheck::Own(self.rng.next() as u32),
+            _ => ExtentCheck::Inline(self.rng.next() as u32),
         };
-        let inline = matches!(check, Check::Inline(_) | Check::Own(_));
+        let inline = matches!(check, ExtentCheck::Inline(_) | ExtentCheck::Own(_));
         let mut range = self.some_range(if inline { 8 } else { 60 });
         // Whole blocks that continue each other take less space on the device.
         if inline && self.rng.coin() && range.start < u64::MAX - 8 {
@@ -162,10 +162,10 @@ impl World {
         };
         let sectors = range.end - range.start;
         self.next_place = self.next_place.max(place) + sectors;
-        Extent {
+        MapExtent {
             sector: range.start,
             sectors,
-            place: Place(place),
+            place: LogPlace(place),
             check,
         }
     }
@@ -176,9 +176,9 @@ impl World {
         cells.map(|(sector, cell)| (*sector, cell.place)).collect()
     }
 
-    fn put_in_model(&mut self, extent: &Extent) {
+    fn put_in_model(&mut self, extent: &MapExtent) {
         for at in 0..extent.sectors {
-            let cell = Cell {
+            let cell = ModelCell {
                 place: extent.place.0 + at,
                 check: extent.check,
                 piece: (extent.sector, extent.sectors),
@@ -191,7 +191,7 @@ impl World {
         let extent = self.some_extent();
         let expected = self.modelled(&(extent.sector..extent.end()));
         let changes = self.with_loads(|map| {
-            let mut changes = Changes::default();
+            let mut changes = MapChanges::default();
             map.set(extent, &mut changes).map(|()| changes)
         });
         assert_eq!(dead_by(&changes, sectors_of(&[extent])), expected);
@@ -206,7 +206,7 @@ impl World {
         };
         let expected = self.modelled(&range);
         let changes = self.with_loads(|map| {
-            let mut changes = Changes::default();
+            let mut changes = MapChanges::default();
             map.clear(range.clone(), &mut changes).map(|()| changes)
         });
         assert_eq!(dead_by(&changes, Vec::new()), expected);
@@ -222,14 +222,14 @@ impl World {
     fn detach(&mut self) {
         let range = self.long_range();
         let changes = self.with_loads(|map| {
-            let mut changes = Changes::default();
+            let mut changes = MapChanges::default();
             map.detach(range.clone(), &mut changes).map(|()| changes)
         });
         self.detached_is(&range, &changes);
     }
 
     /// Updates the model after a range was detached; `changes` are the removals reported immediately.
-    fn detached_is(&mut self, range: &Range<u64>, changes: &Changes) {
+    fn detached_is(&mut self, range: &Range<u64>, changes: &MapChanges) {
         self.pending.add(self.modelled(range));
         self.pending.told(dead_by(changes, Vec::new()));
         self.model.retain(|sector, _| !range.contains(sector));
@@ -238,7 +238,7 @@ impl World {
     fn reap(&mut self, most: u64) {
         for _ in 0..most {
             let changes = self.with_loads(|map| {
-                let mut changes = Changes::default();
+                let mut changes = MapChanges::default();
                 map.reap(&mut changes).map(|more| more.then_some(changes))
             });
             let Some(changes) = changes else {
@@ -259,21 +259,21 @@ impl World {
             return;
         };
         if self.rng.one_in(4) {
-            to.check = Check::Segment;
+            to.check = ExtentCheck::Segment;
         }
         let moves = |sector: u64, place: u64| place == from + (sector - to.sector);
         let mut expected = self.modelled(&(to.sector..to.end()));
         expected.retain(|(sector, place)| moves(*sector, *place));
         let changes = self.with_loads(|map| {
-            let mut changes = Changes::default();
-            map.replace_if(Place(from), to, &mut changes)
+            let mut changes = MapChanges::default();
+            map.replace_if(LogPlace(from), to, &mut changes)
                 .map(|()| changes)
         });
         let moved = expected.iter();
         let moved = moved.map(|(sector, _)| (*sector, to.place.0 + (sector - to.sector)));
         assert_eq!(dead_by(&changes, moved.collect()), expected);
         for (sector, _) in expected {
-            let cell = Cell {
+            let cell = ModelCell {
                 place: to.place.0 + (sector - to.sector),
                 check: to.check,
                 piece: (to.sector, to.sectors),
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    fn compare(&self, range: &Range<u64>, found: &[Extent]) {
+    fn compare(&self, range: &Range<u64>, found: &[MapExtent]) {
         let places = found.iter().flat_map(|extent| {
             (0..extent.sectors).map(|at| (extent.sector + at, extent.place.0 + at))
         });
@@ -318,17 +318,23 @@ impl World {
             let cells = self.model.range(extent.sector..extent.end());
             for (_, cell) in cells {
                 match extent.check {
-                    Check::Inline(_) | Check::Own(_) => {
+                    ExtentCheck::Inline(_) | ExtentCheck::Own(_) => {
                         assert_eq!(cell.check, extent.check);
                         assert_eq!(cell.piece, (extent.sector, extent.sectors));
                     }
-                    Check::Segment => {
-                        assert!(matches!(cell.check, Check::Segment | Check::Inline(_)));
+                    ExtentCheck::Segment => {
+                        assert!(matches!(
+                            cell.check,
+                            ExtentCheck::Segment | ExtentCheck::Inline(_)
+                        ));
                     }
-                    Check::None => {
+                    ExtentCheck::None => {
                         let whole = cell.piece == (extent.sector, extent.sectors);
-                        assert!(cell.check == Check::None || !whole);
-                        assert!(matches!(cell.check, Check::None | Check::Own(_)));
+                        assert!(cell.check == ExtentCheck::None || !whole);
+                        assert!(matches!(
+                            cell.check,
+                            ExtentCheck::None | ExtentCheck::Own(_)
+                        ));
                     }
                 }
             }
@@ -338,7 +344,7 @@ impl World {
     /// Prepares some ranges, makes other changes, and then changes the ranges without a missing node.
     fn batch(&mut self) {
         let mut pins = self.map.pins();
-        let extents: Vec<Extent> = (0..3).map(|_| self.some_extent()).collect();
+        let extents: Vec<MapExtent> = (0..3).map(|_| self.some_extent()).collect();
         let (cleared, trimmed) = (self.some_range(100), self.long_range());
         self.with_loads(|map| map.prepare_ends(trimmed.clone(), &mut pins));
         let ranges = extents.iter().map(|extent| extent.sector..extent.end());
@@ -356,10 +362,10 @@ impl World {
             }
         }
         self.map.shrink(0);
-        let mut changes = Changes::default();
+        let mut changes = MapChanges::default();
         for extent in extents {
             if self.rng.one_in(3) {
-                let mut changes = Changes::default();
+                let mut changes = MapChanges::default();
                 let ends = self.map.detach(trimmed.clone(), &mut changes);
                 ends.expect("it was prepared");
                 self.detached_is(&trimmed, &changes);
@@ -407,7 +413,7 @@ impl World {
         assert_eq!(self.map.dirty_bytes(), 0);
         let nodes = self.map.unwritten();
         assert!(!is_settled || dirty == (nodes * NODE_BYTES) as u64);
-        self.writing = Some(Writing {
+        self.writing = Some(ModelCheckpoint {
             written: BTreeMap::new(),
             nodes,
             model: self.model.clone(),
@@ -416,14 +422,14 @@ impl World {
     }
 
     /// Writes some nodes, with changes of the map in between.
-    fn write_nodes(&mut self, writing: &mut Writing, count: usize) {
+    fn write_nodes(&mut self, writing: &mut ModelCheckpoint, count: usize) {
         for _ in 0..count {
             let node = self.map.next_to_write().expect("some are not written");
             if self.rng.one_in(4) {
                 self.disturb();
                 assert_eq!(self.map.next_to_write().as_ref(), Some(&node));
             }
-            let place = Place(self.next_place);
+            let place = LogPlace(self.next_place);
             self.next_place += 8;
             self.map.written(place);
             writing.written.insert(place, node.bytes.to_vec());
@@ -459,7 +465,7 @@ impl World {
 
     /// Completes a checkpoint: the live nodes must be those reachable from its root. All other nodes are removed from
     /// the device.
-    fn complete(&mut self, writing: Writing) {
+    fn complete(&mut self, writing: ModelCheckpoint) {
         let completed = self.map.complete();
         for place in &completed.superseded {
             assert!(self.live.remove(place), "{place:?} was not live");
@@ -481,14 +487,15 @@ impl World {
     }
 
     /// Returns the nodes that are reachable from the roots.
-    fn reached(&self, root: Option<RootRef>, detached: &[DetachedRef]) -> BTreeSet<Place> {
+    fn reached(&self, root: Option<RootRef>, detached: &[DetachedRef]) -> BTreeSet<LogPlace> {
         let mut reached = BTreeSet::new();
-        let mut next: Vec<(Place, u8)> = root.iter().map(|root| (root.place, root.level)).collect();
+        let mut next: Vec<(LogPlace, u8)> =
+            root.iter().map(|root| (root.place, root.level)).collect();
         next.extend(detached.iter().map(|cut| (cut.place, cut.level)));
         while let Some((place, level)) = next.pop() {
-            let node = Node::decode(&self.medium[&place]).expect("a node that was written");
+            let node = StoredNode::decode(&self.medium[&place]).expect("a node that was written");
             assert_eq!(node.level, level);
-            if let Content::Inner(children) = node.content {
+            if let NodeContent::Inner(children) = node.content {
                 next.extend(children.iter().map(|child| (child.place, level - 1)));
             }
             assert!(reached.insert(place));
@@ -503,7 +510,7 @@ impl World {
         let root = self
             .root
             .map(|root| RootRef::decode(&root.encode()).expect("a root"));
-        self.map = Map::open(VOLUME, self.shape, root, &self.detached);
+        self.map = ExtentMap::open(VOLUME, self.shape, root, &self.detached);
         (self.model, self.pending) = self.durable.clone();
         let live = &self.live;
         self.medium.retain(|place, _| live.contains(place));
@@ -513,14 +520,14 @@ impl World {
 
     /// Requests that some node is written elsewhere, and checks the result.
     fn redirty(&mut self) {
-        let places: Vec<Place> = self.live.iter().copied().collect();
+        let places: Vec<LogPlace> = self.live.iter().copied().collect();
         if places.is_empty() || self.map.detached() > 0 {
             return;
         }
         let place = self.rng.pick(&places);
-        let node = Node::decode(&self.medium[&place]).unwrap();
+        let node = StoredNode::decode(&self.medium[&place]).unwrap();
         let there = self.with_loads(|map| map.redirty(node.level, node.base, place));
-        let elsewhere = self.with_loads(|map| map.redirty(node.level, node.base, Place(1)));
+        let elsewhere = self.with_loads(|map| map.redirty(node.level, node.base, LogPlace(1)));
         assert!(!elsewhere);
         if there && self.map.writing.is_none() {
             self.checkpoint();
@@ -533,7 +540,7 @@ impl World {
 
     /// Abandons a detached subtree with a damaged root node, and recounts the map.
     fn abandon_detached(&mut self) {
-        let mut changes = Changes::default();
+        let mut changes = MapChanges::default();
         let need = match self.map.reap(&mut changes) {
             Ok(_) => return self.pending.told(dead_by(&changes, Vec::new())),
             Err(need) => need,
@@ -545,8 +552,8 @@ impl World {
         };
         let mut below = self.reached(None, &[damaged]);
         for place in &below {
-            let node = Node::decode(&self.medium[place]).expect("a node that was written");
-            if let Content::Leaf(extents) = node.content {
+            let node = StoredNode::decode(&self.medium[place]).expect("a node that was written");
+            if let NodeContent::Leaf(extents) = node.content {
                 self.pending.lost(&extents);
             }
         }
@@ -575,28 +582,29 @@ impl World {
                 self.map.shrink(0);
             }
         }
-        let (mut mapped, mut detached) = (Dead::default(), Dead::default());
+        let (mut mapped, mut detached) =
+            (UnreportedSectors::default(), UnreportedSectors::default());
         let (mut places, mut nodes) = (BTreeSet::new(), 0);
         let (mut entries, mut sectors) = (0, 0);
         for visit in visits {
             match visit {
-                Visit::Node { place, .. } => {
+                MapVisit::Node { place, .. } => {
                     nodes += 1;
                     assert!(place.is_none_or(|place| places.insert(place)));
                 }
-                Visit::Dropped(place) => assert!(places.insert(place)),
-                Visit::Extent(LeafExtent { extent, .. })
-                | Visit::Detached(LeafExtent { extent, .. }) => {
+                MapVisit::Dropped(place) => assert!(places.insert(place)),
+                MapVisit::Extent(LeafExtent { extent, .. })
+                | MapVisit::Detached(LeafExtent { extent, .. }) => {
                     (entries, sectors) = (entries + 1, sectors + extent.sectors);
                     let found = match visit {
-                        Visit::Detached(_) => &mut detached,
+                        MapVisit::Detached(_) => &mut detached,
                         _ => &mut mapped,
                     };
                     found.add(sectors_of(&[extent]));
                 }
             }
         }
-        let mut expected = Dead::default();
+        let mut expected = UnreportedSectors::default();
         expected.add(self.modelled(&(0..u64::MAX)));
         assert_eq!(mapped.0, expected.0);
         assert_eq!(detached.0, self.pending.0);
@@ -655,7 +663,7 @@ impl World {
 }
 
 /// Returns the sectors of extents, each with its place.
-fn sectors_of(extents: &[Extent]) -> Vec<(u64, u64)> {
+fn sectors_of(extents: &[MapExtent]) -> Vec<(u64, u64)> {
     let sectors = extents.iter().flat_map(|one| {
         let each = 0..one.sectors;
         each.map(move |at| (one.sector + at, one.place.0 + at))
@@ -664,10 +672,10 @@ fn sectors_of(extents: &[Extent]) -> Vec<(u64, u64)> {
 }
 
 /// Returns the sectors that are no longer mapped to their places after changes that mapped the sectors `mapped`.
-fn dead_by(changes: &Changes, mapped: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn dead_by(changes: &MapChanges, mapped: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut counts: BTreeMap<(u64, u64), i32> = BTreeMap::new();
     let sectors = |extents: &[LeafExtent]| {
-        let extents: Vec<Extent> = extents.iter().map(|one| one.extent).collect();
+        let extents: Vec<MapExtent> = extents.iter().map(|one| one.extent).collect();
         sectors_of(&extents)
     };
     let gone = sectors(&changes.gone).into_iter().chain(mapped);
@@ -686,7 +694,7 @@ fn dead_by(changes: &Changes, mapped: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 #[test]
 fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost() {
     for seed in 0..150 {
-        let mut world = World::new(seed);
+        let mut world = MapScenario::new(seed);
         for _ in 0..600 {
             world.step();
         }
@@ -700,7 +708,7 @@ fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost(
         world.compare(&(0..u64::MAX), &found);
         assert_eq!(world.map.entries(), found.len() as u64);
         world.map.check().unwrap();
-        world.with_loads(|map| map.clear(0..u64::MAX, &mut Changes::default()));
+        world.with_loads(|map| map.clear(0..u64::MAX, &mut MapChanges::default()));
         assert_eq!(world.map.entries(), 0);
         world.model.clear();
         // Completes the checkpoint under way, if any, and one more, and repeats if one of them fails.

@@ -3,14 +3,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::Node;
+use crate::format::StoredNode;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
-const SMALL: Shape = Shape { leaf: 8, inner: 6 };
+const SMALL: NodeCapacity = NodeCapacity { leaf: 8, inner: 6 };
 
-fn extent(sector: u64, sectors: u64, place: u64, check: Check) -> Extent {
-    let place = Place(place);
-    Extent {
+fn extent(sector: u64, sectors: u64, place: u64, check: ExtentCheck) -> MapExtent {
+    let place = LogPlace(place);
+    MapExtent {
         sector,
         sectors,
         place,
@@ -18,50 +18,50 @@ fn extent(sector: u64, sectors: u64, place: u64, check: Check) -> Extent {
     }
 }
 
-fn inline(sector: u64, sectors: u64, place: u64, crc: u32) -> Extent {
-    extent(sector, sectors, place, Check::Inline(crc))
+fn inline(sector: u64, sectors: u64, place: u64, crc: u32) -> MapExtent {
+    extent(sector, sectors, place, ExtentCheck::Inline(crc))
 }
 
 /// Sectors of the space that lay at a place until they were mapped elsewhere or unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Replaced {
+struct ReplacedExtent {
     sector: u64,
     sectors: u64,
-    place: Place,
+    place: LogPlace,
 }
 
 /// Returns the parts of removed extents in `range`.
-fn replaced_in(range: Range<u64>, changes: &Changes) -> Vec<Replaced> {
+fn replaced_in(range: Range<u64>, changes: &MapChanges) -> Vec<ReplacedExtent> {
     let parts = changes
         .gone
         .iter()
         .filter_map(|one| one.extent.part(range.clone()));
-    let replaced = |part: Extent| replaced(part.sector, part.sectors, part.place.0);
+    let replaced = |part: MapExtent| replaced(part.sector, part.sectors, part.place.0);
     parts.map(replaced).collect()
 }
 
-fn set(map: &mut Map, extent: Extent) -> Vec<Replaced> {
-    let mut changes = Changes::default();
+fn set(map: &mut ExtentMap, extent: MapExtent) -> Vec<ReplacedExtent> {
+    let mut changes = MapChanges::default();
     map.set(extent, &mut changes).expect("all is in memory");
     replaced_in(extent.sector..extent.end(), &changes)
 }
 
-fn clear(map: &mut Map, range: Range<u64>) -> Vec<Replaced> {
-    let mut changes = Changes::default();
+fn clear(map: &mut ExtentMap, range: Range<u64>) -> Vec<ReplacedExtent> {
+    let mut changes = MapChanges::default();
     map.clear(range.clone(), &mut changes)
         .expect("all is in memory");
     replaced_in(range, &changes)
 }
 
-fn all(map: &Map) -> Vec<Extent> {
+fn all(map: &ExtentMap) -> Vec<MapExtent> {
     let mut found = Vec::new();
     map.get(0..u64::MAX, &mut found).expect("all is in memory");
     found
 }
 
-fn replaced(sector: u64, sectors: u64, place: u64) -> Replaced {
-    let place = Place(place);
-    Replaced {
+fn replaced(sector: u64, sectors: u64, place: u64) -> ReplacedExtent {
+    let place = LogPlace(place);
+    ReplacedExtent {
         sector,
         sectors,
         place,
@@ -69,17 +69,25 @@ fn replaced(sector: u64, sectors: u64, place: u64) -> Replaced {
 }
 
 /// Writes a whole checkpoint to `medium`, from the place `from` on.
-fn checkpoint(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u64) -> Completed {
+fn checkpoint(
+    map: &mut ExtentMap,
+    medium: &mut Vec<(LogPlace, [u8; NODE_BYTES])>,
+    from: u64,
+) -> CompletedCheckpoint {
     map.freeze();
     write_all(map, medium, from);
     map.complete()
 }
 
 /// Writes all nodes of the snapshot under way, from the place `from` on. Returns their number.
-fn write_all(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u64) -> usize {
+fn write_all(
+    map: &mut ExtentMap,
+    medium: &mut Vec<(LogPlace, [u8; NODE_BYTES])>,
+    from: u64,
+) -> usize {
     let mut count = 0;
     while let Some(node) = map.next_to_write() {
-        let place = Place(from + 8 * count as u64);
+        let place = LogPlace(from + 8 * count as u64);
         medium.push((place, node.bytes));
         map.written(place);
         count += 1;
@@ -88,8 +96,8 @@ fn write_all(map: &mut Map, medium: &mut Vec<(Place, [u8; NODE_BYTES])>, from: u
 }
 
 /// Returns a map of `extents` extents that do not continue each other.
-fn filled(shape: Shape, extents: u64) -> Map {
-    let mut map = Map::new(VOLUME, shape);
+fn filled(shape: NodeCapacity, extents: u64) -> ExtentMap {
+    let mut map = ExtentMap::new(VOLUME, shape);
     for at in 0..extents {
         set(&mut map, inline(at * 16, 8, at * 24, at as u32));
     }
@@ -98,9 +106,9 @@ fn filled(shape: Shape, extents: u64) -> Map {
 
 /// Calls `act` until no node is missing, and loads missing nodes from `medium`.
 fn loaded<T>(
-    map: &mut Map,
-    medium: &[(Place, [u8; NODE_BYTES])],
-    mut act: impl FnMut(&mut Map) -> Result<T, Need>,
+    map: &mut ExtentMap,
+    medium: &[(LogPlace, [u8; NODE_BYTES])],
+    mut act: impl FnMut(&mut ExtentMap) -> Result<T, NeededNode>,
 ) -> T {
     loop {
         match act(map) {
@@ -118,14 +126,17 @@ fn loaded<T>(
 
 #[test]
 fn a_page_written_at_random_is_one_inline_entry_and_its_neighbours_keep_what_they_had() {
-    let mut map = Map::new(VOLUME, Shape::default());
-    assert_eq!(set(&mut map, extent(0, 1000, 5000, Check::Segment)), []);
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
+    assert_eq!(
+        set(&mut map, extent(0, 1000, 5000, ExtentCheck::Segment)),
+        []
+    );
     let gone = set(&mut map, inline(80, 8, 9000, 7));
     assert_eq!(gone, [replaced(80, 8, 5080)]);
     let expected = [
-        extent(0, 80, 5000, Check::Segment),
+        extent(0, 80, 5000, ExtentCheck::Segment),
         inline(80, 8, 9000, 7),
-        extent(88, 912, 5088, Check::Segment),
+        extent(88, 912, 5088, ExtentCheck::Segment),
     ];
     assert_eq!(all(&map), expected);
     assert_eq!(
@@ -136,33 +147,33 @@ fn a_page_written_at_random_is_one_inline_entry_and_its_neighbours_keep_what_the
 
 #[test]
 fn what_is_left_of_a_piece_with_a_checksum_of_its_own_is_not_checked() {
-    let mut map = Map::new(VOLUME, Shape::default());
-    set(&mut map, extent(0, 8, 100, Check::Own(1)));
-    set(&mut map, extent(8, 8, 108, Check::Own(2)));
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
+    set(&mut map, extent(0, 8, 100, ExtentCheck::Own(1)));
+    set(&mut map, extent(8, 8, 108, ExtentCheck::Own(2)));
     set(&mut map, inline(2, 3, 200, 3));
     let expected = [
-        extent(0, 2, 100, Check::None),
+        extent(0, 2, 100, ExtentCheck::None),
         inline(2, 3, 200, 3),
-        extent(5, 3, 105, Check::None),
-        extent(8, 8, 108, Check::Own(2)),
+        extent(5, 3, 105, ExtentCheck::None),
+        extent(8, 8, 108, ExtentCheck::Own(2)),
     ];
     assert_eq!(all(&map), expected);
 }
 
 #[test]
 fn what_is_left_of_an_inline_piece_is_checked_on_the_medium() {
-    let mut map = Map::new(VOLUME, Shape::default());
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     set(&mut map, inline(0, 8, 100, 1));
     assert_eq!(set(&mut map, inline(2, 3, 200, 2)), [replaced(2, 3, 102)]);
     let expected = [
-        extent(0, 2, 100, Check::Segment),
+        extent(0, 2, 100, ExtentCheck::Segment),
         inline(2, 3, 200, 2),
-        extent(5, 3, 105, Check::Segment),
+        extent(5, 3, 105, ExtentCheck::Segment),
     ];
     assert_eq!(all(&map), expected);
     let mut part = Vec::new();
     map.get(3..4, &mut part).unwrap();
-    assert_eq!(part, [extent(3, 1, 201, Check::Segment)]);
+    assert_eq!(part, [extent(3, 1, 201, ExtentCheck::Segment)]);
     assert_eq!(
         clear(&mut map, 2..6),
         [replaced(2, 3, 200), replaced(5, 1, 105)]
@@ -172,26 +183,26 @@ fn what_is_left_of_an_inline_piece_is_checked_on_the_medium() {
 
 #[test]
 fn what_continues_in_the_space_and_on_the_medium_is_one_entry_and_what_only_does_in_one_is_not() {
-    let mut map = Map::new(VOLUME, Shape::default());
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     set(&mut map, inline(0, 8, 100, 1));
     set(&mut map, inline(16, 8, 116, 3));
     set(&mut map, inline(8, 8, 108, 2));
-    assert_eq!(all(&map), [extent(0, 24, 100, Check::Segment)]);
+    assert_eq!(all(&map), [extent(0, 24, 100, ExtentCheck::Segment)]);
     // The extents continue the first on the device only, in the space only, and in both but without checksums in the
     // segment.
     set(&mut map, inline(32, 8, 124, 4));
     set(&mut map, inline(24, 8, 300, 5));
-    set(&mut map, extent(40, 8, 132, Check::None));
+    set(&mut map, extent(40, 8, 132, ExtentCheck::None));
     assert_eq!(map.entries(), 4);
-    set(&mut map, extent(48, 8, 140, Check::None));
-    set(&mut map, extent(56, 8, 148, Check::Own(6)));
+    set(&mut map, extent(48, 8, 140, ExtentCheck::None));
+    set(&mut map, extent(56, 8, 148, ExtentCheck::Own(6)));
     assert_eq!(map.entries(), 6);
 }
 
 #[test]
 fn an_extent_of_any_length_is_cut_and_read_back_in_parts_that_follow_each_other() {
-    let mut map = Map::new(VOLUME, Shape::default());
-    set(&mut map, extent(5, 100_000, 9, Check::Segment));
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
+    set(&mut map, extent(5, 100_000, 9, ExtentCheck::Segment));
     let found = all(&map);
     assert!(found.iter().all(|part| part.sectors <= EXTENT_SECTORS_MAX));
     assert_eq!(found.len(), 13);
@@ -203,7 +214,7 @@ fn an_extent_of_any_length_is_cut_and_read_back_in_parts_that_follow_each_other(
 
 #[test]
 fn entries_too_far_apart_for_one_leaf_are_in_several() {
-    let mut map = Map::new(VOLUME, Shape::default());
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     let sectors = [5, 3, 1 << 29, 1 << 28, u64::MAX - 1, 1 << 63, (1 << 29) - 1];
     for (at, sector) in sectors.into_iter().enumerate() {
         set(&mut map, inline(sector, 1, 10 * at as u64, 0));
@@ -267,7 +278,7 @@ fn entries_go_over_to_a_neighbour_from_before_what_was_once_the_first_key() {
 fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at() {
     let (mut map, mut medium) = (filled(SMALL, 5000), Vec::new());
     let root = checkpoint(&mut map, &mut medium, 1 << 20).root;
-    let mut map = Map::open(VOLUME, SMALL, root, &[]);
+    let mut map = ExtentMap::open(VOLUME, SMALL, root, &[]);
     let height = usize::from(root.unwrap().level) + 1;
     let mut pins = map.pins();
     let (mut loads, trimmed) = (0, 100..5000 * 16 - 100);
@@ -280,7 +291,7 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
         loads += 1;
     }
     assert_eq!(loads, 2 * height - 1);
-    let mut changes = Changes::default();
+    let mut changes = MapChanges::default();
     map.detach(trimmed, &mut changes).unwrap();
     assert!(
         changes.gone.len() <= 16 && map.detached() < 2 * height,
@@ -292,7 +303,7 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
     // The subtree is also detached in the checkpoint, and the tree is small.
     let trimmed = checkpoint(&mut map, &mut medium, 1 << 30);
     assert_eq!(trimmed.detached.len(), map.detached());
-    let mut map = Map::open(VOLUME, SMALL, trimmed.root, &trimmed.detached);
+    let mut map = ExtentMap::open(VOLUME, SMALL, trimmed.root, &trimmed.detached);
     while loaded(&mut map, &medium, |map| map.reap(&mut changes)) {
         map.check().unwrap();
     }
@@ -313,13 +324,13 @@ fn what_is_detached_between_two_leaves_that_stay_as_they_are_is_gone_after_a_che
     let (mut map, mut medium) = (filled(SMALL, 40), Vec::new());
     clear(&mut map, 512..520);
     let before = checkpoint(&mut map, &mut medium, 1 << 20).root.unwrap();
-    let mut changes = Changes::default();
+    let mut changes = MapChanges::default();
     map.detach(120..514, &mut changes).unwrap();
     assert_eq!((changes.gone.len(), map.detached(), map.nodes()), (0, 1, 7));
     assert_eq!(map.dirty_bytes(), 2 * 4096);
     let after = checkpoint(&mut map, &mut medium, 1 << 30);
     assert_eq!(after.superseded, [before.place]);
-    let mut map = Map::open(VOLUME, SMALL, after.root, &after.detached);
+    let mut map = ExtentMap::open(VOLUME, SMALL, after.root, &after.detached);
     let run = loaded(&mut map, &medium, |map| map.next_mapped(120..u64::MAX));
     assert_eq!(run, Some(528..536));
 }
@@ -327,12 +338,14 @@ fn what_is_detached_between_two_leaves_that_stay_as_they_are_is_gone_after_a_che
 #[test]
 fn counts_survive_a_checkpoint_of_a_space_of_which_everything_is_detached() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
-    map.detach(0..u64::MAX, &mut Changes::default()).unwrap();
+    map.detach(0..u64::MAX, &mut MapChanges::default()).unwrap();
     assert_eq!(map.next_mapped(0..u64::MAX), Ok(None));
     let completed = checkpoint(&mut map, &mut medium, 1 << 20);
-    let mut map = Map::open(VOLUME, SMALL, completed.root, &completed.detached);
+    let mut map = ExtentMap::open(VOLUME, SMALL, completed.root, &completed.detached);
     assert_eq!(map.entries(), 100 - 8 - 4);
-    while loaded(&mut map, &medium, |map| map.reap(&mut Changes::default())) {}
+    while loaded(&mut map, &medium, |map| {
+        map.reap(&mut MapChanges::default())
+    }) {}
     assert_eq!(
         (map.entries(), map.mapped_sectors(), map.nodes()),
         (0, 0, 1)
@@ -344,7 +357,7 @@ fn counts_survive_a_checkpoint_of_a_space_of_which_everything_is_detached() {
         (None, Vec::new(), 0)
     );
     gone.superseded.sort_unstable();
-    let written: Vec<Place> = medium.iter().map(|(place, _)| *place).collect();
+    let written: Vec<LogPlace> = medium.iter().map(|(place, _)| *place).collect();
     assert_eq!(gone.superseded, written);
 }
 
@@ -360,13 +373,13 @@ fn a_space_filled_from_front_to_back_has_full_leaves() {
 
 #[test]
 fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
-    let mut map = Map::new(VOLUME, Shape::default());
-    set(&mut map, extent(0, 100, 1000, Check::Segment));
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
+    set(&mut map, extent(0, 100, 1000, ExtentCheck::Segment));
     set(&mut map, inline(8, 8, 5000, 1));
     clear(&mut map, 40..50);
-    let mut changes = Changes::default();
-    let to = extent(0, 60, 7000, Check::Segment);
-    map.replace_if(Place(1000), to, &mut changes).unwrap();
+    let mut changes = MapChanges::default();
+    let to = extent(0, 60, 7000, ExtentCheck::Segment);
+    map.replace_if(LogPlace(1000), to, &mut changes).unwrap();
     let moved = replaced_in(0..60, &changes);
     let expected = [
         replaced(0, 8, 1000),
@@ -375,15 +388,15 @@ fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
     ];
     assert_eq!(moved, expected);
     let expected = [
-        extent(0, 8, 7000, Check::Segment),
+        extent(0, 8, 7000, ExtentCheck::Segment),
         inline(8, 8, 5000, 1),
-        extent(16, 24, 7016, Check::Segment),
-        extent(50, 10, 7050, Check::Segment),
-        extent(60, 40, 1060, Check::Segment),
+        extent(16, 24, 7016, ExtentCheck::Segment),
+        extent(50, 10, 7050, ExtentCheck::Segment),
+        extent(60, 40, 1060, ExtentCheck::Segment),
     ];
     assert_eq!(all(&map), expected);
     // A piece that is moved as a whole keeps its checksum in the map.
-    map.replace_if(Place(5000), inline(8, 8, 9000, 1), &mut changes)
+    map.replace_if(LogPlace(5000), inline(8, 8, 9000, 1), &mut changes)
         .unwrap();
     assert_eq!(all(&map)[1], inline(8, 8, 9000, 1));
 }
@@ -393,8 +406,8 @@ fn an_operation_that_lacks_a_node_names_it_and_changes_nothing() {
     let (mut map, mut medium) = (filled(SMALL, 300), Vec::new());
     let completed = checkpoint(&mut map, &mut medium, 1 << 20);
     let before = all(&map);
-    let mut map = Map::open(VOLUME, SMALL, completed.root, &[]);
-    let mut changes = Changes::default();
+    let mut map = ExtentMap::open(VOLUME, SMALL, completed.root, &[]);
+    let mut changes = MapChanges::default();
     let need = map.clear(0..u64::MAX, &mut changes).unwrap_err();
     let root = completed.root.unwrap();
     assert_eq!(
@@ -427,16 +440,19 @@ fn an_older_version_of_a_node_at_its_place_is_an_error() {
     let [(_, old), (_, new)] = medium[..] else {
         panic!("two nodes");
     };
-    let mut map = Map::open(VOLUME, SMALL, completed.root, &[]);
+    let mut map = ExtentMap::open(VOLUME, SMALL, completed.root, &[]);
     let need = map.get(0..9, &mut Vec::new()).unwrap_err();
-    assert_eq!(map.load(&need, &old), Err(LoadError::Stale));
+    assert_eq!(map.load(&need, &old), Err(NodeLoadError::Stale));
     let mut damaged = new;
     damaged[100] ^= 1;
     assert!(matches!(
         map.load(&need, &damaged),
-        Err(LoadError::Format(_))
+        Err(NodeLoadError::Format(_))
     ));
-    assert!(matches!(map.load(&need, &[]), Err(LoadError::Format(_))));
+    assert!(matches!(
+        map.load(&need, &[]),
+        Err(NodeLoadError::Format(_))
+    ));
     assert_eq!(map.load(&need, &new), Ok(()));
     assert_eq!(map.get(0..9, &mut Vec::new()), Ok(()));
 }
@@ -445,14 +461,14 @@ fn an_older_version_of_a_node_at_its_place_is_an_error() {
 fn a_node_where_it_does_not_belong_is_an_error_even_if_its_parent_names_it() {
     let node = |level, base, volume| {
         let content = match level {
-            0 => crate::format::Content::Leaf(vec![inline(base, 8, 0, 0)]),
-            _ => crate::format::Content::Inner(vec![crate::format::Child {
+            0 => crate::format::NodeContent::Leaf(vec![inline(base, 8, 0, 0)]),
+            _ => crate::format::NodeContent::Inner(vec![crate::format::ChildRef {
                 first: base,
-                place: Place(0),
+                place: LogPlace(0),
                 crc: 0,
             }]),
         };
-        let node = Node {
+        let node = StoredNode {
             volume,
             level,
             base,
@@ -461,51 +477,51 @@ fn a_node_where_it_does_not_belong_is_an_error_even_if_its_parent_names_it() {
         node.encode()
     };
     let leaf = node(0, 5, VOLUME);
-    let crc = Node::crc(&leaf).unwrap();
+    let crc = StoredNode::crc(&leaf).unwrap();
     for (level, volume, expected) in [
         (0, VOLUME, Ok(())),
-        (1, VOLUME, Err(LoadError::Misplaced)),
-        (0, VolumeId([8; 16]), Err(LoadError::Misplaced)),
+        (1, VOLUME, Err(NodeLoadError::Misplaced)),
+        (0, VolumeId([8; 16]), Err(NodeLoadError::Misplaced)),
     ] {
         let root = RootRef {
-            place: Place(8),
+            place: LogPlace(8),
             level,
             crc,
             sectors: 8,
             entries: 1,
             nodes: 2,
         };
-        let mut map = Map::open(volume, SMALL, Some(root), &[]);
+        let mut map = ExtentMap::open(volume, SMALL, Some(root), &[]);
         let need = map.get(0..9, &mut Vec::new()).unwrap_err();
         assert_eq!(map.load(&need, &leaf), expected);
     }
     // The child's base is behind its first sector in the parent, then before it.
-    for (first, base, expected) in [(0, 5, Ok(())), (6, 5, Err(LoadError::Misplaced))] {
+    for (first, base, expected) in [(0, 5, Ok(())), (6, 5, Err(NodeLoadError::Misplaced))] {
         let children = [(0, 0, 0), (first, 8, crc), (20, 16, 0)];
         let children = children.into_iter().skip(usize::from(first == 0));
-        let children: Vec<crate::format::Child> = children
-            .map(|(first, place, crc)| crate::format::Child {
+        let children: Vec<crate::format::ChildRef> = children
+            .map(|(first, place, crc)| crate::format::ChildRef {
                 first,
-                place: Place(place),
+                place: LogPlace(place),
                 crc,
             })
             .collect();
-        let parent = Node {
+        let parent = StoredNode {
             volume: VOLUME,
             level: 1,
             base: 0,
-            content: crate::format::Content::Inner(children),
+            content: crate::format::NodeContent::Inner(children),
         };
         let parent = parent.encode();
         let root = RootRef {
-            place: Place(80),
+            place: LogPlace(80),
             level: 1,
-            crc: Node::crc(&parent).unwrap(),
+            crc: StoredNode::crc(&parent).unwrap(),
             sectors: 8,
             entries: 1,
             nodes: 4,
         };
-        let mut map = Map::open(VOLUME, SMALL, Some(root), &[]);
+        let mut map = ExtentMap::open(VOLUME, SMALL, Some(root), &[]);
         let need = map.get(7..9, &mut Vec::new()).unwrap_err();
         map.load(&need, &parent).unwrap();
         let need = map.get(7..9, &mut Vec::new()).unwrap_err();
@@ -519,7 +535,7 @@ fn counts_that_a_root_lied_about_do_not_bring_the_map_down() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
     let mut root = checkpoint(&mut map, &mut medium, 1 << 20).root.unwrap();
     (root.sectors, root.entries, root.nodes) = (1, 1, u64::from(root.level) + 1);
-    let mut map = Map::open(VOLUME, SMALL, Some(root), &[]);
+    let mut map = ExtentMap::open(VOLUME, SMALL, Some(root), &[]);
     loaded(&mut map, &medium, |map| {
         map.get(0..u64::MAX, &mut Vec::new())
     });
@@ -545,14 +561,14 @@ fn what_changes_after_the_freeze_is_the_next_checkpoints() {
     assert_eq!(write_all(&mut map, &mut medium, 20_000), held);
     let second = map.complete();
     assert_eq!(second.superseded.len(), held);
-    let mut then = Map::open(VOLUME, SMALL, second.root, &[]);
+    let mut then = ExtentMap::open(VOLUME, SMALL, second.root, &[]);
     let found = loaded(&mut then, &medium, |map| {
         let mut found = Vec::new();
         map.get(0..24, &mut found).map(|()| found)
     });
     assert_eq!(found, [inline(0, 8, 5555, 1), inline(16, 8, 24, 1)]);
     let third = checkpoint(&mut map, &mut medium, 30_000);
-    assert!(third.superseded.contains(&Place(20_000)));
+    assert!(third.superseded.contains(&LogPlace(20_000)));
     assert_eq!(third.root.unwrap().entries, 37);
 }
 
@@ -566,7 +582,7 @@ fn a_checkpoint_that_failed_is_written_by_the_next_one() {
     map.freeze();
     assert_eq!(map.dirty_bytes(), 0);
     map.next_to_write().unwrap();
-    map.written(Place(90_000));
+    map.written(LogPlace(90_000));
     clear(&mut map, 0..600);
     map.abandon();
     assert!(map.dirty_bytes() >= dirty);
@@ -574,7 +590,7 @@ fn a_checkpoint_that_failed_is_written_by_the_next_one() {
     let second = checkpoint(&mut map, &mut medium, 20_000);
     let leaves = 600 / 16 / 8;
     assert!(second.superseded.len() >= leaves);
-    assert!(!second.superseded.contains(&Place(90_000)));
+    assert!(!second.superseded.contains(&LogPlace(90_000)));
     let before = first.root.unwrap().nodes as usize;
     let written = medium.iter().filter(|(place, _)| place.0 >= 20_000).count();
     let after = second.root.unwrap().nodes as usize;
@@ -608,7 +624,7 @@ fn nodes_that_are_as_on_the_medium_go_when_memory_is_short_and_changed_and_pinne
 fn a_pinned_leaf_that_gets_empty_stays_for_what_comes_and_goes_at_the_next_checkpoint() {
     let (mut map, mut medium) = (filled(SMALL, 32), Vec::new());
     let root = checkpoint(&mut map, &mut medium, 1 << 20).root;
-    let mut map = Map::open(VOLUME, SMALL, root, &[]);
+    let mut map = ExtentMap::open(VOLUME, SMALL, root, &[]);
     let mut pins = map.pins();
     loaded(&mut map, &medium, |map| map.prepare(128..256, &mut pins));
     assert_eq!((clear(&mut map, 128..256).len(), map.nodes()), (8, 5));
@@ -628,8 +644,8 @@ fn a_node_that_is_to_move_is_written_elsewhere_by_the_next_checkpoint() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
     checkpoint(&mut map, &mut medium, 10_000);
     let (place, bytes) = medium[3];
-    let node = Node::decode(&bytes).unwrap();
-    assert_eq!(map.redirty(node.level, node.base, Place(1)), Ok(false));
+    let node = StoredNode::decode(&bytes).unwrap();
+    assert_eq!(map.redirty(node.level, node.base, LogPlace(1)), Ok(false));
     assert_eq!(map.redirty(23, node.base, place), Ok(false));
     assert_eq!(map.dirty_bytes(), 0);
     assert_eq!(map.redirty(node.level, node.base, place), Ok(true));
@@ -642,11 +658,11 @@ fn a_node_that_is_to_move_is_written_elsewhere_by_the_next_checkpoint() {
 #[test]
 fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
     let pages: u64 = 1 << 18;
-    let mut map = Map::new(VOLUME, Shape::default());
-    let mut changes = Changes::default();
+    let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
+    let mut changes = MapChanges::default();
     for at in 0..pages * 8 / 256 {
         map.set(
-            extent(at * 256, 256, at * 256, Check::Segment),
+            extent(at * 256, 256, at * 256, ExtentCheck::Segment),
             &mut changes,
         )
         .unwrap();
@@ -657,7 +673,7 @@ fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
     for done in 0..pages * 6 {
         let page = rng.below(pages);
         place += 9;
-        changes = Changes::default();
+        changes = MapChanges::default();
         map.set(inline(page * 8, 8, place, page as u32), &mut changes)
             .unwrap();
         if done % 4096 == 0 && map.entries() > 30_000 {
@@ -686,13 +702,13 @@ proptest! {
         let crc = crc32c::crc32c(&bytes);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         let root = RootRef { place, level, crc, sectors: 1600, entries: 200, nodes: 40 };
-        let mut map = Map::open(VOLUME, SMALL, Some(root), &[]);
+        let mut map = ExtentMap::open(VOLUME, SMALL, Some(root), &[]);
         let need = map.get(0..1, &mut Vec::new()).unwrap_err();
         if map.load(&need, &bytes).is_ok() {
             if let Err(flaw) = map.check() {
                 prop_assert_eq!(flaw.what, "counts that are wrong");
             }
-            let mut changes = Changes::default();
+            let mut changes = MapChanges::default();
             for at in 0..200 {
                 let _ = map.set(inline(at * 16 + 3, 7, 0, 0), &mut changes);
                 let _ = map.clear(at * 15..at * 15 + 9, &mut changes);

@@ -5,9 +5,9 @@ use forebay_units::SECTOR_BYTES;
 /// A position in the log, in sectors: the segment's number times the length of a segment, plus the offset in the
 /// segment. Segments are numbered in the order in which they are opened, so no place is used twice. Less than 2^53.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Place(pub u64);
+pub struct LogPlace(pub u64);
 
-impl Place {
+impl LogPlace {
     /// The limit of all places: 53 bits, so a volume can write 4 EiB in its lifetime.
     pub const END: u64 = 1 << 53;
 
@@ -18,7 +18,7 @@ impl Place {
 
     /// Returns the place `sectors` further on.
     #[must_use]
-    pub fn plus(self, sectors: u64) -> Place {
-        Place(self.0 + sectors)
+    pub fn plus(self, sectors: u64) -> LogPlace {
+        LogPlace(self.0 + sectors)
     }
 }

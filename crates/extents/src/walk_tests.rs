@@ -3,56 +3,56 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::extent::Check;
+use crate::extent::ExtentCheck;
 use crate::extent::LeafExtent;
 
 const VOLUME: VolumeId = VolumeId([7; 16]);
-const SHAPE: Shape = Shape { leaf: 8, inner: 6 };
+const SHAPE: NodeCapacity = NodeCapacity { leaf: 8, inner: 6 };
 
 /// A map and the nodes that its checkpoints have written.
-struct Volume {
-    map: Map,
-    medium: BTreeMap<Place, Vec<u8>>,
+struct StoredMap {
+    map: ExtentMap,
+    medium: BTreeMap<LogPlace, Vec<u8>>,
     next: u64,
 }
 
-impl Volume {
+impl StoredMap {
     /// Returns a volume with `extents` extents of 8 sectors each, which do not continue each other.
-    fn new(extents: u64) -> Volume {
-        let mut map = Map::new(VOLUME, SHAPE);
+    fn new(extents: u64) -> StoredMap {
+        let mut map = ExtentMap::new(VOLUME, SHAPE);
         for at in 0..extents {
-            let extent = Extent {
+            let extent = MapExtent {
                 sector: at * 16,
                 sectors: 8,
-                place: Place(at * 24),
-                check: Check::Inline(7),
+                place: LogPlace(at * 24),
+                check: ExtentCheck::Inline(7),
             };
-            map.set(extent, &mut Changes::default()).unwrap();
+            map.set(extent, &mut MapChanges::default()).unwrap();
         }
         let (medium, next) = (BTreeMap::new(), 1 << 20);
-        Volume { map, medium, next }
+        StoredMap { map, medium, next }
     }
 
-    fn checkpoint(&mut self) -> Completed {
+    fn checkpoint(&mut self) -> CompletedCheckpoint {
         self.map.freeze();
         while let Some(node) = self.map.next_to_write() {
-            self.medium.insert(Place(self.next), node.bytes.to_vec());
-            self.map.written(Place(self.next));
+            self.medium.insert(LogPlace(self.next), node.bytes.to_vec());
+            self.map.written(LogPlace(self.next));
             self.next += 8;
         }
         self.map.complete()
     }
 
     /// Opens the map of a checkpoint.
-    fn open(&mut self, completed: &Completed) {
-        self.map = Map::open(VOLUME, SHAPE, completed.root, &completed.detached);
+    fn open(&mut self, completed: &CompletedCheckpoint) {
+        self.map = ExtentMap::open(VOLUME, SHAPE, completed.root, &completed.detached);
     }
 
     /// Calls `act` and loads the nodes that it needs, until it succeeds or needs a lost node.
     fn with_loads<T>(
         &mut self,
-        mut act: impl FnMut(&mut Map) -> Result<T, Need>,
-    ) -> Result<T, Need> {
+        mut act: impl FnMut(&mut ExtentMap) -> Result<T, NeededNode>,
+    ) -> Result<T, NeededNode> {
         loop {
             match act(&mut self.map) {
                 Ok(done) => return Ok(done),
@@ -65,7 +65,7 @@ impl Volume {
     }
 
     /// Returns all visits of a walk, which skips lost nodes.
-    fn walk(&mut self) -> Vec<Visit> {
+    fn walk(&mut self) -> Vec<MapVisit> {
         let (mut walk, mut visits) = (self.map.walk(), Vec::new());
         loop {
             match walk.next(&self.map) {
@@ -81,40 +81,40 @@ impl Volume {
 }
 
 /// Counts sectors, extents and nodes, and collects the places of nodes.
-fn counted(visits: &[Visit]) -> ((u64, u64, u64), BTreeSet<Place>) {
+fn counted(visits: &[MapVisit]) -> ((u64, u64, u64), BTreeSet<LogPlace>) {
     let (mut counts, mut places) = ((0, 0, 0), BTreeSet::new());
     for visit in visits {
         match visit {
-            Visit::Extent(LeafExtent { extent, .. })
-            | Visit::Detached(LeafExtent { extent, .. }) => {
+            MapVisit::Extent(LeafExtent { extent, .. })
+            | MapVisit::Detached(LeafExtent { extent, .. }) => {
                 counts = (counts.0 + extent.sectors, counts.1 + 1, counts.2);
             }
-            Visit::Node { place, .. } => {
+            MapVisit::Node { place, .. } => {
                 counts.2 += 1;
                 places.extend(*place);
             }
-            Visit::Dropped(place) => assert!(places.insert(*place)),
+            MapVisit::Dropped(place) => assert!(places.insert(*place)),
         }
     }
     (counts, places)
 }
 
-fn totals(map: &Map) -> (u64, u64, u64) {
+fn totals(map: &ExtentMap) -> (u64, u64, u64) {
     (map.mapped_sectors(), map.entries(), map.nodes())
 }
 
 #[test]
 fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
-    let mut volume = Volume::new(400);
+    let mut volume = StoredMap::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
     let (counts, places) = counted(&volume.walk());
     assert_eq!(counts, totals(&volume.map));
     assert!(places.iter().eq(volume.medium.keys()));
     // A range is detached, and nodes are changed and dropped. All copies of the checkpoint are still live.
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
+    let cut = |map: &mut ExtentMap| map.detach(500..4000, &mut MapChanges::default());
     volume.with_loads(cut).unwrap();
-    let clear = |map: &mut Map| map.clear(4400..4800, &mut Changes::default());
+    let clear = |map: &mut ExtentMap| map.clear(4400..4800, &mut MapChanges::default());
     volume.with_loads(clear).unwrap();
     let (counts, places) = counted(&volume.walk());
     assert_eq!(counts, totals(&volume.map));
@@ -133,7 +133,7 @@ fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
 
 #[test]
 fn leaves_follow_each_other_and_cover_the_space() {
-    let mut volume = Volume::new(100);
+    let mut volume = StoredMap::new(100);
     let completed = volume.checkpoint();
     volume.open(&completed);
     let (mut at, mut sectors) = (0, Vec::new());
@@ -144,15 +144,15 @@ fn leaves_follow_each_other_and_cover_the_space() {
         sectors.extend(leaf.extents.iter().map(|extent| extent.sector));
     }
     assert!(sectors.into_iter().eq((0..100).map(|at| at * 16)));
-    assert_eq!(Map::new(VOLUME, SHAPE).next_leaf(5), Ok(None));
+    assert_eq!(ExtentMap::new(VOLUME, SHAPE).next_leaf(5), Ok(None));
 }
 
 #[test]
 fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew() {
-    let mut volume = Volume::new(400);
+    let mut volume = StoredMap::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
+    let cut = |map: &mut ExtentMap| map.detach(500..4000, &mut MapChanges::default());
     volume.with_loads(cut).unwrap();
     let second = volume.checkpoint();
     volume.open(&second);
@@ -160,13 +160,13 @@ fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew(
     volume.medium.remove(&lost.place);
     let nodes = volume.map.nodes();
     let need = loop {
-        match volume.with_loads(|map| map.reap(&mut Changes::default())) {
+        match volume.with_loads(|map| map.reap(&mut MapChanges::default())) {
             Ok(more) => assert!(more),
             Err(need) => break need,
         }
     };
     assert_eq!(need.place, lost.place);
-    let other = Need {
+    let other = NeededNode {
         level: need.level + 1,
         ..need.clone()
     };
@@ -176,7 +176,7 @@ fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew(
     assert!(!volume.map.abandon_detached(&need));
     assert_eq!(volume.map.nodes(), nodes - reaped - 1);
     while volume
-        .with_loads(|map| map.reap(&mut Changes::default()))
+        .with_loads(|map| map.reap(&mut MapChanges::default()))
         .unwrap()
     {}
     let (counts, places) = counted(&volume.walk());
@@ -195,10 +195,10 @@ fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew(
 
 #[test]
 fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
-    let mut volume = Volume::new(400);
+    let mut volume = StoredMap::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
+    let cut = |map: &mut ExtentMap| map.detach(500..4000, &mut MapChanges::default());
     volume.with_loads(cut).unwrap();
     let second = volume.checkpoint();
     volume.open(&second);
@@ -215,26 +215,26 @@ fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
     assert!(!walk.skip(&need));
     assert!(matches!(
         walk.load(&mut volume.map, &need, &bytes),
-        Err(LoadError::Stale)
+        Err(NodeLoadError::Stale)
     ));
 }
 
 /// Found by the aged simulator: a walk kept ids of nodes in memory, which were freed during the walk.
 #[test]
 fn a_walk_goes_on_while_detached_subtrees_are_reaped() {
-    let mut volume = Volume::new(400);
+    let mut volume = StoredMap::new(400);
     volume.checkpoint();
-    let cut = |map: &mut Map| map.detach(500..4000, &mut Changes::default());
+    let cut = |map: &mut ExtentMap| map.detach(500..4000, &mut MapChanges::default());
     volume.with_loads(cut).unwrap();
     let (_, entries, nodes) = totals(&volume.map);
     let mut walk = volume.map.walk();
     let first = walk.next(&volume.map).unwrap();
     while volume
-        .with_loads(|map| map.reap(&mut Changes::default()))
+        .with_loads(|map| map.reap(&mut MapChanges::default()))
         .unwrap()
     {}
     volume.map.shrink(0);
-    let mut visits: Vec<Visit> = first.into_iter().collect();
+    let mut visits: Vec<MapVisit> = first.into_iter().collect();
     loop {
         match walk.next(&volume.map) {
             Ok(Some(visit)) => visits.push(visit),

@@ -5,11 +5,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use forebay_fileloads::apps::{Amount, App};
-use forebay_fileloads::names::{self, Tree};
-use forebay_fileloads::{Took, forget_caches, measured};
+use forebay_fileloads::apps::{App, AppAmount};
+use forebay_fileloads::names::{self, SourceTree};
+use forebay_fileloads::{TimeTaken, forget_caches, measured};
 
-fn say(what: &str, count: u64, took: Took) {
+fn say(what: &str, count: u64, took: TimeTaken) {
     let (rate, each) = (took.rate(count), took.micros_each(count));
     println!("{what:12} {rate:10.0}/s {each:8.1} us of processors each");
 }
@@ -32,7 +32,7 @@ fn main() -> io::Result<()> {
         }
         "durable" => step("durable", count, &|| names::make_durable(&dir, count))?,
         "tree" => {
-            let tree = Tree::of(count);
+            let tree = SourceTree::of(count);
             step("unpack", count, &|| tree.unpack(&dir))?;
             step("sync", 1, &|| names::sync(&dir))?;
             step("find", count, &|| tree.find(&dir))?;
@@ -44,7 +44,7 @@ fn main() -> io::Result<()> {
             for app in App::ALL {
                 let within = dir.join(app.name());
                 std::fs::create_dir(&within)?;
-                say(app.name(), 1, app.run(&within, Amount::Quick)?);
+                say(app.name(), 1, app.run(&within, AppAmount::Quick)?);
                 std::fs::remove_dir_all(within)?;
             }
         }

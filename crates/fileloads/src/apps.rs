@@ -10,11 +10,11 @@ mod sort;
 use std::io;
 use std::path::Path;
 
-use crate::machine::{Took, forget_caches, measured};
+use crate::machine::{TimeTaken, forget_caches, measured};
 
 /// How much there is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Amount {
+pub enum AppAmount {
     /// For a test: nothing that takes time.
     Tiny,
     /// Some seconds.
@@ -23,12 +23,12 @@ pub enum Amount {
     Full,
 }
 
-impl Amount {
+impl AppAmount {
     fn of<T>(self, tiny: T, quick: T, full: T) -> T {
         match self {
-            Amount::Tiny => tiny,
-            Amount::Quick => quick,
-            Amount::Full => full,
+            AppAmount::Tiny => tiny,
+            AppAmount::Quick => quick,
+            AppAmount::Full => full,
         }
     }
 }
@@ -101,7 +101,7 @@ impl App {
     ///
     /// # Errors
     /// Those of the system, or if what comes out is wrong.
-    pub fn run(self, dir: &Path, amount: Amount) -> io::Result<Took> {
+    pub fn run(self, dir: &Path, amount: AppAmount) -> io::Result<TimeTaken> {
         match self {
             App::Sort => on(dir, amount, sort::prepare, sort::run),
             App::Ngrams => on(dir, amount, ngrams::prepare, ngrams::run),
@@ -114,12 +114,12 @@ impl App {
 
 fn on(
     dir: &Path,
-    amount: Amount,
-    prepare: fn(&Path, Amount) -> io::Result<()>,
-    run: fn(&Path, Amount) -> io::Result<()>,
-) -> io::Result<Took> {
+    amount: AppAmount,
+    prepare: fn(&Path, AppAmount) -> io::Result<()>,
+    run: fn(&Path, AppAmount) -> io::Result<()>,
+) -> io::Result<TimeTaken> {
     prepare(dir, amount)?;
-    if amount != Amount::Tiny {
+    if amount != AppAmount::Tiny {
         forget_caches();
     }
     let ((), took) = measured(|| run(dir, amount))?;
@@ -145,7 +145,7 @@ mod tests {
     fn each_comes_out_right_and_notices_what_is_damaged() {
         for app in App::ALL {
             let dir = tempfile::tempdir().unwrap();
-            match app.run(dir.path(), Amount::Tiny) {
+            match app.run(dir.path(), AppAmount::Tiny) {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(22) => {
                     let name = app.name();

@@ -4,17 +4,17 @@
 const ALIGN: usize = 4096;
 
 /// Bytes that begin at a multiple of [`ALIGN`].
-pub(crate) struct Aligned {
+pub(crate) struct AlignedBytes {
     all: Vec<u8>,
     skip: usize,
     len: usize,
 }
 
-impl Aligned {
-    pub(crate) fn zeroed(len: usize) -> Aligned {
+impl AlignedBytes {
+    pub(crate) fn zeroed(len: usize) -> AlignedBytes {
         let all = vec![0; len + ALIGN];
         let skip = all.as_ptr().align_offset(ALIGN);
-        Aligned { all, skip, len }
+        AlignedBytes { all, skip, len }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

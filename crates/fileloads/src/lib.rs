@@ -16,4 +16,4 @@ pub mod names;
 pub mod random;
 pub mod sqlite;
 
-pub use machine::{Took, forget_caches, measured};
+pub use machine::{TimeTaken, forget_caches, measured};

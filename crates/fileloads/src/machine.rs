@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// How long something took.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Took {
+pub struct TimeTaken {
     /// On the clock.
     pub time: Duration,
     /// Of all processors, whoever used them: the kernel's threads and servers of filesystems are in it, and so is whatever
@@ -14,7 +14,7 @@ pub struct Took {
     pub processor: Duration,
 }
 
-impl Took {
+impl TimeTaken {
     /// So many of something a second.
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 / self.time.as_secs_f64().max(1e-9)
@@ -30,10 +30,10 @@ impl Took {
 ///
 /// # Errors
 /// Those of `work`.
-pub fn measured<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Took)> {
+pub fn measured<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, TimeTaken)> {
     let (began, busy) = (Instant::now(), busy());
     let done = work()?;
-    let took = Took {
+    let took = TimeTaken {
         time: began.elapsed(),
         processor: self::busy().saturating_sub(busy),
     };
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn rates_are_of_the_time_that_was_taken() {
-        let took = Took {
+        let took = TimeTaken {
             time: Duration::from_millis(500),
             processor: Duration::from_millis(250),
         };

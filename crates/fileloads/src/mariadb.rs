@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::machine::{Took, measured};
+use crate::machine::{TimeTaken, measured};
 
 /// Where the server looks before it asks whether writes are atomic.
 const CARD: &str = "/dev/fcta";
@@ -40,7 +40,7 @@ pub fn missing() -> Option<&'static str> {
 
 /// How much there is.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct MariadbSize {
     /// Of what of the tables is kept in memory, in bytes.
     pub pool: u64,
     /// Of the server's log, in bytes.
@@ -55,7 +55,7 @@ pub struct Size {
 
 /// How pages get home.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Pages {
+pub enum DoublewriteMode {
     /// First to a place of their own, as the server does it by itself.
     Twice,
     /// Once, if the server finds that writes are atomic here.
@@ -66,16 +66,16 @@ pub enum Pages {
 
 /// The file that it looks for, for as long as this lives; it stays if it was there anyway.
 #[derive(Debug)]
-pub struct Card {
+pub struct FusionIoCard {
     is_ours: bool,
 }
 
-impl Card {
+impl FusionIoCard {
     /// Makes the file, unless it is there or cannot be made.
     #[must_use = "the file is removed with this"]
-    pub fn make() -> Card {
+    pub fn make() -> FusionIoCard {
         let is_ours = File::create_new(CARD).is_ok();
-        Card { is_ours }
+        FusionIoCard { is_ours }
     }
 
     /// True if the file is there, whoever made it.
@@ -84,7 +84,7 @@ impl Card {
     }
 }
 
-impl Drop for Card {
+impl Drop for FusionIoCard {
     fn drop(&mut self) {
         if self.is_ours {
             let _ = fs::remove_file(CARD);
@@ -93,16 +93,16 @@ impl Drop for Card {
 }
 
 /// A directory for the socket, the path of which has to be short, and for what the programs say.
-struct Scratch(PathBuf);
+struct MariadbScratch(PathBuf);
 
-impl Scratch {
-    fn new() -> io::Result<Scratch> {
+impl MariadbScratch {
+    fn new() -> io::Result<MariadbScratch> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("forebay-mariadb-{}-{next}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&dir)?;
-        Ok(Scratch(dir))
+        Ok(MariadbScratch(dir))
     }
 
     fn log(&self) -> io::Result<Stdio> {
@@ -120,22 +120,22 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for MariadbScratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// A program, which is killed when it is dropped and when who started it ends.
-struct Running(Child);
+struct MariadbProcess(Child);
 
-impl Running {
-    fn start(name: &str, more: &[String], scratch: &Scratch) -> io::Result<Running> {
+impl MariadbProcess {
+    fn start(name: &str, more: &[String], scratch: &MariadbScratch) -> io::Result<MariadbProcess> {
         let mut program = Command::new("setpriv");
         program.args(["--pdeathsig=KILL", name]).args(more);
         program.stdin(Stdio::null());
         program.stdout(scratch.log()?).stderr(scratch.log()?);
-        Ok(Running(program.spawn()?))
+        Ok(MariadbProcess(program.spawn()?))
     }
 
     /// Waits until it ends by itself; not beyond a time, nor when it is to stop.
@@ -160,7 +160,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for MariadbProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -168,22 +168,26 @@ impl Drop for Running {
 }
 
 /// A server, and what is asked of it until it is to stop.
-pub struct Server<'a> {
+pub struct MariadbServer<'a> {
     // Ended first.
-    process: Running,
-    _card: Option<Card>,
-    scratch: Scratch,
-    size: Size,
+    process: MariadbProcess,
+    _card: Option<FusionIoCard>,
+    scratch: MariadbScratch,
+    size: MariadbSize,
     is_to_stop: &'a dyn Fn() -> bool,
 }
 
-impl<'a> Server<'a> {
+impl<'a> MariadbServer<'a> {
     /// Makes a server's data in a directory that is not there yet, with tables as sysbench fills them.
     ///
     /// # Errors
     /// If one of the programs fails, or it is to stop.
-    pub fn prepare(data: &Path, size: Size, is_to_stop: &'a dyn Fn() -> bool) -> io::Result<()> {
-        let scratch = Scratch::new()?;
+    pub fn prepare(
+        data: &Path,
+        size: MariadbSize,
+        is_to_stop: &'a dyn Fn() -> bool,
+    ) -> io::Result<()> {
+        let scratch = MariadbScratch::new()?;
         let mut install = vec![
             "--no-defaults".to_owned(),
             format!("--datadir={}", data.display()),
@@ -194,11 +198,11 @@ impl<'a> Server<'a> {
             "--skip-test-db".to_owned(),
         ];
         install.extend(user());
-        let mut install = Running::start("mariadb-install-db", &install, &scratch)?;
+        let mut install = MariadbProcess::start("mariadb-install-db", &install, &scratch)?;
         if !install.wait(PATIENCE, is_to_stop)?.success() {
             return Err(scratch.failed("mariadb-install-db"));
         }
-        let server = Server::start(data, size, Pages::Twice, is_to_stop)?;
+        let server = MariadbServer::start(data, size, DoublewriteMode::Twice, is_to_stop)?;
         server.ask(&format!("create database {DATABASE}"))?;
         server.sysbench("prepare", PATIENCE)?;
         server.end()
@@ -210,12 +214,12 @@ impl<'a> Server<'a> {
     /// If it cannot be started, says nothing for minutes, or is to stop.
     pub fn start(
         data: &Path,
-        size: Size,
-        pages: Pages,
+        size: MariadbSize,
+        pages: DoublewriteMode,
         is_to_stop: &'a dyn Fn() -> bool,
-    ) -> io::Result<Server<'a>> {
-        let scratch = Scratch::new()?;
-        let card = (pages == Pages::AtomicIfFound).then(Card::make);
+    ) -> io::Result<MariadbServer<'a>> {
+        let scratch = MariadbScratch::new()?;
+        let card = (pages == DoublewriteMode::AtomicIfFound).then(FusionIoCard::make);
         let mut options = vec![
             "--no-defaults".to_owned(),
             format!("--datadir={}", data.display()),
@@ -235,12 +239,12 @@ impl<'a> Server<'a> {
         ];
         options.extend(fixed.map(str::to_owned));
         options.extend(match pages {
-            Pages::Twice => Some("--innodb-use-atomic-writes=0".to_owned()),
-            Pages::AtomicIfFound => None,
-            Pages::Unsafe => Some("--skip-innodb-doublewrite".to_owned()),
+            DoublewriteMode::Twice => Some("--innodb-use-atomic-writes=0".to_owned()),
+            DoublewriteMode::AtomicIfFound => None,
+            DoublewriteMode::Unsafe => Some("--skip-innodb-doublewrite".to_owned()),
         });
-        let process = Running::start("mariadbd", &options, &scratch)?;
-        let mut server = Server {
+        let process = MariadbProcess::start("mariadbd", &options, &scratch)?;
+        let mut server = MariadbServer {
             process,
             _card: card,
             scratch,
@@ -295,19 +299,19 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// If sysbench fails, or it is to stop.
-    pub fn load(&self, lasts: Duration) -> io::Result<(u64, Took)> {
+    pub fn load(&self, lasts: Duration) -> io::Result<(u64, TimeTaken)> {
         let (said, took) = measured(|| self.sysbench("run", lasts))?;
         let (count, rate) = transactions(&said)
             .filter(|(count, rate)| *count > 0 && *rate > 0.0)
             .ok_or_else(|| io::Error::other(format!("sysbench did nothing: {said}")))?;
         // Without its start and its end.
         let time = Duration::from_secs_f64(count as f64 / rate);
-        let took = Took { time, ..took };
+        let took = TimeTaken { time, ..took };
         Ok((count, took))
     }
 
     fn sysbench(&self, what: &str, lasts: Duration) -> io::Result<String> {
-        let own = Scratch::new()?;
+        let own = MariadbScratch::new()?;
         let options = [
             "oltp_read_write".to_owned(),
             "--db-driver=mysql".to_owned(),
@@ -323,7 +327,7 @@ impl<'a> Server<'a> {
             "--rand-seed=1".to_owned(),
             what.to_owned(),
         ];
-        let mut running = Running::start("sysbench", &options, &own)?;
+        let mut running = MariadbProcess::start("sysbench", &options, &own)?;
         if running.wait(lasts + PATIENCE, self.is_to_stop)?.success() {
             fs::read_to_string(own.0.join("log"))
         } else {
@@ -389,15 +393,15 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let (data, on) = (dir.path().join("data"), || false);
-        let size = Size {
+        let size = MariadbSize {
             pool: 8 << 20,
             log: 8 << 20,
             tables: 1,
             rows: 100,
             threads: 2,
         };
-        Server::prepare(&data, size, &on).unwrap();
-        let server = Server::start(&data, size, Pages::Twice, &on).unwrap();
+        MariadbServer::prepare(&data, size, &on).unwrap();
+        let server = MariadbServer::start(&data, size, DoublewriteMode::Twice, &on).unwrap();
         let scratch = server.scratch.0.clone();
         assert!(server.load(Duration::from_secs(1)).unwrap().0 > 0);
         assert!(server.count("Innodb_data_written").unwrap() > 0);
@@ -407,8 +411,8 @@ mod tests {
 
     #[test]
     fn who_is_to_stop_is_not_waited_for() {
-        let scratch = Scratch::new().unwrap();
-        let Ok(mut sleeps) = Running::start("sleep", &["1000".into()], &scratch) else {
+        let scratch = MariadbScratch::new().unwrap();
+        let Ok(mut sleeps) = MariadbProcess::start("sleep", &["1000".into()], &scratch) else {
             return;
         };
         let error = sleeps.wait(PATIENCE, &|| true).unwrap_err();

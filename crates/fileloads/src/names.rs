@@ -82,14 +82,14 @@ pub fn make_durable(dir: &Path, count: u64) -> io::Result<()> {
 }
 
 /// A tree like that of the kernel's sources, of so many files: 15 KB each on average, most smaller.
-pub struct Tree {
+pub struct SourceTree {
     files: Vec<(PathBuf, usize)>,
     seed: u64,
 }
 
-impl Tree {
+impl SourceTree {
     /// The same one for a number.
-    pub fn of(files: u64) -> Tree {
+    pub fn of(files: u64) -> SourceTree {
         let numbers = Rng::new(files);
         let one = |n: u64| {
             let mut at = n / FILES_IN;
@@ -106,7 +106,7 @@ impl Tree {
             };
             (path.join(format!("source{n:06}.c")), len as usize)
         };
-        Tree {
+        SourceTree {
             files: (0..files).map(one).collect(),
             seed: files,
         }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_tree_is_found_as_it_was_unpacked_and_not_otherwise() {
         let dir = tempfile::tempdir().unwrap();
-        let (tree, at) = (Tree::of(200), dir.path().join("tree"));
+        let (tree, at) = (SourceTree::of(200), dir.path().join("tree"));
         fs::create_dir(&at).unwrap();
         tree.unpack(&at).unwrap();
         tree.find(&at).unwrap();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use forebay_rng::{Rng, mix};
 use rustix::fs::OFlags;
 
-use crate::buffer::Aligned;
-use crate::machine::{Took, measured};
+use crate::buffer::AlignedBytes;
+use crate::machine::{TimeTaken, measured};
 
 /// Bytes of one request.
 pub const BLOCK: u64 = 4096;
@@ -22,7 +22,7 @@ const LOOK_EVERY: u64 = 16;
 
 /// What is done to blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum RandomOp {
     /// They are read.
     Read,
     /// They are overwritten.
@@ -31,14 +31,14 @@ pub enum What {
 
 /// How many blocks there were, and how long they took.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct RandomOutcome {
     /// Blocks.
     pub blocks: u64,
     /// How long it took.
-    pub took: Took,
+    pub took: TimeTaken,
 }
 
-impl Done {
+impl RandomOutcome {
     /// Blocks a second.
     pub fn rate(&self) -> f64 {
         self.took.rate(self.blocks)
@@ -68,7 +68,7 @@ pub fn fill(path: &Path, len: u64) -> io::Result<()> {
         File::create(path)?;
     }
     let file = open(path)?;
-    let mut piece = Aligned::zeroed(PIECE);
+    let mut piece = AlignedBytes::zeroed(PIECE);
     for at in (0..len).step_by(PIECE) {
         let here = piece.bytes_mut();
         let here = &mut here[..(len - at).min(PIECE as u64) as usize];
@@ -91,10 +91,10 @@ pub fn fill(path: &Path, len: u64) -> io::Result<()> {
 pub fn blocks(
     path: &Path,
     len: u64,
-    what: What,
+    what: RandomOp,
     threads: u64,
     lasts: Duration,
-) -> io::Result<Done> {
+) -> io::Result<RandomOutcome> {
     let stop = AtomicBool::new(false);
     let each = |thread: u64| {
         let done = one(path, len, what, thread, lasts, &stop);
@@ -116,20 +116,20 @@ pub fn blocks(
         })
     };
     let (blocks, took) = measured(work)?;
-    Ok(Done { blocks, took })
+    Ok(RandomOutcome { blocks, took })
 }
 
 fn one(
     path: &Path,
     len: u64,
-    what: What,
+    what: RandomOp,
     thread: u64,
     lasts: Duration,
     stop: &AtomicBool,
 ) -> io::Result<u64> {
     let file = open(path)?;
     let numbers = Rng::new(mix(thread, 1));
-    let mut buffer = Aligned::zeroed(BLOCK as usize);
+    let mut buffer = AlignedBytes::zeroed(BLOCK as usize);
     let began = Instant::now();
     let mut done = 0;
     loop {
@@ -138,14 +138,14 @@ fn one(
         }
         let at = numbers.below(len / BLOCK) * BLOCK;
         match what {
-            What::Read => {
+            RandomOp::Read => {
                 file.read_exact_at(buffer.bytes_mut(), at)?;
                 if buffer.bytes()[..8] != stamp(at) {
                     let wrong = format!("what is read at {at} was not written there");
                     return Err(io::Error::other(wrong));
                 }
             }
-            What::Write => {
+            RandomOp::Write => {
                 buffer.bytes_mut()[..8].copy_from_slice(&stamp(at));
                 file.write_all_at(buffer.bytes(), at)?;
             }
@@ -172,7 +172,7 @@ mod tests {
             std::io::stderr().write_all(why.as_bytes()).unwrap();
             return;
         }
-        for what in [What::Write, What::Read] {
+        for what in [RandomOp::Write, RandomOp::Read] {
             let done = blocks(&path, LEN, what, 3, TIME).unwrap();
             assert!(done.blocks >= 3, "{done:?}");
         }
@@ -182,6 +182,6 @@ mod tests {
             .unwrap()
             .write_all_at(&vec![0; LEN as usize], 0)
             .unwrap();
-        assert!(blocks(&path, LEN, What::Read, 2, TIME).is_err());
+        assert!(blocks(&path, LEN, RandomOp::Read, 2, TIME).is_err());
     }
 }

@@ -6,14 +6,14 @@
 #[cfg_attr(feature = "sqlite", path = "sqlite/engine.rs")]
 mod engine;
 
-pub use engine::Database;
+pub use engine::SqliteDatabase;
 
 /// Whether it is built in. Without it no database can be opened.
 pub const IS_BUILT_IN: bool = cfg!(feature = "sqlite");
 
 /// How a transaction can be undone, if power fails in the middle of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum SqliteMode {
     /// By a journal of what was there, removed by the commit.
     Delete,
     /// By one that is cut off.
@@ -26,24 +26,24 @@ pub enum Mode {
     Atomic,
 }
 
-impl Mode {
+impl SqliteMode {
     /// All of them, in the order of SQLite's manual.
-    pub const ALL: [Mode; 5] = [
-        Mode::Delete,
-        Mode::Truncate,
-        Mode::Persist,
-        Mode::Wal,
-        Mode::Atomic,
+    pub const ALL: [SqliteMode; 5] = [
+        SqliteMode::Delete,
+        SqliteMode::Truncate,
+        SqliteMode::Persist,
+        SqliteMode::Wal,
+        SqliteMode::Atomic,
     ];
 
     /// What SQLite calls it.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Delete => "delete",
-            Mode::Truncate => "truncate",
-            Mode::Persist => "persist",
-            Mode::Wal => "wal",
-            Mode::Atomic => "batch atomic write",
+            SqliteMode::Delete => "delete",
+            SqliteMode::Truncate => "truncate",
+            SqliteMode::Persist => "persist",
+            SqliteMode::Wal => "wal",
+            SqliteMode::Atomic => "batch atomic write",
         }
     }
 }

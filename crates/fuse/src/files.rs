@@ -1,14 +1,14 @@
-//! Requests beyond those that [`Op`](crate::Op) decodes: names, attributes, and rare requests. They are decoded from
+//! Requests beyond those that [`FuseOp`](crate::FuseOp) decodes: names, attributes, and rare requests. They are decoded from
 //! whole bodies.
 
 use crate::init_flag;
 
-/// Flag in SETXATTR: see [`Asked::SetXattr`].
+/// Flag in SETXATTR: see [`FuseBody::SetXattr`].
 const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
 /// Type of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum FuseFileKind {
     /// A named pipe.
     Fifo,
     /// A character device.
@@ -25,30 +25,30 @@ pub enum Kind {
     Socket,
 }
 
-impl Kind {
-    const ALL: [(Kind, u32); 7] = [
-        (Kind::Fifo, 1),
-        (Kind::Character, 2),
-        (Kind::Directory, 4),
-        (Kind::Block, 6),
-        (Kind::File, 8),
-        (Kind::Symlink, 10),
-        (Kind::Socket, 12),
+impl FuseFileKind {
+    const ALL: [(FuseFileKind, u32); 7] = [
+        (FuseFileKind::Fifo, 1),
+        (FuseFileKind::Character, 2),
+        (FuseFileKind::Directory, 4),
+        (FuseFileKind::Block, 6),
+        (FuseFileKind::File, 8),
+        (FuseFileKind::Symlink, 10),
+        (FuseFileKind::Socket, 12),
     ];
 
     /// Returns the type's bits in a mode.
     pub fn mode(self) -> u32 {
-        let mut all = Kind::ALL.into_iter();
+        let mut all = FuseFileKind::ALL.into_iter();
         let found = all.find(|(kind, _)| *kind == self);
         found.map_or(0, |(_, code)| code << 12)
     }
 
     /// Returns the type in a mode. No type bits mean a regular file, as with `mknod`. `None` for an unknown type.
-    pub fn of_mode(mode: u32) -> Option<Kind> {
+    pub fn of_mode(mode: u32) -> Option<FuseFileKind> {
         let code = (mode >> 12) & 0o17;
-        let mut all = Kind::ALL.into_iter();
+        let mut all = FuseFileKind::ALL.into_iter();
         match code {
-            0 => Some(Kind::File),
+            0 => Some(FuseFileKind::File),
             _ => all.find(|(_, one)| *one == code).map(|(kind, _)| kind),
         }
     }
@@ -56,7 +56,7 @@ impl Kind {
 
 /// A time to set for a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
+pub enum TimeToSet {
     /// The current time.
     Now,
     /// The given time: seconds since 1970, nanoseconds.
@@ -75,18 +75,18 @@ pub struct SetAttr {
     /// Size, in bytes.
     pub size: Option<u64>,
     /// Time of the last read.
-    pub accessed: Option<When>,
+    pub accessed: Option<TimeToSet>,
     /// Time of the last change of the data.
-    pub modified: Option<When>,
+    pub modified: Option<TimeToSet>,
     /// Time of the last change of data or attributes.
-    pub changed: Option<When>,
+    pub changed: Option<TimeToSet>,
     /// Clear `setuid` and `setgid`.
     pub kill: bool,
 }
 
 /// A file to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Make<'a> {
+pub struct FuseCreate<'a> {
     /// Name; empty for TMPFILE.
     pub name: &'a [u8],
     /// Type, unless the request implies it, and permissions before `umask` is applied.
@@ -126,7 +126,7 @@ pub struct CopyRange {
 
 /// An ioctl of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ioctl<'a> {
+pub struct FuseIoctl<'a> {
     /// Number of the ioctl.
     pub command: u32,
     /// Argument as passed by the program, usually an address.
@@ -141,7 +141,7 @@ pub struct Ioctl<'a> {
 
 /// A request with its whole body.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked<'a> {
+pub enum FuseBody<'a> {
     /// Look up a name in the directory.
     Lookup(&'a [u8]),
     /// The kernel drops this many references to each of these inodes: (inode, count).
@@ -153,13 +153,13 @@ pub enum Asked<'a> {
     /// Create a symbolic link: its name, and its target.
     Symlink(&'a [u8], &'a [u8]),
     /// Create a file.
-    Mknod(Make<'a>),
+    Mknod(FuseCreate<'a>),
     /// Create a directory.
-    Mkdir(Make<'a>),
+    Mkdir(FuseCreate<'a>),
     /// Create a file and open it.
-    Create(Make<'a>),
+    Create(FuseCreate<'a>),
     /// Create a file without a name and open it.
-    Tmpfile(Make<'a>),
+    Tmpfile(FuseCreate<'a>),
     /// Remove a name.
     Unlink(&'a [u8]),
     /// Remove a directory.
@@ -202,7 +202,7 @@ pub enum Asked<'a> {
     },
     /// Return the value of an extended attribute, with a limit in bytes; the limit 0 asks for the value's length.
     GetXattr(&'a [u8], u32),
-    /// Return the names of the extended attributes, with a limit as for [`Asked::GetXattr`].
+    /// Return the names of the extended attributes, with a limit as for [`FuseBody::GetXattr`].
     ListXattr(u32),
     /// Remove an extended attribute.
     RemoveXattr(&'a [u8]),
@@ -221,7 +221,7 @@ pub enum Asked<'a> {
         whence: u32,
     },
     /// Execute an ioctl.
-    Ioctl(Ioctl<'a>),
+    Ioctl(FuseIoctl<'a>),
     /// Copy a range from one file to another.
     CopyFileRange(CopyRange),
     /// Make the whole filesystem durable.
@@ -233,9 +233,9 @@ pub enum Asked<'a> {
 }
 
 /// The rest of a body.
-struct Body<'a>(&'a [u8]);
+struct BodyReader<'a>(&'a [u8]);
 
-impl<'a> Body<'a> {
+impl<'a> BodyReader<'a> {
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (front, back) = self.0.split_at_checked(n)?;
         self.0 = back;
@@ -261,36 +261,36 @@ impl<'a> Body<'a> {
 
 /// Decodes the body of a request, all bytes behind its header, in a session that agreed on these [`init_flag`]s. `None`
 /// if the body is malformed.
-pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
-    let mut from = Body(body);
+pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<FuseBody<'_>> {
+    let mut from = BodyReader(body);
     Some(match opcode {
-        1 => Asked::Lookup(from.name()?),
+        1 => FuseBody::Lookup(from.name()?),
         2 | 42 => forget(opcode, from)?,
-        4 => Asked::SetAttr(set_attr(from)?),
-        5 => Asked::ReadLink,
+        4 => FuseBody::SetAttr(set_attr(from)?),
+        5 => FuseBody::ReadLink,
         6 => {
             let name = from.name()?;
-            Asked::Symlink(name, from.name()?)
+            FuseBody::Symlink(name, from.name()?)
         }
         8 | 9 | 35 | 51 => make(opcode, from)?,
-        10 => Asked::Unlink(from.name()?),
-        11 => Asked::Rmdir(from.name()?),
+        10 => FuseBody::Unlink(from.name()?),
+        11 => FuseBody::Rmdir(from.name()?),
         12 | 45 => rename(opcode, from)?,
         13 => {
             let node = from.u64()?;
-            Asked::Link(node, from.name()?)
+            FuseBody::Link(node, from.name()?)
         }
         14 => {
             let flags = from.u32()?;
             let kill = from.u32()? & 1 != 0;
-            Asked::Open { flags, kill }
+            FuseBody::Open { flags, kill }
         }
         20 | 30 => {
             from.u64()?;
             let data_only = from.u32()? & 1 != 0;
             match opcode {
-                20 => Asked::Fsync(data_only),
-                _ => Asked::FsyncDir(data_only),
+                20 => FuseBody::Fsync(data_only),
+                _ => FuseBody::FsyncDir(data_only),
             }
         }
         21..=24 => attribute(opcode, from, agreed)?,
@@ -298,7 +298,7 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
         44 => {
             from.u64()?;
             let at = from.u64()?;
-            Asked::ReadDirPlus {
+            FuseBody::ReadDirPlus {
                 at,
                 len: from.u32()?,
             }
@@ -306,14 +306,14 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
         46 => {
             from.u64()?;
             let at = from.u64()?;
-            Asked::Lseek {
+            FuseBody::Lseek {
                 at,
                 whence: from.u32()?,
             }
         }
         47 => {
             from.u64()?;
-            Asked::CopyFileRange(CopyRange {
+            FuseBody::CopyFileRange(CopyRange {
                 at: from.u64()?,
                 to: from.u64()?,
                 to_handle: from.u64()?,
@@ -321,16 +321,16 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<Asked<'_>> {
                 len: from.u64()?,
             })
         }
-        50 => Asked::SyncFs,
-        52 => Asked::Statx,
-        _ => Asked::Other,
+        50 => FuseBody::SyncFs,
+        52 => FuseBody::Statx,
+        _ => FuseBody::Other,
     })
 }
 
-fn forget(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
+fn forget(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
     // FORGET is about the inode in the header; 0 stands for it.
     if opcode == 2 {
-        return Some(Asked::Forget(vec![(0, from.u64()?)]));
+        return Some(FuseBody::Forget(vec![(0, from.u64()?)]));
     }
     let count = from.u32()?;
     from.u32()?;
@@ -339,10 +339,10 @@ fn forget(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
         let node = from.u64()?;
         all.push((node, from.u64()?));
     }
-    Some(Asked::Forget(all))
+    Some(FuseBody::Forget(all))
 }
 
-fn set_attr(mut from: Body<'_>) -> Option<SetAttr> {
+fn set_attr(mut from: BodyReader<'_>) -> Option<SetAttr> {
     let valid = from.u32()?;
     let given = |bit: u32| valid & (1 << bit) != 0;
     from.take(4 + 8)?;
@@ -354,9 +354,9 @@ fn set_attr(mut from: Body<'_>) -> Option<SetAttr> {
     from.u32()?;
     let (user, group) = (from.u32()?, from.u32()?);
     let when = |n: usize, bit: u32, now: Option<u32>| {
-        let at = When::At(seconds[n].cast_signed(), nanos[n].min(999_999_999));
+        let at = TimeToSet::At(seconds[n].cast_signed(), nanos[n].min(999_999_999));
         let is_now = now.is_some_and(given);
-        given(bit).then_some(if is_now { When::Now } else { at })
+        given(bit).then_some(if is_now { TimeToSet::Now } else { at })
     };
     Some(SetAttr {
         mode: given(0).then_some(mode),
@@ -370,8 +370,8 @@ fn set_attr(mut from: Body<'_>) -> Option<SetAttr> {
     })
 }
 
-fn make(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
-    let mut made = Make {
+fn make(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
+    let mut made = FuseCreate {
         name: b"",
         mode: 0,
         umask: 0,
@@ -400,14 +400,14 @@ fn make(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
         made.name = from.name()?;
     }
     Some(match opcode {
-        8 => Asked::Mknod(made),
-        9 => Asked::Mkdir(made),
-        35 => Asked::Create(made),
-        _ => Asked::Tmpfile(made),
+        8 => FuseBody::Mknod(made),
+        9 => FuseBody::Mkdir(made),
+        35 => FuseBody::Create(made),
+        _ => FuseBody::Tmpfile(made),
     })
 }
 
-fn rename(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
+fn rename(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
     let to = from.u64()?;
     let mut flags = 0;
     if opcode == 45 {
@@ -416,7 +416,7 @@ fn rename(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
     }
     let name = from.name()?;
     let new = from.name()?;
-    Some(Asked::Rename {
+    Some(FuseBody::Rename {
         name,
         to,
         new,
@@ -424,7 +424,7 @@ fn rename(opcode: u32, mut from: Body<'_>) -> Option<Asked<'_>> {
     })
 }
 
-fn attribute(opcode: u32, mut from: Body<'_>, agreed: u64) -> Option<Asked<'_>> {
+fn attribute(opcode: u32, mut from: BodyReader<'_>, agreed: u64) -> Option<FuseBody<'_>> {
     Some(match opcode {
         21 => {
             let len = from.u32()?;
@@ -435,33 +435,33 @@ fn attribute(opcode: u32, mut from: Body<'_>, agreed: u64) -> Option<Asked<'_>> 
                 from.u32()?;
             }
             let name = from.name()?;
-            Asked::SetXattr {
+            FuseBody::SetXattr {
                 name,
                 value: from.take(len as usize)?,
                 flags,
                 kill_setgid: more & SETXATTR_ACL_KILL_SGID != 0,
             }
         }
-        24 => Asked::RemoveXattr(from.name()?),
+        24 => FuseBody::RemoveXattr(from.name()?),
         _ => {
             let len = from.u32()?;
             from.u32()?;
             match opcode {
-                22 => Asked::GetXattr(from.name()?, len),
-                _ => Asked::ListXattr(len),
+                22 => FuseBody::GetXattr(from.name()?, len),
+                _ => FuseBody::ListXattr(len),
             }
         }
     })
 }
 
-fn ioctl(mut from: Body<'_>) -> Option<Asked<'_>> {
+fn ioctl(mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
     from.u64()?;
     let flags = from.u32()?;
     let command = from.u32()?;
     let argument = from.u64()?;
     let in_len = from.u32()?;
     let out_max = from.u32()?;
-    Some(Asked::Ioctl(Ioctl {
+    Some(FuseBody::Ioctl(FuseIoctl {
         command,
         argument,
         data: from.take(in_len as usize)?,

@@ -30,8 +30,9 @@ pub mod files;
 mod reply;
 
 pub use reply::{
-    Created, Limits, Listing, Room, Stat, attr_out, entry_out, init_out, invalidation, ioctl_out,
-    no_entry_out, open_out, out_header, seek_out, size_out, statfs_out, statx_out, write_out,
+    CreateReply, FuseAttributes, InitReply, ReaddirReply, StatfsReply, attr_out, entry_out,
+    init_out, invalidation, ioctl_out, no_entry_out, open_out, out_header, seek_out, size_out,
+    statfs_out, statx_out, write_out,
 };
 
 /// Flags of INIT: the capabilities of both sides.
@@ -103,7 +104,7 @@ const SETATTR_OWNERSHIP: u32 = 0b111;
 
 /// A request, without the data of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
+pub struct FuseRequest {
     /// Number that the reply must repeat.
     pub unique: u64,
     /// Inode that the request is about.
@@ -120,12 +121,12 @@ pub struct Request {
     /// Number of the operation.
     pub opcode: u32,
     /// The operation.
-    pub op: Op,
+    pub op: FuseOp,
 }
 
 /// An operation. Positions and lengths are in bytes, as the kernel sent them: not yet checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
+pub enum FuseOp {
     /// The first request: the kernel's version and capabilities.
     Init {
         /// Major version of the kernel's protocol.
@@ -203,7 +204,7 @@ pub enum Op {
 
 /// A message that is not a valid request. `unique` is known if the header was complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Malformed {
+pub struct MalformedRequest {
     /// Number that a reply must repeat.
     pub unique: Option<u64>,
 }
@@ -217,12 +218,12 @@ fn u64_at(bytes: &[u8; FIXED], at: usize) -> u64 {
 }
 
 /// Decodes a message of `total` bytes that begins with `fixed` (of which only the first `total` bytes are meaningful).
-pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<Request, Malformed> {
+pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<FuseRequest, MalformedRequest> {
     if total < HEADER {
-        return Err(Malformed { unique: None });
+        return Err(MalformedRequest { unique: None });
     }
     let unique = u64_at(fixed, 8);
-    let malformed = Err(Malformed {
+    let malformed = Err(MalformedRequest {
         unique: Some(unique),
     });
     if u32_at(fixed, 0) as usize != total {
@@ -234,23 +235,23 @@ pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<Request, Malformed> {
         return malformed;
     }
     let op = operation(opcode, fixed);
-    if let Op::Write { len, .. } = op
+    if let FuseOp::Write { len, .. } = op
         && body - body_min(opcode) != len as usize
     {
         return malformed;
     }
-    Ok(Request {
+    Ok(FuseRequest {
         unique,
         node: u64_at(fixed, 16),
         user: u32_at(fixed, 24),
         group: u32_at(fixed, 28),
         handle: handle(opcode, fixed, body),
         file_flags: match op {
-            Op::Write { .. } => u32_at(fixed, HEADER + 32),
-            Op::Read { .. } if u32_at(fixed, HEADER + 20) & READ_LOCKOWNER != 0 => {
+            FuseOp::Write { .. } => u32_at(fixed, HEADER + 32),
+            FuseOp::Read { .. } if u32_at(fixed, HEADER + 20) & READ_LOCKOWNER != 0 => {
                 u32_at(fixed, HEADER + 32)
             }
-            Op::Read { .. } => u32_at(fixed, HEADER + 32) & !O_DIRECT,
+            FuseOp::Read { .. } => u32_at(fixed, HEADER + 32) & !O_DIRECT,
             _ => 0,
         },
         opcode,
@@ -283,52 +284,52 @@ fn handle(opcode: u32, fixed: &[u8; FIXED], body: usize) -> u64 {
     u64_at(fixed, HEADER + at)
 }
 
-fn operation(opcode: u32, fixed: &[u8; FIXED]) -> Op {
+fn operation(opcode: u32, fixed: &[u8; FIXED]) -> FuseOp {
     const B: usize = HEADER;
     match opcode {
-        1 => Op::Lookup,
-        2 | 42 => Op::Forget,
-        3 => Op::GetAttr,
+        1 => FuseOp::Lookup,
+        2 | 42 => FuseOp::Forget,
+        3 => FuseOp::GetAttr,
         4 => {
             let valid = u32_at(fixed, B);
-            Op::SetAttr {
+            FuseOp::SetAttr {
                 size: (valid & SETATTR_SIZE != 0).then(|| u64_at(fixed, B + 16)),
                 ownership: valid & SETATTR_OWNERSHIP != 0,
             }
         }
         // SYMLINK MKNOD MKDIR UNLINK RMDIR RENAME LINK, CREATE, RENAME2, TMPFILE
-        6 | 8..=13 | 35 | 45 | 51 => Op::Namespace,
-        14 => Op::Open,
-        15 => Op::Read {
+        6 | 8..=13 | 35 | 45 | 51 => FuseOp::Namespace,
+        14 => FuseOp::Open,
+        15 => FuseOp::Read {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
         },
-        16 => Op::Write {
+        16 => FuseOp::Write {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
             kill: u32_at(fixed, B + 20) & (1 << 2) != 0,
             delayed: u32_at(fixed, B + 20) & 1 != 0,
         },
-        17 => Op::StatFs,
-        18 => Op::Release,
-        20 => Op::Fsync,
-        26 => Op::Init {
+        17 => FuseOp::StatFs,
+        18 => FuseOp::Release,
+        20 => FuseOp::Fsync,
+        26 => FuseOp::Init {
             major: u32_at(fixed, B),
             flags: offered(fixed),
         },
-        27 => Op::OpenDir,
-        28 => Op::ReadDir {
+        27 => FuseOp::OpenDir,
+        28 => FuseOp::ReadDir {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
         },
-        29 => Op::ReleaseDir,
-        38 => Op::Destroy,
-        43 => Op::Fallocate {
+        29 => FuseOp::ReleaseDir,
+        38 => FuseOp::Destroy,
+        43 => FuseOp::Fallocate {
             at: u64_at(fixed, B + 8),
             len: u64_at(fixed, B + 16),
             mode: u32_at(fixed, B + 24),
         },
-        other => Op::Other(other),
+        other => FuseOp::Other(other),
     }
 }
 

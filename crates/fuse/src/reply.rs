@@ -1,12 +1,12 @@
 //! Replies.
 
-use crate::files::Kind;
+use crate::files::FuseFileKind;
 use crate::init_flag::INIT_EXT;
 use crate::{MAJOR, MINOR, OUT_HEADER};
 
 /// Returns a reply's header, for a payload of `len` bytes; `errno` is 0 or the positive error number.
 pub fn out_header(unique: u64, errno: i32, len: usize) -> [u8; OUT_HEADER] {
-    let mut out = Out::<OUT_HEADER>::new();
+    let mut out = ReplyWriter::<OUT_HEADER>::new();
     out.u32((OUT_HEADER + len) as u32);
     out.u32((-errno).cast_unsigned());
     out.u64(unique);
@@ -17,7 +17,7 @@ pub fn out_header(unique: u64, errno: i32, len: usize) -> [u8; OUT_HEADER] {
 /// and length), its cached data. A length of 0 extends to the end. (`FUSE_NOTIFY_INVAL_INODE`)
 pub fn invalidation(node: u64, bytes: Option<(u64, u64)>) -> [u8; OUT_HEADER + 24] {
     const INVAL_INODE: u32 = 2;
-    let mut out = Out::<{ OUT_HEADER + 24 }>::new();
+    let mut out = ReplyWriter::<{ OUT_HEADER + 24 }>::new();
     out.u32((OUT_HEADER + 24) as u32);
     out.u32(INVAL_INODE);
     out.u64(0);
@@ -30,7 +30,7 @@ pub fn invalidation(node: u64, bytes: Option<(u64, u64)>) -> [u8; OUT_HEADER + 2
 
 /// The server's options in INIT's reply.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct InitReply {
     /// The requested flags; see [`init_flag`](crate::init_flag).
     pub flags: u64,
     /// Limit on a write or read, in bytes.
@@ -42,12 +42,12 @@ pub struct Limits {
 }
 
 /// Returns the reply to INIT with the flags `offered` by the kernel.
-pub fn init_out(offered: u64, limits: Limits) -> [u8; 64] {
+pub fn init_out(offered: u64, limits: InitReply) -> [u8; 64] {
     let mut flags = limits.flags & offered;
     if flags >> 32 != 0 {
         flags |= INIT_EXT;
     }
-    let mut out = Out::<64>::new();
+    let mut out = ReplyWriter::<64>::new();
     out.u32(MAJOR);
     out.u32(MINOR);
     out.u32(limits.read_ahead);
@@ -64,7 +64,7 @@ pub fn init_out(offered: u64, limits: Limits) -> [u8; 64] {
 
 /// Attributes of a file.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Stat {
+pub struct FuseAttributes {
     /// The inode.
     pub node: u64,
     /// Type and permissions.
@@ -91,8 +91,8 @@ pub struct Stat {
     pub changed: (i64, u32),
 }
 
-impl Stat {
-    fn put<const N: usize>(&self, out: &mut Out<N>) {
+impl FuseAttributes {
+    fn put<const N: usize>(&self, out: &mut ReplyWriter<N>) {
         let times = [self.accessed, self.modified, self.changed];
         out.u64(self.node);
         out.u64(self.len);
@@ -112,7 +112,7 @@ impl Stat {
         out.u32(0);
     }
 
-    fn put_entry<const N: usize>(&self, out: &mut Out<N>, generation: u64, valid_s: u64) {
+    fn put_entry<const N: usize>(&self, out: &mut ReplyWriter<N>, generation: u64, valid_s: u64) {
         out.u64(self.node);
         out.u64(generation);
         out.u64(valid_s);
@@ -124,20 +124,20 @@ impl Stat {
 
 /// Returns the reply to LOOKUP and to requests that create a file: the file of the name. The kernel may cache the entry
 /// and the attributes for `valid_s` seconds.
-pub fn entry_out(stat: &Stat, generation: u64, valid_s: u64) -> [u8; 128] {
-    let mut out = Out::<128>::new();
+pub fn entry_out(stat: &FuseAttributes, generation: u64, valid_s: u64) -> [u8; 128] {
+    let mut out = ReplyWriter::<128>::new();
     stat.put_entry(&mut out, generation, valid_s);
     out.bytes
 }
 
 /// Returns the reply to LOOKUP for a missing name. The kernel may cache this reply for `valid_s` seconds.
 pub fn no_entry_out(valid_s: u64) -> [u8; 128] {
-    entry_out(&Stat::default(), 0, valid_s)
+    entry_out(&FuseAttributes::default(), 0, valid_s)
 }
 
 /// Returns the reply to GETATTR and SETATTR.
-pub fn attr_out(stat: &Stat, valid_s: u64) -> [u8; 104] {
-    let mut out = Out::<104>::new();
+pub fn attr_out(stat: &FuseAttributes, valid_s: u64) -> [u8; 104] {
+    let mut out = ReplyWriter::<104>::new();
     out.u64(valid_s);
     out.skip(8);
     stat.put(&mut out);
@@ -145,10 +145,10 @@ pub fn attr_out(stat: &Stat, valid_s: u64) -> [u8; 104] {
 }
 
 /// Returns the reply to STATX: the attributes, and the creation time (seconds since 1970, nanoseconds).
-pub fn statx_out(stat: &Stat, born: (i64, u32), valid_s: u64) -> [u8; 288] {
+pub fn statx_out(stat: &FuseAttributes, born: (i64, u32), valid_s: u64) -> [u8; 288] {
     // STATX_BASIC_STATS and STATX_BTIME (`linux/stat.h`).
     const KNOWN: u32 = 0x7ff | 0x800;
-    let mut out = Out::<288>::new();
+    let mut out = ReplyWriter::<288>::new();
     out.u64(valid_s);
     out.skip(4 + 4 + 16);
     out.u32(KNOWN);
@@ -177,24 +177,24 @@ pub fn statx_out(stat: &Stat, born: (i64, u32), valid_s: u64) -> [u8; 288] {
 /// Returns the reply to OPEN and OPENDIR. Requests on the open file will carry this handle. See
 /// [`open_flag`](crate::open_flag).
 pub fn open_out(handle: u64, flags: u32) -> [u8; 16] {
-    let mut out = Out::<16>::new();
+    let mut out = ReplyWriter::<16>::new();
     out.u64(handle);
     out.u32(flags);
     out.bytes
 }
 
 /// The reply to CREATE: the new file, and its handle.
-pub struct Created;
+pub struct CreateReply;
 
-impl Created {
+impl CreateReply {
     /// Returns the encoded reply.
     pub fn out(
-        stat: &Stat,
+        stat: &FuseAttributes,
         generation: u64,
         valid_s: u64,
         (handle, flags): (u64, u32),
     ) -> [u8; 144] {
-        let mut out = Out::<144>::new();
+        let mut out = ReplyWriter::<144>::new();
         stat.put_entry(&mut out, generation, valid_s);
         out.put(&open_out(handle, flags));
         out.bytes
@@ -203,7 +203,7 @@ impl Created {
 
 /// Returns the reply to WRITE and COPY_FILE_RANGE, of `len` bytes.
 pub fn write_out(len: u32) -> [u8; 8] {
-    let mut out = Out::<8>::new();
+    let mut out = ReplyWriter::<8>::new();
     out.u32(len);
     out.bytes
 }
@@ -229,7 +229,7 @@ pub fn ioctl_out(result: i32, data: &[u8]) -> Vec<u8> {
 
 /// Statistics of a filesystem, as shown by `df`.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct StatfsReply {
     /// Total size, in units.
     pub units: u64,
     /// Free units.
@@ -243,8 +243,8 @@ pub struct Room {
 }
 
 /// Returns the reply to STATFS.
-pub fn statfs_out(room: Room) -> [u8; 80] {
-    let mut out = Out::<80>::new();
+pub fn statfs_out(room: StatfsReply) -> [u8; 80] {
+    let mut out = ReplyWriter::<80>::new();
     out.u64(room.units);
     out.u64(room.free);
     out.u64(room.free);
@@ -258,21 +258,21 @@ pub fn statfs_out(room: Room) -> [u8; 80] {
 
 /// The reply to READDIR and READDIRPLUS, built entry by entry.
 #[derive(Debug)]
-pub struct Listing {
+pub struct ReaddirReply {
     bytes: Vec<u8>,
     bytes_max: usize,
 }
 
-impl Listing {
+impl ReaddirReply {
     /// Creates an empty reply of at most `bytes_max` bytes.
-    pub fn new(bytes_max: usize) -> Listing {
+    pub fn new(bytes_max: usize) -> ReaddirReply {
         let bytes = Vec::new();
-        Listing { bytes, bytes_max }
+        ReaddirReply { bytes, bytes_max }
     }
 
     /// Adds the entry `name`; the next entry has the position `next`. Returns false, and adds nothing, if the entry
     /// does not fit.
-    pub fn add(&mut self, node: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
+    pub fn add(&mut self, node: u64, next: u64, kind: FuseFileKind, name: &[u8]) -> bool {
         self.put(&[], node, next, kind, name)
     }
 
@@ -283,7 +283,7 @@ impl Listing {
         entry: &[u8; 128],
         node: u64,
         next: u64,
-        kind: Kind,
+        kind: FuseFileKind,
         name: &[u8],
     ) -> bool {
         self.put(entry, node, next, kind, name)
@@ -301,11 +301,18 @@ impl Listing {
         ((self.bytes_max - self.bytes.len()) / smallest).max(1)
     }
 
-    fn put(&mut self, before: &[u8], node: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
+    fn put(
+        &mut self,
+        before: &[u8],
+        node: u64,
+        next: u64,
+        kind: FuseFileKind,
+        name: &[u8],
+    ) -> bool {
         if !self.has_room(name, !before.is_empty()) {
             return false;
         }
-        let mut out = Out::<24>::new();
+        let mut out = ReplyWriter::<24>::new();
         out.u64(node);
         out.u64(next);
         out.u32(name.len() as u32);
@@ -325,14 +332,14 @@ impl Listing {
 }
 
 /// A fixed number of bytes, filled from the front, with zeroes behind.
-struct Out<const N: usize> {
+struct ReplyWriter<const N: usize> {
     bytes: [u8; N],
     at: usize,
 }
 
-impl<const N: usize> Out<N> {
-    fn new() -> Out<N> {
-        Out {
+impl<const N: usize> ReplyWriter<N> {
+    fn new() -> ReplyWriter<N> {
+        ReplyWriter {
             bytes: [0; N],
             at: 0,
         }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::files::Kind;
+use crate::files::FuseFileKind;
 use crate::init_flag::{ASYNC_DIO, OVER_IO_URING};
 
 fn message(opcode: u32, body: &[u8]) -> ([u8; FIXED], usize) {
@@ -26,7 +26,7 @@ fn write_body(at: u64, len: u32, data: usize) -> Vec<u8> {
 #[test]
 fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
     let (fixed, total) = message(16, &write_body(8192, 4096, 4096));
-    let expected = Request {
+    let expected = FuseRequest {
         unique: 7,
         node: 2,
         user: 0,
@@ -34,7 +34,7 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
         handle: 0,
         file_flags: 0,
         opcode: 16,
-        op: Op::Write {
+        op: FuseOp::Write {
             at: 8192,
             len: 4096,
             kill: false,
@@ -44,7 +44,7 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
     assert_eq!(decode(&fixed, total), Ok(expected));
     for data in [0, 4095, 4097] {
         let (fixed, total) = message(16, &write_body(8192, 4096, data));
-        let malformed = Malformed { unique: Some(7) };
+        let malformed = MalformedRequest { unique: Some(7) };
         assert_eq!(decode(&fixed, total), Err(malformed), "{data} bytes");
     }
 }
@@ -94,7 +94,7 @@ fn a_name_is_found_if_all_of_it_is_the_same() {
         (&long, false),
     ] {
         let (fixed, total) = message(1, sent);
-        assert_eq!(decode(&fixed, total).expect("whole").op, Op::Lookup);
+        assert_eq!(decode(&fixed, total).expect("whole").op, FuseOp::Lookup);
         for cut in [0, 3, 6, 40] {
             let (front, back) = sent.split_at(cut.min(sent.len()));
             assert_eq!(
@@ -114,20 +114,20 @@ fn a_message_cut_short_is_refused_and_still_answerable() {
     for cut in HEADER..total {
         assert_eq!(
             decode(&fixed, cut),
-            Err(Malformed { unique: Some(7) }),
+            Err(MalformedRequest { unique: Some(7) }),
             "at {cut}"
         );
     }
-    assert_eq!(decode(&fixed, 12), Err(Malformed { unique: None }));
+    assert_eq!(decode(&fixed, 12), Err(MalformedRequest { unique: None }));
 }
 
 #[test]
 fn a_listing_takes_whole_entries_as_long_as_they_fit() {
     for (bytes_max, entries) in [(0, 0), (31, 0), (32, 1), (95, 2), (96, 3), (4096, 3)] {
-        let mut listing = Listing::new(bytes_max);
+        let mut listing = ReaddirReply::new(bytes_max);
         let names = [&b"."[..], b"..", b"volume"];
         let fit = (1..).zip(names).take_while(|(next, name)| {
-            let kind = Kind::Directory;
+            let kind = FuseFileKind::Directory;
             listing.add(ROOT, *next, kind, name)
         });
         assert_eq!(fit.count(), entries, "in {bytes_max} bytes");
@@ -137,7 +137,7 @@ fn a_listing_takes_whole_entries_as_long_as_they_fit() {
 
 #[test]
 fn init_takes_only_what_the_kernel_offers() {
-    let limits = Limits {
+    let limits = InitReply {
         flags: ASYNC_DIO,
         read_ahead: 0,
         io_bytes_max: 1 << 20,
@@ -147,7 +147,7 @@ fn init_takes_only_what_the_kernel_offers() {
     assert_eq!(out[12..16], (ASYNC_DIO as u32).to_ne_bytes());
     assert_eq!(out[28..30], 256u16.to_ne_bytes());
     assert_eq!(out[32..36], [0; 4]);
-    let limits = Limits {
+    let limits = InitReply {
         flags: ASYNC_DIO | OVER_IO_URING,
         ..limits
     };
@@ -170,7 +170,7 @@ fn init_offers_more_than_32_flags_only_if_it_says_so_and_is_long_enough() {
         fixed[56..60].copy_from_slice(&(1u32 << 9).to_ne_bytes());
         let request = decode(&fixed, total as usize).unwrap();
         let flags = offered;
-        assert_eq!(request.op, Op::Init { major: 0, flags });
+        assert_eq!(request.op, FuseOp::Init { major: 0, flags });
     }
 }
 
@@ -182,7 +182,7 @@ proptest! {
         message[4..8].copy_from_slice(&opcode.to_ne_bytes());
         let _ = decode(&message, total);
         message[..4].copy_from_slice(&(total as u32).to_ne_bytes());
-        if let Ok(Request { op: Op::Write { len, .. }, .. }) = decode(&message, total) {
+        if let Ok(FuseRequest { op: FuseOp::Write { len, .. }, .. }) = decode(&message, total) {
             prop_assert_eq!(len as usize, total - FIXED);
         }
     }

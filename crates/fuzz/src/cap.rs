@@ -11,7 +11,7 @@ use std::cell::Cell;
 ///
 /// Invariant: every call goes to [`System`] unchanged, so its promises are ours; the counters are
 /// plain cells that need no allocation.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
@@ -31,7 +31,7 @@ fn gave(bytes: usize) {
 }
 
 // SAFETY: every method passes its arguments to `System`, which keeps the trait's promises.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
         // SAFETY: the caller keeps the contract of `alloc`, which is `System`'s.
@@ -59,7 +59,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Runs `work` on this thread, and says by how many bytes what is allocated grew at most.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {

@@ -1,6 +1,6 @@
 //! Hostile bytes for every decoder: what they are given to, and how they are made.
 //!
-//! A [`Target`] takes any bytes and panics if a promise does not hold:
+//! A [`FuzzTarget`] takes any bytes and panics if a promise does not hold:
 //! - Decoding gives a value or an error. It never panics, and it allocates no more than the bytes it
 //!   was given justify ([`cap`] counts).
 //! - What decodes is encoded to the same bytes again, where the format has one form only.
@@ -22,4 +22,4 @@ pub mod mutate;
 mod seal;
 pub mod targets;
 
-pub use targets::{TARGETS, Target};
+pub use targets::{FuzzTarget, TARGETS};

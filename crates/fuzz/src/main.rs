@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use forebay_fuzz::mutate::mutated;
-use forebay_fuzz::{TARGETS, Target, corpus, targets};
+use forebay_fuzz::{FuzzTarget, TARGETS, corpus, targets};
 use forebay_rng::Rng;
 
 /// Gives hostile bytes to the decoders.
 #[derive(Parser)]
 #[command(name = "forebay-fuzz", version)]
-struct Cli {
+struct FuzzCli {
     #[command(subcommand)]
-    command: Command,
+    command: FuzzCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum FuzzCommand {
     /// Changes inputs of the corpus at random, and gives them to a target, or to each in turn.
     Run {
         /// The target; all if none is given.
@@ -42,13 +42,13 @@ enum Command {
 }
 
 fn main() -> Result<()> {
-    match Cli::parse().command {
-        Command::Run {
+    match FuzzCli::parse().command {
+        FuzzCommand::Run {
             target,
             seconds,
             seed,
         } => {
-            let wanted: Vec<&Target> = match &target {
+            let wanted: Vec<&FuzzTarget> = match &target {
                 Some(name) => vec![find(name)?],
                 None => TARGETS.iter().collect(),
             };
@@ -61,13 +61,13 @@ fn main() -> Result<()> {
             ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
             Ok(())
         }
-        Command::Replay { target, file } => {
+        FuzzCommand::Replay { target, file } => {
             let bytes = std::fs::read(&file).with_context(|| file.display().to_string())?;
             (find(&target)?.run)(&bytes);
             println!("{target}: nothing wrong");
             Ok(())
         }
-        Command::Seeds => {
+        FuzzCommand::Seeds => {
             for target in &TARGETS {
                 for (name, bytes) in (target.seeds)() {
                     corpus::keep(target.name, name, &bytes)?;
@@ -78,13 +78,13 @@ fn main() -> Result<()> {
     }
 }
 
-fn find(name: &str) -> Result<&'static Target> {
+fn find(name: &str) -> Result<&'static FuzzTarget> {
     let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     targets::find(name).with_context(|| format!("no target {name}; there are {}", names.join(", ")))
 }
 
 /// False if an input makes the target panic. It is kept where `cargo fuzz` keeps such, and printed.
-fn run(target: &Target, time: Duration, seed: u64) -> Result<bool> {
+fn run(target: &FuzzTarget, time: Duration, seed: u64) -> Result<bool> {
     let kept = corpus::load(target.name).context("the corpus cannot be read")?;
     let kept: Vec<Vec<u8>> = kept.into_iter().map(|(_, bytes)| bytes).collect();
     let (rng, began, mut inputs) = (Rng::new(seed), Instant::now(), 0u64);

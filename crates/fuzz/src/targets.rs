@@ -14,7 +14,7 @@ pub mod text;
 
 /// Something that takes bytes from strangers.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name, which is that of its directory in the corpus and of its program in `fuzz/`.
     pub name: &'static str,
     /// Gives it bytes. Panics if a promise does not hold.
@@ -26,140 +26,140 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 23] = [
-    Target {
+pub const TARGETS: [FuzzTarget; 23] = [
+    FuzzTarget {
         name: "superblock",
         run: log::superblock,
         seeds: log::superblock_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "record",
         run: log::record,
         seeds: log::record_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "summary",
         run: log::summary,
         seeds: log::summary_seeds,
         cost: 4,
     },
-    Target {
+    FuzzTarget {
         name: "payload",
         run: log::payload,
         seeds: log::payload_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "image",
         run: image::image,
         seeds: image::seeds,
         cost: 400,
     },
-    Target {
+    FuzzTarget {
         name: "fuse",
         run: serve::fuse,
         seeds: serve::fuse_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "nbd_format",
         run: serve::nbd_format,
         seeds: serve::nbd_format_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "nbd_server",
         run: server::nbd_server,
         seeds: server::seeds,
         cost: 100,
     },
-    Target {
+    FuzzTarget {
         name: "description",
         run: text::description,
         seeds: text::description_seeds,
         cost: 20,
     },
-    Target {
+    FuzzTarget {
         name: "spec",
         run: text::spec,
         seeds: text::spec_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "options",
         run: text::options,
         seeds: text::options_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "sizes",
         run: text::sizes,
         seeds: text::sizes_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "atomic_parts",
         run: atomic::parts,
         seeds: atomic::seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "control",
         run: control::control,
         seeds: control::seeds,
         cost: 2,
     },
-    Target {
+    FuzzTarget {
         name: "vsl_superblock",
         run: space::superblock,
         seeds: space::superblock_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "vsl_record",
         run: space::record,
         seeds: space::record_seeds,
         cost: 4,
     },
-    Target {
+    FuzzTarget {
         name: "vsl_checkpoint",
         run: space::checkpoint,
         seeds: space::checkpoint_seeds,
         cost: 4,
     },
-    Target {
+    FuzzTarget {
         name: "vsl_node",
         run: space::node,
         seeds: space::node_seeds,
         cost: 4,
     },
-    Target {
+    FuzzTarget {
         name: "dfs_structures",
         run: files::structures,
         seeds: files::structures_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "dfs_attributes",
         run: files::attributes,
         seeds: files::attributes_seeds,
         cost: 1,
     },
-    Target {
+    FuzzTarget {
         name: "dfs_image",
         run: files_image::image,
         seeds: files_image::seeds,
         cost: 400,
     },
-    Target {
+    FuzzTarget {
         name: "sleds_ioctls",
         run: sleds::ioctls,
         seeds: sleds::ioctls_seeds,
         cost: 4,
     },
-    Target {
+    FuzzTarget {
         name: "sleds_reply",
         run: sleds::reply,
         seeds: sleds::reply_seeds,
@@ -168,7 +168,7 @@ pub const TARGETS: [Target; 23] = [
 ];
 
 /// The target of this name.
-pub fn find(name: &str) -> Option<&'static Target> {
+pub fn find(name: &str) -> Option<&'static FuzzTarget> {
     TARGETS.iter().find(|target| target.name == name)
 }
 

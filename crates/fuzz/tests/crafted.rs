@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{AttachOptions, CreateOptions, DataIdentity, Volume, VolumeId};
+use forebay_dcd::{AttachOptions, CreateOptions, DataIdentity, DcdVolume, VolumeId};
 use forebay_device::{Device, RamDevice};
 use forebay_fuzz::cap;
 use forebay_fuzz::targets::image::{edit, refusal};
@@ -106,7 +106,7 @@ fn a_log_made_for_smaller_blocks_than_its_device_has_is_refused() {
         let moved_to = Rc::new(RamDevice::new(log_len, 4096));
         moved_to.poke(0, &image);
         let options = AttachOptions::default();
-        let attached = Volume::attach(rt, moved_to, data, identity, options).await;
+        let attached = DcdVolume::attach(rt, moved_to, data, identity, options).await;
         let error = attached.err().expect("it is refused").to_string();
         assert!(
             error.contains("the log device has blocks of 4096 bytes"),

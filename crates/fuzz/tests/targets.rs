@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 use forebay_fuzz::mutate::mutated;
-use forebay_fuzz::{TARGETS, Target, corpus, targets};
+use forebay_fuzz::{FuzzTarget, TARGETS, corpus, targets};
 use forebay_rng::Rng;
 
 const FIXED_SEED: u64 = 1999;
@@ -25,7 +25,7 @@ fn seed() -> u64 {
 }
 
 /// Gives `input` to the target; if that panics, keeps the input and says how to repeat it.
-fn give(target: &Target, input: &[u8], what: &str) {
+fn give(target: &FuzzTarget, input: &[u8], what: &str) {
     let run = AssertUnwindSafe(|| (target.run)(input));
     if std::panic::catch_unwind(run).is_err() {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.input", target.name));

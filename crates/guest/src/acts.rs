@@ -13,7 +13,7 @@ const SHORT_BYTES_MAX: u64 = 8 << 10;
 
 /// All that one writer will ever do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct WriterPlan {
     seed: u64,
     /// Its number.
     pub(crate) writer: u64,
@@ -21,23 +21,23 @@ pub(crate) struct Plan {
 
 /// One thing to be done to one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Act {
+pub(crate) struct WriterAct {
     /// The file's number: that of the act that creates it.
     pub(crate) file: u64,
     /// The act's own number, which decides the content.
     number: u64,
 }
 
-impl Act {
+impl WriterAct {
     /// False if the file has been there before.
     pub(crate) fn creates(&self) -> bool {
         self.file == self.number
     }
 }
 
-impl Plan {
-    pub(crate) fn new(seed: u64, writer: u64) -> Plan {
-        Plan { seed, writer }
+impl WriterPlan {
+    pub(crate) fn new(seed: u64, writer: u64) -> WriterPlan {
+        WriterPlan { seed, writer }
     }
 
     fn numbers(&self, purpose: u64, number: u64) -> Rng {
@@ -46,7 +46,7 @@ impl Plan {
     }
 
     /// Act `number`.
-    pub(crate) fn act(&self, number: u64) -> Act {
+    pub(crate) fn act(&self, number: u64) -> WriterAct {
         let overwrites = number % OVERWRITES_EVERY == OVERWRITES_EVERY - 1;
         let file = if overwrites {
             // Of each three acts before this one, the first two created.
@@ -57,11 +57,11 @@ impl Plan {
         } else {
             number
         };
-        Act { file, number }
+        WriterAct { file, number }
     }
 
     /// What the file holds after the act: as much as before, if it was there.
-    pub(crate) fn content(&self, act: Act) -> Vec<u8> {
+    pub(crate) fn content(&self, act: WriterAct) -> Vec<u8> {
         let numbers = self.numbers(2, act.file);
         let most = if numbers.coin() {
             SHORT_BYTES_MAX
@@ -74,9 +74,9 @@ impl Plan {
 
     /// For each file that the first `promised` acts created: the newest of them that changed it, and
     /// those of the next `open` that may have, too.
-    pub(crate) fn files(&self, promised: u64, open: u64) -> Vec<(Act, Vec<Act>)> {
-        let mut files: Vec<(Act, Vec<Act>)> = Vec::new();
-        let place = |files: &[(Act, Vec<Act>)], file| {
+    pub(crate) fn files(&self, promised: u64, open: u64) -> Vec<(WriterAct, Vec<WriterAct>)> {
+        let mut files: Vec<(WriterAct, Vec<WriterAct>)> = Vec::new();
+        let place = |files: &[(WriterAct, Vec<WriterAct>)], file| {
             files.binary_search_by_key(&file, |(act, _)| act.file).ok()
         };
         for act in (0..promised).map(|number| self.act(number)) {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_overwrite_is_of_a_file_that_was_created_before_and_as_long_as_that() {
-        let plan = Plan::new(7, 1);
+        let plan = WriterPlan::new(7, 1);
         let mut created = Vec::new();
         for number in 0..300 {
             let act = plan.act(number);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_file_that_was_created_is_expected_once_as_it_was_changed_last() {
-        let plan = Plan::new(7, 1);
+        let plan = WriterPlan::new(7, 1);
         let files = plan.files(90, 3);
         assert_eq!(files.len(), 60);
         assert!(files.is_sorted_by_key(|(act, _)| act.file));
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn two_writers_do_not_write_the_same() {
         let content = |writer| {
-            let plan = Plan::new(7, writer);
+            let plan = WriterPlan::new(7, writer);
             plan.content(plan.act(0))
         };
         assert_ne!(content(0), content(1));

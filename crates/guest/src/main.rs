@@ -21,20 +21,20 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-use acts::Plan;
+use acts::WriterPlan;
 use ledger::Ledger;
-use stamps::{Pace, Stamps};
+use stamps::{PaceArgs, StampArgs};
 
 #[derive(Parser)]
 #[command(name = "forebay-guest")]
-struct Cli {
+struct GuestCli {
     #[command(subcommand)]
-    command: Command,
+    command: GuestCommand,
 }
 
 /// Who writes, and where they note what was promised.
 #[derive(Args)]
-struct Users {
+struct WriterArgs {
     /// Where each writer has a directory.
     dir: PathBuf,
     /// The ledger: a file, or a device that outlives the machine.
@@ -47,22 +47,22 @@ struct Users {
     writers: u64,
 }
 
-impl Users {
-    fn plans(&self) -> Vec<Plan> {
+impl WriterArgs {
+    fn plans(&self) -> Vec<WriterPlan> {
         (0..self.writers)
-            .map(|writer| Plan::new(self.seed, writer))
+            .map(|writer| WriterPlan::new(self.seed, writer))
             .collect()
     }
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum GuestCommand {
     /// Create and overwrite files, with fsync after each act; goes on where the ledger says.
     ///
     /// Ends with an error when a writer meets one.
     Write {
         #[command(flatten)]
-        users: Users,
+        users: WriterArgs,
         /// How many acts each writer does, those of earlier runs among them; without end if not given.
         #[arg(long)]
         acts: Option<u64>,
@@ -70,7 +70,7 @@ enum Command {
     /// Compare what is there with what was promised.
     Verify {
         #[command(flatten)]
-        users: Users,
+        users: WriterArgs,
         /// Acts that were promised of each writer, in place of what the ledger says.
         #[arg(long)]
         promised: Option<u64>,
@@ -108,9 +108,9 @@ enum Command {
         /// Where it is noted what was flushed.
         ledger: PathBuf,
         #[command(flatten)]
-        stamps: Stamps,
+        stamps: StampArgs,
         #[command(flatten)]
-        pace: Pace,
+        pace: PaceArgs,
     },
     /// Say what of that is left on a device.
     Stamped {
@@ -119,7 +119,7 @@ enum Command {
         /// Where it was noted what was flushed.
         ledger: PathBuf,
         #[command(flatten)]
-        stamps: Stamps,
+        stamps: StampArgs,
         /// Where on the device the blocks begin, in bytes.
         #[arg(long, default_value_t = 0)]
         offset: u64,
@@ -127,7 +127,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    match run(GuestCli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("forebay-guest: {error:#}");
@@ -136,14 +136,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
+fn run(command: GuestCommand) -> Result<()> {
     match command {
-        Command::Write { users, acts } => {
+        GuestCommand::Write { users, acts } => {
             let ledger = Ledger::open(&users.ledger)?;
             let done = writers::write(&users.dir, users.plans(), &ledger, acts)?;
             println!("{done} acts done");
         }
-        Command::Verify {
+        GuestCommand::Verify {
             users,
             promised,
             open,
@@ -156,24 +156,24 @@ fn run(command: Command) -> Result<()> {
             let found = promises::verify(&users.dir, &users.plans(), &counts, open)?;
             println!("{}", found.judged(least)?);
         }
-        Command::Points { log } => {
+        GuestCommand::Points { log } => {
             for point in write_log::points(&log)? {
                 println!("{point}");
             }
         }
-        Command::Replay {
+        GuestCommand::Replay {
             log,
             target,
             from,
             to,
         } => println!("{}", write_log::replay(&log, &target, from..=to)?),
-        Command::Stamp {
+        GuestCommand::Stamp {
             device,
             ledger,
             stamps,
             pace,
         } => println!("{}", stamps.write(&device, &Ledger::open(&ledger)?, pace)?),
-        Command::Stamped {
+        GuestCommand::Stamped {
             device,
             ledger,
             stamps,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use crate::acts::Plan;
+use crate::acts::WriterPlan;
 use crate::writers::{directory, file};
 
 /// What is changed in place is compared in pieces of so many bytes: no device tears a smaller one.
@@ -15,20 +15,20 @@ const SHOWN_MAX: usize = 20;
 
 /// What was found.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct VerifyFindings {
     files: u64,
     acts: u64,
     /// What is wrong, a line each.
     broken: Vec<String>,
 }
 
-impl Found {
+impl VerifyFindings {
     /// Says how much was looked at.
     ///
     /// # Errors
     /// If anything is not as was promised, or fewer than `least` acts were: then nothing was tested.
     pub(crate) fn judged(&self, least: u64) -> Result<String> {
-        let Found {
+        let VerifyFindings {
             files,
             acts,
             broken,
@@ -49,9 +49,14 @@ impl Found {
 
 /// Looks at every file that the first acts of each plan created, `promised` of which are done, and of
 /// the next `open` perhaps some.
-pub(crate) fn verify(dir: &Path, plans: &[Plan], promised: &[u64], open: u64) -> Result<Found> {
+pub(crate) fn verify(
+    dir: &Path,
+    plans: &[WriterPlan],
+    promised: &[u64],
+    open: u64,
+) -> Result<VerifyFindings> {
     ensure!(plans.len() == promised.len(), "a number for each writer");
-    let mut found = Found {
+    let mut found = VerifyFindings {
         files: 0,
         acts: promised.iter().sum(),
         broken: Vec::new(),
@@ -108,9 +113,9 @@ mod tests {
     use crate::writers::write;
 
     /// A directory in which two writers have done 30 acts each.
-    fn written() -> (tempfile::TempDir, Vec<Plan>) {
+    fn written() -> (tempfile::TempDir, Vec<WriterPlan>) {
         let dir = tempfile::tempdir().unwrap();
-        let plans = vec![Plan::new(3, 0), Plan::new(3, 1)];
+        let plans = vec![WriterPlan::new(3, 0), WriterPlan::new(3, 1)];
         let ledger = Ledger::open(&dir.path().join("ledger")).unwrap();
         // In two runs, as after a crash.
         write(dir.path(), plans.clone(), &ledger, Some(12)).unwrap();

@@ -27,7 +27,7 @@ const READ_BLOCKS: u64 = 256;
 
 /// What both sides must agree on.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Stamps {
+pub(crate) struct StampArgs {
     /// Tells the blocks of one run from those that an earlier one left on the device.
     #[arg(long, default_value_t = 1)]
     run: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Stamps {
 
 /// When to stop, and how often to flush.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct PaceArgs {
     /// Writes at most; without end if not given.
     #[arg(long)]
     writes: Option<u64>,
@@ -52,14 +52,14 @@ pub(crate) struct Pace {
 
 /// How a writer ended.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WriterEnd {
     acknowledged: u64,
     flushed: u64,
     /// What stopped it, if not the pace.
     error: Option<std::io::Error>,
 }
 
-impl fmt::Display for Written {
+impl fmt::Display for WriterEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -75,7 +75,7 @@ impl fmt::Display for Written {
 
 /// What is on a device, beside what was promised of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct StampFindings {
     /// The newest write of which something is there.
     newest: u64,
     /// Blocks older than the newest write says: with any, this is no prefix of what was written.
@@ -87,9 +87,9 @@ pub(crate) struct Left {
     unreadable: u64,
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for StampFindings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Left {
+        let StampFindings {
             newest,
             behind,
             promised,
@@ -107,14 +107,14 @@ impl fmt::Display for Left {
 
 /// What one block holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Found {
+enum BlockStamp {
     /// A write's number; 0 if none of this run came here.
     Write(u64),
     Torn,
     Unreadable,
 }
 
-impl Stamps {
+impl StampArgs {
     fn block(&self, write: u64) -> u64 {
         Rng::new(self.run ^ (write << 8)).below(self.blocks)
     }
@@ -147,7 +147,7 @@ impl Stamps {
     }
 
     /// The write that filled a sector, or 0 if it was none of this run.
-    fn sector(&self, sector: u64, content: &[u8]) -> Found {
+    fn sector(&self, sector: u64, content: &[u8]) -> BlockStamp {
         let mut number = [0; 8];
         number.copy_from_slice(&content[16..24]);
         let mark = self.mark(u64::from_le_bytes(number), sector);
@@ -156,33 +156,38 @@ impl Stamps {
             .filter(|part| **part == mark)
             .count()
         {
-            0 => Found::Write(0),
-            all if all == SECTOR / MARK => Found::Write(u64::from_le_bytes(number)),
-            _ => Found::Torn,
+            0 => BlockStamp::Write(0),
+            all if all == SECTOR / MARK => BlockStamp::Write(u64::from_le_bytes(number)),
+            _ => BlockStamp::Torn,
         }
     }
 
-    fn judge(&self, block: u64, content: &[u8]) -> Found {
+    fn judge(&self, block: u64, content: &[u8]) -> BlockStamp {
         let first = block * (BLOCK / SECTOR) as u64;
         let mut sectors = (first..).zip(content.chunks_exact(SECTOR));
         let found = sectors
             .next()
-            .map_or(Found::Torn, |(nth, sector)| self.sector(nth, sector));
+            .map_or(BlockStamp::Torn, |(nth, sector)| self.sector(nth, sector));
         if sectors.all(|(nth, sector)| self.sector(nth, sector) == found) {
             found
         } else {
-            Found::Torn
+            BlockStamp::Torn
         }
     }
 
     /// Writes until the pace or an error ends it, and notes in the ledger what a flush has promised.
-    pub(crate) fn write(&self, device: &Path, ledger: &Ledger, pace: Pace) -> Result<Written> {
+    pub(crate) fn write(
+        &self,
+        device: &Path,
+        ledger: &Ledger,
+        pace: PaceArgs,
+    ) -> Result<WriterEnd> {
         ensure!(pace.flush_every > 0, "a flush after 0 writes");
         let file = open(device, true)?;
         let mut memory = Vec::new();
         let buf = aligned(&mut memory, BLOCK);
         let began = Instant::now();
-        let mut written = Written {
+        let mut written = WriterEnd {
             acknowledged: 0,
             flushed: 0,
             error: None,
@@ -212,27 +217,27 @@ impl Stamps {
     }
 
     /// Reads what is there, from `offset` on in bytes, and holds it against the first `promised` writes.
-    pub(crate) fn check(&self, device: &Path, promised: u64, offset: u64) -> Result<Left> {
+    pub(crate) fn check(&self, device: &Path, promised: u64, offset: u64) -> Result<StampFindings> {
         let found = self.read(&open(device, false)?, offset);
         let newest = found.iter().map(|found| number(*found)).max().unwrap_or(0);
         let older = |than: &[u64]| {
             let pairs = found.iter().zip(than);
             pairs
-                .filter(|(found, than)| matches!(found, Found::Write(n) if n < *than))
+                .filter(|(found, than)| matches!(found, BlockStamp::Write(n) if n < *than))
                 .count() as u64
         };
         let count = |what| found.iter().filter(|found| **found == what).count() as u64;
-        Ok(Left {
+        Ok(StampFindings {
             newest,
             behind: older(&self.last(newest)),
             promised,
             lost: older(&self.last(promised)),
-            torn: count(Found::Torn),
-            unreadable: count(Found::Unreadable),
+            torn: count(BlockStamp::Torn),
+            unreadable: count(BlockStamp::Unreadable),
         })
     }
 
-    fn read(&self, file: &File, offset: u64) -> Vec<Found> {
+    fn read(&self, file: &File, offset: u64) -> Vec<BlockStamp> {
         let mut memory = Vec::new();
         let buf = aligned(&mut memory, READ_BLOCKS as usize * BLOCK);
         let mut found = Vec::with_capacity(self.blocks as usize);
@@ -251,7 +256,7 @@ impl Stamps {
                 found.push(if there {
                     self.judge(block, content)
                 } else {
-                    Found::Unreadable
+                    BlockStamp::Unreadable
                 });
             }
         }
@@ -259,10 +264,10 @@ impl Stamps {
     }
 }
 
-fn number(found: Found) -> u64 {
+fn number(found: BlockStamp) -> u64 {
     match found {
-        Found::Write(number) => number,
-        Found::Torn | Found::Unreadable => 0,
+        BlockStamp::Write(number) => number,
+        BlockStamp::Torn | BlockStamp::Unreadable => 0,
     }
 }
 
@@ -294,7 +299,7 @@ fn aligned(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
 mod tests {
     use super::*;
 
-    const STAMPS: Stamps = Stamps { run: 7, blocks: 64 };
+    const STAMPS: StampArgs = StampArgs { run: 7, blocks: 64 };
 
     /// A device that so many writes went to, and their ledger.
     fn written(writes: u64) -> (tempfile::TempDir, std::path::PathBuf, Ledger) {
@@ -302,7 +307,7 @@ mod tests {
         let device = dir.path().join("device");
         std::fs::write(&device, vec![9; 80 * BLOCK]).unwrap();
         let ledger = Ledger::open(&dir.path().join("ledger")).unwrap();
-        let pace = Pace {
+        let pace = PaceArgs {
             writes: Some(writes),
             seconds: None,
             flush_every: 16,
@@ -382,7 +387,7 @@ mod tests {
     #[test]
     fn what_another_run_left_is_not_taken_for_this_ones() {
         let (_dir, device, _ledger) = written(100);
-        let other = Stamps { run: 8, ..STAMPS };
+        let other = StampArgs { run: 8, ..STAMPS };
         let left = other.check(&device, 0, 0).unwrap();
         assert_eq!((left.newest, left.torn), (0, 0));
         // Nor what lies elsewhere than it was written.

@@ -30,14 +30,14 @@ mod flag {
 }
 
 /// A log being read.
-struct Log {
+struct DmLog {
     file: File,
     sector_bytes: u64,
     entries: u64,
 }
 
 /// What was done, at one place in the log.
-struct Entry {
+struct DmLogEntry {
     number: u64,
     sector: u64,
     sectors: u64,
@@ -49,12 +49,12 @@ struct Entry {
 }
 
 /// An entry at which something was made durable, or that somebody marked.
-pub(crate) struct Point {
+pub(crate) struct DmLogPoint {
     number: u64,
     what: String,
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for DmLogPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.number, self.what)
     }
@@ -66,8 +66,8 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(all)
 }
 
-impl Log {
-    fn open(path: &Path) -> Result<Log> {
+impl DmLog {
+    fn open(path: &Path) -> Result<DmLog> {
         let file = File::open(path).with_context(|| path.display().to_string())?;
         let mut bytes = [0; SUPERBLOCK_BYTES];
         file.read_exact_at(&mut bytes, 0)?;
@@ -82,7 +82,7 @@ impl Log {
             (512..=u64::from(SECTOR_BYTES_MAX)).contains(&sector_bytes),
             "sectors of {sector_bytes} bytes"
         );
-        Ok(Log {
+        Ok(DmLog {
             file,
             sector_bytes,
             entries,
@@ -90,7 +90,7 @@ impl Log {
     }
 
     /// Calls `each` for every entry, in order.
-    fn each(&self, mut each: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
+    fn each(&self, mut each: impl FnMut(&DmLogEntry) -> Result<()>) -> Result<()> {
         let mut at = self.sector_bytes;
         for number in 0..self.entries {
             let entry = self.entry(number, at)?;
@@ -100,14 +100,14 @@ impl Log {
         Ok(())
     }
 
-    fn entry(&self, nth: u64, at: u64) -> Result<Entry> {
+    fn entry(&self, nth: u64, at: u64) -> Result<DmLogEntry> {
         let mut bytes = [0; ENTRY_BYTES];
         self.file
             .read_exact_at(&mut bytes, at)
             .with_context(|| format!("entry {nth}"))?;
         let [sector, sectors, flags, text_bytes] =
             [0, 8, 16, 24].map(|at| number(&bytes[at..at + 8]));
-        Ok(Entry {
+        Ok(DmLogEntry {
             number: nth,
             sector,
             sectors,
@@ -117,7 +117,7 @@ impl Log {
         })
     }
 
-    fn text(&self, entry: &Entry) -> Result<String> {
+    fn text(&self, entry: &DmLogEntry) -> Result<String> {
         let len = entry.text_bytes.min(self.sector_bytes - ENTRY_BYTES as u64);
         let mut text = vec![0; len as usize];
         self.file
@@ -127,7 +127,7 @@ impl Log {
     }
 }
 
-impl Entry {
+impl DmLogEntry {
     fn is(&self, flag: u64) -> bool {
         self.flags & flag != 0
     }
@@ -143,8 +143,8 @@ impl Entry {
 }
 
 /// The points of a log, in order.
-pub(crate) fn points(log: &Path) -> Result<Vec<Point>> {
-    let log = Log::open(log)?;
+pub(crate) fn points(log: &Path) -> Result<Vec<DmLogPoint>> {
+    let log = DmLog::open(log)?;
     let mut points = Vec::new();
     log.each(|entry| {
         let what = if entry.is(flag::MARK) {
@@ -154,7 +154,7 @@ pub(crate) fn points(log: &Path) -> Result<Vec<Point>> {
         } else {
             return Ok(());
         };
-        points.push(Point {
+        points.push(DmLogPoint {
             number: entry.number,
             what,
         });
@@ -166,7 +166,7 @@ pub(crate) fn points(log: &Path) -> Result<Vec<Point>> {
 /// Writes the entries of `range` to `target`; says how many writes these were. A discard is left out:
 /// nobody may rely on what it leaves.
 pub(crate) fn replay(log: &Path, target: &Path, range: RangeInclusive<u64>) -> Result<String> {
-    let log = Log::open(log)?;
+    let log = DmLog::open(log)?;
     let target = File::options()
         .write(true)
         .open(target)
@@ -219,7 +219,11 @@ mod tests {
     #[test]
     fn points_are_flushes_and_marks_by_their_numbers() {
         let (_dir, log) = log();
-        let points: Vec<String> = points(&log).unwrap().iter().map(Point::to_string).collect();
+        let points: Vec<String> = points(&log)
+            .unwrap()
+            .iter()
+            .map(DmLogPoint::to_string)
+            .collect();
         assert_eq!(points, ["1 flush", "2 mark acts 7", "4 flush"]);
     }
 

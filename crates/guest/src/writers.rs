@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::acts::{Act, Plan};
+use crate::acts::{WriterAct, WriterPlan};
 use crate::ledger::Ledger;
 
 /// The directory of a writer.
@@ -16,7 +16,7 @@ pub(crate) fn directory(dir: &Path, writer: u64) -> PathBuf {
 }
 
 /// The file that an act is about.
-pub(crate) fn file(directory: &Path, act: Act) -> PathBuf {
+pub(crate) fn file(directory: &Path, act: WriterAct) -> PathBuf {
     directory.join(format!("file{}", act.file))
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn file(directory: &Path, act: Act) -> PathBuf {
 /// The first that a writer met; the others have gone on until they met one, too, or were done.
 pub(crate) fn write(
     dir: &Path,
-    plans: Vec<Plan>,
+    plans: Vec<WriterPlan>,
     ledger: &Ledger,
     most: Option<u64>,
 ) -> Result<u64> {
@@ -47,7 +47,7 @@ pub(crate) fn write(
     })
 }
 
-fn write_one(dir: &Path, plan: Plan, ledger: &Ledger, most: Option<u64>) -> Result<u64> {
+fn write_one(dir: &Path, plan: WriterPlan, ledger: &Ledger, most: Option<u64>) -> Result<u64> {
     let directory = directory(dir, plan.writer);
     fs::create_dir_all(&directory)?;
     File::open(dir)?.sync_all()?;
@@ -64,7 +64,7 @@ fn write_one(dir: &Path, plan: Plan, ledger: &Ledger, most: Option<u64>) -> Resu
 }
 
 /// Does an act, which may have been done in part before, and waits until it is durable.
-fn carry_out(directory: &Path, plan: Plan, act: Act) -> Result<()> {
+fn carry_out(directory: &Path, plan: WriterPlan, act: WriterAct) -> Result<()> {
     let (path, content) = (file(directory, act), plan.content(act));
     if act.creates() {
         let mut file = File::create(path)?;

@@ -4,11 +4,11 @@ use forebay_device::DeviceError;
 use forebay_segments::PairError;
 use forebay_units::RecordSeq;
 
-use crate::scan::Damage;
+use crate::scan::ChainDamage;
 
 /// Reason why a log cannot be opened.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum OpenError {
+pub enum LogOpenError {
     /// The device cannot be read or written.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -38,7 +38,7 @@ pub enum OpenError {
     },
     /// Durable data is missing.
     #[error("{0}")]
-    Damaged(Damage),
+    Damaged(ChainDamage),
     /// A record is intact, but the layer above cannot apply it.
     #[error("{record} cannot be applied: {why}")]
     Unfit {
@@ -49,11 +49,11 @@ pub enum OpenError {
     },
 }
 
-impl From<PairError> for OpenError {
-    fn from(error: PairError) -> OpenError {
+impl From<PairError> for LogOpenError {
+    fn from(error: PairError) -> LogOpenError {
         match error {
-            PairError::Truncated { have, need } => OpenError::Truncated { have, need },
-            other => OpenError::Superblocks(other),
+            PairError::Truncated { have, need } => LogOpenError::Truncated { have, need },
+            other => LogOpenError::Superblocks(other),
         }
     }
 }

@@ -6,35 +6,35 @@
 mod entry;
 mod superblock;
 
-use forebay_segments::Layout;
+use forebay_segments::LogLayout;
 
 pub(crate) use entry::{DATA_ENTRY_BYTES, RANGE_ENTRY_BYTES};
-pub use entry::{Entry, RangeKind};
+pub use entry::{RangeKind, RingEntry};
 pub use forebay_segments::{
     FormatError, HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VERSION, VolumeId,
 };
 pub use superblock::{
-    LAYER_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN, Superblock,
-    VERSION_GAPS,
+    LAYER_BYTES_MAX, RingSuperblock, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT,
+    SEGMENTS_MIN, VERSION_GAPS,
 };
 
 /// Layout of the cache's ring. Records have consecutive numbers, within a segment and across segments.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ring {}
+pub enum RingLayout {}
 
-impl Layout for Ring {
-    type Entry = Entry;
+impl LogLayout for RingLayout {
+    type Entry = RingEntry;
     const RECORD: &'static [u8; 8] = b"FOREREC\x01";
     const SUMMARY: &'static [u8; 8] = b"FORESUM\x01";
     const NUMBERED: bool = false;
 }
 
 /// Header of a record: its changes to the volume. The payload follows the header directly.
-pub type Record = forebay_segments::Record<Ring>;
+pub type RingRecord = forebay_segments::RecordHeader<RingLayout>;
 /// Summary at the end of a full segment; lists all records of the segment.
-pub type Summary = forebay_segments::Summary<Ring>;
+pub type RingSummary = forebay_segments::SegmentSummary<RingLayout>;
 /// A record as listed in a summary.
-pub type SummaryRecord = forebay_segments::SummaryRecord<Ring>;
+pub type RingSummaryRecord = forebay_segments::SummaryRecord<RingLayout>;
 
 #[cfg(test)]
 #[path = "format_tests.rs"]

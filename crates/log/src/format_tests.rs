@@ -1,6 +1,8 @@
 use forebay_segments::format::envelope;
-use forebay_segments::{Entry as _, RECORD_ENTRY_BYTES_MAX};
-use forebay_units::{Epoch, LINE_SECTORS, Line, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
+use forebay_segments::{RECORD_ENTRY_BYTES_MAX, RecordEntry as _};
+use forebay_units::{
+    BlockNumber, Epoch, LINE_SECTORS, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -15,10 +17,10 @@ fn volume() -> impl Strategy<Value = VolumeId> {
     any::<[u8; 16]>().prop_map(VolumeId)
 }
 
-fn entry() -> impl Strategy<Value = Entry> {
+fn entry() -> impl Strategy<Value = RingEntry> {
     let data = (0..1u64 << 40, 0..8u8, 1..=8u8, any::<u32>());
-    let data = data.prop_map(|(line, first, sectors, crc)| Entry::Data {
-        sector: Line(line).first_sector().plus(first.into()),
+    let data = data.prop_map(|(line, first, sectors, crc)| RingEntry::Data {
+        sector: BlockNumber(line).first_sector().plus(first.into()),
         sectors: sectors.min(8 - first),
         crc,
     });
@@ -29,7 +31,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         Just(RangeKind::Lost)
     ];
     let range = (kind, 0..1u64 << 48, 1..1u64 << 48);
-    let range = range.prop_map(|(kind, sector, sectors)| Entry::Range {
+    let range = range.prop_map(|(kind, sector, sectors)| RingEntry::Range {
         kind,
         sector: Sector(sector),
         sectors,
@@ -38,22 +40,22 @@ fn entry() -> impl Strategy<Value = Entry> {
 }
 
 /// Generates entries, and the length of their payload with some padding.
-fn entries(most: usize) -> impl Strategy<Value = (Vec<Entry>, u32)> {
+fn entries(most: usize) -> impl Strategy<Value = (Vec<RingEntry>, u32)> {
     (vec(entry(), 0..most), 0..8u32).prop_map(|(entries, padding)| {
-        let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
+        let sectors: u64 = entries.iter().map(RingEntry::payload_sectors).sum();
         let bytes = (sectors + u64::from(padding)) * SECTOR_BYTES;
         (entries, bytes as u32)
     })
 }
 
-fn superblock() -> impl Strategy<Value = Superblock> {
+fn superblock() -> impl Strategy<Value = RingSuperblock> {
     let counters = vec(0..1u64 << 60, 6);
     let layer = vec(any::<u8>(), 0..=LAYER_BYTES_MAX);
     let ring = (17..27u32, 32..1u64 << 30, 9..13u32, 0..5000u64);
     (volume(), counters, ring, any::<[bool; 3]>(), layer).prop_map(
         |(volume, n, (segment, segment_count, block, more), [clean, abandoned, gaps], layer)| {
             let segment_bytes = 1 << segment;
-            Superblock {
+            RingSuperblock {
                 volume,
                 generation: n[0],
                 epoch: Epoch(n[1]),
@@ -74,11 +76,11 @@ fn superblock() -> impl Strategy<Value = Superblock> {
     )
 }
 
-fn record() -> impl Strategy<Value = Record> {
+fn record() -> impl Strategy<Value = RingRecord> {
     let entries = entries(RECORD_ENTRY_BYTES_MAX / RANGE_ENTRY_BYTES + 1);
     let counters = vec(0..1u64 << 60, 4);
     (volume(), counters, any::<u32>(), any::<bool>(), entries).prop_map(
-        |(volume, n, offset, continues, (entries, payload_bytes))| Record {
+        |(volume, n, offset, continues, (entries, payload_bytes))| RingRecord {
             volume,
             epoch: Epoch(n[0]),
             segment: SegmentSeq(n[1]),
@@ -93,9 +95,9 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 /// Generates summaries with bodies from one record to several blocks.
-fn summary() -> impl Strategy<Value = Summary> {
+fn summary() -> impl Strategy<Value = RingSummary> {
     let listed = (any::<u32>(), any::<bool>(), entries(200)).prop_map(
-        |(offset, continues, (entries, payload_bytes))| SummaryRecord {
+        |(offset, continues, (entries, payload_bytes))| RingSummaryRecord {
             seq: RecordSeq(0),
             offset,
             payload_bytes,
@@ -103,18 +105,20 @@ fn summary() -> impl Strategy<Value = Summary> {
             entries,
         },
     );
-    (volume(), vec(0..1u64 << 60, 4), vec(listed, 1..20)).prop_map(|(volume, n, records)| Summary {
-        volume,
-        epoch: Epoch(n[0]),
-        segment: SegmentSeq(n[1]),
-        first: RecordSeq(n[2]),
-        stable: RecordSeq(n[3]),
-        records: numbered(RecordSeq(n[2]), records),
+    (volume(), vec(0..1u64 << 60, 4), vec(listed, 1..20)).prop_map(|(volume, n, records)| {
+        RingSummary {
+            volume,
+            epoch: Epoch(n[0]),
+            segment: SegmentSeq(n[1]),
+            first: RecordSeq(n[2]),
+            stable: RecordSeq(n[3]),
+            records: numbered(RecordSeq(n[2]), records),
+        }
     })
 }
 
 /// Gives the records the numbers that they have in a summary.
-fn numbered(first: RecordSeq, mut records: Vec<SummaryRecord>) -> Vec<SummaryRecord> {
+fn numbered(first: RecordSeq, mut records: Vec<RingSummaryRecord>) -> Vec<RingSummaryRecord> {
     for (n, record) in records.iter_mut().enumerate() {
         record.seq = first.plus(n as u64);
     }
@@ -122,11 +126,11 @@ fn numbered(first: RecordSeq, mut records: Vec<SummaryRecord>) -> Vec<SummaryRec
 }
 
 /// Decodes a summary as it is read from a device: its last block contains the total length.
-fn decode_summary(segment: &[u8]) -> Result<Summary, FormatError> {
+fn decode_summary(segment: &[u8]) -> Result<RingSummary, FormatError> {
     let last = &segment[segment.len() - HEADER_BYTES..];
-    let total = Summary::total_len(last, SEGMENT_BYTES)?;
+    let total = RingSummary::total_len(last, SEGMENT_BYTES)?;
     let from = segment.len().checked_sub(total);
-    Summary::decode(&segment[from.ok_or(FormatError::Content("summary"))?..])
+    RingSummary::decode(&segment[from.ok_or(FormatError::Content("summary"))?..])
 }
 
 /// Corrects the checksum of the bytes. The last block contains the checksum.
@@ -141,12 +145,12 @@ fn reseal(bytes: &mut [u8]) {
 proptest! {
     #[test]
     fn a_superblock_reads_back_as_it_was_written(superblock in superblock()) {
-        prop_assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+        prop_assert_eq!(RingSuperblock::decode(&superblock.encode()), Ok(superblock));
     }
 
     #[test]
     fn a_record_reads_back_as_it_was_written(record in record()) {
-        prop_assert_eq!(Record::decode(&record.encode()), Ok(record));
+        prop_assert_eq!(RingRecord::decode(&record.encode()), Ok(record));
     }
 
     #[test]
@@ -160,10 +164,10 @@ proptest! {
 
     #[test]
     fn bytes_at_random_are_no_structure(bytes in vec(any::<u8>(), 0..3 * HEADER_BYTES)) {
-        prop_assert!(Superblock::decode(&bytes).is_err());
-        prop_assert!(Record::decode(&bytes).is_err());
-        prop_assert!(Summary::decode(&bytes).is_err());
-        prop_assert!(Summary::total_len(&bytes, SEGMENT_BYTES).is_err());
+        prop_assert!(RingSuperblock::decode(&bytes).is_err());
+        prop_assert!(RingRecord::decode(&bytes).is_err());
+        prop_assert!(RingSummary::decode(&bytes).is_err());
+        prop_assert!(RingSummary::total_len(&bytes, SEGMENT_BYTES).is_err());
     }
 }
 
@@ -186,7 +190,7 @@ proptest! {
             bytes[at] = byte;
         }
         reseal(&mut bytes);
-        if let Ok(read) = Superblock::decode(&bytes) {
+        if let Ok(read) = RingSuperblock::decode(&bytes) {
             let ring = RingGeometry::of(&read);
             let last = ring.segment_at(read.tail.plus(ring.segment_count - 1));
             prop_assert!(last + u64::from(ring.segment_bytes) <= ring.len);
@@ -205,10 +209,10 @@ proptest! {
             bytes[at] = byte;
         }
         reseal(&mut bytes);
-        if let Ok(read) = Record::decode(&bytes) {
+        if let Ok(read) = RingRecord::decode(&bytes) {
             prop_assert!(read.entries.capacity() <= RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES);
             prop_assert!(read.entries.iter().all(is_possible));
-            let sectors: u64 = read.entries.iter().map(Entry::payload_sectors).sum();
+            let sectors: u64 = read.entries.iter().map(RingEntry::payload_sectors).sum();
             prop_assert!(sectors * SECTOR_BYTES <= u64::from(read.payload_bytes));
         }
     }
@@ -228,23 +232,23 @@ proptest! {
             prop_assert!(held <= read.records.len() * bytes.len() / DATA_ENTRY_BYTES);
             let listed = || read.records.iter().flat_map(|record| &record.entries);
             prop_assert!(listed().all(is_possible));
-            let len: usize = listed().map(Entry::encoded_len).sum();
+            let len: usize = listed().map(RingEntry::encoded_len).sum();
             prop_assert!(len + read.records.len() * SUMMARY_RECORD_BYTES <= bytes.len());
         }
     }
 }
 
-fn is_possible(entry: &Entry) -> bool {
+fn is_possible(entry: &RingEntry) -> bool {
     match entry {
-        Entry::Data {
+        RingEntry::Data {
             sector, sectors, ..
         } => *sectors > 0 && u64::from(sector.in_line() + sectors) <= LINE_SECTORS,
-        Entry::Range { sectors, .. } => *sectors > 0,
+        RingEntry::Range { sectors, .. } => *sectors > 0,
     }
 }
 
-fn example_superblock() -> Superblock {
-    Superblock {
+fn example_superblock() -> RingSuperblock {
+    RingSuperblock {
         volume: VolumeId([5; 16]),
         generation: 7,
         epoch: Epoch(2),
@@ -263,8 +267,8 @@ fn example_superblock() -> Superblock {
     }
 }
 
-fn example_record() -> Record {
-    Record {
+fn example_record() -> RingRecord {
+    RingRecord {
         volume: VolumeId([5; 16]),
         epoch: Epoch(2),
         segment: SegmentSeq(3),
@@ -273,7 +277,7 @@ fn example_record() -> Record {
         stable: RecordSeq(20),
         payload_bytes: 4096,
         continues: false,
-        entries: vec![Entry::Data {
+        entries: vec![RingEntry::Data {
             sector: Sector(8),
             sectors: 8,
             crc: 1,
@@ -281,22 +285,22 @@ fn example_record() -> Record {
     }
 }
 
-fn example_summary(records: usize) -> Summary {
-    let Record {
+fn example_summary(records: usize) -> RingSummary {
+    let RingRecord {
         offset,
         payload_bytes,
         continues,
         entries,
         ..
     } = example_record();
-    let listed = SummaryRecord {
+    let listed = RingSummaryRecord {
         seq: RecordSeq(0),
         offset,
         payload_bytes,
         continues,
         entries,
     };
-    Summary {
+    RingSummary {
         volume: VolumeId([5; 16]),
         epoch: Epoch(2),
         segment: SegmentSeq(3),
@@ -325,10 +329,10 @@ fn every_flip_is_seen(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), FormatE
 #[test]
 fn every_single_flipped_bit_of_a_superblock_or_a_header_is_seen() {
     every_flip_is_seen(&example_superblock().encode(), |bytes| {
-        Superblock::decode(bytes).map(drop)
+        RingSuperblock::decode(bytes).map(drop)
     });
     every_flip_is_seen(&example_record().encode(), |bytes| {
-        Record::decode(bytes).map(drop)
+        RingRecord::decode(bytes).map(drop)
     });
 }
 
@@ -343,7 +347,7 @@ fn every_single_flipped_bit_of_a_summary_is_seen_in_each_of_its_blocks() {
 
 #[test]
 fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_one() {
-    let with_gaps = Superblock {
+    let with_gaps = RingSuperblock {
         gaps: true,
         ..example_superblock()
     };
@@ -354,8 +358,8 @@ fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_on
     ];
     for (mut bytes, what, newest) in blocks {
         let decode = |bytes: &[u8]| match what {
-            "superblock" => Superblock::decode(bytes).map(drop),
-            _ => Record::decode(bytes).map(drop),
+            "superblock" => RingSuperblock::decode(bytes).map(drop),
+            _ => RingRecord::decode(bytes).map(drop),
         };
         bytes[8] = 3;
         assert_eq!(decode(&bytes), Err(FormatError::Checksum(what)));
@@ -388,13 +392,16 @@ fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_on
 #[test]
 fn only_the_superblock_of_a_log_with_gaps_is_of_the_version_that_older_programs_refuse() {
     for gaps in [false, true] {
-        let superblock = Superblock {
+        let superblock = RingSuperblock {
             gaps,
             ..example_superblock()
         };
         let bytes = superblock.encode();
         assert_eq!(bytes[8..12], [1 + u8::from(gaps), 0, 0, 0]);
-        assert_eq!(Superblock::decode(&bytes).map(|read| read.gaps), Ok(gaps));
+        assert_eq!(
+            RingSuperblock::decode(&bytes).map(|read| read.gaps),
+            Ok(gaps)
+        );
         // The check of older programs.
         let read = envelope::open(&bytes, b"FORELOG\x01", "superblock").map(drop);
         let refused = FormatError::Version {
@@ -413,18 +420,18 @@ fn only_the_superblock_of_a_log_with_gaps_is_of_the_version_that_older_programs_
         found: 2,
         newest: 1,
     };
-    assert_eq!(Record::decode(&newer), Err(refused));
+    assert_eq!(RingRecord::decode(&newer), Err(refused));
 }
 
 #[test]
 fn superblocks_that_contradict_themselves_are_refused() {
     let good = example_superblock();
-    let refused = |change: &dyn Fn(&mut Superblock)| {
+    let refused = |change: &dyn Fn(&mut RingSuperblock)| {
         let mut bad = good.clone();
         change(&mut bad);
         let what = "superblock";
         assert_eq!(
-            Superblock::decode(&bad.encode()),
+            RingSuperblock::decode(&bad.encode()),
             Err(FormatError::Content(what)),
             "{bad:?}"
         );
@@ -451,7 +458,7 @@ fn superblocks_that_contradict_themselves_are_refused() {
         let mut bytes = good.encode();
         bytes[at..at + 4].copy_from_slice(&0x1000u32.to_le_bytes());
         reseal(&mut bytes);
-        let seen = Superblock::decode(&bytes);
+        let seen = RingSuperblock::decode(&bytes);
         assert_eq!(seen, Err(FormatError::Content("superblock")));
     }
 }
@@ -459,21 +466,21 @@ fn superblocks_that_contradict_themselves_are_refused() {
 #[test]
 fn counters_that_no_log_gets_to_are_refused_so_that_the_next_number_is_one() {
     // Found by fuzzing: recovery incremented the highest epoch that it found.
-    let record = |change: &dyn Fn(&mut Record)| {
+    let record = |change: &dyn Fn(&mut RingRecord)| {
         let mut bad = example_record();
         change(&mut bad);
         let what = "record header";
-        let seen = Record::decode(&bad.encode());
+        let seen = RingRecord::decode(&bad.encode());
         assert_eq!(seen, Err(FormatError::Content(what)), "{bad:?}");
     };
     record(&|r| r.epoch = Epoch(u64::MAX));
     record(&|r| r.segment = SegmentSeq(1 << 60));
     record(&|r| r.seq = RecordSeq(1 << 60));
     record(&|r| r.stable = RecordSeq(u64::MAX));
-    let summary = |change: &dyn Fn(&mut Summary)| {
+    let summary = |change: &dyn Fn(&mut RingSummary)| {
         let mut bad = example_summary(1);
         change(&mut bad);
-        let seen = Summary::decode(&bad.encode());
+        let seen = RingSummary::decode(&bad.encode());
         assert_eq!(seen, Err(FormatError::Content("summary")), "{bad:?}");
     };
     summary(&|s| s.epoch = Epoch(u64::MAX));
@@ -488,7 +495,7 @@ fn counts_that_the_bytes_cannot_hold_are_refused_at_once() {
     bytes[72..74].fill(0xff);
     reseal(&mut bytes);
     let what = "record header";
-    assert_eq!(Record::decode(&bytes), Err(FormatError::Content(what)));
+    assert_eq!(RingRecord::decode(&bytes), Err(FormatError::Content(what)));
     for at in [64, 68, 72] {
         let mut bytes = example_summary(1).encode();
         bytes[at..at + 4].fill(0xff);
@@ -500,14 +507,14 @@ fn counts_that_the_bytes_cannot_hold_are_refused_at_once() {
 
 #[test]
 fn entries_at_the_ends_of_their_fields_read_back() {
-    let last_line = Line((1 << 40) - 1).first_sector();
+    let last_line = BlockNumber((1 << 40) - 1).first_sector();
     let most = (1u64 << 48) - 1;
-    let data = |sector, sectors| Entry::Data {
+    let data = |sector, sectors| RingEntry::Data {
         sector,
         sectors,
         crc: u32::MAX,
     };
-    let range = |kind, sector, sectors| Entry::Range {
+    let range = |kind, sector, sectors| RingEntry::Range {
         kind,
         sector: Sector(sector),
         sectors,
@@ -523,28 +530,28 @@ fn entries_at_the_ends_of_their_fields_read_back() {
         range(RangeKind::Discard, most, most),
         range(RangeKind::Lost, most, 1),
     ];
-    let record = Record {
+    let record = RingRecord {
         payload_bytes: u32::MAX / 512 * 512,
         entries,
         ..example_record()
     };
-    assert_eq!(Record::decode(&record.encode()), Ok(record));
+    assert_eq!(RingRecord::decode(&record.encode()), Ok(record));
 }
 
 #[test]
 fn a_header_full_of_entries_reads_back() {
-    let entry = Entry::Data {
+    let entry = RingEntry::Data {
         sector: Sector(8),
         sectors: 1,
         crc: 3,
     };
     let most = RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES;
-    let record = Record {
+    let record = RingRecord {
         payload_bytes: most as u32 * 512,
         entries: vec![entry; most],
         ..example_record()
     };
-    assert_eq!(Record::decode(&record.encode()), Ok(record));
+    assert_eq!(RingRecord::decode(&record.encode()), Ok(record));
 }
 
 #[test]
@@ -552,7 +559,7 @@ fn a_header_full_of_entries_reads_back() {
 fn a_header_with_an_entry_too_many_is_not_written() {
     let entry = example_record().entries[0];
     let entries = vec![entry; RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES + 1];
-    let record = Record {
+    let record = RingRecord {
         entries,
         ..example_record()
     };
@@ -562,10 +569,10 @@ fn a_header_with_an_entry_too_many_is_not_written() {
 #[test]
 #[should_panic(expected = "cannot be written")]
 fn a_sector_that_its_field_cannot_hold_is_not_written() {
-    let sector = Line(1 << 40).first_sector();
+    let sector = BlockNumber(1 << 40).first_sector();
     let (sectors, crc) = (8, 0);
     let mut out = Vec::new();
-    Entry::Data {
+    RingEntry::Data {
         sector,
         sectors,
         crc,
@@ -581,22 +588,22 @@ fn entries_that_cannot_be_are_refused() {
         bytes[at] = byte;
         reseal(&mut bytes);
         let what = "record header";
-        assert_eq!(Record::decode(&bytes), Err(FormatError::Content(what)));
+        assert_eq!(RingRecord::decode(&bytes), Err(FormatError::Content(what)));
     }
-    let range = Entry::Range {
+    let range = RingEntry::Range {
         kind: RangeKind::Zero,
         sector: Sector(1),
         sectors: 0,
     };
-    let record = Record {
+    let record = RingRecord {
         entries: vec![range],
         ..example_record()
     };
-    assert!(Record::decode(&record.encode()).is_err());
+    assert!(RingRecord::decode(&record.encode()).is_err());
     // Less payload than the entries need.
-    let record = Record {
+    let record = RingRecord {
         payload_bytes: 3584,
         ..example_record()
     };
-    assert!(Record::decode(&record.encode()).is_err());
+    assert!(RingRecord::decode(&record.encode()).is_err());
 }

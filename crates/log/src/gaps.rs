@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use forebay_rt::Instant;
 
-use rotation::Rotation;
+use rotation::RotationLearner;
 
 /// Policy of rotational offsets between records.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Gaps {
+pub enum OffsetPolicy {
     /// Leaves offsets if the measured durations show a gain, that is on a rotating disk.
     #[default]
     Learnt,
@@ -25,7 +25,7 @@ pub enum Gaps {
 
 /// A record that is about to be opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening {
+pub(crate) struct RecordOpening {
     pub(crate) now: Instant,
     /// Start of the record without an offset, in bytes of the device.
     pub(crate) at: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Opening {
 
 /// A write that completed on the device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
+pub(crate) struct CompletedWrite {
     /// Start of the write, in bytes of the device.
     pub(crate) at: u64,
     pub(crate) len: u64,
@@ -50,56 +50,56 @@ pub(crate) struct Written {
 }
 
 /// State of the chosen policy.
-pub(crate) enum Policy {
-    Learnt(Box<Rotation>),
+pub(crate) enum OffsetState {
+    Learnt(Box<RotationLearner>),
     Scattered { seed: u64, asked: u64 },
     Never,
 }
 
-impl Policy {
-    pub(crate) fn new(gaps: Gaps) -> Policy {
+impl OffsetState {
+    pub(crate) fn new(gaps: OffsetPolicy) -> OffsetState {
         match gaps {
-            Gaps::Learnt => Policy::Learnt(Box::default()),
-            Gaps::Scattered(seed) => Policy::Scattered { seed, asked: 0 },
-            Gaps::Never => Policy::Never,
+            OffsetPolicy::Learnt => OffsetState::Learnt(Box::default()),
+            OffsetPolicy::Scattered(seed) => OffsetState::Scattered { seed, asked: 0 },
+            OffsetPolicy::Never => OffsetState::Never,
         }
     }
 
     /// Returns true if the policy may ask for offsets from now on. The log must first record this in its superblock.
     pub(crate) fn wants_gaps(&self) -> bool {
         match self {
-            Policy::Learnt(rotation) => rotation.wants_gaps(),
-            Policy::Scattered { .. } => true,
-            Policy::Never => false,
+            OffsetState::Learnt(rotation) => rotation.wants_gaps(),
+            OffsetState::Scattered { .. } => true,
+            OffsetState::Never => false,
         }
     }
 
     /// Returns true if the policy also wants to place records for which no writer waits.
     pub(crate) fn is_for_all(&self) -> bool {
-        matches!(self, Policy::Scattered { .. })
+        matches!(self, OffsetState::Scattered { .. })
     }
 
     /// Returns the offset before a record, in bytes. `None` if the place makes no difference, or too little.
-    pub(crate) fn gap(&mut self, opening: &Opening) -> Option<u32> {
+    pub(crate) fn gap(&mut self, opening: &RecordOpening) -> Option<u32> {
         match self {
-            Policy::Learnt(rotation) => rotation.gap(opening),
-            Policy::Scattered { seed, asked } => {
+            OffsetState::Learnt(rotation) => rotation.gap(opening),
+            OffsetState::Scattered { seed, asked } => {
                 *asked += 1;
                 scattered(*seed, *asked, opening.most)
             }
-            Policy::Never => None,
+            OffsetState::Never => None,
         }
     }
 
     /// Notes that the record asked about last will be written at this byte of the device.
     pub(crate) fn placed(&mut self, at: u64) {
-        if let Policy::Learnt(rotation) = self {
+        if let OffsetState::Learnt(rotation) = self {
             rotation.placed(at);
         }
     }
 
-    pub(crate) fn written(&mut self, write: &Written) {
-        if let Policy::Learnt(rotation) = self {
+    pub(crate) fn written(&mut self, write: &CompletedWrite) {
+        if let OffsetState::Learnt(rotation) = self {
             rotation.written(write);
         }
     }
@@ -107,8 +107,8 @@ impl Policy {
     /// Returns the duration of one rotation of the disk. `None` if the policy leaves no offsets for rotation.
     pub(crate) fn turn(&self) -> Option<Duration> {
         match self {
-            Policy::Learnt(rotation) => rotation.turn(),
-            Policy::Scattered { .. } | Policy::Never => None,
+            OffsetState::Learnt(rotation) => rotation.turn(),
+            OffsetState::Scattered { .. } | OffsetState::Never => None,
         }
     }
 }

@@ -4,14 +4,14 @@ use super::*;
 const MOST: u32 = 256 << 10;
 
 /// A device under test.
-trait Medium {
+trait WriteTiming {
     /// Returns the time at which a write issued at `now` is done, both in seconds.
     fn done(&mut self, now: f64, at: u64, len: u64) -> f64;
 }
 
 /// A rotating disk with one zone.
 #[derive(Clone, Copy)]
-struct Disk {
+struct RotatingDisk {
     /// Duration of one rotation, in seconds.
     turn: f64,
     /// Bytes of a track.
@@ -23,30 +23,30 @@ struct Disk {
 }
 
 /// Disks like the drives of [`docs/design/model.md`], and one like a drive of 2012. All are without zones.
-const DISKS: [Disk; 4] = [
+const DISKS: [RotatingDisk; 4] = [
     // dec_rz26
-    Disk {
+    RotatingDisk {
         turn: 11.19e-3,
         track: 29 << 10,
         command: 2.2e-3,
         skew: 1.35e-3,
     },
     // barracuda
-    Disk {
+    RotatingDisk {
         turn: 8.333e-3,
         track: 93 << 10,
         command: 1.8e-3,
         skew: 1.66e-3,
     },
     // atlas10k
-    Disk {
+    RotatingDisk {
         turn: 5.985e-3,
         track: 167 << 10,
         command: 1.9e-3,
         skew: 1.13e-3,
     },
     // 150 MB/s
-    Disk {
+    RotatingDisk {
         turn: 8.333e-3,
         track: 1250 << 10,
         command: 0.25e-3,
@@ -54,7 +54,7 @@ const DISKS: [Disk; 4] = [
     },
 ];
 
-impl Disk {
+impl RotatingDisk {
     /// Returns the time within a rotation at which the byte passes the head, in seconds.
     fn phase(&self, at: u64) -> f64 {
         let (tracks, into) = (at / self.track, at % self.track);
@@ -63,7 +63,7 @@ impl Disk {
     }
 }
 
-impl Medium for Disk {
+impl WriteTiming for RotatingDisk {
     fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
         let mut time = now + self.command;
         let (mut at, end) = (at, at + len);
@@ -79,17 +79,17 @@ impl Medium for Disk {
 }
 
 /// A device whose writes take the time that a function returns.
-struct Takes<F>(F);
+struct TimedDevice<F>(F);
 
-impl<F: FnMut() -> f64> Medium for Takes<F> {
+impl<F: FnMut() -> f64> WriteTiming for TimedDevice<F> {
     fn done(&mut self, now: f64, _at: u64, _len: u64) -> f64 {
         now + (self.0)()
     }
 }
 
 /// A writer that flushes each write, and its log.
-struct Writer {
-    policy: Policy,
+struct OffsetWriter {
+    policy: OffsetState,
     now: f64,
     at: u64,
     /// Durations of writes, in seconds, and the offsets before them, in bytes.
@@ -101,10 +101,10 @@ fn instant(seconds: f64) -> Instant {
     Instant::from_nanos((seconds * 1e9) as u64)
 }
 
-impl Writer {
-    fn new() -> Writer {
-        Writer {
-            policy: Policy::new(Gaps::Learnt),
+impl OffsetWriter {
+    fn new() -> OffsetWriter {
+        OffsetWriter {
+            policy: OffsetState::new(OffsetPolicy::Learnt),
             now: 1.0,
             at: 1 << 20,
             took: Vec::new(),
@@ -113,9 +113,9 @@ impl Writer {
     }
 
     /// Writes once after `pause`. The record is opened `open` seconds before it is written.
-    fn write(&mut self, medium: &mut dyn Medium, pause: f64, open: f64, len: u64) {
+    fn write(&mut self, medium: &mut dyn WriteTiming, pause: f64, open: f64, len: u64) {
         self.now += pause;
-        let opening = Opening {
+        let opening = RecordOpening {
             now: instant(self.now),
             at: self.at,
             soon: open == 0.0,
@@ -132,7 +132,7 @@ impl Writer {
         }
         self.now += open;
         let done = medium.done(self.now, self.at, len);
-        self.policy.written(&Written {
+        self.policy.written(&CompletedWrite {
             at: self.at,
             len,
             issued: instant(self.now),
@@ -145,7 +145,7 @@ impl Writer {
         self.at += len;
     }
 
-    fn writes(&mut self, n: usize, medium: &mut dyn Medium, pause: f64) {
+    fn writes(&mut self, n: usize, medium: &mut dyn WriteTiming, pause: f64) {
         for _ in 0..n {
             self.write(medium, pause, 0.0, 8192);
         }
@@ -164,7 +164,7 @@ impl Writer {
 }
 
 /// Returns the mean duration of a write directly after the last one.
-fn without_gaps(mut medium: impl Medium, pause: f64) -> f64 {
+fn without_gaps(mut medium: impl WriteTiming, pause: f64) -> f64 {
     let (mut now, mut at, mut took) = (1.0, 1 << 20, 0.0);
     for _ in 0..500 {
         now += pause;
@@ -180,7 +180,7 @@ fn on_a_disk_that_turns_a_lone_writer_soon_waits_for_no_more_turns() {
     for mut disk in DISKS {
         for pause in [0.0, 200e-6, 1e-3] {
             let plain = without_gaps(disk, pause);
-            let mut writer = Writer::new();
+            let mut writer = OffsetWriter::new();
             writer.writes(1000, &mut disk, pause);
             let gapped = writer.lately(500);
             assert!(
@@ -196,9 +196,9 @@ fn on_a_disk_that_turns_a_lone_writer_soon_waits_for_no_more_turns() {
 
 #[test]
 fn on_a_device_that_is_quick_no_gap_is_ever_left() {
-    let mut writer = Writer::new();
+    let mut writer = OffsetWriter::new();
     let mut n = 0;
-    let mut flash = Takes(|| {
+    let mut flash = TimedDevice(|| {
         n += 1;
         if n % 50 == 0 { 4e-3 } else { 80e-6 }
     });
@@ -210,9 +210,9 @@ fn on_a_device_that_is_quick_no_gap_is_ever_left() {
 /// The mean duration of 6 ms looks like a slow disk.
 #[test]
 fn on_flash_that_takes_long_now_and_then_no_gap_is_ever_left_either() {
-    let mut writer = Writer::new();
+    let mut writer = OffsetWriter::new();
     let mut n = 0;
-    let mut flash = Takes(|| {
+    let mut flash = TimedDevice(|| {
         n += 1;
         if n % 8 == 0 { 50e-3 } else { 80e-6 }
     });
@@ -223,8 +223,8 @@ fn on_flash_that_takes_long_now_and_then_no_gap_is_ever_left_either() {
 
 #[test]
 fn a_device_that_is_slow_and_does_not_turn_is_left_alone_for_longer_and_longer() {
-    let mut writer = Writer::new();
-    let mut slow = Takes(|| 6e-3);
+    let mut writer = OffsetWriter::new();
+    let mut slow = TimedDevice(|| 6e-3);
     writer.writes(10_000, &mut slow, 0.0);
     let at_first = writer.with_gaps(10_000);
     assert!(at_first < 400, "{at_first}");
@@ -236,13 +236,13 @@ fn a_device_that_is_slow_and_does_not_turn_is_left_alone_for_longer_and_longer()
 #[test]
 fn times_that_follow_from_nothing_teach_little_and_not_for_long() {
     let mut state = 7u64;
-    let mut random = Takes(move || {
+    let mut random = TimedDevice(move || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
         1e-3 + (state >> 40) as f64 / (1u64 << 24) as f64 * 12e-3
     });
-    let mut writer = Writer::new();
+    let mut writer = OffsetWriter::new();
     writer.writes(100_000, &mut random, 0.0);
     let share = writer.with_gaps(100_000);
     assert!(share < 10_000, "{share}");
@@ -251,7 +251,7 @@ fn times_that_follow_from_nothing_teach_little_and_not_for_long() {
 #[test]
 fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
     let mut disk = DISKS[1];
-    let mut writer = Writer::new();
+    let mut writer = OffsetWriter::new();
     writer.writes(200, &mut disk, 0.0);
     // Like a journal: blocks that are flushed a little later, then a block that is flushed at once.
     let plain = 2.0 * 8.333e-3;
@@ -270,7 +270,7 @@ fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
 #[test]
 fn a_journal_whose_transactions_are_long_gains_from_its_first_commit_on() {
     for mut disk in [DISKS[0], DISKS[1]] {
-        let transactions = |writer: &mut Writer, disk: &mut Disk, n: usize| {
+        let transactions = |writer: &mut OffsetWriter, disk: &mut RotatingDisk, n: usize| {
             let began = writer.now;
             for _ in 0..n {
                 writer.write(disk, 100e-6, 200e-6, 36 << 10);
@@ -278,10 +278,10 @@ fn a_journal_whose_transactions_are_long_gains_from_its_first_commit_on() {
             }
             (writer.now - began) / n as f64
         };
-        let mut never = Writer::new();
-        never.policy = Policy::new(Gaps::Never);
+        let mut never = OffsetWriter::new();
+        never.policy = OffsetState::new(OffsetPolicy::Never);
         let plain = transactions(&mut never, &mut disk, 1000);
-        let mut writer = Writer::new();
+        let mut writer = OffsetWriter::new();
         transactions(&mut writer, &mut disk, 500);
         let gapped = transactions(&mut writer, &mut disk, 500);
         assert!(
@@ -297,7 +297,7 @@ fn pauses_of_several_turns_are_counted_in_turns() {
     for mut disk in DISKS {
         let pause = 4.4 * disk.turn;
         let plain = without_gaps(disk, pause);
-        let mut writer = Writer::new();
+        let mut writer = OffsetWriter::new();
         writer.writes(600, &mut disk, 0.0);
         writer.writes(400, &mut disk, pause);
         // If the offset would be longer than the maximum, the log leaves none.
@@ -309,7 +309,7 @@ fn pauses_of_several_turns_are_counted_in_turns() {
 
 #[test]
 fn another_disk_in_the_same_place_is_learnt_anew() {
-    let mut writer = Writer::new();
+    let mut writer = OffsetWriter::new();
     for (before, after) in [(1, 2), (2, 1), (1, 0)] {
         writer.writes(1000, &mut { DISKS[before] }, 0.0);
         writer.writes(3000, &mut { DISKS[after] }, 0.0);
@@ -319,15 +319,15 @@ fn another_disk_in_the_same_place_is_learnt_anew() {
             "{before} to {after}: {plain} s, {gapped} s"
         );
     }
-    writer.writes(3000, &mut Takes(|| 100e-6), 0.0);
+    writer.writes(3000, &mut TimedDevice(|| 100e-6), 0.0);
     assert_eq!(writer.with_gaps(1000), 0);
 }
 
 #[test]
 fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
     // The disk rotates, but must always seek first, so no offset helps.
-    struct Away(Disk, u64);
-    impl Medium for Away {
+    struct SeekingDisk(RotatingDisk, u64);
+    impl WriteTiming for SeekingDisk {
         fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
             self.1 = self
                 .1
@@ -337,10 +337,10 @@ fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
             self.0.done(now + away, at, len)
         }
     }
-    let plain = without_gaps(Away(DISKS[1], 3), 0.0);
-    let mut writer = Writer::new();
+    let plain = without_gaps(SeekingDisk(DISKS[1], 3), 0.0);
+    let mut writer = OffsetWriter::new();
     writer.writes(300, &mut { DISKS[1] }, 0.0);
-    writer.writes(4000, &mut Away(DISKS[1], 3), 0.0);
+    writer.writes(4000, &mut SeekingDisk(DISKS[1], 3), 0.0);
     let gapped = writer.lately(4000);
     assert!(gapped < 1.03 * plain, "{plain} s, {gapped} s");
 }
@@ -348,8 +348,8 @@ fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
 #[test]
 fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_writes() {
     /// A write at the end of the last write takes one rotation, all other writes take several.
-    struct Dear(u64);
-    impl Medium for Dear {
+    struct CostlyGapDisk(u64);
+    impl WriteTiming for CostlyGapDisk {
         fn done(&mut self, now: f64, at: u64, len: u64) -> f64 {
             let goes_on = at == std::mem::replace(&mut self.0, at + len);
             now + if goes_on { 8.333e-3 } else { 40e-3 }
@@ -357,9 +357,9 @@ fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_wr
     }
     // With and without learning on another disk before.
     for learnt in [300, 0] {
-        let mut writer = Writer::new();
+        let mut writer = OffsetWriter::new();
         writer.writes(learnt, &mut { DISKS[1] }, 0.0);
-        writer.writes(4000, &mut Dear(writer.at), 0.0);
+        writer.writes(4000, &mut CostlyGapDisk(writer.at), 0.0);
         let took = writer.lately(4000);
         assert!(took < 1.05 * 8.333e-3, "{took} s");
     }
@@ -368,14 +368,14 @@ fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_wr
 #[test]
 fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_then() {
     let mut disk = DISKS[1];
-    let mut writer = Writer::new();
+    let mut writer = OffsetWriter::new();
     writer.writes(500, &mut disk, 0.0);
     let mut took = Vec::new();
     for _ in 0..200 {
         // The next record is opened while this one is being written.
         let at = writer.at;
         let done = disk.done(writer.now, at, 8192);
-        let opening = Opening {
+        let opening = RecordOpening {
             now: instant(writer.now + 1e-3),
             at: at + 8192,
             soon: true,
@@ -388,7 +388,7 @@ fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_
             // The record in flight was placed before; the policy no longer knows its place.
             writer.policy.placed(next);
         }
-        writer.policy.written(&Written {
+        writer.policy.written(&CompletedWrite {
             at,
             len: 8192,
             issued: instant(writer.now),
@@ -404,7 +404,7 @@ fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_
 
 #[test]
 fn a_log_that_never_may_leave_gaps_leaves_none_and_one_of_chance_leaves_all_kinds() {
-    let opening = Opening {
+    let opening = RecordOpening {
         now: instant(1.0),
         at: 1 << 20,
         soon: true,
@@ -412,13 +412,13 @@ fn a_log_that_never_may_leave_gaps_leaves_none_and_one_of_chance_leaves_all_kind
         most: MOST,
     };
     let asked = |gaps| {
-        let mut policy = Policy::new(gaps);
+        let mut policy = OffsetState::new(gaps);
         (0..1000).map(|_| policy.gap(&opening)).collect::<Vec<_>>()
     };
-    assert!(asked(Gaps::Never).iter().all(Option::is_none));
-    let seen = asked(Gaps::Scattered(1));
-    assert_eq!(seen, asked(Gaps::Scattered(1)));
-    assert_ne!(seen, asked(Gaps::Scattered(2)));
+    assert!(asked(OffsetPolicy::Never).iter().all(Option::is_none));
+    let seen = asked(OffsetPolicy::Scattered(1));
+    assert_eq!(seen, asked(OffsetPolicy::Scattered(1)));
+    assert_ne!(seen, asked(OffsetPolicy::Scattered(2)));
     assert!(seen.iter().flatten().all(|gap| *gap < MOST));
     assert!(seen.iter().flatten().any(|gap| *gap > MOST / 2));
     assert!(seen.iter().filter(|gap| gap.is_none()).count() > 200);

@@ -8,8 +8,8 @@
 //! - **Order.** Recovery returns the records from the tail on in the order of appending, without omissions. It stops
 //!   before the first record that is not whole (I1). Recovery returns a write that was appended as a group whole or not
 //!   at all.
-//! - **Durability.** When [`Log::flush`] returns, everything appended before the call survives any crash (I5). When
-//!   [`Log::hand_over`] returns, the data survives a crash of the process.
+//! - **Durability.** When [`RingLog::flush`] returns, everything appended before the call survives any crash (I5). When
+//!   [`RingLog::hand_over`] returns, the data survives a crash of the process.
 //! - **Reuse.** A segment is overwritten only after a tail that excludes it is durable in both superblocks. So either
 //!   superblock alone is sufficient (I2, I3).
 //! - **Recovery is repeatable.** Until recovery has succeeded, it changes nothing that a recovery would use. Leftovers
@@ -31,18 +31,18 @@ mod state;
 mod superblocks;
 mod write;
 
-pub use error::OpenError;
+pub use error::LogOpenError;
 pub use forebay_segments::{LogError, LogStats, PORTION_BYTES, PairError};
 pub use format::{
-    Entry, FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary,
-    SummaryRecord, Superblock, VERSION, VERSION_GAPS, VolumeId,
+    FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, RingEntry, RingRecord, RingSummary,
+    RingSummaryRecord, RingSuperblock, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT,
+    SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VERSION, VERSION_GAPS, VolumeId,
 };
-pub use gaps::Gaps;
-pub use read::Pin;
-pub use recover::{Recovery, fits_device, format_device, open};
-pub use ring::{Addr, Placed, RingError, RingGeometry, segments_max};
-pub use scan::{Damage, RecoveredRecord, Scan, scan};
+pub use gaps::OffsetPolicy;
+pub use read::SegmentPin;
+pub use recover::{LogRecovery, fits_device, format_device, open};
+pub use ring::{AddressedEntry, LogAddr, RingError, RingGeometry, segments_max};
+pub use scan::{ChainDamage, RecoveredRecord, ScanReport, scan};
 pub use state::{SEGMENTS_RESERVED, UNSTABLE_SEGMENTS_MAX};
-pub use superblocks::{SuperblockCopies, read_superblocks, rewrite_abandoned};
-pub use write::{Appender, Log, LogOptions, Workers};
+pub use superblocks::{RingSuperblockPair, read_superblocks, rewrite_abandoned};
+pub use write::{GroupAppender, LogOptions, LogWorkers, RingLog};

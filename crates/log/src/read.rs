@@ -4,22 +4,22 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, DeviceError};
-use forebay_segments::{Next, read_summary, walk};
+use forebay_segments::{WalkTarget, read_summary, walk};
 use forebay_units::{SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{HEADER_BYTES, Ring, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary};
-use crate::ring::{Addr, Placed, RingGeometry, place};
-use crate::write::{Inner, Log};
+use crate::format::{HEADER_BYTES, RingLayout, RingSummary, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
+use crate::ring::{AddressedEntry, LogAddr, RingGeometry, place};
+use crate::write::{LogShared, RingLog};
 
 /// Protects the segments of a range from reuse while the range is read.
-pub struct Pin {
-    inner: Rc<Inner>,
+pub struct SegmentPin {
+    inner: Rc<LogShared>,
     slots: Range<u64>,
 }
 
-impl Drop for Pin {
+impl Drop for SegmentPin {
     fn drop(&mut self) {
-        let log = Log {
+        let log = RingLog {
             inner: Rc::clone(&self.inner),
         };
         let free = log.state_mut().unpin(self.slots.clone());
@@ -29,11 +29,11 @@ impl Drop for Pin {
     }
 }
 
-impl Log {
+impl RingLog {
     /// Passes the data at `addr` to `use_bytes`, if its segment is still in memory.
     pub fn with_ram<T>(
         &self,
-        addr: Addr,
+        addr: LogAddr,
         sectors: u64,
         use_bytes: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
@@ -41,11 +41,11 @@ impl Log {
     }
 
     /// Protects a range within one segment from reuse until the pin is dropped.
-    pub fn pin(&self, addr: Addr) -> Pin {
+    pub fn pin(&self, addr: LogAddr) -> SegmentPin {
         let mut state = self.state_mut();
         let slot = state.ring.slot_of(addr);
         state.pin(slot..slot + 1);
-        Pin {
+        SegmentPin {
             inner: Rc::clone(&self.inner),
             slots: slot..slot + 1,
         }
@@ -55,7 +55,7 @@ impl Log {
     ///
     /// # Errors
     /// If the device fails.
-    pub async fn read(&self, addr: Addr, sectors: u64) -> Result<Buf, DeviceError> {
+    pub async fn read(&self, addr: LogAddr, sectors: u64) -> Result<Buf, DeviceError> {
         let blocks = self.ring().blocks_around(addr, sectors);
         let buf = BufMut::to_fill((blocks.end - blocks.start) as usize);
         let buf = self
@@ -69,17 +69,17 @@ impl Log {
         Ok(buf.slice(skip..skip + (sectors * SECTOR_BYTES) as usize))
     }
 
-    /// Returns true if a range consists of whole blocks of the device, so that [`Log::read_into`] can read it.
-    pub fn is_in_blocks(&self, addr: Addr, sectors: u64) -> bool {
+    /// Returns true if a range consists of whole blocks of the device, so that [`RingLog::read_into`] can read it.
+    pub fn is_in_blocks(&self, addr: LogAddr, sectors: u64) -> bool {
         let blocks = self.ring().blocks_around(addr, sectors);
         blocks == (addr.bytes()..addr.plus(sectors).bytes())
     }
 
-    /// Reads into `buf` like [`Log::read`]. The range must consist of whole blocks and be as long as `buf`.
+    /// Reads into `buf` like [`RingLog::read`]. The range must consist of whole blocks and be as long as `buf`.
     ///
     /// # Errors
     /// If the device fails.
-    pub async fn read_into(&self, addr: Addr, buf: BufMut) -> Result<BufMut, DeviceError> {
+    pub async fn read_into(&self, addr: LogAddr, buf: BufMut) -> Result<BufMut, DeviceError> {
         self.inner.commit.device().read(addr.bytes(), buf).await
     }
 
@@ -99,14 +99,17 @@ impl Log {
     ///
     /// # Errors
     /// If the device fails.
-    pub async fn entries(&self, segment: SegmentSeq) -> Result<Option<Vec<Placed>>, DeviceError> {
+    pub async fn entries(
+        &self,
+        segment: SegmentSeq,
+    ) -> Result<Option<Vec<AddressedEntry>>, DeviceError> {
         let (ring, volume) = (self.ring(), self.volume());
         let (first, next) = (
             self.first_record(segment),
             self.first_record(segment.next()),
         );
         let (device, at) = (&**self.inner.commit.device(), ring.segment_at(segment));
-        let summary = read_summary::<Ring>(device, at, ring.shape(), volume, segment);
+        let summary = read_summary::<RingLayout>(device, at, ring.shape(), volume, segment);
         if let Some(summary) = summary.await?
             && summary.first == first
             && summary.records.len() as u64 == next.since(first)
@@ -118,7 +121,8 @@ impl Log {
         let mut placed = Vec::new();
         let mut seen = first;
         // Records beyond the last one are leftovers of another epoch.
-        let records = walk::<Ring>(&bytes, ring.block, volume, segment, Next::Is(first));
+        let records =
+            walk::<RingLayout>(&bytes, ring.block, volume, segment, WalkTarget::Is(first));
         for record in records.take(next.since(first) as usize) {
             place(
                 &ring,
@@ -134,7 +138,11 @@ impl Log {
     }
 }
 
-fn place_all(ring: &RingGeometry, segment: SegmentSeq, summary: &Summary) -> Vec<Placed> {
+fn place_all(
+    ring: &RingGeometry,
+    segment: SegmentSeq,
+    summary: &RingSummary,
+) -> Vec<AddressedEntry> {
     let mut placed = Vec::new();
     for record in &summary.records {
         let (seq, offset) = (record.seq, record.offset);

@@ -12,17 +12,17 @@
 
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability, Room};
+use forebay_device::{BufMut, Device, DeviceError, Durability, ZeroedSpace};
 use forebay_rt::Rt;
 use forebay_segments::write_copies;
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use crate::error::OpenError;
-use crate::format::{HEADER_BYTES, SEGMENTS_AT, Superblock, VolumeId};
+use crate::error::LogOpenError;
+use crate::format::{HEADER_BYTES, RingSuperblock, SEGMENTS_AT, VolumeId};
 use crate::ring::RingGeometry;
-use crate::scan::{RecoveredRecord, Scan, scan};
-use crate::state::{Resume, State};
-use crate::write::{Log, LogOptions, Workers};
+use crate::scan::{RecoveredRecord, ScanReport, scan};
+use crate::state::{LogResumption, RingState};
+use crate::write::{LogOptions, LogWorkers, RingLog};
 
 /// Makes an empty log on `device`. Wipes the first MiB, since other systems could recognise the device by its content,
 /// and writes both superblocks.
@@ -35,9 +35,11 @@ pub async fn format_device(
     volume: VolumeId,
     layer: Vec<u8>,
 ) -> Result<(), DeviceError> {
-    device.write_zeroes(0..SEGMENTS_AT, Room::Keep).await?;
+    device
+        .write_zeroes(0..SEGMENTS_AT, ZeroedSpace::Keep)
+        .await?;
     device.flush().await?;
-    let superblock = Superblock {
+    let superblock = RingSuperblock {
         volume,
         generation: 1,
         epoch: Epoch(0),
@@ -62,24 +64,24 @@ pub async fn format_device(
 ///
 /// # Errors
 /// If the device is too short or has larger blocks.
-pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), OpenError> {
+pub fn fits_device(superblock: &RingSuperblock, device: &dyn Device) -> Result<(), LogOpenError> {
     let geometry = device.geometry();
     let (have, need) = (geometry.len, superblock.len);
     if have < need {
-        return Err(OpenError::Truncated { have, need });
+        return Err(LogOpenError::Truncated { have, need });
     }
     let (have, want) = (geometry.block_size, superblock.block);
     if !want.is_multiple_of(have) {
-        return Err(OpenError::Block { have, want });
+        return Err(LogOpenError::Block { have, want });
     }
     Ok(())
 }
 
 /// Result of recovery, for reports.
 #[derive(Clone, Debug)]
-pub struct Recovery {
+pub struct LogRecovery {
     /// The scan of the chain.
-    pub scan: Scan,
+    pub scan: ScanReport,
     /// True if the log was empty and stopped cleanly.
     pub was_clean: bool,
 }
@@ -95,11 +97,11 @@ pub async fn open(
     rt: Rt,
     device: Rc<dyn Device>,
     options: LogOptions,
-    superblock: &Superblock,
+    superblock: &RingSuperblock,
     accept_loss: bool,
     apply: &mut dyn FnMut(&RecoveredRecord) -> Result<(), String>,
-    change: impl FnOnce(&mut Superblock),
-) -> Result<(Log, Workers, Recovery), OpenError> {
+    change: impl FnOnce(&mut RingSuperblock),
+) -> Result<(RingLog, LogWorkers, LogRecovery), LogOpenError> {
     fits_device(superblock, &*device)?;
     let mut unfit = None;
     let scan = scan(&*device, superblock, &mut |record| {
@@ -109,12 +111,12 @@ pub async fn open(
     })
     .await?;
     if let Some((record, why)) = unfit {
-        return Err(OpenError::Unfit { record, why });
+        return Err(LogOpenError::Unfit { record, why });
     }
     if let Some(damage) = &scan.damage
         && !accept_loss
     {
-        return Err(OpenError::Damaged(damage.clone()));
+        return Err(LogOpenError::Damaged(damage.clone()));
     }
     let ring = RingGeometry::of(superblock);
     settle(&*device, &ring, &scan).await?;
@@ -128,21 +130,25 @@ pub async fn open(
     next.clean = false;
     change(&mut next);
     write_copies(&*device, &next).await?;
-    let resume = Resume {
+    let resume = LogResumption {
         epoch: next.epoch,
         tail: next.tail,
         next_segment: scan.next_segment,
         next_record: scan.next_record,
         firsts: scan.firsts.clone(),
     };
-    let state = State::new(ring, superblock.volume, resume);
-    let (log, workers) = Log::new(rt, device, options, state, next);
+    let state = RingState::new(ring, superblock.volume, resume);
+    let (log, workers) = RingLog::new(rt, device, options, state, next);
     let was_clean = superblock.clean;
-    Ok((log, workers, Recovery { scan, was_clean }))
+    Ok((log, workers, LogRecovery { scan, was_clean }))
 }
 
 /// Makes the records found durable, and the leftovers beyond them unreadable for later scans.
-async fn settle(device: &dyn Device, ring: &RingGeometry, scan: &Scan) -> Result<(), DeviceError> {
+async fn settle(
+    device: &dyn Device,
+    ring: &RingGeometry,
+    scan: &ScanReport,
+) -> Result<(), DeviceError> {
     device.flush().await?;
     if let Some(summary) = &scan.seal {
         let bytes = summary.encode();

@@ -1,20 +1,20 @@
 //! Addresses on a log device.
 
-use forebay_device::Geometry;
-use forebay_segments::Shape;
+use forebay_device::DeviceGeometry;
+use forebay_segments::SegmentShape;
 use forebay_units::{ByteLen, RecordSeq, SECTOR_BYTES, SegmentSeq, round_down, round_up};
 
 use crate::format::{
-    Entry, HEADER_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN,
-    Superblock,
+    HEADER_BYTES, RingEntry, RingSuperblock, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT,
+    SEGMENTS_MIN,
 };
 
 /// Address on the log device, in sectors from its start. Data has the same address in the segment buffer and on the
 /// device (the paper's section on segment buffers).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Addr(pub u64);
+pub struct LogAddr(pub u64);
 
-impl Addr {
+impl LogAddr {
     /// Returns the first byte.
     pub fn bytes(self) -> u64 {
         self.0 * SECTOR_BYTES
@@ -22,8 +22,8 @@ impl Addr {
 
     /// Returns the address `sectors` further on.
     #[must_use]
-    pub fn plus(self, sectors: u64) -> Addr {
-        Addr(self.0 + sectors)
+    pub fn plus(self, sectors: u64) -> LogAddr {
+        LogAddr(self.0 + sectors)
     }
 }
 
@@ -77,7 +77,10 @@ impl RingGeometry {
     ///
     /// # Errors
     /// If the device is too small, its blocks are too large, or the segment size is invalid.
-    pub fn for_device(geometry: &Geometry, segment: ByteLen) -> Result<RingGeometry, RingError> {
+    pub fn for_device(
+        geometry: &DeviceGeometry,
+        segment: ByteLen,
+    ) -> Result<RingGeometry, RingError> {
         let bytes = segment.0;
         if !bytes.is_power_of_two() || !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
             return Err(RingError::Segment(segment));
@@ -107,7 +110,7 @@ impl RingGeometry {
     }
 
     /// Returns the ring that a superblock describes.
-    pub fn of(superblock: &Superblock) -> RingGeometry {
+    pub fn of(superblock: &RingSuperblock) -> RingGeometry {
         RingGeometry {
             segment_bytes: superblock.segment_bytes,
             segment_count: superblock.segment_count,
@@ -117,8 +120,8 @@ impl RingGeometry {
     }
 
     /// Returns the shape of the ring's segments.
-    pub fn shape(&self) -> Shape {
-        Shape {
+    pub fn shape(&self) -> SegmentShape {
+        SegmentShape {
             segment_bytes: self.segment_bytes,
             block: self.block,
         }
@@ -135,35 +138,35 @@ impl RingGeometry {
     }
 
     /// Returns the address `offset` bytes into a segment.
-    pub fn addr(&self, segment: SegmentSeq, offset: u32) -> Addr {
-        Addr((self.segment_at(segment) + u64::from(offset)) / SECTOR_BYTES)
+    pub fn addr(&self, segment: SegmentSeq, offset: u32) -> LogAddr {
+        LogAddr((self.segment_at(segment) + u64::from(offset)) / SECTOR_BYTES)
     }
 
     /// Returns the slot that contains an address.
-    pub fn slot_of(&self, addr: Addr) -> u64 {
+    pub fn slot_of(&self, addr: LogAddr) -> u64 {
         (addr.bytes() - SEGMENTS_AT) / u64::from(self.segment_bytes)
     }
 
     /// Returns the start of the segment that contains an address.
-    pub fn addr_of_segment(&self, addr: Addr) -> Addr {
+    pub fn addr_of_segment(&self, addr: LogAddr) -> LogAddr {
         let at = SEGMENTS_AT + self.slot_of(addr) * u64::from(self.segment_bytes);
-        Addr(at / SECTOR_BYTES)
+        LogAddr(at / SECTOR_BYTES)
     }
 
     /// Returns the distance of an address from the start of its segment, in bytes.
-    pub fn offset_of(&self, addr: Addr) -> u32 {
+    pub fn offset_of(&self, addr: LogAddr) -> u32 {
         ((addr.bytes() - SEGMENTS_AT) % u64::from(self.segment_bytes)) as u32
     }
 
     /// Returns the segment in `[oldest, oldest + count)` that contains an address.
-    pub fn segment_of(&self, addr: Addr, oldest: SegmentSeq) -> SegmentSeq {
+    pub fn segment_of(&self, addr: LogAddr, oldest: SegmentSeq) -> SegmentSeq {
         let ahead =
             (self.slot_of(addr) + self.segment_count - self.slot(oldest)) % self.segment_count;
         oldest.plus(ahead)
     }
 
     /// Returns the whole blocks around a range of the log, as a byte range.
-    pub fn blocks_around(&self, addr: Addr, sectors: u64) -> std::ops::Range<u64> {
+    pub fn blocks_around(&self, addr: LogAddr, sectors: u64) -> std::ops::Range<u64> {
         let block = u64::from(self.block);
         round_down(addr.bytes(), block)..round_up(addr.plus(sectors).bytes(), block)
     }
@@ -171,11 +174,11 @@ impl RingGeometry {
 
 /// An entry with its address in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed {
+pub struct AddressedEntry {
     /// The entry.
-    pub entry: Entry,
+    pub entry: RingEntry,
     /// Address of its data. For a range, the address that data would have.
-    pub addr: Addr,
+    pub addr: LogAddr,
     /// The record that contains the entry.
     pub record: RecordSeq,
 }
@@ -186,12 +189,12 @@ pub(crate) fn place(
     segment: SegmentSeq,
     record: RecordSeq,
     offset: u32,
-    entries: &[Entry],
-    out: &mut Vec<Placed>,
+    entries: &[RingEntry],
+    out: &mut Vec<AddressedEntry>,
 ) {
     let mut addr = ring.addr(segment, offset + HEADER_BYTES as u32);
     for entry in entries {
-        out.push(Placed {
+        out.push(AddressedEntry {
             entry: *entry,
             addr,
             record,

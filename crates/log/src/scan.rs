@@ -30,13 +30,13 @@ use forebay_units::SegmentSeq;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::format::Superblock;
+use crate::format::RingSuperblock;
 use crate::ring::RingGeometry;
 use crate::state::UNSTABLE_SEGMENTS_MAX;
 
-use chain::{End, Scanner};
-pub use found::{Damage, RecoveredRecord, Scan};
-use peek::{Peek, peek};
+use chain::{ChainEnd, ChainScanner};
+pub use found::{ChainDamage, RecoveredRecord, ScanReport};
+use peek::{SegmentPeek, peek};
 
 /// Segments whose ends are read concurrently.
 const PEEKS: usize = 32;
@@ -48,17 +48,17 @@ const PEEKS: usize = 32;
 /// If the device cannot read a part of the log that is needed to find the end of the chain.
 pub async fn scan(
     device: &dyn Device,
-    superblock: &Superblock,
+    superblock: &RingSuperblock,
     apply: &mut dyn FnMut(&RecoveredRecord),
-) -> Result<Scan, DeviceError> {
+) -> Result<ScanReport, DeviceError> {
     let ring = RingGeometry::of(superblock);
     let segments = superblock.tail.0..superblock.tail.0 + ring.segment_count;
     let peeks = stream::iter(segments.map(SegmentSeq))
         .map(|segment| peek(device, superblock, ring, segment))
         .buffered(PEEKS);
-    let mut scanner = Scanner::new(device, superblock, apply);
+    let mut scanner = ChainScanner::new(device, superblock, apply);
     let mut peeks = std::pin::pin!(peeks);
-    let mut ahead: VecDeque<Peek> = VecDeque::new();
+    let mut ahead: VecDeque<SegmentPeek> = VecDeque::new();
     let mut segment = superblock.tail;
     let end = loop {
         while ahead.len() as u64 <= UNSTABLE_SEGMENTS_MAX
@@ -68,7 +68,7 @@ pub async fn scan(
             ahead.push_back(peeked);
         }
         let Some(mut peeked) = ahead.pop_front() else {
-            break End::nowhere(segment);
+            break ChainEnd::nowhere(segment);
         };
         if let Some(end) = scanner.segment(&mut peeked).await? {
             ahead.push_front(peeked);

@@ -3,7 +3,7 @@
 //! This module is plain data and never waits: `write.rs` carries out its decisions. Appending is synchronous. So a
 //! write with several entries is composed at once, and no other entry comes between its entries.
 //!
-//! The log fills one segment at a time ([`Builder`]). [`Flight`] holds the segments on their way to the device.
+//! The log fills one segment at a time ([`SegmentBuilder`]). [`InFlightSegments`] holds the segments on their way to the device.
 //! Invariants beside those of the two types:
 //! - `tail <= stable_segment <= next_segment`, and `next_segment - tail <= segment_count`.
 
@@ -14,12 +14,14 @@ mod room;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use forebay_segments::{Builder, Closing, Composer, Entry as _, Flight, Job};
+use forebay_segments::{
+    HeaderFields, InFlightSegments, RecordComposer, RecordEntry as _, SegmentBuilder, WriteJob,
+};
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
 
-use crate::format::{Entry, RangeKind, Ring, VolumeId};
-use crate::ring::{Addr, RingGeometry};
-use place::Placement;
+use crate::format::{RangeKind, RingEntry, RingLayout, VolumeId};
+use crate::ring::{LogAddr, RingGeometry};
+use place::RecordPlacement;
 
 /// Segments reserved for the engine's own records, so that a full ring never blocks the engine.
 pub const SEGMENTS_RESERVED: u64 = 2;
@@ -32,7 +34,7 @@ const FLUSH_AFTER_SEGMENTS: u64 = 8;
 const BARE_RECORDS: usize = 0;
 
 /// State of a log in use.
-pub(crate) struct State {
+pub(crate) struct RingState {
     pub(crate) ring: RingGeometry,
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
@@ -44,12 +46,12 @@ pub(crate) struct State {
     stable_segment: SegmentSeq,
     /// First record of each segment from the tail on.
     firsts: VecDeque<RecordSeq>,
-    open: Option<Builder<Ring>>,
+    open: Option<SegmentBuilder<RingLayout>>,
     /// Placement of the next record, if it does not directly follow the last one.
-    placement: Option<Placement>,
-    /// True if entries were appended that no [`State::end_group`] has ended yet.
+    placement: Option<RecordPlacement>,
+    /// True if entries were appended that no [`RingState::end_group`] has ended yet.
     group_begun: bool,
-    flight: Flight,
+    flight: InFlightSegments,
     /// Number of readers of each slot. A counter has the width of an address, and each reader is a value in memory, so
     /// a counter cannot overflow.
     pins: Vec<usize>,
@@ -57,7 +59,7 @@ pub(crate) struct State {
 
 /// State with which a recovered log continues.
 #[derive(Clone, Debug)]
-pub(crate) struct Resume {
+pub(crate) struct LogResumption {
     pub(crate) epoch: Epoch,
     pub(crate) tail: SegmentSeq,
     pub(crate) next_segment: SegmentSeq,
@@ -66,9 +68,9 @@ pub(crate) struct Resume {
     pub(crate) firsts: VecDeque<RecordSeq>,
 }
 
-impl State {
-    pub(crate) fn new(ring: RingGeometry, volume: VolumeId, resume: Resume) -> State {
-        State {
+impl RingState {
+    pub(crate) fn new(ring: RingGeometry, volume: VolumeId, resume: LogResumption) -> RingState {
+        RingState {
             ring,
             volume,
             epoch: resume.epoch,
@@ -80,15 +82,15 @@ impl State {
             open: None,
             placement: None,
             group_begun: false,
-            flight: Flight::new(ring.shape(), resume.next_record.prev(), 0),
+            flight: InFlightSegments::new(ring.shape(), resume.next_record.prev(), 0),
             pins: vec![0; ring.segment_count as usize],
         }
     }
 
     /// Appends data within one 4 KiB block. The caller must have checked the free space.
-    pub(crate) fn append_data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> Addr {
+    pub(crate) fn append_data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> LogAddr {
         let sectors = bytes.len() as u64 / SECTOR_BYTES;
-        let entry = Entry::Data {
+        let entry = RingEntry::Data {
             sector,
             sectors: sectors as u8,
             crc,
@@ -98,7 +100,7 @@ impl State {
     }
 
     /// Copies data to its place in the open segment; returns its address.
-    fn fill(&mut self, place: u32, bytes: &[u8]) -> Addr {
+    fn fill(&mut self, place: u32, bytes: &[u8]) -> LogAddr {
         let seq = self.open.as_ref().expect("a segment is open").seq();
         let ram = self.flight.segment_mut(seq);
         ram.unfrozen(place..place + bytes.len() as u32)
@@ -114,7 +116,7 @@ impl State {
         sectors: u64,
     ) -> RecordSeq {
         self.append(
-            Entry::Range {
+            RingEntry::Range {
                 kind,
                 sector,
                 sectors,
@@ -126,7 +128,7 @@ impl State {
 
     /// Appends the entry to the open record, and opens a segment or record if necessary. Returns the place of its
     /// bytes.
-    fn append(&mut self, entry: Entry, len: u32) -> u32 {
+    fn append(&mut self, entry: RingEntry, len: u32) -> u32 {
         self.make_room(entry.encoded_len(), len);
         let open = self.open.as_mut().expect("made room");
         self.group_begun = true;
@@ -165,7 +167,7 @@ impl State {
         self.next_segment = seq.next();
         self.firsts.push_back(self.next_record);
         self.flight.begin_segment(seq);
-        self.open = Some(Builder::new(seq, self.ring.shape(), BARE_RECORDS));
+        self.open = Some(SegmentBuilder::new(seq, self.ring.shape(), BARE_RECORDS));
     }
 
     fn open_record(&mut self) {
@@ -186,12 +188,20 @@ impl State {
 
     /// Returns the bytes in the record being filled.
     pub(crate) fn open_record_bytes(&self) -> u32 {
-        self.open.as_ref().map_or(0, Builder::open_record_bytes)
+        self.open
+            .as_ref()
+            .map_or(0, SegmentBuilder::open_record_bytes)
     }
 
     /// Overwrites data that lies, with exactly this extent, in the record being filled: superseded bytes of the same
     /// record need not be logged (the paper's compaction). Returns false otherwise.
-    pub(crate) fn overwrite(&mut self, addr: Addr, sector: Sector, bytes: &[u8], crc: u32) -> bool {
+    pub(crate) fn overwrite(
+        &mut self,
+        addr: LogAddr,
+        sector: Sector,
+        bytes: &[u8],
+        crc: u32,
+    ) -> bool {
         let Some(open) = &mut self.open else {
             return false;
         };
@@ -202,12 +212,12 @@ impl State {
         let Some(entry) = open.open_entry_at(place) else {
             return false;
         };
-        let replacement = Entry::Data {
+        let replacement = RingEntry::Data {
             sector,
             sectors: (bytes.len() as u64 / SECTOR_BYTES) as u8,
             crc,
         };
-        let same_extent = matches!(entry, Entry::Data { sector: old, .. } if *old == sector)
+        let same_extent = matches!(entry, RingEntry::Data { sector: old, .. } if *old == sector)
             && entry.payload_sectors() == replacement.payload_sectors();
         if !same_extent {
             return false;
@@ -221,7 +231,7 @@ impl State {
     /// Composes the record being filled, if any, so that it can be written.
     pub(crate) fn close_record(&mut self) {
         let Some(open) = &mut self.open else { return };
-        let closing = Closing {
+        let closing = HeaderFields {
             volume: self.volume,
             epoch: self.epoch,
             seq: self.next_record.prev(),
@@ -275,7 +285,7 @@ impl State {
     }
 
     /// Returns the bytes at `addr`, if their segment is still in memory.
-    pub(crate) fn in_ram(&self, addr: Addr, sectors: u64) -> Option<&[u8]> {
+    pub(crate) fn in_ram(&self, addr: LogAddr, sectors: u64) -> Option<&[u8]> {
         let segment = self.ring.segment_of(addr, self.flight.oldest()?);
         let ram = self.flight.segment(segment)?;
         let offset = self.ring.offset_of(addr);
@@ -305,12 +315,12 @@ impl State {
     }
 }
 
-impl Composer for State {
-    fn flight(&self) -> &Flight {
+impl RecordComposer for RingState {
+    fn flight(&self) -> &InFlightSegments {
         &self.flight
     }
 
-    fn flight_mut(&mut self) -> &mut Flight {
+    fn flight_mut(&mut self) -> &mut InFlightSegments {
         &mut self.flight
     }
 
@@ -338,7 +348,7 @@ impl Composer for State {
 
     fn set_stable(&mut self, covered: RecordSeq) {
         self.flight.set_stable(covered);
-        let open = self.open.as_ref().map(Builder::seq);
+        let open = self.open.as_ref().map(SegmentBuilder::seq);
         while self.stable_segment < self.next_segment && Some(self.stable_segment) != open {
             let next = self.stable_segment.next();
             let next_first = self.first_record(next);
@@ -349,7 +359,7 @@ impl Composer for State {
         }
     }
 
-    fn take_joining(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
+    fn take_joining(&mut self, job: &WriteJob, most: usize) -> Option<(u64, WriteJob)> {
         self.take_behind(job, most)
     }
 }

@@ -1,14 +1,14 @@
 use std::collections::BTreeSet;
 
-use forebay_segments::{Next, RECORD_ENTRY_BYTES_MAX, walk};
+use forebay_segments::{RECORD_ENTRY_BYTES_MAX, WalkTarget, walk};
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::{DATA_ENTRY_BYTES, HEADER_BYTES, Record, SEGMENTS_AT, Summary};
+use crate::format::{DATA_ENTRY_BYTES, HEADER_BYTES, RingRecord, RingSummary, SEGMENTS_AT};
 
 const VOLUME: VolumeId = VolumeId([9; 16]);
 
-fn state(segment_kib: u32, segment_count: u64, block: u32) -> State {
+fn state(segment_kib: u32, segment_count: u64, block: u32) -> RingState {
     let segment_bytes = segment_kib << 10;
     let ring = RingGeometry {
         segment_bytes,
@@ -16,41 +16,41 @@ fn state(segment_kib: u32, segment_count: u64, block: u32) -> State {
         block,
         len: SEGMENTS_AT + segment_count * u64::from(segment_bytes),
     };
-    let resume = Resume {
+    let resume = LogResumption {
         epoch: Epoch(1),
         tail: SegmentSeq(5),
         next_segment: SegmentSeq(5),
         next_record: RecordSeq(100),
         firsts: VecDeque::new(),
     };
-    State::new(ring, VOLUME, resume)
+    RingState::new(ring, VOLUME, resume)
 }
 
 /// An entry as it was appended, and its write.
 #[derive(Clone, Debug)]
-struct Piece {
+struct AppendedEntry {
     group: u64,
-    entry: Entry,
-    addr: Option<Addr>,
+    entry: RingEntry,
+    addr: Option<LogAddr>,
     bytes: Vec<u8>,
 }
 
 /// A state, its device, and the expected content of the device.
-struct Rig {
-    state: State,
+struct RingStateRig {
+    state: RingState,
     ring: Vec<u8>,
     /// Appended entries that are not compared yet, in order.
-    expected: VecDeque<Piece>,
+    expected: VecDeque<AppendedEntry>,
     next_group: u64,
     /// Records that were the last known durable record at some time.
     stables: BTreeSet<RecordSeq>,
     seen: RecordSeq,
 }
 
-impl Rig {
-    fn new(segment_kib: u32, segment_count: u64, block: u32) -> Rig {
+impl RingStateRig {
+    fn new(segment_kib: u32, segment_count: u64, block: u32) -> RingStateRig {
         let state = state(segment_kib, segment_count, block);
-        Rig {
+        RingStateRig {
             ring: vec![0xaa; (state.ring.len - SEGMENTS_AT) as usize],
             seen: state.next_record.prev(),
             state,
@@ -69,12 +69,12 @@ impl Rig {
             if *sectors == 0 {
                 let (kind, sectors) = (RangeKind::Zero, 17);
                 self.state.append_range(kind, sector, sectors);
-                let entry = Entry::Range {
+                let entry = RingEntry::Range {
                     kind,
                     sector,
                     sectors,
                 };
-                self.expected.push_back(Piece {
+                self.expected.push_back(AppendedEntry {
                     group,
                     entry,
                     addr: None,
@@ -85,12 +85,12 @@ impl Rig {
             let bytes = vec![(group * 31 + n as u64) as u8; usize::from(*sectors) * 512];
             let crc = crc32c::crc32c(&bytes);
             let addr = Some(self.state.append_data(sector, &bytes, crc));
-            let entry = Entry::Data {
+            let entry = RingEntry::Data {
                 sector,
                 sectors: *sectors,
                 crc,
             };
-            self.expected.push_back(Piece {
+            self.expected.push_back(AppendedEntry {
                 group,
                 entry,
                 addr,
@@ -148,16 +148,17 @@ impl Rig {
         let at = (ring.segment_at(segment) - SEGMENTS_AT) as usize;
         let bytes = &self.ring[at..at + ring.segment_bytes as usize];
         let last = &bytes[bytes.len() - HEADER_BYTES..];
-        let total = Summary::total_len(last, ring.segment_bytes).expect("a summary");
-        let summary = Summary::decode(&bytes[bytes.len() - total..]).expect("a summary");
+        let total = RingSummary::total_len(last, ring.segment_bytes).expect("a summary");
+        let summary = RingSummary::decode(&bytes[bytes.len() - total..]).expect("a summary");
         let first = self.state.first_record(segment);
         assert_eq!(
             (summary.segment, summary.first, first),
             (segment, first, self.seen.next())
         );
-        let records: Vec<Record> = walk(bytes, ring.block, VOLUME, segment, Next::Is(first))
-            .take(summary.records.len())
-            .collect();
+        let records: Vec<RingRecord> =
+            walk(bytes, ring.block, VOLUME, segment, WalkTarget::Is(first))
+                .take(summary.records.len())
+                .collect();
         assert_eq!(records.len(), summary.records.len());
         let mut end = 0;
         for (record, listed) in records.iter().zip(&summary.records) {
@@ -198,9 +199,9 @@ impl Rig {
 
 /// Compares a record's entries; returns the write of the last entry.
 fn compare_record(
-    expected: &mut VecDeque<Piece>,
-    record: &Record,
-    start: Addr,
+    expected: &mut VecDeque<AppendedEntry>,
+    record: &RingRecord,
+    start: LogAddr,
     bytes: &[u8],
 ) -> u64 {
     let mut at = record.offset as usize + HEADER_BYTES;
@@ -226,7 +227,7 @@ fn compare_record(
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RingStep {
     Write(Vec<(u64, u8, u8)>),
     /// Writes after an offset of this many bytes, if allowed.
     WriteFurtherOn(u32, Vec<(u64, u8, u8)>),
@@ -244,7 +245,7 @@ fn piece() -> impl Strategy<Value = (u64, u8, u8)> {
     prop_oneof![9 => data, 1 => (0..1u64 << 40).prop_map(|line| (line, 0, 0))]
 }
 
-fn write() -> impl Strategy<Value = Step> {
+fn write() -> impl Strategy<Value = RingStep> {
     let whole = (0..1u64 << 39, 1..=256u64);
     let whole = whole.prop_map(|(at, n)| (at..at + n).map(|line| (line, 0, 8)).collect());
     let sectors = (0..1u64 << 39, 1..=600u64);
@@ -252,26 +253,26 @@ fn write() -> impl Strategy<Value = Step> {
     let ranges = (0..1u64 << 39, 1..=700u64);
     let ranges = ranges.prop_map(|(at, n)| (at..at + n).map(|line| (line, 0, 0)).collect());
     let mixed = proptest::collection::vec(piece(), 1..40);
-    prop_oneof![3 => whole, 2 => sectors, 1 => ranges, 6 => mixed].prop_map(Step::Write)
+    prop_oneof![3 => whole, 2 => sectors, 1 => ranges, 6 => mixed].prop_map(RingStep::Write)
 }
 
-fn further_on() -> impl Strategy<Value = Step> {
+fn further_on() -> impl Strategy<Value = RingStep> {
     let gap = prop_oneof![0..20_000u32, 0..1u32 << 18];
     (gap, write()).prop_map(|(gap, write)| match write {
-        Step::Write(pieces) => Step::WriteFurtherOn(gap, pieces),
+        RingStep::Write(pieces) => RingStep::WriteFurtherOn(gap, pieces),
         other => other,
     })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RingStep> {
     prop_oneof![
         12 => write(),
         6 => further_on(),
-        1 => Just(Step::Close),
-        2 => Just(Step::Seal),
-        1 => Just(Step::Drain),
-        2 => Just(Step::Flush),
-        2 => Just(Step::MoveTail),
+        1 => Just(RingStep::Close),
+        2 => Just(RingStep::Seal),
+        1 => Just(RingStep::Drain),
+        2 => Just(RingStep::Flush),
+        2 => Just(RingStep::MoveTail),
     ]
 }
 
@@ -294,28 +295,28 @@ proptest! {
         block in prop_oneof![Just(512u32), Just(4096)],
         steps in proptest::collection::vec(step(), 1..60),
     ) {
-        let mut rig = Rig::new(kib, segments, block);
+        let mut rig = RingStateRig::new(kib, segments, block);
         for step in steps {
             match step {
                 // Without free space the log stays full until a step frees some.
-                Step::Write(pieces) => {
+                RingStep::Write(pieces) => {
                     let (bytes, entries) = size(&pieces);
                     if rig.state.has_room(bytes, entries, 0) {
                         rig.write(&pieces);
                     }
                 }
-                Step::WriteFurtherOn(gap, pieces) => {
+                RingStep::WriteFurtherOn(gap, pieces) => {
                     let (bytes, entries) = size(&pieces);
                     if rig.state.has_room(bytes, entries, 0) {
                         rig.leave_gap(gap);
                         rig.write(&pieces);
                     }
                 }
-                Step::Close => rig.state.close_record(),
-                Step::Seal => rig.state.seal(),
-                Step::Drain => rig.drain(),
-                Step::Flush => rig.flush(),
-                Step::MoveTail => rig.move_tail(),
+                RingStep::Close => rig.state.close_record(),
+                RingStep::Seal => rig.state.seal(),
+                RingStep::Drain => rig.drain(),
+                RingStep::Flush => rig.flush(),
+                RingStep::MoveTail => rig.move_tail(),
             }
             let state = &rig.state;
             prop_assert!(state.tail <= state.stable_segment);
@@ -330,7 +331,7 @@ proptest! {
 #[test]
 fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
     for block in [512, 4096] {
-        let mut rig = Rig::new(128, crate::format::SEGMENTS_MIN, block);
+        let mut rig = RingStateRig::new(128, crate::format::SEGMENTS_MIN, block);
         // One MiB that begins and ends within a 4 KiB block.
         let mut pieces: Vec<_> = (0..257).map(|line| (line, 0, 8)).collect();
         pieces[0] = (0, 7, 1);
@@ -345,7 +346,7 @@ fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
 
 #[test]
 fn a_write_that_begins_a_record_does_not_hold_the_one_before_to_itself() {
-    let mut rig = Rig::new(128, 8, 512);
+    let mut rig = RingStateRig::new(128, 8, 512);
     // Writes of one 4 KiB block each, until the record is closed because the next write does not fit.
     let first = rig.state.next_record;
     while rig.state.open_record_seq().is_none_or(|seq| seq == first) {
@@ -359,7 +360,7 @@ fn a_write_that_begins_a_record_does_not_hold_the_one_before_to_itself() {
 
 #[test]
 fn stable_stops_before_a_write_of_which_a_part_is_not_on_the_device() {
-    let mut rig = Rig::new(128, 20, 512);
+    let mut rig = RingStateRig::new(128, 20, 512);
     rig.write(&[(0, 0, 8)]);
     rig.flush();
     let before = rig.state.stable();
@@ -384,9 +385,9 @@ fn stable_stops_before_a_write_of_which_a_part_is_not_on_the_device() {
 
 #[test]
 fn a_piece_is_overwritten_only_in_the_record_being_filled_and_with_its_own_extent() {
-    let mut rig = Rig::new(128, 8, 512);
+    let mut rig = RingStateRig::new(128, 8, 512);
     rig.write(&[(1, 0, 8), (2, 2, 3)]);
-    let Piece { addr, .. } = rig.expected[1].clone();
+    let AppendedEntry { addr, .. } = rig.expected[1].clone();
     let (addr, sector) = (addr.expect("data"), Sector(18));
     let new = vec![0x77; 3 * 512];
     let crc = crc32c::crc32c(&new);
@@ -407,7 +408,7 @@ fn a_piece_is_overwritten_only_in_the_record_being_filled_and_with_its_own_exten
     state.end_group();
     // The record has the new data once, under the new checksum.
     rig.expected[1].bytes = new.clone();
-    rig.expected[1].entry = Entry::Data {
+    rig.expected[1].entry = RingEntry::Data {
         sector,
         sectors: 3,
         crc,
@@ -424,7 +425,7 @@ fn a_piece_is_overwritten_only_in_the_record_being_filled_and_with_its_own_exten
 
 #[test]
 fn an_overwrite_belongs_to_its_write_like_any_piece() {
-    let mut rig = Rig::new(128, 8, 512);
+    let mut rig = RingStateRig::new(128, 8, 512);
     rig.write(&[(1, 0, 8)]);
     let first = rig.state.open_record_seq();
     let addr = rig.expected[0].addr.expect("data");
@@ -448,7 +449,7 @@ fn an_overwrite_belongs_to_its_write_like_any_piece() {
 
 #[test]
 fn a_segment_being_read_is_not_reused_until_it_was_read() {
-    let mut rig = Rig::new(128, 4, 512);
+    let mut rig = RingStateRig::new(128, 4, 512);
     rig.write(&[(1, 0, 8)]);
     let slot = rig.state.ring.slot_of(rig.expected[0].addr.expect("data"));
     rig.state.pin(slot..slot + 1);
@@ -479,7 +480,7 @@ fn a_segment_being_read_is_not_reused_until_it_was_read() {
 /// 400 reads of 100 KiB that were written sector by sector, backwards, are 80,000 readers of a segment.
 #[test]
 fn a_segment_is_kept_for_any_number_of_readers() {
-    let mut rig = Rig::new(128, 4, 512);
+    let mut rig = RingStateRig::new(128, 4, 512);
     for _ in 0..80_000 {
         rig.state.pin(0..1);
     }
@@ -491,7 +492,7 @@ fn a_segment_is_kept_for_any_number_of_readers() {
 
 #[test]
 fn a_full_ring_has_no_room_and_says_that_the_tail_must_move() {
-    let mut rig = Rig::new(128, 4, 512);
+    let mut rig = RingStateRig::new(128, 4, 512);
     while rig.state.has_room(4096, 1, 1) {
         rig.write(&[(1, 0, 8)]);
     }
@@ -506,7 +507,7 @@ fn a_full_ring_has_no_room_and_says_that_the_tail_must_move() {
 
 #[test]
 fn a_header_takes_as_many_entries_as_fit_and_no_more() {
-    let mut rig = Rig::new(1024, 4, 512);
+    let mut rig = RingStateRig::new(1024, 4, 512);
     let most = RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES;
     for _ in 0..most {
         rig.write(&[(7, 1, 1)]);
@@ -520,11 +521,11 @@ fn a_header_takes_as_many_entries_as_fit_and_no_more() {
 
 #[test]
 fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
-    let mut rig = Rig::new(128, 8, 4096);
+    let mut rig = RingStateRig::new(128, 8, 4096);
     rig.write(&[(1, 0, 8), (2, 1, 2)]);
-    let pieces: Vec<Piece> = rig.expected.iter().cloned().collect();
-    let in_ram = |state: &State| {
-        let same = |piece: &Piece| {
+    let pieces: Vec<AppendedEntry> = rig.expected.iter().cloned().collect();
+    let in_ram = |state: &RingState| {
+        let same = |piece: &AppendedEntry| {
             let sectors = piece.bytes.len() as u64 / 512;
             let found = state.in_ram(piece.addr.expect("data"), sectors);
             found.map(|bytes| bytes == piece.bytes)
@@ -552,7 +553,7 @@ fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
 
 #[test]
 fn a_record_begins_behind_the_gap_that_was_planned_and_only_that_one() {
-    let mut rig = Rig::new(128, 8, 512);
+    let mut rig = RingStateRig::new(128, 8, 512);
     assert_eq!(rig.leave_gap(4096), None, "nothing is before it");
     rig.write(&[(1, 0, 8)]);
     assert_eq!(rig.leave_gap(4096), None, "a record is open");
@@ -577,7 +578,7 @@ fn a_record_begins_behind_the_gap_that_was_planned_and_only_that_one() {
 
 #[test]
 fn near_its_end_a_segment_is_left_and_its_summary_and_the_next_record_are_one_write() {
-    let mut rig = Rig::new(128, 8, 512);
+    let mut rig = RingStateRig::new(128, 8, 512);
     let mut begins = 0;
     let first = rig.state.next_segment;
     while rig.state.next_segment <= first.next() {
@@ -614,7 +615,7 @@ fn near_its_end_a_segment_is_left_and_its_summary_and_the_next_record_are_one_wr
 
 #[test]
 fn no_gap_is_left_while_less_than_half_of_the_ring_is_free_or_the_next_segment_is_being_read() {
-    let mut rig = Rig::new(128, 8, 512);
+    let mut rig = RingStateRig::new(128, 8, 512);
     let next = rig.state.ring.slot(rig.state.next_segment.next());
     rig.write(&[(1, 0, 8)]);
     rig.flush();

@@ -8,25 +8,25 @@
 //! the other copy may be the only intact one.
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
-use forebay_segments::{Copies, LogError, PLACES, read_copies};
+use forebay_segments::{LogError, PLACES, SuperblockPair, read_copies};
 use forebay_units::SegmentSeq;
 
-use crate::error::OpenError;
-use crate::format::{FormatError, Superblock};
-use crate::write::Log;
+use crate::error::LogOpenError;
+use crate::format::{FormatError, RingSuperblock};
+use crate::write::RingLog;
 
 /// Both copies of a superblock, as read.
-pub type SuperblockCopies = Copies<Superblock>;
+pub type RingSuperblockPair = SuperblockPair<RingSuperblock>;
 
 /// Reads both copies of the superblock. The result contains the error of each unusable copy.
 ///
 /// # Errors
 /// If the device is too short to hold them.
-pub async fn read_superblocks(device: &dyn Device) -> Result<SuperblockCopies, OpenError> {
+pub async fn read_superblocks(device: &dyn Device) -> Result<RingSuperblockPair, LogOpenError> {
     Ok(read_copies(device).await?)
 }
 
-impl Log {
+impl RingLog {
     /// Makes `tail` the oldest needed segment, durably in both superblocks, and then releases the segments before it to
     /// the ring. `change` may set other fields of the superblock.
     ///
@@ -35,7 +35,7 @@ impl Log {
     pub async fn advance_tail(
         &self,
         tail: SegmentSeq,
-        change: impl FnOnce(&mut Superblock),
+        change: impl FnOnce(&mut RingSuperblock),
     ) -> Result<(), LogError> {
         self.update_superblock(|superblock| {
             superblock.tail = tail;
@@ -55,7 +55,7 @@ impl Log {
     /// If a copy cannot be written: the log has failed.
     pub async fn update_superblock(
         &self,
-        change: impl FnOnce(&mut Superblock),
+        change: impl FnOnce(&mut RingSuperblock),
     ) -> Result<(), LogError> {
         let _turn = self.inner.superblock_turn.lock().await;
         if let Some(failure) = self.failure() {
@@ -69,7 +69,10 @@ impl Log {
     /// Records in the superblock of a failed log that the log was abandoned. Succeeds as soon as either copy records
     /// this, and the state is then permanent, since such a copy is not written again. Each call tries the other copies.
     /// `change` may set other fields.
-    pub async fn abandon(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), DeviceError> {
+    pub async fn abandon(
+        &self,
+        change: impl FnOnce(&mut RingSuperblock),
+    ) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock().await;
         let next = self.given_up(change);
         let mut failed = None;
@@ -95,7 +98,7 @@ impl Log {
     /// If a copy cannot be written: the other copy is then unchanged.
     pub async fn amend_abandoned(
         &self,
-        change: impl FnOnce(&mut Superblock),
+        change: impl FnOnce(&mut RingSuperblock),
     ) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock().await;
         let copies = &self.inner.copies;
@@ -113,7 +116,7 @@ impl Log {
 
     /// Returns the superblock of an abandoned log. It contains the newest record known to be durable, so that a later
     /// reader of the log can determine if it found all durable records.
-    fn given_up(&self, change: impl FnOnce(&mut Superblock)) -> Superblock {
+    fn given_up(&self, change: impl FnOnce(&mut RingSuperblock)) -> RingSuperblock {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
         change(&mut next);
@@ -143,7 +146,7 @@ impl Log {
     /// A failed log can only be abandoned. Its flushes are not trusted any more, so this write need not be ordered with
     /// a flush. The write of the superblock may fail again and again. A failed write with FUA is treated as a failed
     /// flush, also for a data device on the same disk. So a write without FUA must succeed first.
-    async fn write_copy(&self, copy: usize, next: &Superblock) -> Result<(), DeviceError> {
+    async fn write_copy(&self, copy: usize, next: &RingSuperblock) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&next.encode()).freeze();
         self.inner.copies.set_whole(copy, false);
         let commit = &self.inner.commit;
@@ -163,7 +166,7 @@ impl Log {
 
     async fn write_superblock(
         &self,
-        change: impl FnOnce(&mut Superblock),
+        change: impl FnOnce(&mut RingSuperblock),
     ) -> Result<(), DeviceError> {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
@@ -191,17 +194,18 @@ impl Log {
 /// If the log was not abandoned.
 pub async fn rewrite_abandoned(
     device: &dyn Device,
-    copies: &SuperblockCopies,
+    copies: &RingSuperblockPair,
     layer: Vec<u8>,
-) -> Result<(), OpenError> {
+) -> Result<(), LogOpenError> {
     let newest = copies.newest()?;
     assert!(newest.abandoned, "the log was not given up");
-    let next = Superblock {
+    let next = RingSuperblock {
         generation: newest.generation + 1,
         layer,
         ..newest.clone()
     };
-    let says = |copy: &Result<Superblock, FormatError>| copy.as_ref().is_ok_and(|c| c.abandoned);
+    let says =
+        |copy: &Result<RingSuperblock, FormatError>| copy.as_ref().is_ok_and(|c| c.abandoned);
     let mut places = PLACES;
     if says(&copies.a) && !says(&copies.b) {
         places.reverse();

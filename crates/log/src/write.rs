@@ -1,6 +1,6 @@
 //! Waiting operations on the state: appending, flushing, and announcing rotational offsets in the superblock.
 //!
-//! The group commit shared by all logs of segments ([`forebay_segments::commit`]) writes the records. [`Placing`]
+//! The group commit shared by all logs of segments ([`forebay_segments::commit`]) writes the records. [`OffsetPlanner`]
 //! observes these writes and decides the place of records. The *announcer* records in the superblock that offsets may
 //! exist.
 
@@ -12,15 +12,17 @@ use std::time::Duration;
 
 use forebay_device::Device;
 use forebay_rt::{Lock, Rt, Task};
-use forebay_segments::{Commit, CommitWorkers, Composer, Gathering, LogError, LogStats, OnFailure};
+use forebay_segments::{
+    CommitPipeline, CommitWorkers, GatherLimits, LogError, LogStats, OnFailure, RecordComposer,
+};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
-use crate::format::{RangeKind, Superblock, VolumeId};
-use crate::gaps::Gaps;
-use crate::ring::{Addr, RingGeometry};
-use crate::state::State;
-use crate::state::copies::CopyStates;
-use placing::Placing;
+use crate::format::{RangeKind, RingSuperblock, VolumeId};
+use crate::gaps::OffsetPolicy;
+use crate::ring::{LogAddr, RingGeometry};
+use crate::state::RingState;
+use crate::state::copies::SuperblockCopyStates;
+use placing::OffsetPlanner;
 
 /// Options of a log.
 #[derive(Clone, Copy, Debug)]
@@ -28,48 +30,48 @@ pub struct LogOptions {
     /// Maximum delay before appended data is sent to the device.
     pub max_delay: Duration,
     /// Policy of rotational offsets between records.
-    pub gaps: Gaps,
+    pub gaps: OffsetPolicy,
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
         LogOptions {
             max_delay: Duration::from_millis(50),
-            gaps: Gaps::default(),
+            gaps: OffsetPolicy::default(),
         }
     }
 }
 
-pub(crate) struct Inner {
-    pub(crate) commit: Rc<Commit<State, Placing>>,
-    pub(crate) superblock: RefCell<Superblock>,
+pub(crate) struct LogShared {
+    pub(crate) commit: Rc<CommitPipeline<RingState, OffsetPlanner>>,
+    pub(crate) superblock: RefCell<RingSuperblock>,
     pub(crate) superblock_turn: Rc<Lock>,
-    pub(crate) copies: CopyStates,
+    pub(crate) copies: SuperblockCopyStates,
 }
 
 /// An open log. Clones are handles to the same log.
 #[derive(Clone)]
-pub struct Log {
-    pub(crate) inner: Rc<Inner>,
+pub struct RingLog {
+    pub(crate) inner: Rc<LogShared>,
 }
 
 /// Background tasks of the log. They stop when this value is dropped.
-pub struct Workers {
+pub struct LogWorkers {
     _commit: CommitWorkers,
     _announcer: Task<()>,
 }
 
-impl Log {
+impl RingLog {
     pub(crate) fn new(
         rt: Rt,
         device: Rc<dyn Device>,
         options: LogOptions,
-        state: State,
-        superblock: Superblock,
-    ) -> (Log, Workers) {
-        let placing = Placing::new(options.gaps);
-        let gathering = Gathering::after(options.max_delay);
-        let (commit, workers) = Commit::new(
+        state: RingState,
+        superblock: RingSuperblock,
+    ) -> (RingLog, LogWorkers) {
+        let placing = OffsetPlanner::new(options.gaps);
+        let gathering = GatherLimits::after(options.max_delay);
+        let (commit, workers) = CommitPipeline::new(
             rt.clone(),
             device,
             gathering,
@@ -77,24 +79,24 @@ impl Log {
             state,
             placing,
         );
-        let inner = Rc::new(Inner {
+        let inner = Rc::new(LogShared {
             commit,
             superblock: RefCell::new(superblock),
             superblock_turn: Rc::default(),
-            copies: CopyStates::new(),
+            copies: SuperblockCopyStates::new(),
         });
-        let workers = Workers {
+        let workers = LogWorkers {
             _commit: workers,
             _announcer: rt.spawn(announcer(Rc::clone(&inner))),
         };
-        (Log { inner }, workers)
+        (RingLog { inner }, workers)
     }
 
-    pub(crate) fn state(&self) -> Ref<'_, State> {
+    pub(crate) fn state(&self) -> Ref<'_, RingState> {
         self.inner.commit.composer()
     }
 
-    pub(crate) fn state_mut(&self) -> RefMut<'_, State> {
+    pub(crate) fn state_mut(&self) -> RefMut<'_, RingState> {
         self.inner.commit.composer_mut()
     }
 
@@ -109,7 +111,7 @@ impl Log {
     }
 
     /// Returns the superblock as last written.
-    pub fn superblock(&self) -> Ref<'_, Superblock> {
+    pub fn superblock(&self) -> Ref<'_, RingSuperblock> {
         self.inner.superblock.borrow()
     }
 
@@ -175,8 +177,8 @@ impl Log {
     }
 
     /// Resolves when a record becomes durable, or when the log fails or stops. The caller must take the listener before
-    /// it reads [`Log::newest_stable`].
-    pub fn durable(&self) -> forebay_rt::Listener<'_> {
+    /// it reads [`RingLog::newest_stable`].
+    pub fn durable(&self) -> forebay_rt::EventListener<'_> {
         self.inner.commit.durable()
     }
 
@@ -203,25 +205,25 @@ impl Log {
 
     /// Resolves at the next change: data was written, became durable or was freed, or the log failed. The caller must
     /// take the listener before it checks its condition.
-    pub fn progress(&self) -> forebay_rt::Listener<'_> {
+    pub fn progress(&self) -> forebay_rt::EventListener<'_> {
         self.inner.commit.progress()
     }
 
-    /// Appends the entries that `compose` adds, as one group. The caller must have checked [`Log::has_room`].
-    pub fn append<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
+    /// Appends the entries that `compose` adds, as one group. The caller must have checked [`RingLog::has_room`].
+    pub fn append<T>(&self, compose: impl FnOnce(&mut GroupAppender<'_>) -> T) -> T {
         self.append_placed(false, compose)
     }
 
-    /// Appends like [`Log::append`]. The caller will flush the entries at once.
-    pub fn append_to_flush<T>(&self, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
+    /// Appends like [`RingLog::append`]. The caller will flush the entries at once.
+    pub fn append_to_flush<T>(&self, compose: impl FnOnce(&mut GroupAppender<'_>) -> T) -> T {
         self.append_placed(true, compose)
     }
 
-    fn append_placed<T>(&self, soon: bool, compose: impl FnOnce(&mut Appender<'_>) -> T) -> T {
+    fn append_placed<T>(&self, soon: bool, compose: impl FnOnce(&mut GroupAppender<'_>) -> T) -> T {
         let mut state = self.state_mut();
         self.inner.place_next(&mut state, soon);
         let leaves = state.leaves_segment();
-        let out = compose(&mut Appender { state: &mut state });
+        let out = compose(&mut GroupAppender { state: &mut state });
         state.drop_plan();
         state.end_group();
         // The summary of the segment that was left is written together with the record after it.
@@ -258,19 +260,19 @@ impl Log {
     }
 }
 
-/// Composer of one group; see [`Log::append`].
-pub struct Appender<'a> {
-    state: &'a mut State,
+/// Composer of one group; see [`RingLog::append`].
+pub struct GroupAppender<'a> {
+    state: &'a mut RingState,
 }
 
-impl Appender<'_> {
+impl GroupAppender<'_> {
     /// Appends data within one 4 KiB block; `crc` is its CRC32C. Returns the address of the data.
-    pub fn data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> Addr {
+    pub fn data(&mut self, sector: Sector, bytes: &[u8], crc: u32) -> LogAddr {
         self.state.append_data(sector, bytes, crc)
     }
 
     /// Replaces data in the record being filled. Returns false if the record has no data with exactly this extent.
-    pub fn overwrite(&mut self, addr: Addr, sector: Sector, bytes: &[u8], crc: u32) -> bool {
+    pub fn overwrite(&mut self, addr: LogAddr, sector: Sector, bytes: &[u8], crc: u32) -> bool {
         self.state.overwrite(addr, sector, bytes, crc)
     }
 
@@ -282,9 +284,9 @@ impl Appender<'_> {
 
 /// Records in the superblock that offsets may exist, as soon as the policy wants one. The log leaves offsets only after
 /// that. This is a worker, so that no superblock is written after the log is released.
-async fn announcer(inner: Rc<Inner>) {
+async fn announcer(inner: Rc<LogShared>) {
     inner.commit.watcher().wanted().await;
-    let log = Log { inner };
+    let log = RingLog { inner };
     // If the update fails, the log has failed and leaves no more offsets.
     let _ = log
         .update_superblock(|superblock| superblock.gaps = true)

@@ -4,22 +4,23 @@
 //! the place that the page names.
 
 use forebay_log::{
-    Entry, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
-    SEGMENTS_AT, SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Summary, SummaryRecord,
-    Superblock, UNSTABLE_SEGMENTS_MAX, VERSION, VERSION_GAPS, VolumeId,
+    HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, RingEntry, RingRecord, RingSummary,
+    RingSummaryRecord, RingSuperblock, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT,
+    SEGMENTS_MIN, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, UNSTABLE_SEGMENTS_MAX, VERSION, VERSION_GAPS,
+    VolumeId,
 };
-use forebay_units::{Epoch, Line, RecordSeq, Sector, SegmentSeq};
+use forebay_units::{BlockNumber, Epoch, RecordSeq, Sector, SegmentSeq};
 
 const PAGE: &str = include_str!("../../../docs/format/log.md");
 
 const VOLUME: VolumeId = VolumeId(*b"0123456789abcdef");
 const LINE: u64 = 0x05_0403_0201;
-const DATA: Entry = Entry::Data {
+const DATA: RingEntry = RingEntry::Data {
     sector: Sector(LINE * 8 + 5),
     sectors: 3,
     crc: 0xc3c2_c1c0,
 };
-const LOST: Entry = Entry::Range {
+const LOST: RingEntry = RingEntry::Range {
     kind: RangeKind::Lost,
     sector: Sector(0x1615_1413_1211),
     sectors: 0x2625_2423_2221,
@@ -91,7 +92,7 @@ fn the_page_has_the_codes_constants() {
 
 #[test]
 fn a_superblocks_fields_stand_where_the_page_says() {
-    let superblock = Superblock {
+    let superblock = RingSuperblock {
         volume: VOLUME,
         generation: 0x0117_1615_1413_1211,
         epoch: Epoch(0x0127_2625_2423_2221),
@@ -131,14 +132,14 @@ fn a_superblocks_fields_stand_where_the_page_says() {
     assert_eq!(HEADER_BYTES - end, LAYER_BYTES_MAX);
     assert_eq!(&bytes[end..end + 20], superblock.layer);
     assert!(bytes[end + 20..].iter().all(|byte| *byte == 0));
-    assert_eq!(Superblock::decode(&bytes), Ok(superblock.clone()));
-    let abandoned = Superblock {
+    assert_eq!(RingSuperblock::decode(&bytes), Ok(superblock.clone()));
+    let abandoned = RingSuperblock {
         clean: false,
         abandoned: true,
         ..superblock.clone()
     };
     assert_eq!(abandoned.encode()[104], 2);
-    let gaps = Superblock {
+    let gaps = RingSuperblock {
         gaps: true,
         ..superblock
     };
@@ -147,7 +148,7 @@ fn a_superblocks_fields_stand_where_the_page_says() {
 
 #[test]
 fn a_record_headers_fields_stand_where_the_page_says() {
-    let record = Record {
+    let record = RingRecord {
         volume: VOLUME,
         epoch: Epoch(0x0117_1615_1413_1211),
         segment: SegmentSeq(0x0227_2625_2423_2221),
@@ -178,13 +179,13 @@ fn a_record_headers_fields_stand_where_the_page_says() {
         at += compare_entry(&bytes[at..], entry);
     }
     assert!(bytes[at..].iter().all(|byte| *byte == 0));
-    assert_eq!(Record::decode(&bytes), Ok(record));
+    assert_eq!(RingRecord::decode(&bytes), Ok(record));
 }
 
 /// Compares [`DATA`] or [`LOST`]; returns its length.
-fn compare_entry(bytes: &[u8], entry: &Entry) -> usize {
+fn compare_entry(bytes: &[u8], entry: &RingEntry) -> usize {
     match entry {
-        Entry::Data { crc, .. } => {
+        RingEntry::Data { crc, .. } => {
             let fields: [(&str, &[u8]); 3] = [
                 ("tag", &[0b00_101_010]),
                 ("line", &LINE.to_le_bytes()[..5]),
@@ -192,7 +193,7 @@ fn compare_entry(bytes: &[u8], entry: &Entry) -> usize {
             ];
             compare("Data entry", bytes, &fields)
         }
-        Entry::Range {
+        RingEntry::Range {
             sector, sectors, ..
         } => {
             let fields: [(&str, &[u8]); 3] = [
@@ -220,8 +221,8 @@ fn a_ranges_kind_is_the_number_on_the_page() {
     ];
     let coded = kinds.map(|kind| {
         let (sector, sectors) = (Sector(0), 1);
-        let record = Record {
-            entries: vec![Entry::Range {
+        let record = RingRecord {
+            entries: vec![RingEntry::Range {
                 kind,
                 sector,
                 sectors,
@@ -233,8 +234,8 @@ fn a_ranges_kind_is_the_number_on_the_page() {
     assert_eq!(listed, coded);
 }
 
-fn listed(n: u32, entries: Vec<Entry>) -> SummaryRecord {
-    SummaryRecord {
+fn listed(n: u32, entries: Vec<RingEntry>) -> RingSummaryRecord {
+    RingSummaryRecord {
         seq: RecordSeq(0x0337_3635_3433_3231 + u64::from(n) - 1),
         offset: 0x0403_0201 * n,
         payload_bytes: 0x1413_1200 * n,
@@ -246,7 +247,7 @@ fn listed(n: u32, entries: Vec<Entry>) -> SummaryRecord {
 #[test]
 fn a_summarys_fields_stand_where_the_page_says_however_long_it_is() {
     for long in [1usize, 1000] {
-        let summary = Summary {
+        let summary = RingSummary {
             volume: VOLUME,
             epoch: Epoch(0x0117_1615_1413_1211),
             segment: SegmentSeq(0x0227_2625_2423_2221),
@@ -289,18 +290,18 @@ fn a_summarys_fields_stand_where_the_page_says_however_long_it_is() {
         }
         assert_eq!(at, body_bytes);
         assert!(body[at..].iter().all(|byte| *byte == 0));
-        assert_eq!(Summary::decode(&bytes), Ok(summary));
+        assert_eq!(RingSummary::decode(&bytes), Ok(summary));
     }
 }
 
 /// Returns the record of the page's example.
-fn example() -> Record {
-    let data = |line: u64, first: u64, sectors: u8| Entry::Data {
-        sector: Line(line).first_sector().plus(first),
+fn example() -> RingRecord {
+    let data = |line: u64, first: u64, sectors: u8| RingEntry::Data {
+        sector: BlockNumber(line).first_sector().plus(first),
         sectors,
         crc: crc32c::crc32c(&vec![0; 512 * usize::from(sectors)]),
     };
-    Record {
+    RingRecord {
         volume: VolumeId(std::array::from_fn(|n| n as u8)),
         epoch: Epoch(3),
         segment: SegmentSeq(7),
@@ -312,7 +313,7 @@ fn example() -> Record {
         entries: vec![
             data(5, 0, 8),
             data(6, 3, 1),
-            Entry::Range {
+            RingEntry::Range {
                 kind: RangeKind::Discard,
                 sector: Sector(65536),
                 sectors: 2048,
@@ -333,5 +334,5 @@ fn the_pages_example_is_what_the_code_writes() {
     let written = example().encode();
     assert_eq!(bytes, &written[..bytes.len()], "{:02x?}", &written[12..16]);
     bytes.resize(HEADER_BYTES, 0);
-    assert_eq!(Record::decode(&bytes), Ok(example()));
+    assert_eq!(RingRecord::decode(&bytes), Ok(example()));
 }

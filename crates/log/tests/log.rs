@@ -5,11 +5,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Asked, BufMut, Device, DeviceError, Durability, Hooks, Op, RamDevice, Tap};
+use forebay_device::{
+    BufMut, Device, DeviceError, DeviceOp, Durability, RamDevice, Tap, TapHooks, TapRequest,
+};
 use forebay_log::{
-    Damage, Entry, Gaps, HEADER_BYTES, Log, LogOptions, OpenError, Record, RecoveredRecord,
-    RingGeometry, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, VolumeId, Workers, format_device,
-    read_superblocks,
+    ChainDamage, HEADER_BYTES, LogOpenError, LogOptions, LogWorkers, OffsetPolicy, RecoveredRecord,
+    RingEntry, RingGeometry, RingLog, RingRecord, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
+    VolumeId, format_device, read_superblocks,
 };
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, Epoch, RecordSeq, Sector, SegmentSeq};
@@ -18,16 +20,16 @@ const SEGMENT: u64 = 128 << 10;
 const LATENCY: Duration = Duration::from_millis(1);
 
 /// Memory with a latency, records of its requests, and faults on demand.
-type Disk = Tap<RamDevice, Behaviour>;
+type LogDisk = Tap<RamDevice, DiskBehaviour>;
 
-struct Behaviour {
+struct DiskBehaviour {
     rt: Rt,
     latency: Cell<Duration>,
     /// Writes to segments: issue time and place.
     writes: RefCell<Vec<(Duration, Range<u64>)>>,
     /// Number of flushes, including segment writes that are durable without a flush.
     flushes: Cell<u32>,
-    failing: Cell<Option<Op>>,
+    failing: Cell<Option<DeviceOp>>,
     /// Unreadable places.
     unreadable: RefCell<Vec<Range<u64>>>,
     /// Place of a superblock copy that fails all writes.
@@ -38,8 +40,8 @@ struct Behaviour {
     superblocks: RefCell<Vec<u64>>,
 }
 
-fn new_disk(rt: &Rt) -> Rc<Disk> {
-    let behaviour = Behaviour {
+fn new_disk(rt: &Rt) -> Rc<LogDisk> {
+    let behaviour = DiskBehaviour {
         rt: rt.clone(),
         latency: Cell::new(LATENCY),
         writes: RefCell::default(),
@@ -54,13 +56,13 @@ fn new_disk(rt: &Rt) -> Rc<Disk> {
     Rc::new(Tap::new(ram, behaviour))
 }
 
-impl Behaviour {
-    async fn serve(&self, op: Op) -> Result<(), DeviceError> {
+impl DiskBehaviour {
+    async fn serve(&self, op: DeviceOp) -> Result<(), DeviceError> {
         self.rt.sleep(self.latency.get()).await;
         self.serve_at_once(op)
     }
 
-    fn serve_at_once(&self, op: Op) -> Result<(), DeviceError> {
+    fn serve_at_once(&self, op: DeviceOp) -> Result<(), DeviceError> {
         if self.failing.get() == Some(op) {
             let cause = std::io::Error::from_raw_os_error(5);
             return Err(DeviceError::io(op, 0..512, cause));
@@ -87,24 +89,24 @@ impl Behaviour {
     }
 }
 
-impl Hooks for Behaviour {
-    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
+impl TapHooks for DiskBehaviour {
+    async fn before(&self, asked: &TapRequest) -> Result<(), DeviceError> {
         let (op, range) = (asked.op(), asked.range());
-        if op == Op::Write && range.start >= SEGMENTS_AT {
+        if op == DeviceOp::Write && range.start >= SEGMENTS_AT {
             let write = (self.since_start(), range.clone());
             self.writes.borrow_mut().push(write);
         }
-        if let Op::Read | Op::Write | Op::Flush = op {
+        if let DeviceOp::Read | DeviceOp::Write | DeviceOp::Flush = op {
             self.serve(op).await?;
         }
         // A device that fails flushes also fails writes with FUA.
         if is_fua(asked) {
-            self.serve_at_once(Op::Flush)?;
+            self.serve_at_once(DeviceOp::Flush)?;
         }
         let bad = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
         let refused = match op {
-            Op::Read => self.unreadable.borrow().iter().any(bad),
-            Op::Write => self.refusing.get() == Some(range.start),
+            DeviceOp::Read => self.unreadable.borrow().iter().any(bad),
+            DeviceOp::Write => self.refusing.get() == Some(range.start),
             _ => false,
         };
         if refused {
@@ -114,11 +116,11 @@ impl Hooks for Behaviour {
             return Err(DeviceError::io(op, range, cause));
         }
         match op {
-            Op::Write if range.start < SEGMENTS_AT => {
+            DeviceOp::Write if range.start < SEGMENTS_AT => {
                 self.superblocks.borrow_mut().push(range.start);
             }
-            Op::Flush => self.flushes.set(self.flushes.get() + 1),
-            Op::Write if is_fua(asked) => {
+            DeviceOp::Flush => self.flushes.set(self.flushes.get() + 1),
+            DeviceOp::Write if is_fua(asked) => {
                 self.flushes.set(self.flushes.get() + 1);
             }
             _ => {}
@@ -127,42 +129,42 @@ impl Hooks for Behaviour {
     }
 }
 
-fn is_fua(asked: &Asked) -> bool {
-    matches!(asked, Asked::Write(_, _, Durability::Fua))
+fn is_fua(asked: &TapRequest) -> bool {
+    matches!(asked, TapRequest::Write(_, _, Durability::Fua))
 }
 
-fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt, Rc<Disk>) -> F) {
+fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt, Rc<LogDisk>) -> F) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let disk = new_disk(&executor.rt());
     executor.block_on(test(executor.rt(), disk));
 }
 
 /// Opens the log; returns its records.
-async fn open(rt: &Rt, disk: &Rc<Disk>) -> (Log, Workers, Vec<RecoveredRecord>) {
+async fn open(rt: &Rt, disk: &Rc<LogDisk>) -> (RingLog, LogWorkers, Vec<RecoveredRecord>) {
     try_open(rt, disk).await.expect("opens")
 }
 
 async fn try_open(
     rt: &Rt,
-    disk: &Rc<Disk>,
-) -> Result<(Log, Workers, Vec<RecoveredRecord>), OpenError> {
+    disk: &Rc<LogDisk>,
+) -> Result<(RingLog, LogWorkers, Vec<RecoveredRecord>), LogOpenError> {
     open_accepting(rt, disk, false).await
 }
 
 async fn open_accepting(
     rt: &Rt,
-    disk: &Rc<Disk>,
+    disk: &Rc<LogDisk>,
     accept_loss: bool,
-) -> Result<(Log, Workers, Vec<RecoveredRecord>), OpenError> {
-    open_with(rt, disk, accept_loss, Gaps::default()).await
+) -> Result<(RingLog, LogWorkers, Vec<RecoveredRecord>), LogOpenError> {
+    open_with(rt, disk, accept_loss, OffsetPolicy::default()).await
 }
 
 async fn open_with(
     rt: &Rt,
-    disk: &Rc<Disk>,
+    disk: &Rc<LogDisk>,
     accept_loss: bool,
-    gaps: Gaps,
-) -> Result<(Log, Workers, Vec<RecoveredRecord>), OpenError> {
+    gaps: OffsetPolicy,
+) -> Result<(RingLog, LogWorkers, Vec<RecoveredRecord>), LogOpenError> {
     let options = LogOptions {
         gaps,
         ..LogOptions::default()
@@ -187,11 +189,11 @@ async fn open_with(
 }
 
 /// Creates a new log. The counters do not include the formatting.
-async fn fresh(rt: &Rt, disk: &Rc<Disk>) -> (Log, Workers) {
+async fn fresh(rt: &Rt, disk: &Rc<LogDisk>) -> (RingLog, LogWorkers) {
     fresh_with(rt, disk, ByteLen(SEGMENT)).await
 }
 
-async fn fresh_with(rt: &Rt, disk: &Rc<Disk>, segment: ByteLen) -> (Log, Workers) {
+async fn fresh_with(rt: &Rt, disk: &Rc<LogDisk>, segment: ByteLen) -> (RingLog, LogWorkers) {
     let ring = RingGeometry::for_device(&disk.geometry(), segment).expect("it fits");
     format_device(&**disk, ring, VolumeId([1; 16]), Vec::new())
         .await
@@ -203,7 +205,7 @@ async fn fresh_with(rt: &Rt, disk: &Rc<Disk>, segment: ByteLen) -> (Log, Workers
 }
 
 /// Creates a log after a crash, with three flushed records of one 4 KiB block each in its first segment.
-async fn three_records(rt: &Rt, disk: &Rc<Disk>) {
+async fn three_records(rt: &Rt, disk: &Rc<LogDisk>) {
     let (log, _workers) = fresh(rt, disk).await;
     for line in [10, 20, 30] {
         append(&log, line, 1);
@@ -212,7 +214,7 @@ async fn three_records(rt: &Rt, disk: &Rc<Disk>) {
 }
 
 /// Appends whole 4 KiB blocks from `line` on as one write, filled with the block's number.
-fn append(log: &Log, line: u64, lines: u64) {
+fn append(log: &RingLog, line: u64, lines: u64) {
     log.append(|log| {
         for line in line..line + lines {
             let bytes = vec![line as u8; 4096];
@@ -224,9 +226,9 @@ fn append(log: &Log, line: u64, lines: u64) {
 /// Returns the blocks that these records write.
 fn lines(records: &[RecoveredRecord]) -> Vec<u64> {
     let entries = records.iter().flat_map(|record| &record.entries);
-    let line = |entry: Entry| match entry {
-        Entry::Data { sector, .. } => sector.line().0,
-        Entry::Range { .. } => panic!("no ranges were appended"),
+    let line = |entry: RingEntry| match entry {
+        RingEntry::Data { sector, .. } => sector.line().0,
+        RingEntry::Range { .. } => panic!("no ranges were appended"),
     };
     entries.map(|placed| line(placed.entry)).collect()
 }
@@ -335,7 +337,7 @@ fn what_is_handed_over_waits_for_what_was_appended_before_it() {
 fn a_failed_write_of_the_device_hands_nothing_over() {
     run(|rt, disk| async move {
         let (log, _workers) = fresh(&rt, &disk).await;
-        disk.failing.set(Some(Op::Write));
+        disk.failing.set(Some(DeviceOp::Write));
         append(&log, 0, 1);
         assert!(log.hand_over(log.last_record()).await.is_err());
         disk.failing.set(None);
@@ -366,15 +368,15 @@ fn a_long_record_leaves_at_once_while_the_device_is_idle_and_grows_while_it_is_n
 
 #[test]
 fn a_failed_flush_of_the_device_is_an_error_for_all_who_wait_and_for_ever() {
-    failure_latches(Op::Flush);
+    failure_latches(DeviceOp::Flush);
 }
 
 #[test]
 fn a_failed_write_of_the_device_is_an_error_for_all_who_wait_and_for_ever() {
-    failure_latches(Op::Write);
+    failure_latches(DeviceOp::Write);
 }
 
-fn failure_latches(op: Op) {
+fn failure_latches(op: DeviceOp) {
     run(move |rt, disk| async move {
         let (log, _workers) = fresh(&rt, &disk).await;
         append(&log, 0, 1);
@@ -429,7 +431,7 @@ fn what_was_flushed_comes_back_in_order_after_every_stop() {
 }
 
 /// Creates a flushed record, and a write over two segments whose second segment did not arrive.
-async fn half_a_write(rt: &Rt, disk: &Rc<Disk>) {
+async fn half_a_write(rt: &Rt, disk: &Rc<LogDisk>) {
     let (log, workers) = fresh(rt, disk).await;
     append(&log, 500, 1);
     log.flush(log.last_record()).await.expect("flushes");
@@ -511,7 +513,7 @@ fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken
         // Destroys the second record's header. The third record was composed when the second was known to be durable.
         disk.below.poke(SEGMENTS_AT + 8192, &[0; 512]);
         let before = disk.written();
-        let Err(OpenError::Damaged(damage)) = try_open(&rt, &disk).await else {
+        let Err(LogOpenError::Damaged(damage)) = try_open(&rt, &disk).await else {
             panic!("taken up");
         };
         assert_eq!((damage.record.0, damage.offset), (2, 8192));
@@ -524,7 +526,7 @@ fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken
 fn a_copy_of_the_superblock_that_says_that_the_log_was_given_up_is_not_put_at_risk_again() {
     run(|rt, disk| async move {
         let (log, workers) = fresh(&rt, &disk).await;
-        disk.failing.set(Some(Op::Write));
+        disk.failing.set(Some(DeviceOp::Write));
         log.update_superblock(|_| ())
             .await
             .expect_err("the log fails");
@@ -564,7 +566,7 @@ const fn end_of(n: u64) -> u64 {
 
 /// Creates a log with one flushed record in each of three segments, of which the second is destroyed. Only the third
 /// record proves that the second was flushed.
-async fn evidence_beyond_the_end(rt: &Rt, disk: &Rc<Disk>) {
+async fn evidence_beyond_the_end(rt: &Rt, disk: &Rc<LogDisk>) {
     let (log, workers) = fresh(rt, disk).await;
     for line in [10, 20, 30] {
         append(&log, line, 1);
@@ -577,9 +579,9 @@ async fn evidence_beyond_the_end(rt: &Rt, disk: &Rc<Disk>) {
         .poke(end_of(1) - HEADER_BYTES as u64, &[0; HEADER_BYTES]);
 }
 
-async fn refused(rt: &Rt, disk: &Rc<Disk>) -> Damage {
+async fn refused(rt: &Rt, disk: &Rc<LogDisk>) -> ChainDamage {
     let before = disk.written();
-    let Err(OpenError::Damaged(damage)) = try_open(rt, disk).await else {
+    let Err(LogOpenError::Damaged(damage)) = try_open(rt, disk).await else {
         panic!("taken up");
     };
     assert_eq!(disk.written(), before, "nothing was changed");
@@ -672,7 +674,7 @@ fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
             .await
             .expect("writes");
         drop((log, workers));
-        let leftover = Record {
+        let leftover = RingRecord {
             volume: VolumeId([1; 16]),
             epoch: Epoch(99),
             segment: SegmentSeq(0),
@@ -690,16 +692,16 @@ fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
 }
 
 /// Clears the device. All logs of this test belong to the same volume, so nothing of the last log may remain.
-fn forget_the_last(disk: &Disk) {
+fn forget_the_last(disk: &LogDisk) {
     disk.below.poke(SEGMENTS_AT, &vec![0; 40 << 20]);
 }
 
 /// Creates a log with offsets and writes these blocks, each flushed, one after the other; returns the places of the
 /// writes.
-async fn with_gaps(rt: &Rt, disk: &Rc<Disk>, seed: u64, lines: Range<u64>) -> Vec<Range<u64>> {
+async fn with_gaps(rt: &Rt, disk: &Rc<LogDisk>, seed: u64, lines: Range<u64>) -> Vec<Range<u64>> {
     forget_the_last(disk);
     fresh(rt, disk).await;
-    let opened = open_with(rt, disk, false, Gaps::Scattered(seed)).await;
+    let opened = open_with(rt, disk, false, OffsetPolicy::Scattered(seed)).await;
     let (log, _workers, _) = opened.expect("opens");
     disk.writes.borrow_mut().clear();
     for line in lines {
@@ -738,7 +740,7 @@ fn a_superblock_says_that_there_may_be_gaps_before_the_first_is_left_and_no_more
         };
         fresh(&rt, &disk).await;
         assert_eq!(says().await, [false; 2]);
-        let opened = open_with(&rt, &disk, false, Gaps::Scattered(1)).await;
+        let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(1)).await;
         let (log, workers, _) = opened.expect("opens");
         disk.writes.borrow_mut().clear();
         for line in 0..40 {
@@ -754,7 +756,7 @@ fn a_superblock_says_that_there_may_be_gaps_before_the_first_is_left_and_no_more
         assert_eq!(says().await, [true; 2]);
         drop((log, workers));
         // The superblock stays so as long as offsets may exist.
-        let (log, workers, _) = open_with(&rt, &disk, false, Gaps::Never)
+        let (log, workers, _) = open_with(&rt, &disk, false, OffsetPolicy::Never)
             .await
             .expect("opens");
         assert_eq!(says().await, [true; 2]);
@@ -780,7 +782,7 @@ fn a_log_of_version_1_comes_back_and_becomes_one_of_version_2_by_its_first_gap()
             found
         };
         fresh(&rt, &disk).await;
-        for (gaps, lines_before) in [(Gaps::Never, 0), (Gaps::Scattered(1), 20)] {
+        for (gaps, lines_before) in [(OffsetPolicy::Never, 0), (OffsetPolicy::Scattered(1), 20)] {
             let opened = open_with(&rt, &disk, false, gaps).await;
             let (log, workers, records) = opened.expect("opens");
             assert_eq!(versions().await, [1, 1]);
@@ -860,7 +862,7 @@ fn what_is_left_over_in_a_gap_is_taken_for_nothing() {
                     if at < gap.start {
                         continue;
                     }
-                    let leftover = Record {
+                    let leftover = RingRecord {
                         volume: VolumeId([volume; 16]),
                         epoch: Epoch(epoch),
                         segment: SegmentSeq(of),
@@ -889,7 +891,7 @@ fn what_recovery_cut_off_behind_gaps_stays_so_when_the_summary_it_wrote_rots() {
         for seed in 0..20 {
             with_gaps(&rt, &disk, seed, 0..4).await;
             // A write with several records, of which the last is missing.
-            let opened = open_with(&rt, &disk, false, Gaps::Scattered(seed)).await;
+            let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(seed)).await;
             let (log, workers, _) = opened.expect("opens");
             append(&log, 500, 1);
             log.flush(log.last_record()).await.expect("flushes");
@@ -945,7 +947,7 @@ fn what_is_handed_over_behind_gaps_comes_back_though_nothing_was_flushed() {
         for seed in 0..20 {
             forget_the_last(&disk);
             fresh(&rt, &disk).await;
-            let opened = open_with(&rt, &disk, false, Gaps::Scattered(seed)).await;
+            let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(seed)).await;
             let (log, workers, _) = opened.expect("opens");
             disk.writes.borrow_mut().clear();
             disk.flushes.set(0);
@@ -991,7 +993,7 @@ fn what_leaves_a_segment_and_is_large_goes_to_the_device_though_nobody_flushes_i
             forget_the_last(&disk);
             let (log, workers) = fresh_with(&rt, &disk, ByteLen::mib(1)).await;
             drop((log, workers));
-            let opened = open_with(&rt, &disk, false, Gaps::Scattered(seed)).await;
+            let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(seed)).await;
             let (log, _workers, _) = opened.expect("opens");
             for lines in (1..=80).rev().step_by(3) {
                 disk.writes.borrow_mut().clear();
@@ -1010,7 +1012,7 @@ fn no_gap_is_left_where_a_superblock_did_not_take_it_that_there_may_be_some() {
         for copy in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
             forget_the_last(&disk);
             fresh(&rt, &disk).await;
-            let opened = open_with(&rt, &disk, false, Gaps::Scattered(1)).await;
+            let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(1)).await;
             let (log, workers, _) = opened.expect("opens");
             disk.writes.borrow_mut().clear();
             disk.refusing.set(Some(copy));
@@ -1034,7 +1036,7 @@ fn no_gap_is_left_where_a_superblock_did_not_take_it_that_there_may_be_some() {
 fn no_gap_is_left_in_a_log_that_was_called_clean() {
     run(|rt, disk| async move {
         fresh(&rt, &disk).await;
-        let opened = open_with(&rt, &disk, false, Gaps::Scattered(1)).await;
+        let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(1)).await;
         let (log, _workers, _) = opened.expect("opens");
         let flushed = async |lines: Range<u64>| {
             disk.writes.borrow_mut().clear();
@@ -1058,7 +1060,7 @@ fn no_gap_is_left_in_a_log_that_was_called_clean() {
 
 /// Creates three segments of data that were flushed once, and a flushed record at the end of the last one. Only this
 /// record proves that the data was durable.
-async fn proof_in_the_middle(rt: &Rt, disk: &Rc<Disk>) {
+async fn proof_in_the_middle(rt: &Rt, disk: &Rc<LogDisk>) {
     let (log, workers) = fresh(rt, disk).await;
     for n in 0..4 {
         append(&log, 20 * n, 20);
@@ -1080,7 +1082,7 @@ fn damage_is_seen_though_the_proof_stands_in_the_middle_of_a_segment_further_on(
         // One block of the first record's payload rots.
         disk.below.poke(SEGMENTS_AT + 6 * 4096, &[0xff; 512]);
         match try_open(&rt, &disk).await {
-            Err(OpenError::Damaged(_)) => {}
+            Err(LogOpenError::Damaged(_)) => {}
             Err(other) => panic!("{other}"),
             Ok((.., records)) => {
                 panic!("taken up without a word, with lines {:?}", lines(&records))
@@ -1115,7 +1117,7 @@ fn damage_is_seen_though_one_write_over_the_end_of_a_segment_is_gone() {
                 disk.below
                     .poke(over.start, &vec![0; (over.end - over.start) as usize]);
                 match try_open(&rt, &disk).await {
-                    Err(OpenError::Damaged(_)) => {}
+                    Err(LogOpenError::Damaged(_)) => {}
                     Err(other) => panic!("{other}"),
                     Ok((.., records)) => silent.push((seed, lines(&records).len(), count)),
                 }

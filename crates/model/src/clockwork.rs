@@ -11,61 +11,61 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use forebay_rt::{Instant, Rt, Sleep, Task};
+use forebay_rt::{Instant, Rt, SleepFuture, Task};
 use slab::Slab;
 
 /// Completion of the command with this number, at this time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Done {
+pub(crate) struct CommandCompletion {
     pub(crate) id: u64,
     pub(crate) at: Instant,
 }
 
 /// A model that takes commands and computes their completion times: state without waiting.
-pub(crate) trait Model: 'static {
+pub(crate) trait ClockworkModel: 'static {
     /// Returns the time of the next event. `None` if the model has no future event.
     fn next_event(&self) -> Option<Instant>;
 
     /// Advances time to `now`; adds completed commands to `done`.
-    fn advance(&mut self, now: Instant, done: &mut Vec<Done>);
+    fn advance(&mut self, now: Instant, done: &mut Vec<CommandCompletion>);
 }
 
 /// A model, and the task that advances its time.
 pub(crate) struct Clockwork<M> {
-    shared: Rc<Shared<M>>,
+    shared: Rc<ClockworkShared<M>>,
     /// Task that ends when this value is dropped.
     _task: Task<()>,
 }
 
-struct Shared<M> {
+struct ClockworkShared<M> {
     rt: Rt,
-    state: RefCell<State<M>>,
+    state: RefCell<ClockworkState<M>>,
 }
 
-struct State<M> {
+struct ClockworkState<M> {
     model: M,
-    waiting: Slab<Waiting>,
+    waiting: Slab<WaitingCommand>,
     /// Waker of the clockwork task, and the end of its sleep (`None`: until it is woken).
     clockwork: Option<Waker>,
     sleeps_until: Option<Instant>,
     /// Buffers, kept to reuse their memory.
-    done: Vec<Done>,
+    done: Vec<CommandCompletion>,
     woken: Vec<Waker>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingCommand {
     done: Option<Instant>,
     waker: Option<Waker>,
     /// True if the command's future was dropped.
     orphaned: bool,
 }
 
-impl<M: Model> Clockwork<M> {
+impl<M: ClockworkModel> Clockwork<M> {
     pub(crate) fn new(rt: &Rt, model: M) -> Clockwork<M> {
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ClockworkShared {
             rt: rt.clone(),
-            state: RefCell::new(State {
+            state: RefCell::new(ClockworkState {
                 model,
                 waiting: Slab::new(),
                 clockwork: None,
@@ -99,7 +99,7 @@ impl<M: Model> Clockwork<M> {
     pub(crate) async fn command(&self, give: impl FnOnce(&mut M, Instant, u64)) -> Instant {
         let now = self.shared.rt.now();
         let key = self.shared.pass(now, |state| {
-            let key = state.waiting.insert(Waiting::default());
+            let key = state.waiting.insert(WaitingCommand::default());
             give(&mut state.model, now, key as u64);
             let next = state.model.next_event();
             let sleeps_past = |at| state.sleeps_until.is_none_or(|until| at < until);
@@ -109,13 +109,13 @@ impl<M: Model> Clockwork<M> {
             key
         });
         let shared = &self.shared;
-        Command { shared, key }.await
+        ClockworkCommand { shared, key }.await
     }
 }
 
 /// Advances the model's time with the clock, and wakes waiting commands.
-async fn run<M: Model>(shared: Rc<Shared<M>>) {
-    let mut sleep: Option<(Instant, Sleep)> = None;
+async fn run<M: ClockworkModel>(shared: Rc<ClockworkShared<M>>) {
+    let mut sleep: Option<(Instant, SleepFuture)> = None;
     poll_fn(|cx| {
         loop {
             let now = shared.rt.now();
@@ -142,11 +142,11 @@ async fn run<M: Model>(shared: Rc<Shared<M>>) {
     .await
 }
 
-impl<M: Model> Shared<M> {
+impl<M: ClockworkModel> ClockworkShared<M> {
     /// Advances time to `now`, then calls `then`, then wakes completed commands.
-    fn pass<T>(&self, now: Instant, then: impl FnOnce(&mut State<M>) -> T) -> T {
+    fn pass<T>(&self, now: Instant, then: impl FnOnce(&mut ClockworkState<M>) -> T) -> T {
         let mut state = self.state.borrow_mut();
-        let State {
+        let ClockworkState {
             model,
             waiting,
             done,
@@ -154,7 +154,7 @@ impl<M: Model> Shared<M> {
             ..
         } = &mut *state;
         model.advance(now, done);
-        for Done { id, at } in done.drain(..) {
+        for CommandCompletion { id, at } in done.drain(..) {
             let key = id as usize;
             let entry = &mut waiting[key];
             entry.done = Some(at);
@@ -174,12 +174,12 @@ impl<M: Model> Shared<M> {
 }
 
 /// A command that was given to the model.
-struct Command<'a, M> {
-    shared: &'a Shared<M>,
+struct ClockworkCommand<'a, M> {
+    shared: &'a ClockworkShared<M>,
     key: usize,
 }
 
-impl<M> Future for Command<'_, M> {
+impl<M> Future for ClockworkCommand<'_, M> {
     type Output = Instant;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
@@ -195,7 +195,7 @@ impl<M> Future for Command<'_, M> {
     }
 }
 
-impl<M> Drop for Command<'_, M> {
+impl<M> Drop for ClockworkCommand<'_, M> {
     fn drop(&mut self) {
         let mut state = self.shared.state.borrow_mut();
         let entry = &mut state.waiting[self.key];

@@ -2,31 +2,31 @@
 
 use forebay_rt::Instant;
 
-use crate::Timing;
-use crate::disk::{Caches, Completion, Disk, Op, Options, Spec};
+use crate::TimingModel;
+use crate::disk::{DiskCompletion, DiskOp, DiskOptions, DiskSpec, EnabledCaches, MechanicalDisk};
 
 /// A drive: a mechanical disk, and its write cache setting.
 pub struct Drive {
-    disk: Disk,
+    disk: MechanicalDisk,
     write_cache: bool,
 }
 
 impl Drive {
     /// Creates an idle drive with these parameters.
-    pub fn new(spec: Spec, options: Options) -> Drive {
+    pub fn new(spec: DiskSpec, options: DiskOptions) -> Drive {
         let write_cache = match options.caches {
-            Caches::Off => false,
-            Caches::Own => spec.own_caches().immediate_report,
-            Caches::Explicit(choice) => choice.immediate_report,
+            EnabledCaches::Off => false,
+            EnabledCaches::Own => spec.own_caches().immediate_report,
+            EnabledCaches::Explicit(choice) => choice.immediate_report,
         };
         Drive {
-            disk: Disk::new(spec, options),
+            disk: MechanicalDisk::new(spec, options),
             write_cache,
         }
     }
 }
 
-impl Timing for Drive {
+impl TimingModel for Drive {
     fn blocks(&self) -> u64 {
         self.disk.blocks()
     }
@@ -35,7 +35,7 @@ impl Timing for Drive {
         self.write_cache
     }
 
-    fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
+    fn submit(&mut self, now: Instant, id: u64, op: DiskOp, first: u64, blocks: u32) {
         self.disk.submit(now, id, op, first, blocks);
     }
 
@@ -47,7 +47,7 @@ impl Timing for Drive {
         self.disk.next_event()
     }
 
-    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+    fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
         self.disk.advance(now, done);
     }
 }

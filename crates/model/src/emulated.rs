@@ -2,7 +2,7 @@
 //!
 //! The data's own I/O and the model's time run concurrently. A request completes when both are done. So an answer is
 //! never early. It is late only if the device below is slower than the model, or if the clock wakes the task late.
-//! [`Emulated::lateness`] returns the delays of answers.
+//! [`EmulatedDisk::lateness`] returns the delays of answers.
 //!
 //! The time is that of the executor. On the wall clock the device can be used like an old disk. On a virtual clock it
 //! is simulated as fast as the processor allows. The code does not distinguish the two.
@@ -20,21 +20,23 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Result, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, Result, ZeroedSpace,
+};
 use forebay_rt::{Instant, Rt};
 use forebay_units::SECTOR_BYTES;
 use futures_util::future::join;
 
-use crate::clockwork::{Clockwork, Done, Model};
-use crate::disk::{Completion, Op};
-use crate::lateness::{Late, Lateness};
+use crate::clockwork::{Clockwork, ClockworkModel, CommandCompletion};
+use crate::disk::{DiskCompletion, DiskOp};
+use crate::lateness::{Lateness, LatenessCounts};
 
 /// The longest transfer of a single command, in sectors: the ten-byte SCSI commands have a 16-bit count. Longer
 /// requests become several consecutive commands.
 const COMMAND_SECTORS_MAX: u64 = 0xffff;
 
 /// A timing model for requests: state without waiting.
-pub trait Timing {
+pub trait TimingModel {
     /// Returns the capacity in sectors of 512 bytes.
     fn blocks(&self) -> u64;
 
@@ -43,7 +45,7 @@ pub trait Timing {
 
     /// Takes a request that arrives at `now`. The caller must have advanced the model to `now`. The completion carries
     /// `id`.
-    fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32);
+    fn submit(&mut self, now: Instant, id: u64, op: DiskOp, first: u64, blocks: u32);
 
     /// Takes a command to make the contents of the write cache durable.
     fn flush(&mut self, now: Instant, id: u64);
@@ -52,7 +54,7 @@ pub trait Timing {
     fn next_event(&self) -> Option<Instant>;
 
     /// Advances time to `now`; adds completed requests to `done`.
-    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>);
+    fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>);
 }
 
 /// Reason why a disk cannot be emulated over a device.
@@ -70,33 +72,33 @@ pub enum EmulatedError {
 
 /// A device with the content of another one and the timing of a model. If the data is shorter than the disk, it
 /// occupies the disk's first part.
-pub struct Emulated {
-    clockwork: Clockwork<Timed>,
-    late: RefCell<Late>,
+pub struct EmulatedDisk {
+    clockwork: Clockwork<TimedDisk>,
+    late: RefCell<LatenessCounts>,
     data: Rc<dyn Device>,
-    geometry: Geometry,
+    geometry: DeviceGeometry,
 }
 
 /// A model of a disk, and a buffer for its completions.
-struct Timed {
-    disk: Box<dyn Timing>,
+struct TimedDisk {
+    disk: Box<dyn TimingModel>,
     /// Buffer, kept to reuse its memory.
-    done: Vec<Completion>,
+    done: Vec<DiskCompletion>,
 }
 
-impl Model for Timed {
+impl ClockworkModel for TimedDisk {
     fn next_event(&self) -> Option<Instant> {
         self.disk.next_event()
     }
 
-    fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
+    fn advance(&mut self, now: Instant, done: &mut Vec<CommandCompletion>) {
         self.disk.advance(now, &mut self.done);
         let all = self.done.drain(..);
-        done.extend(all.map(|Completion { id, at, .. }| Done { id, at }));
+        done.extend(all.map(|DiskCompletion { id, at, .. }| CommandCompletion { id, at }));
     }
 }
 
-impl Emulated {
+impl EmulatedDisk {
     /// Creates the device with the timing of `disk` and the content of `data`.
     ///
     /// # Errors
@@ -104,8 +106,8 @@ impl Emulated {
     pub fn new(
         rt: &Rt,
         data: Rc<dyn Device>,
-        disk: impl Timing + 'static,
-    ) -> Result<Emulated, EmulatedError> {
+        disk: impl TimingModel + 'static,
+    ) -> Result<EmulatedDisk, EmulatedError> {
         let (below, capacity) = (data.geometry(), disk.blocks() * SECTOR_BYTES);
         if below.len > capacity {
             return Err(EmulatedError::TooLarge {
@@ -113,17 +115,17 @@ impl Emulated {
                 capacity,
             });
         }
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             volatile: disk.has_write_cache(),
             ..below
         };
-        let timed = Timed {
+        let timed = TimedDisk {
             disk: Box::new(disk),
             done: Vec::new(),
         };
-        Ok(Emulated {
+        Ok(EmulatedDisk {
             clockwork: Clockwork::new(rt, timed),
-            late: RefCell::new(Late::new()),
+            late: RefCell::new(LatenessCounts::new()),
             data,
             geometry,
         })
@@ -135,7 +137,7 @@ impl Emulated {
     }
 
     /// Lets the model transfer `range` (bytes); returns the completion time.
-    async fn transfer(&self, op: Op, range: Range<u64>) -> Instant {
+    async fn transfer(&self, op: DiskOp, range: Range<u64>) -> Instant {
         let (mut first, end) = (range.start / SECTOR_BYTES, range.end / SECTOR_BYTES);
         loop {
             let sectors = (end - first).min(COMMAND_SECTORS_MAX);
@@ -151,7 +153,7 @@ impl Emulated {
     }
 
     async fn transfer_write(&self, range: Range<u64>, durability: Durability) -> Instant {
-        let done = self.transfer(Op::Write, range).await;
+        let done = self.transfer(DiskOp::Write, range).await;
         match durability {
             // Drives of that time do not support FUA, so the system flushes instead.
             Durability::Fua if self.geometry.volatile => self.flush_cache().await,
@@ -188,14 +190,14 @@ impl Emulated {
     }
 }
 
-impl Device for Emulated {
-    fn geometry(&self) -> Geometry {
+impl Device for EmulatedDisk {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
         let range = at..at + buf.len() as u64;
-        Box::pin(self.both(self.data.read(at, buf), self.transfer(Op::Read, range)))
+        Box::pin(self.both(self.data.read(at, buf), self.transfer(DiskOp::Read, range)))
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
@@ -219,7 +221,7 @@ impl Device for Emulated {
         self.data.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         let zeroed = self.data.write_zeroes(range.clone(), room);
         let data = async {
             zeroed.await?;
@@ -229,7 +231,7 @@ impl Device for Emulated {
                 self.data.flush().await
             }
         };
-        if room == Room::Release && self.geometry.zeroes_by_unmapping {
+        if room == ZeroedSpace::Release && self.geometry.zeroes_by_unmapping {
             return Box::pin(data);
         }
         Box::pin(self.both(data, self.transfer_write(range, Durability::Flush)))

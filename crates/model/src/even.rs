@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use forebay_rt::Instant;
 
-use crate::Timing;
-use crate::disk::{Completion, Op, Service};
+use crate::TimingModel;
+use crate::disk::{DiskCompletion, DiskOp, ServiceTimes};
 
 /// A disk without a cache that serves each command in the same time, regardless of its place and length.
-pub struct Even {
+pub struct EvenDisk {
     blocks: u64,
     each: Duration,
     /// Time at which all submitted requests are done.
     busy: Instant,
     /// Requests in progress, in the order of their completion.
-    waiting: VecDeque<Completion>,
+    waiting: VecDeque<DiskCompletion>,
 }
 
-impl Even {
+impl EvenDisk {
     /// Creates a disk of `blocks` sectors of 512 bytes that serves a command in `each`.
-    pub fn new(blocks: u64, each: Duration) -> Even {
-        Even {
+    pub fn new(blocks: u64, each: Duration) -> EvenDisk {
+        EvenDisk {
             blocks,
             each,
             busy: Instant::default(),
@@ -32,15 +32,15 @@ impl Even {
     fn serve(&mut self, now: Instant, id: u64, takes: Duration) {
         let at = self.busy.max(now).plus(takes);
         self.busy = at;
-        self.waiting.push_back(Completion {
+        self.waiting.push_back(DiskCompletion {
             id,
             at,
-            service: Service::default(),
+            service: ServiceTimes::default(),
         });
     }
 }
 
-impl Timing for Even {
+impl TimingModel for EvenDisk {
     fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -49,7 +49,7 @@ impl Timing for Even {
         false
     }
 
-    fn submit(&mut self, now: Instant, id: u64, _: Op, _: u64, _: u32) {
+    fn submit(&mut self, now: Instant, id: u64, _: DiskOp, _: u64, _: u32) {
         self.serve(now, id, self.each);
     }
 
@@ -62,8 +62,8 @@ impl Timing for Even {
         self.waiting.front().map(|first| first.at)
     }
 
-    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        let due = |first: &Completion| first.at <= now;
+    fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
+        let due = |first: &DiskCompletion| first.at <= now;
         while self.waiting.front().is_some_and(due) {
             done.extend(self.waiting.pop_front());
         }
@@ -80,7 +80,7 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    fn done_by(disk: &mut Even, now: Instant) -> Vec<(u64, Instant)> {
+    fn done_by(disk: &mut EvenDisk, now: Instant) -> Vec<(u64, Instant)> {
         let mut done = Vec::new();
         disk.advance(now, &mut done);
         done.iter().map(|done| (done.id, done.at)).collect()
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn requests_are_served_one_after_another_however_they_arrive() {
-        let mut disk = Even::new(1 << 20, EACH);
-        disk.submit(ms(5), 1, Op::Write, 0, 8);
-        disk.submit(ms(7), 2, Op::Read, 1 << 19, 1024);
+        let mut disk = EvenDisk::new(1 << 20, EACH);
+        disk.submit(ms(5), 1, DiskOp::Write, 0, 8);
+        disk.submit(ms(7), 2, DiskOp::Read, 1 << 19, 1024);
         disk.flush(ms(8), 3);
         assert_eq!(disk.next_event(), Some(ms(15)));
         assert_eq!(done_by(&mut disk, ms(14)), []);
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(done_by(&mut disk, ms(25)), [(2, ms(25)), (3, ms(25))]);
         assert_eq!(disk.next_event(), None);
         // Idle time is not saved up.
-        disk.submit(ms(100), 4, Op::Write, 0, 8);
+        disk.submit(ms(100), 4, DiskOp::Write, 0, 8);
         assert_eq!(disk.next_event(), Some(ms(110)));
     }
 }

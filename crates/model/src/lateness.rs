@@ -11,7 +11,7 @@ const BOUNDS_US: [u64; 17] = [
 
 /// Delays so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Late {
+pub(crate) struct LatenessCounts {
     /// Counts by class. The last class is beyond all bounds.
     counts: [u64; BOUNDS_US.len() + 1],
     by_data: u64,
@@ -19,9 +19,9 @@ pub(crate) struct Late {
     worst: Duration,
 }
 
-impl Late {
-    pub(crate) fn new() -> Late {
-        Late {
+impl LatenessCounts {
+    pub(crate) fn new() -> LatenessCounts {
+        LatenessCounts {
             counts: [0; BOUNDS_US.len() + 1],
             by_data: 0,
             total: Duration::ZERO,
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn percentiles_are_bounds_that_hold() {
         let at = |us: u64| Instant::from_nanos(us * 1000);
-        let mut late = Late::new();
+        let mut late = LatenessCounts::new();
         assert_eq!(late.summary().p99, Duration::ZERO);
         for us in 1..=100 {
             late.note(at(1000), at(0), at(1000 + us));

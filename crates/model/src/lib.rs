@@ -1,7 +1,7 @@
 //! Disk models: the durations of requests on real, named disks.
 //!
 //! A model is plain state: requests enter with their time of arrival, and completions leave with their time. It does
-//! not wait and stores no data. [`Emulated`] waits and has the data: a device with the timing of a model.
+//! not wait and stores no data. [`EmulatedDisk`] waits and has the data: a device with the timing of a model.
 //!
 //! Reading order: `disk`, the mechanical disk; `flash`, plain flash chips; `emulated.rs` (which waits with
 //! `clockwork.rs`); `zoned.rs`, the zones of a shingled disk.
@@ -16,7 +16,7 @@ mod lateness;
 mod zoned;
 
 pub use drive::Drive;
-pub use emulated::{Emulated, EmulatedError, Timing};
-pub use even::Even;
+pub use emulated::{EmulatedDisk, EmulatedError, TimingModel};
+pub use even::EvenDisk;
 pub use lateness::Lateness;
-pub use zoned::{ZoneError, ZoneUsage, Zoned, ZonedError};
+pub use zoned::{ZoneError, ZoneUsage, ZonedDevice, ZonedDeviceError};

@@ -18,7 +18,7 @@
 //! Left out: zones that are opened, closed and finished by command, and limits on open zones. [`ZoneUsage`] has the
 //! most zones that were partly written at one time, which can be compared with a drive's limit.
 //!
-//! [`Zoned`] checks a write when it arrives. So several writes to one zone may be in flight if they arrive in order, as
+//! [`ZonedDevice`] checks a write when it arrives. So several writes to one zone may be in flight if they arrive in order, as
 //! from a queue that keeps the order of the writes of each zone.
 
 use std::cell::RefCell;
@@ -27,12 +27,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, Result,
+    ZeroedSpace,
 };
 
 /// Reason why a device cannot be divided into zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ZonedError {
+pub enum ZonedDeviceError {
     /// The zones or the conventional part are not multiples of the device's physical block.
     #[error("zones of {zone} bytes behind {conventional} bytes are not whole blocks of {block}")]
     Blocks {
@@ -84,7 +85,7 @@ pub enum ZoneError {
     },
 }
 
-/// Counts of a [`Zoned`] device.
+/// Counts of a [`ZonedDevice`] device.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ZoneUsage {
     /// Zones that were reset while they contained data.
@@ -98,22 +99,22 @@ pub struct ZoneUsage {
 }
 
 /// A device whose space, behind a conventional part, is divided into zones that are written in order.
-pub struct Zoned {
+pub struct ZonedDevice {
     below: Rc<dyn Device>,
-    geometry: Geometry,
+    geometry: DeviceGeometry,
     conventional: u64,
     zone: u64,
-    state: RefCell<State>,
+    state: RefCell<ZoneStates>,
 }
 
-struct State {
+struct ZoneStates {
     /// Of each zone, the bytes before its write pointer.
     written: Vec<u64>,
     partly_written: u64,
     usage: ZoneUsage,
 }
 
-impl State {
+impl ZoneStates {
     /// Moves the write pointer of a zone, of `len` bytes, to `written` bytes from the zone's start.
     fn set(&mut self, zone: u64, len: u64, written: u64) {
         let partly = |bytes: u64| u64::from(bytes > 0 && bytes < len);
@@ -125,31 +126,35 @@ impl State {
     }
 }
 
-impl Zoned {
+impl ZonedDevice {
     /// Creates empty zones of `zone` bytes behind `conventional` bytes of `below`. A remainder of `below` that is
     /// shorter than a zone is unused.
     ///
     /// # Errors
     /// If `below` cannot be divided in this way.
-    pub fn new(below: Rc<dyn Device>, conventional: u64, zone: u64) -> Result<Zoned, ZonedError> {
+    pub fn new(
+        below: Rc<dyn Device>,
+        conventional: u64,
+        zone: u64,
+    ) -> Result<ZonedDevice, ZonedDeviceError> {
         let whole = below.geometry();
         let block = whole.physical_block_size;
         let is_whole = |bytes: u64| bytes.is_multiple_of(block.into());
         if zone == 0 || !is_whole(zone) || !is_whole(conventional) {
-            return Err(ZonedError::Blocks {
+            return Err(ZonedDeviceError::Blocks {
                 zone,
                 conventional,
                 block,
             });
         }
-        let granularity = u32::try_from(zone).map_err(|_| ZonedError::Long(zone))?;
+        let granularity = u32::try_from(zone).map_err(|_| ZonedDeviceError::Long(zone))?;
         let (have, need) = (whole.len, conventional + zone);
         if have < need {
-            return Err(ZonedError::TooShort { have, need });
+            return Err(ZonedDeviceError::TooShort { have, need });
         }
         let zones = (have - conventional) / zone;
-        Ok(Zoned {
-            geometry: Geometry {
+        Ok(ZonedDevice {
+            geometry: DeviceGeometry {
                 len: conventional + zones * zone,
                 discard_granularity: granularity,
                 zeroes_by_unmapping: false,
@@ -158,7 +163,7 @@ impl Zoned {
             below,
             conventional,
             zone,
-            state: RefCell::new(State {
+            state: RefCell::new(ZoneStates {
                 written: vec![0; zones as usize],
                 partly_written: 0,
                 usage: ZoneUsage::default(),
@@ -221,7 +226,7 @@ impl Zoned {
     /// Admits a write, executes it with `write`, and moves the write pointer back if the device below fails.
     async fn in_order(
         &self,
-        op: Op,
+        op: DeviceOp,
         range: Range<u64>,
         write: impl AsyncFnOnce(&dyn Device) -> Result<()>,
     ) -> Result<()> {
@@ -266,8 +271,8 @@ impl Zoned {
     }
 }
 
-impl Device for Zoned {
-    fn geometry(&self) -> Geometry {
+impl Device for ZonedDevice {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry
     }
 
@@ -285,7 +290,7 @@ impl Device for Zoned {
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
         let range = at..at + buf.len() as u64;
         let write = async move |below: &dyn Device| below.write(at, buf, durability).await;
-        Box::pin(self.in_order(Op::Write, range, write))
+        Box::pin(self.in_order(DeviceOp::Write, range, write))
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
@@ -310,9 +315,10 @@ impl Device for Zoned {
     }
 
     /// Writes zeroes, by the rules for writes.
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         let zeroes = range.clone();
-        let write = async move |below: &dyn Device| below.write_zeroes(zeroes, Room::Keep).await;
-        Box::pin(self.in_order(Op::WriteZeroes, range, write))
+        let write =
+            async move |below: &dyn Device| below.write_zeroes(zeroes, ZeroedSpace::Keep).await;
+        Box::pin(self.in_order(DeviceOp::WriteZeroes, range, write))
     }
 }

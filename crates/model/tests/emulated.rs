@@ -6,9 +6,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Asked, Buf, BufMut, Device, Durability, Hooks, RamDevice, Room, Tap};
-use forebay_model::disk::{CacheChoice, Caches, Completion, Op, Options, Service, named};
-use forebay_model::{Drive, Emulated, EmulatedError, Timing};
+use forebay_device::{
+    Buf, BufMut, Device, Durability, RamDevice, Tap, TapHooks, TapRequest, ZeroedSpace,
+};
+use forebay_model::disk::{
+    CacheChoice, DiskCompletion, DiskOp, DiskOptions, EnabledCaches, ServiceTimes, named,
+};
+use forebay_model::{Drive, EmulatedDisk, EmulatedError, TimingModel};
 use forebay_rt::{Executor, Instant, Rt, VirtualTime};
 use futures_util::future::{join, join3};
 
@@ -16,27 +20,27 @@ const SERVICE: Duration = Duration::from_millis(5);
 const SECTORS: u64 = 1 << 20;
 
 #[derive(Default)]
-struct Arm {
+struct ArmModel {
     cache: bool,
     cached: u32,
     free_at: Instant,
-    queue: VecDeque<Completion>,
+    queue: VecDeque<DiskCompletion>,
     /// Commands received, shared with the test.
-    log: Rc<RefCell<Vec<(Op, u64, u32)>>>,
+    log: Rc<RefCell<Vec<(DiskOp, u64, u32)>>>,
 }
 
-impl Arm {
+impl ArmModel {
     fn work(&mut self, now: Instant, id: u64, span: Duration) {
         self.free_at = self.free_at.max(now).plus(span);
-        self.queue.push_back(Completion {
+        self.queue.push_back(DiskCompletion {
             id,
             at: self.free_at,
-            service: Service::default(),
+            service: ServiceTimes::default(),
         });
     }
 }
 
-impl Timing for Arm {
+impl TimingModel for ArmModel {
     fn blocks(&self) -> u64 {
         SECTORS
     }
@@ -45,9 +49,9 @@ impl Timing for Arm {
         self.cache
     }
 
-    fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
+    fn submit(&mut self, now: Instant, id: u64, op: DiskOp, first: u64, blocks: u32) {
         self.log.borrow_mut().push((op, first, blocks));
-        if self.cache && op == Op::Write {
+        if self.cache && op == DiskOp::Write {
             self.cached += 1;
             self.work(now, id, Duration::ZERO);
         } else {
@@ -64,7 +68,7 @@ impl Timing for Arm {
         self.queue.front().map(|completion| completion.at)
     }
 
-    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+    fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
         while self.queue.front().is_some_and(|first| first.at <= now) {
             done.extend(self.queue.pop_front());
         }
@@ -72,16 +76,16 @@ impl Timing for Arm {
 }
 
 /// Device that delays I/O, and records the kinds of writes.
-struct Slow {
+struct SlowContents {
     rt: Rt,
     delay: Duration,
     calls: RefCell<Vec<&'static str>>,
 }
 
-type Below = Tap<RamDevice, Slow>;
+type SlowRam = Tap<RamDevice, SlowContents>;
 
-fn below(rt: &Rt, delay: Duration) -> Rc<Below> {
-    let hooks = Slow {
+fn below(rt: &Rt, delay: Duration) -> Rc<SlowRam> {
+    let hooks = SlowContents {
         rt: rt.clone(),
         delay,
         calls: RefCell::default(),
@@ -89,17 +93,17 @@ fn below(rt: &Rt, delay: Duration) -> Rc<Below> {
     Rc::new(Tap::new(RamDevice::new(1 << 20, 512), hooks))
 }
 
-impl Hooks for Slow {
-    async fn before(&self, asked: &Asked) -> forebay_device::Result<()> {
+impl TapHooks for SlowContents {
+    async fn before(&self, asked: &TapRequest) -> forebay_device::Result<()> {
         let call = match asked {
-            Asked::Write(_, _, Durability::Fua) => Some("fua"),
-            Asked::Write(_, _, Durability::Flush) => Some("write"),
-            Asked::Flush => Some("flush"),
-            Asked::WriteZeroes(..) => Some("zeroes"),
-            Asked::Read(_) | Asked::Discard(_) => None,
+            TapRequest::Write(_, _, Durability::Fua) => Some("fua"),
+            TapRequest::Write(_, _, Durability::Flush) => Some("write"),
+            TapRequest::Flush => Some("flush"),
+            TapRequest::WriteZeroes(..) => Some("zeroes"),
+            TapRequest::Read(_) | TapRequest::Discard(_) => None,
         };
         self.calls.borrow_mut().extend(call);
-        if let Asked::Read(_) | Asked::Write(..) = asked {
+        if let TapRequest::Read(_) | TapRequest::Write(..) = asked {
             self.rt.sleep(self.delay).await;
         }
         Ok(())
@@ -111,14 +115,14 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
     executor.block_on(test(executor.rt()))
 }
 
-fn emulated(rt: &Rt, cache: bool) -> (Emulated, Rc<Below>) {
+fn emulated(rt: &Rt, cache: bool) -> (EmulatedDisk, Rc<SlowRam>) {
     let below = below(rt, Duration::ZERO);
-    let arm = Arm {
+    let arm = ArmModel {
         cache,
-        ..Arm::default()
+        ..ArmModel::default()
     };
     let data = Rc::clone(&below) as Rc<dyn Device>;
-    (Emulated::new(rt, data, arm).unwrap(), below)
+    (EmulatedDisk::new(rt, data, arm).unwrap(), below)
 }
 
 fn ms(rt: &Rt) -> u64 {
@@ -159,7 +163,7 @@ fn slices_of_one_disk_wait_for_each_other() {
     run(|rt| async move {
         let (disk, _) = emulated(&rt, false);
         let disk: Rc<dyn Device> = Rc::new(disk);
-        let half = |at| forebay_device::Slice::new(Rc::clone(&disk), at, 1 << 19).unwrap();
+        let half = |at| forebay_device::DeviceSlice::new(Rc::clone(&disk), at, 1 << 19).unwrap();
         let (log, data) = (half(0), half(1 << 19));
         let write = async |device: &dyn Device| {
             device.write(0, some(1), Durability::Flush).await.unwrap();
@@ -173,7 +177,7 @@ fn slices_of_one_disk_wait_for_each_other() {
 fn data_that_is_slower_than_the_model_is_waited_for_and_counted_as_late() {
     run(|rt| async move {
         let below = below(&rt, Duration::from_millis(8));
-        let disk = Emulated::new(&rt, below, Arm::default()).unwrap();
+        let disk = EmulatedDisk::new(&rt, below, ArmModel::default()).unwrap();
         disk.read(0, BufMut::zeroed(512)).await.unwrap();
         assert_eq!(ms(&rt), 8);
         let lateness = disk.lateness();
@@ -188,7 +192,7 @@ fn without_a_write_cache_what_completed_is_on_the_medium_and_a_flush_has_nothing
         let (disk, below) = emulated(&rt, false);
         assert!(!disk.geometry().volatile);
         disk.write(0, some(1), Durability::Flush).await.unwrap();
-        disk.write_zeroes(0..512, Room::Keep).await.unwrap();
+        disk.write_zeroes(0..512, ZeroedSpace::Keep).await.unwrap();
         let before = ms(&rt);
         disk.flush().await.unwrap();
         assert_eq!(ms(&rt), before);
@@ -226,11 +230,13 @@ fn unmapping_takes_no_time_and_zeroes_take_that_of_a_write() {
     run(|rt| async move {
         let (disk, below) = emulated(&rt, false);
         disk.discard(0..4096).await.unwrap();
-        disk.write_zeroes(0..4096, Room::Release).await.unwrap();
+        disk.write_zeroes(0..4096, ZeroedSpace::Release)
+            .await
+            .unwrap();
         assert_eq!(ms(&rt), 0);
         // As durable as a write: without a write cache, at once.
         assert_eq!(*below.calls.borrow(), ["zeroes", "flush"]);
-        disk.write_zeroes(0..4096, Room::Keep).await.unwrap();
+        disk.write_zeroes(0..4096, ZeroedSpace::Keep).await.unwrap();
         assert_eq!(ms(&rt), 5);
     });
 }
@@ -239,20 +245,20 @@ fn unmapping_takes_no_time_and_zeroes_take_that_of_a_write() {
 fn a_request_too_long_for_one_command_becomes_several_in_turn() {
     run(|rt| async move {
         let log = Rc::new(RefCell::default());
-        let arm = Arm {
+        let arm = ArmModel {
             log: Rc::clone(&log),
-            ..Arm::default()
+            ..ArmModel::default()
         };
         let data = Rc::new(RamDevice::new(100 << 20, 512));
-        let disk = Emulated::new(&rt, data, arm).unwrap();
-        disk.write_zeroes(1 << 20..65 << 20, Room::Keep)
+        let disk = EmulatedDisk::new(&rt, data, arm).unwrap();
+        disk.write_zeroes(1 << 20..65 << 20, ZeroedSpace::Keep)
             .await
             .unwrap();
         assert_eq!(ms(&rt), 15);
         let commands = [
-            (Op::Write, 2048, 65535),
-            (Op::Write, 2048 + 65535, 65535),
-            (Op::Write, 2048 + 2 * 65535, 2),
+            (DiskOp::Write, 2048, 65535),
+            (DiskOp::Write, 2048 + 65535, 65535),
+            (DiskOp::Write, 2048 + 2 * 65535, 2),
         ];
         assert_eq!(*log.borrow(), commands);
     });
@@ -265,7 +271,7 @@ fn an_image_is_the_first_part_of_the_disk_and_must_not_be_larger() {
         assert_eq!(disk.geometry().len, 1 << 20);
         let capacity = SECTORS * 512;
         let data = Rc::new(RamDevice::new(capacity + 512, 512));
-        let error = Emulated::new(&rt, data, Arm::default()).err();
+        let error = EmulatedDisk::new(&rt, data, ArmModel::default()).err();
         let len = capacity + 512;
         assert_eq!(error, Some(EmulatedError::TooLarge { len, capacity }));
     });
@@ -289,11 +295,11 @@ fn a_request_nobody_waits_for_any_more_does_not_disturb_the_others() {
 fn the_model_goes_with_the_device_even_if_it_was_busy() {
     run(|rt| async move {
         let log = Rc::new(RefCell::default());
-        let arm = Arm {
+        let arm = ArmModel {
             log: Rc::clone(&log),
-            ..Arm::default()
+            ..ArmModel::default()
         };
-        let disk = Emulated::new(&rt, below(&rt, Duration::ZERO), arm).unwrap();
+        let disk = EmulatedDisk::new(&rt, below(&rt, Duration::ZERO), arm).unwrap();
         let given_up = rt.timeout(Duration::from_millis(1), disk.read(0, BufMut::zeroed(512)));
         assert!(given_up.await.is_err());
         assert_eq!(Rc::strong_count(&log), 2);
@@ -308,32 +314,32 @@ fn a_named_drive_keeps_writes_volatile_only_with_its_write_cache() {
     run(|rt| async move {
         let volatile = |caches| {
             let spec = named("barracuda").unwrap();
-            let options = Options {
+            let options = DiskOptions {
                 caches,
-                ..Options::default()
+                ..DiskOptions::default()
             };
             let below = below(&rt, Duration::ZERO);
-            let disk = Emulated::new(&rt, below, Drive::new(spec, options)).unwrap();
+            let disk = EmulatedDisk::new(&rt, below, Drive::new(spec, options)).unwrap();
             disk.geometry().volatile
         };
         let choice = |immediate_report| {
-            Caches::Explicit(CacheChoice {
+            EnabledCaches::Explicit(CacheChoice {
                 immediate_report,
                 read_ahead: true,
             })
         };
-        assert!(!volatile(Caches::Off) && !volatile(choice(false)));
+        assert!(!volatile(EnabledCaches::Off) && !volatile(choice(false)));
         // The drive's own setting reports sequential writes at once.
-        assert!(volatile(choice(true)) && volatile(Caches::Own));
+        assert!(volatile(choice(true)) && volatile(EnabledCaches::Own));
     });
 }
 
 #[test]
 fn on_an_emulated_barracuda_random_reads_take_a_seek_and_half_a_turn() {
     run(|rt| async move {
-        let drive = Drive::new(named("barracuda").unwrap(), Options::default());
+        let drive = Drive::new(named("barracuda").unwrap(), DiskOptions::default());
         let data = Rc::new(RamDevice::new(2_000_000_000 / 4096 * 4096, 512));
-        let disk = Emulated::new(&rt, data, drive).unwrap();
+        let disk = EmulatedDisk::new(&rt, data, drive).unwrap();
         let mut at = 1;
         for _ in 0..500 {
             at = at * 48_271 % 0x7fff_ffff;

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Checked, Device, DeviceError, Durability, RamDevice, Room, StampStore,
+    Buf, BufMut, CheckedDevice, Device, DeviceError, Durability, RamDevice, StampStore, ZeroedSpace,
 };
 use forebay_model::flash::{
-    Arrangement, FlashError, FlashUsage, Part, PlainFlash, PlainFlashError, named,
+    ChipArrangement, FlashError, FlashPart, FlashUsage, PlainFlash, PlainFlashError, named,
 };
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
@@ -25,7 +25,7 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
 /// Creates `units` erase units of flash.
 fn flash(rt: &Rt, channels: u32, dies_per_channel: u32, gang: u32, units: u64) -> PlainFlash {
     let data = Rc::new(RamDevice::new(units * u64::from(gang) * BLOCK, 4096));
-    let arrangement = Arrangement {
+    let arrangement = ChipArrangement {
         channels,
         dies_per_channel,
     };
@@ -178,7 +178,7 @@ fn what_the_chips_did_is_counted_and_gives_the_write_amplification() {
         write(&flash, 0, 1, 1).await;
         // Zeroes are written like other data.
         flash
-            .write_zeroes(PAGE..3 * PAGE, Room::Release)
+            .write_zeroes(PAGE..3 * PAGE, ZeroedSpace::Release)
             .await
             .unwrap();
         assert_eq!(read(&flash, 1, 2).await, vec![0; 8192]);
@@ -216,8 +216,8 @@ fn every_page_of_a_device_has_a_place_of_its_own() {
 #[test]
 fn what_cannot_be_a_device_is_refused() {
     run(|rt| async move {
-        let refused = |part: Part, gang, bytes| {
-            let arrangement = Arrangement {
+        let refused = |part: FlashPart, gang, bytes| {
+            let arrangement = ChipArrangement {
                 channels: 2,
                 dies_per_channel: 1,
             };
@@ -244,14 +244,14 @@ fn what_cannot_be_a_device_is_refused() {
 fn stamps_on_flash_take_no_room_to_speak_of() {
     run(|rt| async move {
         let data = Rc::new(StampStore::new(16 << 30, 4096));
-        let arrangement = Arrangement {
+        let arrangement = ChipArrangement {
             channels: 4,
             dies_per_channel: 2,
         };
         let below = Rc::clone(&data) as Rc<dyn Device>;
         let part = named(PART).unwrap();
         let flash = PlainFlash::new(&rt, part, arrangement, 16, below).unwrap();
-        let flash = Checked::new(flash, "flash");
+        let flash = CheckedDevice::new(flash, "flash");
         // The maximum size: 8 dies of 2 GiB.
         assert_eq!(flash.geometry().len, 16 << 30);
         let rng = Rng::new(1);

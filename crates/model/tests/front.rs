@@ -5,10 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Asked, Buf, BufMut, Checked, Device, DeviceError, Durability, Hooks, Op, RamDevice, Result,
-    Room, Tap,
+    Buf, BufMut, CheckedDevice, Device, DeviceError, DeviceOp, Durability, RamDevice, Result, Tap,
+    TapHooks, TapRequest, ZeroedSpace,
 };
-use forebay_model::flash::{Arrangement, Fronted, FrontedError, Part, PlainFlash, named};
+use forebay_model::flash::{
+    ChipArrangement, FlashPart, FrontedError, FrontedFlash, PlainFlash, named,
+};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 
@@ -26,7 +28,7 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
 
 /// Effect of the power cut on the request in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Leaves {
+enum CutEffect {
     Nothing,
     /// Only the first page.
     First,
@@ -38,26 +40,26 @@ enum Leaves {
     All,
 }
 
-const LEAVES: [Leaves; 6] = [
-    Leaves::Nothing,
-    Leaves::First,
-    Leaves::Second,
-    Leaves::FirstTorn,
-    Leaves::SecondTorn,
-    Leaves::All,
+const LEAVES: [CutEffect; 6] = [
+    CutEffect::Nothing,
+    CutEffect::First,
+    CutEffect::Second,
+    CutEffect::FirstTorn,
+    CutEffect::SecondTorn,
+    CutEffect::All,
 ];
 
 /// Power that fails at a future program or erase, counted from now.
-struct Power {
+struct FlashPower {
     below: Rc<PlainFlash>,
-    cut_in: Cell<Option<(u32, Leaves)>>,
+    cut_in: Cell<Option<(u32, CutEffect)>>,
     gone: Cell<bool>,
     changes: Cell<u32>,
 }
 
-type Cut = Tap<Rc<PlainFlash>, Power>;
+type PoweredFlash = Tap<Rc<PlainFlash>, FlashPower>;
 
-fn no_power(asked: &Asked) -> DeviceError {
+fn no_power(asked: &TapRequest) -> DeviceError {
     DeviceError::io(asked.op(), asked.range(), std::io::Error::other("no power"))
 }
 
@@ -65,36 +67,36 @@ fn garbage(len: usize) -> Buf {
     BufMut::copy_of(&vec![0xa7; len]).freeze()
 }
 
-impl Power {
+impl FlashPower {
     async fn program(&self, at: u64, data: Buf) {
         let written = self.below.write(at, data, Durability::Flush);
         written.await.unwrap();
     }
 
-    async fn leave(&self, asked: &Asked, leaves: Leaves) {
+    async fn leave(&self, asked: &TapRequest, leaves: CutEffect) {
         match asked {
-            Asked::Write(at, data, _) => {
+            TapRequest::Write(at, data, _) => {
                 let (first, second) = (data.slice(..4096), data.slice(4096..));
                 let (at, behind) = (*at, *at + 4096);
                 match leaves {
-                    Leaves::Nothing => {}
-                    Leaves::First => self.program(at, first).await,
-                    Leaves::Second => self.program(behind, second).await,
-                    Leaves::FirstTorn => {
+                    CutEffect::Nothing => {}
+                    CutEffect::First => self.program(at, first).await,
+                    CutEffect::Second => self.program(behind, second).await,
+                    CutEffect::FirstTorn => {
                         self.program(at, garbage(4096)).await;
                         self.program(behind, second).await;
                     }
-                    Leaves::SecondTorn => {
+                    CutEffect::SecondTorn => {
                         self.program(at, first).await;
                         self.program(behind, garbage(4096)).await;
                     }
-                    Leaves::All => self.program(at, data.clone()).await,
+                    CutEffect::All => self.program(at, data.clone()).await,
                 }
             }
-            Asked::Discard(range) if leaves != Leaves::Nothing => {
+            TapRequest::Discard(range) if leaves != CutEffect::Nothing => {
                 self.below.discard(range.clone()).await.unwrap();
                 // An interrupted erase leaves random content, and pages that cannot be programmed.
-                if leaves != Leaves::All {
+                if leaves != CutEffect::All {
                     let len = (range.end - range.start) as usize;
                     self.program(range.start, garbage(len)).await;
                 }
@@ -104,8 +106,8 @@ impl Power {
     }
 }
 
-impl Hooks for Power {
-    async fn before(&self, asked: &Asked) -> Result<()> {
+impl TapHooks for FlashPower {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
         if self.gone.get() {
             return Err(no_power(asked));
         }
@@ -128,18 +130,18 @@ impl Hooks for Power {
     }
 }
 
-fn flash(rt: &Rt, units: u64) -> Rc<Cut> {
-    let part = Part {
+fn flash(rt: &Rt, units: u64) -> Rc<PoweredFlash> {
+    let part = FlashPart {
         pages_per_block: PAGES as u32,
         ..named("k9xxg08uxm").unwrap()
     };
-    let arrangement = Arrangement {
+    let arrangement = ChipArrangement {
         channels: 1,
         dies_per_channel: 1,
     };
     let data = Rc::new(RamDevice::new(units * UNIT, 4096));
     let below = Rc::new(PlainFlash::new(rt, part, arrangement, 1, data).unwrap());
-    let power = Power {
+    let power = FlashPower {
         below: Rc::clone(&below),
         cut_in: Cell::new(None),
         gone: Cell::new(false),
@@ -148,9 +150,9 @@ fn flash(rt: &Rt, units: u64) -> Rc<Cut> {
     Rc::new(Tap::new(below, power))
 }
 
-async fn open(flash: &Rc<Cut>) -> Checked<Fronted> {
-    let fronted = Fronted::open(Rc::clone(flash) as Rc<dyn Device>, UNIT).await;
-    Checked::new(fronted.unwrap(), "fronted")
+async fn open(flash: &Rc<PoweredFlash>) -> CheckedDevice<FrontedFlash> {
+    let fronted = FrontedFlash::open(Rc::clone(flash) as Rc<dyn Device>, UNIT).await;
+    CheckedDevice::new(fronted.unwrap(), "fronted")
 }
 
 fn block(number: u64) -> Buf {
@@ -166,13 +168,13 @@ async fn read(device: &dyn Device, at: u64) -> u64 {
 
 /// Last acknowledged contents of the two blocks, and the contents that they may have instead.
 #[derive(Default)]
-struct User {
+struct FrontUser {
     acknowledged: [u64; 2],
     under_way: [Option<u64>; 2],
     writes: u64,
 }
 
-impl User {
+impl FrontUser {
     /// Rewrites both blocks alternately, A twice as often, until the power fails or `count` writes are done.
     async fn rewrite(&mut self, device: &dyn Device, count: u64) {
         for _ in 0..count {
@@ -208,7 +210,7 @@ fn the_two_blocks_can_be_rewritten_as_often_as_one_likes_and_are_found_again() {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
         assert_eq!((read(&device, A).await, read(&device, B).await), (0, 0));
-        let mut user = User::default();
+        let mut user = FrontUser::default();
         for _ in 0..20 {
             user.rewrite(&device, 7).await;
             user.look(&device, "as written").await;
@@ -237,7 +239,7 @@ fn a_power_cut_at_any_program_or_erase_leaves_the_old_block_or_the_new_one() {
             let went = run(move |rt| async move {
                 let flash = flash(&rt, 8);
                 let device = open(&flash).await;
-                let mut user = User::default();
+                let mut user = FrontUser::default();
                 flash.cut_in.set(Some((at, leaves)));
                 user.rewrite(&device, 20).await;
                 let went = flash.gone.get();
@@ -255,7 +257,7 @@ fn a_power_cut_at_any_program_or_erase_leaves_the_old_block_or_the_new_one() {
 }
 
 /// Restores power after a first cut and cuts it again after a few programs and erases, repeatedly.
-async fn live_on(flash: &Rc<Cut>, user: &mut User, what: &str) {
+async fn live_on(flash: &Rc<PoweredFlash>, user: &mut FrontUser, what: &str) {
     let rng = Rng::new(user.writes * 6 + u64::from(flash.changes.get()));
     for _ in 0..20 {
         let (cut_in, leaves) = (rng.below(5) as u32, rng.pick(&LEAVES));
@@ -280,7 +282,7 @@ fn a_device_error_that_is_no_power_cut_costs_the_request_and_no_more() {
     run(|rt| async move {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
-        let mut user = User::default();
+        let mut user = FrontUser::default();
         for n in 0..60 {
             flash.cut_in.set(Some((n % 5, LEAVES[n as usize % 6])));
             user.rewrite(&device, 7).await;
@@ -331,7 +333,13 @@ fn behind_the_first_mib_lies_the_rest_of_the_flash_as_it_is() {
             assert_eq!(read(&*flash, (3 + unit) * UNIT).await, unit);
         }
         let again = device.write(MIB, block(7), Durability::Flush).await;
-        assert!(matches!(again, Err(DeviceError::Io { op: Op::Write, .. })));
+        assert!(matches!(
+            again,
+            Err(DeviceError::Io {
+                op: DeviceOp::Write,
+                ..
+            })
+        ));
         device.discard(MIB..MIB + UNIT).await.unwrap();
         device
             .write(MIB, block(7), Durability::Flush)
@@ -351,7 +359,10 @@ fn of_the_first_mib_only_the_two_blocks_are_written_and_all_of_it_can_be_zeroed(
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
         // Formatting a new volume wipes the first MiB; this needs no write on fresh flash.
-        device.write_zeroes(0..MIB, Room::Keep).await.unwrap();
+        device
+            .write_zeroes(0..MIB, ZeroedSpace::Keep)
+            .await
+            .unwrap();
         assert_eq!(flash.changes.get(), 0);
         device.write(A, block(1), Durability::Fua).await.unwrap();
         device.write(B, block(2), Durability::Fua).await.unwrap();
@@ -367,7 +378,10 @@ fn of_the_first_mib_only_the_two_blocks_are_written_and_all_of_it_can_be_zeroed(
         }
         device.discard(0..MIB).await.unwrap();
         assert_eq!((read(&device, A).await, read(&device, B).await), (1, 2));
-        device.write_zeroes(4096..MIB, Room::Keep).await.unwrap();
+        device
+            .write_zeroes(4096..MIB, ZeroedSpace::Keep)
+            .await
+            .unwrap();
         let again = open(&flash).await;
         assert_eq!((read(&again, A).await, read(&again, B).await), (1, 0));
         let front = again.read(0, BufMut::zeroed(MIB as usize)).await.unwrap();
@@ -381,7 +395,7 @@ fn what_does_not_suit_is_refused() {
     run(|rt| async move {
         let open = async |units, segment| {
             let flash = flash(&rt, units) as Rc<dyn Device>;
-            Fronted::open(flash, segment).await.err()
+            FrontedFlash::open(flash, segment).await.err()
         };
         let found = open(8, UNIT / 2).await;
         assert!(matches!(
@@ -398,12 +412,12 @@ fn what_does_not_suit_is_refused() {
             Some(FrontedError::TooShort { .. })
         ));
         let ram: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
-        let found = Fronted::open(ram, UNIT).await.err();
+        let found = FrontedFlash::open(ram, UNIT).await.err();
         assert!(matches!(found, Some(FrontedError::NoFlash)));
         // Unreadable units may contain the newest copy.
         let dead = flash(&rt, 8);
         dead.gone.set(true);
-        let found = Fronted::open(dead as Rc<dyn Device>, UNIT).await.err();
+        let found = FrontedFlash::open(dead as Rc<dyn Device>, UNIT).await.err();
         assert!(matches!(found, Some(FrontedError::Device(_))));
     });
 }

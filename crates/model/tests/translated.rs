@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Checked, Device, Durability, PlacementHandle, RamDevice, Room, StampStore,
+    Buf, BufMut, CheckedDevice, Device, Durability, PlacementHandle, RamDevice, StampStore,
+    ZeroedSpace,
 };
 use forebay_model::flash::{
-    Arrangement, Part, TranslatedFlash, TranslatedFlashError, TranslationOptions, named,
+    ChipArrangement, FlashPart, TranslatedFlash, TranslatedFlashError, TranslationOptions, named,
 };
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
@@ -18,7 +19,7 @@ const OPTIONS: TranslationOptions = TranslationOptions {
     buffer_units: 8,
     handles: 1,
 };
-const ARRANGEMENT: Arrangement = Arrangement {
+const ARRANGEMENT: ChipArrangement = ChipArrangement {
     channels: 2,
     dies_per_channel: 1,
 };
@@ -29,8 +30,8 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
 }
 
 /// Small blocks, so that reclaim units of 16 pages fill up quickly. Pages have 4 KiB (SLC) or 16 KiB (QLC).
-fn part(name: &str) -> Part {
-    Part {
+fn part(name: &str) -> FlashPart {
+    FlashPart {
         pages_per_block: 8,
         blocks_per_plane: 64,
         planes_per_die: 2,
@@ -200,7 +201,7 @@ fn handles_keep_streams_apart_on_the_chips() {
             let options = TranslationOptions { handles, ..OPTIONS };
             let drive = drive(&rt, SLC, 512, options);
             // The wrapper forwards the hint.
-            let drive = Rc::new(Checked::new(drive, "drive"));
+            let drive = Rc::new(CheckedDevice::new(drive, "drive"));
             drive.place(256 * BLOCK..512 * BLOCK, PlacementHandle(1));
             for round in 0..40u64 {
                 for n in 0..256 {
@@ -231,7 +232,10 @@ fn zeroes_are_written_and_content_survives_collection() {
             expected[block as usize] = byte;
             let range = block * BLOCK..(block + 1) * BLOCK;
             match byte {
-                0 => drive.write_zeroes(range, Room::Release).await.unwrap(),
+                0 => drive
+                    .write_zeroes(range, ZeroedSpace::Release)
+                    .await
+                    .unwrap(),
                 _ => {
                     let written = drive.write(range.start, filled(1, byte), Durability::Fua);
                     written.await.unwrap();
@@ -252,12 +256,12 @@ fn zeroes_are_written_and_content_survives_collection() {
 #[test]
 fn chips_and_options_that_make_no_drive_are_refused() {
     run(|rt| async move {
-        let new = |part: Part, options: TranslationOptions, bytes: u64| {
+        let new = |part: FlashPart, options: TranslationOptions, bytes: u64| {
             let data = Rc::new(RamDevice::new(bytes, 4096));
             TranslatedFlash::new(&rt, part, ARRANGEMENT, options, data).err()
         };
         let mib = 1 << 20;
-        let small_pages = Part {
+        let small_pages = FlashPart {
             page_bytes: 2048,
             ..part(SLC)
         };

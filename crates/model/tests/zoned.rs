@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, RamDevice, Room};
-use forebay_model::{ZoneError, ZoneUsage, Zoned, ZonedError};
+use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, RamDevice, ZeroedSpace};
+use forebay_model::{ZoneError, ZoneUsage, ZonedDevice, ZonedDeviceError};
 use futures_util::FutureExt;
 
 const BLOCK: u64 = 4096;
@@ -12,9 +12,9 @@ const FRONT: u64 = 2 * BLOCK;
 const ZONE: u64 = 4 * BLOCK;
 
 /// Creates three zones behind two blocks.
-fn zoned() -> Zoned {
+fn zoned() -> ZonedDevice {
     let below = Rc::new(RamDevice::new(FRONT + 3 * ZONE, BLOCK as u32));
-    Zoned::new(below, FRONT, ZONE).unwrap()
+    ZonedDevice::new(below, FRONT, ZONE).unwrap()
 }
 
 /// Returns the result of a request to a device that never waits.
@@ -28,7 +28,7 @@ fn ones(blocks: u64) -> Buf {
     buf.freeze()
 }
 
-fn write(zoned: &Zoned, at: u64, blocks: u64) -> Result<(), ZoneError> {
+fn write(zoned: &ZonedDevice, at: u64, blocks: u64) -> Result<(), ZoneError> {
     let done = block_on(zoned.write(at, ones(blocks), Durability::Flush));
     done.map_err(|error| refusal(&error))
 }
@@ -42,7 +42,7 @@ fn refusal(error: &DeviceError) -> ZoneError {
     *inner.unwrap()
 }
 
-fn read(zoned: &Zoned, at: u64, blocks: u64) -> Vec<u8> {
+fn read(zoned: &ZonedDevice, at: u64, blocks: u64) -> Vec<u8> {
     let buf = BufMut::zeroed((blocks * BLOCK) as usize);
     let read = block_on(zoned.read(at, buf)).unwrap();
     read.chunks(BLOCK as usize).map(|block| block[0]).collect()
@@ -119,7 +119,7 @@ fn bytes_behind_a_write_pointer_read_as_zeroes_though_the_disk_holds_others() {
     let below = Rc::new(RamDevice::new(FRONT + 3 * ZONE, BLOCK as u32));
     let all = ones((FRONT + 3 * ZONE) / BLOCK);
     block_on(below.write(0, all, Durability::Flush)).unwrap();
-    let zoned = Zoned::new(below, FRONT, ZONE).unwrap();
+    let zoned = ZonedDevice::new(below, FRONT, ZONE).unwrap();
     write(&zoned, FRONT + ZONE, 1).unwrap();
     assert_eq!(read(&zoned, BLOCK, 7), [1, 0, 0, 0, 0, 1, 0]);
 }
@@ -127,7 +127,7 @@ fn bytes_behind_a_write_pointer_read_as_zeroes_though_the_disk_holds_others() {
 #[test]
 fn zeroes_are_written_by_the_same_rules() {
     let zoned = zoned();
-    let zero = |range| block_on(zoned.write_zeroes(range, Room::Release));
+    let zero = |range| block_on(zoned.write_zeroes(range, ZeroedSpace::Release));
     zero(FRONT..FRONT + BLOCK).unwrap();
     let error = zero(FRONT..FRONT + BLOCK).unwrap_err();
     assert!(matches!(
@@ -141,8 +141,8 @@ fn zeroes_are_written_by_the_same_rules() {
 fn a_write_that_fails_below_leaves_the_write_pointer_where_it_was() {
     // The device below fails the write.
     let below = Rc::new(RamDevice::new(FRONT + 3 * ZONE, BLOCK as u32));
-    let short = Rc::new(Failing(below));
-    let zoned = Zoned::new(short, FRONT, ZONE).unwrap();
+    let short = Rc::new(FailingWrites(below));
+    let zoned = ZonedDevice::new(short, FRONT, ZONE).unwrap();
     let failed = block_on(zoned.write(FRONT, ones(1), Durability::Flush));
     assert!(matches!(failed, Err(DeviceError::ReadOnly { .. })));
     assert_eq!(zoned.pointer(0), Some(FRONT));
@@ -150,10 +150,10 @@ fn a_write_that_fails_below_leaves_the_write_pointer_where_it_was() {
 }
 
 /// A device that fails every write.
-struct Failing(Rc<RamDevice>);
+struct FailingWrites(Rc<RamDevice>);
 
-impl Device for Failing {
-    fn geometry(&self) -> forebay_device::Geometry {
+impl Device for FailingWrites {
+    fn geometry(&self) -> forebay_device::DeviceGeometry {
         self.0.geometry()
     }
 
@@ -162,7 +162,7 @@ impl Device for Failing {
     }
 
     fn write(&self, _: u64, _: Buf, _: Durability) -> forebay_device::IoFuture<'_, ()> {
-        let op = forebay_device::Op::Write;
+        let op = forebay_device::DeviceOp::Write;
         Box::pin(std::future::ready(Err(DeviceError::ReadOnly { op })))
     }
 
@@ -177,7 +177,7 @@ impl Device for Failing {
     fn write_zeroes(
         &self,
         range: std::ops::Range<u64>,
-        room: Room,
+        room: ZeroedSpace,
     ) -> forebay_device::IoFuture<'_, ()> {
         self.0.write_zeroes(range, room)
     }
@@ -186,14 +186,20 @@ impl Device for Failing {
 #[test]
 fn a_device_is_divided_into_whole_zones_or_not_at_all() {
     let below = || Rc::new(RamDevice::new(FRONT + 2 * ZONE - BLOCK, BLOCK as u32));
-    let one = Zoned::new(below(), FRONT, ZONE).unwrap();
+    let one = ZonedDevice::new(below(), FRONT, ZONE).unwrap();
     assert_eq!(one.geometry().len, FRONT + ZONE);
     assert_eq!(u64::from(one.geometry().discard_granularity), ZONE);
-    let error = |conventional, zone| Zoned::new(below(), conventional, zone).err();
-    assert!(matches!(error(FRONT, 0), Some(ZonedError::Blocks { .. })));
-    assert!(matches!(error(512, ZONE), Some(ZonedError::Blocks { .. })));
-    assert!(matches!(error(0, 1 << 40), Some(ZonedError::Long(_))));
+    let error = |conventional, zone| ZonedDevice::new(below(), conventional, zone).err();
+    assert!(matches!(
+        error(FRONT, 0),
+        Some(ZonedDeviceError::Blocks { .. })
+    ));
+    assert!(matches!(
+        error(512, ZONE),
+        Some(ZonedDeviceError::Blocks { .. })
+    ));
+    assert!(matches!(error(0, 1 << 40), Some(ZonedDeviceError::Long(_))));
     let (have, need) = (FRONT + 2 * ZONE - BLOCK, FRONT + 2 * ZONE);
-    let short = ZonedError::TooShort { have, need };
+    let short = ZonedDeviceError::TooShort { have, need };
     assert_eq!(error(FRONT, 2 * ZONE), Some(short));
 }

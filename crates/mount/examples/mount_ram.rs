@@ -7,20 +7,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use forebay_device::{Device, RamDevice};
-use forebay_dfs::{Clock, Geometry, Making, Time, VolumeId};
-use forebay_mount::{Files, Settings};
-use forebay_os::{OpenOptions, Ring, Signals};
+use forebay_dfs::{FileTime, FsClock, FsGeometry, FsSpec, VolumeId};
+use forebay_mount::{MountSettings, MountedFiles};
+use forebay_os::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_rt::{Executor, Rt};
-use forebay_serve::Memory;
-use forebay_serve::fuse::{Mount, Mounted};
-use forebay_vsl::{Kind, Layout, Options};
+use forebay_serve::RequestMemory;
+use forebay_serve::fuse::{Mount, ServedMount};
+use forebay_vsl::{PlacementKind, SegmentLayout, SpaceSettings};
 use futures_util::future::{Either, select};
 
-fn now() -> Time {
+fn now() -> FileTime {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Time {
+    FileTime {
         seconds: now.as_secs() as i64,
         nanos: now.subsec_nanos(),
     }
@@ -35,9 +35,9 @@ fn main() -> anyhow::Result<()> {
 
 /// Mounts a filesystem of `size` bytes until interrupted or unmounted, and then checks it.
 pub(crate) fn mount(size: u64, dir: PathBuf, file: Option<PathBuf>) -> anyhow::Result<()> {
-    let ring = Ring::new(256)?;
+    let ring = IoRing::new(256)?;
     let executor = Executor::new(ring.clone());
-    let signals = Signals::new(&ring)?;
+    let signals = SignalReader::new(&ring)?;
     let is_there = file.as_ref().is_some_and(|file| file.exists());
     let device: Rc<dyn Device> = match file {
         None => Rc::new(RamDevice::new(size, 4096)),
@@ -45,7 +45,7 @@ pub(crate) fn mount(size: u64, dir: PathBuf, file: Option<PathBuf>) -> anyhow::R
             if !is_there {
                 std::fs::File::create(&file)?.set_len(size)?;
             }
-            forebay_os::open(&ring, file, OpenOptions::default())?.device
+            forebay_os::open(&ring, file, DeviceOpenOptions::default())?.device
         }
     };
     let rt = executor.rt();
@@ -58,46 +58,51 @@ pub(crate) fn mount(size: u64, dir: PathBuf, file: Option<PathBuf>) -> anyhow::R
 }
 
 async fn create(rt: &Rt, device: &Rc<dyn Device>) -> anyhow::Result<()> {
-    let geometry = Geometry::default();
+    let geometry = FsGeometry::default();
     let volume = VolumeId([1; 16]);
-    let making = forebay_vsl::Making {
+    let making = forebay_vsl::SpaceSpec {
         volume,
-        layout: Layout::for_device(&device.geometry(), None)?,
+        layout: SegmentLayout::for_device(&device.geometry(), None)?,
         space_sectors: geometry.space_sectors(),
-        placement: Kind::Lfs,
+        placement: PlacementKind::Lfs,
         auto: false,
         page_sectors: 8,
         disk: None,
     };
     forebay_vsl::create(rt.clone(), Rc::clone(device), &making).await?;
-    let opened = forebay_vsl::open(rt.clone(), Rc::clone(device), Options::default(), false);
+    let opened = forebay_vsl::open(
+        rt.clone(),
+        Rc::clone(device),
+        SpaceSettings::default(),
+        false,
+    );
     let (space, _workers, _) = opened.await?;
-    let making = Making {
+    let making = FsSpec {
         volume,
         geometry,
         hash_key: [5; 16],
         owner: (0, 0),
         permissions: 0o755,
     };
-    let clock: Clock = Rc::new(now);
+    let clock: FsClock = Rc::new(now);
     Ok(forebay_dfs::create(&space, &making, &clock).await?)
 }
 
 async fn serve(
     rt: Rt,
-    ring: Rc<Ring>,
-    signals: Signals,
+    ring: Rc<IoRing>,
+    signals: SignalReader,
     device: Rc<dyn Device>,
     dir: PathBuf,
 ) -> anyhow::Result<()> {
-    let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await?;
+    let opened = forebay_vsl::open(rt.clone(), device, SpaceSettings::default(), false).await?;
     let (space, _workers, _) = opened;
-    let clock: Clock = Rc::new(now);
+    let clock: FsClock = Rc::new(now);
     let fs = forebay_dfs::open(space, clock).await?;
-    let files = Rc::new(Files::new(fs, Settings::default()));
-    let memory = Memory::default();
+    let files = Rc::new(MountedFiles::new(fs, MountSettings::default()));
+    let memory = RequestMemory::default();
     let mount = Mount::at(dir, "ram");
-    let mut mounted = Mounted::new(&rt, &ring, Rc::clone(&files), &memory, mount)?;
+    let mut mounted = ServedMount::new(&rt, &ring, Rc::clone(&files), &memory, mount)?;
     println!("mounted");
     while !mounted.is_over() {
         {

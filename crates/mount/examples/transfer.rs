@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use forebay_atomic::{Part, Transaction, change, exchange, features};
+use forebay_atomic::{FileChange, FileTransaction, change, exchange, features};
 
 const PAGE: u64 = 4096;
 
@@ -30,9 +30,9 @@ pub(crate) fn transfer(directory: &Path) -> io::Result<()> {
     change(
         &accounts,
         &[
-            Part::Write(0, b"100"),
-            Part::Write(16 * PAGE, b"100"),
-            Part::Punch(PAGE..16 * PAGE),
+            FileChange::Write(0, b"100"),
+            FileChange::Write(16 * PAGE, b"100"),
+            FileChange::Punch(PAGE..16 * PAGE),
         ],
     )?;
 
@@ -42,13 +42,16 @@ pub(crate) fn transfer(directory: &Path) -> io::Result<()> {
         page[..text.len()].copy_from_slice(text);
         page
     };
-    let together = Transaction::begin(&accounts)?;
+    let together = FileTransaction::begin(&accounts)?;
     let (from, to) = (page(b"90"), page(b"110"));
     together.change(
         &accounts,
-        &[Part::Write(0, &from), Part::Write(16 * PAGE, &to)],
+        &[
+            FileChange::Write(0, &from),
+            FileChange::Write(16 * PAGE, &to),
+        ],
     )?;
-    together.change(&journal, &[Part::Write(0, &vec![b'n'; 200_000])])?;
+    together.change(&journal, &[FileChange::Write(0, &vec![b'n'; 200_000])])?;
     together.commit()?;
 
     // Exchanges the data of two files.

@@ -19,7 +19,7 @@ const OTHER: u16 = 0x20;
 
 /// An entry: the users it applies to, and their rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Rule {
+struct AclEntry {
     tag: u16,
     rights: u16,
     id: u32,
@@ -27,21 +27,21 @@ struct Rule {
 
 /// An access control list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct List(Vec<Rule>);
+pub(crate) struct AccessList(Vec<AclEntry>);
 
-impl List {
+impl AccessList {
     /// Decodes a list. `None` if it is malformed or empty.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<List> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<AccessList> {
         let (version, rules) = bytes.split_first_chunk::<4>()?;
         if u32::from_le_bytes(*version) != VERSION || !rules.len().is_multiple_of(8) {
             return None;
         }
-        let rule = |at: &[u8]| Rule {
+        let rule = |at: &[u8]| AclEntry {
             tag: u16::from_le_bytes([at[0], at[1]]),
             rights: u16::from_le_bytes([at[2], at[3]]) & 0o7,
             id: u32::from_le_bytes([at[4], at[5], at[6], at[7]]),
         };
-        let list = List(rules.chunks_exact(8).map(rule).collect());
+        let list = AccessList(rules.chunks_exact(8).map(rule).collect());
         let has = |tag| list.0.iter().any(|rule| rule.tag == tag);
         let is_whole = has(USER_OBJ) && has(GROUP_OBJ) && has(OTHER);
         is_whole.then_some(list)
@@ -67,7 +67,7 @@ impl List {
     /// Returns the permissions that correspond to the list, for a file that had the permissions `before`.
     pub(crate) fn permissions(&self, before: u16) -> u16 {
         let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
-        let shifted = |rule: &Rule| match rule.tag {
+        let shifted = |rule: &AclEntry| match rule.tag {
             USER_OBJ => rule.rights << 6,
             MASK => rule.rights << 3,
             GROUP_OBJ if !has_mask => rule.rights << 3,
@@ -82,9 +82,9 @@ impl List {
 
     /// Returns the list with new permissions, as after `chmod`. The group's permissions become those of the mask, if
     /// the list has a mask.
-    pub(crate) fn with_permissions(&self, permissions: u16) -> List {
+    pub(crate) fn with_permissions(&self, permissions: u16) -> AccessList {
         let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
-        let changed = |rule: &Rule| {
+        let changed = |rule: &AclEntry| {
             let rights = match rule.tag {
                 USER_OBJ => permissions >> 6 & 0o7,
                 MASK => permissions >> 3 & 0o7,
@@ -92,16 +92,16 @@ impl List {
                 OTHER => permissions & 0o7,
                 _ => rule.rights,
             };
-            Rule { rights, ..*rule }
+            AclEntry { rights, ..*rule }
         };
-        List(self.0.iter().map(changed).collect())
+        AccessList(self.0.iter().map(changed).collect())
     }
 
     /// Applies a directory's default list to a new file with these permissions. Returns the file's list, and its
     /// resulting permissions. The list is `None` if the permissions are equivalent to it.
-    pub(crate) fn inherited(&self, permissions: u16) -> (Option<List>, u16) {
+    pub(crate) fn inherited(&self, permissions: u16) -> (Option<AccessList>, u16) {
         let has_mask = self.0.iter().any(|rule| rule.tag == MASK);
-        let narrowed = |rule: &Rule| {
+        let narrowed = |rule: &AclEntry| {
             let rights = match rule.tag {
                 USER_OBJ => rule.rights & permissions >> 6,
                 MASK => rule.rights & permissions >> 3,
@@ -109,9 +109,9 @@ impl List {
                 OTHER => rule.rights & permissions,
                 _ => rule.rights,
             };
-            Rule { rights, ..*rule }
+            AclEntry { rights, ..*rule }
         };
-        let list = List(self.0.iter().map(narrowed).collect());
+        let list = AccessList(self.0.iter().map(narrowed).collect());
         let permissions = list.permissions(permissions);
         ((!list.is_minimal()).then_some(list), permissions)
     }
@@ -121,16 +121,16 @@ impl List {
 mod tests {
     use super::*;
 
-    fn list(rules: &[(u16, u16, u32)]) -> List {
-        let rule = |(tag, rights, id): &(u16, u16, u32)| Rule {
+    fn list(rules: &[(u16, u16, u32)]) -> AccessList {
+        let rule = |(tag, rights, id): &(u16, u16, u32)| AclEntry {
             tag: *tag,
             rights: *rights,
             id: *id,
         };
-        List(rules.iter().map(rule).collect())
+        AccessList(rules.iter().map(rule).collect())
     }
 
-    fn named() -> List {
+    fn named() -> AccessList {
         list(&[
             (USER_OBJ, 7, u32::MAX),
             (USER, 6, 1000),
@@ -143,14 +143,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_what_is_not_a_list_is_none() {
-        assert_eq!(List::decode(&named().encode()), Some(named()));
+        assert_eq!(AccessList::decode(&named().encode()), Some(named()));
         let bytes = named().encode();
         for cut in [0, 3, 4, 11, 13] {
-            assert_eq!(List::decode(&bytes[..cut]), None, "{cut}");
+            assert_eq!(AccessList::decode(&bytes[..cut]), None, "{cut}");
         }
         let mut other = bytes;
         other[0] = 1;
-        assert_eq!(List::decode(&other), None);
+        assert_eq!(AccessList::decode(&other), None);
     }
 
     #[test]

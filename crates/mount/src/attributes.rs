@@ -1,12 +1,14 @@
 //! Attributes of files, and their extended attributes.
 
-use forebay_dfs::{Existing, FsError, Inode, Kind, NewAttributes, Result, Time, WithAttributes};
-use forebay_fuse::files::{Asked, Kind as Wire, SetAttr, When};
-use forebay_fuse::{self as format, Request, Stat};
-use forebay_serve::fuse::{Stale, Underway};
+use forebay_dfs::{
+    AttributeCondition, FileKind, FileTime, FsError, Inode, NewAttributes, Result, WithAttributes,
+};
+use forebay_fuse::files::{FuseBody, FuseFileKind as Wire, SetAttr, TimeToSet};
+use forebay_fuse::{self as format, FuseAttributes, FuseRequest};
+use forebay_serve::fuse::{ActiveRequest, StaleCache};
 
 use crate::acl;
-use crate::handler::{Answer, Answered, Files, VALID_S, nothing};
+use crate::handler::{FuseReply, MountedFiles, ReplyBytes, VALID_S, nothing};
 
 /// Preferred unit of reads and writes, in bytes.
 const PREFERRED_IO: u32 = 4096;
@@ -21,26 +23,26 @@ const TRUSTED: &[u8] = b"trusted.";
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 
-const KINDS: [(Kind, Wire); 7] = [
-    (Kind::Regular, Wire::File),
-    (Kind::Directory, Wire::Directory),
-    (Kind::Symlink, Wire::Symlink),
-    (Kind::Character, Wire::Character),
-    (Kind::Block, Wire::Block),
-    (Kind::Fifo, Wire::Fifo),
-    (Kind::Socket, Wire::Socket),
+const KINDS: [(FileKind, Wire); 7] = [
+    (FileKind::Regular, Wire::File),
+    (FileKind::Directory, Wire::Directory),
+    (FileKind::Symlink, Wire::Symlink),
+    (FileKind::Character, Wire::Character),
+    (FileKind::Block, Wire::Block),
+    (FileKind::Fifo, Wire::Fifo),
+    (FileKind::Socket, Wire::Socket),
 ];
 
-pub(crate) fn wire_kind(kind: Kind) -> Wire {
+pub(crate) fn wire_kind(kind: FileKind) -> Wire {
     let mut all = KINDS.into_iter();
     let found = all.find(|(one, _)| *one == kind);
     found.map_or(Wire::File, |(_, wire)| wire)
 }
 
-pub(crate) fn kind_of(wire: Wire) -> Kind {
+pub(crate) fn kind_of(wire: Wire) -> FileKind {
     let mut all = KINDS.into_iter();
     let found = all.find(|(_, one)| *one == wire);
-    found.map_or(Kind::Regular, |(kind, _)| kind)
+    found.map_or(FileKind::Regular, |(kind, _)| kind)
 }
 
 /// Checks the name of an extended attribute (`man 7 xattr`). Returns the error number if the name is not allowed.
@@ -72,11 +74,11 @@ fn without_privileges(permissions: u16, is_by_member: bool) -> u16 {
 }
 
 /// Returns a value for a caller with a buffer of `len` bytes. If `len` is 0, the caller only wants the value's length.
-fn sized(value: Answer, len: u32) -> Answered {
+fn sized(value: ReplyBytes, len: u32) -> FuseReply {
     match value {
-        Ok(value) if len == 0 => Answered::Done(Ok(format::size_out(value.len() as u32).to_vec())),
-        Ok(value) if value.len() > len as usize => Answered::Errno(libc::ERANGE),
-        value => Answered::Done(value),
+        Ok(value) if len == 0 => FuseReply::Done(Ok(format::size_out(value.len() as u32).to_vec())),
+        Ok(value) if value.len() > len as usize => FuseReply::Errno(libc::ERANGE),
+        value => FuseReply::Done(value),
     }
 }
 
@@ -84,24 +86,24 @@ fn sized(value: Answer, len: u32) -> Answered {
 fn mask_access_list(all: &mut [(Vec<u8>, Vec<u8>)], permissions: u16) {
     let list = all.iter_mut().find(|(name, _)| name == acl::ACCESS);
     if let Some((_, value)) = list
-        && let Some(list) = acl::List::decode(value)
+        && let Some(list) = acl::AccessList::decode(value)
     {
         *value = list.with_permissions(permissions).encode();
     }
 }
 
 /// Returns the attributes of a file, for the kernel to forget.
-pub(crate) fn attributes_of(file: u64) -> Stale {
-    Stale {
+pub(crate) fn attributes_of(file: u64) -> StaleCache {
+    StaleCache {
         node: file,
         bytes: None,
     }
 }
 
-impl Files {
-    pub(crate) async fn stat(&self, inode: &Inode) -> Result<Stat> {
-        let time = |time: Time| (time.seconds, time.nanos);
-        Ok(Stat {
+impl MountedFiles {
+    pub(crate) async fn stat(&self, inode: &Inode) -> Result<FuseAttributes> {
+        let time = |time: FileTime| (time.seconds, time.nanos);
+        Ok(FuseAttributes {
             node: inode.file,
             mode: wire_kind(inode.kind).mode() | u32::from(inode.permissions),
             links: inode.links,
@@ -117,15 +119,15 @@ impl Files {
         })
     }
 
-    /// Returns the attributes like [`Files::attributes_of`], and also the time when the file was created.
-    pub(crate) async fn known_of(&self, file: u64) -> Answer {
+    /// Returns the attributes like [`MountedFiles::attributes_of`], and also the time when the file was created.
+    pub(crate) async fn known_of(&self, file: u64) -> ReplyBytes {
         let inode = self.fs.inode(file).await?;
         let stat = self.stat(&inode).await?;
         let born = (inode.born.seconds, inode.born.nanos);
         Ok(format::statx_out(&stat, born, VALID_S).to_vec())
     }
 
-    pub(crate) async fn attributes_of(&self, file: u64) -> Answer {
+    pub(crate) async fn attributes_of(&self, file: u64) -> ReplyBytes {
         let inode = self.fs.inode(file).await?;
         let stat = self.stat(&inode).await?;
         Ok(format::attr_out(&stat, VALID_S).to_vec())
@@ -133,12 +135,12 @@ impl Files {
 
     /// Changes attributes of a file. Dependent attributes change in the same operation: the access control list with
     /// the permissions, privileges with the owner or the size.
-    pub(crate) async fn set(&self, file: u64, wanted: &SetAttr) -> Answer {
+    pub(crate) async fn set(&self, file: u64, wanted: &SetAttr) -> ReplyBytes {
         let now = self.fs.time();
-        let when = |when: Option<When>| {
+        let when = |when: Option<TimeToSet>| {
             when.map(|when| match when {
-                When::Now => now,
-                When::At(seconds, nanos) => Time { seconds, nanos },
+                TimeToSet::Now => now,
+                TimeToSet::At(seconds, nanos) => FileTime { seconds, nanos },
             })
         };
         let new = NewAttributes {
@@ -152,7 +154,7 @@ impl Files {
         };
         let is_given = wanted.user.is_some() || wanted.group.is_some();
         let is_about_more = is_given || wanted.size.is_some() || wanted.mode.is_some();
-        let is_now = |when: Option<When>| when.is_none_or(|when| when == When::Now);
+        let is_now = |when: Option<TimeToSet>| when.is_none_or(|when| when == TimeToSet::Now);
         let is_touch = is_now(wanted.accessed) && is_now(wanted.modified);
         let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
             new.may_be_given(inode, is_touch)?;
@@ -162,7 +164,7 @@ impl Files {
             }
             if let Some(permissions) = new.permissions {
                 mask_access_list(all, permissions);
-            } else if wanted.kill || is_given && inode.kind != Kind::Directory {
+            } else if wanted.kill || is_given && inode.kind != FileKind::Directory {
                 // For a file without `setuid`, Linux requests the removal of privileges only if `setgid` must be
                 // removed.
                 let is_by_member = !wanted.kill || inode.permissions & SETUID != 0;
@@ -179,8 +181,8 @@ impl Files {
     /// no flag for the removal.
     pub(crate) async fn take_privileges_for(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         file: u64,
     ) -> Result<()> {
         match request.user {
@@ -194,8 +196,8 @@ impl Files {
     /// another group is removed.
     pub(crate) async fn take_privileges(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         file: u64,
     ) -> Result<()> {
         if self.drop_privileges(file, request.group).await? {
@@ -233,31 +235,35 @@ impl Files {
     }
 
     /// Answers a request on extended attributes.
-    pub(crate) async fn answer_attribute(&self, request: &Request, asked: Asked<'_>) -> Answered {
+    pub(crate) async fn answer_attribute(
+        &self,
+        request: &FuseRequest,
+        asked: FuseBody<'_>,
+    ) -> FuseReply {
         let (node, user) = (request.node, request.user);
         let name = match &asked {
-            Asked::SetXattr { name, .. } | Asked::GetXattr(name, _) | Asked::RemoveXattr(name) => {
-                Some(*name)
-            }
+            FuseBody::SetXattr { name, .. }
+            | FuseBody::GetXattr(name, _)
+            | FuseBody::RemoveXattr(name) => Some(*name),
             _ => None,
         };
         if let Some(Err(errno)) = name.map(can_be_named) {
-            return Answered::Errno(errno);
+            return FuseReply::Errno(errno);
         }
         match asked {
-            Asked::SetXattr {
+            FuseBody::SetXattr {
                 name,
                 value,
                 flags,
                 kill_setgid,
             } => {
                 let how = (flags, kill_setgid);
-                Answered::Done(self.set_attribute(node, name, value, how).await)
+                FuseReply::Done(self.set_attribute(node, name, value, how).await)
             }
-            Asked::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
-            Asked::ListXattr(len) => sized(self.attribute_names(node, user).await, len),
-            Asked::RemoveXattr(name) => Answered::Done(self.remove_attribute(node, name).await),
-            _ => Answered::Errno(libc::ENOSYS),
+            FuseBody::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
+            FuseBody::ListXattr(len) => sized(self.attribute_names(node, user).await, len),
+            FuseBody::RemoveXattr(name) => FuseReply::Done(self.remove_attribute(node, name).await),
+            _ => FuseReply::Errno(libc::ENOSYS),
         }
     }
 
@@ -267,17 +273,17 @@ impl Files {
         name: &[u8],
         value: &[u8],
         (flags, kill_setgid): (u32, bool),
-    ) -> Answer {
+    ) -> ReplyBytes {
         let existing = match flags & (XATTR_CREATE | XATTR_REPLACE) {
-            XATTR_CREATE => Existing::Refused,
-            XATTR_REPLACE => Existing::Needed,
-            _ => Existing::Any,
+            XATTR_CREATE => AttributeCondition::Refused,
+            XATTR_REPLACE => AttributeCondition::Needed,
+            _ => AttributeCondition::Any,
         };
         if name != acl::ACCESS {
             let set = self.fs.set_attribute(file, name, value, existing, None);
             return set.await.map(nothing);
         }
-        let list = acl::List::decode(value).ok_or(FsError::Invalid("no access list"))?;
+        let list = acl::AccessList::decode(value).ok_or(FsError::Invalid("no access list"))?;
         let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
             inode.may_change()?;
             let before = if kill_setgid {
@@ -287,8 +293,8 @@ impl Files {
             };
             let is_there = all.iter().any(|(one, _)| one == name);
             match (is_there, existing) {
-                (true, Existing::Refused) => return Err(FsError::Exists),
-                (false, Existing::Needed) => return Err(FsError::NoAttribute),
+                (true, AttributeCondition::Refused) => return Err(FsError::Exists),
+                (false, AttributeCondition::Needed) => return Err(FsError::NoAttribute),
                 _ => all.retain(|(one, _)| one != name),
             }
             // A minimal list is equivalent to the permissions.
@@ -304,13 +310,13 @@ impl Files {
         set.await.map(|_| Vec::new())
     }
 
-    async fn remove_attribute(&self, file: u64, name: &[u8]) -> Answer {
+    async fn remove_attribute(&self, file: u64, name: &[u8]) -> ReplyBytes {
         self.fs.remove_attribute(file, name).await?;
         Ok(Vec::new())
     }
 
     /// Returns the names, each followed by a zero byte. Names under `trusted` are only for root.
-    async fn attribute_names(&self, file: u64, user: u32) -> Answer {
+    async fn attribute_names(&self, file: u64, user: u32) -> ReplyBytes {
         let all = self.fs.attributes(file).await?;
         let mut names = Vec::new();
         let is_shown = |name: &[u8]| user == 0 || !name.starts_with(TRUSTED);

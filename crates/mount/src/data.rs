@@ -6,11 +6,11 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FileFlags, FsError, Result};
 use forebay_fuse::files::CopyRange;
-use forebay_fuse::{self as format, Op, Request, open_flag};
-use forebay_rt::Lease;
-use forebay_serve::fuse::{Stale, Underway};
+use forebay_fuse::{self as format, FuseOp, FuseRequest, open_flag};
+use forebay_rt::BudgetLease;
+use forebay_serve::fuse::{ActiveRequest, StaleCache};
 
-use crate::handler::{Answer, Answered, Did, Files};
+use crate::handler::{FuseReply, MountedFiles, ReplyBytes, RequestClass};
 use crate::handles;
 use crate::sync_mode::SyncMode;
 use crate::writers::without;
@@ -30,8 +30,8 @@ const COPIED_AT_ONCE: u64 = 4 << 20;
 /// batch, which may have 8,192. The kernel then reports a shorter copy, and programs continue where it ended.
 const COPIED_PIECES_MAX: usize = 2048;
 
-impl Files {
-    pub(crate) fn open(&self, file: u64, flags: u32) -> Answer {
+impl MountedFiles {
+    pub(crate) fn open(&self, file: u64, flags: u32) -> ReplyBytes {
         self.may_open(file, flags)?;
         Ok(format::open_out(self.opened(file, flags), self.open_flags(flags)).to_vec())
     }
@@ -66,9 +66,9 @@ impl Files {
     /// Answers a write.
     pub(crate) async fn answer_write(
         &self,
-        underway: &Underway,
-        request: &Request,
-        (at, data, lease): (u64, Buf, Lease),
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+        (at, data, lease): (u64, Buf, BudgetLease),
         (kill, delayed): (bool, bool),
     ) {
         let (node, bytes) = (request.node, data.len());
@@ -103,9 +103,9 @@ impl Files {
         let is_refused = delayed && matches!(written, Err(FsError::Protected));
         let is_elsewhere = written.as_ref().is_ok_and(|place| *place != at);
         let written = written.map(|_| format::write_out(bytes as u32).to_vec());
-        let written = self.keep(Did::Write, node, written).await;
+        let written = self.keep(RequestClass::Write, node, written).await;
         self.finish(underway, written);
-        self.tell(Did::Write, bytes, underway);
+        self.tell(RequestClass::Write, bytes, underway);
         if is_elsewhere || is_refused {
             // The page cache holds the data at the offset that the kernel assumed to be the end.
             underway.forget_later(&[pages(node, at..at.saturating_add(bytes as u64))]);
@@ -115,7 +115,12 @@ impl Files {
     /// Tells the kernel to forget pages after a direct write. The kernel sends at most 1024 asynchronous requests at a
     /// time. One of them may be the request that the locked page depends on, so only a few writes may wait for longer
     /// than [`MOMENT`].
-    async fn forget_written_directly(&self, underway: &Underway, stale: &[Stale], may_wait: bool) {
+    async fn forget_written_directly(
+        &self,
+        underway: &ActiveRequest,
+        stale: &[StaleCache],
+        may_wait: bool,
+    ) {
         let waiting = self.direct_waiting.get();
         if !may_wait {
             return underway.forget_later(stale);
@@ -132,8 +137,8 @@ impl Files {
     /// Executes a write as the kernel requests it. Returns the offset of the data.
     pub(crate) async fn written(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         (at, data): (u64, Buf),
         (kill, delayed): (bool, bool),
     ) -> Result<u64> {
@@ -151,7 +156,7 @@ impl Files {
     /// Writes pages of a mapping that the kernel writes back. The handle and its flags belong to any process that has
     /// the file open. Bytes that a transaction holds were stored in the pages, too, and are left out because they are
     /// not committed. Bytes that an update in progress changes are also left out, because the pages may be older.
-    async fn write_delayed(&self, request: &Request, at: u64, data: Buf) -> Result<u64> {
+    async fn write_delayed(&self, request: &FuseRequest, at: u64, data: Buf) -> Result<u64> {
         let flags = request.file_flags & !libc::O_APPEND.cast_unsigned();
         let file = request.node;
         if self.fs.flags(file).has(FileFlags::PROTECT) {
@@ -232,20 +237,20 @@ impl Files {
     /// through memory, the kernel writes back the pages of a hole before the hole is reported.
     pub(crate) async fn seek(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         (at, whence): (u64, u32),
-    ) -> Answered {
+    ) -> FuseReply {
         let is_hole = match whence.cast_signed() {
             libc::SEEK_DATA => false,
             libc::SEEK_HOLE => true,
-            _ => return Answered::Errno(libc::EINVAL),
+            _ => return FuseReply::Errno(libc::EINVAL),
         };
         let file = request.node;
         let found = if self.writers.has(file) {
             // The request will wait for the kernel.
             let Some(_waiter) = self.waiters.enter(request.user) else {
-                return Answered::Errno(libc::ENOMEM);
+                return FuseReply::Errno(libc::ENOMEM);
             };
             if is_hole {
                 self.seek_hole_written(underway, file, at).await
@@ -255,17 +260,17 @@ impl Files {
         } else {
             self.fs.seek(file, at, is_hole).await
         };
-        Answered::Done(found.map(|found| format::seek_out(found).to_vec()))
+        FuseReply::Done(found.map(|found| format::seek_out(found).to_vec()))
     }
 
-    async fn seek_data_written(&self, underway: &Underway, file: u64, at: u64) -> Result<u64> {
+    async fn seek_data_written(&self, underway: &ActiveRequest, file: u64, at: u64) -> Result<u64> {
         let hole = self.hole_from(file, at).await?;
         self.write_back(underway, &[pages(file, hole)]).await;
         self.fs.seek(file, at, false).await
     }
 
     /// Finds the next hole that is still a hole after the kernel has written back its pages.
-    async fn seek_hole_written(&self, underway: &Underway, file: u64, at: u64) -> Result<u64> {
+    async fn seek_hole_written(&self, underway: &ActiveRequest, file: u64, at: u64) -> Result<u64> {
         let mut from = at;
         loop {
             let start = self.fs.seek(file, from, true).await?;
@@ -286,9 +291,9 @@ impl Files {
 
     /// Makes the kernel write back the changes that programs made through memory. It applies to those files of `stale`
     /// that are open for reading and writing. The kernel writes pages back when it is told to forget them.
-    pub(crate) async fn write_back(&self, underway: &Underway, stale: &[Stale]) {
+    pub(crate) async fn write_back(&self, underway: &ActiveRequest, stale: &[StaleCache]) {
         let of = stale.iter().filter(|one| self.writers.has(one.node));
-        let of: Vec<Stale> = of.cloned().collect();
+        let of: Vec<StaleCache> = of.cloned().collect();
         if !of.is_empty() {
             underway.forget(&of).await;
         }
@@ -307,10 +312,10 @@ impl Files {
     /// bytes.
     pub(crate) async fn copy(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         copy: &CopyRange,
-    ) -> Answer {
+    ) -> ReplyBytes {
         let from = request.node;
         let size = self.fs.inode(from).await?.size;
         let left = size.saturating_sub(copy.at);
@@ -362,8 +367,8 @@ impl Files {
     /// Executes a `fallocate`. `None` if the mode is unknown.
     pub(crate) async fn fallocate(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         (at, len, mode): (u64, u64, u32),
     ) -> Option<Result<()>> {
         let keep_size = mode & KEEP_SIZE != 0;
@@ -383,14 +388,14 @@ impl Files {
 
 /// Returns true if a read or a write bypasses the page cache and holds no page of it. The flags of a write are not
 /// sufficient: a program can change them while the kernel writes a page, which it holds until the answer.
-pub(crate) fn is_direct(request: &Request) -> bool {
+pub(crate) fn is_direct(request: &FuseRequest) -> bool {
     let has_flag = request.file_flags & libc::O_DIRECT.cast_unsigned() != 0;
-    handles::is_direct(request.handle) && (has_flag || !matches!(request.op, Op::Read { .. }))
+    handles::is_direct(request.handle) && (has_flag || !matches!(request.op, FuseOp::Read { .. }))
 }
 
 /// Returns these bytes of a file as a range of the page cache.
-pub(crate) fn pages(file: u64, bytes: Range<u64>) -> Stale {
-    Stale {
+pub(crate) fn pages(file: u64, bytes: Range<u64>) -> StaleCache {
+    StaleCache {
         node: file,
         bytes: Some(bytes),
     }

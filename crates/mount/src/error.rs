@@ -5,23 +5,23 @@ use forebay_serve::kernel_errno;
 use forebay_vsl::SpaceError;
 
 /// Result of an ioctl: its output data.
-pub(crate) type Out = std::result::Result<Vec<u8>, Failed>;
+pub(crate) type IoctlResult = std::result::Result<Vec<u8>, IoctlError>;
 
 /// Reason why an ioctl failed.
-pub(crate) enum Failed {
+pub(crate) enum IoctlError {
     Errno(i32),
     Fs(FsError),
 }
 
-impl From<i32> for Failed {
-    fn from(errno: i32) -> Failed {
-        Failed::Errno(errno)
+impl From<i32> for IoctlError {
+    fn from(errno: i32) -> IoctlError {
+        IoctlError::Errno(errno)
     }
 }
 
-impl From<FsError> for Failed {
-    fn from(error: FsError) -> Failed {
-        Failed::Fs(error)
+impl From<FsError> for IoctlError {
+    fn from(error: FsError) -> IoctlError {
+        IoctlError::Fs(error)
     }
 }
 

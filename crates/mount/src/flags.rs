@@ -6,14 +6,14 @@
 //! enforced here.
 
 use forebay_device::is_zero;
-use forebay_dfs::{FileFlags, FsError, Inode, Kind, Result};
-use forebay_fuse::Request;
-use forebay_fuse::files::Ioctl;
-use forebay_serve::fuse::{Stale, Underway};
+use forebay_dfs::{FileFlags, FileKind, FsError, Inode, Result};
+use forebay_fuse::FuseRequest;
+use forebay_fuse::files::FuseIoctl;
+use forebay_serve::fuse::{ActiveRequest, StaleCache};
 
 use crate::attributes::attributes_of;
-use crate::error::Out;
-use crate::handler::Files;
+use crate::error::IoctlResult;
+use crate::handler::MountedFiles;
 use crate::handles::appends;
 
 // `linux/fs.h`: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETVERSION.
@@ -61,7 +61,7 @@ fn number(data: &[u8]) -> Option<u32> {
 }
 
 /// Returns the flags that an ioctl sets on a file.
-fn wanted(asked: &Ioctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i32> {
+fn wanted(asked: &FuseIoctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i32> {
     let bits = number(asked.data).ok_or(libc::EINVAL)?;
     let flags = if asked.command == SET_FLAGS {
         decode(bits, |one| one.1)
@@ -85,16 +85,16 @@ fn wanted(asked: &Ioctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i3
     }
 }
 
-impl Files {
+impl MountedFiles {
     /// Answers an ioctl that reads or sets flags.
     pub(crate) async fn on_flags(
         &self,
-        underway: &Underway,
-        request: &Request,
-        asked: &Ioctl<'_>,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+        asked: &FuseIoctl<'_>,
         inode: &Inode,
-    ) -> Out {
-        if !matches!(inode.kind, Kind::Regular | Kind::Directory) {
+    ) -> IoctlResult {
+        if !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {
             return Err(libc::ENOTTY.into());
         }
         match asked.command {
@@ -109,7 +109,7 @@ impl Files {
                 let flags = wanted(asked, inode)?;
                 if flags.has(FileFlags::PROTECT) {
                     // Stores to mapped memory before this call must reach the file before the flag protects it.
-                    let all = Stale {
+                    let all = StaleCache {
                         node: request.node,
                         bytes: Some(0..i64::MAX as u64),
                     };
@@ -145,7 +145,7 @@ impl Files {
     ///
     /// # Errors
     /// If the write is not allowed.
-    pub(crate) async fn may_write(&self, request: &Request, at: u64) -> Result<()> {
+    pub(crate) async fn may_write(&self, request: &FuseRequest, at: u64) -> Result<()> {
         let file = request.node;
         if !appends(request.handle) || !self.fs.flags(file).has(FileFlags::APPEND_ONLY) {
             return Ok(());

@@ -6,18 +6,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dfs::{AccessTimes, Fs, FsError, Result};
-use forebay_fuse::files::{Asked, decode};
-use forebay_fuse::{self as format, Op, Request, Room, init_flag, open_flag};
+use forebay_fuse::files::{FuseBody, decode};
+use forebay_fuse::{self as format, FuseOp, FuseRequest, StatfsReply, init_flag, open_flag};
 use forebay_rt::Instant;
-use forebay_serve::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
+use forebay_serve::fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 
 use crate::cached::CachedFiles;
 use crate::error::{errno, is_usual};
-use crate::handles::{Handles, sync_mode};
-use crate::medium::Medium;
-use crate::transactions::Transactions;
-use crate::waiters::Waiters;
-use crate::writers::{Updates, Writers};
+use crate::handles::{HandleGenerator, sync_mode};
+use crate::medium::FilesystemBacking;
+use crate::transactions::OpenTransactions;
+use crate::waiters::KernelWaiters;
+use crate::writers::{AtomicUpdates, ReadWriteHandles};
 
 /// Time in seconds for which the kernel may cache names and attributes of files: only its own requests change them.
 pub(crate) const VALID_S: u64 = 1 << 30;
@@ -31,7 +31,7 @@ const FILE_BYTES: u64 = 1024;
 
 /// Class of a request to a filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Did {
+pub enum RequestClass {
     /// A read of a file.
     Read,
     /// A write to a file.
@@ -45,9 +45,9 @@ pub enum Did {
 }
 
 /// Observer of completed requests.
-pub trait Observer {
+pub trait RequestObserver {
     /// Records a completed request of this number of bytes.
-    fn did(&self, what: Did, bytes: u64, took: Duration);
+    fn did(&self, what: RequestClass, bytes: u64, took: Duration);
 
     /// Records a failed request: the filesystem was full, or had an unusual error.
     fn failed(&self, is_full: bool);
@@ -55,33 +55,33 @@ pub trait Observer {
 
 /// Settings of a mounted filesystem.
 #[derive(Clone, Default)]
-pub struct Settings {
+pub struct MountSettings {
     /// Every change is durable when it is answered.
     pub sync: bool,
     /// Changes of names are durable when they are answered.
     pub sync_names: bool,
     /// Direct writes of one file run in parallel. A file that is open with `O_DIRECT` then cannot be mapped shared: see
-    /// `Files::open_flags`.
+    /// `MountedFiles::open_flags`.
     pub parallel_direct: bool,
     /// Policy for updating access times of all files except directories.
     pub access_times: AccessTimes,
     /// Policy for updating access times of directories.
     pub directory_access_times: AccessTimes,
     /// Observer of requests.
-    pub observer: Option<Rc<dyn Observer>>,
+    pub observer: Option<Rc<dyn RequestObserver>>,
     /// The device below, if known, for answers about the places of bytes.
-    pub medium: Option<Medium>,
+    pub medium: Option<FilesystemBacking>,
 }
 
 /// A mounted filesystem.
-pub struct Files {
+pub struct MountedFiles {
     pub(crate) fs: Fs,
-    pub(crate) settings: Settings,
-    pub(crate) handles: Handles,
-    pub(crate) transactions: Transactions,
-    pub(crate) waiters: Waiters,
-    pub(crate) writers: Writers,
-    pub(crate) updates: Rc<Updates>,
+    pub(crate) settings: MountSettings,
+    pub(crate) handles: HandleGenerator,
+    pub(crate) transactions: OpenTransactions,
+    pub(crate) waiters: KernelWaiters,
+    pub(crate) writers: ReadWriteHandles,
+    pub(crate) updates: Rc<AtomicUpdates>,
     pub(crate) cached: CachedFiles,
     /// Direct writes that wait for the kernel without a time limit.
     pub(crate) direct_waiting: Cell<usize>,
@@ -95,19 +95,19 @@ pub struct Files {
 }
 
 /// The data of an answer.
-pub(crate) type Answer = Result<Vec<u8>>;
+pub(crate) type ReplyBytes = Result<Vec<u8>>;
 
-impl Files {
+impl MountedFiles {
     /// Creates the handler for this filesystem.
-    pub fn new(fs: Fs, settings: Settings) -> Files {
+    pub fn new(fs: Fs, settings: MountSettings) -> MountedFiles {
         fs.set_access_times(settings.access_times, settings.directory_access_times);
-        Files {
+        MountedFiles {
             fs,
             settings,
-            handles: Handles::default(),
-            transactions: Transactions::default(),
-            waiters: Waiters::default(),
-            writers: Writers::default(),
+            handles: HandleGenerator::default(),
+            transactions: OpenTransactions::default(),
+            waiters: KernelWaiters::default(),
+            writers: ReadWriteHandles::default(),
             updates: Rc::default(),
             cached: CachedFiles::default(),
             direct_waiting: Cell::new(0),
@@ -124,7 +124,7 @@ impl Files {
     }
 
     /// Returns the device below.
-    pub(crate) fn medium(&self) -> Option<&Medium> {
+    pub(crate) fn medium(&self) -> Option<&FilesystemBacking> {
         self.settings.medium.as_ref()
     }
 
@@ -134,10 +134,15 @@ impl Files {
     }
 
     /// Makes changes of a file, or of the names in a directory, durable where the settings or its flags require it.
-    pub(crate) async fn keep(&self, what: Did, node: u64, answer: Answer) -> Answer {
+    pub(crate) async fn keep(
+        &self,
+        what: RequestClass,
+        node: u64,
+        answer: ReplyBytes,
+    ) -> ReplyBytes {
         let keeps = match what {
-            Did::Write => self.settings.sync,
-            Did::Change => self.settings.sync_names || self.keeps_names(node),
+            RequestClass::Write => self.settings.sync,
+            RequestClass::Change => self.settings.sync_names || self.keeps_names(node),
             _ => false,
         };
         let answer = answer?;
@@ -148,26 +153,26 @@ impl Files {
     }
 
     /// Makes changes of a file durable where the flags of the open file require it.
-    pub(crate) async fn durably(&self, file: u64, handle: u64, answer: Answer) -> Answer {
+    pub(crate) async fn durably(&self, file: u64, handle: u64, answer: ReplyBytes) -> ReplyBytes {
         let answer = answer?;
         self.make_durable(file, sync_mode(handle)).await?;
         Ok(answer)
     }
 
-    pub(crate) fn tell(&self, what: Did, bytes: usize, request: &Underway) {
+    pub(crate) fn tell(&self, what: RequestClass, bytes: usize, request: &ActiveRequest) {
         if let Some(observer) = &self.settings.observer {
             observer.did(what, bytes as u64, request.took());
         }
     }
 
-    pub(crate) fn finish(&self, request: &Underway, answer: Answer) {
+    pub(crate) fn finish(&self, request: &ActiveRequest, answer: ReplyBytes) {
         match answer {
             Ok(payload) => request.reply(&payload),
             Err(error) => self.failed(request, &error),
         }
     }
 
-    pub(crate) fn failed(&self, request: &Underway, error: &FsError) {
+    pub(crate) fn failed(&self, request: &ActiveRequest, error: &FsError) {
         let is_full = matches!(error, FsError::Space(error) if error.lacks_space());
         let is_noted = is_full || !is_usual(error);
         if let Some(observer) = self.settings.observer.as_ref().filter(|_| is_noted) {
@@ -185,102 +190,109 @@ impl Files {
     }
 
     /// Answers all requests except reads and writes.
-    async fn answer(&self, underway: &Underway, request: Request, body: &[u8]) -> Answered {
+    async fn answer(
+        &self,
+        underway: &ActiveRequest,
+        request: FuseRequest,
+        body: &[u8],
+    ) -> FuseReply {
         let node = request.node;
         let done = match decode(request.opcode, body, underway.agreed()) {
-            None => return Answered::Errno(libc::EINVAL),
-            Some(Asked::Forget(all)) => {
+            None => return FuseReply::Errno(libc::EINVAL),
+            Some(FuseBody::Forget(all)) => {
                 self.forget(node, &all).await;
-                return Answered::Nothing;
+                return FuseReply::Nothing;
             }
-            Some(Asked::Lookup(name)) => self.look_up(node, name).await,
-            Some(Asked::SetAttr(new)) if new.size.is_some() && self.keeps_for(&request) => {
-                return Answered::Errno(libc::EBUSY);
+            Some(FuseBody::Lookup(name)) => self.look_up(node, name).await,
+            Some(FuseBody::SetAttr(new)) if new.size.is_some() && self.keeps_for(&request) => {
+                return FuseReply::Errno(libc::EBUSY);
             }
-            Some(Asked::SetAttr(new)) => self.set(node, &new).await,
-            Some(Asked::ReadLink) => self.fs.read_link(node).await.map(|to| to.to_vec()),
-            Some(Asked::Symlink(name, target)) => self.symlink(&request, name, target).await,
-            Some(Asked::Mknod(make) | Asked::Mkdir(make)) => self.make(&request, &make).await,
-            Some(Asked::Create(make)) => self.create(&request, &make).await,
-            Some(Asked::Tmpfile(make)) => self.nameless(&request, &make).await,
-            Some(Asked::Unlink(name)) => self.fs.unlink(node, name).await.map(nothing),
-            Some(Asked::Rmdir(name)) => self.fs.remove_directory(node, name).await.map(nothing),
-            Some(Asked::Rename {
+            Some(FuseBody::SetAttr(new)) => self.set(node, &new).await,
+            Some(FuseBody::ReadLink) => self.fs.read_link(node).await.map(|to| to.to_vec()),
+            Some(FuseBody::Symlink(name, target)) => self.symlink(&request, name, target).await,
+            Some(FuseBody::Mknod(make) | FuseBody::Mkdir(make)) => self.make(&request, &make).await,
+            Some(FuseBody::Create(make)) => self.create(&request, &make).await,
+            Some(FuseBody::Tmpfile(make)) => self.nameless(&request, &make).await,
+            Some(FuseBody::Unlink(name)) => self.fs.unlink(node, name).await.map(nothing),
+            Some(FuseBody::Rmdir(name)) => self.fs.remove_directory(node, name).await.map(nothing),
+            Some(FuseBody::Rename {
                 name,
                 to,
                 new,
                 flags,
             }) => self.rename(&request, name, (to, new), flags).await,
-            Some(Asked::Link(file, name)) => match self.fs.link(file, node, name).await {
+            Some(FuseBody::Link(file, name)) => match self.fs.link(file, node, name).await {
                 // Linux's own error for a second name of a directory.
-                Err(FsError::IsDirectory) => return Answered::Errno(libc::EPERM),
+                Err(FsError::IsDirectory) => return FuseReply::Errno(libc::EPERM),
                 done => self.entry(done).await,
             },
-            Some(Asked::Open { flags, .. }) => self.open(node, flags),
-            Some(Asked::Fsync(data_only) | Asked::FsyncDir(data_only)) => {
+            Some(FuseBody::Open { flags, .. }) => self.open(node, flags),
+            Some(FuseBody::Fsync(data_only) | FuseBody::FsyncDir(data_only)) => {
                 self.fs.sync_file(node, data_only).await.map(nothing)
             }
-            Some(Asked::Statx) => self.known_of(node).await,
-            Some(Asked::SyncFs) => self.fs.sync().await.map(nothing),
+            Some(FuseBody::Statx) => self.known_of(node).await,
+            Some(FuseBody::SyncFs) => self.fs.sync().await.map(nothing),
             Some(
-                asked @ (Asked::SetXattr { .. }
-                | Asked::GetXattr(..)
-                | Asked::ListXattr(_)
-                | Asked::RemoveXattr(_)),
+                asked @ (FuseBody::SetXattr { .. }
+                | FuseBody::GetXattr(..)
+                | FuseBody::ListXattr(_)
+                | FuseBody::RemoveXattr(_)),
             ) => return self.answer_attribute(&request, asked).await,
-            Some(Asked::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
-            Some(Asked::Lseek { at, whence }) => {
+            Some(FuseBody::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
+            Some(FuseBody::Lseek { at, whence }) => {
                 return self.seek(underway, &request, (at, whence)).await;
             }
-            Some(Asked::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
+            Some(FuseBody::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
             // After this error, the kernel copies by reading and writing.
-            Some(Asked::CopyFileRange(copy))
+            Some(FuseBody::CopyFileRange(copy))
                 if self.keeps_for(&request)
                     || self.transactions.joined(copy.to_handle).is_some() =>
             {
-                return Answered::Errno(libc::EOPNOTSUPP);
+                return FuseReply::Errno(libc::EOPNOTSUPP);
             }
-            Some(Asked::CopyFileRange(copy)) => {
+            Some(FuseBody::CopyFileRange(copy)) => {
                 let copied = self.copy(underway, &request, &copy).await;
                 self.durably(copy.to, copy.to_handle, copied).await
             }
-            Some(Asked::Other) => return self.answer_fixed(underway, &request).await,
+            Some(FuseBody::Other) => return self.answer_fixed(underway, &request).await,
         };
-        Answered::Done(done)
+        FuseReply::Done(done)
     }
 
     /// Answers requests without a body, or with a body that is already decoded.
-    async fn answer_fixed(&self, underway: &Underway, request: &Request) -> Answered {
+    async fn answer_fixed(&self, underway: &ActiveRequest, request: &FuseRequest) -> FuseReply {
         let node = request.node;
-        Answered::Done(match request.op {
-            Op::GetAttr => self.attributes_of(node).await,
-            Op::ReadDir { at, len } => self.list(node, at, len, false).await,
-            Op::OpenDir => {
+        FuseReply::Done(match request.op {
+            FuseOp::GetAttr => self.attributes_of(node).await,
+            FuseOp::ReadDir { at, len } => self.list(node, at, len, false).await,
+            FuseOp::OpenDir => {
                 let flags = open_flag::KEEP_CACHE | open_flag::CACHE_DIR;
                 let handle = self.handles.next(libc::O_RDONLY.cast_unsigned());
                 Ok(format::open_out(handle, flags).to_vec())
             }
-            Op::Release | Op::ReleaseDir => return self.release(underway, request).await,
-            Op::Destroy => self.fs.sync().await.map(nothing),
-            Op::StatFs => Ok(self.room()),
-            Op::Fallocate { .. } if self.keeps_for(request) => return Answered::Errno(libc::EBUSY),
-            Op::Fallocate { at, len, mode } => {
+            FuseOp::Release | FuseOp::ReleaseDir => return self.release(underway, request).await,
+            FuseOp::Destroy => self.fs.sync().await.map(nothing),
+            FuseOp::StatFs => Ok(self.room()),
+            FuseOp::Fallocate { .. } if self.keeps_for(request) => {
+                return FuseReply::Errno(libc::EBUSY);
+            }
+            FuseOp::Fallocate { at, len, mode } => {
                 match self.fallocate(underway, request, (at, len, mode)).await {
                     Some(done) => {
                         let done = done.map(nothing);
                         self.durably(node, request.handle, done).await
                     }
-                    None => return Answered::Errno(libc::EOPNOTSUPP),
+                    None => return FuseReply::Errno(libc::EOPNOTSUPP),
                 }
             }
             // The kernel takes "not implemented" as "never ask again". That is intended for flush on close, for locks
             // and access checks, which the kernel handles itself, and for interrupts, whose request is answered anyway.
-            _ => return Answered::Errno(libc::ENOSYS),
+            _ => return FuseReply::Errno(libc::ENOSYS),
         })
     }
 
     /// Returns true if changes through the open file of the request are kept for a transaction.
-    fn keeps_for(&self, request: &Request) -> bool {
+    fn keeps_for(&self, request: &FuseRequest) -> bool {
         !self.transactions.is_idle() && self.transactions.joined(request.handle).is_some()
     }
 
@@ -288,7 +300,7 @@ impl Files {
         let room = self.fs.room();
         let files_left = room.files.saturating_sub(room.used_files);
         let files_free = files_left.min(room.free / FILE_BYTES);
-        let room = Room {
+        let room = StatfsReply {
             units: room.bytes / UNIT,
             free: room.free / UNIT,
             files: room.used_files + files_free,
@@ -300,32 +312,32 @@ impl Files {
 }
 
 /// Returns the class of a request by its opcode.
-fn kind_of(opcode: u32) -> Did {
+fn kind_of(opcode: u32) -> RequestClass {
     match opcode {
         // FSYNC FSYNCDIR SYNCFS DESTROY
-        20 | 30 | 38 | 50 => Did::Sync,
+        20 | 30 | 38 | 50 => RequestClass::Sync,
         // IOCTL (those that change files), COPY_FILE_RANGE
-        39 | 47 => Did::Write,
+        39 | 47 => RequestClass::Write,
         // SETATTR, names (SYMLINK to LINK, CREATE, RENAME2, TMPFILE), extended attributes, FALLOCATE
-        4 | 6 | 8..=13 | 21 | 24 | 35 | 43 | 45 | 51 => Did::Change,
-        _ => Did::Look,
+        4 | 6 | 8..=13 | 21 | 24 | 35 | 43 | 45 | 51 => RequestClass::Change,
+        _ => RequestClass::Look,
     }
 }
 
 /// Answer for the kernel.
-pub(crate) enum Answered {
-    Done(Answer),
+pub(crate) enum FuseReply {
+    Done(ReplyBytes),
     /// An answer without a change, for any class of request.
-    Looked(Answer),
+    Looked(ReplyBytes),
     Errno(i32),
     Nothing,
 }
 
 /// Returns true if a request only releases something, or needs no answer.
-fn is_of_the_end(op: Op) -> bool {
+fn is_of_the_end(op: FuseOp) -> bool {
     matches!(
         op,
-        Op::Release | Op::ReleaseDir | Op::Forget | Op::Destroy | Op::StatFs
+        FuseOp::Release | FuseOp::ReleaseDir | FuseOp::Forget | FuseOp::Destroy | FuseOp::StatFs
     )
 }
 
@@ -333,8 +345,8 @@ pub(crate) fn nothing(_: ()) -> Vec<u8> {
     Vec::new()
 }
 
-impl Handler for Files {
-    fn wishes(&self) -> Wishes {
+impl FuseHandler for MountedFiles {
+    fn wishes(&self) -> InitOptions {
         use init_flag as flag;
         let mapped = if self.settings.parallel_direct {
             0
@@ -344,7 +356,7 @@ impl Handler for Files {
         // Without ATOMIC_O_TRUNC, so that the kernel itself truncates files that are opened with O_TRUNC. With the
         // flag, the kernel would truncate before it checks for a running program, and would truncate that program, too
         // (found by pjdfstest's `etxtbsy`).
-        Wishes {
+        InitOptions {
             flags: flag::ASYNC_READ
                 | flag::EXPORT_SUPPORT
                 | flag::BIG_WRITES
@@ -365,14 +377,14 @@ impl Handler for Files {
         }
     }
 
-    async fn take(self: &Rc<Self>, mut arrival: Arrival<'_>) {
+    async fn take(self: &Rc<Self>, mut arrival: IncomingRequest<'_>) {
         let request = arrival.request();
         let files = Rc::clone(self);
         if self.is_shut_down.get() && !is_of_the_end(request.op) {
             return arrival.refuse(libc::EIO);
         }
         match request.op {
-            Op::Read { at, len } => {
+            FuseOp::Read { at, len } => {
                 let len = (len as usize).min(IO_BYTES_MAX);
                 let lease = arrival.lease(len).await;
                 arrival.begin(|underway| async move {
@@ -380,7 +392,7 @@ impl Handler for Files {
                     files.read(&underway, &request, at, len).await;
                 });
             }
-            Op::Write {
+            FuseOp::Write {
                 at,
                 len,
                 kill,
@@ -401,18 +413,18 @@ impl Handler for Files {
                 let body = arrival.body();
                 arrival.begin(|underway| async move {
                     match files.answer(&underway, request, &body).await {
-                        Answered::Done(answer) => {
+                        FuseReply::Done(answer) => {
                             let what = kind_of(request.opcode);
                             let answer = files.keep(what, request.node, answer).await;
                             files.finish(&underway, answer);
                             files.tell(what, 0, &underway);
                         }
-                        Answered::Looked(answer) => {
+                        FuseReply::Looked(answer) => {
                             files.finish(&underway, answer);
-                            files.tell(Did::Look, 0, &underway);
+                            files.tell(RequestClass::Look, 0, &underway);
                         }
-                        Answered::Errno(errno) => underway.refuse(errno),
-                        Answered::Nothing => {}
+                        FuseReply::Errno(errno) => underway.refuse(errno),
+                        FuseReply::Nothing => {}
                     }
                 });
             }

@@ -15,9 +15,9 @@ const BITS: u32 = 6;
 
 /// Generator of handles.
 #[derive(Default)]
-pub(crate) struct Handles(Cell<u64>);
+pub(crate) struct HandleGenerator(Cell<u64>);
 
-impl Handles {
+impl HandleGenerator {
     /// Returns a new handle for a file that is opened with these flags.
     pub(crate) fn next(&self, flags: u32) -> u64 {
         let number = self.0.get() + 1;

@@ -8,26 +8,26 @@ use std::ops::Range;
 use std::time::Duration;
 
 use forebay_atomic::ioctls::{
-    self as atomic, Command, DFS_ATOMIC_WRITE_SET, F2FS_ABORT_ATOMIC_WRITE,
+    self as atomic, AtomicCommand, AtomicLimits, DFS_ATOMIC_WRITE_SET, F2FS_ABORT_ATOMIC_WRITE,
     F2FS_COMMIT_ATOMIC_WRITE, F2FS_FEATURE_ATOMIC_WRITE, F2FS_GET_FEATURES,
-    F2FS_START_ATOMIC_WRITE, Features, Part,
+    F2FS_START_ATOMIC_WRITE, FileChange,
 };
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Edits, FileFlags, FsError, Kind, Result};
-use forebay_fuse::files::Ioctl;
-use forebay_fuse::{Request, ioctl_out, write_out};
-use forebay_rt::Lease;
-use forebay_serve::fuse::{IO_BYTES_MAX, Stale, Underway};
+use forebay_dfs::{Edits, FileFlags, FileKind, FsError, Result};
+use forebay_fuse::files::FuseIoctl;
+use forebay_fuse::{FuseRequest, ioctl_out, write_out};
+use forebay_rt::BudgetLease;
+use forebay_serve::fuse::{ActiveRequest, IO_BYTES_MAX, StaleCache};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::attributes::attributes_of;
 use crate::data::{is_direct, pages};
-use crate::error::{Failed, Out};
+use crate::error::{IoctlError, IoctlResult};
 use crate::flags::is_about_flags;
-use crate::handler::{Answered, Did, Files, nothing};
+use crate::handler::{FuseReply, MountedFiles, RequestClass, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::sync_mode::SyncMode;
-use crate::transactions::{Opened, Refused};
+use crate::transactions::{OpenHandle, RefusalErrno};
 use crate::trim::FITRIM;
 
 /// `_IOR('X', 125, __u32)`: of ext4, XFS and others.
@@ -41,19 +41,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Time after a timeout during which no write waits.
 const LOCKED_FOR: Duration = Duration::from_secs(60);
 
-impl Files {
+impl MountedFiles {
     pub(crate) async fn ioctl(
         &self,
-        underway: &Underway,
-        request: &Request,
-        asked: &Ioctl<'_>,
-    ) -> Answered {
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+        asked: &FuseIoctl<'_>,
+    ) -> FuseReply {
         if let Some(told) = self.told_places(request.node, asked).await {
             return told;
         }
         // The request may wait for the kernel.
         let Some(_waiter) = self.waiters.enter(request.user) else {
-            return Answered::Errno(libc::ENOMEM);
+            return FuseReply::Errno(libc::ENOMEM);
         };
         let done = match self.fs.inode(request.node).await {
             Ok(inode) if is_about_flags(asked.command) => {
@@ -66,29 +66,34 @@ impl Files {
         match done {
             Ok(data) => {
                 let done = Ok(ioctl_out(0, &data));
-                Answered::Done(self.durably(request.node, request.handle, done).await)
+                FuseReply::Done(self.durably(request.node, request.handle, done).await)
             }
-            Err(Failed::Errno(errno)) => Answered::Errno(errno),
-            Err(Failed::Fs(error)) => Answered::Done(Err(error)),
+            Err(IoctlError::Errno(errno)) => FuseReply::Errno(errno),
+            Err(IoctlError::Fs(error)) => FuseReply::Done(Err(error)),
         }
     }
 
     async fn asked(
         &self,
-        underway: &Underway,
-        request: &Request,
-        asked: &Ioctl<'_>,
-        kind: Kind,
-    ) -> Out {
-        let own = Command::of(asked.command);
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+        asked: &FuseIoctl<'_>,
+        kind: FileKind,
+    ) -> IoctlResult {
+        let own = AtomicCommand::of(asked.command);
         if asked.command == FS_IOC_SHUTDOWN {
             return self.shut_down(request).await;
         }
         match (kind, own) {
-            (Kind::Regular, _) => {}
+            (FileKind::Regular, _) => {}
             (
-                Kind::Directory,
-                Some(Command::Features | Command::Begin | Command::Commit | Command::Abort),
+                FileKind::Directory,
+                Some(
+                    AtomicCommand::Features
+                    | AtomicCommand::Begin
+                    | AtomicCommand::Commit
+                    | AtomicCommand::Abort,
+                ),
             ) => {}
             _ => return Err(libc::ENOTTY.into()),
         }
@@ -112,30 +117,32 @@ impl Files {
         }
         match own {
             None => Err(libc::ENOTTY.into()),
-            Some(Command::Features) => {
-                let features = Features {
+            Some(AtomicCommand::Features) => {
+                let features = AtomicLimits {
                     version: 1,
                     pieces_max: BATCH_PIECES_MAX as u32,
                     bytes_max: BATCH_BYTES_MAX,
                 };
                 Ok(features.encode().to_vec())
             }
-            Some(Command::Begin) => {
+            Some(AtomicCommand::Begin) => {
                 let id = self.transactions.begin(opened(request), request.user)?;
                 Ok(id.to_ne_bytes().to_vec())
             }
-            Some(Command::Join) => self.join(id_in(asked.data)?, request).await,
-            Some(Command::Change) => self.change(underway, request, asked.data).await,
-            Some(Command::Commit) => self.commit(underway, request).await,
-            Some(Command::Abort) => self.abort_own(underway, handle).await,
-            Some(Command::Exchange) => self.exchange(underway, request, id_in(asked.data)?).await,
+            Some(AtomicCommand::Join) => self.join(id_in(asked.data)?, request).await,
+            Some(AtomicCommand::Change) => self.change(underway, request, asked.data).await,
+            Some(AtomicCommand::Commit) => self.commit(underway, request).await,
+            Some(AtomicCommand::Abort) => self.abort_own(underway, handle).await,
+            Some(AtomicCommand::Exchange) => {
+                self.exchange(underway, request, id_in(asked.data)?).await
+            }
         }
     }
 
     /// Makes everything durable, and then fails all requests until the filesystem is unmounted and mounted again. This
     /// serves `xfs_io -c shutdown` and similar programs. (The kernel does not pass on the flag to drop data, so data is
     /// kept.)
-    async fn shut_down(&self, request: &Request) -> Out {
+    async fn shut_down(&self, request: &FuseRequest) -> IoctlResult {
         if request.user != 0 {
             return Err(libc::EPERM.into());
         }
@@ -146,7 +153,7 @@ impl Files {
     }
 
     /// Adds an open file to a transaction.
-    async fn join(&self, id: u64, request: &Request) -> Out {
+    async fn join(&self, id: u64, request: &FuseRequest) -> IoctlResult {
         must_be_writable(request.handle)?;
         self.admit(id, request).await?;
         self.transactions.join(id, request.handle)?;
@@ -154,7 +161,7 @@ impl Files {
     }
 
     /// Adds a file to a transaction. The file stays in use until the transaction ends.
-    async fn admit(&self, id: u64, request: &Request) -> std::result::Result<(), Failed> {
+    async fn admit(&self, id: u64, request: &FuseRequest) -> std::result::Result<(), IoctlError> {
         let file = request.node;
         self.fs.inode(file).await?.may_change()?;
         if self.transactions.may_join(id, request.user, file)? {
@@ -168,15 +175,20 @@ impl Files {
     }
 
     /// Changes parts of a file, immediately or with a transaction.
-    async fn change(&self, underway: &Underway, request: &Request, data: &[u8]) -> Out {
+    async fn change(
+        &self,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+        data: &[u8],
+    ) -> IoctlResult {
         must_be_writable(request.handle)?;
         let (id, parts) = atomic::decode_parts(data).ok_or(libc::EINVAL)?;
         let file = request.node;
         let mut edits = Edits::new();
         for part in parts {
             match part {
-                Part::Write(at, data) => edits.write(at, BufMut::copy_of(data).freeze()),
-                Part::Punch(range) => edits.punch(range.start, range.end - range.start),
+                FileChange::Write(at, data) => edits.write(at, BufMut::copy_of(data).freeze()),
+                FileChange::Punch(range) => edits.punch(range.start, range.end - range.start),
             }
         }
         if id != 0 {
@@ -202,7 +214,12 @@ impl Files {
     }
 
     /// Exchanges the data of a file and of the file whose open file began a transaction.
-    async fn exchange(&self, underway: &Underway, request: &Request, id: u64) -> Out {
+    async fn exchange(
+        &self,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+        id: u64,
+    ) -> IoctlResult {
         let other = self.transactions.begun_by(id, request.user)?;
         if !is_both(request.handle) || !is_both(other.handle) {
             return Err(libc::EBADF.into());
@@ -231,7 +248,7 @@ impl Files {
         Ok(Vec::new())
     }
 
-    async fn commit(&self, underway: &Underway, request: &Request) -> Out {
+    async fn commit(&self, underway: &ActiveRequest, request: &FuseRequest) -> IoctlResult {
         let id = self
             .transactions
             .begun(request.handle)
@@ -246,7 +263,7 @@ impl Files {
             Ok(all) => all,
         };
         let kept = all.iter().filter(|(_, edits)| !edits.is_empty());
-        let stale: Vec<Stale> = kept
+        let stale: Vec<StaleCache> = kept
             .flat_map(|(file, edits)| crate::transactions::stale(*file, edits))
             .collect();
         self.write_back(underway, &stale).await;
@@ -266,17 +283,17 @@ impl Files {
         Ok(Vec::new())
     }
 
-    async fn abort_own(&self, underway: &Underway, owner: u64) -> Out {
+    async fn abort_own(&self, underway: &ActiveRequest, owner: u64) -> IoctlResult {
         let id = self.transactions.begun(owner).ok_or(libc::EINVAL)?;
         self.abort(underway, id).await;
         Ok(Vec::new())
     }
 
-    async fn abort(&self, underway: &Underway, id: u64) {
+    async fn abort(&self, underway: &ActiveRequest, id: u64) {
         self.finish_transaction(underway, id, false).await;
     }
 
-    async fn finish_transaction(&self, underway: &Underway, id: u64, done: bool) {
+    async fn finish_transaction(&self, underway: &ActiveRequest, id: u64, done: bool) {
         // Until the kernel has forgotten the pages, written-back pages skip the bytes of this transaction.
         let update = self.updates.begin(self.transactions.ranges(id));
         let Some(ended) = self.transactions.end(id) else {
@@ -294,7 +311,11 @@ impl Files {
     }
 
     /// Closes an open file, and aborts the transaction that it began.
-    pub(crate) async fn release(&self, underway: &Underway, request: &Request) -> Answered {
+    pub(crate) async fn release(
+        &self,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+    ) -> FuseReply {
         self.writers.closed(request.node, request.handle);
         if !self.transactions.is_idle() {
             self.transactions.leave(request.handle);
@@ -302,11 +323,17 @@ impl Files {
                 self.abort(underway, id).await;
             }
         }
-        Answered::Done(Ok(nothing(())))
+        FuseReply::Done(Ok(nothing(())))
     }
 
     /// Reads for an open file, including the data of the transaction that it takes part in.
-    pub(crate) async fn read(&self, underway: &Underway, request: &Request, at: u64, len: usize) {
+    pub(crate) async fn read(
+        &self,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
+        at: u64,
+        len: usize,
+    ) {
         if !is_direct(request) {
             // Recorded before the read, so that a direct write during the read makes the kernel forget the data.
             self.cached.note_read(request.node);
@@ -318,14 +345,14 @@ impl Files {
                     self.fs.note_read(request.node);
                 }
                 underway.reply(&read);
-                self.tell(Did::Read, read.len(), underway);
+                self.tell(RequestClass::Read, read.len(), underway);
             }
         }
         let bytes = at..at.saturating_add(len as u64);
         // The page cache now holds uncommitted data of this transaction, or lacks uncommitted data that its writer must
         // read.
         if !is_direct(request) && self.transactions.touch(request.node, &bytes) {
-            let told = [Stale {
+            let told = [StaleCache {
                 node: request.node,
                 bytes: Some(bytes),
             }];
@@ -335,8 +362,8 @@ impl Files {
 
     async fn read_with_kept(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         at: u64,
         len: usize,
     ) -> Result<Buf> {
@@ -361,10 +388,10 @@ impl Files {
     /// Keeps a write of an open file that takes part in a transaction, and answers it.
     pub(crate) async fn keep_write(
         &self,
-        underway: &Underway,
-        request: &Request,
+        underway: &ActiveRequest,
+        request: &FuseRequest,
         at: u64,
-        (data, lease): (Buf, Lease),
+        (data, lease): (Buf, BudgetLease),
     ) {
         let Some(id) = self.transactions.joined(request.handle) else {
             return underway.refuse(libc::EIO);
@@ -403,14 +430,14 @@ impl Files {
             self.transactions.note_cached(file);
         }
         underway.reply(&write_out(len as u32));
-        self.tell(Did::Write, len as usize, underway);
+        self.tell(RequestClass::Write, len as usize, underway);
         if !is_direct && is_left {
             underway.forget_later(&[pages(file, bytes)]);
         }
     }
 
     /// Returns the offset of a kept write: the kernel's offset, or the end of the file.
-    async fn place_of_kept(&self, request: &Request, at: u64) -> Result<u64> {
+    async fn place_of_kept(&self, request: &FuseRequest, at: u64) -> Result<u64> {
         if !self.appends_anew(request.node, request.file_flags) {
             return Ok(at);
         }
@@ -420,7 +447,7 @@ impl Files {
 
     /// Makes the kernel forget pages that are being written, before the write is answered. Returns false if the kernel
     /// will forget them only later. A kernel that keeps the pages locked is not waited for again for [`LOCKED_FOR`].
-    async fn forget_written(&self, underway: &Underway, file: u64, whole: Range<u64>) -> bool {
+    async fn forget_written(&self, underway: &ActiveRequest, file: u64, whole: Range<u64>) -> bool {
         if underway.now() < self.pages_are_locked_until.get() {
             return false;
         }
@@ -440,19 +467,19 @@ impl Files {
 }
 
 /// Returns the open file of a request.
-fn opened(request: &Request) -> Opened {
-    Opened {
+fn opened(request: &FuseRequest) -> OpenHandle {
+    OpenHandle {
         handle: request.handle,
         file: request.node,
     }
 }
 
-fn id_in(data: &[u8]) -> std::result::Result<u64, Refused> {
+fn id_in(data: &[u8]) -> std::result::Result<u64, RefusalErrno> {
     let id = data.try_into().map_err(|_| libc::EINVAL)?;
     Ok(u64::from_ne_bytes(id))
 }
 
-fn must_be_writable(handle: u64) -> std::result::Result<(), Refused> {
+fn must_be_writable(handle: u64) -> std::result::Result<(), RefusalErrno> {
     if is_writable(handle) {
         Ok(())
     } else {

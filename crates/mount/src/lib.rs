@@ -26,5 +26,5 @@ mod waiters;
 mod writers;
 
 pub use forebay_dfs::AccessTimes;
-pub use handler::{Did, Files, Observer, Settings};
-pub use medium::Medium;
+pub use handler::{MountSettings, MountedFiles, RequestClass, RequestObserver};
+pub use medium::FilesystemBacking;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The device or file that holds a filesystem, for programs that estimate the cost of reading it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Medium {
+pub struct FilesystemBacking {
     /// Path of a block device or file.
     pub path: PathBuf,
     /// Major and minor number of the block device, or of the filesystem that contains the file.
@@ -17,12 +17,12 @@ pub struct Medium {
     pub start: u64,
 }
 
-impl Medium {
+impl FilesystemBacking {
     /// Reads the identity of the device or file at this path; the filesystem begins at `start`.
     ///
     /// # Errors
     /// If the path does not exist, or cannot be read.
-    pub fn at(path: &Path, start: u64) -> io::Result<Medium> {
+    pub fn at(path: &Path, start: u64) -> io::Result<FilesystemBacking> {
         let path = path.canonicalize()?;
         let metadata = path.metadata()?;
         let is_block = metadata.file_type().is_block_device();
@@ -31,7 +31,7 @@ impl Medium {
         } else {
             (metadata.dev(), Some(metadata.ino()))
         };
-        Ok(Medium {
+        Ok(FilesystemBacking {
             path,
             device: (libc::major(number), libc::minor(number)),
             inode,

@@ -1,26 +1,26 @@
 //! Names of files.
 
-use forebay_dfs::{FsError, Inode, Kind, New, ROOT, Result, Target};
-use forebay_fuse::files::{Kind as Wire, Make, rename_flag};
-use forebay_fuse::{self as format, Created, Listing, Request};
+use forebay_dfs::{FileKind, FileSpec, FsError, Inode, ROOT, RenameTarget, Result};
+use forebay_fuse::files::{FuseCreate, FuseFileKind as Wire, rename_flag};
+use forebay_fuse::{self as format, CreateReply, FuseRequest, ReaddirReply};
 use futures_util::future::join_all;
 
 use crate::acl;
 use crate::attributes::{kind_of, wire_kind};
-use crate::handler::{Answer, Files, VALID_S};
+use crate::handler::{MountedFiles, ReplyBytes, VALID_S};
 
 /// Directory entries that are read at a time.
 const LISTED: usize = 64;
 
-impl Files {
+impl MountedFiles {
     /// Returns the reply with a file's attributes. The file is in use from now on.
-    pub(crate) async fn entry(&self, inode: Result<Inode>) -> Answer {
+    pub(crate) async fn entry(&self, inode: Result<Inode>) -> ReplyBytes {
         let inode = inode?;
         let stat = self.stat(&inode).await?;
         Ok(format::entry_out(&stat, inode.generation, VALID_S).to_vec())
     }
 
-    pub(crate) async fn look_up(&self, directory: u64, name: &[u8]) -> Answer {
+    pub(crate) async fn look_up(&self, directory: u64, name: &[u8]) -> ReplyBytes {
         match self.fs.look_up(directory, name).await {
             Err(FsError::NotFound) => Ok(format::no_entry_out(VALID_S).to_vec()),
             found => self.entry(found).await,
@@ -45,25 +45,30 @@ impl Files {
     }
 
     /// Returns the attributes of a new file in a directory, owned by the caller.
-    async fn wanted(&self, request: &Request, make: &Make<'_>, kind: Kind) -> Result<New> {
+    async fn wanted(
+        &self,
+        request: &FuseRequest,
+        make: &FuseCreate<'_>,
+        kind: FileKind,
+    ) -> Result<FileSpec> {
         let directory = self.fs.inode(request.node).await?;
-        let mut new = New::of(kind, (make.mode & 0o7777) as u16);
+        let mut new = FileSpec::of(kind, (make.mode & 0o7777) as u16);
         (new.user, new.group) = (request.user, request.group);
         if directory.permissions & 0o2000 != 0 {
             new.group = directory.group;
-            if kind == Kind::Directory {
+            if kind == FileKind::Directory {
                 new.permissions |= 0o2000;
             }
         }
         new.flags = directory.flags.inherited(kind);
         new.device = make.device;
-        if kind == Kind::Symlink {
+        if kind == FileKind::Symlink {
             return Ok(new);
         }
         let default = match directory.attributes {
             0 => None,
             _ => match self.fs.attribute(request.node, acl::DEFAULT).await {
-                Ok(list) => acl::List::decode(&list),
+                Ok(list) => acl::AccessList::decode(&list),
                 Err(FsError::NoAttribute) => None,
                 Err(error) => return Err(error),
             },
@@ -76,7 +81,7 @@ impl Files {
                 if let Some(list) = list {
                     new.attributes.push((acl::ACCESS.to_vec(), list.encode()));
                 }
-                if kind == Kind::Directory {
+                if kind == FileKind::Directory {
                     new.attributes
                         .push((acl::DEFAULT.to_vec(), default.encode()));
                 }
@@ -85,7 +90,7 @@ impl Files {
         Ok(new)
     }
 
-    pub(crate) async fn make(&self, request: &Request, make: &Make<'_>) -> Answer {
+    pub(crate) async fn make(&self, request: &FuseRequest, make: &FuseCreate<'_>) -> ReplyBytes {
         let kind = match request.opcode {
             9 => Wire::Directory,
             _ => Wire::of_mode(make.mode).ok_or(FsError::Invalid("no such kind of file"))?,
@@ -95,63 +100,72 @@ impl Files {
         self.entry(made).await
     }
 
-    pub(crate) async fn symlink(&self, request: &Request, name: &[u8], target: &[u8]) -> Answer {
-        let make = Make {
+    pub(crate) async fn symlink(
+        &self,
+        request: &FuseRequest,
+        name: &[u8],
+        target: &[u8],
+    ) -> ReplyBytes {
+        let make = FuseCreate {
             name,
             mode: 0o777,
             umask: 0,
             device: 0,
             flags: 0,
         };
-        let mut new = self.wanted(request, &make, Kind::Symlink).await?;
+        let mut new = self.wanted(request, &make, FileKind::Symlink).await?;
         new.target = target.to_vec();
         let made = self.fs.make(request.node, name, &new).await;
         self.entry(made).await
     }
 
-    pub(crate) async fn create(&self, request: &Request, make: &Make<'_>) -> Answer {
-        let new = self.wanted(request, make, Kind::Regular).await?;
+    pub(crate) async fn create(&self, request: &FuseRequest, make: &FuseCreate<'_>) -> ReplyBytes {
+        let new = self.wanted(request, make, FileKind::Regular).await?;
         let inode = self.fs.make(request.node, make.name, &new).await?;
         self.created(&inode, make.flags).await
     }
 
-    pub(crate) async fn nameless(&self, request: &Request, make: &Make<'_>) -> Answer {
+    pub(crate) async fn nameless(
+        &self,
+        request: &FuseRequest,
+        make: &FuseCreate<'_>,
+    ) -> ReplyBytes {
         self.fs.inode(request.node).await?.may_grow()?;
-        let new = self.wanted(request, make, Kind::Regular).await?;
+        let new = self.wanted(request, make, FileKind::Regular).await?;
         let inode = self.fs.make_nameless(&new).await?;
         self.created(&inode, make.flags).await
     }
 
-    async fn created(&self, inode: &Inode, flags: u32) -> Answer {
+    async fn created(&self, inode: &Inode, flags: u32) -> ReplyBytes {
         let stat = self.stat(inode).await?;
         let opened = (self.opened(inode.file, flags), self.open_flags(flags));
-        let out = Created::out(&stat, inode.generation, VALID_S, opened);
+        let out = CreateReply::out(&stat, inode.generation, VALID_S, opened);
         Ok(out.to_vec())
     }
 
     pub(crate) async fn rename(
         &self,
-        request: &Request,
+        request: &FuseRequest,
         from: &[u8],
         to: (u64, &[u8]),
         flags: u32,
-    ) -> Answer {
+    ) -> ReplyBytes {
         let target = match flags & !rename_flag::WHITEOUT {
-            0 => Target::Any,
-            rename_flag::NOREPLACE => Target::Free,
-            rename_flag::EXCHANGE => Target::Exchange,
+            0 => RenameTarget::Any,
+            rename_flag::NOREPLACE => RenameTarget::Free,
+            rename_flag::EXCHANGE => RenameTarget::Exchange,
             _ => return Err(FsError::Invalid("no such way of renaming")),
         };
         let mut left = None;
         if flags & rename_flag::WHITEOUT != 0 {
-            let make = Make {
+            let make = FuseCreate {
                 name: from,
                 mode: 0,
                 umask: 0,
                 device: 0,
                 flags: 0,
             };
-            let mut whiteout = self.wanted(request, &make, Kind::Character).await?;
+            let mut whiteout = self.wanted(request, &make, FileKind::Character).await?;
             (whiteout.permissions, whiteout.attributes) = (0, Vec::new());
             left = Some(whiteout);
         }
@@ -166,8 +180,8 @@ impl Files {
 
     /// Lists names of a directory. With `plus`, the list includes attributes of the named files, which are in use from
     /// then on.
-    pub(crate) async fn list(&self, directory: u64, at: u64, len: u32, plus: bool) -> Answer {
-        let mut listing = Listing::new(len as usize);
+    pub(crate) async fn list(&self, directory: u64, at: u64, len: u32, plus: bool) -> ReplyBytes {
+        let mut listing = ReaddirReply::new(len as usize);
         if at == 0 {
             self.fs.note_read(directory);
         }

@@ -4,12 +4,12 @@ use forebay_device::is_zero;
 use std::os::unix::ffi::OsStrExt as _;
 
 use forebay_dfs::PlacedBytes;
-use forebay_fuse::files::Ioctl;
+use forebay_fuse::files::FuseIoctl;
 use forebay_fuse::ioctl_out;
-use forebay_vsl::Where;
+use forebay_vsl::SectorLocation;
 
-use crate::handler::{Answer, Answered, Files};
-use crate::medium::Medium;
+use crate::handler::{FuseReply, MountedFiles, ReplyBytes};
+use crate::medium::FilesystemBacking;
 
 /// `_IOWR(0xFB, 0x40, char[16352])`: the size field of an ioctl number allows at most 16383 bytes.
 const PLACES: u32 = 0xffe0_fb40;
@@ -29,21 +29,21 @@ const ON_MEDIUM: u32 = 3;
 const BLOCK_DEVICE: u32 = 1;
 const FILE: u32 = 2;
 
-impl Files {
+impl MountedFiles {
     /// Answers an ioctl about places; `None` for any other ioctl.
-    pub(crate) async fn told_places(&self, file: u64, asked: &Ioctl<'_>) -> Option<Answered> {
+    pub(crate) async fn told_places(&self, file: u64, asked: &FuseIoctl<'_>) -> Option<FuseReply> {
         let told = match asked.command {
             PLACES => match decode(asked.data) {
                 Some((start, end)) => self.places(file, start, end).await,
-                None => return Some(Answered::Errno(libc::EINVAL)),
+                None => return Some(FuseReply::Errno(libc::EINVAL)),
             },
             MEDIUM => Ok(encode_medium(self.medium())),
             _ => return None,
         };
-        Some(Answered::Looked(told.map(|data| ioctl_out(0, &data))))
+        Some(FuseReply::Looked(told.map(|data| ioctl_out(0, &data))))
     }
 
-    async fn places(&self, file: u64, start: u64, end: u64) -> Answer {
+    async fn places(&self, file: u64, start: u64, end: u64) -> ReplyBytes {
         let parts = self.fs.places(file, start..end, PARTS_MAX).await?;
         Ok(encode(start, &parts))
     }
@@ -67,9 +67,9 @@ fn encode(start: u64, parts: &[PlacedBytes]) -> Vec<u8> {
     out.resize(HEADER, 0);
     for part in parts {
         let (place, at) = match part.at {
-            Where::Nowhere => (NOWHERE, 0),
-            Where::Memory => (MEMORY, 0),
-            Where::Medium(at) => (ON_MEDIUM, at),
+            SectorLocation::Nowhere => (NOWHERE, 0),
+            SectorLocation::Memory => (MEMORY, 0),
+            SectorLocation::Medium(at) => (ON_MEDIUM, at),
         };
         for number in [part.bytes.start, part.bytes.end, at] {
             out.extend_from_slice(&number.to_ne_bytes());
@@ -80,9 +80,9 @@ fn encode(start: u64, parts: &[PlacedBytes]) -> Vec<u8> {
     out
 }
 
-fn encode_medium(medium: Option<&Medium>) -> Vec<u8> {
+fn encode_medium(medium: Option<&FilesystemBacking>) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER + PATH_MAX);
-    let fits = |medium: &&Medium| medium.path.as_os_str().len() < PATH_MAX;
+    let fits = |medium: &&FilesystemBacking| medium.path.as_os_str().len() < PATH_MAX;
     if let Some(medium) = medium.filter(fits) {
         let kind = match medium.inode {
             None => BLOCK_DEVICE,
@@ -119,11 +119,11 @@ mod tests {
         let parts = [
             PlacedBytes {
                 bytes: 0x11..0x1213,
-                at: Where::Nowhere,
+                at: SectorLocation::Nowhere,
             },
             PlacedBytes {
                 bytes: 0x1213..0x1415,
-                at: Where::Medium(0x1617),
+                at: SectorLocation::Medium(0x1617),
             },
         ];
         let bytes = encode(0x11, &parts);
@@ -142,7 +142,7 @@ mod tests {
             ("reserved", 0),
         ];
         forebay_pages::fields_stand(PAGE, "Part", &bytes[HEADER + PART..], &part);
-        let medium = Medium {
+        let medium = FilesystemBacking {
             path: "/dev/x".into(),
             device: (8, 17),
             inode: Some(0x2122),

@@ -11,10 +11,10 @@ use std::ops::Range;
 
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::Edits;
-use forebay_serve::fuse::Stale;
+use forebay_serve::fuse::StaleCache;
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
-use crate::writers::Ranges;
+use crate::writers::FileRanges;
 
 /// Maximum bytes of memory that all transactions keep.
 const KEPT_MAX: u64 = 8 * BATCH_BYTES_MAX;
@@ -28,28 +28,28 @@ const COUNT_MAX: usize = 1024;
 const SHARE: usize = 4;
 
 /// An error number.
-pub(crate) type Refused = i32;
+pub(crate) type RefusalErrno = i32;
 
 /// All open transactions.
 #[derive(Default)]
-pub(crate) struct Transactions(RefCell<State>);
+pub(crate) struct OpenTransactions(RefCell<TransactionTable>);
 
 #[derive(Default)]
-struct State {
+struct TransactionTable {
     last: u64,
-    all: BTreeMap<u64, Transaction>,
+    all: BTreeMap<u64, OpenTransaction>,
     /// Transactions by the handle that began them.
     begun: BTreeMap<u64, u64>,
     /// Transactions by the handles that take part in them.
     joined: BTreeMap<u64, u64>,
     /// Bytes of memory that all transactions keep.
     memory: u64,
-    users: BTreeMap<u32, Share>,
+    users: BTreeMap<u32, UserShare>,
 }
 
 /// The resources that a user has.
 #[derive(Default)]
-struct Share {
+struct UserShare {
     count: usize,
     /// Bytes of memory.
     memory: u64,
@@ -57,15 +57,15 @@ struct Share {
 
 /// An open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenHandle {
     pub(crate) handle: u64,
     pub(crate) file: u64,
 }
 
-struct Transaction {
-    owner: Opened,
+struct OpenTransaction {
+    owner: OpenHandle,
     user: u32,
-    files: BTreeMap<u64, Kept>,
+    files: BTreeMap<u64, TransactionEdits>,
     pieces: usize,
     /// Bytes of data in all files together.
     bytes: u64,
@@ -77,7 +77,7 @@ struct Transaction {
 
 /// Changes that are kept of a file.
 #[derive(Clone, Default)]
-struct Kept {
+struct TransactionEdits {
     edits: Edits,
     /// The page cache may hold data of the file that the commit will make stale.
     is_in_cache: bool,
@@ -85,25 +85,25 @@ struct Kept {
 
 /// An ended transaction, with the files that were in use for it.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct EndedTransaction {
     pub(crate) files: Vec<u64>,
     /// Ranges that may be stale in the page cache after a commit.
-    pub(crate) stale: Vec<Stale>,
+    pub(crate) stale: Vec<StaleCache>,
     /// Ranges that may be stale in the page cache after an abort.
-    pub(crate) undone: Vec<Stale>,
+    pub(crate) undone: Vec<StaleCache>,
 }
 
 /// Up to this number of ranges are invalidated separately; more are invalidated as one range.
 const RANGES_TOLD: usize = 64;
 
-impl Transactions {
+impl OpenTransactions {
     /// Returns true if no transaction is open.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.borrow().all.is_empty()
     }
 
     /// Begins a transaction.
-    pub(crate) fn begin(&self, owner: Opened, user: u32) -> Result<u64, Refused> {
+    pub(crate) fn begin(&self, owner: OpenHandle, user: u32) -> Result<u64, RefusalErrno> {
         let mut state = self.0.borrow_mut();
         if state.begun.contains_key(&owner.handle) {
             return Err(libc::EBUSY);
@@ -116,7 +116,7 @@ impl Transactions {
         state.last += 1;
         let id = state.last;
         state.begun.insert(owner.handle, id);
-        let begun = Transaction {
+        let begun = OpenTransaction {
             owner,
             user,
             files: BTreeMap::new(),
@@ -135,7 +135,7 @@ impl Transactions {
     }
 
     /// Returns the open file that began a transaction, if the user has access to it. The transaction must be empty.
-    pub(crate) fn begun_by(&self, id: u64, user: u32) -> Result<Opened, Refused> {
+    pub(crate) fn begun_by(&self, id: u64, user: u32) -> Result<OpenHandle, RefusalErrno> {
         let state = self.0.borrow();
         let transaction = state.all.get(&id).ok_or(libc::EINVAL)?;
         if transaction.user != user && user != 0 {
@@ -154,7 +154,7 @@ impl Transactions {
     }
 
     /// Checks that a user may add changes to a transaction. Returns true if the file is already in it.
-    pub(crate) fn may_join(&self, id: u64, user: u32, file: u64) -> Result<bool, Refused> {
+    pub(crate) fn may_join(&self, id: u64, user: u32, file: u64) -> Result<bool, RefusalErrno> {
         let state = self.0.borrow();
         let transaction = state.all.get(&id).ok_or(libc::EINVAL)?;
         if transaction.user != user && user != 0 {
@@ -169,7 +169,7 @@ impl Transactions {
     }
 
     /// Adds a handle to a transaction.
-    pub(crate) fn join(&self, id: u64, handle: u64) -> Result<(), Refused> {
+    pub(crate) fn join(&self, id: u64, handle: u64) -> Result<(), RefusalErrno> {
         let mut state = self.0.borrow_mut();
         // The transaction may have ended since the check.
         if !state.all.contains_key(&id) {
@@ -201,7 +201,7 @@ impl Transactions {
         file: u64,
         new: &Edits,
         cached: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusalErrno> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
         let transaction = state.all.get_mut(&id).ok_or(libc::EINVAL)?;
@@ -238,7 +238,7 @@ impl Transactions {
     /// Returns the minimum size of a file for all readers: a file grows as soon as it is written.
     pub(crate) fn size(&self, file: u64) -> u64 {
         let state = self.0.borrow();
-        let of = |one: &Transaction| one.files.get(&file).map_or(0, |kept| kept.edits.end());
+        let of = |one: &OpenTransaction| one.files.get(&file).map_or(0, |kept| kept.edits.end());
         state.all.values().map(of).max().unwrap_or(0)
     }
 
@@ -296,7 +296,7 @@ impl Transactions {
 
     /// Closes a transaction to further changes, and returns the changes to be committed. Fails if the transaction can
     /// only be aborted.
-    pub(crate) fn close(&self, id: u64) -> Result<BTreeMap<u64, Edits>, Refused> {
+    pub(crate) fn close(&self, id: u64) -> Result<BTreeMap<u64, Edits>, RefusalErrno> {
         let mut state = self.0.borrow_mut();
         let transaction = state.all.get_mut(&id).ok_or(libc::EINVAL)?;
         if std::mem::replace(&mut transaction.is_closing, true) {
@@ -312,13 +312,13 @@ impl Transactions {
     }
 
     /// Removes a transaction after its commit or abort.
-    pub(crate) fn end(&self, id: u64) -> Option<Ended> {
+    pub(crate) fn end(&self, id: u64) -> Option<EndedTransaction> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
         let transaction = state.all.remove(&id)?;
         state.begun.remove(&transaction.owner.handle);
         state.joined.retain(|_, joined| *joined != id);
-        let mut ended = Ended {
+        let mut ended = EndedTransaction {
             files: Vec::new(),
             stale: Vec::new(),
             undone: Vec::new(),
@@ -345,7 +345,7 @@ impl Transactions {
     }
 
     /// Returns the exact bytes that a transaction keeps.
-    pub(crate) fn ranges(&self, id: u64) -> Ranges {
+    pub(crate) fn ranges(&self, id: u64) -> FileRanges {
         let state = self.0.borrow();
         let files = state.all.get(&id).map(|one| one.files.iter());
         let files = files.into_iter().flatten();
@@ -367,8 +367,8 @@ pub(crate) fn ranges(edits: &Edits) -> Vec<Range<u64>> {
 
 /// Returns the ranges of a file that are stale in the page cache. If the changes consist of many ranges, one range
 /// covers all of them.
-pub(crate) fn stale(node: u64, edits: &Edits) -> Vec<Stale> {
-    let of = |bytes: Range<u64>| Stale {
+pub(crate) fn stale(node: u64, edits: &Edits) -> Vec<StaleCache> {
+    let of = |bytes: Range<u64>| StaleCache {
         node,
         bytes: Some(bytes),
     };
@@ -384,8 +384,8 @@ mod tests {
 
     const FILE: u64 = 7;
 
-    fn opened(handle: u64) -> Opened {
-        Opened { handle, file: FILE }
+    fn opened(handle: u64) -> OpenHandle {
+        OpenHandle { handle, file: FILE }
     }
 
     fn write(at: u64, len: usize) -> Edits {
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn no_user_keeps_others_from_having_some() {
-        let all = Transactions::default();
+        let all = OpenTransactions::default();
         let begun: Vec<u64> = (0..COUNT_MAX as u64)
             .map_while(|handle| all.begin(opened(handle), 1).ok())
             .collect();
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn small_pieces_count_with_the_memory_that_they_take() {
-        let all = Transactions::default();
+        let all = OpenTransactions::default();
         let most = KEPT_MAX / SHARE as u64;
         let mut kept = 0;
         'all: for handle in 0.. {
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn one_that_has_ended_takes_nobody_and_is_done_by_nobody() {
-        let all = Transactions::default();
+        let all = OpenTransactions::default();
         let id = all.begin(opened(1), 1).expect("begun");
         all.add(id, FILE);
         all.join(id, 2).expect("joined");
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn what_is_read_meanwhile_is_forgotten_when_it_is_done() {
-        let all = Transactions::default();
+        let all = OpenTransactions::default();
         let id = all.begin(opened(1), 1).expect("begun");
         all.add(id, FILE);
         all.join(id, 2).expect("joined");
@@ -499,7 +499,7 @@ mod tests {
         assert_eq!(read(2), expected);
         assert!(all.touch(FILE, &(149..200)) && !all.touch(FILE, &(150..200)));
         let bytes = Some(100..150);
-        let stale = [Stale { node: FILE, bytes }];
+        let stale = [StaleCache { node: FILE, bytes }];
         assert_eq!(all.end(id).expect("there").stale, stale);
     }
 }

@@ -3,19 +3,19 @@
 //! With `discard = on`, a log-structured space discards segments when they become free, so nothing is left for
 //! `fstrim`. Without it, as is usual on an image, `fstrim` is the administrator's way to give free space back.
 
-use forebay_fuse::Request;
+use forebay_fuse::FuseRequest;
 
-use crate::error::Out;
-use crate::handler::Files;
+use crate::error::IoctlResult;
+use crate::handler::MountedFiles;
 
 /// `_IOWR('X', 121, struct fstrim_range)`: start, length and the minimum length of a range, in bytes.
 pub(crate) const FITRIM: u32 = 0xc018_5879;
 /// The smallest supported minimum length.
 const UNIT: u64 = 4096;
 
-impl Files {
+impl MountedFiles {
     /// Discards free segments, and answers the number of bytes of free space that were discarded.
-    pub(crate) async fn trim(&self, request: &Request, data: &[u8]) -> Out {
+    pub(crate) async fn trim(&self, request: &FuseRequest, data: &[u8]) -> IoctlResult {
         if request.user != 0 {
             return Err(libc::EPERM.into());
         }

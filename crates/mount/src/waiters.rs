@@ -1,6 +1,6 @@
 //! Limit on the requests that wait for the kernel to forget cached pages of files.
 //!
-//! These requests do not occupy a slot of `forebay_serve::fuse::Underway`, so they need their own limit. A request
+//! These requests do not occupy a slot of `forebay_serve::fuse::ActiveRequest`, so they need their own limit. A request
 //! beyond the limit is refused before it changes anything.
 
 use std::cell::RefCell;
@@ -13,23 +13,23 @@ const OF_USER_MAX: usize = WAITERS_MAX / 2;
 
 /// Requests that wait for the kernel, or may wait for it.
 #[derive(Default)]
-pub(crate) struct Waiters(RefCell<Counts>);
+pub(crate) struct KernelWaiters(RefCell<WaiterCounts>);
 
 #[derive(Default)]
-struct Counts {
+struct WaiterCounts {
     all: usize,
     of: BTreeMap<u32, usize>,
 }
 
 /// A waiting request. Dropping the value ends the wait.
-pub(crate) struct Waiter<'a> {
-    all: &'a Waiters,
+pub(crate) struct KernelWaiter<'a> {
+    all: &'a KernelWaiters,
     user: u32,
 }
 
-impl Waiters {
+impl KernelWaiters {
     /// Counts one more request of this user, unless a limit is reached.
-    pub(crate) fn enter(&self, user: u32) -> Option<Waiter<'_>> {
+    pub(crate) fn enter(&self, user: u32) -> Option<KernelWaiter<'_>> {
         let mut counts = self.0.borrow_mut();
         let of_user = counts.of.get(&user).copied().unwrap_or(0);
         if counts.all >= WAITERS_MAX || of_user >= OF_USER_MAX {
@@ -37,11 +37,11 @@ impl Waiters {
         }
         counts.all += 1;
         counts.of.insert(user, of_user + 1);
-        Some(Waiter { all: self, user })
+        Some(KernelWaiter { all: self, user })
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for KernelWaiter<'_> {
     fn drop(&mut self) {
         let mut counts = self.all.0.borrow_mut();
         counts.all -= 1;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn one_user_leaves_some_for_others_and_all_come_back() {
-        let waiters = Waiters::default();
+        let waiters = KernelWaiters::default();
         let first: Vec<_> = std::iter::from_fn(|| waiters.enter(1)).collect();
         assert_eq!(first.len(), OF_USER_MAX);
         let second: Vec<_> = std::iter::from_fn(|| waiters.enter(2)).collect();

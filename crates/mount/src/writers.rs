@@ -13,9 +13,9 @@ use crate::handles::is_both;
 
 /// Number of handles of each file that is open for reading and writing.
 #[derive(Default)]
-pub(crate) struct Writers(RefCell<BTreeMap<u64, u64>>);
+pub(crate) struct ReadWriteHandles(RefCell<BTreeMap<u64, u64>>);
 
-impl Writers {
+impl ReadWriteHandles {
     /// Records that a file was opened as `handle`.
     pub(crate) fn opened(&self, file: u64, handle: u64) {
         if is_both(handle) {
@@ -42,30 +42,30 @@ impl Writers {
 }
 
 /// Ranges of files; the ranges of each file are in order and do not overlap.
-pub(crate) type Ranges = BTreeMap<u64, Vec<Range<u64>>>;
+pub(crate) type FileRanges = BTreeMap<u64, Vec<Range<u64>>>;
 
 /// Bytes of files that an atomic update changes, until the kernel has forgotten their pages. Until then, the kernel may
 /// write back pages that are older than the update, so these bytes are left out of such writes.
 #[derive(Default)]
-pub(crate) struct Updates {
+pub(crate) struct AtomicUpdates {
     last: Cell<u64>,
-    all: RefCell<BTreeMap<u64, Ranges>>,
+    all: RefCell<BTreeMap<u64, FileRanges>>,
 }
 
 /// An update in progress. Dropping the value ends the update.
-pub(crate) struct Update {
-    all: Rc<Updates>,
+pub(crate) struct AtomicUpdate {
+    all: Rc<AtomicUpdates>,
     number: u64,
 }
 
-impl Updates {
+impl AtomicUpdates {
     /// Begins an update of exactly these bytes.
-    pub(crate) fn begin(self: &Rc<Self>, of: Ranges) -> Update {
+    pub(crate) fn begin(self: &Rc<Self>, of: FileRanges) -> AtomicUpdate {
         let number = self.last.get() + 1;
         self.last.set(number);
         self.all.borrow_mut().insert(number, of);
         let all = Rc::clone(self);
-        Update { all, number }
+        AtomicUpdate { all, number }
     }
 
     /// Returns the ranges within these bytes of a file that updates change, in no order.
@@ -80,7 +80,7 @@ impl Updates {
     }
 }
 
-impl Drop for Update {
+impl Drop for AtomicUpdate {
     fn drop(&mut self) {
         self.all.all.borrow_mut().remove(&self.number);
     }
@@ -106,11 +106,11 @@ pub(crate) fn without(bytes: Range<u64>, mut pieces: Vec<Range<u64>>) -> Vec<Ran
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handles::Handles;
+    use crate::handles::HandleGenerator;
 
     #[test]
     fn a_file_is_one_while_it_is_open_for_both() {
-        let (handles, writers) = (Handles::default(), Writers::default());
+        let (handles, writers) = (HandleGenerator::default(), ReadWriteHandles::default());
         let open = |flags: i32| {
             let handle = handles.next(flags.cast_unsigned());
             writers.opened(7, handle);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_bytes_has_nothing_of_an_update_that_is_under_way() {
-        let updates = Rc::new(Updates::default());
+        let updates = Rc::new(AtomicUpdates::default());
         let begin = |ranges: &[Range<u64>]| updates.begin([(7, ranges.to_vec())].into());
         let update = begin(&[10..20, 100..150]);
         let more = begin(&[140..150, 150..160]);

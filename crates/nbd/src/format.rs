@@ -164,7 +164,7 @@ pub mod chunk {
 /// The errors a reply can carry. Values are the protocol's, which are Linux's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Errno {
+pub enum NbdErrno {
     /// Not allowed: a write to a read-only export.
     Perm = 1,
     /// The device failed.
@@ -185,9 +185,9 @@ pub enum Errno {
 
 /// Reads integers and strings off the front of a byte slice.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a>(pub &'a [u8]);
+pub struct WireReader<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// Reads `n` bytes.
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(n)?;
@@ -243,7 +243,7 @@ pub struct OptionHeader {
 impl OptionHeader {
     /// Decodes the first [`OPTION_BYTES`] of `bytes`; `None` if `bytes` is shorter or the magic is wrong.
     pub fn decode(bytes: &[u8]) -> Option<OptionHeader> {
-        let mut reader = Reader(bytes);
+        let mut reader = WireReader(bytes);
         (reader.u64()? == OPTION_MAGIC).then_some(())?;
         Some(OptionHeader {
             option: reader.u32()?,
@@ -263,7 +263,7 @@ pub struct InfoQuery<'a> {
 impl<'a> InfoQuery<'a> {
     /// Decodes the whole data of the option.
     pub fn decode(data: &'a [u8]) -> Option<InfoQuery<'a>> {
-        let mut reader = Reader(data);
+        let mut reader = WireReader(data);
         let name = reader.string()?;
         let n = usize::from(reader.u16()?);
         let wanted = reader.bytes(n * 2)?;
@@ -284,13 +284,13 @@ pub struct ContextQuery<'a> {
     pub name: &'a str,
     /// Number of queries.
     pub count: u32,
-    queries: Reader<'a>,
+    queries: WireReader<'a>,
 }
 
 impl<'a> ContextQuery<'a> {
     /// Decodes the whole data of the option, and validates all queries.
     pub fn decode(data: &'a [u8]) -> Option<ContextQuery<'a>> {
-        let mut reader = Reader(data);
+        let mut reader = WireReader(data);
         let name = reader.string()?;
         let count = reader.u32()?;
         let queries = reader;
@@ -314,7 +314,7 @@ impl<'a> ContextQuery<'a> {
 
 /// A request before its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
+pub struct NbdRequest {
     /// See [`command_flag`].
     pub flags: u16,
     /// See [`command`].
@@ -327,12 +327,12 @@ pub struct Request {
     pub len: u32,
 }
 
-impl Request {
+impl NbdRequest {
     /// Decodes the first [`REQUEST_BYTES`] of `bytes`; `None` if `bytes` is shorter or the magic is wrong.
-    pub fn decode(bytes: &[u8]) -> Option<Request> {
-        let mut reader = Reader(bytes);
+    pub fn decode(bytes: &[u8]) -> Option<NbdRequest> {
+        let mut reader = WireReader(bytes);
         (reader.u32()? == REQUEST_MAGIC).then_some(())?;
-        Some(Request {
+        Some(NbdRequest {
             flags: reader.u16()?,
             command: reader.u16()?,
             cookie: reader.u64()?,
@@ -381,7 +381,7 @@ pub fn option_reply(out: &mut Vec<u8>, option: u32, reply: u32, data: &[&[u8]]) 
 }
 
 /// Returns a simple reply; `None` is success. The data of a successful read follows the reply.
-pub fn simple_reply(cookie: u64, error: Option<Errno>) -> [u8; SIMPLE_REPLY_BYTES] {
+pub fn simple_reply(cookie: u64, error: Option<NbdErrno>) -> [u8; SIMPLE_REPLY_BYTES] {
     let error = error.map_or(0, |errno| errno as u32);
     let mut out = [0; SIMPLE_REPLY_BYTES];
     out[0..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
@@ -412,7 +412,7 @@ pub fn data_chunk(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_
 }
 
 /// Returns an error chunk without a text, with an offset if `offset` is given.
-pub fn error_chunk(cookie: u64, done: bool, errno: Errno, offset: Option<u64>) -> Vec<u8> {
+pub fn error_chunk(cookie: u64, done: bool, errno: NbdErrno, offset: Option<u64>) -> Vec<u8> {
     let (kind, len) = match offset {
         None => (chunk::ERROR, 6),
         Some(_) => (chunk::ERROR_OFFSET, 14),

@@ -49,7 +49,7 @@ mod attribute {
 
 /// Properties of a new device.
 #[derive(Debug)]
-pub struct Wished<'a> {
+pub struct NbdDeviceSpec<'a> {
     /// Length of the device, in bytes.
     pub len: u64,
     /// Block size, in bytes.
@@ -64,10 +64,10 @@ pub struct Wished<'a> {
 
 /// The attributes of a message.
 #[derive(Default)]
-struct Attributes(Vec<u8>);
+struct NetlinkAttributes(Vec<u8>);
 
-impl Attributes {
-    fn with(mut self, kind: u16, value: &[u8]) -> Attributes {
+impl NetlinkAttributes {
+    fn with(mut self, kind: u16, value: &[u8]) -> NetlinkAttributes {
         let len = ATTRIBUTE_HEADER_BYTES + value.len();
         self.0.extend_from_slice(&(len as u16).to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -76,61 +76,61 @@ impl Attributes {
         self
     }
 
-    fn number(self, kind: u16, value: u64) -> Attributes {
+    fn number(self, kind: u16, value: u64) -> NetlinkAttributes {
         self.with(kind, &value.to_ne_bytes())
     }
 
-    fn index(self, index: u32) -> Attributes {
+    fn index(self, index: u32) -> NetlinkAttributes {
         self.with(attribute::INDEX, &index.to_ne_bytes())
     }
 
-    fn backend(self, backend: &str) -> Attributes {
+    fn backend(self, backend: &str) -> NetlinkAttributes {
         let mut text = backend.as_bytes().to_vec();
         text.push(0);
         self.with(attribute::BACKEND_IDENTIFIER, &text)
     }
 
-    fn socket(self, socket: BorrowedFd<'_>) -> Attributes {
+    fn socket(self, socket: BorrowedFd<'_>) -> NetlinkAttributes {
         let number = (socket.as_raw_fd() as u32).to_ne_bytes();
-        let fd = Attributes::default().with(attribute::SOCKET_FD, &number);
-        let item = Attributes::default().with(attribute::SOCKET_ITEM | NESTED, &fd.0);
+        let fd = NetlinkAttributes::default().with(attribute::SOCKET_FD, &number);
+        let item = NetlinkAttributes::default().with(attribute::SOCKET_ITEM | NESTED, &fd.0);
         self.with(attribute::SOCKETS | NESTED, &item.0)
     }
 }
 
 /// A command to a family.
-pub struct Command {
+pub struct NetlinkCommand {
     number: u8,
-    attributes: Attributes,
+    attributes: NetlinkAttributes,
 }
 
 /// Returns a command that asks [`CONTROLLER`] for the number of the driver's family; see [`family`].
-pub fn get_family() -> Command {
-    Command {
+pub fn get_family() -> NetlinkCommand {
+    NetlinkCommand {
         number: GET_FAMILY,
-        attributes: Attributes::default().with(FAMILY_NAME, NBD),
+        attributes: NetlinkAttributes::default().with(FAMILY_NAME, NBD),
     }
 }
 
 /// Returns a command that creates a device from one end of a stream. The answer contains its [`index`].
-pub fn connect(wished: &Wished<'_>, socket: BorrowedFd<'_>) -> Command {
-    let attributes = Attributes::default()
+pub fn connect(wished: &NbdDeviceSpec<'_>, socket: BorrowedFd<'_>) -> NetlinkCommand {
+    let attributes = NetlinkAttributes::default()
         .number(attribute::SIZE_BYTES, wished.len)
         .number(attribute::BLOCK_SIZE_BYTES, wished.block_size.into())
         .number(attribute::SERVER_FLAGS, wished.flags.into())
         .number(attribute::DEAD_CONN_TIMEOUT, wished.patience)
         .backend(wished.backend)
         .socket(socket);
-    Command {
+    NetlinkCommand {
         number: command::CONNECT,
         attributes,
     }
 }
 
 /// Returns a command that gives a device a new connection. `backend` is the string the device was created with.
-pub fn reconnect(index: u32, backend: &str, socket: BorrowedFd<'_>) -> Command {
-    let attributes = Attributes::default().index(index).backend(backend);
-    Command {
+pub fn reconnect(index: u32, backend: &str, socket: BorrowedFd<'_>) -> NetlinkCommand {
+    let attributes = NetlinkAttributes::default().index(index).backend(backend);
+    NetlinkCommand {
         number: command::RECONFIGURE,
         attributes: attributes.socket(socket),
     }
@@ -138,23 +138,23 @@ pub fn reconnect(index: u32, backend: &str, socket: BorrowedFd<'_>) -> Command {
 
 /// Returns a command that sets the length of a connected device, in bytes. `backend` is the string the device was
 /// created with.
-pub fn resize(index: u32, backend: &str, len: u64) -> Command {
-    let attributes = Attributes::default().index(index).backend(backend);
-    Command {
+pub fn resize(index: u32, backend: &str, len: u64) -> NetlinkCommand {
+    let attributes = NetlinkAttributes::default().index(index).backend(backend);
+    NetlinkCommand {
         number: command::RECONFIGURE,
         attributes: attributes.number(attribute::SIZE_BYTES, len),
     }
 }
 
 /// Returns a command that disconnects a device.
-pub fn disconnect(index: u32) -> Command {
-    Command {
+pub fn disconnect(index: u32) -> NetlinkCommand {
+    NetlinkCommand {
         number: command::DISCONNECT,
-        attributes: Attributes::default().index(index),
+        attributes: NetlinkAttributes::default().index(index),
     }
 }
 
-impl Command {
+impl NetlinkCommand {
     /// Encodes the message to a family. Every answer repeats the sequence number `number`.
     pub fn message(&self, family: u16, number: u32) -> Vec<u8> {
         let attributes = &self.attributes.0;
@@ -173,7 +173,7 @@ impl Command {
 
 /// One message of an answer.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Said<'a> {
+pub enum NetlinkMessage<'a> {
     /// Attributes.
     Data(&'a [u8]),
     /// Result of the command: 0 or an error number. Always the last message.
@@ -189,12 +189,12 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Takes the first message off `bytes`, if the message is complete: its sequence number and its content.
-pub fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u32, Said<'a>)> {
+pub fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u32, NetlinkMessage<'a>)> {
     let len = u32_at(bytes, 0)? as usize;
     let body = bytes.get(HEADER_BYTES..len)?;
     let said = match u16_at(bytes, 4)? {
-        OUTCOME => Said::Outcome(-(u32_at(body, 0)? as i32)),
-        _ => Said::Data(body.get(GENERIC_HEADER_BYTES..)?),
+        OUTCOME => NetlinkMessage::Outcome(-(u32_at(body, 0)? as i32)),
+        _ => NetlinkMessage::Data(body.get(GENERIC_HEADER_BYTES..)?),
     };
     let number = u32_at(bytes, 8)?;
     *bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -246,7 +246,7 @@ mod tests {
         expected.extend(words(&[8, attribute::INDEX]));
         expected.extend(3_u32.to_ne_bytes());
         assert_eq!(bytes, expected);
-        let backend = Attributes::default().backend("ab");
+        let backend = NetlinkAttributes::default().backend("ab");
         assert_eq!(backend.0[4..], *b"ab\0\0");
         assert_eq!(u16_at(&backend.0, 0), Some(7));
     }
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_new_device_is_told_its_size_flags_patience_name_and_socket() {
         let stdin = std::io::stdin();
-        let wished = Wished {
+        let wished = NbdDeviceSpec {
             len: 1 << 40,
             block_size: 4096,
             flags: 0x25,
@@ -289,12 +289,12 @@ mod tests {
         outcome.extend((-ENOSPC).to_ne_bytes());
         bytes.extend(&outcome);
         let mut rest = &bytes[..];
-        let Some((9, Said::Data(data))) = next(&mut rest) else {
+        let Some((9, NetlinkMessage::Data(data))) = next(&mut rest) else {
             panic!("no data");
         };
         assert_eq!(index(data), Some(5));
         assert_eq!(find(data, attribute::SOCKETS), None);
-        assert_eq!(next(&mut rest), Some((9, Said::Outcome(ENOSPC))));
+        assert_eq!(next(&mut rest), Some((9, NetlinkMessage::Outcome(ENOSPC))));
         assert_eq!(next(&mut rest), None);
         // A truncated message or a wrong length ends the decoding.
         for cut in 0..outcome.len() {

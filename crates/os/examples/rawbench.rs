@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
-use forebay_os::{OpenOptions, Ring, create_file, open, zero_fill};
+use forebay_os::{DeviceOpenOptions, IoRing, create_file, open, zero_fill};
 use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor, Instant, Rt};
 
@@ -19,7 +19,7 @@ const FILE_BYTES: u64 = 1 << 30;
 const BLOCK: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Load {
+enum RawLoad {
     RandomRead,
     RandomWrite,
     SequentialWrite(usize),
@@ -27,48 +27,48 @@ enum Load {
     FuaWrite,
 }
 
-impl Load {
+impl RawLoad {
     fn bytes(self) -> usize {
         match self {
-            Load::SequentialWrite(bytes) => bytes,
+            RawLoad::SequentialWrite(bytes) => bytes,
             _ => BLOCK,
         }
     }
 }
 
-const RUNS: [(&str, Load, usize); 14] = [
-    ("random 4 KiB reads, depth 1", Load::RandomRead, 1),
-    ("random 4 KiB reads, depth 32", Load::RandomRead, 32),
-    ("random 4 KiB reads, depth 128", Load::RandomRead, 128),
-    ("random 4 KiB writes, depth 1", Load::RandomWrite, 1),
-    ("random 4 KiB writes, depth 32", Load::RandomWrite, 32),
-    ("random 4 KiB writes, depth 128", Load::RandomWrite, 128),
+const RUNS: [(&str, RawLoad, usize); 14] = [
+    ("random 4 KiB reads, depth 1", RawLoad::RandomRead, 1),
+    ("random 4 KiB reads, depth 32", RawLoad::RandomRead, 32),
+    ("random 4 KiB reads, depth 128", RawLoad::RandomRead, 128),
+    ("random 4 KiB writes, depth 1", RawLoad::RandomWrite, 1),
+    ("random 4 KiB writes, depth 32", RawLoad::RandomWrite, 32),
+    ("random 4 KiB writes, depth 128", RawLoad::RandomWrite, 128),
     (
         "sequential 128 KiB writes, depth 4",
-        Load::SequentialWrite(128 << 10),
+        RawLoad::SequentialWrite(128 << 10),
         4,
     ),
     (
         "sequential 1 MiB writes, depth 1",
-        Load::SequentialWrite(1 << 20),
+        RawLoad::SequentialWrite(1 << 20),
         1,
     ),
     (
         "sequential 1 MiB writes, depth 4",
-        Load::SequentialWrite(1 << 20),
+        RawLoad::SequentialWrite(1 << 20),
         4,
     ),
-    ("write 4 KiB + flush, 1 writer", Load::WriteFlush, 1),
-    ("write 4 KiB + flush, 8 writers", Load::WriteFlush, 8),
-    ("write 4 KiB + flush, 32 writers", Load::WriteFlush, 32),
-    ("FUA write 4 KiB, 1 writer", Load::FuaWrite, 1),
-    ("FUA write 4 KiB, 8 writers", Load::FuaWrite, 8),
+    ("write 4 KiB + flush, 1 writer", RawLoad::WriteFlush, 1),
+    ("write 4 KiB + flush, 8 writers", RawLoad::WriteFlush, 8),
+    ("write 4 KiB + flush, 32 writers", RawLoad::WriteFlush, 32),
+    ("FUA write 4 KiB, 1 writer", RawLoad::FuaWrite, 1),
+    ("FUA write 4 KiB, 8 writers", RawLoad::FuaWrite, 8),
 ];
 
 /// State shared by the writers of one run.
-struct Shared {
+struct RawRun {
     device: Rc<dyn Device>,
-    load: Load,
+    load: RawLoad,
     next: Cell<u64>,
     rng: Rng,
     done: Cell<u64>,
@@ -76,13 +76,13 @@ struct Shared {
     end: Instant,
 }
 
-impl Shared {
+impl RawRun {
     /// Returns the place of the next request: random, or directly after the last request.
     fn place(&self) -> u64 {
         let bytes = self.load.bytes() as u64;
         let places = self.device.geometry().len / bytes;
         let place = match self.load {
-            Load::SequentialWrite(_) => self.next.replace(self.next.get() + 1) % places,
+            RawLoad::SequentialWrite(_) => self.next.replace(self.next.get() + 1) % places,
             _ => self.rng.below(places),
         };
         place * bytes
@@ -100,10 +100,12 @@ impl Shared {
             let at = self.place();
             let write = |durability| self.device.write(at, data.clone(), durability);
             match self.load {
-                Load::RandomRead => buf = self.device.read(at, buf).await?,
-                Load::RandomWrite | Load::SequentialWrite(_) => write(Durability::Flush).await?,
-                Load::FuaWrite => write(Durability::Fua).await?,
-                Load::WriteFlush => {
+                RawLoad::RandomRead => buf = self.device.read(at, buf).await?,
+                RawLoad::RandomWrite | RawLoad::SequentialWrite(_) => {
+                    write(Durability::Flush).await?
+                }
+                RawLoad::FuaWrite => write(Durability::Fua).await?,
+                RawLoad::WriteFlush => {
                     write(Durability::Flush).await?;
                     self.device.flush().await?;
                 }
@@ -118,11 +120,11 @@ impl Shared {
 async fn measure(
     rt: &Rt,
     device: &Rc<dyn Device>,
-    load: Load,
+    load: RawLoad,
     depth: usize,
     span: Duration,
 ) -> Result<(f64, f64)> {
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(RawRun {
         device: Rc::clone(device),
         load,
         next: Cell::new(0),
@@ -152,8 +154,8 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-async fn run(rt: Rt, ring: Rc<Ring>, path: PathBuf, span: Duration, only: String) -> Result<()> {
-    let opened = open(&ring, &path, OpenOptions::default())?;
+async fn run(rt: Rt, ring: Rc<IoRing>, path: PathBuf, span: Duration, only: String) -> Result<()> {
+    let opened = open(&ring, &path, DeviceOpenOptions::default())?;
     println!("{path:?}: {:?}", opened.device.geometry());
     zero_fill(&*opened.device, |_, _| ()).await?;
     println!(
@@ -180,7 +182,7 @@ fn main() -> Result<()> {
     if given.is_none() {
         create_file(&path, FILE_BYTES, false)?;
     }
-    let ring = Ring::new(256)?;
+    let ring = IoRing::new(256)?;
     let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
     let span = Duration::from_secs_f64(seconds);
     let result = executor.block_on(run(executor.rt(), ring, path.clone(), span, only));

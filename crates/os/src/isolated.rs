@@ -18,25 +18,25 @@ use std::task::{Context, Poll, Waker};
 
 use tracing::subscriber::{NoSubscriber, with_default};
 
-struct State<T> {
+struct IsolatedState<T> {
     result: Option<io::Result<T>>,
     waker: Option<Waker>,
 }
 
 /// Future result of work that another thread does.
-pub struct Outcome<T>(Arc<Mutex<State<T>>>);
+pub struct IsolatedFuture<T>(Arc<Mutex<IsolatedState<T>>>);
 
-fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
+fn lock<T>(state: &Mutex<IsolatedState<T>>) -> MutexGuard<'_, IsolatedState<T>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sets the result when dropped, so that the waiting task is woken even if the work panics.
-pub struct Report<T> {
-    to: Arc<Mutex<State<T>>>,
+pub struct ResultSender<T> {
+    to: Arc<Mutex<IsolatedState<T>>>,
     result: io::Result<T>,
 }
 
-impl<T> Report<T> {
+impl<T> ResultSender<T> {
     /// Sets the result.
     pub fn fill(mut self, result: io::Result<T>) {
         self.result = result;
@@ -44,26 +44,26 @@ impl<T> Report<T> {
 }
 
 /// Returns a connected pair: the report that another thread fills, and the outcome that a task waits for.
-pub fn promise<T>() -> (Report<T>, Outcome<T>) {
-    let state = Arc::new(Mutex::new(State {
+pub fn promise<T>() -> (ResultSender<T>, IsolatedFuture<T>) {
+    let state = Arc::new(Mutex::new(IsolatedState {
         result: None,
         waker: None,
     }));
-    let report = Report {
+    let report = ResultSender {
         to: Arc::clone(&state),
         result: Err(io::Error::other("a helper thread panicked")),
     };
-    (report, Outcome(state))
+    (report, IsolatedFuture(state))
 }
 
-impl<T> Report<T> {
+impl<T> ResultSender<T> {
     /// Returns false if the outcome has been dropped.
     pub fn is_awaited(&self) -> bool {
         Arc::strong_count(&self.to) > 1
     }
 }
 
-impl<T> Drop for Report<T> {
+impl<T> Drop for ResultSender<T> {
     fn drop(&mut self) {
         let lost = Err(io::Error::other("lost"));
         let mut state = lock(&self.to);
@@ -74,7 +74,7 @@ impl<T> Drop for Report<T> {
     }
 }
 
-impl<T> Future for Outcome<T> {
+impl<T> Future for IsolatedFuture<T> {
     type Output = io::Result<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -3,25 +3,25 @@
 use std::io;
 use std::rc::Rc;
 
-use crate::{Fd, Ring};
+use crate::{IoRing, SharedFd};
 
 /// Waits for a descriptor to become ready. Intended for descriptors that are read and written by other means.
-pub struct Poller {
-    ring: Rc<Ring>,
-    fd: Fd,
+pub struct FdPoller {
+    ring: Rc<IoRing>,
+    fd: SharedFd,
 }
 
-impl Poller {
+impl FdPoller {
     /// Creates a poller of `fd` on `ring`.
-    pub fn new(ring: &Rc<Ring>, fd: Fd) -> Poller {
-        Poller {
+    pub fn new(ring: &Rc<IoRing>, fd: SharedFd) -> FdPoller {
+        FdPoller {
             ring: Rc::clone(ring),
             fd,
         }
     }
 
     /// Returns the descriptor.
-    pub fn fd(&self) -> &Fd {
+    pub fn fd(&self) -> &SharedFd {
         &self.fd
     }
 

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use forebay_device::BufMut;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::{Fd, Ring, sys};
+use crate::{IoRing, SharedFd, sys};
 
 /// A signal that asks the program to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Signal {
+pub enum StopSignal {
     /// `SIGTERM`, from a service manager.
     Terminate,
     /// `SIGINT`, from the keyboard.
@@ -21,21 +21,21 @@ const SIGNALS: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
 
 /// `SIGTERM` and `SIGINT`, read from the ring instead of ending the process. When this is dropped, they end the process
 /// again.
-pub struct Signals {
-    ring: Rc<Ring>,
-    fd: Fd,
-    _held_back: sys::HeldBack,
+pub struct SignalReader {
+    ring: Rc<IoRing>,
+    fd: SharedFd,
+    _held_back: sys::BlockedSignals,
 }
 
-impl Signals {
+impl SignalReader {
     /// Takes over the signals. Must be called before other threads are started: the signals would still end a thread
     /// started earlier, and the process with it.
     ///
     /// # Errors
     /// If the system has no descriptor left.
-    pub fn new(ring: &Rc<Ring>) -> io::Result<Signals> {
+    pub fn new(ring: &Rc<IoRing>) -> io::Result<SignalReader> {
         let held_back = sys::hold_back(&SIGNALS)?;
-        Ok(Signals {
+        Ok(SignalReader {
             ring: Rc::clone(ring),
             fd: Rc::new(sys::signal_fd(&SIGNALS)?),
             _held_back: held_back,
@@ -56,13 +56,13 @@ impl Signals {
     ///
     /// # Errors
     /// If reading fails, which does not happen on a healthy system.
-    pub async fn next(&self) -> io::Result<Signal> {
+    pub async fn next(&self) -> io::Result<StopSignal> {
         let buf = BufMut::zeroed(sys::SIGNAL_REPORT_BYTES);
         let (report, n) = self.ring.read_fd(&self.fd, buf).await?;
         let number = report.first_chunk::<4>().filter(|_| n >= 4);
         match number.map(|bytes| u32::from_ne_bytes(*bytes) as i32) {
-            Some(libc::SIGINT) => Ok(Signal::Interrupt),
-            _ => Ok(Signal::Terminate),
+            Some(libc::SIGINT) => Ok(StopSignal::Interrupt),
+            _ => Ok(StopSignal::Terminate),
         }
     }
 }

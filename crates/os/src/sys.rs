@@ -73,19 +73,19 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 }
 
 /// The signals that a thread blocked before [`hold_back`].
-pub(crate) struct HeldBack(libc::sigset_t);
+pub(crate) struct BlockedSignals(libc::sigset_t);
 
 /// Blocks `signals` in this thread and in threads that it starts later.
-pub(crate) fn hold_back(signals: &[i32]) -> io::Result<HeldBack> {
+pub(crate) fn hold_back(signals: &[i32]) -> io::Result<BlockedSignals> {
     let (set, mut before) = (set_of(signals), set_of(&[]));
     // SAFETY: both sets outlive the call.
     match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) } {
-        0 => Ok(HeldBack(before)),
+        0 => Ok(BlockedSignals(before)),
         errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 
-impl Drop for HeldBack {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         let before = &raw const self.0;
         // SAFETY: the set outlives the call. It cannot fail with a valid first argument.

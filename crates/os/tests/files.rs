@@ -6,8 +6,8 @@ use std::fs;
 use std::rc::Rc;
 
 use common::{dir, file, filled, open, read, run};
-use forebay_device::{BufMut, Device, DeviceError, Durability, Op, Room};
-use forebay_os::{OpenOptions, zero_fill};
+use forebay_device::{BufMut, Device, DeviceError, DeviceOp, Durability, ZeroedSpace};
+use forebay_os::{DeviceOpenOptions, zero_fill};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -66,7 +66,7 @@ fn reading_past_what_somebody_cut_off_is_an_error_and_not_old_data() {
         let part = device.read(4096, BufMut::zeroed(8192)).await;
         assert!(matches!(
             part,
-            Err(DeviceError::Io { op: Op::Read, ref source, .. })
+            Err(DeviceError::Io { op: DeviceOp::Read, ref source, .. })
                 if source.kind() == std::io::ErrorKind::UnexpectedEof
         ));
         assert!(device.read(MIB - 4096, BufMut::zeroed(4096)).await.is_err());
@@ -104,7 +104,7 @@ fn a_device_opened_for_reading_refuses_to_change() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|_, ring| async move {
-        let options = OpenOptions {
+        let options = DeviceOpenOptions {
             read_only: true,
             small_blocks: false,
             outlast_readers: false,
@@ -114,10 +114,17 @@ fn a_device_opened_for_reading_refuses_to_change() {
         let write = device.write(0, filled(512, 1), Durability::Flush).await;
         assert!(matches!(
             write,
-            Err(DeviceError::ReadOnly { op: Op::Write })
+            Err(DeviceError::ReadOnly {
+                op: DeviceOp::Write
+            })
         ));
         assert!(device.discard(0..4096).await.is_err());
-        assert!(device.write_zeroes(0..4096, Room::Keep).await.is_err());
+        assert!(
+            device
+                .write_zeroes(0..4096, ZeroedSpace::Keep)
+                .await
+                .is_err()
+        );
         assert!(device.flush().await.is_ok());
     });
 }
@@ -169,7 +176,7 @@ fn zeroing_by_unmapping_gives_all_room_back_and_never_takes_any() {
     run(|_, ring| async move {
         let device = open(&ring, &path);
         assert!(device.geometry().zeroes_by_unmapping);
-        let release = |range| device.write_zeroes(range, Room::Release);
+        let release = |range| device.write_zeroes(range, ZeroedSpace::Release);
         // Inside a hole nothing is allocated, even for a short and unaligned range.
         for range in [0..512, 1536..MIB + 512, 2 * MIB..4 * MIB] {
             release(range).await.unwrap();
@@ -187,8 +194,11 @@ fn zeroing_by_unmapping_gives_all_room_back_and_never_takes_any() {
         assert_eq!(read(&*device, MIB - 512, 512).await, vec![1; 512]);
         device.flush().await.unwrap();
         assert!(used() <= 16384, "{}", used());
-        // With `Room::Keep` the space stays allocated, on a filesystem that supports it.
-        device.write_zeroes(0..MIB, Room::Keep).await.unwrap();
+        // With `ZeroedSpace::Keep` the space stays allocated, on a filesystem that supports it.
+        device
+            .write_zeroes(0..MIB, ZeroedSpace::Keep)
+            .await
+            .unwrap();
         device.flush().await.unwrap();
         assert!(used() >= MIB, "{}", used());
         assert_eq!(read(&*device, 0, 512).await, vec![0; 512]);
@@ -242,7 +252,7 @@ fn thousands_of_requests_in_flight_all_complete() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum FileStep {
     Write(u64, u64, u8, bool),
     Zero(u64, u64, bool),
     Discard(u64, u64),
@@ -251,39 +261,39 @@ enum Step {
 
 const BLOCKS: u64 = 512;
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = FileStep> {
     let range = (0..BLOCKS, 1..200u64).prop_map(|(at, n)| (at, n.min(BLOCKS - at)));
     prop_oneof![
         4 => (range.clone(), any::<u8>(), any::<bool>())
-            .prop_map(|((at, n), byte, fua)| Step::Write(at, n, byte, fua)),
+            .prop_map(|((at, n), byte, fua)| FileStep::Write(at, n, byte, fua)),
         2 => (range.clone(), any::<bool>())
-            .prop_map(|((at, n), keep)| Step::Zero(at, n, keep)),
-        2 => range.prop_map(|(at, n)| Step::Discard(at, n)),
-        1 => Just(Step::Flush),
+            .prop_map(|((at, n), keep)| FileStep::Zero(at, n, keep)),
+        2 => range.prop_map(|(at, n)| FileStep::Discard(at, n)),
+        1 => Just(FileStep::Flush),
     ]
 }
 
 /// Executes a step and updates the expected content; `None` where a discard left it undefined.
-async fn take(device: &dyn Device, model: &mut [Option<u8>], step: Step) {
+async fn take(device: &dyn Device, model: &mut [Option<u8>], step: FileStep) {
     let bytes = |at: u64, n: u64| (at * 512) as usize..((at + n) * 512) as usize;
     match step {
-        Step::Write(at, n, byte, fua) => {
+        FileStep::Write(at, n, byte, fua) => {
             let durability = [Durability::Flush, Durability::Fua][usize::from(fua)];
             let data = filled((n * 512) as usize, byte);
             device.write(at * 512, data, durability).await.unwrap();
             model[bytes(at, n)].fill(Some(byte));
         }
-        Step::Zero(at, n, keep) => {
-            let room = [Room::Release, Room::Keep][usize::from(keep)];
+        FileStep::Zero(at, n, keep) => {
+            let room = [ZeroedSpace::Release, ZeroedSpace::Keep][usize::from(keep)];
             let range = at * 512..(at + n) * 512;
             device.write_zeroes(range, room).await.unwrap();
             model[bytes(at, n)].fill(Some(0));
         }
-        Step::Discard(at, n) => {
+        FileStep::Discard(at, n) => {
             device.discard(at * 512..(at + n) * 512).await.unwrap();
             model[bytes(at, n)].fill(None);
         }
-        Step::Flush => device.flush().await.unwrap(),
+        FileStep::Flush => device.flush().await.unwrap(),
     }
 }
 

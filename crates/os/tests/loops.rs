@@ -7,16 +7,16 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{dir, file, filled, open, read, root_or_skip, run};
-use forebay_device::{BufMut, Durability, Room};
-use forebay_os::{DeviceKind, OpenError, OpenOptions, identity, node_id};
+use forebay_device::{BufMut, Durability, ZeroedSpace};
+use forebay_os::{DeviceKind, DeviceOpenError, DeviceOpenOptions, identity, node_id};
 
 const MIB: u64 = 1 << 20;
-const WRITING: OpenOptions = OpenOptions {
+const WRITING: DeviceOpenOptions = DeviceOpenOptions {
     read_only: false,
     small_blocks: false,
     outlast_readers: false,
 };
-const READING: OpenOptions = OpenOptions {
+const READING: DeviceOpenOptions = DeviceOpenOptions {
     read_only: true,
     small_blocks: false,
     outlast_readers: false,
@@ -27,15 +27,15 @@ const READING: OpenOptions = OpenOptions {
 static ONE: Mutex<()> = Mutex::new(());
 
 /// A loop device over a file; both are removed when the test ends, even if it fails.
-struct Loop {
+struct LoopGuard {
     device: PathBuf,
     backing: PathBuf,
     _dir: tempfile::TempDir,
     _one: MutexGuard<'static, ()>,
 }
 
-impl Loop {
-    fn new(len: u64, options: &[&str]) -> Option<Loop> {
+impl LoopGuard {
+    fn new(len: u64, options: &[&str]) -> Option<LoopGuard> {
         if !root_or_skip("block devices") {
             return None;
         }
@@ -53,7 +53,7 @@ impl Loop {
             eprintln!("SKIPPED (no loop device to be had): block devices: {why}");
             return None;
         }
-        Some(Loop {
+        Some(LoopGuard {
             device: String::from_utf8(output.stdout).unwrap().trim().into(),
             backing,
             _dir: dir,
@@ -62,7 +62,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for LoopGuard {
     fn drop(&mut self) {
         let status = Command::new("losetup").arg("-d").arg(&self.device).status();
         if !status.is_ok_and(|s| s.success()) {
@@ -80,7 +80,7 @@ fn sh(program: &str, arguments: &[&Path]) {
     );
 }
 
-fn refused(path: &Path, options: OpenOptions) -> OpenError {
+fn refused(path: &Path, options: DeviceOpenOptions) -> DeviceOpenError {
     let path = path.to_owned();
     run(|_, ring| async move { forebay_os::open(&ring, path, options).err() }).expect("an error")
 }
@@ -88,7 +88,7 @@ fn refused(path: &Path, options: OpenOptions) -> OpenError {
 #[test]
 fn a_block_device_is_written_flushed_discarded_and_zeroed() {
     for options in [&["--direct-io=on"][..], &["--sector-size=4096"][..]] {
-        let Some(disk) = Loop::new(16 * MIB, options) else {
+        let Some(disk) = LoopGuard::new(16 * MIB, options) else {
             return;
         };
         let block = if options[0].contains("4096") {
@@ -110,9 +110,11 @@ fn a_block_device_is_written_flushed_discarded_and_zeroed() {
                 .await
                 .unwrap();
             let zero = |range, room| device.write_zeroes(range, room);
-            zero(4096..2 * MIB, Room::Keep).await.unwrap();
-            zero(9 * MIB..12 * MIB, Room::Release).await.unwrap();
-            zero(12 * MIB..16 * MIB, Room::Release).await.unwrap();
+            zero(4096..2 * MIB, ZeroedSpace::Keep).await.unwrap();
+            zero(9 * MIB..12 * MIB, ZeroedSpace::Release).await.unwrap();
+            zero(12 * MIB..16 * MIB, ZeroedSpace::Release)
+                .await
+                .unwrap();
             device.discard(4 * MIB..6 * MIB).await.unwrap();
             device.flush().await.unwrap();
             assert_eq!(
@@ -143,7 +145,7 @@ fn a_block_device_is_written_flushed_discarded_and_zeroed() {
 
 #[test]
 fn a_block_device_that_became_longer_is_as_long_when_it_is_looked_at_again() {
-    let Some(disk) = Loop::new(16 * MIB, &[]) else {
+    let Some(disk) = LoopGuard::new(16 * MIB, &[]) else {
         return;
     };
     let (path, backing) = (disk.device.clone(), disk.backing.clone());
@@ -163,7 +165,7 @@ fn a_block_device_that_became_longer_is_as_long_when_it_is_looked_at_again() {
 
 #[test]
 fn a_mounted_device_may_be_looked_at_but_not_written_and_the_mount_is_named() {
-    let Some(disk) = Loop::new(64 * MIB, &[]) else {
+    let Some(disk) = LoopGuard::new(64 * MIB, &[]) else {
         return;
     };
     let at = disk.backing.with_file_name("mount point");
@@ -181,9 +183,9 @@ fn a_mounted_device_may_be_looked_at_but_not_written_and_the_mount_is_named() {
     });
     sh("umount", &[&at]);
     let mounted = format!("mounted at {}", at.display());
-    assert!(matches!(device, OpenError::InUse { .. }), "{device}");
+    assert!(matches!(device, DeviceOpenError::InUse { .. }), "{device}");
     assert!(device.to_string().contains(&mounted), "{device}");
-    let OpenError::BacksLoop { loop_device, .. } = &backing else {
+    let DeviceOpenError::BacksLoop { loop_device, .. } = &backing else {
         panic!("{backing}")
     };
     assert_eq!(Path::new(loop_device), disk.device);
@@ -192,18 +194,18 @@ fn a_mounted_device_may_be_looked_at_but_not_written_and_the_mount_is_named() {
 
 #[test]
 fn a_device_that_is_open_for_writing_is_not_opened_again() {
-    let Some(disk) = Loop::new(MIB, &[]) else {
+    let Some(disk) = LoopGuard::new(MIB, &[]) else {
         return;
     };
     let path = disk.device.clone();
     run(|_, ring| async move {
         let first = open(&ring, &path);
         let second = forebay_os::open(&ring, &path, WRITING).err().unwrap();
-        assert!(matches!(second, OpenError::InUse { .. }), "{second}");
+        assert!(matches!(second, DeviceOpenError::InUse { .. }), "{second}");
         let us = format!("process {}", std::process::id());
         assert!(second.to_string().contains(&us), "{second}");
         let reader = forebay_os::open(&ring, &path, READING).err().unwrap();
-        assert!(matches!(reader, OpenError::Locked { .. }), "{reader}");
+        assert!(matches!(reader, DeviceOpenError::Locked { .. }), "{reader}");
         drop(first);
         forebay_os::open(&ring, &path, WRITING).unwrap();
     });
@@ -211,14 +213,14 @@ fn a_device_that_is_open_for_writing_is_not_opened_again() {
 
 #[test]
 fn a_read_only_device_is_refused_for_writing() {
-    let Some(disk) = Loop::new(MIB, &["--read-only"]) else {
+    let Some(disk) = LoopGuard::new(MIB, &["--read-only"]) else {
         return;
     };
     let error = refused(&disk.device, WRITING);
     assert!(
         matches!(
             error,
-            OpenError::ReadOnly {
+            DeviceOpenError::ReadOnly {
                 what: "the device",
                 ..
             }
@@ -229,7 +231,7 @@ fn a_read_only_device_is_refused_for_writing() {
 
 #[test]
 fn a_block_device_is_known_by_its_number_whatever_the_path() {
-    let Some(disk) = Loop::new(MIB, &[]) else {
+    let Some(disk) = LoopGuard::new(MIB, &[]) else {
         return;
     };
     let link = disk.backing.with_file_name("link");

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use common::run;
 use forebay_device::{Buf, BufMut};
-use forebay_os::{Address, Listener, Ring, Stream};
+use forebay_os::{IoRing, SocketAddress, SocketListener, SocketStream};
 use forebay_rt::Rt;
 
 /// Bytes that differ from their neighbours and from page to page.
@@ -17,7 +17,7 @@ fn pattern(len: usize) -> Buf {
     BufMut::copy_of(&bytes).freeze()
 }
 
-async fn recv_all(stream: &Stream) -> Vec<u8> {
+async fn recv_all(stream: &SocketStream) -> Vec<u8> {
     let mut all = Vec::new();
     loop {
         let (buf, n) = stream.recv(BufMut::zeroed(100_000)).await.unwrap();
@@ -29,10 +29,10 @@ async fn recv_all(stream: &Stream) -> Vec<u8> {
 }
 
 /// Sends a large payload in both directions at the same time, as one buffer and as thousands.
-async fn exchange(rt: Rt, ring: Rc<Ring>, listener: Listener, address: Address) {
+async fn exchange(rt: Rt, ring: Rc<IoRing>, listener: SocketListener, address: SocketAddress) {
     let payload = pattern(20 << 20);
     let accepting = rt.spawn(async move { listener.accept().await.unwrap() });
-    let client = Stream::connect(&ring, &address).await.unwrap();
+    let client = SocketStream::connect(&ring, &address).await.unwrap();
     let server = accepting.await;
     let there = rt.spawn({
         let payload = payload.clone();
@@ -66,15 +66,15 @@ fn large_payloads_cross_a_unix_socket_both_ways() {
     run(|rt, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let listener = Listener::unix(&ring, &path).unwrap();
-        exchange(rt, ring, listener, Address::Unix(path)).await;
+        let listener = SocketListener::unix(&ring, &path).unwrap();
+        exchange(rt, ring, listener, SocketAddress::Unix(path)).await;
     });
 }
 
 #[test]
 fn large_payloads_cross_a_tcp_connection_both_ways() {
     run(|rt, ring| async move {
-        let listener = Listener::bind(&ring, &"localhost:0".parse().unwrap()).unwrap();
+        let listener = SocketListener::bind(&ring, &"localhost:0".parse().unwrap()).unwrap();
         let address = listener.local_address().unwrap().to_string();
         exchange(rt, ring, listener, address.parse().unwrap()).await;
     });
@@ -87,8 +87,8 @@ fn a_socket_left_behind_is_replaced_but_one_that_answers_is_not() {
         let path = dir.path().join("socket");
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let first = Listener::unix(&ring, &path).unwrap();
-        let second = Listener::unix(&ring, &path).err().unwrap();
+        let first = SocketListener::unix(&ring, &path).unwrap();
+        let second = SocketListener::unix(&ring, &path).err().unwrap();
         assert_eq!(second.kind(), std::io::ErrorKind::AddrInUse);
         assert!(
             second.to_string().contains("another process listens"),
@@ -97,7 +97,7 @@ fn a_socket_left_behind_is_replaced_but_one_that_answers_is_not() {
         drop(first);
         assert!(!path.exists());
         std::fs::write(&path, "precious").unwrap();
-        let error = Listener::unix(&ring, &path).err().unwrap();
+        let error = SocketListener::unix(&ring, &path).err().unwrap();
         assert!(error.to_string().contains("not a socket"), "{error}");
         assert!(path.exists());
     });
@@ -108,9 +108,9 @@ fn a_listener_leaves_a_socket_alone_that_took_its_place() {
     run(|_, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let first = Listener::unix(&ring, &path).unwrap();
+        let first = SocketListener::unix(&ring, &path).unwrap();
         std::fs::rename(&path, dir.path().join("old")).unwrap();
-        let _second = Listener::unix(&ring, &path).unwrap();
+        let _second = SocketListener::unix(&ring, &path).unwrap();
         drop(first);
         assert!(path.exists());
     });
@@ -120,11 +120,11 @@ fn a_listener_leaves_a_socket_alone_that_took_its_place() {
 fn connecting_where_nobody_listens_is_refused() {
     run(|_, ring| async move {
         let dir = tempfile::tempdir().unwrap();
-        let missing = Address::Unix(dir.path().join("socket"));
-        let error = Stream::connect(&ring, &missing).await.err().unwrap();
+        let missing = SocketAddress::Unix(dir.path().join("socket"));
+        let error = SocketStream::connect(&ring, &missing).await.err().unwrap();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-        let nobody = Address::Tcp("127.0.0.1:1".into());
-        let error = Stream::connect(&ring, &nobody).await.err().unwrap();
+        let nobody = SocketAddress::Tcp("127.0.0.1:1".into());
+        let error = SocketStream::connect(&ring, &nobody).await.err().unwrap();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
     });
 }
@@ -132,7 +132,7 @@ fn connecting_where_nobody_listens_is_refused() {
 #[test]
 fn sending_to_one_who_left_is_an_error_and_not_a_signal() {
     run(|_, ring| async move {
-        let (a, b) = Stream::pair(&ring).unwrap();
+        let (a, b) = SocketStream::pair(&ring).unwrap();
         drop(b);
         let error = a.send(pattern(10)).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
@@ -146,11 +146,11 @@ fn an_accept_that_is_given_up_loses_no_connection() {
     run(|rt, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let listener = Listener::unix(&ring, &path).unwrap();
+        let listener = SocketListener::unix(&ring, &path).unwrap();
         let wait = std::time::Duration::from_millis(1);
         assert!(rt.timeout(wait, listener.accept()).await.is_err());
         rt.sleep(wait).await;
-        let _client = Stream::connect_unix(&ring, &path).await.unwrap();
+        let _client = SocketStream::connect_unix(&ring, &path).await.unwrap();
         listener.accept().await.unwrap();
     });
 }
@@ -160,8 +160,8 @@ fn a_connection_taken_for_nobody_is_closed() {
     run(|rt, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let listener = Listener::unix(&ring, &path).unwrap();
-        let client = Stream::connect_unix(&ring, &path).await.unwrap();
+        let listener = SocketListener::unix(&ring, &path).unwrap();
+        let client = SocketStream::connect_unix(&ring, &path).await.unwrap();
         let mut accept = Box::pin(listener.accept());
         assert!(futures_util::poll!(&mut accept).is_pending());
         // The accept is queued before its cancellation, so it takes the connection.

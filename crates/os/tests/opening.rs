@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use common::{dir, file, root_or_skip, run};
-use forebay_os::{CreateError, DeviceKind, OpenError, OpenOptions, create_file, identity, node_id};
+use forebay_os::{
+    DeviceKind, DeviceOpenError, DeviceOpenOptions, FileCreateError, create_file, identity, node_id,
+};
 
-const WRITING: OpenOptions = OpenOptions {
+const WRITING: DeviceOpenOptions = DeviceOpenOptions {
     read_only: false,
     small_blocks: false,
     outlast_readers: false,
 };
-const READING: OpenOptions = OpenOptions {
+const READING: DeviceOpenOptions = DeviceOpenOptions {
     read_only: true,
     small_blocks: false,
     outlast_readers: false,
@@ -31,7 +33,7 @@ fn starting() -> MutexGuard<'static, ()> {
 }
 
 /// Returns the error of opening `path`, which must name the path.
-fn refused(path: impl AsRef<Path>, options: OpenOptions) -> OpenError {
+fn refused(path: impl AsRef<Path>, options: DeviceOpenOptions) -> DeviceOpenError {
     let path = path.as_ref().to_owned();
     let named = path.display().to_string();
     let error = run(|_, ring| async move { forebay_os::open(&ring, path, options).err() });
@@ -43,12 +45,15 @@ fn refused(path: impl AsRef<Path>, options: OpenOptions) -> OpenError {
 #[test]
 fn a_missing_path_is_called_missing() {
     let path = dir().path().join("none");
-    assert!(matches!(refused(&path, WRITING), OpenError::Missing { .. }));
+    assert!(matches!(
+        refused(&path, WRITING),
+        DeviceOpenError::Missing { .. }
+    ));
     let below_file = Path::new(file!()).canonicalize();
     let below_file = below_file.unwrap_or("/etc/passwd".into()).join("x");
     assert!(matches!(
         refused(below_file, READING),
-        OpenError::Missing { .. }
+        DeviceOpenError::Missing { .. }
     ));
 }
 
@@ -71,7 +76,7 @@ fn what_stores_no_blocks_is_called_what_it_is() {
     ] {
         let error = refused(path, WRITING);
         assert!(
-            matches!(error, OpenError::NotStorage { what, .. } if what == name),
+            matches!(error, DeviceOpenError::NotStorage { what, .. } if what == name),
             "{error}"
         );
     }
@@ -81,12 +86,15 @@ fn what_stores_no_blocks_is_called_what_it_is() {
 fn a_size_that_cannot_be_served_is_named_with_the_command_that_mends_it() {
     let dir = dir();
     let path = file(&dir, "empty", 0);
-    assert!(matches!(refused(&path, READING), OpenError::Empty { .. }));
+    assert!(matches!(
+        refused(&path, READING),
+        DeviceOpenError::Empty { .. }
+    ));
     let path = file(&dir, "odd", 1000);
     let error = refused(&path, WRITING);
     assert!(matches!(
         error,
-        OpenError::NotWholeBlocks {
+        DeviceOpenError::NotWholeBlocks {
             len: 1000,
             block_size: 512,
             ..
@@ -105,7 +113,7 @@ fn one_who_writes_keeps_all_others_out_and_readers_share() {
         let writer = open(WRITING).unwrap();
         for options in [WRITING, READING] {
             let error = open(options).err().unwrap();
-            assert!(matches!(error, OpenError::Locked { .. }));
+            assert!(matches!(error, DeviceOpenError::Locked { .. }));
             let us = format!("process {}", std::process::id());
             assert!(error.to_string().contains(&us), "{error}");
         }
@@ -113,7 +121,7 @@ fn one_who_writes_keeps_all_others_out_and_readers_share() {
         let readers = (open(READING).unwrap(), open(READING).unwrap());
         assert!(matches!(
             open(WRITING).err(),
-            Some(OpenError::Locked { .. })
+            Some(DeviceOpenError::Locked { .. })
         ));
         drop(readers);
         open(WRITING).unwrap();
@@ -155,7 +163,10 @@ fn a_file_that_must_not_be_written_is_refused_with_the_reason() {
         let mut permissions = fs::metadata(&path).unwrap().permissions();
         permissions.set_readonly(true);
         fs::set_permissions(&path, permissions).unwrap();
-        assert!(matches!(refused(&path, WRITING), OpenError::Denied { .. }));
+        assert!(matches!(
+            refused(&path, WRITING),
+            DeviceOpenError::Denied { .. }
+        ));
         return;
     }
     // Permissions do not restrict the superuser; the immutable flag does.
@@ -173,14 +184,14 @@ fn a_file_that_must_not_be_written_is_refused_with_the_reason() {
     }
     let error = refused(&path, WRITING);
     chattr("-i");
-    assert!(matches!(error, OpenError::Denied { .. }), "{error}");
+    assert!(matches!(error, DeviceOpenError::Denied { .. }), "{error}");
     assert!(error.to_string().contains("immutable"), "{error}");
 }
 
 /// A mount that ends with the test.
-struct Mount(std::path::PathBuf);
+struct MountGuard(std::path::PathBuf);
 
-impl Drop for Mount {
+impl Drop for MountGuard {
     fn drop(&mut self) {
         // Lazily: a process that reads /proc may hold files briefly.
         let _turn = starting();
@@ -193,13 +204,13 @@ impl Drop for Mount {
     }
 }
 
-fn mount(at: &Path, arguments: &[&str]) -> Option<Mount> {
+fn mount(at: &Path, arguments: &[&str]) -> Option<MountGuard> {
     fs::create_dir_all(at).unwrap();
     let _turn = starting();
     let status = Command::new("mount").args(arguments).arg(at).status();
     status
         .is_ok_and(|s| s.success())
-        .then(|| Mount(at.to_owned()))
+        .then(|| MountGuard(at.to_owned()))
 }
 
 #[test]
@@ -219,7 +230,7 @@ fn a_read_only_filesystem_is_named_as_the_reason() {
     assert!(
         matches!(
             error,
-            OpenError::ReadOnly {
+            DeviceOpenError::ReadOnly {
                 what: "its filesystem",
                 ..
             }
@@ -249,7 +260,7 @@ fn a_filesystem_without_direct_io_is_used_through_the_page_cache() {
             .await
             .unwrap();
         device
-            .write_zeroes(0..1 << 20, forebay_device::Room::Release)
+            .write_zeroes(0..1 << 20, forebay_device::ZeroedSpace::Release)
             .await
             .unwrap();
         device.discard(0..1 << 20).await.unwrap();
@@ -268,11 +279,11 @@ fn a_file_is_created_in_full_and_never_over_another() {
     create_file(&sparse, 1 << 40, true).unwrap();
     assert_eq!(fs::metadata(&sparse).unwrap().blocks(), 0);
     let again = create_file(&full, 4096, false);
-    assert!(matches!(again, Err(CreateError::Exists { .. })));
+    assert!(matches!(again, Err(FileCreateError::Exists { .. })));
     let huge = dir.path().join("huge");
     let error = create_file(&huge, 1 << 43, false);
     assert!(
-        matches!(error, Err(CreateError::NoSpace { .. })),
+        matches!(error, Err(FileCreateError::NoSpace { .. })),
         "{error:?}"
     );
     assert!(!huge.exists());

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use common::{dir, file, filled, open, read, run};
 use forebay_device::{BufMut, BufPool, Durability};
-use forebay_os::{Poller, Ring, Stream};
-use forebay_rt::{Driver, Elapsed, Executor, Wait};
+use forebay_os::{FdPoller, IoRing, SocketStream};
+use forebay_rt::{Driver, Executor, TimeLimitError, WaitLimit};
 
 const MIB: u64 = 1 << 20;
 
@@ -101,7 +101,7 @@ fn no_wake_is_lost_however_it_races_with_the_wait() {
 fn a_ring_of_few_entries_takes_any_number_of_requests() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
-    let ring = Ring::new(1).unwrap();
+    let ring = IoRing::new(1).unwrap();
     let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
     let rt = executor.rt();
     executor.block_on(async move {
@@ -163,7 +163,7 @@ fn dropping_the_ring_waits_for_what_is_in_flight() {
     let dir = dir();
     let path = file(&dir, "a", 64 * MIB);
     for _ in 0..20 {
-        let ring = Ring::new(64).unwrap();
+        let ring = IoRing::new(64).unwrap();
         let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
         let device = open(&ring, &path);
         executor.block_on(async move {
@@ -183,11 +183,11 @@ fn dropping_the_ring_waits_for_what_is_in_flight() {
 #[test]
 fn a_receive_that_is_given_up_is_cancelled_and_leaves_the_bytes_to_the_next() {
     run(|rt, ring| async move {
-        let (a, b) = Stream::pair(&ring).unwrap();
+        let (a, b) = SocketStream::pair(&ring).unwrap();
         let gave_up = rt
             .timeout(Duration::from_millis(2), a.recv(BufMut::zeroed(8)))
             .await;
-        assert!(matches!(gave_up, Err(Elapsed)));
+        assert!(matches!(gave_up, Err(TimeLimitError)));
         rt.sleep(Duration::from_millis(1)).await;
         b.send(filled(5, 3)).await.unwrap();
         let (buf, n) = a.recv(BufMut::zeroed(8)).await.unwrap();
@@ -225,7 +225,7 @@ fn a_pipe_is_read_to_its_end_also_in_non_blocking_mode() {
 fn polling_says_when_there_is_something_to_read() {
     run(|rt, ring| async move {
         let (reader, mut writer) = pipe();
-        let poller = Poller::new(&ring, reader);
+        let poller = FdPoller::new(&ring, reader);
         let seen = Rc::new(Cell::new(false));
         let task = rt.spawn({
             let seen = Rc::clone(&seen);
@@ -244,11 +244,11 @@ fn polling_says_when_there_is_something_to_read() {
 
 #[test]
 fn turning_without_waiting_returns_at_once_with_nothing_under_way() {
-    let ring = Ring::new(8).unwrap();
-    ring.turn(Wait::No);
-    ring.turn(Wait::Until(ring.now()));
+    let ring = IoRing::new(8).unwrap();
+    ring.turn(WaitLimit::No);
+    ring.turn(WaitLimit::Until(ring.now()));
     ring.unparker().unpark();
-    ring.turn(Wait::Forever);
+    ring.turn(WaitLimit::Forever);
 }
 
 #[test]

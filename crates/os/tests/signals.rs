@@ -3,17 +3,17 @@
 mod common;
 
 use common::run;
-use forebay_os::{Signal, Signals};
+use forebay_os::{SignalReader, StopSignal};
 use rustix::process::{Signal as Number, getpid, kill_process};
 
 /// The process must have a single thread when it calls this. The test harness has several, so this is a separate
 /// program.
 fn main() {
     run(|rt, ring| async move {
-        let signals = Signals::new(&ring).unwrap();
+        let signals = SignalReader::new(&ring).unwrap();
         for (number, signal) in [
-            (Number::TERM, Signal::Terminate),
-            (Number::INT, Signal::Interrupt),
+            (Number::TERM, StopSignal::Terminate),
+            (Number::INT, StopSignal::Interrupt),
         ] {
             kill_process(getpid(), number).unwrap();
             assert_eq!(signals.next().await.unwrap(), signal);

@@ -7,7 +7,7 @@
 
 /// One table of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct MarkdownTable {
     /// The text of the nearest heading above, without `#` and backticks.
     pub heading: String,
     /// The line of the header row, counted from 1.
@@ -18,10 +18,10 @@ pub struct Table {
     pub rows: Vec<(usize, Vec<String>)>,
 }
 
-impl Table {
+impl MarkdownTable {
     /// A table of which the header row has been read.
-    fn begun(heading: &str, line: usize, cells: &[String]) -> Table {
-        Table {
+    fn begun(heading: &str, line: usize, cells: &[String]) -> MarkdownTable {
+        MarkdownTable {
             heading: heading.to_owned(),
             line,
             header: cells.iter().map(|cell| cell.to_lowercase()).collect(),
@@ -31,8 +31,8 @@ impl Table {
 }
 
 /// All tables of `page` that are not inside a fenced block.
-pub fn tables(page: &str) -> Vec<Table> {
-    let mut found: Vec<Table> = Vec::new();
+pub fn tables(page: &str) -> Vec<MarkdownTable> {
+    let mut found: Vec<MarkdownTable> = Vec::new();
     let mut heading = String::new();
     let mut fenced = false;
     let mut in_table = false;
@@ -51,7 +51,7 @@ pub fn tables(page: &str) -> Vec<Table> {
         let cells = cells(line);
         if !in_table {
             in_table = true;
-            found.push(Table::begun(&heading, index + 1, &cells));
+            found.push(MarkdownTable::begun(&heading, index + 1, &cells));
         } else if !cells.iter().all(|cell| is_rule(cell)) {
             let table = found.last_mut().expect("a table was begun");
             table.rows.push((index + 1, cells));
@@ -80,10 +80,10 @@ pub fn plain(text: &str) -> String {
 }
 
 /// One field of an on-disk structure: offset and size in bytes, and its name.
-pub type Field = (u64, u64, String);
+pub type FormatField = (u64, u64, String);
 
 /// Whether the table describes the fields of a structure.
-pub fn is_layout(table: &Table) -> bool {
+pub fn is_layout(table: &MarkdownTable) -> bool {
     table.header.len() >= 3 && table.header[..3] == ["offset", "size", "field"]
 }
 
@@ -94,7 +94,7 @@ pub fn is_layout(table: &Table) -> bool {
 ///
 /// # Errors
 /// Says which row is not as it must be.
-pub fn fields(table: &Table) -> Result<Vec<Field>, String> {
+pub fn fields(table: &MarkdownTable) -> Result<Vec<FormatField>, String> {
     let mut fields = Vec::new();
     let mut end = 0;
     let mut fixed = true;
@@ -128,7 +128,7 @@ pub fn fields(table: &Table) -> Result<Vec<Field>, String> {
 ///
 /// # Panics
 /// If there is no such table or it is malformed.
-pub fn layout(page: &str, structure: &str) -> Vec<Field> {
+pub fn layout(page: &str, structure: &str) -> Vec<FormatField> {
     let table = tables(page)
         .into_iter()
         .find(|table| is_layout(table) && table.heading == structure)

@@ -25,13 +25,15 @@ mod access;
 mod hybrid;
 mod log;
 
-pub use access::{Access, Class};
-pub use hybrid::{Hybrid, best_hot_share, best_hot_share_by, hot_log_utilisation, hybrid_cost};
+pub use access::{AccessDistribution, PageClass};
+pub use hybrid::{
+    HybridSplit, best_hot_share, best_hot_share_by, hot_log_utilisation, hybrid_cost,
+};
 pub use log::{greedy_utilisation, separated_utilisation};
 
 /// Parameters of a disk in the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Disk {
+pub struct DiskParameters {
     /// Time to reach a random place, in seconds: seek and half a rotation.
     pub positioning: f64,
     /// Sequential bandwidth, in bytes a second.
@@ -48,15 +50,15 @@ pub const APPENDED: f64 = 1.0;
 
 const MIB: f64 = 1048576.0;
 
-impl Disk {
+impl DiskParameters {
     /// Parameters of the DEC RZ26 of 1991, from the study's table.
-    pub const OF_1991: Disk = Disk {
+    pub const OF_1991: DiskParameters = DiskParameters {
         positioning: 0.015,
         bandwidth: 2.3 * MIB,
         arms: 1.0,
     };
     /// Parameters of the Seagate Cheetah X15 36LP of 2003, from the study's table.
-    pub const OF_2003: Disk = Disk {
+    pub const OF_2003: DiskParameters = DiskParameters {
         positioning: 0.0056,
         bandwidth: 61.0 * MIB,
         arms: 1.0,
@@ -77,11 +79,11 @@ impl Disk {
     /// segment I/Os. The writes are sorted by place. So the arm moves only a little each time, and then waits half a
     /// rotation: about half the time of a random access.
     pub fn home_cost(&self, piece_bytes: u64, segment_bytes: u64) -> f64 {
-        let in_order = Disk {
+        let in_order = DiskParameters {
             positioning: 0.5 * self.positioning,
             ..*self
         };
-        let whole = |disk: &Disk| {
+        let whole = |disk: &DiskParameters| {
             disk.positioning.max(0.0) + segment_bytes as f64 / disk.bandwidth.max(1.0)
         };
         let cost = in_order.efficiency(piece_bytes, segment_bytes);

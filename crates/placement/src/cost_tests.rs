@@ -11,7 +11,7 @@ const SEGMENT: u64 = 1 << 20;
 
 #[test]
 fn a_segment_of_a_mebibyte_is_written_33_times_as_fast_as_its_pages_by_the_disk_of_2003() {
-    let e = Disk::OF_2003.efficiency(PAGE, SEGMENT);
+    let e = DiskParameters::OF_2003.efficiency(PAGE, SEGMENT);
     assert!((e - 33.3).abs() < 0.1, "{e}");
 }
 
@@ -24,12 +24,15 @@ fn the_utilisations_at_which_a_log_costs_as_much_as_overwriting_are_those_of_the
         near(u, cleaning);
         near(disk_utilisation(u), disk);
     }
-    near(crossover(Disk::OF_2003.efficiency(PAGE, SEGMENT)), 0.94);
+    near(
+        crossover(DiskParameters::OF_2003.efficiency(PAGE, SEGMENT)),
+        0.94,
+    );
 }
 
 #[test]
 fn the_crossover_of_1991_is_that_of_segments_of_128_kib() {
-    let disk = Disk::OF_1991;
+    let disk = DiskParameters::OF_1991;
     assert!((crossover(disk.efficiency(PAGE, 128 << 10)) - 0.52).abs() < 0.01);
     // Segments of 1 MiB would have been better.
     near(crossover(disk.efficiency(PAGE, SEGMENT)), 0.62);
@@ -53,7 +56,7 @@ fn cleaning_segments_of_which_four_fifths_are_live_takes_ten_segment_ios() {
 
 #[test]
 fn hybrids_and_logs_cost_the_parts_of_overwriting_that_the_slides_show() {
-    let (e, access) = (33.3, Access::skewed(0.8, 0.2));
+    let (e, access) = (33.3, AccessDistribution::skewed(0.8, 0.2));
     for (d, hybrid, lfs) in [(0.90, 0.28, 0.31), (0.95, 0.33, 0.61), (0.98, 0.47, 1.51)] {
         near(hybrid_cost(0.2, access.received(0.2), d, e) / e, hybrid);
         near(lfs_cost(d) / e, lfs);
@@ -64,7 +67,7 @@ fn hybrids_and_logs_cost_the_parts_of_overwriting_that_the_slides_show() {
 
 #[test]
 fn the_best_hot_share_is_all_where_there_is_room_and_falls_as_the_disk_fills() {
-    let access = Access::skewed(0.8, 0.2);
+    let access = AccessDistribution::skewed(0.8, 0.2);
     let share = |d| best_hot_share(&access, d, 33.3).share;
     assert_eq!(share(0.5), 1.0);
     let shares: Vec<f64> = [0.90, 0.95, 0.98, 0.995].map(share).to_vec();
@@ -95,23 +98,23 @@ fn disk_and_cleaning_utilisation_are_each_others_inverse() {
 
 #[test]
 fn shares_of_writes_follow_from_the_classes() {
-    let access = Access::skewed(0.8, 0.2);
+    let access = AccessDistribution::skewed(0.8, 0.2);
     near(access.received(0.1), 0.4);
     near(access.received(0.2), 0.8);
     near(access.received(0.6), 0.9);
     assert_eq!(access.received(7.0), 1.0);
-    assert_eq!(access.hottest(0.2), Access::uniform());
-    assert_eq!(access.hottest(0.0), Access::uniform());
+    assert_eq!(access.hottest(0.2), AccessDistribution::uniform());
+    assert_eq!(access.hottest(0.0), AccessDistribution::uniform());
     assert!((access.hottest(0.6).received(1.0 / 3.0) - 0.8 / 0.9).abs() < 1e-9);
     // Invalid counts are ignored.
     let odd = [(f64::NAN, 1.0), (0.0, 9.0), (-1.0, 2.0), (3.0, 0.0)];
-    assert_eq!(Access::of(odd), Access::uniform());
+    assert_eq!(AccessDistribution::of(odd), AccessDistribution::uniform());
 }
 
 #[test]
 fn a_zipf_distribution_has_the_sums_of_its_terms() {
     let (pages, s) = (100_000u64, 0.99);
-    let access = Access::zipf(pages, s);
+    let access = AccessDistribution::zipf(pages, s);
     let sum = |end: u64| (1..=end).map(|n| (n as f64).powf(-s)).sum::<f64>();
     for part in [10, 16, 100, 10_000, 50_000] {
         let expected = sum(part) / sum(pages);
@@ -127,7 +130,10 @@ fn a_zipf_distribution_has_the_sums_of_its_terms() {
 
 #[test]
 fn several_logs_cost_less_than_one_if_accesses_are_uneven_and_as_much_if_they_are_even() {
-    for access in [Access::skewed(0.8, 0.2), Access::zipf(1 << 16, 0.99)] {
+    for access in [
+        AccessDistribution::skewed(0.8, 0.2),
+        AccessDistribution::zipf(1 << 16, 0.99),
+    ] {
         for d in [0.5, 0.8, 0.95] {
             let even = cleaning_utilisation(d);
             let two = separated_utilisation(&access, d, 2);
@@ -138,13 +144,13 @@ fn several_logs_cost_less_than_one_if_accesses_are_uneven_and_as_much_if_they_ar
     }
     for d in [0.1, 0.5, 0.9, 0.99] {
         let even = cleaning_utilisation(d);
-        assert!((separated_utilisation(&Access::uniform(), d, 6) - even).abs() < 1e-6);
+        assert!((separated_utilisation(&AccessDistribution::uniform(), d, 6) - even).abs() < 1e-6);
     }
 }
 
 #[test]
 fn free_space_is_divided_between_two_logs_as_well_as_trying_every_division_finds() {
-    let (d, access) = (0.9, Access::skewed(0.8, 0.2));
+    let (d, access) = (0.9, AccessDistribution::skewed(0.8, 0.2));
     let amplification = |pages: f64, room: f64| {
         let u = cleaning_utilisation(pages / (pages + room));
         write_amplification(u)

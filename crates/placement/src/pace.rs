@@ -48,7 +48,7 @@ const RATE_UNKNOWN: f64 = 2048.0;
 
 /// Space of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct CleaningSpace {
     /// Sectors in free segments, including the reserve.
     pub free: u64,
     /// Sectors that will be free soon: the gain, so far, of the segments being cleaned.
@@ -61,7 +61,7 @@ pub struct Room {
     pub window: u64,
 }
 
-impl Room {
+impl CleaningSpace {
     /// Returns the free sectors, including those that will be free soon.
     fn left(&self) -> u64 {
         self.free.saturating_add(self.soon)
@@ -102,7 +102,7 @@ impl Room {
 
 /// Urgency of cleaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Urgency {
+pub enum CleaningUrgency {
     /// Cleaning while clients are idle. It stops when they send requests.
     Idle,
     /// Cleaning concurrently with clients, which have priority.
@@ -113,20 +113,20 @@ pub enum Urgency {
 
 /// Decision for the cleaner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
+pub enum CleaningDecision {
     /// Do nothing until something changes.
     Rest,
     /// Decide again when clients have been idle for this many more nanoseconds.
     Wait(u64),
     /// Clean.
-    Clean(Urgency),
+    Clean(CleaningUrgency),
 }
 
 /// Observations on which the cleaner's decision depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Observed {
+pub struct CleaningConditions {
     /// Space of the volume.
-    pub room: Room,
+    pub room: CleaningSpace,
     /// Time without any client request in flight, in nanoseconds.
     pub idle: u64,
     /// True if a writer waits for free space.
@@ -136,26 +136,26 @@ pub struct Observed {
 }
 
 /// Returns the decision for the cleaner.
-pub fn decide(seen: &Observed) -> Decision {
+pub fn decide(seen: &CleaningConditions) -> CleaningDecision {
     let room = &seen.room;
     let left = room.left();
     if !seen.gains {
-        return Decision::Rest;
+        return CleaningDecision::Rest;
     }
     if seen.pressed || left < room.paced_from() {
-        return Decision::Clean(Urgency::Urgent);
+        return CleaningDecision::Clean(CleaningUrgency::Urgent);
     }
     if left < room.above_reserve(BACKGROUND_WINDOWS, BACKGROUND_PART) {
-        return Decision::Clean(Urgency::Background);
+        return CleaningDecision::Clean(CleaningUrgency::Background);
     }
     let wanted = room.above_reserve(BACKGROUND_WINDOWS, IDLE_PART);
     if left >= wanted {
-        return Decision::Rest;
+        return CleaningDecision::Rest;
     }
     let threshold = idle_threshold(left, wanted);
     match threshold.checked_sub(seen.idle) {
-        Some(wait) if wait > 0 => Decision::Wait(wait),
-        _ => Decision::Clean(Urgency::Idle),
+        Some(wait) if wait > 0 => CleaningDecision::Wait(wait),
+        _ => CleaningDecision::Clean(CleaningUrgency::Idle),
     }
 }
 
@@ -175,7 +175,7 @@ pub fn assumed_rate(bandwidth: f64, d: f64) -> f64 {
 
 /// Segments that are being cleaned together.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct PacerWindow {
     /// Remaining gain of the window, and remaining sectors to read and write for it.
     gain: f64,
     work: f64,
@@ -195,7 +195,7 @@ pub struct Pacer {
     /// Time of the last measurement while cleaning is active, and the work since then.
     since: Option<u64>,
     done: f64,
-    window: Option<Window>,
+    window: Option<PacerWindow>,
     soon: f64,
     /// Consumption of writers beyond their allowance, at the time `then`.
     debt: f64,
@@ -243,7 +243,7 @@ impl Pacer {
     pub fn begin_window(&mut self, gain: u64, live: u64) {
         let (gain, live) = (gain as f64, live as f64);
         let work = gain + 2.0 * live;
-        self.window = Some(Window { gain, work });
+        self.window = Some(PacerWindow { gain, work });
         if work > 0.0 {
             let newest = gain / work;
             let before = self.yields.unwrap_or(newest);

@@ -1,6 +1,6 @@
 use super::*;
 
-const ROOM: Room = Room {
+const ROOM: CleaningSpace = CleaningSpace {
     free: 0,
     soon: 0,
     reserve: 1000,
@@ -8,12 +8,12 @@ const ROOM: Room = Room {
     window: 500,
 };
 
-fn room(free: u64) -> Room {
-    Room { free, ..ROOM }
+fn room(free: u64) -> CleaningSpace {
+    CleaningSpace { free, ..ROOM }
 }
 
-fn seen(free: u64) -> Observed {
-    Observed {
+fn seen(free: u64) -> CleaningConditions {
+    CleaningConditions {
         room: room(free),
         idle: 0,
         pressed: false,
@@ -34,7 +34,7 @@ fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gai
     let steps = multiples.windows(2).take(1900);
     assert!(steps.into_iter().all(|pair| pair[1] - pair[0] < 0.02));
     // Space that will be free soon is as good as free.
-    let soon = Room {
+    let soon = CleaningSpace {
         soon: 800,
         ..room(500)
     };
@@ -43,45 +43,60 @@ fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gai
 
 #[test]
 fn cleaning_is_the_more_urgent_the_less_room_is_left() {
-    assert_eq!(decide(&seen(1999)), Decision::Clean(Urgency::Urgent));
-    assert_eq!(decide(&seen(2000)), Decision::Clean(Urgency::Background));
+    assert_eq!(
+        decide(&seen(1999)),
+        CleaningDecision::Clean(CleaningUrgency::Urgent)
+    );
+    assert_eq!(
+        decide(&seen(2000)),
+        CleaningDecision::Clean(CleaningUrgency::Background)
+    );
     // A sixteenth of the spare space above the reserve, then a quarter.
-    assert_eq!(decide(&seen(2999)), Decision::Clean(Urgency::Background));
-    assert!(matches!(decide(&seen(3000)), Decision::Wait(_)));
-    let idle = Observed {
+    assert_eq!(
+        decide(&seen(2999)),
+        CleaningDecision::Clean(CleaningUrgency::Background)
+    );
+    assert!(matches!(decide(&seen(3000)), CleaningDecision::Wait(_)));
+    let idle = CleaningConditions {
         idle: 1_000_000_000,
         ..seen(8999)
     };
-    assert_eq!(decide(&idle), Decision::Clean(Urgency::Idle));
-    assert_eq!(decide(&seen(9000)), Decision::Rest);
-    let pressed = Observed {
+    assert_eq!(
+        decide(&idle),
+        CleaningDecision::Clean(CleaningUrgency::Idle)
+    );
+    assert_eq!(decide(&seen(9000)), CleaningDecision::Rest);
+    let pressed = CleaningConditions {
         pressed: true,
         ..seen(50_000)
     };
-    assert_eq!(decide(&pressed), Decision::Clean(Urgency::Urgent));
-    let vain = Observed {
+    assert_eq!(
+        decide(&pressed),
+        CleaningDecision::Clean(CleaningUrgency::Urgent)
+    );
+    let vain = CleaningConditions {
         gains: false,
         pressed: true,
         ..seen(0)
     };
-    assert_eq!(decide(&vain), Decision::Rest);
+    assert_eq!(decide(&vain), CleaningDecision::Rest);
 }
 
 #[test]
 fn a_nearly_full_disk_does_not_ask_for_more_room_than_cleaning_can_make() {
     for spare in [0, 900, 1000, 1100, 2000] {
-        let most = Room {
+        let most = CleaningSpace {
             free: spare,
             spare,
             ..ROOM
         };
-        let full = Observed {
+        let full = CleaningConditions {
             room: most,
             ..seen(0)
         };
         // If all spare space is free, nothing is left to gain.
         if spare >= 1000 {
-            assert_eq!(decide(&full), Decision::Rest, "{spare}");
+            assert_eq!(decide(&full), CleaningDecision::Rest, "{spare}");
             assert_eq!(most.multiple(), None, "{spare}");
         } else {
             assert_eq!(most.multiple(), Some(LEAST));
@@ -168,14 +183,14 @@ fn a_large_write_waits_for_itself_and_not_the_small_one_behind_it() {
 
 /// A disk that transfers `speed` sectors a second. Clients write continuously, and a cleaner moves segments of
 /// utilisation `u`, a window of `segments` at a time.
-struct Disk {
+struct PacedDisk {
     speed: f64,
     u: f64,
     segments: f64,
 }
 
 /// Returns the sectors written by clients in each tenth of a second.
-fn run(disk: &Disk, seconds: u64) -> Vec<f64> {
+fn run(disk: &PacedDisk, seconds: u64) -> Vec<f64> {
     const SEGMENT: f64 = 2048.0;
     const STEP: u64 = 1_000_000;
     let gain = disk.segments * SEGMENT * (1.0 - disk.u);
@@ -187,22 +202,22 @@ fn run(disk: &Disk, seconds: u64) -> Vec<f64> {
     let share = STEP as f64 / SECOND * disk.speed;
     for step in 0..seconds * 1000 {
         let now = step * STEP;
-        let room = Room {
+        let room = CleaningSpace {
             free: free as u64,
             soon: pacer.soon(),
             reserve: (2.0 * SEGMENT + moved) as u64,
             spare: 4000 * 2048,
             window: gain as u64,
         };
-        let decision = decide(&Observed {
+        let decision = decide(&CleaningConditions {
             room,
             idle: 0,
             pressed: false,
             gains: true,
         });
         let mut left = share;
-        let urgent = decision == Decision::Clean(Urgency::Urgent);
-        if let (None, Decision::Clean(_)) = (work, decision) {
+        let urgent = decision == CleaningDecision::Clean(CleaningUrgency::Urgent);
+        if let (None, CleaningDecision::Clean(_)) = (work, decision) {
             pacer.begin(now);
             pacer.begin_window(gain as u64, moved as u64);
             work = Some(gain + 2.0 * moved);
@@ -239,7 +254,7 @@ fn run(disk: &Disk, seconds: u64) -> Vec<f64> {
 #[test]
 fn writers_meet_the_cleaning_before_room_runs_out_and_never_stand_still() {
     for u in [0.3, 0.6, 0.8, 0.9] {
-        let disk = Disk {
+        let disk = PacedDisk {
             speed: 100_000.0,
             u,
             segments: 4.0,

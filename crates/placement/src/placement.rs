@@ -42,19 +42,19 @@ use std::str::FromStr;
 use forebay_units::Sector;
 
 use crate::clock::WriteClock;
-use crate::cost::Disk;
-use crate::victim::Selection;
+use crate::cost::DiskParameters;
+use crate::victim::VictimSelection;
 
-pub use auto::{Chosen, Known, Medium, choose, choose_by_all};
-pub use profile::{Profile, Profiled};
-pub use tuner::{Done, Look, Tuner, Tuning};
+pub use auto::{DeviceProperties, PolicyChoice, WorkloadProperties, choose, choose_by_all};
+pub use profile::{EpochProfile, WriteProfile};
+pub use tuner::{Tuner, TunerDecision, TunerStatus, WorkTotals};
 
 /// Maximum number of bytes that [`Placement::save`] returns.
 pub const SAVED_MAX: usize = 2048;
 
 /// A stream from which segments are filled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Stream {
+pub enum PlacementStream {
     /// Stream of client writes, by number.
     User(u8),
     /// Stream of data moved by cleaning, by number.
@@ -73,16 +73,16 @@ pub struct UserWrite {
     /// Wall-clock time in nanoseconds since any start, for policies that use it in their paper.
     pub nanos: u64,
     /// Overwritten data. `None` if the first sector is not mapped.
-    pub overwrites: Option<Overwritten>,
+    pub overwrites: Option<OverwrittenExtent>,
 }
 
 /// Data that a write overwrites. For an extent, the data at its first sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Overwritten {
+pub struct OverwrittenExtent {
     /// Time of the client write of this data: exact, or the opening time of its segment if the exact time is unknown.
     pub born: WriteClock,
     /// Stream of the segment that contains the data.
-    pub stream: Stream,
+    pub stream: PlacementStream,
 }
 
 /// Place of a client write.
@@ -96,7 +96,7 @@ pub enum UserPlace {
 
 /// Live data that cleaning found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MovedPiece {
+pub struct MovedExtent {
     /// First sector.
     pub at: Sector,
     /// Number of sectors, at least one.
@@ -106,7 +106,7 @@ pub struct MovedPiece {
     /// Time of the client write of this data: exact, or the opening time of its segment. Moving does not change it.
     pub born: WriteClock,
     /// Stream of the segment that contains the data.
-    pub stream: Stream,
+    pub stream: PlacementStream,
     /// Sectors that clients wrote since that segment was closed.
     pub segment_age: u64,
 }
@@ -122,7 +122,7 @@ pub enum MovedPlace {
 
 /// An answer of the policy for the first `sectors` sectors of an extent. The caller asks again for the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed<P> {
+pub struct PlacementAnswer<P> {
     /// Place of these sectors.
     pub place: P,
     /// Number of sectors, at least one.
@@ -131,9 +131,9 @@ pub struct Placed<P> {
 
 /// A collected segment: all its live data was moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Collected {
+pub struct CollectedSegment {
     /// Stream that filled the segment.
-    pub stream: Stream,
+    pub stream: PlacementStream,
     /// Time of the first append.
     pub opened: WriteClock,
     /// Time of the last append.
@@ -148,14 +148,14 @@ pub struct Collected {
 
 /// Fill level of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Fill {
+pub struct FillLevel {
     /// Live sectors.
     pub live: u64,
     /// Capacity for data, in sectors, without the space reserved for cleaning.
     pub capacity: u64,
 }
 
-impl Fill {
+impl FillLevel {
     /// Returns the utilisation d, from 0 to 1.
     pub fn utilisation(&self) -> f64 {
         (self.live as f64 / self.capacity.max(1) as f64).min(1.0)
@@ -164,7 +164,7 @@ impl Fill {
 
 /// Order in which the live data of several segments is appended to a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum MoveOrder {
     /// Oldest first, so that data of the same age comes together (*age sort*; Rosenblum and Ousterhout, section 3.4).
     Age,
     /// In the order of the segments.
@@ -173,7 +173,7 @@ pub enum Order {
 
 /// Requirements of a policy on the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Needs {
+pub struct PolicyNeeds {
     /// Number of streams for client writes, at least one.
     pub user: u8,
     /// Number of streams for moved data, at least one.
@@ -181,12 +181,12 @@ pub struct Needs {
     /// True if the policy writes in place or plugs holes.
     pub in_place: bool,
     /// Order of moved data within a stream.
-    pub order: Order,
+    pub order: MoveOrder,
 }
 
 /// A property of a policy, for the status output.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Fact {
+pub struct PolicyFact {
     /// Short name, such as `hot share`.
     pub name: &'static str,
     /// Numeric value.
@@ -198,31 +198,31 @@ pub struct Fact {
 /// A placement policy. Its answers depend only on the sequence of calls.
 pub trait Placement: fmt::Debug {
     /// Returns the kind of the policy.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> PlacementKind;
 
     /// Returns the requirements of the policy, which never change.
-    fn needs(&self) -> Needs;
+    fn needs(&self) -> PolicyNeeds;
 
     /// Returns the place of a client write, and counts the sectors of the answer as written.
-    fn place_user(&mut self, write: &UserWrite) -> Placed<UserPlace>;
+    fn place_user(&mut self, write: &UserWrite) -> PlacementAnswer<UserPlace>;
 
     /// Returns the place of data that cleaning moves.
-    fn place_moved(&mut self, piece: &MovedPiece) -> Placed<MovedPlace>;
+    fn place_moved(&mut self, piece: &MovedExtent) -> PlacementAnswer<MovedPlace>;
 
     /// Returns the current method for choosing the segments to clean.
-    fn selection(&self) -> Selection {
-        Selection::default()
+    fn selection(&self) -> VictimSelection {
+        VictimSelection::default()
     }
 
     /// Notes a collected segment.
-    fn collected(&mut self, _segment: &Collected) {}
+    fn collected(&mut self, _segment: &CollectedSegment) {}
 
     /// Notes the fill level of the device. The caller must call this at the start, and after changes of about a
     /// hundredth.
-    fn filled(&mut self, _fill: Fill) {}
+    fn filled(&mut self, _fill: FillLevel) {}
 
     /// Returns properties for the status output.
-    fn describe(&self) -> Vec<Fact> {
+    fn describe(&self) -> Vec<PolicyFact> {
         Vec::new()
     }
 
@@ -239,7 +239,7 @@ pub trait Placement: fmt::Debug {
 
 /// Kinds of policies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum PlacementKind {
     /// A single log.
     Lfs,
     /// A log for active pages and a log for inactive ones.
@@ -254,68 +254,73 @@ pub enum Kind {
     Overwrite,
 }
 
-impl Kind {
+impl PlacementKind {
     /// All policies.
-    pub const ALL: [Kind; 6] = [
-        Kind::Lfs,
-        Kind::Wolf,
-        Kind::HyLog,
-        Kind::SepBit,
-        Kind::HyLogSepBit,
-        Kind::Overwrite,
+    pub const ALL: [PlacementKind; 6] = [
+        PlacementKind::Lfs,
+        PlacementKind::Wolf,
+        PlacementKind::HyLog,
+        PlacementKind::SepBit,
+        PlacementKind::HyLogSepBit,
+        PlacementKind::Overwrite,
     ];
 
     /// Returns the name on the command line and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Lfs => "lfs",
-            Kind::Wolf => "wolf",
-            Kind::HyLog => "hylog",
-            Kind::SepBit => "sepbit",
-            Kind::HyLogSepBit => "hylog+sepbit",
-            Kind::Overwrite => "overwrite",
+            PlacementKind::Lfs => "lfs",
+            PlacementKind::Wolf => "wolf",
+            PlacementKind::HyLog => "hylog",
+            PlacementKind::SepBit => "sepbit",
+            PlacementKind::HyLogSepBit => "hylog+sepbit",
+            PlacementKind::Overwrite => "overwrite",
         }
     }
 
     /// Returns the number on the device; never 0.
     pub fn code(self) -> u8 {
         match self {
-            Kind::Lfs => 1,
-            Kind::Wolf => 2,
-            Kind::HyLog => 3,
-            Kind::SepBit => 4,
-            Kind::HyLogSepBit => 5,
-            Kind::Overwrite => 6,
+            PlacementKind::Lfs => 1,
+            PlacementKind::Wolf => 2,
+            PlacementKind::HyLog => 3,
+            PlacementKind::SepBit => 4,
+            PlacementKind::HyLogSepBit => 5,
+            PlacementKind::Overwrite => 6,
         }
     }
 
     /// Returns the policy with this number.
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.code() == code)
+    pub fn from_code(code: u8) -> Option<PlacementKind> {
+        PlacementKind::ALL
+            .into_iter()
+            .find(|kind| kind.code() == code)
     }
 
     /// Returns true if the policy writes in place, which some devices cannot do.
     pub fn in_place(self) -> bool {
-        matches!(self, Kind::HyLog | Kind::HyLogSepBit | Kind::Overwrite)
+        matches!(
+            self,
+            PlacementKind::HyLog | PlacementKind::HyLogSepBit | PlacementKind::Overwrite
+        )
     }
 
     /// Creates a policy of this kind.
-    pub fn build(self, options: &Options) -> Box<dyn Placement> {
+    pub fn build(self, options: &PlacementOptions) -> Box<dyn Placement> {
         match self {
-            Kind::Lfs => Box::new(lfs::Lfs),
-            Kind::Wolf => Box::new(wolf::Wolf::new(options)),
-            Kind::HyLog => Box::new(hylog::HyLog::new(self, options, lfs::Lfs)),
-            Kind::SepBit => Box::new(sepbit::SepBit::default()),
-            Kind::HyLogSepBit => {
+            PlacementKind::Lfs => Box::new(lfs::Lfs),
+            PlacementKind::Wolf => Box::new(wolf::Wolf::new(options)),
+            PlacementKind::HyLog => Box::new(hylog::HyLog::new(self, options, lfs::Lfs)),
+            PlacementKind::SepBit => Box::new(sepbit::SepBit::default()),
+            PlacementKind::HyLogSepBit => {
                 let log = sepbit::SepBit::default();
                 Box::new(hylog::HyLog::new(self, options, log))
             }
-            Kind::Overwrite => Box::new(overwrite::Overwrite),
+            PlacementKind::Overwrite => Box::new(overwrite::Overwrite),
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PlacementKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -324,28 +329,28 @@ impl fmt::Display for Kind {
 /// Error: the name belongs to no policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no placement `{0}`: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite")]
-pub struct UnknownKind(String);
+pub struct UnknownPlacement(String);
 
-impl FromStr for Kind {
-    type Err = UnknownKind;
+impl FromStr for PlacementKind {
+    type Err = UnknownPlacement;
 
-    fn from_str(name: &str) -> Result<Kind, UnknownKind> {
-        let mut all = Kind::ALL.into_iter();
+    fn from_str(name: &str) -> Result<PlacementKind, UnknownPlacement> {
+        let mut all = PlacementKind::ALL.into_iter();
         all.find(|kind| kind.name() == name)
-            .ok_or_else(|| UnknownKind(name.to_owned()))
+            .ok_or_else(|| UnknownPlacement(name.to_owned()))
     }
 }
 
 /// Options of policies. Each policy ignores options that it does not need.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Options {
+pub struct PlacementOptions {
     /// Sectors of the pages whose writes are counted (`wolf`, `hylog`): 8 KiB by default, rounded to a power of two
     /// from 4 to 64 KiB.
     pub page_sectors: u32,
     /// Bytes of a segment.
     pub segment_bytes: u64,
     /// The disk, for the cost of writes in place (`hylog`).
-    pub disk: Disk,
+    pub disk: DiskParameters,
     /// Memory for counts in bytes (`wolf`, `hylog`), at least 64 KiB. The default of 4 MiB is enough to distinguish a
     /// million pages (`wolf`: a quarter of them). `hylog` needs a sample of less than 128 KiB in addition. The other
     /// policies need almost no memory.
@@ -357,13 +362,13 @@ pub struct Options {
     pub plugs: bool,
 }
 
-impl Default for Options {
+impl Default for PlacementOptions {
     /// Returns options for a disk of 2003 and segments of 1 MiB.
-    fn default() -> Options {
-        Options {
+    fn default() -> PlacementOptions {
+        PlacementOptions {
             page_sectors: 16,
             segment_bytes: 1 << 20,
-            disk: Disk::OF_2003,
+            disk: DiskParameters::OF_2003,
             memory: 4 << 20,
             buffers: 2,
             plugs: false,
@@ -371,7 +376,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl PlacementOptions {
     const MEMORY_MIN: usize = 64 << 10;
 
     /// Returns the sectors of a page within bounds: a power of two from 8 to 128, even for an invalid superblock.
@@ -381,7 +386,7 @@ impl Options {
 
     /// Returns the memory for counts within bounds, in bytes.
     fn memory(&self) -> usize {
-        self.memory.max(Options::MEMORY_MIN)
+        self.memory.max(PlacementOptions::MEMORY_MIN)
     }
 }
 

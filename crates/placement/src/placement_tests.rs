@@ -7,15 +7,15 @@ fn write(at: u64, sectors: u32, now: u64, old: Option<u64>) -> UserWrite {
         sectors,
         now: WriteClock(now),
         nanos: now * 1_000_000,
-        overwrites: old.map(|born| Overwritten {
+        overwrites: old.map(|born| OverwrittenExtent {
             born: WriteClock(born),
-            stream: Stream::User(0),
+            stream: PlacementStream::User(0),
         }),
     }
 }
 
-fn piece(at: u64, now: u64, born: u64, stream: Stream) -> MovedPiece {
-    MovedPiece {
+fn piece(at: u64, now: u64, born: u64, stream: PlacementStream) -> MovedExtent {
+    MovedExtent {
         at: Sector(at),
         sectors: 8,
         now: WriteClock(now),
@@ -25,8 +25,8 @@ fn piece(at: u64, now: u64, born: u64, stream: Stream) -> MovedPiece {
     }
 }
 
-fn collected(stream: Stream, opened: u64, now: u64) -> Collected {
-    Collected {
+fn collected(stream: PlacementStream, opened: u64, now: u64) -> CollectedSegment {
+    CollectedSegment {
         stream,
         opened: WriteClock(opened),
         closed: WriteClock(opened + 1),
@@ -38,44 +38,46 @@ fn collected(stream: Stream, opened: u64, now: u64) -> Collected {
 
 #[test]
 fn names_are_read_as_they_are_printed() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         assert_eq!(kind.to_string().parse(), Ok(kind));
-        assert_eq!(kind.build(&Options::default()).kind(), kind);
+        assert_eq!(kind.build(&PlacementOptions::default()).kind(), kind);
     }
-    let error = "auto?".parse::<Kind>().unwrap_err().to_string();
+    let error = "auto?".parse::<PlacementKind>().unwrap_err().to_string();
     assert!(
-        Kind::ALL.iter().all(|kind| error.contains(kind.name())),
+        PlacementKind::ALL
+            .iter()
+            .all(|kind| error.contains(kind.name())),
         "{error}"
     );
 }
 
 #[test]
 fn one_log_takes_everything_and_a_plain_disk_nothing_that_has_a_place() {
-    let mut lfs = Kind::Lfs.build(&Options::default());
+    let mut lfs = PlacementKind::Lfs.build(&PlacementOptions::default());
     let all = lfs.place_user(&write(5, 77, 9, None));
     assert_eq!((all.place, all.sectors), (UserPlace::Append(0), 77));
-    let mut plain = Kind::Overwrite.build(&Options::default());
+    let mut plain = PlacementKind::Overwrite.build(&PlacementOptions::default());
     let all = plain.place_user(&write(5, 77, 9, Some(3)));
     assert_eq!((all.place, all.sectors), (UserPlace::InPlace(0), 77));
-    assert_eq!(lfs.needs().order, Order::Age);
+    assert_eq!(lfs.needs().order, MoveOrder::Age);
 }
 
 /// Creates a policy with ℓ = 1000: sixteen segments of class 0 lived for 1000 on average.
 fn sepbit() -> Box<dyn Placement> {
-    let mut sepbit = Kind::SepBit.build(&Options::default());
+    let mut sepbit = PlacementKind::SepBit.build(&PlacementOptions::default());
     for n in 0..16 {
         // Segments of other classes do not affect ℓ.
-        sepbit.collected(&collected(Stream::User(1), 0, 90_000));
-        sepbit.collected(&collected(Stream::Moved(0), 0, 90_000));
+        sepbit.collected(&collected(PlacementStream::User(1), 0, 90_000));
+        sepbit.collected(&collected(PlacementStream::Moved(0), 0, 90_000));
         let lived = if n % 2 == 0 { 500 } else { 1500 };
-        sepbit.collected(&collected(Stream::User(0), 10_000, 10_000 + lived));
+        sepbit.collected(&collected(PlacementStream::User(0), 10_000, 10_000 + lived));
     }
     sepbit
 }
 
 #[test]
 fn sepbit_takes_everything_that_overwrites_for_short_lived_until_sixteen_segments_are_collected() {
-    let mut sepbit = Kind::SepBit.build(&Options::default());
+    let mut sepbit = PlacementKind::SepBit.build(&PlacementOptions::default());
     let mut class = |old| sepbit.place_user(&write(0, 8, 1 << 40, old)).place;
     assert_eq!(class(Some(0)), UserPlace::Append(0));
     assert_eq!(class(None), UserPlace::Append(1));
@@ -97,7 +99,10 @@ fn sepbit_sorts_moved_data_by_where_it_lay_and_then_by_age() {
     let mut sepbit = sepbit();
     let now = 50_000;
     let mut class = |age, stream| sepbit.place_moved(&piece(0, now, now - age, stream)).place;
-    assert_eq!(class(40_000, Stream::User(0)), MovedPlace::Append(0));
+    assert_eq!(
+        class(40_000, PlacementStream::User(0)),
+        MovedPlace::Append(0)
+    );
     for (age, expected) in [
         (0, 1),
         (3999, 1),
@@ -106,7 +111,11 @@ fn sepbit_sorts_moved_data_by_where_it_lay_and_then_by_age() {
         (16_000, 3),
         (49_000, 3),
     ] {
-        for stream in [Stream::User(1), Stream::Moved(0), Stream::Moved(3)] {
+        for stream in [
+            PlacementStream::User(1),
+            PlacementStream::Moved(0),
+            PlacementStream::Moved(3),
+        ] {
             assert_eq!(
                 class(age, stream),
                 MovedPlace::Append(expected),
@@ -119,11 +128,11 @@ fn sepbit_sorts_moved_data_by_where_it_lay_and_then_by_age() {
 
 #[test]
 fn wolf_sorts_pages_that_are_written_again_and_again_from_those_that_are_not() {
-    let options = Options {
+    let options = PlacementOptions {
         segment_bytes: 256 << 10,
-        ..Options::default()
+        ..PlacementOptions::default()
     };
-    let mut wolf = Kind::Wolf.build(&options);
+    let mut wolf = PlacementKind::Wolf.build(&options);
     let mut place = |page: u64, nanos| {
         let write = UserWrite {
             nanos,
@@ -150,7 +159,7 @@ fn bar_of(wolf: &dyn Placement) -> f64 {
 
 #[test]
 fn wolf_lets_references_count_for_longer_if_nine_tenths_are_equal_and_shorter_if_hardly_any_are() {
-    let mut wolf = Kind::Wolf.build(&Options::default());
+    let mut wolf = PlacementKind::Wolf.build(&PlacementOptions::default());
     assert_eq!(bar_of(&*wolf), 600.0);
     // Two buffers of 128 pages, all written once.
     for page in 0..256 {
@@ -171,10 +180,10 @@ fn wolf_lets_references_count_for_longer_if_nine_tenths_are_equal_and_shorter_if
 
 /// Creates a policy after writes to a disk that is 98 % full. A fifth of the pages receives four fifths of the writes.
 /// While everything is logged, twenty pages are moved for each page written.
-fn warm(kind: Kind) -> Box<dyn Placement> {
+fn warm(kind: PlacementKind) -> Box<dyn Placement> {
     let (pages, rng) = (10_000, forebay_rng::Rng::new(7));
-    let mut policy = kind.build(&Options::default());
-    policy.filled(Fill {
+    let mut policy = kind.build(&PlacementOptions::default());
+    policy.filled(FillLevel {
         live: 98 * pages * 16 / 100,
         capacity: pages * 16,
     });
@@ -184,9 +193,9 @@ fn warm(kind: Kind) -> Box<dyn Placement> {
             _ => rng.below(pages / 5),
         };
         policy.place_user(&write(page * 16, 16, n * 16, Some(0)));
-        policy.place_moved(&MovedPiece {
+        policy.place_moved(&MovedExtent {
             sectors: 20 * 16,
-            ..piece(page * 16, n * 16, 0, Stream::User(0))
+            ..piece(page * 16, n * 16, 0, PlacementStream::User(0))
         });
     }
     policy
@@ -194,7 +203,7 @@ fn warm(kind: Kind) -> Box<dyn Placement> {
 
 #[test]
 fn hylog_logs_hot_pages_overwrites_cold_ones_and_plugs_holes_with_what_turned_cold() {
-    let mut hylog = warm(Kind::HyLog);
+    let mut hylog = warm(PlacementKind::HyLog);
     let now = 200_000 * 16;
     let (mut logged, mut appended) = ([0; 2], [0; 2]);
     for page in 0..10_000 {
@@ -204,7 +213,7 @@ fn hylog_logs_hot_pages_overwrites_cold_ones_and_plugs_holes_with_what_turned_co
             place => assert_eq!(place, UserPlace::InPlace(1)),
         }
         match hylog
-            .place_moved(&piece(page * 16, now, 0, Stream::User(0)))
+            .place_moved(&piece(page * 16, now, 0, PlacementStream::User(0)))
             .place
         {
             MovedPlace::Append(0) => appended[class] += 1,
@@ -219,7 +228,7 @@ fn hylog_logs_hot_pages_overwrites_cold_ones_and_plugs_holes_with_what_turned_co
 
 #[test]
 fn a_write_over_hot_and_cold_pages_is_divided() {
-    let mut hylog = warm(Kind::HyLog);
+    let mut hylog = warm(PlacementKind::HyLog);
     let (mut at, mut parts, end) = (1990 * 16, Vec::new(), 2010 * 16);
     while at < end {
         let placed = hylog.place_user(&write(at, (end - at) as u32, 99, Some(0)));
@@ -239,9 +248,9 @@ fn a_write_over_hot_and_cold_pages_is_divided() {
 
 #[test]
 fn hylog_with_sepbit_divides_its_hot_log_by_lifetimes() {
-    let mut policy = warm(Kind::HyLogSepBit);
+    let mut policy = warm(PlacementKind::HyLogSepBit);
     for _ in 0..16 {
-        policy.collected(&collected(Stream::User(0), 0, 1000));
+        policy.collected(&collected(PlacementStream::User(0), 0, 1000));
     }
     let now = 200_000 * 16;
     let mut found = std::collections::BTreeSet::new();
@@ -258,7 +267,7 @@ fn hylog_with_sepbit_divides_its_hot_log_by_lifetimes() {
             found.insert(class);
         }
         let moved = policy
-            .place_moved(&piece(page * 16, now, now - 5000, Stream::User(1)))
+            .place_moved(&piece(page * 16, now, now - 5000, PlacementStream::User(1)))
             .place;
         assert!(
             [MovedPlace::Append(2), MovedPlace::Plug(4)].contains(&moved),
@@ -271,19 +280,22 @@ fn hylog_with_sepbit_divides_its_hot_log_by_lifetimes() {
 
 #[test]
 fn what_is_saved_is_small_and_restores_what_matters() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         let mut old = warm(kind);
         for _ in 0..16 {
-            old.collected(&collected(Stream::User(0), 0, 1000));
+            old.collected(&collected(PlacementStream::User(0), 0, 1000));
         }
         let bytes = old.save();
         assert!(bytes.len() <= SAVED_MAX);
-        let mut new = kind.build(&Options::default());
+        let mut new = kind.build(&PlacementOptions::default());
         assert_eq!(new.restore(&bytes), !bytes.is_empty(), "{kind}");
         assert_eq!(new.save(), bytes, "{kind}");
         // A policy does not accept the state of another one.
-        for other in Kind::ALL.into_iter().filter(|other| *other != kind) {
-            let mut policy = other.build(&Options::default());
+        for other in PlacementKind::ALL
+            .into_iter()
+            .filter(|other| *other != kind)
+        {
+            let mut policy = other.build(&PlacementOptions::default());
             let before = policy.save();
             assert!(!policy.restore(&bytes));
             assert_eq!(policy.save(), before);
@@ -294,8 +306,8 @@ fn what_is_saved_is_small_and_restores_what_matters() {
 proptest! {
     #[test]
     fn any_bytes_are_restored_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0..40usize, flip in 1..=255u8) {
-        for kind in Kind::ALL {
-            let mut policy = kind.build(&Options::default());
+        for kind in PlacementKind::ALL {
+            let mut policy = kind.build(&PlacementOptions::default());
             policy.restore(&bytes);
             let mut damaged = policy.save();
             if let Some(byte) = damaged.get_mut(at) {
@@ -312,10 +324,10 @@ proptest! {
         writes in proptest::collection::vec((0u64..5000, 1u32..600, any::<bool>(), any::<u16>()), 1..200),
         d in 0u64..=100,
     ) {
-        for kind in Kind::ALL {
-            let mut policy = kind.build(&Options::default());
+        for kind in PlacementKind::ALL {
+            let mut policy = kind.build(&PlacementOptions::default());
             let needs = policy.needs();
-            policy.filled(Fill { live: d * 1000, capacity: 100_000 });
+            policy.filled(FillLevel { live: d * 1000, capacity: 100_000 });
             for (now, &(at, sectors, mapped, age)) in (0u64..).step_by(100).zip(&writes) {
                 let old = mapped.then(|| now.saturating_sub(u64::from(age)));
                 let placed = policy.place_user(&write(at, sectors, now, old));
@@ -324,7 +336,7 @@ proptest! {
                 prop_assert!(stream < needs.user);
                 let in_place = matches!(placed.place, UserPlace::InPlace(_));
                 prop_assert!(needs.in_place || !in_place);
-                let moved = piece(at, now, now.saturating_sub(u64::from(age)), Stream::Moved(0));
+                let moved = piece(at, now, now.saturating_sub(u64::from(age)), PlacementStream::Moved(0));
                 let placed = policy.place_moved(&moved);
                 let (MovedPlace::Append(stream) | MovedPlace::Plug(stream)) = placed.place;
                 prop_assert!(stream < needs.moved && (1..=moved.sectors).contains(&placed.sectors));

@@ -20,7 +20,7 @@ pub const BUCKETS: u64 = 512;
 
 /// A closed segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Closed {
+pub struct ClosedSegment {
     /// Capacity for data, in sectors.
     pub capacity: u32,
     /// Live sectors.
@@ -35,7 +35,7 @@ pub struct Closed {
 
 /// Method of choosing segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Selection {
+pub enum VictimSelection {
     /// Emptiest segments first.
     Greedy,
     /// Segments with the highest (1−u)·age/(1+u) first: the free space, weighed by its age, relative to the cost of
@@ -46,7 +46,7 @@ pub enum Selection {
 
 /// A segment to clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Victim {
+pub struct CleaningVictim {
     /// Number of the segment.
     pub segment: u32,
     /// Sectors that must be moved.
@@ -59,14 +59,14 @@ pub struct Victim {
 #[derive(Clone, Debug)]
 pub struct Victims {
     /// Segments by number. A capacity of 0 means that the segment may not be cleaned.
-    segments: Vec<Closed>,
+    segments: Vec<ClosedSegment>,
     /// Segments that are not full, by their step of utilisation.
     buckets: Vec<BTreeSet<(WriteClock, u32)>>,
     full: u32,
     reclaimable: u64,
 }
 
-const NONE: Closed = Closed {
+const NONE: ClosedSegment = ClosedSegment {
     capacity: 0,
     live: 0,
     closed: WriteClock(0),
@@ -83,7 +83,7 @@ impl Default for Victims {
     }
 }
 
-impl Closed {
+impl ClosedSegment {
     fn gain(&self) -> u32 {
         self.capacity - self.live
     }
@@ -108,19 +108,19 @@ impl Victims {
     }
 
     /// Notes that `segment` is closed and may be cleaned.
-    pub fn add(&mut self, segment: u32, closed: Closed) {
+    pub fn add(&mut self, segment: u32, closed: ClosedSegment) {
         self.remove(segment);
         let at = segment as usize;
         if self.segments.len() <= at {
             self.segments.resize(at + 1, NONE);
         }
         let live = closed.live.min(closed.capacity);
-        self.segments[at] = Closed { live, ..closed };
+        self.segments[at] = ClosedSegment { live, ..closed };
         self.enter(segment);
     }
 
     /// Notes that `segment` may not be cleaned any more: it is being cleaned, or free. Returns its entry.
-    pub fn remove(&mut self, segment: u32) -> Option<Closed> {
+    pub fn remove(&mut self, segment: u32) -> Option<ClosedSegment> {
         let closed = self.get(segment)?;
         self.leave(segment);
         self.segments[segment as usize] = NONE;
@@ -133,7 +133,7 @@ impl Victims {
             return;
         };
         let live = live.min(before.capacity);
-        let after = Closed { live, ..before };
+        let after = ClosedSegment { live, ..before };
         if after.bucket() == before.bucket() {
             self.reclaimable += u64::from(after.gain());
             self.reclaimable -= u64::from(before.gain());
@@ -146,7 +146,7 @@ impl Victims {
     }
 
     /// Returns the entry of `segment`, if it may be cleaned.
-    pub fn get(&self, segment: u32) -> Option<Closed> {
+    pub fn get(&self, segment: u32) -> Option<ClosedSegment> {
         let closed = self.segments.get(segment as usize)?;
         (closed.capacity > 0).then_some(*closed)
     }
@@ -171,21 +171,21 @@ impl Victims {
     /// gain fewer than `least` sectors, so that old segments with little garbage do not hide those with a large gain.
     pub fn choose(
         &self,
-        selection: Selection,
+        selection: VictimSelection,
         now: WriteClock,
         wanted: u64,
         most: usize,
         least: u32,
-    ) -> Vec<Victim> {
+    ) -> Vec<CleaningVictim> {
         let gains = |segment: &u32| self.segments[*segment as usize].gain() >= least;
         let steps = self.steps_that_gain(least);
         match selection {
-            Selection::Greedy => {
+            VictimSelection::Greedy => {
                 let segments = self.buckets[..steps].iter().flatten();
                 let segments = segments.map(|&(_, segment)| segment);
                 self.take(segments.filter(gains), wanted, most)
             }
-            Selection::CostBenefit => {
+            VictimSelection::CostBenefit => {
                 let best = self.ranked(steps, |closed| closed.benefit(now));
                 self.take(best.filter(gains), wanted, most)
             }
@@ -215,11 +215,17 @@ impl Victims {
     /// newest segments are the fullest, and cleaning would soon find the plugged data there again. Plugging does not
     /// change the age of a segment.
     pub fn holed(&self, now: WriteClock) -> impl Iterator<Item = u32> {
-        let worth = move |closed: &Closed| f64::from(closed.live) * now.since(closed.closed) as f64;
+        let worth =
+            move |closed: &ClosedSegment| f64::from(closed.live) * now.since(closed.closed) as f64;
         self.ranked(BUCKETS as usize, worth)
     }
 
-    fn take(&self, segments: impl Iterator<Item = u32>, wanted: u64, most: usize) -> Vec<Victim> {
+    fn take(
+        &self,
+        segments: impl Iterator<Item = u32>,
+        wanted: u64,
+        most: usize,
+    ) -> Vec<CleaningVictim> {
         let mut gained = 0;
         let mut victims = Vec::new();
         for segment in segments.take(most) {
@@ -228,7 +234,7 @@ impl Victims {
             }
             let closed = self.segments[segment as usize];
             gained += u64::from(closed.gain());
-            victims.push(Victim {
+            victims.push(CleaningVictim {
                 segment,
                 live: closed.live,
                 gain: closed.gain(),
@@ -239,14 +245,18 @@ impl Victims {
 
     /// Returns segments by decreasing `worth`. In each step the oldest segment must have the highest worth, so the best
     /// segment of all is the oldest of its step.
-    fn ranked(&self, steps: usize, worth: impl Fn(&Closed) -> f64) -> impl Iterator<Item = u32> {
-        let ranked = move |step: usize, &(since, segment): &(WriteClock, u32)| Ranked {
+    fn ranked(
+        &self,
+        steps: usize,
+        worth: impl Fn(&ClosedSegment) -> f64,
+    ) -> impl Iterator<Item = u32> {
+        let ranked = move |step: usize, &(since, segment): &(WriteClock, u32)| RankedVictim {
             worth: worth(&self.segments[segment as usize]),
             first: Reverse((since, segment)),
             step,
         };
         let steps = self.buckets[..steps].iter().enumerate();
-        let mut heads: BinaryHeap<Ranked> = steps
+        let mut heads: BinaryHeap<RankedVictim> = steps
             .filter_map(|(step, bucket)| Some(ranked(step, bucket.first()?)))
             .collect();
         std::iter::from_fn(move || {
@@ -281,36 +291,36 @@ impl Victims {
 }
 
 /// A candidate, ordered by worth. Of equal candidates the older is better, then the lower number.
-struct Ranked {
+struct RankedVictim {
     worth: f64,
     first: Reverse<(WriteClock, u32)>,
     step: usize,
 }
 
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> Ordering {
+impl Ord for RankedVictim {
+    fn cmp(&self, other: &RankedVictim) -> Ordering {
         let by_worth = self.worth.total_cmp(&other.worth);
         by_worth.then_with(|| self.first.cmp(&other.first))
     }
 }
 
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
+impl PartialOrd for RankedVictim {
+    fn partial_cmp(&self, other: &RankedVictim) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
+impl PartialEq for RankedVictim {
+    fn eq(&self, other: &RankedVictim) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Ranked {}
+impl Eq for RankedVictim {}
 
 /// Method of gaining free space from victims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Method {
+pub enum ReclaimMethod {
     /// Append the live data to the log.
     Clean,
     /// Write the live data into holes of other segments, page by page.
@@ -320,17 +330,18 @@ pub enum Method {
 /// Returns the cheaper method for `victims`, by cost per gained space (Matthews et al., section 4): 2/(1−u) or 2 + uE
 /// segment I/Os. `holes` are the free sectors within other segments; with too few of them plugging is impossible.
 /// `efficiency` is E (see [`crate::cost`]).
-pub fn method(victims: &[Victim], holes: u64, efficiency: f64) -> Method {
-    let sum = |part: fn(&Victim) -> u32| victims.iter().map(|v| u64::from(part(v))).sum::<u64>();
+pub fn method(victims: &[CleaningVictim], holes: u64, efficiency: f64) -> ReclaimMethod {
+    let sum =
+        |part: fn(&CleaningVictim) -> u32| victims.iter().map(|v| u64::from(part(v))).sum::<u64>();
     let (live, gain) = (sum(|victim| victim.live), sum(|victim| victim.gain));
     if holes < live || live + gain == 0 {
-        return Method::Clean;
+        return ReclaimMethod::Clean;
     }
     let u = live as f64 / (live + gain) as f64;
     if hole_plugging_cost(u, efficiency) < cleaning_cost(u) {
-        Method::Plug
+        ReclaimMethod::Plug
     } else {
-        Method::Clean
+        ReclaimMethod::Clean
     }
 }
 

@@ -1,8 +1,8 @@
 use super::*;
 use forebay_rng::Rng;
 
-fn closed(live: u32, born: u64) -> Closed {
-    Closed {
+fn closed(live: u32, born: u64) -> ClosedSegment {
+    ClosedSegment {
         capacity: 1000,
         live,
         closed: WriteClock(born),
@@ -17,7 +17,7 @@ fn index(segments: &[(u32, u64)]) -> Victims {
     victims
 }
 
-fn numbers(victims: Vec<Victim>) -> Vec<u32> {
+fn numbers(victims: Vec<CleaningVictim>) -> Vec<u32> {
     victims.iter().map(|victim| victim.segment).collect()
 }
 
@@ -26,7 +26,7 @@ const NOW: WriteClock = WriteClock(1000);
 #[test]
 fn greedy_takes_the_emptiest_and_of_equal_ones_the_oldest_then_the_lowest_number() {
     let victims = index(&[(500, 9), (100, 8), (900, 1), (100, 5), (100, 8), (0, 900)]);
-    let chosen = victims.choose(Selection::Greedy, NOW, u64::MAX, 9, 1);
+    let chosen = victims.choose(VictimSelection::Greedy, NOW, u64::MAX, 9, 1);
     assert_eq!(numbers(chosen), [5, 3, 1, 4, 0, 2]);
 }
 
@@ -34,9 +34,9 @@ fn greedy_takes_the_emptiest_and_of_equal_ones_the_oldest_then_the_lowest_number
 fn cost_benefit_weighs_free_room_by_age() {
     // (1−u)·age/(1+u): 0.25·900/1.75 = 128.6, 0.75·100/1.25 = 60, 0.5·400/1.5 = 133.3, 0.9·0/1.1 = 0.
     let victims = index(&[(750, 100), (250, 900), (500, 600), (100, 1000)]);
-    let chosen = victims.choose(Selection::CostBenefit, NOW, u64::MAX, 9, 1);
+    let chosen = victims.choose(VictimSelection::CostBenefit, NOW, u64::MAX, 9, 1);
     assert_eq!(numbers(chosen), [2, 0, 1, 3]);
-    let chosen = victims.choose(Selection::Greedy, NOW, u64::MAX, 9, 1);
+    let chosen = victims.choose(VictimSelection::Greedy, NOW, u64::MAX, 9, 1);
     assert_eq!(numbers(chosen), [3, 1, 2, 0]);
 }
 
@@ -44,7 +44,7 @@ fn cost_benefit_weighs_free_room_by_age() {
 fn victims_are_taken_until_they_gain_what_is_wanted_and_never_without_gain() {
     let victims = index(&[(900, 0), (1000, 0), (800, 0), (950, 0), (2000, 0)]);
     let gains = |wanted, most| {
-        let chosen = victims.choose(Selection::Greedy, NOW, wanted, most, 1);
+        let chosen = victims.choose(VictimSelection::Greedy, NOW, wanted, most, 1);
         chosen.iter().map(|victim| victim.gain).collect::<Vec<_>>()
     };
     assert_eq!(gains(1, 9), [200]);
@@ -53,7 +53,7 @@ fn victims_are_taken_until_they_gain_what_is_wanted_and_never_without_gain() {
     assert_eq!(gains(u64::MAX, 2), [200, 100]);
     assert_eq!(gains(0, 9), [0; 0]);
     assert_eq!(victims.reclaimable(), 350);
-    let by_benefit = victims.choose(Selection::CostBenefit, NOW, u64::MAX, 9, 1);
+    let by_benefit = victims.choose(VictimSelection::CostBenefit, NOW, u64::MAX, 9, 1);
     assert_eq!(numbers(by_benefit), [2, 0, 3]);
 }
 
@@ -64,14 +64,14 @@ fn what_is_removed_or_was_never_closed_is_not_chosen_whatever_changes_in_it() {
     victims.changed(1, 0);
     victims.changed(7_000_000, 0);
     assert_eq!((victims.remove(1), victims.remove(9)), (None, None));
-    let none = Closed {
+    let none = ClosedSegment {
         capacity: 0,
         live: 0,
         closed: NOW,
     };
     victims.add(3, none);
     assert_eq!(
-        numbers(victims.choose(Selection::Greedy, NOW, 9999, 9, 1)),
+        numbers(victims.choose(VictimSelection::Greedy, NOW, 9999, 9, 1)),
         [0]
     );
 }
@@ -93,14 +93,14 @@ fn the_histogram_counts_segments_by_tenths() {
 fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
     let rng = Rng::new(17);
     let mut victims = Victims::new();
-    let mut model: std::collections::BTreeMap<u32, Closed> = Default::default();
+    let mut model: std::collections::BTreeMap<u32, ClosedSegment> = Default::default();
     for round in 0..3000u64 {
         let segment = rng.below(60) as u32;
         let live = rng.below(513) as u32;
         match rng.below(4) {
             0 => assert_eq!(victims.remove(segment), model.remove(&segment)),
             1 => {
-                let closed = Closed {
+                let closed = ClosedSegment {
                     capacity: 512,
                     live,
                     closed: WriteClock(rng.below(round + 1)),
@@ -119,7 +119,7 @@ fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
         greedy.sort_by_key(|(number, c)| (c.live, c.closed, **number));
         let expected: Vec<u32> = greedy.iter().map(|(number, _)| **number).collect();
         assert_eq!(
-            numbers(victims.choose(Selection::Greedy, now, u64::MAX, 99, 1)),
+            numbers(victims.choose(VictimSelection::Greedy, now, u64::MAX, 99, 1)),
             expected
         );
         let mut benefit = greedy;
@@ -129,7 +129,7 @@ fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
         });
         let expected: Vec<u32> = benefit.iter().map(|(number, _)| **number).collect();
         assert_eq!(
-            numbers(victims.choose(Selection::CostBenefit, now, u64::MAX, 99, 1)),
+            numbers(victims.choose(VictimSelection::CostBenefit, now, u64::MAX, 99, 1)),
             expected
         );
         let gain: u64 = model.values().map(|c| u64::from(c.gain())).sum();
@@ -139,26 +139,26 @@ fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
 
 #[test]
 fn holes_are_plugged_where_that_is_estimated_to_cost_less_and_there_are_enough() {
-    let victim = |live| Victim {
+    let victim = |live| CleaningVictim {
         segment: 0,
         live,
         gain: 1000 - live,
     };
     // At E = 33.3 cleaning costs 10 at u = 0.8 and plugging 28.6; at 0.96, 50 and 34.
-    assert_eq!(method(&[victim(800)], 10_000, 33.3), Method::Clean);
-    assert_eq!(method(&[victim(960)], 10_000, 33.3), Method::Plug);
-    assert_eq!(method(&[victim(960)], 959, 33.3), Method::Clean);
+    assert_eq!(method(&[victim(800)], 10_000, 33.3), ReclaimMethod::Clean);
+    assert_eq!(method(&[victim(960)], 10_000, 33.3), ReclaimMethod::Plug);
+    assert_eq!(method(&[victim(960)], 959, 33.3), ReclaimMethod::Clean);
     assert_eq!(
         method(&[victim(920), victim(1000)], 10_000, 33.3),
-        Method::Plug
+        ReclaimMethod::Plug
     );
-    assert_eq!(method(&[], 10_000, 33.3), Method::Clean);
+    assert_eq!(method(&[], 10_000, 33.3), ReclaimMethod::Clean);
 }
 
 #[test]
 fn old_segments_with_little_garbage_do_not_hide_a_young_one_that_gains_much() {
     let mut victims = Victims::new();
-    let closed = |live, closed| Closed {
+    let closed = |live, closed| ClosedSegment {
         capacity: 1000,
         live,
         closed: WriteClock(closed),
@@ -167,7 +167,7 @@ fn old_segments_with_little_garbage_do_not_hide_a_young_one_that_gains_much() {
         victims.add(old, closed(995, 0));
     }
     victims.add(77, closed(600, 999_000));
-    for selection in [Selection::Greedy, Selection::CostBenefit] {
+    for selection in [VictimSelection::Greedy, VictimSelection::CostBenefit] {
         let chosen = victims.choose(selection, WriteClock(1_000_000), u64::MAX, 8, 100);
         assert_eq!(numbers(chosen), [77], "{selection:?}");
         let chosen = victims.choose(selection, WriteClock(1_000_000), u64::MAX, 8, 5);

@@ -12,26 +12,26 @@ use std::collections::BTreeSet;
 
 /// Options of wear levelling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Levelling {
+pub struct WearLevelling {
     /// Maximum difference between the counts of the most and the least worn segment.
     pub bound: u32,
     /// Number of erases between two segments moved because of wear.
     pub every: u32,
 }
 
-impl Levelling {
+impl WearLevelling {
     /// Options that disable wear levelling.
-    pub const NEVER: Levelling = Levelling {
+    pub const NEVER: WearLevelling = WearLevelling {
         bound: u32::MAX,
         every: u32::MAX,
     };
 }
 
-impl Default for Levelling {
+impl Default for WearLevelling {
     /// Returns a difference of 64, and one erase in 32 for wear: this raises write amplification by at most 1/32 while
     /// the counts differ too much.
-    fn default() -> Levelling {
-        Levelling {
+    fn default() -> WearLevelling {
+        WearLevelling {
             bound: 64,
             every: 32,
         }
@@ -40,23 +40,23 @@ impl Default for Levelling {
 
 /// Erase counts, and the set of free segments.
 #[derive(Clone, Debug)]
-pub struct Wear {
+pub struct SegmentWear {
     counts: Vec<u32>,
     /// Free segments by count, then number.
     free: BTreeSet<(u32, u32)>,
     used: BTreeSet<(u32, u32)>,
-    levelling: Levelling,
+    levelling: WearLevelling,
     since: u32,
 }
 
-impl Wear {
+impl SegmentWear {
     /// Creates the state of segments with these counts, none of them free.
-    pub fn new(counts: Vec<u32>, levelling: Levelling) -> Wear {
+    pub fn new(counts: Vec<u32>, levelling: WearLevelling) -> SegmentWear {
         let used = counts
             .iter()
             .zip(0..)
             .map(|(&count, segment)| (count, segment));
-        Wear {
+        SegmentWear {
             used: used.collect(),
             counts,
             free: BTreeSet::new(),
@@ -158,11 +158,11 @@ mod tests {
     use super::*;
     use forebay_rng::Rng;
 
-    const STRICT: Levelling = Levelling { bound: 4, every: 0 };
+    const STRICT: WearLevelling = WearLevelling { bound: 4, every: 0 };
 
     #[test]
     fn the_least_worn_free_segment_is_taken() {
-        let mut wear = Wear::new(vec![5, 2, 9, 2, 0], STRICT);
+        let mut wear = SegmentWear::new(vec![5, 2, 9, 2, 0], STRICT);
         assert_eq!(wear.take(), None);
         for segment in [0, 1, 2, 3, 77] {
             wear.freed(segment);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_the_least_worn_segment_is_to_move_once_counts_differ_by_more_than_the_bound() {
-        let mut wear = Wear::new(vec![3, 1, 1, 5], STRICT);
+        let mut wear = SegmentWear::new(vec![3, 1, 1, 5], STRICT);
         wear.freed(3);
         assert_eq!(
             (wear.extremes(), wear.to_move(|_| true)),
@@ -197,21 +197,21 @@ mod tests {
 
     #[test]
     fn moves_for_wear_are_so_many_erases_apart() {
-        let levelling = Levelling { bound: 1, every: 3 };
-        let mut wear = Wear::new(vec![0, 9], levelling);
+        let levelling = WearLevelling { bound: 1, every: 3 };
+        let mut wear = SegmentWear::new(vec![0, 9], levelling);
         for due in [false, false, true, true] {
             wear.erased(1);
             assert_eq!(wear.to_move(|_| true).is_some(), due);
         }
         wear.moving();
         assert_eq!(wear.to_move(|_| true), None);
-        assert_eq!(Wear::new(Vec::new(), levelling).extremes(), None);
+        assert_eq!(SegmentWear::new(Vec::new(), levelling).extremes(), None);
     }
 
     /// Simulates static data in three quarters of the segments; only the other segments are written.
-    fn worn_by_hot_data(levelling: Levelling) -> (u32, u64) {
+    fn worn_by_hot_data(levelling: WearLevelling) -> (u32, u64) {
         let (segments, rng) = (64, Rng::new(3));
-        let mut wear = Wear::new(vec![0; segments as usize], levelling);
+        let mut wear = SegmentWear::new(vec![0; segments as usize], levelling);
         (48..segments).for_each(|segment| wear.freed(segment));
         let mut hot: Vec<u32> = (0..8).filter_map(|_| wear.take()).collect();
         let mut moves = 0;
@@ -234,9 +234,9 @@ mod tests {
 
     #[test]
     fn data_that_never_changes_does_not_keep_its_segments_unworn() {
-        let (spread, moves) = worn_by_hot_data(Levelling::NEVER);
+        let (spread, moves) = worn_by_hot_data(WearLevelling::NEVER);
         assert!(spread > 1000 && moves == 0, "{spread}");
-        let (spread, moves) = worn_by_hot_data(Levelling::default());
+        let (spread, moves) = worn_by_hot_data(WearLevelling::default());
         assert!(spread <= 66, "{spread}");
         assert!(moves <= 20_000 / 32 + 1, "{moves}");
     }

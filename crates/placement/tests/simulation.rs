@@ -6,15 +6,15 @@ mod simulator;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_placement::cost::{self, Disk};
-use forebay_placement::placement::{Kind, Options};
-use forebay_placement::victim::Selection;
+use forebay_placement::cost::{self, DiskParameters};
+use forebay_placement::placement::{PlacementKind, PlacementOptions};
+use forebay_placement::victim::VictimSelection;
 use forebay_rng::Rng;
-use forebay_sim::trace::Format;
-use simulator::{Config, PAGE, Simulator, Tally};
+use forebay_sim::trace::TraceFormat;
+use simulator::{PAGE, PageTally, Simulator, SimulatorConfig};
 
 /// Generator of the next page to write.
-enum Access {
+enum AccessPattern {
     Uniform,
     /// A fifth of the pages receives four fifths of the writes.
     Skewed,
@@ -24,14 +24,14 @@ enum Access {
     Zipf(Vec<f64>),
 }
 
-impl Access {
-    fn zipf(pages: u32, exponent: f64) -> Access {
+impl AccessPattern {
+    fn zipf(pages: u32, exponent: f64) -> AccessPattern {
         let mut sum = 0.0;
         let sums = (1..=pages).map(|rank| {
             sum += f64::from(rank).powf(-exponent);
             sum
         });
-        Access::Zipf(sums.collect())
+        AccessPattern::Zipf(sums.collect())
     }
 
     /// Returns a generator of pages. Ranks are scattered over the pages.
@@ -49,10 +49,10 @@ impl Access {
         };
         move || {
             let rank = match self {
-                Access::Uniform => rng.below(u64::from(pages)) as u32,
-                Access::Skewed => two(&rng, 80, 5),
-                Access::HotCold => two(&rng, 90, 10),
-                Access::Zipf(sums) => {
+                AccessPattern::Uniform => rng.below(u64::from(pages)) as u32,
+                AccessPattern::Skewed => two(&rng, 80, 5),
+                AccessPattern::HotCold => two(&rng, 90, 10),
+                AccessPattern::Zipf(sums) => {
                     let unit = (rng.next() >> 11) as f64 / (1u64 << 53) as f64;
                     let at = unit * sums.last().copied().unwrap_or(0.0);
                     sums.partition_point(|sum| *sum < at).min(sums.len() - 1) as u32
@@ -65,7 +65,12 @@ impl Access {
 
 /// Runs until the data was overwritten `warm` times, then measures while it is overwritten `measured` times. Returns
 /// the measurement and the utilisation.
-fn steady(config: Config, access: &Access, warm: u64, measured: u64) -> (Tally, f64) {
+fn steady(
+    config: SimulatorConfig,
+    access: &AccessPattern,
+    warm: u64,
+    measured: u64,
+) -> (PageTally, f64) {
     let data = config.data;
     let mut simulator = Simulator::new(config);
     let times = |n| n * u64::from(data);
@@ -73,10 +78,10 @@ fn steady(config: Config, access: &Access, warm: u64, measured: u64) -> (Tally, 
     (tally, simulator.utilisation())
 }
 
-fn config(kind: Kind, selection: Selection, pages: u32, d: f64) -> Config {
-    Config {
+fn config(kind: PlacementKind, selection: VictimSelection, pages: u32, d: f64) -> SimulatorConfig {
+    SimulatorConfig {
         selection: Some(selection),
-        ..Config::new(kind, 1024, pages, d)
+        ..SimulatorConfig::new(kind, 1024, pages, d)
     }
 }
 
@@ -85,8 +90,8 @@ fn greedy_cleaning_of_even_updates_writes_as_often_as_the_analysis_says() {
     // The simple formula applies to segments with very many pages.
     for (pages, bound) in [(64, 0.08), (256, 0.05)] {
         for d in [0.5, 0.7, 0.8, 0.9] {
-            let config = config(Kind::Lfs, Selection::Greedy, pages, d);
-            let (tally, used) = steady(config, &Access::Uniform, 4, 2);
+            let config = config(PlacementKind::Lfs, VictimSelection::Greedy, pages, d);
+            let (tally, used) = steady(config, &AccessPattern::Uniform, 4, 2);
             let found = tally.amplification();
             let simple = cost::write_amplification(cost::cleaning_utilisation(used));
             let expected = cost::write_amplification(cost::greedy_utilisation(used, pages));
@@ -106,12 +111,14 @@ fn greedy_cleaning_of_even_updates_writes_as_often_as_the_analysis_says() {
 #[test]
 fn cost_benefit_writes_less_often_than_greedy_where_some_pages_are_hot() {
     for d in [0.7, 0.8, 0.9] {
-        let found = [Selection::Greedy, Selection::CostBenefit].map(|selection| {
-            let config = Config {
+        let found = [VictimSelection::Greedy, VictimSelection::CostBenefit].map(|selection| {
+            let config = SimulatorConfig {
                 together: 8,
-                ..config(Kind::Lfs, selection, 64, d)
+                ..config(PlacementKind::Lfs, selection, 64, d)
             };
-            steady(config, &Access::HotCold, 5, 2).0.amplification()
+            steady(config, &AccessPattern::HotCold, 5, 2)
+                .0
+                .amplification()
         });
         println!("d {d}: greedy, cost-benefit {found:.3?}");
         assert!(found[1] < 0.9 * found[0], "{d}: {found:?}");
@@ -120,11 +127,16 @@ fn cost_benefit_writes_less_often_than_greedy_where_some_pages_are_hot() {
 
 #[test]
 fn sepbit_writes_a_tenth_less_than_one_log_for_zipfian_updates() {
-    for selection in [Selection::Greedy, Selection::CostBenefit] {
+    for selection in [VictimSelection::Greedy, VictimSelection::CostBenefit] {
         for d in [0.8, 0.9] {
-            let found = [Kind::Lfs, Kind::Wolf, Kind::SepBit].map(|kind| {
+            let found = [
+                PlacementKind::Lfs,
+                PlacementKind::Wolf,
+                PlacementKind::SepBit,
+            ]
+            .map(|kind| {
                 let config = config(kind, selection, 64, d);
-                let access = Access::zipf(config.data, 0.99);
+                let access = AccessPattern::zipf(config.data, 0.99);
                 steady(config, &access, 5, 2).0.amplification()
             });
             println!("{selection:?} d {d}: lfs, wolf, sepbit {found:.3?}");
@@ -134,15 +146,15 @@ fn sepbit_writes_a_tenth_less_than_one_log_for_zipfian_updates() {
 }
 
 /// E of 33 with segments of 64 pages: slower positioning than the disk of 2003, whose segments hold 128 pages.
-const SLOW: Disk = Disk {
+const SLOW: DiskParameters = DiskParameters {
     positioning: 0.0083,
-    ..Disk::OF_2003
+    ..DiskParameters::OF_2003
 };
 
 /// Returns the cost in segment I/Os in the steady state.
-fn cost_of(kind: Kind, d: f64, access: &Access) -> f64 {
-    let mut config = Config::new(kind, 1024, 64, d);
-    config.options = Options {
+fn cost_of(kind: PlacementKind, d: f64, access: &AccessPattern) -> f64 {
+    let mut config = SimulatorConfig::new(kind, 1024, 64, d);
+    config.options = PlacementOptions {
         disk: SLOW,
         ..config.options
     };
@@ -152,23 +164,31 @@ fn cost_of(kind: Kind, d: f64, access: &Access) -> f64 {
 }
 
 /// Cost of the cheapest other policy divided by HyLog's cost, at the worst utilisation for HyLog.
-struct Compared {
+struct HyLogComparison {
     overwrite_and_lfs: f64,
     wolf_too: f64,
     /// Ratio for HyLog with SepBIT's classes in its log, compared with all three other policies.
     with_sepbit: f64,
 }
 
-fn hylog_against_the_others(full: &[f64], access: impl Fn(u32) -> Access) -> Compared {
+fn hylog_against_the_others(
+    full: &[f64],
+    access: impl Fn(u32) -> AccessPattern,
+) -> HyLogComparison {
     let e = SLOW.efficiency(8 << 10, 64 * (8 << 10));
-    let mut worst = Compared {
+    let mut worst = HyLogComparison {
         overwrite_and_lfs: f64::INFINITY,
         wolf_too: f64::INFINITY,
         with_sepbit: f64::INFINITY,
     };
     for &d in full {
         let access = access((1024.0 * 64.0 * d) as u32);
-        let kinds = [Kind::Lfs, Kind::Wolf, Kind::HyLog, Kind::HyLogSepBit];
+        let kinds = [
+            PlacementKind::Lfs,
+            PlacementKind::Wolf,
+            PlacementKind::HyLog,
+            PlacementKind::HyLogSepBit,
+        ];
         let [lfs, wolf, hylog, both] = kinds.map(|kind| cost_of(kind, d, &access));
         println!(
             "d {d}: overwrite {e:.1} lfs {lfs:.1} wolf {wolf:.1} hylog {hylog:.1} hylog+sepbit {both:.1}"
@@ -184,8 +204,8 @@ fn hylog_against_the_others(full: &[f64], access: impl Fn(u32) -> Access) -> Com
 #[test]
 fn hylog_costs_hardly_more_than_the_best_of_the_others_for_even_and_skewed_updates() {
     let full = [0.8, 0.9, 0.95, 0.98];
-    let even = hylog_against_the_others(&full[..3], |_| Access::Uniform);
-    let skewed = hylog_against_the_others(&full, |_| Access::Skewed);
+    let even = hylog_against_the_others(&full[..3], |_| AccessPattern::Uniform);
+    let skewed = hylog_against_the_others(&full, |_| AccessPattern::Skewed);
     for worst in [even, skewed].map(|compared| compared.wolf_too) {
         assert!(worst >= 0.97, "{worst}");
     }
@@ -196,7 +216,7 @@ fn hylog_costs_hardly_more_than_the_best_of_the_others_for_even_and_skewed_updat
 #[test]
 fn for_zipfian_updates_hylog_needs_sepbits_classes_to_cost_hardly_more_than_wolf() {
     let full = [0.8, 0.9, 0.95, 0.98];
-    let worst = hylog_against_the_others(&full, |pages| Access::zipf(pages, 0.99));
+    let worst = hylog_against_the_others(&full, |pages| AccessPattern::zipf(pages, 0.99));
     assert!(
         worst.overwrite_and_lfs >= 0.97,
         "{}",
@@ -218,7 +238,7 @@ fn shared(file: &str) -> Option<std::path::PathBuf> {
 /// Returns the pages that a recorded system wrote, numbered in the order of addresses.
 fn recorded(name: &str) -> Option<Vec<u32>> {
     let path = shared(&format!("data/traces/{name}"))?;
-    let format = Format::of_name(name)?;
+    let format = TraceFormat::of_name(name)?;
     let trace = format.read(&std::fs::read(path).ok()?, 60_000).ok()?;
     let writes = trace.iter().filter(|request| request.write);
     let pages = writes.flat_map(|request| {
@@ -248,20 +268,20 @@ fn what_recorded_systems_wrote_costs_no_more_if_told_apart_by_lifetime_and_hardl
         let d = 0.85;
         let per_segment = (data / 400).clamp(4, 64);
         let segments = (f64::from(data) / d) as u32 / per_segment;
-        let options = Config::new(Kind::Lfs, segments, per_segment, d).options;
+        let options = SimulatorConfig::new(PlacementKind::Lfs, segments, per_segment, d).options;
         let e = SLOW.efficiency(PAGE * 512, options.segment_bytes);
         println!(
             "{name}: {} writes, {data} pages, {segments} segments, E {e:.1}",
             pages.len()
         );
-        let found = Kind::ALL.map(|kind| {
-            let config = Config {
+        let found = PlacementKind::ALL.map(|kind| {
+            let config = SimulatorConfig {
                 data,
-                options: Options {
+                options: PlacementOptions {
                     disk: SLOW,
                     ..options
                 },
-                ..Config::new(kind, segments, per_segment, d)
+                ..SimulatorConfig::new(kind, segments, per_segment, d)
             };
             let mut again = pages.iter().copied().cycle();
             let mut simulator = Simulator::new(config);

@@ -6,65 +6,76 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay_control::{Left, REPLY_BYTES_MAX, Request};
-use forebay_stack::{Kind, Name};
+use forebay_control::{ControlRequest, REPLY_BYTES_MAX, RemainingWork};
+use forebay_stack::{LayerKind, VolumeName};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::dirs::{Dirs, state_of};
-use crate::failure::{Failure, Outcome};
-use crate::report::{Reply, Report};
+use crate::dirs::{ProgramDirs, state_of};
+use crate::failure::{CommandFailure, CommandResult};
+use crate::report::{DaemonReply, StatusReport};
 
 /// Time for a daemon to answer a request; it sends progress more often.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to the daemon of an attached volume.
-pub struct Client {
-    name: Name,
+pub struct ControlClient {
+    name: VolumeName,
     stream: BufReader<UnixStream>,
     patience: Duration,
 }
 
 /// The reason why no connection was made.
-pub enum Absent {
+pub enum ConnectError {
     /// The volume is not attached.
     NotAttached,
     /// The daemon was killed: its socket exists, but no process listens.
     Dead,
     /// Any other failure.
-    Failed(Failure),
+    Failed(CommandFailure),
 }
 
-impl Client {
+impl ControlClient {
     /// Connects to the daemon of `name`.
-    pub fn try_connect(dirs: &Dirs, name: &Name) -> Result<Client, Absent> {
-        Client::try_within(dirs, name, PATIENCE)
+    pub fn try_connect(
+        dirs: &ProgramDirs,
+        name: &VolumeName,
+    ) -> Result<ControlClient, ConnectError> {
+        ControlClient::try_within(dirs, name, PATIENCE)
     }
 
     /// Connects to the daemon of `name`, with `patience` as the timeout for each of its answers.
-    pub fn try_within(dirs: &Dirs, name: &Name, patience: Duration) -> Result<Client, Absent> {
-        match Client::try_at(&dirs.control_socket(name), name, patience) {
+    pub fn try_within(
+        dirs: &ProgramDirs,
+        name: &VolumeName,
+        patience: Duration,
+    ) -> Result<ControlClient, ConnectError> {
+        match ControlClient::try_at(&dirs.control_socket(name), name, patience) {
             // A refused attach may since have removed the socket of the previous daemon.
-            Err(Absent::NotAttached) if dirs.ended_abruptly(name) => Err(Absent::Dead),
+            Err(ConnectError::NotAttached) if dirs.ended_abruptly(name) => Err(ConnectError::Dead),
             connected => connected,
         }
     }
 
-    fn try_at(path: &Path, name: &Name, patience: Duration) -> Result<Client, Absent> {
+    fn try_at(
+        path: &Path,
+        name: &VolumeName,
+        patience: Duration,
+    ) -> Result<ControlClient, ConnectError> {
         let stream = connect(path, patience).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Absent::NotAttached,
-            ErrorKind::ConnectionRefused => Absent::Dead,
-            ErrorKind::WouldBlock => Absent::Failed(Failure::io(format!(
+            ErrorKind::NotFound => ConnectError::NotAttached,
+            ErrorKind::ConnectionRefused => ConnectError::Dead,
+            ErrorKind::WouldBlock => ConnectError::Failed(CommandFailure::io(format!(
                 "the daemon of {name} takes no more connections; see its log, and `forebay list`"
             ))),
             _ => {
                 let text = format!("cannot connect to {}: {error}", path.display());
-                Absent::Failed(Failure::io(text))
+                ConnectError::Failed(CommandFailure::io(text))
             }
         })?;
-        Ok(Client {
+        Ok(ControlClient {
             name: name.clone(),
             stream: BufReader::new(stream),
             patience,
@@ -72,37 +83,47 @@ impl Client {
     }
 
     /// Connects to the daemon of `name`, with the failure as text.
-    pub fn connect(dirs: &Dirs, name: &Name) -> Outcome<Client> {
-        Client::within(dirs, name, PATIENCE)
+    pub fn connect(dirs: &ProgramDirs, name: &VolumeName) -> CommandResult<ControlClient> {
+        ControlClient::within(dirs, name, PATIENCE)
     }
 
     /// Connects to the daemon of `name`, with `patience` as its timeout, and the failure as text.
-    pub fn within(dirs: &Dirs, name: &Name, patience: Duration) -> Outcome<Client> {
-        let connected = Client::try_within(dirs, name, patience);
+    pub fn within(
+        dirs: &ProgramDirs,
+        name: &VolumeName,
+        patience: Duration,
+    ) -> CommandResult<ControlClient> {
+        let connected = ControlClient::try_within(dirs, name, patience);
         connected.map_err(|absent| in_words(absent, Some(dirs), name))
     }
 
     /// Connects to the control socket at `path`.
-    pub fn at(path: &Path, name: &Name) -> Outcome<Client> {
-        Client::try_at(path, name, PATIENCE).map_err(|absent| in_words(absent, None, name))
+    pub fn at(path: &Path, name: &VolumeName) -> CommandResult<ControlClient> {
+        ControlClient::try_at(path, name, PATIENCE).map_err(|absent| in_words(absent, None, name))
     }
 
     /// Sends a request, and calls `progress` for every progress reply until the answer arrives.
-    pub fn ask(&mut self, request: &Request, mut progress: impl FnMut(&Left)) -> Outcome<Reply> {
-        let mut line = serde_json::to_string(request).map_err(Failure::general)?;
+    pub fn ask(
+        &mut self,
+        request: &ControlRequest,
+        mut progress: impl FnMut(&RemainingWork),
+    ) -> CommandResult<DaemonReply> {
+        let mut line = serde_json::to_string(request).map_err(CommandFailure::general)?;
         line.push('\n');
         let sent = self.stream.get_mut().write_all(line.as_bytes());
         sent.map_err(|error| self.lost(&error))?;
         loop {
             match self.receive()? {
-                Reply::Progress(left) => progress(&left),
-                Reply::Failed { code, message } => return Err(Failure::new(code, message)),
+                DaemonReply::Progress(left) => progress(&left),
+                DaemonReply::Failed { code, message } => {
+                    return Err(CommandFailure::new(code, message));
+                }
                 reply => return Ok(reply),
             }
         }
     }
 
-    fn receive(&mut self) -> Outcome<Reply> {
+    fn receive(&mut self) -> CommandResult<DaemonReply> {
         let mut line = String::new();
         let mut limited = self.stream.by_ref().take(REPLY_BYTES_MAX as u64);
         let read = limited.read_line(&mut line);
@@ -121,7 +142,7 @@ impl Client {
             return Err(self.lost(&"it closed the connection"));
         }
         serde_json::from_str(&line).map_err(|error| {
-            Failure::general(format!(
+            CommandFailure::general(format!(
                 "the daemon of {} answers in another way than this program understands ({error}); \
                  are they of one version?",
                 self.name
@@ -130,34 +151,34 @@ impl Client {
     }
 
     /// Requests a report.
-    pub fn status(&mut self) -> Outcome<Report> {
-        match self.ask(&Request::Status {}, |_| {})? {
-            Reply::Status(report) => Ok(*report),
+    pub fn status(&mut self) -> CommandResult<StatusReport> {
+        match self.ask(&ControlRequest::Status {}, |_| {})? {
+            DaemonReply::Status(report) => Ok(*report),
             other => Err(self.confused(&other)),
         }
     }
 
     /// Requests the process id of the daemon.
-    pub fn pid(&mut self) -> Outcome<u32> {
-        match self.ask(&Request::Ping {}, |_| {})? {
-            Reply::Pong { pid, .. } => Ok(pid),
+    pub fn pid(&mut self) -> CommandResult<u32> {
+        match self.ask(&ControlRequest::Ping {}, |_| {})? {
+            DaemonReply::Pong { pid, .. } => Ok(pid),
             other => Err(self.confused(&other)),
         }
     }
 
-    fn confused(&self, reply: &Reply) -> Failure {
-        Failure::general(format!(
+    fn confused(&self, reply: &DaemonReply) -> CommandFailure {
+        CommandFailure::general(format!(
             "the daemon of {} gave an answer to another question: {reply:?}",
             self.name
         ))
     }
 
-    fn lost(&self, why: &dyn std::fmt::Display) -> Failure {
+    fn lost(&self, why: &dyn std::fmt::Display) -> CommandFailure {
         let process = match self.peer() {
             Some(pid) => format!(" (process {pid})"),
             None => String::new(),
         };
-        Failure::io(format!(
+        CommandFailure::io(format!(
             "the daemon of {}{process} does not answer: {why}; see its log, and `forebay list`",
             self.name
         ))
@@ -188,10 +209,10 @@ fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
 }
 
 /// Returns the reason for the missing connection and a remedy, as a failure.
-fn in_words(absent: Absent, dirs: Option<&Dirs>, name: &Name) -> Failure {
+fn in_words(absent: ConnectError, dirs: Option<&ProgramDirs>, name: &VolumeName) -> CommandFailure {
     let described = dirs.map(|dirs| dirs.description(name));
     let (is_files, is_known) = match &described {
-        Some(Ok(description)) => (description.tree.kind() == Kind::Files, true),
+        Some(Ok(description)) => (description.tree.kind() == LayerKind::Files, true),
         Some(Err(_)) => (
             false,
             dirs.is_some_and(|dirs| dirs.description_file(name).exists()),
@@ -204,32 +225,32 @@ fn in_words(absent: Absent, dirs: Option<&Dirs>, name: &Name) -> Failure {
         (format!("the volume {name} is not attached"), "attach")
     };
     match absent {
-        Absent::NotAttached if !is_known => Failure::not_found(format!(
+        ConnectError::NotAttached if !is_known => CommandFailure::not_found(format!(
             "there is no volume {name}: nothing of that name is attached or described; see `forebay list`"
         )),
-        Absent::NotAttached => Failure::not_found(format!(
+        ConnectError::NotAttached => CommandFailure::not_found(format!(
             "{is_there}; {start} it with: forebay {start} {name}"
         )),
-        Absent::Dead if !is_known => Failure::not_found(format!(
+        ConnectError::Dead if !is_known => CommandFailure::not_found(format!(
             "{is_there}: its daemon ended abruptly; it has no description: attach it again by its devices \
              (--log PATH, --data PATH)"
         )),
-        Absent::Dead => Failure::not_found(format!(
+        ConnectError::Dead => CommandFailure::not_found(format!(
             "{is_there}: its daemon ended abruptly; recover it with: forebay {start} {name}"
         )),
-        Absent::Failed(failure) => failure,
+        ConnectError::Failed(failure) => failure,
     }
 }
 
 /// A handle on a process that waits for the end of the process, even if it is not our child.
-pub struct Process(OwnedFd);
+pub struct ProcessHandle(OwnedFd);
 
-impl Process {
+impl ProcessHandle {
     /// Opens the process `pid`; `None` if it does not exist, or the system has no such handles.
-    pub fn open(pid: u32) -> Option<Process> {
+    pub fn open(pid: u32) -> Option<ProcessHandle> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        Some(Process(fd))
+        Some(ProcessHandle(fd))
     }
 
     /// Waits until the process has ended and has released its resources. Returns false after the time limit `patience`.

@@ -23,9 +23,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use forebay_stack::{Description, Name};
+use forebay_stack::{ConfigFile, VolumeName};
 
-use crate::failure::{Code, Failure, Outcome};
+use crate::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// Maximum length of a unix socket's path, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
@@ -37,7 +37,7 @@ const LINKS: &str = "/dev/forebay";
 
 /// The directories.
 #[derive(Clone, Debug)]
-pub struct Dirs {
+pub struct ProgramDirs {
     config: PathBuf,
     runtime: PathBuf,
     links: PathBuf,
@@ -49,9 +49,9 @@ fn from_env(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-impl Dirs {
+impl ProgramDirs {
     /// Returns the directories that the environment selects.
-    pub fn new() -> Outcome<Dirs> {
+    pub fn new() -> CommandResult<ProgramDirs> {
         let root = rustix::process::geteuid().is_root();
         let config = from_env("FOREBAY_CONFIG_DIR").map(PathBuf::from);
         let runtime = from_env("FOREBAY_RUNTIME_DIR").map(PathBuf::from);
@@ -76,7 +76,7 @@ impl Dirs {
         let links = from_env("FOREBAY_DEV_DIR").unwrap_or_else(|| LINKS.into());
         // The daemon changes its working directory.
         let absolute = |dir: PathBuf| std::path::absolute(&dir).unwrap_or(dir);
-        Ok(Dirs {
+        Ok(ProgramDirs {
             config: config
                 .map(absolute)
                 .ok_or_else(|| unset("HOME", "FOREBAY_CONFIG_DIR"))?,
@@ -94,31 +94,31 @@ impl Dirs {
     }
 
     /// Returns the state directory, which may not exist.
-    pub fn state(&self) -> Outcome<&Path> {
+    pub fn state(&self) -> CommandResult<&Path> {
         let state = self.state.as_deref();
         state.ok_or_else(|| unset("HOME", "FOREBAY_STATE_DIR"))
     }
 
     /// Returns the runtime directory; creates it if it is missing.
-    pub fn make_runtime(&self) -> Outcome<&Path> {
+    pub fn make_runtime(&self) -> CommandResult<&Path> {
         make(&self.runtime, 0o700)?;
         Ok(&self.runtime)
     }
 
-    fn runtime_file(&self, name: &Name, ending: &str) -> PathBuf {
+    fn runtime_file(&self, name: &VolumeName, ending: &str) -> PathBuf {
         self.runtime.join(format!("{name}.{ending}"))
     }
 
     /// Returns the path of the control socket.
-    pub fn control_socket(&self, name: &Name) -> PathBuf {
+    pub fn control_socket(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "sock")
     }
 
     /// Returns the path of the NBD server's socket.
-    pub fn nbd_socket(&self, name: &Name) -> Outcome<PathBuf> {
+    pub fn nbd_socket(&self, name: &VolumeName) -> CommandResult<PathBuf> {
         let path = self.runtime_file(name, "nbd.sock");
         if path.as_os_str().len() > SOCKET_PATH_MAX {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "the socket path {} is longer than {SOCKET_PATH_MAX} bytes; choose a shorter \
                  FOREBAY_RUNTIME_DIR or name",
                 path.display()
@@ -128,36 +128,36 @@ impl Dirs {
     }
 
     /// Removes the leftovers of a daemon that ends.
-    pub fn remove_sockets(&self, name: &Name) {
+    pub fn remove_sockets(&self, name: &VolumeName) {
         for ending in ["sock", "nbd.sock", MOUNTED] {
             let _ = fs::remove_file(self.runtime_file(name, ending));
         }
     }
 
     /// Records the mount directory of a filesystem: after its daemon is killed, nothing else contains the path.
-    pub fn note_mount(&self, name: &Name, dir: &str) {
+    pub fn note_mount(&self, name: &VolumeName, dir: &str) {
         // Without the record, the user has to name the directory.
         let _ = fs::write(self.runtime_file(name, MOUNTED), dir);
     }
 
     /// Returns the directory where a filesystem is mounted, or was mounted by a daemon that was killed.
-    pub fn noted_mount(&self, name: &Name) -> Option<PathBuf> {
+    pub fn noted_mount(&self, name: &VolumeName) -> Option<PathBuf> {
         let dir = fs::read_to_string(self.runtime_file(name, MOUNTED)).ok()?;
         Some(dir.into())
     }
 
     /// Returns the path of the lock for attaching or changing the volume.
-    pub fn lock_file(&self, name: &Name) -> PathBuf {
+    pub fn lock_file(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "lock")
     }
 
     /// Returns the path of the daemon's log.
-    pub fn daemon_log(&self, name: &Name) -> PathBuf {
+    pub fn daemon_log(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "log")
     }
 
     /// Returns the names with a control socket, even if no daemon answers there, and the names whose daemon was killed.
-    pub fn attached_names(&self) -> Vec<Name> {
+    pub fn attached_names(&self) -> Vec<VolumeName> {
         let mut names = names_in(&self.runtime, ".sock");
         // A killed `create` was not a daemon, and has no log.
         let killed = names_in(&self.runtime, ".lock").into_iter();
@@ -171,7 +171,7 @@ impl Dirs {
 
     /// Returns true if the last process that attached or changed the volume was killed, and no other process has done
     /// so since.
-    pub fn ended_abruptly(&self, name: &Name) -> bool {
+    pub fn ended_abruptly(&self, name: &VolumeName) -> bool {
         let holder = fs::read_to_string(self.lock_file(name)).unwrap_or_default();
         match holder.trim().parse() {
             Ok(pid) => !is_ours(pid),
@@ -181,31 +181,31 @@ impl Dirs {
     }
 
     /// Returns the names with a configuration file.
-    pub fn described_names(&self) -> Vec<Name> {
+    pub fn described_names(&self) -> Vec<VolumeName> {
         names_in(&self.config, ".toml")
     }
 
     /// Returns the path of a configuration file.
-    pub fn description_file(&self, name: &Name) -> PathBuf {
+    pub fn description_file(&self, name: &VolumeName) -> PathBuf {
         self.config.join(format!("{name}.toml"))
     }
 
     /// Reads the configuration file of a volume.
-    pub fn description(&self, name: &Name) -> Outcome<Description> {
+    pub fn description(&self, name: &VolumeName) -> CommandResult<ConfigFile> {
         let file = self.description_file(name);
         let content = fs::read_to_string(&file).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Failure::not_found(format!(
+            ErrorKind::NotFound => CommandFailure::not_found(format!(
                 "there is no volume {name}: {} does not exist; create the volume, see `forebay \
                  list`, or attach with --log PATH",
                 file.display()
             )),
-            _ => Failure::io(format!("cannot read {}: {error}", file.display())),
+            _ => CommandFailure::io(format!("cannot read {}: {error}", file.display())),
         })?;
-        Ok(Description::parse(&content, &file, name)?)
+        Ok(ConfigFile::parse(&content, &file, name)?)
     }
 
     /// Prepares a new configuration file, so that the later write cannot fail for reasons that are detectable now.
-    pub fn new_description(&self, name: &Name) -> Outcome<NewDescription> {
+    pub fn new_description(&self, name: &VolumeName) -> CommandResult<NewConfigFile> {
         make(&self.config, 0o755)?;
         let file = self.description_file(name);
         let temporary = self.config.join(format!(".{name}.toml.new"));
@@ -216,7 +216,7 @@ impl Dirs {
             .mode(0o644)
             .open(&temporary);
         let content = made.map_err(|error| cannot_write(&temporary, &error))?;
-        Ok(NewDescription {
+        Ok(NewConfigFile {
             file,
             temporary,
             content,
@@ -224,10 +224,10 @@ impl Dirs {
     }
 
     /// Removes a configuration file, if it exists.
-    pub fn remove_description(&self, name: &Name) -> Outcome {
+    pub fn remove_description(&self, name: &VolumeName) -> CommandResult {
         let file = self.description_file(name);
         match fs::remove_file(&file) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::io(format!(
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(CommandFailure::io(format!(
                 "cannot remove {}: {error}; remove it by hand",
                 file.display()
             ))),
@@ -255,15 +255,15 @@ pub fn mount_point(what: &Path) -> PathBuf {
 }
 
 /// A configuration file about to be written. Leaves nothing behind if it is dropped before.
-pub struct NewDescription {
+pub struct NewConfigFile {
     file: PathBuf,
     temporary: PathBuf,
     content: fs::File,
 }
 
-impl NewDescription {
+impl NewConfigFile {
     /// Puts the file in place; returns its path.
-    pub fn write(mut self, description: &Description) -> Outcome<PathBuf> {
+    pub fn write(mut self, description: &ConfigFile) -> CommandResult<PathBuf> {
         let mut put = || -> io::Result<()> {
             self.content.write_all(description.to_toml().as_bytes())?;
             self.content.sync_all()?;
@@ -278,7 +278,7 @@ impl NewDescription {
     }
 }
 
-impl Drop for NewDescription {
+impl Drop for NewConfigFile {
     fn drop(&mut self) {
         // The temporary file no longer exists if it was put in place.
         let _ = fs::remove_file(&self.temporary);
@@ -298,24 +298,24 @@ pub(crate) fn state_of(pid: u32) -> Option<char> {
     stat.rsplit(") ").next()?.chars().next()
 }
 
-fn unset(variable: &str, instead: &str) -> Failure {
-    Failure::usage(format!(
+fn unset(variable: &str, instead: &str) -> CommandFailure {
+    CommandFailure::usage(format!(
         "the environment variable {variable} is not set; set it, or {instead}"
     ))
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::io(format!(
+fn cannot_write(path: &Path, error: &io::Error) -> CommandFailure {
+    CommandFailure::io(format!(
         "cannot write {}: {error}; make its directory writable, or set FOREBAY_CONFIG_DIR",
         path.display()
     ))
 }
 
-fn make(dir: &Path, mode: u32) -> Outcome {
+fn make(dir: &Path, mode: u32) -> CommandResult {
     let made = fs::DirBuilder::new().recursive(true).mode(mode).create(dir);
     made.map_err(|error| {
-        Failure::new(
-            Code::Io,
+        CommandFailure::new(
+            FailureCode::Io,
             format!(
                 "cannot make the directory {}: {error}; make it, or set FOREBAY_CONFIG_DIR and \
                  FOREBAY_RUNTIME_DIR",
@@ -325,9 +325,9 @@ fn make(dir: &Path, mode: u32) -> Outcome {
     })
 }
 
-fn names_in(dir: &Path, ending: &str) -> Vec<Name> {
+fn names_in(dir: &Path, ending: &str) -> Vec<VolumeName> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<Name> = entries
+    let mut names: Vec<VolumeName> = entries
         .filter_map(|entry| {
             let file = entry.file_name().into_string().ok()?;
             // `a.nbd.sock` yields `a.nbd`, which is not a valid name.

@@ -2,26 +2,26 @@
 
 use std::fmt;
 
-pub use forebay_control::Code;
-use forebay_control::Reply;
-use forebay_stack::{Cause, DescriptionError, NameError, StackError};
+use forebay_control::ControlReply;
+pub use forebay_control::FailureCode;
+use forebay_stack::{ConfigFileError, ErrorCause, StackError, VolumeNameError};
 
 /// The failure of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
+pub struct CommandFailure {
     /// The kind of failure, which is also the exit code.
-    pub code: Code,
+    pub code: FailureCode,
     /// The event, the path, the reason and a remedy, in one line.
     pub text: String,
 }
 
 /// Result of a command.
-pub type Outcome<T = ()> = Result<T, Failure>;
+pub type CommandResult<T = ()> = Result<T, CommandFailure>;
 
-impl Failure {
+impl CommandFailure {
     /// Returns a failure of this kind.
-    pub fn new(code: Code, text: impl fmt::Display) -> Failure {
-        Failure {
+    pub fn new(code: FailureCode, text: impl fmt::Display) -> CommandFailure {
+        CommandFailure {
             code,
             // A single line, even if the text contains line breaks.
             text: text.to_string().replace('\n', " "),
@@ -29,86 +29,86 @@ impl Failure {
     }
 
     /// Returns the kind of failure for a cause.
-    pub fn code_of(cause: Cause) -> Code {
+    pub fn code_of(cause: ErrorCause) -> FailureCode {
         match cause {
-            Cause::General => Code::General,
-            Cause::Usage => Code::Usage,
-            Cause::NotFound => Code::NotFound,
-            Cause::Refused | Cause::Loss => Code::Refused,
-            Cause::Device => Code::Io,
+            ErrorCause::General => FailureCode::General,
+            ErrorCause::Usage => FailureCode::Usage,
+            ErrorCause::NotFound => FailureCode::NotFound,
+            ErrorCause::Refused | ErrorCause::Loss => FailureCode::Refused,
+            ErrorCause::Device => FailureCode::Io,
         }
     }
 
     /// Returns a failure of no other kind.
-    pub fn general(text: impl fmt::Display) -> Failure {
-        Failure::new(Code::General, text)
+    pub fn general(text: impl fmt::Display) -> CommandFailure {
+        CommandFailure::new(FailureCode::General, text)
     }
 
     /// The request is not possible or not valid.
-    pub fn usage(text: impl fmt::Display) -> Failure {
-        Failure::new(Code::Usage, text)
+    pub fn usage(text: impl fmt::Display) -> CommandFailure {
+        CommandFailure::new(FailureCode::Usage, text)
     }
 
     /// The volume or path does not exist.
-    pub fn not_found(text: impl fmt::Display) -> Failure {
-        Failure::new(Code::NotFound, text)
+    pub fn not_found(text: impl fmt::Display) -> CommandFailure {
+        CommandFailure::new(FailureCode::NotFound, text)
     }
 
     /// The volume or device is in use, or the command could lose or mix up data.
-    pub fn refused(text: impl fmt::Display) -> Failure {
-        Failure::new(Code::Refused, text)
+    pub fn refused(text: impl fmt::Display) -> CommandFailure {
+        CommandFailure::new(FailureCode::Refused, text)
     }
 
     /// A device or the system failed.
-    pub fn io(text: impl fmt::Display) -> Failure {
-        Failure::new(Code::Io, text)
+    pub fn io(text: impl fmt::Display) -> CommandFailure {
+        CommandFailure::new(FailureCode::Io, text)
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl<S> From<Failure> for Reply<S> {
-    fn from(failure: Failure) -> Reply<S> {
-        Reply::Failed {
+impl<S> From<CommandFailure> for ControlReply<S> {
+    fn from(failure: CommandFailure) -> ControlReply<S> {
+        ControlReply::Failed {
             code: failure.code,
             message: failure.text,
         }
     }
 }
 
-impl From<StackError> for Failure {
-    fn from(error: StackError) -> Failure {
+impl From<StackError> for CommandFailure {
+    fn from(error: StackError) -> CommandFailure {
         match error.cause() {
-            Cause::Loss => Failure::refused(format!(
+            ErrorCause::Loss => CommandFailure::refused(format!(
                 "{error}; see `forebay check`, or give up what is lost with --accept-loss"
             )),
-            cause => Failure::new(Failure::code_of(cause), error),
+            cause => CommandFailure::new(CommandFailure::code_of(cause), error),
         }
     }
 }
 
-impl From<forebay_os::CreateError> for Failure {
-    fn from(error: forebay_os::CreateError) -> Failure {
+impl From<forebay_os::FileCreateError> for CommandFailure {
+    fn from(error: forebay_os::FileCreateError) -> CommandFailure {
         let code = match &error {
-            forebay_os::CreateError::Exists { .. } => Code::Refused,
-            _ => Code::Io,
+            forebay_os::FileCreateError::Exists { .. } => FailureCode::Refused,
+            _ => FailureCode::Io,
         };
-        Failure::new(code, error)
+        CommandFailure::new(code, error)
     }
 }
 
-impl From<DescriptionError> for Failure {
-    fn from(error: DescriptionError) -> Failure {
-        Failure::usage(error)
+impl From<ConfigFileError> for CommandFailure {
+    fn from(error: ConfigFileError) -> CommandFailure {
+        CommandFailure::usage(error)
     }
 }
 
-impl From<NameError> for Failure {
-    fn from(error: NameError) -> Failure {
-        Failure::usage(error)
+impl From<VolumeNameError> for CommandFailure {
+    fn from(error: VolumeNameError) -> CommandFailure {
+        CommandFailure::usage(error)
     }
 }

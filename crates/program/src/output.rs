@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandFailure, CommandResult};
 
 /// Prints a line of a result.
 #[macro_export]
@@ -19,11 +19,11 @@ pub fn line(text: fmt::Arguments<'_>) {
 }
 
 /// Prints all of `bytes`.
-pub fn all(bytes: &[u8]) -> Outcome {
+pub fn all(bytes: &[u8]) -> CommandResult {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io(format!("cannot write: {error}")))
+            Err(CommandFailure::io(format!("cannot write: {error}")))
         }
         _ => Ok(()),
     }

@@ -1,21 +1,21 @@
 //! The report of a volume with the layers of this workspace; docs/status.md describes it.
 
-use forebay_control::Left;
-use forebay_stack::Status;
+use forebay_control::RemainingWork;
+use forebay_stack::LayerStatus;
 
 /// The report that `status --json` prints.
-pub type Report = forebay_control::Report<Status>;
+pub type StatusReport = forebay_control::VolumeReport<LayerStatus>;
 /// A reply of a daemon.
-pub type Reply = forebay_control::Reply<Status>;
+pub type DaemonReply = forebay_control::ControlReply<LayerStatus>;
 
 /// Returns the remaining work of a volume in this state.
-pub fn left(status: &Status) -> Left {
+pub fn left(status: &LayerStatus) -> RemainingWork {
     let doing = if status.drain_fails() {
         "retrying"
     } else {
         status.doing()
     };
-    Left {
+    RemainingWork {
         dirty_bytes: status.dirty_bytes(),
         homeward_bytes: status.homeward_bytes(),
         marked_bytes: status.marked_bytes(),

@@ -3,22 +3,22 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use forebay_os::Ring;
+use forebay_os::IoRing;
 use forebay_rt::{Executor, Rt};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandFailure, CommandResult};
 
-/// Maximum requests between two system calls; see [`Ring::new`].
+/// Maximum requests between two system calls; see [`IoRing::new`].
 const RING_ENTRIES: u32 = 256;
 
 /// Runs `work` on an executor of its own.
-pub fn on_ring<T, F, W>(work: W) -> Outcome<T>
+pub fn on_ring<T, F, W>(work: W) -> CommandResult<T>
 where
     T: 'static,
-    F: Future<Output = Outcome<T>> + 'static,
-    W: FnOnce(Rt, Rc<Ring>) -> F,
+    F: Future<Output = CommandResult<T>> + 'static,
+    W: FnOnce(Rt, Rc<IoRing>) -> F,
 {
-    let ring = Ring::new(RING_ENTRIES).map_err(Failure::io)?;
+    let ring = IoRing::new(RING_ENTRIES).map_err(CommandFailure::io)?;
     let executor = Executor::new(Rc::clone(&ring) as Rc<_>);
     executor.block_on(work(executor.rt(), ring))
 }

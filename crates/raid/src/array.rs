@@ -6,33 +6,33 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use forebay_device::Geometry;
+use forebay_device::DeviceGeometry;
 use forebay_rt::{RangeLock, Rt, Task};
 
-use crate::member::Member;
-use crate::rotation::Rotation;
+use crate::member::ArrayMember;
+use crate::rotation::ParityLayout;
 use crate::stats::ParityStats;
 
-pub(crate) struct Inner {
+pub(crate) struct ParityState {
     pub(crate) rt: Rt,
-    pub(crate) rotation: Rotation,
-    pub(crate) geometry: Geometry,
+    pub(crate) rotation: ParityLayout,
+    pub(crate) geometry: DeviceGeometry,
     /// Locks on bytes of the members, held during writes and during reads from all members.
     pub(crate) lock: Rc<RangeLock>,
-    pub(crate) members: RefCell<Vec<Member>>,
+    pub(crate) members: RefCell<Vec<ArrayMember>>,
     pub(crate) stats: RefCell<ParityStats>,
 }
 
-impl Inner {
+impl ParityState {
     pub(crate) fn count(&self, count: impl FnOnce(&mut ParityStats)) {
         count(&mut self.stats.borrow_mut());
     }
 }
 
 /// A task that continues when its future is dropped.
-struct Driven<T>(Option<Task<T>>);
+struct DetachingTask<T>(Option<Task<T>>);
 
-impl<T> Future for Driven<T> {
+impl<T> Future for DetachingTask<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -45,7 +45,7 @@ impl<T> Future for Driven<T> {
     }
 }
 
-impl<T> Drop for Driven<T> {
+impl<T> Drop for DetachingTask<T> {
     fn drop(&mut self) {
         if let Some(task) = self.0.take() {
             task.detach();
@@ -53,14 +53,14 @@ impl<T> Drop for Driven<T> {
     }
 }
 
-impl Inner {
+impl ParityState {
     /// Runs `work` in a task of its own, which begins when the returned future is first awaited. A dropped request must
     /// not leave a row partly written, since its parity would be wrong.
     pub(crate) async fn driven<T: 'static, F: Future<Output = T> + 'static>(
         self: &Rc<Self>,
-        work: impl FnOnce(Rc<Inner>) -> F,
+        work: impl FnOnce(Rc<ParityState>) -> F,
     ) -> T {
         let work = work(Rc::clone(self));
-        Driven(Some(self.rt.spawn(work))).await
+        DetachingTask(Some(self.rt.spawn(work))).await
     }
 }

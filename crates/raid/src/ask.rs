@@ -4,20 +4,20 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Op, Result, Room};
+use forebay_device::{Buf, BufMut, Device, DeviceError, DeviceOp, Durability, Result, ZeroedSpace};
 use forebay_units::RangeSet;
 
-use crate::array::Inner;
+use crate::array::ParityState;
 use crate::cuts::cut_by;
-use crate::settle::{Set, settle};
+use crate::settle::{MemberSet, settle};
 
-fn missing(op: Op) -> DeviceError {
+fn missing(op: DeviceOp) -> DeviceError {
     let cause = Arc::from("the array's member is missing");
     DeviceError::Failed { op, cause }
 }
 
-impl Inner {
-    fn device(&self, member: usize, op: Op) -> Result<Rc<dyn Device>> {
+impl ParityState {
+    fn device(&self, member: usize, op: DeviceOp) -> Result<Rc<dyn Device>> {
         let device = self.members.borrow()[member].device.clone();
         device.ok_or_else(|| missing(op))
     }
@@ -27,10 +27,10 @@ impl Inner {
     }
 
     /// Returns the members that are stale anywhere in `columns`.
-    pub(crate) fn stale_in(&self, columns: &Range<u64>) -> Set {
+    pub(crate) fn stale_in(&self, columns: &Range<u64>) -> MemberSet {
         let members = self.members.borrow();
         let stale = members.iter().enumerate();
-        let bits = stale.map(|(n, member)| Set::from(member.is_stale(columns)) << n);
+        let bits = stale.map(|(n, member)| MemberSet::from(member.is_stale(columns)) << n);
         bits.fold(0, |set, bit| set | bit)
     }
 
@@ -53,7 +53,7 @@ impl Inner {
     /// Reads the bytes of a member, also if they are stale.
     pub(crate) async fn read_member(&self, member: usize, range: Range<u64>) -> Result<BufMut> {
         let len = (range.end - range.start) as usize;
-        let device = self.device(member, Op::Read)?;
+        let device = self.device(member, DeviceOp::Read)?;
         device.read(range.start, BufMut::zeroed(len)).await
     }
 
@@ -65,7 +65,7 @@ impl Inner {
         durability: Durability,
     ) -> Result<()> {
         let range = at..at + data.len() as u64;
-        let device = self.device(member, Op::Write)?;
+        let device = self.device(member, DeviceOp::Write)?;
         device.write(at, data, durability).await?;
         if durability == Durability::Flush {
             self.note_unflushed(member, &*device, range);
@@ -77,9 +77,9 @@ impl Inner {
         &self,
         member: usize,
         range: Range<u64>,
-        room: Room,
+        room: ZeroedSpace,
     ) -> Result<()> {
-        let device = self.device(member, Op::WriteZeroes)?;
+        let device = self.device(member, DeviceOp::WriteZeroes)?;
         device.write_zeroes(range.clone(), room).await?;
         self.note_unflushed(member, &*device, range);
         Ok(())
@@ -93,7 +93,7 @@ impl Inner {
 
     /// Flushes one member. If the flush fails, returns the ranges that the member may have lost.
     pub(crate) async fn flush_member(&self, member: usize) -> Result<(), (RangeSet, DeviceError)> {
-        let Ok(device) = self.device(member, Op::Flush) else {
+        let Ok(device) = self.device(member, DeviceOp::Flush) else {
             return Ok(());
         };
         let written = std::mem::take(&mut self.members.borrow_mut()[member].unflushed);

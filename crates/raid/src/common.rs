@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay_device::{Buf, BufMut, Geometry};
+use forebay_device::{Buf, BufMut, DeviceGeometry};
 
 use crate::ArrayError;
 
@@ -11,11 +11,11 @@ pub(crate) const MEMBERS_MAX: usize = 64;
 
 /// Returns an array's geometry, and its number of rows of stripe units. `data` units of each row contain data.
 pub(crate) fn geometry(
-    members: &[Geometry],
+    members: &[DeviceGeometry],
     unit: u32,
     data: usize,
-) -> Result<(Geometry, u64), ArrayError> {
-    let of = |field: fn(&Geometry) -> u32| members.iter().map(field);
+) -> Result<(DeviceGeometry, u64), ArrayError> {
+    let of = |field: fn(&DeviceGeometry) -> u32| members.iter().map(field);
     let block = of(|g| g.block_size).max().unwrap_or(0);
     let physical = of(|g| g.physical_block_size).min().unwrap_or(0);
     let widest = of(|g| g.physical_block_size).max().unwrap_or(0);
@@ -33,7 +33,7 @@ pub(crate) fn geometry(
         let need = unit.into();
         return Err(ArrayError::TooShort { have, need });
     }
-    let geometry = Geometry {
+    let geometry = DeviceGeometry {
         len: rows * u64::from(row),
         block_size: block,
         physical_block_size: physical,
@@ -46,7 +46,7 @@ pub(crate) fn geometry(
 }
 
 /// Returns the unit in which discards take effect on all members, in bytes of a member; 0 if a member has no such unit.
-pub(crate) fn discard_unit(members: &[Geometry]) -> u64 {
+pub(crate) fn discard_unit(members: &[DeviceGeometry]) -> u64 {
     let units = members.iter().map(|g| u64::from(g.discard_granularity));
     units.reduce(common_multiple).unwrap_or(0)
 }
@@ -65,7 +65,7 @@ pub(crate) fn common_multiple(a: u64, b: u64) -> u64 {
 
 /// A member's share in a request: a range of the member, and the corresponding parts of the request's buffer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Share {
+pub(crate) struct MemberShare {
     pub(crate) member: usize,
     /// Bytes of the member.
     pub(crate) range: Range<u64>,
@@ -73,7 +73,7 @@ pub(crate) struct Share {
     pub(crate) pieces: Vec<Range<usize>>,
 }
 
-impl Share {
+impl MemberShare {
     pub(crate) fn len(&self) -> usize {
         (self.range.end - self.range.start) as usize
     }
@@ -115,8 +115,8 @@ pub(crate) fn shares(
     at: u64,
     len: usize,
     place: impl Fn(u64) -> (usize, u64),
-) -> Vec<Share> {
-    let mut shares: Vec<Share> = Vec::new();
+) -> Vec<MemberShare> {
+    let mut shares: Vec<MemberShare> = Vec::new();
     let mut last_of = [None; MEMBERS_MAX];
     let mut done = 0;
     while done < len {
@@ -135,7 +135,7 @@ pub(crate) fn shares(
             }
             None => {
                 last_of[member] = Some(shares.len());
-                shares.push(Share {
+                shares.push(MemberShare {
                     member,
                     range: start..start + n,
                     pieces: vec![piece],
@@ -166,7 +166,7 @@ mod tests {
             (0, 5..20, vec![0..5, 15..25]),
             (1, 0..15, vec![5..15, 25..30]),
         ];
-        let expected = expected.map(|(member, range, pieces)| Share {
+        let expected = expected.map(|(member, range, pieces)| MemberShare {
             member,
             range,
             pieces,

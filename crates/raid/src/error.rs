@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay_device::{DeviceError, Op};
+use forebay_device::{DeviceError, DeviceOp};
 
 /// An error if devices cannot form an array, or a device cannot become a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +56,7 @@ pub enum ArrayError {
 }
 
 /// Converts a member's error to an error of the array's request, with positions of the array.
-pub(crate) fn located(error: DeviceError, op: Op, range: &Range<u64>) -> DeviceError {
+pub(crate) fn located(error: DeviceError, op: DeviceOp, range: &Range<u64>) -> DeviceError {
     let range = range.clone();
     match error {
         DeviceError::Io { source, .. } => DeviceError::Io { op, range, source },

@@ -1,4 +1,4 @@
-//! Arrays of devices as one device: [`Striped`] is RAID-0, [`Parity`] is RAID-5.
+//! Arrays of devices as one device: [`StripedArray`] is RAID-0, [`ParityArray`] is RAID-5.
 //!
 //! Invariants of the array with parity, where a *column* is the bytes at one position of all members:
 //! - The sum (exclusive or) of the correct contents of all members in a column is zero, unless a write is under way in
@@ -29,7 +29,7 @@ mod write;
 mod xor;
 
 pub use error::ArrayError;
-pub use parity::Parity;
-pub use repair::{Rebuilt, Resynced};
+pub use parity::ParityArray;
+pub use repair::{RebuildReport, ResyncReport};
 pub use stats::ParityStats;
-pub use striped::Striped;
+pub use striped::StripedArray;

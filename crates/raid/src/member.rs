@@ -7,7 +7,7 @@ use forebay_device::Device;
 use forebay_units::RangeSet;
 
 /// A member and its state.
-pub(crate) struct Member {
+pub(crate) struct ArrayMember {
     /// The device; `None` for a missing member, all of which is stale.
     pub(crate) device: Option<Rc<dyn Device>>,
     /// Bytes with incorrect content.
@@ -16,9 +16,9 @@ pub(crate) struct Member {
     pub(crate) unflushed: RangeSet,
 }
 
-impl Member {
-    pub(crate) fn new(device: Option<Rc<dyn Device>>) -> Member {
-        Member {
+impl ArrayMember {
+    pub(crate) fn new(device: Option<Rc<dyn Device>>) -> ArrayMember {
+        ArrayMember {
             device,
             stale: RangeSet::default(),
             unflushed: RangeSet::default(),

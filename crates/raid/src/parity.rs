@@ -4,27 +4,29 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, Result, ZeroedSpace,
+};
 use forebay_rt::Rt;
 use futures_util::future::join_all;
 
 use crate::ArrayError;
-use crate::array::Inner;
+use crate::array::ParityState;
 use crate::common::{self, MEMBERS_MAX, common_multiple};
 use crate::error::located;
-use crate::member::Member;
-use crate::rotation::Rotation;
+use crate::member::ArrayMember;
+use crate::rotation::ParityLayout;
 use crate::stats::ParityStats;
 
 /// An array that continues to work without any one of its devices.
 ///
 /// `docs/design/raid.md` describes its behaviour after failures of members, its limits, and the administrator's tasks.
 /// Writes continue to their end if their futures are dropped.
-pub struct Parity {
-    pub(crate) inner: Rc<Inner>,
+pub struct ParityArray {
+    pub(crate) inner: Rc<ParityState>,
 }
 
-impl Inner {
+impl ParityState {
     async fn flush(&self) -> Result<()> {
         let all = 0..self.rotation.members;
         let flushes = all.clone().map(|member| self.flush_member(member));
@@ -39,14 +41,16 @@ impl Inner {
             return Ok(());
         }
         let error = errors.into_iter().next();
-        error.map_or(Ok(()), |error| Err(located(error, Op::Flush, &(0..0))))
+        error.map_or(Ok(()), |error| {
+            Err(located(error, DeviceOp::Flush, &(0..0)))
+        })
     }
 }
 
-impl Parity {
+impl ParityArray {
     /// Creates an array of `members` with stripe units of `unit` bytes. The shortest member determines the length. One
     /// member may be missing. Parity must be valid: for members that were not in this array before, call
-    /// [`Parity::resync`] for the whole array, unless all members contain only zeroes.
+    /// [`ParityArray::resync`] for the whole array, unless all members contain only zeroes.
     ///
     /// # Errors
     /// If the devices cannot form an array.
@@ -54,31 +58,31 @@ impl Parity {
         rt: &Rt,
         members: Vec<Option<Rc<dyn Device>>>,
         unit: u32,
-    ) -> Result<Parity, ArrayError> {
+    ) -> Result<ParityArray, ArrayError> {
         let have = members.len();
         if !(3..=MEMBERS_MAX).contains(&have) {
             let (least, most) = (3, MEMBERS_MAX);
             return Err(ArrayError::Members { have, least, most });
         }
         let there = members.iter().flatten();
-        let all: Vec<Geometry> = there.map(|member| member.geometry()).collect();
+        let all: Vec<DeviceGeometry> = there.map(|member| member.geometry()).collect();
         if all.len() + 1 < have {
             return Err(ArrayError::Missing(have - all.len()));
         }
         let (whole, rows) = common::geometry(&all, unit, have - 1)?;
-        let rotation = Rotation {
+        let rotation = ParityLayout {
             members: have,
             unit: unit.into(),
             rows,
         };
         let geometry = with_discards(whole, &rotation, &all);
-        Ok(Parity {
-            inner: Rc::new(Inner {
+        Ok(ParityArray {
+            inner: Rc::new(ParityState {
                 rt: rt.clone(),
                 rotation,
                 geometry,
                 lock: Rc::default(),
-                members: RefCell::new(members.into_iter().map(Member::new).collect()),
+                members: RefCell::new(members.into_iter().map(ArrayMember::new).collect()),
                 stats: RefCell::default(),
             }),
         })
@@ -92,7 +96,11 @@ impl Parity {
 
 /// Returns the geometry with the array's unit of discards. A discard is executed as zeroing, and only supported if
 /// zeroing is cheap: the content of a discarded range is unspecified and would not match the parity.
-fn with_discards(geometry: Geometry, rotation: &Rotation, members: &[Geometry]) -> Geometry {
+fn with_discards(
+    geometry: DeviceGeometry,
+    rotation: &ParityLayout,
+    members: &[DeviceGeometry],
+) -> DeviceGeometry {
     let each = common_multiple(common::discard_unit(members), rotation.unit);
     let rows = each / rotation.unit;
     let unmaps = members.iter().all(|g| g.zeroes_by_unmapping);
@@ -101,15 +109,15 @@ fn with_discards(geometry: Geometry, rotation: &Rotation, members: &[Geometry]) 
     } else {
         0
     };
-    Geometry {
+    DeviceGeometry {
         discard_granularity: discards,
         zeroes_by_unmapping: discards > 0,
         ..geometry
     }
 }
 
-impl Device for Parity {
-    fn geometry(&self) -> Geometry {
+impl Device for ParityArray {
+    fn geometry(&self) -> DeviceGeometry {
         self.inner.geometry
     }
 
@@ -118,12 +126,13 @@ impl Device for Parity {
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        let write = move |inner: Rc<Inner>| async move { inner.write(at, buf, durability).await };
+        let write =
+            move |inner: Rc<ParityState>| async move { inner.write(at, buf, durability).await };
         Box::pin(self.inner.driven(write))
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        let flush = |inner: Rc<Inner>| async move { inner.flush().await };
+        let flush = |inner: Rc<ParityState>| async move { inner.flush().await };
         Box::pin(self.inner.driven(flush))
     }
 
@@ -131,12 +140,13 @@ impl Device for Parity {
         if self.inner.geometry.discard_granularity == 0 {
             return Box::pin(std::future::ready(Ok(())));
         }
-        let discard = |inner: Rc<Inner>| async move { inner.discard(range).await };
+        let discard = |inner: Rc<ParityState>| async move { inner.discard(range).await };
         Box::pin(self.inner.driven(discard))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        let zero = move |inner: Rc<Inner>| async move { inner.write_zeroes(range, room).await };
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
+        let zero =
+            move |inner: Rc<ParityState>| async move { inner.write_zeroes(range, room).await };
         Box::pin(self.inner.driven(zero))
     }
 }

@@ -6,64 +6,64 @@
 
 use std::ops::Range;
 
-use crate::settle::Set;
+use crate::settle::MemberSet;
 
 /// The part of a row that is written on one member, in bytes of the member.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct MemberRange {
     pub(crate) member: usize,
     pub(crate) range: Range<u64>,
 }
 
 /// The method of computing the new parity, with the parts that must be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Method {
+pub(crate) enum ParityMethod {
     /// Reads the overwritten parts, in the order of the pieces, and then the parity.
-    ReadModify(Vec<Piece>),
+    ReadModify(Vec<MemberRange>),
     /// Reads the parts that are not overwritten.
-    Reconstruct(Vec<Piece>),
+    Reconstruct(Vec<MemberRange>),
     /// Writes the data without parity, which cannot be computed or stored.
     Bare,
 }
 
 /// The number of members in a row, and the member with the parity.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct RowLayout {
     pub(crate) members: usize,
     pub(crate) parity: usize,
 }
 
-fn is_in(member: usize, set: Set) -> bool {
+fn is_in(member: usize, set: MemberSet) -> bool {
     set & 1 << member != 0
 }
 
 /// Selects the better of the methods that read nothing from `unreadable` members. `None` if neither method is possible.
 pub(crate) fn choose(
-    row: Row,
+    row: RowLayout,
     columns: &Range<u64>,
-    writes: &[Piece],
-    unreadable: Set,
-) -> Option<Method> {
-    let readable = |reads: &Vec<Piece>| reads.iter().all(|r| !is_in(r.member, unreadable));
+    writes: &[MemberRange],
+    unreadable: MemberSet,
+) -> Option<ParityMethod> {
+    let readable = |reads: &Vec<MemberRange>| reads.iter().all(|r| !is_in(r.member, unreadable));
     let modify = Some(overwritten(row, columns, writes)).filter(readable);
     let construct = Some(kept(row, columns, writes)).filter(readable);
-    let cost = |reads: &Vec<Piece>| {
+    let cost = |reads: &Vec<MemberRange>| {
         let bytes: u64 = reads.iter().map(|r| r.range.end - r.range.start).sum();
         (reads.len(), bytes)
     };
     match (modify, construct) {
         (Some(modify), Some(construct)) if cost(&modify) < cost(&construct) => {
-            Some(Method::ReadModify(modify))
+            Some(ParityMethod::ReadModify(modify))
         }
-        (_, Some(construct)) => Some(Method::Reconstruct(construct)),
-        (Some(modify), None) => Some(Method::ReadModify(modify)),
+        (_, Some(construct)) => Some(ParityMethod::Reconstruct(construct)),
+        (Some(modify), None) => Some(ParityMethod::ReadModify(modify)),
         (None, None) => None,
     }
 }
 
 /// Returns the reads of a read-modify-write.
-fn overwritten(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
-    let parity = Piece {
+fn overwritten(row: RowLayout, columns: &Range<u64>, writes: &[MemberRange]) -> Vec<MemberRange> {
+    let parity = MemberRange {
         member: row.parity,
         range: columns.clone(),
     };
@@ -71,7 +71,7 @@ fn overwritten(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
 }
 
 /// Returns the reads of a reconstruct-write.
-fn kept(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
+fn kept(row: RowLayout, columns: &Range<u64>, writes: &[MemberRange]) -> Vec<MemberRange> {
     let mut reads = Vec::new();
     for member in (0..row.members).filter(|member| *member != row.parity) {
         let written = writes.iter().find(|piece| piece.member == member);
@@ -83,7 +83,7 @@ fn kept(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
             None => [columns.clone(), 0..0],
         };
         let ranges = ranges.into_iter().filter(|range| range.start < range.end);
-        reads.extend(ranges.map(|range| Piece { member, range }));
+        reads.extend(ranges.map(|range| MemberRange { member, range }));
     }
     reads
 }
@@ -92,13 +92,13 @@ fn kept(row: Row, columns: &Range<u64>, writes: &[Piece]) -> Vec<Piece> {
 mod tests {
     use super::*;
 
-    const ROW: Row = Row {
+    const ROW: RowLayout = RowLayout {
         members: 5,
         parity: 4,
     };
 
-    fn pieces(all: &[(usize, Range<u64>)]) -> Vec<Piece> {
-        let piece = |(member, range): &(usize, Range<u64>)| Piece {
+    fn pieces(all: &[(usize, Range<u64>)]) -> Vec<MemberRange> {
+        let piece = |(member, range): &(usize, Range<u64>)| MemberRange {
             member: *member,
             range: range.clone(),
         };
@@ -110,7 +110,7 @@ mod tests {
         let writes = pieces(&[(1, 8..12)]);
         let reads = pieces(&[(1, 8..12), (4, 8..12)]);
         let chosen = choose(ROW, &(8..12), &writes, 0);
-        assert_eq!(chosen, Some(Method::ReadModify(reads)));
+        assert_eq!(chosen, Some(ParityMethod::ReadModify(reads)));
     }
 
     #[test]
@@ -118,19 +118,19 @@ mod tests {
         let writes = pieces(&[(0, 0..16), (1, 0..16), (2, 0..16)]);
         let chosen = choose(ROW, &(0..16), &writes, 0);
         let rest = pieces(&[(3, 0..16)]);
-        assert_eq!(chosen, Some(Method::Reconstruct(rest)));
+        assert_eq!(chosen, Some(ParityMethod::Reconstruct(rest)));
         // Both methods need three reads. With holes, the rest is shorter.
         let writes = pieces(&[(0, 4..16), (1, 0..16), (2, 0..12)]);
         let chosen = choose(ROW, &(0..16), &writes, 0);
         let rest = pieces(&[(0, 0..4), (2, 12..16), (3, 0..16)]);
-        assert_eq!(chosen, Some(Method::Reconstruct(rest)));
+        assert_eq!(chosen, Some(ParityMethod::Reconstruct(rest)));
     }
 
     #[test]
     fn a_whole_row_reads_nothing() {
         let writes = pieces(&[(0, 0..16), (1, 0..16), (2, 0..16), (3, 0..16)]);
         let chosen = choose(ROW, &(0..16), &writes, 0b10000);
-        assert_eq!(chosen, Some(Method::Reconstruct(Vec::new())));
+        assert_eq!(chosen, Some(ParityMethod::Reconstruct(Vec::new())));
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let is_reconstruct = |unreadable| {
             matches!(
                 choose(ROW, &(8..12), &writes, unreadable),
-                Some(Method::Reconstruct(_))
+                Some(ParityMethod::Reconstruct(_))
             )
         };
         assert!(is_reconstruct(0b00010) && is_reconstruct(0b10000));

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use forebay_device::{BufMut, DeviceError, Op, Result};
+use forebay_device::{BufMut, DeviceError, DeviceOp, Result};
 use futures_util::future::join_all;
 
-use crate::array::Inner;
+use crate::array::ParityState;
 use crate::common::shares;
 use crate::error::located;
 use crate::xor;
 
-impl Inner {
+impl ParityState {
     pub(crate) async fn read(&self, at: u64, mut buf: BufMut) -> Result<BufMut> {
         let place = |unit| self.rotation.place(unit);
         let shares = shares(self.rotation.unit, at, buf.len(), place);
@@ -18,7 +18,7 @@ impl Inner {
             .iter()
             .map(|share| self.read_data(share.member, share.range.clone()));
         for (share, data) in shares.iter().zip(join_all(reads).await) {
-            let data = data.map_err(|error| located(error, Op::Read, &share.hull(at)))?;
+            let data = data.map_err(|error| located(error, DeviceOp::Read, &share.hull(at)))?;
             share.scatter(&data, &mut buf);
         }
         Ok(buf)

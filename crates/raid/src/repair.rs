@@ -8,16 +8,16 @@ use forebay_units::RangeSet;
 use futures_util::future::join_all;
 
 use crate::ArrayError;
-use crate::array::Inner;
-use crate::parity::Parity;
+use crate::array::ParityState;
+use crate::parity::ParityArray;
 use crate::xor;
 
 /// The most bytes that are read from each member at a time.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// The result of [`Parity::resync`], in bytes of a member.
+/// The result of [`ParityArray::resync`], in bytes of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Resynced {
+pub struct ResyncReport {
     /// Bytes whose parity did not match the data and was written again.
     pub parity: u64,
     /// Bytes at which a member was stale or unreadable, and was written from the others.
@@ -26,16 +26,16 @@ pub struct Resynced {
     pub left: u64,
 }
 
-/// The result of [`Parity::rebuild`], in bytes of the member.
+/// The result of [`ParityArray::rebuild`], in bytes of the member.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Rebuilt {
+pub struct RebuildReport {
     /// Bytes written from the others.
     pub written: u64,
     /// Bytes left unchanged, since another member is stale there, too.
     pub lost: u64,
 }
 
-impl Parity {
+impl ParityArray {
     /// Returns the stale bytes of a member, which are never read from it.
     pub fn stale(&self, member: usize) -> Vec<Range<u64>> {
         let whole = 0..self.inner.rotation.member_bytes();
@@ -104,8 +104,8 @@ impl Parity {
     /// # Errors
     /// If the other members cannot be read or the member cannot be written. Bytes rebuilt until then stay rebuilt. To
     /// continue, call this function again when the members work.
-    pub async fn rebuild(&self, member: usize) -> Result<Rebuilt, DeviceError> {
-        let mut rebuilt = Rebuilt::default();
+    pub async fn rebuild(&self, member: usize) -> Result<RebuildReport, DeviceError> {
+        let mut rebuilt = RebuildReport::default();
         let mut at = 0;
         while let Some(part) = self.next_stale(member, at) {
             at = part.end;
@@ -134,11 +134,11 @@ impl Parity {
     ///
     /// # Errors
     /// The error of the flush.
-    pub async fn resync(&self, range: Range<u64>) -> Result<Resynced, DeviceError> {
+    pub async fn resync(&self, range: Range<u64>) -> Result<ResyncReport, DeviceError> {
         let rotation = self.inner.rotation;
         let row = rotation.row_bytes();
         let end = range.end.div_ceil(row).min(rotation.rows);
-        let mut found = Resynced::default();
+        let mut found = ResyncReport::default();
         for row in range.start / row..end {
             let columns = rotation.columns(row);
             let mut start = columns.start;
@@ -159,10 +159,14 @@ impl Parity {
     }
 }
 
-impl Inner {
-    async fn rebuild_part(&self, member: usize, part: Range<u64>) -> Result<Rebuilt, DeviceError> {
+impl ParityState {
+    async fn rebuild_part(
+        &self,
+        member: usize,
+        part: Range<u64>,
+    ) -> Result<RebuildReport, DeviceError> {
         let _turn = self.lock.lock(part.clone()).await;
-        let mut rebuilt = Rebuilt::default();
+        let mut rebuilt = RebuildReport::default();
         for part in self.cut_by_stale(part) {
             let (stale, own) = (self.stale_in(&part), 1 << member);
             let len = part.end - part.start;
@@ -183,23 +187,23 @@ impl Inner {
         Ok(rebuilt)
     }
 
-    async fn resync_part(&self, row: u64, part: Range<u64>) -> Resynced {
+    async fn resync_part(&self, row: u64, part: Range<u64>) -> ResyncReport {
         let _turn = self.lock.lock(part.clone()).await;
-        let mut found = Resynced::default();
+        let mut found = ResyncReport::default();
         for part in self.cut_by_stale(part) {
             let len = part.end - part.start;
             match self.resync_columns(row, part).await {
-                Fit::Right => {}
-                Fit::Parity => found.parity += len,
-                Fit::Member => found.members += len,
-                Fit::Left => found.left += len,
+                ColumnState::Right => {}
+                ColumnState::Parity => found.parity += len,
+                ColumnState::Member => found.members += len,
+                ColumnState::Left => found.left += len,
             }
         }
         found
     }
 
     /// Makes members consistent in columns with the same stale members throughout.
-    async fn resync_columns(&self, row: u64, part: Range<u64>) -> Fit {
+    async fn resync_columns(&self, row: u64, part: Range<u64>) -> ColumnState {
         let parity = self.rotation.parity(row);
         let (mut without, stale) = (Vec::new(), self.stale_in(&part));
         let reads = (0..self.rotation.members).map(async |member| match stale >> member & 1 {
@@ -218,14 +222,14 @@ impl Inner {
             }
         }
         let (member, fit) = match (&without[..], old_parity) {
-            ([], _) if is_zero(&sum) => return Fit::Right,
+            ([], _) if is_zero(&sum) => return ColumnState::Right,
             ([], Some(old)) => {
                 // The sum becomes that of the data alone.
                 xor::add(&mut sum, &old);
-                (parity, Fit::Parity)
+                (parity, ColumnState::Parity)
             }
-            ([only], _) => (*only, Fit::Member),
-            _ => return Fit::Left,
+            ([only], _) => (*only, ColumnState::Member),
+            _ => return ColumnState::Left,
         };
         let data = sum.freeze();
         match self
@@ -239,10 +243,10 @@ impl Inner {
             // The parity, which was wrong, may be correct or not after the failed write. A data member has its old
             // content, if it was readable.
             Err(_) => {
-                if fit == Fit::Parity {
+                if fit == ColumnState::Parity {
                     self.set_stale(parity, part, true);
                 }
-                Fit::Left
+                ColumnState::Left
             }
         }
     }
@@ -250,7 +254,7 @@ impl Inner {
 
 /// The inconsistency that was found in some columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fit {
+enum ColumnState {
     Right,
     Parity,
     Member,

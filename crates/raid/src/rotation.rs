@@ -9,14 +9,14 @@ use std::ops::Range;
 
 /// The layout of an array with parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Rotation {
+pub(crate) struct ParityLayout {
     pub(crate) members: usize,
     /// Bytes of a stripe unit.
     pub(crate) unit: u64,
     pub(crate) rows: u64,
 }
 
-impl Rotation {
+impl ParityLayout {
     /// Returns the bytes of data in a row.
     pub(crate) fn row_bytes(&self) -> u64 {
         (self.members as u64 - 1) * self.unit
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_layout_of_five_members_is_the_left_symmetric_one() {
-        let rotation = Rotation {
+        let rotation = ParityLayout {
             members: 5,
             unit: 4096,
             rows: 6,

@@ -5,12 +5,12 @@
 //! content.
 
 /// A set of members, with a bit for each.
-pub(crate) type Set = u64;
+pub(crate) type MemberSet = u64;
 
 /// The stale members of a column after a write, and the success of the write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Settled {
-    pub(crate) stale: Set,
+pub(crate) struct ColumnOutcome {
+    pub(crate) stale: MemberSet,
     pub(crate) done: bool,
 }
 
@@ -21,16 +21,21 @@ pub(crate) struct Settled {
 /// Otherwise the write has failed and is not acknowledged. Then the present content of the data members, old or new,
 /// becomes the correct content, and parity becomes stale. The content of a data member that was stale before, and was
 /// not written now, is lost.
-pub(crate) fn settle(stale: Set, wrote: Set, failed: Set, parity: Set) -> Settled {
+pub(crate) fn settle(
+    stale: MemberSet,
+    wrote: MemberSet,
+    failed: MemberSet,
+    parity: MemberSet,
+) -> ColumnOutcome {
     let without = failed | stale & !wrote | parity & !wrote;
     if without.count_ones() <= 1 {
         let done = true;
-        return Settled {
+        return ColumnOutcome {
             stale: without,
             done,
         };
     }
-    Settled {
+    ColumnOutcome {
         stale: stale & !(wrote & !failed) | parity,
         done: failed == 0,
     }
@@ -40,12 +45,12 @@ pub(crate) fn settle(stale: Set, wrote: Set, failed: Set, parity: Set) -> Settle
 mod tests {
     use super::*;
 
-    const A: Set = 1;
-    const B: Set = 2;
-    const C: Set = 4;
-    const P: Set = 8;
+    const A: MemberSet = 1;
+    const B: MemberSet = 2;
+    const C: MemberSet = 4;
+    const P: MemberSet = 8;
 
-    fn stale(before: Set, wrote: Set, failed: Set) -> (Set, bool) {
+    fn stale(before: MemberSet, wrote: MemberSet, failed: MemberSet) -> (MemberSet, bool) {
         let settled = settle(before, wrote, failed, P);
         (settled.stale, settled.done)
     }

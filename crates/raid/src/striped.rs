@@ -3,11 +3,13 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, Result, ZeroedSpace,
+};
 use futures_util::future::join_all;
 
 use crate::ArrayError;
-use crate::common::{self, MEMBERS_MAX, Share, common_multiple, shares};
+use crate::common::{self, MEMBERS_MAX, MemberShare, common_multiple, shares};
 use crate::error::located;
 
 /// An array with unit 0 on the first device, unit 1 on the next, and so on in rotation. It has the speed of all devices
@@ -15,24 +17,24 @@ use crate::error::located;
 ///
 /// A request goes to all members concerned concurrently, to each in one piece. If one of these requests fails, the
 /// whole request fails.
-pub struct Striped {
+pub struct StripedArray {
     members: Vec<Rc<dyn Device>>,
     unit: u64,
-    geometry: Geometry,
+    geometry: DeviceGeometry,
 }
 
-impl Striped {
+impl StripedArray {
     /// Creates an array of `members` with stripe units of `unit` bytes. The shortest member determines the length.
     ///
     /// # Errors
     /// If the devices cannot form an array.
-    pub fn new(members: Vec<Rc<dyn Device>>, unit: u32) -> Result<Striped, ArrayError> {
+    pub fn new(members: Vec<Rc<dyn Device>>, unit: u32) -> Result<StripedArray, ArrayError> {
         let have = members.len();
         if !(1..=MEMBERS_MAX).contains(&have) {
             let (least, most) = (1, MEMBERS_MAX);
             return Err(ArrayError::Members { have, least, most });
         }
-        let all: Vec<Geometry> = members.iter().map(|member| member.geometry()).collect();
+        let all: Vec<DeviceGeometry> = members.iter().map(|member| member.geometry()).collect();
         let (whole, _) = common::geometry(&all, unit, have)?;
         let unit = u64::from(unit);
         let each = common::discard_unit(&all);
@@ -42,19 +44,19 @@ impl Striped {
             _ => common_multiple(each, unit) * have as u64,
         };
         let discards = u32::try_from(discards).unwrap_or(0);
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             discard_granularity: discards,
             zeroes_by_unmapping: discards > 0 && all.iter().all(|g| g.zeroes_by_unmapping),
             ..whole
         };
-        Ok(Striped {
+        Ok(StripedArray {
             members,
             unit,
             geometry,
         })
     }
 
-    fn shares(&self, at: u64, len: usize) -> Vec<Share> {
+    fn shares(&self, at: u64, len: usize) -> Vec<MemberShare> {
         let members = self.members.len() as u64;
         let place = |unit: u64| ((unit % members) as usize, unit / members);
         shares(self.unit, at, len, place)
@@ -71,7 +73,7 @@ impl Striped {
     /// Sends a request to every member for its part of `range`.
     async fn each<'a>(
         &'a self,
-        op: Op,
+        op: DeviceOp,
         range: Range<u64>,
         ask: impl Fn(&'a dyn Device, Range<u64>) -> IoFuture<'a, ()>,
     ) -> Result<()> {
@@ -87,8 +89,8 @@ fn first_error(results: Vec<Result<()>>) -> Result<()> {
     results.into_iter().collect()
 }
 
-impl Device for Striped {
-    fn geometry(&self) -> Geometry {
+impl Device for StripedArray {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry
     }
 
@@ -101,14 +103,14 @@ impl Device for Striped {
                 let read = self.members[only.member].read(only.range.start, buf);
                 return read
                     .await
-                    .map_err(|error| located(error, Op::Read, &only.hull(at)));
+                    .map_err(|error| located(error, DeviceOp::Read, &only.hull(at)));
             }
             let reads = shares.iter().map(|share| {
                 let part = BufMut::zeroed(share.len());
                 self.members[share.member].read(share.range.start, part)
             });
             for (share, part) in shares.iter().zip(join_all(reads).await) {
-                let part = part.map_err(|error| located(error, Op::Read, &share.hull(at)))?;
+                let part = part.map_err(|error| located(error, DeviceOp::Read, &share.hull(at)))?;
                 share.scatter(&part, &mut buf);
             }
             Ok(buf)
@@ -124,7 +126,7 @@ impl Device for Striped {
                 let hull = share.hull(at);
                 written
                     .await
-                    .map_err(|error| located(error, Op::Write, &hull))
+                    .map_err(|error| located(error, DeviceOp::Write, &hull))
             });
             first_error(join_all(writes).await)
         })
@@ -138,12 +140,16 @@ impl Device for Striped {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(self.each(Op::Discard, range, |member, part| member.discard(part)))
+        Box::pin(self.each(DeviceOp::Discard, range, |member, part| {
+            member.discard(part)
+        }))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
-        Box::pin(self.each(Op::WriteZeroes, range, move |member, part| {
-            member.write_zeroes(part, room)
-        }))
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
+        Box::pin(
+            self.each(DeviceOp::WriteZeroes, range, move |member, part| {
+                member.write_zeroes(part, room)
+            }),
+        )
     }
 }

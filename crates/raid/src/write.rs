@@ -2,34 +2,34 @@
 
 use std::ops::Range;
 
-use forebay_device::{Buf, BufMut, DeviceError, Durability, Op, Result, Room};
+use forebay_device::{Buf, BufMut, DeviceError, DeviceOp, Durability, Result, ZeroedSpace};
 use futures_util::future::{LocalBoxFuture, join_all};
 
-use crate::array::Inner;
-use crate::common::{Share, shares};
+use crate::array::ParityState;
+use crate::common::{MemberShare, shares};
 use crate::cuts;
 use crate::error::located;
-use crate::plan::{Method, Piece, Row, choose};
-use crate::settle::{Set, settle};
+use crate::plan::{MemberRange, ParityMethod, RowLayout, choose};
+use crate::settle::{MemberSet, settle};
 use crate::xor;
 
 /// The data that is written to one member in a row.
 #[derive(Clone)]
-struct Part {
-    piece: Piece,
+struct MemberWrite {
+    piece: MemberRange,
     data: Buf,
 }
 
-impl Part {
+impl MemberWrite {
     /// Returns the part within `columns`, if they overlap.
-    fn within(&self, columns: &Range<u64>) -> Option<Part> {
-        let Piece { member, range } = &self.piece;
+    fn within(&self, columns: &Range<u64>) -> Option<MemberWrite> {
+        let MemberRange { member, range } = &self.piece;
         let cut = columns.start.max(range.start)..columns.end.min(range.end);
         (cut.start < cut.end).then(|| {
             let from = (cut.start - range.start) as usize;
             let len = (cut.end - cut.start) as usize;
-            Part {
-                piece: Piece {
+            MemberWrite {
+                piece: MemberRange {
                     member: *member,
                     range: cut,
                 },
@@ -40,19 +40,19 @@ impl Part {
 }
 
 /// The new content of whole rows.
-pub(crate) enum Content {
+pub(crate) enum RowContent {
     Data(Buf, Durability),
-    Zeroes(Room),
+    Zeroes(ZeroedSpace),
 }
 
 /// The write to one member, with its result.
-struct Written {
+struct MemberWriteResult {
     member: usize,
     range: Range<u64>,
     result: Result<()>,
 }
 
-impl Inner {
+impl ParityState {
     pub(crate) async fn write(&self, at: u64, data: Buf, durability: Durability) -> Result<()> {
         let range = at..at + data.len() as u64;
         let (head, rows, tail) = self.rows_of(&range);
@@ -60,21 +60,21 @@ impl Inner {
             let within = (part.start - at) as usize..(part.end - at) as usize;
             data.slice(within)
         };
-        let content = Content::Data(part(&rows), durability);
+        let content = RowContent::Data(part(&rows), durability);
         let edges = [&head, &tail].map(|edge| (edge.start, part(edge)));
         let written = self.write_all(edges, durability, rows, content).await;
-        written.map_err(|error| located(error, Op::Write, &range))
+        written.map_err(|error| located(error, DeviceOp::Write, &range))
     }
 
-    pub(crate) async fn write_zeroes(&self, range: Range<u64>, room: Room) -> Result<()> {
+    pub(crate) async fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> Result<()> {
         let (head, rows, tail) = self.rows_of(&range);
         let zeroes = |edge: &Range<u64>| BufMut::zeroed((edge.end - edge.start) as usize).freeze();
         let edges = [&head, &tail].map(|edge| (edge.start, zeroes(edge)));
-        let content = Content::Zeroes(room);
+        let content = RowContent::Zeroes(room);
         let written = self
             .write_all(edges, Durability::Flush, rows, content)
             .await;
-        written.map_err(|error| located(error, Op::WriteZeroes, &range))
+        written.map_err(|error| located(error, DeviceOp::WriteZeroes, &range))
     }
 
     /// Writes parts of rows and whole rows concurrently. Each of them may be empty.
@@ -83,7 +83,7 @@ impl Inner {
         edges: [(u64, Buf); 2],
         durability: Durability,
         rows: Range<u64>,
-        content: Content,
+        content: RowContent,
     ) -> Result<()> {
         let mut jobs: Vec<LocalBoxFuture<'_, Result<()>>> = Vec::new();
         for (at, data) in edges {
@@ -114,14 +114,14 @@ impl Inner {
         let row = at / self.rotation.row_bytes();
         let place = |unit| self.rotation.place(unit);
         let shares = shares(self.rotation.unit, at, data.len(), place);
-        let part = |share: &Share| Part {
+        let part = |share: &MemberShare| MemberWrite {
             data: share.gather(&data),
-            piece: Piece {
+            piece: MemberRange {
                 member: share.member,
                 range: share.range.clone(),
             },
         };
-        let parts: Vec<Part> = shares.iter().map(part).collect();
+        let parts: Vec<MemberWrite> = shares.iter().map(part).collect();
         // The end of one unit and the beginning of the next may have no column in common.
         if let [a, b] = &parts[..]
             && b.piece.range.end < a.piece.range.start
@@ -135,7 +135,12 @@ impl Inner {
         self.write_parts(row, &parts, durability).await
     }
 
-    async fn write_parts(&self, row: u64, parts: &[Part], durability: Durability) -> Result<()> {
+    async fn write_parts(
+        &self,
+        row: u64,
+        parts: &[MemberWrite],
+        durability: Durability,
+    ) -> Result<()> {
         let each = || parts.iter().map(|part| &part.piece.range);
         let start = each().map(|range| range.start).min().unwrap_or(0);
         let end = each().map(|range| range.end).max().unwrap_or(0);
@@ -157,7 +162,7 @@ impl Inner {
         let apart = apart.flat_map(|part| cuts::cut(part, ends.clone().collect()));
         let changes = apart.map(async |columns| {
             let within = parts.iter().filter_map(|part| part.within(&columns));
-            let parts: Vec<Part> = within.collect();
+            let parts: Vec<MemberWrite> = within.collect();
             let sum = self.new_parity(parity, &columns, &parts).await?;
             self.change(parity, columns, &parts, sum, durability).await
         });
@@ -170,23 +175,25 @@ impl Inner {
         &self,
         parity: usize,
         columns: Range<u64>,
-        parts: &[Part],
+        parts: &[MemberWrite],
         sum: Option<BufMut>,
         durability: Durability,
     ) -> Result<()> {
         let mut writes: Vec<(usize, u64, Buf)> = Vec::new();
         for part in parts {
-            let Piece { member, range } = &part.piece;
+            let MemberRange { member, range } = &part.piece;
             writes.push((*member, range.start, part.data.clone()));
         }
         if let Some(sum) = sum {
             writes.push((parity, columns.start, sum.freeze()));
         }
-        let writes = writes.into_iter().map(async |(member, at, data)| Written {
-            range: at..at + data.len() as u64,
-            result: self.write_member(member, at, data, durability).await,
-            member,
-        });
+        let writes = writes
+            .into_iter()
+            .map(async |(member, at, data)| MemberWriteResult {
+                range: at..at + data.len() as u64,
+                result: self.write_member(member, at, data, durability).await,
+                member,
+            });
         self.settle_written(parity, columns, join_all(writes).await)
     }
 
@@ -195,12 +202,12 @@ impl Inner {
         &self,
         parity: usize,
         columns: Range<u64>,
-        written: Vec<Written>,
+        written: Vec<MemberWriteResult>,
     ) -> Result<()> {
-        let (mut wrote, mut failed): (Set, Set) = (0, 0);
-        for Written { member, result, .. } in &written {
+        let (mut wrote, mut failed): (MemberSet, MemberSet) = (0, 0);
+        for MemberWriteResult { member, result, .. } in &written {
             wrote |= 1 << member;
-            failed |= Set::from(result.is_err() || self.is_missing(*member)) << member;
+            failed |= MemberSet::from(result.is_err() || self.is_missing(*member)) << member;
         }
         let stale = self.stale_in(&columns);
         let settled = settle(stale, wrote, failed, 1 << parity);
@@ -225,17 +232,17 @@ impl Inner {
         &self,
         parity: usize,
         columns: &Range<u64>,
-        parts: &[Part],
+        parts: &[MemberWrite],
     ) -> Result<Option<BufMut>> {
-        let writes: Vec<Piece> = parts.iter().map(|part| part.piece.clone()).collect();
+        let writes: Vec<MemberRange> = parts.iter().map(|part| part.piece.clone()).collect();
         let mut unreadable = 0;
         let mut error = None;
         loop {
             let method = self.method(parity, columns, &writes, unreadable);
             let (reads, modify) = match method {
-                Some(Method::Bare) => return Ok(None),
-                Some(Method::ReadModify(reads)) => (reads, true),
-                Some(Method::Reconstruct(reads)) => (reads, false),
+                Some(ParityMethod::Bare) => return Ok(None),
+                Some(ParityMethod::ReadModify(reads)) => (reads, true),
+                Some(ParityMethod::Reconstruct(reads)) => (reads, false),
                 None => return Err(error.unwrap_or_else(two_failed)),
             };
             let read = reads
@@ -286,16 +293,18 @@ impl Inner {
         &self,
         parity: usize,
         columns: &Range<u64>,
-        writes: &[Piece],
-        unreadable: Set,
-    ) -> Option<Method> {
+        writes: &[MemberRange],
+        unreadable: MemberSet,
+    ) -> Option<ParityMethod> {
         let stale = self.stale_in(columns);
-        let written = writes.iter().fold(0, |set: Set, w| set | 1 << w.member);
+        let written = writes
+            .iter()
+            .fold(0, |set: MemberSet, w| set | 1 << w.member);
         let lost = stale.count_ones() > 1 && stale & !written & !(1 << parity) != 0;
         if lost || self.is_missing(parity) {
-            return Some(Method::Bare);
+            return Some(ParityMethod::Bare);
         }
-        let row = Row {
+        let row = RowLayout {
             members: self.rotation.members,
             parity,
         };
@@ -303,7 +312,7 @@ impl Inner {
     }
 
     /// Writes whole rows without reading.
-    async fn write_rows(&self, range: Range<u64>, content: Content) -> Result<()> {
+    async fn write_rows(&self, range: Range<u64>, content: RowContent) -> Result<()> {
         let row_bytes = self.rotation.row_bytes();
         let rows = range.start / row_bytes..range.end / row_bytes;
         let unit = self.rotation.unit;
@@ -311,14 +320,14 @@ impl Inner {
         let _turn = self.lock.lock(columns.clone()).await;
         self.count(|stats| stats.row_writes += 1);
         let written = match content {
-            Content::Data(data, durability) => {
+            RowContent::Data(data, durability) => {
                 self.count(|stats| stats.row_bytes += data.len() as u64);
                 let images = self.images(rows.clone(), &data).into_iter().enumerate();
                 let writes =
                     images.map(|(n, image)| self.write_member(n, columns.start, image, durability));
                 join_all(writes).await
             }
-            Content::Zeroes(room) => {
+            RowContent::Zeroes(room) => {
                 let members = 0..self.rotation.members;
                 let writes = members.map(|n| self.zero_member(n, columns.clone(), room));
                 join_all(writes).await
@@ -380,10 +389,10 @@ impl Inner {
         if rows.start == rows.end {
             return Ok(());
         }
-        let zeroed = self.write_rows(rows, Content::Zeroes(Room::Release));
+        let zeroed = self.write_rows(rows, RowContent::Zeroes(ZeroedSpace::Release));
         zeroed
             .await
-            .map_err(|error| located(error, Op::Discard, &range))
+            .map_err(|error| located(error, DeviceOp::Discard, &range))
     }
 }
 
@@ -394,6 +403,6 @@ fn first_error(mut results: impl Iterator<Item = Result<()>>) -> DeviceError {
 
 fn two_failed() -> DeviceError {
     let cause = "two members of the array failed".into();
-    let op = Op::Write;
+    let op = DeviceOp::Write;
     DeviceError::Failed { op, cause }
 }

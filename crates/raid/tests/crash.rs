@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use common::{buf, read, run};
 use forebay_device::{
-    Asked, Device, DeviceError, Durability, Geometry, Hooks, RamDevice, Result, Tap,
+    Device, DeviceError, DeviceGeometry, Durability, RamDevice, Result, Tap, TapHooks, TapRequest,
 };
-use forebay_raid::Parity;
+use forebay_raid::ParityArray;
 use forebay_rng::Rng;
 use forebay_rt::Rt;
 use futures_util::future::{join, join_all};
@@ -19,7 +19,7 @@ const BYTES: u64 = 16 << 10;
 const SECTOR: usize = 512;
 
 /// A member's write cache, and its power.
-struct Cache {
+struct MemberCache {
     rt: Rt,
     ram: Rc<RamDevice>,
     rng: Rng,
@@ -30,9 +30,9 @@ struct Cache {
     power: Rc<Cell<bool>>,
 }
 
-type Member = Tap<Rc<RamDevice>, Cache>;
+type CachedMember = Tap<Rc<RamDevice>, MemberCache>;
 
-impl Cache {
+impl MemberCache {
     fn content(&self) -> Vec<u8> {
         let mut bytes = vec![0; BYTES as usize];
         self.ram.peek(0, &mut bytes);
@@ -51,7 +51,7 @@ impl Cache {
         self.durable.replace(self.content());
     }
 
-    fn powered(&self, asked: &Asked) -> Result<()> {
+    fn powered(&self, asked: &TapRequest) -> Result<()> {
         let error = || std::io::Error::other("no power");
         if self.power.get() {
             Ok(())
@@ -61,16 +61,16 @@ impl Cache {
     }
 }
 
-impl Hooks for Cache {
-    fn geometry(&self, below: Geometry) -> Geometry {
-        Geometry {
+impl TapHooks for MemberCache {
+    fn geometry(&self, below: DeviceGeometry) -> DeviceGeometry {
+        DeviceGeometry {
             volatile: true,
             ..below
         }
     }
 
-    async fn before(&self, asked: &Asked) -> Result<()> {
-        if let Asked::Flush = asked {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
+        if let TapRequest::Flush = asked {
             self.flushing.replace(self.content());
         }
         let takes = Duration::from_micros(self.rng.below(1000));
@@ -78,13 +78,13 @@ impl Hooks for Cache {
         self.powered(asked)
     }
 
-    async fn after(&self, asked: &Asked) -> Result<()> {
+    async fn after(&self, asked: &TapRequest) -> Result<()> {
         match asked {
-            Asked::Flush => {
+            TapRequest::Flush => {
                 let flushed = self.flushing.borrow();
                 self.durable.replace(flushed.clone());
             }
-            Asked::Write(at, data, Durability::Fua) => {
+            TapRequest::Write(at, data, Durability::Fua) => {
                 let at = *at as usize;
                 self.durable.borrow_mut()[at..at + data.len()].copy_from_slice(data);
             }
@@ -94,10 +94,10 @@ impl Hooks for Cache {
     }
 }
 
-fn members(rt: &Rt, rng: &Rng, power: &Rc<Cell<bool>>) -> Vec<Rc<Member>> {
+fn members(rt: &Rt, rng: &Rng, power: &Rc<Cell<bool>>) -> Vec<Rc<CachedMember>> {
     let member = |_| {
         let ram = Rc::new(RamDevice::new(BYTES, 512));
-        let cache = Cache {
+        let cache = MemberCache {
             rt: rt.clone(),
             ram: Rc::clone(&ram),
             rng: Rng::new(rng.next()),
@@ -112,19 +112,19 @@ fn members(rt: &Rt, rng: &Rng, power: &Rc<Cell<bool>>) -> Vec<Rc<Member>> {
 
 /// The possible contents of a sector after a power failure: the durable content, and all later writes.
 #[derive(Clone)]
-struct Sector(Vec<u64>);
+struct CrashSector(Vec<u64>);
 
-struct Users {
+struct CrashClients {
     rng: Rng,
     /// The power of the machine: acknowledgements without power reach no client.
     power: Rc<Cell<bool>>,
-    sectors: Vec<Sector>,
+    sectors: Vec<CrashSector>,
     writes: u64,
 }
 
-impl Users {
+impl CrashClients {
     /// Writes disjoint ranges concurrently. After a durable write, only its content is possible.
-    async fn write(&mut self, array: &Parity) {
+    async fn write(&mut self, array: &ParityArray) {
         let len = self.sectors.len() as u64;
         let mut ends: Vec<u64> = (0..8).map(|_| self.rng.below(len + 1)).collect();
         ends.sort_unstable();
@@ -152,7 +152,7 @@ impl Users {
         for ((range, word, fua), done) in jobs.iter().zip(join_all(writes).await) {
             if done.is_ok() && *fua && self.power.get() {
                 let sectors = &mut self.sectors[range.start as usize..range.end as usize];
-                sectors.fill(Sector(vec![*word]));
+                sectors.fill(CrashSector(vec![*word]));
             }
         }
         if self.rng.one_in(3) && array.flush().await.is_ok() && self.power.get() {
@@ -163,7 +163,7 @@ impl Users {
     }
 
     /// Reads everything. From then on, only the content found is possible.
-    async fn look(&mut self, array: &Parity, what: &str) {
+    async fn look(&mut self, array: &ParityArray, what: &str) {
         for (n, sector) in self.sectors.iter_mut().enumerate() {
             let found = read(array, n as u64 * 512, SECTOR).await.unwrap();
             let words = found.as_chunks::<8>().0;
@@ -180,18 +180,18 @@ async fn live_through(rt: Rt, seed: u64) -> u64 {
     let power = Rc::new(Cell::new(true));
     let members = members(&rt, &rng, &power);
     let put_together = |missing: Option<usize>| {
-        let device = |(n, member): (usize, &Rc<Member>)| {
+        let device = |(n, member): (usize, &Rc<CachedMember>)| {
             let device = Rc::clone(member) as Rc<dyn Device>;
             (Some(n) != missing).then_some(device)
         };
         let devices = members.iter().enumerate().map(device).collect();
-        Parity::new(&rt, devices, 1024).unwrap()
+        ParityArray::new(&rt, devices, 1024).unwrap()
     };
     let len = put_together(None).geometry().len;
-    let mut users = Users {
+    let mut users = CrashClients {
         rng: Rng::new(seed + 1),
         power: Rc::clone(&power),
-        sectors: vec![Sector(vec![0]); len as usize / SECTOR],
+        sectors: vec![CrashSector(vec![0]); len as usize / SECTOR],
         writes: 0,
     };
     let mut torn = 0;

@@ -6,9 +6,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{Fault, Trial, buf, filled, member, members, parity, read, run, sum_is_zero};
-use forebay_device::{Device, DeviceError, Durability, Op, RamDevice, Room};
-use forebay_raid::{ArrayError, Parity, Rebuilt};
+use common::{
+    MemberDevice, MemberFault, buf, filled, member, members, parity, read, run, sum_is_zero,
+};
+use forebay_device::{Device, DeviceError, DeviceOp, Durability, RamDevice, ZeroedSpace};
+use forebay_raid::{ArrayError, ParityArray, RebuildReport};
 use forebay_rng::Rng;
 use forebay_rt::Rt;
 use futures_util::future::{join, join_all};
@@ -18,7 +20,7 @@ const UNIT: u64 = 4096;
 const ALL: Range<u64> = 0..u64::MAX;
 
 /// Returns an array of four members with random content, and the content.
-async fn filled_array(rt: &Rt) -> (Vec<Rc<Trial>>, Parity, Vec<u8>) {
+async fn filled_array(rt: &Rt) -> (Vec<Rc<MemberDevice>>, ParityArray, Vec<u8>) {
     let members = members(rt, 4, 32 * KIB);
     let array = parity(rt, &members, UNIT as u32);
     let content = Rng::new(1).bytes(array.geometry().len as usize);
@@ -28,13 +30,13 @@ async fn filled_array(rt: &Rt) -> (Vec<Rc<Trial>>, Parity, Vec<u8>) {
     (members, array, content)
 }
 
-async fn write(array: &Parity, model: &mut [u8], at: u64, len: usize, byte: u8) {
+async fn write(array: &ParityArray, model: &mut [u8], at: u64, len: usize, byte: u8) {
     let data = filled(len, byte);
     array.write(at, data, Durability::Flush).await.unwrap();
     model[at as usize..at as usize + len].fill(byte);
 }
 
-async fn content(array: &Parity) -> Vec<u8> {
+async fn content(array: &ParityArray) -> Vec<u8> {
     let len = array.geometry().len as usize;
     read(array, 0, len).await.unwrap()
 }
@@ -44,13 +46,13 @@ fn what_a_member_cannot_read_is_told_from_the_others() {
     run(|rt| async move {
         let (members, array, expected) = filled_array(&rt).await;
         for (failing, member) in members.iter().enumerate() {
-            member.fails(Fault::Reads, 5000..6000);
+            member.fails(MemberFault::Reads, 5000..6000);
             assert_eq!(content(&array).await, expected);
-            member.fails(Fault::Nothing, ALL);
+            member.fails(MemberFault::Nothing, ALL);
             // Nothing was written, and the member is not stale.
             assert!(array.stale(failing).is_empty());
         }
-        let changes = |m: &Rc<Trial>| m.ops().contains(&Op::Write);
+        let changes = |m: &Rc<MemberDevice>| m.ops().contains(&DeviceOp::Write);
         assert!(!members.iter().any(changes));
     });
 }
@@ -59,15 +61,15 @@ fn what_a_member_cannot_read_is_told_from_the_others() {
 fn where_two_cannot_be_read_the_error_is_that_of_the_device_and_passes() {
     run(|rt| async move {
         let (members, array, expected) = filled_array(&rt).await;
-        members[0].fails(Fault::Reads, 0..UNIT);
-        members[1].fails(Fault::Reads, 512..1024);
+        members[0].fails(MemberFault::Reads, 0..UNIT);
+        members[1].fails(MemberFault::Reads, 512..1024);
         let error = read(&array, 512, 512).await.unwrap_err();
         assert!(
-            matches!(error, DeviceError::Io { op: Op::Read, range, .. } if range == (512..1024))
+            matches!(error, DeviceError::Io { op: DeviceOp::Read, range, .. } if range == (512..1024))
         );
         // Another column of the same units.
         assert_eq!(read(&array, 1024, 512).await.unwrap(), expected[1024..1536]);
-        members[0].fails(Fault::Nothing, ALL);
+        members[0].fails(MemberFault::Nothing, ALL);
         assert_eq!(content(&array).await, expected);
     });
 }
@@ -78,22 +80,22 @@ fn what_a_member_missed_is_never_read_from_it_until_it_has_it() {
         for failing in 0..4 {
             let (members, array, mut model) = filled_array(&rt).await;
             let len = model.len() as u64;
-            members[failing].fails(Fault::Writes, ALL);
+            members[failing].fails(MemberFault::Writes, ALL);
             // A small write, most of a row, and whole rows, all of them crossing units.
             for (at, len) in [(512, 1024), (14_000 / 512 * 512, 10_240), (24_576, 36_864)] {
                 write(&array, &mut model, at, len, 0x5a).await;
                 assert_eq!(content(&array).await, model, "member {failing}");
             }
-            members[failing].fails(Fault::Nothing, ALL);
+            members[failing].fails(MemberFault::Nothing, ALL);
             assert!(!array.stale(failing).is_empty());
             assert_eq!(content(&array).await, model, "member {failing}");
             // The member gets new writes now, and the rest when it is rebuilt.
             write(&array, &mut model, 512, 512, 0xa5).await;
             assert_eq!(content(&array).await, model, "member {failing}");
-            let Rebuilt { written, lost } = array.rebuild(failing).await.unwrap();
+            let RebuildReport { written, lost } = array.rebuild(failing).await.unwrap();
             assert!(written > 0 && lost == 0);
             assert!(array.stale(failing).is_empty() && sum_is_zero(&members));
-            members[(failing + 1) % 4].fails(Fault::Reads, ALL);
+            members[(failing + 1) % 4].fails(MemberFault::Reads, ALL);
             assert_eq!(read(&array, 0, len as usize).await.unwrap(), model);
         }
     });
@@ -126,7 +128,7 @@ fn a_missing_member_is_written_and_read_without_and_replaced() {
             assert_eq!(content(&array).await, model);
             let rebuilt = array.rebuild(missing).await.unwrap();
             assert_eq!((rebuilt.written, rebuilt.lost), (32 * KIB, 0));
-            members[other].fails(Fault::All, ALL);
+            members[other].fails(MemberFault::All, ALL);
             assert_eq!(content(&array).await, model);
         }
     });
@@ -137,10 +139,10 @@ fn a_small_write_goes_round_what_cannot_be_read() {
     run(|rt| async move {
         for unreadable in 0..4 {
             let (members, array, mut model) = filled_array(&rt).await;
-            members[unreadable].fails(Fault::Reads, ALL);
+            members[unreadable].fails(MemberFault::Reads, ALL);
             write(&array, &mut model, 512, 512, 0x5a).await;
             write(&array, &mut model, UNIT + 512, 5120, 0x5b).await;
-            members[unreadable].fails(Fault::Nothing, ALL);
+            members[unreadable].fails(MemberFault::Nothing, ALL);
             assert!(sum_is_zero(&members));
             assert_eq!(content(&array).await, model);
         }
@@ -151,15 +153,18 @@ fn a_small_write_goes_round_what_cannot_be_read() {
 fn a_write_for_which_two_cannot_be_read_is_refused_and_changes_nothing() {
     run(|rt| async move {
         let (members, array, model) = filled_array(&rt).await;
-        members[0].fails(Fault::Reads, ALL);
-        members[1].fails(Fault::Reads, ALL);
+        members[0].fails(MemberFault::Reads, ALL);
+        members[1].fails(MemberFault::Reads, ALL);
         let refused = array.write(512, filled(512, 1), Durability::Flush).await;
         assert!(matches!(
             refused,
-            Err(DeviceError::Io { op: Op::Write, .. })
+            Err(DeviceError::Io {
+                op: DeviceOp::Write,
+                ..
+            })
         ));
-        members[0].fails(Fault::Nothing, ALL);
-        members[1].fails(Fault::Nothing, ALL);
+        members[0].fails(MemberFault::Nothing, ALL);
+        members[1].fails(MemberFault::Nothing, ALL);
         assert!(sum_is_zero(&members));
         assert_eq!(content(&array).await, model);
     });
@@ -169,16 +174,19 @@ fn a_write_for_which_two_cannot_be_read_is_refused_and_changes_nothing() {
 fn a_write_that_two_refuse_fails_and_loses_nothing_else() {
     run(|rt| async move {
         let (members, array, model) = filled_array(&rt).await;
-        members[0].fails(Fault::Writes, ALL);
-        members[3].fails(Fault::Writes, ALL);
+        members[0].fails(MemberFault::Writes, ALL);
+        members[3].fails(MemberFault::Writes, ALL);
         // Unit 0 of row 0 is on member 0, its parity on member 3.
         let refused = array.write(0, filled(2048, 1), Durability::Flush).await;
         assert!(matches!(
             refused,
-            Err(DeviceError::Io { op: Op::Write, .. })
+            Err(DeviceError::Io {
+                op: DeviceOp::Write,
+                ..
+            })
         ));
-        members[0].fails(Fault::Nothing, ALL);
-        members[3].fails(Fault::Nothing, ALL);
+        members[0].fails(MemberFault::Nothing, ALL);
+        members[3].fails(MemberFault::Nothing, ALL);
         // Each block is old or new, and the rest is unchanged.
         let found = content(&array).await;
         assert_eq!(found[..1024], [1; 1024]);
@@ -199,13 +207,13 @@ fn what_nobody_has_is_refused_until_it_is_written_and_never_made_up() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
         // Member 0 misses a write, and then a write of the parity for the same columns fails.
-        members[0].fails(Fault::Writes, ALL);
+        members[0].fails(MemberFault::Writes, ALL);
         write(&array, &mut model, 0, 512, 0x5a).await;
-        members[0].fails(Fault::Nothing, ALL);
-        members[3].fails(Fault::Writes, ALL);
+        members[0].fails(MemberFault::Nothing, ALL);
+        members[3].fails(MemberFault::Writes, ALL);
         let beside = array.write(UNIT, filled(512, 3), Durability::Flush).await;
         beside.unwrap_err();
-        members[3].fails(Fault::Nothing, ALL);
+        members[3].fails(MemberFault::Nothing, ALL);
         let lost = read(&array, 0, 512).await.unwrap_err();
         assert!(matches!(lost, DeviceError::Damaged { range, .. } if range == (0..512)));
         assert_eq!(array.rebuild(0).await.unwrap().lost, 512);
@@ -240,18 +248,18 @@ fn a_member_whose_flush_fails_may_have_lost_what_was_not_flushed() {
             .unwrap();
         model[4096..4608].fill(3);
         // Row 0: member 0 has unit 0, and member 2 has the parity.
-        members[0].fails(Fault::Flushes, ALL);
+        members[0].fails(MemberFault::Flushes, ALL);
         array.flush().await.unwrap();
         assert_eq!(array.stale(0), vec![512..1536]);
         members[0].below.poke(512, &[9; 1024]);
         assert_eq!(content(&array).await, model);
-        members[0].fails(Fault::Nothing, ALL);
+        members[0].fails(MemberFault::Nothing, ALL);
         array.rebuild(0).await.unwrap();
         assert!(sum_is_zero(&members));
         // Two flushes fail: the members' present content becomes the correct content, and the array's flush fails.
         write(&array, &mut model, 512, 1024, 4).await;
-        members[0].fails(Fault::Flushes, ALL);
-        members[2].fails(Fault::Flushes, ALL);
+        members[0].fails(MemberFault::Flushes, ALL);
+        members[2].fails(MemberFault::Flushes, ALL);
         array.flush().await.unwrap_err();
         assert!(array.stale(0).is_empty());
         assert_eq!(array.stale(2), vec![512..1536]);
@@ -265,12 +273,12 @@ fn a_member_whose_flush_fails_may_have_lost_what_was_not_flushed() {
 fn what_was_known_to_be_stale_can_be_told_when_the_array_is_put_together_again() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
-        members[1].fails(Fault::Writes, ALL);
+        members[1].fails(MemberFault::Writes, ALL);
         write(&array, &mut model, UNIT + 512, 1024, 0x5a).await;
         let stale = array.stale(1);
         assert_eq!(stale, vec![512..1536]);
         drop(array);
-        members[1].fails(Fault::Nothing, ALL);
+        members[1].fails(MemberFault::Nothing, ALL);
         let array = parity(&rt, &members, UNIT as u32);
         stale
             .into_iter()
@@ -298,7 +306,7 @@ fn a_cut_write_leaves_parity_that_does_not_fit_until_it_is_resynced() {
 
 /// The faults of the members in a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Trouble {
+enum FaultScenario {
     /// One member at a time fails temporarily, and is rebuilt before the next one fails.
     Passing,
     /// One member is abandoned and replaced.
@@ -308,17 +316,17 @@ enum Trouble {
 }
 
 /// The possible contents of a sector: the last acknowledged write, and failed writes since then.
-type Sector = Vec<u64>;
+type FaultSector = Vec<u64>;
 
 /// Sectors with one word each, written concurrently in disjoint ranges.
-struct Users {
+struct FaultClients {
     rng: Rng,
-    sectors: Vec<Sector>,
+    sectors: Vec<FaultSector>,
     stamps: u64,
 }
 
-impl Users {
-    async fn act(&mut self, array: &Parity) -> usize {
+impl FaultClients {
+    async fn act(&mut self, array: &ParityArray) -> usize {
         let mut ends: Vec<u64> = (0..12)
             .map(|_| self.rng.below(self.sectors.len() as u64 + 1))
             .collect();
@@ -334,7 +342,7 @@ impl Users {
             let len = (range.end - range.start) * 512;
             let at = range.start * 512;
             if *zeroes {
-                array.write_zeroes(at..at + len, Room::Keep).await
+                array.write_zeroes(at..at + len, ZeroedSpace::Keep).await
             } else {
                 let data: Vec<u8> = stamp.to_le_bytes().repeat(len as usize / 8);
                 array.write(at, buf(&data), Durability::Flush).await
@@ -355,7 +363,7 @@ impl Users {
     }
 
     /// Reads all sectors one by one. Returns the number of unreadable sectors.
-    async fn look(&self, array: &Parity, what: &str) -> usize {
+    async fn look(&self, array: &ParityArray, what: &str) -> usize {
         let mut unreadable = 0;
         for (n, sector) in self.sectors.iter().enumerate() {
             let Ok(found) = read(array, n as u64 * 512, 512).await else {
@@ -377,7 +385,7 @@ impl Users {
     }
 }
 
-async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
+async fn live_through(rt: Rt, seed: u64, trouble: FaultScenario) -> usize {
     let rng = Rng::new(seed);
     let count = 3 + rng.below(4) as usize;
     let unit = 512 << rng.below(4);
@@ -387,7 +395,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
         .for_each(|member| member.takes_any(rng.next()));
     let array = parity(&rt, &members, unit);
     let sectors = array.geometry().len as usize / 512;
-    let mut users = Users {
+    let mut users = FaultClients {
         rng: Rng::new(seed + 1),
         sectors: vec![vec![0]; sectors],
         stamps: 0,
@@ -395,27 +403,27 @@ async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
     let (mut troubles, what) = (0, format!("seed {seed}, {trouble:?}"));
     for _ in 0..6 {
         let failing = rng.below(count as u64) as usize;
-        let faults = [Fault::Reads, Fault::Writes, Fault::All];
+        let faults = [MemberFault::Reads, MemberFault::Writes, MemberFault::All];
         let within = rng.below(8 * KIB)..rng.below(32 * KIB);
         match trouble {
-            Trouble::Replaced => array.give_up(failing).unwrap(),
-            Trouble::Two => {
+            FaultScenario::Replaced => array.give_up(failing).unwrap(),
+            FaultScenario::Two => {
                 let other = (failing + 1) % count;
                 members[other].fails(rng.pick(&faults), within.clone());
                 members[failing].fails(rng.pick(&faults), within);
             }
-            Trouble::Passing => members[failing].fails(rng.pick(&faults), within),
+            FaultScenario::Passing => members[failing].fails(rng.pick(&faults), within),
         }
         for _ in 0..3 {
             troubles += users.act(&array).await;
         }
-        if trouble != Trouble::Two {
+        if trouble != FaultScenario::Two {
             assert_eq!(users.look(&array, &what).await, 0, "{what}");
         }
         members
             .iter()
-            .for_each(|member| member.fails(Fault::Nothing, ALL));
-        if trouble == Trouble::Replaced {
+            .for_each(|member| member.fails(MemberFault::Nothing, ALL));
+        if trouble == FaultScenario::Replaced {
             members[failing] = member(&rt, 16 * KIB, false);
             members[failing].below.poke(0, &rng.bytes(16 << 10));
             let device = Rc::clone(&members[failing]) as Rc<dyn Device>;
@@ -434,7 +442,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
             array.rebuild(member).await.unwrap();
         }
         let found = array.resync(0..array.geometry().len).await.unwrap();
-        if trouble != Trouble::Two {
+        if trouble != FaultScenario::Two {
             assert_eq!(
                 (found.parity, found.members, found.left),
                 (0, 0, 0),
@@ -447,8 +455,8 @@ async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
     }
     // No wrong data was read. Without any one member, the content is the same.
     let gone = rng.below(count as u64) as usize;
-    if trouble != Trouble::Two {
-        members[gone].fails(Fault::All, ALL);
+    if trouble != FaultScenario::Two {
+        members[gone].fails(MemberFault::All, ALL);
         assert_eq!(users.look(&array, &what).await, 0, "{what}");
     }
     troubles
@@ -457,7 +465,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: Trouble) -> usize {
 #[test]
 fn with_one_member_failing_for_a_while_users_notice_nothing() {
     for seed in 0..60 {
-        let troubles = run(move |rt| live_through(rt, seed, Trouble::Passing));
+        let troubles = run(move |rt| live_through(rt, seed, FaultScenario::Passing));
         assert_eq!(troubles, 0, "seed {seed}");
     }
 }
@@ -465,14 +473,14 @@ fn with_one_member_failing_for_a_while_users_notice_nothing() {
 #[test]
 fn with_one_member_replaced_after_another_users_notice_nothing() {
     for seed in 0..60 {
-        let troubles = run(move |rt| live_through(rt, seed, Trouble::Replaced));
+        let troubles = run(move |rt| live_through(rt, seed, FaultScenario::Replaced));
         assert_eq!(troubles, 0, "seed {seed}");
     }
 }
 
 #[test]
 fn with_two_members_failing_there_are_errors_and_nothing_wrong() {
-    let troubles = (0..100).map(|seed| run(move |rt| live_through(rt, seed, Trouble::Two)));
+    let troubles = (0..100).map(|seed| run(move |rt| live_through(rt, seed, FaultScenario::Two)));
     assert!(troubles.sum::<usize>() > 0);
 }
 
@@ -524,10 +532,10 @@ fn parity_that_is_stale_does_not_stand_in_for_what_a_flush_lost() {
         let mut model = vec![0; 64 << 10];
         write(&array, &mut model, 0, 64 << 10, 1).await;
         // Row 0 has its parity on member 2, which misses a write.
-        members[2].fails(Fault::Writes, ALL);
+        members[2].fails(MemberFault::Writes, ALL);
         write(&array, &mut model, 512, 1024, 2).await;
-        members[2].fails(Fault::Nothing, ALL);
-        members[0].fails(Fault::Flushes, ALL);
+        members[2].fails(MemberFault::Nothing, ALL);
+        members[0].fails(MemberFault::Flushes, ALL);
         array.flush().await.unwrap_err();
         assert_eq!(array.stale(2), vec![512..1536]);
         assert!(!array.stale(0).contains(&(512..1536)));
@@ -541,8 +549,8 @@ fn where_the_parity_is_missing_data_is_written_and_nothing_read() {
         let (members, array, mut model) = filled_array(&rt).await;
         array.give_up(3).unwrap();
         write(&array, &mut model, 0, 512, 0x5a).await;
-        let ops: Vec<Vec<Op>> = members.iter().map(|member| member.ops()).collect();
-        assert_eq!(ops, [vec![Op::Write], vec![], vec![], vec![]]);
+        let ops: Vec<Vec<DeviceOp>> = members.iter().map(|member| member.ops()).collect();
+        assert_eq!(ops, [vec![DeviceOp::Write], vec![], vec![], vec![]]);
         assert_eq!(content(&array).await, model);
     });
 }

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{Trial, buf, filled, members, parity, read, run, sum_is_zero};
-use forebay_device::{Device, Durability, Geometry, Op, RamDevice, Room};
-use forebay_raid::{ArrayError, Parity, ParityStats};
+use common::{MemberDevice, buf, filled, members, parity, read, run, sum_is_zero};
+use forebay_device::{Device, DeviceGeometry, DeviceOp, Durability, RamDevice, ZeroedSpace};
+use forebay_raid::{ArrayError, ParityArray, ParityStats};
 use forebay_rng::Rng;
 use futures_util::future::{join, join_all};
 
@@ -17,10 +17,10 @@ const UNIT: u64 = 4096;
 /// Bytes of data in a row of five members.
 const ROW: u64 = 4 * UNIT;
 
-type Asked = Vec<(Op, Range<u64>)>;
+type MemberRequests = Vec<(DeviceOp, Range<u64>)>;
 
 /// Returns the requests to each member.
-fn asked(members: &[Rc<Trial>]) -> Vec<Asked> {
+fn asked(members: &[Rc<MemberDevice>]) -> Vec<MemberRequests> {
     members.iter().map(|member| member.asked()).collect()
 }
 
@@ -63,7 +63,7 @@ fn a_small_write_is_two_reads_and_then_two_writes() {
             .unwrap();
         assert_eq!(rt.now().as_nanos(), 10_000_000);
         let range = || UNIT + 512..UNIT + 1536;
-        let pair = vec![(Op::Read, range()), (Op::Write, range())];
+        let pair = vec![(DeviceOp::Read, range()), (DeviceOp::Write, range())];
         let expected = [pair.clone(), vec![], vec![], pair, vec![]];
         assert_eq!(asked(&members), expected);
     });
@@ -80,7 +80,7 @@ fn whole_rows_are_one_write_to_each_member_and_nothing_is_read() {
         let data = filled(3 * ROW as usize, 7);
         array.write(ROW, data, Durability::Fua).await.unwrap();
         assert_eq!(rt.now().as_nanos(), 5_000_000);
-        let once = vec![(Op::Write, UNIT..4 * UNIT)];
+        let once = vec![(DeviceOp::Write, UNIT..4 * UNIT)];
         assert_eq!(asked(&members), vec![once; 5]);
         let stats = ParityStats {
             row_writes: 1,
@@ -100,8 +100,8 @@ fn a_write_of_most_of_a_row_reads_the_rest() {
         let data = filled(3 * UNIT as usize, 7);
         array.write(0, data, Durability::Flush).await.unwrap();
         let one = |op| vec![(op, 0..UNIT)];
-        let write = || one(Op::Write);
-        let expected = [write(), write(), write(), one(Op::Read), write()];
+        let write = || one(DeviceOp::Write);
+        let expected = [write(), write(), write(), one(DeviceOp::Read), write()];
         assert_eq!(asked(&members), expected);
         assert_eq!(array.stats().reconstruct_writes, 1);
         assert_eq!(array.stats().part_bytes, 3 * UNIT);
@@ -118,7 +118,7 @@ fn the_end_of_a_unit_and_the_beginning_of_the_next_are_two_small_writes() {
             .write(UNIT - 512, data, Durability::Flush)
             .await
             .unwrap();
-        let pair = |range: Range<u64>| [(Op::Read, range.clone()), (Op::Write, range)];
+        let pair = |range: Range<u64>| [(DeviceOp::Read, range.clone()), (DeviceOp::Write, range)];
         let (end, begin) = (3584..4096, 0..512);
         let found = asked(&members);
         assert_eq!(found[0], pair(end.clone()));
@@ -147,7 +147,7 @@ fn a_read_goes_to_each_member_as_far_as_it_follows_there() {
         read(&array, 0, 2 * ROW as usize).await.unwrap();
         assert_eq!(rt.now().as_nanos(), 5_000_000);
         // Member 3 has the parity of row 1, and member 4 that of row 0.
-        let read = |range| vec![(Op::Read, range)];
+        let read = |range| vec![(DeviceOp::Read, range)];
         let both = || read(0..2 * UNIT);
         let expected = [both(), both(), both(), read(0..UNIT), read(UNIT..2 * UNIT)];
         assert_eq!(asked(&members), expected);
@@ -189,17 +189,20 @@ fn flush_and_zeroing_reach_all_members_and_fua_those_concerned() {
         assert_eq!(fua, [true, false, false, false, true]);
         asked(&members);
         array.flush().await.unwrap();
-        assert_eq!(asked(&members), vec![vec![(Op::Flush, 0..0)]; 5]);
-        array.write_zeroes(ROW..3 * ROW, Room::Keep).await.unwrap();
+        assert_eq!(asked(&members), vec![vec![(DeviceOp::Flush, 0..0)]; 5]);
+        array
+            .write_zeroes(ROW..3 * ROW, ZeroedSpace::Keep)
+            .await
+            .unwrap();
         assert_eq!(
             asked(&members),
-            vec![vec![(Op::WriteZeroes, UNIT..3 * UNIT)]; 5]
+            vec![vec![(DeviceOp::WriteZeroes, UNIT..3 * UNIT)]; 5]
         );
         // A discard reaches only the whole row.
         array.discard(UNIT..2 * ROW + 512).await.unwrap();
         assert_eq!(
             asked(&members),
-            vec![vec![(Op::WriteZeroes, UNIT..2 * UNIT)]; 5]
+            vec![vec![(DeviceOp::WriteZeroes, UNIT..2 * UNIT)]; 5]
         );
         array.discard(UNIT..ROW + 512).await.unwrap();
         assert_eq!(asked(&members), vec![vec![]; 5]);
@@ -210,16 +213,16 @@ fn flush_and_zeroing_reach_all_members_and_fua_those_concerned() {
 fn where_zeroes_cost_writing_them_discards_are_not_passed_on() {
     run(|rt| async move {
         let member = || -> Rc<dyn Device> {
-            Rc::new(common::Like {
+            Rc::new(common::GeometryOverride {
                 below: RamDevice::new(64 * KIB, 512),
-                change: |g| Geometry {
+                change: |g| DeviceGeometry {
                     zeroes_by_unmapping: false,
                     ..g
                 },
             })
         };
         let members = vec![Some(member()), Some(member()), Some(member())];
-        let array = Parity::new(&rt, members, 4096).unwrap();
+        let array = ParityArray::new(&rt, members, 4096).unwrap();
         let geometry = array.geometry();
         assert_eq!(
             (geometry.discard_granularity, geometry.zeroes_by_unmapping),
@@ -239,13 +242,13 @@ fn its_length_is_that_of_the_data_and_a_row_serves_it_well() {
     run(|rt| async move {
         let ram = |len| -> Option<Rc<dyn Device>> { Some(Rc::new(RamDevice::new(len, 512))) };
         let all = vec![ram(70 * KIB), ram(100 * KIB), None, ram(65 * KIB)];
-        let geometry = Parity::new(&rt, all, 16 << 10).unwrap().geometry();
+        let geometry = ParityArray::new(&rt, all, 16 << 10).unwrap().geometry();
         assert_eq!(geometry.len, 3 * 64 * KIB);
         assert_eq!(
             (geometry.preferred_io, geometry.discard_granularity),
             (48 << 10, 48 << 10)
         );
-        let refused = |members| Parity::new(&rt, members, 4096).err();
+        let refused = |members| ParityArray::new(&rt, members, 4096).err();
         let two = ArrayError::Members {
             have: 2,
             least: 3,
@@ -330,7 +333,10 @@ fn it_is_an_array_of_bytes_whatever_is_done_at_once_and_parity_fits_afterwards()
                 let array = &array;
                 let writes = requests.into_iter().map(async |(range, data)| {
                     if data[..] == vec![0; data.len()] {
-                        return array.write_zeroes(range, Room::Release).await.unwrap();
+                        return array
+                            .write_zeroes(range, ZeroedSpace::Release)
+                            .await
+                            .unwrap();
                     }
                     array
                         .write(range.start, buf(&data), Durability::Flush)

@@ -5,15 +5,18 @@ mod common;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{Fault, Trial, filled, members, read, run};
-use forebay_device::{Checked, Device, DeviceError, Durability, Geometry, Op, RamDevice, Room};
-use forebay_raid::{ArrayError, Striped};
+use common::{MemberDevice, MemberFault, filled, members, read, run};
+use forebay_device::{
+    CheckedDevice, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, RamDevice,
+    ZeroedSpace,
+};
+use forebay_raid::{ArrayError, StripedArray};
 use forebay_rng::Rng;
 
 const KIB: u64 = 1024;
 
-fn striped(members: &[Rc<Trial>], unit: u32) -> Striped {
-    Striped::new(common::devices(members), unit).unwrap()
+fn striped(members: &[Rc<MemberDevice>], unit: u32) -> StripedArray {
+    StripedArray::new(common::devices(members), unit).unwrap()
 }
 
 #[test]
@@ -49,9 +52,9 @@ fn a_request_goes_to_each_member_once_and_to_all_at_once() {
         assert_eq!(rt.now().as_nanos(), 5_000_000);
         let asked: Vec<_> = members.iter().map(|member| member.asked()).collect();
         let expected = [
-            vec![(Op::Write, 4096..14_336)],
-            vec![(Op::Write, 2048..12_288)],
-            vec![(Op::Write, 0..12_288)],
+            vec![(DeviceOp::Write, 4096..14_336)],
+            vec![(DeviceOp::Write, 2048..12_288)],
+            vec![(DeviceOp::Write, 0..12_288)],
         ];
         assert_eq!(asked, expected);
         assert_eq!(
@@ -60,7 +63,7 @@ fn a_request_goes_to_each_member_once_and_to_all_at_once() {
         );
         assert_eq!(rt.now().as_nanos(), 10_000_000);
         array.flush().await.unwrap();
-        let flushed = |m: &Rc<Trial>| m.asked().last().unwrap().0 == Op::Flush;
+        let flushed = |m: &Rc<MemberDevice>| m.asked().last().unwrap().0 == DeviceOp::Flush;
         assert!(members.iter().all(flushed));
     });
 }
@@ -69,14 +72,14 @@ fn a_request_goes_to_each_member_once_and_to_all_at_once() {
 fn the_shortest_member_decides_the_length_and_a_row_is_what_serves_well() {
     run(|_| async {
         let member = |len, volatile| {
-            let device: Rc<dyn Device> = Rc::new(common::Like {
+            let device: Rc<dyn Device> = Rc::new(common::GeometryOverride {
                 below: RamDevice::new(len, 512),
-                change: move |g| Geometry { volatile, ..g },
+                change: move |g| DeviceGeometry { volatile, ..g },
             });
             device
         };
         let all = vec![member(100 * KIB, false), member(70 * KIB, true)];
-        let geometry = Striped::new(all, 16 << 10).unwrap().geometry();
+        let geometry = StripedArray::new(all, 16 << 10).unwrap().geometry();
         assert_eq!(geometry.len, 2 * 64 * KIB);
         assert_eq!(geometry.preferred_io, 32 << 10);
         assert_eq!((geometry.block_size, geometry.volatile), (512, true));
@@ -88,7 +91,7 @@ fn the_shortest_member_decides_the_length_and_a_row_is_what_serves_well() {
 #[test]
 fn what_cannot_be_an_array_is_refused() {
     let ram = |len, block| -> Rc<dyn Device> { Rc::new(RamDevice::new(len, block)) };
-    let refused = |members, unit| Striped::new(members, unit).err().unwrap();
+    let refused = |members, unit| StripedArray::new(members, unit).err().unwrap();
     let (least, most) = (1, 64);
     let none = ArrayError::Members {
         have: 0,
@@ -114,19 +117,19 @@ fn a_members_error_is_told_with_the_arrays_positions_when_all_are_done() {
     run(|rt| async move {
         let members = members(&rt, 3, 64 * KIB);
         let array = striped(&members, 4096);
-        members[1].fails(Fault::Writes, 0..u64::MAX);
+        members[1].fails(MemberFault::Writes, 0..u64::MAX);
         members[2].takes(Duration::from_millis(5));
         let error = array.write(0, filled(6 * 4096, 1), Durability::Flush).await;
         let Err(DeviceError::Io { op, range, .. }) = error else {
             panic!("{error:?}");
         };
-        assert_eq!((op, range), (Op::Write, 4096..5 * 4096));
+        assert_eq!((op, range), (DeviceOp::Write, 4096..5 * 4096));
         assert_eq!(rt.now().as_nanos(), 5_000_000);
-        members[1].fails(Fault::Reads, 0..u64::MAX);
+        members[1].fails(MemberFault::Reads, 0..u64::MAX);
         assert!(read(&array, 4096, 512).await.is_err());
         read(&array, 8192, 4096).await.unwrap();
         array.flush().await.unwrap();
-        members[0].fails(Fault::Flushes, 0..u64::MAX);
+        members[0].fails(MemberFault::Flushes, 0..u64::MAX);
         array.flush().await.unwrap_err();
     });
 }
@@ -138,7 +141,7 @@ fn it_is_an_array_of_bytes_whatever_is_written_zeroed_and_discarded() {
             let rng = Rng::new(seed);
             let count = 1 + rng.below(6) as usize;
             let unit = 512 << rng.below(6);
-            let array = Checked::new(striped(&members(&rt, count, 128 * KIB), unit), "array");
+            let array = CheckedDevice::new(striped(&members(&rt, count, 128 * KIB), unit), "array");
             let len = array.geometry().len;
             let mut model = vec![0; len as usize];
             for _ in 0..100 {
@@ -148,7 +151,7 @@ fn it_is_an_array_of_bytes_whatever_is_written_zeroed_and_discarded() {
                 let part = range.start as usize..range.end as usize;
                 match rng.below(4) {
                     0 => {
-                        let zeroed = array.write_zeroes(range, Room::Release);
+                        let zeroed = array.write_zeroes(range, ZeroedSpace::Release);
                         zeroed.await.unwrap();
                         model[part].fill(0);
                     }

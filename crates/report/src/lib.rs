@@ -6,4 +6,4 @@ mod page;
 pub mod plot;
 
 pub use circumstances::{Circumstances, commit};
-pub use page::Page;
+pub use page::ReportPage;

@@ -10,19 +10,19 @@ use anyhow::{Context, Result};
 const FILE: &str = "report.md";
 
 /// A report that is being written, in a folder with its figures.
-pub struct Page {
+pub struct ReportPage {
     folder: PathBuf,
     text: String,
 }
 
-impl Page {
+impl ReportPage {
     /// A page with nothing but its title, in a folder that is made if need be.
     ///
     /// # Errors
     /// If the folder cannot be made.
-    pub fn begin(folder: &Path, title: &str) -> Result<Page> {
+    pub fn begin(folder: &Path, title: &str) -> Result<ReportPage> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Page {
+        Ok(ReportPage {
             folder: folder.to_owned(),
             text: format!("# {title}\n\n"),
         })
@@ -94,7 +94,7 @@ mod tests {
     fn a_page_has_its_title_its_tables_and_one_newline_at_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let within = folder.path().join("made");
-        let mut page = Page::begin(&within, "A title").unwrap();
+        let mut page = ReportPage::begin(&within, "A title").unwrap();
         page.heading("A section");
         page.table(&["a", "b"], [vec!["1".into(), "2".into()]]);
         assert!(page.text().starts_with("# A title\n\n"));

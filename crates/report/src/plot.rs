@@ -27,7 +27,7 @@ const FONT: &str = "sans-serif";
 const LEGEND_LINE: f64 = 0.065;
 
 /// What a figure says beside what it shows.
-pub struct Frame<'a> {
+pub struct FigureFrame<'a> {
     /// Above it.
     pub title: &'a str,
     /// Along the axis below.
@@ -37,7 +37,7 @@ pub struct Frame<'a> {
 }
 
 /// Curves over the same places, whose names stand below.
-pub struct Curves<'a> {
+pub struct CurveSet<'a> {
     /// The places' names.
     pub places: &'a [String],
     /// Whether the values are shown by their logarithms.
@@ -47,15 +47,15 @@ pub struct Curves<'a> {
 }
 
 /// A group of bars.
-pub struct Bars<'a> {
+pub struct BarGroup<'a> {
     /// What stands above the group.
     pub name: String,
     /// From the left.
-    pub bars: Vec<Bar<'a>>,
+    pub bars: Vec<StackedBar<'a>>,
 }
 
 /// A bar in two parts, one on the other.
-pub struct Bar<'a> {
+pub struct StackedBar<'a> {
     /// What stands below it.
     pub name: &'a str,
     /// Their heights, from below.
@@ -64,14 +64,15 @@ pub struct Bar<'a> {
     pub says: String,
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn<T = ()> = std::result::Result<T, DrawingAreaErrorKind<io::Error>>;
+type SvgArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type SvgChart<'a, 'b> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type FigureResult<T = ()> = std::result::Result<T, DrawingAreaErrorKind<io::Error>>;
 
 /// How many places an axis names at most, and what a place is called.
-type Labels<'a> = (usize, &'a dyn Fn(&f64) -> String);
+type AxisLabels<'a> = (usize, &'a dyn Fn(&f64) -> String);
 
-fn on(path: &Path, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<()> {
+fn on(path: &Path, draw: impl FnOnce(&SvgArea<'_>) -> FigureResult) -> Result<()> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     let drawn = area.fill(&WHITE).and_then(|()| draw(&area));
     drawn
@@ -80,12 +81,12 @@ fn on(path: &Path, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<()> {
 }
 
 fn chart<'a, 'b>(
-    area: &'a Area<'b>,
-    frame: &Frame<'_>,
+    area: &'a SvgArea<'b>,
+    frame: &FigureFrame<'_>,
     (x, y): (Range<f64>, Range<f64>),
-    (places, place): Labels<'_>,
+    (places, place): AxisLabels<'_>,
     number: &dyn Fn(&f64) -> String,
-) -> Drawn<Chart<'a, 'b>> {
+) -> FigureResult<SvgChart<'a, 'b>> {
     let mut chart = ChartBuilder::on(area)
         .caption(frame.title, (FONT, 18))
         .margin(12)
@@ -107,7 +108,7 @@ fn chart<'a, 'b>(
     Ok(chart)
 }
 
-fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Drawn {
+fn legend<'a, 'b: 'a>(chart: &mut SvgChart<'a, 'b>, position: SeriesLabelPosition) -> FigureResult {
     chart
         .configure_series_labels()
         .background_style(WHITE)
@@ -123,7 +124,7 @@ fn plain(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-impl Curves<'_> {
+impl CurveSet<'_> {
     /// Where a value is drawn.
     fn shown(&self, value: f64) -> f64 {
         if self.logarithmic {
@@ -170,12 +171,12 @@ impl Curves<'_> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn lines(path: &Path, frame: &Frame<'_>, lines: &Curves<'_>) -> Result<()> {
+pub fn lines(path: &Path, frame: &FigureFrame<'_>, lines: &CurveSet<'_>) -> Result<()> {
     let across = -0.3..lines.places.len() as f64 - 0.7;
     let place = |x: &f64| lines.place(*x);
     let said = |y: &f64| lines.said(*y);
     on(path, |area| {
-        let labels: Labels<'_> = (lines.places.len() + 1, &place);
+        let labels: AxisLabels<'_> = (lines.places.len() + 1, &place);
         let mut chart = chart(area, frame, (across, lines.range()), labels, &said)?;
         for ((name, values), colour) in lines.curves.iter().zip(COLOURS) {
             let points = (0..).zip(values);
@@ -195,7 +196,12 @@ pub fn lines(path: &Path, frame: &Frame<'_>, lines: &Curves<'_>) -> Result<()> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn bars(path: &Path, frame: &Frame<'_>, parts: [&str; 2], groups: &[Bars<'_>]) -> Result<()> {
+pub fn bars(
+    path: &Path,
+    frame: &FigureFrame<'_>,
+    parts: [&str; 2],
+    groups: &[BarGroup<'_>],
+) -> Result<()> {
     let heights = groups.iter().flat_map(|group| &group.bars);
     let top = heights
         .map(|bar| bar.parts[0] + bar.parts[1])
@@ -225,7 +231,12 @@ pub fn bars(path: &Path, frame: &Frame<'_>, parts: [&str; 2], groups: &[Bars<'_>
     })
 }
 
-fn draw_group(chart: &mut Chart<'_, '_>, group: &Bars<'_>, left: f64, top: f64) -> Drawn {
+fn draw_group(
+    chart: &mut SvgChart<'_, '_>,
+    group: &BarGroup<'_>,
+    left: f64,
+    top: f64,
+) -> FigureResult {
     let centred = |size: u32, at: VPos| {
         TextStyle::from((FONT, size).into_font()).pos(Pos::new(HPos::Center, at))
     };
@@ -255,7 +266,7 @@ fn draw_group(chart: &mut Chart<'_, '_>, group: &Bars<'_>, left: f64, top: f64) 
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn histogram(path: &Path, frame: &Frame<'_>, width: f64, percent: &[f64]) -> Result<()> {
+pub fn histogram(path: &Path, frame: &FigureFrame<'_>, width: f64, percent: &[f64]) -> Result<()> {
     let top = percent.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let number = |value: &f64| plain(*value);
     on(path, |area| {
@@ -275,7 +286,7 @@ pub fn histogram(path: &Path, frame: &Frame<'_>, width: f64, percent: &[f64]) ->
 mod tests {
     use super::*;
 
-    const FRAME: Frame<'_> = Frame {
+    const FRAME: FigureFrame<'_> = FigureFrame {
         title: "a title",
         x: "an axis",
         y: "another",
@@ -298,7 +309,7 @@ mod tests {
     fn curves_name_their_places_and_themselves_and_leave_out_what_is_no_number() {
         let curves = [("plain".to_owned(), vec![1.0, f64::NAN, 10.0])];
         for logarithmic in [false, true] {
-            let curves = Curves {
+            let curves = CurveSet {
                 places: &["1", "2", "4"].map(String::from),
                 logarithmic,
                 curves: &curves,
@@ -311,12 +322,12 @@ mod tests {
 
     #[test]
     fn bars_name_groups_bars_and_parts() {
-        let bar = |name, parts, says: &str| Bar {
+        let bar = |name, parts, says: &str| StackedBar {
             name,
             parts,
             says: says.to_owned(),
         };
-        let group = Bars {
+        let group = BarGroup {
             name: "untar".into(),
             bars: vec![
                 bar("plain", [1.0, 9.0], "one"),

@@ -1,6 +1,6 @@
 //! Sharing a bounded amount, such as memory, among accounts that need a part of the amount to make progress.
 //!
-//! Each participant has an [`Account`] with a *reserve*: an amount that is always available to it, whatever the others
+//! Each participant has an [`BudgetAccount`] with a *reserve*: an amount that is always available to it, whatever the others
 //! hold. The rest is shared by all accounts in turn. So a participant that never returns anything (a client that
 //! receives no replies) can exhaust the shared part, but cannot block a participant that makes progress with its
 //! reserve alone.
@@ -20,9 +20,9 @@ use crate::Event;
 
 /// A bound on the sum that all accounts hold. Clones share the budget. Amounts are in any unit that the caller chooses.
 #[derive(Clone)]
-pub struct Budget(Rc<Inner>);
+pub struct Budget(Rc<BudgetState>);
 
-struct Inner {
+struct BudgetState {
     bound: u64,
     largest: u64,
     /// Sum of the held amounts.
@@ -32,20 +32,20 @@ struct Inner {
     /// Sum of all reserves.
     promised: Cell<u64>,
     /// Accounts with waiters, in the order of service.
-    queue: RefCell<VecDeque<Rc<Share>>>,
+    queue: RefCell<VecDeque<Rc<AccountState>>>,
 }
 
 /// State of one account. It lives as long as the account, a lease from it, or a waiter.
-struct Share {
-    budget: Rc<Inner>,
+struct AccountState {
+    budget: Rc<BudgetState>,
     reserve: u64,
     held: Cell<u64>,
     /// Waiters in order of arrival. Invariant: the account is in the budget's queue, once, exactly if this list is not
     /// empty.
-    waiters: RefCell<VecDeque<Rc<Waiter>>>,
+    waiters: RefCell<VecDeque<Rc<BudgetWaiter>>>,
 }
 
-struct Waiter {
+struct BudgetWaiter {
     amount: u64,
     granted: Cell<bool>,
     told: Event,
@@ -53,7 +53,7 @@ struct Waiter {
 
 /// The source of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Room {
+enum LeaseSource {
     Reserve,
     Shared,
     None,
@@ -66,7 +66,7 @@ impl Budget {
     /// If the largest lease is larger than the bound.
     pub fn new(bound: u64, largest: u64) -> Budget {
         assert!(largest <= bound, "a lease of {largest} in all of {bound}");
-        Budget(Rc::new(Inner {
+        Budget(Rc::new(BudgetState {
             bound,
             largest,
             held: Cell::new(0),
@@ -88,7 +88,7 @@ impl Budget {
 
     /// Opens an account with the reserve `reserve`, which is kept as long as the account or a lease from it exists.
     /// `None` if the reserves of the others, or the amounts they hold now, do not leave enough.
-    pub fn account(&self, reserve: u64) -> Option<Account> {
+    pub fn account(&self, reserve: u64) -> Option<BudgetAccount> {
         let budget = &self.0;
         let promised = budget.promised.get().checked_add(reserve)?;
         let claimed = budget.claimed.get().checked_add(reserve)?;
@@ -97,7 +97,7 @@ impl Budget {
         }
         budget.promised.set(promised);
         budget.claimed.set(claimed);
-        Some(Account(Rc::new(Share {
+        Some(BudgetAccount(Rc::new(AccountState {
             budget: Rc::clone(budget),
             reserve,
             held: Cell::new(0),
@@ -106,7 +106,7 @@ impl Budget {
     }
 }
 
-impl Inner {
+impl BudgetState {
     /// Grants all leases that can be granted: each account in the queue in turn, one lease at a time. If the shared
     /// part does not suffice for a waiter, the waiters behind it get nothing from the shared part, but still get their
     /// reserves.
@@ -117,7 +117,7 @@ impl Inner {
             let first = share.waiters.borrow().front().map(Rc::clone);
             let first = first.expect("an account in the queue has somebody waiting");
             let room = share.room(first.amount);
-            if room == Room::None || (room == Room::Shared && contested) {
+            if room == LeaseSource::None || (room == LeaseSource::Shared && contested) {
                 contested = true;
                 at += 1;
                 continue;
@@ -135,20 +135,20 @@ impl Inner {
     }
 }
 
-impl Share {
+impl AccountState {
     fn claim(&self) -> u64 {
         self.held.get().max(self.reserve)
     }
 
-    fn room(&self, amount: u64) -> Room {
+    fn room(&self, amount: u64) -> LeaseSource {
         let after = self.held.get() + amount;
         if after <= self.reserve {
-            return Room::Reserve;
+            return LeaseSource::Reserve;
         }
         if self.budget.claimed.get() - self.claim() + after <= self.budget.bound {
-            Room::Shared
+            LeaseSource::Shared
         } else {
-            Room::None
+            LeaseSource::None
         }
     }
 
@@ -173,7 +173,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for AccountState {
     fn drop(&mut self) {
         let (budget, reserve) = (&self.budget, self.reserve);
         debug_assert_eq!(self.held.get(), 0, "leases keep their account");
@@ -188,25 +188,25 @@ impl Drop for Share {
 /// Permanently held amounts must leave enough of the reserve for the largest lease that the account asks for. Otherwise
 /// this lease may never be granted.
 #[derive(Clone)]
-pub struct Account(Rc<Share>);
+pub struct BudgetAccount(Rc<AccountState>);
 
-impl Account {
+impl BudgetAccount {
     /// Waits until `amount` is granted. The lease holds the amount until it is dropped. Waiters of one account are
     /// served in order of arrival, and accounts in turn. Dropping the future before it is done holds nothing.
     ///
     /// # Panics
     /// If `amount` is larger than the largest lease of the budget.
-    pub async fn lease(&self, amount: u64) -> Lease {
+    pub async fn lease(&self, amount: u64) -> BudgetLease {
         let largest = self.0.budget.largest;
         assert!(amount <= largest, "a lease of {amount}, at most {largest}");
         let share = &self.0;
         let alone = share.budget.queue.borrow().is_empty();
-        if alone && share.room(amount) != Room::None {
+        if alone && share.room(amount) != LeaseSource::None {
             share.take(amount);
         } else {
-            Waiting::new(share, amount).granted().await;
+            BudgetWaiterGuard::new(share, amount).granted().await;
         }
-        Lease {
+        BudgetLease {
             share: Rc::clone(share),
             amount,
         }
@@ -214,16 +214,16 @@ impl Account {
 }
 
 /// A waiter of an account. Dropping it removes the waiter.
-struct Waiting<'a> {
-    share: &'a Rc<Share>,
-    waiter: Rc<Waiter>,
+struct BudgetWaiterGuard<'a> {
+    share: &'a Rc<AccountState>,
+    waiter: Rc<BudgetWaiter>,
     /// The granted amount has become a lease.
     leased: bool,
 }
 
-impl Waiting<'_> {
-    fn new(share: &Rc<Share>, amount: u64) -> Waiting<'_> {
-        let waiter = Rc::new(Waiter {
+impl BudgetWaiterGuard<'_> {
+    fn new(share: &Rc<AccountState>, amount: u64) -> BudgetWaiterGuard<'_> {
+        let waiter = Rc::new(BudgetWaiter {
             amount,
             granted: Cell::new(false),
             told: Event::new(),
@@ -237,7 +237,7 @@ impl Waiting<'_> {
         drop(waiters);
         // The amount may be within the reserve.
         share.budget.serve();
-        Waiting {
+        BudgetWaiterGuard {
             share,
             waiter,
             leased: false,
@@ -251,7 +251,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for BudgetWaiterGuard<'_> {
     fn drop(&mut self) {
         if self.leased {
             return;
@@ -273,19 +273,19 @@ impl Drop for Waiting<'_> {
 
 /// An amount held of a [`Budget`], returned on drop.
 #[must_use = "it is given back at once otherwise"]
-pub struct Lease {
-    share: Rc<Share>,
+pub struct BudgetLease {
+    share: Rc<AccountState>,
     amount: u64,
 }
 
-impl Lease {
+impl BudgetLease {
     /// Returns the amount.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 }
 
-impl Drop for Lease {
+impl Drop for BudgetLease {
     fn drop(&mut self) {
         self.share.give_back(self.amount);
     }

@@ -19,7 +19,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     future.now_or_never()
 }
 
-fn open(budget: &Budget, reserve: u64) -> Account {
+fn open(budget: &Budget, reserve: u64) -> BudgetAccount {
     budget.account(reserve).expect("room")
 }
 
@@ -86,7 +86,7 @@ fn accounts_take_turns_and_those_at_one_account_keep_their_order() {
         let modest = open(&budget, 0);
         let first = greedy.lease(10).await;
         let order = Rc::new(RefCell::new(Vec::new()));
-        let wait = |name: &'static str, account: &Account| {
+        let wait = |name: &'static str, account: &BudgetAccount| {
             let (account, order) = (account.clone(), Rc::clone(&order));
             rt.spawn(async move {
                 let _held = account.lease(10).await;

@@ -7,7 +7,7 @@ use crate::Instant;
 
 /// Limit on the time that a driver may wait in one turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
+pub enum WaitLimit {
     /// Do not wait: only deliver events that have already happened.
     No,
     /// Wait for an event or until this instant.
@@ -18,7 +18,7 @@ pub enum Wait {
 
 /// Result of a turn of the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
+pub enum DriverTurn {
     /// An event may have happened; check the tasks and timers again.
     Progress,
     /// The driver was asked to wait for ever, and no event is pending: a deadlock.
@@ -37,7 +37,7 @@ pub trait Driver {
     fn now(&self) -> Instant;
 
     /// Submits queued work to the system, waits as requested, and wakes the tasks whose work is done.
-    fn turn(&self, wait: Wait) -> Turn;
+    fn turn(&self, wait: WaitLimit) -> DriverTurn;
 
     /// Returns a handle that interrupts a wait from another thread.
     fn unparker(&self) -> Arc<dyn Unpark>;
@@ -69,14 +69,14 @@ impl Driver for VirtualTime {
         self.now.get()
     }
 
-    fn turn(&self, wait: Wait) -> Turn {
+    fn turn(&self, wait: WaitLimit) -> DriverTurn {
         match wait {
-            Wait::No => Turn::Progress,
-            Wait::Until(at) => {
+            WaitLimit::No => DriverTurn::Progress,
+            WaitLimit::Until(at) => {
                 self.now.set(self.now.get().max(at));
-                Turn::Progress
+                DriverTurn::Progress
             }
-            Wait::Forever => Turn::Stalled,
+            WaitLimit::Forever => DriverTurn::Stalled,
         }
     }
 

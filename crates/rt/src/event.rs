@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 /// A condition variable for tasks of one executor.
 ///
-/// It carries no state of its own. Take a [`Listener`], check the state, then await the listener: a notification in
+/// It carries no state of its own. Take a [`EventListener`], check the state, then await the listener: a notification in
 /// between is not lost. [`Event::until`] does this in a loop.
 ///
 /// The cost of starting and stopping to listen does not depend on the number of listeners: thousands may wait for one
@@ -29,10 +29,10 @@ impl Event {
     }
 
     /// Starts to listen; see the type.
-    pub fn listen(&self) -> Listener<'_> {
+    pub fn listen(&self) -> EventListener<'_> {
         let id = self.begun.get();
         self.begun.set(id + 1);
-        Listener {
+        EventListener {
             event: self,
             id,
             waits: false,
@@ -59,20 +59,20 @@ impl Event {
 }
 
 /// A listener of an [`Event`]. Resolves at the first notification after its creation.
-pub struct Listener<'a> {
+pub struct EventListener<'a> {
     event: &'a Event,
     id: u64,
     /// The event has this listener's waker.
     waits: bool,
 }
 
-impl Listener<'_> {
+impl EventListener<'_> {
     fn is_notified(&self) -> bool {
         self.id < self.event.notified.get()
     }
 }
 
-impl Future for Listener<'_> {
+impl Future for EventListener<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -87,7 +87,7 @@ impl Future for Listener<'_> {
     }
 }
 
-impl Drop for Listener<'_> {
+impl Drop for EventListener<'_> {
     fn drop(&mut self) {
         if self.waits && !self.is_notified() {
             let _waker = self.event.wakers.borrow_mut().remove(&self.id);

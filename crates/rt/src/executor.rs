@@ -16,9 +16,9 @@ use async_task::Runnable;
 use futures_util::future::{Either, select};
 use slab::Slab;
 
-use crate::{Driver, Elapsed, Instant, Turn, Unpark, Wait};
-pub use timers::Sleep;
-use timers::Timers;
+use crate::{Driver, DriverTurn, Instant, TimeLimitError, Unpark, WaitLimit};
+pub use timers::SleepFuture;
+use timers::TimerQueue;
 
 /// A spawned task. Await it for its result; dropping it cancels it; [`Task::detach`] lets it run.
 pub type Task<T> = async_task::Task<T>;
@@ -27,13 +27,13 @@ pub type Task<T> = async_task::Task<T>;
 const TASKS_A_ROUND: usize = 64;
 
 /// The part of an executor that other threads may access.
-struct Ready {
+struct ReadyQueue {
     queue: Mutex<VecDeque<Runnable>>,
     parked: AtomicBool,
     unparker: Arc<dyn Unpark>,
 }
 
-impl Ready {
+impl ReadyQueue {
     fn queue(&self) -> MutexGuard<'_, VecDeque<Runnable>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -46,21 +46,21 @@ impl Ready {
     }
 }
 
-struct Inner {
+struct ExecutorState {
     driver: Rc<dyn Driver>,
-    ready: Arc<Ready>,
-    timers: RefCell<Timers>,
+    ready: Arc<ReadyQueue>,
+    timers: RefCell<TimerQueue>,
     /// All tasks that have not ended, for ending them when the executor is dropped.
     tasks: RefCell<Slab<Waker>>,
 }
 
 /// Removes a task from the list when its future is dropped.
-struct Listed {
-    inner: Rc<Inner>,
+struct TaskListGuard {
+    inner: Rc<ExecutorState>,
     key: usize,
 }
 
-impl Drop for Listed {
+impl Drop for TaskListGuard {
     fn drop(&mut self) {
         // The waker may be the last reference to the task; the drop of the task must not find the list borrowed.
         let waker = self.inner.tasks.borrow_mut().try_remove(self.key);
@@ -70,7 +70,7 @@ impl Drop for Listed {
 
 /// A handle to the executor for its tasks: spawn, read the time, sleep.
 #[derive(Clone)]
-pub struct Rt(Rc<Inner>);
+pub struct Rt(Rc<ExecutorState>);
 
 /// The executor; its owner runs it.
 pub struct Executor {
@@ -80,13 +80,13 @@ pub struct Executor {
 impl Executor {
     /// Creates an executor that waits through `driver`.
     pub fn new(driver: Rc<dyn Driver>) -> Executor {
-        let ready = Arc::new(Ready {
+        let ready = Arc::new(ReadyQueue {
             queue: Mutex::default(),
             parked: AtomicBool::new(false),
             unparker: driver.unparker(),
         });
         Executor {
-            rt: Rt(Rc::new(Inner {
+            rt: Rt(Rc::new(ExecutorState {
                 driver,
                 ready,
                 timers: RefCell::default(),
@@ -158,16 +158,16 @@ impl Executor {
         let idle = inner.ready.queue().is_empty() && !finished;
         let first = inner.timers.borrow().first();
         let wait = match (idle, first) {
-            (false, _) => Wait::No,
-            (true, Some(at)) => Wait::Until(at),
-            (true, None) => Wait::Forever,
+            (false, _) => WaitLimit::No,
+            (true, Some(at)) => WaitLimit::Until(at),
+            (true, None) => WaitLimit::Forever,
         };
         if !idle {
             inner.ready.parked.store(false, Ordering::SeqCst);
         }
         let turn = inner.driver.turn(wait);
         inner.ready.parked.store(false, Ordering::SeqCst);
-        if turn == Turn::Stalled && inner.ready.queue().is_empty() {
+        if turn == DriverTurn::Stalled && inner.ready.queue().is_empty() {
             panic!("deadlock: every task waits, no timer is set and no I/O is under way");
         }
     }
@@ -199,7 +199,7 @@ impl Rt {
     {
         let ready = Arc::clone(&self.0.ready);
         let mut tasks = self.0.tasks.borrow_mut();
-        let listed = Listed {
+        let listed = TaskListGuard {
             inner: Rc::clone(&self.0),
             key: tasks.vacant_key(),
         };
@@ -220,13 +220,13 @@ impl Rt {
     }
 
     /// Waits for `span`.
-    pub fn sleep(&self, span: Duration) -> Sleep {
+    pub fn sleep(&self, span: Duration) -> SleepFuture {
         self.sleep_until(self.now().plus(span))
     }
 
     /// Waits until `at`.
-    pub fn sleep_until(&self, at: Instant) -> Sleep {
-        Sleep::new(self.clone(), at)
+    pub fn sleep_until(&self, at: Instant) -> SleepFuture {
+        SleepFuture::new(self.clone(), at)
     }
 
     /// Lets all other ready tasks run once.
@@ -245,20 +245,20 @@ impl Rt {
     /// Waits for `future`, for at most `span`, and then drops it.
     ///
     /// # Errors
-    /// [`Elapsed`] if the time ran out first.
+    /// [`TimeLimitError`] if the time ran out first.
     pub async fn timeout<F: Future>(
         &self,
         span: Duration,
         future: F,
-    ) -> Result<F::Output, Elapsed> {
+    ) -> Result<F::Output, TimeLimitError> {
         let future = pin!(future);
         match select(future, self.sleep(span)).await {
             Either::Left((output, _)) => Ok(output),
-            Either::Right(((), _)) => Err(Elapsed),
+            Either::Right(((), _)) => Err(TimeLimitError),
         }
     }
 
-    fn timers(&self) -> &RefCell<Timers> {
+    fn timers(&self) -> &RefCell<TimerQueue> {
         &self.0.timers
     }
 }

@@ -12,7 +12,7 @@
 //! - Time comes from [`Rt::now`] alone, and never goes backwards.
 //!
 //! Reading order: [`Driver`] in `driver.rs`, [`Executor::block_on`] in `executor.rs`, then the tools for waiting:
-//! [`Event`], [`Lock`], [`RangeLock`], [`Portions`] and [`Budget`].
+//! [`Event`], [`Lock`], [`RangeLock`], [`CoopBudget`] and [`Budget`].
 
 mod budget;
 mod driver;
@@ -23,11 +23,11 @@ mod portions;
 mod range_lock;
 mod time;
 
-pub use budget::{Account, Budget, Lease};
-pub use driver::{Driver, Turn, Unpark, VirtualTime, Wait};
-pub use event::{Event, Listener};
-pub use executor::{Executor, Rt, Sleep, Task};
+pub use budget::{Budget, BudgetAccount, BudgetLease};
+pub use driver::{Driver, DriverTurn, Unpark, VirtualTime, WaitLimit};
+pub use event::{Event, EventListener};
+pub use executor::{Executor, Rt, SleepFuture, Task};
 pub use lock::{Lock, LockGuard};
-pub use portions::Portions;
+pub use portions::CoopBudget;
 pub use range_lock::{RangeGuard, RangeLock};
-pub use time::{Elapsed, Instant};
+pub use time::{Instant, TimeLimitError};

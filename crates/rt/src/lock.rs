@@ -11,42 +11,42 @@ use std::task::{Context, Poll, Waker};
 /// waiters. [`crate::RangeLock`] locks ranges of a space.
 #[derive(Default)]
 pub struct Lock {
-    line: RefCell<Line>,
+    line: RefCell<LockQueue>,
 }
 
 /// The holder, and the waiters behind it.
 #[derive(Default)]
-struct Line {
+struct LockQueue {
     /// Number of claims before the first.
     passed: u64,
     /// Claims in order of arrival. The first holds the lock.
-    claims: VecDeque<Claim>,
+    claims: VecDeque<LockClaim>,
 }
 
-enum Claim {
+enum LockClaim {
     /// The claim holds the lock or waits for it.
     There(Option<Waker>),
     /// The claim was abandoned before its turn.
     GivenUp,
 }
 
-impl Line {
-    fn at(&mut self, number: u64) -> &mut Claim {
+impl LockQueue {
+    fn at(&mut self, number: u64) -> &mut LockClaim {
         &mut self.claims[(number - self.passed) as usize]
     }
 
     /// Removes a claim. Returns the claim with its own waker and, if it was the first, the waker of the next claim.
-    fn leave(&mut self, number: u64) -> (Claim, Option<Waker>) {
-        let own = std::mem::replace(self.at(number), Claim::GivenUp);
+    fn leave(&mut self, number: u64) -> (LockClaim, Option<Waker>) {
+        let own = std::mem::replace(self.at(number), LockClaim::GivenUp);
         if number != self.passed {
             return (own, None);
         }
-        while let Some(Claim::GivenUp) = self.claims.front() {
+        while let Some(LockClaim::GivenUp) = self.claims.front() {
             self.claims.pop_front();
             self.passed += 1;
         }
         match self.claims.front_mut() {
-            Some(Claim::There(waker)) => (own, waker.take()),
+            Some(LockClaim::There(waker)) => (own, waker.take()),
             _ => (own, None),
         }
     }
@@ -64,13 +64,13 @@ impl Lock {
         let guard = {
             let mut line = self.line.borrow_mut();
             let number = line.passed + line.claims.len() as u64;
-            line.claims.push_back(Claim::There(None));
+            line.claims.push_back(LockClaim::There(None));
             LockGuard {
                 lock: Rc::clone(self),
                 number,
             }
         };
-        Turn(&guard).await;
+        LockWait(&guard).await;
         guard
     }
 
@@ -81,9 +81,9 @@ impl Lock {
 }
 
 /// Waits until a claim is the first.
-struct Turn<'a>(&'a LockGuard);
+struct LockWait<'a>(&'a LockGuard);
 
-impl Future for Turn<'_> {
+impl Future for LockWait<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -92,7 +92,7 @@ impl Future for Turn<'_> {
         if line.passed == *number {
             return Poll::Ready(());
         }
-        let old = std::mem::replace(line.at(*number), Claim::There(Some(cx.waker().clone())));
+        let old = std::mem::replace(line.at(*number), LockClaim::There(Some(cx.waker().clone())));
         // The old waker may be the last reference to a task, whose drop must not find the lock borrowed.
         drop(line);
         drop(old);

@@ -6,16 +6,16 @@ use crate::executor::Rt;
 
 /// Divides work that never waits into portions: all other tasks can run after each. Otherwise a task with a long
 /// sequence of such work would block all other tasks and the submission of I/O.
-pub struct Portions {
+pub struct CoopBudget {
     size: u64,
     /// Amount done since the last yield.
     since: Cell<u64>,
 }
 
-impl Portions {
+impl CoopBudget {
     /// Creates portions of `size`, in any unit.
-    pub const fn of(size: u64) -> Portions {
-        Portions {
+    pub const fn of(size: u64) -> CoopBudget {
+        CoopBudget {
             size,
             since: Cell::new(0),
         }

@@ -24,37 +24,37 @@ use std::task::{Context, Poll, Waker};
 /// each other. An empty range overlaps with nothing.
 #[derive(Default)]
 pub struct RangeLock {
-    state: RefCell<State>,
+    state: RefCell<RangeLockState>,
 }
 
 /// A claim, by its place in the order of arrival.
-type Ticket = u64;
+type RangeTicket = u64;
 
 #[derive(Default)]
-struct State {
-    next_ticket: Ticket,
+struct RangeLockState {
+    next_ticket: RangeTicket,
     /// Claims that hold their range or wait for it.
-    claims: BTreeMap<Ticket, Claim>,
+    claims: BTreeMap<RangeTicket, RangeClaim>,
     /// The last claim on each claimed stretch of the space.
-    last: Stretches,
+    last: ClaimedRanges,
 }
 
-struct Claim {
+struct RangeClaim {
     range: Range<u64>,
     /// The direct predecessors.
-    before: Stretches,
+    before: ClaimedRanges,
     /// The direct successors.
-    after: Stretches,
+    after: ClaimedRanges,
     waker: Option<Waker>,
 }
 
 /// Disjoint ranges with a claim each: start to end and claim. Adjacent ranges of one claim are merged.
 #[derive(Default)]
-struct Stretches(BTreeMap<u64, (u64, Ticket)>);
+struct ClaimedRanges(BTreeMap<u64, (u64, RangeTicket)>);
 
-impl Stretches {
+impl ClaimedRanges {
     /// Returns the stretches within `range`, in order.
-    fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Ticket)> {
+    fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, RangeTicket)> {
         let before = self.0.range(..range.start).next_back();
         let inside = self.0.range(range.start..range.end.max(range.start));
         before
@@ -67,8 +67,8 @@ impl Stretches {
     }
 
     /// Removes the stretches within `range`, and returns them.
-    fn take(&mut self, range: Range<u64>) -> Vec<(Range<u64>, Ticket)> {
-        let parts: Vec<(Range<u64>, Ticket)> = self.parts(range.clone()).collect();
+    fn take(&mut self, range: Range<u64>) -> Vec<(Range<u64>, RangeTicket)> {
+        let parts: Vec<(Range<u64>, RangeTicket)> = self.parts(range.clone()).collect();
         for (part, ticket) in &parts {
             let (mut start, mut end) = (part.start, part.end);
             if let Some((at, (to, _))) = self.0.range(..=part.start).next_back() {
@@ -86,7 +86,7 @@ impl Stretches {
     }
 
     /// Inserts a range, which must not overlap with a stretch.
-    fn put(&mut self, range: Range<u64>, ticket: Ticket) {
+    fn put(&mut self, range: Range<u64>, ticket: RangeTicket) {
         let (mut start, mut end) = (range.start, range.end);
         if let Some((at, _)) = self
             .0
@@ -120,11 +120,11 @@ impl Stretches {
     }
 }
 
-impl State {
-    fn claim(&mut self, range: Range<u64>) -> Ticket {
+impl RangeLockState {
+    fn claim(&mut self, range: Range<u64>) -> RangeTicket {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let mut before = Stretches::default();
+        let mut before = ClaimedRanges::default();
         for (part, earlier) in self.last.take(range.clone()) {
             self.of(earlier).after.put(part.clone(), ticket);
             before.put(part, earlier);
@@ -132,17 +132,17 @@ impl State {
         if range.start < range.end {
             self.last.put(range.clone(), ticket);
         }
-        let claim = Claim {
+        let claim = RangeClaim {
             range,
             before,
-            after: Stretches::default(),
+            after: ClaimedRanges::default(),
             waker: None,
         };
         self.claims.insert(ticket, claim);
         ticket
     }
 
-    fn of(&mut self, ticket: Ticket) -> &mut Claim {
+    fn of(&mut self, ticket: RangeTicket) -> &mut RangeClaim {
         self.claims
             .get_mut(&ticket)
             .expect("a neighbour is a claim")
@@ -150,8 +150,8 @@ impl State {
 
     /// Removes a claim, held or waiting, and connects its predecessors with its successors. Returns the claim's own
     /// waker, and the wakers of the claims that now hold their range, in order of arrival.
-    fn unclaim(&mut self, ticket: Ticket) -> (Option<Waker>, Vec<Waker>) {
-        let Claim {
+    fn unclaim(&mut self, ticket: RangeTicket) -> (Option<Waker>, Vec<Waker>) {
+        let RangeClaim {
             range,
             before,
             after,
@@ -199,7 +199,7 @@ impl RangeLock {
             ticket: self.state.borrow_mut().claim(range),
             lock: Rc::clone(self),
         };
-        Turn(&guard).await;
+        RangeWait(&guard).await;
         guard
     }
 
@@ -215,9 +215,9 @@ impl RangeLock {
 }
 
 /// Waits until a claim has no predecessor.
-struct Turn<'a>(&'a RangeGuard);
+struct RangeWait<'a>(&'a RangeGuard);
 
-impl Future for Turn<'_> {
+impl Future for RangeWait<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -238,7 +238,7 @@ impl Future for Turn<'_> {
 /// Holds a range until dropped.
 pub struct RangeGuard {
     lock: Rc<RangeLock>,
-    ticket: Ticket,
+    ticket: RangeTicket,
 }
 
 impl Drop for RangeGuard {

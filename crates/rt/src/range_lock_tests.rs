@@ -8,26 +8,26 @@ use super::*;
 
 /// Counts its wakes.
 #[derive(Default)]
-struct Count(AtomicU32);
+struct WakeCount(AtomicU32);
 
-impl Wake for Count {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// A claim on a range, which waits for the range or holds it.
-struct Claimant {
+struct RangeClaimant {
     range: Range<u64>,
     waiting: Option<Pin<Box<dyn Future<Output = RangeGuard>>>>,
     held: Option<RangeGuard>,
-    woken: Arc<Count>,
+    woken: Arc<WakeCount>,
 }
 
-impl Claimant {
-    fn new(lock: &Rc<RangeLock>, range: Range<u64>) -> Claimant {
+impl RangeClaimant {
+    fn new(lock: &Rc<RangeLock>, range: Range<u64>) -> RangeClaimant {
         let (lock, claimed) = (Rc::clone(lock), range.clone());
-        let mut claimant = Claimant {
+        let mut claimant = RangeClaimant {
             range,
             waiting: Some(Box::pin(async move { lock.lock(claimed).await })),
             held: None,
@@ -54,7 +54,7 @@ impl Claimant {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RangeLockStep {
     Claim(u64, u64),
     /// Drops the n-th existing claim, held or waiting.
     Go(prop::sample::Index),
@@ -62,12 +62,12 @@ enum Step {
     Poll(prop::sample::Index),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RangeLockStep> {
     prop_oneof![
         6 => (0..40u64, prop_oneof![4 => 0..6u64, 1 => 0..40u64])
-            .prop_map(|(at, len)| Step::Claim(at, len)),
-        5 => any::<prop::sample::Index>().prop_map(Step::Go),
-        1 => any::<prop::sample::Index>().prop_map(Step::Poll),
+            .prop_map(|(at, len)| RangeLockStep::Claim(at, len)),
+        5 => any::<prop::sample::Index>().prop_map(RangeLockStep::Go),
+        1 => any::<prop::sample::Index>().prop_map(RangeLockStep::Poll),
     ]
 }
 
@@ -76,7 +76,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 /// Returns true if the n-th claim must hold its range: no earlier claim overlaps. This is the lock's whole guarantee.
-fn is_turn(claimants: &[Claimant], n: usize) -> bool {
+fn is_turn(claimants: &[RangeClaimant], n: usize) -> bool {
     let range = &claimants[n].range;
     claimants[..n]
         .iter()
@@ -84,9 +84,9 @@ fn is_turn(claimants: &[Claimant], n: usize) -> bool {
 }
 
 /// Checks that predecessors and successors agree, and that stretches are within their bounds.
-fn assert_consistent(state: &State) {
+fn assert_consistent(state: &RangeLockState) {
     for (ticket, claim) in &state.claims {
-        let edges = |of: &Stretches| of.parts(0..u64::MAX).collect::<Vec<_>>();
+        let edges = |of: &ClaimedRanges| of.parts(0..u64::MAX).collect::<Vec<_>>();
         for (part, earlier) in edges(&claim.before) {
             assert!(claim.range.start <= part.start && part.end <= claim.range.end);
             assert!(earlier < *ticket);
@@ -98,7 +98,7 @@ fn assert_consistent(state: &State) {
                 .sum();
             assert_eq!(back, part.end - part.start);
         }
-        let sum = |parts: Vec<(Range<u64>, Ticket)>| -> u64 {
+        let sum = |parts: Vec<(Range<u64>, RangeTicket)>| -> u64 {
             parts
                 .into_iter()
                 .map(|(part, _)| part.end - part.start)
@@ -119,19 +119,19 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..120)
     ) {
         let lock = Rc::new(RangeLock::new());
-        let mut claimants: Vec<Claimant> = Vec::new();
+        let mut claimants: Vec<RangeClaimant> = Vec::new();
         for step in steps {
             match step {
-                Step::Claim(at, len) => claimants.push(Claimant::new(&lock, at..at + len)),
-                Step::Go(n) if !claimants.is_empty() => {
+                RangeLockStep::Claim(at, len) => claimants.push(RangeClaimant::new(&lock, at..at + len)),
+                RangeLockStep::Go(n) if !claimants.is_empty() => {
                     let n = n.index(claimants.len());
                     claimants.remove(n);
                 }
-                Step::Poll(n) if !claimants.is_empty() => {
+                RangeLockStep::Poll(n) if !claimants.is_empty() => {
                     let n = n.index(claimants.len());
                     claimants[n].poll();
                 }
-                Step::Go(_) | Step::Poll(_) => {}
+                RangeLockStep::Go(_) | RangeLockStep::Poll(_) => {}
             }
             assert_consistent(&lock.state.borrow());
             for n in 0..claimants.len() {
@@ -161,7 +161,8 @@ proptest! {
 #[test]
 fn a_release_wakes_one_of_thousands_in_a_queue() {
     let lock = Rc::new(RangeLock::new());
-    let mut claimants: Vec<Claimant> = (0..4096).map(|_| Claimant::new(&lock, 0..1)).collect();
+    let mut claimants: Vec<RangeClaimant> =
+        (0..4096).map(|_| RangeClaimant::new(&lock, 0..1)).collect();
     // Every third claim is abandoned before its turn.
     let mut n = 0;
     claimants.retain(|_| {

@@ -35,12 +35,12 @@ impl Instant {
 
 /// The error of an exceeded time limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Elapsed;
+pub struct TimeLimitError;
 
-impl fmt::Display for Elapsed {
+impl fmt::Display for TimeLimitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("time ran out")
     }
 }
 
-impl std::error::Error for Elapsed {}
+impl std::error::Error for TimeLimitError {}

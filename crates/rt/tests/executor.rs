@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_rt::{
-    Driver, Elapsed, Event, Executor, Instant, RangeLock, Turn, Unpark, VirtualTime, Wait,
+    Driver, DriverTurn, Event, Executor, Instant, RangeLock, TimeLimitError, Unpark, VirtualTime,
+    WaitLimit,
 };
 
 fn virtual_executor() -> Executor {
@@ -66,7 +67,10 @@ fn a_timeout_gives_up_at_its_instant_and_drops_what_it_waited_for() {
             .await;
         (outcome, rt.now())
     });
-    assert_eq!(result, (Err(Elapsed), Instant::from_nanos(5_000_000)));
+    assert_eq!(
+        result,
+        (Err(TimeLimitError), Instant::from_nanos(5_000_000))
+    );
     assert!(dropped.get());
 }
 
@@ -144,7 +148,7 @@ fn a_claim_given_up_while_waiting_lets_the_next_one_through() {
         let held = lock.lock(0..10).await;
         assert_eq!(
             rt.timeout(ms(1), lock.lock(5..20)).await.err(),
-            Some(Elapsed)
+            Some(TimeLimitError)
         );
         let _other = lock.lock(15..20).await;
         drop(held);
@@ -153,7 +157,7 @@ fn a_claim_given_up_while_waiting_lets_the_next_one_through() {
 }
 
 /// A driver that waits by parking its thread, to test a wake from another thread.
-struct Parking;
+struct ParkingDriver;
 
 struct UnparkThread(std::thread::Thread);
 
@@ -163,16 +167,16 @@ impl Unpark for UnparkThread {
     }
 }
 
-impl Driver for Parking {
+impl Driver for ParkingDriver {
     fn now(&self) -> Instant {
         Instant::default()
     }
 
-    fn turn(&self, wait: Wait) -> Turn {
-        if wait != Wait::No {
+    fn turn(&self, wait: WaitLimit) -> DriverTurn {
+        if wait != WaitLimit::No {
             std::thread::park();
         }
-        Turn::Progress
+        DriverTurn::Progress
     }
 
     fn unparker(&self) -> Arc<dyn Unpark> {
@@ -182,7 +186,7 @@ impl Driver for Parking {
 
 #[test]
 fn another_thread_can_wake_a_task() {
-    let executor = Executor::new(Rc::new(Parking));
+    let executor = Executor::new(Rc::new(ParkingDriver));
     let done = Arc::new(AtomicBool::new(false));
     let mut helper = None;
     executor.block_on(std::future::poll_fn(move |cx| {

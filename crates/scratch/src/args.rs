@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use forebay_stack::{Kind, Model, ModelError, Placing};
+use forebay_stack::{DiskModelSpec, LayerKind, ModelSpecError, RequestedPlacement};
 
 /// What `try --disk` accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ pub enum TryDisk {
     /// The images as they are.
     None,
     /// Emulated disks of that kind.
-    Model(Model),
+    Model(DiskModelSpec),
 }
 
 /// How a disk is set where nothing is said: with read-ahead and a queue of its own, as disks were in
@@ -19,13 +19,13 @@ pub enum TryDisk {
 const TRY_DISK_OPTIONS: &str = "cache=read,queue=elevator";
 
 impl FromStr for TryDisk {
-    type Err = ModelError;
+    type Err = ModelSpecError;
 
-    fn from_str(text: &str) -> Result<TryDisk, ModelError> {
+    fn from_str(text: &str) -> Result<TryDisk, ModelSpecError> {
         if text == "none" {
             return Ok(TryDisk::None);
         }
-        let model: Model = text.parse()?;
+        let model: DiskModelSpec = text.parse()?;
         if text.contains(',') {
             return Ok(TryDisk::Model(model));
         }
@@ -47,7 +47,7 @@ pub struct TryArgs {
     /// What to show: cache; vsl: log-structured volumes; or fs: the filesystem, beside ext4 on the same disk, and a
     /// database on it.
     #[arg(long, value_name = "KIND", default_value = "cache")]
-    pub volume: Kind,
+    pub volume: LayerKind,
     /// Show the filesystem: the same as --volume fs.
     #[arg(long, conflicts_with = "volume")]
     pub fs: bool,
@@ -59,7 +59,7 @@ pub struct TryArgs {
         value_delimiter = ',',
         default_value = "lfs,hylog"
     )]
-    pub placement: Vec<Placing>,
+    pub placement: Vec<RequestedPlacement>,
     /// Before it is measured, fill filesystems with other files and remove some here and there, so that so much is in
     /// use.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=95))]

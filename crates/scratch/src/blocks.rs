@@ -9,14 +9,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forebay_rng::Rng;
-use forebay_serve::nbd::client::BlockingClient;
+use forebay_serve::nbd::client::BlockingNbdClient;
 
-use super::Context;
-use super::drive::Volume;
-use super::raw_server::{Access, EXPORT, RawServer};
-use super::report::{Report, Times};
-use super::setup::{Setup, Shape, move_home};
-use forebay_program::failure::{Failure, Outcome};
+use super::TryContext;
+use super::drive::ScratchVolume;
+use super::raw_server::{EXPORT, RawAccess, RawServer};
+use super::report::{PhaseTimes, TryReport};
+use super::setup::{StorageSetup, StorageShape, move_home};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 const BLOCK: usize = 4096;
@@ -30,10 +30,14 @@ const CRASH_BATCH: u64 = 8;
 /// How long users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);
 
-pub(super) fn run(context: &Context, shapes: &[Shape], report: &mut Report) -> Outcome {
+pub(super) fn run(
+    context: &TryContext,
+    shapes: &[StorageShape],
+    report: &mut TryReport,
+) -> CommandResult {
     for shape in shapes.iter().copied() {
         result_line!("{}: {} users work on it", shape.name(), context.users);
-        let setup = Setup::new(context, shape, false)?;
+        let setup = StorageSetup::new(context, shape, false)?;
         let times = match setup.volume(context, shape)? {
             None => plain(context, report, &setup)?,
             Some(volume) => cached(context, report, (shape, &setup, &volume))?,
@@ -44,8 +48,12 @@ pub(super) fn run(context: &Context, shapes: &[Shape], report: &mut Report) -> O
     Ok(())
 }
 
-fn plain(context: &Context, report: &mut Report, setup: &Setup) -> Outcome<Times> {
-    let access = Access::Socket(context.scratch.dir().join("plain.sock"));
+fn plain(
+    context: &TryContext,
+    report: &mut TryReport,
+    setup: &StorageSetup,
+) -> CommandResult<PhaseTimes> {
+    let access = RawAccess::Socket(context.scratch.dir().join("plain.sock"));
     let server = RawServer::start(&setup.spec, access)?;
     let times = work(context, server.at(), EXPORT)?;
     context.note_lateness(report, server.stop()?);
@@ -53,10 +61,10 @@ fn plain(context: &Context, report: &mut Report, setup: &Setup) -> Outcome<Times
 }
 
 fn cached(
-    context: &Context,
-    report: &mut Report,
-    (shape, setup, volume): (Shape, &Setup, &Volume),
-) -> Outcome<Times> {
+    context: &TryContext,
+    report: &mut TryReport,
+    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
+) -> CommandResult<PhaseTimes> {
     volume.attach("none")?;
     let times = work(context, &volume.nbd_socket(), "")?;
     if shape.is_killed() {
@@ -69,37 +77,37 @@ fn cached(
 }
 
 /// One user's part of the export.
-struct Region {
+struct UserRegion {
     start: u64,
     blocks: u64,
 }
 
-fn region(user: u32, users: u32, len: u64) -> Region {
+fn region(user: u32, users: u32, len: u64) -> UserRegion {
     let blocks = len / BLOCK as u64 / u64::from(users);
-    Region {
+    UserRegion {
         start: u64::from(user) * blocks * BLOCK as u64,
         blocks,
     }
 }
 
-impl Region {
+impl UserRegion {
     fn at(&self, block: u64) -> u64 {
         self.start + block % self.blocks * BLOCK as u64
     }
 }
 
-fn work(context: &Context, socket: &Path, export: &str) -> Outcome<Times> {
+fn work(context: &TryContext, socket: &Path, export: &str) -> CommandResult<PhaseTimes> {
     let (users, writes) = (context.users, context.amount(WRITES));
     let flushed_writes = context.amount(FLUSHED_WRITES);
-    let mut times = Times::new();
+    let mut times = PhaseTimes::new();
     let mut phase =
         |name: &'static str,
-         each: &(dyn Fn(&mut BlockingClient, &Region, &Rng) -> io::Result<()> + Sync)|
-         -> Outcome {
+         each: &(dyn Fn(&mut BlockingNbdClient, &UserRegion, &Rng) -> io::Result<()> + Sync)|
+         -> CommandResult {
             context.stop.check()?;
             let started = Instant::now();
             together(users, &|user| {
-                let mut client = BlockingClient::connect(socket, export)?;
+                let mut client = BlockingNbdClient::connect(socket, export)?;
                 let region = region(user, users, client.len());
                 each(&mut client, &region, &Rng::new(user.into()))?;
                 client.flush()
@@ -135,7 +143,7 @@ fn work(context: &Context, socket: &Path, export: &str) -> Outcome<Times> {
     Ok(times)
 }
 
-fn together(users: u32, each: &(dyn Fn(u32) -> io::Result<()> + Sync)) -> Outcome {
+fn together(users: u32, each: &(dyn Fn(u32) -> io::Result<()> + Sync)) -> CommandResult {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..users)
             .map(|user| scope.spawn(move || each(user)))
@@ -150,13 +158,13 @@ fn together(users: u32, each: &(dyn Fn(u32) -> io::Result<()> + Sync)) -> Outcom
             .map(join)
             .collect::<io::Result<Vec<()>>>()
     })
-    .map_err(|error| Failure::io(format!("a user failed: {error}")))?;
+    .map_err(|error| CommandFailure::io(format!("a user failed: {error}")))?;
     Ok(())
 }
 
 /// What one user was promised: block by block, the newest version that was flushed.
-struct Promise {
-    region: Region,
+struct FlushedVersions {
+    region: UserRegion,
     versions: Vec<u64>,
 }
 
@@ -172,7 +180,7 @@ fn version_of(data: &[u8]) -> Option<u64> {
 }
 
 /// Kills the daemon while users write; returns what they were promised.
-fn crash(context: &Context, volume: &Volume) -> Outcome<Vec<Promise>> {
+fn crash(context: &TryContext, volume: &ScratchVolume) -> CommandResult<Vec<FlushedVersions>> {
     let (users, socket) = (context.users, &*volume.nbd_socket());
     result_line!("killing the daemon while {users} users write");
     let killed = std::thread::scope(|scope| {
@@ -184,20 +192,20 @@ fn crash(context: &Context, volume: &Volume) -> Outcome<Vec<Promise>> {
             std::thread::sleep(Duration::from_millis(20));
         }
         let killed = volume.kill();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<Promise>>| {
+        let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<FlushedVersions>>| {
             thread
                 .join()
                 .unwrap_or_else(|_| Err(io::Error::other("a user panicked")))
         };
         let promises: io::Result<Vec<_>> = threads.into_iter().map(join).collect();
-        killed.and_then(|()| promises.map_err(Failure::io))
+        killed.and_then(|()| promises.map_err(CommandFailure::io))
     });
     context.stop.check()?;
     killed
 }
 
-fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Promise> {
-    let mut client = BlockingClient::connect(socket, "")?;
+fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<FlushedVersions> {
+    let mut client = BlockingNbdClient::connect(socket, "")?;
     let region = region(user, users, client.len());
     let blocks = CRASH_BLOCKS.min(region.blocks);
     let mut versions = vec![0; blocks as usize];
@@ -222,14 +230,14 @@ fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Prom
             versions[block as usize] = version;
         }
     }
-    Ok(Promise { region, versions })
+    Ok(FlushedVersions { region, versions })
 }
 
 fn recover(
-    report: &mut Report,
-    (shape, setup, volume): (Shape, &Setup, &Volume),
-    promised: &[Promise],
-) -> Outcome {
+    report: &mut TryReport,
+    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
+    promised: &[FlushedVersions],
+) -> CommandResult {
     result_line!("recovering");
     let started = Instant::now();
     volume.attach("none")?;
@@ -238,7 +246,8 @@ fn recover(
         started.elapsed().as_secs_f64()
     ));
     let found = {
-        let mut client = BlockingClient::connect(&volume.nbd_socket(), "").map_err(Failure::io)?;
+        let mut client =
+            BlockingNbdClient::connect(&volume.nbd_socket(), "").map_err(CommandFailure::io)?;
         compare(report, "the recovered volume", promised, |at| {
             client.read(at, BLOCK as u32)
         })?
@@ -248,7 +257,7 @@ fn recover(
         report.check("`forebay check` finds the volume clean", volume.check());
         return Ok(());
     }
-    let image = File::open(&setup.data.path).map_err(Failure::io)?;
+    let image = File::open(&setup.data.path).map_err(CommandFailure::io)?;
     let alone = compare(report, "the data image alone", promised, |at| {
         let mut data = vec![0; BLOCK];
         image.read_exact_at(&mut data, at).map(|()| data)
@@ -263,15 +272,15 @@ fn recover(
 
 /// Compares what is there with what was promised; returns the versions found.
 fn compare(
-    report: &mut Report,
+    report: &mut TryReport,
     place: &str,
-    promised: &[Promise],
+    promised: &[FlushedVersions],
     mut read: impl FnMut(u64) -> io::Result<Vec<u8>>,
-) -> Outcome<Vec<Option<u64>>> {
+) -> CommandResult<Vec<Option<u64>>> {
     let (mut found, mut broken) = (Vec::new(), 0);
     for promise in promised {
         for (block, version) in (0..).zip(&promise.versions) {
-            let data = read(promise.region.at(block)).map_err(Failure::io)?;
+            let data = read(promise.region.at(block)).map_err(CommandFailure::io)?;
             let there = version_of(&data);
             // Newer is well: written, and not flushed any more.
             broken += usize::from(there.is_none_or(|there| there < *version));

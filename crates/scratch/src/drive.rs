@@ -5,34 +5,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use forebay_serve::blockdev::{InUse, cleanup_stale};
-use forebay_stack::Name;
+use forebay_serve::blockdev::{LeftoverPolicy, cleanup_stale};
+use forebay_stack::VolumeName;
 use rustix::process::{Pid, Signal};
 
-use super::place::Scratch;
-use forebay_program::client::{Client, Process};
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::report::Report;
+use super::place::ScratchDir;
+use forebay_program::client::{ControlClient, ProcessHandle};
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::report::StatusReport;
 
 /// How long a daemon may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A volume in the scratch directory, with directories of its own for descriptions and sockets.
-pub(super) struct Volume {
-    name: Name,
+pub(super) struct ScratchVolume {
+    name: VolumeName,
     config: PathBuf,
     runtime: PathBuf,
 }
 
-impl Volume {
+impl ScratchVolume {
     /// Makes and describes the volume; `more` says what else there is to say to `create`.
     pub(super) fn create(
-        scratch: &Scratch,
+        scratch: &ScratchDir,
         name: &str,
         data: &str,
         more: &[&str],
-    ) -> Outcome<Volume> {
-        let volume = Volume {
+    ) -> CommandResult<ScratchVolume> {
+        let volume = ScratchVolume {
             name: name.parse()?,
             config: scratch.subdir("etc")?,
             runtime: scratch.subdir("run")?,
@@ -48,31 +48,31 @@ impl Volume {
     }
 
     /// Runs this program on the volume's directories; returns the first line it prints.
-    pub(super) fn forebay(&self, args: &[&str]) -> Outcome<String> {
-        let program = std::env::current_exe().map_err(Failure::io)?;
+    pub(super) fn forebay(&self, args: &[&str]) -> CommandResult<String> {
+        let program = std::env::current_exe().map_err(CommandFailure::io)?;
         let output = Command::new(program)
             .args(args)
             .env("FOREBAY_CONFIG_DIR", &self.config)
             .env("FOREBAY_RUNTIME_DIR", &self.runtime)
             .env("FOREBAY_STATE_DIR", self.config.join("state"))
             .output()
-            .map_err(Failure::io)?;
+            .map_err(CommandFailure::io)?;
         first_line(&format!("forebay {}", args.join(" ")), &output)
     }
 
     /// Attaches it; returns the block device or URI.
-    pub(super) fn attach(&self, via: &str) -> Outcome<String> {
+    pub(super) fn attach(&self, via: &str) -> CommandResult<String> {
         self.forebay(&["attach", self.name.as_str(), "--via", via])
     }
 
     /// Mounts it, if it is a filesystem.
-    pub(super) fn mount(&self, at: &Path) -> Outcome {
+    pub(super) fn mount(&self, at: &Path) -> CommandResult {
         let at = at.display().to_string();
         self.forebay(&["mount", self.name.as_str(), &at]).map(drop)
     }
 
     /// Unmounts what is mounted there, alive or dead.
-    pub(super) fn umount(&self, at: &Path) -> Outcome {
+    pub(super) fn umount(&self, at: &Path) -> CommandResult {
         self.forebay(&["umount", &at.display().to_string()])
             .map(drop)
     }
@@ -90,43 +90,43 @@ impl Volume {
     }
 
     /// Kills its daemon, as a crash would.
-    pub(super) fn kill(&self) -> Outcome {
+    pub(super) fn kill(&self) -> CommandResult {
         let pid = self.client()?.pid()?;
         self.signal(pid, Signal::KILL)
     }
 
-    pub(super) fn status(&self) -> Outcome<Report> {
+    pub(super) fn status(&self) -> CommandResult<StatusReport> {
         self.client()?.status()
     }
 
     /// Drains and detaches it; returns how long that took.
-    pub(super) fn detach(&self) -> Outcome<Duration> {
+    pub(super) fn detach(&self) -> CommandResult<Duration> {
         let started = Instant::now();
         self.forebay(&["detach", self.name.as_str()])?;
         Ok(started.elapsed())
     }
 
     /// Whether the program's own check finds nothing wrong and nothing to recover.
-    pub(super) fn check(&self) -> Outcome {
+    pub(super) fn check(&self) -> CommandResult {
         self.forebay(&["check", self.name.as_str()]).map(drop)
     }
 
-    fn client(&self) -> Outcome<Client> {
-        Client::at(
+    fn client(&self) -> CommandResult<ControlClient> {
+        ControlClient::at(
             &self.runtime.join(format!("{}.sock", self.name)),
             &self.name,
         )
     }
 
-    fn signal(&self, pid: u32, signal: Signal) -> Outcome {
-        let process = Process::open(pid);
+    fn signal(&self, pid: u32, signal: Signal) -> CommandResult {
+        let process = ProcessHandle::open(pid);
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let Some((process, pid)) = process.zip(raw) else {
-            return Err(Failure::general("the daemon is gone"));
+            return Err(CommandFailure::general("the daemon is gone"));
         };
-        rustix::process::kill_process(pid, signal).map_err(Failure::io)?;
+        rustix::process::kill_process(pid, signal).map_err(CommandFailure::io)?;
         if !process.wait(END_PATIENCE) {
-            return Err(Failure::general("the daemon does not end"));
+            return Err(CommandFailure::general("the daemon does not end"));
         }
         Ok(())
     }
@@ -139,23 +139,24 @@ impl Volume {
         {
             let _ = self.signal(pid, Signal::KILL);
         }
-        if let Err(error) = cleanup_stale(&self.runtime, self.name.as_str(), InUse::Detach) {
+        if let Err(error) = cleanup_stale(&self.runtime, self.name.as_str(), LeftoverPolicy::Detach)
+        {
             eprintln!("forebay: cannot clean up: {error}");
         }
     }
 }
 
-impl Drop for Volume {
+impl Drop for ScratchVolume {
     fn drop(&mut self) {
         self.clean_up();
     }
 }
 
 /// The first line that a program printed, or what it said was wrong.
-pub(super) fn first_line(what: &str, output: &Output) -> Outcome<String> {
+pub(super) fn first_line(what: &str, output: &Output) -> CommandResult<String> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::general(format!(
+        return Err(CommandFailure::general(format!(
             "{what} failed ({}): {}",
             output.status,
             said.trim()

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
-use forebay_stack::{Kind, Placing};
+use forebay_stack::{LayerKind, RequestedPlacement};
 
-use super::Context;
-use super::drive::Volume;
+use super::TryContext;
+use super::drive::ScratchVolume;
 use super::filesystem::{check_promises, crash, fill, phases, plain};
-use super::report::Report;
-use super::setup::{Setup, Shape};
+use super::report::TryReport;
+use super::setup::{StorageSetup, StorageShape};
 
 /// The database, if its program is there.
 const DATABASE: &str = "sqlite3";
@@ -22,24 +22,28 @@ const DATABASE: &str = "sqlite3";
 const TRANSACTIONS: u32 = 200;
 
 /// `as_root` is why ext4 cannot be mounted, if so.
-pub(super) fn run(context: &Context, as_root: Result<(), String>, report: &mut Report) -> Outcome {
+pub(super) fn run(
+    context: &TryContext,
+    as_root: Result<(), String>,
+    report: &mut TryReport,
+) -> CommandResult {
     let at = context.scratch.subdir("mnt")?;
     match as_root {
         Ok(()) => {
             result_line!("ext4: {} users work on it", context.users);
-            let setup = Setup::new(context, Shape::Plain, true)?;
+            let setup = StorageSetup::new(context, StorageShape::Plain, true)?;
             let times = plain(context, report, &setup, &at)?;
             report.times("ext4", times);
             setup.remove(context);
         }
         Err(why) => result_line!("{why}: without ext4 beside it"),
     }
-    let shape = Shape::Placed(Placing::Auto);
-    let setup = Setup::new(context, shape, false)?;
-    let kind = Kind::Files.to_string();
+    let shape = StorageShape::Placed(RequestedPlacement::Auto);
+    let setup = StorageSetup::new(context, shape, false)?;
+    let kind = LayerKind::Files.to_string();
     let more = ["--volume", &kind, "--force"];
-    let volume = Volume::create(&context.scratch, "files", &setup.spec, &more)?;
-    let mounted = Mounted {
+    let volume = ScratchVolume::create(&context.scratch, "files", &setup.spec, &more)?;
+    let mounted = ScratchFilesystem {
         volume: &volume,
         at: at.clone(),
     };
@@ -62,12 +66,12 @@ pub(super) fn run(context: &Context, as_root: Result<(), String>, report: &mut R
 }
 
 /// A filesystem that may be mounted. Dropped, it is not.
-struct Mounted<'a> {
-    volume: &'a Volume,
+struct ScratchFilesystem<'a> {
+    volume: &'a ScratchVolume,
     at: PathBuf,
 }
 
-impl Drop for Mounted<'_> {
+impl Drop for ScratchFilesystem<'_> {
     fn drop(&mut self) {
         // Mostly it is not mounted any more.
         let _ = self.volume.umount(&self.at);
@@ -75,7 +79,7 @@ impl Drop for Mounted<'_> {
 }
 
 /// Mounts a filesystem whose daemon was killed.
-fn again(report: &mut Report, mounted: &Mounted<'_>) -> Outcome {
+fn again(report: &mut TryReport, mounted: &ScratchFilesystem<'_>) -> CommandResult {
     result_line!("mounting it again");
     let started = Instant::now();
     mounted.volume.mount(&mounted.at)?;
@@ -85,10 +89,14 @@ fn again(report: &mut Report, mounted: &Mounted<'_>) -> Outcome {
 }
 
 /// A database in the midst of its transactions when the daemon is killed.
-fn database(context: &Context, report: &mut Report, mounted: &Mounted<'_>) -> Outcome {
+fn database(
+    context: &TryContext,
+    report: &mut TryReport,
+    mounted: &ScratchFilesystem<'_>,
+) -> CommandResult {
     context.stop.check()?;
     let file = mounted.at.join("database");
-    let Some(mut shell) = Shell::open(&file)? else {
+    let Some(mut shell) = DatabaseShell::open(&file)? else {
         report.note(format!(
             "{DATABASE} is not installed: no database was tried"
         ));
@@ -130,14 +138,14 @@ fn insert(n: u32) -> String {
 }
 
 /// The database's shell.
-struct Shell {
+struct DatabaseShell {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
 }
 
-impl Shell {
+impl DatabaseShell {
     /// None if there is no such program.
-    fn open(file: &Path) -> Outcome<Option<Shell>> {
+    fn open(file: &Path) -> CommandResult<Option<DatabaseShell>> {
         let mut command = Command::new(DATABASE);
         command.arg("-batch").arg(file);
         let spawned = command
@@ -149,33 +157,40 @@ impl Shell {
             Ok(mut child) => {
                 let answers = child.stdout.take().expect("a pipe");
                 let answers = BufReader::new(answers);
-                Ok(Some(Shell { child, answers }))
+                Ok(Some(DatabaseShell { child, answers }))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Failure::io(format!("cannot run {DATABASE}: {error}"))),
+            Err(error) => Err(CommandFailure::io(format!(
+                "cannot run {DATABASE}: {error}"
+            ))),
         }
     }
 
-    fn say(&mut self, words: &str) -> Outcome {
+    fn say(&mut self, words: &str) -> CommandResult {
         let to = self.child.stdin.as_mut().expect("a pipe");
         let said = writeln!(to, "{words}").and_then(|()| to.flush());
-        said.map_err(Failure::io)
+        said.map_err(CommandFailure::io)
     }
 
     /// Has it do something, and waits until it has.
-    fn ask(&mut self, words: &str) -> Outcome {
+    fn ask(&mut self, words: &str) -> CommandResult {
         self.say(words)?;
         self.say("SELECT 'done';")?;
         let mut line = String::new();
-        let read = self.answers.read_line(&mut line).map_err(Failure::io)?;
+        let read = self
+            .answers
+            .read_line(&mut line)
+            .map_err(CommandFailure::io)?;
         match (read, line.trim()) {
             (_, "done") => Ok(()),
-            (_, other) => Err(Failure::general(format!("{DATABASE} says {other:?}"))),
+            (_, other) => Err(CommandFailure::general(format!(
+                "{DATABASE} says {other:?}"
+            ))),
         }
     }
 }
 
-impl Drop for Shell {
+impl Drop for DatabaseShell {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -183,13 +198,13 @@ impl Drop for Shell {
 }
 
 /// What the database answers.
-fn query(file: &Path, words: &str) -> Outcome<String> {
+fn query(file: &Path, words: &str) -> CommandResult<String> {
     let output = Command::new(DATABASE).arg(file).arg(words).output();
-    let output = output.map_err(Failure::io)?;
+    let output = output.map_err(CommandFailure::io)?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     } else {
-        Err(Failure::general(
+        Err(CommandFailure::general(
             String::from_utf8_lossy(&output.stderr).trim(),
         ))
     }

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 
 use forebay_rng::Rng;
 
-use super::Context;
-use super::drive::Volume;
-use super::raw_server::{Access, RawServer};
-use super::report::{Report, Times};
-use super::setup::{Setup, Shape, move_home};
-use super::system::{Image, Loop, Mount, add_journal, check_filesystem, make_filesystem, trim};
-use super::writers::{Promised, write_and_fsync, write_durably};
-use crate::tree::{Tree, digests};
-use forebay_program::failure::{Failure, Outcome};
+use super::TryContext;
+use super::drive::ScratchVolume;
+use super::raw_server::{RawAccess, RawServer};
+use super::report::{PhaseTimes, TryReport};
+use super::setup::{StorageSetup, StorageShape, move_home};
+use super::system::{
+    ImageLoop, ScratchImage, ToolMount, add_journal, check_filesystem, make_filesystem, trim,
+};
+use super::writers::{SyncedFiles, write_and_fsync, write_durably};
+use crate::tree::{GeneratedTree, digests};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 /// How long users write before the daemon is killed.
@@ -34,11 +36,15 @@ pub(super) const SYNCHRONOUS: &str = "dirsync";
 /// ... or as ext4 does it by itself.
 pub(super) const USUAL: &str = "defaults";
 
-pub(super) fn run(context: &Context, shapes: &[Shape], report: &mut Report) -> Outcome {
+pub(super) fn run(
+    context: &TryContext,
+    shapes: &[StorageShape],
+    report: &mut TryReport,
+) -> CommandResult {
     let at = context.scratch.subdir("mnt")?;
     for shape in shapes.iter().copied() {
         result_line!("{}: {} users work on it", shape.name(), context.users);
-        let setup = Setup::new(context, shape, true)?;
+        let setup = StorageSetup::new(context, shape, true)?;
         let times = match setup.volume(context, shape)? {
             None => plain(context, report, &setup, &at)?,
             Some(volume) => cached(context, report, (shape, &setup, &volume), &at)?,
@@ -50,16 +56,16 @@ pub(super) fn run(context: &Context, shapes: &[Shape], report: &mut Report) -> O
 }
 
 pub(super) fn plain(
-    context: &Context,
-    report: &mut Report,
-    setup: &Setup,
+    context: &TryContext,
+    report: &mut TryReport,
+    setup: &StorageSetup,
     at: &Path,
-) -> Outcome<Times> {
+) -> CommandResult<PhaseTimes> {
     if context.disk.is_none() {
-        let direct = Loop::over(&setup.data)?;
+        let direct = ImageLoop::over(&setup.data)?;
         return work(context, direct.device(), at);
     }
-    let access = Access::Loop(context.scratch.subdir("run")?);
+    let access = RawAccess::Loop(context.scratch.subdir("run")?);
     let server = RawServer::start(&setup.spec, access)?;
     let times = work(context, &server.at().display().to_string(), at)?;
     context.note_lateness(report, server.stop()?);
@@ -67,15 +73,15 @@ pub(super) fn plain(
 }
 
 fn cached(
-    context: &Context,
-    report: &mut Report,
-    (shape, setup, volume): (Shape, &Setup, &Volume),
+    context: &TryContext,
+    report: &mut TryReport,
+    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
     at: &Path,
-) -> Outcome<Times> {
+) -> CommandResult<PhaseTimes> {
     let device = volume.attach("loop")?;
     if !shape.is_in_front() {
         let len = volume.status()?.status.len_bytes();
-        let whole = Image {
+        let whole = ScratchImage {
             path: device.clone().into(),
             part: None,
         };
@@ -86,13 +92,13 @@ fn cached(
         if context.disk.is_some() {
             add_journal(&device)?;
         }
-        let mount = Mount::new(&device, at.to_owned(), USUAL)?;
+        let mount = ToolMount::new(&device, at.to_owned(), USUAL)?;
         let promised = crash(context, volume, mount.path())?;
         mount.unmount()?;
         recover(context, report, (shape, setup, volume), at, &promised)?;
     } else {
         move_home(report, shape, volume)?;
-        let alone = Loop::over(&setup.data)?;
+        let alone = ImageLoop::over(&setup.data)?;
         let what = format!("fsck finds the data of the {} clean", shape.name());
         report.check(what, check_filesystem(alone.device()));
     }
@@ -100,14 +106,14 @@ fn cached(
 }
 
 /// The measured phases; each ends with a sync of the filesystem.
-fn work(context: &Context, device: &str, at: &Path) -> Outcome<Times> {
+fn work(context: &TryContext, device: &str, at: &Path) -> CommandResult<PhaseTimes> {
     let options = if context.journal { USUAL } else { SYNCHRONOUS };
     if let Some(percent) = context.filled {
-        let mount = Mount::new(device, at.to_owned(), USUAL)?;
+        let mount = ToolMount::new(device, at.to_owned(), USUAL)?;
         fill(context, mount.path(), percent)?;
         mount.unmount()?;
     }
-    let mount = Mount::new(device, at.to_owned(), options)?;
+    let mount = ToolMount::new(device, at.to_owned(), options)?;
     let times = phases(context, mount.path())?;
     mount.unmount()?;
     Ok(times)
@@ -115,13 +121,13 @@ fn work(context: &Context, device: &str, at: &Path) -> Outcome<Times> {
 
 /// Fills a filesystem half as far again as is asked for, with files of 64 KiB, and removes some of them here and there:
 /// so what is free lies in between.
-pub(super) fn fill(context: &Context, dir: &Path, percent: u8) -> Outcome {
+pub(super) fn fill(context: &TryContext, dir: &Path, percent: u8) -> CommandResult {
     result_line!("  filling it to {percent} %");
     let all = dir.join("filled");
-    std::fs::create_dir(&all).map_err(Failure::io)?;
+    std::fs::create_dir(&all).map_err(CommandFailure::io)?;
     let used = || {
-        let known = rustix::fs::statvfs(dir).map_err(Failure::io)?;
-        Ok::<f64, Failure>(100.0 * (1.0 - known.f_bfree as f64 / known.f_blocks as f64))
+        let known = rustix::fs::statvfs(dir).map_err(CommandFailure::io)?;
+        Ok::<f64, CommandFailure>(100.0 * (1.0 - known.f_bfree as f64 / known.f_blocks as f64))
     };
     let (numbers, percent) = (Rng::new(0), f64::from(percent));
     let mut there = Vec::new();
@@ -129,32 +135,32 @@ pub(super) fn fill(context: &Context, dir: &Path, percent: u8) -> Outcome {
         context.stop.check()?;
         for _ in 0..16 {
             let path = all.join(there.len().to_string());
-            std::fs::write(&path, numbers.bytes(64 << 10)).map_err(Failure::io)?;
+            std::fs::write(&path, numbers.bytes(64 << 10)).map_err(CommandFailure::io)?;
             there.push(path);
         }
     }
     let sync = || rustix::fs::syncfs(std::fs::File::open(dir)?).map_err(io::Error::from);
-    sync().map_err(Failure::io)?;
+    sync().map_err(CommandFailure::io)?;
     while used()? > percent && !there.is_empty() {
         let chosen = numbers.below(there.len() as u64) as usize;
-        std::fs::remove_file(there.swap_remove(chosen)).map_err(Failure::io)?;
+        std::fs::remove_file(there.swap_remove(chosen)).map_err(CommandFailure::io)?;
     }
-    sync().map_err(Failure::io)?;
+    sync().map_err(CommandFailure::io)?;
     trim(dir);
     Ok(())
 }
 
-pub(super) fn phases(context: &Context, dir: &Path) -> Outcome<Times> {
+pub(super) fn phases(context: &TryContext, dir: &Path) -> CommandResult<PhaseTimes> {
     let (users, files) = (context.users, context.amount(FILES));
-    let tree = |user: u32| Tree::generate(user.into(), files.into());
-    let trees: Vec<Tree> = (0..users).map(tree).collect();
+    let tree = |user: u32| GeneratedTree::generate(user.into(), files.into());
+    let trees: Vec<GeneratedTree> = (0..users).map(tree).collect();
     let home = |user: u32| dir.join(format!("user{user}"));
-    let mut times = Times::new();
+    let mut times = PhaseTimes::new();
     let mut phase =
-        |name: &'static str, each: &(dyn Fn(u32) -> io::Result<()> + Sync)| -> Outcome {
+        |name: &'static str, each: &(dyn Fn(u32) -> io::Result<()> + Sync)| -> CommandResult {
             context.stop.check()?;
             let took = together(dir, users, each)
-                .map_err(|error| Failure::io(format!("{name} failed: {error}")))?;
+                .map_err(|error| CommandFailure::io(format!("{name} failed: {error}")))?;
             result_line!("  {name}: {:.3} s", took.as_secs_f64());
             times.push((name, took));
             Ok(())
@@ -204,14 +210,19 @@ pub(super) fn together(
 }
 
 /// Kills the daemon while users write; returns what they were promised.
-pub(super) fn crash(context: &Context, volume: &Volume, at: &Path) -> Outcome<Promised> {
+pub(super) fn crash(
+    context: &TryContext,
+    volume: &ScratchVolume,
+    at: &Path,
+) -> CommandResult<SyncedFiles> {
     result_line!("killing the daemon while {} users write", context.users);
     let dir = at.join("crash");
     for user in 0..context.users {
-        std::fs::create_dir_all(dir.join(format!("user{user}"))).map_err(Failure::io)?;
+        std::fs::create_dir_all(dir.join(format!("user{user}"))).map_err(CommandFailure::io)?;
     }
-    rustix::fs::syncfs(std::fs::File::open(&dir).map_err(Failure::io)?).map_err(Failure::io)?;
-    let (promised, stop) = (Promised::default(), AtomicBool::new(false));
+    rustix::fs::syncfs(std::fs::File::open(&dir).map_err(CommandFailure::io)?)
+        .map_err(CommandFailure::io)?;
+    let (promised, stop) = (SyncedFiles::default(), AtomicBool::new(false));
     let killed = std::thread::scope(|scope| {
         for user in 0..context.users {
             let (dir, promised, stop) = (&dir, &promised, &stop);
@@ -232,12 +243,12 @@ pub(super) fn crash(context: &Context, volume: &Volume, at: &Path) -> Outcome<Pr
 }
 
 fn recover(
-    context: &Context,
-    report: &mut Report,
-    (shape, setup, volume): (Shape, &Setup, &Volume),
+    context: &TryContext,
+    report: &mut TryReport,
+    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
     at: &Path,
-    promised: &Promised,
-) -> Outcome {
+    promised: &SyncedFiles,
+) -> CommandResult {
     result_line!("recovering");
     let started = Instant::now();
     let device = volume.attach("loop")?;
@@ -246,9 +257,9 @@ fn recover(
         started.elapsed().as_secs_f64()
     ));
     // Mounting replays the filesystem's own journal; fsck would otherwise complain of it.
-    let mount = Mount::new(&device, at.to_owned(), USUAL)?;
+    let mount = ToolMount::new(&device, at.to_owned(), USUAL)?;
     check_promises(report, "the recovered volume", mount.path(), promised);
-    let found = digests(mount.path()).map_err(Failure::io)?;
+    let found = digests(mount.path()).map_err(CommandFailure::io)?;
     mount.unmount()?;
     report.check("fsck finds the filesystem clean", check_filesystem(&device));
     context.stop.check()?;
@@ -258,14 +269,14 @@ fn recover(
         return Ok(());
     }
     result_line!("mounting the data image alone");
-    let alone = Loop::over(&setup.data)?;
+    let alone = ImageLoop::over(&setup.data)?;
     report.check(
         "fsck finds the image alone clean",
         check_filesystem(alone.device()),
     );
-    let mount = Mount::new(alone.device(), at.to_owned(), USUAL)?;
+    let mount = ToolMount::new(alone.device(), at.to_owned(), USUAL)?;
     check_promises(report, "the data image alone", mount.path(), promised);
-    let image = digests(mount.path()).map_err(Failure::io)?;
+    let image = digests(mount.path()).map_err(CommandFailure::io)?;
     report.expect(
         format!(
             "all {} files on the image alone are as on the volume",
@@ -277,7 +288,12 @@ fn recover(
     mount.unmount()
 }
 
-pub(super) fn check_promises(report: &mut Report, place: &str, dir: &Path, promised: &Promised) {
+pub(super) fn check_promises(
+    report: &mut TryReport,
+    place: &str,
+    dir: &Path,
+    promised: &SyncedFiles,
+) {
     let broken = promised.broken(&dir.join("crash"));
     let example = broken.first().map(|path| path.display().to_string());
     report.expect(

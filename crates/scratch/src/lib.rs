@@ -8,7 +8,7 @@
 //!
 //! `paper.rs` has users do the same on real filesystems for `forebay bench paper-dcd`.
 //!
-//! The work is done on a thread of its own, so that a signal can be heard: it sets `Stop`, and the
+//! The work is done on a thread of its own, so that a signal can be heard: it sets `UserStop`, and the
 //! work comes to its end through its ordinary way out, which cleans up.
 
 mod args;
@@ -33,30 +33,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_model::Lateness;
-use forebay_os::{Poller, Ring, Signals};
-use forebay_stack::{Kind, Model};
+use forebay_os::{FdPoller, IoRing, SignalReader};
+use forebay_stack::{DiskModelSpec, LayerKind};
 use futures_util::future::{Either, select};
 
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
 pub use args::{DfsArgs, PaperDcdArgs, TryArgs, TryDisk};
 pub use dfs::run as dfs;
 pub use paper::run as paper_dcd;
-use place::Scratch;
-use report::Report;
-use setup::Shape;
+use place::ScratchDir;
+use report::TryReport;
+use setup::StorageShape;
 
 /// Set when the user wants to stop.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct UserStop(Arc<AtomicBool>);
 
-impl Stop {
+impl UserStop {
     /// Fails if it is set.
-    fn check(&self) -> Outcome {
+    fn check(&self) -> CommandResult {
         if self.is_set() {
-            return Err(Failure::general(
+            return Err(CommandFailure::general(
                 "stopped by a signal; everything is cleaned up",
             ));
         }
@@ -69,16 +69,16 @@ impl Stop {
 }
 
 /// What both variants need.
-struct Context {
+struct TryContext {
     users: u32,
-    stop: Stop,
+    stop: UserStop,
     /// The disk that is emulated under the images, if one is.
-    disk: Option<Model>,
+    disk: Option<DiskModelSpec>,
     /// Whether filesystems are made with a journal.
     journal: bool,
     /// How much of a filesystem is in use before it is measured, in percent.
     filled: Option<u8>,
-    scratch: Scratch,
+    scratch: ScratchDir,
     /// Sizes of a data device and of a log.
     data_bytes: u64,
     log_bytes: u64,
@@ -90,14 +90,14 @@ fn data_bytes(users: u32) -> u64 {
 }
 
 /// On an emulated disk as in the paper; else enough not to fill up in the measured phases.
-fn log_bytes(disk: Option<&Model>) -> u64 {
+fn log_bytes(disk: Option<&DiskModelSpec>) -> u64 {
     match disk {
         Some(_) => 64 << 20,
         None => 256 << 20,
     }
 }
 
-impl Context {
+impl TryContext {
     /// How much work users do: `full`, or of that what an old disk can do in tens of seconds.
     fn amount(&self, full: u32) -> u32 {
         match self.disk {
@@ -107,7 +107,7 @@ impl Context {
     }
 
     /// What emulation has to say for itself.
-    fn note_lateness(&self, report: &mut Report, late: Option<Lateness>) {
+    fn note_lateness(&self, report: &mut TryReport, late: Option<Lateness>) {
         if let Some(late) = late {
             report.note(format!(
                 "the emulated plain disk gave {} answers, half of them within {} µs of its model, \
@@ -125,30 +125,30 @@ impl Context {
 ///
 /// # Errors
 /// If something is not as it should be, or what is needed is missing.
-pub fn run(args: TryArgs) -> Outcome {
+pub fn run(args: TryArgs) -> CommandResult {
     let ok = stoppable(move |stop| work(args, stop))?;
     if ok {
         Ok(())
     } else {
-        Err(Failure::general("a check failed; see above"))
+        Err(CommandFailure::general("a check failed; see above"))
     }
 }
 
 /// Does `work` on a thread of its own, which a signal tells to stop.
 fn stoppable<T: Send + 'static>(
-    work: impl FnOnce(Stop) -> Outcome<T> + Send + 'static,
-) -> Outcome<T> {
+    work: impl FnOnce(UserStop) -> CommandResult<T> + Send + 'static,
+) -> CommandResult<T> {
     on_ring(|_, ring| async move { until_done_or_signal(&ring, work).await })
 }
 
 async fn until_done_or_signal<T: Send + 'static>(
-    ring: &Rc<Ring>,
-    work: impl FnOnce(Stop) -> Outcome<T> + Send + 'static,
-) -> Outcome<T> {
+    ring: &Rc<IoRing>,
+    work: impl FnOnce(UserStop) -> CommandResult<T> + Send + 'static,
+) -> CommandResult<T> {
     // Before the worker is started, which must not be ended by them.
-    let signals = Signals::new(ring).map_err(Failure::io)?;
-    let (reader, writer) = pipe().map_err(Failure::io)?;
-    let stop = Stop::default();
+    let signals = SignalReader::new(ring).map_err(CommandFailure::io)?;
+    let (reader, writer) = pipe().map_err(CommandFailure::io)?;
+    let stop = UserStop::default();
     let theirs = stop.clone();
     let worker = std::thread::spawn(move || {
         let result = work(theirs);
@@ -156,7 +156,7 @@ async fn until_done_or_signal<T: Send + 'static>(
         drop(writer);
         result
     });
-    let poller = Poller::new(ring, Rc::new(reader.into()));
+    let poller = FdPoller::new(ring, Rc::new(reader.into()));
     let mut ended = pin!(poller.readable());
     loop {
         match select(ended.as_mut(), pin!(signals.next())).await {
@@ -169,54 +169,58 @@ async fn until_done_or_signal<T: Send + 'static>(
     }
     worker
         .join()
-        .unwrap_or_else(|_| Err(Failure::general("the work panicked; see above")))
+        .unwrap_or_else(|_| Err(CommandFailure::general("the work panicked; see above")))
 }
 
 /// Returns whether all checks passed.
-fn work(args: TryArgs, stop: Stop) -> Outcome<bool> {
+fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     let disk = match args.disk {
         TryDisk::None => None,
         TryDisk::Model(model) => Some(model),
     };
     let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
     // The images of one shape go before those of the next are made.
-    let kind = if args.fs { Kind::Files } else { args.volume };
-    let shapes = Shape::of(kind, &args.placement);
+    let kind = if args.fs {
+        LayerKind::Files
+    } else {
+        args.volume
+    };
+    let shapes = StorageShape::of(kind, &args.placement);
     let sets = if args.keep {
-        shapes.len() + usize::from(kind == Kind::Files)
+        shapes.len() + usize::from(kind == LayerKind::Files)
     } else {
         1
     };
     let need = sets as u64 * (data_bytes + log_bytes);
-    let mut context = Context {
+    let mut context = TryContext {
         users: args.users,
         stop,
         // What is beside Forebay's filesystem is to be safe, too.
-        journal: disk.is_none() || kind == Kind::Files,
+        journal: disk.is_none() || kind == LayerKind::Files,
         filled: args.filled,
         disk,
-        scratch: Scratch::new(args.dir.as_deref(), args.keep, need)?,
+        scratch: ScratchDir::new(args.dir.as_deref(), args.keep, need)?,
         data_bytes,
         log_bytes,
     };
     result_line!("scratch images: {}", context.scratch.dir().display());
     let as_root = system::can_mount();
     if let (Err(why), Some(_)) = (&as_root, context.filled) {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "--filled: {why}, so there is no filesystem to fill"
         )));
     }
     match &as_root {
-        _ if kind == Kind::Files => {}
+        _ if kind == LayerKind::Files => {}
         Ok(()) => result_line!("running as root: an ext4 filesystem on a loop device"),
         Err(why) => {
             result_line!("{why}: the same steps at block level over NBD, without a filesystem")
         }
     }
     setup::introduce(&context);
-    let mut report = Report::default();
+    let mut report = TryReport::default();
     match as_root {
-        as_root if kind == Kind::Files => files::run(&context, as_root, &mut report)?,
+        as_root if kind == LayerKind::Files => files::run(&context, as_root, &mut report)?,
         Ok(()) => filesystem::run(&context, &shapes, &mut report)?,
         Err(_) => blocks::run(&context, &shapes, &mut report)?,
     }

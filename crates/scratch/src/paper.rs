@@ -5,19 +5,19 @@
 
 use std::path::PathBuf;
 
-use forebay_experiments::{Circumstances, FilesystemRun, Scale, measure, write_report};
+use forebay_experiments::{Circumstances, FilesystemRun, PaperScale, measure, write_report};
 
 use super::filesystem::{SYNCHRONOUS, USUAL, together};
-use super::place::Scratch;
-use super::raw_server::{Access, RawServer};
-use super::report::{Report, Times};
-use super::setup::{Setup, Shape, move_home};
-use super::system::{Loop, Mount, can_mount, check_filesystem};
+use super::place::ScratchDir;
+use super::raw_server::{RawAccess, RawServer};
+use super::report::{PhaseTimes, TryReport};
+use super::setup::{StorageSetup, StorageShape, move_home};
+use super::system::{ImageLoop, ToolMount, can_mount, check_filesystem};
 use super::writers::write_durably;
-use super::{Context, Stop, data_bytes, log_bytes, stoppable};
+use super::{TryContext, UserStop, data_bytes, log_bytes, stoppable};
 use crate::args::{PaperDcdArgs, TryDisk};
-use crate::tree::Tree;
-use forebay_program::failure::{Failure, Outcome};
+use crate::tree::GeneratedTree;
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 /// The disk: of the family of the paper's, set as `try` does it.
@@ -33,29 +33,30 @@ const FILES_A_MAIL: u32 = 5;
 
 /// How a filesystem is made and mounted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum FilesystemVariant {
     /// As the paper's: no journal, and directories written at once.
     Synchronous,
     /// As it is by itself.
     Journal,
 }
 
-impl Kind {
-    const ALL: [Kind; 2] = [Kind::Synchronous, Kind::Journal];
+impl FilesystemVariant {
+    const ALL: [FilesystemVariant; 2] =
+        [FilesystemVariant::Synchronous, FilesystemVariant::Journal];
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Synchronous => {
+            FilesystemVariant::Synchronous => {
                 "ext4 without a journal, directories written at once (`dirsync`), like UFS"
             }
-            Kind::Journal => "ext4 with its journal",
+            FilesystemVariant::Journal => "ext4 with its journal",
         }
     }
 
     fn options(self) -> &'static str {
         match self {
-            Kind::Synchronous => SYNCHRONOUS,
-            Kind::Journal => USUAL,
+            FilesystemVariant::Synchronous => SYNCHRONOUS,
+            FilesystemVariant::Journal => USUAL,
         }
     }
 }
@@ -64,33 +65,36 @@ impl Kind {
 ///
 /// # Errors
 /// If something cannot be measured or written, or a signal came.
-pub fn run(args: PaperDcdArgs) -> Outcome {
+pub fn run(args: PaperDcdArgs) -> CommandResult {
     let report = stoppable(move |stop| work(&args, &stop))?;
     result_line!("{}", report.display());
     Ok(())
 }
 
-fn work(args: &PaperDcdArgs, stop: &Stop) -> Outcome<PathBuf> {
+fn work(args: &PaperDcdArgs, stop: &UserStop) -> CommandResult<PathBuf> {
     let circumstances = Circumstances::begin();
     let scale = if args.quick {
-        Scale::Quick
+        PaperScale::Quick
     } else {
-        Scale::Full
+        PaperScale::Full
     };
     let measured = measure(scale, |what| {
         eprintln!("forebay: {what}");
         !stop.is_set()
     });
     stop.check()?;
-    let measured = measured.map_err(|error| Failure::general(format!("{error:#}")))?;
+    let measured = measured.map_err(|error| CommandFailure::general(format!("{error:#}")))?;
     let filesystems = filesystems(args, stop)?;
     let filesystems = filesystems.as_deref().map_err(String::as_str);
     write_report(&args.output, &circumstances, &measured, filesystems)
-        .map_err(|error| Failure::io(format!("{error:#}")))
+        .map_err(|error| CommandFailure::io(format!("{error:#}")))
 }
 
 /// What users take on each filesystem, or why that was not measured.
-fn filesystems(args: &PaperDcdArgs, stop: &Stop) -> Outcome<Result<Vec<FilesystemRun>, String>> {
+fn filesystems(
+    args: &PaperDcdArgs,
+    stop: &UserStop,
+) -> CommandResult<Result<Vec<FilesystemRun>, String>> {
     if args.virtual_only {
         return Ok(Err("left out by `--virtual-only`".into()));
     }
@@ -103,7 +107,7 @@ fn filesystems(args: &PaperDcdArgs, stop: &Stop) -> Outcome<Result<Vec<Filesyste
         (&USERS, FILES)
     };
     let mut runs = Vec::new();
-    for kind in Kind::ALL {
+    for kind in FilesystemVariant::ALL {
         for users in users {
             let context = context(args, stop, *users, kind)?;
             runs.push(one(&context, kind, files)?);
@@ -112,36 +116,41 @@ fn filesystems(args: &PaperDcdArgs, stop: &Stop) -> Outcome<Result<Vec<Filesyste
     Ok(Ok(runs))
 }
 
-fn context(args: &PaperDcdArgs, stop: &Stop, users: u32, kind: Kind) -> Outcome<Context> {
+fn context(
+    args: &PaperDcdArgs,
+    stop: &UserStop,
+    users: u32,
+    kind: FilesystemVariant,
+) -> CommandResult<TryContext> {
     let disk = match DISK.parse() {
         Ok(TryDisk::Model(model)) => Some(model),
         Ok(TryDisk::None) => None,
-        Err(error) => return Err(Failure::usage(error)),
+        Err(error) => return Err(CommandFailure::usage(error)),
     };
     let (data_bytes, log_bytes) = (data_bytes(users), log_bytes(disk.as_ref()));
-    Ok(Context {
+    Ok(TryContext {
         users,
         stop: stop.clone(),
         disk,
         filled: None,
-        journal: kind == Kind::Journal,
-        scratch: Scratch::new(args.dir.as_deref(), false, data_bytes + log_bytes)?,
+        journal: kind == FilesystemVariant::Journal,
+        scratch: ScratchDir::new(args.dir.as_deref(), false, data_bytes + log_bytes)?,
         data_bytes,
         log_bytes,
     })
 }
 
 /// Measures one filesystem in all shapes.
-fn one(context: &Context, kind: Kind, files: u32) -> Outcome<FilesystemRun> {
-    let (mut report, mut shapes) = (Report::default(), Vec::new());
-    for shape in Shape::ALL {
+fn one(context: &TryContext, kind: FilesystemVariant, files: u32) -> CommandResult<FilesystemRun> {
+    let (mut report, mut shapes) = (TryReport::default(), Vec::new());
+    for shape in StorageShape::ALL {
         eprintln!(
             "forebay: {}, users: {}, {}",
             kind.name(),
             context.users,
             shape.name()
         );
-        let setup = Setup::new(context, shape, true)?;
+        let setup = StorageSetup::new(context, shape, true)?;
         let times = on_shape(context, &mut report, (kind, files), (shape, &setup))?;
         let times = times
             .into_iter()
@@ -150,7 +159,7 @@ fn one(context: &Context, kind: Kind, files: u32) -> Outcome<FilesystemRun> {
         setup.remove(context);
     }
     if !report.all_passed() {
-        return Err(Failure::general("a check failed; see above"));
+        return Err(CommandFailure::general("a check failed; see above"));
     }
     Ok(FilesystemRun {
         filesystem: kind.name().into(),
@@ -162,13 +171,13 @@ fn one(context: &Context, kind: Kind, files: u32) -> Outcome<FilesystemRun> {
 }
 
 fn on_shape(
-    context: &Context,
-    report: &mut Report,
-    (kind, files): (Kind, u32),
-    (shape, setup): (Shape, &Setup),
-) -> Outcome<Times> {
+    context: &TryContext,
+    report: &mut TryReport,
+    (kind, files): (FilesystemVariant, u32),
+    (shape, setup): (StorageShape, &StorageSetup),
+) -> CommandResult<PhaseTimes> {
     let Some(volume) = setup.volume(context, shape)? else {
-        let access = Access::Loop(context.scratch.subdir("run")?);
+        let access = RawAccess::Loop(context.scratch.subdir("run")?);
         let server = RawServer::start(&setup.spec, access)?;
         let device = server.at().display().to_string();
         let times = programs(context, kind, files, &device)?;
@@ -178,27 +187,32 @@ fn on_shape(
     let device = volume.attach("loop")?;
     let times = programs(context, kind, files, &device)?;
     move_home(report, shape, &volume)?;
-    let alone = Loop::over(&setup.data)?;
+    let alone = ImageLoop::over(&setup.data)?;
     let what = format!("fsck finds the data of the {} clean", shape.name());
     report.check(what, check_filesystem(alone.device()));
     Ok(times)
 }
 
 /// Runs the programs, one after the other, each on a filesystem of which nothing is in memory.
-fn programs(context: &Context, kind: Kind, files: u32, device: &str) -> Outcome<Times> {
+fn programs(
+    context: &TryContext,
+    kind: FilesystemVariant,
+    files: u32,
+    device: &str,
+) -> CommandResult<PhaseTimes> {
     let at = context.scratch.subdir("mnt")?;
     let users = context.users;
-    let trees: Vec<Tree> = (0..users)
-        .map(|user| Tree::generate(user.into(), files.into()))
+    let trees: Vec<GeneratedTree> = (0..users)
+        .map(|user| GeneratedTree::generate(user.into(), files.into()))
         .collect();
     let home = |user: u32| at.join(format!("user{user}"));
-    let mut times = Times::new();
+    let mut times = PhaseTimes::new();
     let mut program =
-        |name: &'static str, each: &(dyn Fn(u32) -> std::io::Result<()> + Sync)| -> Outcome {
+        |name: &'static str, each: &(dyn Fn(u32) -> std::io::Result<()> + Sync)| -> CommandResult {
             context.stop.check()?;
-            let mount = Mount::new(device, at.clone(), kind.options())?;
+            let mount = ToolMount::new(device, at.clone(), kind.options())?;
             let took = together(mount.path(), users, each)
-                .map_err(|error| Failure::io(format!("{name} failed: {error}")))?;
+                .map_err(|error| CommandFailure::io(format!("{name} failed: {error}")))?;
             mount.unmount()?;
             eprintln!("forebay:   {name}: {:.1} s", took.as_secs_f64());
             times.push((name, took));

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use forebay_units::ByteLen;
 
-use super::Stop;
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::progress::Progress;
+use super::UserStop;
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::progress::ByteProgress;
 use forebay_program::result_line;
 
 /// Filesystems in memory, by the numbers `statfs(2)` gives: tmpfs and ramfs.
@@ -17,17 +17,17 @@ const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 const SPARE_BYTES: u64 = 64 << 20;
 
 /// A directory that is removed at the end, unless it is to be kept.
-pub(super) struct Scratch {
+pub(super) struct ScratchDir {
     dir: PathBuf,
     keep: bool,
 }
 
-impl Scratch {
+impl ScratchDir {
     /// Makes one in `wish`, or where there is a real disk with room for `need` bytes.
-    pub(super) fn new(wish: Option<&Path>, keep: bool, need: u64) -> Outcome<Scratch> {
+    pub(super) fn new(wish: Option<&Path>, keep: bool, need: u64) -> CommandResult<ScratchDir> {
         let parent = match wish {
             Some(dir) => usable(dir, need).map(|()| dir.to_owned()).map_err(|why| {
-                Failure::usage(format!(
+                CommandFailure::usage(format!(
                     "cannot use {}: {why}; choose another --dir",
                     dir.display()
                 ))
@@ -37,8 +37,8 @@ impl Scratch {
         let parent = std::path::absolute(&parent).unwrap_or(parent);
         let dir = parent.join(format!("forebay-try-{}", std::process::id()));
         fs::create_dir(&dir)
-            .map_err(|e| Failure::io(format!("cannot make {}: {e}", dir.display())))?;
-        Ok(Scratch { dir, keep })
+            .map_err(|e| CommandFailure::io(format!("cannot make {}: {e}", dir.display())))?;
+        Ok(ScratchDir { dir, keep })
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -46,20 +46,20 @@ impl Scratch {
     }
 
     /// Makes a subdirectory.
-    pub(super) fn subdir(&self, name: &str) -> Outcome<PathBuf> {
+    pub(super) fn subdir(&self, name: &str) -> CommandResult<PathBuf> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)
-            .map_err(|e| Failure::io(format!("cannot make {}: {e}", dir.display())))?;
+            .map_err(|e| CommandFailure::io(format!("cannot make {}: {e}", dir.display())))?;
         Ok(dir)
     }
 
     /// Makes an image of zeroes that are really written, so that no measured write is the first to
     /// its place.
-    pub(super) fn image(&self, name: &str, len: u64, stop: &Stop) -> Outcome<PathBuf> {
+    pub(super) fn image(&self, name: &str, len: u64, stop: &UserStop) -> CommandResult<PathBuf> {
         let path = self.dir.join(name);
         let failed =
-            |e: std::io::Error| Failure::io(format!("cannot write {}: {e}", path.display()));
-        let mut progress = Progress::new(format!("writing {name}, {}", ByteLen(len)));
+            |e: std::io::Error| CommandFailure::io(format!("cannot write {}: {e}", path.display()));
+        let mut progress = ByteProgress::new(format!("writing {name}, {}", ByteLen(len)));
         let mut file = File::create_new(&path).map_err(failed)?;
         let zeroes = vec![0; 4 << 20];
         let mut done = 0;
@@ -92,7 +92,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         if self.keep {
             return;
@@ -103,7 +103,7 @@ impl Drop for Scratch {
     }
 }
 
-fn choose(need: u64) -> Outcome<PathBuf> {
+fn choose(need: u64) -> CommandResult<PathBuf> {
     let candidates = [
         Some(PathBuf::from("target")),
         std::env::var_os("TMPDIR").map(PathBuf::from),
@@ -117,7 +117,7 @@ fn choose(need: u64) -> Outcome<PathBuf> {
             Err(why) => reasons.push(format!("{}: {why}", dir.display())),
         }
     }
-    Err(Failure::general(format!(
+    Err(CommandFailure::general(format!(
         "there is no place for scratch images ({}); give one with --dir",
         reasons.join("; ")
     )))

@@ -10,14 +10,14 @@ use std::thread::JoinHandle;
 
 use forebay_device::Device;
 use forebay_model::Lateness;
-use forebay_os::{Listener, OpenOptions, Poller, Ring};
+use forebay_os::{DeviceOpenOptions, FdPoller, IoRing, SocketListener};
 use forebay_rt::Rt;
-use forebay_serve::Memory;
+use forebay_serve::RequestMemory;
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
-use forebay_serve::nbd::{Export, Limits, Server};
-use forebay_stack::{Spec, open_one};
+use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
+use forebay_stack::{DeviceSpec, open_one};
 
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::run::on_ring;
 
 /// The name of the export.
@@ -25,7 +25,7 @@ pub(super) const EXPORT: &str = "plain";
 
 /// How the device is to be had.
 #[derive(Clone, Debug)]
-pub(super) enum Access {
+pub(super) enum RawAccess {
     /// By NBD at this socket.
     Socket(PathBuf),
     /// As a block device; what belongs to it is in this directory.
@@ -37,23 +37,25 @@ pub(super) struct RawServer {
     at: PathBuf,
     /// Closed to end the server.
     end: Option<PipeWriter>,
-    thread: Option<JoinHandle<Outcome<Option<Lateness>>>>,
+    thread: Option<JoinHandle<CommandResult<Option<Lateness>>>>,
 }
 
 impl RawServer {
-    pub(super) fn start(spec: &str, access: Access) -> Outcome<RawServer> {
-        let spec: Spec = spec.parse().map_err(Failure::general)?;
-        let (ended, end) = pipe().map_err(Failure::io)?;
+    pub(super) fn start(spec: &str, access: RawAccess) -> CommandResult<RawServer> {
+        let spec: DeviceSpec = spec.parse().map_err(CommandFailure::general)?;
+        let (ended, end) = pipe().map_err(CommandFailure::io)?;
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             forebay_os::io_flusher();
             on_ring(|rt, ring| async move {
-                let part = open_one(&rt, &ring, &spec, OpenOptions::default())?;
-                let ended = Poller::new(&ring, Rc::new(OwnedFd::from(ended)));
+                let part = open_one(&rt, &ring, &spec, DeviceOpenOptions::default())?;
+                let ended = FdPoller::new(&ring, Rc::new(OwnedFd::from(ended)));
                 let ready = move |at: PathBuf| drop(tell.send(at));
                 match access {
-                    Access::Socket(at) => by_nbd(&rt, &ring, part.device, at, ready, ended).await?,
-                    Access::Loop(dir) => {
+                    RawAccess::Socket(at) => {
+                        by_nbd(&rt, &ring, part.device, at, ready, ended).await?
+                    }
+                    RawAccess::Loop(dir) => {
                         by_loop(&rt, &ring, part.device, &dir, ready, ended).await?
                     }
                 }
@@ -74,7 +76,7 @@ impl RawServer {
             Err(_) => Err(server
                 .end()
                 .err()
-                .unwrap_or_else(|| Failure::general("the server did not start"))),
+                .unwrap_or_else(|| CommandFailure::general("the server did not start"))),
         }
     }
 
@@ -84,15 +86,15 @@ impl RawServer {
     }
 
     /// Ends it; returns how late its answers were, if it emulated a disk.
-    pub(super) fn stop(mut self) -> Outcome<Option<Lateness>> {
+    pub(super) fn stop(mut self) -> CommandResult<Option<Lateness>> {
         self.end()
     }
 
-    fn end(&mut self) -> Outcome<Option<Lateness>> {
+    fn end(&mut self) -> CommandResult<Option<Lateness>> {
         self.end.take();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
-            Some(Err(_)) => Err(Failure::general("the comparison's server panicked")),
+            Some(Err(_)) => Err(CommandFailure::general("the comparison's server panicked")),
             None => Ok(None),
         }
     }
@@ -108,17 +110,17 @@ impl Drop for RawServer {
 
 async fn by_nbd(
     rt: &Rt,
-    ring: &Rc<Ring>,
+    ring: &Rc<IoRing>,
     device: Rc<dyn Device>,
     at: PathBuf,
     ready: impl FnOnce(PathBuf),
-    ended: Poller,
-) -> Outcome {
-    let listener = Listener::unix(ring, &at).map_err(Failure::io)?;
-    let export = Export::new(EXPORT, device);
-    let memory = Memory::default();
-    let server = Server::new(rt.clone(), vec![export], Limits::default(), &memory);
-    let server = server.map_err(Failure::general)?;
+    ended: FdPoller,
+) -> CommandResult {
+    let listener = SocketListener::unix(ring, &at).map_err(CommandFailure::io)?;
+    let export = NbdExport::new(EXPORT, device);
+    let memory = RequestMemory::default();
+    let server = NbdServer::new(rt.clone(), vec![export], ClientLimits::default(), &memory);
+    let server = server.map_err(CommandFailure::general)?;
     let accepting = server.clone();
     let task = rt.spawn(async move { accepting.listen(&listener).await });
     ready(at);
@@ -130,16 +132,16 @@ async fn by_nbd(
 
 async fn by_loop(
     rt: &Rt,
-    ring: &Rc<Ring>,
+    ring: &Rc<IoRing>,
     device: Rc<dyn Device>,
     dir: &Path,
     ready: impl FnOnce(PathBuf),
-    ended: Poller,
-) -> Outcome {
-    let (memory, options) = (Memory::default(), LoopOptions::default());
+    ended: FdPoller,
+) -> CommandResult {
+    let (memory, options) = (RequestMemory::default(), LoopOptions::default());
     let attached = attach_loop(rt, ring, device, &memory, dir, EXPORT, options).await;
-    let mut volume = attached.map_err(Failure::io)?;
+    let mut volume = attached.map_err(CommandFailure::io)?;
     ready(volume.path().to_owned());
     let _ = ended.readable().await;
-    volume.detach().await.map_err(Failure::io)
+    volume.detach().await.map_err(CommandFailure::io)
 }

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 /// How long each phase took.
-pub(super) type Times = Vec<(&'static str, Duration)>;
+pub(super) type PhaseTimes = Vec<(&'static str, Duration)>;
 
 /// Times of each shape, and checks.
 #[derive(Default)]
-pub(super) struct Report {
-    columns: Vec<(&'static str, Times)>,
+pub(super) struct TryReport {
+    columns: Vec<(&'static str, PhaseTimes)>,
     notes: Vec<String>,
-    checks: Vec<(String, Outcome)>,
+    checks: Vec<(String, CommandResult)>,
 }
 
-impl Report {
+impl TryReport {
     /// Adds the times of one shape. The first is what the others are compared with.
-    pub(super) fn times(&mut self, shape: &'static str, times: Times) {
+    pub(super) fn times(&mut self, shape: &'static str, times: PhaseTimes) {
         self.columns.push((shape, times));
     }
 
@@ -33,7 +33,7 @@ impl Report {
     }
 
     /// Adds a check and says at once how it went.
-    pub(super) fn check(&mut self, what: impl Into<String>, outcome: Outcome) {
+    pub(super) fn check(&mut self, what: impl Into<String>, outcome: CommandResult) {
         let what = what.into();
         match &outcome {
             Ok(()) => result_line!("  ok: {what}"),
@@ -47,7 +47,7 @@ impl Report {
         let outcome = if holds {
             Ok(())
         } else {
-            Err(Failure::general(otherwise))
+            Err(CommandFailure::general(otherwise))
         };
         self.check(what, outcome);
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_table_says_how_many_times_as_fast_as_the_first_each_shape_is() {
-        let mut report = Report::default();
+        let mut report = TryReport::default();
         let times = |a, b| {
             vec![
                 ("untar", Duration::from_millis(a)),

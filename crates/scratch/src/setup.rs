@@ -3,19 +3,19 @@
 
 use std::path::PathBuf;
 
-use forebay_stack::{Kind, Model, Placing};
+use forebay_stack::{DiskModelSpec, LayerKind, RequestedPlacement};
 use forebay_units::ByteLen;
 
-use super::Context;
-use super::drive::Volume;
-use super::report::Report;
-use super::system::{Image, make_filesystem};
-use forebay_program::failure::Outcome;
+use super::TryContext;
+use super::drive::ScratchVolume;
+use super::report::TryReport;
+use super::system::{ScratchImage, make_filesystem};
+use forebay_program::failure::CommandResult;
 use forebay_program::result_line;
 
 /// How the data is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Shape {
+pub(super) enum StorageShape {
     /// The disk alone.
     Plain,
     /// A cache whose log is the first part of the disk that the data is on, as the paper measured.
@@ -23,63 +23,67 @@ pub(super) enum Shape {
     /// A cache whose log is a disk of its own, of the same kind.
     Physical,
     /// A volume that overwrites the disk, and places data like this.
-    Placed(Placing),
+    Placed(RequestedPlacement),
 }
 
-impl Shape {
+impl StorageShape {
     /// A disk, and caches.
-    pub(super) const ALL: [Shape; 3] = [Shape::Plain, Shape::Logical, Shape::Physical];
+    pub(super) const ALL: [StorageShape; 3] = [
+        StorageShape::Plain,
+        StorageShape::Logical,
+        StorageShape::Physical,
+    ];
 
     /// Those that are compared to show a kind of volume, with these placements if it is log-structured.
-    pub(super) fn of(kind: Kind, placements: &[Placing]) -> Vec<Shape> {
-        let placed = placements.iter().copied().map(Shape::Placed);
+    pub(super) fn of(kind: LayerKind, placements: &[RequestedPlacement]) -> Vec<StorageShape> {
+        let placed = placements.iter().copied().map(StorageShape::Placed);
         match kind {
-            Kind::Cache => Shape::ALL.into(),
-            Kind::Space => std::iter::once(Shape::Plain).chain(placed).collect(),
+            LayerKind::Cache => StorageShape::ALL.into(),
+            LayerKind::Space => std::iter::once(StorageShape::Plain).chain(placed).collect(),
             // The disk with another filesystem, and Forebay's (`files.rs`).
-            Kind::Files => vec![Shape::Plain],
+            LayerKind::Files => vec![StorageShape::Plain],
         }
     }
 
     /// Whether it is put in front of a disk, which can be used without it afterwards.
     pub(super) fn is_in_front(self) -> bool {
-        !matches!(self, Shape::Placed(_))
+        !matches!(self, StorageShape::Placed(_))
     }
 
     /// Whether its daemon is killed and it is recovered.
     pub(super) fn is_killed(self) -> bool {
-        matches!(self, Shape::Physical | Shape::Placed(_))
+        matches!(self, StorageShape::Physical | StorageShape::Placed(_))
     }
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Shape::Plain => "plain disk",
-            Shape::Logical => "logical DCD",
-            Shape::Physical => "physical DCD",
-            Shape::Placed(how) => how.name(),
+            StorageShape::Plain => "plain disk",
+            StorageShape::Logical => "logical DCD",
+            StorageShape::Physical => "physical DCD",
+            StorageShape::Placed(how) => how.name(),
         }
     }
 
     fn file(self) -> &'static str {
         match self {
-            Shape::Plain => "plain.img",
-            Shape::Logical => "logical.img",
-            Shape::Physical => "data.img",
-            Shape::Placed(_) => "placed.img",
+            StorageShape::Plain => "plain.img",
+            StorageShape::Logical => "logical.img",
+            StorageShape::Physical => "data.img",
+            StorageShape::Placed(_) => "placed.img",
         }
     }
 
     /// Room for the log before the data.
-    fn data_at(self, context: &Context) -> u64 {
+    fn data_at(self, context: &TryContext) -> u64 {
         match self {
-            Shape::Logical => context.log_bytes,
-            Shape::Plain | Shape::Physical | Shape::Placed(_) => 0,
+            StorageShape::Logical => context.log_bytes,
+            StorageShape::Plain | StorageShape::Physical | StorageShape::Placed(_) => 0,
         }
     }
 }
 
 /// An image on the disk that is emulated, if one is.
-fn on_disk(model: Option<&Model>, image: &Image) -> String {
+fn on_disk(model: Option<&DiskModelSpec>, image: &ScratchImage) -> String {
     let path = image.path.display();
     match model {
         Some(model) => format!("model:{model}:{path}{}", image.suffix()),
@@ -88,22 +92,26 @@ fn on_disk(model: Option<&Model>, image: &Image) -> String {
 }
 
 /// Where a shape has its data.
-pub(super) struct Setup {
-    pub(super) data: Image,
+pub(super) struct StorageSetup {
+    pub(super) data: ScratchImage,
     /// The same as users name it.
     pub(super) spec: String,
     log: Option<(PathBuf, String)>,
 }
 
-impl Setup {
+impl StorageSetup {
     /// Makes the images, with a filesystem where the data is if `filesystem` is set and it can stay there: a
     /// cache is put in front of what is there.
-    pub(super) fn new(context: &Context, shape: Shape, filesystem: bool) -> Outcome<Setup> {
+    pub(super) fn new(
+        context: &TryContext,
+        shape: StorageShape,
+        filesystem: bool,
+    ) -> CommandResult<StorageSetup> {
         let (at, len) = (shape.data_at(context), context.data_bytes);
         let path = context
             .scratch
             .image(shape.file(), at + len, &context.stop)?;
-        let data = Image {
+        let data = ScratchImage {
             path: path.clone(),
             part: (at > 0).then_some(at..at + len),
         };
@@ -112,19 +120,19 @@ impl Setup {
         }
         let model = context.disk.as_ref();
         let log = match shape {
-            Shape::Plain | Shape::Placed(_) => None,
-            Shape::Logical => {
-                let log = Image {
+            StorageShape::Plain | StorageShape::Placed(_) => None,
+            StorageShape::Logical => {
+                let log = ScratchImage {
                     path: path.clone(),
                     part: Some(0..at),
                 };
                 Some((path, on_disk(model, &log)))
             }
-            Shape::Physical => {
+            StorageShape::Physical => {
                 let path = context
                     .scratch
                     .image("log.img", context.log_bytes, &context.stop)?;
-                let log = Image {
+                let log = ScratchImage {
                     path: path.clone(),
                     part: None,
                 };
@@ -132,7 +140,7 @@ impl Setup {
                 Some((path, on_disk(other.as_ref(), &log)))
             }
         };
-        Ok(Setup {
+        Ok(StorageSetup {
             spec: on_disk(model, &data),
             data,
             log,
@@ -140,28 +148,32 @@ impl Setup {
     }
 
     /// Makes a volume of it, if it is one.
-    pub(super) fn volume(&self, context: &Context, shape: Shape) -> Outcome<Option<Volume>> {
+    pub(super) fn volume(
+        &self,
+        context: &TryContext,
+        shape: StorageShape,
+    ) -> CommandResult<Option<ScratchVolume>> {
         let spec = self.spec.as_str();
-        if let Shape::Placed(how) = shape {
+        if let StorageShape::Placed(how) = shape {
             let how = how.name();
             result_line!("{spec}, placed by {how}");
-            let kind = Kind::Space.to_string();
+            let kind = LayerKind::Space.to_string();
             let more = ["--volume", &kind, "--placement", how, "--force"];
-            return Volume::create(&context.scratch, how, spec, &more).map(Some);
+            return ScratchVolume::create(&context.scratch, how, spec, &more).map(Some);
         }
         let Some((_, log)) = &self.log else {
             return Ok(None);
         };
         let name = match shape {
-            Shape::Logical => "logical",
+            StorageShape::Logical => "logical",
             _ => "physical",
         };
         result_line!("{log} in front of {spec}");
-        Volume::create(&context.scratch, name, spec, &["--log", log]).map(Some)
+        ScratchVolume::create(&context.scratch, name, spec, &["--log", log]).map(Some)
     }
 
     /// Removes the images, which are no longer needed, unless they are to be kept.
-    pub(super) fn remove(&self, context: &Context) {
+    pub(super) fn remove(&self, context: &TryContext) {
         if context.scratch.is_kept() {
             return;
         }
@@ -174,13 +186,17 @@ impl Setup {
 }
 
 /// Another disk of the same kind: it does not turn in step with the first.
-fn another(model: &Model) -> Model {
+fn another(model: &DiskModelSpec) -> DiskModelSpec {
     let text = format!("{model},phase=0.5");
     text.parse().unwrap_or_else(|_| model.clone())
 }
 
 /// Drains and detaches a volume, and says how long that took.
-pub(super) fn move_home(report: &mut Report, shape: Shape, volume: &Volume) -> Outcome {
+pub(super) fn move_home(
+    report: &mut TryReport,
+    shape: StorageShape,
+    volume: &ScratchVolume,
+) -> CommandResult {
     let status = volume.status()?.status;
     let took = volume.detach()?;
     if !shape.is_in_front() {
@@ -203,7 +219,7 @@ pub(super) fn move_home(report: &mut Report, shape: Shape, volume: &Volume) -> O
 }
 
 /// What to expect, before it takes its time.
-pub(super) fn introduce(context: &Context) {
+pub(super) fn introduce(context: &TryContext) {
     match &context.disk {
         Some(model) => result_line!(
             "emulating the disk {model}: images of {}, logs of {}",

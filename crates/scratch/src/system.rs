@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::drive::first_line;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 
 /// How often an unmount is tried while something still looks at the filesystem.
 const UNMOUNT_TRIES: u32 = 20;
@@ -44,28 +44,28 @@ pub(super) fn can_mount() -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn tool(name: &str, args: &[&str]) -> Outcome<String> {
+pub(super) fn tool(name: &str, args: &[&str]) -> CommandResult<String> {
     let output = Command::new(name)
         .args(args)
         .output()
-        .map_err(|e| Failure::general(format!("cannot run {name}: {e}")))?;
+        .map_err(|e| CommandFailure::general(format!("cannot run {name}: {e}")))?;
     first_line(&format!("{name} {}", args.join(" ")), &output)
 }
 
-fn text(path: &Path) -> Outcome<&str> {
+fn text(path: &Path) -> CommandResult<&str> {
     path.to_str()
-        .ok_or_else(|| Failure::usage(format!("{} is not UTF-8", path.display())))
+        .ok_or_else(|| CommandFailure::usage(format!("{} is not UTF-8", path.display())))
 }
 
 /// A file, or a part of one, that holds a device's data.
 #[derive(Clone, Debug)]
-pub(super) struct Image {
+pub(super) struct ScratchImage {
     pub(super) path: PathBuf,
     /// In bytes; all of it if there is none.
     pub(super) part: Option<Range<u64>>,
 }
 
-impl Image {
+impl ScratchImage {
     /// The part as it stands behind a path.
     pub(super) fn suffix(&self) -> String {
         match &self.part {
@@ -76,10 +76,10 @@ impl Image {
 }
 
 /// A loop device directly over an image, with direct I/O.
-pub(super) struct Loop(String);
+pub(super) struct ImageLoop(String);
 
-impl Loop {
-    pub(super) fn over(image: &Image) -> Outcome<Loop> {
+impl ImageLoop {
+    pub(super) fn over(image: &ScratchImage) -> CommandResult<ImageLoop> {
         let (offset, limit) = match &image.part {
             Some(part) => (part.start, part.end - part.start),
             None => (0, 0),
@@ -90,7 +90,7 @@ impl Loop {
             args.extend([&offset[..], &limit]);
         }
         args.push(text(&image.path)?);
-        tool("losetup", &args).map(Loop)
+        tool("losetup", &args).map(ImageLoop)
     }
 
     pub(super) fn device(&self) -> &str {
@@ -108,7 +108,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for ImageLoop {
     fn drop(&mut self) {
         if let Err(failure) = tool("losetup", &["--detach", &self.0]) {
             eprintln!("forebay: {failure}");
@@ -118,7 +118,7 @@ impl Drop for Loop {
 
 /// Makes an ext4 filesystem of `len` bytes in an image, with a journal or without. Without lazy
 /// initialisation, which would go on in the background of what is measured.
-pub(super) fn make_filesystem(image: &Image, len: u64, journal: bool) -> Outcome {
+pub(super) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> CommandResult {
     let offset = image.part.as_ref().map_or(0, |part| part.start);
     let extended = format!("lazy_itable_init=0,lazy_journal_init=0,nodiscard,offset={offset}");
     let features = if journal {
@@ -132,32 +132,37 @@ pub(super) fn make_filesystem(image: &Image, len: u64, journal: bool) -> Outcome
 }
 
 /// Gives a filesystem without a journal a small one.
-pub(super) fn add_journal(device: &str) -> Outcome {
+pub(super) fn add_journal(device: &str) -> CommandResult {
     tool("tune2fs", &["-O", "has_journal", "-J", "size=4", device]).map(drop)
 }
 
 /// Whether the filesystem is in order; what is wrong otherwise.
-pub(super) fn check_filesystem(device: &str) -> Outcome {
+pub(super) fn check_filesystem(device: &str) -> CommandResult {
     tool("fsck.ext4", &["-f", "-n", device]).map(drop)
 }
 
 /// A mounted filesystem.
-pub(super) struct Mount(PathBuf);
+pub(super) struct ToolMount(PathBuf);
 
-impl Mount {
-    pub(super) fn new(device: &str, at: PathBuf, options: &str) -> Outcome<Mount> {
-        Mount::of("ext4", device, at, options)
+impl ToolMount {
+    pub(super) fn new(device: &str, at: PathBuf, options: &str) -> CommandResult<ToolMount> {
+        ToolMount::of("ext4", device, at, options)
     }
 
     /// A filesystem of any kind.
-    pub(super) fn of(kind: &str, device: &str, at: PathBuf, options: &str) -> Outcome<Mount> {
+    pub(super) fn of(
+        kind: &str,
+        device: &str,
+        at: PathBuf,
+        options: &str,
+    ) -> CommandResult<ToolMount> {
         tool("mount", &["-t", kind, "-o", options, device, text(&at)?])?;
-        Ok(Mount(at))
+        Ok(ToolMount(at))
     }
 
     /// One that another program mounted.
-    pub(super) fn taken(at: PathBuf) -> Mount {
-        Mount(at)
+    pub(super) fn taken(at: PathBuf) -> ToolMount {
+        ToolMount(at)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -165,7 +170,7 @@ impl Mount {
     }
 
     /// Unmounts it.
-    pub(super) fn unmount(self) -> Outcome {
+    pub(super) fn unmount(self) -> CommandResult {
         let unmounted = self.try_unmount();
         if unmounted.is_ok() {
             std::mem::forget(self);
@@ -173,7 +178,7 @@ impl Mount {
         unmounted
     }
 
-    fn try_unmount(&self) -> Outcome {
+    fn try_unmount(&self) -> CommandResult {
         let mut tries = 0;
         loop {
             match tool("umount", &[text(&self.0)?]) {
@@ -187,7 +192,7 @@ impl Mount {
     }
 }
 
-impl Drop for Mount {
+impl Drop for ToolMount {
     fn drop(&mut self) {
         if let Err(failure) = self.try_unmount() {
             eprintln!("forebay: {failure}");

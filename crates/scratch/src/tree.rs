@@ -14,11 +14,11 @@ use forebay_rng::Rng;
 const FILES_IN_A_DIRECTORY: u64 = 25;
 
 /// The files of a tree: path and content.
-pub struct Tree(Vec<(PathBuf, Vec<u8>)>);
+pub struct GeneratedTree(Vec<(PathBuf, Vec<u8>)>);
 
-impl Tree {
+impl GeneratedTree {
     /// The tree of one seed: files of 10 KB on average, most smaller, some of 40 KB and more.
-    pub fn generate(seed: u64, files: u64) -> Tree {
+    pub fn generate(seed: u64, files: u64) -> GeneratedTree {
         let numbers = Rng::new(seed);
         let files = (0..files).map(|i| {
             let directory = format!("src{:02}", i / FILES_IN_A_DIRECTORY);
@@ -30,7 +30,7 @@ impl Tree {
             let path = PathBuf::from(directory).join(format!("file{i:03}.c"));
             (path, numbers.bytes(len as usize))
         });
-        Tree(files.collect())
+        GeneratedTree(files.collect())
     }
 
     /// Writes it below `dir` as `tar` would: files, their modes, their times.
@@ -93,7 +93,10 @@ mod tests {
 
     #[test]
     fn one_seed_is_one_tree_of_about_ten_kilobytes_a_file() {
-        let (a, b) = (Tree::generate(7, 500), Tree::generate(7, 500));
+        let (a, b) = (
+            GeneratedTree::generate(7, 500),
+            GeneratedTree::generate(7, 500),
+        );
         assert!(a.0 == b.0);
         let bytes: usize = a.0.iter().map(|(_, content)| content.len()).sum();
         let mean = bytes / a.0.len();

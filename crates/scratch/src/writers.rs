@@ -13,9 +13,9 @@ use crate::tree::digest;
 
 /// Files whose fsync returned, with what is in them.
 #[derive(Default)]
-pub(super) struct Promised(Mutex<BTreeMap<PathBuf, u64>>);
+pub(super) struct SyncedFiles(Mutex<BTreeMap<PathBuf, u64>>);
 
-impl Promised {
+impl SyncedFiles {
     pub(super) fn len(&self) -> usize {
         self.files().len()
     }
@@ -42,7 +42,7 @@ impl Promised {
 
 /// Writes files below `dir`, each followed by an fsync of it and of its directory, until something
 /// fails or `stop` is set.
-pub(super) fn write_and_fsync(dir: &Path, user: u32, promised: &Promised, stop: &AtomicBool) {
+pub(super) fn write_and_fsync(dir: &Path, user: u32, promised: &SyncedFiles, stop: &AtomicBool) {
     let numbers = Rng::new(u64::from(user) + 1000);
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -8,15 +8,15 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use crate::format::entry::{Entry, Layout};
+use crate::format::entry::{LogLayout, RecordEntry};
 use crate::format::envelope::{HEADER_BYTES, VolumeId};
-use crate::format::record::{RECORD_ENTRY_BYTES_MAX, Record};
-use crate::format::summary::{Summary, SummaryRecord, summary_len, summary_record_bytes};
+use crate::format::record::{RECORD_ENTRY_BYTES_MAX, RecordHeader};
+use crate::format::summary::{SegmentSummary, SummaryRecord, summary_len, summary_record_bytes};
 use crate::ram::RamSegment;
-use crate::shape::Shape;
+use crate::shape::SegmentShape;
 
 /// The open record.
-struct OpenRecord<L: Layout> {
+struct OpenRecord<L: LogLayout> {
     offset: u32,
     entries: Vec<L::Entry>,
     /// The offset in the segment at which each entry's data begins; 0 without data. Parallel to `entries`.
@@ -28,7 +28,7 @@ struct OpenRecord<L: Layout> {
 
 /// Fields of a record's header that the commit adds when the record is composed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Closing {
+pub struct HeaderFields {
     /// The volume's identity.
     pub volume: VolumeId,
     /// The epoch.
@@ -43,7 +43,7 @@ pub struct Closing {
 
 /// Fields of a segment's summary that the commit adds when the segment is sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sealing {
+pub struct SummaryFields {
     /// The volume's identity.
     pub volume: VolumeId,
     /// The epoch.
@@ -55,9 +55,9 @@ pub struct Sealing {
 }
 
 /// The segment that records are being appended to.
-pub struct Builder<L: Layout> {
+pub struct SegmentBuilder<L: LogLayout> {
     seq: SegmentSeq,
-    shape: Shape,
+    shape: SegmentShape,
     /// The most records of a segment without a summary.
     bare_records: usize,
     /// Closed records, as the summary will list them.
@@ -69,10 +69,10 @@ pub struct Builder<L: Layout> {
     record: Option<OpenRecord<L>>,
 }
 
-impl<L: Layout> Builder<L> {
+impl<L: LogLayout> SegmentBuilder<L> {
     /// Returns an empty segment, which gets no summary if it has at most `bare_records` records when it is sealed.
-    pub fn new(seq: SegmentSeq, shape: Shape, bare_records: usize) -> Builder<L> {
-        Builder {
+    pub fn new(seq: SegmentSeq, shape: SegmentShape, bare_records: usize) -> SegmentBuilder<L> {
+        SegmentBuilder {
             seq,
             shape,
             bare_records,
@@ -166,7 +166,7 @@ impl<L: Layout> Builder<L> {
     /// Returns true if the entry fits a new record in this segment. No record may be open.
     pub fn fits_new_record(&self, entry_bytes: usize, len: u32) -> bool {
         let body = self.body + summary_record_bytes::<L>() + entry_bytes;
-        self.holds(Shape::payload_at(self.at) + len, body)
+        self.holds(SegmentShape::payload_at(self.at) + len, body)
     }
 
     /// Returns true if `bytes` of data in at most `entries` entries of up to `entry_bytes_max` bytes surely fit the
@@ -192,7 +192,7 @@ impl<L: Layout> Builder<L> {
             entries: Vec::new(),
             places: Vec::new(),
             entry_bytes: 0,
-            end: Shape::payload_at(self.at),
+            end: SegmentShape::payload_at(self.at),
         });
     }
 
@@ -223,13 +223,13 @@ impl<L: Layout> Builder<L> {
     }
 
     /// Composes the open record, so that it can be written. Returns false if no record was open.
-    pub fn close_record(&mut self, ram: &mut RamSegment, closing: &Closing) -> bool {
+    pub fn close_record(&mut self, ram: &mut RamSegment, closing: &HeaderFields) -> bool {
         let Some(record) = self.record.take() else {
             return false;
         };
         let end = self.shape.padded(record.end);
-        let payload = Shape::payload_at(record.offset);
-        let header = Record::<L> {
+        let payload = SegmentShape::payload_at(record.offset);
+        let header = RecordHeader::<L> {
             volume: closing.volume,
             epoch: closing.epoch,
             segment: self.seq,
@@ -264,7 +264,7 @@ impl<L: Layout> Builder<L> {
     ///
     /// # Panics
     /// If the segment has no closed record.
-    pub fn seal(self, ram: &mut RamSegment, end: &Sealing) {
+    pub fn seal(self, ram: &mut RamSegment, end: &SummaryFields) {
         debug_assert!(self.record.is_none());
         let segment_bytes = self.shape.segment_bytes;
         let last = self.records.last().expect("it holds something").seq;
@@ -283,8 +283,8 @@ impl<L: Layout> Builder<L> {
         ram.seal(from..segment_bytes, last);
     }
 
-    fn summary(self, end: &Sealing) -> Summary<L> {
-        Summary {
+    fn summary(self, end: &SummaryFields) -> SegmentSummary<L> {
+        SegmentSummary {
             volume: end.volume,
             epoch: end.epoch,
             segment: self.seq,

@@ -3,10 +3,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::flight::Flight;
-use crate::format::entry::Entry;
-use crate::format::envelope::Reader;
-use crate::peek::{Next, summary_in, walk};
+use crate::flight::InFlightSegments;
+use crate::format::entry::RecordEntry;
+use crate::format::envelope::ByteReader;
+use crate::peek::{WalkTarget, summary_in, walk};
 
 const SEGMENT: u32 = 128 << 10;
 const HEADER: u32 = HEADER_BYTES as u32;
@@ -15,9 +15,9 @@ const EPOCH: Epoch = Epoch(3);
 
 /// A number with a length of data in sectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Note(u16, u8);
+struct SizedEntry(u16, u8);
 
-impl Entry for Note {
+impl RecordEntry for SizedEntry {
     const BYTES_MIN: usize = 30;
 
     fn encoded_len(&self) -> usize {
@@ -30,8 +30,8 @@ impl Entry for Note {
         out.extend_from_slice(&[0; 27]);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Note> {
-        let note = Note(from.uint(2)? as u16, from.uint(1)? as u8);
+    fn decode(from: &mut ByteReader<'_>) -> Option<SizedEntry> {
+        let note = SizedEntry(from.uint(2)? as u16, from.uint(1)? as u8);
         from.take(27)?;
         Some(note)
     }
@@ -46,26 +46,26 @@ impl Entry for Note {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Notes {}
+enum SizedLayout {}
 
-impl Layout for Notes {
-    type Entry = Note;
+impl LogLayout for SizedLayout {
+    type Entry = SizedEntry;
     const RECORD: &'static [u8; 8] = b"TESTREC\x01";
     const SUMMARY: &'static [u8; 8] = b"TESTSUM\x01";
     const NUMBERED: bool = true;
 }
 
 /// A segment that is being filled, and its bytes on a device that had other content before.
-struct Rig {
-    builder: Builder<Notes>,
+struct BuilderRig {
+    builder: SegmentBuilder<SizedLayout>,
     ram: RamSegment,
-    shape: Shape,
+    shape: SegmentShape,
     device: Vec<u8>,
     next: RecordSeq,
 }
 
-fn sealing() -> Sealing {
-    Sealing {
+fn sealing() -> SummaryFields {
+    SummaryFields {
         volume: VOLUME,
         epoch: EPOCH,
         stable: RecordSeq(0),
@@ -73,15 +73,15 @@ fn sealing() -> Sealing {
     }
 }
 
-impl Rig {
-    fn new(number: u64, block: u32, bare_records: usize, device: Vec<u8>) -> Rig {
+impl BuilderRig {
+    fn new(number: u64, block: u32, bare_records: usize, device: Vec<u8>) -> BuilderRig {
         let (segment_bytes, seq) = (SEGMENT, SegmentSeq(number));
-        let shape = Shape {
+        let shape = SegmentShape {
             segment_bytes,
             block,
         };
-        Rig {
-            builder: Builder::new(seq, shape, bare_records),
+        BuilderRig {
+            builder: SegmentBuilder::new(seq, shape, bare_records),
             ram: RamSegment::new(seq, BufMut::zeroed(SEGMENT as usize)),
             shape,
             device,
@@ -89,14 +89,14 @@ impl Rig {
         }
     }
 
-    fn push(&mut self, note: Note) {
+    fn push(&mut self, note: SizedEntry) {
         let len = u32::from(note.1) * 512;
         let place = self.builder.push(note, len);
         self.ram.unfrozen(place..place + len).fill(0x77);
     }
 
     fn close(&mut self) {
-        let closing = Closing {
+        let closing = HeaderFields {
             volume: VOLUME,
             epoch: EPOCH,
             seq: self.next,
@@ -131,7 +131,7 @@ impl Rig {
             if !self.builder.fits_record(30, most * 512) {
                 break;
             }
-            self.push(Note(left as u16, most as u8));
+            self.push(SizedEntry(left as u16, most as u8));
             left -= most;
         }
         self.close();
@@ -139,20 +139,20 @@ impl Rig {
     }
 
     /// Seals the segment, and completes all writes.
-    fn end(&mut self, sealing: &Sealing) {
-        let none = Builder::new(self.ram.seq(), self.shape, 0);
+    fn end(&mut self, sealing: &SummaryFields) {
+        let none = SegmentBuilder::new(self.ram.seq(), self.shape, 0);
         let builder = std::mem::replace(&mut self.builder, none);
         builder.seal(&mut self.ram, sealing);
         self.drain();
     }
 
     /// Seals the segment. Returns the bytes of the device, and the entries in the segment's summary, if it has one.
-    fn seal(mut self) -> (Vec<u8>, Option<Vec<Note>>) {
+    fn seal(mut self) -> (Vec<u8>, Option<Vec<SizedEntry>>) {
         let last = self.next.prev();
         self.end(&sealing());
         assert!(self.ram.is_durable(last) && !self.ram.is_durable(last.prev()));
         let summary = summary_of(&self.device, self.shape, self.ram.seq());
-        let notes = |summary: Summary<Notes>| {
+        let notes = |summary: SegmentSummary<SizedLayout>| {
             let records = summary.records.into_iter();
             records.flat_map(|record| record.entries).collect()
         };
@@ -160,18 +160,22 @@ impl Rig {
     }
 }
 
-fn summary_of(device: &[u8], shape: Shape, segment: SegmentSeq) -> Option<Summary<Notes>> {
+fn summary_of(
+    device: &[u8],
+    shape: SegmentShape,
+    segment: SegmentSeq,
+) -> Option<SegmentSummary<SizedLayout>> {
     let last = &device[device.len() - HEADER_BYTES..];
-    let len = Summary::<Notes>::total_len(last, SEGMENT).ok()?;
+    let len = SegmentSummary::<SizedLayout>::total_len(last, SEGMENT).ok()?;
     summary_in(&device[device.len() - len..], shape, VOLUME, segment)
 }
 
-fn by_headers(device: &[u8], block: u32, number: u64) -> Vec<Record<Notes>> {
-    let first = Next::From(RecordSeq(1));
+fn by_headers(device: &[u8], block: u32, number: u64) -> Vec<RecordHeader<SizedLayout>> {
+    let first = WalkTarget::From(RecordSeq(1));
     walk(device, block, VOLUME, SegmentSeq(number), first).collect()
 }
 
-fn notes(records: Vec<Record<Notes>>) -> Vec<Note> {
+fn notes(records: Vec<RecordHeader<SizedLayout>>) -> Vec<SizedEntry> {
     records.into_iter().flat_map(|one| one.entries).collect()
 }
 
@@ -181,7 +185,7 @@ fn empty() -> Vec<u8> {
 
 #[test]
 fn a_bare_segment_is_filled_to_its_last_block() {
-    let mut rig = Rig::new(7, 4096, 2, empty());
+    let mut rig = BuilderRig::new(7, 4096, 2, empty());
     assert!(rig.record(120) && rig.record(120));
     assert_eq!(rig.builder.at(), SEGMENT);
     assert_eq!(rig.builder.summary_at(), SEGMENT);
@@ -198,8 +202,8 @@ fn a_bare_segment_is_filled_to_its_last_block() {
 
 #[test]
 fn memory_of_a_segment_that_was_durable_before_it_ended_is_released() {
-    let mut rig = Rig::new(7, 4096, 2, empty());
-    let mut flight = Flight::new(rig.shape, RecordSeq(0), 0);
+    let mut rig = BuilderRig::new(7, 4096, 2, empty());
+    let mut flight = InFlightSegments::new(rig.shape, RecordSeq(0), 0);
     flight.begin_segment(SegmentSeq(7));
     std::mem::swap(flight.segment_mut(SegmentSeq(7)), &mut rig.ram);
     assert!(rig.record(248));
@@ -217,7 +221,7 @@ fn memory_of_a_segment_that_was_durable_before_it_ended_is_released() {
 
 #[test]
 fn room_for_the_summary_is_kept_from_the_record_on_that_exceeds_the_limit() {
-    let mut rig = Rig::new(7, 4096, 2, empty());
+    let mut rig = BuilderRig::new(7, 4096, 2, empty());
     assert!(rig.record(8) && rig.record(8));
     assert_eq!(rig.builder.summary_at(), SEGMENT);
     let left = SEGMENT - rig.builder.at() - HEADER;
@@ -227,7 +231,7 @@ fn room_for_the_summary_is_kept_from_the_record_on_that_exceeds_the_limit() {
     rig.builder.open_record();
     assert!(!rig.builder.fits_record(30, left - 4095));
     assert!(rig.builder.fits_record(30, left - 4096));
-    rig.push(Note(1, 0));
+    rig.push(SizedEntry(1, 0));
     rig.close();
     assert_eq!(rig.builder.summary_at(), SEGMENT - 4096);
     let (device, listed) = rig.seal();
@@ -239,7 +243,7 @@ fn room_for_the_summary_is_kept_from_the_record_on_that_exceeds_the_limit() {
 #[test]
 fn a_record_that_exceeds_the_limit_is_not_opened_where_the_summary_has_no_room() {
     for (sectors, fits) in [(224, true), (225, false), (232, false)] {
-        let mut rig = Rig::new(7, 512, 1, empty());
+        let mut rig = BuilderRig::new(7, 512, 1, empty());
         assert!(rig.record(sectors));
         assert_eq!(rig.builder.fits_new_record(30, 8 * 512), fits, "{sectors}");
         if fits {
@@ -252,15 +256,15 @@ fn a_record_that_exceeds_the_limit_is_not_opened_where_the_summary_has_no_room()
 /// Behind the last record, the slot still holds a summary and headers of an earlier segment.
 #[test]
 fn what_the_slot_held_before_is_not_taken_for_a_part_of_a_bare_segment() {
-    let mut before = Rig::new(6, 512, 0, empty());
+    let mut before = BuilderRig::new(6, 512, 0, empty());
     while before.record(16) {}
     let (device, listed) = before.seal();
     assert!(listed.is_some());
     for records in 1..10 {
         for fill in [0, 64 << 10] {
-            let mut rig = Rig::new(7, 512, 16, device.clone());
+            let mut rig = BuilderRig::new(7, 512, 16, device.clone());
             assert!((0..records).all(|_| rig.record(16)));
-            rig.end(&Sealing { fill, ..sealing() });
+            rig.end(&SummaryFields { fill, ..sealing() });
             let (shape, now) = (rig.shape, &rig.device);
             assert!(summary_of(now, shape, SegmentSeq(7)).is_none());
             assert_eq!(by_headers(now, 512, 7).len(), records);
@@ -278,7 +282,7 @@ proptest! {
         bare in 0usize..20,
         sizes in vec((0u32..600, any::<bool>()), 1..60),
     ) {
-        let mut rig = Rig::new(7, block, bare, empty());
+        let mut rig = BuilderRig::new(7, block, bare, empty());
         let mut records = 0;
         for (sectors, sent) in sizes {
             let small = if records < 12 { sectors / 40 } else { sectors };
@@ -309,7 +313,7 @@ proptest! {
         before in vec(0u32..60, 0..6),
         wanted in vec((0u8..20, any::<bool>()), 1..4),
     ) {
-        let mut rig = Rig::new(7, block, bare, empty());
+        let mut rig = BuilderRig::new(7, block, bare, empty());
         for sectors in before {
             rig.record(sectors);
         }
@@ -330,7 +334,7 @@ proptest! {
                 rig.builder.open_record();
             }
             prop_assert!(rig.builder.fits_record(30, len));
-            rig.push(Note(1, sectors));
+            rig.push(SizedEntry(1, sectors));
         }
         rig.close();
         rig.seal();

@@ -7,8 +7,8 @@
 //! do.
 //!
 //! Invariants:
-//! - When [`Commit::flush`] returns, recovery finds every record up to its target after any crash.
-//! - When [`Commit::hand_over`] returns, recovery finds every record up to its target after a crash of the process
+//! - When [`CommitPipeline::flush`] returns, recovery finds every record up to its target after any crash.
+//! - When [`CommitPipeline::hand_over`] returns, recovery finds every record up to its target after a crash of the process
 //!   alone.
 //! - After a failed write or flush, nothing more is acknowledged if failures are latched ([`OnFailure::Latch`]).
 //!   Otherwise failed requests are tried again, and data that may be gone is written again (`commit/faults.rs`). Data
@@ -26,15 +26,15 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_device::{Buf, Device, DeviceError, Durability, Op};
-use forebay_rt::{Event, Instant, Listener, Lock, Rt, Task};
+use forebay_device::{Buf, Device, DeviceError, DeviceOp, Durability};
+use forebay_rt::{Event, EventListener, Instant, Lock, Rt, Task};
 use forebay_units::RecordSeq;
 
-pub use composer::{Composer, Watcher};
-use faults::Faults;
+pub use composer::{RecordComposer, WriteWatcher};
+use faults::CommitFaults;
 pub use faults::{DeviceFault, OnFailure, WaitError};
 use workers::{hand_over, pump, round, ticker};
-pub use write::Write;
+pub use write::DeviceWrite;
 
 /// Bytes that clients may append before other tasks run. Without this limit, a client that never waits would fill all
 /// buffers while the device is idle.
@@ -51,22 +51,22 @@ pub const LONE_BYTES: usize = 64 << 10;
 const HAND_OVER_JOBS: usize = 2;
 /// Limits for gathering appended data before it is sent to the device, unless a caller requests it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gathering {
+pub struct GatherLimits {
     /// The longest delay of appended data.
     pub delay: Duration,
     /// While the device is idle, a record is sent as soon as it has this length, in bytes.
     pub enough: u32,
 }
 
-impl Gathering {
+impl GatherLimits {
     /// The default for `enough`, for a device with unknown properties.
     pub const ENOUGH: u32 = 256 << 10;
 
     /// Returns the limits for a device with unknown properties and this longest delay.
-    pub const fn after(delay: Duration) -> Gathering {
-        Gathering {
+    pub const fn after(delay: Duration) -> GatherLimits {
+        GatherLimits {
             delay,
-            enough: Gathering::ENOUGH,
+            enough: GatherLimits::ENOUGH,
         }
     }
 }
@@ -90,10 +90,10 @@ pub struct LogStats {
 }
 
 /// A composer of records, and the tasks that write its records to the device.
-pub struct Commit<C: Composer, W: Watcher<C> = ()> {
+pub struct CommitPipeline<C: RecordComposer, W: WriteWatcher<C> = ()> {
     rt: Rt,
     device: Rc<dyn Device>,
-    gathering: Gathering,
+    gathering: GatherLimits,
     on_failure: OnFailure,
     composer: RefCell<C>,
     watcher: W,
@@ -107,7 +107,7 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
     durable: Event,
     /// Notifies waiters for a hand-over when the device has written a record, or the log failed.
     written: Event,
-    faults: Faults,
+    faults: CommitFaults,
     failed: RefCell<Option<LogError>>,
     /// The time since which the newest durable record is durable.
     stable_since: Cell<Instant>,
@@ -130,7 +130,7 @@ pub struct Commit<C: Composer, W: Watcher<C> = ()> {
 /// and failed requests are not tried again.
 pub struct CommitWorkers {
     _tasks: [Task<()>; 2],
-    commit: Weak<dyn Stop>,
+    commit: Weak<dyn StopCommit>,
 }
 
 impl Drop for CommitWorkers {
@@ -142,11 +142,11 @@ impl Drop for CommitWorkers {
 }
 
 /// Stops a commit with any type of composer.
-trait Stop {
+trait StopCommit {
     fn stop(&self);
 }
 
-impl<C: Composer, W: Watcher<C>> Stop for Commit<C, W> {
+impl<C: RecordComposer, W: WriteWatcher<C>> StopCommit for CommitPipeline<C, W> {
     fn stop(&self) {
         self.stopped.set(true);
         self.failure.notify_all();
@@ -154,21 +154,21 @@ impl<C: Composer, W: Watcher<C>> Stop for Commit<C, W> {
     }
 }
 
-impl<C: Composer, W: Watcher<C>> Commit<C, W> {
+impl<C: RecordComposer, W: WriteWatcher<C>> CommitPipeline<C, W> {
     /// Creates a commit that writes the records of `composer` to `device`. `on_failure` is the reaction to a failed
     /// write or flush.
     pub fn new(
         rt: Rt,
         device: Rc<dyn Device>,
-        gathering: Gathering,
+        gathering: GatherLimits,
         on_failure: OnFailure,
         mut composer: C,
         watcher: W,
-    ) -> (Rc<Commit<C, W>>, CommitWorkers) {
+    ) -> (Rc<CommitPipeline<C, W>>, CommitWorkers) {
         if on_failure != OnFailure::Latch {
             composer.flight_mut().keep_unstable();
         }
-        let commit = Rc::new(Commit {
+        let commit = Rc::new(CommitPipeline {
             stable_since: Cell::new(rt.now()),
             rt: rt.clone(),
             device,
@@ -181,7 +181,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
             progress: Event::new(),
             durable: Event::new(),
             written: Event::new(),
-            faults: Faults::default(),
+            faults: CommitFaults::default(),
             failed: RefCell::new(None),
             stopped: Cell::new(false),
             failure: Event::new(),
@@ -194,7 +194,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         });
         let pump = rt.spawn(pump(Rc::clone(&commit)));
         let ticker = rt.spawn(ticker(Rc::clone(&commit)));
-        let weak: Weak<Commit<C, W>> = Rc::downgrade(&commit);
+        let weak: Weak<CommitPipeline<C, W>> = Rc::downgrade(&commit);
         let workers = CommitWorkers {
             _tasks: [pump, ticker],
             commit: weak,
@@ -222,7 +222,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         self.composer.borrow()
     }
 
-    /// Returns the composer for changes. After an append, the caller must call [`Commit::appended`].
+    /// Returns the composer for changes. After an append, the caller must call [`CommitPipeline::appended`].
     pub fn composer_mut(&self) -> RefMut<'_, C> {
         self.composer.borrow_mut()
     }
@@ -256,7 +256,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
 
     /// Returns a listener that resolves at the next change: a record was written, became durable or was freed, or the
     /// log failed. The caller must take the listener before it checks the state.
-    pub fn progress(&self) -> Listener<'_> {
+    pub fn progress(&self) -> EventListener<'_> {
         self.progress.listen()
     }
 
@@ -308,7 +308,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
     /// failure late. A concurrent flush of this log, ended before the report, would then be taken for a success.
     ///
     /// # Errors
-    /// The device's error. It has the effects of a failed flush: see [`Commit::flush_failed`]. If the log has failed,
+    /// The device's error. It has the effects of a failed flush: see [`CommitPipeline::flush_failed`]. If the log has failed,
     /// or the workers were dropped during the wait, nothing is written: the data may be outdated, and the device may
     /// have another user.
     pub async fn write_durably(self: &Rc<Self>, at: u64, buf: Buf) -> Result<(), DeviceError> {
@@ -317,7 +317,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         let stopped = (self.stopped.get() != stopped).then(|| WaitError::Stopped.to_string());
         let failed = || self.failure().map(|failure| failure.to_string());
         if let Some(cause) = stopped.or_else(failed) {
-            let (op, cause) = (Op::Write, cause.into());
+            let (op, cause) = (DeviceOp::Write, cause.into());
             return Err(DeviceError::Failed { op, cause });
         }
         let written = self.device.write(at, buf, Durability::Fua).await;
@@ -427,7 +427,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         Ok(self.hand_over_within(target, None).await?)
     }
 
-    /// Like [`Commit::hand_over`], with a time limit.
+    /// Like [`CommitPipeline::hand_over`], with a time limit.
     ///
     /// # Errors
     /// If the device has been failing for longer than `patience` and this delays `target`; the work continues, and a

@@ -6,7 +6,7 @@
 //!   from that write on is treated as written until the write is repeated, which a log that latches its failures never
 //!   does.
 //! - `stable` is always the last record of a whole write (a *group*), and never decreases.
-//! - In a log that writes again ([`Flight::keep_unstable`]), every stretch of a released segment is durable, including
+//! - In a log that writes again ([`InFlightSegments::keep_unstable`]), every stretch of a released segment is durable, including
 //!   its summary, if any. So no data of a segment that is missing in memory ever has to be written again.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,15 +14,15 @@ use std::collections::{BTreeMap, VecDeque};
 use forebay_device::BufPool;
 use forebay_units::{RecordSeq, SegmentSeq};
 
-use crate::ram::{Job, RamSegment};
-use crate::shape::Shape;
-use crate::unstable::{JobEnd, Unstable};
+use crate::ram::{RamSegment, WriteJob};
+use crate::shape::SegmentShape;
+use crate::unstable::{JobEnd, UnstableWrites};
 
 /// Memory for segments that are not known to be durable, in bytes; at least three segments.
 const RAM_BYTES: u64 = 16 << 20;
 
 /// Segments and writes on their way to the device.
-pub struct Flight {
+pub struct InFlightSegments {
     /// Segments in memory, in the order of their numbers.
     ram: VecDeque<RamSegment>,
     /// The most segments in memory for a single stream, and for the present number of streams.
@@ -37,24 +37,24 @@ pub struct Flight {
     /// Records past `stable` whose write continues in the next record.
     continuing: VecDeque<RecordSeq>,
     /// Stretches to write again if a flush fails; `None` in a log that latches its failures.
-    unstable: Option<Unstable>,
+    unstable: Option<UnstableWrites>,
 }
 
 /// A flush that has begun.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FlushMark {
+pub(crate) struct FlushTicket {
     number: u64,
     /// Every record up to this one is durable if the flush succeeds.
     pub(crate) covered: RecordSeq,
 }
 
-impl Flight {
+impl InFlightSegments {
     /// Creates the state without any data under way; every record up to `stable` is durable. Memory may hold `more`
     /// segments than for a single stream.
-    pub fn new(shape: Shape, stable: RecordSeq, more: usize) -> Flight {
+    pub fn new(shape: SegmentShape, stable: RecordSeq, more: usize) -> InFlightSegments {
         let segment = u64::from(shape.segment_bytes);
         let ram_least = (RAM_BYTES / segment).clamp(3, 128) as usize;
-        Flight {
+        InFlightSegments {
             ram: VecDeque::new(),
             ram_least,
             ram_max: ram_least + more,
@@ -151,7 +151,7 @@ impl Flight {
 
     /// Takes the next job for the device: among composed stretches and stretches to write again, the one that begins
     /// with the oldest record.
-    pub fn take_job(&mut self) -> Option<(u64, Job)> {
+    pub fn take_job(&mut self) -> Option<(u64, WriteJob)> {
         if let Some(lost) = self.take_lost() {
             return Some(lost);
         }
@@ -170,7 +170,7 @@ impl Flight {
     }
 
     /// Takes the oldest stretch to write again, unless an older record waits for its first write.
-    fn take_lost(&mut self) -> Option<(u64, Job)> {
+    fn take_lost(&mut self) -> Option<(u64, WriteJob)> {
         let lost = self.unstable.as_ref()?.first_lost()?;
         let waiting = self.next_waiting().and_then(RamSegment::next_record);
         if waiting.is_some_and(|waiting| waiting < lost) {
@@ -190,7 +190,7 @@ impl Flight {
 
     /// Returns the number of stretches that may have to be written again, including those in flight.
     pub(crate) fn unstable(&self) -> Option<usize> {
-        self.unstable.as_ref().map(Unstable::len)
+        self.unstable.as_ref().map(UnstableWrites::len)
     }
 
     /// Returns the segment of the next job.
@@ -245,16 +245,19 @@ impl Flight {
     }
 
     /// Begins a flush of the device. Flushes must not overlap.
-    pub(crate) fn begin_flush(&mut self) -> FlushMark {
-        FlushMark {
-            number: self.unstable.as_mut().map_or(0, Unstable::begin_flush),
+    pub(crate) fn begin_flush(&mut self) -> FlushTicket {
+        FlushTicket {
+            number: self
+                .unstable
+                .as_mut()
+                .map_or(0, UnstableWrites::begin_flush),
             covered: self.written(),
         }
     }
 
     /// Records that the flush has succeeded. Afterwards, the caller must set `stable` to the record that the flush
     /// covered.
-    pub(crate) fn flushed(&mut self, mark: FlushMark) {
+    pub(crate) fn flushed(&mut self, mark: FlushTicket) {
         let Some(unstable) = &mut self.unstable else {
             return;
         };
@@ -289,7 +292,7 @@ impl Flight {
     pub fn written(&self) -> RecordSeq {
         let in_flight = self.in_flight.values().min().copied();
         let waiting = self.ram.iter().filter_map(RamSegment::first_waiting).min();
-        let lost = self.unstable.as_ref().and_then(Unstable::first_lost);
+        let lost = self.unstable.as_ref().and_then(UnstableWrites::first_lost);
         let first_missing = in_flight.into_iter().chain(waiting).chain(lost).min();
         first_missing.map_or(self.closed, |first| first.prev())
     }
@@ -325,7 +328,7 @@ impl Flight {
     }
 
     /// Returns the memory of segments, in bytes.
-    pub fn ram_bytes(&self, shape: Shape) -> u64 {
+    pub fn ram_bytes(&self, shape: SegmentShape) -> u64 {
         self.ram.len() as u64 * u64::from(shape.segment_bytes)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A layer collects its writes in segments in memory. This crate lays them out as *records* (a header block with the
 //! changes, followed by the data), writes them in large transfers, makes many of them durable at once, and finds them
-//! again. The layer defines the content of records ([`Entry`]), the order of segments and their reuse.
+//! again. The layer defines the content of records ([`RecordEntry`]), the order of segments and their reuse.
 //!
 //! Reading order: `format.rs` (encoding), `shape.rs`, `builder.rs` (a segment that is being filled), `ram.rs` and
 //! `flight.rs` (data on its way to the device), `unstable.rs` (data that may be written again), `commit.rs` (group
@@ -18,22 +18,22 @@ mod ram;
 mod shape;
 mod unstable;
 
-pub use builder::{Builder, Closing, Sealing};
+pub use builder::{HeaderFields, SegmentBuilder, SummaryFields};
 pub use commit::{
-    Commit, CommitWorkers, Composer, DeviceFault, Gathering, LogError, LogStats, OnFailure,
-    PORTION_BYTES, WaitError, Watcher,
+    CommitPipeline, CommitWorkers, DeviceFault, GatherLimits, LogError, LogStats, OnFailure,
+    PORTION_BYTES, RecordComposer, WaitError, WriteWatcher,
 };
-pub use flight::Flight;
+pub use flight::InFlightSegments;
 pub use format::{
-    Entry, FormatError, HEADER_BYTES, Layout, RECORD_ENTRY_BYTES_MAX, Record, Summary,
-    SummaryRecord, VERSION, VolumeId,
+    FormatError, HEADER_BYTES, LogLayout, RECORD_ENTRY_BYTES_MAX, RecordEntry, RecordHeader,
+    SegmentSummary, SummaryRecord, VERSION, VolumeId,
 };
 pub use pair::{
-    Copies, PLACES, PairError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock, read_copies,
-    write_copies,
+    PLACES, PairError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, SuperblockFormat, SuperblockPair,
+    read_copies, write_copies,
 };
 pub use peek::{
-    Next, header_at, header_in, payload_is_sound, read_summary, summary_in, walk, walk_from,
+    WalkTarget, header_at, header_in, payload_is_sound, read_summary, summary_in, walk, walk_from,
 };
-pub use ram::{Job, RamSegment};
-pub use shape::Shape;
+pub use ram::{RamSegment, WriteJob};
+pub use shape::SegmentShape;

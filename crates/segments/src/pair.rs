@@ -16,7 +16,7 @@ pub const SUPERBLOCK_B_AT: u64 = 512 << 10;
 pub const PLACES: [u64; 2] = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
 
 /// The state of a log in one block, of which the device has two copies.
-pub trait Superblock: Sized {
+pub trait SuperblockFormat: Sized {
     /// Encodes the superblock.
     fn encode(&self) -> [u8; HEADER_BYTES];
 
@@ -35,7 +35,7 @@ pub trait Superblock: Sized {
 
 /// Both copies of a superblock, as they were read.
 #[derive(Clone, Debug)]
-pub struct Copies<S> {
+pub struct SuperblockPair<S> {
     /// The copy at [`SUPERBLOCK_A_AT`].
     pub a: Result<S, FormatError>,
     /// The copy at [`SUPERBLOCK_B_AT`].
@@ -80,7 +80,7 @@ pub enum PairError {
     },
 }
 
-impl<S: Superblock> Copies<S> {
+impl<S: SuperblockFormat> SuperblockPair<S> {
     /// Returns the valid copy: the newer of the undamaged copies. A damaged copy was being written at a power failure,
     /// or has decayed, and is ignored. An unreadable copy might be the newer one, so it is an error.
     ///
@@ -95,7 +95,7 @@ impl<S: Superblock> Copies<S> {
         self.newest_readable()
     }
 
-    /// Like [`Copies::newest`], but uses the other copy if one cannot be read.
+    /// Like [`SuperblockPair::newest`], but uses the other copy if one cannot be read.
     ///
     /// # Errors
     /// If neither copy can be used, or the two contradict each other.
@@ -120,7 +120,9 @@ impl<S: Superblock> Copies<S> {
 ///
 /// # Errors
 /// If the device is too short for a superblock.
-pub async fn read_copies<S: Superblock>(device: &dyn Device) -> Result<Copies<S>, PairError> {
+pub async fn read_copies<S: SuperblockFormat>(
+    device: &dyn Device,
+) -> Result<SuperblockPair<S>, PairError> {
     let (have, need) = (device.geometry().len, SUPERBLOCK_B_AT + HEADER_BYTES as u64);
     if have < HEADER_BYTES as u64 {
         return Err(PairError::Truncated { have, need });
@@ -135,14 +137,14 @@ pub async fn read_copies<S: Superblock>(device: &dyn Device) -> Result<Copies<S>
         }
     };
     let (a, b) = (copy(SUPERBLOCK_A_AT).await, copy(SUPERBLOCK_B_AT).await);
-    Ok(Copies { a, b })
+    Ok(SuperblockPair { a, b })
 }
 
 /// Writes both copies of a superblock durably, A first.
 ///
 /// # Errors
 /// The device's error. Then one copy or both may still have the old content.
-pub async fn write_copies<S: Superblock>(
+pub async fn write_copies<S: SuperblockFormat>(
     device: &dyn Device,
     superblock: &S,
 ) -> Result<(), DeviceError> {

@@ -8,7 +8,7 @@ use forebay_units::{RecordSeq, SegmentSeq};
 
 /// A stretch of a segment that is composed and may be written.
 #[derive(Clone, Debug)]
-struct Closed {
+struct ComposedRange {
     bytes: Range<u32>,
     first: RecordSeq,
     last: RecordSeq,
@@ -19,7 +19,7 @@ struct Closed {
 
 /// A write for the device.
 #[derive(Clone)]
-pub struct Job {
+pub struct WriteJob {
     /// The segment.
     pub segment: SegmentSeq,
     /// The offset in the segment, in bytes.
@@ -38,7 +38,7 @@ pub struct RamSegment {
     frozen: Vec<(u32, Buf)>,
     rest: BufMut,
     rest_at: u32,
-    closed: VecDeque<Closed>,
+    closed: VecDeque<ComposedRange>,
     in_flight: u32,
     /// Stretches taken that may have to be written again; 0 in a log that latches its failures.
     unstable: u32,
@@ -97,7 +97,7 @@ impl RamSegment {
                 back.bytes.end = bytes.end;
                 back.last = record;
             }
-            _ => self.closed.push_back(Closed {
+            _ => self.closed.push_back(ComposedRange {
                 bytes,
                 first: record,
                 last: record,
@@ -115,7 +115,7 @@ impl RamSegment {
         }
         match self.closed.back_mut() {
             Some(back) if back.bytes.end == bytes.start => back.bytes.end = bytes.end,
-            _ => self.closed.push_back(Closed {
+            _ => self.closed.push_back(ComposedRange {
                 bytes,
                 first: last,
                 last,
@@ -172,8 +172,8 @@ impl RamSegment {
     }
 
     /// Freezes and takes the next stretch to write.
-    pub(crate) fn take_job(&mut self) -> Option<Job> {
-        let Closed {
+    pub(crate) fn take_job(&mut self) -> Option<WriteJob> {
+        let ComposedRange {
             bytes, first, last, ..
         } = self.closed.pop_front()?;
         let skipped = self.rest.split_to((bytes.start - self.rest_at) as usize);
@@ -185,7 +185,7 @@ impl RamSegment {
         self.rest_at = bytes.end;
         self.frozen.push((bytes.start, buf.clone()));
         self.in_flight += 1;
-        Some(Job {
+        Some(WriteJob {
             segment: self.seq,
             offset: bytes.start,
             buf,

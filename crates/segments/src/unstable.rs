@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_units::{RecordSeq, SegmentSeq};
 
-use crate::ram::Job;
+use crate::ram::WriteJob;
 
 /// Result of a write that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum JobEnd {
 
 /// The state of a stretch's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum UnstableStage {
     InFlight,
     /// On the device, written after the flush with this number began and before the next flush.
     Written(u64),
@@ -36,31 +36,31 @@ enum Stage {
     Lost,
 }
 
-struct Stretch {
-    job: Job,
-    stage: Stage,
+struct UnstableWrite {
+    job: WriteJob,
+    stage: UnstableStage,
 }
 
 /// Stretches that may not be durable, by the number of the job that wrote them.
 #[derive(Default)]
-pub(crate) struct Unstable {
-    stretches: BTreeMap<u64, Stretch>,
+pub(crate) struct UnstableWrites {
+    stretches: BTreeMap<u64, UnstableWrite>,
     /// The lost stretches, by their first records.
     lost: BTreeSet<(RecordSeq, u64)>,
     /// The number of flushes begun.
     flushes: u64,
 }
 
-impl Unstable {
+impl UnstableWrites {
     /// Returns the number of stretches.
     pub(crate) fn len(&self) -> usize {
         self.stretches.len()
     }
 
     /// Adds a stretch whose first write begins.
-    pub(crate) fn add(&mut self, id: u64, job: Job) {
-        let stage = Stage::InFlight;
-        self.stretches.insert(id, Stretch { job, stage });
+    pub(crate) fn add(&mut self, id: u64, job: WriteJob) {
+        let stage = UnstableStage::InFlight;
+        self.stretches.insert(id, UnstableWrite { job, stage });
     }
 
     /// Records that a write of a stretch succeeded. Returns true if the stretch is durable.
@@ -69,12 +69,12 @@ impl Unstable {
             return false;
         };
         match end {
-            JobEnd::Written => stretch.stage = Stage::Written(self.flushes),
+            JobEnd::Written => stretch.stage = UnstableStage::Written(self.flushes),
             JobEnd::Durable => {
                 self.stretches.remove(&id);
             }
             JobEnd::Lost => {
-                stretch.stage = Stage::Lost;
+                stretch.stage = UnstableStage::Lost;
                 self.lost.insert((stretch.job.first, id));
             }
         }
@@ -91,7 +91,8 @@ impl Unstable {
     pub(crate) fn flushed(&mut self, number: u64) -> Vec<SegmentSeq> {
         let mut segments = Vec::new();
         self.stretches.retain(|_, stretch| {
-            let covered = matches!(stretch.stage, Stage::Written(before) if before < number);
+            let covered =
+                matches!(stretch.stage, UnstableStage::Written(before) if before < number);
             if covered {
                 segments.push(stretch.job.segment);
             }
@@ -103,8 +104,8 @@ impl Unstable {
     /// Marks every stretch on the device as lost. Writes in flight end as [`JobEnd::Lost`].
     pub(crate) fn flush_failed(&mut self) {
         for (id, stretch) in &mut self.stretches {
-            if let Stage::Written(_) = stretch.stage {
-                stretch.stage = Stage::Lost;
+            if let UnstableStage::Written(_) = stretch.stage {
+                stretch.stage = UnstableStage::Lost;
                 self.lost.insert((stretch.job.first, *id));
             }
         }
@@ -116,10 +117,10 @@ impl Unstable {
     }
 
     /// Takes the oldest lost stretch, to write it again.
-    pub(crate) fn take_lost(&mut self) -> Option<(u64, Job)> {
+    pub(crate) fn take_lost(&mut self) -> Option<(u64, WriteJob)> {
         let (_, id) = self.lost.pop_first()?;
         let stretch = self.stretches.get_mut(&id)?;
-        stretch.stage = Stage::InFlight;
+        stretch.stage = UnstableStage::InFlight;
         Some((id, stretch.job.clone()))
     }
 }

@@ -1,8 +1,9 @@
 //! Compares the common format of logs with its documentation page, and tests numbered records.
 
-use forebay_segments::format::envelope::Reader;
+use forebay_segments::format::envelope::ByteReader;
 use forebay_segments::{
-    Entry, HEADER_BYTES, Layout, Record, Summary, SummaryRecord, VERSION, VolumeId,
+    HEADER_BYTES, LogLayout, RecordEntry, RecordHeader, SegmentSummary, SummaryRecord, VERSION,
+    VolumeId,
 };
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
@@ -10,9 +11,9 @@ const PAGE: &str = include_str!("../../../docs/format/log.md");
 
 /// An entry without data.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Word(u32);
+struct WordEntry(u32);
 
-impl Entry for Word {
+impl RecordEntry for WordEntry {
     const BYTES_MIN: usize = 4;
 
     fn encoded_len(&self) -> usize {
@@ -23,8 +24,8 @@ impl Entry for Word {
         out.extend_from_slice(&self.0.to_le_bytes());
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Word> {
-        Some(Word(from.uint(4)? as u32))
+    fn decode(from: &mut ByteReader<'_>) -> Option<WordEntry> {
+        Some(WordEntry(from.uint(4)? as u32))
     }
 
     fn payload_sectors(&self) -> u64 {
@@ -37,34 +38,34 @@ impl Entry for Word {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Numbered {}
+enum NumberedLayout {}
 
-impl Layout for Numbered {
-    type Entry = Word;
+impl LogLayout for NumberedLayout {
+    type Entry = WordEntry;
     const RECORD: &'static [u8; 8] = b"TESTREC\x01";
     const SUMMARY: &'static [u8; 8] = b"TESTSUM\x01";
     const NUMBERED: bool = true;
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Implied {}
+enum ImpliedLayout {}
 
-impl Layout for Implied {
+impl LogLayout for ImpliedLayout {
     const NUMBERED: bool = false;
-    type Entry = Word;
+    type Entry = WordEntry;
     const RECORD: &'static [u8; 8] = b"TESTREC\x01";
     const SUMMARY: &'static [u8; 8] = b"TESTSUM\x01";
 }
 
-fn summary<L: Layout<Entry = Word>>(numbers: &[u64]) -> Summary<L> {
+fn summary<L: LogLayout<Entry = WordEntry>>(numbers: &[u64]) -> SegmentSummary<L> {
     let record = |seq: &u64| SummaryRecord {
         seq: RecordSeq(*seq),
         offset: 8192,
         payload_bytes: 0,
         continues: seq.is_multiple_of(2),
-        entries: vec![Word(*seq as u32), Word(7)],
+        entries: vec![WordEntry(*seq as u32), WordEntry(7)],
     };
-    Summary {
+    SegmentSummary {
         volume: VolumeId([5; 16]),
         epoch: Epoch(2),
         segment: SegmentSeq(3),
@@ -74,8 +75,8 @@ fn summary<L: Layout<Entry = Word>>(numbers: &[u64]) -> Summary<L> {
     }
 }
 
-fn header(seq: u64) -> Record<Numbered> {
-    Record {
+fn header(seq: u64) -> RecordHeader<NumberedLayout> {
+    RecordHeader {
         volume: VolumeId([5; 16]),
         epoch: Epoch(2),
         segment: SegmentSeq(3),
@@ -84,7 +85,7 @@ fn header(seq: u64) -> Record<Numbered> {
         stable: RecordSeq(19),
         payload_bytes: 0,
         continues: false,
-        entries: vec![Word(1)],
+        entries: vec![WordEntry(1)],
     }
 }
 
@@ -111,39 +112,42 @@ fn the_page_has_the_constants_of_the_envelope_and_where_the_fields_of_a_header_s
 
 #[test]
 fn records_of_several_streams_keep_their_numbers_in_a_summary() {
-    let written = summary::<Numbered>(&[20, 23, 24, 90]);
-    let read = Summary::<Numbered>::decode(&written.encode()).expect("a summary");
+    let written = summary::<NumberedLayout>(&[20, 23, 24, 90]);
+    let read = SegmentSummary::<NumberedLayout>::decode(&written.encode()).expect("a summary");
     assert_eq!(read, written);
 }
 
 #[test]
 fn a_summary_without_numbers_counts_on_from_its_first() {
-    let written = summary::<Implied>(&[20, 21, 22]);
-    let read = Summary::<Implied>::decode(&written.encode()).expect("a summary");
+    let written = summary::<ImpliedLayout>(&[20, 21, 22]);
+    let read = SegmentSummary::<ImpliedLayout>::decode(&written.encode()).expect("a summary");
     assert_eq!(read, written);
     // Eight bytes less for each record, but still one block.
     assert_eq!(
         written.encode().len(),
-        summary::<Numbered>(&[20]).encode().len()
+        summary::<NumberedLayout>(&[20]).encode().len()
     );
 }
 
 #[test]
 fn a_summary_whose_records_are_not_in_order_is_refused() {
     for numbers in [&[20, 19][..], &[20, 20], &[20, 30, 25]] {
-        let bytes = summary::<Numbered>(numbers).encode();
-        assert!(Summary::<Numbered>::decode(&bytes).is_err(), "{numbers:?}");
+        let bytes = summary::<NumberedLayout>(numbers).encode();
+        assert!(
+            SegmentSummary::<NumberedLayout>::decode(&bytes).is_err(),
+            "{numbers:?}"
+        );
     }
-    let mut other_first = summary::<Numbered>(&[20, 21]);
+    let mut other_first = summary::<NumberedLayout>(&[20, 21]);
     other_first.first = RecordSeq(19);
-    assert!(Summary::<Numbered>::decode(&other_first.encode()).is_err());
+    assert!(SegmentSummary::<NumberedLayout>::decode(&other_first.encode()).is_err());
 }
 
 #[test]
 fn another_kind_of_log_is_not_read() {
     let bytes = header(20).encode();
-    assert!(Record::<Numbered>::decode(&bytes).is_ok());
+    assert!(RecordHeader::<NumberedLayout>::decode(&bytes).is_ok());
     let mut other = bytes;
     other[..8].copy_from_slice(b"OTHRREC\x01");
-    assert!(Record::<Numbered>::decode(&other).is_err());
+    assert!(RecordHeader::<NumberedLayout>::decode(&other).is_err());
 }

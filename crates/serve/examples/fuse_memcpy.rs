@@ -20,12 +20,12 @@ const VALID: Duration = Duration::from_secs(3600);
 const VOLUME: INodeNo = INodeNo(2);
 
 /// Flat memory without any synchronization: one thread serves it.
-struct Memory(UnsafeCell<Vec<u8>>);
+struct FlatMemory(UnsafeCell<Vec<u8>>);
 
 // SAFETY: the session has one thread, so accesses are never concurrent.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for FlatMemory {}
 
-impl Memory {
+impl FlatMemory {
     fn with<T>(&self, at: u64, len: usize, use_it: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
         // SAFETY: the session has one thread, and calls of this function are never nested.
         let memory = unsafe { &mut *self.0.get() };
@@ -34,12 +34,12 @@ impl Memory {
     }
 }
 
-struct Copier {
-    memory: Memory,
+struct MemcpyDevice {
+    memory: FlatMemory,
     len: u64,
 }
 
-impl Copier {
+impl MemcpyDevice {
     fn attributes(&self, ino: INodeNo) -> FileAttr {
         let file = ino == VOLUME;
         FileAttr {
@@ -66,7 +66,7 @@ impl Copier {
     }
 }
 
-impl Filesystem for Copier {
+impl Filesystem for MemcpyDevice {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // The limits of the front end that is compared.
         let refused = |_| io::Error::other("the kernel refuses a limit");
@@ -149,10 +149,10 @@ fn main() -> anyhow::Result<()> {
     let dir = args.next().ok_or_else(|| anyhow::anyhow!("where to?"))?;
     let len = args.next().map_or(Ok(1 << 30), |len| len.parse())?;
     // Ones, not zeroes, so that all pages are allocated before the measurement begins.
-    let memory = Memory(UnsafeCell::new(vec![1; usize::try_from(len)?]));
+    let memory = FlatMemory(UnsafeCell::new(vec![1; usize::try_from(len)?]));
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName("memcpy".into())];
     config.n_threads = Some(1);
-    fuser::mount(Copier { memory, len }, dir, &config)?;
+    fuser::mount(MemcpyDevice { memory, len }, dir, &config)?;
     Ok(())
 }

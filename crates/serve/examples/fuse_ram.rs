@@ -10,20 +10,20 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::Context;
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
-use forebay_os::{Ring, Signals};
+use forebay_device::{Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, ZeroedSpace};
+use forebay_os::{IoRing, SignalReader};
 use forebay_rt::{Executor, Rt};
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
 
-struct Memory(RefCell<Vec<u8>>);
+struct RamVolume(RefCell<Vec<u8>>);
 
 fn at(range: Range<u64>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
-impl Device for Memory {
-    fn geometry(&self) -> Geometry {
-        Geometry {
+impl Device for RamVolume {
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry {
             len: self.0.borrow().len() as u64,
             block_size: 4096,
             physical_block_size: 4096,
@@ -51,10 +51,10 @@ impl Device for Memory {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.write_zeroes(range, Room::Release)
+        self.write_zeroes(range, ZeroedSpace::Release)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.0.borrow_mut()[at(range)].fill(0);
         Box::pin(ready(Ok(())))
     }
@@ -64,21 +64,24 @@ fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     let size = args.next().map_or(Ok(1 << 30), |size| size.parse())?;
     let dir = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
-    let ring = Ring::new(256)?;
+    let ring = IoRing::new(256)?;
     let executor = Executor::new(ring.clone());
-    let signals = Signals::new(&ring)?;
+    let signals = SignalReader::new(&ring)?;
     executor.block_on(serve(executor.rt(), ring, signals, size, dir))
 }
 
 async fn serve(
     rt: Rt,
-    ring: Rc<Ring>,
-    signals: Signals,
+    ring: Rc<IoRing>,
+    signals: SignalReader,
     size: u64,
     dir: PathBuf,
 ) -> anyhow::Result<()> {
-    let device = Rc::new(Memory(RefCell::new(vec![1; usize::try_from(size)?])));
-    let (memory, options) = (forebay_serve::Memory::default(), LoopOptions::default());
+    let device = Rc::new(RamVolume(RefCell::new(vec![1; usize::try_from(size)?])));
+    let (memory, options) = (
+        forebay_serve::RequestMemory::default(),
+        LoopOptions::default(),
+    );
     let mut volume = attach_loop(&rt, &ring, device, &memory, &dir, "ram", options).await?;
     println!("{}\n{}", volume.path().display(), volume.file().display());
     loop {

@@ -6,19 +6,21 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use anyhow::Context;
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, RamDevice, Room};
-use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, RamDevice, ZeroedSpace,
+};
+use forebay_os::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
 use forebay_rt::{Driver, Executor};
-use forebay_serve::Memory;
-use forebay_serve::nbd::{Export, Limits, Server};
+use forebay_serve::RequestMemory;
+use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_units::ByteLen;
 
 /// A device that drops all writes.
-struct Null(u64);
+struct NullDevice(u64);
 
-impl Device for Null {
-    fn geometry(&self) -> Geometry {
-        Geometry {
+impl Device for NullDevice {
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry {
             len: self.0,
             block_size: 512,
             physical_block_size: 512,
@@ -45,33 +47,33 @@ impl Device for Null {
         self.flush()
     }
 
-    fn write_zeroes(&self, _range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, _range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.flush()
     }
 }
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let address: Address = args.next().context("ADDRESS is missing")?.parse()?;
+    let address: SocketAddress = args.next().context("ADDRESS is missing")?.parse()?;
     let kind = args.next().unwrap_or_else(|| "ram".into());
     let ByteLen(len) = args.next().as_deref().unwrap_or("1GiB").parse()?;
 
-    let ring = Ring::new(256)?;
+    let ring = IoRing::new(256)?;
     let device: Rc<dyn Device> = match kind.as_str() {
         "ram" => Rc::new(RamDevice::new(len, 512)),
-        "null" => Rc::new(Null(len)),
-        path => forebay_os::open(&ring, path, OpenOptions::default())?.device,
+        "null" => Rc::new(NullDevice(len)),
+        path => forebay_os::open(&ring, path, DeviceOpenOptions::default())?.device,
     };
-    let signals = Signals::new(&ring)?;
+    let signals = SignalReader::new(&ring)?;
     let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
     let rt = executor.rt();
-    let server = Server::new(
+    let server = NbdServer::new(
         rt.clone(),
-        vec![Export::new("disk", device)],
-        Limits::default(),
-        &Memory::default(),
+        vec![NbdExport::new("disk", device)],
+        ClientLimits::default(),
+        &RequestMemory::default(),
     )?;
-    let listener = Listener::bind(&ring, &address)?;
+    let listener = SocketListener::bind(&ring, &address)?;
     println!("listening at {address}");
     executor.block_on(async move {
         let accepting = server.clone();

@@ -3,7 +3,7 @@
 //! [`nbd`] serves any device over the network block device protocol. [`volume_file`] serves a device as a file of a
 //! filesystem, over the FUSE server in [`fuse`]. [`blockdev`] makes a kernel block device of such an export or file, or
 //! of the device itself where the kernel has ublk. The steps common to all requests are in `requests`. All requests of
-//! a daemon, through any front end, take their buffers from one bounded [`Memory`].
+//! a daemon, through any front end, take their buffers from one bounded [`RequestMemory`].
 
 pub mod blockdev;
 pub mod fuse;
@@ -11,4 +11,4 @@ pub mod nbd;
 mod requests;
 pub mod volume_file;
 
-pub use requests::{Memory, kernel_errno};
+pub use requests::{RequestMemory, kernel_errno};

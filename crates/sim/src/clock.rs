@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_rng::Rng;
-use forebay_rt::{Driver, Instant, Turn, Unpark, VirtualTime, Wait};
+use forebay_rt::{Driver, DriverTurn, Instant, Unpark, VirtualTime, WaitLimit};
 
 /// Virtual clock with leaps; see the module.
 pub struct LeapingTime {
@@ -37,14 +37,14 @@ impl Driver for LeapingTime {
         self.below.now()
     }
 
-    fn turn(&self, wait: Wait) -> Turn {
-        let leap = matches!(wait, Wait::Until(_))
+    fn turn(&self, wait: WaitLimit) -> DriverTurn {
+        let leap = matches!(wait, WaitLimit::Until(_))
             && self.one_in.is_some_and(|one_in| self.rng.one_in(one_in));
         match wait {
-            Wait::Until(at) if leap => {
+            WaitLimit::Until(at) if leap => {
                 let by = Duration::from_millis(1 << self.rng.below(23));
                 self.leapt.set(self.leapt.get() + by);
-                self.below.turn(Wait::Until(at.plus(by)))
+                self.below.turn(WaitLimit::Until(at.plus(by)))
             }
             _ => self.below.turn(wait),
         }

@@ -6,16 +6,16 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use forebay_device::Op;
+use forebay_device::DeviceOp;
 use forebay_rng::Rng;
 
-use crate::disk::{Coin, Faults, Outage};
-use crate::history::{Action, random_action};
-use crate::plan::{After, Conditions, Life, Looks, Plan};
-use crate::role::{Each, Role};
-use crate::subject::Subject;
-use crate::workload::Script;
-use crate::world::{self, Outcome, Tally};
+use crate::disk::{DiskFaults, DiskOutage, WriteFate};
+use crate::history::{ScriptAction, random_action};
+use crate::plan::{CheckSchedule, DiskConditions, Incarnation, IncarnationEnd, ScenarioPlan};
+use crate::role::{DiskRole, PerDisk};
+use crate::subject::TestedSystem;
+use crate::workload::WriterScript;
+use crate::world::{self, ScenarioOutcome, ScenarioTally};
 
 /// Bytes of a volume with failing requests.
 const LEN: u64 = 128 << 10;
@@ -24,22 +24,22 @@ pub const ATOMIC_BYTES: u64 = 1 << 20;
 
 /// A case that is tested exhaustively.
 #[derive(Clone, Debug)]
-pub enum Case<S: Subject> {
+pub enum ExhaustiveCase<S: TestedSystem> {
     /// Every cut of a named run.
-    Cuts(String, Plan<S>),
+    Cuts(String, ScenarioPlan<S>),
     /// Failures of every request of a kind on a disk, for a number of requests or permanently.
-    Failing(Failing<S::Role>),
+    Failing(FailingRequests<S::Role>),
 }
 
 /// Requests that fail.
 #[derive(Clone, Debug)]
-pub struct Failing<R> {
+pub struct FailingRequests<R> {
     /// Seed of the script.
     pub seed: u64,
     /// Disk whose requests fail.
     pub disk: R,
     /// Kind of the failing requests.
-    pub op: Op,
+    pub op: DeviceOp,
     /// Number of failing requests. `None` means all from the n-th on.
     pub requests: Option<u64>,
     /// True if a failed flush, or a failed write with FUA, loses data that was not durable.
@@ -48,31 +48,39 @@ pub struct Failing<R> {
 
 /// Result of testing a case.
 #[derive(Clone, Debug, Default)]
-pub struct Tried {
+pub struct ExhaustiveResult {
     /// Number of cases.
     pub cases: u64,
     /// Work done.
-    pub tally: Tally,
+    pub tally: ScenarioTally,
     /// Violations, with the case and a readable tape.
-    pub violations: Vec<(String, Outcome)>,
+    pub violations: Vec<(String, ScenarioOutcome)>,
 }
 
 /// Returns all cases, in order, for scripts of `seed`.
-pub fn cases<S: Subject>(seed: u64) -> Vec<Case<S>> {
+pub fn cases<S: TestedSystem>(seed: u64) -> Vec<ExhaustiveCase<S>> {
     let cuts = S::cut_everywhere(seed).into_iter();
-    let mut cases: Vec<Case<S>> = cuts.map(|(name, plan)| Case::Cuts(name, plan)).collect();
+    let mut cases: Vec<ExhaustiveCase<S>> = cuts
+        .map(|(name, plan)| ExhaustiveCase::Cuts(name, plan))
+        .collect();
     for disk in S::Role::ALL {
-        for op in [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes] {
+        for op in [
+            DeviceOp::Read,
+            DeviceOp::Write,
+            DeviceOp::Flush,
+            DeviceOp::Discard,
+            DeviceOp::WriteZeroes,
+        ] {
             if S::failing(*disk, op).is_none() {
                 continue;
             }
             for requests in [Some(1), Some(5), None] {
                 for forgetful in [false, true] {
                     // A disk may execute a write with FUA with a flush.
-                    if forgetful && !matches!(op, Op::Flush | Op::Write) {
+                    if forgetful && !matches!(op, DeviceOp::Flush | DeviceOp::Write) {
                         continue;
                     }
-                    cases.push(Case::Failing(Failing {
+                    cases.push(ExhaustiveCase::Failing(FailingRequests {
                         seed,
                         disk: *disk,
                         op,
@@ -88,53 +96,58 @@ pub fn cases<S: Subject>(seed: u64) -> Vec<Case<S>> {
 
 /// Returns a script with all kinds of requests, overlaps, and pauses in which deferred work is done. In blocks of
 /// `block` bytes, on a volume of `len` bytes.
-fn script(seed: u64, count: usize, block: u64, len: u64) -> Vec<Action> {
+fn script(seed: u64, count: usize, block: u64, len: u64) -> Vec<ScriptAction> {
     let rng = Rng::new(seed);
     let align = |range: Range<u64>| range.start / block * block..range.end.next_multiple_of(block);
     let action = |_| match random_action(&rng, &(0..len), 48 << 10) {
-        Action::Write { fua: false, .. } if len > ATOMIC_BYTES && rng.one_in(8) => {
+        ScriptAction::Write { fua: false, .. } if len > ATOMIC_BYTES && rng.one_in(8) => {
             let at = rng.below((len - ATOMIC_BYTES) / block + 1) * block;
             let range = at..at + ATOMIC_BYTES;
-            Action::Write { range, fua: false }
+            ScriptAction::Write { range, fua: false }
         }
-        Action::Write { range, fua } => Action::Write {
+        ScriptAction::Write { range, fua } => ScriptAction::Write {
             range: align(range),
             fua,
         },
-        Action::Zero(range) => Action::Zero(align(range)),
-        Action::Discard(range) => Action::Discard(align(range)),
+        ScriptAction::Zero(range) => ScriptAction::Zero(align(range)),
+        ScriptAction::Discard(range) => ScriptAction::Discard(align(range)),
         other => other,
     };
     (0..count).map(action).collect()
 }
 
-fn life<R: Role>(seed: u64, block: u32, actions: Vec<Action>, looks: Looks) -> Life<R> {
-    let script = Script {
+fn life<R: DiskRole>(
+    seed: u64,
+    block: u32,
+    actions: Vec<ScriptAction>,
+    looks: CheckSchedule,
+) -> Incarnation<R> {
+    let script = WriterScript {
         actions,
         rules: Vec::new(),
     };
-    let disk = Conditions {
+    let disk = DiskConditions {
         block,
         slowest: Duration::from_micros(300),
         flush_takes: None,
-        faults: Faults::default(),
+        faults: DiskFaults::default(),
     };
-    Life {
+    Incarnation {
         seed,
         scripts: vec![script],
         stop_at: None,
         gives_up_at: None,
         killed: false,
         cut_at: u64::MAX,
-        after: After::Cut,
-        coin: Coin::Blocks(seed),
+        after: IncarnationEnd::Cut,
+        coin: WriteFate::Blocks(seed),
         looks,
-        disks: Each::of(|_| disk.clone()),
+        disks: PerDisk::of(|_| disk.clone()),
     }
 }
 
-fn plan<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
-    Plan {
+fn plan<S: TestedSystem>(seed: u64, volume: S, block: u32, len: u64) -> ScenarioPlan<S> {
+    ScenarioPlan {
         seed,
         volume,
         block,
@@ -146,44 +159,49 @@ fn plan<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
     }
 }
 
-/// Returns a run that is cut everywhere, for [`Subject::cut_everywhere`]: one incarnation of a volume of `len` bytes in
+/// Returns a run that is cut everywhere, for [`TestedSystem::cut_everywhere`]: one incarnation of a volume of `len` bytes in
 /// blocks of `block`, drained at its end.
-pub fn cuts<S: Subject>(seed: u64, volume: S, block: u32, len: u64) -> Plan<S> {
-    let looks = Looks::Each {
+pub fn cuts<S: TestedSystem>(seed: u64, volume: S, block: u32, len: u64) -> ScenarioPlan<S> {
+    let looks = CheckSchedule::Each {
         combinations: 6,
         recoveries: 23,
     };
     let actions = script(seed, 70, block.into(), len);
     let mut plan = plan(seed, volume, block, len);
-    plan.lives = vec![Life {
-        after: After::Drain,
+    plan.lives = vec![Incarnation {
+        after: IncarnationEnd::Drain,
         ..life(seed, block, actions, looks)
     }];
     plan
 }
 
 /// Returns a run that attaches a volume with data, uses and drains it, while requests fail from the n-th on.
-fn failing<S: Subject>(case: &Failing<S::Role>, n: u64) -> Plan<S> {
+fn failing<S: TestedSystem>(case: &FailingRequests<S::Role>, n: u64) -> ScenarioPlan<S> {
     let (seed, block) = (case.seed, 512);
     let actions = |seed, count| script(seed, count, block.into(), LEN);
-    let quiet = Looks::OneIn(u64::MAX);
-    let before = Life {
-        coin: Coin::Keep,
+    let quiet = CheckSchedule::OneIn(u64::MAX);
+    let before = Incarnation {
+        coin: WriteFate::Keep,
         ..life(seed, block, actions(seed, 12), quiet)
     };
-    let mut after = Life {
-        after: After::Drain,
-        ..life(seed + 1, block, actions(seed + 1, 40), Looks::OneIn(8))
+    let mut after = Incarnation {
+        after: IncarnationEnd::Drain,
+        ..life(
+            seed + 1,
+            block,
+            actions(seed + 1, 40),
+            CheckSchedule::OneIn(8),
+        )
     };
-    after.disks[case.disk].faults = Faults {
-        outage: Some(Outage {
+    after.disks[case.disk].faults = DiskFaults {
+        outage: Some(DiskOutage {
             from: n,
             op: Some(case.op),
             requests: case.requests,
-            reads: case.op == Op::Read,
+            reads: case.op == DeviceOp::Read,
         }),
         forgetful: case.forgetful,
-        ..Faults::default()
+        ..DiskFaults::default()
     };
     let volume = S::failing(case.disk, case.op).expect("a disk that is asked for such");
     let mut plan = plan(seed, volume, block, LEN);
@@ -191,7 +209,11 @@ fn failing<S: Subject>(case: &Failing<S::Role>, n: u64) -> Plan<S> {
     plan
 }
 
-fn try_plan<S: Subject>(name: String, plan: &Plan<S>, tried: &mut Tried) -> Outcome {
+fn try_plan<S: TestedSystem>(
+    name: String,
+    plan: &ScenarioPlan<S>,
+    tried: &mut ExhaustiveResult,
+) -> ScenarioOutcome {
     let outcome = world::run(plan, false);
     tried.tally.add(&outcome.tally);
     if outcome.violation.is_some() {
@@ -201,16 +223,16 @@ fn try_plan<S: Subject>(name: String, plan: &Plan<S>, tried: &mut Tried) -> Outc
 }
 
 /// Tests a case exhaustively.
-pub fn try_case<S: Subject>(case: &Case<S>) -> Tried {
-    let mut tried = Tried {
+pub fn try_case<S: TestedSystem>(case: &ExhaustiveCase<S>) -> ExhaustiveResult {
+    let mut tried = ExhaustiveResult {
         cases: 1,
-        ..Tried::default()
+        ..ExhaustiveResult::default()
     };
     match case {
-        Case::Cuts(name, plan) => {
+        ExhaustiveCase::Cuts(name, plan) => {
             try_plan(format!("cuts of {name}"), plan, &mut tried);
         }
-        Case::Failing(which) => {
+        ExhaustiveCase::Failing(which) => {
             for n in 0.. {
                 let plan = failing::<S>(which, n);
                 let name = format!("{which:?} from request {n} on");
@@ -226,8 +248,11 @@ pub fn try_case<S: Subject>(case: &Case<S>) -> Tried {
 }
 
 /// Tests all cases on `jobs` threads, until a violation is found.
-pub fn try_all<S: Subject>(cases: &[Case<S>], jobs: usize) -> Tried {
-    let (next, all) = (Mutex::new(cases.iter()), Mutex::new(Tried::default()));
+pub fn try_all<S: TestedSystem>(cases: &[ExhaustiveCase<S>], jobs: usize) -> ExhaustiveResult {
+    let (next, all) = (
+        Mutex::new(cases.iter()),
+        Mutex::new(ExhaustiveResult::default()),
+    );
     let take = || next.lock().expect("no panic holds it").next();
     std::thread::scope(|threads| {
         for _ in 0..jobs {

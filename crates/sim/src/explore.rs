@@ -5,25 +5,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::subject::Subject;
+use crate::subject::TestedSystem;
 use crate::violation::Violation;
-use crate::world::{self, Outcome, Tally};
+use crate::world::{self, ScenarioOutcome, ScenarioTally};
 
 /// Maximum number of seeds kept for violations of one shape.
 const SEEDS_KEPT: usize = 24;
 
 /// Function that runs the scenario of a seed.
-pub type OfSeed<'a> = &'a (dyn Fn(u64) -> Outcome + Sync);
+pub type SeedRunner<'a> = &'a (dyn Fn(u64) -> ScenarioOutcome + Sync);
 
 /// Runs the scenario that a system under test plans for a seed.
-pub fn of_seed<S: Subject>(seed: u64) -> Outcome {
+pub fn of_seed<S: TestedSystem>(seed: u64) -> ScenarioOutcome {
     world::run(&S::plan(seed), false)
 }
 
 /// Parameters of an exploration.
 pub struct Exploration<'a> {
     /// Function that runs the scenarios, usually [`of_seed`].
-    pub world: OfSeed<'a>,
+    pub world: SeedRunner<'a>,
     /// First seed; the others follow.
     pub seed: u64,
     /// Duration of the exploration.
@@ -40,7 +40,7 @@ pub struct Exploration<'a> {
 
 /// Violations of one shape: see [`Violation::shape`].
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundViolation {
     /// Violation in the scenario with the lowest seed kept.
     pub violation: Violation,
     /// Digest of that scenario.
@@ -53,25 +53,25 @@ pub struct Found {
 
 /// Result of an exploration.
 #[derive(Clone, Debug, Default)]
-pub struct Explored {
+pub struct ExplorationResult {
     /// Work done.
-    pub tally: Tally,
+    pub tally: ScenarioTally,
     /// Violations by shape.
-    pub found: BTreeMap<String, Found>,
+    pub found: BTreeMap<String, FoundViolation>,
     /// Processor time of all threads; zero if the system does not report it.
     pub cpu: Duration,
     /// Time from start to end.
     pub wall: Duration,
 }
 
-impl Explored {
+impl ExplorationResult {
     /// Returns the number of scenarios with a violation.
     pub fn violations(&self) -> u64 {
         self.found.values().map(|found| found.count).sum()
     }
 
     /// Returns the violation with the lowest seed.
-    pub fn first(&self) -> Option<&Found> {
+    pub fn first(&self) -> Option<&FoundViolation> {
         self.found.values().min_by_key(|found| found.seeds[0])
     }
 
@@ -79,7 +79,7 @@ impl Explored {
         let found = self
             .found
             .entry(violation.shape())
-            .or_insert_with(|| Found {
+            .or_insert_with(|| FoundViolation {
                 violation: violation.clone(),
                 digest,
                 count: 0,
@@ -115,14 +115,17 @@ fn cpu_time() -> Duration {
 }
 
 /// Explores; calls `each` for every scenario when it ends.
-pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) -> Explored {
+pub fn explore(
+    what: &Exploration<'_>,
+    each: &(dyn Fn(u64, &ScenarioOutcome) + Sync),
+) -> ExplorationResult {
     let began = Instant::now();
     let (next, points) = (AtomicU64::new(0), AtomicU64::new(0));
     let enough = AtomicBool::new(false);
-    let found = Mutex::new(Explored::default());
+    let found = Mutex::new(ExplorationResult::default());
     let work = || {
         let cpu = cpu_time();
-        let mut tally = Tally::default();
+        let mut tally = ScenarioTally::default();
         while began.elapsed() < what.time && !enough.load(Ordering::Relaxed) {
             let n = next.fetch_add(1, Ordering::Relaxed);
             if what.worlds.is_some_and(|worlds| n >= worlds) {
@@ -159,9 +162,9 @@ pub fn explore(what: &Exploration<'_>, each: &(dyn Fn(u64, &Outcome) + Sync)) ->
     found
 }
 
-impl std::fmt::Display for Explored {
+impl std::fmt::Display for ExplorationResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Tally {
+        let ScenarioTally {
             worlds,
             cycles,
             cuts_in_recovery,
@@ -188,7 +191,7 @@ mod tests {
 
     #[test]
     fn violations_of_one_shape_are_counted_together_and_the_lowest_seeds_kept() {
-        let mut explored = Explored::default();
+        let mut explored = ExplorationResult::default();
         for seed in (0..20).rev() {
             let text = format!("sector {seed} holds [{seed}, {}]", seed * 3);
             explored.note(seed, &Violation::new("reads", text), seed);

@@ -10,14 +10,14 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::stamp::{Content, SECTOR, read_sector};
+use crate::stamp::{SECTOR, SectorContent, read_sector};
 
 pub(crate) use action::room_for;
-pub use action::{Action, extent, perform, random_action};
+pub use action::{ScriptAction, extent, perform, random_action};
 
 /// Content that a request leaves in its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum StepContent {
     /// The content at the start of the history.
     Base,
     /// The stamp with this number.
@@ -30,7 +30,7 @@ pub enum What {
 
 /// Requests that certainly survive a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kept {
+pub enum SurvivalRule {
     /// Durable requests survive: the power was cut.
     Durable,
     /// Acknowledged requests survive: only the process died, and the volume guarantees survival in this case.
@@ -39,17 +39,17 @@ pub enum Kept {
 
 /// A version of a sector.
 #[derive(Clone, Copy, Debug)]
-struct Version {
+struct SectorVersion {
     /// The step that wrote the version; 0 is the base.
     step: usize,
-    what: What,
+    what: StepContent,
     /// True if the step failed: the sector may still have the version before.
     maybe: bool,
 }
 
-const BASE: Version = Version {
+const BASE: SectorVersion = SectorVersion {
     step: 0,
-    what: What::Base,
+    what: StepContent::Base,
     maybe: false,
 };
 
@@ -65,7 +65,7 @@ pub struct History {
     /// Data up to this step, including the base, may be lost.
     given_up: Option<usize>,
     /// Versions of each sector of the region since the base.
-    versions: Vec<Vec<Version>>,
+    versions: Vec<Vec<SectorVersion>>,
     steps: usize,
     acknowledged: usize,
     durable: usize,
@@ -73,7 +73,7 @@ pub struct History {
 }
 
 /// A history with shared ownership.
-pub type Shared = Rc<RefCell<History>>;
+pub type SharedHistory = Rc<RefCell<History>>;
 
 impl History {
     /// Creates a history of `region` that begins with `base`. The number `id` distinguishes its stamps from those of
@@ -126,10 +126,10 @@ impl History {
     }
 
     /// Returns the last step that certainly survives a crash.
-    pub fn kept(&self, kept: Kept) -> usize {
+    pub fn kept(&self, kept: SurvivalRule) -> usize {
         match kept {
-            Kept::Durable => self.durable,
-            Kept::Acknowledged => self.durable.max(self.acknowledged),
+            SurvivalRule::Durable => self.durable,
+            SurvivalRule::Acknowledged => self.durable.max(self.acknowledged),
         }
     }
 
@@ -154,13 +154,13 @@ impl History {
     }
 
     /// Returns the versions of a sector since the base.
-    fn since(&self, sector: u64) -> &[Version] {
+    fn since(&self, sector: u64) -> &[SectorVersion] {
         let first = self.region.start / SECTOR as u64;
         &self.versions[(sector - first) as usize]
     }
 
     /// Returns the n-th version of a sector; the first one is the base.
-    fn version(&self, sector: u64, n: usize) -> Version {
+    fn version(&self, sector: u64, n: usize) -> SectorVersion {
         n.checked_sub(1).map_or(BASE, |n| self.since(sector)[n])
     }
 
@@ -171,22 +171,22 @@ impl History {
     }
 
     /// Returns true if a sector may have this content while its n-th version is current.
-    fn shows(&self, sector: u64, n: usize, content: Content, bytes: &[u8]) -> bool {
+    fn shows(&self, sector: u64, n: usize, content: SectorContent, bytes: &[u8]) -> bool {
         let version = self.version(sector, n);
         self.fits(version.what, sector, content, bytes)
             || version.maybe && self.shows(sector, n - 1, content, bytes)
     }
 
-    fn fits(&self, what: What, sector: u64, content: Content, seen: &[u8]) -> bool {
+    fn fits(&self, what: StepContent, sector: u64, content: SectorContent, seen: &[u8]) -> bool {
         match what {
-            What::Base => {
+            StepContent::Base => {
                 let at = sector as usize * SECTOR;
                 let as_it_was = self.base[at..at + SECTOR] == *seen;
                 !self.lost[sector as usize] && (self.open[sector as usize] || as_it_was)
             }
-            What::Data(id) => content == Content::Stamp { id, sector },
-            What::Zero => content == Content::Zero,
-            What::Open => true,
+            StepContent::Data(id) => content == SectorContent::Stamp { id, sector },
+            StepContent::Zero => content == SectorContent::Zero,
+            StepContent::Open => true,
         }
     }
 
@@ -206,7 +206,7 @@ impl History {
     /// Returns true if a sector may be lost while its n-th version is current.
     fn is_lost(&self, sector: u64, n: usize) -> bool {
         let version = self.version(sector, n);
-        let was_lost = version.what == What::Base && self.lost[sector as usize];
+        let was_lost = version.what == StepContent::Base && self.lost[sector as usize];
         let given_up = self.given_up.is_some_and(|upto| version.step <= upto);
         was_lost || given_up || version.maybe && self.is_lost(sector, n - 1)
     }
@@ -270,9 +270,9 @@ impl History {
         }
     }
 
-    fn wrong(&self, least: usize, sector: u64, content: Content, bytes: &[u8]) -> String {
+    fn wrong(&self, least: usize, sector: u64, content: SectorContent, bytes: &[u8]) -> String {
         let last = self.since(sector).len();
-        let versions: Vec<Version> = (0..=last).map(|n| self.version(sector, n)).collect();
+        let versions: Vec<SectorVersion> = (0..=last).map(|n| self.version(sector, n)).collect();
         let fitting: Vec<usize> = (0..=last)
             .filter(|n| self.shows(sector, *n, content, bytes))
             .map(|n| versions[n].step)
@@ -353,11 +353,11 @@ impl History {
     }
 
     /// Adds the next step; returns its number, from 1.
-    pub fn step(&mut self, range: Range<u64>, what: What) -> usize {
+    pub fn step(&mut self, range: Range<u64>, what: StepContent) -> usize {
         self.steps += 1;
         let first = self.region.start / SECTOR as u64;
         for sector in range.start / SECTOR as u64..range.end / SECTOR as u64 {
-            let version = Version {
+            let version = SectorVersion {
                 step: self.steps,
                 what,
                 maybe: false,
@@ -370,15 +370,15 @@ impl History {
     fn may_be_open(&self, sector: u64, n: usize) -> bool {
         let version = self.version(sector, n);
         match version.what {
-            What::Base => self.open[sector as usize],
-            What::Open => true,
+            StepContent::Base => self.open[sector as usize],
+            StepContent::Open => true,
             _ => version.maybe && self.may_be_open(sector, n - 1),
         }
     }
 
     /// Adds concurrent writes of one stamp, as two steps: after the first step any of them may be visible, after the
     /// second all are. Returns the second step.
-    pub fn batch(&mut self, ranges: &[Range<u64>], what: What) -> usize {
+    pub fn batch(&mut self, ranges: &[Range<u64>], what: StepContent) -> usize {
         let (some, all) = (self.steps + 1, self.steps + 2);
         self.steps = all;
         let first = self.region.start / SECTOR as u64;
@@ -388,11 +388,13 @@ impl History {
         for sector in sectors {
             let versions = &mut self.versions[(sector - first) as usize];
             if versions.last().is_none_or(|version| version.step != all) {
-                versions.extend([(some, true), (all, false)].map(|(step, maybe)| Version {
-                    step,
-                    what,
-                    maybe,
-                }));
+                versions.extend(
+                    [(some, true), (all, false)].map(|(step, maybe)| SectorVersion {
+                        step,
+                        what,
+                        maybe,
+                    }),
+                );
             }
         }
         all

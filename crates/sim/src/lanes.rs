@@ -8,12 +8,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::history::{History, Kept, What};
-use crate::stamp::{BEFORE, Content, SECTOR, read_sector};
+use crate::history::{History, StepContent, SurvivalRule};
+use crate::stamp::{BEFORE, SECTOR, SectorContent, read_sector};
 
 /// Guarantee that a volume must keep after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Promise {
+pub enum CrashGuarantee {
     /// A prefix of all requests, including everything that was flushed.
     Prefix,
     /// The guarantee of a disk, for each sector separately: a version not older than the last flush.
@@ -25,7 +25,7 @@ pub enum Promise {
 
 /// Request and acknowledgement of a step, as numbers of events in the scenario.
 #[derive(Clone, Copy, Debug)]
-struct Times {
+struct StepTimes {
     asked: u64,
     acknowledged: u64,
 }
@@ -33,23 +33,23 @@ struct Times {
 const NEVER: u64 = u64::MAX;
 
 /// The writers of a scenario and their requests.
-pub struct Lanes {
+pub struct WriterHistories {
     histories: Vec<History>,
-    times: Vec<Vec<Times>>,
+    times: Vec<Vec<StepTimes>>,
     events: u64,
 }
 
 /// The last acknowledged step of each writer at some moment.
-pub type Marks = Vec<usize>;
+pub type WriterProgress = Vec<usize>;
 
-impl Lanes {
+impl WriterHistories {
     /// Creates writers on these regions of a volume with the content `base`.
-    pub fn new(base: Vec<u8>, regions: &[Range<u64>]) -> Lanes {
+    pub fn new(base: Vec<u8>, regions: &[Range<u64>]) -> WriterHistories {
         let base = Arc::new(base);
         let history = |(n, region): (usize, &Range<u64>)| {
             History::sharing(Arc::clone(&base), region.clone(), n as u64 + 1)
         };
-        Lanes {
+        WriterHistories {
             histories: regions.iter().enumerate().map(history).collect(),
             times: vec![Vec::new(); regions.len()],
             events: 0,
@@ -67,12 +67,17 @@ impl Lanes {
     }
 
     /// Notes that a writer requests a change. Returns the step and, for data, its stamp.
-    pub fn begin(&mut self, lane: usize, range: Range<u64>, what: Option<What>) -> (usize, u64) {
+    pub fn begin(
+        &mut self,
+        lane: usize,
+        range: Range<u64>,
+        what: Option<StepContent>,
+    ) -> (usize, u64) {
         let asked = self.now();
         let history = &mut self.histories[lane];
         let id = history.next_id();
-        let step = history.step(range, what.unwrap_or(What::Data(id)));
-        self.times[lane].push(Times {
+        let step = history.step(range, what.unwrap_or(StepContent::Data(id)));
+        self.times[lane].push(StepTimes {
             asked,
             acknowledged: NEVER,
         });
@@ -85,8 +90,8 @@ impl Lanes {
         let asked = self.now();
         let history = &mut self.histories[lane];
         let id = history.next_id();
-        let step = history.batch(ranges, What::Data(id));
-        let times = Times {
+        let step = history.batch(ranges, StepContent::Data(id));
+        let times = StepTimes {
             asked,
             acknowledged: NEVER,
         };
@@ -107,17 +112,17 @@ impl Lanes {
     }
 
     /// Returns the last acknowledged step of each writer.
-    pub fn marks(&mut self) -> Marks {
+    pub fn marks(&mut self) -> WriterProgress {
         self.histories.iter().map(History::acknowledged).collect()
     }
 
     /// Returns the last durable step of each writer.
-    pub fn durable_marks(&self) -> Marks {
+    pub fn durable_marks(&self) -> WriterProgress {
         self.histories.iter().map(History::durable).collect()
     }
 
     /// Notes that all steps up to `marks` are durable.
-    pub fn durable(&mut self, marks: &Marks) {
+    pub fn durable(&mut self, marks: &WriterProgress) {
         for (history, upto) in self.histories.iter_mut().zip(marks) {
             history.set_durable(*upto);
         }
@@ -134,7 +139,7 @@ impl Lanes {
     }
 
     /// Returns true if a sector may be permanently unreadable after a crash now.
-    pub fn may_be_lost(&self, sector: u64, kept: Kept) -> bool {
+    pub fn may_be_lost(&self, sector: u64, kept: SurvivalRule) -> bool {
         let lane = self.lane_of(sector).map(|lane| &self.histories[lane]);
         lane.is_some_and(|history| history.may_be_lost(sector, history.kept(kept)))
     }
@@ -166,7 +171,7 @@ impl Lanes {
     ///
     /// # Errors
     /// If the result is impossible; the text names the place.
-    pub fn check_read(&self, at: u64, bytes: &[u8], marks: &Marks) -> Result<(), String> {
+    pub fn check_read(&self, at: u64, bytes: &[u8], marks: &WriterProgress) -> Result<(), String> {
         for (n, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
             let sector = at / SECTOR as u64 + n as u64;
             if let Some(lane) = self.lane_of(sector) {
@@ -184,11 +189,11 @@ impl Lanes {
         &self,
         seen: &[u8],
         unreadable: &dyn Fn(u64) -> bool,
-        promise: Promise,
-        kept: Kept,
+        promise: CrashGuarantee,
+        kept: SurvivalRule,
     ) -> Result<Vec<Vec<usize>>, String> {
         match promise {
-            Promise::Prefix => {
+            CrashGuarantee::Prefix => {
                 let lanes = self.histories.iter().enumerate();
                 let after = lanes.map(|(n, history)| {
                     let after = history.prefixes_from(history.kept(kept), seen, unreadable);
@@ -198,33 +203,33 @@ impl Lanes {
                 self.go_together(&after)?;
                 Ok(after)
             }
-            Promise::Sectors => {
+            CrashGuarantee::Sectors => {
                 for (n, history) in self.histories.iter().enumerate() {
                     let held = history.each_sector_from(history.kept(kept), seen, unreadable);
                     held.map_err(|wrong| format!("lane {n}: {wrong}"))?;
                 }
                 Ok(self.any_step(kept))
             }
-            Promise::Known => {
+            CrashGuarantee::Known => {
                 for (n, bytes) in seen.chunks_exact(SECTOR).enumerate() {
                     let (sector, content) = (n as u64, read_sector(bytes));
                     let known = match content {
-                        Content::Zero => true,
-                        Content::Stamp { id, sector: of } => {
+                        SectorContent::Zero => true,
+                        SectorContent::Stamp { id, sector: of } => {
                             of == sector && self.was_written(sector, id)
                         }
-                        Content::Other => false,
+                        SectorContent::Other => false,
                     };
                     if !known && !unreadable(sector) {
                         return Err(format!("sector {n} holds {content:?}, which it never had"));
                     }
                 }
-                Ok(self.any_step(Kept::Durable))
+                Ok(self.any_step(SurvivalRule::Durable))
             }
         }
     }
 
-    fn any_step(&self, kept: Kept) -> Vec<Vec<usize>> {
+    fn any_step(&self, kept: SurvivalRule) -> Vec<Vec<usize>> {
         let steps = |history: &History| (history.kept(kept)..=history.steps()).collect();
         self.histories.iter().map(steps).collect()
     }
@@ -293,7 +298,7 @@ mod tests {
     fn lanes_sees_lost_flushes_holes_and_lanes_that_do_not_go_together() {
         let half = LEN / 2;
         let base = stamp(BEFORE, 0, LEN);
-        let mut lanes = Lanes::new(base.clone(), &[0..half, half..LEN]);
+        let mut lanes = WriterHistories::new(base.clone(), &[0..half, half..LEN]);
         let (one, first) = lanes.begin(0, 0..512, None);
         lanes.acknowledged(0, one);
         let (other, second) = lanes.begin(1, half..half + 512, None);
@@ -308,8 +313,13 @@ mod tests {
             }
             seen
         };
-        let judge = |lanes: &Lanes, writes: &[(u64, u64)]| {
-            let judged = lanes.judge(&with(writes), &|_| false, Promise::Prefix, Kept::Durable);
+        let judge = |lanes: &WriterHistories, writes: &[(u64, u64)]| {
+            let judged = lanes.judge(
+                &with(writes),
+                &|_| false,
+                CrashGuarantee::Prefix,
+                SurvivalRule::Durable,
+            );
             judged.is_ok()
         };
         assert!(judge(&lanes, &[]) && judge(&lanes, &[(first, 0), (second, half)]));
@@ -324,15 +334,15 @@ mod tests {
         let sectors = lanes.judge(
             &with(&[(first, 0)]),
             &|_| false,
-            Promise::Sectors,
-            Kept::Durable,
+            CrashGuarantee::Sectors,
+            SurvivalRule::Durable,
         );
         assert!(sectors.is_err(), "a flushed sector");
         let known = lanes.judge(
             &vec![1; LEN as usize],
             &|_| false,
-            Promise::Known,
-            Kept::Durable,
+            CrashGuarantee::Known,
+            SurvivalRule::Durable,
         );
         assert!(known.is_err(), "what nobody wrote");
     }
@@ -340,8 +350,8 @@ mod tests {
     #[test]
     fn what_is_given_up_may_be_lost_and_what_is_lost_shows_nothing_until_it_is_written() {
         let base = stamp(BEFORE, 0, 4096);
-        let mut lanes = Lanes::new(base.clone(), std::slice::from_ref(&(0..4096)));
-        let put = |lanes: &mut Lanes, at: u64| {
+        let mut lanes = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
+        let put = |lanes: &mut WriterHistories, at: u64| {
             let (step, id) = lanes.begin(0, at..at + 512, None);
             lanes.acknowledged(0, step);
             let marks = lanes.marks();
@@ -349,16 +359,22 @@ mod tests {
             stamp(id, at, 512)
         };
         let first = put(&mut lanes, 0);
-        assert!(!lanes.may_be_lost(0, Kept::Durable) && !lanes.may_have_lost());
+        assert!(!lanes.may_be_lost(0, SurvivalRule::Durable) && !lanes.may_have_lost());
         lanes.give_up();
         put(&mut lanes, 512);
-        assert!(lanes.may_be_lost(0, Kept::Durable) && lanes.may_be_lost(7, Kept::Durable));
-        assert!(!lanes.may_be_lost(1, Kept::Durable), "it was written since");
-        let holds = |lanes: &Lanes, first: &[u8], lost: &[u64]| {
+        assert!(
+            lanes.may_be_lost(0, SurvivalRule::Durable)
+                && lanes.may_be_lost(7, SurvivalRule::Durable)
+        );
+        assert!(
+            !lanes.may_be_lost(1, SurvivalRule::Durable),
+            "it was written since"
+        );
+        let holds = |lanes: &WriterHistories, first: &[u8], lost: &[u64]| {
             let mut seen = base.clone();
             seen[..512].copy_from_slice(first);
             let lost = |sector| lost.contains(&sector);
-            let judged = lanes.judge(&seen, &lost, Promise::Sectors, Kept::Durable);
+            let judged = lanes.judge(&seen, &lost, CrashGuarantee::Sectors, SurvivalRule::Durable);
             judged.is_ok()
         };
         assert!(
@@ -367,17 +383,20 @@ mod tests {
         );
         assert!(!holds(&lanes, &base[..512], &[1]), "but nothing older");
         lanes.rebase(base.clone(), &[0], &[vec![0]]);
-        assert!(lanes.may_be_lost(0, Kept::Durable) && !lanes.may_be_lost(1, Kept::Durable));
+        assert!(
+            lanes.may_be_lost(0, SurvivalRule::Durable)
+                && !lanes.may_be_lost(1, SurvivalRule::Durable)
+        );
         assert!(holds(&lanes, &base[..512], &[0]));
         assert!(!holds(&lanes, &first, &[]) && !holds(&lanes, &base[..512], &[]));
         let again = put(&mut lanes, 0);
-        assert!(!lanes.may_be_lost(0, Kept::Durable) && holds(&lanes, &again, &[]));
+        assert!(!lanes.may_be_lost(0, SurvivalRule::Durable) && holds(&lanes, &again, &[]));
     }
 
     #[test]
     fn of_writes_at_once_any_may_show_until_they_are_durable_and_then_all() {
         let base = stamp(BEFORE, 0, 4096);
-        let mut lanes = Lanes::new(base.clone(), std::slice::from_ref(&(0..4096)));
+        let mut lanes = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
         // Two of the ranges overlap.
         let (step, id) = lanes.begin_batch(0, &[0..512, 1024..1536, 0..1024]);
         let with = |sectors: &[u64]| {
@@ -388,8 +407,13 @@ mod tests {
             }
             seen
         };
-        let holds = |lanes: &Lanes, sectors: &[u64]| {
-            let judged = lanes.judge(&with(sectors), &|_| false, Promise::Prefix, Kept::Durable);
+        let holds = |lanes: &WriterHistories, sectors: &[u64]| {
+            let judged = lanes.judge(
+                &with(sectors),
+                &|_| false,
+                CrashGuarantee::Prefix,
+                SurvivalRule::Durable,
+            );
             judged.is_ok()
         };
         for sectors in [&[][..], &[2], &[0, 1], &[0, 1, 2]] {

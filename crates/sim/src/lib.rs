@@ -1,8 +1,8 @@
 //! Deterministic scenarios from seeds: a production layer on failing disks with power cuts, on a virtual clock.
 //!
-//! A *scenario* (`world` in the code) is a number, from which a [`plan::Plan`] follows: the disks with their speeds and
+//! A *scenario* (`world` in the code) is a number, from which a [`plan::ScenarioPlan`] follows: the disks with their speeds and
 //! faults, the settings of the volume, the requests of its clients, and the power cuts. Everything else follows from
-//! the plan: a seed gives the same [`tape::Tape`] on any machine. The *system under test* is a [`subject::Subject`]:
+//! the plan: a seed gives the same [`tape::Tape`] on any machine. The *system under test* is a [`subject::TestedSystem`]:
 //! the production code, from `rt` up to the layer. Only the devices and the clock are simulated. This crate does not
 //! depend on the layers.
 //!
@@ -28,7 +28,7 @@
 //! - Bytes have changed between two incarnations, if their content is also stored elsewhere.
 //! - The clock leaps forward, up to an hour and more.
 //! - A client sends a write twice concurrently.
-//! - *Only in marked scenarios with weaker guarantees* ([`lanes::Promise::Known`]): bits change; a write goes to a
+//! - *Only in marked scenarios with weaker guarantees* ([`lanes::CrashGuarantee::Known`]): bits change; a write goes to a
 //!   wrong
 //!   place; flushes and FUA are acknowledged but not done.
 //!

@@ -7,11 +7,11 @@ use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor, Rt};
 use futures_util::future::{Either, select};
 
-use crate::disk::{Coin, Disk, Image, Power};
-use crate::role::{Each, Role};
+use crate::disk::{DiskImage, SharedPower, SimDisk, WriteFate};
+use crate::role::{DiskRole, PerDisk};
 
 /// Content of each disk, cheap to copy.
-pub type Medium<R> = Each<R, Image>;
+pub type DiskContents<R> = PerDisk<R, DiskImage>;
 
 /// Disks with an executor; see the module.
 pub struct Machine<R> {
@@ -22,25 +22,29 @@ pub struct Machine<R> {
     /// Source of the disks' random choices.
     pub rng: Rc<Rng>,
     /// Power of all disks.
-    pub power: Rc<Power>,
+    pub power: Rc<SharedPower>,
     /// The disks.
-    pub disks: Each<R, Rc<Disk>>,
+    pub disks: PerDisk<R, Rc<SimDisk>>,
 }
 
-impl<R: Role> Machine<R> {
+impl<R: DiskRole> Machine<R> {
     /// Creates a machine on this clock, with disks that contain `medium` and have `blocks` as block sizes in bytes. Its
     /// power fails at request `cut_at`.
     pub fn new(
         seed: u64,
         cut_at: Option<u64>,
-        medium: &Medium<R>,
-        blocks: &Each<R, u32>,
+        medium: &DiskContents<R>,
+        blocks: &PerDisk<R, u32>,
         clock: Rc<dyn Driver>,
     ) -> Machine<R> {
         let executor = Executor::new(clock);
-        let (rt, rng, power) = (executor.rt(), Rc::new(Rng::new(seed)), Power::new(cut_at));
+        let (rt, rng, power) = (
+            executor.rt(),
+            Rc::new(Rng::new(seed)),
+            SharedPower::new(cut_at),
+        );
         let disks =
-            medium.map(|role, image| Disk::new(&rt, &power, &rng, image.clone(), blocks[role]));
+            medium.map(|role, image| SimDisk::new(&rt, &power, &rng, image.clone(), blocks[role]));
         Machine {
             executor,
             rt,
@@ -65,7 +69,7 @@ impl<R: Role> Machine<R> {
     }
 
     /// Returns the content of the disks after a power cut now.
-    pub fn cut(&self, coin: Coin) -> Medium<R> {
+    pub fn cut(&self, coin: WriteFate) -> DiskContents<R> {
         self.disks.map(|_, disk| disk.cut(coin))
     }
 }

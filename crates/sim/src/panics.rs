@@ -22,14 +22,14 @@ pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
             }
         }));
     });
-    struct Loud;
-    impl Drop for Loud {
+    struct QuietGuard;
+    impl Drop for QuietGuard {
         fn drop(&mut self) {
             QUIET.set(false);
         }
     }
     QUIET.set(true);
-    let _loud = Loud;
+    let _loud = QuietGuard;
     work()
 }
 

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use forebay_rng::{Rng, mix};
 
-use crate::disk::{Coin, Faults};
-use crate::role::{Each, Role};
-use crate::trace::Traced;
-use crate::workload::{Bounds, Script, recorded};
+use crate::disk::{DiskFaults, WriteFate};
+use crate::role::{DiskRole, PerDisk};
+use crate::trace::TraceRequest;
+use crate::workload::{ScriptBounds, WriterScript, recorded};
 
 /// Settings and possible faults of a volume in one scenario: the part of a plan that only the system under test
 /// understands.
-pub trait Settings: Clone + Debug + Send + Sync + 'static {
+pub trait ScenarioSettings: Clone + Debug + Send + Sync + 'static {
     /// Roles of the disks.
-    type Role: Role;
+    type Role: DiskRole;
 
     /// Returns the kind of possible faults, as one word.
     fn kind(&self) -> String;
@@ -42,13 +42,13 @@ pub trait Settings: Clone + Debug + Send + Sync + 'static {
 
 /// End of an incarnation, unless the power is cut before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum IncarnationEnd {
     /// A power cut as soon as all scripts are done.
     Cut,
     /// A flush, a quiet moment, and then a power cut.
     Quiet,
     /// A flush, some seconds in which the volume is idle, and then a power cut. After the last incarnation, durable
-    /// data may rot ([`crate::subject::Subject::rotten`]).
+    /// data may rot ([`crate::subject::TestedSystem::rotten`]).
     Idle,
     /// The volume is closed.
     Close,
@@ -58,7 +58,7 @@ pub enum After {
 
 /// Requests of an incarnation at which the effect of a power cut is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum CheckSchedule {
     /// One in this many requests that change data.
     OneIn(u64),
     /// All requests that change data, with several cuts each.
@@ -73,7 +73,7 @@ pub enum Looks {
 
 /// Properties of a disk in one incarnation.
 #[derive(Clone, Debug)]
-pub struct Conditions {
+pub struct DiskConditions {
     /// Bytes in a block. A volume may continue on devices with smaller blocks than it was made for.
     pub block: u32,
     /// Maximum latency of requests.
@@ -81,16 +81,16 @@ pub struct Conditions {
     /// Duration of a flush, if it differs from other requests.
     pub flush_takes: Option<Duration>,
     /// Faults of the disk.
-    pub faults: Faults,
+    pub faults: DiskFaults,
 }
 
 /// An incarnation: from an attach to the next crash.
 #[derive(Clone, Debug)]
-pub struct Life<R> {
+pub struct Incarnation<R> {
     /// Seed of the disks' random choices.
     pub seed: u64,
     /// Script of each writer.
-    pub scripts: Vec<Script>,
+    pub scripts: Vec<WriterScript>,
     /// Request that changes data at which the power is cut.
     pub cut_at: u64,
     /// Time at which the volume is closed, with requests in flight.
@@ -101,18 +101,18 @@ pub struct Life<R> {
     /// the next incarnation may lose.
     pub killed: bool,
     /// End of the incarnation when all scripts are done.
-    pub after: After,
+    pub after: IncarnationEnd,
     /// Effect of the cut at the end.
-    pub coin: Coin,
+    pub coin: WriteFate,
     /// Requests at which the effect of a cut is checked.
-    pub looks: Looks,
+    pub looks: CheckSchedule,
     /// Properties of the disks.
-    pub disks: Each<R, Conditions>,
+    pub disks: PerDisk<R, DiskConditions>,
 }
 
 /// A scenario.
 #[derive(Clone, Debug)]
-pub struct Plan<S: Settings> {
+pub struct ScenarioPlan<S: ScenarioSettings> {
     /// The number from which the plan was made.
     pub seed: u64,
     /// Settings of the volume.
@@ -128,28 +128,28 @@ pub struct Plan<S: Settings> {
     /// One in this many writes is sent twice concurrently, as by a client after a timeout.
     pub resends: Option<u64>,
     /// Incarnations, one after the other.
-    pub lives: Vec<Life<S::Role>>,
+    pub lives: Vec<Incarnation<S::Role>>,
 }
 
-impl<R: Role> Life<R> {
+impl<R: DiskRole> Incarnation<R> {
     /// Returns the time at which all disks work again, if they have faults that end by the clock.
     pub fn well_again(&self) -> Option<Duration> {
         let all = || self.disks.iter().map(|(_, disk)| &disk.faults);
-        let all_well = all().all(Faults::refuse_nothing);
-        let ends = all().map(Faults::end);
+        let all_well = all().all(DiskFaults::refuse_nothing);
+        let ends = all().map(DiskFaults::end);
         let end = ends.reduce(|one, other| Some(one?.max(other?)))??;
         (!all_well).then_some(end)
     }
 }
 
-impl<S: Settings> Plan<S> {
+impl<S: ScenarioSettings> ScenarioPlan<S> {
     /// Returns this scenario with writers that follow a recorded trace.
     #[must_use]
-    pub fn following(mut self, trace: &[Traced]) -> Plan<S> {
+    pub fn following(mut self, trace: &[TraceRequest]) -> ScenarioPlan<S> {
         let rng = Rng::new(mix(self.seed, 0x07_2a_ce));
         for life in &mut self.lives {
             for (region, script) in self.regions.iter().zip(&mut life.scripts) {
-                let bounds = Bounds {
+                let bounds = ScriptBounds {
                     region: region.clone(),
                     volume: self.len,
                     block: self.block.into(),
@@ -175,11 +175,11 @@ pub fn regions(rng: &Rng, len: u64, block: u64) -> Vec<Range<u64>> {
 }
 
 /// Returns a random effect of a cut.
-pub fn coin(rng: &Rng, seed: u64) -> Coin {
+pub fn coin(rng: &Rng, seed: u64) -> WriteFate {
     match rng.below(8) {
-        0 => Coin::Keep,
-        1 | 2 => Coin::Drop,
-        3 | 4 => Coin::Writes(mix(seed, rng.next())),
-        _ => Coin::Blocks(mix(seed, rng.next())),
+        0 => WriteFate::Keep,
+        1 | 2 => WriteFate::Drop,
+        3 | 4 => WriteFate::Writes(mix(seed, rng.next())),
+        _ => WriteFate::Blocks(mix(seed, rng.next())),
     }
 }

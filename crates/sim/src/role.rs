@@ -4,23 +4,23 @@ use std::fmt::{Debug, Display, Formatter};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-/// Role of a disk, such as `Log` or `Data`.
-pub trait Role: Copy + Eq + Debug + Display + Send + Sync + 'static {
+/// Role of a disk, such as `Log` or `HduRange`.
+pub trait DiskRole: Copy + Eq + Debug + Display + Send + Sync + 'static {
     /// All disks of a system under test, in the order in which their losses are decided.
     const ALL: &'static [Self];
 }
 
 /// A value for each disk.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Each<R, T> {
+pub struct PerDisk<R, T> {
     things: Vec<T>,
     role: PhantomData<R>,
 }
 
-impl<R: Role, T> Each<R, T> {
+impl<R: DiskRole, T> PerDisk<R, T> {
     /// Creates the values with `make`.
-    pub fn of(make: impl FnMut(R) -> T) -> Each<R, T> {
-        Each {
+    pub fn of(make: impl FnMut(R) -> T) -> PerDisk<R, T> {
+        PerDisk {
             things: R::ALL.iter().copied().map(make).collect(),
             role: PhantomData,
         }
@@ -32,8 +32,8 @@ impl<R: Role, T> Each<R, T> {
     }
 
     /// Returns the results of `change` for all values.
-    pub fn map<U>(&self, mut change: impl FnMut(R, &T) -> U) -> Each<R, U> {
-        Each::of(|role| change(role, &self[role]))
+    pub fn map<U>(&self, mut change: impl FnMut(R, &T) -> U) -> PerDisk<R, U> {
+        PerDisk::of(|role| change(role, &self[role]))
     }
 
     fn place(role: R) -> usize {
@@ -42,7 +42,7 @@ impl<R: Role, T> Each<R, T> {
     }
 }
 
-impl<R: Role, T> Index<R> for Each<R, T> {
+impl<R: DiskRole, T> Index<R> for PerDisk<R, T> {
     type Output = T;
 
     fn index(&self, role: R) -> &T {
@@ -50,13 +50,13 @@ impl<R: Role, T> Index<R> for Each<R, T> {
     }
 }
 
-impl<R: Role, T> IndexMut<R> for Each<R, T> {
+impl<R: DiskRole, T> IndexMut<R> for PerDisk<R, T> {
     fn index_mut(&mut self, role: R) -> &mut T {
         &mut self.things[Self::place(role)]
     }
 }
 
-impl<R, T: Debug> Debug for Each<R, T> {
+impl<R, T: Debug> Debug for PerDisk<R, T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let mut tuple = f.debug_tuple("");
         for thing in &self.things {

@@ -7,26 +7,26 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::disk::Faults;
-use crate::history::Action;
-use crate::plan::{Looks, Plan, Settings};
-use crate::role::Role;
-use crate::subject::Subject;
-use crate::world::{self, Limits, Moment};
+use crate::disk::DiskFaults;
+use crate::history::ScriptAction;
+use crate::plan::{CheckSchedule, ScenarioPlan, ScenarioSettings};
+use crate::role::DiskRole;
+use crate::subject::TestedSystem;
+use crate::world::{self, ScenarioLimits, ViolationMoment};
 
 /// No checks.
-const NONE: Looks = Looks::OneIn(u64::MAX);
+const NONE: CheckSchedule = CheckSchedule::OneIn(u64::MAX);
 /// A check at every request, with several cuts.
-const ALL: Looks = Looks::Each {
+const ALL: CheckSchedule = CheckSchedule::Each {
     combinations: 0,
     recoveries: 0,
 };
 
 /// Reduces a plan while the same checker is violated and time is left. A scenario that is running at the end of the
 /// time is abandoned. The result depends on the available time; the original scenario does not.
-pub fn shrink<S: Subject>(plan: &Plan<S>, time: Duration) -> Plan<S> {
+pub fn shrink<S: TestedSystem>(plan: &ScenarioPlan<S>, time: Duration) -> ScenarioPlan<S> {
     let until = Instant::now() + time;
-    let limits = Limits {
+    let limits = ScenarioLimits {
         requests: None,
         until: Some(until),
     };
@@ -34,12 +34,12 @@ pub fn shrink<S: Subject>(plan: &Plan<S>, time: Duration) -> Plan<S> {
     let (Some(violation), Some(moment)) = (whole.violation, whole.moment) else {
         return plan.clone();
     };
-    let mut shrinking = Shrinking {
+    let mut shrinking = ScenarioShrinker {
         best: plan.clone(),
         checker: violation.checker,
         moment,
         // A change may also make a scenario longer. Such a change is rejected.
-        limits: Limits {
+        limits: ScenarioLimits {
             requests: Some(whole.tally.requests * 2 + 10_000),
             until: Some(until),
         },
@@ -60,15 +60,15 @@ pub fn shrink<S: Subject>(plan: &Plan<S>, time: Duration) -> Plan<S> {
     shrinking.best
 }
 
-struct Shrinking<S: Subject> {
-    best: Plan<S>,
+struct ScenarioShrinker<S: TestedSystem> {
+    best: ScenarioPlan<S>,
     checker: &'static str,
     /// Moment of the violation in the best plan so far.
-    moment: Moment,
-    limits: Limits,
+    moment: ViolationMoment,
+    limits: ScenarioLimits,
 }
 
-impl<S: Subject> Shrinking<S> {
+impl<S: TestedSystem> ScenarioShrinker<S> {
     fn is_over(&self) -> bool {
         self.limits
             .until
@@ -84,7 +84,7 @@ impl<S: Subject> Shrinking<S> {
     }
 
     /// Keeps a change if the same checker still reports a violation.
-    fn attempt(&mut self, change: impl FnOnce(&mut Plan<S>)) -> bool {
+    fn attempt(&mut self, change: impl FnOnce(&mut ScenarioPlan<S>)) -> bool {
         if self.is_over() {
             return false;
         }
@@ -104,7 +104,7 @@ impl<S: Subject> Shrinking<S> {
 
     /// Removes actions that had not begun at the violation, since they cannot influence it.
     fn cut_off(&mut self) {
-        let Moment { life, begun, .. } = &self.moment;
+        let ViolationMoment { life, begun, .. } = &self.moment;
         self.best.lives.truncate(life + 1);
         for (script, begun) in self.best.lives[*life].scripts.iter_mut().zip(begun) {
             script.actions.truncate(*begun);
@@ -123,9 +123,9 @@ impl<S: Subject> Shrinking<S> {
         });
         for looks in [
             NONE,
-            Looks::OneIn(16),
-            Looks::OneIn(4),
-            Looks::OneIn(1),
+            CheckSchedule::OneIn(16),
+            CheckSchedule::OneIn(4),
+            CheckSchedule::OneIn(1),
             ALL,
         ] {
             if self.attempt(|plan| plan.lives[last].looks = looks) {
@@ -152,8 +152,9 @@ impl<S: Subject> Shrinking<S> {
     /// Removes writers from all incarnations, and from single ones.
     fn lanes(&mut self) {
         for lane in 0..self.best.regions.len() {
-            let has =
-                |plan: &Plan<S>, life: usize| !plan.lives[life].scripts[lane].actions.is_empty();
+            let has = |plan: &ScenarioPlan<S>, life: usize| {
+                !plan.lives[life].scripts[lane].actions.is_empty()
+            };
             let lives: Vec<usize> = (0..self.best.lives.len())
                 .filter(|life| has(&self.best, *life))
                 .collect();
@@ -194,7 +195,7 @@ impl<S: Subject> Shrinking<S> {
 
     /// Removes the faults of a disk: all of them, and then single ones.
     fn disk(&mut self, life: usize, role: S::Role) {
-        self.attempt(|plan| plan.lives[life].disks[role].faults = Faults::default());
+        self.attempt(|plan| plan.lives[life].disks[role].faults = DiskFaults::default());
         self.attempt(|plan| plan.lives[life].disks[role].faults.slow = None);
         self.attempt(|plan| plan.lives[life].disks[role].faults.slow_reads = None);
         self.attempt(|plan| plan.lives[life].disks[role].flush_takes = None);
@@ -234,9 +235,9 @@ impl<S: Subject> Shrinking<S> {
     /// Makes the plan easier to read: shorter writes, no pauses, equal latencies.
     fn simpler(&mut self) {
         for most in [2, 16, 128] {
-            let fewer = |plan: &mut Plan<S>| {
+            let fewer = |plan: &mut ScenarioPlan<S>| {
                 each(plan, |action| {
-                    if let Action::Batch(ranges) = action {
+                    if let ScriptAction::Batch(ranges) = action {
                         ranges.truncate(most);
                     }
                 });
@@ -253,7 +254,7 @@ impl<S: Subject> Shrinking<S> {
         }
         self.attempt(|plan| {
             each(plan, |action| {
-                if let Action::Write { fua, .. } = action {
+                if let ScriptAction::Write { fua, .. } = action {
                     *fua = false;
                 }
             });
@@ -268,14 +269,14 @@ impl<S: Subject> Shrinking<S> {
     }
 }
 
-fn count<S: Settings>(plan: &Plan<S>) -> usize {
+fn count<S: ScenarioSettings>(plan: &ScenarioPlan<S>) -> usize {
     let scripts = plan.lives.iter().flat_map(|life| &life.scripts);
     scripts.map(|script| script.actions.len()).sum()
 }
 
 /// Removes these actions, counted over all incarnations and writers. If rules are relevant (`rules`), scripts with
 /// rules stay unchanged, since rules refer to actions by number.
-fn drain<S: Settings>(plan: &mut Plan<S>, range: Range<usize>, rules: bool) {
+fn drain<S: ScenarioSettings>(plan: &mut ScenarioPlan<S>, range: Range<usize>, rules: bool) {
     let mut first = 0;
     for script in plan.lives.iter_mut().flat_map(|life| &mut life.scripts) {
         let len = script.actions.len();
@@ -290,15 +291,18 @@ fn drain<S: Settings>(plan: &mut Plan<S>, range: Range<usize>, rules: bool) {
     }
 }
 
-fn each<S: Settings>(plan: &mut Plan<S>, change: impl Fn(&mut Action)) {
+fn each<S: ScenarioSettings>(plan: &mut ScenarioPlan<S>, change: impl Fn(&mut ScriptAction)) {
     let scripts = plan.lives.iter_mut().flat_map(|life| &mut life.scripts);
     scripts
         .flat_map(|script| &mut script.actions)
         .for_each(change);
 }
 
-fn shorten(action: &mut Action, most: u64) {
-    if let Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) = action {
+fn shorten(action: &mut ScriptAction, most: u64) {
+    if let ScriptAction::Write { range, .. }
+    | ScriptAction::Zero(range)
+    | ScriptAction::Discard(range) = action
+    {
         range.end = range.end.min(range.start + most);
     }
 }

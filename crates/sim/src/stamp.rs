@@ -43,7 +43,7 @@ pub fn stamp_into(id: u64, at: u64, bytes: &mut [u8]) {
 
 /// Content of a sector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum SectorContent {
     /// Only zeroes.
     Zero,
     /// A whole stamp.
@@ -61,19 +61,19 @@ pub enum Content {
 ///
 /// # Panics
 /// If `bytes` is not a sector.
-pub fn read_sector(bytes: &[u8]) -> Content {
+pub fn read_sector(bytes: &[u8]) -> SectorContent {
     assert_eq!(bytes.len(), SECTOR, "not a sector");
     let words = bytes.as_chunks::<8>().0;
     let word = |n: usize| u64::from_le_bytes(words[n]);
     let (id, sector) = (word(0), word(1));
     if id == 0 && sector == 0 && is_zero(bytes) {
-        return Content::Zero;
+        return SectorContent::Zero;
     }
     let filler = filler(id, sector);
     let differences = (2..WORDS).map(|n| word(n) ^ word_of(filler, n));
     match differences.fold(0, |sum, bits| sum | bits) {
-        0 => Content::Stamp { id, sector },
-        _ => Content::Other,
+        0 => SectorContent::Stamp { id, sector },
+        _ => SectorContent::Other,
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     fn a_stamp_tells_its_write_and_its_sector_and_any_changed_bit_spoils_it() {
         let bytes = stamp(77, 1024, 1024);
         for (n, sector) in bytes.chunks(SECTOR).enumerate() {
-            let whole = Content::Stamp {
+            let whole = SectorContent::Stamp {
                 id: 77,
                 sector: 2 + n as u64,
             };
@@ -93,9 +93,9 @@ mod tests {
             for bit in (0..SECTOR * 8).step_by(31) {
                 let mut broken = sector.to_vec();
                 broken[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(read_sector(&broken), Content::Other, "bit {bit}");
+                assert_eq!(read_sector(&broken), SectorContent::Other, "bit {bit}");
             }
         }
-        assert_eq!(read_sector(&[0; SECTOR]), Content::Zero);
+        assert_eq!(read_sector(&[0; SECTOR]), SectorContent::Zero);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A system under test defines how its volume is made, attached and closed, its guarantees in each situation, and its
 //! observable state. All else is the same for every system: clients, faults, power cuts, checks, and permitted results
-//! of reads. So a new layer has its own scenarios as soon as it implements [`Subject`].
+//! of reads. So a new layer has its own scenarios as soon as it implements [`TestedSystem`].
 
 use std::fmt::{Debug, Display};
 use std::ops::Range;
@@ -10,18 +10,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Device, IoFuture, Op};
+use forebay_device::{Device, DeviceOp, IoFuture};
 
-use crate::disk::{Disk, Request};
-use crate::lanes::{Lanes, Promise};
-use crate::machine::{Machine, Medium};
-use crate::plan::{Life, Plan, Settings};
-use crate::role::Each;
+use crate::disk::{DiskRequest, SimDisk};
+use crate::lanes::{CrashGuarantee, WriterHistories};
+use crate::machine::{DiskContents, Machine};
+use crate::plan::{Incarnation, ScenarioPlan, ScenarioSettings};
+use crate::role::PerDisk;
 use crate::violation::Violation;
 
 /// Purpose of an attach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Attach {
+pub enum AttachPurpose {
     /// Serve clients, with the settings of the scenario.
     Serve,
     /// Inspect the content, on healthy disks.
@@ -31,12 +31,12 @@ pub enum Attach {
 }
 
 /// Future of an attach; it returns the volume and its report.
-pub type Attaching<S> = Pin<
+pub type AttachFuture<S> = Pin<
     Box<
         dyn Future<
             Output = Result<
-                (<S as Subject>::Volume, <S as Subject>::Report),
-                <S as Subject>::Refusal,
+                (<S as TestedSystem>::Volume, <S as TestedSystem>::Report),
+                <S as TestedSystem>::Refusal,
             >,
         >,
     >,
@@ -44,7 +44,7 @@ pub type Attaching<S> = Pin<
 
 /// Meaning of a refusal to attach on healthy disks.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RefusalMeaning {
     /// The refusal is wrong, unless a disk returned wrong data.
     WithoutReason,
     /// The refusal is right. The volume contains these bytes, of which these sectors (in order) are lost, if their list
@@ -55,9 +55,9 @@ pub enum Refused {
 }
 
 /// Disks of which one was exchanged: an attach must report this and change nothing.
-pub struct Exchanged<R> {
+pub struct ExchangedDisk<R> {
     /// The disks for the attach.
-    pub medium: Medium<R>,
+    pub medium: DiskContents<R>,
     /// Content of the volume without the missing disk.
     pub volume: Vec<u8>,
     /// Text of the violation if the attach succeeds.
@@ -66,7 +66,7 @@ pub struct Exchanged<R> {
 
 /// Maximum durations, in virtual time.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct TimeBounds {
     /// Duration of a client's request.
     pub request: Duration,
     /// Duration of closing a volume, with requests in flight.
@@ -82,7 +82,7 @@ pub struct Bounds {
 
 /// Completed requests of a volume's clients in one incarnation.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+pub struct ClientTotals {
     /// Reads.
     pub reads: u64,
     /// Bytes read.
@@ -98,19 +98,19 @@ pub struct Asked {
 }
 
 /// Observer of all requests to a disk in one incarnation, which reports violations.
-pub trait Watcher {
+pub trait RequestWatcher {
     /// Checks a request to the disk; `lanes` are the clients' requests so far.
     ///
     /// # Errors
     /// If the request is a violation.
-    fn issued(&self, lanes: &Lanes, request: &Request) -> Result<(), Violation>;
+    fn issued(&self, lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation>;
 
     /// Notes that a request of the disk ended; `failed` is true if it ended with an error.
-    fn ended(&self, request: &Request, failed: bool);
+    fn ended(&self, request: &DiskRequest, failed: bool);
 }
 
 /// A layer under test, with its settings in one scenario.
-pub trait Subject: Settings {
+pub trait TestedSystem: ScenarioSettings {
     /// The attached volume.
     type Volume: Device + Clone + 'static;
     /// Report of an attach.
@@ -123,18 +123,18 @@ pub trait Subject: Settings {
     type Known: Copy + Default;
 
     /// Returns the scenario of a seed.
-    fn plan(seed: u64) -> Plan<Self>;
+    fn plan(seed: u64) -> ScenarioPlan<Self>;
 
     // Making, attaching, closing.
 
     /// Returns the disks at the start of a scenario: the volume is made and contains [`BEFORE`](crate::stamp::BEFORE).
-    fn fresh(plan: &Plan<Self>) -> Medium<Self::Role>;
+    fn fresh(plan: &ScenarioPlan<Self>) -> DiskContents<Self::Role>;
 
     /// Returns the disks of a volume made anew, with the content `seen`.
-    fn renewed(plan: &Plan<Self>, seen: &[u8]) -> Medium<Self::Role>;
+    fn renewed(plan: &ScenarioPlan<Self>, seen: &[u8]) -> DiskContents<Self::Role>;
 
     /// Attaches the volume on the disks of a machine.
-    fn attach(&self, machine: &Machine<Self::Role>, why: Attach) -> Attaching<Self>;
+    fn attach(&self, machine: &Machine<Self::Role>, why: AttachPurpose) -> AttachFuture<Self>;
 
     /// Closes the volume, with requests in flight.
     fn close(volume: &Self::Volume) -> IoFuture<'_, ()>;
@@ -156,10 +156,10 @@ pub trait Subject: Settings {
     // Guarantees.
 
     /// Returns the guarantee of the volume after a crash in this situation, on disks without wrong data.
-    fn promise(&self, known: Self::Known) -> Promise;
+    fn promise(&self, known: Self::Known) -> CrashGuarantee;
 
     /// Returns the maximum durations.
-    fn bounds(&self) -> Bounds;
+    fn bounds(&self) -> TimeBounds;
 
     /// Returns true if a write is durable when it is acknowledged.
     fn is_durable_at_once(&self) -> bool {
@@ -183,7 +183,7 @@ pub trait Subject: Settings {
     }
 
     /// Returns true if a write must not fail, regardless of other requests.
-    fn must_take_writes(_plan: &Plan<Self>, _life: &Life<Self::Role>) -> bool {
+    fn must_take_writes(_plan: &ScenarioPlan<Self>, _life: &Incarnation<Self::Role>) -> bool {
         false
     }
 
@@ -197,24 +197,31 @@ pub trait Subject: Settings {
         &self,
         refusal: &Self::Refusal,
         known: Self::Known,
-        medium: &Medium<Self::Role>,
-    ) -> Refused;
+        medium: &DiskContents<Self::Role>,
+    ) -> RefusalMeaning;
 
     /// Returns disks to be tried after the last incarnation instead of its own, if any.
-    fn exchanged(&self, _medium: &Medium<Self::Role>) -> Option<Exchanged<Self::Role>> {
+    fn exchanged(&self, _medium: &DiskContents<Self::Role>) -> Option<ExchangedDisk<Self::Role>> {
         None
     }
 
     /// Returns the disks after the last incarnation with changed bits in data that was durable before the volume was
     /// idle for some seconds. An attach must be refused, or reads must return errors or the flushed data.
-    fn rotten(_plan: &Plan<Self>, _medium: &Medium<Self::Role>) -> Option<Medium<Self::Role>> {
+    fn rotten(
+        _plan: &ScenarioPlan<Self>,
+        _medium: &DiskContents<Self::Role>,
+    ) -> Option<DiskContents<Self::Role>> {
         None
     }
 
     // Checkers of the system under test.
 
     /// Returns the observer of a disk in one incarnation.
-    fn watcher(&self, role: Self::Role, disks: &Each<Self::Role, Rc<Disk>>) -> Box<dyn Watcher>;
+    fn watcher(
+        &self,
+        role: Self::Role,
+        disks: &PerDisk<Self::Role, Rc<SimDisk>>,
+    ) -> Box<dyn RequestWatcher>;
 
     /// Notes that a request of a disk ended. `attached` is true if the volume was attached before in this incarnation.
     fn ended(
@@ -222,7 +229,7 @@ pub trait Subject: Settings {
         known: &mut Self::Known,
         attached: bool,
         role: Self::Role,
-        request: &Request,
+        request: &DiskRequest,
         failed: bool,
     );
 
@@ -231,8 +238,8 @@ pub trait Subject: Settings {
     /// # Errors
     /// If the write took too long.
     fn waited(
-        _plan: &Plan<Self>,
-        _life: &Life<Self::Role>,
+        _plan: &ScenarioPlan<Self>,
+        _life: &Incarnation<Self::Role>,
         _took: Duration,
         _ahead: u64,
     ) -> Result<(), Violation> {
@@ -254,7 +261,7 @@ pub trait Subject: Settings {
     fn check_accounts(
         _volume: &Self::Volume,
         _report: &Self::Report,
-        _asked: &Asked,
+        _asked: &ClientTotals,
     ) -> Result<(), Violation> {
         Ok(())
     }
@@ -272,8 +279,8 @@ pub trait Subject: Settings {
     /// # Errors
     /// If a required change did not happen.
     fn check_lived(
-        _before: &Medium<Self::Role>,
-        _after: &Medium<Self::Role>,
+        _before: &DiskContents<Self::Role>,
+        _after: &DiskContents<Self::Role>,
     ) -> Result<(), Violation> {
         Ok(())
     }
@@ -281,11 +288,11 @@ pub trait Subject: Settings {
     // Exhaustive tests.
 
     /// Returns runs that are checked after every request, with their names, for scripts of `seed`.
-    fn cut_everywhere(seed: u64) -> Vec<(String, Plan<Self>)>;
+    fn cut_everywhere(seed: u64) -> Vec<(String, ScenarioPlan<Self>)>;
 
     /// Returns the settings of scenarios in which requests of a kind fail. `None` if a disk never receives such
     /// requests.
-    fn failing(role: Self::Role, op: Op) -> Option<Self>;
+    fn failing(role: Self::Role, op: DeviceOp) -> Option<Self>;
 }
 
 /// Returns the sum of the ranges' lengths.

@@ -2,31 +2,31 @@
 
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, Durability, Op};
+use forebay_device::{BufMut, Device, DeviceOp, Durability};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, VirtualTime};
-use forebay_sim::disk::{Disk, Image, Power};
+use forebay_sim::disk::{DiskImage, SharedPower, SimDisk};
 
 const BLOCK: u64 = 512;
 
 /// Runs `each` with two disks that lose volatile data at failed flushes.
-fn with_disks<F: Future<Output = ()> + 'static>(each: impl FnOnce([Rc<Disk>; 2]) -> F) {
+fn with_disks<F: Future<Output = ()> + 'static>(each: impl FnOnce([Rc<SimDisk>; 2]) -> F) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
-    let (rt, power, rng) = (executor.rt(), Power::new(None), Rc::new(Rng::new(1)));
+    let (rt, power, rng) = (executor.rt(), SharedPower::new(None), Rc::new(Rng::new(1)));
     let disks = [0, 1].map(|_| {
-        let disk = Disk::new(&rt, &power, &rng, Image::new(1 << 20), BLOCK as u32);
+        let disk = SimDisk::new(&rt, &power, &rng, DiskImage::new(1 << 20), BLOCK as u32);
         disk.forgetful.set(true);
         disk
     });
     executor.block_on(each(disks));
 }
 
-async fn write(disk: &Disk, at: u64, durability: Durability) -> bool {
+async fn write(disk: &SimDisk, at: u64, durability: Durability) -> bool {
     let ones = BufMut::copy_of(&[1; BLOCK as usize]).freeze();
     disk.write(at, ones, durability).await.is_ok()
 }
 
-fn holds(disk: &Disk, at: u64) -> bool {
+fn holds(disk: &SimDisk, at: u64) -> bool {
     disk.now()[at as usize..(at + BLOCK) as usize] == [1; BLOCK as usize]
 }
 
@@ -36,7 +36,7 @@ fn a_failed_durable_write_loses_what_was_not_durable() {
         assert!(write(&disk, 0, Durability::Flush).await);
         disk.flush().await.expect("flushes");
         assert!(write(&disk, BLOCK, Durability::Flush).await);
-        disk.fail(|op, range| op == Op::Write && range.start == 2 * BLOCK);
+        disk.fail(|op, range| op == DeviceOp::Write && range.start == 2 * BLOCK);
         assert!(!write(&disk, 2 * BLOCK, Durability::Flush).await);
         assert!(holds(&disk, BLOCK), "no flush failed");
         assert!(!write(&disk, 2 * BLOCK, Durability::Fua).await);
@@ -47,11 +47,11 @@ fn a_failed_durable_write_loses_what_was_not_durable() {
 #[test]
 fn a_failed_flush_loses_what_was_not_durable_of_all_disks_with_the_same_cache() {
     with_disks(|[one, other]| async move {
-        Disk::share_cache(&[&one, &other]);
+        SimDisk::share_cache(&[&one, &other]);
         for disk in [&one, &other] {
             assert!(write(disk, 0, Durability::Flush).await);
         }
-        one.fail(|op, _| op == Op::Flush);
+        one.fail(|op, _| op == DeviceOp::Flush);
         one.flush().await.expect_err("fails");
         assert!(!holds(&one, 0) && !holds(&other, 0));
         other.flush().await.expect("makes durable what is left");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_sim::trace::{
-    Format, SRT_RECORD, SRT_SECTOR, Traced, VSCSI_READ, VSCSI_RECORD, VSCSI_WRITE,
+    SRT_RECORD, SRT_SECTOR, TraceFormat, TraceRequest, VSCSI_READ, VSCSI_RECORD, VSCSI_WRITE,
 };
 
 const PAGE: &str = include_str!("../../../docs/format/traces.md");
@@ -40,17 +40,17 @@ fn vscsi(command: u64) -> Vec<u8> {
 #[test]
 fn vmwares_records_are_read_as_the_page_says() {
     let bytes = [vscsi(VSCSI_WRITE), vscsi(VSCSI_READ)].concat();
-    let write = Traced {
+    let write = TraceRequest {
         at: Duration::from_micros(0x0a_0b0c_0d0e),
         write: true,
         sector: 0x0807_0605_0403_0201,
         sectors: 0x0102_0304_u64.div_ceil(512),
     };
-    let read = Traced {
+    let read = TraceRequest {
         write: false,
         ..write
     };
-    assert_eq!(Format::Vscsi.read(&bytes, 9), Ok(vec![write, read]));
+    assert_eq!(TraceFormat::Vscsi.read(&bytes, 9), Ok(vec![write, read]));
 }
 
 #[test]
@@ -67,17 +67,17 @@ fn hps_records_are_read_as_the_page_says() {
     };
     let records = [6, 7].map(|flags| record("A record of HP's traces", &fields(flags), true));
     let bytes = [&b"{\n};\n\x0c"[..], &records.concat()].concat();
-    let write = Traced {
+    let write = TraceRequest {
         at: Duration::from_secs(0x0102_0304) + Duration::from_micros(0x0506),
         write: true,
         sector: 0x090a_0b0c / 2,
         sectors: 0x0708_0000 / 512,
     };
-    let read = Traced {
+    let read = TraceRequest {
         write: false,
         ..write
     };
-    assert_eq!(Format::Srt.read(&bytes, 9), Ok(vec![write, read]));
+    assert_eq!(TraceFormat::Srt.read(&bytes, 9), Ok(vec![write, read]));
 }
 
 #[test]

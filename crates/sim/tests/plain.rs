@@ -5,43 +5,48 @@ use std::fmt::{Display, Formatter};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Device, DeviceError, IoFuture, Op};
+use forebay_device::{Device, DeviceError, DeviceOp, IoFuture};
 use forebay_rng::{Rng, mix};
 use forebay_sim::Violation;
-use forebay_sim::disk::{Disk, Faults, Image, Request};
+use forebay_sim::disk::{DiskFaults, DiskImage, DiskRequest, SimDisk};
 use forebay_sim::exhaustive::{cases, cuts, try_all};
-use forebay_sim::explore::{Exploration, Explored, explore};
-use forebay_sim::lanes::{Lanes, Promise};
-use forebay_sim::machine::{Machine, Medium};
-use forebay_sim::plan::{After, Conditions, Life, Looks, Plan, Settings, coin, regions};
-use forebay_sim::role::{Each, Role};
+use forebay_sim::explore::{Exploration, ExplorationResult, explore};
+use forebay_sim::lanes::{CrashGuarantee, WriterHistories};
+use forebay_sim::machine::{DiskContents, Machine};
+use forebay_sim::plan::{
+    CheckSchedule, DiskConditions, Incarnation, IncarnationEnd, ScenarioPlan, ScenarioSettings,
+    coin, regions,
+};
+use forebay_sim::role::{DiskRole, PerDisk};
 use forebay_sim::shrink::shrink;
 use forebay_sim::stamp::{BEFORE, stamp};
-use forebay_sim::subject::{Attach, Attaching, Bounds, Refused, Subject, Watcher};
-use forebay_sim::workload::{Bounds as Region, mix as mixes};
+use forebay_sim::subject::{
+    AttachFuture, AttachPurpose, RefusalMeaning, RequestWatcher, TestedSystem, TimeBounds,
+};
+use forebay_sim::workload::{ScriptBounds as Region, mix as mixes};
 
 const LEN: u64 = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Only;
+struct PlainDisk;
 
-impl Role for Only {
-    const ALL: &'static [Only] = &[Only];
+impl DiskRole for PlainDisk {
+    const ALL: &'static [PlainDisk] = &[PlainDisk];
 }
 
-impl Display for Only {
+impl Display for PlainDisk {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str("disk")
     }
 }
 
 #[derive(Clone, Debug)]
-struct Plain {
+struct PlainTarget {
     fails: bool,
 }
 
-impl Settings for Plain {
-    type Role = Only;
+impl ScenarioSettings for PlainTarget {
+    type Role = PlainDisk;
 
     fn kind(&self) -> String {
         "Plain".into()
@@ -59,22 +64,27 @@ impl Settings for Plain {
         false
     }
 
-    fn plainer() -> &'static [fn(&mut Plain)] {
+    fn plainer() -> &'static [fn(&mut PlainTarget)] {
         &[]
     }
 }
 
-struct Unwatched;
+struct PlainWatcher;
 
-impl Watcher for Unwatched {
-    fn issued(&self, _lanes: &Lanes, _request: &Request) -> Result<(), Violation> {
+impl RequestWatcher for PlainWatcher {
+    fn issued(&self, _lanes: &WriterHistories, _request: &DiskRequest) -> Result<(), Violation> {
         Ok(())
     }
 
-    fn ended(&self, _request: &Request, _failed: bool) {}
+    fn ended(&self, _request: &DiskRequest, _failed: bool) {}
 }
 
-fn life(rng: &Rng, seed: u64, lies: bool, plan: &Plan<Plain>) -> Life<Only> {
+fn life(
+    rng: &Rng,
+    seed: u64,
+    lies: bool,
+    plan: &ScenarioPlan<PlainTarget>,
+) -> Incarnation<PlainDisk> {
     let script = |region: &std::ops::Range<u64>| {
         let region = Region {
             region: region.clone(),
@@ -83,34 +93,39 @@ fn life(rng: &Rng, seed: u64, lies: bool, plan: &Plan<Plain>) -> Life<Only> {
         };
         mixes::script(rng, &region, 30)
     };
-    Life {
+    Incarnation {
         seed,
         scripts: plan.regions.iter().map(script).collect(),
         cut_at: rng.below(120),
         stop_at: None,
         gives_up_at: None,
         killed: rng.one_in(4),
-        after: rng.pick(&[After::Cut, After::Quiet, After::Close, After::Drain]),
+        after: rng.pick(&[
+            IncarnationEnd::Cut,
+            IncarnationEnd::Quiet,
+            IncarnationEnd::Close,
+            IncarnationEnd::Drain,
+        ]),
         coin: coin(rng, seed),
-        looks: Looks::OneIn(2),
-        disks: Each::of(|_| Conditions {
+        looks: CheckSchedule::OneIn(2),
+        disks: PerDisk::of(|_| DiskConditions {
             block: 512,
             slowest: Duration::from_millis(2),
             flush_takes: None,
-            faults: Faults {
+            faults: DiskFaults {
                 lies,
-                ..Faults::default()
+                ..DiskFaults::default()
             },
         }),
     }
 }
 
 /// If the disk lies, it acknowledges flushes without doing them, and the settings do not reveal this.
-fn plan(seed: u64, lies: bool) -> Plan<Plain> {
+fn plan(seed: u64, lies: bool) -> ScenarioPlan<PlainTarget> {
     let rng = Rng::new(mix(seed, 1));
-    let mut plan = Plan {
+    let mut plan = ScenarioPlan {
         seed,
-        volume: Plain { fails: false },
+        volume: PlainTarget { fails: false },
         block: 512,
         len: LEN,
         regions: regions(&rng, LEN, 512),
@@ -125,27 +140,31 @@ fn plan(seed: u64, lies: bool) -> Plan<Plain> {
     plan
 }
 
-impl Subject for Plain {
-    type Volume = Rc<Disk>;
+impl TestedSystem for PlainTarget {
+    type Volume = Rc<SimDisk>;
     type Report = ();
     type Refusal = DeviceError;
     type Undrained = DeviceError;
     type Known = ();
 
-    fn plan(seed: u64) -> Plan<Plain> {
+    fn plan(seed: u64) -> ScenarioPlan<PlainTarget> {
         plan(seed, false)
     }
 
-    fn fresh(plan: &Plan<Plain>) -> Medium<Only> {
-        Each::of(|_| Image::of(&stamp(BEFORE, 0, plan.len)))
+    fn fresh(plan: &ScenarioPlan<PlainTarget>) -> DiskContents<PlainDisk> {
+        PerDisk::of(|_| DiskImage::of(&stamp(BEFORE, 0, plan.len)))
     }
 
-    fn renewed(_plan: &Plan<Plain>, seen: &[u8]) -> Medium<Only> {
-        Each::of(|_| Image::of(seen))
+    fn renewed(_plan: &ScenarioPlan<PlainTarget>, seen: &[u8]) -> DiskContents<PlainDisk> {
+        PerDisk::of(|_| DiskImage::of(seen))
     }
 
-    fn attach(&self, machine: &Machine<Only>, _why: Attach) -> Attaching<Plain> {
-        let disk = Rc::clone(&machine.disks[Only]);
+    fn attach(
+        &self,
+        machine: &Machine<PlainDisk>,
+        _why: AttachPurpose,
+    ) -> AttachFuture<PlainTarget> {
+        let disk = Rc::clone(&machine.disks[PlainDisk]);
         // Data of the previous incarnation in the cache is visible from now on, so it must stay.
         Box::pin(async move {
             disk.flush().await?;
@@ -153,20 +172,20 @@ impl Subject for Plain {
         })
     }
 
-    fn close(volume: &Rc<Disk>) -> IoFuture<'_, ()> {
+    fn close(volume: &Rc<SimDisk>) -> IoFuture<'_, ()> {
         volume.flush()
     }
 
-    async fn drain(volume: &Rc<Disk>) -> Result<(), DeviceError> {
-        Plain::close(volume).await
+    async fn drain(volume: &Rc<SimDisk>) -> Result<(), DeviceError> {
+        PlainTarget::close(volume).await
     }
 
-    fn promise(&self, _known: ()) -> Promise {
-        Promise::Sectors
+    fn promise(&self, _known: ()) -> CrashGuarantee {
+        CrashGuarantee::Sectors
     }
 
-    fn bounds(&self) -> Bounds {
-        Bounds {
+    fn bounds(&self) -> TimeBounds {
+        TimeBounds {
             request: Duration::from_secs(1),
             close: Duration::from_secs(1),
             drain: Duration::from_secs(1),
@@ -179,36 +198,45 @@ impl Subject for Plain {
         false
     }
 
-    fn refused(&self, _refusal: &DeviceError, _known: (), _medium: &Medium<Only>) -> Refused {
-        Refused::WithoutReason
+    fn refused(
+        &self,
+        _refusal: &DeviceError,
+        _known: (),
+        _medium: &DiskContents<PlainDisk>,
+    ) -> RefusalMeaning {
+        RefusalMeaning::WithoutReason
     }
 
-    fn watcher(&self, _role: Only, _disks: &Each<Only, Rc<Disk>>) -> Box<dyn Watcher> {
-        Box::new(Unwatched)
+    fn watcher(
+        &self,
+        _role: PlainDisk,
+        _disks: &PerDisk<PlainDisk, Rc<SimDisk>>,
+    ) -> Box<dyn RequestWatcher> {
+        Box::new(PlainWatcher)
     }
 
     fn ended(
         &self,
         _known: &mut (),
         _attached: bool,
-        _role: Only,
-        _request: &Request,
+        _role: PlainDisk,
+        _request: &DiskRequest,
         _failed: bool,
     ) {
     }
 
-    fn cut_everywhere(seed: u64) -> Vec<(String, Plan<Plain>)> {
-        let volume = Plain { fails: false };
+    fn cut_everywhere(seed: u64) -> Vec<(String, ScenarioPlan<PlainTarget>)> {
+        let volume = PlainTarget { fails: false };
         vec![("a plain disk".into(), cuts(seed, volume, 512, LEN))]
     }
 
-    fn failing(_role: Only, op: Op) -> Option<Plain> {
+    fn failing(_role: PlainDisk, op: DeviceOp) -> Option<PlainTarget> {
         // A disk that lost the data of a failed flush does not report this when the next flush succeeds.
-        (op != Op::Flush).then_some(Plain { fails: true })
+        (op != DeviceOp::Flush).then_some(PlainTarget { fails: true })
     }
 }
 
-fn explored(lies: bool) -> Explored {
+fn explored(lies: bool) -> ExplorationResult {
     let exploration = Exploration {
         world: &|seed| forebay_sim::world::run(&plan(seed, lies), false),
         seed: 1,
@@ -242,7 +270,7 @@ fn a_disk_that_lies_about_flushes_is_found_out_and_its_world_made_small() {
 
 #[test]
 fn everything_that_can_happen_to_a_plain_disk_is_tried() {
-    let tried = try_all(&cases::<Plain>(7), 1);
+    let tried = try_all(&cases::<PlainTarget>(7), 1);
     let first = tried.violations.first();
     let text = first.map(|(name, outcome)| format!("{name}: {:?}", outcome.violation));
     assert_eq!(text, None);

@@ -1,7 +1,7 @@
 //! The storage that backs a device, and its identity, which does not depend on the name.
 //!
-//! This is the only module that distinguishes kinds of storage. A new kind is a variant of [`Backend`], with its
-//! identity in [`Identity`].
+//! This is the only module that distinguishes kinds of storage. A new kind is a variant of [`DeviceBackend`], with its
+//! identity in [`StorageIdentity`].
 
 use std::fmt;
 use std::io;
@@ -9,18 +9,18 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use forebay_os::{NodeId, OpenError, OpenOptions, Opened, Ring};
+use forebay_os::{DeviceOpenError, DeviceOpenOptions, IoRing, LockedDevice, NodeId};
 
 /// The storage that backs a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Backend {
+pub enum DeviceBackend {
     /// A regular file or a block device.
     Path(PathBuf),
 }
 
 /// Identity of a storage, independent of its name: equal values mean the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Storage {
+enum StorageNode {
     /// A file's inode, or a block device's number.
     Node(NodeId),
 }
@@ -28,20 +28,24 @@ enum Storage {
 /// Identity of a device: its storage, and the part of the storage that it covers. An emulated disk has the identity of
 /// the storage that it emulates the timing over.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Identity {
-    storage: Storage,
+pub struct StorageIdentity {
+    storage: StorageNode,
     /// Byte range of the part; `None` for the whole storage.
     part: Option<Range<u64>>,
 }
 
-impl Backend {
+impl DeviceBackend {
     /// Opens the storage.
     ///
     /// # Errors
     /// If it does not exist, is in use, or cannot be opened.
-    pub(crate) fn open(&self, ring: &Rc<Ring>, options: OpenOptions) -> Result<Opened, OpenError> {
+    pub(crate) fn open(
+        &self,
+        ring: &Rc<IoRing>,
+        options: DeviceOpenOptions,
+    ) -> Result<LockedDevice, DeviceOpenError> {
         match self {
-            Backend::Path(path) => forebay_os::open(ring, path, options),
+            DeviceBackend::Path(path) => forebay_os::open(ring, path, options),
         }
     }
 
@@ -49,39 +53,39 @@ impl Backend {
     ///
     /// # Errors
     /// If the storage does not exist.
-    pub(crate) fn identity(&self, part: Option<&Range<u64>>) -> io::Result<Identity> {
+    pub(crate) fn identity(&self, part: Option<&Range<u64>>) -> io::Result<StorageIdentity> {
         let storage = match self {
-            Backend::Path(path) => Storage::Node(forebay_os::node_id(path)?),
+            DeviceBackend::Path(path) => StorageNode::Node(forebay_os::node_id(path)?),
         };
         let part = part.cloned();
-        Ok(Identity { storage, part })
+        Ok(StorageIdentity { storage, part })
     }
 
     /// Returns the path. All backends have a path so far.
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Backend::Path(path) => path,
+            DeviceBackend::Path(path) => path,
         }
     }
 }
 
-impl fmt::Display for Backend {
+impl fmt::Display for DeviceBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Backend::Path(path) => path.display().fmt(f),
+            DeviceBackend::Path(path) => path.display().fmt(f),
         }
     }
 }
 
-impl Identity {
+impl StorageIdentity {
     /// Returns true if both are on one device, in any parts of it.
-    pub fn shares_device(&self, other: &Identity) -> bool {
+    pub fn shares_device(&self, other: &StorageIdentity) -> bool {
         self.storage == other.storage
     }
 
     /// Returns true if both are files of one filesystem.
-    pub fn shares_filesystem(&self, other: &Identity) -> bool {
-        let (Storage::Node(own), Storage::Node(other)) = (self.storage, other.storage);
+    pub fn shares_filesystem(&self, other: &StorageIdentity) -> bool {
+        let (StorageNode::Node(own), StorageNode::Node(other)) = (self.storage, other.storage);
         match (own, other) {
             (NodeId::File(own, _), NodeId::File(other, _)) => own == other,
             _ => false,
@@ -89,7 +93,7 @@ impl Identity {
     }
 
     /// Returns true if both have bytes in common.
-    pub fn overlaps(&self, other: &Identity) -> bool {
+    pub fn overlaps(&self, other: &StorageIdentity) -> bool {
         let apart = match (&self.part, &other.part) {
             (Some(a), Some(b)) => a.end <= b.start || b.end <= a.start,
             _ => false,
@@ -101,17 +105,17 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Spec;
+    use crate::DeviceSpec;
 
     /// Returns the identities of two specs on the files `a`, `b` (a hard link to `a`) and `c`.
-    fn identities(specs: [&str; 2]) -> [Identity; 2] {
+    fn identities(specs: [&str; 2]) -> [StorageIdentity; 2] {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("a"), "").unwrap();
         std::fs::hard_link(at("a"), at("b")).unwrap();
         std::fs::write(at("c"), "").unwrap();
         specs.map(|text| {
-            let spec: Spec = text.parse().unwrap();
+            let spec: DeviceSpec = text.parse().unwrap();
             spec.at(at(spec.path().to_str().unwrap()))
                 .identity()
                 .unwrap()
@@ -147,6 +151,6 @@ mod tests {
 
     #[test]
     fn what_is_not_there_has_no_identity() {
-        assert!(Spec::whole("/nowhere/at/all").identity().is_err());
+        assert!(DeviceSpec::whole("/nowhere/at/all").identity().is_err());
     }
 }

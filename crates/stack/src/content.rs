@@ -8,9 +8,9 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError};
 use forebay_segments::FormatError;
-use forebay_vsl::Superblock;
+use forebay_vsl::SpaceSuperblock;
 
-use crate::cache::{Held, held};
+use crate::cache::{DetectedLog, held};
 use crate::space;
 
 /// Bytes read from the start, up to the furthest signature.
@@ -20,11 +20,11 @@ const TAIL_BYTES: u64 = 128 << 10;
 
 /// Recognised content.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum DeviceContent {
     /// A format of another system.
     Foreign(&'static str),
     /// The log of a write cache.
-    Log(Held),
+    Log(DetectedLog),
     /// A log-structured volume with this id.
     Space(String),
     /// A filesystem with this id.
@@ -33,32 +33,32 @@ pub enum Content {
     UnknownSpace(FormatError),
 }
 
-impl fmt::Display for Content {
+impl fmt::Display for DeviceContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Content::Foreign(what) => f.write_str(what),
-            Content::Log(Held::CleanLog { volume }) => {
+            DeviceContent::Foreign(what) => f.write_str(what),
+            DeviceContent::Log(DetectedLog::CleanLog { volume }) => {
                 write!(f, "the log of the Forebay volume {volume}")
             }
-            Content::Log(Held::DirtyLog { volume }) => {
+            DeviceContent::Log(DetectedLog::DirtyLog { volume }) => {
                 write!(
                     f,
                     "the log of the Forebay volume {volume}, with unsaved data in it"
                 )
             }
-            Content::Log(Held::UnknownLog(why)) => {
+            DeviceContent::Log(DetectedLog::UnknownLog(why)) => {
                 write!(f, "a Forebay log that cannot be read ({why})")
             }
-            Content::Space(volume) => {
+            DeviceContent::Space(volume) => {
                 write!(
                     f,
                     "the log-structured Forebay volume {volume} with all its data"
                 )
             }
-            Content::Files(volume) => {
+            DeviceContent::Files(volume) => {
                 write!(f, "the Forebay filesystem {volume} with all its files")
             }
-            Content::UnknownSpace(why) => {
+            DeviceContent::UnknownSpace(why) => {
                 write!(
                     f,
                     "a log-structured Forebay volume that cannot be read ({why})"
@@ -69,19 +69,19 @@ impl fmt::Display for Content {
 }
 
 /// A byte pattern at a place, and the name of its format.
-struct Signature {
+struct FormatSignature {
     at: usize,
     bytes: &'static [u8],
     what: &'static str,
 }
 
-const fn signature(at: usize, bytes: &'static [u8], what: &'static str) -> Signature {
-    Signature { at, bytes, what }
+const fn signature(at: usize, bytes: &'static [u8], what: &'static str) -> FormatSignature {
+    FormatSignature { at, bytes, what }
 }
 
 /// Signatures in the order of trust. A boot sector has the same ending as a partition table, so the partition table is
 /// last.
-const SIGNATURES: &[Signature] = &[
+const SIGNATURES: &[FormatSignature] = &[
     signature(0, b"XFSB", "an XFS filesystem"),
     signature(0x10040, b"_BHRfS_M", "a Btrfs filesystem"),
     signature(0x438, b"\x53\xef", "an ext2, ext3 or ext4 filesystem"),
@@ -133,9 +133,9 @@ const ZFS_MAGIC: u64 = 0x00ba_b10c;
 ///
 /// # Errors
 /// If the device cannot be read.
-pub async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceError> {
+pub async fn probe(device: &Rc<dyn Device>) -> Result<Option<DeviceContent>, DeviceError> {
     if let Some(held) = held(&**device).await {
-        return Ok(Some(Content::Log(held)));
+        return Ok(Some(DeviceContent::Log(held)));
     }
     if let Some(content) = space_on(&**device).await {
         return Ok(Some(content));
@@ -144,28 +144,28 @@ pub async fn probe(device: &Rc<dyn Device>) -> Result<Option<Content>, DeviceErr
     let head = read(device, 0..len.min(HEAD_BYTES)).await?;
     let tail_from = len.saturating_sub(TAIL_BYTES);
     let tail = read(device, tail_from..len).await?;
-    Ok(foreign(&head, &tail, len).map(Content::Foreign))
+    Ok(foreign(&head, &tail, len).map(DeviceContent::Foreign))
 }
 
 /// Returns the log-structured volume on a device, if it holds one.
-async fn space_on(device: &dyn Device) -> Option<Content> {
+async fn space_on(device: &dyn Device) -> Option<DeviceContent> {
     let copies = space::superblocks(device).await.ok()?;
     let broken = [&copies.a, &copies.b]
         .into_iter()
         .find_map(|copy| match copy {
             Ok(superblock) => Some(sound(superblock)),
             Err(FormatError::Magic(_)) => None,
-            Err(error) => Some(Content::UnknownSpace(*error)),
+            Err(error) => Some(DeviceContent::UnknownSpace(*error)),
         });
     copies.newest_readable().ok().map(sound).or(broken)
 }
 
-fn sound(superblock: &Superblock) -> Content {
+fn sound(superblock: &SpaceSuperblock) -> DeviceContent {
     let volume = superblock.volume.to_string();
     if space::is_of_files(superblock) {
-        Content::Files(volume)
+        DeviceContent::Files(volume)
     } else {
-        Content::Space(volume)
+        DeviceContent::Space(volume)
     }
 }
 

@@ -13,19 +13,19 @@ use serde::Deserialize;
 use crate::option_texts::{IN_A_SPACE, OPTIONS};
 use crate::space::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE, SpareShare};
 use crate::text::{self, exact};
-use crate::tree::{self, Below, DEPTH_MAX, Kind, Tree};
+use crate::tree::{self, DEPTH_MAX, DeviceOrLayer, LayerKind, LayerTree};
 use crate::{
-    Acknowledge, Bypass, CacheOptions, Discard, Http, Listen, Memory, Metrics, MountDir,
-    MountOptions, Options, Spec, Via,
+    AckMode, BypassSize, CacheOptions, DeviceSpec, FrontEndKind, HttpAddress, ListenAddress,
+    MemoryLimit, MetricsAddress, MountDir, MountOptions, SegmentDiscard, ServiceOptions,
 };
 
 /// A volume's name: 1 to 64 letters, digits, `_`, `.` and `-`, not beginning with a dot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Name(String);
+pub struct VolumeName(String);
 
 /// Reason why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
+pub enum VolumeNameError {
     /// The name is empty, too long, or has other characters.
     #[error("\"{}\" cannot be a volume's name: use 1 to 64 of the characters A-Z a-z 0-9 _ . -", .0.escape_debug())]
     Characters(String),
@@ -40,39 +40,39 @@ pub enum NameError {
 
 const NAME_LEN_MAX: usize = 64;
 
-impl Name {
+impl VolumeName {
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Makes a name from the last part of a path, for callers that have no name.
-    pub fn from_path(path: &Path) -> Option<Name> {
+    pub fn from_path(path: &Path) -> Option<VolumeName> {
         let stem = path.file_stem()?.to_str()?;
         stem.parse().ok()
     }
 }
 
-impl FromStr for Name {
-    type Err = NameError;
+impl FromStr for VolumeName {
+    type Err = VolumeNameError;
 
-    fn from_str(text: &str) -> Result<Name, NameError> {
+    fn from_str(text: &str) -> Result<VolumeName, VolumeNameError> {
         let fits = (1..=NAME_LEN_MAX).contains(&text.len());
         let good = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
         if !fits || !text.bytes().all(good) {
-            return Err(NameError::Characters(text.into()));
+            return Err(VolumeNameError::Characters(text.into()));
         }
         if text.starts_with('.') {
-            return Err(NameError::Hidden(text.into()));
+            return Err(VolumeNameError::Hidden(text.into()));
         }
         if text.ends_with(".nbd") {
-            return Err(NameError::Reserved(text.into()));
+            return Err(VolumeNameError::Reserved(text.into()));
         }
-        Ok(Name(text.into()))
+        Ok(VolumeName(text.into()))
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for VolumeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
@@ -80,20 +80,20 @@ impl fmt::Display for Name {
 
 /// Everything needed to attach a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Description {
+pub struct ConfigFile {
     /// Name of the volume, and of the file.
-    pub name: Name,
+    pub name: VolumeName,
     /// Volume id as the log records it. A log with another id is refused.
     pub volume: Option<String>,
     /// Layers and devices of the volume.
-    pub tree: Tree,
+    pub tree: LayerTree,
     /// Options of the service.
-    pub options: Options,
+    pub options: ServiceOptions,
 }
 
 /// Reason why a file is not a valid configuration file. The text names the file, the line and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DescriptionError {
+pub enum ConfigFileError {
     /// The file is not TOML, or a key is unknown, missing or has a wrong value.
     #[error("{}, line {line}{}: {message}; correct the file", file.display(), named(key))]
     Syntax {
@@ -115,9 +115,9 @@ pub enum DescriptionError {
         /// The file.
         file: PathBuf,
         /// The name in the file.
-        name: Name,
+        name: VolumeName,
         /// The name that the file was opened by.
-        expected: Name,
+        expected: VolumeName,
     },
     /// A path is relative, so it depends on the directory where the program is started.
     #[error("{}, key \"{key}\": \"{path}\" is not an absolute path; write it from the root", file.display())]
@@ -148,46 +148,46 @@ fn named(key: &Option<String>) -> String {
 /// The keys of the file.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Keys {
+struct ConfigFileKeys {
     #[serde(deserialize_with = "text::required")]
-    name: Name,
+    name: VolumeName,
     volume: Option<String>,
     #[serde(default, deserialize_with = "text::optional")]
-    kind: Option<Kind>,
-    data: Option<Below>,
+    kind: Option<LayerKind>,
+    data: Option<DeviceOrLayer>,
     #[serde(default, deserialize_with = "text::optional")]
-    log: Option<Spec>,
+    log: Option<DeviceSpec>,
     #[serde(default, deserialize_with = "text::optional")]
-    via: Option<Via>,
+    via: Option<FrontEndKind>,
     #[serde(default, deserialize_with = "text::optional")]
-    listen: Option<Listen>,
+    listen: Option<ListenAddress>,
     #[serde(default, deserialize_with = "text::optional")]
-    durability: Option<Acknowledge>,
+    durability: Option<AckMode>,
     #[serde(default, deserialize_with = "text::optional")]
     max_delay: Option<TimeSpan>,
     #[serde(default, deserialize_with = "text::optional")]
     patience: Option<TimeSpan>,
     #[serde(default, deserialize_with = "text::optional")]
-    bypass: Option<Bypass>,
+    bypass: Option<BypassSize>,
     #[serde(default, deserialize_with = "text::optional")]
     map_memory: Option<ByteLen>,
     #[serde(default, deserialize_with = "text::optional")]
-    discard: Option<Discard>,
+    discard: Option<SegmentDiscard>,
     #[serde(default, deserialize_with = "text::optional")]
     spare: Option<SpareShare>,
     #[serde(default, deserialize_with = "text::optional")]
-    metrics: Option<Metrics>,
+    metrics: Option<MetricsAddress>,
     #[serde(default, deserialize_with = "text::optional")]
-    http: Option<Http>,
+    http: Option<HttpAddress>,
     #[serde(default, deserialize_with = "text::optional")]
-    memory: Option<Memory>,
+    memory: Option<MemoryLimit>,
     #[serde(default, deserialize_with = "text::optional")]
     mount: Option<MountDir>,
     #[serde(default, deserialize_with = "text::optional")]
     mount_options: Option<MountOptions>,
 }
 
-impl Description {
+impl ConfigFile {
     /// Parses the content of `file`, which is named after the volume `expected`.
     ///
     /// # Errors
@@ -195,12 +195,12 @@ impl Description {
     pub fn parse(
         content: &str,
         file: &Path,
-        expected: &Name,
-    ) -> Result<Description, DescriptionError> {
-        let keys: Keys =
+        expected: &VolumeName,
+    ) -> Result<ConfigFile, ConfigFileError> {
+        let keys: ConfigFileKeys =
             toml::from_str(content).map_err(|error| syntax_error(content, file, &error))?;
         if keys.name != *expected {
-            return Err(DescriptionError::OtherName {
+            return Err(ConfigFileError::OtherName {
                 file: file.into(),
                 name: keys.name,
                 expected: expected.clone(),
@@ -217,18 +217,18 @@ impl Description {
         };
         let children = (keys.data, keys.log);
         let tree = tree::layer(keys.kind.unwrap_or_default(), children, options);
-        let tree = tree.map_err(|message| DescriptionError::Syntax {
+        let tree = tree.map_err(|message| ConfigFileError::Syntax {
             file: file.into(),
             line: 1,
             key: None,
             message,
         })?;
         usable(&tree, file)?;
-        Ok(Description {
+        Ok(ConfigFile {
             name: keys.name,
             volume: keys.volume,
             tree,
-            options: Options {
+            options: ServiceOptions {
                 via: keys.via,
                 listen: keys.listen,
                 metrics: keys.metrics,
@@ -257,15 +257,15 @@ impl Description {
             quoted(self.name.as_str()),
             name = self.name,
             verb = match self.tree.kind() {
-                Kind::Files => "mount",
-                Kind::Cache | Kind::Space => "attach",
+                LayerKind::Files => "mount",
+                LayerKind::Cache | LayerKind::Space => "attach",
             },
         );
         out.push_str(&children(&self.tree));
         let known = |key: &str| match self.tree.kind() {
-            Kind::Cache => !OF_A_SPACE.contains(&key) && !OF_FILES.contains(&key),
-            Kind::Space => !NOT_OF_A_SPACE.contains(&key) && !OF_FILES.contains(&key),
-            Kind::Files => {
+            LayerKind::Cache => !OF_A_SPACE.contains(&key) && !OF_FILES.contains(&key),
+            LayerKind::Space => !NOT_OF_A_SPACE.contains(&key) && !OF_FILES.contains(&key),
+            LayerKind::Files => {
                 let blocks = [&NOT_OF_A_SPACE, &NOT_OF_FILES, &OF_BLOCKS];
                 !blocks.iter().any(|keys| keys.contains(&key))
             }
@@ -274,7 +274,7 @@ impl Description {
         let lines = option_lines(&self.options, &set);
         for (key, value, mut default, mut comment) in lines.filter(|(key, ..)| known(key)) {
             let others = IN_A_SPACE.iter().find(|(of, ..)| *of == key);
-            if let Some(others) = others.filter(|_| self.tree.kind() != Kind::Cache) {
+            if let Some(others) = others.filter(|_| self.tree.kind() != LayerKind::Cache) {
                 (_, default, comment) = *others;
             }
             let line = match value {
@@ -289,17 +289,17 @@ impl Description {
 }
 
 /// Returns the warning about the devices of a volume.
-fn caution(tree: &Tree) -> &'static str {
+fn caution(tree: &LayerTree) -> &'static str {
     match tree {
-        Tree::Cache(_) => {
+        LayerTree::Cache(_) => {
             "# Only the log device was formatted. While the log is dirty, do not mount or change the\n\
              # data device other than through Forebay.\n"
         }
-        Tree::Space(_) => {
+        LayerTree::Space(_) => {
             "# The data device holds a log-structured volume: do not mount or change it other than\n\
              # through Forebay.\n"
         }
-        Tree::Files(_) => {
+        LayerTree::Files(_) => {
             "# The data device holds a filesystem of Forebay's own: do not mount or change it other than by\n\
              # `forebay mount`.\n"
         }
@@ -307,19 +307,19 @@ fn caution(tree: &Tree) -> &'static str {
 }
 
 /// Returns the options of the uppermost layer of a tree.
-fn set(tree: &Tree) -> CacheOptions {
+fn set(tree: &LayerTree) -> CacheOptions {
     match tree {
-        Tree::Cache(cache) => cache.options.clone(),
-        Tree::Space(space) | Tree::Files(space) => space.options.clone().into(),
+        LayerTree::Cache(cache) => cache.options.clone(),
+        LayerTree::Space(space) | LayerTree::Files(space) => space.options.clone().into(),
     }
 }
 
 /// Returns the kind of a layer and its devices, as keys of the layer's table.
-fn children(tree: &Tree) -> String {
+fn children(tree: &LayerTree) -> String {
     let kind = quoted(&tree.kind().to_string());
     let data = match tree.data() {
-        Below::Device(spec) => format!("data = {}\n", quoted(&spec.to_string())),
-        Below::Layer(_) => String::new(),
+        DeviceOrLayer::Device(spec) => format!("data = {}\n", quoted(&spec.to_string())),
+        DeviceOrLayer::Layer(_) => String::new(),
     };
     let log = match tree.log() {
         Some(log) => format!("log = {}\n", quoted(&log.to_string())),
@@ -329,12 +329,12 @@ fn children(tree: &Tree) -> String {
 }
 
 /// Appends the tables of the layers below; the first table is that of `key`.
-fn tables(tree: &Tree, key: &str, out: &mut String) {
-    let Below::Layer(layer) = tree.data() else {
+fn tables(tree: &LayerTree, key: &str, out: &mut String) {
+    let DeviceOrLayer::Layer(layer) = tree.data() else {
         return;
     };
     out.push_str(&format!("\n[{key}]\n{}", children(&layer)));
-    for (key, value, ..) in option_lines(&Options::default(), &set(&layer)) {
+    for (key, value, ..) in option_lines(&ServiceOptions::default(), &set(&layer)) {
         if let Some(value) = value {
             out.push_str(&format!("{key} = {}\n", quoted(&value)));
         }
@@ -343,17 +343,17 @@ fn tables(tree: &Tree, key: &str, out: &mut String) {
 }
 
 /// Checks that the meaning of a tree does not depend on the working directory, and that the tree is supported.
-fn usable(tree: &Tree, file: &Path) -> Result<(), DescriptionError> {
+fn usable(tree: &LayerTree, file: &Path) -> Result<(), ConfigFileError> {
     let depth = tree.depth();
     if depth > DEPTH_MAX {
         let file = file.into();
-        return Err(DescriptionError::TooDeep { file, depth });
+        return Err(ConfigFileError::TooDeep { file, depth });
     }
     let mut devices = tree.devices().into_iter();
     let relative = devices.find(|(_, spec)| !spec.path().is_absolute());
     match relative {
         None => Ok(()),
-        Some((key, spec)) => Err(DescriptionError::RelativePath {
+        Some((key, spec)) => Err(ConfigFileError::RelativePath {
             file: file.into(),
             key,
             path: spec.to_string(),
@@ -368,10 +368,10 @@ const OF_BLOCKS: [&str; 2] = ["via", "listen"];
 
 /// Returns for each option its key, its value, the text shown if it has no value, and a comment.
 fn option_lines(
-    options: &Options,
+    options: &ServiceOptions,
     cache: &CacheOptions,
 ) -> impl Iterator<Item = (&'static str, Option<String>, &'static str, &'static str)> {
-    let Options {
+    let ServiceOptions {
         via,
         listen,
         metrics,
@@ -418,13 +418,13 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
 
-fn syntax_error(content: &str, file: &Path, error: &toml::de::Error) -> DescriptionError {
+fn syntax_error(content: &str, file: &Path, error: &toml::de::Error) -> ConfigFileError {
     let at = error.span().map_or(0, |span| span.start.min(content.len()));
     let line = content[..at].matches('\n').count() + 1;
     let text = content.lines().nth(line - 1).unwrap_or_default();
     let key = text.split_once('=').map(|(key, _)| key.trim());
     let message = error.message().trim();
-    DescriptionError::Syntax {
+    ConfigFileError::Syntax {
         file: file.into(),
         line,
         // For a missing key the message names the key, and the line is only the first line of the file.
@@ -439,9 +439,9 @@ fn syntax_error(content: &str, file: &Path, error: &toml::de::Error) -> Descript
 mod tests {
     use super::*;
 
-    fn parse(content: &str) -> Result<Description, DescriptionError> {
+    fn parse(content: &str) -> Result<ConfigFile, ConfigFileError> {
         let name = "archive".parse().unwrap();
-        Description::parse(content, Path::new("/etc/forebay/archive.toml"), &name)
+        ConfigFile::parse(content, Path::new("/etc/forebay/archive.toml"), &name)
     }
 
     const LEAST: &str = "name = 'archive'\ndata = '/dev/sdb'\nlog = '/dev/sdc'\n";
@@ -452,36 +452,37 @@ mod tests {
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
         description.volume = Some("00112233".into());
         let options = CacheOptions {
-            durability: Some(Acknowledge::Write),
+            durability: Some(AckMode::Write),
             max_delay: Some("5ms".parse().unwrap()),
             patience: Some("90s".parse().unwrap()),
-            bypass: Some(Bypass::Off),
+            bypass: Some(BypassSize::Off),
             map_memory: Some(ByteLen((1 << 30) + 1)),
             discard: None,
             spare: None,
         };
-        let Tree::Cache(cache) = &mut description.tree else {
+        let LayerTree::Cache(cache) = &mut description.tree else {
             panic!("{:?}", description.tree);
         };
-        cache.data = Below::Device("/tmp/a \"b\"\\c@1MiB+1GiB".parse().unwrap());
+        cache.data = DeviceOrLayer::Device("/tmp/a \"b\"\\c@1MiB+1GiB".parse().unwrap());
         cache.options = options.clone();
-        description.options = Options {
-            via: Some(Via::Loop),
+        description.options = ServiceOptions {
+            via: Some(FrontEndKind::Loop),
             listen: Some("unix:/run/x y".parse().unwrap()),
             metrics: Some("127.0.0.1:9420".parse().unwrap()),
             http: Some("9421".parse().unwrap()),
             memory: Some("100MiB".parse().unwrap()),
-            ..Options::default()
+            ..ServiceOptions::default()
         };
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
         // Layers below must survive the round trip, too.
         for _ in 1..DEPTH_MAX {
             let below = Box::new(description.tree.clone());
-            let mut tree = Tree::cache("/dev/sdc".parse().unwrap(), "/dev/sdb".parse().unwrap());
-            let Tree::Cache(cache) = &mut tree else {
+            let mut tree =
+                LayerTree::cache("/dev/sdc".parse().unwrap(), "/dev/sdb".parse().unwrap());
+            let LayerTree::Cache(cache) = &mut tree else {
                 panic!("{tree:?}");
             };
-            cache.data = Below::Layer(below);
+            cache.data = DeviceOrLayer::Layer(below);
             cache.options = options.clone();
             description.tree = tree;
             assert_eq!(parse(&description.to_toml()).unwrap(), description);
@@ -493,7 +494,7 @@ mod tests {
         let old = parse(LEAST).unwrap();
         assert_eq!(parse(&format!("kind = 'cache'\n{LEAST}")).unwrap(), old);
         let [data, log] = ["/dev/sdb", "/dev/sdc"].map(|path| path.parse().unwrap());
-        assert_eq!(old.tree, Tree::cache(log, data));
+        assert_eq!(old.tree, LayerTree::cache(log, data));
     }
 
     #[test]
@@ -512,35 +513,38 @@ mod tests {
             ["data.data /b@1GiB+9GiB", "data.log /b@0+1GiB", "log /a"]
         );
         assert_eq!(nested.to_string(), "((/b@1GiB+9GiB < /b@0+1GiB) < /a)");
-        let Tree::Cache(cache) = nested else {
+        let LayerTree::Cache(cache) = nested else {
             panic!("{nested:?}");
         };
-        assert_eq!(cache.options.durability, Some(Acknowledge::Write));
-        let Below::Layer(below) = cache.data else {
+        assert_eq!(cache.options.durability, Some(AckMode::Write));
+        let DeviceOrLayer::Layer(below) = cache.data else {
             panic!("{:?}", cache.data);
         };
-        let Tree::Cache(below) = *below else {
+        let LayerTree::Cache(below) = *below else {
             panic!("{below:?}");
         };
         assert_eq!(below.options.durability, None);
-        assert_eq!(below.options.bypass, Some(Bypass::From(ByteLen::kib(64))));
+        assert_eq!(
+            below.options.bypass,
+            Some(BypassSize::From(ByteLen::kib(64)))
+        );
     }
 
     #[test]
     fn what_is_said_of_durability_wins_over_what_would_survive_a_kill() {
         let nested = "name = 'archive'\nlog = '/a'\n[data]\nkind = 'cache'\nlog = '/b'\n\
                       data = '/c'\ndurability = 'write'\nmax-delay = '5ms'\n";
-        let Tree::Cache(cache) = parse(nested).unwrap().tree.surviving_kill() else {
+        let LayerTree::Cache(cache) = parse(nested).unwrap().tree.surviving_kill() else {
             panic!("{nested}");
         };
-        assert_eq!(cache.options.durability, Some(Acknowledge::Handover));
-        let Below::Layer(below) = cache.data else {
+        assert_eq!(cache.options.durability, Some(AckMode::Handover));
+        let DeviceOrLayer::Layer(below) = cache.data else {
             panic!("{:?}", cache.data);
         };
-        let Tree::Cache(below) = *below else {
+        let LayerTree::Cache(below) = *below else {
             panic!("{below:?}");
         };
-        assert_eq!(below.options.durability, Some(Acknowledge::Write));
+        assert_eq!(below.options.durability, Some(AckMode::Write));
         assert!(below.options.max_delay.is_some());
     }
 
@@ -602,9 +606,12 @@ mod tests {
     fn a_log_structured_volume_has_one_device_and_no_option_of_a_cache() {
         let least = "name = 'archive'\nkind = 'vsl'\ndata = '/dev/sdb'\n";
         let mut description = parse(least).unwrap();
-        assert_eq!(description.tree, Tree::space("/dev/sdb".parse().unwrap()));
+        assert_eq!(
+            description.tree,
+            LayerTree::space("/dev/sdb".parse().unwrap())
+        );
         let options = CacheOptions {
-            durability: Some(Acknowledge::Write),
+            durability: Some(AckMode::Write),
             max_delay: Some("5ms".parse().unwrap()),
             map_memory: Some(ByteLen::mib(64)),
             ..CacheOptions::default()
@@ -720,15 +727,17 @@ mod tests {
     #[test]
     fn names_are_short_and_plain() {
         for name in ["a", "A_b.c-9", &"x".repeat(64)] {
-            assert_eq!(name.parse::<Name>().unwrap().as_str(), name);
+            assert_eq!(name.parse::<VolumeName>().unwrap().as_str(), name);
         }
         for name in ["", "a/b", "a b", "ä", "a\n", &"x".repeat(65), "a.nbd"] {
-            assert!(name.parse::<Name>().is_err(), "{name}");
+            assert!(name.parse::<VolumeName>().is_err(), "{name}");
         }
         assert_eq!(
-            Name::from_path(Path::new("/dev/sdb1")).unwrap().as_str(),
+            VolumeName::from_path(Path::new("/dev/sdb1"))
+                .unwrap()
+                .as_str(),
             "sdb1"
         );
-        assert_eq!(Name::from_path(Path::new("/x/disk 1.img")), None);
+        assert_eq!(VolumeName::from_path(Path::new("/x/disk 1.img")), None);
     }
 }

@@ -2,22 +2,22 @@
 
 use std::path::PathBuf;
 
-use forebay_dcd::{AttachError, InspectError, SalvageError};
-use forebay_log::{OpenError as LogError, PairError};
-use forebay_os::OpenError;
+use forebay_dcd::{DcdAttachError, InspectError, SalvageError};
+use forebay_log::{LogOpenError as LogError, PairError};
+use forebay_os::DeviceOpenError;
 use forebay_segments::{FormatError, PairError as CopiesError};
 use forebay_units::ByteLen;
-use forebay_vsl::OpenError as SpaceError;
+use forebay_vsl::SpaceOpenError as SpaceError;
 
 use crate::space::{NoSuchOption, hint};
-use crate::{Spec, SpecError};
+use crate::{DeviceSpec, DeviceSpecError};
 
 /// Reason why a volume cannot be composed.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
     /// A device cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] DeviceOpenError),
     /// The configuration file describes a cache over another cache.
     #[error(
         "the data {0} is a write cache itself; a cache over a cache can be described, and not be opened \
@@ -119,7 +119,7 @@ pub enum StackError {
         /// The device, as given.
         data: String,
         /// The cause.
-        error: forebay_vsl::OpenError,
+        error: forebay_vsl::SpaceOpenError,
     },
     /// The log-structured volume cannot be attached.
     #[error("cannot attach {data}: {error}{}", hint(error))]
@@ -127,7 +127,7 @@ pub enum StackError {
         /// The device, as given.
         data: String,
         /// The cause.
-        error: forebay_vsl::OpenError,
+        error: forebay_vsl::SpaceOpenError,
     },
     /// A block device was requested, but the device holds a filesystem.
     #[error(
@@ -140,7 +140,7 @@ pub enum StackError {
         /// The device, as given.
         data: String,
         /// The cause.
-        error: forebay_dfs::OpenError,
+        error: forebay_dfs::FsOpenError,
     },
     /// The structures of a filesystem cannot be read.
     #[error("cannot read the filesystem on {path}: {error}")]
@@ -170,7 +170,7 @@ pub enum StackError {
         /// The recorded text.
         path: String,
         /// Reason why the text is not a path.
-        error: SpecError,
+        error: DeviceSpecError,
     },
     /// The options of the requested volume contradict each other.
     #[error("{0}")]
@@ -211,13 +211,13 @@ pub enum StackError {
         /// The data device, as given.
         data: String,
         /// The cause.
-        error: AttachError,
+        error: DcdAttachError,
     },
 }
 
 /// Class of an error, as far as programs distinguish errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
+pub enum ErrorCause {
     /// Any other cause.
     General,
     /// The request is impossible.
@@ -235,7 +235,7 @@ pub enum Cause {
 impl StackError {
     /// Returns the error for a device that was named as a log-structured volume, but cannot be read or is not such a
     /// volume.
-    pub(crate) fn not_a_space(data: &Spec, error: SpaceError) -> StackError {
+    pub(crate) fn not_a_space(data: &DeviceSpec, error: SpaceError) -> StackError {
         let path = data.to_string();
         match error {
             SpaceError::Device(error) => StackError::Read { path, error },
@@ -244,7 +244,7 @@ impl StackError {
     }
 
     /// Returns the class of the error.
-    pub fn cause(&self) -> Cause {
+    pub fn cause(&self) -> ErrorCause {
         match self {
             StackError::Open(error) => cause_in_opening(error),
             StackError::PastTheEnd { .. }
@@ -255,68 +255,70 @@ impl StackError {
             | StackError::IsFiles(_)
             | StackError::NoSuchOption(_)
             | StackError::Wanted(_)
-            | StackError::Unfit { .. } => Cause::Usage,
-            StackError::NothingToSalvage(_) | StackError::SalvageOver(_) => Cause::NotFound,
-            StackError::Remembered { .. } => Cause::General,
+            | StackError::Unfit { .. } => ErrorCause::Usage,
+            StackError::NothingToSalvage(_) | StackError::SalvageOver(_) => ErrorCause::NotFound,
+            StackError::Remembered { .. } => ErrorCause::General,
             StackError::Make { .. } | StackError::Read { .. } | StackError::ReadFiles { .. } => {
-                Cause::Device
+                ErrorCause::Device
             }
             StackError::NotASpace { error, .. } => match error {
                 SpaceError::Superblocks(CopiesError::NoSuperblock {
                     a: FormatError::Unreadable(_),
                     ..
-                }) => Cause::Device,
-                _ => Cause::NotFound,
+                }) => ErrorCause::Device,
+                _ => ErrorCause::NotFound,
             },
             StackError::NotFiles { error, .. } => match error {
-                forebay_dfs::OpenError::Superblock(_) => Cause::NotFound,
-                forebay_dfs::OpenError::Space(forebay_vsl::SpaceError::Device(_)) => Cause::Device,
-                _ => Cause::Refused,
+                forebay_dfs::FsOpenError::Superblock(_) => ErrorCause::NotFound,
+                forebay_dfs::FsOpenError::Space(forebay_vsl::SpaceError::Device(_)) => {
+                    ErrorCause::Device
+                }
+                _ => ErrorCause::Refused,
             },
             StackError::AttachSpace { error, .. } => cause_in_space(error),
-            StackError::SameDevice { .. } | StackError::OtherBelow { .. } => Cause::Refused,
-            StackError::NotALog { .. } => Cause::NotFound,
+            StackError::SameDevice { .. } | StackError::OtherBelow { .. } => ErrorCause::Refused,
+            StackError::NotALog { .. } => ErrorCause::NotFound,
             StackError::Salvage { error, .. } => match error {
-                SalvageError::Device(_) => Cause::Device,
-                _ => Cause::Refused,
+                SalvageError::Device(_) => ErrorCause::Device,
+                _ => ErrorCause::Refused,
             },
             StackError::Attach { error, .. } => match error {
-                AttachError::Log(error) => cause_in_log(error),
-                AttachError::NotOurs => Cause::NotFound,
-                AttachError::Device(_) => Cause::Device,
-                _ => Cause::Refused,
+                DcdAttachError::Log(error) => cause_in_log(error),
+                DcdAttachError::NotOurs => ErrorCause::NotFound,
+                DcdAttachError::Device(_) => ErrorCause::Device,
+                _ => ErrorCause::Refused,
             },
         }
     }
 }
 
 /// Returns the class of an error in opening a device.
-fn cause_in_opening(error: &OpenError) -> Cause {
+fn cause_in_opening(error: &DeviceOpenError) -> ErrorCause {
     match error {
-        OpenError::Missing { .. } => Cause::NotFound,
-        OpenError::InUse { .. } | OpenError::BacksLoop { .. } | OpenError::Locked { .. } => {
-            Cause::Refused
-        }
-        _ => Cause::Device,
+        DeviceOpenError::Missing { .. } => ErrorCause::NotFound,
+        DeviceOpenError::InUse { .. }
+        | DeviceOpenError::BacksLoop { .. }
+        | DeviceOpenError::Locked { .. } => ErrorCause::Refused,
+        _ => ErrorCause::Device,
     }
 }
 
 /// Returns the class of an error in attaching a log-structured volume.
-fn cause_in_space(error: &SpaceError) -> Cause {
+fn cause_in_space(error: &SpaceError) -> ErrorCause {
     match error {
-        SpaceError::Damaged { .. } => Cause::Loss,
-        SpaceError::Device(_) | SpaceError::Failed(_) => Cause::Device,
-        SpaceError::Superblocks(CopiesError::NoSuperblock { .. }) => Cause::NotFound,
-        _ => Cause::Refused,
+        SpaceError::Damaged { .. } => ErrorCause::Loss,
+        SpaceError::Device(_) | SpaceError::Failed(_) => ErrorCause::Device,
+        SpaceError::Superblocks(CopiesError::NoSuperblock { .. }) => ErrorCause::NotFound,
+        _ => ErrorCause::Refused,
     }
 }
 
 /// Returns the class of an error in attaching a log.
-fn cause_in_log(error: &LogError) -> Cause {
+fn cause_in_log(error: &LogError) -> ErrorCause {
     match error {
-        LogError::Damaged(_) => Cause::Loss,
-        LogError::Device(_) => Cause::Device,
-        LogError::Superblocks(PairError::NoSuperblock { .. }) => Cause::NotFound,
-        _ => Cause::Refused,
+        LogError::Damaged(_) => ErrorCause::Loss,
+        LogError::Device(_) => ErrorCause::Device,
+        LogError::Superblocks(PairError::NoSuperblock { .. }) => ErrorCause::NotFound,
+        _ => ErrorCause::Refused,
     }
 }

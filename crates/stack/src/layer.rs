@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 
-pub use forebay_dcd::{Place, PlaceExtent};
+pub use forebay_dcd::{DataLocation, LocatedExtent};
 use forebay_device::{Device, DeviceError};
 use forebay_dfs::Fs;
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::PlacementKind;
 use forebay_units::ByteLen;
 
-use crate::not_done::NotDone;
-use crate::{Cause, Counted, Placing, Status};
+use crate::not_done::OperationError;
+use crate::{ErrorCause, FilesystemCounters, LayerStatus, RequestedPlacement};
 
 /// Future result of a layer's operation.
 pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -19,11 +19,11 @@ pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// Reason, in words, why some data has not reached its final place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NotDrained(pub(crate) String);
+pub struct DrainFailure(pub(crate) String);
 
 /// Result of extending a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resized {
+pub struct ResizeReport {
     /// Length before, in bytes; for a filesystem, its capacity.
     pub before: u64,
     /// Length, or capacity, now.
@@ -34,11 +34,11 @@ pub struct Resized {
 
 /// Placement of data in a volume, and the information for choosing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tuned {
+pub struct TuneReport {
     /// Placement before the call.
-    pub before: Kind,
+    pub before: PlacementKind,
     /// Placement now.
-    pub placement: Kind,
+    pub placement: PlacementKind,
     /// True if the volume changes its placement when it expects another placement to cost less.
     pub auto: bool,
     /// The cheapest placement for the recorded writes, and the reason; `None` before enough was written.
@@ -46,7 +46,7 @@ pub struct Tuned {
     /// Number of evaluations of the writes so far.
     pub looks: u64,
     /// Placement that the newest evaluation found better.
-    pub leaning: Option<Kind>,
+    pub leaning: Option<PlacementKind>,
 }
 
 /// The uppermost layer of an attached volume: a device, and the operations and reports beside it.
@@ -65,7 +65,7 @@ pub trait Layer {
     }
 
     /// Returns the filesystem, to be mounted, and the counters of its requests; `None` for a block device.
-    fn files(&self) -> Option<(Fs, Rc<Counted>)> {
+    fn files(&self) -> Option<(Fs, Rc<FilesystemCounters>)> {
         None
     }
 
@@ -86,15 +86,15 @@ pub trait Layer {
     }
 
     /// Returns a summary of the volume's state.
-    fn status(&self) -> Status;
+    fn status(&self) -> LayerStatus;
 
     /// Returns the places of a byte range, in order, as far as they are known without reading. Unknown ranges are
     /// reported on the data device.
-    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent>;
+    fn place(&self, range: Range<u64>) -> Vec<LocatedExtent>;
 
     /// Returns the places of a byte range, and reads the map for them where needed. The result omits ranges whose map
     /// cannot be read.
-    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<PlaceExtent>> {
+    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<LocatedExtent>> {
         Box::pin(async move { self.place(range) })
     }
 
@@ -103,10 +103,10 @@ pub trait Layer {
     ///
     /// # Errors
     /// If some data is lost and cannot be brought there.
-    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>>;
+    fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>>;
 
     /// Returns the reason why a drain does not end; `None` if nothing is left to do.
-    fn what_is_left(&self) -> Option<NotDrained>;
+    fn what_is_left(&self) -> Option<DrainFailure>;
 
     /// Returns true while data could be abandoned, because a device cannot read it.
     fn has_to_give_up(&self) -> bool {
@@ -126,11 +126,14 @@ pub trait Layer {
     ///
     /// # Errors
     /// If a device became shorter, or the volume cannot have that size. The volume keeps its length.
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
+    fn resize(
+        &self,
+        size: Option<ByteLen>,
+    ) -> LayerFuture<'_, Result<ResizeReport, OperationError>> {
         let _ = size;
         Box::pin(async {
             let text = "volumes of this kind cannot be made longer";
-            Err(NotDone::new(Cause::Usage, text))
+            Err(OperationError::new(ErrorCause::Usage, text))
         })
     }
 
@@ -138,9 +141,12 @@ pub trait Layer {
     ///
     /// # Errors
     /// If the volume has no placement, is too full for that placement, or its device fails.
-    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+    fn tune(
+        &self,
+        placement: Option<RequestedPlacement>,
+    ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
         let _ = placement;
-        Box::pin(async { Err(NotDone::places_nothing()) })
+        Box::pin(async { Err(OperationError::places_nothing()) })
     }
 
     /// Ends service: new requests fail, requests in progress end, and acknowledged data becomes durable. The call takes

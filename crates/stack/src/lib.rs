@@ -1,10 +1,10 @@
 //! From an administrator's configuration to a device that can be served.
 //!
-//! A path, perhaps of a part of a device, is a [`Spec`]. A volume's configuration file is a [`Description`] of a
-//! [`Tree`] of layers. Both are only text until [`open()`] opens the devices, with all the checks that prevent mixing
+//! A path, perhaps of a part of a device, is a [`DeviceSpec`]. A volume's configuration file is a [`ConfigFile`] of a
+//! [`LayerTree`] of layers. Both are only text until [`open()`] opens the devices, with all the checks that prevent mixing
 //! them up. [`attach`] then puts the layers on the devices and returns a [`Layer`]. Commands and daemons use this
-//! interface and do not depend on a particular kind of layer. The same holds for creating a volume ([`Wanted`]) and for
-//! inspecting a volume that is not in use ([`Own`]). The layers are write caches (`cache/`) and log-structured volumes
+//! interface and do not depend on a particular kind of layer. The same holds for creating a volume ([`CreateSpec`]) and for
+//! inspecting a volume that is not in use ([`SuperblockDevice`]). The layers are write caches (`cache/`) and log-structured volumes
 //! (`space/`); a cache may be over a log-structured volume (`over/`). A filesystem (`files/`) is on a log-structured
 //! space of its own, and offers files instead of a device.
 //!
@@ -38,34 +38,44 @@ mod tree;
 mod vitals;
 mod volume;
 
-pub use backend::{Backend, Identity};
-pub use cache::{Accept, Attached, Held, Testimony, VolumeId, Witness};
-pub use content::{Content, probe};
-pub use description::{Description, DescriptionError, Name, NameError};
-pub use error::{Cause, StackError};
-pub use files::{Asked, Counted, FilesCheck, FilesFacts, FilesWanted};
-pub use forebay_dcd::Acknowledge;
-pub use forebay_dfs::{Clock, Fs, Time};
-pub use layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent, Resized, Tuned};
-pub use lines::{Around, Lines};
-pub use make::{Blank, Made, Wanted};
-pub use model::{Model, ModelError};
+pub use backend::{DeviceBackend, StorageIdentity};
+pub use cache::{
+    AcceptedFaults, AttachedLayer, DetectedLog, FailedLogFuture, FailedLogRegistry, VolumeId,
+};
+pub use content::{DeviceContent, probe};
+pub use description::{ConfigFile, ConfigFileError, VolumeName, VolumeNameError};
+pub use error::{ErrorCause, StackError};
+pub use files::{
+    FilesCheck, FilesFacts, FilesystemCounters, FilesystemCreateSpec, FilesystemRequestKind,
+};
+pub use forebay_dcd::AckMode;
+pub use forebay_dfs::{FileTime, Fs, FsClock};
+pub use layer::{
+    DataLocation, DrainFailure, Layer, LayerFuture, LocatedExtent, ResizeReport, TuneReport,
+};
+pub use lines::{RenderContext, ReportLines};
+pub use make::{CreateReport, CreateSpec, OpenedForCreate};
+pub use model::{DiskModelSpec, ModelSpecError};
 pub use mounting::{MountDir, MountOptionError, MountOptions};
 
-pub use not_done::NotDone;
-pub use open::{Pair, Part, open_one, open_pair};
+pub use not_done::OperationError;
+pub use open::{CacheDevices, OpenDevice, open_one, open_pair};
 pub use options::{
-    Bypass, CacheOptions, Discard, Http, Listen, ListenError, Memory, Metrics, Options,
-    ParseBypassError, ParseChoiceError, ParseMemoryError, Via,
+    BypassSize, CacheOptions, FrontEndKind, HttpAddress, ListenAddress, ListenAddressError,
+    MemoryLimit, MetricsAddress, ParseBypassError, ParseChoiceError, ParseMemoryError,
+    SegmentDiscard, ServiceOptions,
 };
 pub use space::{
-    NoSuchOption, ParseSpareError, Placing, SpaceCheck, SpaceMode, SpaceOptions, SpaceStatus,
-    SpaceVerdict, SpareShare,
+    NoSuchOption, ParseSpareError, RequestedPlacement, SpaceCheck, SpaceMode, SpaceOptions,
+    SpaceStatus, SpaceVerdict, SpareShare,
 };
-pub use spec::{Spec, SpecError};
+pub use spec::{DeviceSpec, DeviceSpecError};
 pub use status::{
-    CacheCheck, CacheStatus, CheckReport, DumpItem, FilesStatus, SalvageReport, Status, Verdict,
+    CacheCheck, CacheStatus, FilesStatus, LayerCheckReport, LayerDumpItem, LayerSalvageReport,
+    LayerStatus, LayerVerdict,
 };
-pub use tree::{Below, CacheTree, DEPTH_MAX, Kind, SpaceTree, Tree};
-pub use vitals::{Flow, Latency, Room, Vitals};
-pub use volume::{Info, Opened, Own, attach, named_by, open, salvage};
+pub use tree::{CacheTree, DEPTH_MAX, DeviceOrLayer, LayerKind, LayerTree, SpaceTree};
+pub use vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
+pub use volume::{
+    SuperblockDevice, VolumeDevices, VolumeIdentity, attach, named_by, open, salvage,
+};

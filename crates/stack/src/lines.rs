@@ -1,11 +1,11 @@
 //! Textual reports of layers.
 
 /// Lines of a report: a key and its text.
-pub type Lines = Vec<(&'static str, String)>;
+pub type ReportLines = Vec<(&'static str, String)>;
 
 /// Facts that a layer's report needs and the layer does not have.
 #[derive(Clone, Copy, Debug)]
-pub struct Around<'a> {
+pub struct RenderContext<'a> {
     /// The log device, as given.
     pub log: &'a str,
     /// Memory in use for request buffers, and its limit, in bytes.

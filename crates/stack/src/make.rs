@@ -2,19 +2,22 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::VolumeInfo;
-use forebay_dfs::Clock;
-use forebay_os::{OpenOptions, Ring};
+use forebay_dcd::SuperblockContents;
+use forebay_dfs::FsClock;
+use forebay_os::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 use forebay_vsl::SEGMENTS_MAX;
 
-use crate::cache::{self, Held, New};
-use crate::content::{Content, probe};
-use crate::files::{self, FilesWanted};
+use crate::cache::{self, CacheCreateSpec, DetectedLog};
+use crate::content::{DeviceContent, probe};
+use crate::files::{self, FilesystemCreateSpec};
 use crate::over::{self, is_space, is_under_cache};
-use crate::space::{self, Long, NewSpace, Placing, SpareShare, layout_on};
-use crate::{Kind, Name, Pair, Part, Spec, StackError, Tree, open_one, open_pair};
+use crate::space::{self, RequestedPlacement, SpaceCreateSpec, SpaceLength, SpareShare, layout_on};
+use crate::{
+    CacheDevices, DeviceSpec, LayerKind, LayerTree, OpenDevice, StackError, VolumeName, open_one,
+    open_pair,
+};
 
 /// Offset of the first segment, both of a log and of a log-structured volume.
 const SEGMENTS_AT: u64 = 1 << 20;
@@ -27,81 +30,81 @@ const CACHED_MAX: ByteLen = ByteLen::gib(4 << 20);
 
 /// Parameters of a volume to be created.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct CreateSpec {
     /// Kind of the uppermost layer.
-    pub kind: Kind,
+    pub kind: LayerKind,
     /// The data device.
-    pub data: Spec,
+    pub data: DeviceSpec,
     /// The log device of a cache, which may be in front of a log-structured volume.
-    pub log: Option<Spec>,
+    pub log: Option<DeviceSpec>,
     /// Bytes in a segment.
     pub segment: Option<ByteLen>,
     /// Length of a log-structured volume.
     pub size: Option<ByteLen>,
     /// Placement of data in a log-structured volume.
-    pub placement: Option<Placing>,
+    pub placement: Option<RequestedPlacement>,
     /// Page size of a log-structured volume in bytes, for placements that track pages.
     pub page: Option<ByteLen>,
     /// Share of a log-structured volume that is kept free.
     pub spare: Option<SpareShare>,
     /// Further parameters of a filesystem.
-    pub files: FilesWanted,
+    pub files: FilesystemCreateSpec,
 }
 
 /// The opened devices of a volume to be created; all are still unchanged.
-pub struct Blank {
-    wanted: Wanted,
-    devices: Devices,
+pub struct OpenedForCreate {
+    wanted: CreateSpec,
+    devices: DevicesToCreate,
 }
 
-enum Devices {
-    Cache(Box<Pair>),
-    Space(Box<Part>),
-    Files(Box<Part>),
+enum DevicesToCreate {
+    Cache(Box<CacheDevices>),
+    Space(Box<OpenDevice>),
+    Files(Box<OpenDevice>),
     /// A cache over a log-structured volume; both are created.
-    Over(Box<Pair>),
+    Over(Box<CacheDevices>),
 }
 
 /// A created volume.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct CreateReport {
     /// The volume's id.
     pub volume: String,
     /// Layers and devices of the volume.
-    pub tree: Tree,
+    pub tree: LayerTree,
     /// Description for people.
     pub said: String,
 }
 
-impl Wanted {
+impl CreateSpec {
     /// Returns the device that is formatted. For a log-structured volume with a log, the log is formatted, too.
     ///
     /// # Errors
     /// If no such device is named, or a parameter does not fit the kind.
-    pub fn own(&self) -> Result<&Spec, StackError> {
+    pub fn own(&self) -> Result<&DeviceSpec, StackError> {
         let refuse = |text: &str| Err(StackError::Wanted(text.into()));
         match (self.kind, &self.log) {
-            (Kind::Cache, None) => refuse(
+            (LayerKind::Cache, None) => refuse(
                 "a write cache needs a log device: name it with --log PATH (or make a log-structured \
                  volume, which needs none, with --volume vsl)",
             ),
-            (Kind::Cache, Some(_))
+            (LayerKind::Cache, Some(_))
                 if self.size.is_some() || self.placement.is_some() || self.page.is_some() =>
             {
                 refuse(
                     "--size, --placement and --page are of log-structured volumes: add --volume vsl",
                 )
             }
-            (Kind::Cache, Some(log)) => Ok(log),
-            (Kind::Space, _) => self.sizes().map(|()| &self.data),
-            (Kind::Files, Some(_)) => refuse(
+            (LayerKind::Cache, Some(log)) => Ok(log),
+            (LayerKind::Space, _) => self.sizes().map(|()| &self.data),
+            (LayerKind::Files, Some(_)) => refuse(
                 "a filesystem is on its data device alone: leave out --log, or put a cache in front of the device first \
                  and make the filesystem on that",
             ),
-            (Kind::Files, None) if self.size.is_some() => {
+            (LayerKind::Files, None) if self.size.is_some() => {
                 refuse("a filesystem is as large as its device: leave out --size")
             }
-            (Kind::Files, None) => {
+            (LayerKind::Files, None) => {
                 self.sizes()?;
                 let possible = self.files.geometry();
                 possible.map_err(StackError::Wanted)?;
@@ -135,47 +138,47 @@ impl Wanted {
     ///
     /// # Errors
     /// If a device cannot be opened, two devices do not go together, or the device to be formatted is unsuitable.
-    pub fn open(self, rt: &Rt, ring: &Rc<Ring>) -> Result<Blank, StackError> {
+    pub fn open(self, rt: &Rt, ring: &Rc<IoRing>) -> Result<OpenedForCreate, StackError> {
         let own = self.own()?.clone();
-        let pair = |log| -> Result<Pair, StackError> {
-            let pair = open_pair(rt, ring, log, &self.data, OpenOptions::default())?;
+        let pair = |log| -> Result<CacheDevices, StackError> {
+            let pair = open_pair(rt, ring, log, &self.data, DeviceOpenOptions::default())?;
             let room = cache::room_for_log(&pair.log.device.geometry(), self.log_segment());
             room.map_err(|error| unfit(log, "a log", &error))?;
             Ok(pair)
         };
-        let fits = |data: &Part| match layout_on(&data.device.geometry(), &self.space()) {
+        let fits = |data: &OpenDevice| match layout_on(&data.device.geometry(), &self.space()) {
             Ok(_) => Ok(()),
             Err(error) => Err(unfit(&own, "a log-structured volume", &error)),
         };
         let devices = match (self.kind, &self.log) {
-            (Kind::Cache, _) => Devices::Cache(Box::new(pair(&own)?)),
-            (Kind::Space, None) | (Kind::Files, _) => {
-                let data = open_one(rt, ring, &own, OpenOptions::default())?;
+            (LayerKind::Cache, _) => DevicesToCreate::Cache(Box::new(pair(&own)?)),
+            (LayerKind::Space, None) | (LayerKind::Files, _) => {
+                let data = open_one(rt, ring, &own, DeviceOpenOptions::default())?;
                 fits(&data)?;
                 match self.kind {
-                    Kind::Files => Devices::Files(Box::new(data)),
-                    _ => Devices::Space(Box::new(data)),
+                    LayerKind::Files => DevicesToCreate::Files(Box::new(data)),
+                    _ => DevicesToCreate::Space(Box::new(data)),
                 }
             }
-            (Kind::Space, Some(log)) => {
+            (LayerKind::Space, Some(log)) => {
                 let pair = pair(log)?;
                 fits(&pair.data)?;
-                Devices::Over(Box::new(pair))
+                DevicesToCreate::Over(Box::new(pair))
             }
         };
         let wanted = self;
-        Ok(Blank { wanted, devices })
+        Ok(OpenedForCreate { wanted, devices })
     }
 
     /// Returns the segment size of the log. For a log-structured volume, `segment` is the size of the volume's own
     /// segments.
     fn log_segment(&self) -> ByteLen {
-        let said = self.segment.filter(|_| self.kind == Kind::Cache);
+        let said = self.segment.filter(|_| self.kind == LayerKind::Cache);
         said.unwrap_or(LOG_SEGMENT)
     }
 
-    fn space(&self) -> NewSpace {
-        NewSpace {
+    fn space(&self) -> SpaceCreateSpec {
+        SpaceCreateSpec {
             size: self.size,
             segment: self.segment,
             placement: self.placement.unwrap_or_default(),
@@ -185,7 +188,7 @@ impl Wanted {
     }
 }
 
-fn unfit(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> StackError {
+fn unfit(spec: &DeviceSpec, what: &'static str, why: &dyn std::fmt::Display) -> StackError {
     StackError::Unfit {
         path: spec.to_string(),
         what,
@@ -193,27 +196,27 @@ fn unfit(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> StackE
     }
 }
 
-impl Blank {
+impl OpenedForCreate {
     /// Returns the devices that will be formatted, each with its role.
-    fn formatted(&self) -> Vec<(&Part, &'static str)> {
+    fn formatted(&self) -> Vec<(&OpenDevice, &'static str)> {
         match &self.devices {
-            Devices::Cache(pair) => vec![(&pair.log, "log")],
-            Devices::Space(data) | Devices::Files(data) => vec![(data, "data")],
-            Devices::Over(pair) => vec![(&pair.log, "log"), (&pair.data, "data")],
+            DevicesToCreate::Cache(pair) => vec![(&pair.log, "log")],
+            DevicesToCreate::Space(data) | DevicesToCreate::Files(data) => vec![(data, "data")],
+            DevicesToCreate::Over(pair) => vec![(&pair.log, "log"), (&pair.data, "data")],
         }
     }
 
     /// Returns the log among the devices.
-    fn log(&self) -> Option<&Part> {
+    fn log(&self) -> Option<&OpenDevice> {
         match &self.devices {
-            Devices::Cache(pair) | Devices::Over(pair) => Some(&pair.log),
-            Devices::Space(_) | Devices::Files(_) => None,
+            DevicesToCreate::Cache(pair) | DevicesToCreate::Over(pair) => Some(&pair.log),
+            DevicesToCreate::Space(_) | DevicesToCreate::Files(_) => None,
         }
     }
 
     /// Returns the device that should have no holes if it is a file. A write to a log is acknowledged when it is
     /// durable, and allocating blocks of the file first takes longer.
-    pub fn to_fill(&self) -> Option<&Part> {
+    pub fn to_fill(&self) -> Option<&OpenDevice> {
         self.log()
     }
 
@@ -222,7 +225,7 @@ impl Blank {
     ///
     /// # Errors
     /// If a device cannot be read.
-    pub async fn holds(&self) -> Result<Vec<(Spec, Content, String)>, StackError> {
+    pub async fn holds(&self) -> Result<Vec<(DeviceSpec, DeviceContent, String)>, StackError> {
         let mut held = Vec::new();
         for (part, role) in self.formatted() {
             if let Some((content, why)) = self.held_on(part, role).await? {
@@ -234,9 +237,9 @@ impl Blank {
 
     async fn held_on(
         &self,
-        own: &Part,
+        own: &OpenDevice,
         role: &str,
-    ) -> Result<Option<(Content, String)>, StackError> {
+    ) -> Result<Option<(DeviceContent, String)>, StackError> {
         let probed = probe(&own.device).await;
         let content = probed.map_err(|error| StackError::Read {
             path: own.spec.to_string(),
@@ -246,7 +249,7 @@ impl Blank {
             return Ok(None);
         };
         let why = match &content {
-            Content::Log(Held::DirtyLog { volume }) => format!(
+            DeviceContent::Log(DetectedLog::DirtyLog { volume }) => format!(
                 "{} HOLDS UNSAVED DATA of the Forebay volume {volume} ({}): making a new log of it loses \
                  that data for ever; attach and drain that volume first, or give it up with --force",
                 own.spec,
@@ -275,36 +278,36 @@ impl Blank {
     pub async fn make(
         &self,
         rt: &Rt,
-        name: &Name,
-        (id, clock): ([u8; 16], &Clock),
-    ) -> Result<Made, StackError> {
+        name: &VolumeName,
+        (id, clock): ([u8; 16], &FsClock),
+    ) -> Result<CreateReport, StackError> {
         let wanted = &self.wanted;
-        let new = New {
+        let new = CacheCreateSpec {
             name: name.to_string(),
             volume: id,
             segment: wanted.log_segment(),
         };
         match &self.devices {
-            Devices::Cache(pair) if is_under_cache(&pair.data).await => {
+            DevicesToCreate::Cache(pair) if is_under_cache(&pair.data).await => {
                 let info = over::create(rt, pair, new).await?;
                 Ok(made_cache(pair, &info, "the log-structured volume on "))
             }
-            Devices::Cache(pair) => {
+            DevicesToCreate::Cache(pair) => {
                 let created = cache::create(&pair.log, &pair.data, new).await;
                 let log = &pair.log.spec;
                 let info = created.map_err(|error| cannot_make(log, "a log", &error))?;
                 Ok(made_cache(pair, &info, ""))
             }
-            Devices::Space(data) => make_space(rt, data, &wanted.space(), id).await,
-            Devices::Files(data) => make_files(rt, data, wanted, (id, clock)).await,
-            Devices::Over(pair) => {
+            DevicesToCreate::Space(data) => make_space(rt, data, &wanted.space(), id).await,
+            DevicesToCreate::Files(data) => make_files(rt, data, wanted, (id, clock)).await,
+            DevicesToCreate::Over(pair) => {
                 // The two volumes need different ids.
                 let mut below = id;
                 below[15] ^= 0xff;
                 let below = make_space(rt, &pair.data, &wanted.space(), below).await?;
                 let info = over::create(rt, pair, new).await?;
                 let made = made_cache(pair, &info, "");
-                Ok(Made {
+                Ok(CreateReport {
                     said: format!("{}; {}", made.said, below.said),
                     ..made
                 })
@@ -321,7 +324,7 @@ const UNUSED_WORTH: u64 = 1 << 20;
 
 /// Reports, in words, the unused bytes of a device of `have` bytes that holds `count` segments of `segment` bytes. A
 /// device can have at most `most` segments. Returns an empty text if few bytes are unused.
-fn unused(spec: &Spec, have: u64, (count, segment): (u64, u64), most: u64) -> String {
+fn unused(spec: &DeviceSpec, have: u64, (count, segment): (u64, u64), most: u64) -> String {
     let bytes = have.saturating_sub(SEGMENTS_AT + count * segment);
     if bytes < UNUSED_WORTH {
         return String::new();
@@ -341,10 +344,10 @@ fn unused(spec: &Spec, have: u64, (count, segment): (u64, u64), most: u64) -> St
 }
 
 /// Describes a created cache in front of a device, or of the volume on that device.
-fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
+fn made_cache(pair: &CacheDevices, info: &SuperblockContents, of: &str) -> CreateReport {
     let (log, data) = (pair.log.spec.clone(), pair.data.spec.clone());
     let segment = ByteLen(info.segment_bytes.into());
-    Made {
+    CreateReport {
         said: format!(
             "{log} in front of {of}{data}, {} segments of {segment}{}",
             info.segment_count,
@@ -357,15 +360,15 @@ fn made_cache(pair: &Pair, info: &VolumeInfo, of: &str) -> Made {
         ),
         volume: info.volume.clone(),
         tree: if info.data.names.iter().any(|name| is_space(name)) {
-            Tree::over(log, data)
+            LayerTree::over(log, data)
         } else {
-            Tree::cache(log, data)
+            LayerTree::cache(log, data)
         },
     }
 }
 
 /// Reports, in words, the bytes of a device that its log-structured space does not use.
-fn unused_of(data: &Part, layout: &forebay_vsl::Layout) -> String {
+fn unused_of(data: &OpenDevice, layout: &forebay_vsl::SegmentLayout) -> String {
     let segments = (layout.segment_count.into(), layout.segment_bytes.into());
     let have = data.device.geometry().len;
     unused(&data.spec, have, segments, SEGMENTS_MAX.into())
@@ -373,14 +376,14 @@ fn unused_of(data: &Part, layout: &forebay_vsl::Layout) -> String {
 
 async fn make_space(
     rt: &Rt,
-    data: &Part,
-    new: &NewSpace,
+    data: &OpenDevice,
+    new: &SpaceCreateSpec,
     id: [u8; 16],
-) -> Result<Made, StackError> {
+) -> Result<CreateReport, StackError> {
     let what = "a log-structured volume";
     let layout = layout_on(&data.device.geometry(), new);
     let layout = layout.map_err(|error| unfit(&data.spec, what, &error))?;
-    let made = space::make(rt, &data.device, layout, id, (new, Long::Wanted)).await;
+    let made = space::make(rt, &data.device, layout, id, (new, SpaceLength::Wanted)).await;
     let made = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
     let thin = if made.len > made.mappable {
         format!(
@@ -392,9 +395,9 @@ async fn make_space(
         String::new()
     };
     let slow = made.warning();
-    Ok(Made {
+    Ok(CreateReport {
         volume: forebay_vsl::VolumeId(id).to_string(),
-        tree: Tree::space(data.spec.clone()),
+        tree: LayerTree::space(data.spec.clone()),
         said: format!(
             "{} long{thin}, log-structured on {}, {} segments of {}{}; placement: {}{slow}",
             ByteLen(made.len),
@@ -409,18 +412,18 @@ async fn make_space(
 
 async fn make_files(
     rt: &Rt,
-    data: &Part,
-    wanted: &Wanted,
-    (id, clock): ([u8; 16], &Clock),
-) -> Result<Made, StackError> {
+    data: &OpenDevice,
+    wanted: &CreateSpec,
+    (id, clock): ([u8; 16], &FsClock),
+) -> Result<CreateReport, StackError> {
     let (new, what) = (wanted.space(), "a filesystem");
     let layout = layout_on(&data.device.geometry(), &new);
     let layout = layout.map_err(|error| unfit(&data.spec, what, &error))?;
     let made = files::make(rt, &data.device, layout, id, (&new, &wanted.files, clock)).await;
     let (made, geometry) = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
-    Ok(Made {
+    Ok(CreateReport {
         volume: forebay_vsl::VolumeId(id).to_string(),
-        tree: Tree::files(data.spec.clone()),
+        tree: LayerTree::files(data.spec.clone()),
         said: format!(
             "a filesystem on {} with room for {}, files of up to {}, {} segments of {}{}; placement: {}",
             data.spec,
@@ -434,7 +437,7 @@ async fn make_files(
     })
 }
 
-fn cannot_make(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> StackError {
+fn cannot_make(spec: &DeviceSpec, what: &'static str, why: &dyn std::fmt::Display) -> StackError {
     StackError::Make {
         path: spec.to_string(),
         what,
@@ -443,7 +446,7 @@ fn cannot_make(spec: &Spec, what: &'static str, why: &dyn std::fmt::Display) -> 
 }
 
 /// Describes the volume that a log belongs to.
-async fn described(log: &Part) -> String {
+async fn described(log: &OpenDevice) -> String {
     match cache::inspect(log).await {
         Ok(info) => format!("named {}, data device {}", info.name, info.data.path),
         Err(StackError::NotALog { error, .. }) => error.to_string(),
@@ -457,7 +460,7 @@ mod tests {
 
     #[test]
     fn what_a_device_has_more_than_a_volume_can_use_is_said_with_its_length_and_the_reason() {
-        let spec: Spec = "disk".parse().unwrap();
+        let spec: DeviceSpec = "disk".parse().unwrap();
         let on = |have, count, segment| unused(&spec, have, (count, segment), 4);
         // The device is used completely, or but for a few bytes.
         assert_eq!(on(SEGMENTS_AT + 4 * SEGMENTS_AT, 4, SEGMENTS_AT), "");

@@ -10,16 +10,16 @@ use forebay_model::disk;
 /// The model determines the time that requests take, never the data. A volume made over an emulated disk is the same
 /// volume without the emulation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Model {
+pub struct DiskModelSpec {
     name: String,
-    cache: Option<Cache>,
-    queue: Option<Queue>,
-    phase: Option<Phase>,
+    cache: Option<DriveCacheMode>,
+    queue: Option<DriveQueueOrder>,
+    phase: Option<StartPhase>,
 }
 
 /// Mode of the drive's own cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cache {
+enum DriveCacheMode {
     Off,
     Read,
     On,
@@ -28,7 +28,7 @@ enum Cache {
 
 /// Order in which the drive serves its queued requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Queue {
+enum DriveQueueOrder {
     Fcfs,
     Elevator,
     Sptf,
@@ -36,17 +36,17 @@ enum Queue {
 
 /// Rotational position at the beginning, in millionths of a rotation: less than one rotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Phase(u32);
+struct StartPhase(u32);
 
 const TURN: u32 = 1_000_000;
 
-impl Phase {
-    fn parse(text: &str) -> Option<Phase> {
+impl StartPhase {
+    fn parse(text: &str) -> Option<StartPhase> {
         let turns: f64 = text
             .parse()
             .ok()
             .filter(|turns| (0.0..1.0).contains(turns))?;
-        Some(Phase(((turns * f64::from(TURN)) as u32).min(TURN - 1)))
+        Some(StartPhase(((turns * f64::from(TURN)) as u32).min(TURN - 1)))
     }
 
     fn turns(self) -> f64 {
@@ -54,21 +54,21 @@ impl Phase {
     }
 }
 
-const CACHES: [(&str, Cache); 4] = [
-    ("off", Cache::Off),
-    ("read", Cache::Read),
-    ("on", Cache::On),
-    ("own", Cache::Own),
+const CACHES: [(&str, DriveCacheMode); 4] = [
+    ("off", DriveCacheMode::Off),
+    ("read", DriveCacheMode::Read),
+    ("on", DriveCacheMode::On),
+    ("own", DriveCacheMode::Own),
 ];
-const QUEUES: [(&str, Queue); 3] = [
-    ("fcfs", Queue::Fcfs),
-    ("elevator", Queue::Elevator),
-    ("sptf", Queue::Sptf),
+const QUEUES: [(&str, DriveQueueOrder); 3] = [
+    ("fcfs", DriveQueueOrder::Fcfs),
+    ("elevator", DriveQueueOrder::Elevator),
+    ("sptf", DriveQueueOrder::Sptf),
 ];
 
 /// Reason why a text is not the name of an emulated disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
+pub enum ModelSpecError {
     /// No disk model has this name.
     #[error("there is no disk model \"{}\"; there are {}", .0.escape_debug(), model_names())]
     Unknown(String),
@@ -105,38 +105,38 @@ fn choice<T: Copy>(choices: &[(&'static str, T)], text: &str) -> Option<T> {
         .map(|(_, choice)| *choice)
 }
 
-impl Model {
+impl DiskModelSpec {
     /// Returns the name of the disk.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the disk's parameters.
-    pub(crate) fn spec(&self) -> disk::Spec {
+    pub(crate) fn spec(&self) -> disk::DiskSpec {
         disk::named(&self.name).expect("looked up when it was read")
     }
 
     /// Returns the settings of the disk. By default the caches are off and the queue is first come, first served.
-    pub(crate) fn options(&self) -> disk::Options {
+    pub(crate) fn options(&self) -> disk::DiskOptions {
         let explicit = |read_ahead, immediate_report| {
-            disk::Caches::Explicit(disk::CacheChoice {
+            disk::EnabledCaches::Explicit(disk::CacheChoice {
                 immediate_report,
                 read_ahead,
             })
         };
-        disk::Options {
+        disk::DiskOptions {
             caches: match self.cache {
-                None | Some(Cache::Off) => disk::Caches::Off,
-                Some(Cache::Read) => explicit(true, false),
-                Some(Cache::On) => explicit(true, true),
-                Some(Cache::Own) => disk::Caches::Own,
+                None | Some(DriveCacheMode::Off) => disk::EnabledCaches::Off,
+                Some(DriveCacheMode::Read) => explicit(true, false),
+                Some(DriveCacheMode::On) => explicit(true, true),
+                Some(DriveCacheMode::Own) => disk::EnabledCaches::Own,
             },
             scheduling: match self.queue {
-                None | Some(Queue::Fcfs) => disk::Scheduling::Fcfs,
-                Some(Queue::Elevator) => disk::Scheduling::Elevator,
-                Some(Queue::Sptf) => disk::Scheduling::Sptf,
+                None | Some(DriveQueueOrder::Fcfs) => disk::Scheduling::Fcfs,
+                Some(DriveQueueOrder::Elevator) => disk::Scheduling::Elevator,
+                Some(DriveQueueOrder::Sptf) => disk::Scheduling::Sptf,
             },
-            phase: self.phase.map_or(0.0, Phase::turns),
+            phase: self.phase.map_or(0.0, StartPhase::turns),
         }
     }
 
@@ -144,22 +144,22 @@ impl Model {
         match text.split_once('=')? {
             ("cache", value) => set(&mut self.cache, choice(&CACHES, value)),
             ("queue", value) => set(&mut self.queue, choice(&QUEUES, value)),
-            ("phase", value) => set(&mut self.phase, Phase::parse(value)),
+            ("phase", value) => set(&mut self.phase, StartPhase::parse(value)),
             _ => None,
         }
     }
 }
 
-impl FromStr for Model {
-    type Err = ModelError;
+impl FromStr for DiskModelSpec {
+    type Err = ModelSpecError;
 
-    fn from_str(text: &str) -> Result<Model, ModelError> {
+    fn from_str(text: &str) -> Result<DiskModelSpec, ModelSpecError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default();
         if disk::named(name).is_none() {
-            return Err(ModelError::Unknown(name.into()));
+            return Err(ModelSpecError::Unknown(name.into()));
         }
-        let mut model = Model {
+        let mut model = DiskModelSpec {
             name: name.into(),
             cache: None,
             queue: None,
@@ -167,13 +167,13 @@ impl FromStr for Model {
         };
         for part in parts {
             let known = model.option(part);
-            known.ok_or_else(|| ModelError::Option(part.into()))?;
+            known.ok_or_else(|| ModelSpecError::Option(part.into()))?;
         }
         Ok(model)
     }
 }
 
-impl fmt::Display for Model {
+impl fmt::Display for DiskModelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         if let Some(cache) = self.cache {
@@ -201,23 +201,25 @@ mod tests {
             "barracuda,cache=read,queue=sptf,phase=0.25",
             "barracuda,phase=0.1",
         ] {
-            assert_eq!(text.parse::<Model>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DiskModelSpec>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn caches_are_off_and_the_queue_is_in_order_unless_said() {
-        let options = |text: &str| text.parse::<Model>().unwrap().options();
-        assert_eq!(options("barracuda"), disk::Options::default());
+        let options = |text: &str| text.parse::<DiskModelSpec>().unwrap().options();
+        assert_eq!(options("barracuda"), disk::DiskOptions::default());
         let set = options("barracuda,phase=0.5,queue=elevator,cache=on");
         assert_eq!(set.scheduling, disk::Scheduling::Elevator);
-        assert!(matches!(set.caches, disk::Caches::Explicit(choice) if choice.immediate_report));
+        assert!(
+            matches!(set.caches, disk::EnabledCaches::Explicit(choice) if choice.immediate_report)
+        );
         assert!((set.phase - 0.5).abs() < f64::EPSILON);
     }
 
     #[test]
     fn an_unknown_disk_is_answered_with_those_there_are() {
-        let error = "floppy".parse::<Model>().unwrap_err().to_string();
+        let error = "floppy".parse::<DiskModelSpec>().unwrap_err().to_string();
         assert!(error.contains("\"floppy\""), "{error}");
         for (name, _) in disk::names() {
             assert!(error.contains(name), "{error}");
@@ -235,9 +237,13 @@ mod tests {
             "rpm=1",
             "",
         ] {
-            let parsed = format!("barracuda,{option}").parse::<Model>();
-            assert_eq!(parsed, Err(ModelError::Option(option.into())));
+            let parsed = format!("barracuda,{option}").parse::<DiskModelSpec>();
+            assert_eq!(parsed, Err(ModelSpecError::Option(option.into())));
         }
-        assert!("barracuda,cache=on,cache=off".parse::<Model>().is_err());
+        assert!(
+            "barracuda,cache=on,cache=off"
+                .parse::<DiskModelSpec>()
+                .is_err()
+        );
     }
 }

@@ -1,32 +1,32 @@
 //! Reasons why an operation did not change a volume.
 
-use crate::Cause;
+use crate::ErrorCause;
 
 /// Reason, in words, why an operation did not change a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
-pub struct NotDone {
+pub struct OperationError {
     /// Class of the error.
-    pub cause: Cause,
+    pub cause: ErrorCause,
     pub(crate) text: String,
 }
 
-impl NotDone {
-    pub(crate) fn new(cause: Cause, why: impl std::fmt::Display) -> NotDone {
+impl OperationError {
+    pub(crate) fn new(cause: ErrorCause, why: impl std::fmt::Display) -> OperationError {
         let text = why.to_string();
-        NotDone { cause, text }
+        OperationError { cause, text }
     }
 
     /// Returns the error for a write cache on a device, which has no placement.
-    pub(crate) fn places_nothing() -> NotDone {
+    pub(crate) fn places_nothing() -> OperationError {
         let text = "a write cache on a device has no placement: log-structured volumes and filesystems have one";
-        NotDone::new(Cause::Usage, text)
+        OperationError::new(ErrorCause::Usage, text)
     }
 
     /// Returns the error for a filesystem, which does not choose its placement: the choice does not follow from costs
     /// alone.
-    pub(crate) fn does_not_choose() -> NotDone {
+    pub(crate) fn does_not_choose() -> OperationError {
         let text = "a filesystem does not choose its placement itself: name one";
-        NotDone::new(Cause::Usage, text)
+        OperationError::new(ErrorCause::Usage, text)
     }
 }

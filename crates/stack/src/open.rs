@@ -2,35 +2,38 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{Acknowledge, DataIdentity};
-use forebay_device::{Device, OneDisk, Slice};
-use forebay_model::{Drive, Emulated, EmulatedError};
-use forebay_os::{CommonDisk, DeviceIdentity, Disks, OpenOptions, Ring};
+use forebay_dcd::{AckMode, DataIdentity};
+use forebay_device::{Device, DeviceSlice, OneDisk};
+use forebay_model::{Drive, EmulatedDisk, EmulatedError};
+use forebay_os::{CommonDisk, DeviceIdentity, DeviceOpenOptions, IoRing, UnderlyingDisks};
 use forebay_rt::Rt;
 
-use crate::{Below, CacheOptions, CacheTree, Model, SpaceOptions, Spec, StackError, Tree};
+use crate::{
+    CacheOptions, CacheTree, DeviceOrLayer, DeviceSpec, DiskModelSpec, LayerTree, SpaceOptions,
+    StackError,
+};
 
 /// An opened device, or a part of an opened device.
 #[derive(Clone)]
-pub struct Part {
+pub struct OpenDevice {
     /// The device as given.
-    pub spec: Spec,
+    pub spec: DeviceSpec,
     /// The device for reading and writing.
     pub device: Rc<dyn Device>,
     /// The device without the model's timing, for operations on the file itself rather than on the emulated disk.
     pub beneath: Rc<dyn Device>,
     /// The emulated disk, if any. `device` may be only a part of that disk.
-    pub emulated: Option<Rc<Emulated>>,
+    pub emulated: Option<Rc<EmulatedDisk>>,
     /// Identity for recognising the data later. For a part, every name includes the part's position.
     pub identity: DataIdentity,
 }
 
 /// A log and its data device.
-pub struct Pair {
+pub struct CacheDevices {
     /// The log.
-    pub log: Part,
+    pub log: OpenDevice,
     /// The data device.
-    pub data: Part,
+    pub data: OpenDevice,
     /// True if both are parts of one device, or are on one disk through partitions, volumes or arrays.
     pub shared: bool,
     /// The disk that holds both although they are not `shared`, because a filesystem is in between.
@@ -42,10 +45,10 @@ pub struct Pair {
 }
 
 /// The device at a path, opened once even if several parts of it are used.
-struct Whole {
+struct SharedDevice {
     identity: DeviceIdentity,
     data: Rc<dyn Device>,
-    emulated: Option<Rc<Emulated>>,
+    emulated: Option<Rc<EmulatedDisk>>,
 }
 
 /// Opens the device that `spec` names.
@@ -54,10 +57,10 @@ struct Whole {
 /// If the device cannot be opened, does not contain the part, or does not fit on the emulated disk.
 pub fn open_one(
     rt: &Rt,
-    ring: &Rc<Ring>,
-    spec: &Spec,
-    options: OpenOptions,
-) -> Result<Part, StackError> {
+    ring: &Rc<IoRing>,
+    spec: &DeviceSpec,
+    options: DeviceOpenOptions,
+) -> Result<OpenDevice, StackError> {
     part_of(&open_whole(rt, ring, spec, spec.model(), options)?, spec)
 }
 
@@ -67,19 +70,19 @@ pub fn open_one(
 /// Those of [`open_pair`], and if the cache is over another cache.
 pub(crate) fn open_cache(
     rt: &Rt,
-    ring: &Rc<Ring>,
+    ring: &Rc<IoRing>,
     cache: &CacheTree,
-    options: OpenOptions,
-) -> Result<Pair, StackError> {
+    options: DeviceOpenOptions,
+) -> Result<CacheDevices, StackError> {
     let (data, below) = match &cache.data {
-        Below::Device(data) => (data, None),
-        Below::Layer(layer) => match &**layer {
-            Tree::Space(space) => (&space.data, Some(under(&cache.options, &space.options))),
-            Tree::Cache(_) => return Err(StackError::LayerBelow(layer.to_string())),
-            Tree::Files(space) => return Err(StackError::IsFiles(space.data.to_string())),
+        DeviceOrLayer::Device(data) => (data, None),
+        DeviceOrLayer::Layer(layer) => match &**layer {
+            LayerTree::Space(space) => (&space.data, Some(under(&cache.options, &space.options))),
+            LayerTree::Cache(_) => return Err(StackError::LayerBelow(layer.to_string())),
+            LayerTree::Files(space) => return Err(StackError::IsFiles(space.data.to_string())),
         },
     };
-    Ok(Pair {
+    Ok(CacheDevices {
         options: cache.options.clone(),
         below,
         ..open_pair(rt, ring, &cache.log, data, options)?
@@ -90,11 +93,8 @@ pub(crate) fn open_cache(
 /// of the process, data that bypasses the log must survive it, too.
 fn under(cache: &CacheOptions, space: &SpaceOptions) -> SpaceOptions {
     let mut options = space.clone();
-    if cache
-        .durability
-        .is_some_and(|when| when != Acknowledge::Flush)
-    {
-        options.durability.get_or_insert(Acknowledge::Handover);
+    if cache.durability.is_some_and(|when| when != AckMode::Flush) {
+        options.durability.get_or_insert(AckMode::Handover);
     }
     options
 }
@@ -106,11 +106,11 @@ fn under(cache: &CacheOptions, space: &SpaceOptions) -> SpaceOptions {
 /// If a device cannot be opened, the two overlap, or they name different models for one disk.
 pub fn open_pair(
     rt: &Rt,
-    ring: &Rc<Ring>,
-    log: &Spec,
-    data: &Spec,
-    options: OpenOptions,
-) -> Result<Pair, StackError> {
+    ring: &Rc<IoRing>,
+    log: &DeviceSpec,
+    data: &DeviceSpec,
+    options: DeviceOpenOptions,
+) -> Result<CacheDevices, StackError> {
     // If a device is missing, the error of opening it is clearer.
     let identities = log.identity().ok().zip(data.identity().ok());
     let (shared, overlap) = identities.map_or((false, false), |(log, data)| {
@@ -129,7 +129,7 @@ pub fn open_pair(
         } else {
             [log, data]
         };
-        return Ok(Pair {
+        return Ok(CacheDevices {
             log,
             data,
             shared,
@@ -156,7 +156,7 @@ pub fn open_pair(
     };
     let whole = open_whole(rt, ring, log, model, options)?;
     let [log, data] = with_one_cache(part_of(&whole, log)?, part_of(&whole, data)?);
-    Ok(Pair {
+    Ok(CacheDevices {
         log,
         data,
         shared,
@@ -168,15 +168,15 @@ pub fn open_pair(
 
 /// Makes a failed flush of either device a failed flush of both: the devices share the volatile cache of a disk, or a
 /// filesystem.
-fn with_one_cache(log: Part, data: Part) -> [Part; 2] {
+fn with_one_cache(log: OpenDevice, data: OpenDevice) -> [OpenDevice; 2] {
     let devices = OneDisk::over([Rc::clone(&log.device), Rc::clone(&data.device)]);
     let [log_device, data_device] = devices.map(|device| device as Rc<dyn Device>);
     [
-        Part {
+        OpenDevice {
             device: log_device,
             ..log
         },
-        Part {
+        OpenDevice {
             device: data_device,
             ..data
         },
@@ -184,12 +184,12 @@ fn with_one_cache(log: Part, data: Part) -> [Part; 2] {
 }
 
 /// Returns a disk that holds both devices, or the images of both if the disks are emulated.
-fn common_disk(log: &Spec, data: &Spec) -> Option<CommonDisk> {
-    Disks::below(log.path()).common(&Disks::below(data.path()))
+fn common_disk(log: &DeviceSpec, data: &DeviceSpec) -> Option<CommonDisk> {
+    UnderlyingDisks::below(log.path()).common(&UnderlyingDisks::below(data.path()))
 }
 
 /// Returns true if both devices are files of one filesystem. Such a filesystem may be on no disk that the system names.
-fn in_one_filesystem(log: &Spec, data: &Spec) -> bool {
+fn in_one_filesystem(log: &DeviceSpec, data: &DeviceSpec) -> bool {
     let identities = log.identity().ok().zip(data.identity().ok());
     identities.is_some_and(|(log, data)| log.shares_filesystem(&data))
 }
@@ -197,7 +197,11 @@ fn in_one_filesystem(log: &Spec, data: &Spec) -> bool {
 /// Returns whether two devices share a disk in the way that parts of one device do; if they do not, also the disk that
 /// holds both through filesystems. The administrator decides about image files: the filesystem places their blocks, and
 /// a thin image may lack space for a large write that the log would have held.
-fn on_one_disk(log: &Spec, data: &Spec, common: Option<CommonDisk>) -> (bool, Option<String>) {
+fn on_one_disk(
+    log: &DeviceSpec,
+    data: &DeviceSpec,
+    common: Option<CommonDisk>,
+) -> (bool, Option<String>) {
     // An emulated disk is a separate disk, wherever its image is stored.
     if log.model().is_some() || data.model().is_some() {
         return (false, None);
@@ -210,16 +214,16 @@ fn on_one_disk(log: &Spec, data: &Spec, common: Option<CommonDisk>) -> (bool, Op
 
 fn open_whole(
     rt: &Rt,
-    ring: &Rc<Ring>,
-    spec: &Spec,
-    model: Option<&Model>,
-    options: OpenOptions,
-) -> Result<Whole, StackError> {
+    ring: &Rc<IoRing>,
+    spec: &DeviceSpec,
+    model: Option<&DiskModelSpec>,
+    options: DeviceOpenOptions,
+) -> Result<SharedDevice, StackError> {
     let opened = spec.backend().open(ring, options)?;
     let emulated = model.map(|model| {
         forebay_os::precise_timers();
         let drive = Drive::new(model.spec(), model.options());
-        let emulated = Emulated::new(rt, Rc::clone(&opened.device), drive);
+        let emulated = EmulatedDisk::new(rt, Rc::clone(&opened.device), drive);
         emulated.map(Rc::new).map_err(|error| match error {
             EmulatedError::TooLarge { len, capacity } => StackError::TooLarge {
                 path: spec.path().into(),
@@ -229,20 +233,20 @@ fn open_whole(
             },
         })
     });
-    Ok(Whole {
+    Ok(SharedDevice {
         identity: opened.identity,
         data: opened.device,
         emulated: emulated.transpose()?,
     })
 }
 
-fn part_of(whole: &Whole, spec: &Spec) -> Result<Part, StackError> {
+fn part_of(whole: &SharedDevice, spec: &DeviceSpec) -> Result<OpenDevice, StackError> {
     let beneath = slice_of(&whole.data, spec)?;
     let device = match &whole.emulated {
         Some(emulated) => slice_of(&(Rc::clone(emulated) as Rc<dyn Device>), spec)?,
         None => Rc::clone(&beneath),
     };
-    Ok(Part {
+    Ok(OpenDevice {
         identity: identity_of(&whole.identity, spec, device.geometry().len),
         spec: spec.clone(),
         device,
@@ -251,7 +255,7 @@ fn part_of(whole: &Whole, spec: &Spec) -> Result<Part, StackError> {
     })
 }
 
-fn slice_of(device: &Rc<dyn Device>, spec: &Spec) -> Result<Rc<dyn Device>, StackError> {
+fn slice_of(device: &Rc<dyn Device>, spec: &DeviceSpec) -> Result<Rc<dyn Device>, StackError> {
     let whole = device.geometry();
     let Some(part) = spec.part() else {
         return Ok(Rc::clone(device));
@@ -262,7 +266,7 @@ fn slice_of(device: &Rc<dyn Device>, spec: &Spec) -> Result<Rc<dyn Device>, Stac
             len: whole.len,
         });
     }
-    let slice = Slice::new(Rc::clone(device), part.start, part.end - part.start);
+    let slice = DeviceSlice::new(Rc::clone(device), part.start, part.end - part.start);
     Ok(Rc::new(slice.ok_or_else(|| StackError::Unaligned {
         spec: spec.to_string(),
         block_size: whole.block_size,
@@ -270,7 +274,7 @@ fn slice_of(device: &Rc<dyn Device>, spec: &Spec) -> Result<Rc<dyn Device>, Stac
 }
 
 /// Returns the identity of the data. The model is not included, because the data is the same on any disk.
-fn identity_of(whole: &DeviceIdentity, spec: &Spec, len: u64) -> DataIdentity {
+fn identity_of(whole: &DeviceIdentity, spec: &DeviceSpec, len: u64) -> DataIdentity {
     let suffix = spec.suffix();
     let name = |name: &String| format!("{name}{suffix}");
     DataIdentity {
@@ -282,18 +286,18 @@ fn identity_of(whole: &DeviceIdentity, spec: &Spec, len: u64) -> DataIdentity {
 
 #[cfg(test)]
 mod tests {
-    use forebay_device::{Asked, BufMut, Durability, Hooks, RamDevice, Result, Tap};
+    use forebay_device::{BufMut, Durability, RamDevice, Result, Tap, TapHooks, TapRequest};
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;
 
     /// Fails every flush.
-    struct Unflushed;
+    struct FailingFlushHooks;
 
-    impl Hooks for Unflushed {
-        async fn before(&self, asked: &Asked) -> Result<()> {
+    impl TapHooks for FailingFlushHooks {
+        async fn before(&self, asked: &TapRequest) -> Result<()> {
             match asked {
-                Asked::Flush => Err(forebay_device::DeviceError::Failed {
+                TapRequest::Flush => Err(forebay_device::DeviceError::Failed {
                     op: asked.op(),
                     cause: "a test".into(),
                 }),
@@ -302,9 +306,9 @@ mod tests {
         }
     }
 
-    fn part(name: &str, device: Rc<dyn Device>) -> Part {
-        Part {
-            spec: Spec::whole(name),
+    fn part(name: &str, device: Rc<dyn Device>) -> OpenDevice {
+        OpenDevice {
+            spec: DeviceSpec::whole(name),
             beneath: Rc::clone(&device),
             device,
             emulated: None,
@@ -320,7 +324,7 @@ mod tests {
     fn a_flush_of_the_data_device_that_fails_is_one_of_a_log_on_the_same_disk() {
         let ram = || RamDevice::new(8192, 4096);
         let log = part("log", Rc::new(ram()));
-        let data = part("data", Rc::new(Tap::new(ram(), Unflushed)));
+        let data = part("data", Rc::new(Tap::new(ram(), FailingFlushHooks)));
         let [log, data] = with_one_cache(log, data);
         Executor::new(Rc::new(VirtualTime::new())).block_on(async move {
             let bytes = BufMut::zeroed(4096).freeze();
@@ -337,10 +341,16 @@ mod tests {
         let [log, data] = ["log", "data"].map(|name| {
             let path = dir.path().join(name);
             std::fs::write(&path, "").unwrap();
-            Spec::whole(path)
+            DeviceSpec::whole(path)
         });
         assert!(in_one_filesystem(&log, &data));
-        assert!(!in_one_filesystem(&log, &Spec::whole("/proc/self/stat")));
-        assert!(!in_one_filesystem(&log, &Spec::whole("/nowhere/at/all")));
+        assert!(!in_one_filesystem(
+            &log,
+            &DeviceSpec::whole("/proc/self/stat")
+        ));
+        assert!(!in_one_filesystem(
+            &log,
+            &DeviceSpec::whole("/nowhere/at/all")
+        ));
     }
 }

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use forebay_dcd::Acknowledge;
-use forebay_os::Address;
+use forebay_dcd::AckMode;
+use forebay_os::SocketAddress;
 use forebay_units::{ByteLen, TimeSpan};
 
 use crate::mounting::{MountDir, MountOptions};
@@ -49,7 +49,7 @@ pub(crate) use choice;
 
 choice!(
     /// Front end that makes a block device of the volume.
-    Via {
+    FrontEndKind {
         /// The best front end available on this system.
         #[default]
         Auto = "auto",
@@ -67,7 +67,7 @@ choice!(
 
 choice!(
     /// Discarding of segments of a log-structured volume before they are reused.
-    Discard {
+    SegmentDiscard {
         /// Free segments are discarded.
         #[default]
         On = "on",
@@ -79,7 +79,7 @@ choice!(
 
 /// Requests that bypass the cache and go to the data device directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bypass {
+pub enum BypassSize {
     /// No requests.
     Off,
     /// Writes of at least this size.
@@ -97,59 +97,59 @@ pub enum ParseBypassError {
     TooSmall,
 }
 
-impl FromStr for Bypass {
+impl FromStr for BypassSize {
     type Err = ParseBypassError;
 
-    fn from_str(text: &str) -> Result<Bypass, ParseBypassError> {
+    fn from_str(text: &str) -> Result<BypassSize, ParseBypassError> {
         if text == "off" {
-            return Ok(Bypass::Off);
+            return Ok(BypassSize::Off);
         }
         let size: ByteLen = text.parse()?;
         if size < ByteLen::kib(4) {
             return Err(ParseBypassError::TooSmall);
         }
-        Ok(Bypass::From(size))
+        Ok(BypassSize::From(size))
     }
 }
 
-impl fmt::Display for Bypass {
+impl fmt::Display for BypassSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bypass::Off => f.write_str("off"),
+            BypassSize::Off => f.write_str("off"),
             // Exact to the byte, because configuration files are written in this format and read again.
-            Bypass::From(size) => f.write_str(&exact(size.0)),
+            BypassSize::From(size) => f.write_str(&exact(size.0)),
         }
     }
 }
 
 /// Listening address of the NBD server, written `unix:PATH` or `tcp:ADDRESS:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listen(pub Address);
+pub struct ListenAddress(pub SocketAddress);
 
 /// Reason why a text is not a listening address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is no place to listen (write {forms})")]
-pub struct ListenError {
+pub struct ListenAddressError {
     text: String,
     /// Valid forms.
     forms: &'static str,
 }
 
-impl ListenError {
-    fn new(text: &str, forms: &'static str) -> ListenError {
-        ListenError {
+impl ListenAddressError {
+    fn new(text: &str, forms: &'static str) -> ListenAddressError {
+        ListenAddressError {
             text: text.into(),
             forms,
         }
     }
 }
 
-impl FromStr for Listen {
-    type Err = ListenError;
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
 
-    fn from_str(text: &str) -> Result<Listen, ListenError> {
+    fn from_str(text: &str) -> Result<ListenAddress, ListenAddressError> {
         let forms = "unix:PATH with an absolute path, or tcp:ADDRESS:PORT with a port up to 65535";
-        let error = || ListenError::new(text, forms);
+        let error = || ListenAddressError::new(text, forms);
         let address = match text.strip_prefix("tcp:") {
             Some(address) if !address.starts_with(['/', '.']) => address,
             Some(_) => return Err(error()),
@@ -157,34 +157,34 @@ impl FromStr for Listen {
             None => return Err(error()),
         };
         match address.parse().map_err(|_| error())? {
-            Address::Unix(_) if text.starts_with("tcp:") => Err(error()),
-            address => Ok(Listen(address)),
+            SocketAddress::Unix(_) if text.starts_with("tcp:") => Err(error()),
+            address => Ok(ListenAddress(address)),
         }
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
-            Address::Tcp(address) => write!(f, "tcp:{address}"),
+            SocketAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            SocketAddress::Tcp(address) => write!(f, "tcp:{address}"),
         }
     }
 }
 
 /// The options of `attach`; `None` stands for the default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Options {
+pub struct ServiceOptions {
     /// Front end that makes a block device of the volume.
-    pub via: Option<Via>,
+    pub via: Option<FrontEndKind>,
     /// Listening address for NBD clients, in addition to the socket in the runtime directory.
-    pub listen: Option<Listen>,
+    pub listen: Option<ListenAddress>,
     /// Address for metrics over HTTP, as `ADDRESS:PORT`.
-    pub metrics: Option<Metrics>,
+    pub metrics: Option<MetricsAddress>,
     /// Address for the HTML page, and the metrics, over HTTP.
-    pub http: Option<Http>,
+    pub http: Option<HttpAddress>,
     /// Memory limit for requests.
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryLimit>,
     /// Mount point of a filesystem.
     pub mount: Option<MountDir>,
     /// Mount options of a filesystem.
@@ -193,15 +193,15 @@ pub struct Options {
 
 /// Listening address for metrics: a TCP address, written `ADDRESS:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Metrics(pub Address);
+pub struct MetricsAddress(pub SocketAddress);
 
-impl FromStr for Metrics {
-    type Err = ListenError;
+impl FromStr for MetricsAddress {
+    type Err = ListenAddressError;
 
-    fn from_str(text: &str) -> Result<Metrics, ListenError> {
+    fn from_str(text: &str) -> Result<MetricsAddress, ListenAddressError> {
         match text.parse() {
-            Ok(address @ Address::Tcp(_)) => Ok(Metrics(address)),
-            _ => Err(ListenError::new(
+            Ok(address @ SocketAddress::Tcp(_)) => Ok(MetricsAddress(address)),
+            _ => Err(ListenAddressError::new(
                 text,
                 "ADDRESS:PORT with a port up to 65535",
             )),
@@ -209,7 +209,7 @@ impl FromStr for Metrics {
     }
 }
 
-impl fmt::Display for Metrics {
+impl fmt::Display for MetricsAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -218,24 +218,24 @@ impl fmt::Display for Metrics {
 /// Listening address for the HTML page: a TCP address, written `ADDRESS:PORT`, or `PORT` for an address that only this
 /// machine reaches.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Http(pub Address);
+pub struct HttpAddress(pub SocketAddress);
 
-impl FromStr for Http {
-    type Err = ListenError;
+impl FromStr for HttpAddress {
+    type Err = ListenAddressError;
 
-    fn from_str(text: &str) -> Result<Http, ListenError> {
-        let Metrics(address) = match text.parse::<u16>() {
+    fn from_str(text: &str) -> Result<HttpAddress, ListenAddressError> {
+        let MetricsAddress(address) = match text.parse::<u16>() {
             Ok(port) => format!("127.0.0.1:{port}").parse(),
             Err(_) => text.parse(),
         }
-        .map_err(|_: ListenError| {
-            ListenError::new(text, "PORT or ADDRESS:PORT with a port up to 65535")
+        .map_err(|_: ListenAddressError| {
+            ListenAddressError::new(text, "PORT or ADDRESS:PORT with a port up to 65535")
         })?;
-        Ok(Http(address))
+        Ok(HttpAddress(address))
     }
 }
 
-impl fmt::Display for Http {
+impl fmt::Display for HttpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -243,7 +243,7 @@ impl fmt::Display for Http {
 
 /// Memory limit for the data of requests, over all clients and the block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Memory(pub ByteLen);
+pub struct MemoryLimit(pub ByteLen);
 
 /// Reason why a text is not an amount of memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -252,39 +252,39 @@ pub enum ParseMemoryError {
     #[error(transparent)]
     Size(#[from] forebay_units::ParseByteLenError),
     /// The largest request would not fit beside others.
-    #[error("requests need at least {} of memory", Memory::LEAST)]
+    #[error("requests need at least {} of memory", MemoryLimit::LEAST)]
     TooSmall,
 }
 
-impl Memory {
+impl MemoryLimit {
     /// The minimum: enough for front ends to serve a request of the largest size and some connections.
     pub const LEAST: ByteLen = ByteLen::mib(64);
 }
 
-impl FromStr for Memory {
+impl FromStr for MemoryLimit {
     type Err = ParseMemoryError;
 
-    fn from_str(text: &str) -> Result<Memory, ParseMemoryError> {
+    fn from_str(text: &str) -> Result<MemoryLimit, ParseMemoryError> {
         let size: ByteLen = text.parse()?;
-        if size < Memory::LEAST {
+        if size < MemoryLimit::LEAST {
             Err(ParseMemoryError::TooSmall)
         } else {
-            Ok(Memory(size))
+            Ok(MemoryLimit(size))
         }
     }
 }
 
-impl fmt::Display for Memory {
+impl fmt::Display for MemoryLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&exact(self.0.0))
     }
 }
 
-impl Options {
+impl ServiceOptions {
     /// Returns these options; unset options are taken from `others`.
     #[must_use]
-    pub fn or(self, others: Options) -> Options {
-        Options {
+    pub fn or(self, others: ServiceOptions) -> ServiceOptions {
+        ServiceOptions {
             via: self.via.or(others.via),
             listen: self.listen.or(others.listen),
             metrics: self.metrics.or(others.metrics),
@@ -300,17 +300,17 @@ impl Options {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CacheOptions {
     /// The point at which writes are acknowledged.
-    pub durability: Option<Acknowledge>,
+    pub durability: Option<AckMode>,
     /// Longest time that unflushed data may wait for the log.
     pub max_delay: Option<TimeSpan>,
     /// Longest time that requests wait for a failing device before they fail too.
     pub patience: Option<TimeSpan>,
     /// Writes that bypass the log and go to the data device directly.
-    pub bypass: Option<Bypass>,
+    pub bypass: Option<BypassSize>,
     /// Memory limit of the map.
     pub map_memory: Option<ByteLen>,
     /// Discarding of free segments; only for a log-structured volume.
-    pub discard: Option<Discard>,
+    pub discard: Option<SegmentDiscard>,
     /// Share that is kept free; only for a log-structured volume.
     pub spare: Option<SpareShare>,
 }
@@ -338,16 +338,16 @@ mod tests {
     #[test]
     fn choices_print_as_they_read_and_others_are_refused_with_the_list() {
         for text in ["auto", "ublk", "nbd", "loop", "none"] {
-            assert_eq!(text.parse::<Via>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<FrontEndKind>().unwrap().to_string(), text);
         }
-        let error = "iscsi".parse::<Via>().unwrap_err().to_string();
+        let error = "iscsi".parse::<FrontEndKind>().unwrap_err().to_string();
         assert_eq!(error, "\"iscsi\" is none of auto, ublk, nbd, loop, none");
     }
 
     #[test]
     fn places_to_listen_print_as_they_read_and_others_are_refused() {
         for text in ["unix:/run/a.sock", "tcp:localhost:10809", "tcp:[::1]:80"] {
-            assert_eq!(text.parse::<Listen>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
         for text in [
             "",
@@ -358,7 +358,7 @@ mod tests {
             "tcp:unix:/x",
             "tcp:host",
         ] {
-            assert!(text.parse::<Listen>().is_err(), "{text}");
+            assert!(text.parse::<ListenAddress>().is_err(), "{text}");
         }
     }
 
@@ -370,62 +370,65 @@ mod tests {
             ("[::]:80", "[::]:80"),
             ("0.0.0.0:80", "0.0.0.0:80"),
         ] {
-            let http = text.parse::<Http>().unwrap();
+            let http = text.parse::<HttpAddress>().unwrap();
             assert_eq!(http.to_string(), address);
             assert_eq!(address.parse(), Ok(http));
         }
         for text in ["", "page", "70000", "unix:/x", ":80"] {
-            assert!(text.parse::<Http>().is_err(), "{text}");
+            assert!(text.parse::<HttpAddress>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_bypass_is_off_or_a_size_worth_it() {
-        assert_eq!("off".parse(), Ok(Bypass::Off));
-        assert_eq!("64KiB".parse(), Ok(Bypass::From(ByteLen::kib(64))));
+        assert_eq!("off".parse(), Ok(BypassSize::Off));
+        assert_eq!("64KiB".parse(), Ok(BypassSize::From(ByteLen::kib(64))));
         // Found by fuzzing: sizes that are not round numbers were written rounded to configuration files. The files
         // then contained another size or could not be read.
         for text in ["641100", "6100", "5KiB"] {
-            assert_eq!(text.parse::<Bypass>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<BypassSize>().unwrap().to_string(), text);
         }
-        assert_eq!("1".parse::<Bypass>(), Err(ParseBypassError::TooSmall));
-        assert!("big".parse::<Bypass>().is_err());
+        assert_eq!("1".parse::<BypassSize>(), Err(ParseBypassError::TooSmall));
+        assert!("big".parse::<BypassSize>().is_err());
     }
 
     #[test]
     fn memory_is_a_size_that_the_largest_request_fits_into() {
         for text in ["64MiB", "1GiB", "100000001"] {
-            assert_eq!(text.parse::<Memory>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<MemoryLimit>().unwrap().to_string(), text);
         }
-        assert_eq!("63MiB".parse::<Memory>(), Err(ParseMemoryError::TooSmall));
-        assert!("much".parse::<Memory>().is_err());
+        assert_eq!(
+            "63MiB".parse::<MemoryLimit>(),
+            Err(ParseMemoryError::TooSmall)
+        );
+        assert!("much".parse::<MemoryLimit>().is_err());
     }
 
     #[test]
     fn options_of_the_command_line_win_over_those_of_the_description() {
-        let line = Options {
-            via: Some(Via::None),
-            ..Options::default()
+        let line = ServiceOptions {
+            via: Some(FrontEndKind::None),
+            ..ServiceOptions::default()
         };
-        let file = Options {
-            via: Some(Via::Loop),
-            memory: Some(Memory(Memory::LEAST)),
-            ..Options::default()
+        let file = ServiceOptions {
+            via: Some(FrontEndKind::Loop),
+            memory: Some(MemoryLimit(MemoryLimit::LEAST)),
+            ..ServiceOptions::default()
         };
         let both = line.or(file);
-        assert_eq!(both.via, Some(Via::None));
-        assert_eq!(both.memory, Some(Memory(Memory::LEAST)));
+        assert_eq!(both.via, Some(FrontEndKind::None));
+        assert_eq!(both.memory, Some(MemoryLimit(MemoryLimit::LEAST)));
         let line = CacheOptions {
-            bypass: Some(Bypass::Off),
+            bypass: Some(BypassSize::Off),
             ..CacheOptions::default()
         };
         let file = CacheOptions {
-            bypass: Some(Bypass::From(ByteLen::kib(64))),
-            durability: Some(Acknowledge::Write),
+            bypass: Some(BypassSize::From(ByteLen::kib(64))),
+            durability: Some(AckMode::Write),
             ..CacheOptions::default()
         };
         let both = line.or(file);
-        assert_eq!(both.bypass, Some(Bypass::Off));
-        assert_eq!(both.durability, Some(Acknowledge::Write));
+        assert_eq!(both.bypass, Some(BypassSize::Off));
+        assert_eq!(both.durability, Some(AckMode::Write));
     }
 }

@@ -8,9 +8,9 @@ use std::str::FromStr;
 
 use forebay_units::{ByteLen, ParseByteLenError};
 
-use crate::backend::{Backend, Identity};
+use crate::backend::{DeviceBackend, StorageIdentity};
 use crate::text::exact;
-use crate::{Model, ModelError};
+use crate::{DiskModelSpec, ModelSpecError};
 
 /// Prefix of an emulated disk.
 const MODEL: &str = "model:";
@@ -22,15 +22,15 @@ const MODEL: &str = "model:";
 /// can be on one disk and share its queue. An `@` that is followed by anything but a digit belongs to the path, and so
 /// does a `:` after the colon of the model. (A path that itself begins with `model:` can be written `./model:`…)
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Spec {
-    model: Option<Model>,
-    backend: Backend,
+pub struct DeviceSpec {
+    model: Option<DiskModelSpec>,
+    backend: DeviceBackend,
     part: Option<Range<u64>>,
 }
 
 /// Reason why a text does not name a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
+pub enum DeviceSpecError {
     /// The path is empty.
     #[error(
         "\"{0}\" has no path (write PATH, PATH@OFFSET+LENGTH, or model:MODEL:PATH for an emulated \
@@ -43,7 +43,7 @@ pub enum SpecError {
         /// The text as given.
         text: String,
         /// The error in the model.
-        error: ModelError,
+        error: ModelSpecError,
     },
     /// The part is not `OFFSET+LENGTH`.
     #[error(
@@ -63,12 +63,12 @@ pub enum SpecError {
     Extent(String),
 }
 
-impl Spec {
+impl DeviceSpec {
     /// Returns the spec of the whole device at `path`.
-    pub fn whole(path: impl Into<PathBuf>) -> Spec {
-        Spec {
+    pub fn whole(path: impl Into<PathBuf>) -> DeviceSpec {
+        DeviceSpec {
             model: None,
-            backend: Backend::Path(path.into()),
+            backend: DeviceBackend::Path(path.into()),
             part: None,
         }
     }
@@ -79,7 +79,7 @@ impl Spec {
     }
 
     /// Returns the backend, without model and part.
-    pub fn backend(&self) -> &Backend {
+    pub fn backend(&self) -> &DeviceBackend {
         &self.backend
     }
 
@@ -87,12 +87,12 @@ impl Spec {
     ///
     /// # Errors
     /// If the device does not exist.
-    pub fn identity(&self) -> io::Result<Identity> {
+    pub fn identity(&self) -> io::Result<StorageIdentity> {
         self.backend.identity(self.part.as_ref())
     }
 
     /// Returns the emulated disk, if any.
-    pub fn model(&self) -> Option<&Model> {
+    pub fn model(&self) -> Option<&DiskModelSpec> {
         self.model.as_ref()
     }
 
@@ -103,9 +103,9 @@ impl Spec {
 
     /// Returns the same part of the device at another path, on the same model.
     #[must_use]
-    pub fn at(&self, path: impl Into<PathBuf>) -> Spec {
-        Spec {
-            backend: Backend::Path(path.into()),
+    pub fn at(&self, path: impl Into<PathBuf>) -> DeviceSpec {
+        DeviceSpec {
+            backend: DeviceBackend::Path(path.into()),
             ..self.clone()
         }
     }
@@ -120,7 +120,7 @@ impl Spec {
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for DeviceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(model) = &self.model {
             write!(f, "{MODEL}{model}:")?;
@@ -129,14 +129,14 @@ impl fmt::Display for Spec {
     }
 }
 
-impl FromStr for Spec {
-    type Err = SpecError;
+impl FromStr for DeviceSpec {
+    type Err = DeviceSpecError;
 
-    fn from_str(text: &str) -> Result<Spec, SpecError> {
+    fn from_str(text: &str) -> Result<DeviceSpec, DeviceSpecError> {
         let (model, place) = match text.strip_prefix(MODEL) {
             Some(rest) => {
                 let (model, place) = rest.split_once(':').unwrap_or((rest, ""));
-                let model = model.parse().map_err(|error| SpecError::Model {
+                let model = model.parse().map_err(|error| DeviceSpecError::Model {
                     text: text.into(),
                     error,
                 })?;
@@ -151,30 +151,31 @@ impl FromStr for Spec {
             _ => (place, None),
         };
         if path.is_empty() {
-            return Err(SpecError::NoPath(text.into()));
+            return Err(DeviceSpecError::NoPath(text.into()));
         }
-        Ok(Spec {
+        Ok(DeviceSpec {
             model,
-            backend: Backend::Path(path.into()),
+            backend: DeviceBackend::Path(path.into()),
             part: part.map(|part| parse_part(text, part)).transpose()?,
         })
     }
 }
 
-fn parse_part(text: &str, part: &str) -> Result<Range<u64>, SpecError> {
+fn parse_part(text: &str, part: &str) -> Result<Range<u64>, DeviceSpecError> {
     let (start, len) = part
         .split_once('+')
-        .ok_or_else(|| SpecError::Part(text.into()))?;
+        .ok_or_else(|| DeviceSpecError::Part(text.into()))?;
     let size = |size: &str| {
-        size.parse::<ByteLen>().map_err(|error| SpecError::Size {
-            text: text.into(),
-            error,
-        })
+        size.parse::<ByteLen>()
+            .map_err(|error| DeviceSpecError::Size {
+                text: text.into(),
+                error,
+            })
     };
     let (start, len) = (size(start)?.0, size(len)?.0);
     match start.checked_add(len) {
         Some(end) if len > 0 => Ok(start..end),
-        _ => Err(SpecError::Extent(text.into())),
+        _ => Err(DeviceSpecError::Extent(text.into())),
     }
 }
 
@@ -184,31 +185,31 @@ mod tests {
 
     #[test]
     fn a_path_and_a_part_of_one_are_understood_and_print_as_they_read() {
-        let spec: Spec = "disk.img@64MiB+1900MiB".parse().unwrap();
+        let spec: DeviceSpec = "disk.img@64MiB+1900MiB".parse().unwrap();
         assert_eq!(spec.path(), Path::new("disk.img"));
         assert_eq!(spec.part(), Some(&(64 << 20..(64 + 1900) << 20)));
         assert_eq!(spec.to_string(), "disk.img@64MiB+1900MiB");
-        assert_eq!("/dev/sdb".parse(), Ok(Spec::whole("/dev/sdb")));
+        assert_eq!("/dev/sdb".parse(), Ok(DeviceSpec::whole("/dev/sdb")));
     }
 
     #[test]
     fn a_part_of_odd_size_prints_exactly() {
-        let spec: Spec = "d@0+1500160".parse().unwrap();
+        let spec: DeviceSpec = "d@0+1500160".parse().unwrap();
         assert_eq!(spec.to_string(), "d@0+1465KiB");
         assert_eq!(spec.to_string().parse(), Ok(spec));
     }
 
     #[test]
     fn an_at_sign_in_a_name_belongs_to_the_path() {
-        let spec: Spec = "/dev/disk/by-id/a@b".parse().unwrap();
-        assert_eq!(spec, Spec::whole("/dev/disk/by-id/a@b"));
+        let spec: DeviceSpec = "/dev/disk/by-id/a@b".parse().unwrap();
+        assert_eq!(spec, DeviceSpec::whole("/dev/disk/by-id/a@b"));
     }
 
     #[test]
     fn an_emulated_disk_has_a_model_and_a_path_that_may_have_colons() {
         let text = "model:barracuda,cache=on:/mnt/a:b@c:d.img@64MiB+1GiB";
-        let spec: Spec = text.parse().unwrap();
-        assert_eq!(spec.model().map(Model::name), Some("barracuda"));
+        let spec: DeviceSpec = text.parse().unwrap();
+        assert_eq!(spec.model().map(DiskModelSpec::name), Some("barracuda"));
         assert_eq!(spec.path(), Path::new("/mnt/a:b@c:d.img"));
         assert_eq!(spec.part(), Some(&(64 << 20..(64 + 1024) << 20)));
         assert_eq!(spec.to_string(), text);
@@ -217,7 +218,7 @@ mod tests {
             elsewhere.to_string(),
             "model:barracuda,cache=on:/dev/sdb@64MiB+1GiB"
         );
-        assert_eq!("./model:x".parse(), Ok(Spec::whole("./model:x")));
+        assert_eq!("./model:x".parse(), Ok(DeviceSpec::whole("./model:x")));
     }
 
     #[test]
@@ -236,7 +237,7 @@ mod tests {
             ("model::disk.img", "no disk model \"\""),
             ("model:barracuda,cache=big:d", "\"cache=big\" is no option"),
         ] {
-            let error = text.parse::<Spec>().unwrap_err().to_string();
+            let error = text.parse::<DeviceSpec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");
         }
     }

@@ -1,20 +1,20 @@
 //! Reports of the layers of a volume, in use or being inspected, for callers that do not depend on a particular kind of
 //! layer.
 
-use forebay_device::Field;
+use forebay_device::ReportField;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{vitals, words};
 use crate::files::{FilesCheck, FilesFacts, words as of_files};
-use crate::lines::{Around, Lines};
+use crate::lines::{RenderContext, ReportLines};
 use crate::space::words as of_space;
 use crate::space::{SpaceCheck, SpaceItem, SpaceMode, SpaceStatus, SpaceVerdict};
-use crate::vitals::Vitals;
+use crate::vitals::VolumeVitals;
 
 /// Summary of a volume, from the view of its uppermost layer. In JSON it consists of the layer's fields.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Status {
+pub enum LayerStatus {
     /// Of a write cache.
     Cache(CacheStatus),
     /// Of a log-structured volume.
@@ -28,10 +28,10 @@ pub enum Status {
 pub struct CacheStatus {
     /// The cache.
     #[serde(flatten)]
-    pub cache: forebay_dcd::Status,
+    pub cache: forebay_dcd::DcdStatus,
     /// The layer that holds its data, if that is a layer and not a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub below: Option<Box<Status>>,
+    pub below: Option<Box<LayerStatus>>,
 }
 
 /// Summary of a filesystem, and of its space.
@@ -41,188 +41,200 @@ pub struct FilesStatus {
     #[serde(flatten)]
     pub files: FilesFacts,
     /// The space, which only the filesystem uses.
-    pub below: Box<Status>,
+    pub below: Box<LayerStatus>,
 }
 
-impl Status {
+impl LayerStatus {
     /// Returns the status of the layer below, if any.
-    pub fn below(&self) -> Option<&Status> {
+    pub fn below(&self) -> Option<&LayerStatus> {
         match self {
-            Status::Cache(status) => status.below.as_deref(),
-            Status::Space(_) => None,
-            Status::Files(status) => Some(&status.below),
+            LayerStatus::Cache(status) => status.below.as_deref(),
+            LayerStatus::Space(_) => None,
+            LayerStatus::Files(status) => Some(&status.below),
         }
     }
 
     /// Returns the state, in words, of the devices of a volume that was drained and detached.
     pub fn when_drained(&self) -> &'static str {
         match self {
-            Status::Cache(CacheStatus { below: None, .. }) => "the data device is complete",
-            Status::Cache(_) => {
+            LayerStatus::Cache(CacheStatus { below: None, .. }) => "the data device is complete",
+            LayerStatus::Cache(_) => {
                 "its log holds nothing, and there is nothing to recover on its data device"
             }
-            Status::Space(_) | Status::Files(_) => "there is nothing to recover on its device",
+            LayerStatus::Space(_) | LayerStatus::Files(_) => {
+                "there is nothing to recover on its device"
+            }
         }
     }
 
     /// Returns the definition of each field.
-    pub fn fields(&self) -> &'static [Field] {
+    pub fn fields(&self) -> &'static [ReportField] {
         match self {
-            Status::Cache(_) => forebay_dcd::Status::FIELDS,
-            Status::Space(_) => SpaceStatus::FIELDS,
-            Status::Files(_) => FilesFacts::FIELDS,
+            LayerStatus::Cache(_) => forebay_dcd::DcdStatus::FIELDS,
+            LayerStatus::Space(_) => SpaceStatus::FIELDS,
+            LayerStatus::Files(_) => FilesFacts::FIELDS,
         }
     }
 
     /// Returns the name of the volume's mode.
     pub fn mode(&self) -> &'static str {
         match self {
-            Status::Cache(status) => status.cache.mode.name(),
-            Status::Space(status) => status.mode.name(),
-            Status::Files(status) => status.files.mode.name(),
+            LayerStatus::Cache(status) => status.cache.mode.name(),
+            LayerStatus::Space(status) => status.mode.name(),
+            LayerStatus::Files(status) => status.files.mode.name(),
         }
     }
 
-    /// Returns all names that [`Status::mode`] can return.
+    /// Returns all names that [`LayerStatus::mode`] can return.
     pub fn modes(&self) -> Vec<&'static str> {
         match self {
-            Status::Cache(_) => forebay_dcd::Mode::ALL.map(forebay_dcd::Mode::name).into(),
-            Status::Space(_) | Status::Files(_) => SpaceMode::ALL.map(SpaceMode::name).into(),
+            LayerStatus::Cache(_) => forebay_dcd::CacheMode::ALL
+                .map(forebay_dcd::CacheMode::name)
+                .into(),
+            LayerStatus::Space(_) | LayerStatus::Files(_) => {
+                SpaceMode::ALL.map(SpaceMode::name).into()
+            }
         }
     }
 
     /// Returns the reason for the mode, where it needs an explanation.
     pub fn mode_detail(&self) -> Option<&str> {
         match self {
-            Status::Cache(status) => {
+            LayerStatus::Cache(status) => {
                 let below = || status.below.as_ref()?.mode_detail();
                 status.cache.mode_detail.as_deref().or_else(below)
             }
-            Status::Space(status) => status.mode_detail.as_deref(),
-            Status::Files(status) => status.files.mode_detail.as_deref(),
+            LayerStatus::Space(status) => status.mode_detail.as_deref(),
+            LayerStatus::Files(status) => status.files.mode_detail.as_deref(),
         }
     }
 
     /// Returns the volume's length in bytes.
     pub fn len_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.cache.len,
-            Status::Space(status) => status.len,
-            Status::Files(status) => status.files.len,
+            LayerStatus::Cache(status) => status.cache.len,
+            LayerStatus::Space(status) => status.len,
+            LayerStatus::Files(status) => status.files.len,
         }
     }
 
     /// Returns the bytes that have not reached their final place.
     pub fn dirty_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.cache.dirty_bytes,
-            Status::Space(_) | Status::Files(_) => 0,
+            LayerStatus::Cache(status) => status.cache.dirty_bytes,
+            LayerStatus::Space(_) | LayerStatus::Files(_) => 0,
         }
     }
 
     /// Returns the dirty bytes that were written to the data device, but are not durable there yet.
     pub fn homeward_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.cache.homeward_bytes,
-            Status::Space(_) | Status::Files(_) => 0,
+            LayerStatus::Cache(status) => status.cache.homeward_bytes,
+            LayerStatus::Space(_) | LayerStatus::Files(_) => 0,
         }
     }
 
     /// Returns the bytes that must still be zeroed or discarded on the data device.
     pub fn marked_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.cache.marked_bytes,
-            Status::Space(_) | Status::Files(_) => 0,
+            LayerStatus::Cache(status) => status.cache.marked_bytes,
+            LayerStatus::Space(_) | LayerStatus::Files(_) => 0,
         }
     }
 
     /// Returns the name of the present destage activity.
     pub fn doing(&self) -> &'static str {
         match self {
-            Status::Cache(status) => status.cache.destaging.name(),
-            Status::Space(_) | Status::Files(_) => "resting",
+            LayerStatus::Cache(status) => status.cache.destaging.name(),
+            LayerStatus::Space(_) | LayerStatus::Files(_) => "resting",
         }
     }
 
     /// Returns true if destaging is idle.
     pub fn is_resting(&self) -> bool {
         match self {
-            Status::Cache(status) => status.cache.destaging == forebay_dcd::Destaging::Resting,
-            Status::Space(_) | Status::Files(_) => true,
+            LayerStatus::Cache(status) => {
+                status.cache.destaging == forebay_dcd::DestageActivity::Resting
+            }
+            LayerStatus::Space(_) | LayerStatus::Files(_) => true,
         }
     }
 
     /// Returns the lost bytes.
     pub fn lost_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.cache.damaged_bytes,
-            Status::Space(_) | Status::Files(_) => 0,
+            LayerStatus::Cache(status) => status.cache.damaged_bytes,
+            LayerStatus::Space(_) | LayerStatus::Files(_) => 0,
         }
     }
 
     /// Returns the bytes that cannot be read now, but are not lost.
     pub fn unreadable_bytes(&self) -> u64 {
         match self {
-            Status::Cache(status) => status.cache.unreadable_bytes,
-            Status::Space(_) | Status::Files(_) => 0,
+            LayerStatus::Cache(status) => status.cache.unreadable_bytes,
+            LayerStatus::Space(_) | LayerStatus::Files(_) => 0,
         }
     }
 
     /// Returns true while the device that data is brought to fails.
     pub fn drain_fails(&self) -> bool {
         match self {
-            Status::Cache(status) => status.cache.mode == forebay_dcd::Mode::DataFailing,
-            Status::Space(status) => status.mode == SpaceMode::Failed,
-            Status::Files(status) => status.files.mode == SpaceMode::Failed,
+            LayerStatus::Cache(status) => status.cache.mode == forebay_dcd::CacheMode::DataFailing,
+            LayerStatus::Space(status) => status.mode == SpaceMode::Failed,
+            LayerStatus::Files(status) => status.files.mode == SpaceMode::Failed,
         }
     }
 
     /// Describes the data that abandoning would affect; `None` if nothing can be abandoned.
     pub fn to_give_up(&self) -> Option<String> {
         match self {
-            Status::Cache(status) => words::to_give_up(&status.cache),
-            Status::Space(_) | Status::Files(_) => None,
+            LayerStatus::Cache(status) => words::to_give_up(&status.cache),
+            LayerStatus::Space(_) | LayerStatus::Files(_) => None,
         }
     }
 
     /// Returns the figures that are worth watching over time.
-    pub fn vitals(&self) -> Vitals {
+    pub fn vitals(&self) -> VolumeVitals {
         match self {
-            Status::Cache(status) => vitals::of(&status.cache),
-            Status::Space(status) => of_space::vitals(status),
-            Status::Files(status) => of_files::vitals(&status.files),
+            LayerStatus::Cache(status) => vitals::of(&status.cache),
+            LayerStatus::Space(status) => of_space::vitals(status),
+            LayerStatus::Files(status) => of_files::vitals(&status.files),
         }
     }
 
     /// Returns the status as lines for people. With the status of some seconds earlier, the lines include present
     /// rates.
-    pub fn lines(&self, earlier: Option<(&Status, f64)>, around: &Around<'_>) -> Lines {
+    pub fn lines(
+        &self,
+        earlier: Option<(&LayerStatus, f64)>,
+        around: &RenderContext<'_>,
+    ) -> ReportLines {
         match self {
-            Status::Cache(status) => {
+            LayerStatus::Cache(status) => {
                 let earlier = earlier.and_then(|(earlier, ago)| match earlier {
-                    Status::Cache(earlier) => Some((&earlier.cache, ago)),
-                    Status::Space(_) | Status::Files(_) => None,
+                    LayerStatus::Cache(earlier) => Some((&earlier.cache, ago)),
+                    LayerStatus::Space(_) | LayerStatus::Files(_) => None,
                 });
                 let mut lines = words::status(&status.cache, earlier, around);
-                if let Some(Status::Space(below)) = status.below.as_deref() {
+                if let Some(LayerStatus::Space(below)) = status.below.as_deref() {
                     lines.extend(of_space::below(below));
                 }
                 lines
             }
-            Status::Space(status) => {
+            LayerStatus::Space(status) => {
                 let earlier = earlier.and_then(|(earlier, ago)| match earlier {
-                    Status::Space(earlier) => Some((earlier, ago)),
-                    Status::Cache(_) | Status::Files(_) => None,
+                    LayerStatus::Space(earlier) => Some((earlier, ago)),
+                    LayerStatus::Cache(_) | LayerStatus::Files(_) => None,
                 });
                 of_space::status(status, earlier, around)
             }
-            Status::Files(status) => {
+            LayerStatus::Files(status) => {
                 let earlier = earlier.and_then(|(earlier, ago)| match earlier {
-                    Status::Files(earlier) => Some((&earlier.files, ago)),
-                    Status::Cache(_) | Status::Space(_) => None,
+                    LayerStatus::Files(earlier) => Some((&earlier.files, ago)),
+                    LayerStatus::Cache(_) | LayerStatus::Space(_) => None,
                 });
                 let mut lines = of_files::status(&status.files, earlier, around);
-                if let Status::Space(below) = &*status.below {
+                if let LayerStatus::Space(below) = &*status.below {
                     lines.extend(of_space::below(below));
                 }
                 lines
@@ -233,7 +245,7 @@ impl Status {
 
 /// Result of inspecting a volume that is not in use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Verdict {
+pub enum LayerVerdict {
     /// Recovery has nothing to do.
     Clean,
     /// Attaching the volume will recover data.
@@ -245,7 +257,7 @@ pub enum Verdict {
 /// Findings of a check of a volume's devices.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
-pub enum CheckReport {
+pub enum LayerCheckReport {
     /// On a write cache's log.
     Cache(CacheCheck),
     /// On a log-structured volume's device.
@@ -259,73 +271,73 @@ pub enum CheckReport {
 pub struct CacheCheck {
     /// On the log.
     #[serde(flatten)]
-    pub cache: forebay_dcd::CheckReport,
+    pub cache: forebay_dcd::DcdCheckReport,
     /// On the device of the log-structured volume below, if it was checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<Box<SpaceCheck>>,
 }
 
-impl CheckReport {
+impl LayerCheckReport {
     /// Returns the verdict of the check.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> LayerVerdict {
         match self {
-            CheckReport::Cache(report) => {
+            LayerCheckReport::Cache(report) => {
                 let cache = match report.cache.verdict {
-                    forebay_dcd::CheckVerdict::Clean => Verdict::Clean,
-                    forebay_dcd::CheckVerdict::Dirty => Verdict::Dirty,
-                    forebay_dcd::CheckVerdict::Damaged => Verdict::Damaged,
+                    forebay_dcd::CheckVerdict::Clean => LayerVerdict::Clean,
+                    forebay_dcd::CheckVerdict::Dirty => LayerVerdict::Dirty,
+                    forebay_dcd::CheckVerdict::Damaged => LayerVerdict::Damaged,
                 };
                 let below = report.below.as_ref().map(|below| of(below.verdict));
                 below.map_or(cache, |below| cache.max(below))
             }
-            CheckReport::Space(report) => of(report.verdict),
-            CheckReport::Files(report) => of(report.space.verdict),
+            LayerCheckReport::Space(report) => of(report.verdict),
+            LayerCheckReport::Files(report) => of(report.space.verdict),
         }
     }
 
     /// Returns the report as lines for people.
     pub fn lines(&self) -> Vec<String> {
         match self {
-            CheckReport::Cache(report) => {
+            LayerCheckReport::Cache(report) => {
                 let mut lines = words::check(&report.cache);
                 lines.extend(report.below.iter().flat_map(|below| of_space::check(below)));
                 lines
             }
-            CheckReport::Space(report) => of_space::check(report),
-            CheckReport::Files(report) => of_files::check(report),
+            LayerCheckReport::Space(report) => of_space::check(report),
+            LayerCheckReport::Files(report) => of_files::check(report),
         }
     }
 }
 
 /// Converts the verdict on a log-structured volume.
-fn of(verdict: SpaceVerdict) -> Verdict {
+fn of(verdict: SpaceVerdict) -> LayerVerdict {
     match verdict {
-        SpaceVerdict::Clean => Verdict::Clean,
-        SpaceVerdict::Dirty => Verdict::Dirty,
-        SpaceVerdict::Damaged => Verdict::Damaged,
+        SpaceVerdict::Clean => LayerVerdict::Clean,
+        SpaceVerdict::Dirty => LayerVerdict::Dirty,
+        SpaceVerdict::Damaged => LayerVerdict::Damaged,
     }
 }
 
 /// Report of salvaged data.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
-pub enum SalvageReport {
+pub enum LayerSalvageReport {
     /// From a write cache's log.
-    Cache(forebay_dcd::SalvageReport),
+    Cache(forebay_dcd::LogSalvageReport),
 }
 
-impl SalvageReport {
+impl LayerSalvageReport {
     /// Returns true if all lost data was found.
     pub fn is_whole(&self) -> bool {
         match self {
-            SalvageReport::Cache(report) => report.lost_bytes == report.found_bytes,
+            LayerSalvageReport::Cache(report) => report.lost_bytes == report.found_bytes,
         }
     }
 
     /// Returns the report as lines for people.
     pub fn lines(&self) -> Vec<String> {
         match self {
-            SalvageReport::Cache(report) => words::salvaged(report),
+            LayerSalvageReport::Cache(report) => words::salvaged(report),
         }
     }
 }
@@ -333,11 +345,11 @@ impl SalvageReport {
 /// A structure on a layer's devices.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
-pub enum DumpItem {
+pub enum LayerDumpItem {
     /// Of a write cache's log.
-    Cache(forebay_dcd::DumpItem),
+    Cache(forebay_dcd::LogDumpItem),
     /// Of a log-structured volume.
     Space(SpaceItem),
     /// Of a filesystem.
-    Files(forebay_dfs::DumpItem),
+    Files(forebay_dfs::FsDumpItem),
 }

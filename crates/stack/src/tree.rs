@@ -18,16 +18,16 @@
 
 use std::fmt;
 
-use forebay_dcd::Acknowledge;
+use forebay_dcd::AckMode;
 use forebay_units::{ByteLen, TimeSpan};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::not_done::NotDone;
-use crate::options::{Bypass, CacheOptions, Discard, choice};
-use crate::space::{NoSuchOption, OF_A_SPACE, Placing, SpaceOptions, SpareShare};
-use crate::spec::Spec;
+use crate::not_done::OperationError;
+use crate::options::{BypassSize, CacheOptions, SegmentDiscard, choice};
+use crate::space::{NoSuchOption, OF_A_SPACE, RequestedPlacement, SpaceOptions, SpareShare};
+use crate::spec::DeviceSpec;
 use crate::text::{optional, required};
 
 /// Maximum number of stacked layers.
@@ -35,7 +35,7 @@ pub const DEPTH_MAX: usize = 8;
 
 choice!(
     /// Kind of a layer.
-    Kind {
+    LayerKind {
         /// A write cache: a `log` in front of `data`.
         #[default]
         Cache = "cache",
@@ -49,7 +49,7 @@ choice!(
 
 /// A layer with all layers and devices below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Tree {
+pub enum LayerTree {
     /// A write cache.
     Cache(CacheTree),
     /// A log-structured volume.
@@ -62,9 +62,9 @@ pub enum Tree {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheTree {
     /// The log device, which keeps data that is not on `data` yet.
-    pub log: Spec,
+    pub log: DeviceSpec,
     /// The device or layer behind the cache.
-    pub data: Below,
+    pub data: DeviceOrLayer,
     /// The cache's options.
     pub options: CacheOptions,
 }
@@ -73,51 +73,51 @@ pub struct CacheTree {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpaceTree {
     /// The device, which is divided into segments.
-    pub data: Spec,
+    pub data: DeviceSpec,
     /// The options of the volume.
     pub options: SpaceOptions,
 }
 
 /// The device or layer below a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Below {
+pub enum DeviceOrLayer {
     /// A device.
-    Device(Spec),
+    Device(DeviceSpec),
     /// Another layer.
-    Layer(Box<Tree>),
+    Layer(Box<LayerTree>),
 }
 
-impl Tree {
+impl LayerTree {
     /// Returns a write cache over two devices, with default options.
-    pub fn cache(log: Spec, data: Spec) -> Tree {
-        Tree::Cache(CacheTree {
+    pub fn cache(log: DeviceSpec, data: DeviceSpec) -> LayerTree {
+        LayerTree::Cache(CacheTree {
             log,
-            data: Below::Device(data),
+            data: DeviceOrLayer::Device(data),
             options: CacheOptions::default(),
         })
     }
 
     /// Returns a log-structured volume on a device, with default options.
-    pub fn space(data: Spec) -> Tree {
-        Tree::Space(SpaceTree {
+    pub fn space(data: DeviceSpec) -> LayerTree {
+        LayerTree::Space(SpaceTree {
             data,
             options: SpaceOptions::default(),
         })
     }
 
     /// Returns a filesystem on a device, with default options.
-    pub fn files(data: Spec) -> Tree {
-        Tree::Files(SpaceTree {
+    pub fn files(data: DeviceSpec) -> LayerTree {
+        LayerTree::Files(SpaceTree {
             data,
             options: SpaceOptions::default(),
         })
     }
 
     /// Returns a write cache over a log-structured volume on a device, both with default options.
-    pub fn over(log: Spec, data: Spec) -> Tree {
-        Tree::Cache(CacheTree {
+    pub fn over(log: DeviceSpec, data: DeviceSpec) -> LayerTree {
+        LayerTree::Cache(CacheTree {
             log,
-            data: Below::Layer(Box::new(Tree::space(data))),
+            data: DeviceOrLayer::Layer(Box::new(LayerTree::space(data))),
             options: CacheOptions::default(),
         })
     }
@@ -126,49 +126,56 @@ impl Tree {
     ///
     /// # Errors
     /// If it does not, the error of [`Layer::tune`](crate::Layer::tune).
-    pub fn can_be_tuned(&self, placement: Option<Placing>) -> Result<(), NotDone> {
+    pub fn can_be_tuned(
+        &self,
+        placement: Option<RequestedPlacement>,
+    ) -> Result<(), OperationError> {
         match (self, placement) {
-            (Tree::Space(_), _) => Ok(()),
-            (Tree::Files(_), Some(Placing::Auto)) => Err(NotDone::does_not_choose()),
-            (Tree::Files(_), _) => Ok(()),
-            (Tree::Cache(cache), _) => match &cache.data {
-                Below::Device(_) => Err(NotDone::places_nothing()),
-                Below::Layer(below) => below.can_be_tuned(placement),
+            (LayerTree::Space(_), _) => Ok(()),
+            (LayerTree::Files(_), Some(RequestedPlacement::Auto)) => {
+                Err(OperationError::does_not_choose())
+            }
+            (LayerTree::Files(_), _) => Ok(()),
+            (LayerTree::Cache(cache), _) => match &cache.data {
+                DeviceOrLayer::Device(_) => Err(OperationError::places_nothing()),
+                DeviceOrLayer::Layer(below) => below.can_be_tuned(placement),
             },
         }
     }
 
     /// Returns the kind of the uppermost layer.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> LayerKind {
         match self {
-            Tree::Cache(_) => Kind::Cache,
-            Tree::Space(_) => Kind::Space,
-            Tree::Files(_) => Kind::Files,
+            LayerTree::Cache(_) => LayerKind::Cache,
+            LayerTree::Space(_) => LayerKind::Space,
+            LayerTree::Files(_) => LayerKind::Files,
         }
     }
 
     /// Returns the device that the uppermost layer formatted and that identifies the volume: the log of a cache, or the
     /// only device of a log-structured volume or a filesystem.
-    pub fn own(&self) -> &Spec {
+    pub fn own(&self) -> &DeviceSpec {
         match self {
-            Tree::Cache(cache) => &cache.log,
-            Tree::Space(space) | Tree::Files(space) => &space.data,
+            LayerTree::Cache(cache) => &cache.log,
+            LayerTree::Space(space) | LayerTree::Files(space) => &space.data,
         }
     }
 
     /// Returns the log of the uppermost layer, if it has a log beside its data.
-    pub fn log(&self) -> Option<&Spec> {
+    pub fn log(&self) -> Option<&DeviceSpec> {
         match self {
-            Tree::Cache(cache) => Some(&cache.log),
-            Tree::Space(_) | Tree::Files(_) => None,
+            LayerTree::Cache(cache) => Some(&cache.log),
+            LayerTree::Space(_) | LayerTree::Files(_) => None,
         }
     }
 
     /// Returns the device or layer that finally holds the clients' data, as far as this layer knows.
-    pub fn data(&self) -> Below {
+    pub fn data(&self) -> DeviceOrLayer {
         match self {
-            Tree::Cache(cache) => cache.data.clone(),
-            Tree::Space(space) | Tree::Files(space) => Below::Device(space.data.clone()),
+            LayerTree::Cache(cache) => cache.data.clone(),
+            LayerTree::Space(space) | LayerTree::Files(space) => {
+                DeviceOrLayer::Device(space.data.clone())
+            }
         }
     }
 
@@ -177,9 +184,9 @@ impl Tree {
     ///
     /// # Errors
     /// The key of an option that this layer does not have.
-    pub fn with(self, options: CacheOptions) -> Result<Tree, NoSuchOption> {
+    pub fn with(self, options: CacheOptions) -> Result<LayerTree, NoSuchOption> {
         Ok(match self {
-            Tree::Cache(cache) => {
+            LayerTree::Cache(cache) => {
                 let below = CacheOptions {
                     discard: options.discard,
                     spare: options.spare,
@@ -191,17 +198,17 @@ impl Tree {
                     ..options
                 };
                 let data = space_with(cache.data, below)?;
-                Tree::Cache(CacheTree {
+                LayerTree::Cache(CacheTree {
                     options: options.or(cache.options),
                     data,
                     ..cache
                 })
             }
-            Tree::Space(space) => Tree::Space(SpaceTree {
+            LayerTree::Space(space) => LayerTree::Space(SpaceTree {
                 options: SpaceOptions::of(options)?.or(space.options),
                 ..space
             }),
-            Tree::Files(space) => Tree::Files(SpaceTree {
+            LayerTree::Files(space) => LayerTree::Files(SpaceTree {
                 options: SpaceOptions::of_files(options)?.or(space.options),
                 ..space
             }),
@@ -211,29 +218,28 @@ impl Tree {
     /// Returns the tree with options by which acknowledged data survives the death of the serving process
     /// ([`crate::Layer::survives_kill`]), unless the tree already sets the acknowledgement.
     #[must_use]
-    pub fn surviving_kill(self) -> Tree {
+    pub fn surviving_kill(self) -> LayerTree {
         let survives = CacheOptions {
-            durability: Some(Acknowledge::Handover),
+            durability: Some(AckMode::Handover),
             ..CacheOptions::default()
         };
         match self {
-            Tree::Cache(cache) => Tree::Cache(CacheTree {
+            LayerTree::Cache(cache) => LayerTree::Cache(CacheTree {
                 log: cache.log,
                 data: match cache.data {
-                    Below::Device(spec) => Below::Device(spec),
-                    Below::Layer(layer) => Below::Layer(Box::new(layer.surviving_kill())),
+                    DeviceOrLayer::Device(spec) => DeviceOrLayer::Device(spec),
+                    DeviceOrLayer::Layer(layer) => {
+                        DeviceOrLayer::Layer(Box::new(layer.surviving_kill()))
+                    }
                 },
                 options: cache.options.or(survives),
             }),
-            Tree::Space(mut space) => {
-                space
-                    .options
-                    .durability
-                    .get_or_insert(Acknowledge::Handover);
-                Tree::Space(space)
+            LayerTree::Space(mut space) => {
+                space.options.durability.get_or_insert(AckMode::Handover);
+                LayerTree::Space(space)
             }
             // A mounted filesystem ends with the process that serves it.
-            Tree::Files(space) => Tree::Files(space),
+            LayerTree::Files(space) => LayerTree::Files(space),
         }
     }
 
@@ -241,21 +247,24 @@ impl Tree {
     ///
     /// # Errors
     /// The first error of `other`.
-    pub fn on<E>(self, other: &mut dyn FnMut(&Spec) -> Result<Spec, E>) -> Result<Tree, E> {
+    pub fn on<E>(
+        self,
+        other: &mut dyn FnMut(&DeviceSpec) -> Result<DeviceSpec, E>,
+    ) -> Result<LayerTree, E> {
         Ok(match self {
-            Tree::Cache(cache) => Tree::Cache(CacheTree {
+            LayerTree::Cache(cache) => LayerTree::Cache(CacheTree {
                 log: other(&cache.log)?,
                 data: match cache.data {
-                    Below::Device(spec) => Below::Device(other(&spec)?),
-                    Below::Layer(layer) => Below::Layer(Box::new(layer.on(other)?)),
+                    DeviceOrLayer::Device(spec) => DeviceOrLayer::Device(other(&spec)?),
+                    DeviceOrLayer::Layer(layer) => DeviceOrLayer::Layer(Box::new(layer.on(other)?)),
                 },
                 options: cache.options,
             }),
-            Tree::Space(space) => Tree::Space(SpaceTree {
+            LayerTree::Space(space) => LayerTree::Space(SpaceTree {
                 data: other(&space.data)?,
                 options: space.options,
             }),
-            Tree::Files(space) => Tree::Files(SpaceTree {
+            LayerTree::Files(space) => LayerTree::Files(SpaceTree {
                 data: other(&space.data)?,
                 options: space.options,
             }),
@@ -264,16 +273,16 @@ impl Tree {
 
     /// Returns the devices at the leaves, each with its role. Roles are written like keys of the configuration file:
     /// `data.log` is the log of the layer at `data`.
-    pub fn devices(&self) -> Vec<(String, &Spec)> {
+    pub fn devices(&self) -> Vec<(String, &DeviceSpec)> {
         let cache = match self {
-            Tree::Cache(cache) => cache,
-            Tree::Space(space) | Tree::Files(space) => {
+            LayerTree::Cache(cache) => cache,
+            LayerTree::Space(space) | LayerTree::Files(space) => {
                 return vec![("data".into(), &space.data)];
             }
         };
         let mut devices = match &cache.data {
-            Below::Device(spec) => vec![("data".into(), spec)],
-            Below::Layer(layer) => {
+            DeviceOrLayer::Device(spec) => vec![("data".into(), spec)],
+            DeviceOrLayer::Layer(layer) => {
                 let below = layer.devices().into_iter();
                 below
                     .map(|(role, spec)| (format!("data.{role}"), spec))
@@ -287,18 +296,20 @@ impl Tree {
     /// Returns the number of stacked layers.
     pub(crate) fn depth(&self) -> usize {
         match self.data() {
-            Below::Device(_) => 1,
-            Below::Layer(layer) => 1 + layer.depth(),
+            DeviceOrLayer::Device(_) => 1,
+            DeviceOrLayer::Layer(layer) => 1 + layer.depth(),
         }
     }
 }
 
 /// Returns the layer below a cache, with the options set there that only log-structured volumes have.
-fn space_with(below: Below, options: CacheOptions) -> Result<Below, NoSuchOption> {
+fn space_with(below: DeviceOrLayer, options: CacheOptions) -> Result<DeviceOrLayer, NoSuchOption> {
     match (below, of_a_space(&options)) {
         (below, None) => Ok(below),
-        (Below::Layer(layer), Some(_)) => Ok(Below::Layer(Box::new(layer.with(options)?))),
-        (Below::Device(_), Some(key)) => Err(NoSuchOption::of_a_cache(key)),
+        (DeviceOrLayer::Layer(layer), Some(_)) => {
+            Ok(DeviceOrLayer::Layer(Box::new(layer.with(options)?)))
+        }
+        (DeviceOrLayer::Device(_), Some(key)) => Err(NoSuchOption::of_a_cache(key)),
     }
 }
 
@@ -309,21 +320,21 @@ fn of_a_space(options: &CacheOptions) -> Option<&'static str> {
     keys.find_map(|(key, said)| said.then_some(key))
 }
 
-impl fmt::Display for Tree {
+impl fmt::Display for LayerTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Tree::Cache(cache) => write!(f, "({} < {})", cache.data, cache.log),
-            Tree::Space(space) | Tree::Files(space) => space.data.fmt(f),
+            LayerTree::Cache(cache) => write!(f, "({} < {})", cache.data, cache.log),
+            LayerTree::Space(space) | LayerTree::Files(space) => space.data.fmt(f),
         }
     }
 }
 
-impl fmt::Display for Below {
+impl fmt::Display for DeviceOrLayer {
     /// Writes a device as given, and a cache as its data and its log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Below::Device(spec) => spec.fmt(f),
-            Below::Layer(layer) => layer.fmt(f),
+            DeviceOrLayer::Device(spec) => spec.fmt(f),
+            DeviceOrLayer::Layer(layer) => layer.fmt(f),
         }
     }
 }
@@ -333,37 +344,37 @@ impl fmt::Display for Below {
 /// # Errors
 /// The name of a missing child.
 pub(crate) fn layer(
-    kind: Kind,
-    (data, log): (Option<Below>, Option<Spec>),
+    kind: LayerKind,
+    (data, log): (Option<DeviceOrLayer>, Option<DeviceSpec>),
     options: CacheOptions,
-) -> Result<Tree, String> {
+) -> Result<LayerTree, String> {
     let missing = |role: &str, has: &str| format!("missing field `{role}`: a {kind} has {has}");
     match kind {
-        Kind::Cache => {
+        LayerKind::Cache => {
             let missing = |role| missing(role, "`data` and `log`");
             if let Some(key) = of_a_space(&options) {
                 return Err(NoSuchOption::of_a_cache(key).to_string());
             }
-            Ok(Tree::Cache(CacheTree {
+            Ok(LayerTree::Cache(CacheTree {
                 data: data.ok_or_else(|| missing("data"))?,
                 log: log.ok_or_else(|| missing("log"))?,
                 options,
             }))
         }
-        Kind::Space | Kind::Files => {
+        LayerKind::Space | LayerKind::Files => {
             let data = match (data, log) {
                 (_, Some(_)) => {
                     return Err(format!("unknown field `log`: a {kind} has `data` only"));
                 }
-                (Some(Below::Layer(_)), _) => {
+                (Some(DeviceOrLayer::Layer(_)), _) => {
                     return Err(format!("the `data` of a {kind} is a device, as a string"));
                 }
                 (None, _) => return Err(missing("data", "`data`")),
-                (Some(Below::Device(data)), None) => data,
+                (Some(DeviceOrLayer::Device(data)), None) => data,
             };
-            let (options, tree): (_, fn(SpaceTree) -> Tree) = match kind {
-                Kind::Files => (SpaceOptions::of_files(options), Tree::Files),
-                _ => (SpaceOptions::of(options), Tree::Space),
+            let (options, tree): (_, fn(SpaceTree) -> LayerTree) = match kind {
+                LayerKind::Files => (SpaceOptions::of_files(options), LayerTree::Files),
+                _ => (SpaceOptions::of(options), LayerTree::Space),
             };
             let options = options.map_err(|error| error.to_string())?;
             Ok(tree(SpaceTree { data, options }))
@@ -374,49 +385,49 @@ pub(crate) fn layer(
 /// The keys of a layer that is a child.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Keys {
+struct LayerKeys {
     #[serde(deserialize_with = "required")]
-    kind: Kind,
-    data: Option<Below>,
+    kind: LayerKind,
+    data: Option<DeviceOrLayer>,
     #[serde(default, deserialize_with = "optional")]
-    log: Option<Spec>,
+    log: Option<DeviceSpec>,
     #[serde(default, deserialize_with = "optional")]
-    durability: Option<Acknowledge>,
+    durability: Option<AckMode>,
     #[serde(default, deserialize_with = "optional")]
     max_delay: Option<TimeSpan>,
     #[serde(default, deserialize_with = "optional")]
     patience: Option<TimeSpan>,
     #[serde(default, deserialize_with = "optional")]
-    bypass: Option<Bypass>,
+    bypass: Option<BypassSize>,
     #[serde(default, deserialize_with = "optional")]
     map_memory: Option<ByteLen>,
     #[serde(default, deserialize_with = "optional")]
-    discard: Option<Discard>,
+    discard: Option<SegmentDiscard>,
     #[serde(default, deserialize_with = "optional")]
     spare: Option<SpareShare>,
 }
 
-impl<'de> Deserialize<'de> for Below {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Below, D::Error> {
-        from.deserialize_any(Child)
+impl<'de> Deserialize<'de> for DeviceOrLayer {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<DeviceOrLayer, D::Error> {
+        from.deserialize_any(ChildVisitor)
     }
 }
 
-struct Child;
+struct ChildVisitor;
 
-impl<'de> Visitor<'de> for Child {
-    type Value = Below;
+impl<'de> Visitor<'de> for ChildVisitor {
+    type Value = DeviceOrLayer;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a device as a string, or a layer as a table")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Below, E> {
-        text.parse().map(Below::Device).map_err(E::custom)
+    fn visit_str<E: Error>(self, text: &str) -> Result<DeviceOrLayer, E> {
+        text.parse().map(DeviceOrLayer::Device).map_err(E::custom)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Below, A::Error> {
-        let keys = Keys::deserialize(MapAccessDeserializer::new(map))?;
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DeviceOrLayer, A::Error> {
+        let keys = LayerKeys::deserialize(MapAccessDeserializer::new(map))?;
         let options = CacheOptions {
             durability: keys.durability,
             max_delay: keys.max_delay,
@@ -428,6 +439,6 @@ impl<'de> Visitor<'de> for Child {
         };
         let tree = layer(keys.kind, (keys.data, keys.log), options);
         let tree = tree.map_err(A::Error::custom)?;
-        Ok(Below::Layer(Box::new(tree)))
+        Ok(DeviceOrLayer::Layer(Box::new(tree)))
     }
 }

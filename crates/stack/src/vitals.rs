@@ -1,19 +1,19 @@
 //! Figures of a volume in use that are worth watching over time, for every kind of layer.
 
-pub use forebay_dcd::Latency;
+pub use forebay_dcd::LatencySummary;
 
 /// A volume's vital signs.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Vitals {
+pub struct VolumeVitals {
     /// The ring that holds written data until it is destaged.
-    pub room: Room,
+    pub room: RingUsage,
     /// Flows into, through and out of the ring.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowCounters>,
 }
 
 /// A ring that holds written data until the data reaches its final place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Room {
+pub struct RingUsage {
     /// Name of the ring.
     pub name: &'static str,
     /// Length in bytes.
@@ -24,7 +24,7 @@ pub struct Room {
     pub head_bytes: u64,
 }
 
-impl Room {
+impl RingUsage {
     /// Divides the ring into `count` equal parts. Returns the used share of each part, 0 to 1, in order, and the index
     /// of the part that contains the head.
     pub fn parts(&self, count: usize) -> (Vec<f64>, usize) {
@@ -49,7 +49,7 @@ impl Room {
 
 /// Counters since the volume was attached.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Flow {
+pub struct FlowCounters {
     /// Name of the counters.
     pub name: &'static str,
     /// Number of operations, where meaningful.
@@ -57,7 +57,7 @@ pub struct Flow {
     /// Number of bytes, where meaningful.
     pub bytes: Option<u64>,
     /// Latency, if it is measured.
-    pub latency: Option<Latency>,
+    pub latency: Option<LatencySummary>,
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
 
     fn parts(used_bytes: u64, head_bytes: u64) -> (Vec<f64>, usize) {
         let (name, bytes) = ("log", 400);
-        let room = Room {
+        let room = RingUsage {
             name,
             bytes,
             used_bytes,
@@ -81,6 +81,6 @@ mod tests {
         assert_eq!(parts(150, 250), (vec![0.0, 1.0, 0.5, 0.0], 2));
         assert_eq!(parts(150, 50), (vec![0.5, 0.0, 0.0, 1.0], 0));
         assert_eq!(parts(400, 100), (vec![1.0; 4], 1));
-        assert_eq!(Room::default().parts(0), (vec![], 0));
+        assert_eq!(RingUsage::default().parts(0), (vec![], 0));
     }
 }

@@ -2,29 +2,30 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::Witness;
+use forebay_dcd::FailedLogRegistry;
 use forebay_device::DeviceError;
-use forebay_dfs::Clock;
-use forebay_os::{OpenOptions, Ring};
+use forebay_dfs::FsClock;
+use forebay_os::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 
-use crate::cache::{Accept, Attached, cache_of};
+use crate::cache::{AcceptedFaults, AttachedLayer, cache_of};
 use crate::files::DumpError;
 use crate::open::open_cache;
 use crate::space::{self, SpaceOptions};
-use crate::status::{CheckReport, DumpItem, SalvageReport};
+use crate::status::{LayerCheckReport, LayerDumpItem, LayerSalvageReport};
 use crate::{
-    CacheOptions, Kind, Name, Pair, Part, Spec, StackError, Tree, cache, files, open_one, over,
+    CacheDevices, CacheOptions, DeviceSpec, LayerKind, LayerTree, OpenDevice, StackError,
+    VolumeName, cache, files, open_one, over,
 };
 
 /// The opened devices of a volume.
-pub enum Opened {
+pub enum VolumeDevices {
     /// The two devices of a write cache.
-    Cache(Box<Pair>),
+    Cache(Box<CacheDevices>),
     /// The device of a log-structured volume, and its options.
-    Space(Box<Part>, SpaceOptions),
+    Space(Box<OpenDevice>, SpaceOptions),
     /// The device of a filesystem, and the options of its space.
-    Files(Box<Part>, SpaceOptions),
+    Files(Box<OpenDevice>, SpaceOptions),
 }
 
 /// Opens the devices of a volume.
@@ -33,61 +34,63 @@ pub enum Opened {
 /// If a device cannot be opened, or two devices do not go together.
 pub fn open(
     rt: &Rt,
-    ring: &Rc<Ring>,
-    tree: &Tree,
-    options: OpenOptions,
-) -> Result<Opened, StackError> {
+    ring: &Rc<IoRing>,
+    tree: &LayerTree,
+    options: DeviceOpenOptions,
+) -> Result<VolumeDevices, StackError> {
     Ok(match tree {
-        Tree::Cache(cache) => Opened::Cache(Box::new(open_cache(rt, ring, cache, options)?)),
-        Tree::Space(space) => {
-            let data = open_one(rt, ring, &space.data, options)?;
-            Opened::Space(Box::new(data), space.options.clone())
+        LayerTree::Cache(cache) => {
+            VolumeDevices::Cache(Box::new(open_cache(rt, ring, cache, options)?))
         }
-        Tree::Files(space) => {
+        LayerTree::Space(space) => {
             let data = open_one(rt, ring, &space.data, options)?;
-            Opened::Files(Box::new(data), space.options.clone())
+            VolumeDevices::Space(Box::new(data), space.options.clone())
+        }
+        LayerTree::Files(space) => {
+            let data = open_one(rt, ring, &space.data, options)?;
+            VolumeDevices::Files(Box::new(data), space.options.clone())
         }
     })
 }
 
-impl Opened {
+impl VolumeDevices {
     /// Returns the device that identifies the volume.
-    pub fn own(&self) -> Own {
+    pub fn own(&self) -> SuperblockDevice {
         match self {
-            Opened::Cache(pair) => Own {
-                kind: Kind::Cache,
+            VolumeDevices::Cache(pair) => SuperblockDevice {
+                kind: LayerKind::Cache,
                 part: pair.log.clone(),
             },
-            Opened::Space(data, _) => Own {
-                kind: Kind::Space,
+            VolumeDevices::Space(data, _) => SuperblockDevice {
+                kind: LayerKind::Space,
                 part: (**data).clone(),
             },
-            Opened::Files(data, _) => Own {
-                kind: Kind::Files,
+            VolumeDevices::Files(data, _) => SuperblockDevice {
+                kind: LayerKind::Files,
                 part: (**data).clone(),
             },
         }
     }
 
     /// Returns the data device, if it is separate.
-    fn data(&self) -> Option<&Part> {
+    fn data(&self) -> Option<&OpenDevice> {
         match self {
-            Opened::Cache(pair) => Some(&pair.data),
-            Opened::Space(..) | Opened::Files(..) => None,
+            VolumeDevices::Cache(pair) => Some(&pair.data),
+            VolumeDevices::Space(..) | VolumeDevices::Files(..) => None,
         }
     }
 
     /// Returns the same devices with default options.
     #[must_use]
-    pub fn by_default(self) -> Opened {
+    pub fn by_default(self) -> VolumeDevices {
         match self {
-            Opened::Cache(mut pair) => {
+            VolumeDevices::Cache(mut pair) => {
                 pair.options = CacheOptions::default();
                 pair.below = pair.below.map(|_| SpaceOptions::default());
-                Opened::Cache(pair)
+                VolumeDevices::Cache(pair)
             }
-            Opened::Space(data, _) => Opened::Space(data, SpaceOptions::default()),
-            Opened::Files(data, _) => Opened::Files(data, SpaceOptions::default()),
+            VolumeDevices::Space(data, _) => VolumeDevices::Space(data, SpaceOptions::default()),
+            VolumeDevices::Files(data, _) => VolumeDevices::Files(data, SpaceOptions::default()),
         }
     }
 
@@ -100,9 +103,11 @@ impl Opened {
         &self,
         rt: &Rt,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<CheckReport, StackError> {
+    ) -> Result<LayerCheckReport, StackError> {
         match self {
-            Opened::Cache(pair) if pair.below.is_some() => over::check(rt, pair, progress).await,
+            VolumeDevices::Cache(pair) if pair.below.is_some() => {
+                over::check(rt, pair, progress).await
+            }
             _ => self.own().look(rt, self.data(), progress).await,
         }
     }
@@ -110,23 +115,23 @@ impl Opened {
     /// Describes the data that stays when the volume is removed; `None` if it is lost.
     pub fn stays(&self) -> Option<String> {
         match self {
-            Opened::Cache(pair) => Some(match pair.below {
+            VolumeDevices::Cache(pair) => Some(match pair.below {
                 None => format!("{} is complete by itself", pair.data.spec),
                 Some(_) => format!(
                     "the log-structured volume on {0} is complete by itself (forebay attach --data {0})",
                     pair.data.spec
                 ),
             }),
-            Opened::Space(..) | Opened::Files(..) => None,
+            VolumeDevices::Space(..) | VolumeDevices::Files(..) => None,
         }
     }
 
     /// Describes the data that is lost when the volume is removed; `None` if everything stays on the data device.
     pub fn loses(&self) -> Option<String> {
         match self {
-            Opened::Cache(_) => None,
-            Opened::Space(data, _) => Some(format!("all that is on {}", data.spec)),
-            Opened::Files(data, _) => Some(format!("all files on {}", data.spec)),
+            VolumeDevices::Cache(_) => None,
+            VolumeDevices::Space(data, _) => Some(format!("all that is on {}", data.spec)),
+            VolumeDevices::Files(data, _) => Some(format!("all files on {}", data.spec)),
         }
     }
 }
@@ -138,18 +143,20 @@ impl Opened {
 /// If the volume cannot be attached, or attaching could lose something that `accept` does not permit.
 pub async fn attach(
     rt: Rt,
-    opened: Opened,
+    opened: VolumeDevices,
     name: &str,
-    accept: Accept,
-    (witness, clock): (Option<Rc<dyn Witness>>, Clock),
-) -> Result<Attached, StackError> {
+    accept: AcceptedFaults,
+    (witness, clock): (Option<Rc<dyn FailedLogRegistry>>, FsClock),
+) -> Result<AttachedLayer, StackError> {
     match opened {
-        Opened::Cache(pair) => match pair.below.clone() {
+        VolumeDevices::Cache(pair) => match pair.below.clone() {
             Some(below) => over::attach(rt, *pair, &below, name, accept, witness).await,
             None => cache::attach(rt, *pair, accept, witness).await,
         },
-        Opened::Space(data, options) => space::attach(rt, *data, &options, name, accept.loss).await,
-        Opened::Files(data, options) => {
+        VolumeDevices::Space(data, options) => {
+            space::attach(rt, *data, &options, name, accept.loss).await
+        }
+        VolumeDevices::Files(data, options) => {
             files::attach(rt, *data, &options, name, (accept.loss, clock)).await
         }
     }
@@ -159,13 +166,13 @@ pub async fn attach(
 ///
 /// # Errors
 /// If the log was not abandoned or belongs to another data device, or a device fails.
-pub async fn salvage(opened: &Opened) -> Result<SalvageReport, StackError> {
+pub async fn salvage(opened: &VolumeDevices) -> Result<LayerSalvageReport, StackError> {
     match opened {
-        Opened::Cache(pair) if pair.below.is_some() => {
+        VolumeDevices::Cache(pair) if pair.below.is_some() => {
             Err(StackError::SalvageOver(pair.log.spec.to_string()))
         }
-        Opened::Cache(pair) => cache::salvage(pair).await,
-        Opened::Space(data, _) | Opened::Files(data, _) => {
+        VolumeDevices::Cache(pair) => cache::salvage(pair).await,
+        VolumeDevices::Space(data, _) | VolumeDevices::Files(data, _) => {
             Err(StackError::NothingToSalvage(data.spec.to_string()))
         }
     }
@@ -173,7 +180,7 @@ pub async fn salvage(opened: &Opened) -> Result<SalvageReport, StackError> {
 
 /// Identity of a volume, as recorded on its device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Info {
+pub struct VolumeIdentity {
     /// The volume's name. If the device does not record a name, a name made from the device's name.
     pub name: String,
     /// The volume's id.
@@ -187,34 +194,37 @@ pub struct Info {
 /// The device that identifies a volume: the log of a cache, or the only device of a log-structured volume or a
 /// filesystem.
 #[derive(Clone)]
-pub struct Own {
-    kind: Kind,
-    part: Part,
+pub struct SuperblockDevice {
+    kind: LayerKind,
+    part: OpenDevice,
 }
 
 /// Returns the device that identifies a volume named by its devices: the log if given, else the data device.
-pub fn named_by<'a>(log: Option<&'a Spec>, data: Option<&'a Spec>) -> Option<(Kind, &'a Spec)> {
-    let log = log.map(|log| (Kind::Cache, log));
-    log.or(data.map(|data| (Kind::Space, data)))
+pub fn named_by<'a>(
+    log: Option<&'a DeviceSpec>,
+    data: Option<&'a DeviceSpec>,
+) -> Option<(LayerKind, &'a DeviceSpec)> {
+    let log = log.map(|log| (LayerKind::Cache, log));
+    log.or(data.map(|data| (LayerKind::Space, data)))
 }
 
-impl Own {
+impl SuperblockDevice {
     /// Opens the device.
     ///
     /// # Errors
     /// If it cannot be opened.
     pub fn open(
         rt: &Rt,
-        ring: &Rc<Ring>,
-        (kind, spec): (Kind, &Spec),
-        options: OpenOptions,
-    ) -> Result<Own, StackError> {
+        ring: &Rc<IoRing>,
+        (kind, spec): (LayerKind, &DeviceSpec),
+        options: DeviceOpenOptions,
+    ) -> Result<SuperblockDevice, StackError> {
         let part = open_one(rt, ring, spec, options)?;
-        Ok(Own { kind, part })
+        Ok(SuperblockDevice { kind, part })
     }
 
     /// Returns the device as given.
-    pub fn spec(&self) -> &Spec {
+    pub fn spec(&self) -> &DeviceSpec {
         &self.part.spec
     }
 
@@ -222,23 +232,23 @@ impl Own {
     ///
     /// # Errors
     /// If the device holds no volume, or cannot be read.
-    pub async fn inspect(&self) -> Result<Info, StackError> {
+    pub async fn inspect(&self) -> Result<VolumeIdentity, StackError> {
         match self.kind {
-            Kind::Cache => {
+            LayerKind::Cache => {
                 let info = cache::inspect(&self.part).await?;
-                Ok(Info {
+                Ok(VolumeIdentity {
                     name: info.name,
                     volume: info.volume,
                     clean: info.clean,
                     abandoned: info.abandoned,
                 })
             }
-            Kind::Space | Kind::Files => {
+            LayerKind::Space | LayerKind::Files => {
                 let inspected = space::inspect(&*self.part.device).await;
                 let superblock = inspected.map_err(|error| self.not_a_space(error))?;
                 let volume = superblock.volume.to_string();
-                let name = Name::from_path(self.part.spec.path());
-                Ok(Info {
+                let name = VolumeName::from_path(self.part.spec.path());
+                Ok(VolumeIdentity {
                     name: name.map_or_else(|| volume.clone(), |name| name.to_string()),
                     volume,
                     clean: false,
@@ -253,16 +263,19 @@ impl Own {
     ///
     /// # Errors
     /// If the device holds no volume, cannot be read, or does not record its data device.
-    pub async fn tree(&self, data: Option<&Spec>) -> Result<(Info, Tree), StackError> {
+    pub async fn tree(
+        &self,
+        data: Option<&DeviceSpec>,
+    ) -> Result<(VolumeIdentity, LayerTree), StackError> {
         let info = self.inspect().await?;
         let own = self.part.spec.clone();
         let tree = match self.kind {
-            Kind::Cache => cache_of(own, &cache::inspect(&self.part).await?, data)?,
-            Kind::Space | Kind::Files => {
+            LayerKind::Cache => cache_of(own, &cache::inspect(&self.part).await?, data)?,
+            LayerKind::Space | LayerKind::Files => {
                 if self.holds_files().await {
-                    Tree::files(own)
+                    LayerTree::files(own)
                 } else {
-                    Tree::space(own)
+                    LayerTree::space(own)
                 }
             }
         };
@@ -283,26 +296,26 @@ impl Own {
         &self,
         rt: &Rt,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<CheckReport, StackError> {
+    ) -> Result<LayerCheckReport, StackError> {
         self.look(rt, None, progress).await
     }
 
     async fn look(
         &self,
         rt: &Rt,
-        data: Option<&Part>,
+        data: Option<&OpenDevice>,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<CheckReport, StackError> {
+    ) -> Result<LayerCheckReport, StackError> {
         match self.kind {
-            Kind::Cache => cache::check(&self.part, data, progress).await,
-            Kind::Space | Kind::Files if self.holds_files().await => {
+            LayerKind::Cache => cache::check(&self.part, data, progress).await,
+            LayerKind::Space | LayerKind::Files if self.holds_files().await => {
                 let report = files::check(rt, &self.part, progress).await?;
-                Ok(CheckReport::Files(Box::new(report)))
+                Ok(LayerCheckReport::Files(Box::new(report)))
             }
-            Kind::Space | Kind::Files => {
+            LayerKind::Space | LayerKind::Files => {
                 let checked = space::check(rt, &self.part.device, progress).await;
                 let report = checked.map_err(|error| self.not_a_space(error))?;
-                Ok(CheckReport::Space(report))
+                Ok(LayerCheckReport::Space(report))
             }
         }
     }
@@ -311,17 +324,21 @@ impl Own {
     ///
     /// # Errors
     /// If the device does not hold a Forebay structure, or cannot be read. The superblocks have been passed before.
-    pub async fn dump(&self, rt: &Rt, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
+    pub async fn dump(
+        &self,
+        rt: &Rt,
+        out: &mut dyn FnMut(LayerDumpItem),
+    ) -> Result<(), StackError> {
         match self.kind {
-            Kind::Cache => cache::dump(&self.part, out).await,
-            Kind::Space | Kind::Files => {
-                let mut each = |item| out(DumpItem::Space(item));
+            LayerKind::Cache => cache::dump(&self.part, out).await,
+            LayerKind::Space | LayerKind::Files => {
+                let mut each = |item| out(LayerDumpItem::Space(item));
                 let dumped = space::dump(&self.part.device, &mut each).await;
                 dumped.map_err(|error| self.not_a_space(error))?;
                 if !self.holds_files().await {
                     return Ok(());
                 }
-                let mut each = |item| out(DumpItem::Files(item));
+                let mut each = |item| out(LayerDumpItem::Files(item));
                 let dumped = files::dump(rt, &self.part.device, &mut each).await;
                 dumped.map_err(|error| self.not_files(error))
             }
@@ -334,12 +351,12 @@ impl Own {
     /// Those of the device.
     pub async fn erase(&self) -> Result<(), DeviceError> {
         match self.kind {
-            Kind::Cache => cache::erase(&self.part).await,
-            Kind::Space | Kind::Files => space::erase(&*self.part.device).await,
+            LayerKind::Cache => cache::erase(&self.part).await,
+            LayerKind::Space | LayerKind::Files => space::erase(&*self.part.device).await,
         }
     }
 
-    fn not_a_space(&self, error: forebay_vsl::OpenError) -> StackError {
+    fn not_a_space(&self, error: forebay_vsl::SpaceOpenError) -> StackError {
         StackError::not_a_space(&self.part.spec, error)
     }
 

@@ -2,36 +2,36 @@
 
 use anyhow::Result;
 use forebay_placement::cost::{
-    self, Access, Disk, cleaning_cost, crossover, disk_utilisation, hole_plugging_cost,
-    hybrid_cost, lfs_cost,
+    self, AccessDistribution, DiskParameters, cleaning_cost, crossover, disk_utilisation,
+    hole_plugging_cost, hybrid_cost, lfs_cost,
 };
 
-use crate::medium::Model;
+use crate::medium::StudyDisk;
 use crate::workload::PAGE_BYTES;
 
 /// A disk of the slides' table of crossovers.
-pub(crate) struct Compared {
+pub(crate) struct CrossoverDisk {
     /// Which.
-    pub(crate) model: Model,
+    pub(crate) model: StudyDisk,
     /// Bytes of a segment by which the slides' figure comes out: 1 MiB, but for the disk of 1991.
     pub(crate) segment: u64,
     /// Positioning and bandwidth in the slides, where they give them.
-    pub(crate) slide: Option<Disk>,
+    pub(crate) slide: Option<DiskParameters>,
     /// The utilisations of segments when cleaned, and of the disk, at which the slides' LFS costs as much as
     /// overwriting.
     pub(crate) slide_crossover: [f64; 2],
     /// Positioning (seek and half a turn) and bandwidth of our model of the disk.
-    pub(crate) ours: Disk,
+    pub(crate) ours: DiskParameters,
 }
 
-impl Compared {
+impl CrossoverDisk {
     /// The three disks.
     ///
     /// # Errors
     /// If there is no model of one.
-    pub(crate) fn all() -> Result<[Compared; 3]> {
-        let one = |model: Model, segment, slide, slide_crossover| -> Result<Compared> {
-            Ok(Compared {
+    pub(crate) fn all() -> Result<[CrossoverDisk; 3]> {
+        let one = |model: StudyDisk, segment, slide, slide_crossover| -> Result<CrossoverDisk> {
+            Ok(CrossoverDisk {
                 model,
                 segment,
                 slide,
@@ -40,19 +40,29 @@ impl Compared {
             })
         };
         Ok([
-            one(Model::Of1991, 128 << 10, Some(Disk::OF_1991), [0.52, 0.74])?,
-            one(Model::Of1999, 1 << 20, None, [0.88, 0.94])?,
-            one(Model::Of2003, 1 << 20, Some(Disk::OF_2003), [0.94, 0.97])?,
+            one(
+                StudyDisk::Of1991,
+                128 << 10,
+                Some(DiskParameters::OF_1991),
+                [0.52, 0.74],
+            )?,
+            one(StudyDisk::Of1999, 1 << 20, None, [0.88, 0.94])?,
+            one(
+                StudyDisk::Of2003,
+                1 << 20,
+                Some(DiskParameters::OF_2003),
+                [0.94, 0.97],
+            )?,
         ])
     }
 
     /// The slides' figures of the disk, or where they have none those of our model.
-    pub(crate) fn disk(&self) -> Disk {
+    pub(crate) fn disk(&self) -> DiskParameters {
         self.slide.unwrap_or(self.ours)
     }
 
     /// Both utilisations at the crossover of a disk.
-    pub(crate) fn crossover(&self, disk: &Disk) -> [f64; 2] {
+    pub(crate) fn crossover(&self, disk: &DiskParameters) -> [f64; 2] {
         let u = crossover(disk.efficiency(PAGE_BYTES, self.segment));
         [u, disk_utilisation(u)]
     }
@@ -75,7 +85,7 @@ pub(crate) fn costs(efficiency: f64, utilisations: &[f64]) -> [Vec<f64>; 3] {
 }
 
 /// HyLog's cost by the hot share, beside those of overwriting and LFS, as shares of overwriting's.
-pub(crate) struct Potential {
+pub(crate) struct HyLogPotential {
     /// The disk's utilisation.
     pub(crate) utilisation: f64,
     /// LFS, for even accesses: what the slides have.
@@ -83,21 +93,21 @@ pub(crate) struct Potential {
     /// HyLog, at each of the shares.
     pub(crate) hylog: Vec<f64>,
     /// The share that costs least.
-    pub(crate) best: cost::Hybrid,
+    pub(crate) best: cost::HybridSplit,
 }
 
 /// The slides' accesses: 80 % to 20 % of the pages.
-pub(crate) fn slide_access() -> Access {
-    Access::skewed(0.8, 0.2)
+pub(crate) fn slide_access() -> AccessDistribution {
+    AccessDistribution::skewed(0.8, 0.2)
 }
 
 /// HyLog's potential on a disk of such efficiency, for the slides' accesses.
-pub(crate) fn potential(efficiency: f64, utilisation: f64, shares: &[f64]) -> Potential {
+pub(crate) fn potential(efficiency: f64, utilisation: f64, shares: &[f64]) -> HyLogPotential {
     let access = slide_access();
     let cost = |share: &f64| {
         hybrid_cost(*share, access.received(*share), utilisation, efficiency) / efficiency
     };
-    Potential {
+    HyLogPotential {
         utilisation,
         lfs: lfs_cost(utilisation) / efficiency,
         hylog: shares.iter().map(cost).collect(),
@@ -111,7 +121,7 @@ mod tests {
 
     #[test]
     fn all_six_crossovers_are_within_two_hundredths_of_the_slides() {
-        for compared in Compared::all().unwrap() {
+        for compared in CrossoverDisk::all().unwrap() {
             for disk in [compared.disk(), compared.ours] {
                 let found = compared.crossover(&disk);
                 for (found, slide) in found.iter().zip(compared.slide_crossover) {
@@ -124,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_segment_of_a_mebibyte_is_33_times_as_fast_on_the_slides_disk_of_2003() {
-        let [.., compared] = Compared::all().unwrap();
+        let [.., compared] = CrossoverDisk::all().unwrap();
         let e = compared.disk().efficiency(PAGE_BYTES, 1 << 20);
         assert_eq!(e.round(), 33.0);
     }

@@ -8,41 +8,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result, anyhow};
 use forebay_rng::mix;
 
-use crate::kept::Kept;
-use crate::medium::Medium;
-use crate::run::{Config, Effort, Found, Outcome};
-use crate::system::Under;
-use crate::workload::{PAGE_BYTES, Recorded, Skew, Synthetic, TpcC, Traced, Workload};
+use crate::kept::ResultStore;
+use crate::medium::StudyMedium;
+use crate::run::{Effort, StudyConfig, StudyOutcome, StudyResult};
+use crate::system::StudySystem;
+use crate::workload::{
+    PAGE_BYTES, Skew, StudyTrace, SyntheticWorkload, TpcC, TracedWorkload, Workload,
+};
 
 /// What users do.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum WorkloadSpec {
     /// Pages drawn with a skew, so many percent of them to be read.
     Drawn(Skew, u64),
     /// A workload like TPC-C's.
     TpcC,
     /// A recorded one, of which each user has a copy; all of them lie side by side.
-    Recorded(Recorded, Traced),
+    Recorded(StudyTrace, TracedWorkload),
 }
 
 /// A place along the axis of an experiment.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ExperimentPoint {
     /// What stands at the axis.
     pub name: String,
     /// What the data lies on. Of a recorded workload the segments follow from what it touches.
-    pub medium: Medium,
+    pub medium: StudyMedium,
     /// The share of it that holds data.
     pub utilisation: f64,
     /// What users do.
-    pub what: What,
+    pub what: WorkloadSpec,
     /// How many users.
     pub users: usize,
 }
 
 /// Systems compared at places.
 #[derive(Clone, Debug)]
-pub struct Experiment {
+pub struct StudyExperiment {
     /// A short name, for files.
     pub key: &'static str,
     /// Its title.
@@ -52,22 +54,22 @@ pub struct Experiment {
     /// What the slides say of it, and how it was done here.
     pub about: String,
     /// Along the axis.
-    pub places: Vec<Place>,
+    pub places: Vec<ExperimentPoint>,
     /// What is compared.
-    pub systems: Vec<Under>,
+    pub systems: Vec<StudySystem>,
 }
 
 /// What came of an experiment.
-pub struct Results {
+pub struct ExperimentResults {
     /// Which.
-    pub experiment: Experiment,
+    pub experiment: StudyExperiment,
     /// For each place, what came of each system.
-    pub found: Vec<Vec<Found>>,
+    pub found: Vec<Vec<StudyResult>>,
 }
 
-impl Results {
+impl ExperimentResults {
     /// What came of a system at a place, if something did.
-    pub fn outcome(&self, place: usize, under: Under) -> Option<&Outcome> {
+    pub fn outcome(&self, place: usize, under: StudySystem) -> Option<&StudyOutcome> {
         let systems = self.experiment.systems.iter();
         let mut all = systems.zip(&self.found[place]);
         let (_, found) = all.find(|(system, _)| **system == under)?;
@@ -75,47 +77,49 @@ impl Results {
     }
 
     /// The requests a second of a system at a place; no number if there are none.
-    pub fn rate(&self, place: usize, under: Under) -> f64 {
+    pub fn rate(&self, place: usize, under: StudySystem) -> f64 {
         let outcome = self.outcome(place, under);
-        outcome.map_or(f64::NAN, Outcome::throughput)
+        outcome.map_or(f64::NAN, StudyOutcome::throughput)
     }
 }
 
-impl Place {
+impl ExperimentPoint {
     /// The workload, of pages that fill the medium as is wished.
     fn workload(&self, seed: u64) -> Result<Box<dyn Workload>> {
         let bytes = self.utilisation * self.medium.bytes() as f64;
         let pages = (bytes / PAGE_BYTES as f64) as u32;
         Ok(match &self.what {
-            What::Drawn(skew, reads) => Box::new(Synthetic::new(*skew, pages, *reads, seed)),
-            What::TpcC => {
+            WorkloadSpec::Drawn(skew, reads) => {
+                Box::new(SyntheticWorkload::new(*skew, pages, *reads, seed))
+            }
+            WorkloadSpec::TpcC => {
                 let tpcc = TpcC::new(pages, seed);
                 Box::new(tpcc.with_context(|| format!("{pages} pages are too few"))?)
             }
-            What::Recorded(_, traced) => Box::new(traced.clone()),
+            WorkloadSpec::Recorded(_, traced) => Box::new(traced.clone()),
         })
     }
 
     /// A place for a recorded workload: each user has a copy, or as many have as there is room for, and the medium is
     /// as large as that needs.
-    pub fn of_trace(self, traced: &Traced, recorded: Recorded) -> Place {
+    pub fn of_trace(self, traced: &TracedWorkload, recorded: StudyTrace) -> ExperimentPoint {
         let room = (self.utilisation * self.medium.bytes() as f64) as u64 / PAGE_BYTES;
         let copies = (room / u64::from(traced.pages())).clamp(1, self.users as u64);
         let copies = traced.copies(copies as u32);
         let bytes = f64::from(copies.pages()) * PAGE_BYTES as f64 / self.utilisation;
         let segments = (bytes / self.medium.segment_bytes() as f64).floor() as u64;
-        Place {
-            medium: Medium {
+        ExperimentPoint {
+            medium: StudyMedium {
                 segments,
                 ..self.medium
             },
-            what: What::Recorded(recorded, copies),
+            what: WorkloadSpec::Recorded(recorded, copies),
             ..self
         }
     }
 
     /// All that decides what comes of `under` here, as far as names tell it.
-    fn configuration(&self, key: &str, under: Under, effort: Effort, seed: u64) -> String {
+    fn configuration(&self, key: &str, under: StudySystem, effort: Effort, seed: u64) -> String {
         let (name, system) = (&self.name, under.name());
         format!(
             "{key}, {name}, {system}: {:?}, {} full, {} users, {effort:?}, seed {seed}",
@@ -123,9 +127,9 @@ impl Place {
         )
     }
 
-    fn run(&self, under: Under, effort: Effort, seed: u64) -> Found {
+    fn run(&self, under: StudySystem, effort: Effort, seed: u64) -> StudyResult {
         let place = self.clone();
-        let config = Config {
+        let config = StudyConfig {
             under,
             medium: self.medium,
             workload: move || place.workload(seed),
@@ -146,11 +150,11 @@ impl Place {
 
 /// Runs all that is not kept already, on so many threads. What comes out does not depend on how many those are.
 pub fn run_all(
-    experiments: Vec<Experiment>,
+    experiments: Vec<StudyExperiment>,
     effort: Effort,
-    (threads, kept): (usize, &Kept),
+    (threads, kept): (usize, &ResultStore),
     step: &(dyn Fn(&str) + Sync),
-) -> Vec<Results> {
+) -> Vec<ExperimentResults> {
     let mut todo = Vec::new();
     for (n, experiment) in experiments.iter().enumerate() {
         for place in 0..experiment.places.len() {
@@ -158,7 +162,7 @@ pub fn run_all(
         }
     }
     let next = AtomicUsize::new(0);
-    let found: Vec<Mutex<Option<Found>>> = todo.iter().map(|_| Mutex::new(None)).collect();
+    let found: Vec<Mutex<Option<StudyResult>>> = todo.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
@@ -202,7 +206,7 @@ pub fn run_all(
         let one = one.into_inner().expect("no panic holds it");
         one.unwrap_or_else(|| Err("it was not run".into()))
     });
-    let collect = |experiment: Experiment| Results {
+    let collect = |experiment: StudyExperiment| ExperimentResults {
         found: (experiment.places.iter())
             .map(|_| found.by_ref().take(experiment.systems.len()).collect())
             .collect(),
@@ -218,8 +222,11 @@ fn seed_of(key: &str) -> u64 {
 }
 
 /// What was recorded, where it is: of each trace the beginning that touches at most so many pages.
-pub fn traces(folder: Option<&Path>, most: usize) -> Vec<(Recorded, Result<Traced, String>)> {
-    let read = |recorded: Recorded| {
+pub fn traces(
+    folder: Option<&Path>,
+    most: usize,
+) -> Vec<(StudyTrace, Result<TracedWorkload, String>)> {
+    let read = |recorded: StudyTrace| {
         let read = match folder {
             Some(folder) => recorded
                 .read(folder, most)
@@ -228,5 +235,5 @@ pub fn traces(folder: Option<&Path>, most: usize) -> Vec<(Recorded, Result<Trace
         };
         (recorded, read)
     };
-    Recorded::ALL.map(read).into()
+    StudyTrace::ALL.map(read).into()
 }

@@ -5,12 +5,13 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use forebay_device::{Device, StampStore};
 use forebay_model::flash::{
-    Arrangement, Fronted, Part, PlainFlash, TranslatedFlash, TranslationOptions, named,
+    ChipArrangement, FlashPart, FrontedFlash, PlainFlash, TranslatedFlash, TranslationOptions,
+    named,
 };
 use forebay_placement::cost;
 use forebay_rt::Rt;
 
-use crate::made::{Counted, MadeMedium};
+use crate::made::{CountedDevice, MediumDevice};
 
 /// Bytes of a reclaim unit of a drive: as long as a few segments. Drives of a TB have reclaim units of some GB.
 pub(crate) const RECLAIM_BYTES: u64 = 2 << 20;
@@ -50,7 +51,7 @@ pub enum FlashMedium {
 
 impl FlashPages {
     /// The part. Blocks are cut so that a reclaim unit over all planes has [`RECLAIM_BYTES`].
-    fn part(self) -> Result<Part> {
+    fn part(self) -> Result<FlashPart> {
         let name = match self {
             FlashPages::Of4KiB => "mt29f16g08abaca",
             FlashPages::Of16KiB => "qlc-16k",
@@ -58,7 +59,7 @@ impl FlashPages {
         let part = named(name).with_context(|| format!("no part {name}"))?;
         let pages = RECLAIM_BYTES / u64::from(CHANNELS * part.planes_per_die * part.page_bytes);
         let shorter = part.pages_per_block / pages as u32;
-        Ok(Part {
+        Ok(FlashPart {
             pages_per_block: pages as u32,
             blocks_per_plane: part.blocks_per_plane * shorter.max(1),
             ..part
@@ -66,7 +67,7 @@ impl FlashPages {
     }
 }
 
-const ARRANGEMENT: Arrangement = Arrangement {
+const ARRANGEMENT: ChipArrangement = ChipArrangement {
     channels: CHANNELS,
     dies_per_channel: 1,
 };
@@ -84,11 +85,11 @@ impl FlashMedium {
     ///
     /// # Errors
     /// If the part does not exist.
-    pub(crate) fn writing(self) -> Result<cost::Disk> {
+    pub(crate) fn writing(self) -> Result<cost::DiskParameters> {
         let part = self.pages().part()?;
         let planes = f64::from(CHANNELS * part.planes_per_die);
         let program = part.program.as_secs_f64();
-        Ok(cost::Disk {
+        Ok(cost::DiskParameters {
             positioning: program,
             bandwidth: planes * f64::from(part.page_bytes) / program,
             arms: 1.0,
@@ -105,7 +106,7 @@ impl FlashMedium {
         before: u64,
         segment: u64,
         segments: u64,
-    ) -> Result<MadeMedium> {
+    ) -> Result<MediumDevice> {
         match self {
             FlashMedium::Chips => chips(rt, segment, segments).await,
             FlashMedium::Drive { pages, handles } => {
@@ -119,9 +120,9 @@ impl FlashMedium {
                 let data = Rc::new(StampStore::new(before + segments * segment, 4096));
                 let drive = TranslatedFlash::new(rt, part, ARRANGEMENT, options, data)?;
                 let drive = Rc::new(drive);
-                Ok(MadeMedium {
+                Ok(MediumDevice {
                     device: Rc::clone(&drive) as Rc<dyn Device>,
-                    counted: Counted::Drive(drive),
+                    counted: CountedDevice::Drive(drive),
                 })
             }
         }
@@ -129,16 +130,16 @@ impl FlashMedium {
 }
 
 /// Chips alone, an erase unit for each segment. They have the reserve of a drive as well: here it is for the log to use.
-async fn chips(rt: &Rt, segment: u64, segments: u64) -> Result<MadeMedium> {
+async fn chips(rt: &Rt, segment: u64, segments: u64) -> Result<MediumDevice> {
     let part = FlashPages::Of4KiB.part()?;
     let block = part.pages_per_block * part.page_bytes;
     let gang = (segment / u64::from(block)).max(1) as u32;
     let data = Rc::new(StampStore::new((FRONT_UNITS + segments) * segment, 4096));
     let chips = PlainFlash::new(rt, part, ARRANGEMENT, gang, data)?;
     let chips = Rc::new(chips);
-    let fronted = Fronted::open(Rc::clone(&chips) as Rc<dyn Device>, segment).await?;
-    Ok(MadeMedium {
+    let fronted = FrontedFlash::open(Rc::clone(&chips) as Rc<dyn Device>, segment).await?;
+    Ok(MediumDevice {
         device: Rc::new(fronted),
-        counted: Counted::Chips(chips),
+        counted: CountedDevice::Chips(chips),
     })
 }

@@ -10,30 +10,30 @@ use std::sync::Mutex;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::run::Found;
+use crate::run::StudyResult;
 
 /// Results of earlier runs in memory, and the file to which new results are appended, if any.
-pub struct Kept {
+pub struct ResultStore {
     commit: String,
-    found: HashMap<String, Line>,
+    found: HashMap<String, ResultRecord>,
     file: Option<Mutex<File>>,
 }
 
 /// A line of the file: one configuration.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct ResultRecord {
     /// The commit of the program that ran it.
     commit: String,
     /// Description of the whole configuration, which identifies the result.
     configuration: String,
     /// The result.
-    found: Found,
+    found: StudyResult,
 }
 
-impl Kept {
+impl ResultStore {
     /// Returns an empty store without a file.
-    pub fn nowhere() -> Kept {
-        Kept {
+    pub fn nowhere() -> ResultStore {
+        ResultStore {
             commit: String::new(),
             found: HashMap::new(),
             file: None,
@@ -45,7 +45,7 @@ impl Kept {
     ///
     /// # Errors
     /// The file cannot be read or written, or contains other lines than results.
-    pub fn open(path: &Path, commit: &str) -> Result<Kept> {
+    pub fn open(path: &Path, commit: &str) -> Result<ResultStore> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -54,7 +54,7 @@ impl Kept {
         let mut found = HashMap::new();
         let whole = text.rfind('\n').map_or(0, |last| last + 1);
         for (number, line) in text[..whole].lines().enumerate() {
-            let line: Line = serde_json::from_str(line)
+            let line: ResultRecord = serde_json::from_str(line)
                 .with_context(|| format!("{}, line {}", path.display(), number + 1))?;
             found.insert(line.configuration.clone(), line);
         }
@@ -63,7 +63,7 @@ impl Kept {
         let mut file = file.with_context(|| path.display().to_string())?;
         file.set_len(whole as u64)?;
         std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0))?;
-        Ok(Kept {
+        Ok(ResultStore {
             commit: commit.to_owned(),
             found,
             file: Some(Mutex::new(file)),
@@ -71,7 +71,7 @@ impl Kept {
     }
 
     /// Returns the result of a configuration, if an earlier run has it.
-    pub(crate) fn get(&self, configuration: &str) -> Option<&Found> {
+    pub(crate) fn get(&self, configuration: &str) -> Option<&StudyResult> {
         self.found.get(configuration).map(|line| &line.found)
     }
 
@@ -79,11 +79,11 @@ impl Kept {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn put(&self, configuration: String, found: &Found) -> Result<()> {
+    pub(crate) fn put(&self, configuration: String, found: &StudyResult) -> Result<()> {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let line = Line {
+        let line = ResultRecord {
             commit: self.commit.clone(),
             configuration,
             found: found.clone(),
@@ -122,19 +122,19 @@ mod tests {
     fn what_is_kept_is_found_again_and_a_cut_line_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept.jsonl");
-        let refused: Found = Err("refused".into());
-        let kept = Kept::open(&path, "one").unwrap();
+        let refused: StudyResult = Err("refused".into());
+        let kept = ResultStore::open(&path, "one").unwrap();
         kept.put("first".into(), &refused).unwrap();
         std::fs::write(
             &path,
             std::fs::read_to_string(&path).unwrap() + "{\"commit\": \"on",
         )
         .unwrap();
-        let kept = Kept::open(&path, "two").unwrap();
+        let kept = ResultStore::open(&path, "two").unwrap();
         assert_eq!(kept.get("first"), Some(&refused));
         assert!(kept.get("second").is_none());
         kept.put("second".into(), &refused).unwrap();
-        let kept = Kept::open(&path, "three").unwrap();
+        let kept = ResultStore::open(&path, "three").unwrap();
         assert_eq!(kept.get("second"), Some(&refused));
         assert_eq!(kept.commits(), ["one", "two"]);
     }
@@ -144,7 +144,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes");
         std::fs::write(&path, "something else\n").unwrap();
-        assert!(Kept::open(&path, "one").is_err());
+        assert!(ResultStore::open(&path, "one").is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "something else\n");
     }
 }

@@ -30,22 +30,24 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use forebay_report::{Circumstances, commit};
 
-pub use experiment::{Experiment, Place, Results, What, run_all, traces};
+pub use experiment::{
+    ExperimentPoint, ExperimentResults, StudyExperiment, WorkloadSpec, run_all, traces,
+};
 pub use flash_medium::{FlashMedium, FlashPages};
-pub use kept::Kept;
-pub use made::{MadeMedium, MediumCounts};
-pub use medium::{Array, Medium, MediumKind, Model};
-pub use plan::{Scale, experiments};
+pub use kept::ResultStore;
+pub use made::{MediumCounts, MediumDevice};
+pub use medium::{DiskArray, MediumKind, StudyDisk, StudyMedium};
+pub use plan::{StudyScale, experiments};
 pub use report::write_report;
-pub use run::{Config, Effort, Found, Outcome};
-pub use spread::Spread;
-pub use system::{Counters, System, Under};
-pub use users::Done;
+pub use run::{Effort, StudyConfig, StudyOutcome, StudyResult};
+pub use spread::SpreadDisk;
+pub use system::{MeasuredSystem, StudySystem, SystemCounters};
+pub use users::RequestCounts;
 
 /// What of the study is to be run, and how.
-pub struct Study<'a> {
+pub struct StudyOptions<'a> {
     /// How much is measured.
-    pub scale: Scale,
+    pub scale: StudyScale,
     /// The keys of the experiments to run; all of them, if none are named.
     pub only: &'a [String],
     /// Where recorded requests are.
@@ -56,7 +58,7 @@ pub struct Study<'a> {
     pub threads: usize,
 }
 
-impl Study<'_> {
+impl StudyOptions<'_> {
     /// Runs it, and writes the report into `folder`; gives the report's path. `step` is told what was done.
     ///
     /// # Errors
@@ -74,8 +76,8 @@ impl Study<'_> {
         planned.retain(|one| self.only.is_empty() || self.only.iter().any(|key| key == one.key));
         let commit = commit().unwrap_or_else(|| "not known".into());
         let kept = match self.resume {
-            Some(path) => Kept::open(path, &commit)?,
-            None => Kept::nowhere(),
+            Some(path) => ResultStore::open(path, &commit)?,
+            None => ResultStore::nowhere(),
         };
         let results = run_all(planned, self.scale.effort(), (self.threads, &kept), step);
         write_report(

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_model::Zoned;
+use forebay_model::ZonedDevice;
 use forebay_model::flash::{PlainFlash, TranslatedFlash};
-use forebay_raid::Parity;
+use forebay_raid::ParityArray;
 use serde::{Deserialize, Serialize};
 
 /// Counts of the devices below a system, in bytes where not said otherwise; 0 where a device does not count them.
@@ -49,10 +49,10 @@ impl MediumCounts {
 }
 
 /// Device whose counts are read.
-pub(crate) enum Counted {
+pub(crate) enum CountedDevice {
     Nothing,
-    Parity(Rc<Parity>),
-    Zones(Rc<Zoned>),
+    Parity(Rc<ParityArray>),
+    Zones(Rc<ZonedDevice>),
     Chips(Rc<PlainFlash>),
     Drive(Rc<TranslatedFlash>),
 }
@@ -61,12 +61,12 @@ pub(crate) enum Counted {
 const CHIP_PAGE_BYTES: u64 = 4096;
 
 /// A device to run a system on.
-pub struct MadeMedium {
+pub struct MediumDevice {
     pub(crate) device: Rc<dyn Device>,
-    pub(crate) counted: Counted,
+    pub(crate) counted: CountedDevice,
 }
 
-impl MadeMedium {
+impl MediumDevice {
     /// The device.
     pub fn device(&self) -> Rc<dyn Device> {
         Rc::clone(&self.device)
@@ -76,23 +76,23 @@ impl MadeMedium {
     pub fn counts(&self) -> MediumCounts {
         let none = MediumCounts::default();
         match &self.counted {
-            Counted::Nothing => none,
-            Counted::Parity(array) => MediumCounts {
+            CountedDevice::Nothing => none,
+            CountedDevice::Parity(array) => MediumCounts {
                 row: array.stats().row_bytes,
                 part: array.stats().part_bytes,
                 ..none
             },
-            Counted::Zones(zones) => MediumCounts {
+            CountedDevice::Zones(zones) => MediumCounts {
                 resets: zones.usage().resets,
                 refused: zones.usage().refused,
                 partly_written_max: zones.usage().partly_written_max,
                 ..none
             },
-            Counted::Chips(chips) => MediumCounts {
+            CountedDevice::Chips(chips) => MediumCounts {
                 programmed: chips.usage().programs * CHIP_PAGE_BYTES,
                 ..none
             },
-            Counted::Drive(drive) => {
+            CountedDevice::Drive(drive) => {
                 let usage = drive.usage();
                 MediumCounts {
                     host: usage.host,
@@ -107,14 +107,14 @@ impl MadeMedium {
 
     /// True for a solid-state drive, which cleans below whatever is written to it.
     pub(crate) fn is_drive(&self) -> bool {
-        matches!(self.counted, Counted::Drive(_))
+        matches!(self.counted, CountedDevice::Drive(_))
     }
 
     /// True if segments must be discarded before they are written again, or should be.
     pub(crate) fn wants_discards(&self) -> bool {
         matches!(
             self.counted,
-            Counted::Zones(_) | Counted::Chips(_) | Counted::Drive(_)
+            CountedDevice::Zones(_) | CountedDevice::Chips(_) | CountedDevice::Drive(_)
         )
     }
 }

@@ -4,18 +4,20 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use forebay_device::{Device, Slice, StampStore};
-use forebay_model::disk::{CacheChoice, Caches, Disk, Op, Options, Scheduling, Spec, named};
-use forebay_model::{Drive, Emulated, Zoned};
+use forebay_device::{Device, DeviceSlice, StampStore};
+use forebay_model::disk::{
+    CacheChoice, DiskOp, DiskOptions, DiskSpec, EnabledCaches, MechanicalDisk, Scheduling, named,
+};
+use forebay_model::{Drive, EmulatedDisk, ZonedDevice};
 use forebay_placement::cost;
-use forebay_raid::{Parity, Striped};
+use forebay_raid::{ParityArray, StripedArray};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Instant, Rt};
 use forebay_units::SECTOR_BYTES;
 
 use crate::flash_medium::FlashMedium;
-use crate::made::{Counted, MadeMedium};
-use crate::spread::Spread;
+use crate::made::{CountedDevice, MediumDevice};
+use crate::spread::SpreadDisk;
 use crate::workload::PAGE_BYTES;
 
 /// Bytes of a disk's part of a segment, unless said otherwise.
@@ -30,7 +32,7 @@ const MEASURED: u32 = 4000;
 
 /// The disks of the study.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Model {
+pub enum StudyDisk {
     /// DEC RZ26.
     Of1991,
     /// Quantum Atlas 10K.
@@ -43,45 +45,45 @@ pub enum Model {
     Terabyte,
 }
 
-impl Model {
+impl StudyDisk {
     /// All of them, oldest first.
-    pub const ALL: [Model; 5] = [
-        Model::Of1991,
-        Model::Of1999,
-        Model::Of2003,
-        Model::Of2008,
-        Model::Terabyte,
+    pub const ALL: [StudyDisk; 5] = [
+        StudyDisk::Of1991,
+        StudyDisk::Of1999,
+        StudyDisk::Of2003,
+        StudyDisk::Of2008,
+        StudyDisk::Terabyte,
     ];
 
     /// What it is called in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Model::Of1991 => "1991",
-            Model::Of1999 => "1999",
-            Model::Of2003 => "2003",
-            Model::Of2008 => "2008",
-            Model::Terabyte => "1 TB, 2012",
+            StudyDisk::Of1991 => "1991",
+            StudyDisk::Of1999 => "1999",
+            StudyDisk::Of2003 => "2003",
+            StudyDisk::Of2008 => "2008",
+            StudyDisk::Terabyte => "1 TB, 2012",
         }
     }
 
     /// The model's name among those of disks.
     pub fn disk(self) -> &'static str {
         match self {
-            Model::Of1991 => "dec_rz26",
-            Model::Of1999 => "atlas10k",
-            Model::Of2003 => "cheetah15k5-2003",
-            Model::Of2008 => "hylog-2008",
-            Model::Terabyte => "barracuda1tb-2012",
+            StudyDisk::Of1991 => "dec_rz26",
+            StudyDisk::Of1999 => "atlas10k",
+            StudyDisk::Of2003 => "cheetah15k5-2003",
+            StudyDisk::Of2008 => "hylog-2008",
+            StudyDisk::Terabyte => "barracuda1tb-2012",
         }
     }
 
     /// Its table. The disk of 1999 is on the bus that it was made for, of 80 MB/s: that of its table, 5 MB/s, was
     /// its measurer's.
-    fn spec(self) -> Result<Spec> {
+    fn spec(self) -> Result<DiskSpec> {
         let spec = named(self.disk()).with_context(|| format!("no disk {}", self.disk()))?;
         let bus = NonZeroU64::new(80_000_000);
         Ok(match bus {
-            Some(bus) if self == Model::Of1999 => spec.on_bus(bus),
+            Some(bus) if self == StudyDisk::Of1999 => spec.on_bus(bus),
             _ => spec,
         })
     }
@@ -91,8 +93,8 @@ impl Model {
     ///
     /// # Errors
     /// If there is no such model.
-    pub fn writing(self) -> Result<cost::Disk> {
-        let [page, piece] = self.sampled(Op::Write)?;
+    pub fn writing(self) -> Result<cost::DiskParameters> {
+        let [page, piece] = self.sampled(DiskOp::Write)?;
         Ok(figures(page.whole, piece.whole))
     }
 
@@ -100,31 +102,31 @@ impl Model {
     ///
     /// # Errors
     /// If there is no such model.
-    pub fn nominal(self) -> Result<cost::Disk> {
-        let [page, piece] = self.sampled(Op::Read)?;
+    pub fn nominal(self) -> Result<cost::DiskParameters> {
+        let [page, piece] = self.sampled(DiskOp::Read)?;
         let disk = figures(page.whole, piece.whole);
-        Ok(cost::Disk {
+        Ok(cost::DiskParameters {
             positioning: page.positioning,
             ..disk
         })
     }
 
-    fn sampled(self, op: Op) -> Result<[Sampled; 2]> {
+    fn sampled(self, op: DiskOp) -> Result<[RequestMeans; 2]> {
         let spec = self.spec()?;
         Ok([PAGE_BYTES, PIECE_BYTES].map(|bytes| sample(&spec, op, bytes)))
     }
 }
 
 /// Means of what requests took, in seconds.
-struct Sampled {
+struct RequestMeans {
     whole: f64,
     positioning: f64,
 }
 
-fn figures(page: f64, piece: f64) -> cost::Disk {
+fn figures(page: f64, piece: f64) -> cost::DiskParameters {
     let pages = (PIECE_BYTES / PAGE_BYTES) as f64;
     let transfer = (piece - page) / (pages - 1.0);
-    cost::Disk {
+    cost::DiskParameters {
         positioning: page - transfer,
         bandwidth: PAGE_BYTES as f64 / transfer,
         arms: 1.0,
@@ -132,12 +134,12 @@ fn figures(page: f64, piece: f64) -> cost::Disk {
 }
 
 /// What requests for so many bytes take at random places, one at a time.
-fn sample(spec: &Spec, op: Op, bytes: u64) -> Sampled {
-    let without = Options {
-        caches: Caches::Off,
-        ..Options::default()
+fn sample(spec: &DiskSpec, op: DiskOp, bytes: u64) -> RequestMeans {
+    let without = DiskOptions {
+        caches: EnabledCaches::Off,
+        ..DiskOptions::default()
     };
-    let mut disk = Disk::new(spec.clone(), without);
+    let mut disk = MechanicalDisk::new(spec.clone(), without);
     let blocks = bytes / SECTOR_BYTES;
     let places = disk.blocks() / blocks;
     let rng = Rng::new(11);
@@ -158,16 +160,16 @@ fn sample(spec: &Spec, op: Op, bytes: u64) -> Sampled {
         now = now.plus(std::time::Duration::from_micros(rng.below(20_000)));
     }
     let mean = |sum| sum / f64::from(MEASURED);
-    Sampled {
+    RequestMeans {
         whole: mean(whole),
         positioning: mean(positioning),
     }
 }
 
 /// With read-ahead, and without answering writes early: as databases had their disks.
-fn options(phase: f64) -> Options {
-    Options {
-        caches: Caches::Explicit(CacheChoice {
+fn options(phase: f64) -> DiskOptions {
+    DiskOptions {
+        caches: EnabledCaches::Explicit(CacheChoice {
             immediate_report: false,
             read_ahead: true,
         }),
@@ -178,7 +180,7 @@ fn options(phase: f64) -> Options {
 
 /// How disks make one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Array {
+pub enum DiskArray {
     /// A disk alone.
     One,
     /// Striped over so many.
@@ -187,19 +189,19 @@ pub enum Array {
     Parity(u32),
 }
 
-impl Array {
+impl DiskArray {
     /// Disks that there are.
     pub fn disks(self) -> u64 {
         match self {
-            Array::One => 1,
-            Array::Stripes(disks) | Array::Parity(disks) => disks.into(),
+            DiskArray::One => 1,
+            DiskArray::Stripes(disks) | DiskArray::Parity(disks) => disks.into(),
         }
     }
 
     /// Disks' worth of data that it holds.
     pub fn holds(self) -> u64 {
         match self {
-            Array::Parity(disks) => u64::from(disks) - 1,
+            DiskArray::Parity(disks) => u64::from(disks) - 1,
             _ => self.disks(),
         }
     }
@@ -218,20 +220,20 @@ pub enum MediumKind {
 
 /// What the data lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Medium {
+pub struct StudyMedium {
     /// Its kind.
     pub kind: MediumKind,
     /// The disks.
-    pub model: Model,
+    pub model: StudyDisk,
     /// How they make one device.
-    pub array: Array,
+    pub array: DiskArray,
     /// Bytes of a disk's part of a segment, and of the piece of the disk that it lies in.
     pub piece: u64,
     /// Segments that there is room for. A part of each is on every disk.
     pub segments: u64,
 }
 
-impl Medium {
+impl StudyMedium {
     /// Bytes of a segment. The engine takes powers of two, so an array has to hold as many disks' worth.
     pub fn segment_bytes(&self) -> u64 {
         self.piece * self.array.holds()
@@ -252,17 +254,17 @@ impl Medium {
     ///
     /// # Errors
     /// If there is no such model.
-    pub fn writing(&self) -> Result<cost::Disk> {
+    pub fn writing(&self) -> Result<cost::DiskParameters> {
         if let MediumKind::Flash(flash) = self.kind {
             return flash.writing();
         }
         let disk = self.model.writing()?;
         let arms = match self.array {
-            Array::One => 1.0,
-            Array::Stripes(disks) => f64::from(disks),
-            Array::Parity(disks) => f64::from(disks) / 4.0,
+            DiskArray::One => 1.0,
+            DiskArray::Stripes(disks) => f64::from(disks),
+            DiskArray::Parity(disks) => f64::from(disks) / 4.0,
         };
-        Ok(cost::Disk {
+        Ok(cost::DiskParameters {
             bandwidth: disk.bandwidth * self.array.holds() as f64,
             arms,
             ..disk
@@ -273,16 +275,16 @@ impl Medium {
     ///
     /// # Errors
     /// If there is no such model, or its disks cannot be an array.
-    pub async fn make(&self, rt: &Rt, seed: u64) -> Result<MadeMedium> {
+    pub async fn make(&self, rt: &Rt, seed: u64) -> Result<MediumDevice> {
         let segment = self.segment_bytes();
         match self.kind {
             MediumKind::Disks => self.disks(rt, seed),
             MediumKind::Zones => {
                 let disks = self.disks(rt, seed)?.device;
-                let zones = Rc::new(Zoned::new(disks, SUPERBLOCK_BYTES, segment)?);
-                Ok(MadeMedium {
+                let zones = Rc::new(ZonedDevice::new(disks, SUPERBLOCK_BYTES, segment)?);
+                Ok(MediumDevice {
                     device: Rc::clone(&zones) as Rc<dyn Device>,
-                    counted: Counted::Zones(zones),
+                    counted: CountedDevice::Zones(zones),
                 })
             }
             MediumKind::Flash(flash) => {
@@ -292,28 +294,28 @@ impl Medium {
         }
     }
 
-    fn disks(&self, rt: &Rt, seed: u64) -> Result<MadeMedium> {
+    fn disks(&self, rt: &Rt, seed: u64) -> Result<MediumDevice> {
         let disks: Result<Vec<Rc<dyn Device>>> = (0..self.array.disks())
             .map(|number| self.disk(rt, seed, number))
             .collect();
         let mut disks = disks?;
-        let mut counted = Counted::Nothing;
+        let mut counted = CountedDevice::Nothing;
         let whole: Rc<dyn Device> = match self.array {
-            Array::One => disks.remove(0),
-            Array::Stripes(_) => Rc::new(Striped::new(disks, UNIT_BYTES)?),
+            DiskArray::One => disks.remove(0),
+            DiskArray::Stripes(_) => Rc::new(StripedArray::new(disks, UNIT_BYTES)?),
             // New disks are all zeroes, of which the parity is right.
-            Array::Parity(_) => {
+            DiskArray::Parity(_) => {
                 let members = disks.into_iter().map(Some).collect();
-                let parity = Rc::new(Parity::new(rt, members, UNIT_BYTES)?);
-                counted = Counted::Parity(Rc::clone(&parity));
+                let parity = Rc::new(ParityArray::new(rt, members, UNIT_BYTES)?);
+                counted = CountedDevice::Parity(Rc::clone(&parity));
                 parity
             }
         };
         // Superblocks end where the first segment begins, so that each segment's part is one piece.
         let before = self.before() * self.segment_bytes() - SUPERBLOCK_BYTES;
         let len = whole.geometry().len - before;
-        let used = Slice::new(whole, before, len).context("the disks are too small")?;
-        Ok(MadeMedium {
+        let used = DeviceSlice::new(whole, before, len).context("the disks are too small")?;
+        Ok(MediumDevice {
             device: Rc::new(used),
             counted,
         })
@@ -324,9 +326,9 @@ impl Medium {
         // Disks do not turn in step.
         let phase = (mix(seed, number) >> 11) as f64 / (1u64 << 53) as f64;
         let drive = Drive::new(self.model.spec()?, options(phase));
-        let spread = Spread::new(drive, self.piece / SECTOR_BYTES, pieces);
+        let spread = SpreadDisk::new(drive, self.piece / SECTOR_BYTES, pieces);
         let memory = Rc::new(StampStore::new(pieces * self.piece, 512));
-        Ok(Rc::new(Emulated::new(rt, memory, spread)?))
+        Ok(Rc::new(EmulatedDisk::new(rt, memory, spread)?))
     }
 }
 
@@ -336,9 +338,9 @@ mod tests {
 
     #[test]
     fn stripes_gain_pages_as_much_as_segments_and_parity_costs_pages_four_accesses() {
-        let with = |array| Medium {
+        let with = |array| StudyMedium {
             kind: MediumKind::Disks,
-            model: Model::Of2003,
+            model: StudyDisk::Of2003,
             array,
             piece: PIECE_BYTES,
             segments: 512,
@@ -348,11 +350,11 @@ mod tests {
             let disk = medium.writing().unwrap();
             disk.efficiency(PAGE_BYTES, medium.segment_bytes())
         };
-        let one = efficiency(Array::One);
+        let one = efficiency(DiskArray::One);
         assert!((20.0..60.0).contains(&one), "{one}");
-        let striped = efficiency(Array::Stripes(4));
+        let striped = efficiency(DiskArray::Stripes(4));
         assert!((striped / one - 1.0).abs() < 1e-6, "{striped} {one}");
-        let parity = efficiency(Array::Parity(9));
+        let parity = efficiency(DiskArray::Parity(9));
         assert!(
             (parity / one / (8.0 * 4.0 / 9.0) - 1.0).abs() < 0.05,
             "{parity} {one}"

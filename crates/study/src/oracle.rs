@@ -13,7 +13,7 @@ const NEVER: u64 = u64::MAX;
 
 /// What is simulated.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct OracleShape {
     /// Segments that there are.
     pub(crate) segments: u32,
     /// Pages in each.
@@ -23,16 +23,16 @@ pub(crate) struct Shape {
 }
 
 #[derive(Clone, Default)]
-struct Segment {
+struct OracleSegment {
     /// Pages as they were written; some lie elsewhere by now.
     written: Vec<u32>,
     live: u32,
     open: bool,
 }
 
-struct Log {
-    shape: Shape,
-    segments: Vec<Segment>,
+struct OracleLog {
+    shape: OracleShape,
+    segments: Vec<OracleSegment>,
     free: Vec<u32>,
     open: Vec<Option<u32>>,
     /// Where each page lies, and when it is written next.
@@ -56,13 +56,13 @@ pub(crate) fn writes(workload: &mut dyn Workload, count: usize) -> Vec<u32> {
 
 /// How often a page is written for each time that users write one: over the second half of `writes`, after all
 /// `data` pages were written once.
-pub(crate) fn amplification(shape: Shape, data: u32, writes: &[u32]) -> f64 {
+pub(crate) fn amplification(shape: OracleShape, data: u32, writes: &[u32]) -> f64 {
     let mut next = vec![NEVER; data as usize];
     let mut dies = vec![NEVER; writes.len()];
     for (at, page) in writes.iter().enumerate().rev() {
         dies[at] = std::mem::replace(&mut next[*page as usize], at as u64);
     }
-    let mut log = Log::new(shape, data);
+    let mut log = OracleLog::new(shape, data);
     for page in 0..data {
         log.write(page, next[page as usize]);
     }
@@ -80,18 +80,18 @@ pub(crate) fn amplification(shape: Shape, data: u32, writes: &[u32]) -> f64 {
 }
 
 /// Pages that fill so much of a shape.
-pub(crate) fn data(shape: &Shape, utilisation: f64) -> u32 {
+pub(crate) fn data(shape: &OracleShape, utilisation: f64) -> u32 {
     (f64::from(shape.segments) * f64::from(shape.pages) * utilisation) as u32
 }
 
-impl Shape {
+impl OracleShape {
     fn logs(&self) -> usize {
         if self.knows { LOGS as usize } else { 2 }
     }
 
     /// With segments as the study has them.
-    pub(crate) fn new(segments: u32, segment_bytes: u64, knows: bool) -> Shape {
-        Shape {
+    pub(crate) fn new(segments: u32, segment_bytes: u64, knows: bool) -> OracleShape {
+        OracleShape {
             segments,
             pages: (segment_bytes / PAGE_BYTES) as u32,
             knows,
@@ -99,11 +99,11 @@ impl Shape {
     }
 }
 
-impl Log {
-    fn new(shape: Shape, data: u32) -> Log {
-        Log {
+impl OracleLog {
+    fn new(shape: OracleShape, data: u32) -> OracleLog {
+        OracleLog {
             shape,
-            segments: vec![Segment::default(); shape.segments as usize],
+            segments: vec![OracleSegment::default(); shape.segments as usize],
             free: (0..shape.segments).rev().collect(),
             open: vec![None; LOGS as usize],
             lies: vec![None; data as usize],
@@ -186,13 +186,13 @@ mod tests {
     use forebay_placement::cost;
 
     use super::*;
-    use crate::workload::{Skew, Synthetic};
+    use crate::workload::{Skew, SyntheticWorkload};
 
     fn found(skew: Skew, utilisation: f64) -> [f64; 2] {
         [false, true].map(|knows| {
-            let shape = Shape::new(256, 512 << 10, knows);
+            let shape = OracleShape::new(256, 512 << 10, knows);
             let data = data(&shape, utilisation);
-            let mut workload = Synthetic::new(skew, data, 0, 9);
+            let mut workload = SyntheticWorkload::new(skew, data, 0, 9);
             amplification(shape, data, &writes(&mut workload, 6 * data as usize))
         })
     }

@@ -2,17 +2,17 @@
 
 pub(crate) mod modern;
 
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::PlacementKind;
 
-use crate::experiment::{Experiment, Place, What};
-use crate::medium::{Array, Medium, MediumKind, Model, PIECE_BYTES};
+use crate::experiment::{ExperimentPoint, StudyExperiment, WorkloadSpec};
+use crate::medium::{DiskArray, MediumKind, PIECE_BYTES, StudyDisk, StudyMedium};
 use crate::run::Effort;
-use crate::system::Under;
-use crate::workload::{PAGE_BYTES, Recorded, Skew, Traced};
+use crate::system::StudySystem;
+use crate::workload::{PAGE_BYTES, Skew, StudyTrace, TracedWorkload};
 
 /// How much is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scale {
+pub enum StudyScale {
     /// All of it.
     Full,
     /// A part, in a few minutes.
@@ -39,22 +39,22 @@ const USERS: usize = 20;
 const DISKS: u32 = 4;
 
 /// What the slides compare, and what is beyond them.
-const SYSTEMS: [Under; 7] = [
-    Under::Plain,
-    Under::Volume(Kind::Lfs),
-    Under::Volume(Kind::Wolf),
-    Under::Volume(Kind::HyLog),
-    Under::Volume(Kind::SepBit),
-    Under::Volume(Kind::HyLogSepBit),
-    Under::Auto,
+const SYSTEMS: [StudySystem; 7] = [
+    StudySystem::Plain,
+    StudySystem::Volume(PlacementKind::Lfs),
+    StudySystem::Volume(PlacementKind::Wolf),
+    StudySystem::Volume(PlacementKind::HyLog),
+    StudySystem::Volume(PlacementKind::SepBit),
+    StudySystem::Volume(PlacementKind::HyLogSepBit),
+    StudySystem::Auto,
 ];
 
-impl Scale {
+impl StudyScale {
     /// Segments of a medium.
     fn segments(self) -> u64 {
         match self {
-            Scale::Full => 1536,
-            Scale::Quick => 192,
+            StudyScale::Full => 1536,
+            StudyScale::Quick => 192,
         }
     }
 
@@ -67,7 +67,7 @@ impl Scale {
     /// How much is done in a run.
     pub fn effort(self) -> Effort {
         match self {
-            Scale::Full => Effort {
+            StudyScale::Full => Effort {
                 turned_over: 1.0,
                 // HyLog needs once to count, and then it has to sort.
                 rewritten: 1.5,
@@ -75,7 +75,7 @@ impl Scale {
                 requests: 10_000,
                 page_requests_max: 8,
             },
-            Scale::Quick => Effort {
+            StudyScale::Quick => Effort {
                 turned_over: 1.0,
                 rewritten: 0.2,
                 measured: 0.5,
@@ -87,28 +87,28 @@ impl Scale {
 
     fn of<T: Clone>(self, full: &[T], quick: &[T]) -> Vec<T> {
         match self {
-            Scale::Full => full.to_vec(),
-            Scale::Quick => quick.to_vec(),
+            StudyScale::Full => full.to_vec(),
+            StudyScale::Quick => quick.to_vec(),
         }
     }
 }
 
-fn array(disks: u32) -> Array {
+fn array(disks: u32) -> DiskArray {
     match disks {
-        1 => Array::One,
-        disks => Array::Stripes(disks),
+        1 => DiskArray::One,
+        disks => DiskArray::Stripes(disks),
     }
 }
 
 /// A medium for so much data: segments of [`PIECE_BYTES`], of which a part of at least [`PIECE_MIN`] is on each disk.
-fn medium(scale: Scale, model: Model, array: Array, utilisation: f64) -> Medium {
+fn medium(scale: StudyScale, model: StudyDisk, array: DiskArray, utilisation: f64) -> StudyMedium {
     let piece = (PIECE_BYTES / array.holds()).max(PIECE_MIN);
     let bytes = match (utilisation >= LARGE_FROM, array) {
-        (true, Array::One) => LARGE_DISK_BYTES,
+        (true, DiskArray::One) => LARGE_DISK_BYTES,
         (true, _) => LARGE_BYTES,
         (false, _) => scale.segments() * PIECE_BYTES,
     };
-    Medium {
+    StudyMedium {
         kind: MediumKind::Disks,
         model,
         array,
@@ -122,18 +122,26 @@ fn percent(share: f64) -> String {
 }
 
 /// A place like those of the slides' comparisons: TPC-C, 20 users, disks of 1999.
-fn place_of(scale: Scale, name: impl Into<String>, array: Array, utilisation: f64) -> Place {
-    Place {
+fn place_of(
+    scale: StudyScale,
+    name: impl Into<String>,
+    array: DiskArray,
+    utilisation: f64,
+) -> ExperimentPoint {
+    ExperimentPoint {
         name: name.into(),
-        medium: medium(scale, Model::Of1999, array, utilisation),
+        medium: medium(scale, StudyDisk::Of1999, array, utilisation),
         utilisation,
-        what: What::TpcC,
+        what: WorkloadSpec::TpcC,
         users: USERS,
     }
 }
 
 /// All experiments.
-pub fn experiments(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> Vec<Experiment> {
+pub fn experiments(
+    scale: StudyScale,
+    traces: &[(StudyTrace, Result<TracedWorkload, String>)],
+) -> Vec<StudyExperiment> {
     let mut all = Vec::new();
     all.extend(crossovers(scale));
     all.push(utilisation(scale));
@@ -142,7 +150,7 @@ pub fn experiments(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) 
         all.push(users(scale, full));
         all.push(disks(scale, full));
     }
-    all.extend((scale == Scale::Full).then(|| users_and_disks(scale)));
+    all.extend((scale == StudyScale::Full).then(|| users_and_disks(scale)));
     all.push(parity(scale));
     all.push(other_traces(scale, traces));
     all.push(beyond(scale));
@@ -151,23 +159,23 @@ pub fn experiments(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) 
 }
 
 /// Even updates by one user, on one disk of each year of the slides' table.
-fn crossovers(scale: Scale) -> Vec<Experiment> {
-    let one = |key: &'static str, model: Model, piece: u64| {
-        let place = |utilisation: &f64| Place {
+fn crossovers(scale: StudyScale) -> Vec<StudyExperiment> {
+    let one = |key: &'static str, model: StudyDisk, piece: u64| {
+        let place = |utilisation: &f64| ExperimentPoint {
             name: percent(*utilisation),
-            medium: Medium {
+            medium: StudyMedium {
                 kind: MediumKind::Disks,
                 model,
-                array: Array::One,
+                array: DiskArray::One,
                 piece,
                 segments: scale.segments() * (PIECE_BYTES / piece).min(2),
             },
             utilisation: *utilisation,
-            what: What::Drawn(Skew::Uniform, 0),
+            what: WorkloadSpec::Drawn(Skew::Uniform, 0),
             users: 1,
         };
         let full = [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.94, 0.97];
-        Experiment {
+        StudyExperiment {
             key,
             title: format!("Even updates on the disk of {}", model.name()),
             axis: "utilisation",
@@ -178,14 +186,14 @@ fn crossovers(scale: Scale) -> Vec<Experiment> {
                 .iter()
                 .map(place)
                 .collect(),
-            systems: vec![Under::Plain, Under::Volume(Kind::Lfs)],
+            systems: vec![StudySystem::Plain, StudySystem::Volume(PlacementKind::Lfs)],
         }
     };
     let models = [
         // Segments by which the slides' crossover comes out.
-        ("even-1991", Model::Of1991, 128 << 10),
-        ("even-1999", Model::Of1999, PIECE_BYTES),
-        ("even-2003", Model::Of2003, PIECE_BYTES),
+        ("even-1991", StudyDisk::Of1991, 128 << 10),
+        ("even-1999", StudyDisk::Of1999, PIECE_BYTES),
+        ("even-2003", StudyDisk::Of2003, PIECE_BYTES),
     ];
     let models = scale.of(&models, &models[1..2]);
     models
@@ -194,10 +202,10 @@ fn crossovers(scale: Scale) -> Vec<Experiment> {
         .collect()
 }
 
-fn utilisation(scale: Scale) -> Experiment {
+fn utilisation(scale: StudyScale) -> StudyExperiment {
     let full = [0.5, 0.7, 0.8, 0.85, FULL, TIGHT, LARGE_FROM, SLIDES];
     let place = |full: &f64| place_of(scale, percent(*full), array(DISKS), *full);
-    Experiment {
+    StudyExperiment {
         key: "utilisation",
         title: "Disk space utilisation (slide 21)".into(),
         axis: "utilisation",
@@ -207,14 +215,14 @@ fn utilisation(scale: Scale) -> Experiment {
     }
 }
 
-fn disk_types(scale: Scale) -> Vec<Experiment> {
-    let one = |key: &'static str, model: Model| {
-        let place = |full: &f64| Place {
+fn disk_types(scale: StudyScale) -> Vec<StudyExperiment> {
+    let one = |key: &'static str, model: StudyDisk| {
+        let place = |full: &f64| ExperimentPoint {
             medium: medium(scale, model, array(DISKS), *full),
             ..place_of(scale, percent(*full), array(DISKS), *full)
         };
         let full = [ROOMY, FULL, SLIDES];
-        Experiment {
+        StudyExperiment {
             key,
             title: format!("The disk of {} (slides 22 and 23)", model.name()),
             axis: "utilisation",
@@ -224,8 +232,8 @@ fn disk_types(scale: Scale) -> Vec<Experiment> {
         }
     };
     vec![
-        one("disk-2003", Model::Of2003),
-        one("disk-2008", Model::Of2008),
+        one("disk-2003", StudyDisk::Of2003),
+        one("disk-2008", StudyDisk::Of2008),
     ]
 }
 
@@ -243,14 +251,14 @@ fn keyed(
     }
 }
 
-fn users(scale: Scale, utilisation: f64) -> Experiment {
-    let place = |users: &usize| Place {
+fn users(scale: StudyScale, utilisation: f64) -> StudyExperiment {
+    let place = |users: &usize| ExperimentPoint {
         users: *users,
         ..place_of(scale, users.to_string(), array(DISKS), utilisation)
     };
     let keys = ["users-98", "users-90", "users-80"];
     let (key, said) = keyed(keys, "slide 24", utilisation);
-    Experiment {
+    StudyExperiment {
         key,
         title: format!("Users, {said}"),
         axis: "users",
@@ -260,11 +268,11 @@ fn users(scale: Scale, utilisation: f64) -> Experiment {
     }
 }
 
-fn disks(scale: Scale, utilisation: f64) -> Experiment {
+fn disks(scale: StudyScale, utilisation: f64) -> StudyExperiment {
     let place = |disks: &u32| place_of(scale, disks.to_string(), array(*disks), utilisation);
     let keys = ["disks-98", "disks-90", "disks-80"];
     let (key, said) = keyed(keys, "slide 25", utilisation);
-    Experiment {
+    StudyExperiment {
         key,
         title: format!("Disks, {said}"),
         axis: "disks",
@@ -274,8 +282,8 @@ fn disks(scale: Scale, utilisation: f64) -> Experiment {
     }
 }
 
-fn users_and_disks(scale: Scale) -> Experiment {
-    let place = |(full, users, disks): (f64, usize, u32)| Place {
+fn users_and_disks(scale: StudyScale) -> StudyExperiment {
+    let place = |(full, users, disks): (f64, usize, u32)| ExperimentPoint {
         users,
         ..place_of(
             scale,
@@ -286,7 +294,7 @@ fn users_and_disks(scale: Scale) -> Experiment {
     };
     let all =
         [SLIDES, FULL].map(|full| [1, 80].map(|users| [1, 8].map(|disks| (full, users, disks))));
-    Experiment {
+    StudyExperiment {
         key: "users-disks",
         title: "Users and disks (slide 31)".into(),
         axis: "users × disks",
@@ -302,10 +310,10 @@ fn users_and_disks(scale: Scale) -> Experiment {
     }
 }
 
-fn parity(scale: Scale) -> Experiment {
+fn parity(scale: StudyScale) -> StudyExperiment {
     let kinds = [
-        ("RAID-0 (8)", Array::Stripes(8)),
-        ("RAID-5 (9)", Array::Parity(9)),
+        ("RAID-0 (8)", DiskArray::Stripes(8)),
+        ("RAID-5 (9)", DiskArray::Parity(9)),
     ];
     let full = scale.of(&[ROOMY, FULL, SLIDES], &[ROOMY]);
     let all = full.iter().map(|full| {
@@ -313,7 +321,7 @@ fn parity(scale: Scale) -> Experiment {
             place_of(scale, format!("{name}, {}", percent(*full)), array, *full)
         })
     });
-    Experiment {
+    StudyExperiment {
         key: "raid",
         title: "RAID-5 against RAID-0 (slide 26)".into(),
         axis: "array",
@@ -323,7 +331,10 @@ fn parity(scale: Scale) -> Experiment {
     }
 }
 
-fn other_traces(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> Experiment {
+fn other_traces(
+    scale: StudyScale,
+    traces: &[(StudyTrace, Result<TracedWorkload, String>)],
+) -> StudyExperiment {
     let mut places = Vec::new();
     let mut missing = Vec::new();
     for (recorded, traced) in traces {
@@ -332,9 +343,9 @@ fn other_traces(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> 
             Ok(traced) => {
                 for utilisation in scale.of(&[ROOMY, FULL, SLIDES], &[ROOMY]) {
                     let name = format!("{}, {}", recorded.name(), percent(utilisation));
-                    let place = Place {
+                    let place = ExperimentPoint {
                         users: scale.of(&[USERS], &[8])[0],
-                        ..place_of(scale, name, Array::One, utilisation)
+                        ..place_of(scale, name, DiskArray::One, utilisation)
                     };
                     places.push(place.of_trace(traced, *recorded));
                 }
@@ -349,7 +360,7 @@ fn other_traces(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> 
     if !missing.is_empty() {
         about += &format!(" Left out: {}.", missing.join("; "));
     }
-    Experiment {
+    StudyExperiment {
         key: "traces",
         title: "Other traces (slide 27)".into(),
         axis: "trace",
@@ -359,7 +370,7 @@ fn other_traces(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> 
     }
 }
 
-fn beyond(scale: Scale) -> Experiment {
+fn beyond(scale: StudyScale) -> StudyExperiment {
     let skews = [
         (
             "90/10",
@@ -373,17 +384,20 @@ fn beyond(scale: Scale) -> Experiment {
     let mut places = Vec::new();
     for (name, skew) in scale.of(&skews, &skews[1..]) {
         for utilisation in scale.of(&[ROOMY, TIGHT, SLIDES], &[ROOMY]) {
-            for model in scale.of(&[Model::Of2003, Model::Terabyte], &[Model::Terabyte]) {
+            for model in scale.of(
+                &[StudyDisk::Of2003, StudyDisk::Terabyte],
+                &[StudyDisk::Terabyte],
+            ) {
                 let name = format!("{name}, {}, {}", model.name(), percent(utilisation));
-                places.push(Place {
-                    medium: medium(scale, model, Array::One, utilisation),
-                    what: What::Drawn(skew, 0),
-                    ..place_of(scale, name, Array::One, utilisation)
+                places.push(ExperimentPoint {
+                    medium: medium(scale, model, DiskArray::One, utilisation),
+                    what: WorkloadSpec::Drawn(skew, 0),
+                    ..place_of(scale, name, DiskArray::One, utilisation)
                 });
             }
         }
     }
-    Experiment {
+    StudyExperiment {
         key: "beyond",
         title: "Beyond the slides: a larger disk, other skews".into(),
         axis: "writes and disk",
@@ -404,7 +418,7 @@ mod tests {
 
     #[test]
     fn every_medium_fits_its_disks() {
-        for scale in [Scale::Full, Scale::Quick] {
+        for scale in [StudyScale::Full, StudyScale::Quick] {
             for experiment in experiments(scale, &[]) {
                 for place in &experiment.places {
                     let medium = &place.medium;

@@ -9,10 +9,10 @@ mod results;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use forebay_report::Page;
+use forebay_report::ReportPage;
 
-use crate::experiment::Results;
-use crate::plan::Scale;
+use crate::experiment::ExperimentResults;
+use crate::plan::StudyScale;
 
 /// Writes `report.md` and its figures into a folder, which is made if need be; gives its path. `circumstances` are paragraphs
 /// that say where and by what it was measured.
@@ -22,10 +22,10 @@ use crate::plan::Scale;
 pub fn write_report(
     folder: &Path,
     circumstances: &[String],
-    scale: Scale,
-    results: &[Results],
+    scale: StudyScale,
+    results: &[ExperimentResults],
 ) -> Result<PathBuf> {
-    let mut page = Page::begin(folder, "The HyLog study, again")?;
+    let mut page = ReportPage::begin(folder, "The HyLog study, again")?;
     preface(&mut page, circumstances, scale);
     bars::write(&mut page, results)?;
     analysis::write(&mut page, results)?;
@@ -83,7 +83,7 @@ const DIFFERENCES: [[&str; 3]; 8] = [
     ],
 ];
 
-fn preface(page: &mut Page, circumstances: &[String], scale: Scale) {
+fn preface(page: &mut ReportPage, circumstances: &[String], scale: StudyScale) {
     page.paragraph(
         "*HyLog: A High Performance Approach to Managing Disk Layout* (Wang, Zhao and Bunt, FAST 2004), from its \
          slides, repeated by `forebay-sim study hylog`. All of it runs on a virtual clock over emulated disks, so it \
@@ -95,7 +95,7 @@ fn preface(page: &mut Page, circumstances: &[String], scale: Scale) {
         page.line(&format!("| {} |", row.join(" | ")));
     }
     page.line("");
-    if scale == Scale::Quick {
+    if scale == StudyScale::Quick {
         page.paragraph(
             "**A quick run** (`--quick`): fewer places, smaller disks, shorter runs. Of so small disks a large \
              part is kept free for cleaning.",

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail, ensure};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use serde::{Deserialize, Serialize};
 
-use crate::medium::Medium;
-use crate::system::{Counters, System, Under};
-use crate::users::{Done, Users};
+use crate::medium::StudyMedium;
+use crate::system::{MeasuredSystem, StudySystem, SystemCounters};
+use crate::users::{RequestCounts, StudyUsers};
 use crate::workload::{PAGE_BYTES, Workload};
 
 /// How long is slept between two looks at how far a run is.
@@ -37,11 +37,11 @@ pub struct Effort {
 }
 
 /// What is run.
-pub struct Config<W> {
+pub struct StudyConfig<W> {
     /// What is compared.
-    pub under: Under,
+    pub under: StudySystem,
     /// What it lies on.
-    pub medium: Medium,
+    pub medium: StudyMedium,
     /// Makes what users do.
     pub workload: W,
     /// How many users.
@@ -54,11 +54,11 @@ pub struct Config<W> {
 
 /// What came of it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct StudyOutcome {
     /// What users did while it was measured.
-    pub done: Done,
+    pub done: RequestCounts,
     /// What the system did for that.
-    pub counters: Counters,
+    pub counters: SystemCounters,
     /// How long it took, in seconds of the virtual clock.
     pub seconds: f64,
     /// The longest request of those that were measured, in seconds.
@@ -74,9 +74,9 @@ pub struct Outcome {
 }
 
 /// What came of one configuration: or why nothing did.
-pub type Found = std::result::Result<Outcome, String>;
+pub type StudyResult = std::result::Result<StudyOutcome, String>;
 
-impl Outcome {
+impl StudyOutcome {
     /// Requests a second.
     pub fn throughput(&self) -> f64 {
         self.done.requests() as f64 / self.seconds
@@ -90,28 +90,28 @@ impl Outcome {
 }
 
 /// How far a run is.
-struct Mark {
+struct RunProgress {
     at: f64,
-    done: Done,
-    counters: Counters,
+    done: RequestCounts,
+    counters: SystemCounters,
 }
 
 /// A run that goes on.
-struct Running {
+struct StudyRun {
     rt: Rt,
-    system: Box<dyn System>,
-    users: Users,
+    system: Box<dyn MeasuredSystem>,
+    users: StudyUsers,
     hot_shares: Vec<(f64, f64)>,
     marks: Vec<(f64, u64)>,
 }
 
-impl Running {
+impl StudyRun {
     fn seconds(&self) -> f64 {
         self.rt.now().as_nanos() as f64 / 1e9
     }
 
-    fn mark(&self) -> Mark {
-        Mark {
+    fn mark(&self) -> RunProgress {
+        RunProgress {
             at: self.seconds(),
             done: self.users.done(),
             counters: self.system.counters(),
@@ -119,7 +119,10 @@ impl Running {
     }
 
     /// Lets users work until `enough` is true of what was done since.
-    async fn work(&mut self, enough: impl Fn(&Done, &Counters) -> bool) -> Result<()> {
+    async fn work(
+        &mut self,
+        enough: impl Fn(&RequestCounts, &SystemCounters) -> bool,
+    ) -> Result<()> {
         let from = self.mark();
         let mut last = (self.rt.now(), from.done);
         loop {
@@ -151,18 +154,18 @@ impl Running {
     }
 }
 
-impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
+impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> StudyConfig<W> {
     /// Runs it, on a clock of its own.
     ///
     /// # Errors
     /// If it is refused, stalls, or what is read is not what was written.
-    pub fn run(self) -> Result<Outcome> {
+    pub fn run(self) -> Result<StudyOutcome> {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         executor.block_on(async move { self.measure(rt).await })
     }
 
-    async fn measure(self, rt: Rt) -> Result<Outcome> {
+    async fn measure(self, rt: Rt) -> Result<StudyOutcome> {
         let workload = (self.workload)()?;
         let round = workload.round();
         let medium = self.medium.make(&rt, self.seed).await?;
@@ -170,8 +173,8 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
         let segment = self.medium.segment_bytes();
         let pages = workload.pages();
         let system = self.under.make(&rt, medium, pages, segment, disk).await?;
-        let users = Users::begin(&rt, system.device(), workload, self.users, self.seed).await;
-        let mut running = Running {
+        let users = StudyUsers::begin(&rt, system.device(), workload, self.users, self.seed).await;
+        let mut running = StudyRun {
             rt,
             system,
             users: users.context("it cannot be filled")?,
@@ -183,7 +186,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
         let bytes = self.medium.bytes() as f64;
         let data = f64::from(pages) * PAGE_BYTES as f64;
         let enough = move |times: f64, rewritten: f64, requests: u64| {
-            move |done: &Done, counters: &Counters| {
+            move |done: &RequestCounts, counters: &SystemCounters| {
                 let turned = counters.medium() as f64 >= times * bytes;
                 let rewritten = done.written as f64 >= rewritten * data;
                 let as_wished = !is_log || (turned && rewritten);
@@ -211,7 +214,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
             })
             .await?;
         let to = running.mark();
-        let outcome = Outcome {
+        let outcome = StudyOutcome {
             done: to.done.since(&from.done),
             counters: to.counters.since(&from.counters),
             seconds: to.at - from.at,
@@ -229,14 +232,14 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> Config<W> {
 }
 
 /// How full segments in use are, of what they can hold beside headers: as much as of what was written so far is data.
-fn density(system: &dyn System, counters: &Counters) -> Option<f64> {
+fn density(system: &dyn MeasuredSystem, counters: &SystemCounters) -> Option<f64> {
     let data = counters.users - counters.in_place + counters.moved + counters.checkpoints;
     let density = system.density()?;
     (data > 0).then(|| density * counters.log as f64 / data as f64)
 }
 
 /// Requests a second in each tenth of the time from `from` to the last of the looks.
-fn tenths(from: &Mark, marks: &[(f64, u64)]) -> Vec<f64> {
+fn tenths(from: &RunProgress, marks: &[(f64, u64)]) -> Vec<f64> {
     let parts = 10.min(marks.len());
     let mut before = (from.at, from.done.requests());
     let mut rates = Vec::new();

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use forebay_model::Timing;
-use forebay_model::disk::{Completion, Op};
+use forebay_model::TimingModel;
+use forebay_model::disk::{DiskCompletion, DiskOp};
 use forebay_rt::Instant;
 
 /// A disk that is used in pieces.
-pub struct Spread<T> {
+pub struct SpreadDisk<T> {
     disk: T,
     /// Sectors of a piece, and from the first of one to the first of the next.
     piece: u64,
@@ -23,21 +23,21 @@ pub struct Spread<T> {
     /// Whose the disk's commands are.
     whose: BTreeMap<u64, u64>,
     next: u64,
-    done: Vec<Completion>,
+    done: Vec<DiskCompletion>,
 }
 
-impl<T: Timing> Spread<T> {
+impl<T: TimingModel> SpreadDisk<T> {
     /// `pieces` pieces of `piece` sectors each.
     ///
     /// # Panics
     /// If they are more than the disk has.
-    pub fn new(disk: T, piece: u64, pieces: u64) -> Spread<T> {
+    pub fn new(disk: T, piece: u64, pieces: u64) -> SpreadDisk<T> {
         let apart = match pieces {
             0 | 1 => piece,
             _ => (disk.blocks() - piece) / (pieces - 1),
         };
         assert!(apart >= piece, "{pieces} pieces of {piece} sectors");
-        Spread {
+        SpreadDisk {
             disk,
             piece,
             apart,
@@ -58,7 +58,7 @@ impl<T: Timing> Spread<T> {
     }
 }
 
-impl<T: Timing> Timing for Spread<T> {
+impl<T: TimingModel> TimingModel for SpreadDisk<T> {
     fn blocks(&self) -> u64 {
         self.pieces * self.piece
     }
@@ -67,7 +67,7 @@ impl<T: Timing> Timing for Spread<T> {
         self.disk.has_write_cache()
     }
 
-    fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
+    fn submit(&mut self, now: Instant, id: u64, op: DiskOp, first: u64, blocks: u32) {
         let (mut at, end) = (first, first + u64::from(blocks));
         while at < end {
             let (piece, within) = (at / self.piece, at % self.piece);
@@ -89,7 +89,7 @@ impl<T: Timing> Timing for Spread<T> {
     }
 
     /// A command is done when the last of its parts is; where its time went is told of that.
-    fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+    fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
         self.disk.advance(now, &mut self.done);
         for part in self.done.drain(..) {
             let Some(id) = self.whose.remove(&part.id) else {
@@ -99,7 +99,7 @@ impl<T: Timing> Timing for Spread<T> {
             *left -= 1;
             if *left == 0 {
                 self.parts.remove(&id);
-                done.push(Completion { id, ..part });
+                done.push(DiskCompletion { id, ..part });
             }
         }
     }
@@ -109,21 +109,21 @@ impl<T: Timing> Timing for Spread<T> {
 mod tests {
     use std::time::Duration;
 
-    use forebay_model::Even;
+    use forebay_model::EvenDisk;
 
     use super::*;
 
     /// Notes what it is asked for.
-    struct Noted(Even, Vec<(u64, u32)>);
+    struct NotingDisk(EvenDisk, Vec<(u64, u32)>);
 
-    impl Timing for Noted {
+    impl TimingModel for NotingDisk {
         fn blocks(&self) -> u64 {
             self.0.blocks()
         }
         fn has_write_cache(&self) -> bool {
             false
         }
-        fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
+        fn submit(&mut self, now: Instant, id: u64, op: DiskOp, first: u64, blocks: u32) {
             self.1.push((first, blocks));
             self.0.submit(now, id, op, first, blocks);
         }
@@ -133,7 +133,7 @@ mod tests {
         fn next_event(&self) -> Option<Instant> {
             self.0.next_event()
         }
-        fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
             self.0.advance(now, done);
         }
     }
@@ -142,11 +142,12 @@ mod tests {
     fn pieces_lie_from_the_first_block_to_the_last_and_a_command_over_several_is_done_with_its_last()
      {
         let each = Duration::from_millis(1);
-        let mut spread = Spread::new(Noted(Even::new(10_000, each), Vec::new()), 100, 10);
+        let mut spread =
+            SpreadDisk::new(NotingDisk(EvenDisk::new(10_000, each), Vec::new()), 100, 10);
         assert_eq!(spread.blocks(), 1000);
         let start = Instant::default();
-        spread.submit(start, 7, Op::Write, 950, 50);
-        spread.submit(start, 8, Op::Read, 90, 120);
+        spread.submit(start, 7, DiskOp::Write, 950, 50);
+        spread.submit(start, 8, DiskOp::Read, 90, 120);
         spread.flush(start, 9);
         assert_eq!(
             spread.disk.1,

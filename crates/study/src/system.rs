@@ -4,41 +4,43 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use forebay_device::Device;
-use forebay_placement::cost::Disk;
-use forebay_placement::placement::{Fact, Kind, Known, Medium, choose};
+use forebay_placement::cost::DiskParameters;
+use forebay_placement::placement::{
+    DeviceProperties, PlacementKind, PolicyFact, WorkloadProperties, choose,
+};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use forebay_vsl::{Layout, Linear, Making, Options, VolumeId, Workers};
+use forebay_vsl::{SegmentLayout, SpaceDevice, SpaceSettings, SpaceSpec, SpaceWorkers, VolumeId};
 use serde::{Deserialize, Serialize};
 
-use crate::made::{MadeMedium, MediumCounts};
+use crate::made::{MediumCounts, MediumDevice};
 use crate::workload::PAGE_BYTES;
 
 /// What is written where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Under {
+pub enum StudySystem {
     /// The device itself: every page in its place.
     Plain,
     /// A volume that places data so.
-    Volume(Kind),
+    Volume(PlacementKind),
     /// A volume that chooses how it places data, as one that is made without a placement.
     Auto,
 }
 
-impl Under {
+impl StudySystem {
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Under::Plain => "overwrite",
-            Under::Volume(kind) => kind.name(),
-            Under::Auto => "auto",
+            StudySystem::Plain => "overwrite",
+            StudySystem::Volume(kind) => kind.name(),
+            StudySystem::Auto => "auto",
         }
     }
 }
 
 /// What a system has done, in bytes where not said otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Counters {
+pub struct SystemCounters {
     /// Written by users.
     pub users: u64,
     /// Moved by the cleaner.
@@ -55,15 +57,15 @@ pub struct Counters {
     pub below: MediumCounts,
 }
 
-impl Counters {
+impl SystemCounters {
     /// Written to the medium in all, in place and in the log.
     pub fn medium(&self) -> u64 {
         self.in_place + self.log
     }
 
     /// What was done since then.
-    pub fn since(&self, before: &Counters) -> Counters {
-        Counters {
+    pub fn since(&self, before: &SystemCounters) -> SystemCounters {
+        SystemCounters {
             users: self.users - before.users,
             moved: self.moved - before.moved,
             checkpoints: self.checkpoints - before.checkpoints,
@@ -79,13 +81,13 @@ impl Counters {
 const SPARE_PART: u64 = 512;
 
 /// A device whose use is measured, and what it says of itself.
-pub trait System {
+pub trait MeasuredSystem {
     /// The device.
     fn device(&self) -> Rc<dyn Device>;
 
     /// What it has done so far.
-    fn counters(&self) -> Counters {
-        Counters::default()
+    fn counters(&self) -> SystemCounters {
+        SystemCounters::default()
     }
 
     /// How full the segments are that are in use: the utilisation that cleaning has to do with. Nothing where
@@ -105,27 +107,27 @@ pub trait System {
     }
 
     /// What its placement says of itself.
-    fn facts(&self) -> Vec<Fact> {
+    fn facts(&self) -> Vec<PolicyFact> {
         Vec::new()
     }
 }
 
 /// A device without anything.
-struct Plain(MadeMedium);
+struct PlainSystem(MediumDevice);
 
-impl System for Plain {
+impl MeasuredSystem for PlainSystem {
     fn device(&self) -> Rc<dyn Device> {
         self.0.device()
     }
 
     /// Only a solid-state drive counts what is written to it.
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> SystemCounters {
         let below = self.0.counts();
-        Counters {
+        SystemCounters {
             users: below.host,
             in_place: below.host,
             below,
-            ..Counters::default()
+            ..SystemCounters::default()
         }
     }
 
@@ -135,21 +137,21 @@ impl System for Plain {
 }
 
 /// A log-structured volume.
-struct Volume {
-    medium: MadeMedium,
-    linear: Linear,
-    _workers: Workers,
+struct VolumeSystem {
+    medium: MediumDevice,
+    linear: SpaceDevice,
+    _workers: SpaceWorkers,
 }
 
-impl System for Volume {
+impl MeasuredSystem for VolumeSystem {
     fn device(&self) -> Rc<dyn Device> {
         Rc::new(self.linear.clone())
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> SystemCounters {
         let space = self.linear.space();
         let stats = space.stats();
-        Counters {
+        SystemCounters {
             users: stats.bytes_written,
             moved: stats.bytes_moved,
             checkpoints: stats.bytes_checkpoints,
@@ -179,12 +181,12 @@ impl System for Volume {
         )
     }
 
-    fn facts(&self) -> Vec<Fact> {
+    fn facts(&self) -> Vec<PolicyFact> {
         self.linear.space().facts()
     }
 }
 
-impl Under {
+impl StudySystem {
     /// Makes it on `medium`, for so many pages.
     ///
     /// # Errors
@@ -192,48 +194,52 @@ impl Under {
     pub async fn make(
         self,
         rt: &Rt,
-        medium: MadeMedium,
+        medium: MediumDevice,
         pages: u32,
         segment: u64,
-        disk: Disk,
-    ) -> Result<Box<dyn System>> {
+        disk: DiskParameters,
+    ) -> Result<Box<dyn MeasuredSystem>> {
         let device = medium.device();
-        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(segment)))?;
+        let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(segment)))?;
         let placement = match self {
-            Under::Plain => return Ok(Box::new(Plain(medium))),
-            Under::Volume(placement) => placement,
-            Under::Auto => {
-                let medium = Medium {
+            StudySystem::Plain => return Ok(Box::new(PlainSystem(medium))),
+            StudySystem::Volume(placement) => placement,
+            StudySystem::Auto => {
+                let medium = DeviceProperties {
                     disk,
                     in_place: true,
                     page_bytes: PAGE_BYTES,
                     segment_bytes: segment,
                 };
                 let size = u64::from(pages) * PAGE_BYTES;
-                choose(&medium, &Known::assumed(PAGE_BYTES, size, layout.len)).kind
+                choose(
+                    &medium,
+                    &WorkloadProperties::assumed(PAGE_BYTES, size, layout.len),
+                )
+                .kind
             }
         };
-        let making = Making {
+        let making = SpaceSpec {
             volume: VolumeId([3; 16]),
             layout,
             space_sectors: u64::from(pages) * PAGE_BYTES / SECTOR_BYTES,
             placement,
-            auto: self == Under::Auto,
+            auto: self == StudySystem::Auto,
             page_sectors: (PAGE_BYTES / SECTOR_BYTES) as u32,
             disk: Some(disk),
         };
         forebay_vsl::create(rt.clone(), Rc::clone(&device), &making).await?;
         // The slides fill disks to 98 %.
-        let options = Options {
+        let options = SpaceSettings {
             spare_part: Some(SPARE_PART),
             discard: medium.wants_discards(),
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let opened = forebay_vsl::open(rt.clone(), device, options, false).await;
         let (space, workers, _) = opened.context("what was just made cannot be taken up")?;
-        Ok(Box::new(Volume {
+        Ok(Box::new(VolumeSystem {
             medium,
-            linear: Linear::new(space),
+            linear: SpaceDevice::new(space),
             _workers: workers,
         }))
     }

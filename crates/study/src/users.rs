@@ -13,11 +13,11 @@ use forebay_rng::mix;
 use forebay_rt::{Rt, Task};
 use serde::{Deserialize, Serialize};
 
-use crate::workload::{Access, PAGE_BYTES, Workload};
+use crate::workload::{PAGE_BYTES, PageAccess, Workload};
 
 /// What is known of a page.
 #[derive(Clone, Copy, Default)]
-struct Page {
+struct PageStamp {
     stamp: u64,
     /// Writes that are under way.
     writing: u16,
@@ -29,7 +29,7 @@ struct Page {
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Done {
+pub struct RequestCounts {
     /// Requests that read.
     pub reads: u64,
     /// Requests that wrote.
@@ -44,15 +44,15 @@ pub struct Done {
     pub write_nanos: u64,
 }
 
-impl Done {
+impl RequestCounts {
     /// All requests.
     pub fn requests(&self) -> u64 {
         self.reads + self.writes
     }
 
     /// What was done since then.
-    pub fn since(&self, before: &Done) -> Done {
-        Done {
+    pub fn since(&self, before: &RequestCounts) -> RequestCounts {
+        RequestCounts {
             reads: self.reads - before.reads,
             writes: self.writes - before.writes,
             written: self.written - before.written,
@@ -63,21 +63,21 @@ impl Done {
     }
 }
 
-struct Shared {
+struct StudyLoad {
     rt: Rt,
     device: Rc<dyn Device>,
     workload: RefCell<Box<dyn Workload>>,
-    pages: RefCell<Vec<Page>>,
+    pages: RefCell<Vec<PageStamp>>,
     stamps: Cell<u64>,
     seed: u64,
-    done: Cell<Done>,
+    done: Cell<RequestCounts>,
     longest: Cell<Duration>,
     failed: RefCell<Option<anyhow::Error>>,
 }
 
 /// Users at work.
-pub(crate) struct Users {
-    shared: Rc<Shared>,
+pub(crate) struct StudyUsers {
+    shared: Rc<StudyLoad>,
     _tasks: Vec<Task<()>>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Users {
 /// are would be misled by longer ones for as long as it remembers.
 const FILL_PAGES: u32 = 1;
 
-impl Users {
+impl StudyUsers {
     /// Fills the device, page by page, and sets users to work.
     ///
     /// # Errors
@@ -96,13 +96,13 @@ impl Users {
         workload: Box<dyn Workload>,
         users: usize,
         seed: u64,
-    ) -> Result<Users> {
+    ) -> Result<StudyUsers> {
         let pages = workload.pages();
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(StudyLoad {
             rt: rt.clone(),
             device,
             workload: RefCell::new(workload),
-            pages: RefCell::new(vec![Page::default(); pages as usize]),
+            pages: RefCell::new(vec![PageStamp::default(); pages as usize]),
             stamps: Cell::new(0),
             seed,
             done: Cell::default(),
@@ -120,14 +120,14 @@ impl Users {
             let shared = Rc::clone(&shared);
             rt.spawn(async move { shared.work(number).await })
         };
-        Ok(Users {
+        Ok(StudyUsers {
             _tasks: (0..users).map(user).collect(),
             shared,
         })
     }
 
     /// What they have done so far.
-    pub(crate) fn done(&self) -> Done {
+    pub(crate) fn done(&self) -> RequestCounts {
         self.shared.done.get()
     }
 
@@ -142,7 +142,7 @@ impl Users {
     }
 }
 
-impl Shared {
+impl StudyLoad {
     async fn work(&self, number: usize) {
         loop {
             let access = self.workload.borrow_mut().next(number);
@@ -155,7 +155,7 @@ impl Shared {
         }
     }
 
-    async fn request(&self, access: Access) -> Result<()> {
+    async fn request(&self, access: PageAccess) -> Result<()> {
         let began = self.rt.now();
         let compared = if access.write {
             self.write(access.page, access.pages).await.map(|()| 0)?
@@ -211,7 +211,7 @@ impl Shared {
     /// Reads pages, and compares those that nobody wrote meanwhile; says how many those were.
     async fn read(&self, first: u32, count: u32) -> Result<u64> {
         let range = first as usize..(first + count) as usize;
-        let before: Vec<Page> = self.pages.borrow()[range.clone()].to_vec();
+        let before: Vec<PageStamp> = self.pages.borrow()[range.clone()].to_vec();
         let buf = BufMut::zeroed(count as usize * PAGE_BYTES as usize);
         let at = u64::from(first) * PAGE_BYTES;
         let buf = self.device.read(at, buf).await?;

@@ -6,18 +6,18 @@ mod tables;
 mod tpcc;
 mod traced;
 
-pub use pool::{Pool, PoolOptions};
-pub use synthetic::{Skew, Synthetic};
-pub use tables::{Size, Table};
+pub use pool::{DatabasePool, PoolOptions};
+pub use synthetic::{Skew, SyntheticWorkload};
+pub use tables::{TpcCSize, TpcCTable};
 pub use tpcc::TpcC;
-pub use traced::{Recorded, TraceError, Traced};
+pub use traced::{StudyTrace, TraceError, TracedWorkload};
 
 /// Bytes of a page: those of the study.
 pub const PAGE_BYTES: u64 = 8 << 10;
 
 /// A request for a run of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct PageAccess {
     /// The first page.
     pub page: u32,
     /// How many, at least one.
@@ -26,10 +26,10 @@ pub struct Access {
     pub write: bool,
 }
 
-impl Access {
+impl PageAccess {
     /// A write of one page.
-    pub fn write(page: u32) -> Access {
-        Access {
+    pub fn write(page: u32) -> PageAccess {
+        PageAccess {
             page,
             pages: 1,
             write: true,
@@ -37,10 +37,10 @@ impl Access {
     }
 
     /// A read of one page.
-    pub fn read(page: u32) -> Access {
-        Access {
+    pub fn read(page: u32) -> PageAccess {
+        PageAccess {
             write: false,
-            ..Access::write(page)
+            ..PageAccess::write(page)
         }
     }
 }
@@ -51,7 +51,7 @@ pub trait Workload {
     fn pages(&self) -> u32;
 
     /// What a user does next. It never ends.
-    fn next(&mut self, user: usize) -> Access;
+    fn next(&mut self, user: usize) -> PageAccess;
 
     /// After so many requests of all users together everything was done once, if it repeats: what is measured is whole
     /// rounds, or one system would be judged by other parts than another.

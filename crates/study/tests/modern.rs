@@ -2,12 +2,13 @@
 
 use std::fs;
 
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::PlacementKind;
 use forebay_report::Circumstances;
 use forebay_study::workload::Skew;
 use forebay_study::{
-    Array, Effort, Experiment, FlashMedium, FlashPages, Kept, Medium, MediumCounts, MediumKind,
-    Model, Place, Results, Scale, Under, What, experiments, run_all, write_report,
+    DiskArray, Effort, ExperimentPoint, ExperimentResults, FlashMedium, FlashPages, MediumCounts,
+    MediumKind, ResultStore, StudyDisk, StudyExperiment, StudyMedium, StudyScale, StudySystem,
+    WorkloadSpec, experiments, run_all, write_report,
 };
 
 const EFFORT: Effort = Effort {
@@ -18,27 +19,31 @@ const EFFORT: Effort = Effort {
     page_requests_max: 2,
 };
 
-const LFS: Under = Under::Volume(Kind::Lfs);
-const SEPBIT: Under = Under::Volume(Kind::SepBit);
+const LFS: StudySystem = StudySystem::Volume(PlacementKind::Lfs);
+const SEPBIT: StudySystem = StudySystem::Volume(PlacementKind::SepBit);
 
-fn place(name: &str, kind: MediumKind, segments: u64) -> Place {
-    Place {
+fn place(name: &str, kind: MediumKind, segments: u64) -> ExperimentPoint {
+    ExperimentPoint {
         name: name.into(),
-        medium: Medium {
+        medium: StudyMedium {
             kind,
-            model: Model::Terabyte,
-            array: Array::One,
+            model: StudyDisk::Terabyte,
+            array: DiskArray::One,
             piece: 1 << 20,
             segments,
         },
         utilisation: 0.4,
-        what: What::Drawn(Skew::Zipf(0.99), 20),
+        what: WorkloadSpec::Drawn(Skew::Zipf(0.99), 20),
         users: 4,
     }
 }
 
-fn run(key: &'static str, places: Vec<Place>, systems: Vec<Under>) -> Results {
-    let experiment = Experiment {
+fn run(
+    key: &'static str,
+    places: Vec<ExperimentPoint>,
+    systems: Vec<StudySystem>,
+) -> ExperimentResults {
+    let experiment = StudyExperiment {
         key,
         title: "A title".into(),
         axis: "medium",
@@ -46,10 +51,16 @@ fn run(key: &'static str, places: Vec<Place>, systems: Vec<Under>) -> Results {
         places,
         systems,
     };
-    run_all(vec![experiment], EFFORT, (2, &Kept::nowhere()), &|_| {}).remove(0)
+    run_all(
+        vec![experiment],
+        EFFORT,
+        (2, &ResultStore::nowhere()),
+        &|_| {},
+    )
+    .remove(0)
 }
 
-fn below(results: &Results, place: usize, under: Under) -> MediumCounts {
+fn below(results: &ExperimentResults, place: usize, under: StudySystem) -> MediumCounts {
     let found = &results.found;
     let outcome = results.outcome(place, under);
     outcome
@@ -58,13 +69,13 @@ fn below(results: &Results, place: usize, under: Under) -> MediumCounts {
         .below
 }
 
-fn report(results: Results) -> String {
+fn report(results: ExperimentResults) -> String {
     let folder = tempfile::tempdir().unwrap();
     let circumstances = Circumstances::begin();
     let path = write_report(
         folder.path(),
         &[circumstances.text()],
-        Scale::Quick,
+        StudyScale::Quick,
         &[results],
     )
     .unwrap();
@@ -74,7 +85,12 @@ fn report(results: Results) -> String {
 #[test]
 fn a_log_writes_zones_in_order_and_what_writes_in_place_cannot() {
     let places = vec![place("zones, small", MediumKind::Zones, 64)];
-    let systems = vec![Under::Plain, LFS, Under::Volume(Kind::Wolf), SEPBIT];
+    let systems = vec![
+        StudySystem::Plain,
+        LFS,
+        StudySystem::Volume(PlacementKind::Wolf),
+        SEPBIT,
+    ];
     let results = run("zones", places, systems.clone());
     assert!(results.found[0][0].is_err());
     for under in &systems[1..] {
@@ -99,10 +115,10 @@ fn what_the_chips_program_is_told_from_what_the_log_writes() {
         place("drive", drive(false), 384),
         place("with handles", drive(true), 384),
     ];
-    let results = run("flash", places, vec![Under::Plain, LFS]);
+    let results = run("flash", places, vec![StudySystem::Plain, LFS]);
     let chips = below(&results, 0, LFS);
     assert!(chips.programmed > 0 && chips.host == 0, "{chips:?}");
-    let plain = results.outcome(1, Under::Plain).unwrap();
+    let plain = results.outcome(1, StudySystem::Plain).unwrap();
     assert_eq!(plain.amplification(), Some(1.0));
     // Pages of 8 KiB cost mapping units of 16 KiB.
     let counts = plain.counters.below;
@@ -123,7 +139,7 @@ fn what_the_chips_program_is_told_from_what_the_log_writes() {
 
 #[test]
 fn the_plan_has_media_of_today_and_the_report_what_others_published() {
-    for scale in [Scale::Full, Scale::Quick] {
+    for scale in [StudyScale::Full, StudyScale::Quick] {
         let keys: Vec<&str> = experiments(scale, &[]).iter().map(|one| one.key).collect();
         assert!(keys.ends_with(&["beyond", "zones", "flash", "published"]));
     }

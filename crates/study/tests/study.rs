@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::PlacementKind;
 use forebay_report::Circumstances;
-use forebay_study::workload::{PAGE_BYTES, Recorded, Skew, Workload};
+use forebay_study::workload::{PAGE_BYTES, Skew, StudyTrace, Workload};
 use forebay_study::{
-    Array, Effort, Experiment, Kept, Medium, MediumKind, Model, Place, Results, Scale, Under, What,
-    run_all, traces, write_report,
+    DiskArray, Effort, ExperimentPoint, ExperimentResults, MediumKind, ResultStore, StudyDisk,
+    StudyExperiment, StudyMedium, StudyScale, StudySystem, WorkloadSpec, run_all, traces,
+    write_report,
 };
 
 const EFFORT: Effort = Effort {
@@ -20,12 +21,12 @@ const EFFORT: Effort = Effort {
     page_requests_max: 1,
 };
 
-fn place(array: Array, what: What, utilisation: f64) -> Place {
-    Place {
+fn place(array: DiskArray, what: WorkloadSpec, utilisation: f64) -> ExperimentPoint {
+    ExperimentPoint {
         name: format!("{array:?}, {utilisation}"),
-        medium: Medium {
+        medium: StudyMedium {
             kind: MediumKind::Disks,
-            model: Model::Of1999,
+            model: StudyDisk::Of1999,
             array,
             piece: 1 << 20,
             segments: 64,
@@ -36,31 +37,31 @@ fn place(array: Array, what: What, utilisation: f64) -> Place {
     }
 }
 
-fn experiment(places: Vec<Place>) -> Experiment {
-    Experiment {
+fn experiment(places: Vec<ExperimentPoint>) -> StudyExperiment {
+    StudyExperiment {
         key: "utilisation",
         title: "A title".into(),
         axis: "an axis",
         about: "How it was done.".into(),
         places,
-        systems: vec![Under::Plain, Under::Volume(Kind::Lfs)],
+        systems: vec![StudySystem::Plain, StudySystem::Volume(PlacementKind::Lfs)],
     }
 }
 
-fn run(experiment: Experiment, threads: usize) -> Results {
-    let jobs = (threads, &Kept::nowhere());
+fn run(experiment: StudyExperiment, threads: usize) -> ExperimentResults {
+    let jobs = (threads, &ResultStore::nowhere());
     let mut results = run_all(vec![experiment], EFFORT, jobs, &|_| {});
     results.remove(0)
 }
 
 /// Half of it reads, so that what was written is compared.
-const MIXED: What = What::Drawn(Skew::Uniform, 50);
+const MIXED: WorkloadSpec = WorkloadSpec::Drawn(Skew::Uniform, 50);
 
 #[test]
 fn what_comes_out_does_not_depend_on_how_many_threads_there_are() {
     let places = vec![
-        place(Array::One, MIXED, 0.5),
-        place(Array::One, What::TpcC, 0.4),
+        place(DiskArray::One, MIXED, 0.5),
+        place(DiskArray::One, WorkloadSpec::TpcC, 0.4),
     ];
     let [one, three] = [1, 3].map(|threads| run(experiment(places.clone()), threads));
     assert_eq!(one.found, three.found);
@@ -76,33 +77,35 @@ fn what_comes_out_does_not_depend_on_how_many_threads_there_are() {
 
 #[test]
 fn a_log_beats_writing_in_place_where_there_is_room_and_more_disks_do_more() {
-    let writes = What::Drawn(Skew::Uniform, 0);
+    let writes = WorkloadSpec::Drawn(Skew::Uniform, 0);
     let places = [
-        (Array::One, 0.4),
-        (Array::Stripes(4), 0.4),
-        (Array::Parity(5), 0.4),
+        (DiskArray::One, 0.4),
+        (DiskArray::Stripes(4), 0.4),
+        (DiskArray::Parity(5), 0.4),
     ];
     let places = places.map(|(array, full)| place(array, writes.clone(), full));
     let results = run(experiment(places.into()), 2);
     let rate = |place, under| results.rate(place, under);
-    let lfs = Under::Volume(Kind::Lfs);
+    let lfs = StudySystem::Volume(PlacementKind::Lfs);
     for n in 0..3 {
         assert!(
-            rate(n, lfs) > 1.5 * rate(n, Under::Plain),
+            rate(n, lfs) > 1.5 * rate(n, StudySystem::Plain),
             "{:?}",
             results.found
         );
     }
-    assert!(rate(1, Under::Plain) > 1.5 * rate(0, Under::Plain));
+    assert!(rate(1, StudySystem::Plain) > 1.5 * rate(0, StudySystem::Plain));
     // In place, parity takes four requests for each.
-    assert!(rate(2, Under::Plain) < 0.8 * rate(1, Under::Plain));
+    assert!(rate(2, StudySystem::Plain) < 0.8 * rate(1, StudySystem::Plain));
 }
 
 #[test]
 fn what_the_engine_refuses_is_left_out_and_said() {
-    let full = place(Array::One, MIXED, 0.99);
+    let full = place(DiskArray::One, MIXED, 0.99);
     let mut experiment = experiment(vec![full]);
-    experiment.systems.push(Under::Volume(Kind::Overwrite));
+    experiment
+        .systems
+        .push(StudySystem::Volume(PlacementKind::Overwrite));
     let results = run(experiment, 1);
     let [plain, lfs, other] = &results.found[0][..] else {
         panic!("{:?}", results.found);
@@ -115,7 +118,7 @@ fn what_the_engine_refuses_is_left_out_and_said() {
     let path = write_report(
         folder.path(),
         &[circumstances.text()],
-        Scale::Quick,
+        StudyScale::Quick,
         &[results],
     )
     .unwrap();
@@ -184,10 +187,10 @@ fn recorded_systems_are_repeated_without_a_page_that_was_never_touched() {
             touched.extend(access.page..access.page + access.pages);
         }
         assert_eq!(touched, (0..pages).collect(), "{recorded:?}");
-        let place = place(Array::One, MIXED, 0.8).of_trace(&traced, recorded);
+        let place = place(DiskArray::One, MIXED, 0.8).of_trace(&traced, recorded);
         let room = place.medium.bytes() as f64 * 0.8;
         let data = f64::from(pages) * PAGE_BYTES as f64;
         assert!(room >= data * 0.95, "{recorded:?}: {room} for {data}");
     }
-    assert!(Recorded::ALL.len() == traces(None, 1).len());
+    assert!(StudyTrace::ALL.len() == traces(None, 1).len());
 }

@@ -8,20 +8,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use forebay_sim::exhaustive::{self, try_all};
-use forebay_sim::explore::{Exploration, Explored, Found, OfSeed, explore};
-use forebay_sim::plan::Plan;
+use forebay_sim::explore::{Exploration, ExplorationResult, FoundViolation, SeedRunner, explore};
+use forebay_sim::plan::ScenarioPlan;
 use forebay_sim::shrink::shrink;
-use forebay_sim::subject::Subject;
-use forebay_sim::trace::{Format, Traced};
-use forebay_sim::world::{self, Outcome, Tally};
+use forebay_sim::subject::TestedSystem;
+use forebay_sim::trace::{TraceFormat, TraceRequest};
+use forebay_sim::world::{self, ScenarioOutcome, ScenarioTally};
 use forebay_subjects::aged::{self, AgedPlan};
-use forebay_subjects::cache::Cache;
+use forebay_subjects::cache::CacheTarget;
 use forebay_subjects::files;
-use forebay_subjects::space::Space;
+use forebay_subjects::space::SpaceTarget;
 
 /// What is tried.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Which {
+enum SystemUnderTest {
     Cache,
     Space,
     Files,
@@ -30,11 +30,11 @@ enum Which {
     Days,
 }
 
-impl Which {
+impl SystemUnderTest {
     /// The scenario of an aged volume.
     fn aged(self, seed: u64) -> AgedPlan {
         match self {
-            Which::Days => AgedPlan::of_day(seed),
+            SystemUnderTest::Days => AgedPlan::of_day(seed),
             _ => AgedPlan::of_seed(seed),
         }
     }
@@ -42,10 +42,10 @@ impl Which {
 
 /// Arguments of `explore`.
 #[derive(clap::Args)]
-pub(crate) struct Explore {
+pub(crate) struct ExploreArgs {
     /// What is tried
-    #[arg(long, value_enum, default_value_t = Which::Cache)]
-    subject: Which,
+    #[arg(long, value_enum, default_value_t = SystemUnderTest::Cache)]
+    subject: SystemUnderTest,
     /// The first seed; the others follow. Without, or `fresh`: one nobody knows, printed
     #[arg(long, env = "FOREBAY_SEED")]
     seed: Option<String>,
@@ -96,28 +96,28 @@ fn seed(asked: Option<&str>) -> Result<u64> {
 }
 
 /// Says every now and then how far a long exploration is, on the standard error.
-struct Progress {
+struct ExploreProgress {
     began: Instant,
-    so_far: Mutex<(Tally, u64, Instant)>,
+    so_far: Mutex<(ScenarioTally, u64, Instant)>,
 }
 
-impl Progress {
+impl ExploreProgress {
     const EVERY: Duration = Duration::from_secs(30);
 
-    fn new() -> Progress {
+    fn new() -> ExploreProgress {
         let began = Instant::now();
-        Progress {
+        ExploreProgress {
             began,
-            so_far: Mutex::new((Tally::default(), 0, began)),
+            so_far: Mutex::new((ScenarioTally::default(), 0, began)),
         }
     }
 
-    fn note(&self, outcome: &Outcome) {
+    fn note(&self, outcome: &ScenarioOutcome) {
         let mut so_far = self.so_far.lock().expect("no panic holds it");
         let (tally, violations, last) = &mut *so_far;
         tally.add(&outcome.tally);
         *violations += u64::from(outcome.violation.is_some());
-        if last.elapsed() >= Progress::EVERY {
+        if last.elapsed() >= ExploreProgress::EVERY {
             *last = Instant::now();
             eprintln!(
                 "after {} s: worlds {} crash_points {} violations {violations}",
@@ -129,24 +129,26 @@ impl Progress {
     }
 }
 
-impl Explore {
+impl ExploreArgs {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let seed = seed(self.seed.as_deref())?;
         println!("first seed {seed}");
         match (self.subject, self.exhaustive) {
-            (Which::Cache, true) => self.exhaust::<Cache>(seed),
-            (Which::Cache, false) => self.explore::<Cache>(seed),
-            (Which::Space, true) => self.exhaust::<Space>(seed),
-            (Which::Space, false) => self.explore::<Space>(seed),
-            (Which::Files, true) => bail!("files: there are only worlds at random"),
-            (Which::Files, false) => self.explore_files(seed),
-            (Which::Aged | Which::Days, true) => bail!("aged: scenarios are only chosen at random"),
-            (Which::Aged | Which::Days, false) => self.explore_aged(seed),
+            (SystemUnderTest::Cache, true) => self.exhaust::<CacheTarget>(seed),
+            (SystemUnderTest::Cache, false) => self.explore::<CacheTarget>(seed),
+            (SystemUnderTest::Space, true) => self.exhaust::<SpaceTarget>(seed),
+            (SystemUnderTest::Space, false) => self.explore::<SpaceTarget>(seed),
+            (SystemUnderTest::Files, true) => bail!("files: there are only worlds at random"),
+            (SystemUnderTest::Files, false) => self.explore_files(seed),
+            (SystemUnderTest::Aged | SystemUnderTest::Days, true) => {
+                bail!("aged: scenarios are only chosen at random")
+            }
+            (SystemUnderTest::Aged | SystemUnderTest::Days, false) => self.explore_aged(seed),
         }
     }
 
     /// One world after the other.
-    fn explore<S: Subject>(&self, seed: u64) -> Result<ExitCode> {
+    fn explore<S: TestedSystem>(&self, seed: u64) -> Result<ExitCode> {
         let trace = read_trace(self.trace.as_deref())?;
         let planner = |seed| plan::<S>(seed, trace.as_deref());
         let found = self.worlds(seed, &|seed| world::run(&planner(seed), false));
@@ -160,9 +162,11 @@ impl Explore {
         if self.trace.is_some() {
             bail!("files: traces are of devices");
         }
-        let found = self.worlds(seed, &|seed| files::run(&files::World::of_seed(seed)));
+        let found = self.worlds(seed, &|seed| {
+            files::run(&files::FilesScenario::of_seed(seed))
+        });
         if let Some(first) = found.first().filter(|_| !self.keep_going) {
-            println!("{}", files::World::of_seed(first.seeds[0]));
+            println!("{}", files::FilesScenario::of_seed(first.seeds[0]));
         }
         Ok(ended(&found))
     }
@@ -178,7 +182,7 @@ impl Explore {
         Ok(ended(&found))
     }
 
-    fn worlds(&self, seed: u64, world: OfSeed<'_>) -> Explored {
+    fn worlds(&self, seed: u64, world: SeedRunner<'_>) -> ExplorationResult {
         let what = Exploration {
             world,
             seed,
@@ -188,7 +192,7 @@ impl Explore {
             jobs: self.jobs,
             violations: [self.violations, u64::MAX][usize::from(self.keep_going)],
         };
-        let progress = Progress::new();
+        let progress = ExploreProgress::new();
         let found = explore(&what, &|seed, outcome| {
             if self.digests {
                 println!("{seed} {:016x}", outcome.digest);
@@ -205,7 +209,7 @@ impl Explore {
 }
 
 /// Says what was done, and whether all was well.
-fn ended(found: &Explored) -> ExitCode {
+fn ended(found: &ExplorationResult) -> ExitCode {
     println!("{found}");
     if found.found.is_empty() {
         ExitCode::SUCCESS
@@ -215,7 +219,7 @@ fn ended(found: &Explored) -> ExitCode {
 }
 
 /// Says what must not be, and in which worlds it is.
-fn list(found: &Found) {
+fn list(found: &FoundViolation) {
     let (seed, digest) = (found.seeds[0], found.digest);
     println!("seed {seed} digest {digest:016x}: {}", found.violation);
     println!("    {} such, of the seeds {:?}", found.count, found.seeds);
@@ -226,19 +230,19 @@ const SHRINK: Duration = Duration::from_secs(30);
 /// Lines of a tape that are shown where not all are asked for.
 const LINES: usize = 60;
 
-fn read_trace(path: Option<&Path>) -> Result<Option<Vec<Traced>>> {
+fn read_trace(path: Option<&Path>) -> Result<Option<Vec<TraceRequest>>> {
     let Some(path) = path else {
         return Ok(None);
     };
     let name = path.display();
-    let format = Format::of_name(&path.to_string_lossy());
+    let format = TraceFormat::of_name(&path.to_string_lossy());
     let format =
         format.with_context(|| format!("{name} is not .ascii, .disksim, .vscsi or .srt"))?;
     let bytes = std::fs::read(path).with_context(|| format!("{name} cannot be read"))?;
     Ok(Some(format.read(&bytes, usize::MAX)?))
 }
 
-fn plan<S: Subject>(seed: u64, trace: Option<&[Traced]>) -> Plan<S> {
+fn plan<S: TestedSystem>(seed: u64, trace: Option<&[TraceRequest]>) -> ScenarioPlan<S> {
     let plan = S::plan(seed);
     match trace {
         Some(trace) => plan.following(trace),
@@ -247,7 +251,7 @@ fn plan<S: Subject>(seed: u64, trace: Option<&[Traced]>) -> Plan<S> {
 }
 
 /// Shows a world in which something goes wrong: made smaller, and how it ends.
-fn tell<S: Subject>(plan: &Plan<S>, digest: u64) {
+fn tell<S: TestedSystem>(plan: &ScenarioPlan<S>, digest: u64) {
     let smaller = shrink(plan, SHRINK);
     println!("\nthe same in a smaller world:\n{smaller}");
     let mut lines = world::run(&smaller, true).lines;
@@ -265,14 +269,14 @@ fn tell<S: Subject>(plan: &Plan<S>, digest: u64) {
     println!("\nseed {seed}, digest {digest:016x}; all of it: forebay-sim replay {seed}");
 }
 
-impl Explore {
+impl ExploreArgs {
     /// One script after the other, until the time is up or something is wrong.
-    fn exhaust<S: Subject>(&self, seed: u64) -> Result<ExitCode> {
+    fn exhaust<S: TestedSystem>(&self, seed: u64) -> Result<ExitCode> {
         let began = Instant::now();
-        let mut tally = Tally::default();
+        let mut tally = ScenarioTally::default();
         let (mut scripts, mut cases) = (0, 0);
         let mut violations = Vec::new();
-        let progress = Progress::new();
+        let progress = ExploreProgress::new();
         while began.elapsed() < Duration::from_secs(self.seconds)
             && (violations.is_empty() || self.keep_going)
             && self.points.is_none_or(|points| tally.cycles < points)
@@ -285,9 +289,9 @@ impl Explore {
             cases += tried.cases;
             scripts += 1;
             violations.extend(tried.violations);
-            progress.note(&Outcome {
+            progress.note(&ScenarioOutcome {
                 tally: tried.tally,
-                ..Outcome::default()
+                ..ScenarioOutcome::default()
             });
         }
         let mut out = std::io::stdout().lock();
@@ -318,12 +322,12 @@ impl Explore {
 
 /// Arguments of `replay`.
 #[derive(clap::Args)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayArgs {
     /// The world's seed
     seed: u64,
     /// What is tried
-    #[arg(long, value_enum, default_value_t = Which::Cache)]
-    subject: Which,
+    #[arg(long, value_enum, default_value_t = SystemUnderTest::Cache)]
+    subject: SystemUnderTest,
     /// First makes the world as small as it can be with the same thing going wrong
     #[arg(long)]
     shrunk: bool,
@@ -335,17 +339,17 @@ pub(crate) struct Replay {
     trace: Option<PathBuf>,
 }
 
-impl Replay {
+impl ReplayArgs {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         match self.subject {
-            Which::Cache => self.replay::<Cache>(),
-            Which::Space => self.replay::<Space>(),
-            Which::Files => self.replay_files(),
-            Which::Aged | Which::Days => self.replay_aged(),
+            SystemUnderTest::Cache => self.replay::<CacheTarget>(),
+            SystemUnderTest::Space => self.replay::<SpaceTarget>(),
+            SystemUnderTest::Files => self.replay_files(),
+            SystemUnderTest::Aged | SystemUnderTest::Days => self.replay_aged(),
         }
     }
 
-    fn replay<S: Subject>(&self) -> Result<ExitCode> {
+    fn replay<S: TestedSystem>(&self) -> Result<ExitCode> {
         let trace = read_trace(self.trace.as_deref())?;
         let mut plan = plan::<S>(self.seed, trace.as_deref());
         if self.shrunk {
@@ -371,7 +375,7 @@ impl Replay {
         if self.shrunk || self.trace.is_some() {
             bail!("files: worlds cannot be shrunk yet, and traces are of devices");
         }
-        let world = files::World::of_seed(self.seed);
+        let world = files::FilesScenario::of_seed(self.seed);
         println!("{world}");
         self.replayed(&files::run_aloud(&world))
     }
@@ -387,7 +391,7 @@ impl Replay {
         self.replayed(&outcome)
     }
 
-    fn replayed(&self, outcome: &Outcome) -> Result<ExitCode> {
+    fn replayed(&self, outcome: &ScenarioOutcome) -> Result<ExitCode> {
         println!("seed {} digest {:016x}", self.seed, outcome.digest);
         Ok(match &outcome.violation {
             None => ExitCode::SUCCESS,

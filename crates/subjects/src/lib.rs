@@ -1,4 +1,4 @@
-//! What the simulator tries: each layer as a [`Subject`](forebay_sim::subject::Subject), with its
+//! What the simulator tries: each layer as a [`TestedSystem`](forebay_sim::subject::TestedSystem), with its
 //! worlds, its promises and its own checkers.
 //!
 //! [`cache`] is the write cache, over a log device and a data device; [`space`] the virtual storage layer, on one

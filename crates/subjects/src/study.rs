@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use forebay_study::Scale;
+use forebay_study::StudyScale;
 
 /// The studies.
 #[derive(clap::Subcommand)]
-pub(crate) enum Study {
+pub(crate) enum StudyCommand {
     /// HyLog (FAST 2004): overwriting, LFS, WOLF, HyLog and SepBIT over disks of 1991 to 2008
-    Hylog(Hylog),
+    Hylog(HylogArgs),
 }
 
 /// Arguments of `study hylog`.
 #[derive(clap::Args)]
-pub(crate) struct Hylog {
+pub(crate) struct HylogArgs {
     /// Fewer configurations, smaller disks: about three minutes
     #[arg(long)]
     quick: bool,
@@ -35,19 +35,19 @@ pub(crate) struct Hylog {
     jobs: Option<usize>,
 }
 
-impl Study {
+impl StudyCommand {
     pub(crate) fn run(&self) -> Result<()> {
-        let Study::Hylog(args) = self;
+        let StudyCommand::Hylog(args) = self;
         let scale = if args.quick {
-            Scale::Quick
+            StudyScale::Quick
         } else {
-            Scale::Full
+            StudyScale::Full
         };
         let shared =
             || Some(PathBuf::from(std::env::var_os("FOREBAY_SHARED")?).join("data/traces"));
         let traces = args.traces.clone().or_else(shared);
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        let study = forebay_study::Study {
+        let study = forebay_study::StudyOptions {
             scale,
             only: &args.only,
             traces: traces.as_deref(),

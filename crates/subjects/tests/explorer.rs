@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use forebay_sim::disk::Outage;
+use forebay_sim::disk::DiskOutage;
 use forebay_sim::explore::{Exploration, explore, of_seed};
 use forebay_sim::shrink::shrink;
-use forebay_sim::subject::Subject;
-use forebay_sim::world::{self, Limits};
-use forebay_subjects::cache::plan::Plan;
-use forebay_subjects::cache::{Cache, Kind, Role};
+use forebay_sim::subject::TestedSystem;
+use forebay_sim::world::{self, ScenarioLimits};
+use forebay_subjects::cache::plan::CachePlan;
+use forebay_subjects::cache::{CacheDisk, CacheFaultKind, CacheTarget};
 
 fn exploration(points: Option<u64>) -> Exploration<'static> {
     Exploration {
-        world: &of_seed::<Cache>,
+        world: &of_seed::<CacheTarget>,
         seed: 1,
         time: Duration::from_secs(600),
         worlds: Some(200),
@@ -29,22 +29,23 @@ fn an_exploration_ends_after_so_many_crash_points() {
     assert!(explored.tally.worlds < 200, "{explored}");
 }
 
-fn count(plan: &Plan) -> usize {
+fn count(plan: &CachePlan) -> usize {
     let scripts = plan.lives.iter().flat_map(|life| &life.scripts);
     scripts.map(|script| script.actions.len()).sum()
 }
 
 /// A world said to be calm, in whose last life the data device fails.
-fn not_calm() -> Plan {
-    let seeds = (1..).map(Cache::plan);
-    let mut calm = seeds
-        .filter(|plan| plan.volume.kind == Kind::Calm && plan.lives.len() > 2 && count(plan) > 200);
+fn not_calm() -> CachePlan {
+    let seeds = (1..).map(CacheTarget::plan);
+    let mut calm = seeds.filter(|plan| {
+        plan.volume.kind == CacheFaultKind::Calm && plan.lives.len() > 2 && count(plan) > 200
+    });
     let mut plan = calm.next().expect("there are such");
     let last = plan.lives.last_mut().expect("a life");
     last.cut_at = u64::MAX;
-    last.disks[Role::Data].faults.outage = Some(Outage {
+    last.disks[CacheDisk::Data].faults.outage = Some(DiskOutage {
         from: 0,
-        op: Some(forebay_device::Op::Read),
+        op: Some(forebay_device::DeviceOp::Read),
         requests: None,
         reads: true,
     });
@@ -54,7 +55,7 @@ fn not_calm() -> Plan {
 #[test]
 fn a_shrunk_world_is_small_and_the_same_checker_says_no() {
     let plan = not_calm();
-    let checker = |plan: &Plan| world::run(plan, false).violation.map(|wrong| wrong.checker);
+    let checker = |plan: &CachePlan| world::run(plan, false).violation.map(|wrong| wrong.checker);
     let smaller = shrink(&plan, Duration::from_secs(600));
     assert_eq!(checker(&smaller), checker(&plan), "{smaller}");
     assert!(checker(&plan).is_some());
@@ -73,7 +74,7 @@ fn with_no_time_left_a_world_stays_as_it_is() {
 
 #[test]
 fn a_world_is_given_up_at_its_limit_and_says_nothing() {
-    let limits = Limits {
+    let limits = ScenarioLimits {
         requests: Some(40),
         until: None,
     };

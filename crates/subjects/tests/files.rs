@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use forebay_sim::explore::{Exploration, explore};
-use forebay_subjects::files::{World, run};
+use forebay_subjects::files::{FilesScenario, run};
 
 #[test]
 fn worlds_known_for_long_hold_every_promise() {
     let what = Exploration {
-        world: &|seed| run(&World::of_seed(seed)),
+        world: &|seed| run(&FilesScenario::of_seed(seed)),
         seed: 1,
         time: Duration::from_secs(600),
         worlds: Some(150),
@@ -30,7 +30,7 @@ fn worlds_known_for_long_hold_every_promise() {
 #[test]
 fn the_same_seed_is_the_same_world() {
     for seed in 1..6 {
-        let world = World::of_seed(seed);
+        let world = FilesScenario::of_seed(seed);
         let digest = run(&world).digest;
         assert_eq!(run(&world).digest, digest, "seed {seed}");
     }

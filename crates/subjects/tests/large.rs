@@ -6,11 +6,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability, StampStore};
-use forebay_model::{Emulated, Even};
+use forebay_model::{EmulatedDisk, EvenDisk};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, SECTOR_BYTES, Sector};
-use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, Workers, create, open};
+use forebay_vsl::{
+    Batch, PlacementKind, SegmentLayout, Space, SpaceSettings, SpaceSpec, SpaceWorkers, VolumeId,
+    create, open,
+};
 
 const TIB: u64 = 1 << 40;
 /// What a request takes of the drive.
@@ -19,7 +22,7 @@ const READS: u64 = 2000;
 const PAGES_IN_A_BATCH: u64 = 256;
 
 #[derive(Clone, Copy)]
-struct Scale {
+struct LargeMapScale {
     map_bytes: u64,
     pages: u64,
     medium_bytes: u64,
@@ -27,13 +30,13 @@ struct Scale {
     entries: u64,
 }
 
-fn scale() -> Scale {
+fn scale() -> LargeMapScale {
     let part = if std::env::var("FOREBAY_CASES").is_ok_and(|asked| asked == "all") {
         1
     } else {
         16
     };
-    Scale {
+    LargeMapScale {
         map_bytes: (64 << 20) / part,
         pages: 10_000_000 / part,
         medium_bytes: (56 << 30) / part,
@@ -50,11 +53,11 @@ fn word(page: u64) -> u64 {
     page + 1
 }
 
-async fn take_up(rt: &Rt, device: &Rc<dyn Device>, scale: Scale) -> (Space, Workers) {
-    let options = Options {
+async fn take_up(rt: &Rt, device: &Rc<dyn Device>, scale: LargeMapScale) -> (Space, SpaceWorkers) {
+    let options = SpaceSettings {
         map_bytes: scale.map_bytes,
         recovery_entries: scale.entries,
-        ..Options::default()
+        ..SpaceSettings::default()
     };
     let opened = open(rt.clone(), Rc::clone(device), options, false).await;
     let (space, workers, _) = opened.expect("taken up");
@@ -97,13 +100,13 @@ fn a_page_anywhere_in_a_tebibyte_costs_one_more_read_with_little_memory_for_the_
     let rt = executor.rt();
     executor.block_on(async move {
         let data = Rc::new(StampStore::new(scale.medium_bytes, 4096));
-        let timing = Even::new(scale.medium_bytes / SECTOR_BYTES, REQUEST);
-        let device: Rc<dyn Device> = Rc::new(Emulated::new(&rt, data, timing).expect("a disk"));
-        let making = Making {
+        let timing = EvenDisk::new(scale.medium_bytes / SECTOR_BYTES, REQUEST);
+        let device: Rc<dyn Device> = Rc::new(EmulatedDisk::new(&rt, data, timing).expect("a disk"));
+        let making = SpaceSpec {
             volume: VolumeId([5; 16]),
-            layout: Layout::for_device(&device.geometry(), Some(ByteLen::mib(1))).expect("fits"),
+            layout: SegmentLayout::for_device(&device.geometry(), Some(ByteLen::mib(1))).expect("fits"),
             space_sectors: TIB / SECTOR_BYTES,
-            placement: Kind::Lfs,
+            placement: PlacementKind::Lfs,
             auto: false,
             page_sectors: 8,
             disk: None,

@@ -3,16 +3,20 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Checked, Device, Durability, RamDevice, StampStore};
+use forebay_device::{BufMut, CheckedDevice, Device, Durability, RamDevice, StampStore};
 use forebay_model::flash::{
-    Arrangement, Fronted, Part, PlainFlash, TranslatedFlash, TranslationOptions, named,
+    ChipArrangement, FlashPart, FrontedFlash, PlainFlash, TranslatedFlash, TranslationOptions,
+    named,
 };
-use forebay_model::{Emulated, Even, Zoned};
-use forebay_raid::{Parity, Striped};
+use forebay_model::{EmulatedDisk, EvenDisk, ZonedDevice};
+use forebay_raid::{ParityArray, StripedArray};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES};
-use forebay_vsl::{Kind, Layout, Linear, Making, Options, VolumeId, Workers, create, open};
+use forebay_vsl::{
+    PlacementKind, SegmentLayout, SpaceDevice, SpaceSettings, SpaceSpec, SpaceWorkers, VolumeId,
+    create, open,
+};
 use futures_util::future::join_all;
 
 const MIB: u64 = 1 << 20;
@@ -26,9 +30,9 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
 }
 
 /// Makes a volume in segments of that length.
-async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: Kind) {
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(segment)));
-    let making = Making {
+async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: PlacementKind) {
+    let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(segment)));
+    let making = SpaceSpec {
         volume: VolumeId([5; 16]),
         layout: layout.unwrap(),
         space_sectors: LEN / SECTOR_BYTES,
@@ -42,27 +46,27 @@ async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: Kind) {
         .unwrap();
 }
 
-async fn take_up(rt: &Rt, device: &Rc<dyn Device>) -> (Linear, Workers) {
-    let options = Options {
+async fn take_up(rt: &Rt, device: &Rc<dyn Device>) -> (SpaceDevice, SpaceWorkers) {
+    let options = SpaceSettings {
         recovery_entries: 1000,
         discard: true,
-        ..Options::default()
+        ..SpaceSettings::default()
     };
     let opened = open(rt.clone(), Rc::clone(device), options, false).await;
     let (space, workers, _) = opened.unwrap();
-    (Linear::new(space), workers)
+    (SpaceDevice::new(space), workers)
 }
 
 /// Users who write lines of one word, several at once, and remember them.
-struct Users {
+struct MediaWriters {
     rng: Rng,
     lines: Vec<u64>,
     writes: u64,
 }
 
-impl Users {
-    fn new(seed: u64) -> Users {
-        Users {
+impl MediaWriters {
+    fn new(seed: u64) -> MediaWriters {
+        MediaWriters {
             rng: Rng::new(seed),
             lines: vec![0; LINES as usize],
             writes: 0,
@@ -70,7 +74,7 @@ impl Users {
     }
 
     /// Writes so many lines, eight at a time, most of them among few, and flushes now and then.
-    async fn write(&mut self, volume: &Linear, count: u64) {
+    async fn write(&mut self, volume: &SpaceDevice, count: u64) {
         for _ in 0..count / 8 {
             let mut at_once = Vec::new();
             for _ in 0..8 {
@@ -101,7 +105,7 @@ impl Users {
     }
 
     /// Writes so many lines by one request.
-    async fn write_long(&mut self, volume: &Linear, count: u64) {
+    async fn write_long(&mut self, volume: &SpaceDevice, count: u64) {
         let first = self.rng.below(LINES - count);
         let mut bytes = Vec::new();
         for line in first..first + count {
@@ -114,7 +118,7 @@ impl Users {
         written.await.unwrap();
     }
 
-    async fn look(&self, volume: &Linear) {
+    async fn look(&self, volume: &SpaceDevice) {
         for (line, word) in self.lines.iter().enumerate() {
             let buf = BufMut::zeroed(LINE_BYTES as usize);
             let found = volume.read(line as u64 * LINE_BYTES, buf).await.unwrap();
@@ -127,8 +131,8 @@ impl Users {
 fn disks(rt: &Rt, count: u64, len: u64) -> Vec<Rc<dyn Device>> {
     let disk = |_| -> Rc<dyn Device> {
         let data = Rc::new(StampStore::new(len, 4096));
-        let timing = Even::new(len / SECTOR_BYTES, Duration::from_millis(5));
-        Rc::new(Emulated::new(rt, data, timing).unwrap())
+        let timing = EvenDisk::new(len / SECTOR_BYTES, Duration::from_millis(5));
+        Rc::new(EmulatedDisk::new(rt, data, timing).unwrap())
     };
     (0..count).map(disk).collect()
 }
@@ -136,10 +140,10 @@ fn disks(rt: &Rt, count: u64, len: u64) -> Vec<Rc<dyn Device>> {
 #[test]
 fn a_volume_over_stripes_holds_what_it_was_told_over_restarts() {
     run(|rt| async move {
-        let array = Striped::new(disks(&rt, 4, 4 * MIB), 64 << 10).unwrap();
-        let device: Rc<dyn Device> = Rc::new(Checked::new(array, "stripes"));
-        make(&rt, &device, 256 << 10, Kind::Lfs).await;
-        let mut users = Users::new(1);
+        let array = StripedArray::new(disks(&rt, 4, 4 * MIB), 64 << 10).unwrap();
+        let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(array, "stripes"));
+        make(&rt, &device, 256 << 10, PlacementKind::Lfs).await;
+        let mut users = MediaWriters::new(1);
         for _ in 0..3 {
             let (volume, workers) = take_up(&rt, &device).await;
             users.look(&volume).await;
@@ -154,10 +158,10 @@ fn a_volume_over_stripes_holds_what_it_was_told_over_restarts() {
 fn a_volume_over_parity_notices_nothing_of_a_disk_that_goes_and_is_replaced() {
     run(|rt| async move {
         let members = disks(&rt, 5, 4 * MIB).into_iter().map(Some).collect();
-        let array = Rc::new(Parity::new(&rt, members, 64 << 10).unwrap());
-        let device: Rc<dyn Device> = Rc::new(Checked::new(Rc::clone(&array), "parity"));
-        make(&rt, &device, 256 << 10, Kind::Lfs).await;
-        let mut users = Users::new(2);
+        let array = Rc::new(ParityArray::new(&rt, members, 64 << 10).unwrap());
+        let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(Rc::clone(&array), "parity"));
+        make(&rt, &device, 256 << 10, PlacementKind::Lfs).await;
+        let mut users = MediaWriters::new(2);
         let (volume, workers) = take_up(&rt, &device).await;
         users.write(&volume, 2000).await;
         array.give_up(2).unwrap();
@@ -182,23 +186,23 @@ fn a_volume_over_parity_notices_nothing_of_a_disk_that_goes_and_is_replaced() {
 /// A volume over flash, to which so many lines are written three times, with restarts in between; gives the chips.
 async fn over_flash(
     rt: Rt,
-    placement: Kind,
+    placement: PlacementKind,
     segment: u64,
     gang: u32,
     lines: u64,
 ) -> Rc<PlainFlash> {
     let data = Rc::new(RamDevice::new(u64::from(gang) * 17 * MIB, 4096));
-    let arrangement = Arrangement {
+    let arrangement = ChipArrangement {
         channels: 2,
         dies_per_channel: 1,
     };
     let part = named("k9xxg08uxm").unwrap();
     let chips = Rc::new(PlainFlash::new(&rt, part, arrangement, gang, data).unwrap());
-    let mut users = Users::new(3);
+    let mut users = MediaWriters::new(3);
     for restart in 0..3 {
         let flash = Rc::clone(&chips) as Rc<dyn Device>;
-        let fronted = Rc::new(Fronted::open(flash, segment).await.unwrap());
-        let device: Rc<dyn Device> = Rc::new(Checked::new(fronted, "flash"));
+        let fronted = Rc::new(FrontedFlash::open(flash, segment).await.unwrap());
+        let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(fronted, "flash"));
         if restart == 0 {
             make(&rt, &device, segment, placement).await;
         }
@@ -213,7 +217,7 @@ async fn over_flash(
 #[test]
 fn a_volume_over_flash_writes_no_page_twice_in_its_first_lap() {
     run(|rt| async move {
-        let chips = over_flash(rt, Kind::Lfs, 256 << 10, 1, 400).await;
+        let chips = over_flash(rt, PlacementKind::Lfs, 256 << 10, 1, 400).await;
         let usage = chips.usage();
         assert!(usage.programs > 1200 && usage.erases_max <= 1, "{usage:?}");
     });
@@ -221,7 +225,11 @@ fn a_volume_over_flash_writes_no_page_twice_in_its_first_lap() {
 
 #[test]
 fn a_volume_over_flash_goes_round_and_round() {
-    for (placement, gang) in [(Kind::Lfs, 1), (Kind::SepBit, 1), (Kind::Lfs, 2)] {
+    for (placement, gang) in [
+        (PlacementKind::Lfs, 1),
+        (PlacementKind::SepBit, 1),
+        (PlacementKind::Lfs, 2),
+    ] {
         run(move |rt| async move {
             // Enough to erase every block of the flash.
             let lines = 8000 * u64::from(gang);
@@ -239,13 +247,13 @@ fn a_volume_over_flash_goes_round_and_round() {
 }
 
 /// A volume over zones as long as its segments, with writes of 4 KiB and of 64 KiB, and restarts in between. Gives the zones.
-async fn over_zones(rt: Rt, placement: Kind) -> Rc<Zoned> {
+async fn over_zones(rt: Rt, placement: PlacementKind) -> Rc<ZonedDevice> {
     const SEGMENT: u64 = 256 << 10;
     let disk = disks(&rt, 1, 17 * MIB).remove(0);
-    let zoned = Rc::new(Zoned::new(disk, MIB, SEGMENT).unwrap());
-    let device: Rc<dyn Device> = Rc::new(Checked::new(Rc::clone(&zoned), "zones"));
+    let zoned = Rc::new(ZonedDevice::new(disk, MIB, SEGMENT).unwrap());
+    let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(Rc::clone(&zoned), "zones"));
     make(&rt, &device, SEGMENT, placement).await;
-    let mut users = Users::new(4);
+    let mut users = MediaWriters::new(4);
     for _ in 0..3 {
         let (volume, _workers) = take_up(&rt, &device).await;
         users.look(&volume).await;
@@ -260,7 +268,11 @@ async fn over_zones(rt: Rt, placement: Kind) -> Rc<Zoned> {
 
 #[test]
 fn a_volume_over_zones_writes_each_at_its_write_pointer_only() {
-    for placement in [Kind::Lfs, Kind::Wolf, Kind::SepBit] {
+    for placement in [
+        PlacementKind::Lfs,
+        PlacementKind::Wolf,
+        PlacementKind::SepBit,
+    ] {
         run(move |rt| async move {
             let usage = over_zones(rt, placement).await.usage();
             // Refused writes would be tried again for ever, and be no error of a request.
@@ -274,11 +286,11 @@ fn a_volume_over_zones_writes_each_at_its_write_pointer_only() {
 fn a_volume_tells_a_drive_which_stream_a_segment_belongs_to() {
     let moved = |handles| {
         run(move |rt| async move {
-            let part = Part {
+            let part = FlashPart {
                 pages_per_block: 32,
                 ..named("k9xxg08uxm").unwrap()
             };
-            let arrangement = Arrangement {
+            let arrangement = ChipArrangement {
                 channels: 1,
                 dies_per_channel: 1,
             };
@@ -291,11 +303,11 @@ fn a_volume_tells_a_drive_which_stream_a_segment_belongs_to() {
             let data = Rc::new(RamDevice::new(17 * MIB, 4096));
             let drive = TranslatedFlash::new(&rt, part, arrangement, options, data).unwrap();
             let drive = Rc::new(drive);
-            let device: Rc<dyn Device> = Rc::new(Checked::new(Rc::clone(&drive), "drive"));
+            let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(Rc::clone(&drive), "drive"));
             // Two segments in each reclaim unit of 512 KiB.
-            make(&rt, &device, 256 << 10, Kind::SepBit).await;
+            make(&rt, &device, 256 << 10, PlacementKind::SepBit).await;
             let (volume, _workers) = take_up(&rt, &device).await;
-            let mut users = Users::new(5);
+            let mut users = MediaWriters::new(5);
             users.write(&volume, 20_000).await;
             users.look(&volume).await;
             drive.usage()

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use forebay_sim::exhaustive::{cases, try_all};
 use forebay_sim::explore::{Exploration, explore, of_seed};
-use forebay_sim::subject::Subject;
+use forebay_sim::subject::TestedSystem;
 use forebay_sim::world;
-use forebay_subjects::space::Space;
+use forebay_subjects::space::SpaceTarget;
 
 #[test]
 fn worlds_known_for_long_hold_every_promise() {
     let what = Exploration {
-        world: &of_seed::<Space>,
+        world: &of_seed::<SpaceTarget>,
         seed: 1,
         time: Duration::from_secs(600),
         worlds: Some(300),
@@ -28,7 +28,7 @@ fn worlds_known_for_long_hold_every_promise() {
 
 #[test]
 fn everything_that_can_happen_to_a_scripted_run_is_survived() {
-    let tried = try_all(&cases::<Space>(7), 2);
+    let tried = try_all(&cases::<SpaceTarget>(7), 2);
     assert!(tried.tally.cycles > 1000 && tried.tally.cuts_in_recovery > 100);
     if let Some((name, outcome)) = tried.violations.first() {
         let violation = outcome.violation.as_ref().expect("a violation");
@@ -39,7 +39,7 @@ fn everything_that_can_happen_to_a_scripted_run_is_survived() {
 #[test]
 fn the_same_seed_is_the_same_world() {
     for seed in 1..8 {
-        let plan = Space::plan(seed);
+        let plan = SpaceTarget::plan(seed);
         let digest = world::run(&plan, false).digest;
         assert_eq!(world::run(&plan, false).digest, digest, "seed {seed}");
     }
@@ -50,7 +50,7 @@ fn the_same_seed_is_the_same_world() {
 #[test]
 fn nothing_comes_between_the_records_of_a_batch() {
     for seed in [20, 222, 314, 419, 495, 776] {
-        let violation = world::run(&Space::plan(seed), false).violation;
+        let violation = world::run(&SpaceTarget::plan(seed), false).violation;
         assert!(violation.is_none(), "seed {seed}: {violation:?}");
     }
 }

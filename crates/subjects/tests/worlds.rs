@@ -6,11 +6,11 @@ use std::io::Write;
 use std::time::Duration;
 
 use forebay_sim::exhaustive::{cases, try_all};
-use forebay_sim::explore::{Exploration, OfSeed, explore, of_seed};
-use forebay_sim::subject::Subject;
-use forebay_sim::trace::Format;
+use forebay_sim::explore::{Exploration, SeedRunner, explore, of_seed};
+use forebay_sim::subject::TestedSystem;
+use forebay_sim::trace::TraceFormat;
 use forebay_sim::world;
-use forebay_subjects::cache::Cache;
+use forebay_subjects::cache::CacheTarget;
 
 /// Where the second row of worlds begins, if nothing else is asked for.
 const FIXED: u64 = 1999;
@@ -21,10 +21,10 @@ fn say(line: &str) {
 }
 
 fn worlds(seed: u64, worlds: Option<u64>, time: Duration) {
-    worlds_of(&of_seed::<Cache>, seed, worlds, time);
+    worlds_of(&of_seed::<CacheTarget>, seed, worlds, time);
 }
 
-fn worlds_of(world: OfSeed<'_>, seed: u64, worlds: Option<u64>, time: Duration) {
+fn worlds_of(world: SeedRunner<'_>, seed: u64, worlds: Option<u64>, time: Duration) {
     let what = Exploration {
         world,
         seed,
@@ -80,18 +80,18 @@ fn what_recorded_systems_asked_of_their_disks_is_survived_too() {
             ));
             continue;
         };
-        let format = Format::of_name(name).expect("a name that tells");
+        let format = TraceFormat::of_name(name).expect("a name that tells");
         let trace = format
             .read(&std::fs::read(path).expect("a file"), 20_000)
             .expect("a trace");
-        let world = |seed| world::run(&Cache::plan(seed).following(&trace), false);
+        let world = |seed| world::run(&CacheTarget::plan(seed).following(&trace), false);
         worlds_of(&world, 1, Some(12), Duration::from_secs(60));
     }
 }
 
 #[test]
 fn everything_that_can_happen_to_a_scripted_run_is_survived() {
-    let tried = try_all(&cases::<Cache>(7), 2);
+    let tried = try_all(&cases::<CacheTarget>(7), 2);
     let tally = tried.tally;
     say(&format!("exhaustive: {} cases, {tally:?}", tried.cases));
     assert!(tally.cycles > 5000 && tally.cuts_in_recovery > 500 && tally.faults > 1000);
@@ -105,7 +105,7 @@ fn everything_that_can_happen_to_a_scripted_run_is_survived() {
 #[test]
 fn the_same_seed_is_the_same_world() {
     for seed in 0..24 {
-        let plan = Cache::plan(seed);
+        let plan = CacheTarget::plan(seed);
         let (once, again) = (world::run(&plan, false), world::run(&plan, false));
         assert_eq!(once, again, "seed {seed}");
         // A tape that can be read changes nothing.
@@ -144,7 +144,7 @@ fn the_same_seed_is_the_same_world_in_another_process() {
     assert_eq!(once, digests());
     let here: Vec<String> = (500..512)
         .map(|seed| {
-            let digest = world::run(&Cache::plan(seed), false).digest;
+            let digest = world::run(&CacheTarget::plan(seed), false).digest;
             format!("{seed} {digest:016x}")
         })
         .collect();

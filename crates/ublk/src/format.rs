@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-/// Commands to `/dev/ublk-control`, with a [`ControlCommand`].
+/// Commands to `/dev/ublk-control`, with a [`UblkControlCommand`].
 pub mod control {
     use super::{read, write};
 
@@ -15,9 +15,9 @@ pub mod control {
 
     /// Returns the driver's features, in 64 bits.
     pub const GET_FEATURES: u32 = read(0x13, BYTES);
-    /// Returns the properties of a device, as a `DeviceInfo`.
+    /// Returns the properties of a device, as a `UblkDeviceInfo`.
     pub const GET_DEV_INFO: u32 = read(0x02, BYTES);
-    /// Creates a device from a `DeviceInfo`, and returns its actual properties in the buffer.
+    /// Creates a device from a `UblkDeviceInfo`, and returns its actual properties in the buffer.
     pub const ADD_DEV: u32 = write(0x04, BYTES);
     /// Removes a device, and waits until its last user closes it.
     pub const DEL_DEV: u32 = write(0x05, BYTES);
@@ -31,7 +31,7 @@ pub mod control {
     pub const UPDATE_SIZE: u32 = write(0x15, BYTES);
     /// Stops the block device if no process has it open (Linux 7.0).
     pub const TRY_STOP_DEV: u32 = write(0x17, BYTES);
-    /// Sets the parameters of the block device, from `Params`.
+    /// Sets the parameters of the block device, from `UblkParams`.
     pub const SET_PARAMS: u32 = write(0x08, BYTES);
     /// Returns the parameters of the block device.
     pub const GET_PARAMS: u32 = read(0x09, BYTES);
@@ -41,7 +41,7 @@ pub mod control {
     pub const END_USER_RECOVERY: u32 = write(0x11, BYTES);
 }
 
-/// Commands to `/dev/ublkcN`, with a [`QueueCommand`].
+/// Commands to `/dev/ublkcN`, with a [`UblkQueueCommand`].
 pub mod queue {
     use super::write;
 
@@ -53,7 +53,7 @@ pub mod queue {
     pub const COMMIT_AND_FETCH_REQ: u32 = write(0x21, BYTES);
 }
 
-/// Features of a device and of the driver: bits of `DeviceInfo::flags`.
+/// Features of a device and of the driver: bits of `UblkDeviceInfo::flags`.
 pub mod feature {
     /// The device outlives its server.
     pub const USER_RECOVERY: u64 = 1 << 3;
@@ -95,11 +95,11 @@ pub fn descriptors_len(depth: u16, page: usize) -> usize {
 }
 
 /// Writes fields into a structure at their offsets.
-struct Out<const N: usize>([u8; N]);
+struct FieldWriter<const N: usize>([u8; N]);
 
-impl<const N: usize> Out<N> {
-    fn new() -> Out<N> {
-        Out([0; N])
+impl<const N: usize> FieldWriter<N> {
+    fn new() -> FieldWriter<N> {
+        FieldWriter([0; N])
     }
 
     fn put<const M: usize>(&mut self, at: usize, bytes: [u8; M]) {
@@ -125,7 +125,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// `struct ublksrv_ctrl_cmd`: the arguments of a control command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ControlCommand {
+pub struct UblkControlCommand {
     /// Device number; [`ANY_DEVICE`] for a command that is not about a device.
     pub device: u32,
     /// Address and length of the command's buffer.
@@ -137,11 +137,11 @@ pub struct ControlCommand {
 /// Asks the driver to choose a free device number.
 pub const ANY_DEVICE: u32 = u32::MAX;
 
-impl ControlCommand {
+impl UblkControlCommand {
     /// Encodes the command, padded to the size of a command's payload on the ring.
     pub fn encode(&self) -> [u8; 80] {
         let no_queue = u16::MAX;
-        let mut out = Out::<80>::new();
+        let mut out = FieldWriter::<80>::new();
         out.put(0, self.device.to_ne_bytes());
         out.put(4, no_queue.to_ne_bytes());
         out.put(6, self.buffer.1.to_ne_bytes());
@@ -153,7 +153,7 @@ impl ControlCommand {
 
 /// State of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum UblkDeviceState {
     /// The block device is not started yet, or stopped.
     Dead,
     /// The device has a server.
@@ -166,40 +166,40 @@ pub enum State {
     Unknown(u16),
 }
 
-impl State {
-    fn of(number: u16) -> State {
+impl UblkDeviceState {
+    fn of(number: u16) -> UblkDeviceState {
         match number {
-            0 => State::Dead,
-            1 => State::Live,
-            2 => State::Quiesced,
-            3 => State::Failing,
-            other => State::Unknown(other),
+            0 => UblkDeviceState::Dead,
+            1 => UblkDeviceState::Live,
+            2 => UblkDeviceState::Quiesced,
+            3 => UblkDeviceState::Failing,
+            other => UblkDeviceState::Unknown(other),
         }
     }
 
     fn number(self) -> u16 {
         match self {
-            State::Dead => 0,
-            State::Live => 1,
-            State::Quiesced => 2,
-            State::Failing => 3,
-            State::Unknown(other) => other,
+            UblkDeviceState::Dead => 0,
+            UblkDeviceState::Live => 1,
+            UblkDeviceState::Quiesced => 2,
+            UblkDeviceState::Failing => 3,
+            UblkDeviceState::Unknown(other) => other,
         }
     }
 }
 
-/// Bytes of a [`DeviceInfo`].
+/// Bytes of a [`UblkDeviceInfo`].
 pub const DEVICE_INFO: usize = 64;
 
 /// `struct ublksrv_ctrl_dev_info`: the properties and state of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DeviceInfo {
+pub struct UblkDeviceInfo {
     /// Number of queues.
     pub queues: u16,
     /// Limit on the requests under way of each queue.
     pub depth: u16,
     /// State.
-    pub state: State,
+    pub state: UblkDeviceState,
     /// Largest request in bytes.
     pub io_bytes_max: u32,
     /// Number N in `/dev/ublkbN` and `/dev/ublkcN`.
@@ -212,10 +212,10 @@ pub struct DeviceInfo {
     pub volume: u64,
 }
 
-impl DeviceInfo {
+impl UblkDeviceInfo {
     /// Encodes the structure for the driver.
     pub fn encode(&self) -> [u8; DEVICE_INFO] {
-        let mut out = Out::<DEVICE_INFO>::new();
+        let mut out = FieldWriter::<DEVICE_INFO>::new();
         out.put(0, self.queues.to_ne_bytes());
         out.put(2, self.depth.to_ne_bytes());
         out.put(4, self.state.number().to_ne_bytes());
@@ -228,11 +228,11 @@ impl DeviceInfo {
     }
 
     /// Decodes the driver's structure.
-    pub fn decode(bytes: &[u8; DEVICE_INFO]) -> DeviceInfo {
-        DeviceInfo {
+    pub fn decode(bytes: &[u8; DEVICE_INFO]) -> UblkDeviceInfo {
+        UblkDeviceInfo {
             queues: u16_at(bytes, 0),
             depth: u16_at(bytes, 2),
-            state: State::of(u16_at(bytes, 4)),
+            state: UblkDeviceState::of(u16_at(bytes, 4)),
             io_bytes_max: u32_at(bytes, 8),
             id: u32_at(bytes, 12),
             server_pid: i32::from_ne_bytes(take(bytes, 16)),
@@ -242,12 +242,12 @@ impl DeviceInfo {
     }
 }
 
-/// Bytes of [`Params`].
+/// Bytes of [`UblkParams`].
 pub const PARAMS: usize = 60;
 
 /// `struct ublk_params` with its first two parts: the parameters of the block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Params {
+pub struct UblkParams {
     /// Completed writes may be lost until a flush. The device then gets flushes, and writes with FUA.
     pub volatile: bool,
     /// Logical block size in bytes, as a power of two.
@@ -275,7 +275,7 @@ const DISCARD: u32 = 1 << 1;
 const VOLATILE_CACHE: u32 = 1 << 2;
 const FUA: u32 = 1 << 3;
 
-impl Params {
+impl UblkParams {
     /// Encodes the structure for the driver.
     pub fn encode(&self) -> [u8; PARAMS] {
         let attributes = if self.volatile {
@@ -284,7 +284,7 @@ impl Params {
             0
         };
         let one_segment: u16 = 1;
-        let mut out = Out::<PARAMS>::new();
+        let mut out = FieldWriter::<PARAMS>::new();
         out.put(0, (PARAMS as u32).to_ne_bytes());
         out.put(4, (BASIC | DISCARD).to_ne_bytes());
         out.put(8, attributes.to_ne_bytes());
@@ -302,14 +302,14 @@ impl Params {
 
     /// Returns the query for the parameters, which contains the maximum length of the answer.
     pub fn question() -> [u8; PARAMS] {
-        let mut out = Out::<PARAMS>::new();
+        let mut out = FieldWriter::<PARAMS>::new();
         out.put(0, (PARAMS as u32).to_ne_bytes());
         out.0
     }
 
     /// Decodes the driver's structure; all zero if the parameters are not set yet.
-    pub fn decode(bytes: &[u8; PARAMS]) -> Params {
-        Params {
+    pub fn decode(bytes: &[u8; PARAMS]) -> UblkParams {
+        UblkParams {
             volatile: u32_at(bytes, 8) & VOLATILE_CACHE != 0,
             logical_shift: bytes[12],
             physical_shift: bytes[13],
@@ -325,29 +325,29 @@ impl Params {
 
 /// `struct ublksrv_io_cmd`: the arguments of a tag's command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QueueCommand {
+pub struct UblkQueueCommand {
     /// Number of the tag.
     pub tag: u16,
     /// Result of the tag's previous request: bytes, or a negative error number.
     pub result: i32,
 }
 
-impl QueueCommand {
+impl UblkQueueCommand {
     /// Encodes the command for the first queue. It contains no address, as [`feature::USER_COPY`] requires.
     pub fn encode(&self) -> [u8; 16] {
-        let mut out = Out::<16>::new();
+        let mut out = FieldWriter::<16>::new();
         out.put(2, self.tag.to_ne_bytes());
         out.put(4, self.result.to_ne_bytes());
         out.0
     }
 }
 
-/// Bytes of a [`Descriptor`].
+/// Bytes of a [`UblkDescriptor`].
 pub const DESCRIPTOR: usize = 24;
 
 /// Operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
+pub enum UblkOp {
     /// Read bytes.
     Read,
     /// Write bytes.
@@ -365,9 +365,9 @@ pub enum Op {
 /// `struct ublksrv_io_desc`: a request. Positions and lengths are as the kernel sent them, in sectors of 512 bytes, and
 /// not yet checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Descriptor {
+pub struct UblkDescriptor {
     /// Operation.
-    pub op: Op,
+    pub op: UblkOp,
     /// The write must be durable when it is answered.
     pub fua: bool,
     /// The zeroed range must stay allocated.
@@ -381,18 +381,18 @@ pub struct Descriptor {
 const FLAG_FUA: u32 = 1 << 13;
 const FLAG_NOUNMAP: u32 = 1 << 15;
 
-impl Descriptor {
+impl UblkDescriptor {
     /// Decodes a descriptor from the memory shared with the driver.
-    pub fn decode(bytes: &[u8; DESCRIPTOR]) -> Descriptor {
+    pub fn decode(bytes: &[u8; DESCRIPTOR]) -> UblkDescriptor {
         let op_flags = u32_at(bytes, 0);
-        Descriptor {
+        UblkDescriptor {
             op: match op_flags as u8 {
-                0 => Op::Read,
-                1 => Op::Write,
-                2 => Op::Flush,
-                3 => Op::Discard,
-                5 => Op::WriteZeroes,
-                other => Op::Other(other),
+                0 => UblkOp::Read,
+                1 => UblkOp::Write,
+                2 => UblkOp::Flush,
+                3 => UblkOp::Discard,
+                5 => UblkOp::WriteZeroes,
+                other => UblkOp::Other(other),
             },
             fua: op_flags & FLAG_FUA != 0,
             keep_room: op_flags & FLAG_NOUNMAP != 0,

@@ -19,4 +19,4 @@ pub mod state;
 mod unfit;
 pub mod wish;
 
-pub use unfit::Unfit;
+pub use unfit::LeftoverMismatch;

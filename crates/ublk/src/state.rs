@@ -14,7 +14,7 @@
 
 /// State of a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tag {
+enum TagState {
     /// Not offered yet.
     New,
     /// The kernel has the tag.
@@ -29,7 +29,7 @@ enum Tag {
 
 /// Handling of a new request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
+pub enum ArrivalAction {
     /// Execute the request.
     Serve,
     /// Leave the request to the next server.
@@ -38,7 +38,7 @@ pub enum Arrival {
 
 /// Handling of a request that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum AnswerAction {
     /// Send this answer: bytes, or a negative error number.
     Commit(i32),
     /// Send no answer.
@@ -47,25 +47,25 @@ pub enum Answer {
 
 /// The tags of a queue.
 #[derive(Debug)]
-pub struct Queue {
-    tags: Vec<Tag>,
+pub struct TagQueue {
+    tags: Vec<TagState>,
     under_way: usize,
     gone: usize,
     withholds: bool,
 }
 
-impl Queue {
+impl TagQueue {
     /// Creates a queue of `depth` new tags.
-    pub fn new(depth: u16) -> Queue {
-        Queue {
-            tags: vec![Tag::New; usize::from(depth)],
+    pub fn new(depth: u16) -> TagQueue {
+        TagQueue {
+            tags: vec![TagState::New; usize::from(depth)],
             under_way: 0,
             gone: 0,
             withholds: false,
         }
     }
 
-    fn step(&mut self, tag: u16, from: &[Tag], to: Tag) {
+    fn step(&mut self, tag: u16, from: &[TagState], to: TagState) {
         let at = &mut self.tags[usize::from(tag)];
         assert!(from.contains(at), "tag {tag} becomes {to:?} and is {at:?}");
         *at = to;
@@ -73,39 +73,39 @@ impl Queue {
 
     /// Records that a tag is being offered.
     pub fn offer(&mut self, tag: u16) {
-        let answered = self.tags[usize::from(tag)] == Tag::UnderWay;
-        self.step(tag, &[Tag::New, Tag::UnderWay], Tag::Offered);
+        let answered = self.tags[usize::from(tag)] == TagState::UnderWay;
+        self.step(tag, &[TagState::New, TagState::UnderWay], TagState::Offered);
         self.under_way -= usize::from(answered);
     }
 
     /// Records that a tag came back with a request, and returns its handling.
-    pub fn arrive(&mut self, tag: u16) -> Arrival {
+    pub fn arrive(&mut self, tag: u16) -> ArrivalAction {
         if self.withholds {
-            self.step(tag, &[Tag::Offered], Tag::Withheld);
-            return Arrival::Withhold;
+            self.step(tag, &[TagState::Offered], TagState::Withheld);
+            return ArrivalAction::Withhold;
         }
-        self.step(tag, &[Tag::Offered], Tag::UnderWay);
+        self.step(tag, &[TagState::Offered], TagState::UnderWay);
         self.under_way += 1;
-        Arrival::Serve
+        ArrivalAction::Serve
     }
 
     /// Records the end of a tag's request. If the result is to be answered, the caller must offer the tag with this
     /// answer.
-    pub fn end(&mut self, tag: u16, result: Result<i32, i32>) -> Answer {
+    pub fn end(&mut self, tag: u16, result: Result<i32, i32>) -> AnswerAction {
         match result {
             Err(_) if self.withholds => {
-                self.step(tag, &[Tag::UnderWay], Tag::Withheld);
+                self.step(tag, &[TagState::UnderWay], TagState::Withheld);
                 self.under_way -= 1;
-                Answer::Withhold
+                AnswerAction::Withhold
             }
-            Ok(bytes) => Answer::Commit(bytes),
-            Err(errno) => Answer::Commit(-errno),
+            Ok(bytes) => AnswerAction::Commit(bytes),
+            Err(errno) => AnswerAction::Commit(-errno),
         }
     }
 
     /// Records that the kernel took a tag back.
     pub fn lose(&mut self, tag: u16) {
-        self.step(tag, &[Tag::Offered], Tag::Gone);
+        self.step(tag, &[TagState::Offered], TagState::Gone);
         self.gone += 1;
     }
 
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
 
     /// Creates a queue whose tags are all offered.
-    fn offered(depth: u16) -> Queue {
-        let mut queue = Queue::new(depth);
+    fn offered(depth: u16) -> TagQueue {
+        let mut queue = TagQueue::new(depth);
         (0..depth).for_each(|tag| queue.offer(tag));
         queue
     }
@@ -146,12 +146,12 @@ mod tests {
         let mut queue = offered(2);
         assert!(queue.is_idle());
         for _ in 0..3 {
-            assert_eq!(queue.arrive(1), Arrival::Serve);
-            assert_eq!(queue.arrive(0), Arrival::Serve);
-            assert_eq!(queue.end(1, Ok(4096)), Answer::Commit(4096));
+            assert_eq!(queue.arrive(1), ArrivalAction::Serve);
+            assert_eq!(queue.arrive(0), ArrivalAction::Serve);
+            assert_eq!(queue.end(1, Ok(4096)), AnswerAction::Commit(4096));
             assert!(!queue.is_idle());
             queue.offer(1);
-            assert_eq!(queue.end(0, Err(5)), Answer::Commit(-5));
+            assert_eq!(queue.end(0, Err(5)), AnswerAction::Commit(-5));
             queue.offer(0);
             assert!(queue.is_idle() && !queue.is_stopped());
         }
@@ -164,13 +164,13 @@ mod tests {
         queue.arrive(1);
         queue.withhold();
         assert!(!queue.is_idle());
-        assert_eq!(queue.end(0, Ok(512)), Answer::Commit(512));
+        assert_eq!(queue.end(0, Ok(512)), AnswerAction::Commit(512));
         queue.offer(0);
-        assert_eq!(queue.end(1, Err(5)), Answer::Withhold);
+        assert_eq!(queue.end(1, Err(5)), AnswerAction::Withhold);
         assert!(queue.is_idle());
         // The answered tag brings another request, and so may a free tag.
-        assert_eq!(queue.arrive(0), Arrival::Withhold);
-        assert_eq!(queue.arrive(2), Arrival::Withhold);
+        assert_eq!(queue.arrive(0), ArrivalAction::Withhold);
+        assert_eq!(queue.arrive(2), ArrivalAction::Withhold);
         assert!(queue.is_idle() && !queue.is_stopped());
     }
 
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_the_driver_would_refuse_is_a_mistake_of_ours() {
-        let mistakes: [fn(&mut Queue); 5] = [
+        let mistakes: [fn(&mut TagQueue); 5] = [
             // A tag is offered twice.
             |queue| queue.offer(0),
             // A tag is answered without a request.

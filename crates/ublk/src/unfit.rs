@@ -3,7 +3,7 @@
 /// A mismatch between a leftover device and the volume or its requested options. The texts include a remedy, where
 /// possible.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum LeftoverMismatch {
     /// The device lacks the features of this program's devices.
     #[error("it was made by another program, or another version of this one")]
     Foreign,

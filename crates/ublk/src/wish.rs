@@ -1,9 +1,11 @@
 //! The parameters of a new device, and the handling of an existing device.
 
-use forebay_device::Geometry;
+use forebay_device::DeviceGeometry;
 
-use crate::Unfit;
-use crate::format::{ANY_DEVICE, DeviceInfo, Params, SECTOR_BYTES, State, feature};
+use crate::LeftoverMismatch;
+use crate::format::{
+    ANY_DEVICE, SECTOR_BYTES, UblkDeviceInfo, UblkDeviceState, UblkParams, feature,
+};
 
 /// Features that all devices need.
 const NEEDED: u64 = feature::CMD_IOCTL_ENCODE | feature::USER_COPY;
@@ -19,7 +21,7 @@ pub fn is_sufficient(features: u64) -> bool {
 
 /// The properties of a device to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct UblkDeviceSpec {
     /// Id of the volume.
     pub volume: u64,
     /// The device outlives its server.
@@ -29,16 +31,16 @@ pub struct Wish {
     /// Largest read or write that is served, in bytes: a multiple of the page size.
     pub io_bytes_max: u32,
     /// Geometry of the device behind the block device.
-    pub geometry: Geometry,
+    pub geometry: DeviceGeometry,
 }
 
-impl Wish {
+impl UblkDeviceSpec {
     /// Returns the structure for creating the device.
-    pub fn info(&self) -> DeviceInfo {
-        DeviceInfo {
+    pub fn info(&self) -> UblkDeviceInfo {
+        UblkDeviceInfo {
             queues: 1,
             depth: self.depth,
-            state: State::Dead,
+            state: UblkDeviceState::Dead,
             io_bytes_max: self.io_bytes_max,
             id: ANY_DEVICE,
             server_pid: 0,
@@ -48,11 +50,11 @@ impl Wish {
     }
 
     /// Returns the parameters of the block device.
-    pub fn params(&self) -> Params {
+    pub fn params(&self) -> UblkParams {
         let geometry = &self.geometry;
         let range_sectors = (RANGE_BYTES_MAX / SECTOR_BYTES) as u32;
         let physical = geometry.physical_block_size;
-        Params {
+        UblkParams {
             volatile: geometry.volatile,
             logical_shift: shift(geometry.block_size),
             physical_shift: shift(physical),
@@ -73,37 +75,41 @@ impl Wish {
     ///
     /// # Errors
     /// The mismatch.
-    pub fn accepts(&self, left: &DeviceInfo, as_made: &Params) -> Result<(), Unfit> {
+    pub fn accepts(
+        &self,
+        left: &UblkDeviceInfo,
+        as_made: &UblkParams,
+    ) -> Result<(), LeftoverMismatch> {
         let all = NEEDED | OUTLIVES;
         let foreign = left.flags & all != all || left.queues != 1;
         if foreign || left.io_bytes_max > self.io_bytes_max {
-            return Err(Unfit::Foreign);
+            return Err(LeftoverMismatch::Foreign);
         }
         if !self.recoverable {
-            return Err(Unfit::Loses);
+            return Err(LeftoverMismatch::Loses);
         }
         self.fits(as_made)
     }
 
-    fn fits(&self, as_made: &Params) -> Result<(), Unfit> {
+    fn fits(&self, as_made: &UblkParams) -> Result<(), LeftoverMismatch> {
         let now = self.params();
         // A volume that grew may serve a device of the old length; the device may get the new length later.
         if as_made.sectors > now.sectors {
-            let bytes = |params: &Params| params.sectors.saturating_mul(SECTOR_BYTES);
+            let bytes = |params: &UblkParams| params.sectors.saturating_mul(SECTOR_BYTES);
             let (was, is) = (bytes(as_made), bytes(&now));
-            return Err(Unfit::Length { was, is });
+            return Err(LeftoverMismatch::Length { was, is });
         }
         if as_made.logical_shift != now.logical_shift {
-            let size = |params: &Params| 1 << params.logical_shift.min(63);
+            let size = |params: &UblkParams| 1 << params.logical_shift.min(63);
             let (was, is) = (size(as_made), size(&now));
-            return Err(Unfit::Blocks { was, is });
+            return Err(LeftoverMismatch::Blocks { was, is });
         }
         if as_made.sectors_max > now.sectors_max {
             let sectors = as_made.sectors_max;
-            return Err(Unfit::Requests { sectors });
+            return Err(LeftoverMismatch::Requests { sectors });
         }
         if now.volatile && !as_made.volatile {
-            return Err(Unfit::NoFlushes);
+            return Err(LeftoverMismatch::NoFlushes);
         }
         Ok(())
     }
@@ -116,7 +122,7 @@ fn shift(bytes: u32) -> u8 {
 
 /// Handling of an existing device of the volume, before a server is started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum LeftoverAction {
     /// Remove the device: its block device is stopped, or not started yet.
     Remove,
     /// Wait: its server is dying, or alive.
@@ -127,12 +133,12 @@ pub enum Verdict {
 
 /// Returns the handling of a device in this state. The recorded server's process id is no evidence: some kernels keep
 /// it, others reset it.
-pub fn verdict(state: State) -> Verdict {
+pub fn verdict(state: UblkDeviceState) -> LeftoverAction {
     match state {
-        State::Dead => Verdict::Remove,
-        State::Quiesced | State::Failing => Verdict::TakeUp,
+        UblkDeviceState::Dead => LeftoverAction::Remove,
+        UblkDeviceState::Quiesced | UblkDeviceState::Failing => LeftoverAction::TakeUp,
         // Leave a device in an unknown state alone.
-        State::Live | State::Unknown(_) => Verdict::Wait,
+        UblkDeviceState::Live | UblkDeviceState::Unknown(_) => LeftoverAction::Wait,
     }
 }
 
@@ -140,12 +146,12 @@ pub fn verdict(state: State) -> Verdict {
 mod tests {
     use super::*;
 
-    const WISH: Wish = Wish {
+    const WISH: UblkDeviceSpec = UblkDeviceSpec {
         volume: 7,
         recoverable: true,
         depth: 128,
         io_bytes_max: 1 << 20,
-        geometry: Geometry {
+        geometry: DeviceGeometry {
             len: 1 << 30,
             block_size: 512,
             physical_block_size: 4096,
@@ -156,7 +162,7 @@ mod tests {
         },
     };
 
-    fn like(change: impl FnOnce(&mut Geometry)) -> Wish {
+    fn like(change: impl FnOnce(&mut DeviceGeometry)) -> UblkDeviceSpec {
         let mut wish = WISH;
         change(&mut wish.geometry);
         wish
@@ -173,7 +179,7 @@ mod tests {
     #[test]
     fn a_device_outlives_its_server_only_if_that_is_wished() {
         assert_eq!(WISH.info().flags, 0b1101_1000);
-        let ends = Wish {
+        let ends = UblkDeviceSpec {
             recoverable: false,
             ..WISH
         };
@@ -217,60 +223,66 @@ mod tests {
         let grown = like(|geometry| geometry.len = 2 << 30);
         assert_eq!(grown.accepts(&left, &made), Ok(()));
         let shorter = like(|geometry| geometry.len = 1 << 29);
-        let length = Unfit::Length {
+        let length = LeftoverMismatch::Length {
             was: 1 << 30,
             is: 1 << 29,
         };
         assert_eq!(shorter.accepts(&left, &made), Err(length));
         let coarser = like(|geometry| geometry.block_size = 4096);
-        let blocks = Unfit::Blocks { was: 512, is: 4096 };
+        let blocks = LeftoverMismatch::Blocks { was: 512, is: 4096 };
         assert_eq!(coarser.accepts(&left, &made), Err(blocks));
-        let longer_requests = Params {
+        let longer_requests = UblkParams {
             sectors_max: 4096,
             ..made
         };
-        let requests = Unfit::Requests { sectors: 4096 };
+        let requests = LeftoverMismatch::Requests { sectors: 4096 };
         assert_eq!(WISH.accepts(&left, &longer_requests), Err(requests));
         // Needless flushes do no harm, but without flushes a volatile cache loses data.
         let durable = like(|geometry| geometry.volatile = false);
         assert_eq!(durable.accepts(&left, &made), Ok(()));
         let sends_none = durable.params();
-        assert_eq!(WISH.accepts(&left, &sends_none), Err(Unfit::NoFlushes));
+        assert_eq!(
+            WISH.accepts(&left, &sends_none),
+            Err(LeftoverMismatch::NoFlushes)
+        );
     }
 
     #[test]
     fn a_device_that_was_left_is_taken_up_by_those_who_would_not_lose_what_they_acknowledge() {
         let (left, made) = (WISH.info(), WISH.params());
-        let loses = Wish {
+        let loses = UblkDeviceSpec {
             recoverable: false,
             ..WISH
         };
-        assert_eq!(loses.accepts(&left, &made), Err(Unfit::Loses));
+        assert_eq!(loses.accepts(&left, &made), Err(LeftoverMismatch::Loses));
         for foreign in [
-            DeviceInfo { flags: 0, ..left },
+            UblkDeviceInfo { flags: 0, ..left },
             // Unanswered requests would fail.
-            DeviceInfo {
+            UblkDeviceInfo {
                 flags: left.flags & !feature::USER_RECOVERY_REISSUE,
                 ..left
             },
-            DeviceInfo { queues: 2, ..left },
-            DeviceInfo {
+            UblkDeviceInfo { queues: 2, ..left },
+            UblkDeviceInfo {
                 io_bytes_max: 8 << 20,
                 ..left
             },
         ] {
-            assert_eq!(WISH.accepts(&foreign, &made), Err(Unfit::Foreign));
+            assert_eq!(
+                WISH.accepts(&foreign, &made),
+                Err(LeftoverMismatch::Foreign)
+            );
         }
     }
 
     #[test]
     fn what_is_there_of_a_device_says_what_to_do_about_it() {
         for (state, what) in [
-            (State::Dead, Verdict::Remove),
-            (State::Live, Verdict::Wait),
-            (State::Quiesced, Verdict::TakeUp),
-            (State::Failing, Verdict::TakeUp),
-            (State::Unknown(9), Verdict::Wait),
+            (UblkDeviceState::Dead, LeftoverAction::Remove),
+            (UblkDeviceState::Live, LeftoverAction::Wait),
+            (UblkDeviceState::Quiesced, LeftoverAction::TakeUp),
+            (UblkDeviceState::Failing, LeftoverAction::TakeUp),
+            (UblkDeviceState::Unknown(9), LeftoverAction::Wait),
         ] {
             assert_eq!(verdict(state), what, "{state:?}");
         }

@@ -4,7 +4,7 @@
 //! are a corrupted disk when swapped, so each has a type. Arithmetic that could wrap is checked:
 //! an overflow here is a bug in the caller and panics rather than becoming an address.
 //!
-//! Start with [`Sector`] (where on a device), [`ByteLen`] (how much), [`Line`] (the 4 KiB unit a
+//! Start with [`Sector`] (where on a device), [`ByteLen`] (how much), [`BlockNumber`] (the 4 KiB unit a
 //! write cache keeps track of) and the log's counters [`Epoch`], [`SegmentSeq`], [`RecordSeq`].
 
 mod human;
@@ -44,8 +44,8 @@ impl Sector {
     }
 
     /// The line this sector belongs to.
-    pub fn line(self) -> Line {
-        Line(self.0 / LINE_SECTORS)
+    pub fn line(self) -> BlockNumber {
+        BlockNumber(self.0 / LINE_SECTORS)
     }
 
     /// This sector's place in its line, 0 to 7.
@@ -71,9 +71,9 @@ impl std::fmt::Display for Sector {
 
 /// A 4 KiB-aligned, 4 KiB-long part of a volume, counted from its start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Line(pub u64);
+pub struct BlockNumber(pub u64);
 
-impl Line {
+impl BlockNumber {
     /// The first sector of the line.
     ///
     /// # Panics
@@ -113,9 +113,9 @@ mod tests {
         assert_eq!(Sector::from_bytes(4096 + 512), Some(Sector(9)));
         assert_eq!(Sector::from_bytes(100), None);
         assert_eq!(Sector(9).bytes(), 4608);
-        assert_eq!(Sector(9).line(), Line(1));
+        assert_eq!(Sector(9).line(), BlockNumber(1));
         assert_eq!(Sector(9).in_line(), 1);
-        assert_eq!(Line(1).first_sector(), Sector(8));
+        assert_eq!(BlockNumber(1).first_sector(), Sector(8));
     }
 
     #[test]

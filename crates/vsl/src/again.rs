@@ -3,27 +3,30 @@
 //! Each function returns the encoding of the decoded structure, or `None` if the input is not valid. Decoding that
 //! encoding again must give an equal structure.
 
-use forebay_segments::Entry as _;
+use forebay_segments::RecordEntry as _;
 
-use crate::format::{Checkpoint, Index, Record, TableChunk, Volume, decode_queue, encode_queue};
+use crate::format::{
+    Checkpoint, CheckpointIndex, SpaceRecord, SpaceRecordLayout, TableChunk, decode_queue,
+    encode_queue,
+};
 
-type Summary = forebay_segments::Summary<Volume>;
+type SpaceSummary = forebay_segments::SegmentSummary<SpaceRecordLayout>;
 
 /// Decodes the header of a record. Also returns the sectors of payload that its entries describe.
 pub fn record(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
-    let record = Record::decode(bytes).ok()?;
+    let record = SpaceRecord::decode(bytes).ok()?;
     let sectors = record.entries.iter().map(|entry| entry.payload_sectors());
     Some((record.encode().to_vec(), sectors.sum()))
 }
 
 /// Decodes the summary of a segment, which is a whole number of blocks.
 pub fn summary(bytes: &[u8]) -> Option<Vec<u8>> {
-    Some(Summary::decode(bytes).ok()?.encode())
+    Some(SpaceSummary::decode(bytes).ok()?.encode())
 }
 
 /// Decodes the index of a checkpoint's parts. The superblock points at this index.
 pub fn index(bytes: &[u8]) -> Option<Vec<u8>> {
-    Some(Index::decode(bytes)?.encode())
+    Some(CheckpointIndex::decode(bytes)?.encode())
 }
 
 /// Decodes the body of a checkpoint.

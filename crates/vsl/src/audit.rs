@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, Visit};
+use forebay_extents::{LogPlace, MapVisit, NODE_BYTES, NODE_SECTORS};
 
-use crate::counted::Counted;
+use crate::counted::MapCounts;
 use crate::error::SpaceError;
-use crate::space::{Inner, Space};
+use crate::space::{Space, SpaceInner};
 use crate::store::read_checked;
 use crate::weight::units_of;
 
@@ -32,7 +32,7 @@ impl Space {
         }
     }
 
-    fn compare(&self, counted: &Counted) -> Result<(), String> {
+    fn compare(&self, counted: &MapCounts) -> Result<(), String> {
         let inner = &self.inner;
         inner.commit.composer().table.check()?;
         let streams = inner.commit.composer();
@@ -74,7 +74,7 @@ impl Space {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Returns counters that differ after any change of the live data.
     fn signature(&self) -> (u64, u64, u64, usize) {
         let map = self.map.borrow();
@@ -92,11 +92,11 @@ impl Inner {
     ///
     /// # Errors
     /// A node cannot be read. Damaged nodes of detached subtrees are skipped, with all nodes below them.
-    async fn count_live(&self) -> Result<Counted, SpaceError> {
-        let mut counted = Counted::default();
+    async fn count_live(&self) -> Result<MapCounts, SpaceError> {
+        let mut counted = MapCounts::default();
         let layout = self.store.layout();
         let mut walk = self.map.borrow().walk();
-        let add = |counted: &mut Counted, place: Place, sectors: u64, units: u64| {
+        let add = |counted: &mut MapCounts, place: LogPlace, sectors: u64, units: u64| {
             let number = layout.segment_of(place);
             let segment = counted.segments.entry(number).or_default();
             segment.0 += sectors;
@@ -106,25 +106,25 @@ impl Inner {
             let next = walk.next(&self.map.borrow());
             match next {
                 Ok(None) => return Ok(counted),
-                Ok(Some(Visit::Node { place, .. })) => {
+                Ok(Some(MapVisit::Node { place, .. })) => {
                     counted.totals.2 += 1;
                     if let Some(place) = place {
                         counted.nodes += NODE_SECTORS;
                         add(&mut counted, place, NODE_SECTORS, 0);
                     }
                 }
-                Ok(Some(Visit::Dropped(place))) => {
+                Ok(Some(MapVisit::Dropped(place))) => {
                     counted.nodes += NODE_SECTORS;
                     add(&mut counted, place, NODE_SECTORS, 0);
                 }
-                Ok(Some(visit @ (Visit::Extent(one) | Visit::Detached(one)))) => {
+                Ok(Some(visit @ (MapVisit::Extent(one) | MapVisit::Detached(one)))) => {
                     let extent = one.extent;
                     counted.totals.0 += extent.sectors;
                     counted.totals.1 += 1;
                     // Recovery detaches a subtree again even if the reaper freed it before the crash. Other data may
                     // use its segments now.
                     let table = &self.commit.composer().table;
-                    let is_gone = matches!(visit, Visit::Detached(_))
+                    let is_gone = matches!(visit, MapVisit::Detached(_))
                         && table.slot_at(extent.place).is_none();
                     if !is_gone {
                         add(&mut counted, extent.place, extent.sectors, units_of(&one));
@@ -132,7 +132,7 @@ impl Inner {
                 }
                 Err(need) => {
                     let slot = self.commit.composer().table.slot_at(need.place);
-                    let stale = SpaceError::Node(need.place, forebay_extents::LoadError::Stale);
+                    let stale = SpaceError::Node(need.place, forebay_extents::NodeLoadError::Stale);
                     let Some(slot) = slot else {
                         if walk.skip(&need) {
                             continue;

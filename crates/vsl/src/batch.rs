@@ -10,7 +10,7 @@ pub const BATCH_PIECES_MAX: usize = 8192;
 
 /// An operation of a batch.
 #[derive(Clone, Debug)]
-pub enum Op {
+pub enum BatchOp {
     /// New data, in whole sectors.
     Write {
         /// First sector of the data.
@@ -30,7 +30,7 @@ pub enum Op {
 /// Writes and trims that are applied in order. After a crash, either all of them or none took effect.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    ops: Vec<Op>,
+    ops: Vec<BatchOp>,
     bytes: u64,
     preallocates: i64,
 }
@@ -73,13 +73,13 @@ impl Batch {
     /// Adds a write.
     pub fn write(&mut self, sector: Sector, data: Buf) -> &mut Batch {
         self.bytes += data.len() as u64;
-        self.ops.push(Op::Write { sector, data });
+        self.ops.push(BatchOp::Write { sector, data });
         self
     }
 
     /// Adds a trim.
     pub fn trim(&mut self, sector: Sector, sectors: u64) -> &mut Batch {
-        self.ops.push(Op::Trim { sector, sectors });
+        self.ops.push(BatchOp::Trim { sector, sectors });
         self
     }
 
@@ -96,7 +96,7 @@ impl Batch {
     }
 
     /// Returns the operations in order.
-    pub fn ops(&self) -> &[Op] {
+    pub fn ops(&self) -> &[BatchOp] {
         &self.ops
     }
 
@@ -108,9 +108,9 @@ impl Batch {
     /// Returns an upper bound of the record entries for this batch: an entry for each touched block of 4 KiB, and for
     /// each trim.
     pub(crate) fn entries(&self) -> u64 {
-        let of = |op: &Op| match op {
-            Op::Write { data, .. } => data.len() as u64 / forebay_units::LINE_BYTES + 2,
-            Op::Trim { .. } => 1,
+        let of = |op: &BatchOp| match op {
+            BatchOp::Write { data, .. } => data.len() as u64 / forebay_units::LINE_BYTES + 2,
+            BatchOp::Trim { .. } => 1,
         };
         self.ops.iter().map(of).sum()
     }
@@ -153,21 +153,21 @@ impl Batch {
     }
 }
 
-impl Op {
+impl BatchOp {
     /// Returns the first sector and the number of sectors.
     ///
     /// # Errors
     /// The data is empty, or not a whole number of sectors.
     pub fn range(&self) -> Result<(Sector, u64), BatchError> {
         match self {
-            Op::Write { sector, data } => {
+            BatchOp::Write { sector, data } => {
                 let whole = !data.is_empty() && (data.len() as u64).is_multiple_of(SECTOR_BYTES);
                 let sectors = data.len() as u64 / SECTOR_BYTES;
                 whole
                     .then_some((*sector, sectors))
                     .ok_or(BatchError::Sectors(data.len()))
             }
-            Op::Trim { sector, sectors } => Ok((*sector, *sectors)),
+            BatchOp::Trim { sector, sectors } => Ok((*sector, *sectors)),
         }
     }
 }

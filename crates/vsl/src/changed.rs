@@ -1,13 +1,13 @@
 //! Bounds of the changed nodes of the map, and the size of a checkpoint.
 
 use forebay_extents::NODE_BYTES;
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::PlacementKind;
 use forebay_segments::RECORD_ENTRY_BYTES_MAX;
 use forebay_units::SECTOR_BYTES;
 
 use crate::format::{ENTRY_BYTES_MAX, TABLE_CHUNK_SEGMENTS};
-use crate::geometry::Layout;
-use crate::options::Options;
+use crate::geometry::SegmentLayout;
+use crate::options::SpaceSettings;
 use crate::table::QUEUE_MAX;
 use crate::weight::MAP_BYTES;
 
@@ -39,7 +39,11 @@ pub(crate) struct ChangedBounds {
 
 impl ChangedBounds {
     /// Returns the bounds of a volume with this layout and placement.
-    pub(crate) fn of(layout: &Layout, options: &Options, placement: Kind) -> ChangedBounds {
+    pub(crate) fn of(
+        layout: &SegmentLayout,
+        options: &SpaceSettings,
+        placement: PlacementKind,
+    ) -> ChangedBounds {
         let device = u64::from(layout.segment_count) * u64::from(layout.segment_bytes);
         let largest_map = device / SECTOR_BYTES * MAP_BYTES + CHANGED_MIN;
         let most = map_memory(options).min(largest_map);
@@ -68,12 +72,12 @@ impl ChangedBounds {
 }
 
 /// Returns the bytes of memory for changed nodes.
-pub(crate) fn map_memory(options: &Options) -> u64 {
+pub(crate) fn map_memory(options: &SpaceSettings) -> u64 {
     options.map_bytes.max(CHANGED_BY_RECORD)
 }
 
 /// Returns the bytes that a checkpoint writes if `changed` bytes of nodes changed.
-pub(crate) fn checkpoint_bytes(layout: &Layout, changed: u64) -> u64 {
+pub(crate) fn checkpoint_bytes(layout: &SegmentLayout, changed: u64) -> u64 {
     let count = u64::from(layout.segment_count);
     let table = count.next_multiple_of(TABLE_CHUNK_SEGMENTS as u64) * 32;
     let queue = 4 * count.min(QUEUE_MAX as u64);
@@ -81,7 +85,7 @@ pub(crate) fn checkpoint_bytes(layout: &Layout, changed: u64) -> u64 {
 }
 
 /// Returns the segments that a checkpoint takes if `changed` bytes of nodes changed.
-pub(crate) fn checkpoint_segments(layout: &Layout, changed: u64) -> usize {
+pub(crate) fn checkpoint_segments(layout: &SegmentLayout, changed: u64) -> usize {
     let dense = layout.dense_sectors() * SECTOR_BYTES;
     checkpoint_bytes(layout, changed).div_ceil(dense) as usize + 1
 }

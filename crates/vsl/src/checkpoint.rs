@@ -10,57 +10,40 @@
 
 use std::rc::Rc;
 
-use forebay_placement::placement::Kind;
 use forebay_segments::LogError;
 use forebay_units::SECTOR_BYTES;
 
 use crate::changed::ChangedBounds;
-use crate::chunks::Chunks;
-use crate::claim::Claim;
+use crate::chunks::SegmentChunks;
+use crate::claim::SegmentClaim;
 use crate::error::SpaceError;
 use crate::format::{
-    Checkpoint, ChunkRef, Entry, Index, MetaKind, OpenSegment, PART_BYTES, PartRef, Stream,
-    Superblock, TableChunk,
+    Checkpoint, CheckpointIndex, ChunkRef, MetaKind, OpenSegment, PART_BYTES, PartRef, SpaceEntry,
+    SpaceSuperblock, StreamNumber, TableChunk,
 };
-use crate::geometry::Layout;
-use crate::meta::{Meta, chunk_sectors};
-use crate::room::Room;
-use crate::segment::{Frontier, Segment, SegmentPhase};
-use crate::space::{Inner, Space};
-use forebay_extents::{NODE_BYTES, NODE_SECTORS, Place, ToWrite};
+use crate::grow::VolumeChange;
+use crate::meta::{CheckpointParts, chunk_sectors};
+use crate::room::SpaceBudget;
+use crate::segment::{CheckpointFrontier, SegmentEntry, SegmentPhase};
+use crate::space::{Space, SpaceInner};
+use forebay_extents::{LogPlace, NODE_BYTES, NODE_SECTORS, NodeWrite};
 
 /// Number of nodes to count before other tasks may run.
 const PORTION_NODES: usize = 4096;
 
 /// The state at the cut.
-struct Cut {
+struct CheckpointCut {
     checkpoint: Checkpoint,
-    table: Chunks,
-    frontier: Frontier,
+    table: SegmentChunks,
+    frontier: CheckpointFrontier,
     entries: u64,
     written: u64,
     /// Change of the volume, in effect when the checkpoint is valid.
     change: Option<VolumeChange>,
 }
 
-/// A minimum size of the volume, and a change of its placement.
-#[derive(Clone, Copy)]
-pub(crate) struct VolumeChange {
-    pub(crate) segments: u32,
-    pub(crate) space_sectors: u64,
-    /// New placement, if it changes.
-    pub(crate) placement: Option<Kind>,
-}
-
-impl VolumeChange {
-    /// Returns the new layout of a volume that had `layout`.
-    fn layout(&self, layout: Layout) -> Layout {
-        layout.of_at_least(self.segments)
-    }
-}
-
 /// Places beside nodes that a checkpoint supersedes, with their lengths in sectors.
-type Superseded = Vec<(Place, u64)>;
+type SupersededPlaces = Vec<(LogPlace, u64)>;
 
 impl Space {
     /// Makes a checkpoint now: all earlier batches become durable, and recovery starts here.
@@ -92,7 +75,7 @@ impl Space {
 const SETTLE_MAX: u32 = 4;
 
 /// Makes checkpoints on request.
-pub(crate) async fn checkpointer(inner: Rc<Inner>) {
+pub(crate) async fn checkpointer(inner: Rc<SpaceInner>) {
     loop {
         let asked = inner.checkpoint_asked.listen();
         if !inner.checkpoint_wanted.get() {
@@ -107,7 +90,7 @@ pub(crate) async fn checkpointer(inner: Rc<Inner>) {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
         self.checkpoint_with(None).await
     }
@@ -146,7 +129,10 @@ impl Inner {
 
     /// Writes all parts of a checkpoint, and makes the checkpoint valid on the device. Returns the superseded places
     /// and the new places.
-    async fn write_all(self: &Rc<Self>, cut: &mut Cut) -> Result<(Superseded, Meta), LogError> {
+    async fn write_all(
+        self: &Rc<Self>,
+        cut: &mut CheckpointCut,
+    ) -> Result<(SupersededPlaces, CheckpointParts), LogError> {
         self.write_nodes(cut).await?;
         self.take_from_table(cut).await;
         let mut superseded = self.meta.borrow().body.clone();
@@ -159,7 +145,7 @@ impl Inner {
     }
 
     /// Subtracts the nodes that the checkpoint supersedes from the checkpoint's table.
-    async fn take_from_table(&self, cut: &mut Cut) {
+    async fn take_from_table(&self, cut: &mut CheckpointCut) {
         let mut done = 0;
         loop {
             {
@@ -184,7 +170,7 @@ impl Inner {
     }
 
     /// Composes everything up to now, and records the state for the checkpoint.
-    fn cut(self: &Rc<Self>) -> Cut {
+    fn cut(self: &Rc<Self>) -> CheckpointCut {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         let cut = streams.end_all();
@@ -197,7 +183,7 @@ impl Inner {
                 seq,
             });
         let open: Vec<OpenSegment> = open.collect();
-        let frontier = Frontier {
+        let frontier = CheckpointFrontier {
             next: streams.next_segment,
             open: open.iter().map(|open| open.seq).collect(),
         };
@@ -215,7 +201,7 @@ impl Inner {
         };
         map.freeze();
         streams.frozen_bytes = (map.unwritten() * NODE_BYTES) as u64;
-        Cut {
+        CheckpointCut {
             checkpoint,
             table: streams.table.segments().cut(),
             frontier,
@@ -226,7 +212,11 @@ impl Inner {
     }
 
     /// Appends an entry to the stream of checkpoints, as soon as space is available. Returns its place.
-    async fn append_meta(self: &Rc<Self>, entry: Entry, data: &[u8]) -> Result<Place, LogError> {
+    async fn append_meta(
+        self: &Rc<Self>,
+        entry: SpaceEntry,
+        data: &[u8],
+    ) -> Result<LogPlace, LogError> {
         loop {
             let progress = self.commit.progress();
             if let Some(failure) = self.commit.failure() {
@@ -243,11 +233,16 @@ impl Inner {
     }
 
     /// Appends an entry if space is available now. Otherwise sends the open records off, so that space can be freed.
-    fn append_meta_now(&self, entry: Entry, data: &[u8]) -> Option<Place> {
+    fn append_meta_now(&self, entry: SpaceEntry, data: &[u8]) -> Option<LogPlace> {
         let mut streams = self.commit.composer_mut();
-        let room = Room::of(&streams, &self.map.borrow());
-        let stream = Stream::META;
-        let grant = streams.grant_entry(&room, Claim::Checkpoint, stream, (data.len() as u64, 1));
+        let room = SpaceBudget::of(&streams, &self.map.borrow());
+        let stream = StreamNumber::META;
+        let grant = streams.grant_entry(
+            &room,
+            SegmentClaim::Checkpoint,
+            stream,
+            (data.len() as u64, 1),
+        );
         let fits = grant.is_some();
         let place = grant.map(|mut grant| streams.append(&mut grant, stream, entry, data));
         if !fits {
@@ -262,7 +257,7 @@ impl Inner {
     }
 
     /// Counts a node that the checkpoint wrote as live, in the checkpoint's table as well.
-    fn count_node(&self, cut: &mut Cut, place: Place) {
+    fn count_node(&self, cut: &mut CheckpointCut, place: LogPlace) {
         let mut streams = self.commit.composer_mut();
         streams.table.count_node(place, NODE_SECTORS);
         let Some(slot) = streams.table.slot_at(place) else {
@@ -272,7 +267,7 @@ impl Inner {
         let known = cut.table.get_mut(slot);
         if known.seq != now.seq || known.phase == SegmentPhase::Queued {
             // The segment was opened after the cut.
-            *known = Segment {
+            *known = SegmentEntry {
                 live: 0,
                 units: 0,
                 phase: SegmentPhase::Open,
@@ -282,14 +277,14 @@ impl Inner {
         known.live += NODE_SECTORS as u32;
     }
 
-    async fn write_nodes(self: &Rc<Self>, cut: &mut Cut) -> Result<(), LogError> {
+    async fn write_nodes(self: &Rc<Self>, cut: &mut CheckpointCut) -> Result<(), LogError> {
         loop {
             let next = self.map.borrow_mut().next_to_write();
-            let Some(ToWrite { level, key, bytes }) = next else {
+            let Some(NodeWrite { level, key, bytes }) = next else {
                 return Ok(());
             };
             let crc = crc32c::crc32c(&bytes);
-            let entry = Entry::Node { level, key, crc };
+            let entry = SpaceEntry::Node { level, key, crc };
             let place = self.append_meta(entry, &bytes).await?;
             self.map.borrow_mut().written(place);
             self.count_node(cut, place);
@@ -301,9 +296,9 @@ impl Inner {
     /// Writes the changed chunks of the table. Returns the places of all chunks.
     async fn write_table(
         self: &Rc<Self>,
-        cut: &mut Cut,
-        superseded: &mut Superseded,
-    ) -> Result<Meta, LogError> {
+        cut: &mut CheckpointCut,
+        superseded: &mut SupersededPlaces,
+    ) -> Result<CheckpointParts, LogError> {
         let mut meta = self.meta.borrow().clone();
         meta.body.clear();
         meta.table.resize(cut.table.chunk_count(), None);
@@ -336,10 +331,10 @@ impl Inner {
         kind: MetaKind,
         index: u32,
         bytes: &[u8],
-    ) -> Result<(Place, u32, u32), LogError> {
+    ) -> Result<(LogPlace, u32, u32), LogError> {
         let crc = crc32c::crc32c(bytes);
         let sectors = (bytes.len() as u64 / SECTOR_BYTES) as u16;
-        let entry = Entry::Meta {
+        let entry = SpaceEntry::Meta {
             kind,
             index,
             sectors,
@@ -359,9 +354,9 @@ impl Inner {
     /// yet.
     async fn write_body(
         self: &Rc<Self>,
-        cut: &mut Cut,
-        meta: &mut Meta,
-    ) -> Result<Superblock, LogError> {
+        cut: &mut CheckpointCut,
+        meta: &mut CheckpointParts,
+    ) -> Result<SpaceSuperblock, LogError> {
         let roots = self.map.borrow().frozen_roots();
         (cut.checkpoint.root, cut.checkpoint.detached) = roots;
         let body = cut.checkpoint.encode();
@@ -377,7 +372,7 @@ impl Inner {
             });
             meta.body.push((place, sectors.into()));
         }
-        let index = Index {
+        let index = CheckpointIndex {
             body_bytes: body.len() as u32,
             parts,
         };
@@ -398,7 +393,7 @@ impl Inner {
             None => (layout, 0),
         };
         let placement = cut.change.and_then(|change| change.placement);
-        Ok(Superblock {
+        Ok(SpaceSuperblock {
             epoch,
             len: grown.0.len.max(last.len),
             segment_count: grown.0.segment_count,
@@ -417,7 +412,7 @@ impl Inner {
     pub(crate) fn ask_for_checkpoint_if_due(&self) {
         let is_due = {
             let (streams, map) = (self.commit.composer(), self.map.borrow());
-            let room = Room::of(&streams, &map);
+            let room = SpaceBudget::of(&streams, &map);
             let (entries, most) = (self.entries_since.get(), self.options.recovery_entries);
             room.wants_checkpoint(&streams.table, entries, most, self.written_since.get())
         };
@@ -427,7 +422,7 @@ impl Inner {
     }
 
     /// Makes the next checkpoint write chunk `n` of the table elsewhere, if the chunk lies at `place`.
-    pub(crate) fn rewrite_chunk(&self, n: usize, place: Place) {
+    pub(crate) fn rewrite_chunk(&self, n: usize, place: LogPlace) {
         let meta = self.meta.borrow();
         let lies_there = meta
             .table
@@ -439,7 +434,7 @@ impl Inner {
     }
 
     /// Discounts nodes that are no longer referenced.
-    fn discount_nodes(&self, nodes: &[Place]) {
+    fn discount_nodes(&self, nodes: &[LogPlace]) {
         let table = &mut self.commit.composer_mut().table;
         for place in nodes {
             table.discount_node(*place, NODE_SECTORS);
@@ -447,7 +442,12 @@ impl Inner {
     }
 
     /// Completes a valid checkpoint: releases the places that it supersedes, and continues the allocation queue.
-    async fn is_valid(self: &Rc<Self>, cut: Cut, superseded: Superseded, meta: Meta) {
+    async fn is_valid(
+        self: &Rc<Self>,
+        cut: CheckpointCut,
+        superseded: SupersededPlaces,
+        meta: CheckpointParts,
+    ) {
         let completed = self.map.borrow_mut().complete();
         for portion in completed.superseded.chunks(PORTION_NODES) {
             self.discount_nodes(portion);

@@ -9,24 +9,24 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::DeviceError;
-use forebay_segments::Entry as _;
+use forebay_segments::RecordEntry as _;
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use crate::format::{Entry, HEADER_BYTES, VolumeId};
-use crate::geometry::Slot;
-use crate::headers::Headers;
+use crate::format::{HEADER_BYTES, SpaceEntry, VolumeId};
+use crate::geometry::SegmentSlot;
+use crate::headers::HeaderReader;
 use crate::store::{SegmentStore, read_summary};
 
 /// A fragment of data in a segment, as it was written by one entry of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct FragmentChecksum {
     /// First sector, counted from the start of the segment.
     pub(crate) at: u32,
     pub(crate) sectors: u32,
     pub(crate) crc: u32,
 }
 
-impl Piece {
+impl FragmentChecksum {
     /// Returns the sectors that the fragment takes in its segment.
     pub(crate) fn range(&self) -> Range<u32> {
         self.at..self.at + self.sectors
@@ -34,30 +34,30 @@ impl Piece {
 }
 
 /// The fragments of one segment, in the order of their places.
-pub(crate) type Pieces = Rc<[Piece]>;
+pub(crate) type SegmentChecksums = Rc<[FragmentChecksum]>;
 
 /// The fragments of recently used segments. The cache keeps one segment for each slot, since earlier segments of a slot
 /// are never looked up again.
-pub(crate) struct Checks {
-    kept: BTreeMap<Slot, Kept>,
+pub(crate) struct ChecksumCache {
+    kept: BTreeMap<SegmentSlot, CachedChecksums>,
     /// Slots in the order of their last use.
-    order: BTreeMap<u64, Slot>,
+    order: BTreeMap<u64, SegmentSlot>,
     uses: u64,
     bytes: usize,
     bytes_max: usize,
 }
 
-struct Kept {
+struct CachedChecksums {
     segment: SegmentSeq,
-    /// The number of the last use (`Checks::uses`).
+    /// The number of the last use (`ChecksumCache::uses`).
     used: u64,
-    pieces: Pieces,
+    pieces: SegmentChecksums,
 }
 
-impl Checks {
+impl ChecksumCache {
     /// Creates a cache of at most `bytes_max` bytes. It always keeps at least one segment.
-    pub(crate) fn new(bytes_max: u64) -> Checks {
-        Checks {
+    pub(crate) fn new(bytes_max: u64) -> ChecksumCache {
+        ChecksumCache {
             kept: BTreeMap::new(),
             order: BTreeMap::new(),
             uses: 0,
@@ -67,7 +67,11 @@ impl Checks {
     }
 
     /// Returns the fragments of a segment, if they are cached.
-    pub(crate) fn get(&mut self, slot: Slot, segment: SegmentSeq) -> Option<Pieces> {
+    pub(crate) fn get(
+        &mut self,
+        slot: SegmentSlot,
+        segment: SegmentSeq,
+    ) -> Option<SegmentChecksums> {
         let kept = self.kept.get_mut(&slot)?;
         if kept.segment != segment {
             return None;
@@ -80,11 +84,16 @@ impl Checks {
     }
 
     /// Caches the fragments of a segment, and evicts the least recently used segments when memory is exceeded.
-    pub(crate) fn keep(&mut self, slot: Slot, segment: SegmentSeq, pieces: &Pieces) {
+    pub(crate) fn keep(
+        &mut self,
+        slot: SegmentSlot,
+        segment: SegmentSeq,
+        pieces: &SegmentChecksums,
+    ) {
         self.forget(slot);
         self.uses += 1;
         self.bytes += size_of_val(&**pieces);
-        let kept = Kept {
+        let kept = CachedChecksums {
             segment,
             used: self.uses,
             pieces: Rc::clone(pieces),
@@ -100,7 +109,7 @@ impl Checks {
     }
 
     /// Removes the segment in a slot from the cache.
-    pub(crate) fn forget(&mut self, slot: Slot) {
+    pub(crate) fn forget(&mut self, slot: SegmentSlot) {
         if let Some(kept) = self.kept.remove(&slot) {
             self.order.remove(&kept.used);
             self.bytes -= size_of_val(&*kept.pieces);
@@ -109,27 +118,27 @@ impl Checks {
 }
 
 /// The entries of a segment, each with the number of its record and the offset of its data in the segment, in bytes.
-pub(crate) struct Contents {
-    pub(crate) entries: Vec<(RecordSeq, u32, Entry)>,
+pub(crate) struct SegmentContents {
+    pub(crate) entries: Vec<(RecordSeq, u32, SpaceEntry)>,
 }
 
-impl Contents {
+impl SegmentContents {
     /// Returns the fragments of data among the entries.
-    pub(crate) fn pieces(&self) -> Pieces {
-        let piece = |(_, at, entry): &(RecordSeq, u32, Entry)| {
+    pub(crate) fn pieces(&self) -> SegmentChecksums {
+        let piece = |(_, at, entry): &(RecordSeq, u32, SpaceEntry)| {
             let (sectors, crc) = match *entry {
-                Entry::Data { sectors, crc, .. } | Entry::Moved { sectors, crc, .. } => {
+                SpaceEntry::Data { sectors, crc, .. } | SpaceEntry::Moved { sectors, crc, .. } => {
                     (sectors.into(), crc)
                 }
                 _ => return None,
             };
             let at = *at / SECTOR_BYTES as u32;
-            Some(Piece { at, sectors, crc })
+            Some(FragmentChecksum { at, sectors, crc })
         };
         self.entries.iter().filter_map(piece).collect()
     }
 
-    fn add(&mut self, seq: RecordSeq, offset: u32, entries: &[Entry]) {
+    fn add(&mut self, seq: RecordSeq, offset: u32, entries: &[SpaceEntry]) {
         let mut at = offset + HEADER_BYTES as u32;
         for entry in entries {
             self.entries.push((seq, at, *entry));
@@ -146,10 +155,10 @@ impl Contents {
 pub(crate) async fn read_contents(
     store: &dyn SegmentStore,
     volume: VolumeId,
-    slot: Slot,
+    slot: SegmentSlot,
     segment: SegmentSeq,
-) -> Result<Contents, DeviceError> {
-    let mut contents = Contents {
+) -> Result<SegmentContents, DeviceError> {
+    let mut contents = SegmentContents {
         entries: Vec::new(),
     };
     if let Some(summary) = read_summary(store, volume, slot, segment).await? {
@@ -158,7 +167,7 @@ pub(crate) async fn read_contents(
         }
         return Ok(contents);
     }
-    let mut headers = Headers::new(store, volume, (slot, segment), None);
+    let mut headers = HeaderReader::new(store, volume, (slot, segment), None);
     while let Some(record) = headers.next().await? {
         contents.add(record.seq, record.offset, &record.entries);
     }
@@ -172,8 +181,8 @@ pub(crate) async fn read_contents(
 mod tests {
     use super::*;
 
-    fn pieces(count: u32) -> Pieces {
-        let piece = |n| Piece {
+    fn pieces(count: u32) -> SegmentChecksums {
+        let piece = |n| FragmentChecksum {
             at: 8 * n,
             sectors: 8,
             crc: n,
@@ -183,10 +192,11 @@ mod tests {
 
     #[test]
     fn what_was_used_longest_ago_is_forgotten_first() {
-        let mut checks = Checks::new(3 * 12 * 10);
-        let at = |n: u32| (Slot(n), SegmentSeq(100 + u64::from(n)));
-        let keep = |checks: &mut Checks, n, count| checks.keep(at(n).0, at(n).1, &pieces(count));
-        let get = |checks: &mut Checks, n| checks.get(at(n).0, at(n).1);
+        let mut checks = ChecksumCache::new(3 * 12 * 10);
+        let at = |n: u32| (SegmentSlot(n), SegmentSeq(100 + u64::from(n)));
+        let keep =
+            |checks: &mut ChecksumCache, n, count| checks.keep(at(n).0, at(n).1, &pieces(count));
+        let get = |checks: &mut ChecksumCache, n| checks.get(at(n).0, at(n).1);
         for n in 0..3 {
             keep(&mut checks, n, 10);
         }
@@ -207,12 +217,12 @@ mod tests {
 
     #[test]
     fn a_segment_replaces_the_one_that_was_in_its_slot() {
-        let mut checks = Checks::new(1 << 20);
+        let mut checks = ChecksumCache::new(1 << 20);
         for n in 1..100 {
-            checks.keep(Slot(3), SegmentSeq(n), &pieces(10));
+            checks.keep(SegmentSlot(3), SegmentSeq(n), &pieces(10));
         }
         assert_eq!((checks.bytes, checks.order.len()), (120, 1));
-        assert!(checks.get(Slot(3), SegmentSeq(99)).is_some());
-        assert!(checks.get(Slot(3), SegmentSeq(98)).is_none());
+        assert!(checks.get(SegmentSlot(3), SegmentSeq(99)).is_some());
+        assert!(checks.get(SegmentSlot(3), SegmentSeq(98)).is_none());
     }
 }

@@ -6,27 +6,27 @@
 use std::rc::Rc;
 
 use crate::format::TABLE_CHUNK_SEGMENTS;
-use crate::geometry::Slot;
-use crate::segment::Segment;
+use crate::geometry::SegmentSlot;
+use crate::segment::SegmentEntry;
 
 /// All segments by their slots. A clone shares the chunks that neither copy has changed.
 #[derive(Clone)]
-pub(crate) struct Chunks {
-    chunks: Vec<Rc<Vec<Segment>>>,
+pub(crate) struct SegmentChunks {
+    chunks: Vec<Rc<Vec<SegmentEntry>>>,
     len: usize,
     /// Chunks that changed since the last cut, one flag for each chunk.
     changed: Vec<bool>,
 }
 
-impl Chunks {
+impl SegmentChunks {
     /// Creates the table from `segments`. No chunk counts as changed.
-    pub(crate) fn new(segments: Vec<Segment>) -> Chunks {
+    pub(crate) fn new(segments: Vec<SegmentEntry>) -> SegmentChunks {
         let len = segments.len();
         let chunks: Vec<_> = segments
             .chunks(TABLE_CHUNK_SEGMENTS)
             .map(|chunk| Rc::new(chunk.to_vec()))
             .collect();
-        Chunks {
+        SegmentChunks {
             changed: vec![false; chunks.len()],
             chunks,
             len,
@@ -44,7 +44,8 @@ impl Chunks {
             let last = self.chunks.len() - 1;
             let free = TABLE_CHUNK_SEGMENTS - self.len % TABLE_CHUNK_SEGMENTS;
             let more = free.min(len - self.len);
-            Rc::make_mut(&mut self.chunks[last]).extend(std::iter::repeat_n(Segment::NEW, more));
+            Rc::make_mut(&mut self.chunks[last])
+                .extend(std::iter::repeat_n(SegmentEntry::NEW, more));
             self.changed[last] |= !checkpointed;
             self.len += more;
         }
@@ -61,13 +62,13 @@ impl Chunks {
     }
 
     /// Returns the table entry of a segment.
-    pub(crate) fn get(&self, slot: Slot) -> &Segment {
+    pub(crate) fn get(&self, slot: SegmentSlot) -> &SegmentEntry {
         let at = slot.0 as usize;
         &self.chunks[at / TABLE_CHUNK_SEGMENTS][at % TABLE_CHUNK_SEGMENTS]
     }
 
     /// Returns the table entry of a segment for changes. Its chunk counts as changed.
-    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Segment {
+    pub(crate) fn get_mut(&mut self, slot: SegmentSlot) -> &mut SegmentEntry {
         let at = slot.0 as usize;
         let chunk = at / TABLE_CHUNK_SEGMENTS;
         self.changed[chunk] = true;
@@ -75,7 +76,7 @@ impl Chunks {
     }
 
     /// Returns the segments of a chunk.
-    pub(crate) fn chunk(&self, n: usize) -> &[Segment] {
+    pub(crate) fn chunk(&self, n: usize) -> &[SegmentEntry] {
         &self.chunks[n]
     }
 
@@ -92,14 +93,14 @@ impl Chunks {
     }
 
     /// Returns the current table with its changed flags, for a checkpoint. The flags of `self` are cleared.
-    pub(crate) fn cut(&mut self) -> Chunks {
+    pub(crate) fn cut(&mut self) -> SegmentChunks {
         let cut = self.clone();
         self.changed.fill(false);
         cut
     }
 
     /// Restores the changed flags after the checkpoint that took `cut` has failed.
-    pub(crate) fn put_back(&mut self, cut: &Chunks) {
+    pub(crate) fn put_back(&mut self, cut: &SegmentChunks) {
         for (mine, cut) in self.changed.iter_mut().zip(&cut.changed) {
             *mine |= cut;
         }

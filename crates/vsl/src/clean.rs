@@ -19,52 +19,52 @@ mod retry;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_placement::pace::{Decision, Urgency};
-use forebay_placement::placement::{Collected, Order};
-use forebay_rt::{Instant, Listener};
-use forebay_segments::Composer as _;
+use forebay_placement::pace::{CleaningDecision, CleaningUrgency};
+use forebay_placement::placement::{CollectedSegment, MoveOrder};
+use forebay_rt::{EventListener, Instant};
+use forebay_segments::RecordComposer as _;
 use forebay_units::SegmentSeq;
 
-use crate::claim::Claim;
+use crate::claim::SegmentClaim;
 use crate::error::SpaceError;
-use crate::geometry::Slot;
-use crate::room::Room;
-use crate::space::Inner;
-use crate::streams::Counts;
-use load::{Loaded, Piece};
+use crate::geometry::SegmentSlot;
+use crate::room::SpaceBudget;
+use crate::space::SpaceInner;
+use crate::streams::StreamCounts;
+use load::{LiveFragment, LoadedFragments};
 pub(crate) use reap::reaper;
-use retry::Retry;
+use retry::ReadRetry;
 
 /// After this number of consecutive failures, the next try waits as well: the whole device seems to fail.
 const FAILURES: u32 = 4;
 
 /// A segment that is being cleaned.
-struct Chosen {
-    slot: Slot,
+struct CleaningSegment {
+    slot: SegmentSlot,
     segment: SegmentSeq,
     live: u32,
     gain: u32,
 }
 
 /// Segments that are cleaned together.
-struct Window {
-    chosen: Vec<Chosen>,
+struct CleaningWindow {
+    chosen: Vec<CleaningSegment>,
     /// True if all segments that can be cleaned are not yet on the device.
     in_memory: bool,
-    moving: Moving,
+    moving: MoveMode,
 }
 
 /// The streams and the claim by which the cleaner moves live data.
 #[derive(Clone, Copy)]
-struct Moving {
+struct MoveMode {
     /// True if all live data goes to one stream, because free segments are scarce: each stream needs an open segment
     /// and a record that are only partly filled.
     one_stream: bool,
-    claim: Claim,
+    claim: SegmentClaim,
 }
 
 /// The result of an attempt to clean.
-enum Cleaned {
+enum CleaningResult {
     /// Segments were emptied.
     Some,
     /// No segment gains enough, or none before a checkpoint.
@@ -74,9 +74,9 @@ enum Cleaned {
 }
 
 /// Cleans whenever free space is short.
-pub(crate) async fn cleaner(inner: Rc<Inner>) {
+pub(crate) async fn cleaner(inner: Rc<SpaceInner>) {
     let now = || inner.rt.now().as_nanos();
-    let mut retry = Retry::new();
+    let mut retry = ReadRetry::new();
     // Sectors gained by emptying segments whose moved data is in open records.
     let mut unsent = 0;
     loop {
@@ -92,15 +92,15 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
             Err(_) => retry.failed(inner.rt.now()),
         }
         let urgency = match inner.decide() {
-            Decision::Clean(urgency) => urgency,
-            Decision::Rest => {
+            CleaningDecision::Clean(urgency) => urgency,
+            CleaningDecision::Rest => {
                 inner.end_records(&mut unsent);
                 inner.pacing.borrow_mut().pacer.pause();
                 inner.until(asked, retry.at).await;
                 inner.pacing.borrow_mut().pacer.begin(now());
                 continue;
             }
-            Decision::Wait(nanos) => {
+            CleaningDecision::Wait(nanos) => {
                 inner.end_records(&mut unsent);
                 let at = inner.rt.now().plus(Duration::from_nanos(nanos));
                 let at = retry.at.map_or(at, |retry| retry.min(at));
@@ -110,23 +110,23 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
         };
         drop(asked);
         let cleaned = inner.clean_window(urgency, &mut unsent).await;
-        if !matches!(cleaned, Ok(Cleaned::Some)) || inner.is_worth_a_record(unsent) {
+        if !matches!(cleaned, Ok(CleaningResult::Some)) || inner.is_worth_a_record(unsent) {
             inner.end_records(&mut unsent);
         }
         match cleaned {
-            Ok(Cleaned::Some) => {
+            Ok(CleaningResult::Some) => {
                 retry.succeeded(inner.rt.now());
                 inner.cleaner_fault.replace(None);
                 // While all writers wait for segments, no batch ends that would request a checkpoint.
                 inner.ask_for_checkpoint_if_due();
             }
-            Ok(Cleaned::Nothing) => {
-                if urgency == Urgency::Urgent {
-                    inner.make_way(Claim::Cleaner);
+            Ok(CleaningResult::Nothing) => {
+                if urgency == CleaningUrgency::Urgent {
+                    inner.make_way(SegmentClaim::Cleaner);
                 }
                 inner.until(progress, retry.at).await;
             }
-            Ok(Cleaned::InMemory) => {
+            Ok(CleaningResult::InMemory) => {
                 let last = inner.commit.composer_mut().end_all();
                 inner.commit.has_work();
                 let _ = inner.commit.flush(last).await;
@@ -138,10 +138,10 @@ pub(crate) async fn cleaner(inner: Rc<Inner>) {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Makes unreadable segments available for cleaning when a retry is due: one segment if the device fails, otherwise
     /// all.
-    fn retry_unreadable(&self, retry: &mut Retry) {
+    fn retry_unreadable(&self, retry: &mut ReadRetry) {
         if !retry.is_due(self.rt.now()) {
             return;
         }
@@ -153,17 +153,17 @@ impl Inner {
         self.commit.composer_mut().table.retry_unreadable(most);
     }
 
-    fn decide(&self) -> Decision {
+    fn decide(&self) -> CleaningDecision {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         if self.closing.get() {
-            Decision::Rest
+            CleaningDecision::Rest
         } else {
             self.pacing.borrow().decide(&streams, &map, self.rt.now())
         }
     }
 
     /// Waits for an event, at most until `at`.
-    async fn until(&self, event: Listener<'_>, at: Option<Instant>) {
+    async fn until(&self, event: EventListener<'_>, at: Option<Instant>) {
         match at {
             None => event.await,
             Some(at) => {
@@ -176,17 +176,17 @@ impl Inner {
     /// Returns true if a checkpoint frees segments, or lowers the reserve for the next checkpoint.
     pub(crate) fn checkpoint_helps(&self) -> bool {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
-        Room::of(&streams, &map).checkpoint_helps(&streams.table)
+        SpaceBudget::of(&streams, &map).checkpoint_helps(&streams.table)
     }
 
     /// Returns true if a checkpoint frees more segments than it takes, or allows the cleaner to continue.
     pub(crate) fn checkpoint_makes_room(&self) -> bool {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
-        Room::of(&streams, &map).checkpoint_makes_room(&streams.table)
+        SpaceBudget::of(&streams, &map).checkpoint_makes_room(&streams.table)
     }
 
     /// Reports a failure to read a segment. Waits if several consecutive segments could not be read.
-    async fn back_off(&self, retry: &mut Retry, error: &SpaceError) {
+    async fn back_off(&self, retry: &mut ReadRetry, error: &SpaceError) {
         if retry.failures == 0 {
             tracing::warn!(%error, "a segment cannot be emptied");
         }
@@ -224,20 +224,21 @@ impl Inner {
     /// Empties a few segments if cleaning is worthwhile, and adds the gained sectors to `unsent`.
     async fn clean_window(
         self: &Rc<Self>,
-        urgency: Urgency,
+        urgency: CleaningUrgency,
         unsent: &mut u64,
-    ) -> Result<Cleaned, SpaceError> {
+    ) -> Result<CleaningResult, SpaceError> {
         let window = self.choose(urgency);
         let chosen = &window.chosen;
         if chosen.is_empty() {
             self.replenish(0);
             return Ok(if window.in_memory {
-                Cleaned::InMemory
+                CleaningResult::InMemory
             } else {
-                Cleaned::Nothing
+                CleaningResult::Nothing
             });
         }
-        let sum = |part: fn(&Chosen) -> u32| chosen.iter().map(|one| u64::from(part(one))).sum();
+        let sum =
+            |part: fn(&CleaningSegment) -> u32| chosen.iter().map(|one| u64::from(part(one))).sum();
         let (gain, live) = (sum(|one| one.gain), sum(|one| one.live));
         self.pacing.borrow_mut().pacer.begin_window(gain, live);
         *unsent += gain.max(1);
@@ -247,7 +248,7 @@ impl Inner {
         // Emptied segments count as free now.
         pacer.freed(u64::MAX);
         moved?;
-        Ok(Cleaned::Some)
+        Ok(CleaningResult::Some)
     }
 
     /// Empties a segment that is less worn than others, so that its slot is used. Returns true if a segment was
@@ -260,9 +261,9 @@ impl Inner {
             return Ok(false);
         };
         let before = self.stats.borrow().bytes_moved;
-        let moving = Moving {
+        let moving = MoveMode {
             one_stream: false,
-            claim: Claim::Cleaner,
+            claim: SegmentClaim::Cleaner,
         };
         let moved = self.empty(&[unworn], moving).await;
         self.free_emptied();
@@ -272,9 +273,9 @@ impl Inner {
     }
 
     /// Returns a segment to empty because it is less worn than others, if enough segments are queued.
-    fn choose_unworn(&self) -> Option<Chosen> {
+    fn choose_unworn(&self) -> Option<CleaningSegment> {
         let mut streams = self.commit.composer_mut();
-        let room = Room::of(&streams, &self.map.borrow());
+        let room = SpaceBudget::of(&streams, &self.map.borrow());
         if streams.table.queued() < room.low {
             return None;
         }
@@ -285,7 +286,7 @@ impl Inner {
             return None;
         }
         streams.table.pin(slot);
-        Some(Chosen {
+        Some(CleaningSegment {
             slot,
             segment,
             live,
@@ -294,9 +295,13 @@ impl Inner {
     }
 
     /// Moves the live data of segments. On every path, no segment stays in the state [`SegmentState::Cleaning`].
-    async fn empty(self: &Rc<Self>, chosen: &[Chosen], moving: Moving) -> Result<(), SpaceError> {
+    async fn empty(
+        self: &Rc<Self>,
+        chosen: &[CleaningSegment],
+        moving: MoveMode,
+    ) -> Result<(), SpaceError> {
         let mut troubles = Vec::with_capacity(chosen.len());
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<LiveFragment> = Vec::new();
         let mut failed = false;
         for one in chosen {
             if failed {
@@ -308,7 +313,7 @@ impl Inner {
             let loaded = self.load_live(one.slot, one.segment).await;
             // The data is in memory now. If its segment is used again meanwhile, none of this data is still live.
             self.unpin(one.slot);
-            let loaded = loaded.unwrap_or_else(|error| Loaded {
+            let loaded = loaded.unwrap_or_else(|error| LoadedFragments {
                 pieces: Vec::new(),
                 trouble: Some(error),
             });
@@ -318,7 +323,7 @@ impl Inner {
             let sectors = self.commit.composer().layout.segment_sectors();
             self.did(sectors);
         }
-        if self.placement.borrow().needs().order == Order::Age {
+        if self.placement.borrow().needs().order == MoveOrder::Age {
             pieces.sort_by_key(|piece| piece.born);
         }
         let mut moved = Ok(true);
@@ -339,7 +344,7 @@ impl Inner {
         worst
     }
 
-    fn end_cleaning(&self, one: &Chosen, moved: bool, trouble: Option<&SpaceError>) {
+    fn end_cleaning(&self, one: &CleaningSegment, moved: bool, trouble: Option<&SpaceError>) {
         let mut streams = self.commit.composer_mut();
         let table = &mut streams.table;
         match trouble {
@@ -361,15 +366,15 @@ impl Inner {
     }
 
     /// Reports an emptied segment to the placement.
-    fn tell_collected(&self, one: &Chosen) {
+    fn tell_collected(&self, one: &CleaningSegment) {
         let streams = self.commit.composer();
         let segment = *streams.table.get(one.slot);
         if segment.seq != one.segment || streams.table.live_in(one.slot) > 0 {
             return;
         }
         self.stats.borrow_mut().segments_cleaned += 1;
-        let collected = Collected {
-            stream: Counts::named(segment.stream),
+        let collected = CollectedSegment {
+            stream: StreamCounts::named(segment.stream),
             opened: segment.born,
             closed: segment.closed,
             now: streams.clock,

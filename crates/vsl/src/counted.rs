@@ -6,7 +6,7 @@ use forebay_units::SegmentSeq;
 
 /// The counts of a walk over the map.
 #[derive(Default)]
-pub(crate) struct Counted {
+pub(crate) struct MapCounts {
     /// Live sectors and units (`weight.rs`), by the numbers of their segments.
     pub(crate) segments: BTreeMap<SegmentSeq, (u64, u64)>,
     /// Sectors of nodes among the live sectors.

@@ -6,15 +6,15 @@ use std::rc::Rc;
 use forebay_device::DeviceError;
 
 use crate::error::SpaceError;
-use crate::geometry::Slot;
-use crate::space::{Inner, Space};
+use crate::geometry::SegmentSlot;
+use crate::space::{Space, SpaceInner};
 use crate::store::SegmentStore;
 
 /// Maximum number of segments that are discarded at a time, so that requests of clients can run in between.
 const AT_ONCE: usize = 16;
 
 /// Discards free segments.
-pub(crate) async fn discarder(inner: Rc<Inner>) {
+pub(crate) async fn discarder(inner: Rc<SpaceInner>) {
     loop {
         let asked = inner.discard_asked.listen();
         let slots = inner.commit.composer_mut().table.take_stale(AT_ONCE);
@@ -74,7 +74,10 @@ impl Space {
 ///
 /// # Errors
 /// The device's first error. The other segments are discarded nevertheless.
-pub(crate) async fn discard(store: &dyn SegmentStore, slots: &[Slot]) -> Result<(), DeviceError> {
+pub(crate) async fn discard(
+    store: &dyn SegmentStore,
+    slots: &[SegmentSlot],
+) -> Result<(), DeviceError> {
     let mut ranges: Vec<Range<u32>> = Vec::new();
     for slot in slots {
         match ranges.last_mut() {

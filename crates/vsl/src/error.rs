@@ -8,12 +8,12 @@ use forebay_segments::{LogError, PairError, WaitError};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
 use crate::batch::BatchError;
-use forebay_extents::LoadError;
-use forebay_extents::Place;
+use forebay_extents::LogPlace;
+use forebay_extents::NodeLoadError;
 
 /// The reason that a volume cannot be attached.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum OpenError {
+pub enum SpaceOpenError {
     /// The device cannot be read or written.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -46,7 +46,7 @@ pub enum OpenError {
     Checkpoint(u64, &'static str),
     /// A node of the map is damaged.
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
-    Node(Place, LoadError),
+    Node(LogPlace, NodeLoadError),
     /// Data that was durable is missing.
     #[error(
         "record {missing} is missing or broken, though it was flushed (up to {stable} all were); what it \
@@ -107,7 +107,7 @@ pub enum SpaceError {
     },
     /// A node of the map is damaged, so the place of a range is unknown.
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
-    Node(Place, LoadError),
+    Node(LogPlace, NodeLoadError),
     /// Headers of a segment are damaged. Entries of live data are missing there, so the segment cannot be emptied.
     #[error("headers of segment {0} are damaged, so what it holds cannot be moved")]
     Headers(SegmentSeq),

@@ -7,33 +7,33 @@ mod checkpoint;
 mod entry;
 mod superblock;
 
-use forebay_segments::Layout;
+use forebay_segments::LogLayout;
 
 pub(crate) use checkpoint::{
-    Checkpoint, ChunkRef, Index, OpenSegment, PART_BYTES, PartRef, TABLE_CHUNK_SEGMENTS,
+    Checkpoint, CheckpointIndex, ChunkRef, OpenSegment, PART_BYTES, PartRef, TABLE_CHUNK_SEGMENTS,
     TableChunk, decode_queue, encode_queue,
 };
 pub(crate) use entry::{
-    ENTRY_BYTES_MAX, Entry, MOVED_BYTES, MetaKind, NEXT_BYTES, Stream, rounded_clock,
+    ENTRY_BYTES_MAX, MOVED_BYTES, MetaKind, NEXT_BYTES, SpaceEntry, StreamNumber, rounded_clock,
 };
 pub(crate) use forebay_segments::HEADER_BYTES;
 pub use forebay_segments::{FormatError, VolumeId};
 pub(crate) use superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN};
-pub use superblock::{SEGMENTS_MAX, Superblock, VERSION};
+pub use superblock::{SEGMENTS_MAX, SpaceSuperblock, VERSION};
 
 /// The records of a volume. Several streams share one order of records, so each record contains its number.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Volume {}
+pub(crate) enum SpaceRecordLayout {}
 
-impl Layout for Volume {
-    type Entry = Entry;
+impl LogLayout for SpaceRecordLayout {
+    type Entry = SpaceEntry;
     const RECORD: &'static [u8; 8] = b"FOREVRC\x02";
     const SUMMARY: &'static [u8; 8] = b"FOREVSU\x02";
     const NUMBERED: bool = true;
 }
 
 /// The header of a record, with the record's changes of the space. The payload follows immediately.
-pub(crate) type Record = forebay_segments::Record<Volume>;
+pub(crate) type SpaceRecord = forebay_segments::RecordHeader<SpaceRecordLayout>;
 
 #[cfg(test)]
 #[path = "format_tests.rs"]

@@ -1,19 +1,19 @@
 use forebay_placement::WriteClock;
-use forebay_placement::placement::Kind;
-use forebay_segments::format::envelope::Reader;
-use forebay_segments::{Entry as _, Superblock as _};
-use forebay_units::{Epoch, Line, RecordSeq, Sector, SegmentSeq};
+use forebay_placement::placement::PlacementKind;
+use forebay_segments::format::envelope::ByteReader;
+use forebay_segments::{RecordEntry as _, SuperblockFormat as _};
+use forebay_units::{BlockNumber, Epoch, RecordSeq, Sector, SegmentSeq};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::segment::{Segment, SegmentPhase};
-use forebay_extents::{DetachedRef, Place, RootRef};
+use crate::segment::{SegmentEntry, SegmentPhase};
+use forebay_extents::{DetachedRef, LogPlace, RootRef};
 
 const PAGE: &str = include_str!("../../../docs/format/vsl.md");
 
-fn superblock() -> Superblock {
-    Superblock {
+fn superblock() -> SpaceSuperblock {
+    SpaceSuperblock {
         volume: VolumeId(*b"0123456789abcdef"),
         generation: 0x0107_0605_0403_0201,
         epoch: Epoch(0x0117_1615_1413_1211),
@@ -29,7 +29,7 @@ fn superblock() -> Superblock {
         checkpoint: 2048 * 7 + 8,
         checkpoint_segment: SegmentSeq(0x0087_8685_8483_8281 & 0xff_ffff_ffff),
         checkpoint_crc: 0x4443_4241,
-        placement: Kind::SepBit,
+        placement: PlacementKind::SepBit,
         page_sectors: 0x6463_6261,
         positioning: 0x7473_7271,
         bandwidth: 0x0183_8281,
@@ -40,7 +40,7 @@ fn superblock() -> Superblock {
 
 fn checkpoint() -> Checkpoint {
     let root = RootRef {
-        place: Place(800),
+        place: LogPlace(800),
         level: 1,
         crc: 5,
         sectors: 100,
@@ -53,13 +53,13 @@ fn checkpoint() -> Checkpoint {
         clock: WriteClock(0x2625_2423_2221),
         root: Some(root),
         detached: vec![DetachedRef {
-            place: Place(900),
+            place: LogPlace(900),
             level: 2,
             crc: 9,
         }],
         table: vec![
             ChunkRef {
-                place: Place(77),
+                place: LogPlace(77),
                 slot: 79,
                 crc: 78,
             };
@@ -67,7 +67,7 @@ fn checkpoint() -> Checkpoint {
         ],
         open: vec![
             OpenSegment {
-                stream: Stream(1),
+                stream: StreamNumber(1),
                 slot: 6,
                 seq: SegmentSeq(40),
             };
@@ -79,10 +79,10 @@ fn checkpoint() -> Checkpoint {
     }
 }
 
-fn segment() -> Segment {
-    Segment {
+fn segment() -> SegmentEntry {
+    SegmentEntry {
         phase: SegmentPhase::Closed,
-        stream: Stream(0x11),
+        stream: StreamNumber(0x11),
         live: 0x23_2221,
         units: 0x03_0201,
         seq: SegmentSeq(0x37_3635_3433_3231),
@@ -93,8 +93,8 @@ fn segment() -> Segment {
 }
 
 /// Returns an entry for the sector behind an entry of data.
-fn data_behind(entry: &Entry) -> Entry {
-    let Entry::Data {
+fn data_behind(entry: &SpaceEntry) -> SpaceEntry {
+    let SpaceEntry::Data {
         sector,
         sectors,
         crc,
@@ -102,14 +102,14 @@ fn data_behind(entry: &Entry) -> Entry {
     else {
         unreachable!("an entry of data")
     };
-    Entry::Data {
+    SpaceEntry::Data {
         sector: sector.plus(sectors.into()),
         sectors: 1,
         crc,
     }
 }
 
-fn encoded(entry: &Entry) -> Vec<u8> {
+fn encoded(entry: &SpaceEntry) -> Vec<u8> {
     let mut out = Vec::new();
     entry.encode(&mut out);
     assert_eq!(out.len(), entry.encoded_len());
@@ -160,14 +160,14 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
             None => assert_eq!(found, superblock.volume.0, "{name}"),
         }
     }
-    assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+    assert_eq!(SpaceSuperblock::decode(&bytes), Ok(superblock));
 }
 
 #[test]
 fn the_page_has_every_field_of_the_entries_where_it_stands() {
     let sector = Sector(0x0807_0605_0403_0201 * 8 + 5);
     let (sectors, crc) = (3, 0x4443_4241);
-    let data = Entry::Data {
+    let data = SpaceEntry::Data {
         sector,
         sectors,
         crc,
@@ -178,11 +178,11 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("data_crc", crc.into()),
     ];
     forebay_pages::fields_stand(PAGE, "Data entry", &encoded(&data), &piece);
-    let moved = Entry::Moved {
+    let moved = SpaceEntry::Moved {
         sector,
         sectors,
         crc,
-        from: Place(0x17_5655_5453_5251),
+        from: LogPlace(0x17_5655_5453_5251),
         born: rounded_clock(WriteClock(0x67_6665_6463_6261)),
     };
     let fields = [
@@ -197,7 +197,7 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
     data_behind(&data).encode_behind(Some(&data), &mut next);
     let fields = [("tag", 3 << 6), ("data_crc", crc.into())];
     forebay_pages::fields_stand(PAGE, "Next entry", &next, &fields);
-    let trim = Entry::Trim {
+    let trim = SpaceEntry::Trim {
         sector: Sector(0x0807_0605_0403_0201),
         sectors: 0x1817_1615_1413_1211,
     };
@@ -207,11 +207,11 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("sectors", 0x1817_1615_1413_1211),
     ];
     forebay_pages::fields_stand(PAGE, "Trim entry", &encoded(&trim), &fields);
-    let home = Entry::Home {
-        line: Line(0x0807_0605_0403_0201),
+    let home = SpaceEntry::Home {
+        line: BlockNumber(0x0807_0605_0403_0201),
         crc,
-        from: Place(0x17_2625_2423_2221),
-        place: Place(0x17_3635_3433_3231),
+        from: LogPlace(0x17_2625_2423_2221),
+        place: LogPlace(0x17_3635_3433_3231),
     };
     let fields = [
         ("tag", 0x84),
@@ -221,14 +221,14 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("place", 0x17_3635_3433_3231),
     ];
     forebay_pages::fields_stand(PAGE, "Home entry", &encoded(&home), &fields);
-    let opened = Entry::Opened {
-        stream: Stream(7),
+    let opened = SpaceEntry::Opened {
+        stream: StreamNumber(7),
         clock: WriteClock(0x07_0605_0403_0201),
     };
     let fields = [("tag", 0x81), ("stream", 7), ("clock", 0x07_0605_0403_0201)];
     forebay_pages::fields_stand(PAGE, "Opened entry", &encoded(&opened), &fields);
     let (level, key) = (9, 0x0807_0605_0403_0201);
-    let node = Entry::Node { level, key, crc };
+    let node = SpaceEntry::Node { level, key, crc };
     let fields = [
         ("tag", 0x82),
         ("level", 9),
@@ -236,7 +236,7 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("data_crc", crc.into()),
     ];
     forebay_pages::fields_stand(PAGE, "Node entry", &encoded(&node), &fields);
-    let meta = Entry::Meta {
+    let meta = SpaceEntry::Meta {
         kind: MetaKind::Checkpoint,
         index: 0x1413_1211,
         sectors: 0x2221,
@@ -298,12 +298,12 @@ fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
 #[test]
 fn the_page_has_every_field_of_an_index_where_it_stands() {
     let part = PartRef {
-        place: Place(0x17_2625_2423_2221),
+        place: LogPlace(0x17_2625_2423_2221),
         slot: 0x3433_3231,
         sectors: 0x41,
         crc: 0x5453_5251,
     };
-    let index = Index {
+    let index = CheckpointIndex {
         body_bytes: 0x0000_2111,
         parts: vec![part],
     };
@@ -318,7 +318,7 @@ fn the_page_has_every_field_of_an_index_where_it_stands() {
         ("part_crc", part.crc.into()),
     ];
     forebay_pages::fields_stand(PAGE, "Part of a checkpoint", &bytes[16..36], &values);
-    assert_eq!(Index::decode(&bytes), Some(index));
+    assert_eq!(CheckpointIndex::decode(&bytes), Some(index));
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn a_checkpoint_and_a_chunk_read_back_as_they_were_written() {
         ..whole
     };
     assert_eq!(Checkpoint::decode(&nothing.encode()), Some(nothing));
-    let mut segments = vec![Segment::NEW; TABLE_CHUNK_SEGMENTS];
+    let mut segments = vec![SegmentEntry::NEW; TABLE_CHUNK_SEGMENTS];
     segments[17] = segment();
     let chunk = TableChunk { segments };
     let bytes = chunk.encode();
@@ -344,8 +344,8 @@ fn a_checkpoint_and_a_chunk_read_back_as_they_were_written() {
 
 #[test]
 fn a_piece_beyond_its_line_or_the_last_sector_and_an_empty_trim_are_refused() {
-    let decode = |bytes: &[u8]| Entry::decode(&mut Reader(bytes));
-    let mut data = encoded(&Entry::Data {
+    let decode = |bytes: &[u8]| SpaceEntry::decode(&mut ByteReader(bytes));
+    let mut data = encoded(&SpaceEntry::Data {
         sector: Sector(13),
         sectors: 3,
         crc: 1,
@@ -358,33 +358,33 @@ fn a_piece_beyond_its_line_or_the_last_sector_and_an_empty_trim_are_refused() {
     assert_eq!(decode(&data), None, "beyond the last line");
     let trim = |sector, sectors| {
         let sector = Sector(sector);
-        decode(&encoded(&Entry::Trim { sector, sectors }))
+        decode(&encoded(&SpaceEntry::Trim { sector, sectors }))
     };
     assert!(trim(5, u64::MAX - 5).is_some());
     assert_eq!(trim(5, 0), None);
     assert_eq!(trim(5, u64::MAX - 4), None);
 }
 
-fn data(sector: u64, sectors: u8) -> Entry {
-    Entry::Data {
+fn data(sector: u64, sectors: u8) -> SpaceEntry {
+    SpaceEntry::Data {
         sector: Sector(sector),
         sectors,
         crc: 7,
     }
 }
 
-fn moved(sector: u64, sectors: u8, from: u64) -> Entry {
-    Entry::Moved {
+fn moved(sector: u64, sectors: u8, from: u64) -> SpaceEntry {
+    SpaceEntry::Moved {
         sector: Sector(sector),
         sectors,
         crc: 8,
-        from: Place(from),
+        from: LogPlace(from),
         born: WriteClock(5 << 30),
     }
 }
 
-fn trim() -> Entry {
-    Entry::Trim {
+fn trim() -> SpaceEntry {
+    SpaceEntry::Trim {
         sector: Sector(24),
         sectors: 8,
     }
@@ -394,14 +394,14 @@ proptest! {
     /// Decoders do not panic, and a decoded entry encodes to the bytes that it was decoded from.
     #[test]
     fn any_bytes_are_an_entry_or_none(bytes in vec(any::<u8>(), 0..40)) {
-        let mut from = Reader(&bytes);
-        if let Some(entry) = Entry::decode(&mut from) {
+        let mut from = ByteReader(&bytes);
+        if let Some(entry) = SpaceEntry::decode(&mut from) {
             let taken = bytes.len() - from.0.len();
             prop_assert_eq!(encoded(&entry), bytes[..taken].to_vec());
         }
         for before in [moved(24, 8, 500), data(24, 8), trim()] {
-            let mut from = Reader(&bytes);
-            if let Some(entry) = Entry::decode_behind(Some(&before), &mut from) {
+            let mut from = ByteReader(&bytes);
+            if let Some(entry) = SpaceEntry::decode_behind(Some(&before), &mut from) {
                 let mut again = Vec::new();
                 entry.encode_behind(Some(&before), &mut again);
                 let taken = bytes.len() - from.0.len();
@@ -422,7 +422,7 @@ proptest! {
             at = (at.0 + gap, at.1 + gap);
             let sectors = sectors.min(8 - (at.0 % 8) as u8);
             let entry = if is_moved { moved(at.0, sectors, at.1) } else { data(at.0, sectors) };
-            let same_kind = entries.last().is_some_and(|last| matches!(last, Entry::Moved { .. }) == is_moved);
+            let same_kind = entries.last().is_some_and(|last| matches!(last, SpaceEntry::Moved { .. }) == is_moved);
             expected += match (n > 0 && gap == 0 && same_kind, is_moved) {
                 (true, _) => 5,
                 (false, true) => 24,
@@ -438,9 +438,9 @@ proptest! {
             said += entry.encoded_len_behind(before);
         }
         prop_assert_eq!((bytes.len(), said), (expected, expected));
-        let (mut from, mut read) = (Reader(&bytes), Vec::new());
+        let (mut from, mut read) = (ByteReader(&bytes), Vec::new());
         for _ in &entries {
-            let entry = Entry::decode_behind(read.last(), &mut from);
+            let entry = SpaceEntry::decode_behind(read.last(), &mut from);
             read.push(entry.expect("an entry"));
         }
         prop_assert_eq!(read, entries);
@@ -467,19 +467,19 @@ proptest! {
         if magic && bytes.len() > 8 {
             bytes[..8].copy_from_slice(b"FOREVCI\x02");
         }
-        if let Some(found) = Index::decode(&bytes) {
+        if let Some(found) = CheckpointIndex::decode(&bytes) {
             prop_assert!(found.parts.len() * 20 <= bytes.len());
-            prop_assert_eq!(Index::decode(&found.encode()), Some(found));
+            prop_assert_eq!(CheckpointIndex::decode(&found.encode()), Some(found));
         }
         let _ = TableChunk::decode(&bytes, bytes.len() / 32);
-        let _ = Superblock::decode(&bytes);
+        let _ = SpaceSuperblock::decode(&bytes);
     }
 
     #[test]
     fn every_flipped_bit_of_a_superblock_is_seen(bit in 0..4096usize * 8) {
         let mut bytes = superblock().encode();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        prop_assert!(Superblock::decode(&bytes).is_err());
+        prop_assert!(SpaceSuperblock::decode(&bytes).is_err());
     }
 }
 
@@ -499,8 +499,8 @@ fn the_constants_of_the_page_are_those_of_the_code() {
         ("TABLE_CHUNK_SEGMENTS", TABLE_CHUNK_SEGMENTS.to_string()),
         ("PART_BYTES", PART_BYTES.to_string()),
         ("superblock", text(b"FOREVSL\x01")),
-        ("record", text(Volume::RECORD)),
-        ("summary", text(Volume::SUMMARY)),
+        ("record", text(SpaceRecordLayout::RECORD)),
+        ("summary", text(SpaceRecordLayout::SUMMARY)),
         ("checkpoint", text(b"FOREVCP\x02")),
         ("index", text(b"FOREVCI\x02")),
     ];

@@ -1,20 +1,20 @@
 //! Selection of the next free segment by the wear of all segments.
 
-use forebay_placement::wear::Wear;
+use forebay_placement::wear::SegmentWear;
 
-use crate::geometry::Slot;
-use crate::options::Options;
+use crate::geometry::SegmentSlot;
+use crate::options::SpaceSettings;
 
 /// The free segments that may be queued, and the wear of all segments.
-pub(crate) struct Free {
-    wear: Wear,
+pub(crate) struct FreeSegments {
+    wear: SegmentWear,
 }
 
-impl Free {
+impl FreeSegments {
     /// Creates the state without free segments. `wear` contains the wear of each slot.
-    pub(crate) fn new(wear: Vec<u32>, options: &Options) -> Free {
-        Free {
-            wear: Wear::new(wear, options.levelling),
+    pub(crate) fn new(wear: Vec<u32>, options: &SpaceSettings) -> FreeSegments {
+        FreeSegments {
+            wear: SegmentWear::new(wear, options.levelling),
         }
     }
 
@@ -24,7 +24,7 @@ impl Free {
     }
 
     /// Counts one more use of a slot.
-    pub(crate) fn opened(&mut self, slot: Slot) {
+    pub(crate) fn opened(&mut self, slot: SegmentSlot) {
         self.wear.erased(slot.0);
     }
 
@@ -35,24 +35,24 @@ impl Free {
 
     /// Returns a segment whose contents should move because its slot is little worn. Only segments for which `may_move`
     /// returns true are considered.
-    pub(crate) fn unworn(&mut self, may_move: impl Fn(Slot) -> bool) -> Option<Slot> {
-        let unworn = self.wear.to_move(|slot| may_move(Slot(slot)))?;
+    pub(crate) fn unworn(&mut self, may_move: impl Fn(SegmentSlot) -> bool) -> Option<SegmentSlot> {
+        let unworn = self.wear.to_move(|slot| may_move(SegmentSlot(slot)))?;
         self.wear.moving();
-        Some(Slot(unworn))
+        Some(SegmentSlot(unworn))
     }
 
     /// Adds a free slot.
-    pub(crate) fn add(&mut self, slot: Slot) {
+    pub(crate) fn add(&mut self, slot: SegmentSlot) {
         self.wear.freed(slot.0);
     }
 
     /// Removes a slot that is no longer free.
-    pub(crate) fn remove(&mut self, slot: Slot) {
+    pub(crate) fn remove(&mut self, slot: SegmentSlot) {
         self.wear.take_this(slot.0);
     }
 
     /// Takes the least worn free slot.
-    pub(crate) fn take(&mut self) -> Option<Slot> {
-        self.wear.take().map(Slot)
+    pub(crate) fn take(&mut self) -> Option<SegmentSlot> {
+        self.wear.take().map(SegmentSlot)
     }
 }

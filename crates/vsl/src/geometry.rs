@@ -1,18 +1,18 @@
 //! Geometry: the layout of a volume on its device.
 
-use forebay_device::Geometry;
-use forebay_segments::{HEADER_BYTES, Shape};
+use forebay_device::DeviceGeometry;
+use forebay_segments::{HEADER_BYTES, SegmentShape};
 use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq};
 
 use crate::format::{
-    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN, Superblock,
+    SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN, SpaceSuperblock,
 };
-use forebay_extents::Place;
+use forebay_extents::LogPlace;
 
 /// Position of a segment on the device, counted from 0. Slots are reused. The number of the segment in a slot
 /// ([`SegmentSeq`]) is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Slot(pub u32);
+pub struct SegmentSlot(pub u32);
 
 /// Bytes of a segment of moved data that hold neither data nor entries of data: the part of the last header without
 /// entries. The rest at the end of the segment, where fragments are not whole blocks, counts as their padding
@@ -50,7 +50,7 @@ pub enum GeometryError {
 
 /// The segments of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
+pub struct SegmentLayout {
     /// Bytes in a segment.
     pub segment_bytes: u32,
     /// Number of segments.
@@ -61,16 +61,16 @@ pub struct Layout {
     pub len: u64,
 }
 
-impl Layout {
+impl SegmentLayout {
     /// Returns the segments that fit on a device. The default segment size is 1 MiB, or larger if the device would have
     /// too many segments.
     ///
     /// # Errors
     /// The device is too small, its block is too large, or the segment size is invalid.
     pub fn for_device(
-        geometry: &Geometry,
+        geometry: &DeviceGeometry,
         segment: Option<ByteLen>,
-    ) -> Result<Layout, GeometryError> {
+    ) -> Result<SegmentLayout, GeometryError> {
         let room = geometry.len.saturating_sub(SEGMENTS_AT);
         let few_enough = |bytes: u64| room / bytes <= u64::from(SEGMENTS_MAX);
         let mut usual = 1u64 << 20;
@@ -93,7 +93,7 @@ impl Layout {
             });
         }
         let segment_count = (room / bytes).min(SEGMENTS_MAX.into());
-        Ok(Layout {
+        Ok(SegmentLayout {
             segment_bytes: bytes as u32,
             segment_count: segment_count as u32,
             block: geometry
@@ -104,8 +104,8 @@ impl Layout {
     }
 
     /// Returns the segments that a superblock describes.
-    pub fn of(superblock: &Superblock) -> Layout {
-        Layout {
+    pub fn of(superblock: &SpaceSuperblock) -> SegmentLayout {
+        SegmentLayout {
             segment_bytes: superblock.segment_bytes,
             segment_count: superblock.segment_count,
             block: superblock.block,
@@ -116,17 +116,17 @@ impl Layout {
     /// Returns the layout of the same volume on a device of `len` bytes. If the device became longer, the layout has
     /// all segments that fit, up to [`SEGMENTS_MAX`].
     #[must_use]
-    pub fn on_longer(&self, len: u64) -> Layout {
+    pub fn on_longer(&self, len: u64) -> SegmentLayout {
         let bytes = u64::from(self.segment_bytes);
         let fit = len.saturating_sub(SEGMENTS_AT) / bytes;
         self.of_at_least(fit.min(SEGMENTS_MAX.into()) as u32)
     }
 
     /// Returns the layout with at least `segments` segments.
-    pub(crate) fn of_at_least(&self, segments: u32) -> Layout {
+    pub(crate) fn of_at_least(&self, segments: u32) -> SegmentLayout {
         let segment_count = self.segment_count.max(segments);
         let segments = u64::from(segment_count) * u64::from(self.segment_bytes);
-        Layout {
+        SegmentLayout {
             segment_count,
             len: SEGMENTS_AT + segments,
             ..*self
@@ -134,8 +134,8 @@ impl Layout {
     }
 
     /// Returns the shape of the segments.
-    pub fn shape(&self) -> Shape {
-        Shape {
+    pub fn shape(&self) -> SegmentShape {
+        SegmentShape {
             segment_bytes: self.segment_bytes,
             block: self.block,
         }
@@ -160,33 +160,33 @@ impl Layout {
     }
 
     /// Returns the byte of the device at which a slot begins.
-    pub fn slot_at(&self, slot: Slot) -> u64 {
+    pub fn slot_at(&self, slot: SegmentSlot) -> u64 {
         SEGMENTS_AT + u64::from(slot.0) * u64::from(self.segment_bytes)
     }
 
     /// Returns the place that is `offset` bytes into a segment.
-    pub fn place(&self, segment: SegmentSeq, offset: u32) -> Place {
-        Place(segment.0 * self.segment_sectors() + u64::from(offset) / SECTOR_BYTES)
+    pub fn place(&self, segment: SegmentSeq, offset: u32) -> LogPlace {
+        LogPlace(segment.0 * self.segment_sectors() + u64::from(offset) / SECTOR_BYTES)
     }
 
     /// Returns the number of the segment that contains a place.
-    pub fn segment_of(&self, place: Place) -> SegmentSeq {
+    pub fn segment_of(&self, place: LogPlace) -> SegmentSeq {
         SegmentSeq(place.0 / self.segment_sectors())
     }
 
     /// Returns the offset of a place in its segment, in bytes.
-    pub fn offset_of(&self, place: Place) -> u32 {
+    pub fn offset_of(&self, place: LogPlace) -> u32 {
         (place.0 % self.segment_sectors() * SECTOR_BYTES) as u32
     }
 
     /// Returns true if `sectors` sectors from `place` on lie in one segment.
-    pub fn is_in_one(&self, place: Place, sectors: u64) -> bool {
+    pub fn is_in_one(&self, place: LogPlace, sectors: u64) -> bool {
         let segment = self.segment_sectors();
         sectors <= segment && place.0 % segment <= segment - sectors
     }
 
     /// Returns the number of segments that can ever be opened. Segment numbers from this number on have no places.
     pub fn numbers(&self) -> u64 {
-        Place::END / self.segment_sectors()
+        LogPlace::END / self.segment_sectors()
     }
 }

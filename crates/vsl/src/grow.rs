@@ -13,14 +13,14 @@
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceError};
+use forebay_placement::placement::PlacementKind;
 use forebay_units::ByteLen;
 
 use crate::changed::checkpoint_segments;
-use crate::checkpoint::VolumeChange;
 use crate::error::SpaceError;
 use crate::format::TABLE_CHUNK_SEGMENTS;
-use crate::geometry::Layout;
-use crate::space::{Inner, Space};
+use crate::geometry::SegmentLayout;
+use crate::space::{Space, SpaceInner};
 
 /// The reason that a volume cannot grow.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -44,7 +44,23 @@ pub enum GrowError {
     Space(#[from] SpaceError),
 }
 
-impl Inner {
+/// A minimum size of the volume, and a change of its placement.
+#[derive(Clone, Copy)]
+pub(crate) struct VolumeChange {
+    pub(crate) segments: u32,
+    pub(crate) space_sectors: u64,
+    /// New placement, if it changes.
+    pub(crate) placement: Option<PlacementKind>,
+}
+
+impl VolumeChange {
+    /// Returns the new layout of a volume that had `layout`.
+    pub(crate) fn layout(&self, layout: SegmentLayout) -> SegmentLayout {
+        layout.of_at_least(self.segments)
+    }
+}
+
+impl SpaceInner {
     /// Returns the number of segments that a volume of `now` segments can have after one checkpoint, at most `wanted`.
     /// Free space is required for this checkpoint, and for another checkpoint of the unchanged volume if a crash
     /// interrupts the first. The cleaner always keeps enough space free for one more chunk of the table.
@@ -76,9 +92,9 @@ impl Space {
     ///
     /// # Errors
     /// The device is shorter than the volume, or fails to report its length.
-    pub fn layouts(&self) -> Result<(Layout, Layout), GrowError> {
+    pub fn layouts(&self) -> Result<(SegmentLayout, SegmentLayout), GrowError> {
         let have = self.inner.device.refresh_len()?;
-        let now = Layout::of(&self.superblock());
+        let now = SegmentLayout::of(&self.superblock());
         if have < now.len {
             Err(GrowError::Shrunk {
                 have: ByteLen(have),

@@ -1,9 +1,9 @@
 //! Growth: the additional space that a batch takes, beyond the space of the data that it replaces.
 
-use forebay_extents::Map;
+use forebay_extents::ExtentMap;
 use forebay_units::{LINE_SECTORS, Sector};
 
-use crate::batch::{Batch, Op};
+use crate::batch::{Batch, BatchOp};
 use crate::prepared::mapped;
 use crate::weight::{in_blocks_at_most, units_at_most, units_in_run, weight_in_map};
 
@@ -11,7 +11,7 @@ use crate::weight::{in_blocks_at_most, units_at_most, units_in_run, weight_in_ma
 const LOOKED_AT_MAX: usize = 64;
 
 /// Change of the used space by a batch.
-pub(crate) struct Growth {
+pub(crate) struct BatchGrowth {
     /// Upper bound of the added weight, in sectors.
     pub(crate) weight: u64,
     /// Lower bound of the freed weight, in sectors.
@@ -20,11 +20,16 @@ pub(crate) struct Growth {
     pub(crate) maps_more: bool,
 }
 
-impl Growth {
+impl BatchGrowth {
     /// Returns an upper bound of the growth by a batch. For a small batch, the unmapped sectors are subtracted. Trims
     /// of `huge` sectors or more are not subtracted, since their ranges were not examined. Neither are trims of ranges
     /// that the batch touches twice.
-    pub(crate) fn of(map: &Map, batch: &Batch, ranges: &[(Sector, u64)], huge: u64) -> Growth {
+    pub(crate) fn of(
+        map: &ExtentMap,
+        batch: &Batch,
+        ranges: &[(Sector, u64)],
+        huge: u64,
+    ) -> BatchGrowth {
         let (mut grows, mut units, mut extents, mut shrinks) = (0, 0, 0, 0);
         let may_shrink = ranges.len() <= LOOKED_AT_MAX;
         for (n, (op, (sector, sectors))) in batch.ops().iter().zip(ranges).enumerate() {
@@ -33,7 +38,7 @@ impl Growth {
                 mapped.iter().map(|extent| extent.sectors).sum()
             };
             match op {
-                Op::Write { .. } => {
+                BatchOp::Write { .. } => {
                     let new = sectors - there();
                     grows += new;
                     let whole = sector.0.is_multiple_of(LINE_SECTORS)
@@ -47,15 +52,15 @@ impl Growth {
                     extents += most.min(new.max(1)) + parts;
                     units += units_in_run(sector.0, new.max(1)) + units_at_most(parts);
                 }
-                Op::Trim { .. } if may_shrink && *sectors < huge && is_alone(ranges, n) => {
+                BatchOp::Trim { .. } if may_shrink && *sectors < huge && is_alone(ranges, n) => {
                     shrinks += there();
                 }
-                Op::Trim { .. } => {}
+                BatchOp::Trim { .. } => {}
             }
         }
         let most = grows + 3 * ranges.len() as u64;
         let weight = weight_in_map(grows, units.min(units_at_most(most)), extents.min(most));
-        Growth {
+        BatchGrowth {
             weight: weight.saturating_sub(shrinks),
             freed: shrinks.saturating_sub(weight),
             maps_more: grows > shrinks,

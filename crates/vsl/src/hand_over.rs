@@ -1,6 +1,6 @@
 //! Waiting until the device has all earlier batches.
 
-use forebay_segments::Composer as _;
+use forebay_segments::RecordComposer as _;
 
 use crate::error::SpaceError;
 use crate::space::Space;

@@ -8,38 +8,38 @@ use std::rc::Rc;
 
 use forebay_device::{Device, Durability, PlacementHandle};
 use forebay_rt::Instant;
-use forebay_segments::Watcher;
-use forebay_segments::commit::Write;
+use forebay_segments::WriteWatcher;
+use forebay_segments::commit::DeviceWrite;
 
 use crate::format::SEGMENTS_AT;
-use crate::geometry::Slot;
-use crate::streams::Streams;
+use crate::geometry::SegmentSlot;
+use crate::streams::SegmentStreams;
 
 /// Names the stream of each segment to the device.
-pub(crate) struct Handles {
+pub(crate) struct StreamHandles {
     device: Rc<dyn Device>,
 }
 
-impl Handles {
-    pub(crate) fn new(device: Rc<dyn Device>) -> Handles {
-        Handles { device }
+impl StreamHandles {
+    pub(crate) fn new(device: Rc<dyn Device>) -> StreamHandles {
+        StreamHandles { device }
     }
 }
 
-impl Watcher<Streams> for Handles {
+impl WriteWatcher<SegmentStreams> for StreamHandles {
     type Issued = ();
 
     /// Sets the handle when a write begins at the first byte of a segment: this is the segment's first write.
-    fn issued(&self, streams: &Streams, _: Instant, write: &Write, _: bool) {
+    fn issued(&self, streams: &SegmentStreams, _: Instant, write: &DeviceWrite, _: bool) {
         let segment = u64::from(streams.layout.segment_bytes);
         let at = write.at - SEGMENTS_AT;
         if at.is_multiple_of(segment) {
-            let slot = Slot((at / segment) as u32);
+            let slot = SegmentSlot((at / segment) as u32);
             let handle =
                 PlacementHandle(streams.counts.index(streams.table.get(slot).stream).into());
             self.device.place(write.at..write.at + segment, handle);
         }
     }
 
-    fn done(&self, _: &Streams, _: &dyn Device, _: Instant, (): (), _: Durability) {}
+    fn done(&self, _: &SegmentStreams, _: &dyn Device, _: Instant, (): (), _: Durability) {}
 }

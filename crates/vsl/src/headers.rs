@@ -1,7 +1,7 @@
 //! Finds the records of a segment without a summary by their headers.
 //!
 //! A segment with few records is *bare*: it has no summary, and its headers are the only list of its contents
-//! ([`Builder`](forebay_segments::Builder)). A segment that was not full at a crash has no summary either. Headers are
+//! ([`SegmentBuilder`](forebay_segments::Builder)). A segment that was not full at a crash has no summary either. Headers are
 //! followed one by one, since each header leads to the next. For a segment of long records, only a small part is read.
 //!
 //! In a volume each record begins where the record before ends. A missing header at this position means either the end
@@ -12,8 +12,8 @@
 use forebay_device::{Buf, BufMut, DeviceError};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use crate::format::{HEADER_BYTES, Record, VolumeId};
-use crate::geometry::Slot;
+use crate::format::{HEADER_BYTES, SpaceRecord, VolumeId};
+use crate::geometry::SegmentSlot;
 use crate::store::{SegmentStore, read_blocks};
 use forebay_segments::header_in;
 
@@ -24,10 +24,10 @@ const NEAR_BYTES: u64 = 64 << 10;
 const AT_ONCE: u64 = 1 << 20;
 
 /// Finds the records of one segment, in order.
-pub(crate) struct Headers<'a> {
+pub(crate) struct HeaderReader<'a> {
     store: &'a dyn SegmentStore,
     volume: VolumeId,
-    pub(crate) slot: Slot,
+    pub(crate) slot: SegmentSlot,
     pub(crate) segment: SegmentSeq,
     /// The epoch of all records of the segment, once known.
     epoch: Option<Epoch>,
@@ -45,15 +45,15 @@ pub(crate) struct Headers<'a> {
     pub(crate) has_gap: bool,
 }
 
-impl<'a> Headers<'a> {
+impl<'a> HeaderReader<'a> {
     /// Starts at the first byte of a segment. If `epoch` is given, only records of this epoch are valid.
     pub(crate) fn new(
         store: &'a dyn SegmentStore,
         volume: VolumeId,
-        (slot, segment): (Slot, SegmentSeq),
+        (slot, segment): (SegmentSlot, SegmentSeq),
         epoch: Option<Epoch>,
-    ) -> Headers<'a> {
-        Headers {
+    ) -> HeaderReader<'a> {
+        HeaderReader {
             store,
             volume,
             slot,
@@ -72,7 +72,7 @@ impl<'a> Headers<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn first(&mut self) -> Result<(&[u8], Option<Record>), DeviceError> {
+    pub(crate) async fn first(&mut self) -> Result<(&[u8], Option<SpaceRecord>), DeviceError> {
         let record = self.header(0, HEADER_BYTES as u64).await?;
         Ok((&self.read.1[..HEADER_BYTES], record))
     }
@@ -81,7 +81,7 @@ impl<'a> Headers<'a> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn next(&mut self) -> Result<Option<Record>, DeviceError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<SpaceRecord>, DeviceError> {
         let mut found = self.header(self.at, self.ahead).await?;
         if found.is_none() {
             found = self.find().await?;
@@ -107,7 +107,7 @@ impl<'a> Headers<'a> {
     }
 
     /// Searches for a record behind the expected position of the next record.
-    async fn find(&mut self) -> Result<Option<Record>, DeviceError> {
+    async fn find(&mut self) -> Result<Option<SpaceRecord>, DeviceError> {
         let block = u64::from(self.store.layout().block);
         let mut at = self.at + block;
         while at + (HEADER_BYTES as u64) <= self.end() {
@@ -121,7 +121,7 @@ impl<'a> Headers<'a> {
     }
 
     /// Returns the record that begins at byte `at` of the segment. If its header was not read yet, reads `ahead` bytes.
-    async fn header(&mut self, at: u64, ahead: u64) -> Result<Option<Record>, DeviceError> {
+    async fn header(&mut self, at: u64, ahead: u64) -> Result<Option<SpaceRecord>, DeviceError> {
         let header = at..at + HEADER_BYTES as u64;
         if header.end > self.end() {
             return Ok(None);
@@ -136,8 +136,8 @@ impl<'a> Headers<'a> {
         }
         let (from, bytes) = &self.read;
         let bytes = &bytes[(at - from) as usize..];
-        let record: Option<Record> = header_in(bytes, at, self.volume, self.segment);
-        let follows = |record: &Record| {
+        let record: Option<SpaceRecord> = header_in(bytes, at, self.volume, self.segment);
+        let follows = |record: &SpaceRecord| {
             let is_epoch = self.epoch.is_none_or(|epoch| epoch == record.epoch);
             is_epoch && record.seq >= self.least
         };

@@ -1,31 +1,33 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use forebay_device::{Asked, Device, Hooks, RamDevice, Tap};
+use forebay_device::{Device, RamDevice, Tap, TapHooks, TapRequest};
 use forebay_rt::{Executor, VirtualTime};
-use forebay_segments::{Builder, Closing, Flight, Sealing, Shape};
+use forebay_segments::{
+    HeaderFields, InFlightSegments, SegmentBuilder, SegmentShape, SummaryFields,
+};
 use forebay_units::{ByteLen, Sector};
 
 use super::*;
 use crate::checks::read_contents;
-use crate::format::{Entry, Volume};
-use crate::geometry::Layout;
+use crate::format::{SpaceEntry, SpaceRecordLayout};
+use crate::geometry::SegmentLayout;
 use crate::store::DeviceStore;
 
 const VOLUME: VolumeId = VolumeId([6; 16]);
 const SEGMENT: u64 = 1 << 20;
 const HEADER: u64 = HEADER_BYTES as u64;
 /// The slot of the segment, and the segment's first byte on the device.
-const SLOT: Slot = Slot(1);
+const SLOT: SegmentSlot = SegmentSlot(1);
 const AT: u64 = (1 << 20) + SEGMENT;
 
 /// Lengths of reads.
 #[derive(Clone, Default)]
-struct Reads(Rc<RefCell<Vec<u64>>>);
+struct ReadLengths(Rc<RefCell<Vec<u64>>>);
 
-impl Hooks for Reads {
-    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
-        if let Asked::Read(range) = asked {
+impl TapHooks for ReadLengths {
+    async fn before(&self, asked: &TapRequest) -> Result<(), DeviceError> {
+        if let TapRequest::Read(range) = asked {
             self.0.borrow_mut().push(range.end - range.start);
         }
         Ok(())
@@ -34,19 +36,19 @@ impl Hooks for Reads {
 
 /// Returns the device's bytes of a segment of records. `records` contains the blocks of data of each record.
 fn segment(number: u64, block: u32, bare: usize, records: &[u32]) -> Vec<u8> {
-    let shape = Shape {
+    let shape = SegmentShape {
         segment_bytes: SEGMENT as u32,
         block,
     };
     let (seq, mut bytes) = (SegmentSeq(number), vec![0xee; SEGMENT as usize]);
-    let mut flight = Flight::new(shape, RecordSeq(0), 0);
+    let mut flight = InFlightSegments::new(shape, RecordSeq(0), 0);
     flight.begin_segment(seq);
-    let mut builder: Builder<Volume> = Builder::new(seq, shape, bare);
+    let mut builder: SegmentBuilder<SpaceRecordLayout> = SegmentBuilder::new(seq, shape, bare);
     for (n, blocks) in (1..).zip(records) {
         builder.open_record();
         for k in 0..*blocks {
             let data = [n as u8; 4096];
-            let entry = Entry::Data {
+            let entry = SpaceEntry::Data {
                 sector: Sector((1000 * n + u64::from(k)) * 8),
                 sectors: 8,
                 crc: crc32c::crc32c(&data),
@@ -56,7 +58,7 @@ fn segment(number: u64, block: u32, bare: usize, records: &[u32]) -> Vec<u8> {
             let ram = flight.segment_mut(seq);
             ram.unfrozen(place..place + 4096).copy_from_slice(&data);
         }
-        let closing = Closing {
+        let closing = HeaderFields {
             volume: VOLUME,
             epoch: Epoch(2),
             seq: RecordSeq(n),
@@ -65,7 +67,7 @@ fn segment(number: u64, block: u32, bare: usize, records: &[u32]) -> Vec<u8> {
         };
         builder.close_record(flight.segment_mut(seq), &closing);
     }
-    let sealing = Sealing {
+    let sealing = SummaryFields {
         volume: VOLUME,
         epoch: Epoch(2),
         stable: RecordSeq(0),
@@ -81,23 +83,24 @@ fn segment(number: u64, block: u32, bare: usize, records: &[u32]) -> Vec<u8> {
 
 /// The result of reading segment number 7.
 #[derive(Debug)]
-struct Found {
+struct FoundHeaders {
     records: Vec<u64>,
     has_gap: bool,
     reads: Vec<u64>,
     entries: usize,
 }
 
-fn found_in(block: u32, bytes: &[u8]) -> Found {
+fn found_in(block: u32, bytes: &[u8]) -> FoundHeaders {
     let below = RamDevice::new(AT + 40 * SEGMENT, block);
     below.poke(AT, bytes);
-    let reads = Reads::default();
+    let reads = ReadLengths::default();
     let device: Rc<dyn Device> = Rc::new(Tap::new(below, reads.clone()));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
     let store = DeviceStore::new(device, layout);
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     executor.block_on(async move {
-        let mut headers = Headers::new(&store, VOLUME, (SLOT, SegmentSeq(7)), None);
+        let mut headers = HeaderReader::new(&store, VOLUME, (SLOT, SegmentSeq(7)), None);
         let mut records = Vec::new();
         while let Some(record) = headers.next().await.expect("read") {
             records.push(record.seq.0);
@@ -105,7 +108,7 @@ fn found_in(block: u32, bytes: &[u8]) -> Found {
         let (has_gap, reads) = (headers.has_gap, reads.0.take());
         assert_eq!(headers.bytes_read, reads.iter().sum::<u64>());
         let contents = read_contents(&store, VOLUME, SLOT, SegmentSeq(7)).await;
-        Found {
+        FoundHeaders {
             records,
             has_gap,
             reads,
@@ -213,7 +216,8 @@ fn a_record_of_another_epoch_ends_the_records() {
     let mut bytes = segment(7, 4096, 16, &[60, 70, 80]);
     let at = 61 * 4096;
     let header = &bytes[at..at + HEADER_BYTES];
-    let mut record: Record = header_in(header, at as u64, VOLUME, SegmentSeq(7)).expect("there");
+    let mut record: SpaceRecord =
+        header_in(header, at as u64, VOLUME, SegmentSeq(7)).expect("there");
     record.epoch = Epoch(1);
     bytes[at..at + HEADER_BYTES].copy_from_slice(&record.encode());
     let found = found_in(4096, &bytes);

@@ -24,18 +24,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::BufMut;
-use forebay_units::{LINE_BYTES, LINE_SECTORS, Line};
+use forebay_units::{BlockNumber, LINE_BYTES, LINE_SECTORS};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use forebay_extents::Changes;
+use forebay_extents::MapChanges;
 
-use crate::claim::{self, Grant};
+use crate::claim::{self, SegmentGrant};
 use crate::error::SpaceError;
-use crate::format::{Entry, Stream};
-use crate::geometry::Slot;
-use crate::homes::{Away, at_home, whole};
-use crate::space::Inner;
+use crate::format::{SpaceEntry, StreamNumber};
+use crate::geometry::SegmentSlot;
+use crate::homes::{InPlaceBlock, at_home, whole};
+use crate::space::SpaceInner;
 use crate::streams::bare::forges_summary;
 
 /// Maximum time that a block written in place waits for the free space of its record.
@@ -46,12 +46,12 @@ const WRITES: usize = 32;
 const RUN_LINES: usize = 64;
 
 /// Segments that receive writes in place. Dropping the claim releases them.
-struct Claim<'a> {
-    inner: &'a Rc<Inner>,
-    slots: Vec<Slot>,
+struct InPlaceClaim<'a> {
+    inner: &'a Rc<SpaceInner>,
+    slots: Vec<SegmentSlot>,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for InPlaceClaim<'_> {
     fn drop(&mut self) {
         for slot in &self.slots {
             self.inner.commit.composer_mut().table.end_in_place(*slot);
@@ -61,9 +61,9 @@ impl Drop for Claim<'_> {
 }
 
 /// Ends the state "under way" of the taken blocks when dropped.
-struct UnderWay<'a>(&'a Rc<Inner>);
+struct InPlaceGuard<'a>(&'a Rc<SpaceInner>);
 
-impl Drop for UnderWay<'_> {
+impl Drop for InPlaceGuard<'_> {
     fn drop(&mut self) {
         self.0.homes.borrow_mut().arrived();
         self.0.commit.notify();
@@ -71,7 +71,7 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Writes waiting blocks in place.
-pub(crate) async fn homeward(inner: Rc<Inner>) {
+pub(crate) async fn homeward(inner: Rc<SpaceInner>) {
     loop {
         let asked = inner.home_asked.listen();
         let now = inner.rt.now();
@@ -97,7 +97,7 @@ pub(crate) async fn homeward(inner: Rc<Inner>) {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Waits until few enough blocks wait for their writes in place.
     pub(crate) async fn wait_for_homes(&self) {
         loop {
@@ -119,7 +119,7 @@ impl Inner {
 
     async fn bring_home(self: &Rc<Self>) -> Result<(), SpaceError> {
         let lines = self.homes.borrow_mut().take();
-        let _under_way = UnderWay(self);
+        let _under_way = InPlaceGuard(self);
         let appended = self.close_open();
         self.commit.has_work();
         self.commit.flush(appended).await?;
@@ -155,10 +155,13 @@ impl Inner {
 
     /// Returns the blocks that may still be written in place, in the order of places. The claim protects their
     /// segments.
-    fn claim(self: &Rc<Self>, lines: BTreeMap<Line, Away>) -> (Claim<'_>, Vec<(Line, Away)>) {
+    fn claim(
+        self: &Rc<Self>,
+        lines: BTreeMap<BlockNumber, InPlaceBlock>,
+    ) -> (InPlaceClaim<'_>, Vec<(BlockNumber, InPlaceBlock)>) {
         let mut streams = self.commit.composer_mut();
         let map = self.map.borrow();
-        let mut lines: Vec<(Line, Away)> = lines
+        let mut lines: Vec<(BlockNumber, InPlaceBlock)> = lines
             .into_iter()
             .filter(|(line, away)| {
                 let at = streams.layout.offset_of(away.home.place);
@@ -168,7 +171,7 @@ impl Inner {
             })
             .collect();
         lines.sort_by_key(|(_, away)| away.home.place.0);
-        let mut slots: Vec<Slot> = lines
+        let mut slots: Vec<SegmentSlot> = lines
             .iter()
             .filter_map(|(_, away)| streams.table.slot_at(away.home.place))
             .collect();
@@ -176,13 +179,16 @@ impl Inner {
         for slot in &slots {
             streams.table.begin_in_place(*slot);
         }
-        let claim = Claim { inner: self, slots };
+        let claim = InPlaceClaim { inner: self, slots };
         (claim, lines)
     }
 
     /// Writes blocks in place. The blocks are sorted by place. Returns the blocks whose write succeeded.
-    async fn write_home(&self, lines: Vec<(Line, Away)>) -> Vec<(Line, Away)> {
-        let mut runs: Vec<Vec<(Line, Away)>> = Vec::new();
+    async fn write_home(
+        &self,
+        lines: Vec<(BlockNumber, InPlaceBlock)>,
+    ) -> Vec<(BlockNumber, InPlaceBlock)> {
+        let mut runs: Vec<Vec<(BlockNumber, InPlaceBlock)>> = Vec::new();
         for (line, away) in lines {
             match runs.last_mut() {
                 Some(run)
@@ -216,17 +222,18 @@ impl Inner {
                 }
             }
         });
-        let written: Vec<Vec<(Line, Away)>> = writes.buffer_unordered(WRITES).collect().await;
+        let written: Vec<Vec<(BlockNumber, InPlaceBlock)>> =
+            writes.buffer_unordered(WRITES).collect().await;
         written.into_iter().flatten().collect()
     }
 
     /// Returns the stream of the entries about writes in place: the stream of the coldest moved data.
-    fn home_stream(&self) -> Stream {
+    fn home_stream(&self) -> StreamNumber {
         self.commit.composer().counts.last_moved()
     }
 
     /// Waits for the free space of an entry, for a limited time.
-    async fn room_to_tell(self: &Rc<Self>) -> Result<Option<Grant>, SpaceError> {
+    async fn room_to_tell(self: &Rc<Self>) -> Result<Option<SegmentGrant>, SpaceError> {
         let until = self.rt.now().plus(PATIENCE);
         loop {
             // The placement may have changed during the wait.
@@ -235,28 +242,28 @@ impl Inner {
             if let Some(failure) = self.commit.failure() {
                 return Err(failure.into());
             }
-            if let Some(grant) = self.grant_to_move(claim::Claim::Cleaner, stream, 0) {
+            if let Some(grant) = self.grant_to_move(claim::SegmentClaim::Cleaner, stream, 0) {
                 return Ok(Some(grant));
             }
             let now = self.rt.now();
             if now >= until {
                 return Ok(None);
             }
-            self.make_way(claim::Claim::Cleaner);
+            self.make_way(claim::SegmentClaim::Cleaner);
             let _ = self.rt.timeout(until.since(now), progress).await;
         }
     }
 
     /// Appends an entry about a block that was written in place, if the map still points at the block's copy in the
     /// log.
-    fn tell_home(&self, mut grant: Grant, line: Line, away: &Away) {
+    fn tell_home(&self, mut grant: SegmentGrant, line: BlockNumber, away: &InPlaceBlock) {
         let stream = self.home_stream();
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         if whole(&map, line) != Some(away.copy) {
             return;
         }
-        let entry = Entry::Home {
+        let entry = SpaceEntry::Home {
             line,
             crc: away.crc,
             from: away.copy,
@@ -264,7 +271,7 @@ impl Inner {
         };
         streams.append(&mut grant, stream, entry, &[]);
         let to = at_home(line, away.home.place, away.crc);
-        let mut changes = Changes::default();
+        let mut changes = MapChanges::default();
         let replaced = map.replace_if(away.copy, to, &mut changes);
         replaced.expect("the nodes were prepared");
         streams.table.count(&changes);

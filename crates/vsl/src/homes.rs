@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_device::Buf;
-use forebay_extents::{Check, Extent, Map, Place};
+use forebay_extents::{ExtentCheck, ExtentMap, LogPlace, MapExtent};
 use forebay_rt::Instant;
-use forebay_segments::Composer as _;
-use forebay_units::{LINE_BYTES, LINE_SECTORS, Line, Sector};
+use forebay_segments::RecordComposer as _;
+use forebay_units::{BlockNumber, LINE_BYTES, LINE_SECTORS, Sector};
 
-use crate::options::Options;
+use crate::options::SpaceSettings;
 use crate::prepared::mapped;
-use crate::streams::Streams;
+use crate::streams::SegmentStreams;
 
 /// Blocks that wait for a write in place take at most this fraction of the device, since their copies take free space
 /// in the log. `LEAST_BYTES` is allowed in any case.
@@ -22,19 +22,19 @@ const DELAY: Duration = Duration::from_secs(1);
 
 /// A block of 4 KiB that waits for its write in place.
 #[derive(Clone)]
-pub(crate) struct Away {
-    pub(crate) home: Home,
+pub(crate) struct InPlaceBlock {
+    pub(crate) home: InPlaceTarget,
     /// Place of its copy in the log.
-    pub(crate) copy: Place,
+    pub(crate) copy: LogPlace,
     pub(crate) crc: u32,
     pub(crate) data: Buf,
 }
 
 /// Blocks that wait for a write in place, or are being written.
-pub(crate) struct Homes {
+pub(crate) struct InPlaceWrites {
     /// Maximum bytes of these blocks.
     bytes_max: u64,
-    waiting: BTreeMap<Line, Away>,
+    waiting: BTreeMap<BlockNumber, InPlaceBlock>,
     /// Number of blocks that are being written.
     under_way: usize,
     /// Time at which the first waiting block was added, and whether the task that writes them was not yet notified.
@@ -42,10 +42,10 @@ pub(crate) struct Homes {
     news: bool,
 }
 
-impl Homes {
+impl InPlaceWrites {
     /// Creates an empty set for a device of `medium` bytes.
-    pub(crate) fn new(options: &Options, medium: u64) -> Homes {
-        Homes {
+    pub(crate) fn new(options: &SpaceSettings, medium: u64) -> InPlaceWrites {
+        InPlaceWrites {
             bytes_max: options
                 .home_bytes
                 .min((medium / MEDIUM_PART).max(LEAST_BYTES)),
@@ -66,13 +66,13 @@ impl Homes {
         self.waiting.len() as u64 * LINE_BYTES >= (self.bytes_max / 2).max(1)
     }
 
-    /// Returns true if the task that writes blocks in place must be woken to look at [`Homes::due`].
+    /// Returns true if the task that writes blocks in place must be woken to look at [`InPlaceWrites::due`].
     pub(crate) fn wakes(&mut self) -> bool {
         std::mem::take(&mut self.news) || self.is_much()
     }
 
     /// Takes all waiting blocks. They count as under way from now on.
-    pub(crate) fn take(&mut self) -> BTreeMap<Line, Away> {
+    pub(crate) fn take(&mut self) -> BTreeMap<BlockNumber, InPlaceBlock> {
         self.under_way = self.waiting.len();
         std::mem::take(&mut self.waiting)
     }
@@ -102,9 +102,9 @@ impl Homes {
     /// Adds an appended block that must be written in place.
     pub(crate) fn add(
         &mut self,
-        line: Line,
-        home: Home,
-        copy: (Place, u32),
+        line: BlockNumber,
+        home: InPlaceTarget,
+        copy: (LogPlace, u32),
         data: Buf,
         now: Instant,
     ) {
@@ -112,7 +112,7 @@ impl Homes {
             self.since = Some(now);
             self.news = true;
         }
-        let away = Away {
+        let away = InPlaceBlock {
             home,
             copy: copy.0,
             crc: copy.1,
@@ -123,11 +123,17 @@ impl Homes {
 
     /// Returns the place for a write in place of a block. The block must lie as a whole in a segment on the device, or
     /// already wait for its write in place.
-    pub(crate) fn of(&self, line: Line, map: &Map, streams: &Streams, block: u64) -> Option<Home> {
+    pub(crate) fn of(
+        &self,
+        line: BlockNumber,
+        map: &ExtentMap,
+        streams: &SegmentStreams,
+        block: u64,
+    ) -> Option<InPlaceTarget> {
         let place = whole(map, line)?;
         let away = self.waiting.get(&line).filter(|away| away.copy == place);
         let known = away.map(|away| away.home);
-        let home = known.unwrap_or(Home { place });
+        let home = known.unwrap_or(InPlaceTarget { place });
         let aligned = home.place.bytes().is_multiple_of(block) && LINE_BYTES >= block;
         (aligned && home.takes(streams)).then_some(home)
     }
@@ -135,14 +141,14 @@ impl Homes {
 
 /// A place for a write in place.
 #[derive(Clone, Copy)]
-pub(crate) struct Home {
-    pub(crate) place: Place,
+pub(crate) struct InPlaceTarget {
+    pub(crate) place: LogPlace,
 }
 
-impl Home {
+impl InPlaceTarget {
     /// Returns true if the place may be overwritten now: its segment is full and on the device, and its number is not
     /// retired.
-    pub(crate) fn takes(&self, streams: &Streams) -> bool {
+    pub(crate) fn takes(&self, streams: &SegmentStreams) -> bool {
         let segment = streams.layout.segment_of(self.place);
         streams.table.may_overwrite(segment).is_some()
             && streams.flight().segment(segment).is_none()
@@ -150,7 +156,7 @@ impl Home {
 }
 
 /// Returns the place of a block, if all of it is mapped to consecutive places.
-pub(crate) fn whole(map: &Map, line: Line) -> Option<Place> {
+pub(crate) fn whole(map: &ExtentMap, line: BlockNumber) -> Option<LogPlace> {
     let first = line.first_sector();
     let extents = mapped(map, first, LINE_SECTORS);
     let place = extents
@@ -168,11 +174,11 @@ pub(crate) fn whole(map: &Map, line: Line) -> Option<Place> {
 }
 
 /// Returns the extent of a block that was written in place.
-pub(crate) fn at_home(line: Line, place: Place, crc: u32) -> Extent {
-    Extent {
+pub(crate) fn at_home(line: BlockNumber, place: LogPlace, crc: u32) -> MapExtent {
+    MapExtent {
         sector: line.first_sector().0,
         sectors: LINE_SECTORS,
         place,
-        check: Check::Own(crc),
+        check: ExtentCheck::Own(crc),
     }
 }

@@ -3,21 +3,21 @@
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_segments::{Entry as _, read_copies};
+use forebay_segments::{RecordEntry as _, read_copies};
 use forebay_units::SECTOR_BYTES;
 use serde::Serialize;
 
-use crate::error::OpenError;
-use crate::format::{Checkpoint, FormatError, Superblock};
-use crate::geometry::Layout;
-use crate::recover::Ahead;
+use crate::error::SpaceOpenError;
+use crate::format::{Checkpoint, FormatError, SpaceSuperblock};
+use crate::geometry::SegmentLayout;
+use crate::recover::QueueLookahead;
 use crate::recover::read::read_checkpoint;
-use crate::recover::scan::{Scan, scan};
+use crate::recover::scan::{RecoveryScan, scan};
 use crate::store::{DeviceStore, SegmentStore};
 
 /// Changes behind the newest checkpoint that recovery would apply.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Pending {
+pub struct UnappliedChanges {
     /// Records that change the map.
     pub records: u64,
     /// Entries of these records that change the map.
@@ -32,18 +32,18 @@ pub struct Pending {
 /// The device failed, or the checkpoint or durable data is missing.
 pub async fn pending(
     device: &Rc<dyn Device>,
-    superblock: &Superblock,
-) -> Result<Pending, OpenError> {
-    let store = DeviceStore::new(Rc::clone(device), Layout::of(superblock));
+    superblock: &SpaceSuperblock,
+) -> Result<UnappliedChanges, SpaceOpenError> {
+    let store = DeviceStore::new(Rc::clone(device), SegmentLayout::of(superblock));
     let read = read_checkpoint(&store, superblock).await?;
     let found = behind(&store, superblock, &read.checkpoint).await?;
     if found.is_damaged() {
-        return Err(OpenError::Damaged {
+        return Err(SpaceOpenError::Damaged {
             missing: found.last.next(),
             stable: found.stable,
         });
     }
-    let mut pending = Pending::default();
+    let mut pending = UnappliedChanges::default();
     for record in &found.records {
         let before = pending.entries;
         for entry in record
@@ -61,16 +61,22 @@ pub async fn pending(
 
 async fn behind(
     store: &dyn SegmentStore,
-    superblock: &Superblock,
+    superblock: &SpaceSuperblock,
     checkpoint: &Checkpoint,
-) -> Result<Scan, OpenError> {
-    Ok(scan(store, superblock, checkpoint, Ahead::of(superblock)).await?)
+) -> Result<RecoveryScan, SpaceOpenError> {
+    Ok(scan(
+        store,
+        superblock,
+        checkpoint,
+        QueueLookahead::of(superblock),
+    )
+    .await?)
 }
 
 /// An on-disk structure, as `dump` prints it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum DumpItem {
+pub enum SpaceDumpItem {
     /// A copy of the superblock.
     Superblock {
         /// `A` or `B`.
@@ -156,9 +162,9 @@ pub enum DumpItem {
     },
 }
 
-fn superblock_item(copy: char, found: &Result<Superblock, FormatError>) -> DumpItem {
+fn superblock_item(copy: char, found: &Result<SpaceSuperblock, FormatError>) -> SpaceDumpItem {
     match found {
-        Ok(found) => DumpItem::Superblock {
+        Ok(found) => SpaceDumpItem::Superblock {
             copy,
             volume: found.volume.to_string(),
             generation: found.generation,
@@ -173,7 +179,7 @@ fn superblock_item(copy: char, found: &Result<Superblock, FormatError>) -> DumpI
             placement: found.placement.to_string(),
             page_sectors: found.page_sectors,
         },
-        Err(error) => DumpItem::BrokenSuperblock {
+        Err(error) => SpaceDumpItem::BrokenSuperblock {
             copy,
             problem: error.to_string(),
         },
@@ -184,16 +190,19 @@ fn superblock_item(copy: char, found: &Result<Superblock, FormatError>) -> DumpI
 ///
 /// # Errors
 /// The device has no volume, or the volume cannot be read. The superblocks were passed before.
-pub async fn dump(device: &Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Result<(), OpenError> {
-    let copies = read_copies::<Superblock>(&**device).await?;
+pub async fn dump(
+    device: &Rc<dyn Device>,
+    out: &mut dyn FnMut(SpaceDumpItem),
+) -> Result<(), SpaceOpenError> {
+    let copies = read_copies::<SpaceSuperblock>(&**device).await?;
     out(superblock_item('A', &copies.a));
     out(superblock_item('B', &copies.b));
     let superblock = copies.newest_readable()?;
     crate::recover::fits_device(superblock, &**device)?;
-    let store = DeviceStore::new(Rc::clone(device), Layout::of(superblock));
+    let store = DeviceStore::new(Rc::clone(device), SegmentLayout::of(superblock));
     let read = read_checkpoint(&store, superblock).await?;
     let (checkpoint, segments) = (read.checkpoint, read.segments);
-    out(DumpItem::Checkpoint {
+    out(SpaceDumpItem::Checkpoint {
         cut: checkpoint.cut.0,
         next_segment: checkpoint.next_segment.0,
         clock: checkpoint.clock.0,
@@ -204,7 +213,7 @@ pub async fn dump(device: &Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Res
     });
     let used = segments.iter().enumerate();
     for (slot, segment) in used.filter(|(_, segment)| (segment.wear, segment.live) != (0, 0)) {
-        out(DumpItem::Segment {
+        out(SpaceDumpItem::Segment {
             slot,
             state: format!("{:?}", segment.phase).to_lowercase(),
             stream: segment.stream.0,
@@ -215,7 +224,7 @@ pub async fn dump(device: &Rc<dyn Device>, out: &mut dyn FnMut(DumpItem)) -> Res
     }
     let found = behind(&store, superblock, &checkpoint).await?;
     for (n, record) in (1..).zip(&found.records) {
-        out(DumpItem::Record {
+        out(SpaceDumpItem::Record {
             seq: checkpoint.cut.0 + n,
             slot: record.slot.0,
             segment: record.segment.0,

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::batch::{BATCH_BYTES_MAX, Batch};
@@ -12,16 +14,16 @@ use crate::space::Space;
 
 /// A space as a device. The device grows with the space. Discards and zeroes that free their space are trims.
 #[derive(Clone)]
-pub struct Linear {
+pub struct SpaceDevice {
     space: Space,
-    geometry: Geometry,
+    geometry: DeviceGeometry,
 }
 
-impl Linear {
+impl SpaceDevice {
     /// Creates a device of all sectors of a space that can be addressed in bytes.
-    pub fn new(space: Space) -> Linear {
+    pub fn new(space: Space) -> SpaceDevice {
         let below = space.inner.device.geometry();
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             len: space.sectors() * SECTOR_BYTES,
             block_size: SECTOR_BYTES as u32,
             physical_block_size: forebay_units::LINE_BYTES as u32,
@@ -30,7 +32,7 @@ impl Linear {
             discard_granularity: SECTOR_BYTES as u32,
             zeroes_by_unmapping: true,
         };
-        Linear { space, geometry }
+        SpaceDevice { space, geometry }
     }
 
     /// Returns the space.
@@ -81,7 +83,7 @@ impl Linear {
         Ok(())
     }
 
-    async fn trim(&self, range: Range<u64>, op: Op) -> Result<(), DeviceError> {
+    async fn trim(&self, range: Range<u64>, op: DeviceOp) -> Result<(), DeviceError> {
         let (sector, sectors) = (Sector(range.start / SECTOR_BYTES), range.end - range.start);
         let mut batch = Batch::new();
         batch.trim(sector, sectors / SECTOR_BYTES);
@@ -92,7 +94,7 @@ impl Linear {
 }
 
 /// Converts an error for callers that know devices.
-fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError {
+fn as_device_error(error: SpaceError, op: DeviceOp, range: Range<u64>) -> DeviceError {
     const ENOSPC: i32 = 28;
     match error {
         SpaceError::Device(error) => error,
@@ -126,10 +128,10 @@ fn as_device_error(error: SpaceError, op: Op, range: Range<u64>) -> DeviceError 
     }
 }
 
-impl Device for Linear {
-    fn geometry(&self) -> Geometry {
+impl Device for SpaceDevice {
+    fn geometry(&self) -> DeviceGeometry {
         // A space can grow.
-        Geometry {
+        DeviceGeometry {
             len: self.space.sectors() * SECTOR_BYTES,
             ..self.geometry
         }
@@ -139,7 +141,7 @@ impl Device for Linear {
         Box::pin(async move {
             let range = at..at + buf.len() as u64;
             let read = self.space.read(Sector(at / SECTOR_BYTES), buf).await;
-            read.map_err(|error| as_device_error(error, Op::Read, range))
+            read.map_err(|error| as_device_error(error, DeviceOp::Read, range))
         })
     }
 
@@ -147,24 +149,24 @@ impl Device for Linear {
         Box::pin(async move {
             let range = at..at + buf.len() as u64;
             let written = self.write_whole(at / SECTOR_BYTES, &buf, durability).await;
-            written.map_err(|error| as_device_error(error, Op::Write, range))
+            written.map_err(|error| as_device_error(error, DeviceOp::Write, range))
         })
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let done = self.space.flush().await;
-            done.map_err(|error| as_device_error(error, Op::Flush, 0..0))
+            done.map_err(|error| as_device_error(error, DeviceOp::Flush, 0..0))
         })
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(self.trim(range, Op::Discard))
+        Box::pin(self.trim(range, DeviceOp::Discard))
     }
 
     /// Ranges are not preallocated, so `room` makes no difference.
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         let _ = room;
-        Box::pin(self.trim(range, Op::WriteZeroes))
+        Box::pin(self.trim(range, DeviceOp::WriteZeroes))
     }
 }

@@ -1,30 +1,30 @@
 //! The places of the newest checkpoint, beside the nodes of the map.
 
-use forebay_extents::Place;
+use forebay_extents::LogPlace;
 use forebay_units::SECTOR_BYTES;
 
 use crate::format::{ChunkRef, TABLE_CHUNK_SEGMENTS, TableChunk};
 
 /// The parts of the newest checkpoint beside nodes. A part that did not change was written by an older checkpoint.
 #[derive(Clone, Default)]
-pub(crate) struct Meta {
+pub(crate) struct CheckpointParts {
     /// The chunks of the table, in order. `None` before the first checkpoint.
     pub(crate) table: Vec<Option<ChunkRef>>,
     /// The parts of the body and their index, with their lengths in sectors.
-    pub(crate) body: Vec<(Place, u64)>,
+    pub(crate) body: Vec<(LogPlace, u64)>,
 }
 
-impl Meta {
+impl CheckpointParts {
     /// Returns the state of a volume of `segments` segments before its first checkpoint.
-    pub(crate) fn empty(segments: usize) -> Meta {
-        Meta {
+    pub(crate) fn empty(segments: usize) -> CheckpointParts {
+        CheckpointParts {
             table: vec![None; segments.div_ceil(TABLE_CHUNK_SEGMENTS)],
             body: Vec::new(),
         }
     }
 
     /// Returns all places, with their lengths in sectors. `segments` is the number of segments in the table.
-    pub(crate) fn places(&self, segments: usize) -> Vec<(Place, u64)> {
+    pub(crate) fn places(&self, segments: usize) -> Vec<(LogPlace, u64)> {
         let chunks = self
             .table
             .iter()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use forebay_device::DeviceError;
 use forebay_units::RecordSeq;
 
-use crate::space::Inner;
+use crate::space::SpaceInner;
 use crate::superblocks::RETRY;
 
 /// Age of the newest durable record before it is noted. A volume that is flushed more often is thus not slowed down,
@@ -19,7 +19,7 @@ const NOTE_AFTER: Duration = Duration::from_secs(1);
 
 /// Notes the newest durable record until the volume is closed. When that record is noted, the task sleeps until a flush
 /// makes a newer record durable.
-pub(crate) async fn noter(inner: Rc<Inner>) {
+pub(crate) async fn noter(inner: Rc<SpaceInner>) {
     let mut pause = RETRY.0;
     while !inner.closing.get() {
         let durable = inner.commit.durable();
@@ -45,7 +45,7 @@ pub(crate) async fn noter(inner: Rc<Inner>) {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Writes both copies of the superblock once, unless they already name this record as durable.
     ///
     /// # Errors

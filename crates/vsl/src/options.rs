@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use forebay_placement::wear::Levelling;
+use forebay_placement::wear::WearLevelling;
 
 /// Behaviour of a volume while it is in use.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct SpaceSettings {
     /// Maximum time before appended data is sent to the device without a flush. Fast devices receive it earlier, since
     /// small writes cost them little.
     pub max_delay: Duration,
@@ -28,7 +28,7 @@ pub struct Options {
     /// True if segments are discarded before they are used again. Each checkpoint discards all free segments.
     pub discard: bool,
     /// Condition for moving data out of little worn segments. Devices with their own wear levelling do not need it.
-    pub levelling: Levelling,
+    pub levelling: WearLevelling,
     /// Reciprocal of the fraction of segments that stays unmapped, in addition to the needs of the cleaner and of
     /// checkpoints: from 2 to 128, or to 1024 if the placement writes in place. The limit is 32 for a log that is small
     /// or has little memory for its map. More spare segments make cleaning cheaper on a full volume. The default is
@@ -43,9 +43,9 @@ pub struct Options {
     pub detached_max: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SpaceSettings {
+    fn default() -> SpaceSettings {
+        SpaceSettings {
             max_delay: Duration::from_millis(250),
             map_bytes: 256 << 20,
             check_bytes: 64 << 20,
@@ -53,7 +53,7 @@ impl Default for Options {
             home_bytes: 8 << 20,
             patience: Duration::from_secs(60),
             discard: false,
-            levelling: Levelling::NEVER,
+            levelling: WearLevelling::NEVER,
             spare_part: None,
             huge_trim: 1 << 17,
             detached_max: 1024,

@@ -3,17 +3,19 @@
 
 use std::time::Duration;
 
-use forebay_placement::cost::Disk;
-use forebay_placement::pace::{Decision, Observed, Pacer, Room as Spare, assumed_rate, decide};
+use forebay_placement::cost::DiskParameters;
+use forebay_placement::pace::{
+    CleaningConditions, CleaningDecision, CleaningSpace as Spare, Pacer, assumed_rate, decide,
+};
 use forebay_rt::Instant;
-use forebay_segments::Gathering;
+use forebay_segments::GatherLimits;
 
-use crate::claim::{Claim, Floors as _, Wanted};
-use crate::geometry::Layout;
-use crate::options::Options;
-use crate::room::Room;
-use crate::streams::Streams;
-use forebay_extents::Map;
+use crate::claim::{ClaimFloors as _, SegmentClaim, SegmentDemand};
+use crate::geometry::SegmentLayout;
+use crate::options::SpaceSettings;
+use crate::room::SpaceBudget;
+use crate::streams::SegmentStreams;
+use forebay_extents::ExtentMap;
 
 /// Gain of one window of cleaning, as a fraction of all segments, within bounds.
 const WINDOW_PART: u64 = 256;
@@ -29,53 +31,57 @@ const ENOUGH_POSITIONINGS: f64 = 2.0;
 const ENOUGH_MAX: u32 = 4 << 20;
 
 /// Returns the delay and the amount of data to gather before it is sent without a flush.
-pub(crate) fn gathering(disk: &Disk, options: &Options, layout: &Layout) -> Gathering {
+pub(crate) fn gathering(
+    disk: &DiskParameters,
+    options: &SpaceSettings,
+    layout: &SegmentLayout,
+) -> GatherLimits {
     let delay = Duration::from_secs_f64(DELAY_POSITIONINGS * disk.positioning.max(0.0));
     let enough = ENOUGH_POSITIONINGS * disk.positioning * disk.bandwidth;
     let most = layout.segment_bytes.min(ENOUGH_MAX);
-    Gathering {
+    GatherLimits {
         delay: delay.max(DELAY_MIN).min(options.max_delay),
-        enough: (enough as u32).clamp(Gathering::ENOUGH.min(most), most),
+        enough: (enough as u32).clamp(GatherLimits::ENOUGH.min(most), most),
     }
 }
 
 /// The measured speed of cleaning, and the waiting clients.
-pub(crate) struct Pacing {
+pub(crate) struct WriterPacing {
     pub(crate) pacer: Pacer,
     /// Time of the last write by a client.
     last: Instant,
     /// Number of batches that wait for free space.
     waiting: usize,
     /// Demand of queued batches.
-    queued: Wanted,
+    queued: SegmentDemand,
 }
 
-impl Pacing {
+impl WriterPacing {
     /// Creates the state for a device with the speed of `disk`.
-    pub(crate) fn new(disk: &Disk) -> Pacing {
+    pub(crate) fn new(disk: &DiskParameters) -> WriterPacing {
         let sectors = disk.bandwidth / forebay_units::SECTOR_BYTES as f64;
-        Pacing {
+        WriterPacing {
             // Until the rate is measured, assume a rather full device.
             pacer: Pacer::new(assumed_rate(sectors, 0.9)),
             last: Instant::default(),
             waiting: 0,
-            queued: Wanted::default(),
+            queued: SegmentDemand::default(),
         }
     }
 }
 
 /// Returns the sectors that one window of cleaning must gain.
-pub(crate) fn window(streams: &Streams) -> u64 {
+pub(crate) fn window(streams: &SegmentStreams) -> u64 {
     let segments = u64::from(streams.layout.segment_count) / WINDOW_PART;
     segments.clamp(1, WINDOW_SEGMENTS_MAX) * streams.layout.dense_sectors()
 }
 
 /// Returns the free space as input of the pacing decisions.
-fn spare(streams: &Streams, map: &Map, soon: u64) -> Spare {
-    let room = Room::of(streams, map);
+fn spare(streams: &SegmentStreams, map: &ExtentMap, soon: u64) -> Spare {
+    let room = SpaceBudget::of(streams, map);
     let (layout, table) = (streams.layout, &streams.table);
     let segment = layout.dense_sectors();
-    let reserve = room.floor(Claim::Writers) + usize::from(streams.counts.all());
+    let reserve = room.floor(SegmentClaim::Writers) + usize::from(streams.counts.all());
     let all = u64::from(layout.segment_count) * segment;
     Spare {
         free: table.unused() as u64 * segment,
@@ -86,17 +92,22 @@ fn spare(streams: &Streams, map: &Map, soon: u64) -> Spare {
     }
 }
 
-impl Pacing {
+impl WriterPacing {
     /// Decides about the next step of the cleaner.
-    pub(crate) fn decide(&self, streams: &Streams, map: &Map, now: Instant) -> Decision {
-        let decision = decide(&Observed {
+    pub(crate) fn decide(
+        &self,
+        streams: &SegmentStreams,
+        map: &ExtentMap,
+        now: Instant,
+    ) -> CleaningDecision {
+        let decision = decide(&CleaningConditions {
             room: spare(streams, map, self.pacer.soon()),
             idle: now.since(self.last).as_nanos() as u64,
             pressed: self.waiting > 0,
             gains: streams.table.gain() > 0,
         });
         match decision {
-            Decision::Clean(_) if !streams.can_gain_segment() => Decision::Rest,
+            CleaningDecision::Clean(_) if !streams.can_gain_segment() => CleaningDecision::Rest,
             decision => decision,
         }
     }
@@ -105,8 +116,8 @@ impl Pacing {
     /// If the write need not wait, it is counted as done.
     pub(crate) fn pace(
         &mut self,
-        streams: &Streams,
-        map: &Map,
+        streams: &SegmentStreams,
+        map: &ExtentMap,
         now: Instant,
         sectors: u64,
     ) -> Option<Duration> {
@@ -122,17 +133,17 @@ impl Pacing {
     }
 
     /// Returns the demand of queued batches.
-    pub(crate) fn queued(&self) -> Wanted {
+    pub(crate) fn queued(&self) -> SegmentDemand {
         self.queued
     }
 
     /// Adds the demand of a batch to the queue.
-    pub(crate) fn queue(&mut self, wanted: Wanted) {
+    pub(crate) fn queue(&mut self, wanted: SegmentDemand) {
         self.queued = self.queued.plus(wanted);
     }
 
     /// Removes the demand of a batch from the queue.
-    pub(crate) fn unqueue(&mut self, wanted: Wanted) {
+    pub(crate) fn unqueue(&mut self, wanted: SegmentDemand) {
         self.queued = self.queued.less(wanted);
     }
 
@@ -150,27 +161,27 @@ impl Pacing {
 mod tests {
     use super::*;
 
-    fn gathered(positioning: f64, bandwidth: f64) -> Gathering {
-        let layout = Layout {
+    fn gathered(positioning: f64, bandwidth: f64) -> GatherLimits {
+        let layout = SegmentLayout {
             segment_bytes: 1 << 20,
             segment_count: 100,
             block: 4096,
             len: 101 << 20,
         };
-        let disk = Disk {
+        let disk = DiskParameters {
             positioning,
             bandwidth,
             arms: 1.0,
         };
-        gathering(&disk, &Options::default(), &layout)
+        gathering(&disk, &SpaceSettings::default(), &layout)
     }
 
     #[test]
     fn slow_arms_are_sent_more_at_a_time_and_later() {
-        let usual = Gathering::after(DELAY_MIN);
+        let usual = GatherLimits::after(DELAY_MIN);
         assert_eq!(
             gathered(0.0001, 2e9),
-            Gathering {
+            GatherLimits {
                 enough: 400_000,
                 ..usual
             }
@@ -181,7 +192,7 @@ mod tests {
         assert_eq!(disk.enough, 400_000);
         // The delay does not exceed the allowed delay, and the amount does not exceed a segment.
         let slow = gathered(4.2, 4e12);
-        assert_eq!(slow.delay, Options::default().max_delay);
+        assert_eq!(slow.delay, SpaceSettings::default().max_delay);
         assert_eq!(slow.enough, 1 << 20);
     }
 }

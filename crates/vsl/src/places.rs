@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use forebay_extents::{Extent, Need};
+use forebay_extents::{MapExtent, NeededNode};
 
 use crate::error::SpaceError;
-use crate::space::{Inner, Space};
+use crate::space::{Space, SpaceInner};
 
 /// Maximum number of leaves of the map that one query examines.
 const LEAVES_MAX: usize = 256;
 
 /// Location of a range of sectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Where {
+pub enum SectorLocation {
     /// Not mapped: the range reads as zeroes.
     Nowhere,
     /// In memory: gathered for a segment, or not yet durable on the device.
@@ -23,19 +23,19 @@ pub enum Where {
 
 /// A range of sectors with one location.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PlacedRun {
+pub struct PlacedRange {
     /// The sectors. Never empty.
     pub sectors: Range<u64>,
     /// Location of the sectors.
-    pub at: Where,
+    pub at: SectorLocation,
 }
 
-impl PlacedRun {
+impl PlacedRange {
     /// Returns true if `next`, the location of the following sectors, continues this range.
-    fn goes_on_as(&self, next: Where) -> bool {
+    fn goes_on_as(&self, next: SectorLocation) -> bool {
         let bytes = (self.sectors.end - self.sectors.start) * forebay_units::SECTOR_BYTES;
         match (self.at, next) {
-            (Where::Medium(at), Where::Medium(next)) => at + bytes == next,
+            (SectorLocation::Medium(at), SectorLocation::Medium(next)) => at + bytes == next,
             (this, next) => this == next,
         }
     }
@@ -53,7 +53,7 @@ impl Space {
         &self,
         range: Range<u64>,
         most: usize,
-    ) -> Result<Vec<PlacedRun>, SpaceError> {
+    ) -> Result<Vec<PlacedRange>, SpaceError> {
         let inner = &self.inner;
         let (mut runs, mut at) = (Vec::new(), range.start);
         for _ in 0..LEAVES_MAX {
@@ -73,7 +73,7 @@ impl Space {
 
     /// Returns the locations as far as the map is in memory, without a bound. The result ends at the first node that
     /// would have to be read.
-    pub fn places_now(&self, range: Range<u64>) -> Vec<PlacedRun> {
+    pub fn places_now(&self, range: Range<u64>) -> Vec<PlacedRange> {
         let (mut runs, mut at) = (Vec::new(), range.start);
         while at < range.end {
             let next = next_extents(&self.inner.map.borrow(), at..range.end);
@@ -86,7 +86,10 @@ impl Space {
 
 /// Returns the extents from the first mapped sector of a range on, as far as they are adjacent in one leaf of the map.
 /// Empty if the range is not mapped.
-fn next_extents(map: &forebay_extents::Map, range: Range<u64>) -> Result<Vec<Extent>, Need> {
+fn next_extents(
+    map: &forebay_extents::ExtentMap,
+    range: Range<u64>,
+) -> Result<Vec<MapExtent>, NeededNode> {
     let mut found = Vec::new();
     if let Some(run) = map.next_mapped(range)? {
         map.get(run, &mut found)?;
@@ -94,42 +97,42 @@ fn next_extents(map: &forebay_extents::Map, range: Range<u64>) -> Result<Vec<Ext
     Ok(found)
 }
 
-impl Inner {
+impl SpaceInner {
     /// Adds the locations of extents and of the gaps before them. Returns the first sector behind the extents, or the
     /// end of the range if `extents` is empty.
     fn place_extents(
         &self,
-        runs: &mut Vec<PlacedRun>,
+        runs: &mut Vec<PlacedRange>,
         range: Range<u64>,
-        extents: &[Extent],
+        extents: &[MapExtent],
     ) -> u64 {
         let streams = self.commit.composer();
         let mut at = range.start;
         for extent in extents {
-            push(runs, at..extent.sector, Where::Nowhere);
+            push(runs, at..extent.sector, SectorLocation::Nowhere);
             at = extent.end();
             let place = match streams.table.byte_at(extent.place) {
-                _ if streams.is_in_ram(extent.place) => Where::Memory,
-                Some(at) => Where::Medium(at),
+                _ if streams.is_in_ram(extent.place) => SectorLocation::Memory,
+                Some(at) => SectorLocation::Medium(at),
                 // The map is damaged. A read reports this.
-                None => Where::Nowhere,
+                None => SectorLocation::Nowhere,
             };
             push(runs, extent.sector..at, place);
         }
         if extents.is_empty() {
-            push(runs, range.clone(), Where::Nowhere);
+            push(runs, range.clone(), SectorLocation::Nowhere);
             at = range.end;
         }
         at
     }
 }
 
-fn push(runs: &mut Vec<PlacedRun>, sectors: Range<u64>, at: Where) {
+fn push(runs: &mut Vec<PlacedRange>, sectors: Range<u64>, at: SectorLocation) {
     if sectors.is_empty() {
         return;
     }
     match runs.last_mut() {
         Some(last) if last.goes_on_as(at) => last.sectors.end = sectors.end,
-        _ => runs.push(PlacedRun { sectors, at }),
+        _ => runs.push(PlacedRange { sectors, at }),
     }
 }

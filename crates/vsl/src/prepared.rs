@@ -2,17 +2,17 @@
 
 use forebay_units::Sector;
 
-use forebay_extents::{Changes, Extent};
-use forebay_extents::{Map, Need, Pins};
+use forebay_extents::{ExtentMap, NeededNode, RangePins};
+use forebay_extents::{MapChanges, MapExtent};
 
 /// Pins the nodes in memory that [`unmap`] needs for a range.
 pub(crate) fn prepare_to_unmap(
-    map: &mut Map,
+    map: &mut ExtentMap,
     sector: Sector,
     sectors: u64,
     huge: u64,
-    pins: &mut Pins,
-) -> Result<(), Need> {
+    pins: &mut RangePins,
+) -> Result<(), NeededNode> {
     let range = sector.0..sector.0 + sectors;
     if sectors >= huge {
         map.prepare_ends(range, pins)
@@ -26,7 +26,13 @@ pub(crate) fn prepare_to_unmap(
 ///
 /// # Panics
 /// The nodes were not prepared.
-pub(crate) fn unmap(map: &mut Map, sector: Sector, sectors: u64, huge: u64, changes: &mut Changes) {
+pub(crate) fn unmap(
+    map: &mut ExtentMap,
+    sector: Sector,
+    sectors: u64,
+    huge: u64,
+    changes: &mut MapChanges,
+) {
     let range = sector.0..sector.0 + sectors;
     let done = if sectors >= huge {
         map.detach(range, changes)
@@ -40,7 +46,7 @@ pub(crate) fn unmap(map: &mut Map, sector: Sector, sectors: u64, huge: u64, chan
 ///
 /// # Panics
 /// The nodes were not prepared.
-pub(crate) fn mapped(map: &Map, sector: Sector, sectors: u64) -> Vec<Extent> {
+pub(crate) fn mapped(map: &ExtentMap, sector: Sector, sectors: u64) -> Vec<MapExtent> {
     let mut extents = Vec::new();
     let got = map.get(sector.0..sector.0 + sectors, &mut extents);
     got.expect("the nodes were prepared");

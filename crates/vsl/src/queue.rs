@@ -6,24 +6,24 @@
 
 use std::rc::Rc;
 
-use forebay_segments::Composer as _;
+use forebay_segments::RecordComposer as _;
 use forebay_units::RecordSeq;
 
-use crate::room::Room;
-use crate::space::Inner;
-use crate::streams::Streams;
+use crate::room::SpaceBudget;
+use crate::space::SpaceInner;
+use crate::streams::SegmentStreams;
 
 /// Maximum number of segments that one record puts on the queue.
 const AT_ONCE: usize = 127;
 
-impl Inner {
+impl SpaceInner {
     /// Extends the allocation queue when it becomes short. `need` is the number of segments that a claim waits for.
     pub(crate) fn replenish(self: &Rc<Self>, need: usize) {
         if !self.may_reuse.get() || self.commit.failure().is_some() {
             return;
         }
         let mut streams = self.commit.composer_mut();
-        let room = Room::of(&streams, &self.map.borrow());
+        let room = SpaceBudget::of(&streams, &self.map.borrow());
         let low = room.low;
         let stable = streams.flight().stable();
         streams.table.settled(stable);
@@ -76,7 +76,7 @@ impl Inner {
     }
 
     /// Makes empty segments settle. Returns the record that they wait for.
-    fn settle_now(&self, streams: &mut Streams) -> Option<RecordSeq> {
+    fn settle_now(&self, streams: &mut SegmentStreams) -> Option<RecordSeq> {
         if !streams.table.can_settle() {
             return None;
         }

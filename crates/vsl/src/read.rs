@@ -8,31 +8,31 @@ use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq, round_down, 
 use futures_util::future::try_join_all;
 
 use crate::batch::BatchError;
-use crate::checks::{Pieces, read_contents};
+use crate::checks::{SegmentChecksums, read_contents};
 use crate::error::SpaceError;
-use crate::geometry::Slot;
+use crate::geometry::SegmentSlot;
 use crate::prepared::mapped;
-use crate::space::{Inner, Space};
-use forebay_extents::{Check, Extent};
+use crate::space::{Space, SpaceInner};
+use forebay_extents::{ExtentCheck, MapExtent};
 
 /// A part of a read that lies on the device.
-struct Part {
+struct ReadExtent {
     /// The requested sectors.
     wanted: Range<u64>,
     /// The sectors to check: the requested sectors, or the whole extent if only the extent has a checksum.
-    extent: Extent,
+    extent: MapExtent,
     /// `None` if the map points at a retired segment, which means damage.
-    slot: Option<Slot>,
+    slot: Option<SegmentSlot>,
     segment: SegmentSeq,
 }
 
 /// Prevents a segment from being opened while it is read.
-struct Pin<'a> {
-    inner: &'a Inner,
-    slot: Slot,
+struct SlotPin<'a> {
+    inner: &'a SpaceInner,
+    slot: SegmentSlot,
 }
 
-impl Drop for Pin<'_> {
+impl Drop for SlotPin<'_> {
     fn drop(&mut self) {
         self.inner.unpin(self.slot);
     }
@@ -83,10 +83,14 @@ impl Space {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Fills in data from memory, and zeroes for unmapped sectors. Returns the parts that lie on the device, and pins
     /// their segments.
-    fn take_from_memory(&self, sector: Sector, buf: &mut BufMut) -> (Vec<Part>, Vec<Pin<'_>>) {
+    fn take_from_memory(
+        &self,
+        sector: Sector,
+        buf: &mut BufMut,
+    ) -> (Vec<ReadExtent>, Vec<SlotPin<'_>>) {
         let (mut parts, mut held) = (Vec::new(), Vec::new());
         let mut streams = self.commit.composer_mut();
         let map = self.map.borrow();
@@ -110,10 +114,10 @@ impl Inner {
             let slot = streams.table.slot_of(segment);
             if let Some(slot) = slot {
                 streams.table.pin(slot);
-                held.push(Pin { inner: self, slot });
+                held.push(SlotPin { inner: self, slot });
             }
-            let own = matches!(whole.check, Check::Own(_));
-            parts.push(Part {
+            let own = matches!(whole.check, ExtentCheck::Own(_));
+            parts.push(ReadExtent {
                 wanted: part.sector..part.end(),
                 extent: if own { whole } else { part },
                 slot,
@@ -128,7 +132,7 @@ impl Inner {
     async fn read_parts(
         &self,
         sector: Sector,
-        parts: &[Part],
+        parts: &[ReadExtent],
         mut buf: BufMut,
     ) -> Result<BufMut, SpaceError> {
         let bytes = |from: u64, to: u64| ((to - from) * SECTOR_BYTES) as usize;
@@ -155,9 +159,9 @@ impl Inner {
     }
 
     /// Returns true if the mapping of these parts has changed.
-    fn has_changed(&self, parts: &[Part]) -> bool {
+    fn has_changed(&self, parts: &[ReadExtent]) -> bool {
         let map = self.map.borrow();
-        let is_same = |part: &Part| {
+        let is_same = |part: &ReadExtent| {
             let extent = &part.extent;
             mapped(&map, Sector(extent.sector), extent.sectors) == [*extent]
         };
@@ -167,7 +171,7 @@ impl Inner {
     /// Reads a part to `place`, which has the same length, and returns `place`. Sectors that share a checksum with the
     /// part are read and checked as well. If the part needs no other sectors and the memory is aligned, no data is
     /// copied.
-    async fn read_part(&self, part: &Part, place: BufMut) -> Result<BufMut, SpaceError> {
+    async fn read_part(&self, part: &ReadExtent, place: BufMut) -> Result<BufMut, SpaceError> {
         let extent = &part.extent;
         let damaged = || SpaceError::Damaged {
             sector: Sector(extent.sector),
@@ -178,12 +182,12 @@ impl Inner {
         let offset = layout.offset_of(extent.place) / SECTOR_BYTES as u32;
         let (from, to) = (offset, offset + extent.sectors as u32);
         let (pieces, around) = match extent.check {
-            Check::Segment => {
+            ExtentCheck::Segment => {
                 let found = self.pieces_around(slot, part.segment, from..to).await?;
                 let (pieces, around) = found.ok_or_else(damaged)?;
                 (Some(pieces), around)
             }
-            Check::Inline(_) | Check::Own(_) | Check::None => (None, from..to),
+            ExtentCheck::Inline(_) | ExtentCheck::Own(_) | ExtentCheck::None => (None, from..to),
         };
         let block = u64::from(layout.block) / SECTOR_BYTES;
         let first = round_down(around.start.into(), block);
@@ -209,7 +213,9 @@ impl Inner {
             (Some(pieces), _) => within(pieces, from, to).iter().all(|piece| {
                 crc32c::crc32c(bytes(piece.at, piece.at + piece.sectors)) == piece.crc
             }),
-            (None, Check::Inline(crc) | Check::Own(crc)) => crc32c::crc32c(bytes(from, to)) == crc,
+            (None, ExtentCheck::Inline(crc) | ExtentCheck::Own(crc)) => {
+                crc32c::crc32c(bytes(from, to)) == crc
+            }
             (None, _) => true,
         };
         if !sound {
@@ -227,10 +233,10 @@ impl Inner {
     /// they do not cover it either.
     async fn pieces_around(
         &self,
-        slot: Slot,
+        slot: SegmentSlot,
         segment: SegmentSeq,
         wanted: Range<u32>,
-    ) -> Result<Option<(Pieces, Range<u32>)>, SpaceError> {
+    ) -> Result<Option<(SegmentChecksums, Range<u32>)>, SpaceError> {
         for _ in 0..2 {
             let pieces = self.pieces(slot, segment).await?;
             if let Some(around) = around(&pieces, wanted.start, wanted.end) {
@@ -242,7 +248,11 @@ impl Inner {
     }
 
     /// Returns the fragments of a segment as they were written.
-    async fn pieces(&self, slot: Slot, segment: SegmentSeq) -> Result<Pieces, SpaceError> {
+    async fn pieces(
+        &self,
+        slot: SegmentSlot,
+        segment: SegmentSeq,
+    ) -> Result<SegmentChecksums, SpaceError> {
         if let Some(pieces) = self.checks.borrow_mut().get(slot, segment) {
             return Ok(pieces);
         }
@@ -272,14 +282,18 @@ fn in_lines(sector: Sector, sectors: u64) -> (Sector, u64) {
 }
 
 /// Returns the fragments that overlap `from..to`.
-fn within(pieces: &Rc<[crate::checks::Piece]>, from: u32, to: u32) -> &[crate::checks::Piece] {
+fn within(
+    pieces: &Rc<[crate::checks::FragmentChecksum]>,
+    from: u32,
+    to: u32,
+) -> &[crate::checks::FragmentChecksum] {
     let first = pieces.partition_point(|piece| piece.range().end <= from);
     let end = pieces.partition_point(|piece| piece.at < to);
     &pieces[first..end.max(first)]
 }
 
 /// Returns the sectors of the fragments that overlap `from..to`. `None` if the fragments do not cover it.
-fn around(pieces: &Pieces, from: u32, to: u32) -> Option<std::ops::Range<u32>> {
+fn around(pieces: &SegmentChecksums, from: u32, to: u32) -> Option<std::ops::Range<u32>> {
     let within = within(pieces, from, to);
     let mut covered = within.first().filter(|piece| piece.at <= from)?.range();
     for piece in &within[1..] {

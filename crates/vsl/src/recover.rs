@@ -11,50 +11,52 @@ pub(crate) mod read;
 pub(crate) mod scan;
 
 use forebay_placement::WriteClock;
-use forebay_placement::cost::Disk;
-use forebay_placement::placement::{Kind, Placement, Tuner};
+use forebay_placement::cost::DiskParameters;
+use forebay_placement::placement::{Placement, PlacementKind, Tuner};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Device, Room as Keep};
-use forebay_rt::{Event, Lock, Portions, Rt};
-use forebay_segments::{Commit, CommitWorkers, LogError, OnFailure, PORTION_BYTES, read_copies};
+use forebay_device::{Device, ZeroedSpace as Keep};
+use forebay_rt::{CoopBudget, Event, Lock, Rt};
+use forebay_segments::{
+    CommitPipeline, CommitWorkers, LogError, OnFailure, PORTION_BYTES, read_copies,
+};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use crate::changed::{ChangedBounds, checkpoint_segments, map_memory};
 use crate::checkpoint::checkpointer;
-use crate::checks::Checks;
+use crate::checks::ChecksumCache;
 use crate::clean::{cleaner, reaper};
 use crate::discard::{discard, discarder};
-use crate::error::OpenError;
-use crate::format::{Checkpoint, Entry, SEGMENTS_AT, Superblock, VolumeId};
-use crate::geometry::{AHEAD_SEGMENTS, Layout, Slot};
-use crate::handles::Handles;
+use crate::error::SpaceOpenError;
+use crate::format::{Checkpoint, SEGMENTS_AT, SpaceEntry, SpaceSuperblock, VolumeId};
+use crate::geometry::{AHEAD_SEGMENTS, SegmentLayout, SegmentSlot};
+use crate::handles::StreamHandles;
 use crate::home::homeward;
-use crate::homes::Homes;
-use crate::meta::Meta;
+use crate::homes::InPlaceWrites;
+use crate::meta::CheckpointParts;
 use crate::noting::noter;
-use crate::options::Options;
-use crate::pacing::{Pacing, gathering};
+use crate::options::SpaceSettings;
+use crate::pacing::{WriterPacing, gathering};
 use crate::placed::{medium_of, placement_of};
-use crate::segment::{Segment, SegmentPhase};
-use crate::space::{Inner, Space, Workers};
+use crate::segment::{SegmentEntry, SegmentPhase};
+use crate::space::{Space, SpaceInner, SpaceWorkers};
 use crate::spare::spare_part;
-use crate::stats::Stats;
+use crate::stats::SpaceStats;
 use crate::store::{DeviceStore, SegmentStore};
-use crate::streams::{Counts, Resume, Streams};
-use crate::superblocks::Reserved;
+use crate::streams::{ResumeState, SegmentStreams, StreamCounts};
+use crate::superblocks::OpenReservation;
 use crate::table::SegmentTable;
 use crate::tune::tuner;
-use forebay_extents::Place;
-use forebay_extents::{Map, NODE_SECTORS, Shape};
-use scan::{Scan, scan};
+use forebay_extents::LogPlace;
+use forebay_extents::{ExtentMap, NODE_SECTORS, NodeCapacity};
+use scan::{RecoveryScan, scan};
 
 /// The result of recovery, for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Recovery {
+pub struct SpaceRecovery {
     /// Records behind the checkpoint that changed the map.
     pub records: u64,
     /// Entries in these records that changed the map.
@@ -65,21 +67,21 @@ pub struct Recovery {
 
 /// Properties of a new volume.
 #[derive(Clone, Copy, Debug)]
-pub struct Making {
+pub struct SpaceSpec {
     /// Identity of the volume.
     pub volume: VolumeId,
     /// Segments of the volume.
-    pub layout: Layout,
+    pub layout: SegmentLayout,
     /// Sectors of the space.
     pub space_sectors: u64,
     /// Placement of data.
-    pub placement: Kind,
+    pub placement: PlacementKind,
     /// True if the volume changes its placement when another placement is expected to cost less.
     pub auto: bool,
     /// Sectors of a page, for placements that use pages.
     pub page_sectors: u32,
     /// Model of the device, if it was measured.
-    pub disk: Option<Disk>,
+    pub disk: Option<DiskParameters>,
 }
 
 /// Interval of the checks for a failing device while a volume is created or opened.
@@ -90,21 +92,21 @@ const IN_MEMORY_BYTES: u64 = 16 << 20;
 
 /// Limits of the search behind the last segment of the allocation queue with a record.
 #[derive(Clone, Copy)]
-pub(crate) struct Ahead {
+pub(crate) struct QueueLookahead {
     /// Number of segments whose summary and first header are read.
     pub(crate) looked_at: usize,
     /// Number of segments that are searched as a whole if their first bytes are neither a record nor zeroes.
     pub(crate) looked_through: usize,
 }
 
-impl Ahead {
-    pub(crate) fn of(superblock: &Superblock) -> Ahead {
+impl QueueLookahead {
+    pub(crate) fn of(superblock: &SpaceSuperblock) -> QueueLookahead {
         let segment = u64::from(superblock.segment_bytes);
         let in_memory = (IN_MEMORY_BYTES / segment).clamp(3, 128) as usize;
-        Ahead {
-            looked_at: Layout::of(superblock).in_memory_max(),
+        QueueLookahead {
+            looked_at: SegmentLayout::of(superblock).in_memory_max(),
             // The placement may have been different when the segments were opened.
-            looked_through: in_memory + Counts::MOST,
+            looked_through: in_memory + StreamCounts::MOST,
         }
     }
 }
@@ -114,11 +116,15 @@ impl Ahead {
 ///
 /// # Errors
 /// The device's.
-pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(), OpenError> {
+pub async fn create(
+    rt: Rt,
+    device: Rc<dyn Device>,
+    making: &SpaceSpec,
+) -> Result<(), SpaceOpenError> {
     device.write_zeroes(0..SEGMENTS_AT, Keep::Keep).await?;
     device.flush().await?;
     let layout = making.layout;
-    let superblock = Superblock {
+    let superblock = SpaceSuperblock {
         volume: making.volume,
         generation: 0,
         epoch: Epoch(0),
@@ -145,16 +151,16 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
             .map_or(0, |disk| (disk.bandwidth / 1024.0) as u32),
         arms: making.disk.map_or(0, |disk| (disk.arms * 100.0) as u32),
     };
-    let options = Options::default();
-    let mut segments = vec![Segment::NEW; layout.segment_count as usize];
+    let options = SpaceSettings::default();
+    let mut segments = vec![SegmentEntry::NEW; layout.segment_count as usize];
     // Segments for this checkpoint, and for the checkpoint of the first recovery.
     let needed = 2 * checkpoint_segments(&layout, 0) + AHEAD_SEGMENTS;
     let used = segments.len().min(needed);
     for segment in &mut segments[..used] {
         segment.phase = SegmentPhase::Queued;
     }
-    let queue = (0..used as u32).map(Slot).collect();
-    let resume = Resume {
+    let queue = (0..used as u32).map(SegmentSlot).collect();
+    let resume = ResumeState {
         volume: making.volume,
         epoch: Epoch(0),
         next_segment: SegmentSeq(0),
@@ -166,11 +172,11 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
     let (placement, counts) = placement_of(&superblock);
     let spare = spare_part(&options, &layout, making.placement);
     let table = SegmentTable::new(layout, spare, segments, queue, &options);
-    let parts = Parts {
-        streams: Streams::new(layout, counts, table, resume),
-        map: Map::new(making.volume, Shape::default()),
+    let parts = RecoveredParts {
+        streams: SegmentStreams::new(layout, counts, table, resume),
+        map: ExtentMap::new(making.volume, NodeCapacity::default()),
         placement,
-        meta: Meta::empty(layout.segment_count as usize),
+        meta: CheckpointParts::empty(layout.segment_count as usize),
     };
     let (inner, _workers) = assemble(rt, device, options, superblock, parts);
     while_it_works(&inner, inner.checkpoint()).await?;
@@ -185,7 +191,7 @@ pub async fn create(rt: Rt, device: Rc<dyn Device>, making: &Making) -> Result<(
 /// # Errors
 /// The device has been failing for longer than requests wait.
 async fn while_it_works(
-    inner: &Rc<Inner>,
+    inner: &Rc<SpaceInner>,
     writes: impl Future<Output = Result<(), LogError>>,
 ) -> Result<(), LogError> {
     let mut writes = std::pin::pin!(writes);
@@ -205,15 +211,18 @@ async fn while_it_works(
 ///
 /// # Errors
 /// The device is too short, or has larger blocks.
-pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), OpenError> {
+pub fn fits_device(
+    superblock: &SpaceSuperblock,
+    device: &dyn Device,
+) -> Result<(), SpaceOpenError> {
     let geometry = device.geometry();
     let (have, need) = (geometry.len, superblock.len);
     if have < need {
-        return Err(OpenError::Truncated { have, need });
+        return Err(SpaceOpenError::Truncated { have, need });
     }
     let (have, want) = (geometry.block_size, superblock.block);
     if !want.is_multiple_of(have) {
-        return Err(OpenError::Block { have, want });
+        return Err(SpaceOpenError::Block { have, want });
     }
     Ok(())
 }
@@ -225,13 +234,13 @@ pub fn fits_device(superblock: &Superblock, device: &dyn Device) -> Result<(), O
 pub async fn open(
     rt: Rt,
     device: Rc<dyn Device>,
-    options: Options,
+    options: SpaceSettings,
     accept_loss: bool,
-) -> Result<(Space, Workers, Recovery), OpenError> {
+) -> Result<(Space, SpaceWorkers, SpaceRecovery), SpaceOpenError> {
     // Records of a killed process may be only in the device's cache. Recovery makes them durable before it builds on
     // them.
     device.flush().await?;
-    let copies = read_copies::<Superblock>(&*device).await?;
+    let copies = read_copies::<SpaceSuperblock>(&*device).await?;
     let superblock = if accept_loss {
         copies.newest_readable()?
     } else {
@@ -239,15 +248,15 @@ pub async fn open(
     };
     let superblock = superblock.clone();
     fits_device(&superblock, &*device)?;
-    let layout = Layout::of(&superblock);
+    let layout = SegmentLayout::of(&superblock);
     let store = DeviceStore::new(Rc::clone(&device), layout);
     let read = read::read_checkpoint(&store, &superblock).await?;
     let checkpoint = read.checkpoint;
     let (mut placement, counts) = placement_of(&superblock);
-    let ahead = Ahead::of(&superblock);
+    let ahead = QueueLookahead::of(&superblock);
     let found = scan(&store, &superblock, &checkpoint, ahead).await?;
     if found.is_damaged() && !accept_loss {
-        return Err(OpenError::Damaged {
+        return Err(SpaceOpenError::Damaged {
             missing: found.last.next(),
             stable: found.stable,
         });
@@ -262,14 +271,14 @@ pub async fn open(
         table.count_meta(place, sectors);
     }
     let behind = found.behind_all(&checkpoint, &layout);
-    let reserved = Reserved::new(&superblock, behind, table.queued())?;
+    let reserved = OpenReservation::new(&superblock, behind, table.queued())?;
     let resume = resume(&reserved, &checkpoint, &found, &options);
     let (root, detached) = (checkpoint.root, &checkpoint.detached);
-    let map = Map::open(superblock.volume, Shape::default(), root, detached);
+    let map = ExtentMap::open(superblock.volume, NodeCapacity::default(), root, detached);
     table.set_nodes(map.nodes() * NODE_SECTORS);
     placement.restore(&checkpoint.placement);
-    let parts = Parts {
-        streams: Streams::new(layout, counts, table, resume),
+    let parts = RecoveredParts {
+        streams: SegmentStreams::new(layout, counts, table, resume),
         map,
         placement,
         meta: read.meta,
@@ -283,7 +292,7 @@ pub async fn open(
     while_it_works(&inner, inner.first_checkpoint()).await?;
     inner.tell_fill();
     let workers = start(&rt, &inner, commit);
-    let recovery = Recovery {
+    let recovery = SpaceRecovery {
         records,
         entries,
         bytes_read: found.bytes_read,
@@ -292,21 +301,30 @@ pub async fn open(
 }
 
 /// Returns the state from which the volume continues behind the found records.
-fn resume(reserved: &Reserved, checkpoint: &Checkpoint, found: &Scan, options: &Options) -> Resume {
+fn resume(
+    reserved: &OpenReservation,
+    checkpoint: &Checkpoint,
+    found: &RecoveryScan,
+    options: &SpaceSettings,
+) -> ResumeState {
     let superblock = &reserved.superblock;
-    Resume {
+    ResumeState {
         volume: superblock.volume,
         epoch: superblock.reserved_epoch,
         next_segment: reserved.next_segment,
         next_record: found.last.next(),
         clock: checkpoint.clock,
-        changed: ChangedBounds::of(&Layout::of(superblock), options, superblock.placement),
+        changed: ChangedBounds::of(
+            &SegmentLayout::of(superblock),
+            options,
+            superblock.placement,
+        ),
         map_bytes: map_memory(options),
     }
 }
 
 /// Starts the background tasks.
-fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
+fn start(rt: &Rt, inner: &Rc<SpaceInner>, commit: CommitWorkers) -> SpaceWorkers {
     let tasks = vec![
         rt.spawn(checkpointer(Rc::clone(inner))),
         rt.spawn(cleaner(Rc::clone(inner))),
@@ -316,15 +334,15 @@ fn start(rt: &Rt, inner: &Rc<Inner>, commit: CommitWorkers) -> Workers {
         rt.spawn(noter(Rc::clone(inner))),
         rt.spawn(tuner(Rc::clone(inner))),
     ];
-    Workers {
+    SpaceWorkers {
         _commit: commit,
         _tasks: tasks,
     }
 }
 
 /// Discards queued segments, since they can contain invalid data.
-async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<Slot>) {
-    let mut slots: Vec<Slot> = queue.iter().copied().collect();
+async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<SegmentSlot>) {
+    let mut slots: Vec<SegmentSlot> = queue.iter().copied().collect();
     slots.sort_unstable();
     if let Err(error) = discard(store, &slots).await {
         tracing::debug!(%error, "the queued segments were not discarded");
@@ -334,12 +352,12 @@ async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<Slot>) {
 /// Returns the table from which recovery starts, and the allocation queue after all records are applied: its segments
 /// without valid records. `holding` are the slots that contain the checkpoint.
 fn take_up(
-    layout: &Layout,
-    scan: &Scan,
-    mut segments: Vec<Segment>,
-    holding: &[(Slot, Place)],
-) -> (Vec<Segment>, VecDeque<Slot>) {
-    let mut used: BTreeSet<Slot> = holding.iter().map(|(slot, _)| *slot).collect();
+    layout: &SegmentLayout,
+    scan: &RecoveryScan,
+    mut segments: Vec<SegmentEntry>,
+    holding: &[(SegmentSlot, LogPlace)],
+) -> (Vec<SegmentEntry>, VecDeque<SegmentSlot>) {
+    let mut used: BTreeSet<SegmentSlot> = holding.iter().map(|(slot, _)| *slot).collect();
     used.extend(scan.records.iter().map(|record| record.slot));
     // The segments of the checkpoint were opened before or after its cut. Their numbers follow from their places, even
     // if a disk that ignored flushes has lost the records of their opening. Their live data is counted already.
@@ -347,7 +365,7 @@ fn take_up(
         let known = &mut segments[slot.0 as usize];
         let number = layout.segment_of(*place);
         if known.seq != number {
-            *known = Segment {
+            *known = SegmentEntry {
                 seq: number,
                 live: 0,
                 units: 0,
@@ -360,7 +378,7 @@ fn take_up(
             .iter()
             .find(|record| record.slot == *slot && record.segment == number);
         if let Some(record) = opened
-            && let Some(Entry::Opened { stream, clock }) = record.entries.first()
+            && let Some(SpaceEntry::Opened { stream, clock }) = record.entries.first()
         {
             (known.stream, known.born, known.closed) = (*stream, *clock, *clock);
         }
@@ -369,7 +387,7 @@ fn take_up(
         }
     }
     let queue = scan.queue.iter().copied();
-    let left: VecDeque<Slot> = queue.filter(|slot| !used.contains(slot)).collect();
+    let left: VecDeque<SegmentSlot> = queue.filter(|slot| !used.contains(slot)).collect();
     // Some segments were put on the queue behind the cut.
     for slot in &left {
         segments[slot.0 as usize].phase = SegmentPhase::Queued;
@@ -378,32 +396,32 @@ fn take_up(
 }
 
 /// The parts of a volume in use.
-struct Parts {
-    streams: Streams,
-    map: Map,
+struct RecoveredParts {
+    streams: SegmentStreams,
+    map: ExtentMap,
     placement: Box<dyn Placement>,
-    meta: Meta,
+    meta: CheckpointParts,
 }
 
 fn assemble(
     rt: Rt,
     device: Rc<dyn Device>,
-    options: Options,
-    superblock: Superblock,
-    parts: Parts,
-) -> (Rc<Inner>, CommitWorkers) {
+    options: SpaceSettings,
+    superblock: SpaceSuperblock,
+    parts: RecoveredParts,
+) -> (Rc<SpaceInner>, CommitWorkers) {
     let disk = superblock.disk();
     let layout = parts.streams.layout;
     let medium = u64::from(layout.segment_bytes) * u64::from(layout.segment_count);
-    let (commit, workers) = Commit::new(
+    let (commit, workers) = CommitPipeline::new(
         rt.clone(),
         Rc::clone(&device),
         gathering(&disk, &options, &layout),
         OnFailure::RETRY,
         parts.streams,
-        Handles::new(Rc::clone(&device)),
+        StreamHandles::new(Rc::clone(&device)),
     );
-    let inner = Rc::new(Inner {
+    let inner = Rc::new(SpaceInner {
         rt,
         store: Rc::new(DeviceStore::new(Rc::clone(&device), layout)),
         device,
@@ -416,18 +434,18 @@ fn assemble(
         tune_turn: Rc::new(Lock::new()),
         tune_asked: Event::new(),
         fill_told: Cell::new(None),
-        homes: RefCell::new(Homes::new(&options, medium)),
+        homes: RefCell::new(InPlaceWrites::new(&options, medium)),
         home_asked: Event::new(),
-        pacing: RefCell::new(Pacing::new(&disk)),
+        pacing: RefCell::new(WriterPacing::new(&disk)),
         superblock: RefCell::new(superblock),
         superblock_turn: Rc::new(Lock::new()),
         superblock_fault: RefCell::new(None),
         cleaner_fault: RefCell::new(None),
         reaper_fault: RefCell::new(None),
-        checks: RefCell::new(Checks::new(options.check_bytes)),
+        checks: RefCell::new(ChecksumCache::new(options.check_bytes)),
         meta: RefCell::new(parts.meta),
         admission: Rc::new(Lock::new()),
-        portions: Portions::of(PORTION_BYTES),
+        portions: CoopBudget::of(PORTION_BYTES),
         checkpoint_turn: Rc::new(Lock::new()),
         checkpoint_wanted: Cell::new(false),
         checkpoint_asked: Event::new(),
@@ -438,7 +456,7 @@ fn assemble(
         entries_since: Cell::new(0),
         written_since: Cell::new(0),
         closing: Cell::new(false),
-        stats: RefCell::new(Stats::default()),
+        stats: RefCell::new(SpaceStats::default()),
     });
     (inner, workers)
 }

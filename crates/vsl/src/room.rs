@@ -1,14 +1,14 @@
 //! Room: the amount of data that may be mapped, and the claims that may take segments when few are free.
 //!
 //! Free segments are reserved in budgets, one below the other. Each claim (`claim.rs`) leaves a number of segments on
-//! the allocation queue, its floor ([`Floors::floor`]). A segment is opened only with a grant (`claim.rs`). Only
+//! the allocation queue, its floor ([`ClaimFloors::floor`]). A segment is opened only with a grant (`claim.rs`). Only
 //! `streams.rs::grant` creates grants, after comparing the claim's floor. A change of the map must respect its floor
 //! even if it opens no segment, since it makes the next checkpoint larger. The floors consist of four numbers of
 //! segments:
 //!
 //! - C: a checkpoint of the nodes that have changed now;
 //! - L: a checkpoint of a map without changes;
-//! - M: the largest checkpoint, at which clients wait for it ([`Room::needs_checkpoint`]), or a checkpoint of the whole
+//! - M: the largest checkpoint, at which clients wait for it ([`SpaceBudget::needs_checkpoint`]), or a checkpoint of the whole
 //!   map if that is smaller;
 //! - G: the growth of segments of nodes. A checkpoint leaves garbage in the segments of the superseded nodes. So
 //!   segments of nodes may become twice as many as the nodes and the rest of a checkpoint fill. G is the part of this
@@ -38,15 +38,15 @@
 //!   before the record is nearly full (`changed.rs`). An emptied segment becomes free without a checkpoint, unless it
 //!   was written since the last checkpoint.
 
-use forebay_extents::{Map, NODE_BYTES, NODE_SECTORS};
+use forebay_extents::{ExtentMap, NODE_BYTES, NODE_SECTORS};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::changed::{CHANGED_MIN, checkpoint_bytes, checkpoint_segments};
-use crate::claim::{Claim, Floors, Wanted};
-use crate::geometry::Layout;
-use crate::growth::Growth;
-use crate::streams::Streams;
+use crate::claim::{ClaimFloors, SegmentClaim, SegmentDemand};
+use crate::geometry::SegmentLayout;
+use crate::growth::BatchGrowth;
+use crate::streams::SegmentStreams;
 use crate::table::SegmentTable;
 use crate::weight::{
     MAP_BYTES, in_blocks_at_most, nodes_of_pages, weight_at_most, weight_in_blocks, weight_in_map,
@@ -67,7 +67,7 @@ const CLEANED_AT_ONCE: usize = 4;
 
 /// The available space of a volume.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Room {
+pub(crate) struct SpaceBudget {
     /// Maximum of mapped sectors, even if all further data comes in fragments of one sector.
     pub(crate) mappable: u64,
     /// Maximum of mapped sectors if all further data comes in blocks of 4 KiB.
@@ -107,7 +107,7 @@ pub(crate) struct Room {
 
 /// The condition that a batch waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lack {
+pub(crate) enum SpaceShortage {
     /// Detached subtrees are still being reaped: the space that they took is not yet known.
     Trimmed,
     /// Memory for segments: the device must take the pending writes.
@@ -123,11 +123,11 @@ pub(crate) enum Lack {
 
 /// Decision about a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum BatchAdmission {
     /// The batch can be applied now.
     Now,
     /// The batch must wait.
-    Wait(Lack),
+    Wait(SpaceShortage),
     /// The batch cannot be applied in the current state.
     Never {
         /// Bytes that the batch needs.
@@ -147,24 +147,24 @@ pub(crate) enum Verdict {
 /// A batch that requests space. The map of its ranges is in memory, except the inside of trims of `huge` sectors or
 /// more.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct BatchRequest<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) ranges: &'a [(Sector, u64)],
     pub(crate) huge: u64,
 }
 
-impl Asking<'_> {
-    pub(crate) fn claim(&self) -> Claim {
+impl BatchRequest<'_> {
+    pub(crate) fn claim(&self) -> SegmentClaim {
         match self.batch.bytes() {
-            0 => Claim::Trims,
-            _ => Claim::Writers,
+            0 => SegmentClaim::Trims,
+            _ => SegmentClaim::Writers,
         }
     }
 }
 
-impl Room {
+impl SpaceBudget {
     /// Computes the available space of the current state.
-    pub(crate) fn of(streams: &Streams, map: &Map) -> Room {
+    pub(crate) fn of(streams: &SegmentStreams, map: &ExtentMap) -> SpaceBudget {
         let (layout, counts, table) = (streams.layout, streams.counts, &streams.table);
         let changed = map.dirty_bytes() + streams.frozen_bytes;
         let moved = usize::from(counts.moved);
@@ -196,7 +196,7 @@ impl Room {
         let available_later = without(kept(checkpoint_segments(&layout, changed_full)));
         let left = available_later.saturating_sub(used);
         let checkpoint = checkpoint_segments(&layout, changed);
-        Room {
+        SpaceBudget {
             mappable: map.mapped_sectors() + mappable_in(left),
             mappable_in_blocks: map.mapped_sectors() + mappable_in_blocks(left),
             available,
@@ -239,48 +239,49 @@ impl Room {
     /// Decides whether a batch can be applied, together with the batches before it in the queue.
     pub(crate) fn verdict(
         &self,
-        streams: &Streams,
-        map: &Map,
-        asking: Asking<'_>,
-        ahead: Wanted,
-    ) -> Verdict {
+        streams: &SegmentStreams,
+        map: &ExtentMap,
+        asking: BatchRequest<'_>,
+        ahead: SegmentDemand,
+    ) -> BatchAdmission {
         let batch = asking.batch;
         if let Some(verdict) = self.lacks_space(map, asking) {
             return verdict;
         }
-        let own = streams.segments_needed(Wanted::of(batch));
+        let own = streams.segments_needed(SegmentDemand::of(batch));
         let most = self.batch_segments_max(streams);
         if own > most && batch.bytes() > 0 {
-            return Verdict::Large {
+            return BatchAdmission::Large {
                 need: batch.bytes(),
                 most: most as u64 / 2 * u64::from(streams.layout.segment_bytes),
             };
         }
         // A batch that is larger than the limit of changed nodes can be applied when no node is changed.
         if self.needs_checkpoint() {
-            return Verdict::Wait(Lack::Checkpoint);
+            return BatchAdmission::Wait(SpaceShortage::Checkpoint);
         }
-        let all = Wanted::of(batch).plus(ahead);
+        let all = SegmentDemand::of(batch).plus(ahead);
         let need = streams.segments_needed(all);
         let queued = streams.table.queued();
         if queued < need + self.floor(asking.claim()) {
             let table = &streams.table;
             // If segments can be cleaned, cleaning frees space as well.
             let gains = self.gained_by_checkpoint(table);
-            let only =
-                gains > queued || !streams.can_gain_segment() || asking.claim() == Claim::Trims;
+            let only = gains > queued
+                || !streams.can_gain_segment()
+                || asking.claim() == SegmentClaim::Trims;
             let checkpoint = table.usable() == 0 && only;
-            return Verdict::Wait(Lack::Segments { checkpoint });
+            return BatchAdmission::Wait(SpaceShortage::Segments { checkpoint });
         }
         if streams.has_memory(need) {
-            Verdict::Now
+            BatchAdmission::Now
         } else {
-            Verdict::Wait(Lack::Memory)
+            BatchAdmission::Wait(SpaceShortage::Memory)
         }
     }
 
     /// Returns the verdict if a batch exceeds the space that data may take.
-    fn lacks_space(&self, map: &Map, asking: Asking<'_>) -> Option<Verdict> {
+    fn lacks_space(&self, map: &ExtentMap, asking: BatchRequest<'_>) -> Option<BatchAdmission> {
         let change = asking.batch.preallocates();
         let most: u64 = asking.ranges.iter().map(|(_, sectors)| *sectors).sum();
         let (extents, units) = in_blocks_at_most(most, asking.ranges.len() as u64);
@@ -297,7 +298,7 @@ impl Room {
         {
             return None;
         }
-        let growth = Growth::of(map, asking.batch, asking.ranges, asking.huge);
+        let growth = BatchGrowth::of(map, asking.batch, asking.ranges, asking.huge);
         // A batch that maps or preallocates no more sectors than it unmaps or releases may take some of the spare
         // sectors: a full volume can then be emptied by batches that must write an i-node.
         let (taken, released) = (after.saturating_sub(before), before.saturating_sub(after));
@@ -317,9 +318,9 @@ impl Room {
             return None;
         }
         if map.detached() > 0 {
-            return Some(Verdict::Wait(Lack::Trimmed));
+            return Some(BatchAdmission::Wait(SpaceShortage::Trimmed));
         }
-        Some(Verdict::Never {
+        Some(BatchAdmission::Never {
             need: (growth.weight + taken) * SECTOR_BYTES,
             have: available.saturating_sub(self.used + before) * SECTOR_BYTES,
         })
@@ -327,7 +328,7 @@ impl Room {
 
     /// Returns the maximum of segments that one batch may need: the free segments after all garbage is cleaned, less
     /// the floor.
-    fn batch_segments_max(&self, streams: &Streams) -> usize {
+    fn batch_segments_max(&self, streams: &SegmentStreams) -> usize {
         let (layout, table) = (streams.layout, &streams.table);
         let live = table.weight().div_ceil(layout.dense_sectors());
         // Computed for the state after a checkpoint: a checkpoint is made first if necessary.
@@ -338,7 +339,7 @@ impl Room {
 
     /// Returns the longest write, in bytes, for which segments always become available: the space kept free of mapped
     /// data.
-    pub(crate) fn write_max(&self, streams: &Streams) -> u64 {
+    pub(crate) fn write_max(&self, streams: &SegmentStreams) -> u64 {
         let each = u64::from(streams.layout.segment_bytes) / 4 * 3;
         (streams.table.spare().max(1) * each).min(BATCH_BYTES_MAX)
     }
@@ -360,17 +361,17 @@ impl Room {
     /// cleaner must also move all data to one stream, since each stream has an open segment and records that are not
     /// full.
     pub(crate) fn is_tight(&self, queued: usize) -> bool {
-        queued < self.floor(Claim::Trims) + CLEANED_AT_ONCE + self.moved
+        queued < self.floor(SegmentClaim::Trims) + CLEANED_AT_ONCE + self.moved
     }
 
     /// Returns the cleaner's floor after the maximum number of nodes has changed. Moved data changes nodes, so the
     /// floor rises while the cleaner works.
     pub(crate) fn floor_at_most(&self) -> usize {
-        self.floor(Claim::Trims) - CLEANED_AT_ONCE
+        self.floor(SegmentClaim::Trims) - CLEANED_AT_ONCE
     }
 
     /// Returns true if the next checkpoint can empty a segment with `sectors` sectors of nodes.
-    pub(crate) fn can_rewrite(&self, layout: &Layout, queued: usize, sectors: u64) -> bool {
+    pub(crate) fn can_rewrite(&self, layout: &SegmentLayout, queued: usize, sectors: u64) -> bool {
         let after = checkpoint_segments(layout, self.changed + sectors * SECTOR_BYTES);
         let most = self.checkpoint_cap.max(self.checkpoint);
         after <= most.max(self.checkpoint_least) && 2 * after <= queued
@@ -391,7 +392,8 @@ impl Room {
     /// Returns true if a checkpoint frees more segments than it takes, or lowers the floor that currently stops the
     /// cleaner.
     pub(crate) fn checkpoint_makes_room(&self, table: &SegmentTable) -> bool {
-        let stands = table.queued() <= self.floor(Claim::Cleaner) && self.checkpoint_helps(table);
+        let stands =
+            table.queued() <= self.floor(SegmentClaim::Cleaner) && self.checkpoint_helps(table);
         stands || self.gained_by_checkpoint(table) > self.checkpoint
     }
 
@@ -425,19 +427,19 @@ impl Room {
     }
 }
 
-impl Floors for Room {
-    fn floor(&self, claim: Claim) -> usize {
+impl ClaimFloors for SpaceBudget {
+    fn floor(&self, claim: SegmentClaim) -> usize {
         match claim {
-            Claim::Queue => 0,
-            Claim::Checkpoint => 1,
-            Claim::Rescue => rescue_floor(self.checkpoint, self.checkpoint_least),
-            Claim::Cleaner => {
+            SegmentClaim::Queue => 0,
+            SegmentClaim::Checkpoint => 1,
+            SegmentClaim::Rescue => rescue_floor(self.checkpoint, self.checkpoint_least),
+            SegmentClaim::Cleaner => {
                 cleaner_floor(self.checkpoint, self.checkpoint_least) + self.nodes_growth
             }
-            Claim::Trims => {
+            SegmentClaim::Trims => {
                 trims_floor(self.checkpoint_most, self.checkpoint_least) + self.nodes_growth
             }
-            Claim::Writers => {
+            SegmentClaim::Writers => {
                 writers_floor(self.checkpoint_most, self.checkpoint_least) + self.nodes_growth
             }
         }

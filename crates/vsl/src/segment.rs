@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use forebay_placement::WriteClock;
 use forebay_units::SegmentSeq;
 
-use crate::format::Stream;
+use crate::format::StreamNumber;
 
 /// State of a segment. [`SegmentState::may_become`] has all transitions; `docs/design/vsl.md` has them as a table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -112,11 +112,11 @@ impl SegmentState {
 
 /// Entry of a segment in the table on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct SegmentEntry {
     /// State of the segment.
     pub(crate) phase: SegmentPhase,
     /// Current or last stream of the segment.
-    pub(crate) stream: Stream,
+    pub(crate) stream: StreamNumber,
     /// Live sectors: the map or the newest checkpoint points at them.
     pub(crate) live: u32,
     /// Units of the map's extents in the segment (`weight.rs`).
@@ -134,11 +134,11 @@ pub(crate) struct Segment {
 /// Maximum wear count: three bytes on the device.
 const WEAR_MAX: u32 = (1 << 24) - 1;
 
-impl Segment {
+impl SegmentEntry {
     /// A segment that was never used.
-    pub(crate) const NEW: Segment = Segment {
+    pub(crate) const NEW: SegmentEntry = SegmentEntry {
         phase: SegmentPhase::Free,
-        stream: Stream(0),
+        stream: StreamNumber(0),
         live: 0,
         units: 0,
         seq: SegmentSeq(0),
@@ -148,8 +148,13 @@ impl Segment {
     };
 
     /// Returns the entry of the slot's next segment when it is opened.
-    pub(crate) fn opened(&self, stream: Stream, seq: SegmentSeq, now: WriteClock) -> Segment {
-        Segment {
+    pub(crate) fn opened(
+        &self,
+        stream: StreamNumber,
+        seq: SegmentSeq,
+        now: WriteClock,
+    ) -> SegmentEntry {
+        SegmentEntry {
             phase: SegmentPhase::Open,
             stream,
             live: 0,
@@ -164,17 +169,17 @@ impl Segment {
 
 /// Boundary between the records before and behind the newest checkpoint's cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Frontier {
+pub(crate) struct CheckpointFrontier {
     /// Segments from this number on were opened after the cut.
     pub(crate) next: SegmentSeq,
     /// Numbers of the segments that were open at the cut.
     pub(crate) open: BTreeSet<SegmentSeq>,
 }
 
-impl Frontier {
+impl CheckpointFrontier {
     /// Returns the frontier during recovery, when all records must be kept.
-    pub(crate) fn before_all() -> Frontier {
-        Frontier {
+    pub(crate) fn before_all() -> CheckpointFrontier {
+        CheckpointFrontier {
             next: SegmentSeq(0),
             open: BTreeSet::new(),
         }

@@ -7,34 +7,34 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Device, Durability};
-use forebay_placement::placement::{Fact, Placement, Tuner};
-use forebay_rt::{Event, Lock, Portions, Rt, Task};
-use forebay_segments::{Commit, CommitWorkers, Composer as _, DeviceFault, LogStats};
+use forebay_placement::placement::{Placement, PolicyFact, Tuner};
+use forebay_rt::{CoopBudget, Event, Lock, Rt, Task};
+use forebay_segments::{CommitPipeline, CommitWorkers, DeviceFault, LogStats, RecordComposer as _};
 use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 
-use crate::checks::Checks;
+use crate::checks::ChecksumCache;
 use crate::error::SpaceError;
-use crate::format::Superblock;
-use crate::handles::Handles;
-use crate::homes::Homes;
-use crate::meta::Meta;
-use crate::options::Options;
-use crate::pacing::Pacing;
+use crate::format::SpaceSuperblock;
+use crate::handles::StreamHandles;
+use crate::homes::InPlaceWrites;
+use crate::meta::CheckpointParts;
+use crate::options::SpaceSettings;
+use crate::pacing::WriterPacing;
 use crate::prepared::prepare_to_unmap;
-use crate::room::Room;
-use crate::stats::Stats;
+use crate::room::SpaceBudget;
+use crate::stats::SpaceStats;
 use crate::store::{SegmentStore, read_checked};
-use crate::streams::Streams;
+use crate::streams::SegmentStreams;
 use forebay_extents::NODE_BYTES;
-use forebay_extents::{LoadError, Map, Need, Pins};
+use forebay_extents::{ExtentMap, NeededNode, NodeLoadError, RangePins};
 
-pub(crate) struct Inner {
+pub(crate) struct SpaceInner {
     pub(crate) rt: Rt,
     pub(crate) device: Rc<dyn Device>,
     pub(crate) store: Rc<dyn SegmentStore>,
-    pub(crate) options: Options,
-    pub(crate) commit: Rc<Commit<Streams, Handles>>,
-    pub(crate) map: RefCell<Map>,
+    pub(crate) options: SpaceSettings,
+    pub(crate) commit: Rc<CommitPipeline<SegmentStreams, StreamHandles>>,
+    pub(crate) map: RefCell<ExtentMap>,
     pub(crate) placement: RefCell<Box<dyn Placement>>,
     /// Observations for the choice of the placement.
     pub(crate) tuner: RefCell<Tuner>,
@@ -46,12 +46,12 @@ pub(crate) struct Inner {
     pub(crate) tune_asked: Event,
     /// Mapped sectors at the last report to the placement.
     pub(crate) fill_told: Cell<Option<u64>>,
-    pub(crate) pacing: RefCell<Pacing>,
+    pub(crate) pacing: RefCell<WriterPacing>,
     /// Blocks that wait for a write in place.
-    pub(crate) homes: RefCell<Homes>,
+    pub(crate) homes: RefCell<InPlaceWrites>,
     pub(crate) home_asked: Event,
     /// The superblock as last written. The generation can be that of a failed write.
-    pub(crate) superblock: RefCell<Superblock>,
+    pub(crate) superblock: RefCell<SpaceSuperblock>,
     /// Held while copies of the superblock are written.
     pub(crate) superblock_turn: Rc<Lock>,
     /// The fault that prevents writes of superblocks. The device can accept records meanwhile, which ends the fault
@@ -63,13 +63,13 @@ pub(crate) struct Inner {
     /// The fault that prevents the reaping of detached subtrees. Writers that wait for the reaper get an error
     /// eventually.
     pub(crate) reaper_fault: RefCell<Option<DeviceFault>>,
-    pub(crate) checks: RefCell<Checks>,
+    pub(crate) checks: RefCell<ChecksumCache>,
     /// The newest checkpoint beside nodes. It is live until a later checkpoint replaces it.
-    pub(crate) meta: RefCell<Meta>,
+    pub(crate) meta: RefCell<CheckpointParts>,
     /// Batches that wait for free space are queued here.
     pub(crate) admission: Rc<Lock>,
     /// Counts appended bytes, to let other tasks run after each portion.
-    pub(crate) portions: Portions,
+    pub(crate) portions: CoopBudget,
     /// Held while a checkpoint is made.
     pub(crate) checkpoint_turn: Rc<Lock>,
     /// True if a checkpoint was requested.
@@ -89,24 +89,24 @@ pub(crate) struct Inner {
     pub(crate) written_since: Cell<u64>,
     /// True if the volume is about to be closed. The cleaner then rests.
     pub(crate) closing: Cell<bool>,
-    pub(crate) stats: RefCell<Stats>,
+    pub(crate) stats: RefCell<SpaceStats>,
 }
 
 /// A volume in use. Clones are handles of the same volume.
 #[derive(Clone)]
 pub struct Space {
-    pub(crate) inner: Rc<Inner>,
+    pub(crate) inner: Rc<SpaceInner>,
 }
 
 /// Background tasks of a volume. They stop when dropped.
-pub struct Workers {
+pub struct SpaceWorkers {
     pub(crate) _commit: CommitWorkers,
     pub(crate) _tasks: Vec<Task<()>>,
 }
 
 /// Capacity of a volume, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Capacity {
+pub struct SpaceCapacity {
     /// All segments.
     pub total: u64,
     /// Mapped data.
@@ -133,7 +133,7 @@ impl Space {
     }
 
     /// Returns the superblock as last written. Its generation can be that of a failed write.
-    pub fn superblock(&self) -> Ref<'_, Superblock> {
+    pub fn superblock(&self) -> Ref<'_, SpaceSuperblock> {
         self.inner.superblock.borrow()
     }
 
@@ -145,7 +145,7 @@ impl Space {
     }
 
     /// Returns the options.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &SpaceSettings {
         &self.inner.options
     }
 
@@ -166,7 +166,7 @@ impl Space {
     }
 
     /// Returns the facts that the placement reports.
-    pub fn facts(&self) -> Vec<Fact> {
+    pub fn facts(&self) -> Vec<PolicyFact> {
         self.inner.placement.borrow().describe()
     }
 
@@ -182,12 +182,12 @@ impl Space {
     }
 
     /// Returns the counters of the volume.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> SpaceStats {
         self.inner.stats.borrow().clone()
     }
 
     /// Returns the capacity.
-    pub fn capacity(&self) -> Capacity {
+    pub fn capacity(&self) -> SpaceCapacity {
         let streams = self.inner.commit.composer();
         let layout = streams.layout;
         let segment = u64::from(layout.segment_bytes);
@@ -195,8 +195,8 @@ impl Space {
         let unused = streams.table.unused() as u64 * segment;
         let live = streams.table.live() * SECTOR_BYTES;
         let map = self.inner.map.borrow();
-        let room = Room::of(&streams, &map);
-        Capacity {
+        let room = SpaceBudget::of(&streams, &map);
+        SpaceCapacity {
             total,
             mapped: map.mapped_sectors() * SECTOR_BYTES,
             is_reaping: map.detached() > 0,
@@ -218,7 +218,7 @@ impl Space {
     pub fn explain(&self) -> String {
         let streams = self.inner.commit.composer();
         let map = self.inner.map.borrow();
-        let room = Room::of(&streams, &map);
+        let room = SpaceBudget::of(&streams, &map);
         format!("{:?}; {}", room, streams.table.describe())
     }
 
@@ -271,13 +271,13 @@ impl Space {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Reads a node of the map.
-    pub(crate) async fn load(&self, need: &Need) -> Result<(), SpaceError> {
+    pub(crate) async fn load(&self, need: &NeededNode) -> Result<(), SpaceError> {
         let (slot, offset) = {
             let mut streams = self.commit.composer_mut();
             let slot = streams.table.slot_at(need.place);
-            let slot = slot.ok_or(SpaceError::Node(need.place, LoadError::Stale))?;
+            let slot = slot.ok_or(SpaceError::Node(need.place, NodeLoadError::Stale))?;
             streams.table.pin(slot);
             (slot, u64::from(streams.layout.offset_of(need.place)))
         };
@@ -294,7 +294,7 @@ impl Inner {
         &self,
         sector: Sector,
         sectors: u64,
-        pins: &mut Pins,
+        pins: &mut RangePins,
     ) -> Result<(), SpaceError> {
         let range = sector.0..sector.0 + sectors;
         self.loading(|map| map.prepare(range.clone(), pins)).await
@@ -306,7 +306,7 @@ impl Inner {
         sector: Sector,
         sectors: u64,
         huge: u64,
-        pins: &mut Pins,
+        pins: &mut RangePins,
     ) -> Result<(), SpaceError> {
         self.loading(|map| prepare_to_unmap(map, sector, sectors, huge, pins))
             .await
@@ -315,7 +315,7 @@ impl Inner {
     /// Performs an operation on the map, and reads the nodes that it needs.
     pub(crate) async fn loading<T>(
         &self,
-        mut attempt: impl FnMut(&mut Map) -> Result<T, Need>,
+        mut attempt: impl FnMut(&mut ExtentMap) -> Result<T, NeededNode>,
     ) -> Result<T, SpaceError> {
         loop {
             let tried = attempt(&mut self.map.borrow_mut());
@@ -326,7 +326,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn unpin(&self, slot: crate::geometry::Slot) {
+    pub(crate) fn unpin(&self, slot: crate::geometry::SegmentSlot) {
         let free = self.commit.composer_mut().table.unpin(slot);
         if free {
             self.commit.notify();

@@ -1,12 +1,12 @@
 //! The share of segments that is kept free of mapped data.
 
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::PlacementKind;
 
 use crate::changed::ChangedBounds;
-use crate::geometry::Layout;
-use crate::options::Options;
+use crate::geometry::SegmentLayout;
+use crate::options::SpaceSettings;
 
-/// Default of [`Options::spare_part`] for a log.
+/// Default of [`SpaceSettings::spare_part`] for a log.
 pub const SPARE_PART: u64 = 16;
 /// Default for a placement that writes in place.
 const SPARE_PART_IN_PLACE: u64 = 512;
@@ -21,7 +21,11 @@ const SPARE_PART_MAX_SHORT: u64 = 32;
 const SPARE_PART_IN_PLACE_MAX: u64 = 1024;
 
 /// Returns the number of segments for each segment that is kept free of mapped data.
-pub(crate) fn spare_part(options: &Options, layout: &Layout, placement: Kind) -> u64 {
+pub(crate) fn spare_part(
+    options: &SpaceSettings,
+    layout: &SegmentLayout,
+    placement: PlacementKind,
+) -> u64 {
     let ends_records = ChangedBounds::of(layout, options, placement).ends_records();
     let (usual, most) = if placement.in_place() {
         (SPARE_PART_IN_PLACE, SPARE_PART_IN_PLACE_MAX)
@@ -41,13 +45,14 @@ mod tests {
 
     use super::*;
 
-    fn part(bytes: u64, asked: u64, placement: Kind, map_bytes: u64) -> u64 {
+    fn part(bytes: u64, asked: u64, placement: PlacementKind, map_bytes: u64) -> u64 {
         let device = RamDevice::new(bytes, 4096);
-        let layout = Layout::for_device(&device.geometry(), Some(ByteLen::mib(1))).expect("fits");
-        let options = Options {
+        let layout =
+            SegmentLayout::for_device(&device.geometry(), Some(ByteLen::mib(1))).expect("fits");
+        let options = SpaceSettings {
             spare_part: Some(asked),
             map_bytes,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         spare_part(&options, &layout, placement)
     }
@@ -55,11 +60,11 @@ mod tests {
     #[test]
     fn logs_whose_checkpoints_end_every_few_records_keep_a_32nd_at_least() {
         let (large, small, memory) = (512 << 20, 256 << 20, 256 << 20);
-        assert_eq!(part(large, 1000, Kind::Lfs, memory), 128);
-        assert_eq!(part(small, 1000, Kind::Lfs, memory), 32);
-        assert_eq!(part(large, 1000, Kind::SepBit, 0), 32);
-        assert_eq!(part(small, 1000, Kind::HyLog, memory), 1000);
-        assert_eq!(part(small, 1, Kind::Lfs, memory), 2);
-        assert_eq!(part(small, 20, Kind::Lfs, memory), 20);
+        assert_eq!(part(large, 1000, PlacementKind::Lfs, memory), 128);
+        assert_eq!(part(small, 1000, PlacementKind::Lfs, memory), 32);
+        assert_eq!(part(large, 1000, PlacementKind::SepBit, 0), 32);
+        assert_eq!(part(small, 1000, PlacementKind::HyLog, memory), 1000);
+        assert_eq!(part(small, 1, PlacementKind::Lfs, memory), 2);
+        assert_eq!(part(small, 20, PlacementKind::Lfs, memory), 20);
     }
 }

@@ -2,7 +2,7 @@
 
 /// Counters of a volume since it was attached.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Stats {
+pub struct SpaceStats {
     /// Batches that were applied.
     pub batches: u64,
     /// Bytes of data that clients wrote.

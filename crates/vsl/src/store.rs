@@ -7,22 +7,22 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, IoFuture};
-use forebay_segments::{Summary, summary_in};
+use forebay_segments::{SegmentSummary, summary_in};
 use forebay_units::{SegmentSeq, round_down, round_up};
 
-use crate::format::{HEADER_BYTES, Volume, VolumeId};
-use crate::geometry::{Layout, Slot};
+use crate::format::{HEADER_BYTES, SpaceRecordLayout, VolumeId};
+use crate::geometry::{SegmentLayout, SegmentSlot};
 
 /// Reads and writes segments. All offsets and lengths are in bytes, and multiples of the layout's block.
 pub(crate) trait SegmentStore {
     /// Returns the layout of the segments.
-    fn layout(&self) -> Layout;
+    fn layout(&self) -> SegmentLayout;
 
     /// Reads `buf.len()` bytes of a slot.
-    fn read(&self, slot: Slot, offset: u64, buf: BufMut) -> IoFuture<'_, BufMut>;
+    fn read(&self, slot: SegmentSlot, offset: u64, buf: BufMut) -> IoFuture<'_, BufMut>;
 
     /// Overwrites a part of a closed segment. The write is durable with the store's next flush.
-    fn write_in_place(&self, slot: Slot, offset: u64, buf: Buf) -> IoFuture<'_, ()>;
+    fn write_in_place(&self, slot: SegmentSlot, offset: u64, buf: Buf) -> IoFuture<'_, ()>;
 
     /// Discards consecutive slots.
     fn discard(&self, slots: Range<u32>) -> IoFuture<'_, ()>;
@@ -31,31 +31,32 @@ pub(crate) trait SegmentStore {
 /// The segments of a device.
 pub(crate) struct DeviceStore {
     device: Rc<dyn Device>,
-    layout: Layout,
+    layout: SegmentLayout,
 }
 
 impl DeviceStore {
-    pub(crate) fn new(device: Rc<dyn Device>, layout: Layout) -> DeviceStore {
+    pub(crate) fn new(device: Rc<dyn Device>, layout: SegmentLayout) -> DeviceStore {
         DeviceStore { device, layout }
     }
 }
 
 impl SegmentStore for DeviceStore {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> SegmentLayout {
         self.layout
     }
 
-    fn read(&self, slot: Slot, offset: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
+    fn read(&self, slot: SegmentSlot, offset: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
         self.device.read(self.layout.slot_at(slot) + offset, buf)
     }
 
-    fn write_in_place(&self, slot: Slot, offset: u64, buf: Buf) -> IoFuture<'_, ()> {
+    fn write_in_place(&self, slot: SegmentSlot, offset: u64, buf: Buf) -> IoFuture<'_, ()> {
         let at = self.layout.slot_at(slot) + offset;
         self.device.write(at, buf, Durability::Flush)
     }
 
     fn discard(&self, slots: Range<u32>) -> IoFuture<'_, ()> {
-        let [from, to] = [slots.start, slots.end].map(|slot| self.layout.slot_at(Slot(slot)));
+        let [from, to] =
+            [slots.start, slots.end].map(|slot| self.layout.slot_at(SegmentSlot(slot)));
         self.device.discard(from..to)
     }
 }
@@ -66,7 +67,7 @@ impl SegmentStore for DeviceStore {
 /// The store's.
 pub(crate) async fn read_blocks(
     store: &dyn SegmentStore,
-    slot: Slot,
+    slot: SegmentSlot,
     range: Range<u64>,
 ) -> Result<(u64, Buf), DeviceError> {
     let block = u64::from(store.layout().block);
@@ -83,7 +84,7 @@ pub(crate) async fn read_blocks(
 /// The store's.
 pub(crate) async fn read_checked<T>(
     store: &dyn SegmentStore,
-    slot: Slot,
+    slot: SegmentSlot,
     range: Range<u64>,
     check: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, DeviceError> {
@@ -99,14 +100,15 @@ pub(crate) async fn read_checked<T>(
 pub(crate) async fn read_summary(
     store: &dyn SegmentStore,
     volume: VolumeId,
-    slot: Slot,
+    slot: SegmentSlot,
     segment: SegmentSeq,
-) -> Result<Option<Summary<Volume>>, DeviceError> {
+) -> Result<Option<SegmentSummary<SpaceRecordLayout>>, DeviceError> {
     let shape = store.layout().shape();
     let end = u64::from(shape.segment_bytes);
     let last = end - HEADER_BYTES as u64;
     let (_, block) = read_blocks(store, slot, last..end).await?;
-    let Ok(total) = Summary::<Volume>::total_len(&block, shape.segment_bytes) else {
+    let Ok(total) = SegmentSummary::<SpaceRecordLayout>::total_len(&block, shape.segment_bytes)
+    else {
         return Ok(None);
     };
     let sound = |bytes: &[u8]| summary_in(bytes, shape, volume, segment);

@@ -5,7 +5,7 @@
 //! next). So the stream of a write does not matter: recovery always finds the state of one moment. The records of the
 //! other streams (moved data, checkpoints) are composed individually.
 //!
-//! Invariants, beside those of [`Builder`], [`Flight`] and [`SegmentTable`]:
+//! Invariants, beside those of [`SegmentBuilder`], [`InFlightSegments`] and [`SegmentTable`]:
 //! - No sector is in two open records of a round: a write that overwrites data in the open record of another stream
 //!   ends the round first.
 //! - A batch is composed without interruption, so no other record comes between its records.
@@ -15,21 +15,27 @@ pub(crate) mod bare;
 mod composer;
 mod counts;
 mod gain;
+mod memory;
 mod shape;
 
 use forebay_placement::WriteClock;
 use std::collections::BTreeMap;
 
-use forebay_segments::{Builder, Closing, Entry as _, Flight, Sealing, VolumeId};
+use forebay_segments::{
+    HeaderFields, InFlightSegments, RecordEntry as _, SegmentBuilder, SummaryFields, VolumeId,
+};
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use crate::changed::ChangedBounds;
-use crate::claim::{Claim, Floors, Grant, Wanted};
-use crate::format::{ENTRY_BYTES_MAX, Entry, MetaKind, PART_BYTES, Stream, Volume, encode_queue};
-use crate::geometry::{Layout, Slot};
+use crate::claim::{ClaimFloors, SegmentClaim, SegmentDemand, SegmentGrant};
+use crate::format::{
+    ENTRY_BYTES_MAX, MetaKind, PART_BYTES, SpaceEntry, SpaceRecordLayout, StreamNumber,
+    encode_queue,
+};
+use crate::geometry::{SegmentLayout, SegmentSlot};
 use crate::table::SegmentTable;
-pub(crate) use counts::Counts;
-use forebay_extents::Place;
+pub(crate) use counts::StreamCounts;
+use forebay_extents::LogPlace;
 pub(crate) use shape::StreamShape;
 
 /// Maximum bytes left before a summary: appended data has at most `PART_BYTES`, and needs two more headers. These bytes
@@ -48,15 +54,15 @@ const FLUSH_AFTER_SEGMENTS: usize = 8;
 const ENDS_WITHIN: usize = 8;
 
 /// A segment that is being filled.
-struct Open {
-    builder: Builder<Volume>,
-    slot: Slot,
+struct FillingSegment {
+    builder: SegmentBuilder<SpaceRecordLayout>,
+    slot: SegmentSlot,
     /// Sectors of moved data in the segment, and the sum of their write times.
     moved: u64,
     births: u128,
 }
 
-impl Open {
+impl FillingSegment {
     /// Adds moved data. Returns the average write time of the moved data in this segment.
     fn add_birth(&mut self, sectors: u64, born: WriteClock) -> WriteClock {
         self.moved += sectors;
@@ -66,11 +72,11 @@ impl Open {
 }
 
 /// The open segments, and the table of all segments.
-pub(crate) struct Streams {
-    pub(crate) layout: Layout,
+pub(crate) struct SegmentStreams {
+    pub(crate) layout: SegmentLayout,
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StreamCounts,
     pub(crate) table: SegmentTable,
     /// Sectors that clients have written.
     pub(crate) clock: WriteClock,
@@ -84,20 +90,20 @@ pub(crate) struct Streams {
     pub(crate) preallocated: u64,
     /// Number of the next record.
     next_record: RecordSeq,
-    open: Vec<Option<Open>>,
-    flight: Flight,
+    open: Vec<Option<FillingSegment>>,
+    flight: InFlightSegments,
     /// Slots of the segments in memory.
-    slots: BTreeMap<SegmentSeq, Slot>,
+    slots: BTreeMap<SegmentSeq, SegmentSlot>,
     /// Number of rounds begun. Identifies the open round.
     rounds: u64,
-    /// True if clients' data was appended since the last [`Streams::end_batch`].
+    /// True if clients' data was appended since the last [`SegmentStreams::end_batch`].
     batch_begun: bool,
     /// True if the newest record of clients' streams continues in the next.
     batch_hangs: bool,
 }
 
 /// The state from which a volume continues.
-pub(crate) struct Resume {
+pub(crate) struct ResumeState {
     pub(crate) volume: VolumeId,
     pub(crate) epoch: Epoch,
     pub(crate) next_segment: SegmentSeq,
@@ -107,15 +113,15 @@ pub(crate) struct Resume {
     pub(crate) map_bytes: u64,
 }
 
-impl Streams {
+impl SegmentStreams {
     pub(crate) fn new(
-        layout: Layout,
-        counts: Counts,
+        layout: SegmentLayout,
+        counts: StreamCounts,
         table: SegmentTable,
-        resume: Resume,
-    ) -> Streams {
+        resume: ResumeState,
+    ) -> SegmentStreams {
         let shape = layout.shape();
-        Streams {
+        SegmentStreams {
             layout,
             volume: resume.volume,
             epoch: resume.epoch,
@@ -128,8 +134,8 @@ impl Streams {
             map_bytes: resume.map_bytes,
             preallocated: 0,
             next_record: resume.next_record,
-            open: (0..Stream::COUNT).map(|_| None).collect(),
-            flight: Flight::new(shape, resume.next_record.prev(), counts.all().into()),
+            open: (0..StreamNumber::COUNT).map(|_| None).collect(),
+            flight: InFlightSegments::new(shape, resume.next_record.prev(), counts.all().into()),
             slots: BTreeMap::new(),
             rounds: 0,
             batch_begun: false,
@@ -138,7 +144,7 @@ impl Streams {
     }
 
     /// Takes the new layout after a checkpoint that added segments.
-    pub(crate) fn grow(&mut self, layout: Layout, changed: ChangedBounds) {
+    pub(crate) fn grow(&mut self, layout: SegmentLayout, changed: ChangedBounds) {
         self.layout = layout;
         self.changed = changed;
         self.table.grow(layout);
@@ -151,7 +157,7 @@ impl Streams {
 
     /// Returns the segments that certainly hold `wanted`, with an allowance in each segment for headers, padding and
     /// data that does not fit at its end.
-    fn segments_for(&self, wanted: Wanted, streams: usize) -> usize {
+    fn segments_for(&self, wanted: SegmentDemand, streams: usize) -> usize {
         let room = u64::from(self.layout.segment_bytes) - LEFT_BYTES;
         // Each entry is in a header, and again in the summary if the segment has a summary.
         let entries = wanted.entries * 2 * ENTRY_BYTES_MAX as u64;
@@ -165,14 +171,14 @@ impl Streams {
 
     /// Returns the segments that `wanted` may open in clients' streams, however it is distributed over them. Trims go
     /// to the first stream.
-    pub(crate) fn segments_needed(&self, wanted: Wanted) -> usize {
+    pub(crate) fn segments_needed(&self, wanted: SegmentDemand) -> usize {
         let streams = match wanted.bytes {
             0 => 1,
             _ => usize::from(self.counts.user),
         };
         let rounds = if streams == 1 { 0 } else { wanted.rounds };
         let bytes = wanted.bytes + rounds * ROUND_BYTES;
-        let fits = |open: &Option<Open>| {
+        let fits = |open: &Option<FillingSegment>| {
             let open = open.as_ref();
             open.is_some_and(|open| {
                 open.builder
@@ -186,7 +192,7 @@ impl Streams {
     }
 
     /// Returns true if `bytes` of data in `entries` entries certainly fit into the open segment of a stream.
-    fn fits(&self, stream: Stream, bytes: u64, entries: u64) -> bool {
+    fn fits(&self, stream: StreamNumber, bytes: u64, entries: u64) -> bool {
         let open = self.open[usize::from(stream.0)].as_ref();
         open.is_some_and(|open| open.builder.surely_fits(bytes, entries, ENTRY_BYTES_MAX))
     }
@@ -203,33 +209,33 @@ impl Streams {
     /// The caller must use the grant before any other task takes segments.
     pub(crate) fn grant(
         &self,
-        floors: &impl Floors,
-        claim: Claim,
+        floors: &impl ClaimFloors,
+        claim: SegmentClaim,
         segments: usize,
-    ) -> Option<Grant> {
-        let adds_to_no_checkpoint = matches!(claim, Claim::Queue | Claim::Checkpoint);
+    ) -> Option<SegmentGrant> {
+        let adds_to_no_checkpoint = matches!(claim, SegmentClaim::Queue | SegmentClaim::Checkpoint);
         let enough = segments == 0 && adds_to_no_checkpoint
             || self.table.queued() >= segments + floors.floor(claim);
         // Numbers suffice for 4 EiB of writes in a volume's life.
         let numbered = self.next_segment.0 + (segments as u64) < self.layout.numbers();
-        (enough && numbered && self.has_memory(segments)).then_some(Grant { segments })
+        (enough && numbered && self.has_memory(segments)).then_some(SegmentGrant { segments })
     }
 
     /// Grants the segments to append `bytes` of data in `entries` entries to a stream. All of this data must fit into
     /// one new segment.
     pub(crate) fn grant_entry(
         &self,
-        floors: &impl Floors,
-        claim: Claim,
-        stream: Stream,
+        floors: &impl ClaimFloors,
+        claim: SegmentClaim,
+        stream: StreamNumber,
         (bytes, entries): (u64, u64),
-    ) -> Option<Grant> {
+    ) -> Option<SegmentGrant> {
         let segments = usize::from(!self.fits(stream, bytes, entries));
         self.grant(floors, claim, segments)
     }
 
     /// Returns true if `place` is in the open record of a client stream other than `stream`.
-    pub(crate) fn is_open_elsewhere(&self, place: Place, stream: Stream) -> bool {
+    pub(crate) fn is_open_elsewhere(&self, place: LogPlace, stream: StreamNumber) -> bool {
         let segment = self.layout.segment_of(place);
         let user = &self.open[..usize::from(self.counts.user)];
         let at = user.iter().position(|open| {
@@ -249,11 +255,11 @@ impl Streams {
     /// The append needs more segments than were granted.
     pub(crate) fn append(
         &mut self,
-        grant: &mut Grant,
-        stream: Stream,
-        entry: Entry,
+        grant: &mut SegmentGrant,
+        stream: StreamNumber,
+        entry: SpaceEntry,
         data: &[u8],
-    ) -> Place {
+    ) -> LogPlace {
         let len = data.len() as u32;
         self.make_room(grant, stream, entry.encoded_len(), data);
         if stream.is_user() {
@@ -262,7 +268,7 @@ impl Streams {
         let open = self.open[usize::from(stream.0)]
             .as_mut()
             .expect("made room");
-        if let Entry::Moved { sectors, born, .. } = entry {
+        if let SpaceEntry::Moved { sectors, born, .. } = entry {
             let born = open.add_birth(sectors.into(), born);
             self.table.set_born(open.slot, born);
         }
@@ -272,7 +278,13 @@ impl Streams {
         self.layout.place(open.builder.seq(), offset)
     }
 
-    fn make_room(&mut self, grant: &mut Grant, stream: Stream, entry_bytes: usize, data: &[u8]) {
+    fn make_room(
+        &mut self,
+        grant: &mut SegmentGrant,
+        stream: StreamNumber,
+        entry_bytes: usize,
+        data: &[u8],
+    ) {
         let n = usize::from(stream.0);
         if let Some(open) = &self.open[n] {
             // Records of moved data end at the end of a block if possible.
@@ -295,7 +307,7 @@ impl Streams {
         self.open_record(stream);
     }
 
-    fn open_segment(&mut self, grant: &mut Grant, stream: Stream) {
+    fn open_segment(&mut self, grant: &mut SegmentGrant, stream: StreamNumber) {
         debug_assert!(
             grant.segments > 0,
             "a segment was opened that was not granted"
@@ -314,8 +326,8 @@ impl Streams {
             "recovery relies on this bound"
         );
         self.slots.insert(seq, slot);
-        let builder = Builder::new(seq, self.layout.shape(), self.bare_records(stream));
-        self.open[usize::from(stream.0)] = Some(Open {
+        let builder = SegmentBuilder::new(seq, self.layout.shape(), self.bare_records(stream));
+        self.open[usize::from(stream.0)] = Some(FillingSegment {
             builder,
             slot,
             moved: 0,
@@ -324,10 +336,10 @@ impl Streams {
         self.open_record(stream);
         let clock = self.clock;
         let open = self.open[usize::from(stream.0)].as_mut().expect("opened");
-        open.builder.push(Entry::Opened { stream, clock }, 0);
+        open.builder.push(SpaceEntry::Opened { stream, clock }, 0);
     }
 
-    fn open_record(&mut self, stream: Stream) {
+    fn open_record(&mut self, stream: StreamNumber) {
         if stream.is_user() && !self.has_open_round() {
             self.rounds += 1;
         }
@@ -346,7 +358,7 @@ impl Streams {
     }
 
     /// Composes the open record of a stream. For a client stream, composes the whole round.
-    fn compose(&mut self, stream: Stream) {
+    fn compose(&mut self, stream: StreamNumber) {
         if stream.is_user() {
             self.end_round()
         } else {
@@ -368,7 +380,7 @@ impl Streams {
 
     /// Composes all open records of clients' streams.
     pub(crate) fn end_round(&mut self) {
-        let is_open = |open: &Option<Open>| {
+        let is_open = |open: &Option<FillingSegment>| {
             let open = open.as_ref();
             open.is_some_and(|open| open.builder.has_open_record())
         };
@@ -383,7 +395,7 @@ impl Streams {
     }
 
     fn compose_one(&mut self, n: usize, continues: bool) {
-        let closing = Closing {
+        let closing = HeaderFields {
             volume: self.volume,
             epoch: self.epoch,
             seq: self.next_record,
@@ -402,7 +414,7 @@ impl Streams {
 
     /// Composes the open records of the internal streams.
     pub(crate) fn end_inside(&mut self) {
-        for n in Stream::moved(0).0..=Stream::META.0 {
+        for n in StreamNumber::moved(0).0..=StreamNumber::META.0 {
             self.compose_inside(n.into());
         }
     }
@@ -415,10 +427,11 @@ impl Streams {
     }
 
     /// Puts free segments on the allocation queue, if space is available for the record that continues the queue.
-    pub(crate) fn extend_queue(&mut self, floors: &impl Floors, most: usize) {
-        let (meta, bytes) = (Stream::META, (most as u64 + 1) * 4);
+    pub(crate) fn extend_queue(&mut self, floors: &impl ClaimFloors, most: usize) {
+        let (meta, bytes) = (StreamNumber::META, (most as u64 + 1) * 4);
         let bytes = bytes.next_multiple_of(SECTOR_BYTES);
-        let Some(mut grant) = self.grant_entry(floors, Claim::Queue, meta, (bytes, 1)) else {
+        let Some(mut grant) = self.grant_entry(floors, SegmentClaim::Queue, meta, (bytes, 1))
+        else {
             return;
         };
         let slots = self.table.take_free(most);
@@ -427,7 +440,7 @@ impl Streams {
         }
         let numbers: Vec<u32> = slots.iter().map(|slot| slot.0).collect();
         let bytes = encode_queue(&numbers);
-        let entry = Entry::Meta {
+        let entry = SpaceEntry::Meta {
             kind: MetaKind::Queue,
             index: 0,
             sectors: (bytes.len() as u64 / SECTOR_BYTES) as u16,
@@ -441,7 +454,7 @@ impl Streams {
 
     /// Ends the open segment of a stream. The rest before its summary is written if it has at most `fill` bytes, and
     /// skipped otherwise.
-    fn seal(&mut self, stream: Stream, fill: u32) {
+    fn seal(&mut self, stream: StreamNumber, fill: u32) {
         let n = usize::from(stream.0);
         debug_assert!(
             self.open[n]
@@ -451,7 +464,7 @@ impl Streams {
         let Some(open) = self.open[n].take() else {
             return;
         };
-        let end = Sealing {
+        let end = SummaryFields {
             volume: self.volume,
             epoch: self.epoch,
             stable: self.flight.stable(),
@@ -464,27 +477,6 @@ impl Streams {
         open.builder.seal(ram, &end);
         self.flight.release_memory();
         self.table.close(open.slot, self.clock);
-    }
-
-    /// Returns the segments that are being filled, with their streams.
-    pub(crate) fn open_segments(&self) -> impl Iterator<Item = (Stream, Slot, SegmentSeq)> {
-        let open = self.open.iter().enumerate();
-        open.filter_map(|(n, open)| {
-            let open = open.as_ref()?;
-            Some((Stream(n as u8), open.slot, open.builder.seq()))
-        })
-    }
-
-    /// Returns the bytes at a place, if its segment is still in memory. The range must lie within one record.
-    pub(crate) fn in_ram(&self, place: Place, sectors: u64) -> Option<&[u8]> {
-        let ram = self.flight.segment(self.layout.segment_of(place))?;
-        let offset = self.layout.offset_of(place);
-        ram.bytes(offset..offset + (sectors * SECTOR_BYTES) as u32)
-    }
-
-    /// Returns true if the segment of a place is still in memory.
-    pub(crate) fn is_in_ram(&self, place: Place) -> bool {
-        self.flight.segment(self.layout.segment_of(place)).is_some()
     }
 
     /// Forgets the slots of segments that are no longer in memory.

@@ -13,63 +13,63 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, DeviceError};
-use forebay_segments::{LogError, PLACES, Superblock as _};
+use forebay_segments::{LogError, PLACES, SuperblockFormat as _};
 use forebay_units::SegmentSeq;
 
-use crate::error::OpenError;
-use crate::format::Superblock;
-use crate::space::Inner;
+use crate::error::SpaceOpenError;
+use crate::format::SpaceSuperblock;
+use crate::space::SpaceInner;
 
 /// Pause before superblocks are written again after an error: first pause, and longest pause.
 pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// The reservation of an opening of a volume.
-pub(crate) struct Reserved {
+pub(crate) struct OpenReservation {
     /// The superblock with the reservation.
-    pub(crate) superblock: Superblock,
+    pub(crate) superblock: SpaceSuperblock,
     /// The number of the first segment that the opening may open.
     pub(crate) next_segment: SegmentSeq,
 }
 
-impl Reserved {
+impl OpenReservation {
     /// Reserves an epoch, and numbers for `queued` segments from `next_segment` on, or from the end of earlier
     /// reservations on. Before its first checkpoint is valid, an opening opens only queued segments.
     ///
     /// # Errors
     /// The volume has used up its epochs or numbers.
     pub(crate) fn new(
-        superblock: &Superblock,
+        superblock: &SpaceSuperblock,
         next_segment: SegmentSeq,
         queued: usize,
-    ) -> Result<Reserved, OpenError> {
+    ) -> Result<OpenReservation, SpaceOpenError> {
         let next_segment = next_segment.max(superblock.reserved_segments);
-        let superblock = Superblock {
+        let superblock = SpaceSuperblock {
             generation: superblock.generation + 1,
             reserved_epoch: superblock.reserved_epoch.next(),
             reserved_segments: next_segment.plus(queued as u64),
             ..superblock.clone()
         };
         // A superblock that cannot be decoded must not be written.
-        match Superblock::decode(&superblock.encode()) {
-            Ok(_) => Ok(Reserved {
+        match SpaceSuperblock::decode(&superblock.encode()) {
+            Ok(_) => Ok(OpenReservation {
                 superblock,
                 next_segment,
             }),
-            Err(_) => Err(OpenError::Room(
+            Err(_) => Err(SpaceOpenError::Room(
                 "its epochs or the numbers of its segments are used up",
             )),
         }
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Returns the next superblock to write, with its own generation and the newest durable record. The caller must
     /// hold `superblock_turn`. Each write has its own generation, since a failed write may have reached a copy.
-    pub(crate) fn next_superblock(&self, superblock: Superblock) -> Superblock {
+    pub(crate) fn next_superblock(&self, superblock: SpaceSuperblock) -> SpaceSuperblock {
         let (stable, _) = self.commit.newest_stable();
         let mut known = self.superblock.borrow_mut();
         known.generation += 1;
-        Superblock {
+        SpaceSuperblock {
             generation: known.generation,
             stable,
             ..superblock
@@ -80,7 +80,7 @@ impl Inner {
     /// durable records may write superblocks until this function has the lock.
     pub(crate) async fn write_superblock(
         self: &Rc<Self>,
-        superblock: Superblock,
+        superblock: SpaceSuperblock,
     ) -> Result<(), LogError> {
         let _turn = self.superblock_turn.lock().await;
         let next = self.next_superblock(superblock);
@@ -89,7 +89,10 @@ impl Inner {
         Ok(())
     }
 
-    async fn write_until_done(self: &Rc<Self>, superblock: &Superblock) -> Result<(), LogError> {
+    async fn write_until_done(
+        self: &Rc<Self>,
+        superblock: &SpaceSuperblock,
+    ) -> Result<(), LogError> {
         let mut pause = RETRY.0;
         while let Err(error) = self.write_copies(superblock).await {
             self.note_fault(&self.superblock_fault, &error);
@@ -104,7 +107,10 @@ impl Inner {
     }
 
     /// Writes both copies once.
-    pub(crate) async fn write_copies(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+    pub(crate) async fn write_copies(
+        &self,
+        superblock: &SpaceSuperblock,
+    ) -> Result<(), DeviceError> {
         let bytes = BufMut::copy_of(&superblock.encode()).freeze();
         for at in PLACES {
             self.commit.write_durably(at, bytes.clone()).await?;

@@ -20,17 +20,17 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use forebay_placement::WriteClock;
-use forebay_placement::victim::{Closed, Selection, Victims};
+use forebay_placement::victim::{ClosedSegment, VictimSelection, Victims};
 use forebay_units::{RecordSeq, SegmentSeq};
 
-use crate::chunks::Chunks;
-use crate::format::Stream;
-use crate::free::Free;
-use crate::geometry::{Layout, Slot};
-use crate::options::Options;
-use crate::segment::{Frontier, Segment, SegmentPhase, SegmentState};
+use crate::chunks::SegmentChunks;
+use crate::format::StreamNumber;
+use crate::free::FreeSegments;
+use crate::geometry::{SegmentLayout, SegmentSlot};
+use crate::options::SpaceSettings;
+use crate::segment::{CheckpointFrontier, SegmentEntry, SegmentPhase, SegmentState};
 use crate::weight::weight;
-use forebay_extents::Place;
+use forebay_extents::LogPlace;
 
 /// Maximum number of segments on the allocation queue when a checkpoint is cut.
 pub(crate) const QUEUE_MAX: usize = 4096;
@@ -54,20 +54,20 @@ pub(crate) struct SlotState {
 
 /// The states of all segments.
 pub(crate) struct SegmentTable {
-    layout: Layout,
-    segments: Chunks,
+    layout: SegmentLayout,
+    segments: SegmentChunks,
     states: Vec<SlotState>,
     /// The slots of numbers that have places.
-    slots: HashMap<SegmentSeq, Slot, NumberHash>,
+    slots: HashMap<SegmentSeq, SegmentSlot, NumberHash>,
     /// Number of segments in each state.
     counts: [usize; SegmentState::COUNT],
     /// The segments of states that are searched: see [`SegmentTable::list`].
-    lists: [BTreeSet<Slot>; 5],
-    free: Free,
-    queue: VecDeque<Slot>,
+    lists: [BTreeSet<SegmentSlot>; 5],
+    free: FreeSegments,
+    queue: VecDeque<SegmentSlot>,
     /// Settling segments, and the record that must be durable for each group.
-    settling: VecDeque<(RecordSeq, Vec<Slot>)>,
-    frontier: Frontier,
+    settling: VecDeque<(RecordSeq, Vec<SegmentSlot>)>,
+    frontier: CheckpointFrontier,
     /// Closed segments.
     victims: Victims,
     /// Live sectors, and the part of them that are nodes of the map.
@@ -88,14 +88,14 @@ impl SegmentTable {
     /// Creates the table from its segments and the allocation queue. One of `spare_part` segments is kept free of
     /// mapped data.
     pub(crate) fn new(
-        layout: Layout,
+        layout: SegmentLayout,
         spare_part: u64,
-        segments: Vec<Segment>,
-        queue: VecDeque<Slot>,
-        options: &Options,
+        segments: Vec<SegmentEntry>,
+        queue: VecDeque<SegmentSlot>,
+        options: &SpaceSettings,
     ) -> SegmentTable {
         let wear = segments.iter().map(|segment| segment.wear).collect();
-        let state = |segment: &Segment| SlotState {
+        let state = |segment: &SegmentEntry| SlotState {
             state: match segment.phase {
                 SegmentPhase::Free => SegmentState::Free,
                 SegmentPhase::Queued => SegmentState::Queued,
@@ -112,14 +112,14 @@ impl SegmentTable {
         let mut table = SegmentTable {
             layout,
             states: segments.iter().map(state).collect(),
-            segments: Chunks::new(segments),
+            segments: SegmentChunks::new(segments),
             slots: HashMap::default(),
             counts: [0; SegmentState::COUNT],
             lists: Default::default(),
-            free: Free::new(wear, options),
+            free: FreeSegments::new(wear, options),
             queue,
             settling: VecDeque::new(),
-            frontier: Frontier::before_all(),
+            frontier: CheckpointFrontier::before_all(),
             victims: Victims::new(),
             live: 0,
             nodes: 0,
@@ -130,7 +130,7 @@ impl SegmentTable {
             doubtful: false,
         };
         for n in 0..table.states.len() {
-            let (slot, state) = (Slot(n as u32), table.states[n].state);
+            let (slot, state) = (SegmentSlot(n as u32), table.states[n].state);
             let segment = *table.get(slot);
             table.live += u64::from(segment.live);
             table.weight += weight_of(&segment);
@@ -146,7 +146,7 @@ impl SegmentTable {
 
     /// Adds free segments up to the number in `layout`. The newest checkpoint already contains them: no segment may be
     /// opened that recovery does not know of.
-    pub(crate) fn grow(&mut self, layout: Layout) {
+    pub(crate) fn grow(&mut self, layout: SegmentLayout) {
         let (before, count) = (self.len(), layout.segment_count as usize);
         self.layout = layout;
         self.segments.grow(count, true);
@@ -160,7 +160,7 @@ impl SegmentTable {
                 later: false,
                 holds_nodes: false,
             });
-            self.enter(Slot(n as u32), SegmentState::Free);
+            self.enter(SegmentSlot(n as u32), SegmentState::Free);
         }
     }
 
@@ -176,7 +176,7 @@ impl SegmentTable {
         }
     }
 
-    fn members(&self, state: SegmentState) -> &BTreeSet<Slot> {
+    fn members(&self, state: SegmentState) -> &BTreeSet<SegmentSlot> {
         &self.lists[SegmentTable::list(state).expect("a state with a list")]
     }
 
@@ -188,7 +188,7 @@ impl SegmentTable {
         }
         let largest = self
             .victims
-            .choose(Selection::Greedy, WriteClock(0), 1, 1, 1);
+            .choose(VictimSelection::Greedy, WriteClock(0), 1, 1, 1);
         let gain = largest.first().map_or(0, |victim| victim.gain);
         format!(
             "{counts:?}; cleaning one gains {gain} of {} sectors",
@@ -201,7 +201,7 @@ impl SegmentTable {
         self.counts[state as usize]
     }
 
-    fn enter(&mut self, slot: Slot, state: SegmentState) {
+    fn enter(&mut self, slot: SegmentSlot, state: SegmentState) {
         self.counts[state as usize] += 1;
         let holds_nodes = self.holds_nodes(slot, state);
         self.states[slot.0 as usize].holds_nodes = holds_nodes;
@@ -216,7 +216,7 @@ impl SegmentTable {
         }
     }
 
-    fn leave(&mut self, slot: Slot, state: SegmentState) {
+    fn leave(&mut self, slot: SegmentSlot, state: SegmentState) {
         self.counts[state as usize] -= 1;
         let known = &mut self.states[slot.0 as usize];
         self.node_segments -= usize::from(std::mem::take(&mut known.holds_nodes));
@@ -230,15 +230,15 @@ impl SegmentTable {
         }
     }
 
-    fn holds_nodes(&self, slot: Slot, state: SegmentState) -> bool {
-        state.has_number() && !state.is_unused() && self.get(slot).stream == Stream::META
+    fn holds_nodes(&self, slot: SegmentSlot, state: SegmentState) -> bool {
+        state.has_number() && !state.is_unused() && self.get(slot).stream == StreamNumber::META
     }
 
     /// Changes the state of a segment. This is the only transition function.
     ///
     /// # Panics
     /// The transition is not allowed.
-    fn change(&mut self, slot: Slot, next: SegmentState) {
+    fn change(&mut self, slot: SegmentSlot, next: SegmentState) {
         let now = self.state(slot);
         assert!(now.may_become(next), "{slot:?}: {now:?} became {next:?}");
         self.leave(slot, now);
@@ -253,8 +253,8 @@ impl SegmentTable {
         self.enter(slot, next);
     }
 
-    fn add_victim(&mut self, slot: Slot) {
-        let closed = Closed {
+    fn add_victim(&mut self, slot: SegmentSlot) {
+        let closed = ClosedSegment {
             capacity: self.layout.dense_sectors() as u32,
             live: self.weight_of(slot) as u32,
             closed: self.get(slot).closed,
@@ -263,7 +263,7 @@ impl SegmentTable {
     }
 
     /// Returns the state of a full segment without an operation in progress.
-    fn rest(&self, slot: Slot) -> SegmentState {
+    fn rest(&self, slot: SegmentSlot) -> SegmentState {
         if self.live_in(slot) > 0 {
             SegmentState::Closed
         } else if self.frontier.is_past(self.get(slot).seq) {
@@ -274,7 +274,7 @@ impl SegmentTable {
     }
 
     /// Returns the segments, for a checkpoint.
-    pub(crate) fn segments(&mut self) -> &mut Chunks {
+    pub(crate) fn segments(&mut self) -> &mut SegmentChunks {
         &mut self.segments
     }
 
@@ -284,27 +284,27 @@ impl SegmentTable {
     }
 
     /// Returns the entry of a segment.
-    pub(crate) fn get(&self, slot: Slot) -> &Segment {
+    pub(crate) fn get(&self, slot: SegmentSlot) -> &SegmentEntry {
         self.segments.get(slot)
     }
 
     /// Returns the state of a segment.
-    pub(crate) fn state(&self, slot: Slot) -> SegmentState {
+    pub(crate) fn state(&self, slot: SegmentSlot) -> SegmentState {
         self.states[slot.0 as usize].state
     }
 
     /// Returns the slot of a number. `None` if the number is retired.
-    pub(crate) fn slot_of(&self, segment: SegmentSeq) -> Option<Slot> {
+    pub(crate) fn slot_of(&self, segment: SegmentSeq) -> Option<SegmentSlot> {
         self.slots.get(&segment).copied()
     }
 
     /// Returns the slot of the segment that contains a place. `None` if the place is retired.
-    pub(crate) fn slot_at(&self, place: Place) -> Option<Slot> {
+    pub(crate) fn slot_at(&self, place: LogPlace) -> Option<SegmentSlot> {
         self.slot_of(self.layout.segment_of(place))
     }
 
     /// Returns the byte of the device at which a place lies. `None` if the place is retired.
-    pub(crate) fn byte_at(&self, place: Place) -> Option<u64> {
+    pub(crate) fn byte_at(&self, place: LogPlace) -> Option<u64> {
         let slot = self.slot_at(place)?;
         Some(self.layout.slot_at(slot) + u64::from(self.layout.offset_of(place)))
     }
@@ -336,7 +336,7 @@ impl SegmentTable {
     }
 
     /// Returns the allocation queue.
-    pub(crate) fn queue(&self) -> impl Iterator<Item = Slot> {
+    pub(crate) fn queue(&self) -> impl Iterator<Item = SegmentSlot> {
         self.queue.iter().copied()
     }
 
@@ -365,7 +365,12 @@ impl SegmentTable {
     ///
     /// # Panics
     /// The queue is empty.
-    pub(crate) fn open(&mut self, stream: Stream, seq: SegmentSeq, now: WriteClock) -> Slot {
+    pub(crate) fn open(
+        &mut self,
+        stream: StreamNumber,
+        seq: SegmentSeq,
+        now: WriteClock,
+    ) -> SegmentSlot {
         let slot = self.queue.pop_front().expect("the queue was looked at");
         assert_eq!(
             self.state(slot),
@@ -376,7 +381,7 @@ impl SegmentTable {
         slot
     }
 
-    fn begin(&mut self, slot: Slot, stream: Stream, seq: SegmentSeq, now: WriteClock) {
+    fn begin(&mut self, slot: SegmentSlot, stream: StreamNumber, seq: SegmentSeq, now: WriteClock) {
         self.free.opened(slot);
         let opened = self.get(slot).opened(stream, seq, now);
         *self.segments.get_mut(slot) = opened;
@@ -389,8 +394,8 @@ impl SegmentTable {
     /// an exception, since they are not released yet.
     pub(crate) fn reopen(
         &mut self,
-        slot: Slot,
-        stream: Stream,
+        slot: SegmentSlot,
+        stream: StreamNumber,
         seq: SegmentSeq,
         now: WriteClock,
         detached: bool,
@@ -399,7 +404,7 @@ impl SegmentTable {
         self.begin(slot, stream, seq, now);
     }
 
-    fn retire(&mut self, slot: Slot, detached: bool) {
+    fn retire(&mut self, slot: SegmentSlot, detached: bool) {
         let segment = *self.get(slot);
         if segment.live > 0 && !detached {
             self.doubt(slot, "a segment that recovery found live was used again");
@@ -427,7 +432,7 @@ impl SegmentTable {
         }
     }
 
-    fn doubt(&mut self, slot: Slot, why: &'static str) {
+    fn doubt(&mut self, slot: SegmentSlot, why: &'static str) {
         if !std::mem::replace(&mut self.doubtful, true) {
             tracing::warn!(?slot, "{why}; what is live is counted anew");
         }
@@ -439,12 +444,12 @@ impl SegmentTable {
     }
 
     /// Sets the average time at which clients wrote the data of a segment so far.
-    pub(crate) fn set_born(&mut self, slot: Slot, born: WriteClock) {
+    pub(crate) fn set_born(&mut self, slot: SegmentSlot, born: WriteClock) {
         self.segments.get_mut(slot).born = born;
     }
 
     /// Closes a segment.
-    pub(crate) fn close(&mut self, slot: Slot, now: WriteClock) {
+    pub(crate) fn close(&mut self, slot: SegmentSlot, now: WriteClock) {
         self.segments.get_mut(slot).closed = now;
         self.change(slot, self.rest(slot));
     }
@@ -452,7 +457,7 @@ impl SegmentTable {
     /// Closes all open segments.
     pub(crate) fn close_all(&mut self) {
         for n in 0..self.len() {
-            let slot = Slot(n as u32);
+            let slot = SegmentSlot(n as u32);
             if self.state(slot) == SegmentState::Open {
                 self.close(slot, self.get(slot).closed);
             }
@@ -484,6 +489,6 @@ impl Hasher for NumberHasher {
     }
 }
 
-fn weight_of(segment: &Segment) -> u64 {
+fn weight_of(segment: &SegmentEntry) -> u64 {
     weight(segment.live.into(), segment.units.into())
 }

@@ -11,18 +11,18 @@
 
 use std::rc::Rc;
 
-use forebay_placement::placement::{Done, Fill, Kind, Tuning};
+use forebay_placement::placement::{FillLevel, PlacementKind, TunerStatus, WorkTotals};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
 use crate::changed::ChangedBounds;
-use crate::checkpoint::VolumeChange;
 use crate::error::SpaceError;
-use crate::format::Superblock;
+use crate::format::SpaceSuperblock;
+use crate::grow::VolumeChange;
 use crate::placed::placement_of;
-use crate::room::Room;
-use crate::space::{Inner, Space};
+use crate::room::SpaceBudget;
+use crate::space::{Space, SpaceInner};
 use crate::spare::spare_part;
-use crate::streams::{Counts, StreamShape};
+use crate::streams::{StreamCounts, StreamShape};
 
 /// The reason that the placement of a volume cannot be changed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum TuneError {
     )]
     Full {
         /// The requested placement.
-        kind: Kind,
+        kind: PlacementKind,
         /// Excess of data.
         over: ByteLen,
     },
@@ -45,7 +45,7 @@ pub enum TuneError {
 
 impl Space {
     /// Returns the current placement.
-    pub fn placement(&self) -> Kind {
+    pub fn placement(&self) -> PlacementKind {
         self.inner.placement.borrow().kind()
     }
 
@@ -55,7 +55,7 @@ impl Space {
     }
 
     /// Returns the data for the choice of the placement, even if the volume does not choose it automatically.
-    pub fn tuning(&self) -> Tuning {
+    pub fn tuning(&self) -> TunerStatus {
         self.inner.tuner.borrow().said().clone()
     }
 
@@ -64,16 +64,16 @@ impl Space {
     ///
     /// # Errors
     /// The volume is too full for the placement, or failed. After a failure the change may be in effect.
-    pub async fn set_placement(&self, kind: Option<Kind>) -> Result<(), TuneError> {
+    pub async fn set_placement(&self, kind: Option<PlacementKind>) -> Result<(), TuneError> {
         let auto = kind.is_none();
         let kind = kind.unwrap_or_else(|| self.placement());
         self.inner.change_to(kind, auto).await
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Returns the properties of the streams with a placement.
-    fn shape_of(&self, kind: Kind) -> StreamShape {
+    fn shape_of(&self, kind: PlacementKind) -> StreamShape {
         let layout = self.commit.composer().layout;
         StreamShape {
             counts: self.counts_of(kind),
@@ -82,31 +82,31 @@ impl Inner {
         }
     }
 
-    fn counts_of(&self, kind: Kind) -> Counts {
+    fn counts_of(&self, kind: PlacementKind) -> StreamCounts {
         placement_of(&self.superblock_of(kind)).1
     }
 
-    fn superblock_of(&self, kind: Kind) -> Superblock {
-        Superblock {
+    fn superblock_of(&self, kind: PlacementKind) -> SpaceSuperblock {
+        SpaceSuperblock {
             placement: kind,
             ..self.superblock.borrow().clone()
         }
     }
 
     /// Returns the space that would be available with another placement.
-    fn room_with(&self, kind: Kind) -> Room {
+    fn room_with(&self, kind: PlacementKind) -> SpaceBudget {
         let shape = self.shape_of(kind);
         let mut streams = self.commit.composer_mut();
         let present = streams.set_shape(shape);
-        let room = Room::of(&streams, &self.map.borrow());
+        let room = SpaceBudget::of(&streams, &self.map.borrow());
         streams.set_shape(present);
         room
     }
 
     /// Changes the placement, and sets whether the volume chooses it automatically.
-    async fn change_to(self: &Rc<Self>, kind: Kind, auto: bool) -> Result<(), TuneError> {
+    async fn change_to(self: &Rc<Self>, kind: PlacementKind, auto: bool) -> Result<(), TuneError> {
         let _turn = self.tune_turn.lock().await;
-        let now = Room::of(&self.commit.composer(), &self.map.borrow());
+        let now = SpaceBudget::of(&self.commit.composer(), &self.map.borrow());
         let then = self.room_with(kind);
         let present = self.placement.borrow().kind();
         let over = then.over();
@@ -131,7 +131,7 @@ impl Inner {
     }
 
     /// Switches to a placement for data written from now on.
-    pub(crate) fn place_by(self: &Rc<Self>, kind: Kind) {
+    pub(crate) fn place_by(self: &Rc<Self>, kind: PlacementKind) {
         if self.placement.borrow().kind() == kind {
             return;
         }
@@ -152,13 +152,16 @@ impl Inner {
     }
 
     /// Evaluates the placement. Returns the placement to change to, if a change pays and is automatic.
-    fn look_at_placement(&self) -> Option<Kind> {
-        let room = Room::of(&self.commit.composer(), &self.map.borrow());
+    fn look_at_placement(&self) -> Option<PlacementKind> {
+        let room = SpaceBudget::of(&self.commit.composer(), &self.map.borrow());
         let (live, capacity) = room.filled();
-        let (fill, mapped) = (Fill { live, capacity }, self.map.borrow().mapped_sectors());
+        let (fill, mapped) = (
+            FillLevel { live, capacity },
+            self.map.borrow().mapped_sectors(),
+        );
         let done = {
             let stats = self.stats.borrow();
-            Done {
+            WorkTotals {
                 written: stats.bytes_written,
                 in_place: stats.bytes_in_place,
                 moved: stats.bytes_moved,
@@ -182,7 +185,7 @@ impl Inner {
 }
 
 /// Evaluates the placement from time to time, and changes it if the volume chooses it automatically.
-pub(crate) async fn tuner(inner: Rc<Inner>) {
+pub(crate) async fn tuner(inner: Rc<SpaceInner>) {
     loop {
         let asked = inner.tune_asked.listen();
         if !inner.wants_look() {

@@ -110,7 +110,7 @@ pub(crate) fn nodes_of_pages(sectors: u64, page_sectors: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use forebay_extents::{Check, Extent, Place};
+    use forebay_extents::{ExtentCheck, LogPlace, MapExtent};
 
     use super::*;
 
@@ -144,11 +144,11 @@ mod tests {
         let units = runs.map(|(sector, sectors)| units_in_run(sector, sectors));
         assert_eq!(units, [5, 5, 6, 10, 11, 18, 17, 60]);
         let second = |follows| LeafExtent {
-            extent: Extent {
+            extent: MapExtent {
                 sector: 8,
                 sectors: 8,
-                place: Place(80),
-                check: Check::Own(1),
+                place: LogPlace(80),
+                check: ExtentCheck::Own(1),
             },
             follows,
         };

@@ -1,27 +1,30 @@
 //! Application of a batch: waits for free space, then applies the whole batch without interruption.
 
 use forebay_placement::WriteClock;
-use forebay_placement::placement::{Fill, Overwritten, Placement, Tuner, UserPlace, UserWrite};
+use forebay_placement::placement::{
+    FillLevel, OverwrittenExtent, Placement, Tuner, UserPlace, UserWrite,
+};
 use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, Durability};
 use forebay_rt::Instant;
-use forebay_segments::Composer as _;
+use forebay_segments::RecordComposer as _;
 use forebay_units::{LINE_SECTORS, RecordSeq, SECTOR_BYTES, Sector};
 
-use crate::batch::{Batch, Op};
-use crate::claim::{Floors as _, Grant, Wanted};
+use crate::batch::{Batch, BatchOp};
+use crate::claim::{ClaimFloors as _, SegmentDemand, SegmentGrant};
 use crate::error::SpaceError;
-use crate::format::{Entry, Stream};
-use crate::homes::{Home, Homes};
+use crate::format::{SpaceEntry, StreamNumber};
+use crate::homes::{InPlaceTarget, InPlaceWrites};
 use crate::prepared::{mapped, unmap};
-use crate::room::{Asking, Lack, Room, Verdict};
-use crate::space::{Inner, Space, is_durable};
-use crate::streams::{Counts, Streams};
-use forebay_extents::Map;
-use forebay_extents::Place;
-use forebay_extents::{Changes, Check, Extent};
+use crate::queued::{QueuedBatch, WaitingBatch};
+use crate::room::{BatchAdmission, BatchRequest, SpaceBudget, SpaceShortage};
+use crate::space::{Space, SpaceInner, is_durable};
+use crate::streams::{SegmentStreams, StreamCounts};
+use forebay_extents::ExtentMap;
+use forebay_extents::LogPlace;
+use forebay_extents::{ExtentCheck, MapChanges, MapExtent};
 
 /// After this time in the queue for segments without progress, a batch requests a checkpoint if a checkpoint frees
 /// space.
@@ -47,14 +50,14 @@ impl Space {
         let mut pins = inner.map.borrow().pins();
         for (op, (sector, sectors)) in batch.ops().iter().zip(&ranges) {
             match op {
-                Op::Write { .. } => inner.prepare(*sector, *sectors, &mut pins).await?,
-                Op::Trim { .. } => {
+                BatchOp::Write { .. } => inner.prepare(*sector, *sectors, &mut pins).await?,
+                BatchOp::Trim { .. } => {
                     let prepared = inner.prepare_to_unmap(*sector, *sectors, huge, &mut pins);
                     prepared.await?;
                 }
             }
         }
-        let asking = Asking {
+        let asking = BatchRequest {
             batch,
             ranges: &ranges,
             huge,
@@ -78,14 +81,18 @@ impl Space {
     /// longer write must be split, or is refused while segments are scarce.
     pub fn write_max(&self) -> u64 {
         let (streams, map) = (self.inner.commit.composer(), self.inner.map.borrow());
-        Room::of(&streams, &map).write_max(&streams)
+        SpaceBudget::of(&streams, &map).write_max(&streams)
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Waits until few enough detached subtrees wait for the reaper: a checkpoint names all of them.
     async fn wait_for_trims(&self, batch: &Batch) -> Result<(), SpaceError> {
-        if batch.ops().iter().all(|op| matches!(op, Op::Write { .. })) {
+        if batch
+            .ops()
+            .iter()
+            .all(|op| matches!(op, BatchOp::Write { .. }))
+        {
             return Ok(());
         }
         let since = self.rt.now();
@@ -109,7 +116,7 @@ impl Inner {
 
     /// Waits until space is available for a batch. A batch that waits for segments is queued. Later batches wait behind
     /// it, unless space suffices for all. A batch that waits for another condition does not block others.
-    async fn admit(self: &Rc<Self>, asking: Asking<'_>) -> Result<Grant, SpaceError> {
+    async fn admit(self: &Rc<Self>, asking: BatchRequest<'_>) -> Result<SegmentGrant, SpaceError> {
         let batch = asking.batch;
         let sectors = batch.bytes() / SECTOR_BYTES;
         let since = self.rt.now();
@@ -117,12 +124,12 @@ impl Inner {
             let progress = self.commit.progress();
             let ahead = self.pacing.borrow().queued();
             match self.asks(asking, ahead)? {
-                Asked::Granted(grant) if self.pace(sectors).is_none() => return Ok(grant),
-                Asked::Lacks(Lack::Trimmed | Lack::Checkpoint) => {
+                GrantResult::Granted(grant) if self.pace(sectors).is_none() => return Ok(grant),
+                GrantResult::Lacks(SpaceShortage::Trimmed | SpaceShortage::Checkpoint) => {
                     self.give_up_on_fault(since)?;
                     let _ = self.rt.timeout(LONG_WAIT, progress).await;
                 }
-                Asked::Granted(_) | Asked::Lacks(_) => {
+                GrantResult::Granted(_) | GrantResult::Lacks(_) => {
                     drop(progress);
                     if let Some(grant) = self.admit_in_turn(asking, since).await? {
                         return Ok(grant);
@@ -132,27 +139,29 @@ impl Inner {
         }
     }
 
-    /// Waits like [`Inner::admit`], in the queue for segments, for a batch that has waited since `since`. `None` if the
+    /// Waits like [`SpaceInner::admit`], in the queue for segments, for a batch that has waited since `since`. `None` if the
     /// batch now waits for another condition.
     async fn admit_in_turn(
         self: &Rc<Self>,
-        asking: Asking<'_>,
+        asking: BatchRequest<'_>,
         since: Instant,
-    ) -> Result<Option<Grant>, SpaceError> {
+    ) -> Result<Option<SegmentGrant>, SpaceError> {
         let sectors = asking.batch.bytes() / SECTOR_BYTES;
-        let _queued = Queued::new(self, asking.batch);
+        let _queued = QueuedBatch::new(self, asking.batch);
         let _turn = self.admission.lock().await;
         let mut long_waits = 0;
         loop {
             let progress = self.commit.progress();
-            let grant = match self.asks(asking, Wanted::default())? {
-                Asked::Granted(grant) => grant,
-                Asked::Lacks(Lack::Trimmed | Lack::Checkpoint) => return Ok(None),
-                Asked::Lacks(lack) => {
+            let grant = match self.asks(asking, SegmentDemand::default())? {
+                GrantResult::Granted(grant) => grant,
+                GrantResult::Lacks(SpaceShortage::Trimmed | SpaceShortage::Checkpoint) => {
+                    return Ok(None);
+                }
+                GrantResult::Lacks(lack) => {
                     // Check before the wait: the patience of all queued writers may end at the same time.
                     self.give_up_on_fault(since)?;
-                    let short = matches!(lack, Lack::Segments { .. });
-                    let _pressing = short.then(|| Pressing::new(self));
+                    let short = matches!(lack, SpaceShortage::Segments { .. });
+                    let _pressing = short.then(|| WaitingBatch::new(self));
                     let waited = self.rt.timeout(LONG_WAIT, progress).await;
                     long_waits += u32::from(waited.is_err());
                     let longer = long_waits % LONGER_WAIT == 0 && self.checkpoint_helps();
@@ -190,51 +199,58 @@ impl Inner {
     ///
     /// # Errors
     /// Space cannot become available in the current state, or the volume has failed.
-    fn asks(self: &Rc<Self>, asking: Asking<'_>, ahead: Wanted) -> Result<Asked, SpaceError> {
+    fn asks(
+        self: &Rc<Self>,
+        asking: BatchRequest<'_>,
+        ahead: SegmentDemand,
+    ) -> Result<GrantResult, SpaceError> {
         if let Some(failure) = self.commit.failure() {
             return Err(failure.into());
         }
         let streams = self.commit.composer();
         let map = self.map.borrow();
-        let room = Room::of(&streams, &map);
+        let room = SpaceBudget::of(&streams, &map);
         let verdict = room.verdict(&streams, &map, asking, ahead);
         let batch = asking.batch;
-        let own = streams.segments_needed(Wanted::of(batch));
+        let own = streams.segments_needed(SegmentDemand::of(batch));
         let lack = match verdict {
-            Verdict::Now => match streams.grant(&room, asking.claim(), own) {
-                Some(grant) => return Ok(Asked::Granted(grant)),
-                None => Lack::Memory,
+            BatchAdmission::Now => match streams.grant(&room, asking.claim(), own) {
+                Some(grant) => return Ok(GrantResult::Granted(grant)),
+                None => SpaceShortage::Memory,
             },
-            Verdict::Wait(lack) => lack,
-            Verdict::Never { need, have } => return Err(SpaceError::Full { need, have }),
-            Verdict::Large { need, most } => return Err(SpaceError::Large { need, most }),
+            BatchAdmission::Wait(lack) => lack,
+            BatchAdmission::Never { need, have } => return Err(SpaceError::Full { need, have }),
+            BatchAdmission::Large { need, most } => return Err(SpaceError::Large { need, most }),
         };
         let need = own + room.floor(asking.claim());
         let helps = room.checkpoint_helps(&streams.table);
         drop((streams, map));
         self.replenish(need);
-        let wants = matches!(lack, Lack::Checkpoint | Lack::Segments { checkpoint: true });
+        let wants = matches!(
+            lack,
+            SpaceShortage::Checkpoint | SpaceShortage::Segments { checkpoint: true }
+        );
         if wants && helps {
             self.ask_for_checkpoint();
         }
-        if lack == Lack::Trimmed {
+        if lack == SpaceShortage::Trimmed {
             self.reap_asked.notify_all();
         }
-        Ok(Asked::Lacks(lack))
+        Ok(GrantResult::Lacks(lack))
     }
 
     /// Applies a whole batch. Returns the newest composed record, behind which the open records follow, and the change
     /// of the number of mapped sectors.
-    fn do_all(&self, batch: &Batch, huge: u64, grant: Grant) -> (RecordSeq, i64) {
+    fn do_all(&self, batch: &Batch, huge: u64, grant: SegmentGrant) -> (RecordSeq, i64) {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         let before = map.mapped_sectors();
         let placement = &mut self.placement.borrow_mut();
-        let mut doing = Doing {
+        let mut doing = BatchApplier {
             grant,
             streams: &mut streams,
             map: &mut map,
-            changes: Changes::default(),
+            changes: MapChanges::default(),
             huge,
             placement: &mut ***placement,
             tuner: &mut self.tuner.borrow_mut(),
@@ -246,8 +262,8 @@ impl Inner {
         doing.streams.preallocated = preallocated.saturating_add_signed(batch.preallocates());
         for op in batch.ops() {
             match op {
-                Op::Write { sector, data } => doing.write(*sector, data),
-                Op::Trim { sector, sectors } => doing.trim(*sector, *sectors),
+                BatchOp::Write { sector, data } => doing.write(*sector, data),
+                BatchOp::Trim { sector, sectors } => doing.trim(*sector, *sectors),
             }
         }
         streams.end_batch();
@@ -281,72 +297,40 @@ impl Inner {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Reports the fill of the device to the placement, if it changed by much.
     pub(crate) fn tell_fill(&self) {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
-        let room = Room::of(&streams, &map);
+        let room = SpaceBudget::of(&streams, &map);
         let (live, capacity) = room.filled();
         let told = self.fill_told.get();
         if told.is_some_and(|told| live.abs_diff(told) < capacity / 100) {
             return;
         }
         self.fill_told.set(Some(live));
-        self.placement.borrow_mut().filled(Fill { live, capacity });
+        self.placement
+            .borrow_mut()
+            .filled(FillLevel { live, capacity });
     }
 }
 
 /// The result of a request for space.
-enum Asked {
-    Granted(Grant),
-    Lacks(Lack),
-}
-
-/// Keeps a batch in the queue until dropped.
-struct Queued<'a>(&'a Rc<Inner>, Wanted);
-
-impl Queued<'_> {
-    fn new<'a>(inner: &'a Rc<Inner>, batch: &Batch) -> Queued<'a> {
-        let wanted = Wanted::of(batch);
-        inner.pacing.borrow_mut().queue(wanted);
-        Queued(inner, wanted)
-    }
-}
-
-impl Drop for Queued<'_> {
-    fn drop(&mut self) {
-        self.0.pacing.borrow_mut().unqueue(self.1);
-    }
-}
-
-/// Counts a batch as waiting for space until dropped.
-struct Pressing<'a>(&'a Rc<Inner>);
-
-impl Pressing<'_> {
-    fn new(inner: &Rc<Inner>) -> Pressing<'_> {
-        inner.pacing.borrow_mut().presses(true);
-        inner.clean_asked.notify_all();
-        Pressing(inner)
-    }
-}
-
-impl Drop for Pressing<'_> {
-    fn drop(&mut self) {
-        self.0.pacing.borrow_mut().presses(false);
-    }
+enum GrantResult {
+    Granted(SegmentGrant),
+    Lacks(SpaceShortage),
 }
 
 /// A batch while it is being applied.
-struct Doing<'a> {
-    grant: Grant,
-    streams: &'a mut Streams,
-    map: &'a mut Map,
-    changes: Changes,
+struct BatchApplier<'a> {
+    grant: SegmentGrant,
+    streams: &'a mut SegmentStreams,
+    map: &'a mut ExtentMap,
+    changes: MapChanges,
     /// Minimum length of trims that do not examine all old mappings, in sectors.
     huge: u64,
     placement: &'a mut dyn Placement,
     tuner: &'a mut Tuner,
-    homes: &'a mut Homes,
+    homes: &'a mut InPlaceWrites,
     /// Block size of the device.
     block: u64,
     /// Wall clock, for placements that use it.
@@ -354,15 +338,15 @@ struct Doing<'a> {
 }
 
 /// Fragments that are adjacent in the space and on the device.
-struct Run {
+struct AdjacentFragments {
     sector: Sector,
     sectors: u64,
-    place: Place,
+    place: LogPlace,
     /// Checksum, if the run is a single fragment.
     crc: Option<u32>,
 }
 
-impl Doing<'_> {
+impl BatchApplier<'_> {
     /// Asks the placement for the place of a client's write, and for the number of sectors that go there.
     fn ask(&mut self, at: Sector, sectors: u64) -> (UserPlace, u64) {
         let user = self.streams.counts.user;
@@ -384,13 +368,13 @@ impl Doing<'_> {
     }
 
     /// Returns the data that a write to a sector overwrites.
-    fn overwritten(&self, at: Sector) -> Option<Overwritten> {
+    fn overwritten(&self, at: Sector) -> Option<OverwrittenExtent> {
         let mapped = mapped(self.map, at, 1);
         let slot = self.streams.table.slot_at(mapped.first()?.place)?;
         let segment = self.streams.table.get(slot);
-        Some(Overwritten {
+        Some(OverwrittenExtent {
             born: segment.born,
-            stream: Counts::named(segment.stream),
+            stream: StreamCounts::named(segment.stream),
         })
     }
 
@@ -399,7 +383,7 @@ impl Doing<'_> {
         self.tuner
             .wrote(sector, all, |at| !mapped(map, at, 1).is_empty());
         let (mut at, mut done) = (sector, 0);
-        let mut run: Option<Run> = None;
+        let mut run: Option<AdjacentFragments> = None;
         let (mut wanted, mut placed) = (UserPlace::Append(0), 0);
         while done < data.len() {
             let left = (data.len() - done) as u64 / SECTOR_BYTES;
@@ -407,7 +391,7 @@ impl Doing<'_> {
                 (wanted, placed) = self.ask(at, left);
             }
             let (UserPlace::Append(n) | UserPlace::InPlace(n)) = wanted;
-            let stream = Stream(n);
+            let stream = StreamNumber(n);
             let in_line = LINE_SECTORS - u64::from(at.in_line());
             let sectors = in_line.min(placed);
             placed -= sectors;
@@ -418,7 +402,7 @@ impl Doing<'_> {
                 self.streams.end_round();
             }
             let crc = crc32c::crc32c(piece);
-            let entry = Entry::Data {
+            let entry = SpaceEntry::Data {
                 sector: at,
                 sectors: sectors as u8,
                 crc,
@@ -435,7 +419,7 @@ impl Doing<'_> {
                     run.crc = None;
                 }
                 _ => {
-                    let ended = run.replace(Run {
+                    let ended = run.replace(AdjacentFragments {
                         sector: at,
                         sectors,
                         place,
@@ -450,7 +434,7 @@ impl Doing<'_> {
     }
 
     /// Returns the place for the write in place of a fragment. `None` if it stays in the log.
-    fn home_of(&mut self, at: Sector, sectors: u64, wanted: UserPlace) -> Option<Home> {
+    fn home_of(&mut self, at: Sector, sectors: u64, wanted: UserPlace) -> Option<InPlaceTarget> {
         let stays = matches!(wanted, UserPlace::Append(_)) || sectors < LINE_SECTORS;
         if stays {
             self.homes.forget(at);
@@ -459,12 +443,12 @@ impl Doing<'_> {
         self.homes.of(at.line(), self.map, self.streams, self.block)
     }
 
-    fn map_to(&mut self, run: Run) {
-        let extent = Extent {
+    fn map_to(&mut self, run: AdjacentFragments) {
+        let extent = MapExtent {
             sector: run.sector.0,
             sectors: run.sectors,
             place: run.place,
-            check: run.crc.map_or(Check::Segment, Check::Inline),
+            check: run.crc.map_or(ExtentCheck::Segment, ExtentCheck::Inline),
         };
         let set = self.map.set(extent, &mut self.changes);
         set.expect("the nodes were prepared");
@@ -472,19 +456,19 @@ impl Doing<'_> {
     }
 
     fn trim(&mut self, sector: Sector, sectors: u64) {
-        let stream = Stream(0);
+        let stream = StreamNumber(0);
         let elsewhere = || sectors >= self.huge || self.is_open_elsewhere(sector, sectors, stream);
         if self.streams.counts.user > 1 && elsewhere() {
             self.streams.end_round();
         }
-        let entry = Entry::Trim { sector, sectors };
+        let entry = SpaceEntry::Trim { sector, sectors };
         self.streams.append(&mut self.grant, stream, entry, &[]);
         unmap(self.map, sector, sectors, self.huge, &mut self.changes);
         self.count();
     }
 
     /// Returns true if a part of the range lies in an open record of another stream.
-    fn is_open_elsewhere(&self, sector: Sector, sectors: u64, stream: Stream) -> bool {
+    fn is_open_elsewhere(&self, sector: Sector, sectors: u64, stream: StreamNumber) -> bool {
         let mapped = mapped(self.map, sector, sectors);
         let mut mapped = mapped.into_iter();
         mapped.any(|extent| self.streams.is_open_elsewhere(extent.place, stream))

@@ -14,12 +14,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Asked, BufMut, Device, DeviceError, Durability, Hooks, Overlay, RamDevice, Tap,
+    BufMut, Device, DeviceError, Durability, MemoryOverlay, RamDevice, Tap, TapHooks, TapRequest,
 };
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use forebay_vsl::{Kind, Layout, Linear, Making, Options, VolumeId, create, open};
+use forebay_vsl::{
+    PlacementKind, SegmentLayout, SpaceDevice, SpaceSettings, SpaceSpec, VolumeId, create, open,
+};
 
 const SEGMENT: u64 = 128 << 10;
 /// Sectors of the space.
@@ -31,13 +33,13 @@ const CASES: u64 = 1500;
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Contents of each sector: the number of the write that wrote it, or 0 if it is not mapped.
-type State = Vec<u64>;
+type SectorWrites = Vec<u64>;
 
 /// A volume as a kill left it.
-struct Case {
+struct KilledVolume {
     device: Rc<RamDevice>,
     /// Contents of the space after each action that recovery may find as the last action.
-    states: Vec<State>,
+    states: Vec<SectorWrites>,
     /// Index of the first state that may be found without an error.
     flushed: usize,
 }
@@ -57,13 +59,13 @@ fn content(number: u64, sectors: u64) -> BufMut {
 
 /// Overwrites, trims and flushes until the log has wrapped around a few times, makes a checkpoint, continues for a
 /// while, and stays idle.
-fn used(kind: Kind) -> Case {
-    let segments = if kind == Kind::Lfs { 32 } else { 40 };
+fn used(kind: PlacementKind) -> KilledVolume {
+    let segments = if kind == PlacementKind::Lfs { 32 } else { 40 };
     let device = Rc::new(RamDevice::new((1 << 20) + segments * SEGMENT, 4096));
     let medium = Rc::clone(&device);
     let states = run(move |rt| async move {
-        let layout = Layout::for_device(&medium.geometry(), Some(ByteLen(SEGMENT)));
-        let making = Making {
+        let layout = SegmentLayout::for_device(&medium.geometry(), Some(ByteLen(SEGMENT)));
+        let making = SpaceSpec {
             volume: VolumeId([3; 16]),
             layout: layout.unwrap(),
             space_sectors: SECTORS,
@@ -76,12 +78,12 @@ fn used(kind: Kind) -> Case {
         create(rt.clone(), Rc::clone(&medium), &making)
             .await
             .unwrap();
-        let opened = open(rt.clone(), medium, Options::default(), false);
+        let opened = open(rt.clone(), medium, SpaceSettings::default(), false);
         let opened = opened.await.unwrap();
-        let volume = Linear::new(opened.0);
+        let volume = SpaceDevice::new(opened.0);
         let rng = Rng::new(11);
         let mut now = vec![0; SECTORS as usize];
-        let act = async |number: u64, now: &mut State| {
+        let act = async |number: u64, now: &mut SectorWrites| {
             let at = rng.below(SECTORS);
             let sectors = (1 + rng.below(24)).min(SECTORS - at);
             let range = at as usize..(at + sectors) as usize;
@@ -113,7 +115,7 @@ fn used(kind: Kind) -> Case {
         rt.sleep(IDLE).await;
         states
     });
-    Case {
+    KilledVolume {
         device,
         flushed: states.len() - 1,
         states,
@@ -122,11 +124,11 @@ fn used(kind: Kind) -> Case {
 
 /// Records the ranges of reads.
 #[derive(Clone, Default)]
-struct Noted(Rc<RefCell<Vec<Range<u64>>>>);
+struct ReadRanges(Rc<RefCell<Vec<Range<u64>>>>);
 
-impl Hooks for Noted {
-    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
-        if let Asked::Read(range) = asked {
+impl TapHooks for ReadRanges {
+    async fn before(&self, asked: &TapRequest) -> Result<(), DeviceError> {
+        if let TapRequest::Read(range) = asked {
             self.0.borrow_mut().push(range.clone());
         }
         Ok(())
@@ -134,12 +136,15 @@ impl Hooks for Noted {
 }
 
 /// Returns the blocks that opening the volume reads.
-fn read_by_recovery(case: &Case) -> Vec<u64> {
-    let noted = Noted::default();
-    let below: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(&case.device) as Rc<dyn Device>));
+fn read_by_recovery(case: &KilledVolume) -> Vec<u64> {
+    let noted = ReadRanges::default();
+    let below: Rc<dyn Device> =
+        Rc::new(MemoryOverlay::new(Rc::clone(&case.device) as Rc<dyn Device>));
     let device: Rc<dyn Device> = Rc::new(Tap::new(below, noted.clone()));
     run(|rt| async move {
-        open(rt, device, Options::default(), false).await.unwrap();
+        open(rt, device, SpaceSettings::default(), false)
+            .await
+            .unwrap();
     });
     let ranges = noted.0.take();
     let blocks = ranges
@@ -150,14 +155,14 @@ fn read_by_recovery(case: &Case) -> Vec<u64> {
 
 /// Result of a changed byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+enum DamageOutcome {
     Right,
     Errors,
     Refused,
 }
 
 /// Returns the contents of each sector, as far as it can be read.
-async fn read(volume: &Linear) -> Vec<Option<u64>> {
+async fn read(volume: &SpaceDevice) -> Vec<Option<u64>> {
     let mut found = Vec::new();
     for line in (0..SECTORS).step_by(8) {
         let at = line * SECTOR_BYTES;
@@ -188,16 +193,16 @@ async fn read(volume: &Linear) -> Vec<Option<u64>> {
 }
 
 /// Opens the volume with one byte changed, and compares the contents with the allowed states.
-fn try_with(case: &Case, at: u64, with: u8) -> Outcome {
+fn try_with(case: &KilledVolume, at: u64, with: u8) -> DamageOutcome {
     let mut byte = [0];
     case.device.peek(at, &mut byte);
     case.device.poke(at, &[byte[0] ^ with]);
-    let overlay = Rc::new(Overlay::new(Rc::clone(&case.device) as Rc<dyn Device>));
+    let overlay = Rc::new(MemoryOverlay::new(Rc::clone(&case.device) as Rc<dyn Device>));
     let device = Rc::clone(&overlay) as Rc<dyn Device>;
     let found = run(|rt| async move {
-        let opened = open(rt, device, Options::default(), false).await;
+        let opened = open(rt, device, SpaceSettings::default(), false).await;
         match opened {
-            Ok((space, _workers, _)) => Ok(read(&Linear::new(space)).await),
+            Ok((space, _workers, _)) => Ok(read(&SpaceDevice::new(space)).await),
             Err(error) => Err(error.to_string()),
         }
     });
@@ -206,10 +211,10 @@ fn try_with(case: &Case, at: u64, with: u8) -> Outcome {
         Ok(found) => found,
         Err(why) => {
             assert!(!why.is_empty() && !overlay.is_changed(), "byte {at}: {why}");
-            return Outcome::Refused;
+            return DamageOutcome::Refused;
         }
     };
-    let fits = |state: &State| {
+    let fits = |state: &SectorWrites| {
         let mut pairs = found.iter().zip(state);
         pairs.all(|(found, there)| found.is_none_or(|found| found == *there))
     };
@@ -223,14 +228,14 @@ fn try_with(case: &Case, at: u64, with: u8) -> Outcome {
         case.states.len()
     );
     if found.iter().any(Option::is_none) {
-        Outcome::Errors
+        DamageOutcome::Errors
     } else {
-        Outcome::Right
+        DamageOutcome::Right
     }
 }
 
 /// Returns the bytes to change. Most of them are read by recovery.
-fn bytes(case: &Case, rng: &Rng) -> Vec<u64> {
+fn bytes(case: &KilledVolume, rng: &Rng) -> Vec<u64> {
     let blocks = read_by_recovery(case);
     let asked = std::env::var("FOREBAY_CASES").unwrap_or_default();
     if asked == "all" {
@@ -251,7 +256,7 @@ fn bytes(case: &Case, rng: &Rng) -> Vec<u64> {
 
 #[test]
 fn a_changed_byte_gives_the_right_data_an_error_or_a_refusal() {
-    for kind in [Kind::Lfs, Kind::Wolf] {
+    for kind in [PlacementKind::Lfs, PlacementKind::Wolf] {
         let case = used(kind);
         let rng = Rng::new(5);
         let mut outcomes = [0; 3];
@@ -269,12 +274,12 @@ fn a_changed_byte_gives_the_right_data_an_error_or_a_refusal() {
 /// search behind it. All flushed data in a segment without a summary was lost without an error.
 #[test]
 fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
-    let mut case = used(Kind::Lfs);
+    let mut case = used(PlacementKind::Lfs);
     let (medium, before) = (Rc::clone(&case.device), case.states.pop().expect("one"));
     case.states = run(move |rt| async move {
-        let opened = open(rt.clone(), medium, Options::default(), false);
+        let opened = open(rt.clone(), medium, SpaceSettings::default(), false);
         let opened = opened.await.unwrap();
-        let volume = Linear::new(opened.0);
+        let volume = SpaceDevice::new(opened.0);
         let mut states = vec![before];
         for number in 3000..3005 {
             let at = number % 7 * 16;
@@ -294,22 +299,22 @@ fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
         case.device.peek(block * BLOCK, &mut magic);
         magic == *b"FOREVRC\x02" && (block * BLOCK - (1 << 20)).is_multiple_of(SEGMENT)
     });
-    let outcomes: Vec<Outcome> = starts
+    let outcomes: Vec<DamageOutcome> = starts
         .map(|block| try_with(&case, block * BLOCK, 4))
         .collect();
-    assert!(outcomes.contains(&Outcome::Refused), "{outcomes:?}");
+    assert!(outcomes.contains(&DamageOutcome::Refused), "{outcomes:?}");
 }
 
 #[test]
 fn a_volume_that_nothing_happened_to_is_found_as_it_was_left() {
-    let case = used(Kind::Lfs);
-    assert_eq!(try_with(&case, 0, 0), Outcome::Right);
+    let case = used(PlacementKind::Lfs);
+    assert_eq!(try_with(&case, 0, 0), DamageOutcome::Right);
 }
 
 #[test]
 #[should_panic(expected = "what is found was never there")]
 fn what_was_never_written_is_seen() {
-    let mut case = used(Kind::Lfs);
+    let mut case = used(PlacementKind::Lfs);
     case.states.iter_mut().for_each(|state| state[0] += 1);
     try_with(&case, 0, 0);
 }

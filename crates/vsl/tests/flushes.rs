@@ -6,18 +6,21 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, RamDevice, Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, RamDevice,
+    ZeroedSpace,
 };
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Layout, Making, Options, VolumeId, create, open};
+use forebay_vsl::{
+    Batch, PlacementKind, SegmentLayout, SpaceSettings, SpaceSpec, VolumeId, create, open,
+};
 
 const SEGMENT: u64 = 128 << 10;
 const SEGMENTS: u64 = 64;
 
 /// A device whose flushes take time and are counted while in progress. The flush with a given number fails, and all
 /// writes since the last successful flush are then lost.
-struct Slow {
+struct SlowFlushes {
     rt: Rt,
     below: RamDevice,
     flushing: Cell<u32>,
@@ -29,7 +32,7 @@ struct Slow {
     before: RefCell<Vec<(u64, Vec<u8>)>>,
 }
 
-impl Slow {
+impl SlowFlushes {
     /// Loses all data that was not flushed, as a device can after a failed flush or a power failure.
     fn forget(&self) {
         for (at, bytes) in self.before.take().into_iter().rev() {
@@ -38,8 +41,8 @@ impl Slow {
     }
 }
 
-impl Device for Slow {
-    fn geometry(&self) -> Geometry {
+impl Device for SlowFlushes {
+    fn geometry(&self) -> DeviceGeometry {
         self.below.geometry()
     }
 
@@ -68,7 +71,7 @@ impl Device for Slow {
             if self.fails.get() == Some(number) {
                 self.failed.set(true);
                 self.forget();
-                let (op, cause) = (Op::Flush, "as the test wants".into());
+                let (op, cause) = (DeviceOp::Flush, "as the test wants".into());
                 return Err(DeviceError::Failed { op, cause });
             }
             self.before.borrow_mut().drain(..covered);
@@ -80,7 +83,7 @@ impl Device for Slow {
         self.below.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.below.write_zeroes(range, room)
     }
 }
@@ -101,7 +104,7 @@ fn page_of(page: u64, version: u64) -> Buf {
 fn flushed_while_written_in_place(later: Option<u32>) -> (u64, u32, u32) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
-    let slow = Rc::new(Slow {
+    let slow = Rc::new(SlowFlushes {
         rt: rt.clone(),
         below: RamDevice::new((1 << 20) + SEGMENTS * SEGMENT, 4096),
         flushing: Cell::new(0),
@@ -112,12 +115,13 @@ fn flushed_while_written_in_place(later: Option<u32>) -> (u64, u32, u32) {
         before: RefCell::default(),
     });
     let device: Rc<dyn Device> = Rc::clone(&slow) as Rc<dyn Device>;
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
-    let making = Making {
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let making = SpaceSpec {
         volume: VolumeId([7; 16]),
         layout,
         space_sectors: 1 << 30,
-        placement: Kind::Overwrite,
+        placement: PlacementKind::Overwrite,
         auto: false,
         page_sectors: 8,
         disk: None,
@@ -126,9 +130,9 @@ fn flushed_while_written_in_place(later: Option<u32>) -> (u64, u32, u32) {
         create(rt.clone(), Rc::clone(&device), &making)
             .await
             .expect("made");
-        let options = Options {
+        let options = SpaceSettings {
             home_bytes: 64 << 10,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let opened = open(rt.clone(), Rc::clone(&device), options, false).await;
         let (space, workers, _) = opened.expect("opened");

@@ -4,12 +4,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, Durability, StampStore};
-use forebay_placement::cost::Disk;
+use forebay_placement::cost::DiskParameters;
 use forebay_rng::Rng;
 use forebay_rt::{Executor, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, SECTOR_BYTES, Sector};
 use forebay_vsl::{
-    Batch, Kind, Layout, Making, Options, Space, SpaceError, VolumeId, Workers, create, open,
+    Batch, PlacementKind, SegmentLayout, Space, SpaceError, SpaceSettings, SpaceSpec, SpaceWorkers,
+    VolumeId, create, open,
 };
 
 const LEN: u64 = 16 << 30;
@@ -44,15 +45,15 @@ async fn compare(space: &Space, page: u64, update: u64) {
     );
 }
 
-fn making(placement: Kind, layout: Layout) -> Making {
-    Making {
+fn making(placement: PlacementKind, layout: SegmentLayout) -> SpaceSpec {
+    SpaceSpec {
         volume: VolumeId([7; 16]),
         layout,
         space_sectors: LEN / SECTOR_BYTES,
         placement,
         auto: false,
         page_sectors: PAGE_SECTORS as u32,
-        disk: Some(Disk {
+        disk: Some(DiskParameters {
             positioning: 0.0085,
             bandwidth: 20e6,
             arms: 1.0,
@@ -61,22 +62,28 @@ fn making(placement: Kind, layout: Layout) -> Making {
 }
 
 /// Fills a volume with pages, updates some of them, and opens the volume again.
-fn filled(kind: Kind) {
+fn filled(kind: PlacementKind) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(StampStore::new(LEN, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(1 << 20)));
+    let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(1 << 20)));
     let making = making(kind, layout.expect("fits"));
     let work = async move {
         create(rt.clone(), Rc::clone(&device), &making)
             .await
             .expect("made");
         let attach = async || {
-            let opened = open(rt.clone(), Rc::clone(&device), Options::default(), false).await;
+            let opened = open(
+                rt.clone(),
+                Rc::clone(&device),
+                SpaceSettings::default(),
+                false,
+            )
+            .await;
             let (space, workers, _) = opened.expect("taken up");
             (space, workers)
         };
-        let (space, workers): (Space, Workers) = attach().await;
+        let (space, workers): (Space, SpaceWorkers) = attach().await;
         for page in 0..PAGES {
             let written = write(&space, page, 0).await;
             written.unwrap_or_else(|error| panic!("page {page} of {PAGES}: {error}"));
@@ -118,30 +125,34 @@ fn filled(kind: Kind) {
 
 #[test]
 fn hylog_takes_pages_up_to_98_percent_of_its_device() {
-    filled(Kind::HyLog);
+    filled(PlacementKind::HyLog);
 }
 
 #[test]
 fn overwrite_takes_pages_up_to_98_percent_of_its_device() {
-    filled(Kind::Overwrite);
+    filled(PlacementKind::Overwrite);
 }
 
 /// A volume full of pages is overwritten in smaller fragments, so its map and the entries of its data grow. It accepts
 /// whole blocks, eventually refuses some smaller writes, and never waits forever.
 #[test]
 fn a_full_volume_takes_whole_blocks_and_refuses_smaller_pieces_in_the_end() {
-    let kinds = [Kind::HyLog, Kind::HyLogSepBit, Kind::Overwrite];
+    let kinds = [
+        PlacementKind::HyLog,
+        PlacementKind::HyLogSepBit,
+        PlacementKind::Overwrite,
+    ];
     for (kind, sectors) in kinds.into_iter().flat_map(|kind| [(kind, 1), (kind, 8)]) {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let device: Rc<dyn Device> = Rc::new(StampStore::new(129 << 20, 4096));
-        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
+        let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
         let making = making(kind, layout.expect("fits"));
         let work = async move {
             create(rt.clone(), Rc::clone(&device), &making)
                 .await
                 .expect("made");
-            let opened = open(rt.clone(), device, Options::default(), false).await;
+            let opened = open(rt.clone(), device, SpaceSettings::default(), false).await;
             let (space, _workers, _) = opened.expect("taken up");
             let mut pages = 0;
             while write(&space, pages, 0).await.is_ok() {
@@ -180,22 +191,32 @@ fn a_full_volume_takes_whole_blocks_and_refuses_smaller_pieces_in_the_end() {
 /// with the remaining segments.
 #[test]
 fn a_full_volume_is_recovered_however_often_it_is_killed() {
-    for kind in [Kind::HyLog, Kind::HyLogSepBit, Kind::Overwrite] {
+    for kind in [
+        PlacementKind::HyLog,
+        PlacementKind::HyLogSepBit,
+        PlacementKind::Overwrite,
+    ] {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let device: Rc<dyn Device> = Rc::new(StampStore::new(129 << 20, 4096));
-        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
+        let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
         let making = making(kind, layout.expect("fits"));
         let work = async move {
             create(rt.clone(), Rc::clone(&device), &making)
                 .await
                 .expect("made");
             let attach = async || {
-                let opened = open(rt.clone(), Rc::clone(&device), Options::default(), false).await;
+                let opened = open(
+                    rt.clone(),
+                    Rc::clone(&device),
+                    SpaceSettings::default(),
+                    false,
+                )
+                .await;
                 let (space, workers, _) = opened.expect("taken up");
                 (space, workers)
             };
-            let (mut space, mut workers): (Space, Workers) = attach().await;
+            let (mut space, mut workers): (Space, SpaceWorkers) = attach().await;
             let mut written = Vec::new();
             while write(&space, written.len() as u64, 0).await.is_ok() {
                 written.push(0);
@@ -233,17 +254,17 @@ fn a_volume_of_any_page_is_used() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let device: Rc<dyn Device> = Rc::new(StampStore::new(65 << 20, 4096));
-        let layout = Layout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
-        let making = Making {
+        let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(128 << 10)));
+        let making = SpaceSpec {
             auto: false,
             page_sectors,
-            ..making(Kind::HyLog, layout.expect("fits"))
+            ..making(PlacementKind::HyLog, layout.expect("fits"))
         };
         executor.block_on(async move {
             create(rt.clone(), Rc::clone(&device), &making)
                 .await
                 .expect("made");
-            let opened = open(rt, device, Options::default(), false).await;
+            let opened = open(rt, device, SpaceSettings::default(), false).await;
             let (space, _workers, _) = opened.expect("taken up");
             write(&space, 3, 1).await.expect("written");
             compare(&space, 3, 1).await;

@@ -6,14 +6,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Asked, Buf, BufMut, Device, Durability, Hooks, RamDevice, Result, StampStore, Tap,
+    Buf, BufMut, Device, Durability, RamDevice, Result, StampStore, Tap, TapHooks, TapRequest,
 };
 use forebay_placement::cost::{greedy_utilisation, write_amplification};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, Sector};
 use forebay_vsl::{
-    Batch, Disk, Kind, Layout, Levelling, Making, Options, Space, VolumeId, Workers, create, open,
+    Batch, DiskParameters, PlacementKind, SegmentLayout, Space, SpaceSettings, SpaceSpec,
+    SpaceWorkers, VolumeId, WearLevelling, create, open,
 };
 
 const SEGMENT: u64 = 256 << 10;
@@ -24,7 +25,7 @@ const PAGES: u64 = SEGMENT / LINE_BYTES - 3;
 
 /// Measured amounts of writes.
 #[derive(Debug)]
-struct Found {
+struct WriteAmounts {
     /// Live fraction of the space that the layout of segments does not reserve.
     utilisation: f64,
     /// Data moved and data written, for each byte that clients wrote.
@@ -35,8 +36,13 @@ struct Found {
     written: f64,
 }
 
-fn making(placement: Kind, layout: Layout, page_sectors: u32, disk: Option<Disk>) -> Making {
-    Making {
+fn making(
+    placement: PlacementKind,
+    layout: SegmentLayout,
+    page_sectors: u32,
+    disk: Option<DiskParameters>,
+) -> SpaceSpec {
+    SpaceSpec {
         volume: VolumeId([7; 16]),
         layout,
         space_sectors: 1 << 30,
@@ -51,9 +57,9 @@ fn making(placement: Kind, layout: Layout, page_sectors: u32, disk: Option<Disk>
 async fn made(
     rt: &Rt,
     device: &Rc<dyn Device>,
-    making: &Making,
-    options: Options,
-) -> (Space, Workers) {
+    making: &SpaceSpec,
+    options: SpaceSettings,
+) -> (Space, SpaceWorkers) {
     create(rt.clone(), Rc::clone(device), making)
         .await
         .expect("made");
@@ -65,18 +71,19 @@ async fn made(
 /// Fills this part of the mappable space, overwrites it several times, and measures while it is overwritten `measured`
 /// more times.
 fn steady(
-    kind: Kind,
+    kind: PlacementKind,
     part: f64,
     measured: u64,
     page: impl Fn(&Rng, u64) -> u64 + 'static,
-) -> Found {
+) -> WriteAmounts {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + SEGMENTS * SEGMENT, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
     let making = making(kind, layout, 8, None);
     let work = async move {
-        let (space, _workers) = made(&rt, &device, &making, Options::default()).await;
+        let (space, _workers) = made(&rt, &device, &making, SpaceSettings::default()).await;
         let pages = (space.capacity().mappable as f64 * part / LINE_BYTES as f64) as u64;
         let rng = Rng::new(5);
         let data: Buf = BufMut::zeroed(LINE_BYTES as usize).freeze();
@@ -105,7 +112,7 @@ fn steady(
         let checkpoints = (after.bytes_checkpoints - before.bytes_checkpoints) as f64;
         let unused = unused as f64 / looks as f64 / SEGMENT as f64;
         println!("{kind} {pages} pages; unused {unused} {:?}", space.facts());
-        Found {
+        WriteAmounts {
             utilisation: pages as f64 / ((SEGMENTS as f64 - unused) * PAGES as f64),
             amplification: (users + moved) / users,
             checkpoints: checkpoints / users,
@@ -139,7 +146,7 @@ fn zipf(pages: u64) -> impl Fn(&Rng, u64) -> u64 {
 
 #[test]
 fn uniform_updates_cost_what_the_model_says() {
-    let found = steady(Kind::Lfs, 0.85, 3, uniform);
+    let found = steady(PlacementKind::Lfs, 0.85, 3, uniform);
     let model = write_amplification(greedy_utilisation(found.utilisation, PAGES as u32));
     println!("{found:?}, by the model {model:.2}");
     let ratio = found.amplification / model;
@@ -152,7 +159,7 @@ fn uniform_updates_cost_what_the_model_says() {
 #[test]
 fn every_placement_goes_on_for_ever_with_skewed_updates() {
     let pages = SEGMENTS * PAGES;
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         let found = steady(kind, 0.8, 1, zipf(pages));
         println!("{kind} {found:?}");
         // A single log for all data writes 2.4 times the clients' writes.
@@ -162,16 +169,17 @@ fn every_placement_goes_on_for_ever_with_skewed_updates() {
 
 /// Fills a space of `segments` segments to the last mappable sector, and then overwrites all of it `times` times.
 /// Returns the bytes written to the device for each byte that clients wrote.
-fn overfull(kind: Kind, segments: u64, segment: u64, spare_part: u64, times: f64) -> f64 {
+fn overfull(kind: PlacementKind, segments: u64, segment: u64, spare_part: u64, times: f64) -> f64 {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + segments * segment, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(segment))).expect("fits");
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(segment))).expect("fits");
     let making = making(kind, layout, 16, None);
     let work = async move {
-        let options = Options {
+        let options = SpaceSettings {
             spare_part: Some(spare_part),
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let (space, _workers) = made(&rt, &device, &making, options).await;
         let rng = Rng::new(5);
@@ -202,7 +210,7 @@ fn overfull(kind: Kind, segments: u64, segment: u64, spare_part: u64, times: f64
 
 #[test]
 fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         for (segments, segment, most) in [
             (64, 128 << 10, 24.0),
             (128, 512 << 10, 16.0),
@@ -218,7 +226,7 @@ fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
 
 #[test]
 fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         let written = overfull(kind, 128, 512 << 10, 128, 0.5);
         assert!(written < 56.0, "{kind}: {written}");
     }
@@ -226,7 +234,7 @@ fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
 
 #[test]
 fn the_smallest_volumes_go_on_as_well() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         for spare_part in [16, 128] {
             for segments in [32, 40, 48, 64, 200] {
                 let written = overfull(kind, segments, 128 << 10, spare_part, 0.5);
@@ -239,10 +247,10 @@ fn the_smallest_volumes_go_on_as_well() {
 /// Returns the cost of a placement for 80 % of the updates to 20 % of the pages, on a volume filled to 88 %. The unit
 /// is segment writes for a segment's worth of updates: data written to the log is read and written, and data written in
 /// place takes longer by the disk's efficiency.
-fn cost_of_skewed(kind: Kind) -> f64 {
+fn cost_of_skewed(kind: PlacementKind) -> f64 {
     const SEGMENT: u64 = 256 << 10;
     const PAGE: u64 = 4096;
-    let disk = Disk {
+    let disk = DiskParameters {
         positioning: 0.0085,
         bandwidth: 20e6,
         arms: 1.0,
@@ -250,12 +258,13 @@ fn cost_of_skewed(kind: Kind) -> f64 {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + 512 * SEGMENT, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
     let making = making(kind, layout, 8, Some(disk));
     let work = async move {
-        let options = Options {
+        let options = SpaceSettings {
             spare_part: Some(512),
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let (space, _workers) = made(&rt, &device, &making, options).await;
         let pages = 512 * SEGMENT / PAGE * 22 / 25;
@@ -297,24 +306,25 @@ fn cost_of_skewed(kind: Kind) -> f64 {
 
 #[test]
 fn hylog_costs_less_than_a_log_for_skewed_updates_of_a_full_volume() {
-    let [lfs, hylog] = [Kind::Lfs, Kind::HyLog].map(cost_of_skewed);
+    let [lfs, hylog] = [PlacementKind::Lfs, PlacementKind::HyLog].map(cost_of_skewed);
     assert!(hylog < 0.96 * lfs, "{hylog} of {lfs}");
 }
 
 /// Fills four fifths of a space with data that never changes, and overwrites the rest repeatedly. Returns the numbers
 /// of openings of the least and the most worn segment, and the fraction of all written data that was moved for wear
 /// levelling.
-fn worn(levelling: Levelling) -> ((u32, u32), f64) {
+fn worn(levelling: WearLevelling) -> ((u32, u32), f64) {
     const SEGMENT: u64 = 128 << 10;
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new((1 << 20) + 64 * SEGMENT, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
-    let making = making(Kind::Lfs, layout, 8, None);
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let making = making(PlacementKind::Lfs, layout, 8, None);
     let work = async move {
-        let options = Options {
+        let options = SpaceSettings {
             levelling,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let (space, workers) = made(&rt, &device, &making, options).await;
         let pages = space.capacity().mappable * 9 / 10 / LINE_BYTES;
@@ -346,24 +356,24 @@ fn worn(levelling: Levelling) -> ((u32, u32), f64) {
 
 #[test]
 fn data_that_never_changes_does_not_keep_its_segments_unworn() {
-    let ((least, most), moved) = worn(Levelling::NEVER);
+    let ((least, most), moved) = worn(WearLevelling::NEVER);
     assert!(most - least > 120 && moved == 0.0, "{least} {most}");
-    let levelling = Levelling::default();
+    let levelling = WearLevelling::default();
     let ((least, most), moved) = worn(levelling);
     assert!(most - least < 2 * levelling.bound, "{least} {most}");
     assert!(moved > 0.0 && moved < 1.0 / 30.0, "{moved}");
 }
 
 /// A disk without an arm, which serves any number of requests at a time.
-struct Flash {
+struct ArmlessDisk {
     rt: Rt,
 }
 
-impl Hooks for Flash {
-    async fn before(&self, asked: &Asked) -> Result<()> {
+impl TapHooks for ArmlessDisk {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
         let bytes = match asked {
-            Asked::Read(range) => range.end - range.start,
-            Asked::Write(_, data, _) => data.len() as u64,
+            TapRequest::Read(range) => range.end - range.start,
+            TapRequest::Write(_, data, _) => data.len() as u64,
             _ => 0,
         };
         let nanos = 100_000 + bytes;
@@ -374,27 +384,28 @@ impl Hooks for Flash {
 
 /// Overwrites three quarters of a volume at random, with 32 concurrent writers. Returns the bytes written by
 /// checkpoints for each byte of other writes.
-fn checkpoints_beside_writers(kind: Kind) -> f64 {
+fn checkpoints_beside_writers(kind: PlacementKind) -> f64 {
     const SEGMENT: u64 = 1 << 20;
     const SEGMENTS: u64 = 2048;
     const WRITERS: u64 = 32;
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let store = StampStore::new((1 << 20) + SEGMENTS * SEGMENT, 4096);
-    let device: Rc<dyn Device> = Rc::new(Tap::new(store, Flash { rt: rt.clone() }));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
+    let device: Rc<dyn Device> = Rc::new(Tap::new(store, ArmlessDisk { rt: rt.clone() }));
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits");
     let making = making(
         kind,
         layout,
         16,
-        Some(Disk {
+        Some(DiskParameters {
             positioning: 100e-6,
             bandwidth: 1e9,
             arms: 1.0,
         }),
     );
     let work = async move {
-        let (space, _workers) = made(&rt, &device, &making, Options::default()).await;
+        let (space, _workers) = made(&rt, &device, &making, SpaceSettings::default()).await;
         let pages = SEGMENTS * SEGMENT / LINE_BYTES / 4 * 3;
         let each = SEGMENT / LINE_BYTES;
         let whole: Buf = BufMut::zeroed(SEGMENT as usize).freeze();
@@ -444,7 +455,7 @@ fn checkpoints_beside_writers(kind: Kind) -> f64 {
 /// checkpoint grows meanwhile, and made checkpoints to continue.
 #[test]
 fn checkpoints_write_a_twentieth_beside_many_writers() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         let part = checkpoints_beside_writers(kind);
         assert!(part < 0.05, "{kind}: {part}");
     }

@@ -7,7 +7,7 @@ pub(super) const MIB: u64 = 1 << 20;
 
 /// Folders for the test files and the report.
 #[derive(clap::Args, Default)]
-pub(super) struct Folders {
+pub(super) struct BenchFolders {
     /// Folder for the files to read; on a disk, with space for twice the largest
     #[arg(long = "dir", value_name = "DIR", default_value = ".")]
     pub(super) directory: PathBuf,

@@ -1,7 +1,7 @@
 //! Simulates a small machine: little memory for the page cache, and a slow disk.
 //!
 //! Uses control groups, version 1 (`memory`, `blkio`) or 2. This process enters the group, so that everything it starts
-//! runs in the group. A drop of [`Limited`] moves the process back, and removes the groups. Requires root.
+//! runs in the group. A drop of [`CgroupGuard`] moves the process back, and removes the groups. Requires root.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -19,7 +19,7 @@ pub(super) const UNLIMITED: u64 = 1 << 40;
 
 /// Limits of the simulated machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct MachineLimits {
     /// Bytes of memory, page cache included.
     pub(super) memory: u64,
     /// Bytes per second that can be read from the disk.
@@ -27,25 +27,25 @@ pub(super) struct Limits {
 }
 
 /// Limits this process and its children until dropped.
-pub(super) struct Limited {
-    groups: Vec<Group>,
+pub(super) struct CgroupGuard {
+    groups: Vec<ControlGroup>,
     /// The throttled disk, as `MAJOR:MINOR`.
     pub(super) disk: String,
 }
 
-struct Group {
+struct ControlGroup {
     made: PathBuf,
     /// The `cgroup.procs` of this process's previous group.
     home: PathBuf,
 }
 
-impl Group {
+impl ControlGroup {
     /// Makes a group below `parent`, configures it, and moves this process into it.
-    fn enter(parent: &Path, settings: &[(&str, String)]) -> Result<Group> {
+    fn enter(parent: &Path, settings: &[(&str, String)]) -> Result<ControlGroup> {
         remove_abandoned(parent);
         let made = parent.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir(&made).with_context(|| format!("cannot make {}", made.display()))?;
-        let group = Group {
+        let group = ControlGroup {
             home: parent.join("cgroup.procs"),
             made,
         };
@@ -60,7 +60,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         // If either call fails, an empty group remains, which limits no process.
         let _ = fs::write(&self.home, std::process::id().to_string());
@@ -87,12 +87,12 @@ fn write(path: &Path, value: &str) -> Result<()> {
         .with_context(|| format!("cannot write \"{value}\" to {}", path.display()))
 }
 
-impl Limited {
+impl CgroupGuard {
     /// Enters groups in which the disk under `directory` is slow.
     ///
     /// # Errors
     /// If control groups are missing or may not be created, or if the disk cannot be determined.
-    pub(super) fn enter(directory: &Path, limits: Limits) -> Result<Limited> {
+    pub(super) fn enter(directory: &Path, limits: MachineLimits) -> Result<CgroupGuard> {
         let disk = disk_under(directory)?;
         let memory = limits.memory.to_string();
         let rate = limits.read_bps;
@@ -102,23 +102,23 @@ impl Limited {
         {
             let disk_rate = ("blkio.throttle.read_bps_device", format!("{disk} {rate}"));
             vec![
-                Group::enter(&parent("memory")?, &[("memory.limit_in_bytes", memory)])?,
-                Group::enter(&parent("blkio")?, &[disk_rate])?,
+                ControlGroup::enter(&parent("memory")?, &[("memory.limit_in_bytes", memory)])?,
+                ControlGroup::enter(&parent("blkio")?, &[disk_rate])?,
             ]
         } else if Path::new(ROOT).join("cgroup.controllers").exists() {
             let settings = [
                 ("memory.max", memory),
                 ("io.max", format!("{disk} rbps={rate}")),
             ];
-            vec![Group::enter(&parent("")?, &settings)?]
+            vec![ControlGroup::enter(&parent("")?, &settings)?]
         } else {
             bail!("no control groups are mounted on {ROOT}");
         };
-        Ok(Limited { groups, disk })
+        Ok(CgroupGuard { groups, disk })
     }
 }
 
-impl Drop for Limited {
+impl Drop for CgroupGuard {
     fn drop(&mut self) {
         self.groups.clear();
     }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use forebay_rng::Rng;
 use rustix::fs::{Advice, fadvise};
-use sleds::{Plan, ReadOptions, Reader, delivery_time, describe, level_of};
+use sleds::{FileReader, ReadOptions, ReadPlan, delivery_time, describe, level_of};
 
-use super::arguments::{Folders, MIB, mebibytes, seconds};
-use super::cgroup::{Limited, Limits, UNLIMITED};
+use super::arguments::{BenchFolders, MIB, mebibytes, seconds};
+use super::cgroup::{CgroupGuard, MachineLimits, UNLIMITED};
 use super::files;
 use super::stats::Median;
 use super::{levels, measure};
@@ -25,9 +25,9 @@ const CREDIT: Duration = Duration::from_millis(200);
 
 /// Options of the measurement.
 #[derive(clap::Args)]
-pub(super) struct Settings {
+pub(super) struct EstimateSettings {
     #[command(flatten)]
-    folders: Folders,
+    folders: BenchFolders,
     /// Memory for program and cache, in MiB
     #[arg(long, value_name = "MIB", default_value = "64", value_parser = mebibytes)]
     memory: u64,
@@ -60,7 +60,7 @@ pub(super) struct Settings {
 
 /// Cached part of a file before the read.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum CachedPortion {
     Nothing,
     /// As much of the end of the file as fits.
     Tail,
@@ -69,21 +69,21 @@ enum State {
     Everything,
 }
 
-const STATES: [(State, &str); 4] = [
-    (State::Nothing, "nothing"),
-    (State::Tail, "the end"),
-    (State::Mixed, "every second MiB"),
-    (State::Everything, "everything"),
+const STATES: [(CachedPortion, &str); 4] = [
+    (CachedPortion::Nothing, "nothing"),
+    (CachedPortion::Tail, "the end"),
+    (CachedPortion::Mixed, "every second MiB"),
+    (CachedPortion::Everything, "everything"),
 ];
 
 /// An estimate and the measured time.
-struct Line {
+struct MeasuredEstimate {
     words: String,
     /// Low, median, high, measured: seconds.
     seconds: [f64; 4],
 }
 
-impl Line {
+impl MeasuredEstimate {
     fn error(&self) -> f64 {
         let [_, median, _, measured] = self.seconds;
         (median / measured - 1.0).abs()
@@ -94,7 +94,7 @@ impl Line {
 ///
 /// # Errors
 /// If files cannot be made, or the disk cannot be measured.
-pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+pub(super) fn run(settings: &EstimateSettings) -> Result<PathBuf> {
     files::make_folder(&settings.folders.output)?;
     let mut lines = Vec::new();
     for rate in &settings.rates {
@@ -105,7 +105,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
 }
 
 /// Starts a process that measures at one rate.
-fn measured_at(rate: u64, settings: &Settings) -> Result<Vec<Line>> {
+fn measured_at(rate: u64, settings: &EstimateSettings) -> Result<Vec<MeasuredEstimate>> {
     let scratch = files::scratch(&settings.folders.directory)?;
     let sizes: Vec<_> = settings.sizes.iter().map(f64::to_string).collect();
     let mut printed = tempfile::tempfile().context("cannot make a temporary file")?;
@@ -128,19 +128,19 @@ fn measured_at(rate: u64, settings: &Settings) -> Result<Vec<Line>> {
     io::read_to_string(printed)?.lines().map(parse).collect()
 }
 
-fn parse(line: &str) -> Result<Line> {
+fn parse(line: &str) -> Result<MeasuredEstimate> {
     let mut fields = line.split('\t');
     let words = fields.next().unwrap_or("").to_owned();
     let seconds: Result<Vec<f64>, _> = fields.map(str::parse).collect();
     let Ok(seconds) = seconds?.try_into() else {
         bail!("not a measurement: {line}");
     };
-    Ok(Line { words, seconds })
+    Ok(MeasuredEstimate { words, seconds })
 }
 
-fn report(settings: &Settings, lines: &[Line]) -> Result<String> {
+fn report(settings: &EstimateSettings, lines: &[MeasuredEstimate]) -> Result<String> {
     let mut text = String::from("# Estimated delivery times beside measured ones\n\n");
-    let mut errors: Vec<f64> = lines.iter().map(Line::error).collect();
+    let mut errors: Vec<f64> = lines.iter().map(MeasuredEstimate::error).collect();
     errors.sort_by(f64::total_cmp);
     let median = errors
         .get(errors.len() / 2)
@@ -172,7 +172,7 @@ fn report(settings: &Settings, lines: &[Line]) -> Result<String> {
 ///
 /// # Errors
 /// As for [`run`].
-pub(super) fn inside(settings: &Settings) -> Result<()> {
+pub(super) fn inside(settings: &EstimateSettings) -> Result<()> {
     let rate = *settings.rates.first().context("no rate")?;
     let scratch = &settings.folders.directory;
     let _limited = limited(settings, rate)?;
@@ -181,7 +181,7 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
     thread::sleep(settings.settle);
     let sleds = measure::this_program()?;
     levels::calibrate(&sleds, &calibration, &sleds::format::path_to_write())?;
-    let inside = Inside {
+    let inside = RateMeasurement {
         settings,
         rate,
         busy: (rate > 0).then(|| File::open(&calibration)).transpose()?,
@@ -198,15 +198,15 @@ pub(super) fn inside(settings: &Settings) -> Result<()> {
 }
 
 /// Limits this process; `None` if that is not possible and the disk need not be limited.
-fn limited(settings: &Settings, rate: u64) -> Result<Option<Limited>> {
-    let limits = Limits {
+fn limited(settings: &EstimateSettings, rate: u64) -> Result<Option<CgroupGuard>> {
+    let limits = MachineLimits {
         memory: settings.memory,
         read_bps: match rate {
             0 => UNLIMITED,
             rate => rate * MIB,
         },
     };
-    let limited = Limited::enter(&settings.folders.directory, limits);
+    let limited = CgroupGuard::enter(&settings.folders.directory, limits);
     if let Err(error) = &limited {
         ensure!(rate == 0, "cannot limit the disk: {error:#}");
         eprintln!("sleds bench: memory is not limited, since {error:#}");
@@ -215,15 +215,15 @@ fn limited(settings: &Settings, rate: u64) -> Result<Option<Limited>> {
 }
 
 /// Parameters of a measurement at one rate.
-struct Inside<'a> {
-    settings: &'a Settings,
+struct RateMeasurement<'a> {
+    settings: &'a EstimateSettings,
     /// MiB per second; 0 for no limit.
     rate: u64,
     /// File whose reads keep a slow disk busy.
     busy: Option<File>,
 }
 
-impl Inside<'_> {
+impl RateMeasurement<'_> {
     /// Prints a line for each state and plan of one file.
     fn file(&self, path: &Path, bytes: u64) -> Result<()> {
         let (disk, _) = level_of(&File::open(path)?)?;
@@ -234,10 +234,10 @@ impl Inside<'_> {
         let size = bytes / MIB;
         for (state, name) in STATES {
             // A file that does not fit would not stay cached after the read.
-            if matches!(state, State::Everything) && bytes * 4 > self.settings.memory * 3 {
+            if matches!(state, CachedPortion::Everything) && bytes * 4 > self.settings.memory * 3 {
                 continue;
             }
-            for (plan, plan_name) in [(Plan::Linear, "linear"), (Plan::Best, "best")] {
+            for (plan, plan_name) in [(ReadPlan::Linear, "linear"), (ReadPlan::Best, "best")] {
                 let runs =
                     (0..self.settings.runs.max(1)).map(|_| self.once(path, bytes, state, plan));
                 let [low, median, high, measured] = medians(&runs.collect::<Result<Vec<_>>>()?);
@@ -249,7 +249,13 @@ impl Inside<'_> {
         Ok(())
     }
 
-    fn once(&self, path: &Path, bytes: u64, state: State, plan: Plan) -> Result<[f64; 4]> {
+    fn once(
+        &self,
+        path: &Path,
+        bytes: u64,
+        state: CachedPortion,
+        plan: ReadPlan,
+    ) -> Result<[f64; 4]> {
         signals::told_to_end()?;
         let file = prepare(path, bytes, self.settings, state)?;
         self.busy.as_ref().map_or(Ok(()), spend_credit)?;
@@ -274,10 +280,10 @@ fn spend_credit(mut file: &File) -> Result<()> {
     while begun.elapsed() < CREDIT {
         file.seek(SeekFrom::Start(at))?;
         let options = ReadOptions {
-            plan: Plan::Best,
+            plan: ReadPlan::Best,
             ..ReadOptions::default()
         };
-        let mut reader = Reader::before(file, at + BYTES, options)?;
+        let mut reader = FileReader::before(file, at + BYTES, options)?;
         while reader.next_piece()?.is_some() {}
         at = (at + BYTES) % (file.metadata()?.len() / BYTES * BYTES).max(BYTES);
     }
@@ -285,7 +291,7 @@ fn spend_credit(mut file: &File) -> Result<()> {
 }
 
 /// Estimates and reads. Returns low, median, high and measured seconds.
-fn measure(file: &File, bytes: u64, plan: Plan) -> Result<[f64; 4]> {
+fn measure(file: &File, bytes: u64, plan: ReadPlan) -> Result<[f64; 4]> {
     let estimate = delivery_time(&describe(file)?, plan)
         .known()
         .context("nothing is known of a part of the file")?;
@@ -294,7 +300,7 @@ fn measure(file: &File, bytes: u64, plan: Plan) -> Result<[f64; 4]> {
         ..ReadOptions::default()
     };
     let begun = Instant::now();
-    let mut reader = Reader::new(file, options)?;
+    let mut reader = FileReader::new(file, options)?;
     let mut read = 0;
     while let Some(piece) = reader.next_piece()? {
         read += piece.data.len() as u64;
@@ -305,17 +311,22 @@ fn measure(file: &File, bytes: u64, plan: Plan) -> Result<[f64; 4]> {
 }
 
 /// Brings the cache into a state, and returns the file, opened again.
-fn prepare(path: &Path, bytes: u64, settings: &Settings, state: State) -> Result<File> {
+fn prepare(
+    path: &Path,
+    bytes: u64,
+    settings: &EstimateSettings,
+    state: CachedPortion,
+) -> Result<File> {
     let file = File::open(path)?;
     fadvise(&file, 0, None, Advice::DontNeed)?;
     let mib = bytes / MIB;
     let room = (bytes / 2).min(settings.memory * 2 / 5) / MIB;
     match state {
-        State::Nothing => {}
+        CachedPortion::Nothing => {}
         // To the end, like any program that reads to the end.
-        State::Tail => files::read_part(&file, (mib - room) * MIB, bytes)?,
-        State::Everything => files::read_part(&file, 0, bytes)?,
-        State::Mixed => {
+        CachedPortion::Tail => files::read_part(&file, (mib - room) * MIB, bytes)?,
+        CachedPortion::Everything => files::read_part(&file, 0, bytes)?,
+        CachedPortion::Mixed => {
             // Read-ahead would cache more than requested.
             fadvise(&file, 0, None, Advice::Random)?;
             let first = Rng::new(settings.folders.seed).below(2);
@@ -345,8 +356,8 @@ mod tests {
 
     #[test]
     fn the_report_gives_the_median_of_the_errors() {
-        let settings = Settings {
-            folders: Folders::default(),
+        let settings = EstimateSettings {
+            folders: BenchFolders::default(),
             memory: 64 * MIB,
             rates: vec![100],
             sizes: vec![1.0],

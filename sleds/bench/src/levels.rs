@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use sleds::{Rates, Table, format};
+use sleds::{DeviceTable, ReadRates, format};
 
 use super::{files, measure};
 use sleds_common::quantity;
@@ -27,25 +27,25 @@ const PAPER: [(&str, &str, &str); 6] = [
 ];
 
 /// A device table made under the limits, in the scratch directory.
-pub(super) struct Levels {
+pub(super) struct MeasuredTable {
     /// Path of the table.
     pub(super) path: PathBuf,
-    table: Table,
+    table: DeviceTable,
 }
 
-impl Levels {
+impl MeasuredTable {
     /// Runs `sleds calibrate` within this process's limits, on the disk of `scratch`.
     ///
     /// # Errors
     /// If the disk cannot be measured.
-    pub(super) fn measure(scratch: &Path, sleds: &Path, seed: u64) -> Result<Levels> {
+    pub(super) fn measure(scratch: &Path, sleds: &Path, seed: u64) -> Result<MeasuredTable> {
         let path = scratch.join("table.toml");
         let sample = scratch.join("calibration");
         files::text(&sample, SAMPLE_BYTES, seed)?;
         calibrate(sleds, &sample, &path)?;
         fs::remove_file(&sample)?;
         let table = format::load_from(&path)?;
-        Ok(Levels { path, table })
+        Ok(MeasuredTable { path, table })
     }
 
     /// Returns a table of our values and the paper's.
@@ -60,7 +60,7 @@ impl Levels {
         for (level, latency, throughput) in PAPER {
             writeln!(text, "| paper: {level} | {latency} | {throughput} |")?;
         }
-        let row = |name: &str, rates: Rates| {
+        let row = |name: &str, rates: ReadRates| {
             format!(
                 "| here: {name} | {} | {} |",
                 quantity::seconds(rates.latency_s.median),
@@ -98,27 +98,27 @@ pub(super) fn calibrate(sleds: &Path, sample: &Path, path: &Path) -> Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use sleds::{Class, Entry, Spread, Zone};
+    use sleds::{DeviceClass, DeviceEntry, DeviceZone, EstimateRange};
 
     use super::*;
 
     #[test]
     fn ours_stand_beside_the_papers() {
-        let mut table = Table::default();
-        table.put(Entry {
+        let mut table = DeviceTable::default();
+        table.put(DeviceEntry {
             name: "sdx".to_owned(),
             identity: "name:sdx".to_owned(),
-            class: Class::Ssd,
+            class: DeviceClass::Ssd,
             measured: 0,
-            zones: vec![Zone {
+            zones: vec![DeviceZone {
                 name: String::new(),
                 start: 0,
-                latency_s: Spread::exactly(2e-3),
-                bandwidth_Bps: Spread::exactly(1e8),
+                latency_s: EstimateRange::exactly(2e-3),
+                bandwidth_Bps: EstimateRange::exactly(1e8),
                 linear_Bps: None,
             }],
         });
-        let levels = Levels {
+        let levels = MeasuredTable {
             path: PathBuf::new(),
             table,
         };

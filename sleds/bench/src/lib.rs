@@ -28,7 +28,7 @@ pub const TOOL: Tool = Tool {
 };
 
 #[derive(Subcommand)]
-enum Bench {
+enum SledsBenchCommand {
     #[command(
         about = "Repeats the measurements of the paper that SLEDs are from",
         long_about = "Repeats the measurements of the paper that SLEDs are from (OSDI 2000, section 5): wc, \
@@ -37,25 +37,25 @@ enum Bench {
              memory and a slow disk by control groups. Without them it does the same runs, says so, \
              and can only show that nothing gets slower."
     )]
-    Paper(paper::Settings),
+    Paper(paper::PaperSettings),
     #[command(
         about = "Compares estimated delivery times with what reading takes",
         long_about = "Compares estimated delivery times with what reading takes: measures the disk, makes files, \
              brings them into several states of the cache, estimates, and reads. Writes estimates.md. \
              Limiting memory and disk takes root; without, give --rates 0."
     )]
-    Estimates(estimates::Settings),
+    Estimates(estimates::EstimateSettings),
     #[command(
         about = "Compares the times of wc and grep with those of GNU's",
         long_about = "Compares the times of wc and grep with those of GNU's, which run alternately, over files of \
              several kinds, in several states of the cache. Writes costs.md. A slow disk takes root."
     )]
-    Costs(costs::Settings),
+    Costs(costs::CostSettings),
 }
 
 fn command() -> Command {
     let about = "Measures what is gained, and what it costs where nothing can be";
-    Bench::augment_subcommands(Command::new("bench").about(about))
+    SledsBenchCommand::augment_subcommands(Command::new("bench").about(about))
         .subcommand_required(true)
         .arg_required_else_help(true)
 }
@@ -63,18 +63,18 @@ fn command() -> Command {
 fn run(args: Vec<OsString>) -> ExitCode {
     let words = std::iter::once("bench".into()).chain(args);
     let matches = command().bin_name("sleds bench").get_matches_from(words);
-    let bench = Bench::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let bench = SledsBenchCommand::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Err(error) = signals::end_in_order() {
         eprintln!("sleds bench: {error}");
         return ExitCode::FAILURE;
     }
     let outcome = match bench {
-        Bench::Paper(settings) => paper::run(&settings).map(Some),
-        Bench::Estimates(settings) if settings.inside => {
+        SledsBenchCommand::Paper(settings) => paper::run(&settings).map(Some),
+        SledsBenchCommand::Estimates(settings) if settings.inside => {
             estimates::inside(&settings).map(|()| None)
         }
-        Bench::Estimates(settings) => estimates::run(&settings).map(Some),
-        Bench::Costs(settings) => costs::run(&settings).map(Some),
+        SledsBenchCommand::Estimates(settings) => estimates::run(&settings).map(Some),
+        SledsBenchCommand::Costs(settings) => costs::run(&settings).map(Some),
     };
     match outcome {
         Ok(report) => {

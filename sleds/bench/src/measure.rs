@@ -16,7 +16,7 @@ use sleds_common::signals;
 
 /// Measurements of one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Run {
+pub(super) struct RunMeasurement {
     pub(super) seconds: f64,
     /// Processor time, in seconds.
     pub(super) cpu_s: f64,
@@ -24,7 +24,7 @@ pub(super) struct Run {
     pub(super) read_bytes: u64,
 }
 
-impl Run {
+impl RunMeasurement {
     /// Returns the paper's unit: reads of a page that had to wait for the disk. Computed as bytes by page size, since
     /// read-ahead reads many pages with one fault.
     pub(super) fn pages(&self) -> f64 {
@@ -44,7 +44,7 @@ pub(super) fn run<A: AsRef<OsStr>>(
     args: &[A],
     env: &[(&str, &OsStr)],
     mut output: &File,
-) -> Result<Run> {
+) -> Result<RunMeasurement> {
     let words = || shown(program, args);
     output.rewind()?;
     output.set_len(0)?;
@@ -62,7 +62,7 @@ pub(super) fn run<A: AsRef<OsStr>>(
     ensure!(done, "{}: {status}", words());
     let read_bytes = read_bytes_of(&counters)
         .with_context(|| format!("{}: no counters of its I/O in /proc", words()))?;
-    Ok(Run {
+    Ok(RunMeasurement {
         seconds,
         cpu_s,
         read_bytes,
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn shell(script: &str) -> Result<(Run, File)> {
+    fn shell(script: &str) -> Result<(RunMeasurement, File)> {
         let output = tempfile::tempfile().unwrap();
         let run = run(Path::new("sh"), &["-c", script], &[], &output)?;
         Ok((run, output))

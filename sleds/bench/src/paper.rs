@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::arguments::{Folders, mebibytes};
-use super::cgroup::{Limited, Limits};
-use super::experiments::{EXPERIMENTS, Experiment, Way, Words};
-use super::levels::Levels;
-use super::measure::Run;
-use super::report::{self, Outcome, Point};
+use super::arguments::{BenchFolders, mebibytes};
+use super::cgroup::{CgroupGuard, MachineLimits};
+use super::experiments::{EXPERIMENTS, ExperimentCommand, PaperExperiment, SledsMode};
+use super::levels::MeasuredTable;
+use super::measure::RunMeasurement;
+use super::report::{self, PaperOutcome, SizePoint};
 use super::{files, measure};
 
 /// Options of the measurement.
 #[derive(clap::Args)]
-pub(super) struct Settings {
+pub(super) struct PaperSettings {
     #[command(flatten)]
-    folders: Folders,
+    folders: BenchFolders,
     /// Names to measure: wc, grep, grep-first, fits-hist, fits-bin-4, fits-bin-16
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
@@ -47,22 +47,22 @@ pub(super) struct Settings {
 ///
 /// # Errors
 /// If a program fails, or the files cannot be made.
-pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+pub(super) fn run(settings: &PaperSettings) -> Result<PathBuf> {
     let chosen = chosen(&settings.only)?;
     files::make_folder(&settings.folders.output)?;
     let scratch = files::scratch(&settings.folders.directory)?;
-    let limits = Limits {
+    let limits = MachineLimits {
         memory: settings.memory,
         read_bps: settings.rate,
     };
     let limited = limited(&settings.folders.directory, limits);
     let sleds = measure::this_program()?;
-    let levels = Levels::measure(scratch.path(), &sleds, settings.folders.seed)?;
+    let levels = MeasuredTable::measure(scratch.path(), &sleds, settings.folders.seed)?;
     let count = chosen.len() * settings.sizes.len() * 2 * (settings.runs as usize + 1);
     let progress = ProgressBar::new(count as u64).with_style(ProgressStyle::with_template(
         "{msg:<40} {wide_bar} {pos}/{len} about {eta} left",
     )?);
-    let bench = Bench {
+    let bench = PaperBench {
         settings,
         sleds,
         levels,
@@ -85,8 +85,8 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
 }
 
 /// Enters the limits, or reports the restricted meaning of the measurements without limits.
-fn limited(directory: &Path, limits: Limits) -> Option<Limited> {
-    Limited::enter(directory, limits)
+fn limited(directory: &Path, limits: MachineLimits) -> Option<CgroupGuard> {
+    CgroupGuard::enter(directory, limits)
         .inspect_err(|error| {
             eprintln!(
                 "sleds bench: without limits, since {error:#}: the cache is all memory, so what \
@@ -97,7 +97,7 @@ fn limited(directory: &Path, limits: Limits) -> Option<Limited> {
         .ok()
 }
 
-fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
+fn chosen(only: &[String]) -> Result<Vec<&'static PaperExperiment>> {
     for name in only {
         if !EXPERIMENTS.iter().any(|experiment| experiment.name == name) {
             let names: Vec<_> = EXPERIMENTS
@@ -110,25 +110,25 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Experiment>> {
             );
         }
     }
-    let wanted = |e: &&Experiment| only.is_empty() || only.iter().any(|name| name == e.name);
+    let wanted = |e: &&PaperExperiment| only.is_empty() || only.iter().any(|name| name == e.name);
     Ok(EXPERIMENTS.iter().filter(wanted).collect())
 }
 
 /// State shared by all runs.
-struct Bench<'a> {
-    settings: &'a Settings,
+struct PaperBench<'a> {
+    settings: &'a PaperSettings,
     /// Path of this program.
     sleds: PathBuf,
-    levels: Levels,
+    levels: MeasuredTable,
     /// Input file, and path of an output image.
     input: PathBuf,
     output: PathBuf,
     progress: ProgressBar,
 }
 
-impl Bench<'_> {
+impl PaperBench<'_> {
     /// Makes all runs of an experiment.
-    fn outcome(&self, experiment: &'static Experiment) -> Result<Outcome> {
+    fn outcome(&self, experiment: &'static PaperExperiment) -> Result<PaperOutcome> {
         let mut points = Vec::new();
         for times in &self.settings.sizes {
             let bytes = (self.settings.memory as f64 * times) as u64;
@@ -136,26 +136,26 @@ impl Bench<'_> {
             self.progress.set_message(title);
             points.push(self.point(experiment, bytes)?);
         }
-        Ok(Outcome { experiment, points })
+        Ok(PaperOutcome { experiment, points })
     }
 
     /// Makes all runs on a file of one size.
-    fn point(&self, experiment: &Experiment, size: u64) -> Result<Point> {
+    fn point(&self, experiment: &PaperExperiment, size: u64) -> Result<SizePoint> {
         let seed = self.settings.folders.seed;
         if experiment.kind.reads_an_image() {
             files::image(&self.input, size, seed)?;
         } else {
             files::text(&self.input, size, seed)?;
         }
-        let (without, plain) = self.runs(experiment, Way::Without)?;
-        let (with, ours) = self.runs(experiment, Way::With)?;
+        let (without, plain) = self.runs(experiment, SledsMode::Without)?;
+        let (with, ours) = self.runs(experiment, SledsMode::With)?;
         fs::remove_file(&self.input)?;
         ensure!(
             plain == ours,
             "{}: the results differ at {size} bytes",
             experiment.name
         );
-        Ok(Point {
+        Ok(SizePoint {
             size,
             without,
             with,
@@ -165,7 +165,11 @@ impl Bench<'_> {
     /// Makes the runs of one way, and returns numbers for the output of the last run. The runs follow each other, so
     /// that each finds the cache in the state that the previous run left. The first run, which found another state, is
     /// not counted (section 5.1).
-    fn runs(&self, experiment: &Experiment, way: Way) -> Result<(Vec<Run>, Results)> {
+    fn runs(
+        &self,
+        experiment: &PaperExperiment,
+        way: SledsMode,
+    ) -> Result<(Vec<RunMeasurement>, OutputDigests)> {
         let said = tempfile::tempfile().context("cannot make a temporary file")?;
         // The measurement is about reading. In other locales GNU's `wc` decodes every character slowly.
         let env = [
@@ -175,7 +179,8 @@ impl Bench<'_> {
         let mut runs = Vec::new();
         for n in 0..=self.settings.runs as usize {
             let (sleds, kind) = (&self.sleds, experiment.kind);
-            let Words { program, args } = kind.words(way, sleds, &self.input, &self.output, n);
+            let ExperimentCommand { program, args } =
+                kind.words(way, sleds, &self.input, &self.output, n);
             let run = measure::run(&program, &args, &env, &said)?;
             if n > 0 {
                 runs.push(run);
@@ -193,9 +198,9 @@ impl Bench<'_> {
 }
 
 /// Digests of a program's output, and of the image that it wrote.
-type Results = (u64, Option<u64>);
+type OutputDigests = (u64, Option<u64>);
 
-fn preface(settings: &Settings, limited: Option<&Limited>) -> Result<String> {
+fn preface(settings: &PaperSettings, limited: Option<&CgroupGuard>) -> Result<String> {
     let mut text = String::from("# The measurements of the paper, again\n\n");
     writeln!(
         text,

@@ -9,13 +9,13 @@ use plotters::prelude::*;
 use super::stats::Mean;
 
 /// A curve: its name, and its points with their confidence intervals.
-pub(super) struct Curve {
+pub(super) struct FigureCurve {
     pub(super) name: &'static str,
     pub(super) points: Vec<(f64, Mean)>,
 }
 
 /// Labels and layout of a figure.
-pub(super) struct Frame<'a> {
+pub(super) struct FigureLayout<'a> {
     pub(super) title: &'a str,
     pub(super) x: &'a str,
     pub(super) y: &'a str,
@@ -36,19 +36,19 @@ const COLOURS: [RGBColor; 3] = [
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn draw(path: &Path, frame: &Frame<'_>, curves: &[Curve]) -> Result<()> {
+pub(super) fn draw(path: &Path, frame: &FigureLayout<'_>, curves: &[FigureCurve]) -> Result<()> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     drawn(&area, frame, curves).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-type Drawn<'a> =
+type SvgDrawResult<'a> =
     std::result::Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
 fn drawn<'a>(
     area: &DrawingArea<SVGBackend<'a>, Shift>,
-    frame: &Frame<'_>,
-    curves: &[Curve],
-) -> Drawn<'a> {
+    frame: &FigureLayout<'_>,
+    curves: &[FigureCurve],
+) -> SvgDrawResult<'a> {
     area.fill(&WHITE)?;
     let (right, top) = extent(frame, curves);
     let mut chart = ChartBuilder::on(area)
@@ -93,14 +93,14 @@ fn drawn<'a>(
 }
 
 /// Returns the maximum x and y of the curves.
-fn extent(frame: &Frame<'_>, curves: &[Curve]) -> (f64, f64) {
+fn extent(frame: &FigureLayout<'_>, curves: &[FigureCurve]) -> (f64, f64) {
     let all = || curves.iter().flat_map(|curve| &curve.points);
     let right = all().map(|(x, _)| *x).fold(0.0, f64::max);
     let tops = all().map(|(_, y)| y.mean + y.half);
     (right, tops.fold(frame.level.unwrap_or(0.0), f64::max))
 }
 
-fn corners(curve: &Curve, steps: bool) -> Vec<(f64, f64)> {
+fn corners(curve: &FigureCurve, steps: bool) -> Vec<(f64, f64)> {
     let mut corners: Vec<(f64, f64)> = Vec::new();
     for (x, y) in &curve.points {
         if steps {
@@ -120,7 +120,7 @@ mod tests {
     fn a_figure_names_its_axes_and_curves() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("figure.svg");
-        let curve = Curve {
+        let curve = FigureCurve {
             name: "with SLEDs",
             points: vec![
                 (
@@ -133,7 +133,7 @@ mod tests {
                 (2.0, Mean::exactly(3.0)),
             ],
         };
-        let frame = Frame {
+        let frame = FigureLayout {
             title: "wc",
             x: "file size, MiB",
             y: "time, s",
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_distribution_goes_up_in_steps() {
-        let curve = Curve {
+        let curve = FigureCurve {
             name: "",
             points: vec![(1.0, Mean::exactly(0.5)), (2.0, Mean::exactly(1.0))],
         };

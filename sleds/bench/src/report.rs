@@ -5,33 +5,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::experiments::{Experiment, Kind};
+use super::experiments::{ExperimentProgram, PaperExperiment};
 use super::files;
-use super::measure::Run;
-use super::plot::{self, Curve, Frame};
+use super::measure::RunMeasurement;
+use super::plot::{self, FigureCurve, FigureLayout};
 use super::stats::{Mean, distribution};
 
 /// The runs on a file of one size.
-pub(super) struct Point {
+pub(super) struct SizePoint {
     /// Bytes of the file.
     pub(super) size: u64,
-    pub(super) without: Vec<Run>,
-    pub(super) with: Vec<Run>,
+    pub(super) without: Vec<RunMeasurement>,
+    pub(super) with: Vec<RunMeasurement>,
 }
 
 /// Result of one experiment.
-pub(super) struct Outcome {
-    pub(super) experiment: &'static Experiment,
-    pub(super) points: Vec<Point>,
+pub(super) struct PaperOutcome {
+    pub(super) experiment: &'static PaperExperiment,
+    pub(super) points: Vec<SizePoint>,
 }
 
 const MIB: f64 = (1 << 20) as f64;
 
-fn mean(runs: &[Run], what: impl Fn(&Run) -> f64) -> Mean {
+fn mean(runs: &[RunMeasurement], what: impl Fn(&RunMeasurement) -> f64) -> Mean {
     Mean::of(&runs.iter().map(what).collect::<Vec<_>>())
 }
 
-impl Point {
+impl SizePoint {
     /// Returns the speed-up with SLEDs.
     pub(super) fn speedup(&self) -> f64 {
         mean(&self.without, |run| run.seconds).mean / mean(&self.with, |run| run.seconds).mean
@@ -39,12 +39,12 @@ impl Point {
 
     /// Returns a row of the table.
     fn row(&self, cache: u64) -> String {
-        let cell = |runs: &[Run], scale: f64, what: &dyn Fn(&Run) -> f64| {
+        let cell = |runs: &[RunMeasurement], scale: f64, what: &dyn Fn(&RunMeasurement) -> f64| {
             let value = mean(runs, what);
             format!("{:.3} ± {:.3}", value.mean / scale, value.half / scale)
         };
-        let seconds = |run: &Run| run.seconds;
-        let pages = |run: &Run| run.pages();
+        let seconds = |run: &RunMeasurement| run.seconds;
+        let pages = |run: &RunMeasurement| run.pages();
         format!(
             "| {:.0} | {:.2} | {} | {} | {:.2} | {} | {} |",
             self.size as f64 / MIB,
@@ -62,7 +62,12 @@ impl Point {
 ///
 /// # Errors
 /// If the files cannot be written.
-pub(super) fn write(to: &Path, preface: &str, cache: u64, outcomes: &[Outcome]) -> Result<PathBuf> {
+pub(super) fn write(
+    to: &Path,
+    preface: &str,
+    cache: u64,
+    outcomes: &[PaperOutcome],
+) -> Result<PathBuf> {
     let mut page = preface.to_owned();
     for outcome in outcomes {
         section(&mut page, to, cache, outcome)?;
@@ -70,8 +75,8 @@ pub(super) fn write(to: &Path, preface: &str, cache: u64, outcomes: &[Outcome]) 
     files::report(to, "report.md", &page)
 }
 
-fn section(page: &mut String, to: &Path, cache: u64, outcome: &Outcome) -> Result<()> {
-    let Experiment {
+fn section(page: &mut String, to: &Path, cache: u64, outcome: &PaperOutcome) -> Result<()> {
+    let PaperExperiment {
         title,
         figures,
         paper,
@@ -79,7 +84,7 @@ fn section(page: &mut String, to: &Path, cache: u64, outcome: &Outcome) -> Resul
     } = outcome.experiment;
     writeln!(page, "\n## {title} (figures {figures})\n")?;
     writeln!(page, "The paper: {paper}.")?;
-    let best = |a: &&Point, b: &&Point| a.speedup().total_cmp(&b.speedup());
+    let best = |a: &&SizePoint, b: &&SizePoint| a.speedup().total_cmp(&b.speedup());
     if let Some(best) = outcome.points.iter().max_by(best) {
         let speedup = best.speedup();
         let less = (1.0 - 1.0 / speedup) * 100.0;
@@ -105,19 +110,19 @@ fn section(page: &mut String, to: &Path, cache: u64, outcome: &Outcome) -> Resul
 }
 
 /// The figures of an experiment: their files, and their titles.
-struct Figures<'a> {
+struct PaperFigures<'a> {
     to: &'a Path,
-    experiment: &'a Experiment,
+    experiment: &'a PaperExperiment,
     drawn: Vec<(String, String)>,
 }
 
-impl Figures<'_> {
+impl PaperFigures<'_> {
     fn draw(
         &mut self,
         which: &str,
         about: &str,
-        frame: &Frame<'_>,
-        curves: &[Curve],
+        frame: &FigureLayout<'_>,
+        curves: &[FigureCurve],
     ) -> Result<()> {
         let file = format!("{}-{which}.svg", self.experiment.name);
         plot::draw(&self.to.join(&file), frame, curves)?;
@@ -126,8 +131,8 @@ impl Figures<'_> {
         Ok(())
     }
 
-    fn over_size<'a>(&self, y: &'a str, level: Option<f64>) -> Frame<'a> {
-        Frame {
+    fn over_size<'a>(&self, y: &'a str, level: Option<f64>) -> FigureLayout<'a> {
+        FigureLayout {
             title: self.experiment.title,
             x: "file size, MiB",
             y,
@@ -137,9 +142,9 @@ impl Figures<'_> {
     }
 
     /// Draws the distribution of times for a file size at which the cache holds much of the file, but not all.
-    fn distribution(&mut self, cache: u64, points: &[Point]) -> Result<()> {
-        let distance = |point: &&Point| (point.size as f64 / cache as f64 - 1.5).abs();
-        let nearest = |a: &&Point, b: &&Point| distance(a).total_cmp(&distance(b));
+    fn distribution(&mut self, cache: u64, points: &[SizePoint]) -> Result<()> {
+        let distance = |point: &&SizePoint| (point.size as f64 / cache as f64 - 1.5).abs();
+        let nearest = |a: &&SizePoint, b: &&SizePoint| distance(a).total_cmp(&distance(b));
         let Some(point) = points.iter().min_by(nearest) else {
             return Ok(());
         };
@@ -148,7 +153,7 @@ impl Figures<'_> {
             self.experiment.title,
             point.size as f64 / MIB
         );
-        let frame = Frame {
+        let frame = FigureLayout {
             title: &title,
             x: "time, s",
             y: "share of runs that took at most this",
@@ -162,11 +167,11 @@ impl Figures<'_> {
 
 fn figures_of(
     to: &Path,
-    experiment: &Experiment,
+    experiment: &PaperExperiment,
     cache: u64,
-    points: &[Point],
+    points: &[SizePoint],
 ) -> Result<Vec<(String, String)>> {
-    let mut figures = Figures {
+    let mut figures = PaperFigures {
         to,
         experiment,
         drawn: Vec::new(),
@@ -175,37 +180,38 @@ fn figures_of(
     let times = pair(points, |run| run.seconds);
     figures.draw("time", "time against size", &frame, &times)?;
     let frame = figures.over_size("pages read", None);
-    let pages = pair(points, Run::pages);
+    let pages = pair(points, RunMeasurement::pages);
     figures.draw("pages", "pages read against size", &frame, &pages)?;
-    let ratio = |point: &Point| {
+    let ratio = |point: &SizePoint| {
         let size = point.size as f64 / MIB;
         (size, Mean::exactly(point.speedup()))
     };
-    let ratios = Curve {
+    let ratios = FigureCurve {
         name: "time without / with SLEDs",
         points: points.iter().map(ratio).collect(),
     };
     let frame = figures.over_size("ratio", Some(1.0));
     figures.draw("ratio", "ratio of the times", &frame, &[ratios])?;
-    if experiment.kind == Kind::GrepFirst {
+    if experiment.kind == ExperimentProgram::GrepFirst {
         figures.distribution(cache, points)?;
     }
     Ok(figures.drawn)
 }
 
-fn pair(points: &[Point], what: fn(&Run) -> f64) -> [Curve; 2] {
-    let means = |runs: fn(&Point) -> &Vec<Run>| {
-        let at = |point: &Point| (point.size as f64 / MIB, mean(runs(point), what));
+fn pair(points: &[SizePoint], what: fn(&RunMeasurement) -> f64) -> [FigureCurve; 2] {
+    let means = |runs: fn(&SizePoint) -> &Vec<RunMeasurement>| {
+        let at = |point: &SizePoint| (point.size as f64 / MIB, mean(runs(point), what));
         points.iter().map(at).collect()
     };
     curves([means(|point| &point.without), means(|point| &point.with)])
 }
 
-fn curves([without, with]: [Vec<(f64, Mean)>; 2]) -> [Curve; 2] {
-    [("without SLEDs", without), ("with SLEDs", with)].map(|(name, points)| Curve { name, points })
+fn curves([without, with]: [Vec<(f64, Mean)>; 2]) -> [FigureCurve; 2] {
+    [("without SLEDs", without), ("with SLEDs", with)]
+        .map(|(name, points)| FigureCurve { name, points })
 }
 
-fn steps(runs: &[Run]) -> Vec<(f64, Mean)> {
+fn steps(runs: &[RunMeasurement]) -> Vec<(f64, Mean)> {
     let seconds: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
     let point = |(x, mean)| (x, Mean::exactly(mean));
     distribution(&seconds).into_iter().map(point).collect()

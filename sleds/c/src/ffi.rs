@@ -16,9 +16,12 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{c_char, c_double, c_int};
-use sleds::{Delivery, Level, PickOptions, Picker, Plan, Sled, Source, Unit, delivery_time};
+use sleds::{
+    DeliveryTime, PickOptions, RateSource, ReadPicker, ReadPlan, ReadUnit, Sled, StorageLevel,
+    delivery_time,
+};
 
-use crate::state::{self, Errno, Picking};
+use crate::state::{self, ErrnoCode, PickSession};
 
 /// Read from the first byte to the last.
 pub const SLEDS_LINEAR: c_int = 0;
@@ -66,7 +69,7 @@ pub struct sleds_sled {
 }
 
 fn for_c(sled: &Sled) -> sleds_sled {
-    let unknown = ::sleds::Spread::exactly(-1.0);
+    let unknown = ::sleds::EstimateRange::exactly(-1.0);
     let latency = sled.latency_s.unwrap_or(unknown);
     let bandwidth = sled.bandwidth_Bps.unwrap_or(unknown);
     sleds_sled {
@@ -79,21 +82,21 @@ fn for_c(sled: &Sled) -> sleds_sled {
         bandwidth_low: bandwidth.low,
         bandwidth_high: bandwidth.high,
         level: match sled.level {
-            Level::Memory => SLEDS_MEMORY,
-            Level::Device(_) => SLEDS_DEVICE,
-            Level::Unknown => SLEDS_UNKNOWN,
+            StorageLevel::Memory => SLEDS_MEMORY,
+            StorageLevel::Device(_) => SLEDS_DEVICE,
+            StorageLevel::Unknown => SLEDS_UNKNOWN,
         },
         source: match sled.source {
-            Source::Measured => SLEDS_MEASURED,
-            Source::Default => SLEDS_DEFAULT,
-            Source::Observed => SLEDS_OBSERVED,
-            Source::Unknown => SLEDS_UNKNOWN,
+            RateSource::Measured => SLEDS_MEASURED,
+            RateSource::Default => SLEDS_DEFAULT,
+            RateSource::Observed => SLEDS_OBSERVED,
+            RateSource::Unknown => SLEDS_UNKNOWN,
         },
     }
 }
 
 /// Runs the body of a function. An error sets errno, and returns `failed`.
-fn guard<T>(failed: T, inside: impl FnOnce() -> Result<T, Errno>) -> T {
+fn guard<T>(failed: T, inside: impl FnOnce() -> Result<T, ErrnoCode>) -> T {
     // A panic must not unwind through C's frames.
     let outcome = catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(libc::EIO));
     outcome.unwrap_or_else(|errno| {
@@ -104,7 +107,7 @@ fn guard<T>(failed: T, inside: impl FnOnce() -> Result<T, Errno>) -> T {
 }
 
 /// Duplicates a file descriptor.
-fn file(fd: c_int) -> Result<File, Errno> {
+fn file(fd: c_int) -> Result<File, ErrnoCode> {
     if fd < 0 {
         return Err(libc::EBADF);
     }
@@ -114,10 +117,10 @@ fn file(fd: c_int) -> Result<File, Errno> {
     owned.map(File::from).map_err(|error| state::of_io(&error))
 }
 
-fn plan(plan: c_int) -> Result<Plan, Errno> {
+fn plan(plan: c_int) -> Result<ReadPlan, ErrnoCode> {
     match plan {
-        SLEDS_LINEAR => Ok(Plan::Linear),
-        SLEDS_BEST => Ok(Plan::Best),
+        SLEDS_LINEAR => Ok(ReadPlan::Linear),
+        SLEDS_BEST => Ok(ReadPlan::Best),
         _ => Err(libc::EINVAL),
     }
 }
@@ -126,7 +129,7 @@ fn plan(plan: c_int) -> Result<Plan, Errno> {
 ///
 /// # Safety
 /// `to` is null, or valid for writes.
-unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Errno> {
+unsafe fn put<T>(to: *mut T, value: T) -> Result<(), ErrnoCode> {
     if to.is_null() {
         return Err(libc::EFAULT);
     }
@@ -195,8 +198,8 @@ pub extern "C" fn sleds_pick_init(fd: c_int, preferred_size: i64, record_separat
     guard(-1, || {
         let preferred = usize::try_from(preferred_size).map_err(|_| libc::EINVAL)?;
         let unit = match (record_separator, u8::try_from(record_separator)) {
-            (SLEDS_NO_RECORDS, _) => Unit::Bytes,
-            (_, Ok(end)) => Unit::Records(end),
+            (SLEDS_NO_RECORDS, _) => ReadUnit::Bytes,
+            (_, Ok(end)) => ReadUnit::Records(end),
             _ => return Err(libc::EINVAL),
         };
         begin(fd, unit, preferred, None)?;
@@ -206,10 +209,10 @@ pub extern "C" fn sleds_pick_init(fd: c_int, preferred_size: i64, record_separat
 
 fn begin(
     fd: c_int,
-    unit: Unit,
+    unit: ReadUnit,
     preferred: usize,
     elements: Option<(u64, u64)>,
-) -> Result<(), Errno> {
+) -> Result<(), ErrnoCode> {
     if preferred == 0 {
         return Err(libc::EINVAL);
     }
@@ -218,8 +221,8 @@ fn begin(
         preferred,
         ..PickOptions::default()
     };
-    let picker = Picker::new(&file(fd)?, options).map_err(|error| state::errno(&error))?;
-    state::begin(fd, Picking { picker, elements });
+    let picker = ReadPicker::new(&file(fd)?, options).map_err(|error| state::errno(&error))?;
+    state::begin(fd, PickSession { picker, elements });
     Ok(())
 }
 
@@ -234,7 +237,7 @@ pub unsafe extern "C" fn sleds_pick_next_read(
     nbytes: *mut i64,
 ) -> c_int {
     guard(-1, || {
-        let next = |picking: &mut Picking| {
+        let next = |picking: &mut PickSession| {
             let pick = picking.picker.next_read();
             pick.map_err(|error| state::errno(&error))
         };
@@ -300,7 +303,7 @@ pub unsafe extern "C" fn sleds_delivery_range(
     })
 }
 
-fn delivery(fd: c_int, by: c_int) -> Result<Delivery, Errno> {
+fn delivery(fd: c_int, by: c_int) -> Result<DeliveryTime, ErrnoCode> {
     let by = plan(by)?;
     let delivery = delivery_time(&state::describe(&file(fd)?)?, by);
     delivery.known().map(|_| delivery).ok_or(libc::ENODATA)
@@ -323,7 +326,7 @@ pub extern "C" fn ff_sleds_pick_init(
         let size = u32::try_from(element_size).map_err(|_| libc::EINVAL)?;
         let count = usize::try_from(preferred_elements).map_err(|_| libc::EINVAL)?;
         let preferred = count.checked_mul(size as usize).ok_or(libc::EOVERFLOW)?;
-        let unit = Unit::Elements { start, size };
+        let unit = ReadUnit::Elements { start, size };
         begin(fd, unit, preferred, Some((start, u64::from(size))))?;
         Ok(preferred_elements)
     })

@@ -8,12 +8,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use sleds::{DescribeError, Picker};
+use sleds::{DescribeError, ReadPicker};
 
 /// An errno.
-pub(crate) type Errno = i32;
+pub(crate) type ErrnoCode = i32;
 
-pub(crate) fn errno(error: &DescribeError) -> Errno {
+pub(crate) fn errno(error: &DescribeError) -> ErrnoCode {
     match error {
         DescribeError::Directory => libc::EISDIR,
         DescribeError::Stream => libc::ESPIPE,
@@ -21,21 +21,21 @@ pub(crate) fn errno(error: &DescribeError) -> Errno {
     }
 }
 
-pub(crate) fn of_io(error: &io::Error) -> Errno {
+pub(crate) fn of_io(error: &io::Error) -> ErrnoCode {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// A pick in progress. The file is a duplicate, so that the descriptor may be closed or reused.
-pub(crate) struct Picking {
-    pub(crate) picker: Picker,
+pub(crate) struct PickSession {
+    pub(crate) picker: ReadPicker,
     /// With elements: first byte of the first element, and bytes of an element.
     pub(crate) elements: Option<(u64, u64)>,
 }
 
-type Table = HashMap<RawFd, Arc<Mutex<Picking>>>;
+type PickSessionTable = HashMap<RawFd, Arc<Mutex<PickSession>>>;
 
-fn table() -> MutexGuard<'static, Table> {
-    static TABLE: OnceLock<Mutex<Table>> = OnceLock::new();
+fn table() -> MutexGuard<'static, PickSessionTable> {
+    static TABLE: OnceLock<Mutex<PickSessionTable>> = OnceLock::new();
     let table = TABLE.get_or_init(Mutex::default);
     table
         .lock()
@@ -43,15 +43,15 @@ fn table() -> MutexGuard<'static, Table> {
 }
 
 /// Begins a pick. Replaces a previous pick of the descriptor.
-pub(crate) fn begin(fd: RawFd, picking: Picking) {
+pub(crate) fn begin(fd: RawFd, picking: PickSession) {
     table().insert(fd, Arc::new(Mutex::new(picking)));
 }
 
 /// Calls `then` with the pick of a descriptor.
 pub(crate) fn with<T>(
     fd: RawFd,
-    then: impl FnOnce(&mut Picking) -> Result<T, Errno>,
-) -> Result<T, Errno> {
+    then: impl FnOnce(&mut PickSession) -> Result<T, ErrnoCode>,
+) -> Result<T, ErrnoCode> {
     // Runs without the table's lock, so that picks of other files do not wait for this one's reads.
     let picking = table().get(&fd).map(Arc::clone).ok_or(libc::EINVAL)?;
     let mut picking = picking
@@ -61,13 +61,13 @@ pub(crate) fn with<T>(
 }
 
 /// Ends the pick of a descriptor.
-pub(crate) fn finish(fd: RawFd) -> Result<(), Errno> {
+pub(crate) fn finish(fd: RawFd) -> Result<(), ErrnoCode> {
     table().remove(&fd).map(drop).ok_or(libc::EINVAL)
 }
 
 /// Returns the next whole elements, as first element and count; `None` after the last. An incomplete element at the end
 /// of the file is omitted.
-pub(crate) fn next_elements(picking: &mut Picking) -> Result<Option<(u64, u64)>, Errno> {
+pub(crate) fn next_elements(picking: &mut PickSession) -> Result<Option<(u64, u64)>, ErrnoCode> {
     let Some((start, size)) = picking.elements else {
         return Err(libc::EINVAL);
     };
@@ -84,6 +84,6 @@ pub(crate) fn next_elements(picking: &mut Picking) -> Result<Option<(u64, u64)>,
 }
 
 /// Returns the SLEDs of a file, with errors as errno.
-pub(crate) fn describe(file: &File) -> Result<Vec<sleds::Sled>, Errno> {
+pub(crate) fn describe(file: &File) -> Result<Vec<sleds::Sled>, ErrnoCode> {
     sleds::describe(file).map_err(|error| errno(&error))
 }

@@ -21,7 +21,7 @@ pub enum Charset {
 
 /// Result of decoding the beginning of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decoded {
+pub enum DecodedChar {
     /// This character, with this number of bytes (at least one).
     Char(u32, usize),
     /// Not a character.
@@ -33,13 +33,13 @@ pub enum Decoded {
 /// The C library's state of a conversion between calls.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-pub struct State(
+pub struct ConversionState(
     /// Space for the `mbstate_t` of any C library (glibc and musl need 8 bytes). C defines all zeroes as the initial
     /// state.
     [u64; 16],
 );
 
-impl State {
+impl ConversionState {
     /// Returns true if the state is not the initial state.
     pub fn is_shifted(&self) -> bool {
         // SAFETY: the pointer is to a valid state for the duration of the call.
@@ -57,12 +57,12 @@ unsafe extern "C" {
     safe fn isspace(byte: c_int) -> c_int;
     safe fn btowc(c: c_int) -> c_uint;
     safe fn __ctype_get_mb_cur_max() -> usize;
-    fn mbsinit(state: *const State) -> c_int;
+    fn mbsinit(state: *const ConversionState) -> c_int;
     fn mbrtowc(
         out: *mut libc::wchar_t,
         bytes: *const libc::c_char,
         n: usize,
-        state: *mut State,
+        state: *mut ConversionState,
     ) -> usize;
 }
 
@@ -98,20 +98,20 @@ impl Locale {
     }
 
     /// Decodes the beginning of `bytes`, which must not be empty, from the initial state.
-    pub fn decode(self, bytes: &[u8]) -> Decoded {
-        self.decode_from(bytes, &mut State::default())
+    pub fn decode(self, bytes: &[u8]) -> DecodedChar {
+        self.decode_from(bytes, &mut ConversionState::default())
     }
 
     /// Decodes the beginning of `bytes`, which must not be empty, and advances `state`.
-    pub fn decode_from(self, bytes: &[u8], state: &mut State) -> Decoded {
+    pub fn decode_from(self, bytes: &[u8], state: &mut ConversionState) -> DecodedChar {
         let mut c: libc::wchar_t = 0;
         // SAFETY: all three pointers are valid for the duration of the call, and `n` is the length.
         let n = unsafe { mbrtowc(&mut c, bytes.as_ptr().cast(), bytes.len(), state) };
         match n {
-            0 => Decoded::Char(0, 1),
-            n if n == usize::MAX => Decoded::Invalid,
-            n if n == usize::MAX - 1 => Decoded::Incomplete,
-            n => Decoded::Char(c as u32, n),
+            0 => DecodedChar::Char(0, 1),
+            n if n == usize::MAX => DecodedChar::Invalid,
+            n if n == usize::MAX - 1 => DecodedChar::Incomplete,
+            n => DecodedChar::Char(c as u32, n),
         }
     }
 

@@ -2,30 +2,30 @@
 
 use std::ffi::OsStr;
 
-use sleds::Plan;
+use sleds::ReadPlan;
 
-use crate::gnu::{Opt, Usage, quoted};
+use crate::gnu::{ToolOption, UsageError, quoted};
 use crate::text;
 
 /// Names of the plans for `--plan`.
-pub const NAMES: [(&str, Plan); 3] = [
-    ("auto", Plan::Auto),
-    ("best", Plan::Best),
-    ("linear", Plan::Linear),
+pub const NAMES: [(&str, ReadPlan); 3] = [
+    ("auto", ReadPlan::Auto),
+    ("best", ReadPlan::Best),
+    ("linear", ReadPlan::Linear),
 ];
 
 /// Returns the row for a tool's table of options.
-pub const fn option<T: Copy>(id: T) -> Opt<T> {
+pub const fn option<T: Copy>(id: T) -> ToolOption<T> {
     const HELP: &str =
         "Order of reading: 'linear', 'best' (what is cheap first), or 'auto' (best where it pays)";
-    Opt::with(id, 0, "plan", "PLAN", HELP).of_ours()
+    ToolOption::with(id, 0, "plan", "PLAN", HELP).of_ours()
 }
 
 /// Returns the plan called `name`.
-pub fn named(name: &OsStr) -> Result<Plan, Usage> {
+pub fn named(name: &OsStr) -> Result<ReadPlan, UsageError> {
     let plan = NAMES.iter().find(|(n, _)| *n == name);
     plan.map(|(_, plan)| *plan).ok_or_else(|| {
         let known = " (linear, best and auto are the ones there are)";
-        Usage(text!("invalid plan ", quoted(name), known))
+        UsageError(text!("invalid plan ", quoted(name), known))
     })
 }

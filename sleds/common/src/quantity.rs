@@ -1,6 +1,6 @@
 //! Formats times, sizes and rates for people.
 
-use sleds::Spread;
+use sleds::EstimateRange;
 
 const TIMES: [(&str, f64); 4] = [("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)];
 const BYTES: [(&str, f64); 5] = [
@@ -58,7 +58,7 @@ pub fn bytes(value: u64) -> String {
 }
 
 /// Formats a range of times: `12.5 ms (10.0 ms to 20.0 ms)`; only the median if the range is a single value.
-pub fn spread_of_seconds(spread: Spread) -> String {
+pub fn spread_of_seconds(spread: EstimateRange) -> String {
     if spread.low == spread.high {
         seconds(spread.median)
     } else {

@@ -22,18 +22,18 @@ pub fn end_quietly_when_nobody_reads() {
 }
 
 /// State for the end of this process by a signal.
-struct Ending {
+struct SignalState {
     /// A child that receives the signal as well.
     child: Option<Pid>,
     told: bool,
 }
 
-static ENDING: Mutex<Ending> = Mutex::new(Ending {
+static ENDING: Mutex<SignalState> = Mutex::new(SignalState {
     child: None,
     told: false,
 });
 
-fn ending() -> MutexGuard<'static, Ending> {
+fn ending() -> MutexGuard<'static, SignalState> {
     ENDING
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -75,9 +75,9 @@ pub fn end_in_order() -> io::Result<()> {
 }
 
 /// Passes a request to end this process on to a child until dropped.
-pub struct PassOn;
+pub struct SignalForwarder;
 
-impl Drop for PassOn {
+impl Drop for SignalForwarder {
     fn drop(&mut self) {
         ending().child = None;
     }
@@ -85,13 +85,13 @@ impl Drop for PassOn {
 
 /// Registers a child, which receives SIGTERM when this process is told to end. The child must not be collected before
 /// the result is dropped.
-pub fn pass_on(child: Pid) -> PassOn {
+pub fn pass_on(child: Pid) -> SignalForwarder {
     let mut ending = ending();
     ending.child = Some(child);
     if ending.told {
         let _ = kill_process(child, Signal::TERM);
     }
-    PassOn
+    SignalForwarder
 }
 
 /// # Errors

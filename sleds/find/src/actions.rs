@@ -1,30 +1,30 @@
 //! Parses the actions of an expression.
 
-use super::command::{Runner, unsafe_path};
-use super::expr::{Action, Node};
-use super::parse::{Parser, Wrong};
+use super::command::{CommandRunner, unsafe_path};
+use super::expr::{ExprNode, FindAction};
+use super::parse::{FindParser, UsageMessage};
 use super::predicates::{invalid, lossy};
 use super::{printf, report};
 use sleds_common::text;
 
-impl Parser {
+impl FindParser {
     /// Parses an action.
-    pub(super) fn action(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
-        Ok(Some(Node::Do(match name {
-            b"-print" => Action::Print { to: 0, end: b'\n' },
-            b"-print0" => Action::Print { to: 0, end: 0 },
-            b"-fprint" => Action::Print {
+    pub(super) fn action(&mut self, name: &[u8]) -> Result<Option<ExprNode>, UsageMessage> {
+        Ok(Some(ExprNode::Do(match name {
+            b"-print" => FindAction::Print { to: 0, end: b'\n' },
+            b"-print0" => FindAction::Print { to: 0, end: 0 },
+            b"-fprint" => FindAction::Print {
                 to: self.file(name)?,
                 end: b'\n',
             },
-            b"-fprint0" => Action::Print {
+            b"-fprint0" => FindAction::Print {
                 to: self.file(name)?,
                 end: 0,
             },
             b"-printf" => {
                 let format = self.argument(name)?;
                 let format = printf::parse(&format)?;
-                Action::Format { to: 0, format }
+                FindAction::Format { to: 0, format }
             }
             b"-fprintf" => {
                 let file = self.argument(name)?;
@@ -33,20 +33,20 @@ impl Parser {
                 };
                 let to = self.open(&file)?;
                 let format = printf::parse(&format)?;
-                Action::Format { to, format }
+                FindAction::Format { to, format }
             }
-            b"-ls" => Action::List { to: 0 },
-            b"-fls" => Action::List {
+            b"-ls" => FindAction::List { to: 0 },
+            b"-fls" => FindAction::List {
                 to: self.file(name)?,
             },
             b"-prune" => {
                 self.prunes = true;
-                Action::Prune
+                FindAction::Prune
             }
-            b"-quit" => Action::Quit,
+            b"-quit" => FindAction::Quit,
             b"-delete" => {
                 self.deletes = true;
-                Action::Delete
+                FindAction::Delete
             }
             b"-exec" => self.command(name, false, false)?,
             b"-execdir" => self.command(name, true, false)?,
@@ -56,18 +56,23 @@ impl Parser {
         })))
     }
 
-    fn file(&mut self, name: &[u8]) -> Result<usize, Wrong> {
+    fn file(&mut self, name: &[u8]) -> Result<usize, UsageMessage> {
         let path = self.argument(name)?;
         self.open(&path)
     }
 
-    fn open(&mut self, path: &[u8]) -> Result<usize, Wrong> {
+    fn open(&mut self, path: &[u8]) -> Result<usize, UsageMessage> {
         let opened = self.outputs.open(path);
         opened.map_err(|errno| report::about(path, errno))
     }
 
     /// Parses the words of a command up to `;`, or up to `{} +`.
-    fn command(&mut self, name: &[u8], in_dir: bool, ask: bool) -> Result<Action, Wrong> {
+    fn command(
+        &mut self,
+        name: &[u8],
+        in_dir: bool,
+        ask: bool,
+    ) -> Result<FindAction, UsageMessage> {
         if in_dir && let Some(why) = unsafe_path(&lossy(name)) {
             return Err(why);
         }
@@ -94,11 +99,12 @@ impl Parser {
                 return Err(text!(text, name, " ... +"));
             }
         }
-        self.runners.push(Runner::new(words, in_dir, ask, many));
-        Ok(Action::Run(self.runners.len() - 1))
+        self.runners
+            .push(CommandRunner::new(words, in_dir, ask, many));
+        Ok(FindAction::Run(self.runners.len() - 1))
     }
 
-    fn not_alone(&self, name: &[u8], words: &[Vec<u8>]) -> Wrong {
+    fn not_alone(&self, name: &[u8], words: &[Vec<u8>]) -> UsageMessage {
         let whole = report::quote(&text!(name, " ... {} +"));
         let last = report::quote(words.last().map_or(&[][..], |word| word));
         let but = " must appear by itself, but you specified ";

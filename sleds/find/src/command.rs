@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::entry::{Entry, base_name, trim_slashes};
+use super::entry::{VisitedFile, base_name, trim_slashes};
 use super::report;
 use sleds_common::text;
 
@@ -17,7 +17,7 @@ use sleds_common::text;
 const BYTES_MAX: usize = 128 << 10;
 
 /// A command of the expression.
-pub(super) struct Runner {
+pub(super) struct CommandRunner {
     /// Words of the command. The file's name replaces each `{}`.
     words: Vec<Vec<u8>>,
     /// Run in the file's directory.
@@ -33,9 +33,9 @@ pub(super) struct Runner {
     dir: Option<OwnedFd>,
 }
 
-impl Runner {
-    pub(super) fn new(words: Vec<Vec<u8>>, in_dir: bool, ask: bool, many: bool) -> Runner {
-        Runner {
+impl CommandRunner {
+    pub(super) fn new(words: Vec<Vec<u8>>, in_dir: bool, ask: bool, many: bool) -> CommandRunner {
+        CommandRunner {
             words,
             in_dir,
             ask,
@@ -47,7 +47,7 @@ impl Runner {
     }
 
     /// Runs the command for a file, or keeps the file for later. Returns the value of the action.
-    pub(super) fn run(&mut self, entry: &Entry<'_>, flush: &mut dyn FnMut()) -> bool {
+    pub(super) fn run(&mut self, entry: &VisitedFile<'_>, flush: &mut dyn FnMut()) -> bool {
         let name = if self.in_dir {
             local_name(entry.path)
         } else {
@@ -94,7 +94,7 @@ impl Runner {
         }
     }
 
-    fn run_one(&self, entry: &Entry<'_>, name: &[u8]) -> bool {
+    fn run_one(&self, entry: &VisitedFile<'_>, name: &[u8]) -> bool {
         if self.ask && !confirm(&self.words[0], entry.path) {
             return false;
         }
@@ -159,7 +159,7 @@ fn local_name(path: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the path of the directory that contains a file.
-fn parent_path(entry: &Entry<'_>) -> Vec<u8> {
+fn parent_path(entry: &VisitedFile<'_>) -> Vec<u8> {
     let trimmed = trim_slashes(entry.path);
     match trimmed.iter().rposition(|b| *b == b'/') {
         Some(0) => b"/".to_vec(),
@@ -168,7 +168,7 @@ fn parent_path(entry: &Entry<'_>) -> Vec<u8> {
     }
 }
 
-fn open_parent(entry: &Entry<'_>) -> Result<OwnedFd, rustix::io::Errno> {
+fn open_parent(entry: &VisitedFile<'_>) -> Result<OwnedFd, rustix::io::Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if entry.depth > 0 {
         return rustix::fs::openat(entry.dir, c".", flags, Mode::empty());

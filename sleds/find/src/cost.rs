@@ -4,27 +4,27 @@
 use std::fs::File;
 
 use rustix::fs::{FileType, Mode, OFlags};
-use sleds::{DescribeError, Estimate, Estimator};
+use sleds::{DescribeError, Estimator, ReadEstimate};
 
-use super::entry::Entry;
-use super::expr::Compare;
+use super::entry::VisitedFile;
+use super::expr::NumericComparison;
 use super::report;
 use sleds_common::quantity;
 
 /// Estimates for the files of a walk, and the files skipped because of them.
 #[derive(Default)]
-pub(super) struct Costs {
+pub(super) struct WalkCosts {
     /// Made on first use, since it reads the table of devices.
     estimator: Option<Estimator>,
     /// The last examined file, by path.
-    last: Option<(Vec<u8>, Option<Estimate>)>,
-    skipped: Skipped,
+    last: Option<(Vec<u8>, Option<ReadEstimate>)>,
+    skipped: SkippedFiles,
     unknown: u64,
 }
 
 /// Files that `-latency` or `-level` rejected.
 #[derive(Default)]
-struct Skipped {
+struct SkippedFiles {
     files: u64,
     bytes: u64,
     seconds: f64,
@@ -34,18 +34,18 @@ struct Skipped {
 }
 
 /// Returns true if a time in seconds is less than, more than, or (rounded to the unit) equal to a number of units.
-pub(super) fn compares(seconds: f64, compare: Compare, value: f64, unit_s: f64) -> bool {
+pub(super) fn compares(seconds: f64, compare: NumericComparison, value: f64, unit_s: f64) -> bool {
     let units = seconds / unit_s;
     match compare {
-        Compare::Equal => units.round() == value,
+        NumericComparison::Equal => units.round() == value,
         _ => compare.holds(units, value),
     }
 }
 
-impl Costs {
+impl WalkCosts {
     /// Returns the estimate for the file; `None` if the file is not readable data, or cannot be examined.
-    fn estimate(&mut self, entry: &Entry<'_>) -> Option<&Estimate> {
-        let is_known = |last: &(Vec<u8>, Option<Estimate>)| last.0 == entry.path;
+    fn estimate(&mut self, entry: &VisitedFile<'_>) -> Option<&ReadEstimate> {
+        let is_known = |last: &(Vec<u8>, Option<ReadEstimate>)| last.0 == entry.path;
         if !self.last.as_ref().is_some_and(is_known) {
             let estimate = self.examine(entry);
             self.last = Some((entry.path.to_vec(), estimate));
@@ -55,7 +55,7 @@ impl Costs {
             .and_then(|(_, estimate)| estimate.as_ref())
     }
 
-    fn examine(&mut self, entry: &Entry<'_>) -> Option<Estimate> {
+    fn examine(&mut self, entry: &VisitedFile<'_>) -> Option<ReadEstimate> {
         match entry.kind() {
             Ok(FileType::RegularFile | FileType::BlockDevice) => {}
             Ok(_) => return None,
@@ -91,7 +91,7 @@ impl Costs {
 
     /// Returns true if `ask` accepts the time in seconds that reading the file takes. Returns false if the time is not
     /// known.
-    pub(super) fn latency(&mut self, entry: &Entry<'_>, ask: impl Fn(f64) -> bool) -> bool {
+    pub(super) fn latency(&mut self, entry: &VisitedFile<'_>, ask: impl Fn(f64) -> bool) -> bool {
         let estimate = self.estimate(entry);
         let known = estimate.and_then(|estimate| estimate.delivery.known());
         known.is_some_and(|seconds| ask(seconds.median))
@@ -99,7 +99,7 @@ impl Costs {
 
     /// Returns true if the slowest level that the file needs has this name. The name of a zone follows a colon, and may
     /// be omitted.
-    pub(super) fn level(&mut self, entry: &Entry<'_>, name: &str) -> bool {
+    pub(super) fn level(&mut self, entry: &VisitedFile<'_>, name: &str) -> bool {
         self.estimate(entry).is_some_and(|estimate| {
             let level = estimate.level.name();
             level == name
@@ -110,7 +110,7 @@ impl Costs {
     }
 
     /// Counts a rejected file.
-    pub(super) fn skip(&mut self, entry: &Entry<'_>) {
+    pub(super) fn skip(&mut self, entry: &VisitedFile<'_>) {
         if self.skipped.last.as_deref() == Some(entry.path) {
             return;
         }
@@ -152,7 +152,7 @@ fn estimator() -> Estimator {
     estimator
 }
 
-impl Skipped {
+impl SkippedFiles {
     fn text(&self) -> String {
         let files = match self.files {
             1 => "1 file".to_owned(),

@@ -9,14 +9,14 @@ use rustix::io::Errno;
 
 /// A moment: seconds since 1970, and nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Moment {
+pub(super) struct UnixTime {
     pub(super) seconds: i64,
     pub(super) nanos: i64,
 }
 
 /// Selection of one of a file's times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Clock {
+pub(super) enum TimestampKind {
     Access,
     Birth,
     Change,
@@ -25,7 +25,7 @@ pub(super) enum Clock {
 
 /// A file that the walk has reached. Its status is queried on first use, because most expressions look only at the
 /// name.
-pub(super) struct Entry<'a> {
+pub(super) struct VisitedFile<'a> {
     /// Name to print.
     pub(super) path: &'a [u8],
     /// Directory in which `name` is looked up.
@@ -44,7 +44,7 @@ pub(super) struct Entry<'a> {
     pub(super) complained: Cell<bool>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> VisitedFile<'a> {
     /// Returns the status. For a followed link without a target, returns the status of the link.
     pub(super) fn stat(&self) -> Result<&Stat, Errno> {
         self.stat
@@ -68,14 +68,14 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns one of the file's times; `None` if the filesystem does not keep it.
-    pub(super) fn time(&self, clock: Clock) -> Result<Option<Moment>, Errno> {
-        if clock == Clock::Birth {
+    pub(super) fn time(&self, clock: TimestampKind) -> Result<Option<UnixTime>, Errno> {
+        if clock == TimestampKind::Birth {
             return self.birth();
         }
         self.stat().map(|stat| Some(time_of(stat, clock)))
     }
 
-    fn birth(&self) -> Result<Option<Moment>, Errno> {
+    fn birth(&self) -> Result<Option<UnixTime>, Errno> {
         let flags = if self.follow {
             AtFlags::empty()
         } else {
@@ -95,13 +95,13 @@ impl<'a> Entry<'a> {
 }
 
 /// Returns a time from a status. A status has no time of birth.
-pub(super) fn time_of(stat: &Stat, clock: Clock) -> Moment {
+pub(super) fn time_of(stat: &Stat, clock: TimestampKind) -> UnixTime {
     let (seconds, nanos) = match clock {
-        Clock::Access => (stat.st_atime, stat.st_atime_nsec),
-        Clock::Change => (stat.st_ctime, stat.st_ctime_nsec),
-        Clock::Birth | Clock::Modification => (stat.st_mtime, stat.st_mtime_nsec),
+        TimestampKind::Access => (stat.st_atime, stat.st_atime_nsec),
+        TimestampKind::Change => (stat.st_ctime, stat.st_ctime_nsec),
+        TimestampKind::Birth | TimestampKind::Modification => (stat.st_mtime, stat.st_mtime_nsec),
     };
-    Moment {
+    UnixTime {
         seconds,
         nanos: nanos as i64,
     }
@@ -112,10 +112,10 @@ pub(super) fn birth_at(
     dir: BorrowedFd<'_>,
     name: &CStr,
     flags: AtFlags,
-) -> Result<Option<Moment>, Errno> {
+) -> Result<Option<UnixTime>, Errno> {
     let found = rustix::fs::statx(dir, name, flags, StatxFlags::BTIME)?;
     let known = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
-    Ok(known.then_some(Moment {
+    Ok(known.then_some(UnixTime {
         seconds: found.stx_btime.tv_sec,
         nanos: i64::from(found.stx_btime.tv_nsec),
     }))

@@ -6,43 +6,45 @@ use std::ffi::{CStr, CString};
 use rustix::fs::{AtFlags, FileType, Mode, RawDir, Stat};
 use rustix::io::Errno;
 
-use super::command::Runner;
-use super::cost::{Costs, compares};
-use super::entry::{Clock, Entry, Moment, base_name, kind_letter, stat_at, trim_slashes};
-use super::expr::{Action, Compare, Node, PermMatch, Test};
-use super::list::{Line, Widths};
-use super::mounts::Mounts;
-use super::output::{Outputs, for_terminal};
-use super::walk::{Flow, READ_FOLDER, Visitor, WalkOptions};
+use super::command::CommandRunner;
+use super::cost::{WalkCosts, compares};
+use super::entry::{
+    TimestampKind, UnixTime, VisitedFile, base_name, kind_letter, stat_at, trim_slashes,
+};
+use super::expr::{ExprNode, FileTest, FindAction, NumericComparison, PermMatch};
+use super::list::{ColumnWidths, ListedFile};
+use super::mounts::FilesystemTypes;
+use super::output::{ActionOutputs, for_terminal};
+use super::walk::{FileVisitor, READ_FOLDER, WalkFlow, WalkOptions};
 use super::{report, sys};
 use sleds_common::{glob, text};
 
 /// State shared by all tests and actions.
-pub(super) struct State {
-    pub(super) outputs: Outputs,
-    pub(super) runners: Vec<Runner>,
-    pub(super) mounts: Mounts,
-    pub(super) costs: Costs,
-    pub(super) users: Names,
-    pub(super) groups: Names,
-    pub(super) now: Moment,
+pub(super) struct EvalState {
+    pub(super) outputs: ActionOutputs,
+    pub(super) runners: Vec<CommandRunner>,
+    pub(super) mounts: FilesystemTypes,
+    pub(super) costs: WalkCosts,
+    pub(super) users: OwnerNames,
+    pub(super) groups: OwnerNames,
+    pub(super) now: UnixTime,
     pub(super) ignore_race: bool,
     depth_first: bool,
-    widths: Widths,
-    flow: Flow,
+    widths: ColumnWidths,
+    flow: WalkFlow,
     /// Depth of the walk. Commands for the files of one directory run when the depth changes.
     depth: usize,
 }
 
 /// Names of users or of groups, each looked up once.
-pub(super) struct Names {
+pub(super) struct OwnerNames {
     known: HashMap<u32, Option<CString>>,
     look_up: fn(u32) -> Option<CString>,
 }
 
-impl Names {
-    fn new(look_up: fn(u32) -> Option<CString>) -> Names {
-        Names {
+impl OwnerNames {
+    fn new(look_up: fn(u32) -> Option<CString>) -> OwnerNames {
+        OwnerNames {
             known: HashMap::new(),
             look_up,
         }
@@ -55,14 +57,14 @@ impl Names {
 }
 
 /// An expression that visits files.
-pub(super) struct Finder {
-    pub(super) expr: Node,
-    pub(super) state: State,
+pub(super) struct ExpressionVisitor {
+    pub(super) expr: ExprNode,
+    pub(super) state: EvalState,
 }
 
-impl Visitor for Finder {
-    fn visit(&mut self, entry: &Entry<'_>) -> Flow {
-        self.state.flow = Flow::Continue;
+impl FileVisitor for ExpressionVisitor {
+    fn visit(&mut self, entry: &VisitedFile<'_>) -> WalkFlow {
+        self.state.flow = WalkFlow::Continue;
         self.state.value(&self.expr, entry, true);
         self.state.flow
     }
@@ -79,25 +81,25 @@ impl Visitor for Finder {
     }
 }
 
-impl State {
+impl EvalState {
     pub(super) fn new(
-        outputs: Outputs,
-        runners: Vec<Runner>,
-        now: Moment,
+        outputs: ActionOutputs,
+        runners: Vec<CommandRunner>,
+        now: UnixTime,
         walk: &WalkOptions,
-    ) -> State {
-        State {
+    ) -> EvalState {
+        EvalState {
             outputs,
             runners,
-            mounts: Mounts::default(),
-            costs: Costs::default(),
-            users: Names::new(sys::user_name),
-            groups: Names::new(sys::group_name),
+            mounts: FilesystemTypes::default(),
+            costs: WalkCosts::default(),
+            users: OwnerNames::new(sys::user_name),
+            groups: OwnerNames::new(sys::group_name),
             now,
             ignore_race: walk.ignore_race,
             depth_first: walk.depth_first,
-            widths: Widths::default(),
-            flow: Flow::Continue,
+            widths: ColumnWidths::default(),
+            flow: WalkFlow::Continue,
             depth: 0,
         }
     }
@@ -106,7 +108,7 @@ impl State {
     pub(super) fn finish(&mut self, report: bool) {
         let outputs = &mut self.outputs;
         // Commands that run in directories come last.
-        self.runners.sort_by_key(Runner::waits_in_dir);
+        self.runners.sort_by_key(CommandRunner::waits_in_dir);
         for runner in &mut self.runners {
             runner.run_waiting(&mut || outputs.flush_all());
         }
@@ -116,29 +118,29 @@ impl State {
 
     /// Returns the value of the expression. `wanted` is the value that lets the file through, as far as it is known;
     /// every `!` inverts it.
-    fn value(&mut self, node: &Node, entry: &Entry<'_>, wanted: bool) -> bool {
+    fn value(&mut self, node: &ExprNode, entry: &VisitedFile<'_>, wanted: bool) -> bool {
         match node {
-            Node::Test(test) => {
+            ExprNode::Test(test) => {
                 let value = self.test(test, entry);
-                let costs = matches!(test, Test::Latency { .. } | Test::Level(_));
+                let costs = matches!(test, FileTest::Latency { .. } | FileTest::Level(_));
                 if costs && value != wanted {
                     self.costs.skip(entry);
                 }
                 value
             }
-            Node::Do(action) => self.act(action, entry),
-            Node::Not(node) => !self.value(node, entry, !wanted),
-            Node::And(nodes) => nodes
+            ExprNode::Do(action) => self.act(action, entry),
+            ExprNode::Not(node) => !self.value(node, entry, !wanted),
+            ExprNode::And(nodes) => nodes
                 .iter()
-                .all(|node| self.value(node, entry, wanted) && self.flow != Flow::Quit),
-            Node::Or(nodes) => nodes
+                .all(|node| self.value(node, entry, wanted) && self.flow != WalkFlow::Quit),
+            ExprNode::Or(nodes) => nodes
                 .iter()
-                .any(|node| self.value(node, entry, wanted) || self.flow == Flow::Quit),
-            Node::List(nodes) => {
+                .any(|node| self.value(node, entry, wanted) || self.flow == WalkFlow::Quit),
+            ExprNode::List(nodes) => {
                 let mut last = false;
                 for node in nodes {
                     last = self.value(node, entry, wanted);
-                    if self.flow == Flow::Quit {
+                    if self.flow == WalkFlow::Quit {
                         break;
                     }
                 }
@@ -148,7 +150,7 @@ impl State {
     }
 
     /// Reports once that a file cannot be examined.
-    pub(super) fn complain(&self, entry: &Entry<'_>, errno: Errno) {
+    pub(super) fn complain(&self, entry: &VisitedFile<'_>, errno: Errno) {
         let vanished = errno == Errno::NOENT && self.ignore_race;
         if !vanished && !entry.complained.replace(true) {
             report::file_error(entry.path, errno);
@@ -156,55 +158,57 @@ impl State {
     }
 
     /// Returns a file's status. Reports an error.
-    pub(super) fn stat<'e>(&self, entry: &'e Entry<'_>) -> Option<&'e Stat> {
+    pub(super) fn stat<'e>(&self, entry: &'e VisitedFile<'_>) -> Option<&'e Stat> {
         self.known(entry, entry.stat())
     }
 
     /// Returns the result of a query about a file. Reports an error.
-    fn known<T>(&self, entry: &Entry<'_>, found: Result<T, Errno>) -> Option<T> {
+    fn known<T>(&self, entry: &VisitedFile<'_>, found: Result<T, Errno>) -> Option<T> {
         found.inspect_err(|errno| self.complain(entry, *errno)).ok()
     }
 
     /// Returns the target of a link. Reports an error.
-    fn link(&self, entry: &Entry<'_>) -> Option<Vec<u8>> {
+    fn link(&self, entry: &VisitedFile<'_>) -> Option<Vec<u8>> {
         self.known(entry, entry.link()).flatten()
     }
 
     /// Returns one of a file's times, if the file has it. Reports an error.
-    pub(super) fn moment(&self, entry: &Entry<'_>, clock: Clock) -> Option<Moment> {
+    pub(super) fn moment(&self, entry: &VisitedFile<'_>, clock: TimestampKind) -> Option<UnixTime> {
         self.known(entry, entry.time(clock)).flatten()
     }
 
-    fn test(&mut self, test: &Test, entry: &Entry<'_>) -> bool {
+    fn test(&mut self, test: &FileTest, entry: &VisitedFile<'_>) -> bool {
         match test {
-            Test::True => true,
-            Test::False => false,
-            Test::Name { pattern, fold } => {
+            FileTest::True => true,
+            FileTest::False => false,
+            FileTest::Name { pattern, fold } => {
                 matches(pattern, trim_slashes(base_name(entry.path)), *fold)
             }
-            Test::Path { pattern, fold } => matches(pattern, entry.path, *fold),
-            Test::Link { .. } if self.stat(entry).is_none() => false,
-            Test::Link { pattern, fold } => self
+            FileTest::Path { pattern, fold } => matches(pattern, entry.path, *fold),
+            FileTest::Link { .. } if self.stat(entry).is_none() => false,
+            FileTest::Link { pattern, fold } => self
                 .link(entry)
                 .is_some_and(|target| matches(pattern, &target, *fold)),
-            Test::Regex(regex) => regex.borrow_mut().is_match(entry.path),
-            Test::Kind(letters) => self
+            FileTest::Regex(regex) => regex.borrow_mut().is_match(entry.path),
+            FileTest::Kind(letters) => self
                 .known(entry, entry.kind())
                 .is_some_and(|kind| letters.contains(&kind_letter(kind))),
-            Test::OtherKind(letters) => self.other_kind(entry, letters),
-            Test::Empty => self.is_empty(entry),
-            Test::May(access) => {
+            FileTest::OtherKind(letters) => self.other_kind(entry, letters),
+            FileTest::Empty => self.is_empty(entry),
+            FileTest::May(access) => {
                 rustix::fs::accessat(entry.dir, entry.name, *access, AtFlags::empty()).is_ok()
             }
-            Test::Latency {
+            FileTest::Latency {
                 compare,
                 value,
                 unit_s,
             } => self.costs.latency(entry, |seconds| {
                 compares(seconds, *compare, *value, *unit_s)
             }),
-            Test::Level(name) => self.costs.level(entry, name),
-            Test::Newer { .. } | Test::Age { .. } | Test::Used { .. } => self.time(test, entry),
+            FileTest::Level(name) => self.costs.level(entry, name),
+            FileTest::Newer { .. } | FileTest::Age { .. } | FileTest::Used { .. } => {
+                self.time(test, entry)
+            }
             _ => match self.stat(entry) {
                 Some(stat) => self.status(test, stat),
                 None => false,
@@ -213,10 +217,10 @@ impl State {
     }
 
     /// Evaluates a test of the status alone.
-    fn status(&mut self, test: &Test, stat: &Stat) -> bool {
+    fn status(&mut self, test: &FileTest, stat: &Stat) -> bool {
         match test {
-            Test::Size { number, unit } => number.holds((stat.st_size as u64).div_ceil(*unit)),
-            Test::Perm { file, dir, how } => {
+            FileTest::Size { number, unit } => number.holds((stat.st_size as u64).div_ceil(*unit)),
+            FileTest::Perm { file, dir, how } => {
                 let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
                 let asked = if is_dir { *dir } else { *file };
                 let mode = stat.st_mode & 0o7777;
@@ -226,43 +230,44 @@ impl State {
                     PermMatch::Any => asked == 0 || mode & asked != 0,
                 }
             }
-            Test::Links(number) => number.holds(stat.st_nlink),
-            Test::Inode(number) => number.holds(stat.st_ino),
-            Test::User(number) => number.holds(stat.st_uid.into()),
-            Test::Group(number) => number.holds(stat.st_gid.into()),
-            Test::NoUser => self.users.get(stat.st_uid).is_none(),
-            Test::NoGroup => self.groups.get(stat.st_gid).is_none(),
-            Test::SameFile { device, inode } => stat.st_dev == *device && stat.st_ino == *inode,
-            Test::FileSystem(name) => self.mounts.type_of(stat.st_dev) == name,
+            FileTest::Links(number) => number.holds(stat.st_nlink),
+            FileTest::Inode(number) => number.holds(stat.st_ino),
+            FileTest::User(number) => number.holds(stat.st_uid.into()),
+            FileTest::Group(number) => number.holds(stat.st_gid.into()),
+            FileTest::NoUser => self.users.get(stat.st_uid).is_none(),
+            FileTest::NoGroup => self.groups.get(stat.st_gid).is_none(),
+            FileTest::SameFile { device, inode } => stat.st_dev == *device && stat.st_ino == *inode,
+            FileTest::FileSystem(name) => self.mounts.type_of(stat.st_dev) == name,
             _ => unreachable!("the other tests are not about the status alone"),
         }
     }
 
-    fn time(&mut self, test: &Test, entry: &Entry<'_>) -> bool {
+    fn time(&mut self, test: &FileTest, entry: &VisitedFile<'_>) -> bool {
         let moment = |clock| self.moment(entry, clock);
         match test {
-            Test::Newer { clock, than } => moment(*clock).is_some_and(|moment| moment > *than),
-            Test::Age {
+            FileTest::Newer { clock, than } => moment(*clock).is_some_and(|moment| moment > *than),
+            FileTest::Age {
                 clock,
                 compare,
                 reference,
                 window,
             } => moment(*clock).is_some_and(|moment| match compare {
-                Compare::Equal => {
+                NumericComparison::Equal => {
                     let after = nanos_between(*reference, moment);
                     after > 0 && after <= i128::from(*window) * 1_000_000_000
                 }
                 _ => compare.holds(moment, *reference),
             }),
-            Test::Used { compare, nanos } => {
-                let (Some(access), Some(change)) = (moment(Clock::Access), moment(Clock::Change))
+            FileTest::Used { compare, nanos } => {
+                let (Some(access), Some(change)) =
+                    (moment(TimestampKind::Access), moment(TimestampKind::Change))
                 else {
                     return false;
                 };
                 let unused = nanos_between(change, access);
                 match compare {
                     _ if unused < 0 => false,
-                    Compare::Equal => {
+                    NumericComparison::Equal => {
                         let after = unused - (nanos - 86_400_000_000_000);
                         (0..86_400_000_000_000).contains(&after)
                     }
@@ -274,7 +279,7 @@ impl State {
     }
 
     /// Evaluates `-xtype`: the type of a link's target, or of the link itself if links are followed.
-    fn other_kind(&mut self, entry: &Entry<'_>, letters: &[u8]) -> bool {
+    fn other_kind(&mut self, entry: &VisitedFile<'_>, letters: &[u8]) -> bool {
         let found = if entry.follow {
             rustix::fs::statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW)
         } else {
@@ -291,7 +296,7 @@ impl State {
         }
     }
 
-    fn is_empty(&mut self, entry: &Entry<'_>) -> bool {
+    fn is_empty(&mut self, entry: &VisitedFile<'_>) -> bool {
         let Some(stat) = self.stat(entry) else {
             return false;
         };
@@ -305,9 +310,9 @@ impl State {
         }
     }
 
-    fn act(&mut self, action: &Action, entry: &Entry<'_>) -> bool {
+    fn act(&mut self, action: &FindAction, entry: &VisitedFile<'_>) -> bool {
         match action {
-            Action::Print { to, end } => {
+            FindAction::Print { to, end } => {
                 let terminal = *end != 0 && self.outputs.is_terminal(*to);
                 let buffer = self.outputs.buffer(*to);
                 if terminal {
@@ -319,40 +324,40 @@ impl State {
                 self.outputs.wrote(*to);
                 true
             }
-            Action::Format { to, format } => {
+            FindAction::Format { to, format } => {
                 if format.needs_status() && self.stat(entry).is_none() {
                     return false;
                 }
                 self.format(*to, format, entry);
                 true
             }
-            Action::List { to } => self.list(*to, entry),
+            FindAction::List { to } => self.list(*to, entry),
             // GNU find does not prune a folder whose status is not available.
-            Action::Prune if !self.depth_first && self.stat(entry).is_none() => false,
-            Action::Prune => {
-                if self.flow == Flow::Continue {
-                    self.flow = Flow::Prune;
+            FindAction::Prune if !self.depth_first && self.stat(entry).is_none() => false,
+            FindAction::Prune => {
+                if self.flow == WalkFlow::Continue {
+                    self.flow = WalkFlow::Prune;
                 }
                 true
             }
-            Action::Quit => {
-                self.flow = Flow::Quit;
+            FindAction::Quit => {
+                self.flow = WalkFlow::Quit;
                 true
             }
-            Action::Delete => self.delete(entry),
-            Action::Run(at) => {
+            FindAction::Delete => self.delete(entry),
+            FindAction::Run(at) => {
                 let outputs = &mut self.outputs;
                 self.runners[*at].run(entry, &mut || outputs.flush_all())
             }
         }
     }
 
-    fn list(&mut self, to: usize, entry: &Entry<'_>) -> bool {
+    fn list(&mut self, to: usize, entry: &VisitedFile<'_>) -> bool {
         let Some(stat) = self.stat(entry) else {
             return false;
         };
         let link = self.link(entry);
-        let line = Line {
+        let line = ListedFile {
             path: entry.path,
             stat,
             link: link.as_deref(),
@@ -365,7 +370,7 @@ impl State {
         true
     }
 
-    fn delete(&mut self, entry: &Entry<'_>) -> bool {
+    fn delete(&mut self, entry: &VisitedFile<'_>) -> bool {
         if entry.path == b"." {
             return true;
         }
@@ -390,11 +395,11 @@ impl State {
     }
 }
 
-fn nanos_between(from: Moment, to: Moment) -> i128 {
+fn nanos_between(from: UnixTime, to: UnixTime) -> i128 {
     i128::from(to.seconds - from.seconds) * 1_000_000_000 + i128::from(to.nanos - from.nanos)
 }
 
-fn has_no_entries(entry: &Entry<'_>) -> Result<bool, Errno> {
+fn has_no_entries(entry: &VisitedFile<'_>) -> Result<bool, Errno> {
     let dir = rustix::fs::openat(entry.dir, entry.name, READ_FOLDER, Mode::empty())?;
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(&dir, &mut buffer);

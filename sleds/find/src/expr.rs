@@ -5,37 +5,37 @@ use std::ffi::CString;
 
 use rustix::fs::Access;
 
-use super::entry::{Clock, Moment};
-use super::printf::Format;
-use super::sys::Regex;
+use super::entry::{TimestampKind, UnixTime};
+use super::printf::PrintfFormat;
+use super::sys::GnuRegex;
 
 /// Comparison with a number: `-N`, `N` or `+N`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Compare {
+pub(super) enum NumericComparison {
     Less,
     Equal,
     More,
 }
 
-impl Compare {
+impl NumericComparison {
     /// Returns true if `value` is less than, equal to, or more than `than`.
     pub(super) fn holds<T: PartialOrd>(self, value: T, than: T) -> bool {
         match self {
-            Compare::Less => value < than,
-            Compare::Equal => value == than,
-            Compare::More => value > than,
+            NumericComparison::Less => value < than,
+            NumericComparison::Equal => value == than,
+            NumericComparison::More => value > than,
         }
     }
 }
 
 /// `[+-]N`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Number {
-    pub(super) compare: Compare,
+pub(super) struct NumericTest {
+    pub(super) compare: NumericComparison,
     pub(super) value: u64,
 }
 
-impl Number {
+impl NumericTest {
     pub(super) fn holds(self, value: u64) -> bool {
         self.compare.holds(value, self.value)
     }
@@ -50,7 +50,7 @@ pub(super) enum PermMatch {
 }
 
 /// A test of a file, without side effects.
-pub(super) enum Test {
+pub(super) enum FileTest {
     True,
     False,
     Name {
@@ -65,30 +65,30 @@ pub(super) enum Test {
         pattern: CString,
         fold: bool,
     },
-    Regex(RefCell<Regex>),
+    Regex(RefCell<GnuRegex>),
     /// Letters of file types.
     Kind(Vec<u8>),
     /// Letters of file types for the target of a link, or for the link itself if links are followed.
     OtherKind(Vec<u8>),
     Size {
-        number: Number,
+        number: NumericTest,
         unit: u64,
     },
     Empty,
     Newer {
-        clock: Clock,
-        than: Moment,
+        clock: TimestampKind,
+        than: UnixTime,
     },
     /// Before, after, or less than `window` seconds after a moment.
     Age {
-        clock: Clock,
-        compare: Compare,
-        reference: Moment,
+        clock: TimestampKind,
+        compare: NumericComparison,
+        reference: UnixTime,
         window: i64,
     },
     /// The time between change and access, in nanoseconds.
     Used {
-        compare: Compare,
+        compare: NumericComparison,
         nanos: i128,
     },
     Perm {
@@ -96,10 +96,10 @@ pub(super) enum Test {
         dir: u32,
         how: PermMatch,
     },
-    Links(Number),
-    Inode(Number),
-    User(Number),
-    Group(Number),
+    Links(NumericTest),
+    Inode(NumericTest),
+    User(NumericTest),
+    Group(NumericTest),
     NoUser,
     NoGroup,
     SameFile {
@@ -110,7 +110,7 @@ pub(super) enum Test {
     May(Access),
     /// Time to read the file, in units of `unit_s` seconds.
     Latency {
-        compare: Compare,
+        compare: NumericComparison,
         value: f64,
         unit_s: f64,
     },
@@ -119,14 +119,14 @@ pub(super) enum Test {
 }
 
 /// An action.
-pub(super) enum Action {
+pub(super) enum FindAction {
     Print {
         to: usize,
         end: u8,
     },
     Format {
         to: usize,
-        format: Format,
+        format: PrintfFormat,
     },
     List {
         to: usize,
@@ -139,53 +139,53 @@ pub(super) enum Action {
 }
 
 /// An expression.
-pub(super) enum Node {
-    Test(Test),
-    Do(Action),
-    Not(Box<Node>),
-    And(Vec<Node>),
-    Or(Vec<Node>),
+pub(super) enum ExprNode {
+    Test(FileTest),
+    Do(FindAction),
+    Not(Box<ExprNode>),
+    And(Vec<ExprNode>),
+    Or(Vec<ExprNode>),
     /// The value is the value of the last expression.
-    List(Vec<Node>),
+    List(Vec<ExprNode>),
 }
 
-impl Test {
+impl FileTest {
     /// Returns the cost class of a test: 0 for the name; then the type, which most directories report; the status;
     /// several system calls; and a query of the file's residency.
     fn cost(&self) -> u8 {
         match self {
-            Test::True | Test::False | Test::Name { .. } | Test::Path { .. } => 0,
-            Test::Regex(_) | Test::Kind(_) => 1,
+            FileTest::True | FileTest::False | FileTest::Name { .. } | FileTest::Path { .. } => 0,
+            FileTest::Regex(_) | FileTest::Kind(_) => 1,
             // Like the previous tests, except for links.
-            Test::OtherKind(_) => 2,
-            Test::Link { .. } | Test::May(_) => 4,
-            Test::Empty | Test::NoUser | Test::NoGroup | Test::FileSystem(_) => 4,
-            Test::Latency { .. } | Test::Level(_) => 5,
+            FileTest::OtherKind(_) => 2,
+            FileTest::Link { .. } | FileTest::May(_) => 4,
+            FileTest::Empty | FileTest::NoUser | FileTest::NoGroup | FileTest::FileSystem(_) => 4,
+            FileTest::Latency { .. } | FileTest::Level(_) => 5,
             _ => 3,
         }
     }
 }
 
-impl Node {
+impl ExprNode {
     /// Returns true if the evaluation has no side effects.
     fn is_pure(&self) -> bool {
         match self {
-            Node::Test(_) => true,
-            Node::Do(_) => false,
-            Node::Not(node) => node.is_pure(),
-            Node::And(nodes) | Node::Or(nodes) | Node::List(nodes) => {
-                nodes.iter().all(Node::is_pure)
+            ExprNode::Test(_) => true,
+            ExprNode::Do(_) => false,
+            ExprNode::Not(node) => node.is_pure(),
+            ExprNode::And(nodes) | ExprNode::Or(nodes) | ExprNode::List(nodes) => {
+                nodes.iter().all(ExprNode::is_pure)
             }
         }
     }
 
     fn cost(&self) -> u8 {
         match self {
-            Node::Test(test) => test.cost(),
-            Node::Do(_) => u8::MAX,
-            Node::Not(node) => node.cost(),
-            Node::And(nodes) | Node::Or(nodes) | Node::List(nodes) => {
-                nodes.iter().map(Node::cost).max().unwrap_or(0)
+            ExprNode::Test(test) => test.cost(),
+            ExprNode::Do(_) => u8::MAX,
+            ExprNode::Not(node) => node.cost(),
+            ExprNode::And(nodes) | ExprNode::Or(nodes) | ExprNode::List(nodes) => {
+                nodes.iter().map(ExprNode::cost).max().unwrap_or(0)
             }
         }
     }
@@ -194,25 +194,25 @@ impl Node {
     /// effects.
     pub(super) fn put_cheap_first(&mut self) {
         match self {
-            Node::Test(_) | Node::Do(_) => {}
-            Node::Not(node) => node.put_cheap_first(),
-            Node::List(nodes) => nodes.iter_mut().for_each(Node::put_cheap_first),
-            Node::And(nodes) | Node::Or(nodes) => {
-                nodes.iter_mut().for_each(Node::put_cheap_first);
+            ExprNode::Test(_) | ExprNode::Do(_) => {}
+            ExprNode::Not(node) => node.put_cheap_first(),
+            ExprNode::List(nodes) => nodes.iter_mut().for_each(ExprNode::put_cheap_first),
+            ExprNode::And(nodes) | ExprNode::Or(nodes) => {
+                nodes.iter_mut().for_each(ExprNode::put_cheap_first);
                 for run in nodes.chunk_by_mut(|a, b| a.is_pure() && b.is_pure()) {
-                    run.sort_by_key(Node::cost);
+                    run.sort_by_key(ExprNode::cost);
                 }
             }
         }
     }
 
     /// Returns true if `ask` accepts any action.
-    pub(super) fn any_action(&self, ask: &dyn Fn(&Action) -> bool) -> bool {
+    pub(super) fn any_action(&self, ask: &dyn Fn(&FindAction) -> bool) -> bool {
         match self {
-            Node::Test(_) => false,
-            Node::Do(action) => ask(action),
-            Node::Not(node) => node.any_action(ask),
-            Node::And(nodes) | Node::Or(nodes) | Node::List(nodes) => {
+            ExprNode::Test(_) => false,
+            ExprNode::Do(action) => ask(action),
+            ExprNode::Not(node) => node.any_action(ask),
+            ExprNode::And(nodes) | ExprNode::Or(nodes) | ExprNode::List(nodes) => {
                 nodes.iter().any(|node| node.any_action(ask))
             }
         }

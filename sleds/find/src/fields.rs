@@ -3,23 +3,25 @@
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
-use super::entry::{Entry, base_name, dir_name, kind_letter};
-use super::eval::State;
-use super::printf::{Field, Format, Piece, What, general, long_time, time};
+use super::entry::{VisitedFile, base_name, dir_name, kind_letter};
+use super::eval::EvalState;
+use super::printf::{
+    FieldLayout, PrintfDirective, PrintfFormat, PrintfItem, general, long_time, time,
+};
 use super::{perm, report};
 use sleds_common::text;
 
-impl State {
+impl EvalState {
     /// Writes a format for a file.
-    pub(super) fn format(&mut self, to: usize, format: &Format, entry: &Entry<'_>) {
+    pub(super) fn format(&mut self, to: usize, format: &PrintfFormat, entry: &VisitedFile<'_>) {
         for piece in &format.pieces {
             match piece {
-                Piece::Text(text) => self.outputs.buffer(to).extend_from_slice(text),
-                Piece::Stop => {
+                PrintfItem::Text(text) => self.outputs.buffer(to).extend_from_slice(text),
+                PrintfItem::Stop => {
                     self.outputs.flush(to);
                     return;
                 }
-                Piece::Directive { field, what } => {
+                PrintfItem::Directive { field, what } => {
                     let mut text = Vec::new();
                     self.directive(&mut text, *field, *what, entry);
                     self.outputs.buffer(to).extend_from_slice(&text);
@@ -29,17 +31,23 @@ impl State {
         self.outputs.wrote(to);
     }
 
-    fn directive(&mut self, to: &mut Vec<u8>, field: Field, what: What, entry: &Entry<'_>) {
+    fn directive(
+        &mut self,
+        to: &mut Vec<u8>,
+        field: FieldLayout,
+        what: PrintfDirective,
+        entry: &VisitedFile<'_>,
+    ) {
         let letter = match what {
-            What::Time(clock, letter) => {
+            PrintfDirective::Time(clock, letter) => {
                 let moment = self.moment(entry, clock);
                 return moment.map_or((), |moment| field.text(to, &time(moment, letter)));
             }
-            What::LongTime(clock) => {
+            PrintfDirective::LongTime(clock) => {
                 let moment = self.moment(entry, clock);
                 return moment.map_or((), |moment| field.text(to, &long_time(moment)));
             }
-            What::Letter(letter) => letter,
+            PrintfDirective::Letter(letter) => letter,
         };
         match letter {
             b'p' | b'f' | b'h' | b'H' | b'P' => field.text(to, path_part(entry, letter)),
@@ -59,7 +67,7 @@ impl State {
         }
     }
 
-    fn of_status(&mut self, to: &mut Vec<u8>, field: Field, letter: u8, stat: &Stat) {
+    fn of_status(&mut self, to: &mut Vec<u8>, field: FieldLayout, letter: u8, stat: &Stat) {
         let number = |n: u64| n.to_string();
         let text = match letter {
             b'b' => number(stat.st_blocks as u64),
@@ -87,7 +95,7 @@ impl State {
     }
 
     /// Returns the type letter of a link's target, or the letter of the error.
-    fn target_letter(&mut self, entry: &Entry<'_>) -> u8 {
+    fn target_letter(&mut self, entry: &VisitedFile<'_>) -> u8 {
         match entry.kind() {
             Ok(FileType::Symlink) => {}
             Ok(kind) => return kind_letter(kind),
@@ -105,7 +113,7 @@ impl State {
     }
 
     /// Writes the security context of SELinux.
-    fn context(&mut self, to: &mut Vec<u8>, field: Field, entry: &Entry<'_>) {
+    fn context(&mut self, to: &mut Vec<u8>, field: FieldLayout, entry: &VisitedFile<'_>) {
         let read = || -> Result<Vec<u8>, Errno> {
             use rustix::fs::{Mode, OFlags};
             let file = rustix::fs::openat(
@@ -133,7 +141,7 @@ impl State {
 }
 
 /// Returns the part of a file's path for a directive.
-fn path_part<'e>(entry: &Entry<'e>, letter: u8) -> &'e [u8] {
+fn path_part<'e>(entry: &VisitedFile<'e>, letter: u8) -> &'e [u8] {
     let (start, rest) = entry.path.split_at(entry.start_len);
     match letter {
         b'f' => base_name(entry.path),

@@ -36,8 +36,8 @@ use std::time::SystemTime;
 
 use clap::Command;
 
-use entry::Moment;
-use eval::{Finder, State};
+use entry::UnixTime;
+use eval::{EvalState, ExpressionVisitor};
 use sleds_common::locale::Locale;
 use sleds_common::{Tool, gnu, text};
 use walk::{WalkOptions, walk};
@@ -112,9 +112,9 @@ fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut finder = Finder {
+    let mut finder = ExpressionVisitor {
         expr: parsed.expr,
-        state: State::new(parsed.outputs, parsed.runners, parsed.now, &parsed.walk),
+        state: EvalState::new(parsed.outputs, parsed.runners, parsed.now, &parsed.walk),
     };
     match &parsed.paths_from {
         None => walk_all(parsed.paths, &parsed.walk, &mut finder),
@@ -132,7 +132,11 @@ fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn walk_all(paths: impl IntoIterator<Item = Vec<u8>>, options: &WalkOptions, finder: &mut Finder) {
+fn walk_all(
+    paths: impl IntoIterator<Item = Vec<u8>>,
+    options: &WalkOptions,
+    finder: &mut ExpressionVisitor,
+) {
     for path in paths {
         if !walk(&path, options, finder) {
             return;
@@ -141,7 +145,11 @@ fn walk_all(paths: impl IntoIterator<Item = Vec<u8>>, options: &WalkOptions, fin
 }
 
 /// Walks from the starting points in a file, each terminated by a zero byte.
-fn walk_listed(from: &[u8], options: &WalkOptions, finder: &mut Finder) -> Result<(), Vec<u8>> {
+fn walk_listed(
+    from: &[u8],
+    options: &WalkOptions,
+    finder: &mut ExpressionVisitor,
+) -> Result<(), Vec<u8>> {
     let mut list = Vec::new();
     let shown: &[u8] = match from {
         b"-" => b"(standard input)",
@@ -176,10 +184,10 @@ fn walk_listed(from: &[u8], options: &WalkOptions, finder: &mut Finder) -> Resul
     Ok(())
 }
 
-fn now() -> Moment {
+fn now() -> UnixTime {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.unwrap_or_default();
-    Moment {
+    UnixTime {
         seconds: now.as_secs() as i64,
         nanos: i64::from(now.subsec_nanos()),
     }

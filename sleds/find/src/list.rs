@@ -9,7 +9,7 @@ use super::sys::LocalTime;
 use sleds_common::gnu::escape_letter;
 
 /// Current column widths. They grow with their content.
-pub(super) struct Widths {
+pub(super) struct ColumnWidths {
     inode: usize,
     blocks: usize,
     links: usize,
@@ -18,9 +18,9 @@ pub(super) struct Widths {
     size: usize,
 }
 
-impl Default for Widths {
-    fn default() -> Widths {
-        Widths {
+impl Default for ColumnWidths {
+    fn default() -> ColumnWidths {
+        ColumnWidths {
             inode: 9,
             blocks: 6,
             links: 3,
@@ -32,7 +32,7 @@ impl Default for Widths {
 }
 
 /// A file to list.
-pub(super) struct Line<'a> {
+pub(super) struct ListedFile<'a> {
     pub(super) path: &'a [u8],
     pub(super) stat: &'a Stat,
     pub(super) link: Option<&'a [u8]>,
@@ -61,9 +61,9 @@ fn number_column(to: &mut Vec<u8>, id: u32) -> usize {
     text.len()
 }
 
-impl Line<'_> {
+impl ListedFile<'_> {
     /// Writes the line.
-    pub(super) fn write(&self, to: &mut Vec<u8>, widths: &mut Widths) {
+    pub(super) fn write(&self, to: &mut Vec<u8>, widths: &mut ColumnWidths) {
         let stat = self.stat;
         column(to, &mut widths.inode, &stat.st_ino.to_string());
         let blocks = (stat.st_blocks as u64).div_ceil(2);

@@ -1,21 +1,21 @@
 //! Numeric arguments of tests.
 
-use super::entry::Moment;
-use super::expr::{Compare, Number};
+use super::entry::UnixTime;
+use super::expr::{NumericComparison, NumericTest};
 
 /// Splits the sign from a number.
-pub(super) fn compare(text: &str) -> (Compare, &str) {
+pub(super) fn compare(text: &str) -> (NumericComparison, &str) {
     match text.as_bytes().first() {
-        Some(b'+') => (Compare::More, &text[1..]),
-        Some(b'-') => (Compare::Less, &text[1..]),
-        _ => (Compare::Equal, text),
+        Some(b'+') => (NumericComparison::More, &text[1..]),
+        Some(b'-') => (NumericComparison::Less, &text[1..]),
+        _ => (NumericComparison::Equal, text),
     }
 }
 
 /// Parses `[+-]N`.
-pub(super) fn number(text: &str) -> Option<Number> {
+pub(super) fn number(text: &str) -> Option<NumericTest> {
     let (compare, digits) = compare(text);
-    Some(Number {
+    Some(NumericTest {
         compare,
         value: whole(digits)?,
     })
@@ -31,7 +31,7 @@ pub(super) fn whole(text: &str) -> Option<u64> {
 }
 
 /// Parses `[+-]N` with a fraction.
-pub(super) fn fraction(text: &str) -> Option<(Compare, f64)> {
+pub(super) fn fraction(text: &str) -> Option<(NumericComparison, f64)> {
     let (compare, number) = compare(text);
     let value: f64 = match number.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok()? as f64,
@@ -41,7 +41,7 @@ pub(super) fn fraction(text: &str) -> Option<(Compare, f64)> {
 }
 
 /// Parses `[+-]N[bcwkMG]`: returns the number, and the bytes of its unit. The error is the text for the user.
-pub(super) fn size(text: &str) -> Result<(Number, u64), String> {
+pub(super) fn size(text: &str) -> Result<(NumericTest, u64), String> {
     let Some(last) = text.chars().last() else {
         return Err("invalid null argument to -size".into());
     };
@@ -68,7 +68,7 @@ pub(super) fn size(text: &str) -> Result<(Number, u64), String> {
 
 /// Parses `[+-]N[m|u]`, or the paper's `[+-][mMuU]N`: a time in seconds, milli- or microseconds. Returns the number and
 /// the seconds of its unit.
-pub(super) fn latency(text: &str) -> Option<(Compare, f64, f64)> {
+pub(super) fn latency(text: &str) -> Option<(NumericComparison, f64, f64)> {
     let (compare, rest) = compare(text);
     let is_unit = |c: char| matches!(c, 'm' | 'M' | 'u' | 'U' | 's');
     let (digits, unit) = match (rest.chars().next()?, rest.chars().last()?) {
@@ -89,11 +89,11 @@ pub(super) fn latency(text: &str) -> Option<(Compare, f64, f64)> {
 }
 
 /// Returns the moment that lies `value` units of `unit` seconds before `origin`.
-pub(super) fn before(origin: Moment, value: f64, unit: f64) -> Moment {
+pub(super) fn before(origin: UnixTime, value: f64, unit: f64) -> UnixTime {
     let span = value * unit;
     let seconds = span.trunc();
     let nanos = ((span - seconds) * 1e9) as i64;
-    let mut moment = Moment {
+    let mut moment = UnixTime {
         seconds: origin.seconds.saturating_sub(seconds as i64),
         nanos: origin.nanos - nanos,
     };

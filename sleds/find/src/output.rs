@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::report;
 
 /// An output file of the actions.
-struct Output {
+struct ActionOutput {
     /// Name given by the user.
     name: Vec<u8>,
     /// `None` for standard output.
@@ -23,16 +23,16 @@ struct Output {
 }
 
 /// Output files of the actions; the first is standard output.
-pub(super) struct Outputs {
-    all: Vec<Output>,
+pub(super) struct ActionOutputs {
+    all: Vec<ActionOutput>,
 }
 
 /// Buffer size at which the output is written.
 const FULL: usize = 64 << 10;
 
-impl Outputs {
-    pub(super) fn new() -> Outputs {
-        let stdout = Output {
+impl ActionOutputs {
+    pub(super) fn new() -> ActionOutputs {
+        let stdout = ActionOutput {
             name: b"standard output".to_vec(),
             file: None,
             direct: false,
@@ -40,7 +40,7 @@ impl Outputs {
             buffer: Vec::new(),
             broken: false,
         };
-        Outputs { all: vec![stdout] }
+        ActionOutputs { all: vec![stdout] }
     }
 
     /// Returns the number of the file with this name. The first call creates or truncates the file.
@@ -59,7 +59,7 @@ impl Outputs {
             let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
             File::create(path).map_err(|error| report::errno_of(&error))?
         };
-        self.all.push(Output {
+        self.all.push(ActionOutput {
             name: name.to_vec(),
             terminal: file.is_terminal(),
             direct: name == b"/dev/stderr",
@@ -70,7 +70,7 @@ impl Outputs {
         Ok(self.all.len() - 1)
     }
 
-    /// Returns the buffer of an output. After appending, call [`Outputs::wrote`].
+    /// Returns the buffer of an output. After appending, call [`ActionOutputs::wrote`].
     pub(super) fn buffer(&mut self, at: usize) -> &mut Vec<u8> {
         &mut self.all[at].buffer
     }
@@ -95,7 +95,7 @@ impl Outputs {
 
     /// Writes out all buffers: before another program runs, and at the end.
     pub(super) fn flush_all(&mut self) {
-        self.all.iter_mut().for_each(Output::flush);
+        self.all.iter_mut().for_each(ActionOutput::flush);
     }
 
     /// Writes out all buffers, and reports a failed write to standard output.
@@ -107,7 +107,7 @@ impl Outputs {
     }
 }
 
-impl Output {
+impl ActionOutput {
     fn flush(&mut self) {
         if self.buffer.is_empty() {
             return;

@@ -3,54 +3,54 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
-use super::command::Runner;
-use super::entry::Moment;
-use super::expr::{Action, Node, Test};
-use super::output::Outputs;
+use super::command::CommandRunner;
+use super::entry::UnixTime;
+use super::expr::{ExprNode, FileTest, FindAction};
+use super::output::ActionOutputs;
 use super::report;
-use super::walk::{Follow, WalkOptions};
+use super::walk::{FollowMode, WalkOptions};
 use sleds_common::text;
 
 /// Error in the command line, as text for the user.
-pub(super) type Wrong = Vec<u8>;
+pub(super) type UsageMessage = Vec<u8>;
 
 /// The parsed command line.
-pub(super) struct Parsed {
+pub(super) struct FindCommandLine {
     pub(super) walk: WalkOptions,
     pub(super) paths: Vec<Vec<u8>>,
     /// A file that lists starting points.
     pub(super) paths_from: Option<Vec<u8>>,
-    pub(super) expr: Node,
-    pub(super) outputs: Outputs,
-    pub(super) runners: Vec<Runner>,
+    pub(super) expr: ExprNode,
+    pub(super) outputs: ActionOutputs,
+    pub(super) runners: Vec<CommandRunner>,
     /// Report the skipped files at the end.
     pub(super) report: bool,
-    pub(super) now: Moment,
+    pub(super) now: UnixTime,
 }
 
 /// A word of the expression.
-pub(super) enum Token {
+pub(super) enum ExprToken {
     Open,
     Close,
     Not(Vec<u8>),
     And(Vec<u8>),
     Or(Vec<u8>),
     Comma,
-    Primary(Node),
+    Primary(ExprNode),
 }
 
 /// State of the parser.
-pub(super) struct Parser {
+pub(super) struct FindParser {
     args: Vec<Vec<u8>>,
     at: usize,
     pub(super) walk: WalkOptions,
-    pub(super) outputs: Outputs,
-    pub(super) runners: Vec<Runner>,
+    pub(super) outputs: ActionOutputs,
+    pub(super) runners: Vec<CommandRunner>,
     pub(super) paths_from: Option<Vec<u8>>,
     pub(super) report: bool,
-    pub(super) now: Moment,
+    pub(super) now: UnixTime,
     /// Reference moment for ages in days, a day too early.
-    pub(super) day_start: Moment,
+    pub(super) day_start: UnixTime,
     pub(super) whole_days: bool,
     pub(super) regex_syntax: u64,
     pub(super) warnings: bool,
@@ -68,26 +68,26 @@ pub(super) struct Parser {
 pub(super) const DAY_S: i64 = 86_400;
 
 /// Parses the command line.
-pub(super) fn parse(args: Vec<OsString>, now: Moment) -> Result<Parsed, Wrong> {
+pub(super) fn parse(args: Vec<OsString>, now: UnixTime) -> Result<FindCommandLine, UsageMessage> {
     use std::io::IsTerminal as _;
     let posix = std::env::var_os("POSIXLY_CORRECT").is_some();
-    let mut parser = Parser {
+    let mut parser = FindParser {
         args: args.into_iter().map(OsString::into_vec).collect(),
         at: 0,
         walk: WalkOptions {
-            follow: Follow::Never,
+            follow: FollowMode::Never,
             depth_min: 0,
             depth_max: usize::MAX,
             depth_first: false,
             one_filesystem: false,
             ignore_race: false,
         },
-        outputs: Outputs::new(),
+        outputs: ActionOutputs::new(),
         runners: Vec::new(),
         paths_from: None,
         report: false,
         now,
-        day_start: Moment {
+        day_start: UnixTime {
             seconds: now.seconds - DAY_S,
             ..now
         },
@@ -111,7 +111,7 @@ fn begins_expression(word: &[u8]) -> bool {
     matches!(word, [b'-', _, ..] | b"(" | b"!")
 }
 
-impl Parser {
+impl FindParser {
     /// Returns the next word of the command line.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let word = self.args.get(self.at)?.clone();
@@ -126,12 +126,12 @@ impl Parser {
     }
 
     /// Parses options before the starting points.
-    fn leading_options(&mut self) -> Result<(), Wrong> {
+    fn leading_options(&mut self) -> Result<(), UsageMessage> {
         while let Some(word) = self.args.get(self.at) {
             match word.as_slice() {
-                b"-H" => self.walk.follow = Follow::Named,
-                b"-L" => self.walk.follow = Follow::Always,
-                b"-P" => self.walk.follow = Follow::Never,
+                b"-H" => self.walk.follow = FollowMode::Named,
+                b"-L" => self.walk.follow = FollowMode::Always,
+                b"-P" => self.walk.follow = FollowMode::Never,
                 b"--" => {
                     self.at += 1;
                     return Ok(());
@@ -163,20 +163,20 @@ impl Parser {
         paths
     }
 
-    fn expression(&mut self) -> Result<Option<Node>, Wrong> {
+    fn expression(&mut self) -> Result<Option<ExprNode>, UsageMessage> {
         let mut tokens = Vec::new();
         while let Some(word) = self.next() {
             if matches!(word.as_slice(), b"(" | b")" | b"!") && self.first_test.is_none() {
                 self.first_test = Some(word.clone());
             }
             let token = match word.as_slice() {
-                b"(" => Some(Token::Open),
-                b")" => Some(Token::Close),
-                b"," => Some(Token::Comma),
-                b"!" | b"-not" => Some(Token::Not(word)),
-                b"-a" | b"-and" => Some(Token::And(word)),
-                b"-o" | b"-or" => Some(Token::Or(word)),
-                [b'-', _, ..] => self.primary(&word)?.map(Token::Primary),
+                b"(" => Some(ExprToken::Open),
+                b")" => Some(ExprToken::Close),
+                b"," => Some(ExprToken::Comma),
+                b"!" | b"-not" => Some(ExprToken::Not(word)),
+                b"-a" | b"-and" => Some(ExprToken::And(word)),
+                b"-o" | b"-or" => Some(ExprToken::Or(word)),
+                [b'-', _, ..] => self.primary(&word)?.map(ExprToken::Primary),
                 _ => return Err(self.misplaced(&word)),
             };
             tokens.extend(token);
@@ -184,7 +184,7 @@ impl Parser {
         if tokens.is_empty() {
             return Ok(None);
         }
-        let mut tree = Tree {
+        let mut tree = ExprTreeBuilder {
             tokens: tokens.into_iter().peekable(),
         };
         let node = tree.list("")?;
@@ -194,7 +194,7 @@ impl Parser {
         }
     }
 
-    fn misplaced(&self, word: &[u8]) -> Wrong {
+    fn misplaced(&self, word: &[u8]) -> UsageMessage {
         let text = text!("paths must precede expression: `", word, "'");
         let before = self.at.checked_sub(2).and_then(|at| self.args.get(at));
         let before_that = self.at.checked_sub(3).and_then(|at| self.args.get(at));
@@ -209,7 +209,11 @@ impl Parser {
         text
     }
 
-    fn finish(mut self, mut paths: Vec<Vec<u8>>, expr: Option<Node>) -> Result<Parsed, Wrong> {
+    fn finish(
+        mut self,
+        mut paths: Vec<Vec<u8>>,
+        expr: Option<ExprNode>,
+    ) -> Result<FindCommandLine, UsageMessage> {
         if let Some(wrong) = self.contradiction(&paths) {
             return Err(wrong);
         }
@@ -221,7 +225,7 @@ impl Parser {
         if paths.is_empty() && self.paths_from.is_none() {
             paths.push(b".".to_vec());
         }
-        Ok(Parsed {
+        Ok(FindCommandLine {
             walk: self.walk,
             paths,
             paths_from: self.paths_from,
@@ -234,7 +238,7 @@ impl Parser {
     }
 
     /// Returns an error for words that are valid individually but contradict each other.
-    fn contradiction(&self, paths: &[Vec<u8>]) -> Option<Wrong> {
+    fn contradiction(&self, paths: &[Vec<u8>]) -> Option<UsageMessage> {
         if self.deletes && self.prunes && !self.depth_given {
             let text = b"The -delete action automatically turns on -depth, but -prune does \
                 nothing when -depth is in effect.  If you want to carry on anyway, just explicitly \
@@ -256,18 +260,18 @@ impl Parser {
 }
 
 /// Adds the default action, printing, to an expression without an action.
-fn with_action(expr: Option<Node>) -> Node {
+fn with_action(expr: Option<ExprNode>) -> ExprNode {
     // `-quit` is not an action for this purpose: it ends the walk before the print.
-    let speaks = |action: &Action| !matches!(action, Action::Prune | Action::Quit);
-    let print = Node::Do(Action::Print { to: 0, end: b'\n' });
+    let speaks = |action: &FindAction| !matches!(action, FindAction::Prune | FindAction::Quit);
+    let print = ExprNode::Do(FindAction::Print { to: 0, end: b'\n' });
     match expr {
         None => print,
         Some(expr) if expr.any_action(&speaks) => expr,
-        Some(expr) => Node::And(vec![expr, print]),
+        Some(expr) => ExprNode::And(vec![expr, print]),
     }
 }
 
-fn check_level(level: &[u8]) -> Result<(), Wrong> {
+fn check_level(level: &[u8]) -> Result<(), UsageMessage> {
     if level.is_empty() {
         return Err(b"The -O option must be immediately followed by a decimal integer".to_vec());
     }
@@ -291,47 +295,52 @@ pub(super) fn os(bytes: &[u8]) -> &std::ffi::OsStr {
 }
 
 /// Builds a tree from the words. Precedence, from the weakest: comma, or, and, not.
-struct Tree {
-    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+struct ExprTreeBuilder {
+    tokens: std::iter::Peekable<std::vec::IntoIter<ExprToken>>,
 }
 
-fn nothing_before(operator: &[u8]) -> Wrong {
+fn nothing_before(operator: &[u8]) -> UsageMessage {
     let text = "invalid expression; you have used a binary operator '";
     text!(text, operator, "' with nothing before it.")
 }
 
-fn expected_after(operator: &[u8]) -> Wrong {
+fn expected_after(operator: &[u8]) -> UsageMessage {
     text!("expected an expression after '", operator, "'")
 }
 
-fn expected_between(operator: &[u8]) -> Wrong {
+fn expected_between(operator: &[u8]) -> UsageMessage {
     text!("expected an expression between '", operator, "' and ')'")
 }
 
-impl Tree {
-    fn list(&mut self, after: &str) -> Result<Node, Wrong> {
+impl ExprTreeBuilder {
+    fn list(&mut self, after: &str) -> Result<ExprNode, UsageMessage> {
         let mut nodes = vec![self.or(after.as_bytes())?];
-        while self.tokens.next_if(|t| matches!(t, Token::Comma)).is_some() {
+        while self
+            .tokens
+            .next_if(|t| matches!(t, ExprToken::Comma))
+            .is_some()
+        {
             nodes.push(self.or(b",")?);
         }
-        Ok(single(nodes, Node::List))
+        Ok(single(nodes, ExprNode::List))
     }
 
-    fn or(&mut self, after: &[u8]) -> Result<Node, Wrong> {
+    fn or(&mut self, after: &[u8]) -> Result<ExprNode, UsageMessage> {
         let mut nodes = vec![self.and(after)?];
-        while let Some(Token::Or(word)) = self.tokens.next_if(|t| matches!(t, Token::Or(_))) {
+        while let Some(ExprToken::Or(word)) = self.tokens.next_if(|t| matches!(t, ExprToken::Or(_)))
+        {
             nodes.push(self.and(&word)?);
         }
-        Ok(single(nodes, Node::Or))
+        Ok(single(nodes, ExprNode::Or))
     }
 
-    fn and(&mut self, after: &[u8]) -> Result<Node, Wrong> {
+    fn and(&mut self, after: &[u8]) -> Result<ExprNode, UsageMessage> {
         let mut nodes = vec![self.not(after)?];
         loop {
             match self.tokens.peek() {
-                None | Some(Token::Close | Token::Comma | Token::Or(_)) => break,
-                Some(Token::And(_)) => {
-                    let Some(Token::And(word)) = self.tokens.next() else {
+                None | Some(ExprToken::Close | ExprToken::Comma | ExprToken::Or(_)) => break,
+                Some(ExprToken::And(_)) => {
+                    let Some(ExprToken::And(word)) = self.tokens.next() else {
                         break;
                     };
                     nodes.push(self.not(&word)?);
@@ -339,25 +348,25 @@ impl Tree {
                 Some(_) => nodes.push(self.not(b"")?),
             }
         }
-        Ok(single(nodes, Node::And))
+        Ok(single(nodes, ExprNode::And))
     }
 
     /// Parses one primary with its negations; `after` is the operator before it.
-    fn not(&mut self, after: &[u8]) -> Result<Node, Wrong> {
+    fn not(&mut self, after: &[u8]) -> Result<ExprNode, UsageMessage> {
         match self.tokens.next() {
             None => Err(expected_after(after)),
-            Some(Token::Primary(node)) => Ok(node),
-            Some(Token::Not(word)) => Ok(Node::Not(Box::new(self.not(&word)?))),
-            Some(Token::And(word) | Token::Or(word)) => Err(nothing_before(&word)),
-            Some(Token::Comma) => Err(nothing_before(b",")),
-            Some(Token::Close) if after.is_empty() => Err(b"you have too many ')'".to_vec()),
-            Some(Token::Close) => Err(expected_between(after)),
-            Some(Token::Open) => self.inside(),
+            Some(ExprToken::Primary(node)) => Ok(node),
+            Some(ExprToken::Not(word)) => Ok(ExprNode::Not(Box::new(self.not(&word)?))),
+            Some(ExprToken::And(word) | ExprToken::Or(word)) => Err(nothing_before(&word)),
+            Some(ExprToken::Comma) => Err(nothing_before(b",")),
+            Some(ExprToken::Close) if after.is_empty() => Err(b"you have too many ')'".to_vec()),
+            Some(ExprToken::Close) => Err(expected_between(after)),
+            Some(ExprToken::Open) => self.inside(),
         }
     }
 
     /// Parses the expression after an opening parenthesis.
-    fn inside(&mut self) -> Result<Node, Wrong> {
+    fn inside(&mut self) -> Result<ExprNode, UsageMessage> {
         match self.tokens.peek() {
             None => {
                 return Err(
@@ -366,14 +375,14 @@ impl Tree {
                         .to_vec(),
                 );
             }
-            Some(Token::Close) => {
+            Some(ExprToken::Close) => {
                 return Err(b"invalid expression; empty parentheses are not allowed.".to_vec());
             }
             Some(_) => {}
         }
         let node = self.list("(")?;
         match self.tokens.next() {
-            Some(Token::Close) => Ok(node),
+            Some(ExprToken::Close) => Ok(node),
             _ => Err(
                 b"invalid expression; I was expecting to find a ')' somewhere but did not see one."
                     .to_vec(),
@@ -382,7 +391,7 @@ impl Tree {
     }
 }
 
-fn single(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
+fn single(mut nodes: Vec<ExprNode>, many: fn(Vec<ExprNode>) -> ExprNode) -> ExprNode {
     match nodes.len() {
         1 => nodes.remove(0),
         _ => many(nodes),
@@ -390,6 +399,6 @@ fn single(mut nodes: Vec<Node>, many: fn(Vec<Node>) -> Node) -> Node {
 }
 
 /// Makes a node from a test.
-pub(super) fn test(test: Test) -> Node {
-    Node::Test(test)
+pub(super) fn test(test: FileTest) -> ExprNode {
+    ExprNode::Test(test)
 }

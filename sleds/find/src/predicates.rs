@@ -5,11 +5,11 @@ use std::ffi::CString;
 
 use rustix::fs::{Access, CWD};
 
-use super::entry::{Moment, stat_at};
-use super::expr::{Compare, Node, Number, PermMatch, Test};
-use super::parse::{DAY_S, Parser, Wrong, test};
-use super::sys::{self, LocalTime, Regex};
-use super::walk::Follow;
+use super::entry::{UnixTime, stat_at};
+use super::expr::{ExprNode, FileTest, NumericComparison, NumericTest, PermMatch};
+use super::parse::{DAY_S, FindParser, UsageMessage, test};
+use super::sys::{self, GnuRegex, LocalTime};
+use super::walk::FollowMode;
 use super::{numbers, perm, report};
 use sleds_common::text;
 
@@ -31,7 +31,7 @@ const SYNTAXES: [(&str, u64); 13] = [
 ];
 
 /// `invalid argument `ARG' to `NAME'`.
-pub(super) fn invalid(name: &[u8], arg: &[u8]) -> Wrong {
+pub(super) fn invalid(name: &[u8], arg: &[u8]) -> UsageMessage {
     text!("invalid argument `", arg, "' to `", name, "'")
 }
 
@@ -39,33 +39,33 @@ pub(super) fn lossy(arg: &[u8]) -> String {
     String::from_utf8_lossy(arg).into_owned()
 }
 
-impl Parser {
+impl FindParser {
     /// Returns the argument of a word.
-    pub(super) fn argument(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
+    pub(super) fn argument(&mut self, name: &[u8]) -> Result<Vec<u8>, UsageMessage> {
         self.next()
             .ok_or_else(|| text!("missing argument to `", name, "'"))
     }
 
-    fn pattern(&mut self, name: &[u8]) -> Result<CString, Wrong> {
+    fn pattern(&mut self, name: &[u8]) -> Result<CString, UsageMessage> {
         let arg = self.argument(name)?;
         Ok(CString::new(arg).expect("arguments have no zero bytes"))
     }
 
-    fn number(&mut self, name: &[u8]) -> Result<Number, Wrong> {
+    fn number(&mut self, name: &[u8]) -> Result<NumericTest, UsageMessage> {
         let arg = self.argument(name)?;
         numbers::number(&lossy(&arg)).ok_or_else(|| invalid(name, &arg))
     }
 
     /// Parses a word that begins with a dash. An option becomes a test that is always true, since options may stand
     /// where a test may stand. Returns `None` for an unknown word.
-    pub(super) fn primary(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+    pub(super) fn primary(&mut self, name: &[u8]) -> Result<Option<ExprNode>, UsageMessage> {
         // GNU find accepts these also with two dashes.
         let word = match name {
             b"--help" | b"--version" => &name[1..],
             _ => name,
         };
         if self.option(word)? {
-            return Ok(Some(test(Test::True)));
+            return Ok(Some(test(FileTest::True)));
         }
         if self.first_test.is_none() {
             self.first_test = Some(name.to_vec());
@@ -86,10 +86,10 @@ impl Parser {
     }
 
     /// Parses an option. Options are always true, and affect the whole walk or the following words.
-    fn option(&mut self, name: &[u8]) -> Result<bool, Wrong> {
+    fn option(&mut self, name: &[u8]) -> Result<bool, UsageMessage> {
         match name {
             b"-daystart" => self.start_of_day(),
-            b"-follow" => self.walk.follow = Follow::Always,
+            b"-follow" => self.walk.follow = FollowMode::Always,
             b"-warn" => self.warnings = true,
             b"-nowarn" => self.warnings = false,
             b"-regextype" => self.regex_type()?,
@@ -100,7 +100,7 @@ impl Parser {
         Ok(true)
     }
 
-    fn global_option(&mut self, name: &[u8]) -> Result<bool, Wrong> {
+    fn global_option(&mut self, name: &[u8]) -> Result<bool, UsageMessage> {
         match name {
             b"-depth" | b"-d" => {
                 self.walk.depth_first = true;
@@ -131,7 +131,7 @@ impl Parser {
         Ok(true)
     }
 
-    fn levels(&mut self, name: &[u8]) -> Result<usize, Wrong> {
+    fn levels(&mut self, name: &[u8]) -> Result<usize, UsageMessage> {
         let arg = self.argument(name)?;
         let text = lossy(&arg);
         if text.is_empty() || text.bytes().any(|b| !b.is_ascii_digit()) {
@@ -155,13 +155,13 @@ impl Parser {
             let [hour, minute, second] = local.time();
             hour * 3600 + minute * 60 + second
         });
-        self.day_start = Moment {
+        self.day_start = UnixTime {
             seconds: now - into,
             nanos: 0,
         };
     }
 
-    fn regex_type(&mut self) -> Result<(), Wrong> {
+    fn regex_type(&mut self) -> Result<(), UsageMessage> {
         let arg = self.argument(b"-regextype")?;
         let found = SYNTAXES.iter().find(|(name, _)| name.as_bytes() == arg);
         let Some((_, syntax)) = found else {
@@ -175,36 +175,36 @@ impl Parser {
     }
 
     /// Parses a test that needs only the name.
-    fn name_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+    fn name_test(&mut self, name: &[u8]) -> Result<Option<ExprNode>, UsageMessage> {
         let fold = name.starts_with(b"-i");
         Ok(Some(test(match name {
-            b"-true" => Test::True,
-            b"-false" => Test::False,
+            b"-true" => FileTest::True,
+            b"-false" => FileTest::False,
             b"-name" | b"-iname" => {
                 let pattern = self.pattern(name)?;
                 self.warn_of_slash(name, pattern.to_bytes());
-                Test::Name { pattern, fold }
+                FileTest::Name { pattern, fold }
             }
             b"-path" | b"-ipath" | b"-wholename" | b"-iwholename" => {
                 let pattern = self.pattern(name)?;
                 self.warn_of_last_slash(name, pattern.to_bytes());
-                Test::Path { pattern, fold }
+                FileTest::Path { pattern, fold }
             }
-            b"-lname" | b"-ilname" => Test::Link {
+            b"-lname" | b"-ilname" => FileTest::Link {
                 pattern: self.pattern(name)?,
                 fold,
             },
-            b"-regex" | b"-iregex" => Test::Regex(RefCell::new(self.regex(name, fold)?)),
-            b"-type" => Test::Kind(self.kinds(name)?),
-            b"-xtype" => Test::OtherKind(self.kinds(name)?),
+            b"-regex" | b"-iregex" => FileTest::Regex(RefCell::new(self.regex(name, fold)?)),
+            b"-type" => FileTest::Kind(self.kinds(name)?),
+            b"-xtype" => FileTest::OtherKind(self.kinds(name)?),
             _ => return Ok(None),
         })))
     }
 
-    fn regex(&mut self, name: &[u8], fold: bool) -> Result<Regex, Wrong> {
+    fn regex(&mut self, name: &[u8], fold: bool) -> Result<GnuRegex, UsageMessage> {
         let arg = self.argument(name)?;
         let case = if fold { sys::IGNORE_CASE } else { 0 };
-        Regex::new(&arg, self.regex_syntax | case)
+        GnuRegex::new(&arg, self.regex_syntax | case)
             .map_err(|error| text!("failed to compile regular expression '", arg, "': ", error))
     }
 
@@ -231,7 +231,7 @@ impl Parser {
     }
 
     /// Parses letters of file types, separated by commas.
-    fn kinds(&mut self, name: &[u8]) -> Result<Vec<u8>, Wrong> {
+    fn kinds(&mut self, name: &[u8]) -> Result<Vec<u8>, UsageMessage> {
         let arg = self.argument(name)?;
         let wrong = |text: &str| Err(text.replace("NAME", &lossy(name)).into_bytes());
         if arg.is_empty() {
@@ -275,51 +275,51 @@ impl Parser {
     }
 
     /// Parses a test of the status.
-    fn status_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+    fn status_test(&mut self, name: &[u8]) -> Result<Option<ExprNode>, UsageMessage> {
         Ok(Some(test(match name {
             b"-size" => {
                 let arg = self.argument(name)?;
                 let (number, unit) = numbers::size(&lossy(&arg)).map_err(String::into_bytes)?;
-                Test::Size { number, unit }
+                FileTest::Size { number, unit }
             }
-            b"-empty" => Test::Empty,
+            b"-empty" => FileTest::Empty,
             b"-perm" => self.perm_test()?,
-            b"-links" => Test::Links(self.number(name)?),
-            b"-inum" => Test::Inode(self.number(name)?),
-            b"-uid" => Test::User(self.number(name)?),
-            b"-gid" => Test::Group(self.number(name)?),
-            b"-user" => Test::User(self.owner(name, sys::user_id, "a known user")?),
-            b"-group" => Test::Group(self.owner(name, sys::group_id, "an existing group")?),
-            b"-nouser" => Test::NoUser,
-            b"-nogroup" => Test::NoGroup,
+            b"-links" => FileTest::Links(self.number(name)?),
+            b"-inum" => FileTest::Inode(self.number(name)?),
+            b"-uid" => FileTest::User(self.number(name)?),
+            b"-gid" => FileTest::Group(self.number(name)?),
+            b"-user" => FileTest::User(self.owner(name, sys::user_id, "a known user")?),
+            b"-group" => FileTest::Group(self.owner(name, sys::group_id, "an existing group")?),
+            b"-nouser" => FileTest::NoUser,
+            b"-nogroup" => FileTest::NoGroup,
             b"-samefile" => self.same_file(name)?,
-            b"-fstype" => Test::FileSystem(self.argument(name)?),
-            b"-readable" => Test::May(Access::READ_OK),
-            b"-writable" => Test::May(Access::WRITE_OK),
-            b"-executable" => Test::May(Access::EXEC_OK),
+            b"-fstype" => FileTest::FileSystem(self.argument(name)?),
+            b"-readable" => FileTest::May(Access::READ_OK),
+            b"-writable" => FileTest::May(Access::WRITE_OK),
+            b"-executable" => FileTest::May(Access::EXEC_OK),
             b"-context" => {
                 self.argument(name)?;
                 return Err(b"invalid predicate -context: SELinux is not enabled.".to_vec());
             }
             b"-latency" => self.latency(name)?,
-            b"-level" => Test::Level(lossy(&self.argument(name)?)),
+            b"-level" => FileTest::Level(lossy(&self.argument(name)?)),
             _ => return Ok(None),
         })))
     }
 
-    fn same_file(&mut self, name: &[u8]) -> Result<Test, Wrong> {
+    fn same_file(&mut self, name: &[u8]) -> Result<FileTest, UsageMessage> {
         let (stat, _) = self.reference(name)?;
-        Ok(Test::SameFile {
+        Ok(FileTest::SameFile {
             device: stat.st_dev,
             inode: stat.st_ino,
         })
     }
 
-    fn latency(&mut self, name: &[u8]) -> Result<Test, Wrong> {
+    fn latency(&mut self, name: &[u8]) -> Result<FileTest, UsageMessage> {
         let arg = self.argument(name)?;
         let parsed = numbers::latency(&lossy(&arg));
         let (compare, value, unit_s) = parsed.ok_or_else(|| invalid(name, &arg))?;
-        Ok(Test::Latency {
+        Ok(FileTest::Latency {
             compare,
             value,
             unit_s,
@@ -331,7 +331,7 @@ impl Parser {
         name: &[u8],
         find: fn(&std::ffi::CStr) -> Option<u32>,
         what: &str,
-    ) -> Result<Number, Wrong> {
+    ) -> Result<NumericTest, UsageMessage> {
         let arg = self.pattern(name)?;
         let text = lossy(arg.to_bytes());
         if text.is_empty() {
@@ -345,13 +345,13 @@ impl Parser {
             let name = report::quote(arg.to_bytes());
             return Err(text!(name, " is not the name of ", what));
         };
-        Ok(Number {
-            compare: Compare::Equal,
+        Ok(NumericTest {
+            compare: NumericComparison::Equal,
             value,
         })
     }
 
-    fn perm_test(&mut self) -> Result<Test, Wrong> {
+    fn perm_test(&mut self) -> Result<FileTest, UsageMessage> {
         let arg = self.argument(b"-perm")?;
         let text = lossy(&arg);
         let (how, mode) = match arg.first() {
@@ -368,19 +368,22 @@ impl Parser {
                  The meaning of -perm /000 has now been changed to be consistent with -perm -000; \
                  that is, while it used to match no files, it now matches all files."
             ));
-            return Ok(Test::Perm {
+            return Ok(FileTest::Perm {
                 file,
                 dir,
                 how: PermMatch::All,
             });
         }
-        Ok(Test::Perm { file, dir, how })
+        Ok(FileTest::Perm { file, dir, how })
     }
 
     /// Returns the status of a file that the expression names.
-    pub(super) fn reference(&mut self, name: &[u8]) -> Result<(rustix::fs::Stat, CString), Wrong> {
+    pub(super) fn reference(
+        &mut self,
+        name: &[u8],
+    ) -> Result<(rustix::fs::Stat, CString), UsageMessage> {
         let path = self.pattern(name)?;
-        let follow = self.walk.follow != Follow::Never;
+        let follow = self.walk.follow != FollowMode::Never;
         let stat =
             stat_at(CWD, &path, follow).map_err(|errno| report::about(path.to_bytes(), errno))?;
         Ok((stat, path))

@@ -3,22 +3,22 @@
 use std::ffi::CString;
 use std::io::Write as _;
 
-use super::entry::{Clock, Moment};
+use super::entry::{TimestampKind, UnixTime};
 use super::report;
 use super::sys::LocalTime;
 use sleds_common::text;
 
 /// A parsed format.
-pub(super) struct Format {
-    pub(super) pieces: Vec<Piece>,
+pub(super) struct PrintfFormat {
+    pub(super) pieces: Vec<PrintfItem>,
 }
 
 /// A part of a format.
-pub(super) enum Piece {
+pub(super) enum PrintfItem {
     Text(Vec<u8>),
     Directive {
-        field: Field,
-        what: What,
+        field: FieldLayout,
+        what: PrintfDirective,
     },
     /// `\c`: ends the output for the file, and flushes it.
     Stop,
@@ -26,7 +26,7 @@ pub(super) enum Piece {
 
 /// Flags, width and precision.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Field {
+pub(super) struct FieldLayout {
     left: bool,
     zero: bool,
     sign: bool,
@@ -38,11 +38,11 @@ pub(super) struct Field {
 
 /// Meaning of a directive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum PrintfDirective {
     /// A time in the `strftime` format of this letter.
-    Time(Clock, u8),
+    Time(TimestampKind, u8),
     /// A time in full.
-    LongTime(Clock),
+    LongTime(TimestampKind),
     /// Letter of another directive.
     Letter(u8),
 }
@@ -63,8 +63,8 @@ const ESCAPES: [(u8, u8); 8] = [
 ];
 
 /// Parses a format. Warns about unknown directives, which are printed unchanged.
-pub(super) fn parse(text: &[u8]) -> Result<Format, Vec<u8>> {
-    let mut parser = Parser {
+pub(super) fn parse(text: &[u8]) -> Result<PrintfFormat, Vec<u8>> {
+    let mut parser = PrintfParser {
         rest: text,
         literal: Vec::new(),
         pieces: Vec::new(),
@@ -77,27 +77,27 @@ pub(super) fn parse(text: &[u8]) -> Result<Format, Vec<u8>> {
         }
     }
     parser.flush();
-    Ok(Format {
+    Ok(PrintfFormat {
         pieces: parser.pieces,
     })
 }
 
 /// State of the parser.
-struct Parser<'a> {
+struct PrintfParser<'a> {
     rest: &'a [u8],
     /// Text that is not yet part of a piece.
     literal: Vec<u8>,
-    pieces: Vec<Piece>,
+    pieces: Vec<PrintfItem>,
 }
 
-impl Parser<'_> {
+impl PrintfParser<'_> {
     fn next(&mut self) -> Option<u8> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
     }
 
-    fn push(&mut self, piece: Piece) {
+    fn push(&mut self, piece: PrintfItem) {
         self.flush();
         self.pieces.push(piece);
     }
@@ -106,7 +106,7 @@ impl Parser<'_> {
     fn flush(&mut self) {
         if !self.literal.is_empty() {
             let text = std::mem::take(&mut self.literal);
-            self.pieces.push(Piece::Text(text));
+            self.pieces.push(PrintfItem::Text(text));
         }
     }
 
@@ -121,7 +121,7 @@ impl Parser<'_> {
                 self.literal.push(b'\\');
             }
             Some(b'c') => {
-                self.push(Piece::Stop);
+                self.push(PrintfItem::Stop);
                 self.rest = b"";
             }
             Some(letter) => match ESCAPES.iter().find(|(known, _)| *known == letter) {
@@ -152,7 +152,7 @@ impl Parser<'_> {
             self.literal.push(b'%');
             return Ok(());
         }
-        let field = Field::take(&mut self.rest);
+        let field = FieldLayout::take(&mut self.rest);
         let Some(letter) = self.next() else {
             return Err(b"error: % at end of format string".to_vec());
         };
@@ -162,12 +162,16 @@ impl Parser<'_> {
                 let text = "error: the format directive `%";
                 return Err(format!("{text}{shown}' is reserved for future use").into());
             }
-            b'A' | b'B' | b'C' | b'T' => self.next().map(|how| What::Time(clock_of(letter), how)),
-            b'a' | b'c' | b't' => Some(What::LongTime(clock_of(letter))),
-            _ => LETTERS.contains(&letter).then_some(What::Letter(letter)),
+            b'A' | b'B' | b'C' | b'T' => self
+                .next()
+                .map(|how| PrintfDirective::Time(clock_of(letter), how)),
+            b'a' | b'c' | b't' => Some(PrintfDirective::LongTime(clock_of(letter))),
+            _ => LETTERS
+                .contains(&letter)
+                .then_some(PrintfDirective::Letter(letter)),
         };
         match what {
-            Some(what) => self.push(Piece::Directive { field, what }),
+            Some(what) => self.push(PrintfItem::Directive { field, what }),
             None => {
                 report::say(unknown(letter));
                 self.literal.push(b'%');
@@ -180,12 +184,12 @@ impl Parser<'_> {
 }
 
 /// Returns the clock for the letter of a directive.
-fn clock_of(letter: u8) -> Clock {
+fn clock_of(letter: u8) -> TimestampKind {
     match letter.to_ascii_lowercase() {
-        b'a' => Clock::Access,
-        b'b' => Clock::Birth,
-        b'c' => Clock::Change,
-        _ => Clock::Modification,
+        b'a' => TimestampKind::Access,
+        b'b' => TimestampKind::Birth,
+        b'c' => TimestampKind::Change,
+        _ => TimestampKind::Modification,
     }
 }
 
@@ -200,23 +204,23 @@ fn unknown(letter: u8) -> Vec<u8> {
     }
 }
 
-impl Format {
+impl PrintfFormat {
     /// Returns true if the format needs the file's status.
     pub(super) fn needs_status(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
-            Piece::Text(_) | Piece::Stop => false,
-            Piece::Directive { what, .. } => match what {
-                What::Time(..) | What::LongTime(_) => true,
-                What::Letter(letter) => !b"dfhHlpPyYZ".contains(letter),
+            PrintfItem::Text(_) | PrintfItem::Stop => false,
+            PrintfItem::Directive { what, .. } => match what {
+                PrintfDirective::Time(..) | PrintfDirective::LongTime(_) => true,
+                PrintfDirective::Letter(letter) => !b"dfhHlpPyYZ".contains(letter),
             },
         })
     }
 }
 
-impl Field {
+impl FieldLayout {
     /// Parses flags, width and precision from the beginning of `rest`.
-    fn take(rest: &mut &[u8]) -> Field {
-        let mut field = Field::default();
+    fn take(rest: &mut &[u8]) -> FieldLayout {
+        let mut field = FieldLayout::default();
         while let Some((flag, after)) = rest.split_first() {
             match flag {
                 b'-' => field.left = true,
@@ -335,7 +339,7 @@ fn has_seconds(letter: u8) -> bool {
 }
 
 /// Formats a moment like `%Ak`, where `k` is the letter.
-pub(super) fn time(moment: Moment, letter: u8) -> Vec<u8> {
+pub(super) fn time(moment: UnixTime, letter: u8) -> Vec<u8> {
     let fraction = format!("{:09}0", moment.nanos);
     if letter == b'@' {
         return format!("{}.{fraction}", moment.seconds).into_bytes();
@@ -367,7 +371,7 @@ pub(super) fn time(moment: Moment, letter: u8) -> Vec<u8> {
 }
 
 /// Formats a moment like `%a`, `%c` and `%t`.
-pub(super) fn long_time(moment: Moment) -> Vec<u8> {
+pub(super) fn long_time(moment: UnixTime) -> Vec<u8> {
     let Some(local) = LocalTime::new(moment.seconds) else {
         return time(moment, b'@');
     };

@@ -48,7 +48,7 @@ struct PatternBuffer {
 }
 
 /// A compiled regular expression.
-pub(super) struct Regex {
+pub(super) struct GnuRegex {
     buffer: Box<PatternBuffer>,
 }
 
@@ -58,9 +58,9 @@ pub(super) const SYNTAX_DEFAULT: u64 = 0;
 /// `RE_ICASE` of `<regex.h>`.
 pub(super) const IGNORE_CASE: u64 = 1 << 22;
 
-impl Regex {
+impl GnuRegex {
     /// Compiles `pattern` in the syntax of these `RE_…` bits. The error is the library's text.
-    pub(super) fn new(pattern: &[u8], syntax: u64) -> Result<Regex, String> {
+    pub(super) fn new(pattern: &[u8], syntax: u64) -> Result<GnuRegex, String> {
         let mut buffer = Box::new(PatternBuffer {
             buffer: std::ptr::null_mut(),
             allocated: 0,
@@ -78,7 +78,7 @@ impl Regex {
             re_compile_pattern(pattern.as_ptr().cast(), pattern.len(), &mut *buffer)
         };
         if error.is_null() {
-            return Ok(Regex { buffer });
+            return Ok(GnuRegex { buffer });
         }
         // SAFETY: a static text of the library.
         let text = unsafe { CStr::from_ptr(error) };
@@ -104,7 +104,7 @@ impl Regex {
     }
 }
 
-impl Drop for Regex {
+impl Drop for GnuRegex {
     fn drop(&mut self) {
         let buffer: *mut PatternBuffer = &mut *self.buffer;
         // SAFETY: `regex_t` is another name of this struct, and the library compiled it.

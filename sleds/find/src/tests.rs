@@ -2,7 +2,7 @@
 
 use super::cost::compares;
 use super::entry::{base_name, dir_name};
-use super::expr::{Compare, Node, Test};
+use super::expr::{ExprNode, FileTest, NumericComparison};
 use super::numbers;
 use super::perm;
 use super::printf::general;
@@ -10,12 +10,12 @@ use super::printf::general;
 #[test]
 fn latencies_are_read_with_the_unit_before_or_after_the_number() {
     let read = numbers::latency;
-    assert_eq!(read("+2"), Some((Compare::More, 2.0, 1.0)));
-    assert_eq!(read("-0.5"), Some((Compare::Less, 0.5, 1.0)));
-    assert_eq!(read("20m"), Some((Compare::Equal, 20.0, 1e-3)));
-    assert_eq!(read("+M20"), Some((Compare::More, 20.0, 1e-3)));
-    assert_eq!(read("-u7"), Some((Compare::Less, 7.0, 1e-6)));
-    assert_eq!(read("7U"), Some((Compare::Equal, 7.0, 1e-6)));
+    assert_eq!(read("+2"), Some((NumericComparison::More, 2.0, 1.0)));
+    assert_eq!(read("-0.5"), Some((NumericComparison::Less, 0.5, 1.0)));
+    assert_eq!(read("20m"), Some((NumericComparison::Equal, 20.0, 1e-3)));
+    assert_eq!(read("+M20"), Some((NumericComparison::More, 20.0, 1e-3)));
+    assert_eq!(read("-u7"), Some((NumericComparison::Less, 7.0, 1e-6)));
+    assert_eq!(read("7U"), Some((NumericComparison::Equal, 7.0, 1e-6)));
     for wrong in ["", "+", "m", "+-1", "1k", "inf", "nan", "mm1", "1mm"] {
         assert_eq!(read(wrong), None, "{wrong}");
     }
@@ -23,10 +23,10 @@ fn latencies_are_read_with_the_unit_before_or_after_the_number() {
 
 #[test]
 fn a_time_equals_a_number_when_it_rounds_to_it() {
-    assert!(compares(0.0124, Compare::Equal, 12.0, 1e-3));
-    assert!(!compares(0.0126, Compare::Equal, 12.0, 1e-3));
-    assert!(compares(0.0124, Compare::More, 12.0, 1e-3));
-    assert!(!compares(0.012, Compare::Less, 12.0, 1e-3));
+    assert!(compares(0.0124, NumericComparison::Equal, 12.0, 1e-3));
+    assert!(!compares(0.0126, NumericComparison::Equal, 12.0, 1e-3));
+    assert!(compares(0.0124, NumericComparison::More, 12.0, 1e-3));
+    assert!(!compares(0.012, NumericComparison::Less, 12.0, 1e-3));
 }
 
 #[test]
@@ -92,27 +92,27 @@ fn numbers_are_written_as_by_the_c_library() {
 
 #[test]
 fn cheap_tests_come_first_but_nothing_moves_past_an_action() {
-    use super::expr::Action;
+    use super::expr::FindAction;
     let latency = || {
-        Node::Test(Test::Latency {
-            compare: Compare::Less,
+        ExprNode::Test(FileTest::Latency {
+            compare: NumericComparison::Less,
             value: 1.0,
             unit_s: 1.0,
         })
     };
-    let cheap = || Node::Test(Test::True);
-    let mut node = Node::And(vec![
+    let cheap = || ExprNode::Test(FileTest::True);
+    let mut node = ExprNode::And(vec![
         latency(),
         cheap(),
-        Node::Do(Action::Prune),
+        ExprNode::Do(FindAction::Prune),
         latency(),
         cheap(),
     ]);
     node.put_cheap_first();
-    let Node::And(nodes) = node else {
+    let ExprNode::And(nodes) = node else {
         panic!("it stays what it is");
     };
-    let is_cheap = |node: &Node| matches!(node, Node::Test(Test::True));
+    let is_cheap = |node: &ExprNode| matches!(node, ExprNode::Test(FileTest::True));
     let order: Vec<bool> = nodes.iter().map(is_cheap).collect();
     assert_eq!(order, [true, false, false, true, false]);
 }

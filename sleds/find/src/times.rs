@@ -5,27 +5,31 @@ use std::os::fd::AsFd as _;
 
 use rustix::fs::{AtFlags, CWD};
 
-use super::entry::{Clock, Moment, birth_at, time_of};
-use super::expr::{Compare, Node, Test};
-use super::parse::{DAY_S, Parser, Wrong, test};
+use super::entry::{TimestampKind, UnixTime, birth_at, time_of};
+use super::expr::{ExprNode, FileTest, NumericComparison};
+use super::parse::{DAY_S, FindParser, UsageMessage, test};
 use super::predicates::{invalid, lossy};
-use super::walk::Follow;
+use super::walk::FollowMode;
 use super::{dates, numbers, report};
 use sleds_common::text;
 
-impl Parser {
+impl FindParser {
     /// Parses a test of the file's times.
-    pub(super) fn time_test(&mut self, name: &[u8]) -> Result<Option<Node>, Wrong> {
+    pub(super) fn time_test(&mut self, name: &[u8]) -> Result<Option<ExprNode>, UsageMessage> {
         Ok(Some(match name {
-            b"-newer" => self.newer(name, Clock::Modification, Clock::Modification)?,
-            b"-anewer" => self.newer(name, Clock::Access, Clock::Modification)?,
-            b"-cnewer" => self.newer(name, Clock::Change, Clock::Modification)?,
-            b"-atime" => self.age(name, Clock::Access, DAY_S)?,
-            b"-ctime" => self.age(name, Clock::Change, DAY_S)?,
-            b"-mtime" => self.age(name, Clock::Modification, DAY_S)?,
-            b"-amin" => self.age(name, Clock::Access, 60)?,
-            b"-cmin" => self.age(name, Clock::Change, 60)?,
-            b"-mmin" => self.age(name, Clock::Modification, 60)?,
+            b"-newer" => self.newer(
+                name,
+                TimestampKind::Modification,
+                TimestampKind::Modification,
+            )?,
+            b"-anewer" => self.newer(name, TimestampKind::Access, TimestampKind::Modification)?,
+            b"-cnewer" => self.newer(name, TimestampKind::Change, TimestampKind::Modification)?,
+            b"-atime" => self.age(name, TimestampKind::Access, DAY_S)?,
+            b"-ctime" => self.age(name, TimestampKind::Change, DAY_S)?,
+            b"-mtime" => self.age(name, TimestampKind::Modification, DAY_S)?,
+            b"-amin" => self.age(name, TimestampKind::Access, 60)?,
+            b"-cmin" => self.age(name, TimestampKind::Change, 60)?,
+            b"-mmin" => self.age(name, TimestampKind::Modification, 60)?,
             b"-used" => {
                 let arg = self.argument(name)?;
                 let parsed = numbers::fraction(&lossy(&arg));
@@ -33,7 +37,7 @@ impl Parser {
                     return Err(text!("Invalid argument ", arg, " to -used"));
                 };
                 let nanos = (days * DAY_S as f64 * 1e9) as i128;
-                test(Test::Used { compare, nanos })
+                test(FileTest::Used { compare, nanos })
             }
             [b'-', b'n', b'e', b'w', b'e', b'r', x, y] => self.newer_xy(name, *x, *y)?,
             _ => return Ok(None),
@@ -41,13 +45,13 @@ impl Parser {
     }
 
     /// Parses `-newerXY`.
-    fn newer_xy(&mut self, name: &[u8], x: u8, y: u8) -> Result<Node, Wrong> {
+    fn newer_xy(&mut self, name: &[u8], x: u8, y: u8) -> Result<ExprNode, UsageMessage> {
         let wrong = || text!("invalid predicate `", name, "'");
         let clock_of = |letter| match letter {
-            b'a' => Some(Clock::Access),
-            b'B' => Some(Clock::Birth),
-            b'c' => Some(Clock::Change),
-            b'm' => Some(Clock::Modification),
+            b'a' => Some(TimestampKind::Access),
+            b'B' => Some(TimestampKind::Birth),
+            b'c' => Some(TimestampKind::Change),
+            b'm' => Some(TimestampKind::Modification),
             _ => None,
         };
         let clock = clock_of(x).ok_or_else(wrong)?;
@@ -63,22 +67,27 @@ impl Parser {
                 " as a date or time"
             )
         })?;
-        Ok(test(Test::Newer { clock, than }))
+        Ok(test(FileTest::Newer { clock, than }))
     }
 
     /// Makes a test: the file's time `clock` is later than the time `of` of a file that the expression names.
-    fn newer(&mut self, name: &[u8], clock: Clock, of: Clock) -> Result<Node, Wrong> {
+    fn newer(
+        &mut self,
+        name: &[u8],
+        clock: TimestampKind,
+        of: TimestampKind,
+    ) -> Result<ExprNode, UsageMessage> {
         let (stat, path) = self.reference(name)?;
         let than = match of {
-            Clock::Birth => self.birth(&path)?,
+            TimestampKind::Birth => self.birth(&path)?,
             of => time_of(&stat, of),
         };
-        Ok(test(Test::Newer { clock, than }))
+        Ok(test(FileTest::Newer { clock, than }))
     }
 
-    fn birth(&self, path: &CStr) -> Result<Moment, Wrong> {
+    fn birth(&self, path: &CStr) -> Result<UnixTime, UsageMessage> {
         let flags = match self.walk.follow {
-            Follow::Never => AtFlags::SYMLINK_NOFOLLOW,
+            FollowMode::Never => AtFlags::SYMLINK_NOFOLLOW,
             _ => AtFlags::empty(),
         };
         let born = birth_at(CWD.as_fd(), path, flags).ok().flatten();
@@ -89,24 +98,29 @@ impl Parser {
     }
 
     /// Parses an age in days or minutes.
-    fn age(&mut self, name: &[u8], clock: Clock, unit: i64) -> Result<Node, Wrong> {
+    fn age(
+        &mut self,
+        name: &[u8],
+        clock: TimestampKind,
+        unit: i64,
+    ) -> Result<ExprNode, UsageMessage> {
         let arg = self.argument(name)?;
         let parsed = numbers::fraction(&lossy(&arg));
         let (compare, value) = parsed.ok_or_else(|| invalid(name, &arg))?;
         let mut origin = self.day_start;
         if unit != DAY_S {
             origin.seconds += DAY_S;
-        } else if compare == Compare::Less {
+        } else if compare == NumericComparison::Less {
             // Begun days count as whole days, except for the first second of today.
             origin.seconds += DAY_S - 1;
         }
         // A greater age is an earlier time.
         let compare = match compare {
-            Compare::Less => Compare::More,
-            Compare::Equal => Compare::Equal,
-            Compare::More => Compare::Less,
+            NumericComparison::Less => NumericComparison::More,
+            NumericComparison::Equal => NumericComparison::Equal,
+            NumericComparison::More => NumericComparison::Less,
         };
-        Ok(test(Test::Age {
+        Ok(test(FileTest::Age {
             clock,
             compare,
             reference: numbers::before(origin, value, unit as f64),

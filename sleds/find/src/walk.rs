@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 
-use super::entry::{Entry, stat_at};
+use super::entry::{VisitedFile, stat_at};
 use super::report;
 use sleds_common::text;
 
@@ -31,7 +31,7 @@ const UNPLACED: [u64; 4] = [0x0102_1994, 0x6969, 0xff53_4d42, 0x0bd0_0bd0];
 
 /// Links that stand for their targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Follow {
+pub(super) enum FollowMode {
     #[default]
     Never,
     /// Links on the command line.
@@ -42,7 +42,7 @@ pub(super) enum Follow {
 /// Options of a walk.
 #[derive(Clone, Debug)]
 pub(super) struct WalkOptions {
-    pub(super) follow: Follow,
+    pub(super) follow: FollowMode,
     pub(super) depth_min: usize,
     pub(super) depth_max: usize,
     /// Visit a folder after its content.
@@ -55,7 +55,7 @@ pub(super) struct WalkOptions {
 
 /// Continuation after a visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Flow {
+pub(super) enum WalkFlow {
     Continue,
     /// Do not descend into this folder.
     Prune,
@@ -70,36 +70,36 @@ pub(super) const READ_FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK);
 
 /// A file's status, if it was queried. An error was already reported.
-type Known = Result<Option<Stat>, Errno>;
+type StatResult = Result<Option<Stat>, Errno>;
 
 /// Receiver of the visited files.
-pub(super) trait Visitor {
-    fn visit(&mut self, entry: &Entry<'_>) -> Flow;
+pub(super) trait FileVisitor {
+    fn visit(&mut self, entry: &VisitedFile<'_>) -> WalkFlow;
 
     /// Announces a file, or the return to a folder, at this depth below the starting point.
     fn at_depth(&mut self, depth: usize);
 }
 
 /// A file of a directory: position of its name, and the data that the directory reported.
-struct Item {
+struct FolderEntry {
     at: usize,
     kind: FileType,
     inode: u64,
 }
 
 /// A folder that is being walked.
-struct Level {
+struct WalkFolder {
     dir: Option<OwnedFd>,
     stat: Stat,
     /// The names, each with its terminating zero.
     names: Vec<u8>,
-    items: Vec<Item>,
+    items: Vec<FolderEntry>,
     next: usize,
     /// Length of the folder's path.
     path_len: usize,
 }
 
-impl Level {
+impl WalkFolder {
     /// Returns true if the status belongs to this folder.
     fn is(&self, stat: &Stat) -> bool {
         self.stat.st_ino == stat.st_ino && self.stat.st_dev == stat.st_dev
@@ -112,22 +112,22 @@ impl Level {
 }
 
 /// The walk from one starting point.
-struct Walk<'a, V> {
+struct FileWalk<'a, V> {
     options: &'a WalkOptions,
     visitor: &'a mut V,
     start: &'a CStr,
     device: u64,
     path: Vec<u8>,
-    levels: Vec<Level>,
+    levels: Vec<WalkFolder>,
     buffer: Vec<MaybeUninit<u8>>,
 }
 
 /// Walks from `start`. Returns true if the walk continues with the next starting point.
-pub(super) fn walk<V: Visitor>(start: &[u8], options: &WalkOptions, visitor: &mut V) -> bool {
+pub(super) fn walk<V: FileVisitor>(start: &[u8], options: &WalkOptions, visitor: &mut V) -> bool {
     let Ok(name) = CString::new(start) else {
         return true;
     };
-    let follow = options.follow != Follow::Never;
+    let follow = options.follow != FollowMode::Never;
     let stat = match stat_at(CWD, &name, follow) {
         Ok(stat) => stat,
         Err(errno) => {
@@ -135,7 +135,7 @@ pub(super) fn walk<V: Visitor>(start: &[u8], options: &WalkOptions, visitor: &mu
             return true;
         }
     };
-    let mut walk = Walk {
+    let mut walk = FileWalk {
         options,
         visitor,
         start: &name,
@@ -147,10 +147,10 @@ pub(super) fn walk<V: Visitor>(start: &[u8], options: &WalkOptions, visitor: &mu
     walk.run(stat)
 }
 
-impl<V: Visitor> Walk<'_, V> {
+impl<V: FileVisitor> FileWalk<'_, V> {
     fn run(&mut self, stat: Stat) -> bool {
         let kind = FileType::from_raw_mode(stat.st_mode);
-        if self.come_to(kind, Some(stat)) == Flow::Quit {
+        if self.come_to(kind, Some(stat)) == WalkFlow::Quit {
             return false;
         }
         while let Some(level) = self.levels.last_mut() {
@@ -159,10 +159,10 @@ impl<V: Visitor> Walk<'_, V> {
                 level.next += 1;
                 let kind = level.items[item].kind;
                 self.enter_name(item);
-                if self.come_to(kind, None) == Flow::Quit {
+                if self.come_to(kind, None) == WalkFlow::Quit {
                     return false;
                 }
-            } else if self.leave() == Flow::Quit {
+            } else if self.leave() == WalkFlow::Quit {
                 return false;
             }
         }
@@ -180,12 +180,12 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Calls the visitor for the file in `path`, which is at depth `depth`.
-    fn visit(&mut self, depth: usize, kind: FileType, stat: Known) -> Flow {
+    fn visit(&mut self, depth: usize, kind: FileType, stat: StatResult) -> WalkFlow {
         if depth < self.options.depth_min {
-            return Flow::Continue;
+            return WalkFlow::Continue;
         }
         let (dir, name) = place(&self.levels[..depth], self.start);
-        let entry = Entry {
+        let entry = VisitedFile {
             path: &self.path,
             dir,
             name,
@@ -204,7 +204,7 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Visits the file in `path`, and descends into it if it is a folder.
-    fn come_to(&mut self, kind: FileType, stat: Option<Stat>) -> Flow {
+    fn come_to(&mut self, kind: FileType, stat: Option<Stat>) -> WalkFlow {
         let depth = self.levels.len();
         self.visitor.at_depth(depth);
         let (kind, stat) = match self.look(kind, stat) {
@@ -213,7 +213,7 @@ impl<V: Visitor> Walk<'_, V> {
                 self.complain(errno);
                 let vanished = errno == Errno::NOENT && self.options.ignore_race;
                 if errno == Errno::LOOP || vanished {
-                    return Flow::Continue;
+                    return WalkFlow::Continue;
                 }
                 // The expression may still match its name.
                 return self.visit(depth, kind, Err(errno));
@@ -238,24 +238,24 @@ impl<V: Visitor> Walk<'_, V> {
         Ok((FileType::from_raw_mode(found.st_mode), Some(found)))
     }
 
-    fn come_to_folder(&mut self, depth: usize, stat: Stat) -> Flow {
-        let same = |level: &&Level| level.is(&stat);
+    fn come_to_folder(&mut self, depth: usize, stat: Stat) -> WalkFlow {
+        let same = |level: &&WalkFolder| level.is(&stat);
         if let Some(above) = self.levels.iter().find(same) {
             self.complain_about_loop(above.path_len);
-            return Flow::Continue;
+            return WalkFlow::Continue;
         }
         if !self.options.depth_first {
             match self.visit(depth, FileType::Directory, Ok(Some(stat))) {
-                Flow::Continue => {}
-                Flow::Prune => return Flow::Continue,
-                Flow::Quit => return Flow::Quit,
+                WalkFlow::Continue => {}
+                WalkFlow::Prune => return WalkFlow::Continue,
+                WalkFlow::Quit => return WalkFlow::Quit,
             }
         }
         let entered = self.enter_folder(depth, stat);
         if self.options.depth_first && !entered {
             return self.visit(depth, FileType::Directory, Ok(Some(stat)));
         }
-        Flow::Continue
+        WalkFlow::Continue
     }
 
     /// Makes the folder in `path` the last level. Returns false if the walk does not enter it.
@@ -291,14 +291,14 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Opens and reads the folder in `path`.
-    fn open(&mut self, stat: Stat) -> Result<Level, Errno> {
+    fn open(&mut self, stat: Stat) -> Result<WalkFolder, Errno> {
         let (parent, name) = place(&self.levels, self.start);
         let mut flags = READ_FOLDER;
         if !follows(self.options.follow, self.levels.len()) {
             flags |= OFlags::NOFOLLOW;
         }
         let dir = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-        let mut level = Level {
+        let mut level = WalkFolder {
             dir: None,
             stat,
             names: Vec::new(),
@@ -320,7 +320,7 @@ impl<V: Visitor> Walk<'_, V> {
     }
 
     /// Leaves a folder whose files were all visited, and visits the folder if it follows its content.
-    fn leave(&mut self) -> Flow {
+    fn leave(&mut self) -> WalkFlow {
         let left = self.levels.pop().expect("there is a level to leave");
         self.path.truncate(left.path_len);
         if let Some(parent) = self.levels.last_mut()
@@ -340,21 +340,21 @@ impl<V: Visitor> Walk<'_, V> {
         if self.options.depth_first {
             return self.visit(depth, FileType::Directory, Ok(Some(left.stat)));
         }
-        Flow::Continue
+        WalkFlow::Continue
     }
 }
 
 /// Returns true if a link at this depth stands for its target.
-fn follows(follow: Follow, depth: usize) -> bool {
+fn follows(follow: FollowMode, depth: usize) -> bool {
     match follow {
-        Follow::Never => false,
-        Follow::Named => depth == 0,
-        Follow::Always => true,
+        FollowMode::Never => false,
+        FollowMode::Named => depth == 0,
+        FollowMode::Always => true,
     }
 }
 
 /// Returns the directory of the file after these levels, and its name in that directory.
-fn place<'a>(levels: &'a [Level], start: &'a CStr) -> (BorrowedFd<'a>, &'a CStr) {
+fn place<'a>(levels: &'a [WalkFolder], start: &'a CStr) -> (BorrowedFd<'a>, &'a CStr) {
     match levels.last() {
         None => (CWD, start),
         Some(level) => (
@@ -365,7 +365,11 @@ fn place<'a>(levels: &'a [Level], start: &'a CStr) -> (BorrowedFd<'a>, &'a CStr)
 }
 
 /// Reads a directory.
-fn list(dir: &OwnedFd, buffer: &mut [MaybeUninit<u8>], level: &mut Level) -> Result<(), Errno> {
+fn list(
+    dir: &OwnedFd,
+    buffer: &mut [MaybeUninit<u8>],
+    level: &mut WalkFolder,
+) -> Result<(), Errno> {
     let mut entries = RawDir::new(dir, buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
@@ -373,7 +377,7 @@ fn list(dir: &OwnedFd, buffer: &mut [MaybeUninit<u8>], level: &mut Level) -> Res
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        level.items.push(Item {
+        level.items.push(FolderEntry {
             at: level.names.len(),
             kind: entry.file_type(),
             inode: entry.ino(),
@@ -384,7 +388,7 @@ fn list(dir: &OwnedFd, buffer: &mut [MaybeUninit<u8>], level: &mut Level) -> Res
 }
 
 /// Reopens a folder that was closed while the walk was deep below it.
-fn reopen(level: &Level, below: Option<&OwnedFd>, path: &[u8]) -> Result<OwnedFd, Errno> {
+fn reopen(level: &WalkFolder, below: Option<&OwnedFd>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let same = |dir: OwnedFd| {
         let stat = rustix::fs::fstat(&dir).ok()?;
         level.is(&stat).then_some(dir)

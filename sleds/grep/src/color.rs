@@ -2,7 +2,7 @@
 
 /// SGR sequences for each kind of text; empty for no colour.
 #[derive(Clone, Debug)]
-pub(super) struct Colors {
+pub(super) struct ColorSequences {
     pub(super) on: bool,
     pub(super) selected_match: Vec<u8>,
     pub(super) context_match: Vec<u8>,
@@ -18,10 +18,10 @@ pub(super) struct Colors {
     pub(super) no_erase: bool,
 }
 
-impl Colors {
-    pub(super) fn none() -> Colors {
+impl ColorSequences {
+    pub(super) fn none() -> ColorSequences {
         let of = |text: &str| text.as_bytes().to_vec();
-        Colors {
+        ColorSequences {
             on: false,
             selected_match: of("01;31"),
             context_match: of("01;31"),
@@ -55,10 +55,13 @@ impl Colors {
     }
 
     /// Returns the user's colours, and a warning. `old` and `new` are `GREP_COLOR` and `GREP_COLORS`.
-    pub(super) fn of_user(old: Option<&[u8]>, new: Option<&[u8]>) -> (Colors, Option<Vec<u8>>) {
-        let mut colors = Colors {
+    pub(super) fn of_user(
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> (ColorSequences, Option<Vec<u8>>) {
+        let mut colors = ColorSequences {
             on: true,
-            ..Colors::none()
+            ..ColorSequences::none()
         };
         let old = old.filter(|old| !old.is_empty());
         let warning = old.map(|old| {

@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 
-use sleds::Plan;
+use sleds::ReadPlan;
 
 use super::glob;
 
 /// Syntax of the patterns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Matcher {
+pub(super) enum PatternSyntax {
     Basic,
     Extended,
     Fixed,
@@ -17,7 +17,7 @@ pub(super) enum Matcher {
 
 /// Treatment of files that are not text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Binary {
+pub(super) enum BinaryTreatment {
     /// Report a match without its line.
     #[default]
     Named,
@@ -26,7 +26,7 @@ pub(super) enum Binary {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Color {
+pub(super) enum ColorWhen {
     #[default]
     Never,
     Always,
@@ -35,7 +35,7 @@ pub(super) enum Color {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Directories {
+pub(super) enum DirectoryTreatment {
     #[default]
     Read,
     Recurse,
@@ -43,7 +43,7 @@ pub(super) enum Directories {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Devices {
+pub(super) enum DeviceTreatment {
     /// Read devices that the command line names, or that a followed link leads to.
     #[default]
     Named,
@@ -53,7 +53,7 @@ pub(super) enum Devices {
 
 /// Files to list instead of lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Listing {
+pub(super) enum FileListing {
     #[default]
     None,
     Matching,
@@ -62,9 +62,9 @@ pub(super) enum Listing {
 
 /// Globs of names to exclude, or of the only names to include.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Globs(Vec<(Vec<u8>, bool)>);
+pub(super) struct NameGlobs(Vec<(Vec<u8>, bool)>);
 
-impl Globs {
+impl NameGlobs {
     pub(super) fn add(&mut self, glob: &[u8], include: bool) {
         self.0.push((glob.to_vec(), include));
     }
@@ -84,9 +84,9 @@ impl Globs {
 
 /// A search, as the command line requests it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Config {
+pub(super) struct GrepConfig {
     pub(super) patterns: Vec<Vec<u8>>,
-    pub(super) matcher: Option<Matcher>,
+    pub(super) matcher: Option<PatternSyntax>,
     pub(super) icase: bool,
     pub(super) whole_words: bool,
     pub(super) whole_lines: bool,
@@ -101,21 +101,21 @@ pub(super) struct Config {
     pub(super) label: Option<OsString>,
     pub(super) only_matching: bool,
     pub(super) quiet: bool,
-    pub(super) binary: Binary,
-    pub(super) directories: Directories,
-    pub(super) devices: Devices,
+    pub(super) binary: BinaryTreatment,
+    pub(super) directories: DirectoryTreatment,
+    pub(super) devices: DeviceTreatment,
     pub(super) dereference: bool,
-    pub(super) file_globs: Globs,
-    pub(super) directory_globs: Globs,
-    pub(super) listing: Listing,
+    pub(super) file_globs: NameGlobs,
+    pub(super) directory_globs: NameGlobs,
+    pub(super) listing: FileListing,
     pub(super) count: bool,
     pub(super) initial_tab: bool,
     pub(super) null_names: bool,
     pub(super) before: Option<u64>,
     pub(super) after: Option<u64>,
     pub(super) separator: Option<Vec<u8>>,
-    pub(super) color: Color,
-    pub(super) plan: Plan,
+    pub(super) color: ColorWhen,
+    pub(super) plan: ReadPlan,
     pub(super) files: Vec<OsString>,
     /// Search the working directory, whose name is not printed.
     pub(super) here: bool,
@@ -127,20 +127,20 @@ pub(super) struct Config {
     pub(super) nobody: bool,
 }
 
-impl Config {
+impl GrepConfig {
     /// Returns the defaults.
-    pub(super) fn new() -> Config {
-        Config {
+    pub(super) fn new() -> GrepConfig {
+        GrepConfig {
             eol: b'\n',
             max_count: u64::MAX,
             separator: Some(b"--".to_vec()),
-            ..Config::default()
+            ..GrepConfig::default()
         }
     }
 
     /// Returns true if one selected line decides the output for a file.
     pub(super) fn first_is_enough(&self) -> bool {
-        self.quiet || self.listing != Listing::None
+        self.quiet || self.listing != FileListing::None
     }
 
     /// Suppresses the output, since it has no reader. Only the exit code matters.

@@ -1,46 +1,46 @@
 //! Digest of a piece that was read before the pieces that precede it in the file.
 
-use super::block::Block;
-use super::config::Config;
-use super::emit::{Emitter, Flow};
-use super::regex::{Regex, TooDeep};
-use super::runs::{Run, Runs, back, count_ends, line_end};
+use super::block::LineBlock;
+use super::config::GrepConfig;
+use super::emit::{EmitFlow, LineEmitter};
+use super::regex::{CompiledPatterns, MatchLimitError};
+use super::runs::{LineRange, LineRangeSource, back, count_ends, line_end};
 
 /// Lines that may have to be printed, with their context.
-struct Kept {
+struct DigestLines {
     /// Position in the piece, in bytes and in lines.
     start: usize,
     lines_before: u64,
     data: Vec<u8>,
     /// Selected lines within `data`.
-    runs: Vec<Run>,
+    runs: Vec<LineRange>,
 }
 
 /// Digest of a piece.
-pub(super) struct Digest {
+pub(super) struct PieceDigest {
     length: u64,
     /// Number of lines.
     lines: u64,
-    kept: Vec<Kept>,
+    kept: Vec<DigestLines>,
 }
 
-impl Digest {
+impl PieceDigest {
     /// Makes the digest of whole lines. At most `most` lines can be selected.
     pub(super) fn new(
-        config: &Config,
-        regex: &mut Regex,
+        config: &GrepConfig,
+        regex: &mut CompiledPatterns,
         lines: &[u8],
         most: u64,
-    ) -> Result<Digest, TooDeep> {
+    ) -> Result<PieceDigest, MatchLimitError> {
         let eol = config.eol;
         let before = config.before.unwrap_or(0);
         let after = config.after.unwrap_or(0);
-        let mut spans = Spans::default();
+        let mut spans = JoinedRanges::default();
         // Lines that may follow a selected line of the previous piece.
         spans.add(0, forward(lines, 0, after, eol));
         let mut selected = Vec::new();
         let mut left = most;
-        let mut runs = Runs::search(config.invert);
+        let mut runs = LineRangeSource::search(config.invert);
         while left > 0 {
             let Some((start, end)) = runs.next(regex, lines)? else {
                 break;
@@ -53,7 +53,7 @@ impl Digest {
         // Lines that may precede a selected line of the next piece.
         let last = back(lines, lines.len(), 0, before, eol).0;
         spans.add(last, lines.len());
-        Ok(Digest {
+        Ok(PieceDigest {
             length: lines.len() as u64,
             lines: count_ends(lines, eol),
             kept: spans.cut(lines, &selected, eol),
@@ -76,22 +76,22 @@ impl Digest {
     /// Prints the output of the piece, which is at `offset` and has `lines` lines before it.
     pub(super) fn emit(
         &self,
-        emitter: &mut Emitter<'_>,
+        emitter: &mut LineEmitter<'_>,
         offset: u64,
         lines: u64,
-    ) -> Result<Flow, TooDeep> {
+    ) -> Result<EmitFlow, MatchLimitError> {
         for kept in &self.kept {
             emitter.skip_to(offset + kept.start as u64, lines + kept.lines_before);
-            let block = Block {
+            let block = LineBlock {
                 offset: offset + kept.start as u64,
                 data: &kept.data,
             };
-            if emitter.feed(block, Runs::Known(kept.runs.iter()))? == Flow::Enough {
-                return Ok(Flow::Enough);
+            if emitter.feed(block, LineRangeSource::Known(kept.runs.iter()))? == EmitFlow::Enough {
+                return Ok(EmitFlow::Enough);
             }
         }
         emitter.skip_to(offset + self.length, lines + self.lines);
-        Ok(Flow::More)
+        Ok(EmitFlow::More)
     }
 }
 
@@ -107,9 +107,9 @@ fn forward(lines: &[u8], mut at: usize, count: u64, eol: u8) -> usize {
 
 /// Parts of a piece, in order; adjacent parts are joined.
 #[derive(Default)]
-struct Spans(Vec<Run>);
+struct JoinedRanges(Vec<LineRange>);
 
-impl Spans {
+impl JoinedRanges {
     fn add(&mut self, start: usize, end: usize) {
         if start == end {
             return;
@@ -123,7 +123,7 @@ impl Spans {
         }
     }
 
-    fn cut(&self, lines: &[u8], selected: &[Run], eol: u8) -> Vec<Kept> {
+    fn cut(&self, lines: &[u8], selected: &[LineRange], eol: u8) -> Vec<DigestLines> {
         let mut selected = selected.iter().peekable();
         let (mut counted, mut lines_before) = (0, 0);
         let cut = self.0.iter().map(|(start, end)| {
@@ -133,7 +133,7 @@ impl Spans {
             while let Some(run) = selected.next_if(|run| run.1 <= *end) {
                 runs.push((run.0 - start, run.1 - start));
             }
-            Kept {
+            DigestLines {
                 start: *start,
                 lines_before,
                 data: lines[*start..*end].to_vec(),

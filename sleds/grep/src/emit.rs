@@ -1,25 +1,25 @@
 //! Prints selected lines and their context, in the order of the file.
 //!
-//! Blocks of whole lines are fed in file order. Gaps between them contain nothing to print; see [`Emitter::feed`].
+//! Blocks of whole lines are fed in file order. Gaps between them contain nothing to print; see [`LineEmitter::feed`].
 
-use super::block::{Block, Source};
-use super::config::{Binary, Config};
-use super::line::{Line, Printer};
-use super::output::Output;
-use super::regex::{Regex, TooDeep};
-use super::runs::{Runs, back, count_ends, line_end};
+use super::block::{LineBlock, SearchedFile};
+use super::config::{BinaryTreatment, GrepConfig};
+use super::line::{LinePrinter, PrintedLine};
+use super::output::GrepOutput;
+use super::regex::{CompiledPatterns, MatchLimitError};
+use super::runs::{LineRangeSource, back, count_ends, line_end};
 
 /// Tells the caller to continue or to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Flow {
+pub(super) enum EmitFlow {
     More,
     Enough,
 }
 
-pub(super) struct Emitter<'a> {
-    config: &'a Config,
-    regex: &'a mut Regex,
-    printer: Printer<'a>,
+pub(super) struct LineEmitter<'a> {
+    config: &'a GrepConfig,
+    regex: &'a mut CompiledPatterns,
+    printer: LinePrinter<'a>,
     /// The file is binary: one selected line is sufficient, and is not printed.
     pub(super) binary: bool,
     selected: u64,
@@ -38,7 +38,7 @@ pub(super) struct Emitter<'a> {
 
 /// Result of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct SearchOutcome {
     pub(super) selected: u64,
     /// End of the last selected line, relative to the beginning of the search.
     pub(super) after_last: u64,
@@ -46,17 +46,17 @@ pub(super) struct Outcome {
     pub(super) binary_matches: bool,
 }
 
-impl<'a> Emitter<'a> {
+impl<'a> LineEmitter<'a> {
     pub(super) fn new(
-        config: &'a Config,
-        regex: &'a mut Regex,
-        out: &'a mut Output,
-        source: &Source<'a>,
-    ) -> Emitter<'a> {
-        Emitter {
+        config: &'a GrepConfig,
+        regex: &'a mut CompiledPatterns,
+        out: &'a mut GrepOutput,
+        source: &SearchedFile<'a>,
+    ) -> LineEmitter<'a> {
+        LineEmitter {
             config,
             regex,
-            printer: Printer::new(config, out, source.name, source.file.map(|_| source.length)),
+            printer: LinePrinter::new(config, out, source.name, source.file.map(|_| source.length)),
             binary: false,
             selected: 0,
             left: config.max_count,
@@ -68,7 +68,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    pub(super) fn regex(&mut self) -> &mut Regex {
+    pub(super) fn regex(&mut self) -> &mut CompiledPatterns {
         self.regex
     }
 
@@ -88,8 +88,12 @@ impl<'a> Emitter<'a> {
     }
 
     /// Processes a block that follows all previous blocks. The gap before the block has no selected lines and no
-    /// context lines. The caller must announce the gap with [`Emitter::skip_to`].
-    pub(super) fn feed(&mut self, block: Block<'_>, mut runs: Runs<'_>) -> Result<Flow, TooDeep> {
+    /// context lines. The caller must announce the gap with [`LineEmitter::skip_to`].
+    pub(super) fn feed(
+        &mut self,
+        block: LineBlock<'_>,
+        mut runs: LineRangeSource<'_>,
+    ) -> Result<EmitFlow, MatchLimitError> {
         while self.left > 0 {
             let Some((start, end)) = runs.next(self.regex, block.data)? else {
                 break;
@@ -99,29 +103,34 @@ impl<'a> Emitter<'a> {
                 self.printer.out.used = true;
                 self.selected = 1;
                 self.after_last = block.place(line_end(block.data, start, self.config.eol));
-                return Ok(Flow::Enough);
+                return Ok(EmitFlow::Enough);
             }
             self.select(block, start, end)?;
         }
         self.print_pending(block, block.data.len())?;
         if self.left == 0 && self.pending == 0 {
-            return Ok(Flow::Enough);
+            return Ok(EmitFlow::Enough);
         }
         self.remember(block);
-        Ok(Flow::More)
+        Ok(EmitFlow::More)
     }
 
-    pub(super) fn finish(self) -> Outcome {
+    pub(super) fn finish(self) -> SearchOutcome {
         let not_shown = self.printer.invalid || self.binary && self.selected > 0;
-        Outcome {
+        SearchOutcome {
             selected: self.selected,
             after_last: self.after_last,
-            binary_matches: not_shown && self.config.binary == Binary::Named,
+            binary_matches: not_shown && self.config.binary == BinaryTreatment::Named,
         }
     }
 
     /// Processes the selected lines at `start..end`.
-    fn select(&mut self, block: Block<'_>, start: usize, end: usize) -> Result<(), TooDeep> {
+    fn select(
+        &mut self,
+        block: LineBlock<'_>,
+        start: usize,
+        end: usize,
+    ) -> Result<(), MatchLimitError> {
         self.print_pending(block, start)?;
         self.print_before(block, start)?;
         let (at, lines) = self.print_selected(block, start, end)?;
@@ -135,10 +144,10 @@ impl<'a> Emitter<'a> {
     /// Prints the lines at `start..end`, up to the limit. Returns the end and the number of printed lines.
     fn print_selected(
         &mut self,
-        block: Block<'_>,
+        block: LineBlock<'_>,
         start: usize,
         end: usize,
-    ) -> Result<(usize, u64), TooDeep> {
+    ) -> Result<(usize, u64), MatchLimitError> {
         let eol = self.config.eol;
         let lines = &block.data[start..end];
         if self.left == u64::MAX && self.printer.takes_many(lines) {
@@ -158,7 +167,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Prints lines after the last selected line that begin before `limit` in the block.
-    fn print_pending(&mut self, block: Block<'_>, limit: usize) -> Result<(), TooDeep> {
+    fn print_pending(&mut self, block: LineBlock<'_>, limit: usize) -> Result<(), MatchLimitError> {
         let from = self.after_last.max(self.printed_to.unwrap_or(0));
         let mut at = from.saturating_sub(block.offset) as usize;
         while self.pending > 0 && at < limit {
@@ -175,7 +184,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Prints the lines before a selected line, and the separator.
-    fn print_before(&mut self, block: Block<'_>, start: usize) -> Result<(), TooDeep> {
+    fn print_before(&mut self, block: LineBlock<'_>, start: usize) -> Result<(), MatchLimitError> {
         if !self.config.has_context() {
             return Ok(());
         }
@@ -201,7 +210,7 @@ impl<'a> Emitter<'a> {
         }
         if earlier < self.history.len() {
             let history = std::mem::take(&mut self.history);
-            let before = Block {
+            let before = LineBlock {
                 offset: self.history_at,
                 data: &history,
             };
@@ -211,7 +220,12 @@ impl<'a> Emitter<'a> {
         self.print_lines(block, from, start)
     }
 
-    fn print_lines(&mut self, block: Block<'_>, mut at: usize, end: usize) -> Result<(), TooDeep> {
+    fn print_lines(
+        &mut self,
+        block: LineBlock<'_>,
+        mut at: usize,
+        end: usize,
+    ) -> Result<(), MatchLimitError> {
         while at < end {
             let next = line_end(block.data, at, self.config.eol);
             self.print(block, at, next, false)?;
@@ -223,13 +237,13 @@ impl<'a> Emitter<'a> {
     /// Prints a line. Returns false if it is not text, and is therefore not printed.
     fn print(
         &mut self,
-        block: Block<'_>,
+        block: LineBlock<'_>,
         at: usize,
         end: usize,
         selected: bool,
-    ) -> Result<bool, TooDeep> {
+    ) -> Result<bool, MatchLimitError> {
         let text = &block.data[at..end];
-        let line = Line {
+        let line = PrintedLine {
             offset: block.place(at),
             text: text.strip_suffix(&[self.config.eol]).unwrap_or(text),
             selected,
@@ -247,7 +261,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Keeps the last lines of `block` for `-B`, and counts its lines.
-    fn remember(&mut self, block: Block<'_>) {
+    fn remember(&mut self, block: LineBlock<'_>) {
         self.printer.count_block(block);
         let before = self.config.before.unwrap_or(0);
         if before == 0 {

@@ -9,21 +9,21 @@ use std::path::Path;
 
 use rustix::fd::AsFd as _;
 
-use super::block::Source;
-use super::config::{Config, Devices, Directories, Listing};
-use super::emit::Outcome;
-use super::output::Output;
-use super::pieces::{self, Trouble};
-use super::regex::{Regex, TooDeep};
-use super::walk::{self, Identity, Kind, identity, is_device};
+use super::block::SearchedFile;
+use super::config::{DeviceTreatment, DirectoryTreatment, FileListing, GrepConfig};
+use super::emit::SearchOutcome;
+use super::output::GrepOutput;
+use super::pieces::{self, SearchError};
+use super::regex::{CompiledPatterns, MatchLimitError};
+use super::walk::{self, DeviceInode, SearchEntryKind, identity, is_device};
 use super::{NOTHING_SELECTED, SELECTED, TROUBLE};
-use sleds_common::gnu::{self, Complaints};
+use sleds_common::gnu::{self, ErrorReporter};
 
 /// Type of standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StandardOutput {
     /// A file. Searching the output file would never end.
-    File(Identity),
+    File(DeviceInode),
     /// `/dev/null`.
     Nowhere,
     Terminal,
@@ -53,10 +53,10 @@ impl StandardOutput {
 
 /// A search of many files.
 pub(super) struct Grep {
-    pub(super) config: Config,
-    pub(super) regex: Regex,
-    pub(super) out: Output,
-    pub(super) complaints: Complaints,
+    pub(super) config: GrepConfig,
+    pub(super) regex: CompiledPatterns,
+    pub(super) out: GrepOutput,
+    pub(super) complaints: ErrorReporter,
     pub(super) output: StandardOutput,
     /// True if lines begin with the file's name. For `None`, the first file decides.
     pub(super) show_names: Option<bool>,
@@ -65,7 +65,7 @@ pub(super) struct Grep {
 
 impl Grep {
     pub(super) fn all(mut self) -> u8 {
-        let recurse = self.config.directories == Directories::Recurse;
+        let recurse = self.config.directories == DirectoryTreatment::Recurse;
         let mut files = std::mem::take(&mut self.config.files);
         if self.show_names.is_none() && (files.len() > 1 || !recurse) {
             self.show_names = Some(files.len() > 1);
@@ -122,9 +122,9 @@ impl Grep {
 
     fn skips_devices(&self, named: bool) -> bool {
         match self.config.devices {
-            Devices::Skip => true,
-            Devices::Read => false,
-            Devices::Named => !named && !self.config.dereference,
+            DeviceTreatment::Skip => true,
+            DeviceTreatment::Read => false,
+            DeviceTreatment::Named => !named && !self.config.dereference,
         }
     }
 
@@ -152,7 +152,7 @@ impl Grep {
         if !directory {
             return self.config.file_globs.exclude(name, named);
         }
-        if self.config.directories == Directories::Skip {
+        if self.config.directories == DirectoryTreatment::Skip {
             return true;
         }
         let here = named && self.config.here;
@@ -179,9 +179,9 @@ impl Grep {
         let names = *self.show_names.get_or_insert(meta.is_dir());
         if let Some(path) = path.filter(|_| meta.is_dir()) {
             match self.config.directories {
-                Directories::Recurse => return self.directory(path, &meta, named),
-                Directories::Skip => return false,
-                Directories::Read => {}
+                DirectoryTreatment::Recurse => return self.directory(path, &meta, named),
+                DirectoryTreatment::Skip => return false,
+                DirectoryTreatment::Read => {}
             }
         }
         if self.is_output(&meta) {
@@ -214,7 +214,7 @@ impl Grep {
         } else {
             0
         };
-        let source = Source {
+        let source = SearchedFile {
             file: meta.is_file().then_some(file),
             start,
             length: meta.len(),
@@ -224,7 +224,7 @@ impl Grep {
         let found = pieces::reader(file, config, is_stdin)
             .map(|mut pieces| pieces::search(config, regex, &mut self.out, &source, &mut pieces));
         let (outcome, trouble) =
-            found.unwrap_or_else(|error| (Outcome::default(), Some(Trouble::Io(error))));
+            found.unwrap_or_else(|error| (SearchOutcome::default(), Some(SearchError::Io(error))));
         if let Some(trouble) = trouble {
             self.complain_of(trouble, shown);
         }
@@ -236,15 +236,15 @@ impl Grep {
     }
 
     /// Reports an error that ended the search of a file early.
-    fn complain_of(&mut self, trouble: Trouble, shown: &[u8]) {
+    fn complain_of(&mut self, trouble: SearchError, shown: &[u8]) {
         match trouble {
-            Trouble::Io(error) => self.complain(shown, &error),
-            Trouble::TooDeep(TooDeep::Nested) => {
+            SearchError::Io(error) => self.complain(shown, &error),
+            SearchError::TooDeep(MatchLimitError::Nested) => {
                 self.trouble = true;
                 self.say("stack overflow");
             }
             // GNU grep exits here.
-            Trouble::TooDeep(TooDeep::Perl(failure)) => {
+            SearchError::TooDeep(MatchLimitError::Perl(failure)) => {
                 self.say([shown, b": ", failure.reason().as_bytes()].concat());
                 std::process::exit(i32::from(TROUBLE));
             }
@@ -252,7 +252,7 @@ impl Grep {
     }
 
     /// Prints the output about a file as a whole.
-    fn report(&mut self, outcome: Outcome, shown: &[u8], names: bool) {
+    fn report(&mut self, outcome: SearchOutcome, shown: &[u8], names: bool) {
         if outcome.binary_matches {
             self.say([shown, b": binary file matches"].concat());
         }
@@ -264,9 +264,9 @@ impl Grep {
             self.out.end_line();
         }
         let listed = match self.config.listing {
-            Listing::None => false,
-            Listing::Matching => outcome.selected > 0,
-            Listing::Nonmatching => outcome.selected == 0,
+            FileListing::None => false,
+            FileListing::Matching => outcome.selected > 0,
+            FileListing::Nonmatching => outcome.selected == 0,
         };
         if listed {
             self.out.filename_alone(shown);
@@ -275,11 +275,11 @@ impl Grep {
 
     /// Positions standard input for the next reader: after the last selected line if no more lines were wanted,
     /// otherwise at the end.
-    fn leave_stdin(&mut self, mut file: &File, start: u64, outcome: Outcome) {
+    fn leave_stdin(&mut self, mut file: &File, start: u64, outcome: SearchOutcome) {
         if self.config.quiet && !self.config.nobody && outcome.selected > 0 {
             return;
         }
-        let lines = self.config.listing == Listing::None;
+        let lines = self.config.listing == FileListing::None;
         let wanted = if lines && outcome.selected >= self.config.max_count {
             SeekFrom::Start(start + outcome.after_last)
         } else {
@@ -299,7 +299,7 @@ impl Grep {
         self.tree(path, here, &mut vec![identity(meta)])
     }
 
-    fn tree(&mut self, path: &Path, here: bool, above: &mut Vec<Identity>) -> bool {
+    fn tree(&mut self, path: &Path, here: bool, above: &mut Vec<DeviceInode>) -> bool {
         let entries = match walk::list(path, self.config.dereference) {
             Ok(entries) => entries,
             Err(error) => {
@@ -316,15 +316,15 @@ impl Grep {
                     continue;
                 }
             };
-            let directory = entry.kind == Kind::Directory;
+            let directory = entry.kind == SearchEntryKind::Directory;
             if self.skips(entry.name.as_bytes(), false, directory) {
                 continue;
             }
             any |= match entry.kind {
-                Kind::Link => false,
-                Kind::Directory => self.subtree(&entry.path, here, above),
-                Kind::Device if self.skips_devices(false) => false,
-                Kind::Device | Kind::File => {
+                SearchEntryKind::Link => false,
+                SearchEntryKind::Directory => self.subtree(&entry.path, here, above),
+                SearchEntryKind::Device if self.skips_devices(false) => false,
+                SearchEntryKind::Device | SearchEntryKind::File => {
                     let follow = self.config.dereference;
                     let name = shown(&entry.path, here).to_vec();
                     self.path(&entry.path, &name, false, follow)
@@ -337,7 +337,7 @@ impl Grep {
         any
     }
 
-    fn subtree(&mut self, path: &Path, here: bool, above: &mut Vec<Identity>) -> bool {
+    fn subtree(&mut self, path: &Path, here: bool, above: &mut Vec<DeviceInode>) -> bool {
         let meta = match std::fs::metadata(path) {
             Ok(meta) => meta,
             Err(error) => {

@@ -7,25 +7,25 @@ use std::os::unix::fs::FileExt as _;
 
 use memchr::memchr;
 
-use super::block::Source;
-use super::config::{Binary, Config};
+use super::block::SearchedFile;
+use super::config::{BinaryTreatment, GrepConfig};
 
 /// Number of bytes at the beginning that are searched for a zero byte. GNU grep reads as many at once.
 const HEAD_BYTES: usize = 96 << 10;
 
-pub(super) struct Head<'a> {
-    source: &'a Source<'a>,
+pub(super) struct BinaryDetector<'a> {
+    source: &'a SearchedFile<'a>,
     /// Treatment of binary files, if it differs from that of text files.
-    treatment: Option<Binary>,
+    treatment: Option<BinaryTreatment>,
     /// Result, determined on first use.
     binary: Option<bool>,
 }
 
-impl<'a> Head<'a> {
-    pub(super) fn new(config: &Config, source: &'a Source<'a>) -> Head<'a> {
+impl<'a> BinaryDetector<'a> {
+    pub(super) fn new(config: &GrepConfig, source: &'a SearchedFile<'a>) -> BinaryDetector<'a> {
         // With `-z`, zero bytes end lines anyway.
-        let minds = config.binary != Binary::Text && config.eol != 0;
-        Head {
+        let minds = config.binary != BinaryTreatment::Text && config.eol != 0;
+        BinaryDetector {
             source,
             treatment: minds.then_some(config.binary),
             binary: None,
@@ -39,7 +39,7 @@ impl<'a> Head<'a> {
 
     /// Returns true if the file is not searched because it is binary.
     pub(super) fn leaves_out(&mut self, offset: u64, piece: &[u8]) -> bool {
-        self.treatment == Some(Binary::WithoutMatch) && self.has_zeroes(offset, piece)
+        self.treatment == Some(BinaryTreatment::WithoutMatch) && self.has_zeroes(offset, piece)
     }
 
     fn has_zeroes(&mut self, offset: u64, piece: &[u8]) -> bool {

@@ -1,6 +1,6 @@
 //! `sleds grep`: GNU's `grep`, in the order that costs least.
 //!
-//! The command line (`args.rs`) gives a `Config`. Each file (`files.rs`) is read in pieces, in any order (`pieces.rs`),
+//! The command line (`args.rs`) gives a `GrepConfig`. Each file (`files.rs`) is read in pieces, in any order (`pieces.rs`),
 //! and each piece is searched as a whole (the crate `regex-posix`, `perl/`). Matches are printed in the order of the
 //! file (`emit.rs`, `line.rs`). The behaviour is that of GNU grep 3.8.
 
@@ -28,14 +28,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
-use args::{Asked, Refused};
-use color::Colors;
-use config::{Color, Config, Listing};
+use args::{GrepRequest, GrepUsageError};
+use color::ColorSequences;
+use config::{ColorWhen, FileListing, GrepConfig};
 use files::{Grep, StandardOutput};
-use output::Output;
-use regex::{Regex, Said};
+use output::GrepOutput;
+use regex::{CompiledPatterns, PatternMessages};
 use sleds_common::Tool;
-use sleds_common::gnu::{self, Complaints};
+use sleds_common::gnu::{self, ErrorReporter};
 use sleds_common::locale::{Charset, Locale};
 
 /// The tool's entry for the program.
@@ -51,33 +51,33 @@ const NOTHING_SELECTED: u8 = 1;
 const TROUBLE: u8 = 2;
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let mut complaints = Complaints::new("grep");
+    let mut complaints = ErrorReporter::new("grep");
     let code = match args::parse(args, gnu::permutes()) {
-        Ok(Asked::Help) => {
+        Ok(GrepRequest::Help) => {
             gnu::print_help(args::command(), &mut complaints);
             if complaints.any() { TROUBLE } else { SELECTED }
         }
-        Ok(Asked::Version) => {
+        Ok(GrepRequest::Version) => {
             gnu::print_version(&mut complaints);
             if complaints.any() { TROUBLE } else { SELECTED }
         }
-        Ok(Asked::Nothing) => {
+        Ok(GrepRequest::Nothing) => {
             eprint_usage();
             TROUBLE
         }
-        Ok(Asked::Search(config)) => start(*config, complaints),
-        Err(Refused::Usage(usage)) => {
+        Ok(GrepRequest::Search(config)) => start(*config, complaints),
+        Err(GrepUsageError::Usage(usage)) => {
             complaints.say(&usage.0);
             eprint_usage();
             TROUBLE
         }
         // GNU grep's exit code differs here from its documentation.
-        Err(Refused::Argument(usage)) => {
+        Err(GrepUsageError::Argument(usage)) => {
             complaints.say(&usage.0);
             eprint_usage();
             NOTHING_SELECTED
         }
-        Err(Refused::Plain(text)) => {
+        Err(GrepUsageError::Plain(text)) => {
             complaints.say(text);
             TROUBLE
         }
@@ -91,21 +91,21 @@ fn eprint_usage() {
 }
 
 /// Prepares the search, and searches.
-fn start(mut config: Config, mut complaints: Complaints) -> u8 {
+fn start(mut config: GrepConfig, mut complaints: ErrorReporter) -> u8 {
     for warning in std::mem::take(&mut config.warnings) {
         complaints.note(warning);
     }
     let locale = Locale::of_environment();
     let standard_output = StandardOutput::look();
     settle(&mut config, locale, &standard_output);
-    if config.max_count == 0 && config.listing != Listing::Nonmatching {
+    if config.max_count == 0 && config.listing != FileListing::Nonmatching {
         return NOTHING_SELECTED;
     }
     let colors = colors(&config, &standard_output, &complaints);
     let Some(regex) = compile(&config, locale, &mut complaints) else {
         return TROUBLE;
     };
-    let out = Output::new(&config, colors);
+    let out = GrepOutput::new(&config, colors);
     let grep = Grep {
         show_names: config.with_filename,
         config,
@@ -119,13 +119,13 @@ fn start(mut config: Config, mut complaints: Complaints) -> u8 {
 }
 
 /// Makes the options consistent with each other and with the output.
-fn settle(config: &mut Config, locale: Locale, output: &StandardOutput) {
+fn settle(config: &mut GrepConfig, locale: Locale, output: &StandardOutput) {
     config.utf8 = locale.charset() == Charset::Utf8;
     if *output == StandardOutput::Nowhere {
         config.quiet_for_nobody();
     }
     if config.quiet {
-        config.listing = Listing::None;
+        config.listing = FileListing::None;
     }
     if config.first_is_enough() {
         config.count = false;
@@ -142,9 +142,13 @@ fn settle(config: &mut Config, locale: Locale, output: &StandardOutput) {
 }
 
 /// Compiles the patterns into one expression, or reports their errors.
-fn compile(config: &Config, locale: Locale, complaints: &mut Complaints) -> Option<Regex> {
-    let mut said = Said::default();
-    let regex = Regex::new(config, locale, &mut said);
+fn compile(
+    config: &GrepConfig,
+    locale: Locale,
+    complaints: &mut ErrorReporter,
+) -> Option<CompiledPatterns> {
+    let mut said = PatternMessages::default();
+    let regex = CompiledPatterns::new(config, locale, &mut said);
     for warning in said.warnings {
         complaints.note(format!("warning: {warning}"));
     }
@@ -156,20 +160,24 @@ fn compile(config: &Config, locale: Locale, complaints: &mut Complaints) -> Opti
     regex
 }
 
-fn colors(config: &Config, output: &StandardOutput, complaints: &Complaints) -> Colors {
+fn colors(
+    config: &GrepConfig,
+    output: &StandardOutput,
+    complaints: &ErrorReporter,
+) -> ColorSequences {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     let on = match config.color {
-        Color::Never => false,
-        Color::Always => true,
-        Color::Auto => *output == StandardOutput::Terminal && !dumb && !config.quiet,
+        ColorWhen::Never => false,
+        ColorWhen::Always => true,
+        ColorWhen::Auto => *output == StandardOutput::Terminal && !dumb && !config.quiet,
     };
     if !on {
-        return Colors::none();
+        return ColorSequences::none();
     }
     let old = std::env::var_os("GREP_COLOR");
     let new = std::env::var_os("GREP_COLORS");
     let bytes = |v: &Option<OsString>| v.as_ref().map(|v| v.as_bytes().to_vec());
-    let (colors, warning) = Colors::of_user(bytes(&old).as_deref(), bytes(&new).as_deref());
+    let (colors, warning) = ColorSequences::of_user(bytes(&old).as_deref(), bytes(&new).as_deref());
     if let Some(warning) = warning {
         complaints.note(warning);
     }

@@ -1,29 +1,29 @@
 //! Prints one line.
 
-use super::block::Block;
-use super::config::{Binary, Config};
-use super::output::Output;
-use super::regex::{Regex, TooDeep};
+use super::block::LineBlock;
+use super::config::{BinaryTreatment, GrepConfig};
+use super::output::GrepOutput;
+use super::regex::{CompiledPatterns, MatchLimitError};
 use super::runs::count_ends;
 
 /// A line without its terminator.
 #[derive(Clone, Copy)]
-pub(super) struct Line<'l> {
+pub(super) struct PrintedLine<'l> {
     pub(super) offset: u64,
     pub(super) text: &'l [u8],
     /// True for a selected line, false for a context line.
     pub(super) selected: bool,
 }
 
-impl Line<'_> {
+impl PrintedLine<'_> {
     fn separator(self) -> u8 {
         if self.selected { b':' } else { b'-' }
     }
 }
 
-pub(super) struct Printer<'a> {
-    config: &'a Config,
-    pub(super) out: &'a mut Output,
+pub(super) struct LinePrinter<'a> {
+    config: &'a GrepConfig,
+    pub(super) out: &'a mut GrepOutput,
     /// The file's name, if lines begin with it.
     name: Option<&'a [u8]>,
     /// A line was not printed because it is not text.
@@ -38,17 +38,17 @@ pub(super) struct Printer<'a> {
     bare: bool,
 }
 
-impl<'a> Printer<'a> {
+impl<'a> LinePrinter<'a> {
     /// Makes a printer for a file of `length` bytes, if the length is known.
     pub(super) fn new(
-        config: &'a Config,
-        out: &'a mut Output,
+        config: &'a GrepConfig,
+        out: &'a mut GrepOutput,
         name: Option<&'a [u8]>,
         length: Option<u64>,
     ) -> Self {
         let colors = out.colors().on;
         let head = name.is_some() || config.line_number || config.byte_offset;
-        Printer {
+        LinePrinter {
             config,
             name,
             width: width(config, length),
@@ -70,7 +70,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Counts the lines of a processed block.
-    pub(super) fn count_block(&mut self, block: Block<'_>) {
+    pub(super) fn count_block(&mut self, block: LineBlock<'_>) {
         if self.config.line_number {
             let end = block.offset + block.data.len() as u64;
             let lines = self.lines_before(end, block);
@@ -79,7 +79,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Returns the number of lines that end before byte `at`, which lies in `block` or before it.
-    fn lines_before(&mut self, at: u64, block: Block<'_>) -> u64 {
+    fn lines_before(&mut self, at: u64, block: LineBlock<'_>) -> u64 {
         let eol = self.config.eol;
         if at < self.counted.0 {
             // A line before the current block, or a line that is printed again.
@@ -98,7 +98,7 @@ impl<'a> Printer<'a> {
         self.bare && self.is_text(lines)
     }
 
-    /// Prints `lines`, for which [`Printer::takes_many`] must have returned true.
+    /// Prints `lines`, for which [`LinePrinter::takes_many`] must have returned true.
     pub(super) fn many(&mut self, lines: &[u8]) {
         self.out.write(lines);
         if lines.last() != Some(&self.config.eol) {
@@ -117,16 +117,16 @@ impl<'a> Printer<'a> {
     fn is_text(&self, text: &[u8]) -> bool {
         let valid = || !self.config.utf8 || std::str::from_utf8(text).is_ok();
         let has_zeroes = || self.config.eol != 0 && memchr::memchr(0, text).is_some();
-        self.config.binary == Binary::Text || valid() && !has_zeroes()
+        self.config.binary == BinaryTreatment::Text || valid() && !has_zeroes()
     }
 
     /// Prints a line of `block`. Returns false if it is not text, and is therefore not printed.
     pub(super) fn line(
         &mut self,
-        regex: &mut Regex,
-        line: Line<'_>,
-        block: Block<'_>,
-    ) -> Result<bool, TooDeep> {
+        regex: &mut CompiledPatterns,
+        line: PrintedLine<'_>,
+        block: LineBlock<'_>,
+    ) -> Result<bool, MatchLimitError> {
         let only = self.config.only_matching;
         if !only && !self.head(line.text, line, line.offset, block) {
             return Ok(false);
@@ -160,7 +160,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints a line without colours, with its terminator if present.
-    fn plain_line(&mut self, line: Line<'_>, block: Block<'_>) {
+    fn plain_line(&mut self, line: PrintedLine<'_>, block: LineBlock<'_>) {
         let start = (line.offset - block.offset) as usize;
         let end = start + line.text.len();
         match block.data.get(start..=end) {
@@ -177,11 +177,11 @@ impl<'a> Printer<'a> {
     /// text; `None` if a match is not text.
     fn matches(
         &mut self,
-        regex: &mut Regex,
-        line: Line<'_>,
-        block: Block<'_>,
+        regex: &mut CompiledPatterns,
+        line: PrintedLine<'_>,
+        block: LineBlock<'_>,
         (line_color, match_color): (&[u8], &[u8]),
-    ) -> Result<Option<usize>, TooDeep> {
+    ) -> Result<Option<usize>, MatchLimitError> {
         let only = self.config.only_matching;
         // End of the printed text, and start of the next search. They differ only after empty matches.
         let (mut printed, mut from) = (0, 0);
@@ -217,7 +217,13 @@ impl<'a> Printer<'a> {
 
     /// Prints the prefix of `text`, which belongs to `line` and begins at byte `offset`. Returns false if it is not
     /// text.
-    fn head(&mut self, text: &[u8], line: Line<'_>, offset: u64, block: Block<'_>) -> bool {
+    fn head(
+        &mut self,
+        text: &[u8],
+        line: PrintedLine<'_>,
+        offset: u64,
+        block: LineBlock<'_>,
+    ) -> bool {
         if !self.is_text(text) {
             self.invalid = true;
             return false;
@@ -244,7 +250,7 @@ impl<'a> Printer<'a> {
 
 /// Returns the column width of line numbers and byte offsets, so that they are aligned with `-T`: the digits of the
 /// file's length, or of the largest number.
-fn width(config: &Config, length: Option<u64>) -> usize {
+fn width(config: &GrepConfig, length: Option<u64>) -> usize {
     if !config.initial_tab {
         return 0;
     }

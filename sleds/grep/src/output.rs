@@ -4,27 +4,27 @@ use std::io;
 use std::process::exit;
 use std::rc::Rc;
 
-use super::color::Colors;
-use super::config::Config;
+use super::color::ColorSequences;
+use super::config::GrepConfig;
 use sleds_common::gnu;
 
 /// Buffer size at which the output is written.
 const ENOUGH: usize = 64 << 10;
 
-pub(super) struct Output {
-    sink: Sink,
+pub(super) struct GrepOutput {
+    sink: OutputSink,
     buf: Vec<u8>,
-    colors: Rc<Colors>,
+    colors: Rc<ColorSequences>,
     line_buffered: bool,
     null_names: bool,
     /// True after any output, for any file.
     pub(super) used: bool,
 }
 
-impl Output {
-    pub(super) fn new(config: &Config, colors: Colors) -> Output {
-        Output {
-            sink: Sink::StandardOutput,
+impl GrepOutput {
+    pub(super) fn new(config: &GrepConfig, colors: ColorSequences) -> GrepOutput {
+        GrepOutput {
+            sink: OutputSink::StandardOutput,
             buf: Vec::with_capacity(ENOUGH + 4096),
             colors: Rc::new(colors),
             line_buffered: config.line_buffered,
@@ -33,7 +33,7 @@ impl Output {
         }
     }
 
-    pub(super) fn colors(&self) -> Rc<Colors> {
+    pub(super) fn colors(&self) -> Rc<ColorSequences> {
         Rc::clone(&self.colors)
     }
 
@@ -152,17 +152,17 @@ impl Output {
 
     fn write_out(&mut self, text: &[u8]) {
         match &mut self.sink {
-            Sink::StandardOutput => write_out(text),
+            OutputSink::StandardOutput => write_out(text),
             #[cfg(test)]
-            Sink::Memory(bytes) => bytes.extend_from_slice(text),
+            OutputSink::Memory(bytes) => bytes.extend_from_slice(text),
         }
     }
 
     /// Makes an output that collects everything in memory.
     #[cfg(test)]
-    pub(super) fn into_memory(config: &Config) -> Output {
-        let mut output = Output::new(config, Colors::none());
-        output.sink = Sink::Memory(Vec::new());
+    pub(super) fn into_memory(config: &GrepConfig) -> GrepOutput {
+        let mut output = GrepOutput::new(config, ColorSequences::none());
+        output.sink = OutputSink::Memory(Vec::new());
         output
     }
 
@@ -171,14 +171,14 @@ impl Output {
     pub(super) fn gathered(mut self) -> Vec<u8> {
         self.flush();
         match self.sink {
-            Sink::Memory(bytes) => bytes,
-            Sink::StandardOutput => Vec::new(),
+            OutputSink::Memory(bytes) => bytes,
+            OutputSink::StandardOutput => Vec::new(),
         }
     }
 }
 
 /// Destination of the output.
-enum Sink {
+enum OutputSink {
     StandardOutput,
     #[cfg(test)]
     Memory(Vec<u8>),

@@ -9,12 +9,12 @@ use sleds_common::gnu;
 
 /// Patterns without duplicates.
 #[derive(Default)]
-pub(super) struct Patterns {
+pub(super) struct PatternSet {
     list: Vec<Vec<u8>>,
     seen: BTreeSet<Vec<u8>>,
 }
 
-impl Patterns {
+impl PatternSet {
     /// Adds each line of `text` as a pattern.
     pub(super) fn add(&mut self, text: &[u8]) {
         for line in text.split(|b| *b == b'\n') {

@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-use sleds::{Plan, ReadOptions, Reader, Unit};
+use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
-use super::block::{Block, Source};
-use super::config::{Config, Listing};
-use super::digest::Digest;
-use super::emit::{Emitter, Flow, Outcome};
-use super::head::{Head, read_at};
-use super::output::Output;
-use super::regex::{Regex, TooDeep};
-use super::runs::{Runs, count_ends};
+use super::block::{LineBlock, SearchedFile};
+use super::config::{FileListing, GrepConfig};
+use super::digest::PieceDigest;
+use super::emit::{EmitFlow, LineEmitter, SearchOutcome};
+use super::head::{BinaryDetector, read_at};
+use super::output::GrepOutput;
+use super::regex::{CompiledPatterns, MatchLimitError};
+use super::runs::{LineRangeSource, count_ends};
 
 /// Memory limit of digests in bytes.
 const KEEP_BYTES: usize = 64 << 20;
@@ -31,30 +31,30 @@ const CHUNK_BYTES: usize = 128 << 10;
 
 /// Error that ended a search early.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum SearchError {
     Io(io::Error),
-    TooDeep(TooDeep),
+    TooDeep(MatchLimitError),
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
-        Trouble::Io(error)
+impl From<io::Error> for SearchError {
+    fn from(error: io::Error) -> SearchError {
+        SearchError::Io(error)
     }
 }
 
-impl From<TooDeep> for Trouble {
-    fn from(error: TooDeep) -> Trouble {
-        Trouble::TooDeep(error)
+impl From<MatchLimitError> for SearchError {
+    fn from(error: MatchLimitError) -> SearchError {
+        SearchError::TooDeep(error)
     }
 }
 
 /// Returns a file's pieces: whole lines, every byte once, in any order.
-pub(super) trait Pieces {
+pub(super) trait PieceSource {
     /// Returns the next piece: its offset relative to the beginning of the search, and its content.
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>>;
 }
 
-impl Pieces for Reader<'_> {
+impl PieceSource for FileReader<'_> {
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
         let start = self.start();
         let piece = self.next_piece()?;
@@ -66,44 +66,44 @@ impl Pieces for Reader<'_> {
 /// (`leaves_position`), that line must be the last in the order of the file.
 pub(super) fn reader<'f>(
     file: &'f File,
-    config: &Config,
+    config: &GrepConfig,
     leaves_position: bool,
-) -> io::Result<Reader<'f>> {
+) -> io::Result<FileReader<'f>> {
     let quiet = config.quiet && !config.nobody;
-    let in_order = leaves_position && !quiet && config.listing == Listing::None;
+    let in_order = leaves_position && !quiet && config.listing == FileListing::None;
     let options = ReadOptions {
         plan: if in_order && config.max_count != u64::MAX {
-            Plan::Linear
+            ReadPlan::Linear
         } else {
             config.plan
         },
-        unit: Unit::Records(config.eol),
+        unit: ReadUnit::Records(config.eol),
         chunk: CHUNK_BYTES,
     };
     // Any one selected line is sufficient.
     if config.first_is_enough() || config.count && config.max_count == 1 {
-        Reader::for_first_hit(file, options)
+        FileReader::for_first_hit(file, options)
     } else {
-        Reader::new(file, options)
+        FileReader::new(file, options)
     }
 }
 
 /// Searches all pieces. In case of an error, also returns the result up to the error.
 pub(super) fn search(
-    config: &Config,
-    regex: &mut Regex,
-    out: &mut Output,
-    source: &Source<'_>,
-    pieces: &mut dyn Pieces,
-) -> (Outcome, Option<Trouble>) {
-    let head = Head::new(config, source);
+    config: &GrepConfig,
+    regex: &mut CompiledPatterns,
+    out: &mut GrepOutput,
+    source: &SearchedFile<'_>,
+    pieces: &mut dyn PieceSource,
+) -> (SearchOutcome, Option<SearchError>) {
+    let head = BinaryDetector::new(config, source);
     if config.count || config.first_is_enough() {
-        let mut outcome = Outcome::default();
+        let mut outcome = SearchOutcome::default();
         let trouble = tally(config, regex, head, pieces, &mut outcome).err();
         return (outcome, trouble);
     }
-    let mut emitter = Emitter::new(config, regex, out, source);
-    let mut ordered = Ordered {
+    let mut emitter = LineEmitter::new(config, regex, out, source);
+    let mut ordered = OrderedPrinter {
         config,
         source,
         head,
@@ -118,12 +118,12 @@ pub(super) fn search(
 
 /// Counts selected lines, up to the limit.
 fn tally(
-    config: &Config,
-    regex: &mut Regex,
-    mut head: Head<'_>,
-    pieces: &mut dyn Pieces,
-    outcome: &mut Outcome,
-) -> Result<(), Trouble> {
+    config: &GrepConfig,
+    regex: &mut CompiledPatterns,
+    mut head: BinaryDetector<'_>,
+    pieces: &mut dyn PieceSource,
+    outcome: &mut SearchOutcome,
+) -> Result<(), SearchError> {
     let most = if config.first_is_enough() {
         config.max_count.min(1)
     } else {
@@ -140,13 +140,13 @@ fn tally(
 }
 
 fn tally_piece(
-    config: &Config,
-    regex: &mut Regex,
+    config: &GrepConfig,
+    regex: &mut CompiledPatterns,
     lines: &[u8],
     offset: u64,
     most: u64,
-    outcome: &mut Outcome,
-) -> Result<(), TooDeep> {
+    outcome: &mut SearchOutcome,
+) -> Result<(), MatchLimitError> {
     if most == u64::MAX {
         let matching = regex.count_lines(lines)?;
         let open = u64::from(lines.last() != Some(&config.eol));
@@ -157,7 +157,7 @@ fn tally_piece(
         };
         return Ok(());
     }
-    let mut runs = Runs::search(config.invert);
+    let mut runs = LineRangeSource::search(config.invert);
     while let Some((start, end)) = runs.next(regex, lines)? {
         let run = &lines[start..end];
         let count = if config.invert {
@@ -180,26 +180,26 @@ fn tally_piece(
 }
 
 /// Data of a piece that arrived early.
-enum Early {
-    Digest(Digest),
+enum EarlyPiece {
+    Digest(PieceDigest),
     /// Only its length.
     Place(u64),
 }
 
 /// Prints selected lines in the order of the file.
-struct Ordered<'a, 'e> {
-    config: &'a Config,
-    source: &'a Source<'a>,
-    head: Head<'a>,
-    emitter: &'e mut Emitter<'a>,
-    early: BTreeMap<u64, Early>,
+struct OrderedPrinter<'a, 'e> {
+    config: &'a GrepConfig,
+    source: &'a SearchedFile<'a>,
+    head: BinaryDetector<'a>,
+    emitter: &'e mut LineEmitter<'a>,
+    early: BTreeMap<u64, EarlyPiece>,
     early_bytes: usize,
     /// Offset up to which everything is printed.
     done_to: u64,
 }
 
-impl Ordered<'_, '_> {
-    fn all(&mut self, pieces: &mut dyn Pieces) -> Result<(), Trouble> {
+impl OrderedPrinter<'_, '_> {
+    fn all(&mut self, pieces: &mut dyn PieceSource) -> Result<(), SearchError> {
         while let Some((offset, data)) = pieces.next()? {
             if self.head.leaves_out(offset, data) {
                 return Ok(());
@@ -207,7 +207,9 @@ impl Ordered<'_, '_> {
             self.emitter.binary = self.head.is_binary(offset, data);
             if offset != self.done_to {
                 self.keep(offset, data)?;
-            } else if self.in_turn(data)? == Flow::Enough || self.catch_up(false)? == Flow::Enough {
+            } else if self.in_turn(data)? == EmitFlow::Enough
+                || self.catch_up(false)? == EmitFlow::Enough
+            {
                 return Ok(());
             }
         }
@@ -217,48 +219,50 @@ impl Ordered<'_, '_> {
     }
 
     /// Prints a piece that is due.
-    fn in_turn(&mut self, data: &[u8]) -> Result<Flow, Trouble> {
+    fn in_turn(&mut self, data: &[u8]) -> Result<EmitFlow, SearchError> {
         let offset = self.done_to;
         let lines = self.head.lines(self.config.eol, offset, data);
         self.done_to += data.len() as u64;
-        let block = Block {
+        let block = LineBlock {
             offset,
             data: &lines,
         };
-        Ok(self.emitter.feed(block, Runs::search(self.config.invert))?)
+        Ok(self
+            .emitter
+            .feed(block, LineRangeSource::search(self.config.invert))?)
     }
 
     /// Keeps a piece that arrived early.
-    fn keep(&mut self, offset: u64, data: &[u8]) -> Result<(), TooDeep> {
+    fn keep(&mut self, offset: u64, data: &[u8]) -> Result<(), MatchLimitError> {
         let can_read_again = self.source.file.is_some();
         let early = if self.early_bytes > KEEP_BYTES && can_read_again {
-            Early::Place(data.len() as u64)
+            EarlyPiece::Place(data.len() as u64)
         } else {
             let lines = self.head.lines(self.config.eol, offset, data);
             let most = self.emitter.left();
-            let digest = Digest::new(self.config, self.emitter.regex(), &lines, most)?;
+            let digest = PieceDigest::new(self.config, self.emitter.regex(), &lines, most)?;
             self.early_bytes += digest.bytes();
-            Early::Digest(digest)
+            EarlyPiece::Digest(digest)
         };
         self.early.insert(offset, early);
         Ok(())
     }
 
     /// Prints kept pieces that are due; with `all`, every kept piece.
-    fn catch_up(&mut self, all: bool) -> Result<Flow, Trouble> {
+    fn catch_up(&mut self, all: bool) -> Result<EmitFlow, SearchError> {
         while let Some(entry) = self.early.first_entry() {
             let offset = *entry.key();
             if offset != self.done_to && !all {
                 break;
             }
             let flow = match entry.remove() {
-                Early::Digest(digest) => {
+                EarlyPiece::Digest(digest) => {
                     self.early_bytes -= digest.bytes();
                     self.done_to = offset + digest.length();
                     let lines = self.emitter.lines();
                     digest.emit(self.emitter, offset, lines)?
                 }
-                Early::Place(length) => {
+                EarlyPiece::Place(length) => {
                     self.done_to = offset;
                     let data = self.again(offset, length)?;
                     let flow = self.in_turn(&data)?;
@@ -266,11 +270,11 @@ impl Ordered<'_, '_> {
                     flow
                 }
             };
-            if flow == Flow::Enough {
-                return Ok(Flow::Enough);
+            if flow == EmitFlow::Enough {
+                return Ok(EmitFlow::Enough);
             }
         }
-        Ok(Flow::More)
+        Ok(EmitFlow::More)
     }
 
     /// Reads a piece again. The result is shorter if the file was truncated.

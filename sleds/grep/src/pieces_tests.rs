@@ -3,20 +3,20 @@ use std::os::unix::fs::FileExt as _;
 
 use proptest::prelude::*;
 
-use super::block::Source;
-use super::config::{Binary, Config};
-use super::output::Output;
-use super::pieces::{Pieces, search};
-use super::regex::{Regex, Said};
+use super::block::SearchedFile;
+use super::config::{BinaryTreatment, GrepConfig};
+use super::output::GrepOutput;
+use super::pieces::{PieceSource, search};
+use super::regex::{CompiledPatterns, PatternMessages};
 use sleds_common::locale::Locale;
 
 /// Pieces in a given order.
-struct Given<'d> {
+struct GivenPieces<'d> {
     data: &'d [u8],
     ranges: std::vec::IntoIter<(usize, usize)>,
 }
 
-impl Pieces for Given<'_> {
+impl PieceSource for GivenPieces<'_> {
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
         let next = self.ranges.next();
         Ok(next.map(|(start, end)| (start as u64, &self.data[start..end])))
@@ -44,21 +44,21 @@ fn pieces(data: &[u8], cuts: &[usize]) -> Vec<(usize, usize)> {
         .collect()
 }
 
-fn run(config: &Config, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool, Vec<u8>) {
+fn run(config: &GrepConfig, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, bool, Vec<u8>) {
     let locale = Locale::of_environment();
-    let regex = Regex::new(config, locale, &mut Said::default());
+    let regex = CompiledPatterns::new(config, locale, &mut PatternMessages::default());
     let mut regex = regex.expect("the pattern is right");
-    let mut out = Output::into_memory(config);
+    let mut out = GrepOutput::into_memory(config);
     // If the beginning arrives late, the file itself is checked for zero bytes.
     let file = tempfile::tempfile().expect("a file");
     file.write_all_at(data, 0).expect("it takes the data");
-    let source = Source {
+    let source = SearchedFile {
         file: Some(&file),
         start: 0,
         length: data.len() as u64,
         name: None,
     };
-    let mut given = Given {
+    let mut given = GivenPieces {
         data,
         ranges: ranges.into_iter(),
     };
@@ -84,14 +84,14 @@ proptest! {
         (invert, numbers, offsets, count) in any::<(bool, bool, bool, bool)>(),
         only in any::<bool>(),
         nul in prop::option::of(any::<usize>()),
-        binary in prop_oneof![Just(Binary::Named), Just(Binary::Text), Just(Binary::WithoutMatch)],
+        binary in prop_oneof![Just(BinaryTreatment::Named), Just(BinaryTreatment::Text), Just(BinaryTreatment::WithoutMatch)],
     ) {
         let mut data = lines.join("\n").into_bytes();
         if let (Some(at), false) = (nul, data.is_empty()) {
             let at = at % data.len();
             data[at] = 0;
         }
-        let config = Config {
+        let config = GrepConfig {
             patterns: vec![b"ab\\|^$".to_vec()],
             before,
             after,
@@ -102,7 +102,7 @@ proptest! {
             count,
             only_matching: only,
             binary,
-            ..Config::new()
+            ..GrepConfig::new()
         };
         let straight = run(&config, &data, pieces(&data, &[]));
         let mut mixed = pieces(&data, &cuts);

@@ -2,59 +2,63 @@
 
 use std::ops::Range;
 
-use regex_posix::Syntax;
+use regex_posix::RegexSyntax;
 
-use super::config::{Config, Matcher};
+use super::config::{GrepConfig, PatternSyntax};
 use super::perl;
 use sleds_common::locale::{Charset, Locale};
 
 /// Patterns, ready to search.
-pub(super) enum Regex {
-    Posix(Box<regex_posix::Regex>),
-    Perl(Box<perl::Regex>),
+pub(super) enum CompiledPatterns {
+    Posix(Box<regex_posix::PosixRegex>),
+    Perl(Box<perl::PerlRegex>),
 }
 
 /// The search was abandoned: the pattern has too many ways to match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TooDeep {
+pub(super) enum MatchLimitError {
     /// Repetitions nest too deeply in a line.
     Nested,
-    Perl(perl::Failure),
+    Perl(perl::PcreError),
 }
 
-impl From<regex_posix::TooDeep> for TooDeep {
-    fn from(_: regex_posix::TooDeep) -> TooDeep {
-        TooDeep::Nested
+impl From<regex_posix::NestingTooDeep> for MatchLimitError {
+    fn from(_: regex_posix::NestingTooDeep) -> MatchLimitError {
+        MatchLimitError::Nested
     }
 }
 
-impl From<perl::Failure> for TooDeep {
-    fn from(failure: perl::Failure) -> TooDeep {
-        TooDeep::Perl(failure)
+impl From<perl::PcreError> for MatchLimitError {
+    fn from(failure: perl::PcreError) -> MatchLimitError {
+        MatchLimitError::Perl(failure)
     }
 }
 
 /// Messages about patterns.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct PatternMessages {
     pub(super) warnings: Vec<&'static str>,
     pub(super) errors: Vec<String>,
 }
 
-impl Regex {
+impl CompiledPatterns {
     /// Compiles the patterns of `config`; `None` if they are invalid.
-    pub(super) fn new(config: &Config, locale: Locale, said: &mut Said) -> Option<Regex> {
-        let syntax = match config.matcher.unwrap_or(Matcher::Basic) {
-            Matcher::Basic => Syntax::Basic,
-            Matcher::Extended => Syntax::Extended,
-            Matcher::Fixed => Syntax::Fixed,
-            Matcher::Perl => {
+    pub(super) fn new(
+        config: &GrepConfig,
+        locale: Locale,
+        said: &mut PatternMessages,
+    ) -> Option<CompiledPatterns> {
+        let syntax = match config.matcher.unwrap_or(PatternSyntax::Basic) {
+            PatternSyntax::Basic => RegexSyntax::Basic,
+            PatternSyntax::Extended => RegexSyntax::Extended,
+            PatternSyntax::Fixed => RegexSyntax::Fixed,
+            PatternSyntax::Perl => {
                 return perl(config, locale)
                     .map_err(|error| said.errors.push(error))
                     .ok();
             }
         };
-        let options = regex_posix::Options {
+        let options = regex_posix::RegexOptions {
             syntax,
             icase: config.icase,
             utf8: config.utf8,
@@ -63,10 +67,10 @@ impl Regex {
             whole_lines: config.whole_lines,
             whole_words: config.whole_words,
         };
-        match regex_posix::Regex::new(&config.patterns, options) {
+        match regex_posix::PosixRegex::new(&config.patterns, options) {
             Ok(regex) => {
                 said.warnings = regex.warnings().to_vec();
-                Some(Regex::Posix(Box::new(regex)))
+                Some(CompiledPatterns::Posix(Box::new(regex)))
             }
             Err(errors) => {
                 said.errors = errors.iter().map(ToString::to_string).collect();
@@ -81,18 +85,18 @@ impl Regex {
         &mut self,
         lines: &[u8],
         from: usize,
-    ) -> Result<Option<Range<usize>>, TooDeep> {
+    ) -> Result<Option<Range<usize>>, MatchLimitError> {
         match self {
-            Regex::Posix(regex) => Ok(regex.find_line(lines, from)?),
-            Regex::Perl(regex) => Ok(regex.find_line(lines, from)?),
+            CompiledPatterns::Posix(regex) => Ok(regex.find_line(lines, from)?),
+            CompiledPatterns::Perl(regex) => Ok(regex.find_line(lines, from)?),
         }
     }
 
     /// Returns the number of matching lines.
-    pub(super) fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
+    pub(super) fn count_lines(&mut self, lines: &[u8]) -> Result<u64, MatchLimitError> {
         let regex = match self {
-            Regex::Posix(regex) => return Ok(regex.count_lines(lines)?),
-            Regex::Perl(regex) => regex,
+            CompiledPatterns::Posix(regex) => return Ok(regex.count_lines(lines)?),
+            CompiledPatterns::Perl(regex) => regex,
         };
         let (mut from, mut count) = (0, 0);
         while let Some(line) = regex.find_line(lines, from)? {
@@ -107,19 +111,19 @@ impl Regex {
         &mut self,
         line: &[u8],
         from: usize,
-    ) -> Result<Option<Range<usize>>, TooDeep> {
+    ) -> Result<Option<Range<usize>>, MatchLimitError> {
         match self {
-            Regex::Posix(regex) => Ok(regex.find_in_line(line, from)?),
-            Regex::Perl(regex) => Ok(regex.find(line, from)?),
+            CompiledPatterns::Posix(regex) => Ok(regex.find_in_line(line, from)?),
+            CompiledPatterns::Perl(regex) => Ok(regex.find(line, from)?),
         }
     }
 }
 
-fn perl(config: &Config, locale: Locale) -> Result<Regex, String> {
+fn perl(config: &GrepConfig, locale: Locale) -> Result<CompiledPatterns, String> {
     if locale.charset() == Charset::Multibyte {
         return Err("-P supports only unibyte and UTF-8 locales".to_owned());
     }
-    let options = perl::Options {
+    let options = perl::PerlOptions {
         icase: config.icase,
         utf8: config.utf8,
         eol: config.eol,
@@ -132,10 +136,10 @@ fn perl(config: &Config, locale: Locale) -> Result<Regex, String> {
         [pattern] => pattern,
         _ => return Err("the -P option only supports a single pattern".to_owned()),
     };
-    let mut regex = perl::Regex::new(pattern, options)?;
+    let mut regex = perl::PerlRegex::new(pattern, options)?;
     // GNU grep tries an empty line before it opens a file.
     regex
         .find(b"", 0)
         .map_err(|failure| format!("(standard input): {}", failure.reason()))?;
-    Ok(Regex::Perl(Box::new(regex)))
+    Ok(CompiledPatterns::Perl(Box::new(regex)))
 }

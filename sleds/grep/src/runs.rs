@@ -3,26 +3,30 @@
 
 use memchr::{memchr, memrchr};
 
-use super::regex::{Regex, TooDeep};
+use super::regex::{CompiledPatterns, MatchLimitError};
 
 /// A run: its range in a buffer of whole lines, including the terminator of its last line.
-pub(super) type Run = (usize, usize);
+pub(super) type LineRange = (usize, usize);
 
 /// Source of the runs of a buffer.
-pub(super) enum Runs<'r> {
+pub(super) enum LineRangeSource<'r> {
     Search { invert: bool, at: usize },
-    Known(std::slice::Iter<'r, Run>),
+    Known(std::slice::Iter<'r, LineRange>),
 }
 
-impl Runs<'_> {
-    pub(super) fn search(invert: bool) -> Runs<'static> {
-        Runs::Search { invert, at: 0 }
+impl LineRangeSource<'_> {
+    pub(super) fn search(invert: bool) -> LineRangeSource<'static> {
+        LineRangeSource::Search { invert, at: 0 }
     }
 
-    pub(super) fn next(&mut self, regex: &mut Regex, lines: &[u8]) -> Result<Option<Run>, TooDeep> {
+    pub(super) fn next(
+        &mut self,
+        regex: &mut CompiledPatterns,
+        lines: &[u8],
+    ) -> Result<Option<LineRange>, MatchLimitError> {
         let (invert, at) = match self {
-            Runs::Known(runs) => return Ok(runs.next().copied()),
-            Runs::Search { invert, at } => (*invert, at),
+            LineRangeSource::Known(runs) => return Ok(runs.next().copied()),
+            LineRangeSource::Search { invert, at } => (*invert, at),
         };
         while *at < lines.len() {
             let begin = *at;

@@ -8,15 +8,15 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// An entry of a directory.
-pub(super) struct Entry {
+pub(super) struct SearchEntry {
     /// Path with the directory's name.
     pub(super) path: PathBuf,
     pub(super) name: OsString,
-    pub(super) kind: Kind,
+    pub(super) kind: SearchEntryKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum SearchEntryKind {
     File,
     Directory,
     /// A link that is not followed.
@@ -26,9 +26,9 @@ pub(super) enum Kind {
 }
 
 /// Identity of a directory, independent of its name.
-pub(super) type Identity = (u64, u64);
+pub(super) type DeviceInode = (u64, u64);
 
-pub(super) fn identity(meta: &fs::Metadata) -> Identity {
+pub(super) fn identity(meta: &fs::Metadata) -> DeviceInode {
     (meta.dev(), meta.ino())
 }
 
@@ -49,7 +49,7 @@ fn join(directory: &Path, name: &[u8]) -> PathBuf {
 
 /// Lists `directory`. With `follow`, a link has the type of its target; a link without a target is a file that cannot
 /// be opened.
-pub(super) fn list(directory: &Path, follow: bool) -> io::Result<Vec<io::Result<Entry>>> {
+pub(super) fn list(directory: &Path, follow: bool) -> io::Result<Vec<io::Result<SearchEntry>>> {
     let entries = fs::read_dir(directory)?;
     let entries = entries.map(|entry| {
         let entry = entry?;
@@ -59,12 +59,12 @@ pub(super) fn list(directory: &Path, follow: bool) -> io::Result<Vec<io::Result<
             kind = fs::metadata(&path).map_or(kind, |meta| meta.file_type());
         }
         let kind = match kind {
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_symlink() && !follow => Kind::Link,
-            kind if is_device(kind) => Kind::Device,
-            _ => Kind::File,
+            kind if kind.is_dir() => SearchEntryKind::Directory,
+            kind if kind.is_symlink() && !follow => SearchEntryKind::Link,
+            kind if is_device(kind) => SearchEntryKind::Device,
+            _ => SearchEntryKind::File,
         };
-        Ok(Entry {
+        Ok(SearchEntry {
             path,
             name: entry.file_name(),
             kind,

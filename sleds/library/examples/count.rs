@@ -5,14 +5,14 @@
 use std::fs::File;
 use std::time::Instant;
 
-use sleds::{Plan, ReadOptions, Reader, Unit};
+use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
 fn main() -> std::io::Result<()> {
     let mut args = std::env::args().skip(1);
     let plan = match args.next().as_deref() {
-        Some("linear") => Plan::Linear,
-        Some("best") => Plan::Best,
-        Some("auto") => Plan::Auto,
+        Some("linear") => ReadPlan::Linear,
+        Some("best") => ReadPlan::Best,
+        Some("auto") => ReadPlan::Auto,
         _ => {
             eprintln!("usage: count linear|best|auto FILE…");
             std::process::exit(2);
@@ -22,13 +22,13 @@ fn main() -> std::io::Result<()> {
         let begun = Instant::now();
         let file = File::open(&path)?;
         // Whole lines, so that no word is split between two pieces.
-        let unit = Unit::Records(b'\n');
+        let unit = ReadUnit::Records(b'\n');
         let options = ReadOptions {
             plan,
             unit,
             ..ReadOptions::default()
         };
-        let mut reader = Reader::new(&file, options)?;
+        let mut reader = FileReader::new(&file, options)?;
         let used = reader.plan();
         let (mut lines, mut words, mut bytes) = (0_u64, 0_u64, 0_u64);
         while let Some(piece) = reader.next_piece()? {

@@ -1,7 +1,7 @@
 //! Measures the cost of reading, like the paper's boot script (section 4.1), which ran lmbench.
 //!
 //! Calibration only reads. Latency is measured by direct reads of 4 KiB at random places, one at a time. Bandwidth is
-//! measured by a long-running [`Reader`], in best order and in file order. The bandwidth therefore includes every delay
+//! measured by a long-running [`FileReader`], in best order and in file order. The bandwidth therefore includes every delay
 //! that the callers of a reader see: copying, read-ahead, requests in flight.
 
 use std::fs::File;
@@ -14,12 +14,12 @@ use rustix::fs::{Advice, MemfdFlags, fadvise, ftruncate, memfd_create};
 
 use crate::delivery::BLOCK;
 use crate::describe::{DescribeError, length};
-use crate::device::{Class, Place};
-use crate::extents::{self, Extent, Under};
+use crate::device::{DeviceClass, FilePlace};
+use crate::extents::{self, BackingExtent, BackingTier};
 use crate::memory::cache_capacity;
-use crate::read::pool::Pool;
-use crate::read::{Plan, ReadOptions, Reader};
-use crate::table::{Entry, Rates, Spread, Zone};
+use crate::read::pool::ReadPool;
+use crate::read::{FileReader, ReadOptions, ReadPlan};
+use crate::table::{DeviceEntry, DeviceZone, EstimateRange, ReadRates};
 
 /// Minimum duration of a sample of a device's bandwidth. Limits (of control groups, of virtual machines) are enforced
 /// over tenths of a second; within a shorter time the device is not limited.
@@ -68,7 +68,7 @@ pub enum CalibrateError {
 ///
 /// # Errors
 /// If the file is too short or cannot be read, or no memory is available for a file in memory.
-pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateError> {
+pub fn memory(file: Option<&File>, budget: Duration) -> Result<ReadRates, CalibrateError> {
     let Some(file) = file else {
         return memory(Some(&in_memory()?), budget);
     };
@@ -80,12 +80,12 @@ pub fn memory(file: Option<&File>, budget: Duration) -> Result<Rates, CalibrateE
     let end = Instant::now() + budget;
     // A fixed seed: every run uses the same places.
     let random = Rng::new(1);
-    let mut samples = Samples::default();
-    pass(file, (0, bytes), Plan::Linear, &mut |_, _| true)?;
+    let mut samples = RateSamples::default();
+    pass(file, (0, bytes), ReadPlan::Linear, &mut |_, _| true)?;
     let mut passes = 0;
     while passes < SAMPLES_MIN || (Instant::now() < end && passes < MEMORY_PASSES_MAX) {
         passes += 1;
-        for plan in [Plan::Best, Plan::Linear] {
+        for plan in [ReadPlan::Best, ReadPlan::Linear] {
             let bandwidths = samples.of(plan);
             let (mut bytes_read, mut seconds) = (0, 0.0);
             pass(file, (0, bytes), plan, &mut |more_bytes, more_seconds| {
@@ -125,7 +125,7 @@ fn in_memory() -> io::Result<File> {
 fn pass(
     mut file: &File,
     (from, to): (u64, u64),
-    plan: Plan,
+    plan: ReadPlan,
     more: &mut dyn FnMut(u64, f64) -> bool,
 ) -> io::Result<()> {
     let mut before = Instant::now();
@@ -134,7 +134,7 @@ fn pass(
         plan,
         ..ReadOptions::default()
     };
-    let mut reader = Reader::before(file, to, options)?.unobserved();
+    let mut reader = FileReader::before(file, to, options)?.unobserved();
     while let Some(piece) = reader.next_piece()? {
         let now = Instant::now();
         let seconds = (now - before).as_secs_f64();
@@ -155,11 +155,13 @@ pub fn device(
     file: &File,
     budget: Duration,
     progress: &mut dyn FnMut(f64),
-) -> Result<Entry, CalibrateError> {
-    let place = Place::of(file)?;
+) -> Result<DeviceEntry, CalibrateError> {
+    let place = FilePlace::of(file)?;
     let length = length(file)?;
     let mut data = extents::extents(file, 0, length);
-    data.retain(|extent| extent.under != Under::Nothing && extent.end - extent.offset >= PAGE);
+    data.retain(|extent| {
+        extent.under != BackingTier::Nothing && extent.end - extent.offset >= PAGE
+    });
     // Joins extents that are adjacent in the file, since their places on the device do not matter here.
     data.dedup_by(|next, before| {
         let joined = before.end == next.offset;
@@ -171,7 +173,7 @@ pub fn device(
         return Err(CalibrateError::TooSmall);
     }
     let whole_disk = place.top().bytes == Some(length) && place.start == Some(0);
-    let zones = if whole_disk && place.class() != Class::Ssd {
+    let zones = if whole_disk && place.class() != DeviceClass::Ssd {
         ZONES.len()
     } else {
         1
@@ -188,7 +190,7 @@ pub fn device(
         samples.push((from, measured));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    Ok(Entry {
+    Ok(DeviceEntry {
         name: place.top().name.clone(),
         identity: place.top().identity.clone(),
         class: place.class(),
@@ -199,46 +201,46 @@ pub fn device(
 
 /// Measured seconds and bytes per second.
 #[derive(Default)]
-struct Samples {
+struct RateSamples {
     latencies: Vec<f64>,
     best: Vec<f64>,
     linear: Vec<f64>,
 }
 
-impl Samples {
+impl RateSamples {
     /// Bandwidths of reading by `plan`.
-    fn of(&mut self, plan: Plan) -> &mut Vec<f64> {
+    fn of(&mut self, plan: ReadPlan) -> &mut Vec<f64> {
         match plan {
-            Plan::Linear => &mut self.linear,
-            Plan::Best | Plan::Auto => &mut self.best,
+            ReadPlan::Linear => &mut self.linear,
+            ReadPlan::Best | ReadPlan::Auto => &mut self.best,
         }
     }
 
-    fn add(&mut self, more: &Samples) {
+    fn add(&mut self, more: &RateSamples) {
         self.latencies.extend(&more.latencies);
         self.best.extend(&more.best);
         self.linear.extend(&more.linear);
     }
 
-    fn rates(&self) -> Option<Rates> {
-        Some(Rates {
-            latency_s: Spread::of(&self.latencies)?,
-            bandwidth_Bps: Spread::of(&self.best)?,
-            linear_Bps: Some(Spread::of(&self.linear)?),
+    fn rates(&self) -> Option<ReadRates> {
+        Some(ReadRates {
+            latency_s: EstimateRange::of(&self.latencies)?,
+            bandwidth_Bps: EstimateRange::of(&self.best)?,
+            linear_Bps: Some(EstimateRange::of(&self.linear)?),
         })
     }
 }
 
 /// Returns a zone for each measured part if each part is clearly faster than the next. Otherwise returns a single zone.
-fn zoned(samples: &[(u64, Samples)]) -> Option<Vec<Zone>> {
-    let each: Option<Vec<Rates>> = samples.iter().map(|(_, one)| one.rates()).collect();
+fn zoned(samples: &[(u64, RateSamples)]) -> Option<Vec<DeviceZone>> {
+    let each: Option<Vec<ReadRates>> = samples.iter().map(|(_, one)| one.rates()).collect();
     let each = each?;
-    let median = |rates: &Rates| rates.bandwidth_Bps.median;
+    let median = |rates: &ReadRates| rates.bandwidth_Bps.median;
     let differ = each.len() == ZONES.len()
         && each
             .windows(2)
             .all(|pair| median(&pair[0]) > median(&pair[1]) * ZONE_RATIO);
-    let zone = |name: &str, start, rates: Rates| Zone {
+    let zone = |name: &str, start, rates: ReadRates| DeviceZone {
         name: name.to_owned(),
         start,
         latency_s: rates.latency_s,
@@ -250,7 +252,7 @@ fn zoned(samples: &[(u64, Samples)]) -> Option<Vec<Zone>> {
         let zones = zones.map(|(((start, _), rates), name)| zone(name, *start, *rates));
         return Some(zones.collect());
     }
-    let mut all = Samples::default();
+    let mut all = RateSamples::default();
     for (_, one) in samples {
         all.add(one);
     }
@@ -261,21 +263,21 @@ fn zoned(samples: &[(u64, Samples)]) -> Option<Vec<Zone>> {
 /// order.
 fn measure(
     file: &File,
-    data: &[Extent],
+    data: &[BackingExtent],
     part: (u64, u64),
     budget: Duration,
     progress: &mut dyn FnMut(f64),
-) -> Result<Samples, CalibrateError> {
-    let mut places = Places {
+) -> Result<RateSamples, CalibrateError> {
+    let mut places = RandomPlaces {
         data,
         part,
         random: Rng::new(part.0 ^ part.1),
     };
     let third = budget / 3;
-    let mut samples = Samples::default();
+    let mut samples = RateSamples::default();
     let latencies = &mut samples.latencies;
     let begun = Instant::now();
-    let mut pool = Pool::new(file, BLOCK as usize)?;
+    let mut pool = ReadPool::new(file, BLOCK as usize)?;
     while latencies.len() < SAMPLES_MIN
         || (latencies.len() < LATENCY_SAMPLES_MAX && begun.elapsed() < third)
     {
@@ -287,7 +289,7 @@ fn measure(
         latencies.push(begun.elapsed().as_secs_f64());
         progress(latencies.len() as f64 / LATENCY_SAMPLES_MAX as f64 / 3.0);
     }
-    for (n, plan) in [(1.0, Plan::Best), (2.0, Plan::Linear)] {
+    for (n, plan) in [(1.0, ReadPlan::Best), (2.0, ReadPlan::Linear)] {
         let mut progress = |share: f64| progress((n + share) / 3.0);
         let bandwidths = samples.of(plan);
         *bandwidths = measure_bandwidth(file, &mut places, plan, third, &mut progress)?;
@@ -299,8 +301,8 @@ fn measure(
 /// previous sample, as a program would, until the data ends there.
 fn measure_bandwidth(
     file: &File,
-    places: &mut Places<'_>,
-    plan: Plan,
+    places: &mut RandomPlaces<'_>,
+    plan: ReadPlan,
     budget: Duration,
     progress: &mut dyn FnMut(f64),
 ) -> io::Result<Vec<f64>> {
@@ -338,14 +340,14 @@ fn is_sample(bytes: u64, seconds: f64) -> bool {
 }
 
 /// Places in a part of the data.
-struct Places<'d> {
-    data: &'d [Extent],
+struct RandomPlaces<'d> {
+    data: &'d [BackingExtent],
     /// Bytes of data before the part, and before its end.
     part: (u64, u64),
     random: Rng,
 }
 
-impl Places<'_> {
+impl RandomPlaces<'_> {
     /// Returns a range of bytes of the file. The range begins at a random place that is followed by about `length`
     /// bytes, and ends where the data ends there.
     fn any(&mut self, length: u64) -> (u64, u64) {
@@ -360,7 +362,7 @@ impl Places<'_> {
 }
 
 /// Returns the file offset of byte `nth` of the data.
-fn at_data(data: &[Extent], mut nth: u64) -> u64 {
+fn at_data(data: &[BackingExtent], mut nth: u64) -> u64 {
     for extent in data {
         let length = extent.end - extent.offset;
         if nth < length {
@@ -375,8 +377,8 @@ fn at_data(data: &[Extent], mut nth: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn samples(bandwidth: f64) -> Samples {
-        Samples {
+    fn samples(bandwidth: f64) -> RateSamples {
+        RateSamples {
             latencies: vec![0.01; 5],
             best: vec![bandwidth; 5],
             linear: vec![bandwidth; 5],
@@ -402,8 +404,8 @@ mod tests {
 
     #[test]
     fn the_nth_byte_of_data_is_not_in_a_hole() {
-        let under = Under::Data(None);
-        let data = [(10, 20), (50, 60)].map(|(offset, end)| Extent { offset, end, under });
+        let under = BackingTier::Data(None);
+        let data = [(10, 20), (50, 60)].map(|(offset, end)| BackingExtent { offset, end, under });
         assert_eq!(
             [0, 9, 10, 19].map(|nth| at_data(&data, nth)),
             [10, 19, 50, 59]

@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt as _;
 use serde::Serialize;
 
 use crate::describe::{DescribeError, Describer, Sled, length, on_device, unknown};
-use crate::level::Level;
+use crate::level::StorageLevel;
 use crate::memory;
-use crate::read::Plan;
+use crate::read::ReadPlan;
 use crate::residency::{Presence, residency};
 use crate::sys;
-use crate::table::{Rates, Spread};
+use crate::table::{EstimateRange, ReadRates};
 
 /// Requests that the reader keeps in flight on a device. Their latencies overlap.
 pub(crate) const DEPTH: usize = 4;
@@ -31,29 +31,29 @@ const READ_AHEAD: u64 = 128 << 10;
 
 /// Time that reading takes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Delivery {
+pub struct DeliveryTime {
     /// Seconds for all bytes whose rates are known.
-    pub seconds: Spread,
+    pub seconds: EstimateRange,
     /// Bytes whose rates are not known.
     pub unknown_bytes: u64,
 }
 
-impl Delivery {
-    const NOTHING: Delivery = Delivery {
-        seconds: Spread::exactly(0.0),
+impl DeliveryTime {
+    const NOTHING: DeliveryTime = DeliveryTime {
+        seconds: EstimateRange::exactly(0.0),
         unknown_bytes: 0,
     };
 
     /// Returns the estimate; `None` if the rates of some bytes are not known.
-    pub fn known(&self) -> Option<Spread> {
+    pub fn known(&self) -> Option<EstimateRange> {
         (self.unknown_bytes == 0).then_some(self.seconds)
     }
 
     /// Adds `length` bytes at a bandwidth selected from the rates, and the wait for `latencies` latencies.
     fn add(
         &mut self,
-        rates: Option<Rates>,
-        bandwidth: fn(&Rates) -> Spread,
+        rates: Option<ReadRates>,
+        bandwidth: fn(&ReadRates) -> EstimateRange,
         length: u64,
         latencies: f64,
     ) {
@@ -68,7 +68,7 @@ impl Delivery {
     }
 }
 
-/// Estimates the time to read everything that `sleds` describe by a plan. For [`Plan::Auto`], returns the lesser of
+/// Estimates the time to read everything that `sleds` describe by a plan. For [`ReadPlan::Auto`], returns the lesser of
 /// both orders.
 ///
 /// The linear plan waits for a latency at each transition to a device, since the kernel's read-ahead starts again
@@ -76,18 +76,18 @@ impl Delivery {
 /// continues across them. If the cache has no space for the bytes to be read, cached parts are evicted before the
 /// linear plan reaches them (the paper's figure 3), and are estimated as parts on the device. The best plan reads each
 /// level in one pass, with several requests in flight; an arm skips omitted bytes in no more time than reading them
-/// would take. [`Plan::Auto`] reads over short cached parts, as [`Reader`](crate::Reader) does.
-pub fn delivery_time(sleds: &[Sled], plan: Plan) -> Delivery {
+/// would take. [`ReadPlan::Auto`] reads over short cached parts, as [`FileReader`](crate::FileReader) does.
+pub fn delivery_time(sleds: &[Sled], plan: ReadPlan) -> DeliveryTime {
     delivery_time_in(sleds, plan, room(sleds))
 }
 
 /// Estimates like [`delivery_time`], with `room` as the number of bytes that can be read before the cache evicts parts
 /// of this file. `None` means that nothing is evicted.
-pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delivery {
+pub fn delivery_time_in(sleds: &[Sled], plan: ReadPlan, room: Option<u64>) -> DeliveryTime {
     match plan {
-        Plan::Linear => linear(sleds, room),
-        Plan::Best => best(sleds),
-        Plan::Auto => {
+        ReadPlan::Linear => linear(sleds, room),
+        ReadPlan::Best => best(sleds),
+        ReadPlan::Auto => {
             let linear = linear(sleds, room);
             let mut sleds = sleds.to_vec();
             read_over(&mut sleds);
@@ -103,7 +103,7 @@ pub fn delivery_time_in(sleds: &[Sled], plan: Plan, room: Option<u64>) -> Delive
 
 /// Returns the length up to which a cheap part between two expensive parts is better read along with them. To skip the
 /// part costs an additional request; in that time the device delivers this number of bytes. At most one request.
-pub(crate) fn worth_reading_over(rates: Option<Rates>) -> u64 {
+pub(crate) fn worth_reading_over(rates: Option<ReadRates>) -> u64 {
     rates.map_or(0, |rates| {
         let bytes = rates.latency_s.median * rates.bandwidth_Bps.median / DEPTH as f64;
         (bytes as u64).min(BLOCK)
@@ -116,7 +116,7 @@ pub(crate) fn read_over(sleds: &mut [Sled]) {
         let [before, over, after] = &sleds[at - 1..=at + 1] else {
             return;
         };
-        if over.level == Level::Memory
+        if over.level == StorageLevel::Memory
             && before.level == after.level
             && over.length <= worth_reading_over(before.rates())
         {
@@ -135,7 +135,7 @@ pub(crate) fn room(sleds: &[Sled]) -> Option<u64> {
     let sum = |memory: bool| -> u64 {
         let parts = sleds
             .iter()
-            .filter(|sled| (sled.level == Level::Memory) == memory);
+            .filter(|sled| (sled.level == StorageLevel::Memory) == memory);
         parts.map(|sled| sled.length).sum()
     };
     let (cached, rest) = (sum(true), sum(false));
@@ -146,19 +146,19 @@ pub(crate) fn room(sleds: &[Sled]) -> Option<u64> {
     Some(capacity.saturating_sub(cached))
 }
 
-fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
-    let mut delivery = Delivery::NOTHING;
+fn linear(sleds: &[Sled], room: Option<u64>) -> DeliveryTime {
+    let mut delivery = DeliveryTime::NOTHING;
     let mut read = 0_u64;
-    let mut device = sleds.iter().find(|sled| sled.level != Level::Memory);
-    let mut before: Option<(&Level, u64)> = None;
+    let mut device = sleds.iter().find(|sled| sled.level != StorageLevel::Memory);
+    let mut before: Option<(&StorageLevel, u64)> = None;
     let mut any_cached = false;
     for sled in sleds {
         // Pages that this pass has read are used again and stay. Pages not yet read are evicted, oldest first: the
         // pages that are read next. Reading them evicts the pages after them, and so on.
-        let lost = sled.level == Level::Memory && room.is_some_and(|room| read > room);
+        let lost = sled.level == StorageLevel::Memory && room.is_some_and(|room| read > room);
         let from = if lost { device.unwrap_or(sled) } else { sled };
         let mut latencies = 1.0;
-        if from.level == Level::Memory {
+        if from.level == StorageLevel::Memory {
             latencies = f64::from(u8::from(!std::mem::replace(&mut any_cached, true)));
         } else {
             if let Some((level, end)) = before
@@ -172,19 +172,19 @@ fn linear(sleds: &[Sled], room: Option<u64>) -> Delivery {
             before = Some((&from.level, sled.end()));
         }
         let alone = match from.level {
-            Level::Memory => 0,
+            StorageLevel::Memory => 0,
             _ => (latencies * sled.length.min(WINDOW_BYTES) as f64) as u64,
         };
         delivery.add(from.rates(), slower, alone, latencies);
         let overlapped = sled.length - alone;
-        delivery.add(from.rates(), Rates::in_file_order, overlapped, 0.0);
+        delivery.add(from.rates(), ReadRates::in_file_order, overlapped, 0.0);
     }
     delivery
 }
 
 /// Returns the slower of both bandwidths. The bandwidth of a single window is not measured; it is close to the
 /// bandwidth of a few requests in flight, or of reading in file order if that order is slower.
-fn slower(rates: &Rates) -> Spread {
+fn slower(rates: &ReadRates) -> EstimateRange {
     let (best, linear) = (rates.bandwidth_Bps, rates.in_file_order());
     if best.median < linear.median {
         best
@@ -193,10 +193,10 @@ fn slower(rates: &Rates) -> Spread {
     }
 }
 
-fn best(sleds: &[Sled]) -> Delivery {
-    let mut delivery = Delivery::NOTHING;
+fn best(sleds: &[Sled]) -> DeliveryTime {
+    let mut delivery = DeliveryTime::NOTHING;
     // Each level, and the end of the last range read from the level.
-    let mut seen: Vec<(&Level, u64)> = Vec::new();
+    let mut seen: Vec<(&StorageLevel, u64)> = Vec::new();
     for sled in sleds {
         let latencies = match seen.iter_mut().find(|(level, _)| **level == sled.level) {
             None => {
@@ -226,7 +226,7 @@ fn latencies_over(sled: &Sled, over: u64) -> f64 {
     };
     let latency = rates.latency_s.median;
     match (&sled.level, latency >= ONE_AT_A_TIME_S) {
-        (Level::Memory, _) => 1.0,
+        (StorageLevel::Memory, _) => 1.0,
         (_, true) => (over as f64 / (rates.bandwidth_Bps.median * latency)).min(1.0),
         (_, false) => 1.0 / DEPTH as f64,
     }
@@ -234,15 +234,15 @@ fn latencies_over(sled: &Sled, over: u64) -> f64 {
 
 /// Estimated reading time of a file, made without looking at each page.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Estimate {
+pub struct ReadEstimate {
     /// Bytes in the file.
     pub length: u64,
     /// Bytes of the file in memory; `None` if the kernel does not report them.
     pub cached: Option<u64>,
-    /// Level of the other bytes; [`Level::Memory`] if the whole file is cached.
-    pub level: Level,
+    /// Level of the other bytes; [`StorageLevel::Memory`] if the whole file is cached.
+    pub level: StorageLevel,
     /// Time to read the file in file order.
-    pub delivery: Delivery,
+    pub delivery: DeliveryTime,
 }
 
 /// Estimates for many files, by one `fstat` and one `cachestat` per file. Each device is looked up once.
@@ -281,13 +281,13 @@ impl Estimator {
     ///
     /// # Errors
     /// If `file` has no length, or cannot be examined.
-    pub fn estimate(&mut self, file: &File) -> Result<Estimate, DescribeError> {
+    pub fn estimate(&mut self, file: &File) -> Result<ReadEstimate, DescribeError> {
         let length = length(file)?;
-        let nothing = Estimate {
+        let nothing = ReadEstimate {
             length,
             cached: Some(0),
-            level: Level::Memory,
-            delivery: Delivery::NOTHING,
+            level: StorageLevel::Memory,
+            delivery: DeliveryTime::NOTHING,
         };
         if length == 0 {
             return Ok(nothing);
@@ -296,10 +296,10 @@ impl Estimator {
         let stat = match sys::cachestat(file.as_fd(), 0, length) {
             Ok(stat) if stat.cached > 0 || !self.may_hide_pages(file)? => stat,
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                let delivery = delivery_time_in(&[unknown(0, length)], Plan::Linear, None);
-                return Ok(Estimate {
+                let delivery = delivery_time_in(&[unknown(0, length)], ReadPlan::Linear, None);
+                return Ok(ReadEstimate {
                     cached: None,
-                    level: Level::Unknown,
+                    level: StorageLevel::Unknown,
                     delivery,
                     ..nothing
                 });
@@ -310,7 +310,7 @@ impl Estimator {
         Ok(self.of_parts(file, nothing, cached)?)
     }
 
-    fn of_parts(&mut self, file: &File, of: Estimate, cached: u64) -> io::Result<Estimate> {
+    fn of_parts(&mut self, file: &File, of: ReadEstimate, cached: u64) -> io::Result<ReadEstimate> {
         let length = of.length;
         let located = self.describer.locate(file)?;
         let meta = file.metadata()?;
@@ -328,10 +328,10 @@ impl Estimator {
         if length > rest {
             sleds.push(self.describer.memory(rest, length - rest));
         }
-        Ok(Estimate {
+        Ok(ReadEstimate {
             cached: Some(cached),
             level: sleds[0].level.clone(),
-            delivery: delivery_time_in(&sleds, Plan::Linear, None),
+            delivery: delivery_time_in(&sleds, ReadPlan::Linear, None),
             ..of
         })
     }
@@ -347,7 +347,7 @@ impl Estimator {
             .starts_with("mount:overlay:"))
     }
 
-    fn exactly(&mut self, file: &File) -> Result<Estimate, DescribeError> {
+    fn exactly(&mut self, file: &File) -> Result<ReadEstimate, DescribeError> {
         let sleds = self.describer.describe(file)?;
         let mut cached = Some(0);
         for run in residency(file, 0, sleds.last().map_or(0, Sled::end))? {
@@ -358,11 +358,11 @@ impl Estimator {
             };
         }
         let level = sleds.iter().map(|sled| &sled.level).max();
-        Ok(Estimate {
+        Ok(ReadEstimate {
             length: sleds.last().map_or(0, Sled::end),
             cached,
-            level: level.cloned().unwrap_or(Level::Memory),
-            delivery: delivery_time_in(&sleds, Plan::Linear, None),
+            level: level.cloned().unwrap_or(StorageLevel::Memory),
+            delivery: delivery_time_in(&sleds, ReadPlan::Linear, None),
         })
     }
 }

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use serde::Serialize;
 
-use crate::device::{Class, Place};
-use crate::extents::{self, Under};
-use crate::forebay::Below;
-use crate::level::Level;
-use crate::located::{Located, Spot, Tiers, ZoneRates, refreshed, through};
+use crate::device::{DeviceClass, FilePlace};
+use crate::extents::{self, BackingTier};
+use crate::forebay::TieredStore;
+use crate::level::StorageLevel;
+use crate::located::{ByteOrigin, ExtraTiers, LocatedDevice, ZoneRates, refreshed, through};
 use crate::observed;
 use crate::residency::{self, Presence};
-use crate::table::{Rates, Source, Spread, Table, TableError, usual};
+use crate::table::{DeviceTable, DeviceTableError, EstimateRange, RateSource, ReadRates, usual};
 use crate::{format, sys};
 
 /// A storage latency estimation descriptor (the paper's figure 2): the cost of reading a part of a file.
@@ -31,15 +31,15 @@ pub struct Sled {
     /// Length in bytes; never 0.
     pub length: u64,
     /// Seconds until the first byte; `None` if not known.
-    pub latency_s: Option<Spread>,
+    pub latency_s: Option<EstimateRange>,
     /// Bytes per second after the first byte, with the best plan; `None` if not known.
-    pub bandwidth_Bps: Option<Spread>,
+    pub bandwidth_Bps: Option<EstimateRange>,
     /// Bytes per second with the linear plan; `None` if equal to `bandwidth_Bps`, or not known.
-    pub linear_Bps: Option<Spread>,
+    pub linear_Bps: Option<EstimateRange>,
     /// Level that the bytes come from.
-    pub level: Level,
+    pub level: StorageLevel,
     /// Origin of the numbers.
-    pub source: Source,
+    pub source: RateSource,
 }
 
 impl Sled {
@@ -49,8 +49,8 @@ impl Sled {
     }
 
     /// Returns latency and bandwidths together; `None` if they are not known.
-    pub fn rates(&self) -> Option<Rates> {
-        Some(Rates {
+    pub fn rates(&self) -> Option<ReadRates> {
+        Some(ReadRates {
             latency_s: self.latency_s?,
             bandwidth_Bps: self.bandwidth_Bps?,
             linear_Bps: self.linear_Bps,
@@ -79,29 +79,29 @@ pub enum DescribeError {
 
 /// Holder of a part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Holder {
+pub(crate) enum RangeHolder {
     Cache,
     /// The part is a hole, or was never written.
     Nothing,
     /// The device, or a tier in front of the device.
-    Device(Spot),
+    Device(ByteOrigin),
     Unknown,
 }
 
 /// A part of a file with one holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub(crate) struct HeldRange {
     pub(crate) offset: u64,
     pub(crate) end: u64,
-    pub(crate) holder: Holder,
+    pub(crate) holder: RangeHolder,
 }
 
 /// Returns the parts of bytes `from` to `to`: residency, refined by extents and by the tiers below.
 pub(crate) fn parts(
     file: &File,
     (from, to): (u64, u64),
-    located: &Located,
-) -> io::Result<Vec<Part>> {
+    located: &LocatedDevice,
+) -> io::Result<Vec<HeldRange>> {
     let runs = residency::residency(file, from, to)?;
     let absent = || runs.iter().filter(|run| run.presence == Presence::Absent);
     // A single query of the filesystem's map covers all absent runs. If every second page is cached, a query for each
@@ -120,28 +120,28 @@ pub(crate) fn parts(
     let mut parts = Vec::with_capacity(runs.len());
     for run in &runs {
         let mut add = |offset, end, holder| {
-            parts.push(Part {
+            parts.push(HeldRange {
                 offset,
                 end,
                 holder,
             })
         };
         match run.presence {
-            Presence::Cached => add(run.offset, run.end(), Holder::Cache),
-            Presence::Unknown => add(run.offset, run.end(), Holder::Unknown),
+            Presence::Cached => add(run.offset, run.end(), RangeHolder::Cache),
+            Presence::Unknown => add(run.offset, run.end(), RangeHolder::Unknown),
             Presence::Absent => {
                 while let [extent, rest @ ..] = map {
                     let (offset, end) = (extent.offset.max(run.offset), extent.end.min(run.end()));
                     if offset < end {
                         let holder = match extent.under {
-                            Under::Nothing => Holder::Nothing,
-                            Under::Data(at) => {
+                            BackingTier::Nothing => RangeHolder::Nothing,
+                            BackingTier::Data(at) => {
                                 let at = at.map(|at| at + (offset - extent.offset));
-                                Holder::Device(Spot::Device(at))
+                                RangeHolder::Device(ByteOrigin::Device(at))
                             }
-                            Under::Memory => Holder::Device(Spot::Memory),
-                            Under::Log => Holder::Device(Spot::Log),
-                            Under::Unknown => Holder::Unknown,
+                            BackingTier::Memory => RangeHolder::Device(ByteOrigin::Memory),
+                            BackingTier::Log => RangeHolder::Device(ByteOrigin::Log),
+                            BackingTier::Unknown => RangeHolder::Unknown,
                         };
                         add(offset, end, holder);
                     }
@@ -158,10 +158,10 @@ pub(crate) fn parts(
 
 /// Makes SLEDs from one table, and keeps the devices that it has looked up.
 pub struct Describer {
-    table: Table,
-    problem: Option<TableError>,
+    table: DeviceTable,
+    problem: Option<DeviceTableError>,
     path: Option<PathBuf>,
-    located: HashMap<u64, Arc<Located>>,
+    located: HashMap<u64, Arc<LocatedDevice>>,
     /// Generation of the observations that `located` takes into account.
     observed: u64,
 }
@@ -186,13 +186,13 @@ impl Describer {
             }
             Err(problem) => Describer {
                 problem: Some(problem),
-                ..Describer::with_table(Table::default())
+                ..Describer::with_table(DeviceTable::default())
             },
         }
     }
 
     /// Makes a describer with the given table.
-    pub fn with_table(table: Table) -> Describer {
+    pub fn with_table(table: DeviceTable) -> Describer {
         Describer {
             table,
             problem: None,
@@ -203,7 +203,7 @@ impl Describer {
     }
 
     /// Returns the reason why the machine's table is not used.
-    pub fn problem(&self) -> Option<&TableError> {
+    pub fn problem(&self) -> Option<&DeviceTableError> {
         self.problem.as_ref()
     }
 
@@ -213,12 +213,12 @@ impl Describer {
     }
 
     /// Returns the table in use.
-    pub fn table(&self) -> &Table {
+    pub fn table(&self) -> &DeviceTable {
         &self.table
     }
 
     /// Returns the device that `file` lies on. Each filesystem is looked up once.
-    pub(crate) fn locate(&mut self, file: &File) -> io::Result<Arc<Located>> {
+    pub(crate) fn locate(&mut self, file: &File) -> io::Result<Arc<LocatedDevice>> {
         let meta = file.metadata()?;
         let number = match meta.mode() & libc::S_IFMT {
             libc::S_IFBLK => meta.rdev(),
@@ -232,9 +232,9 @@ impl Describer {
         if let Some(found) = self.located.get(&number) {
             return Ok(Arc::clone(found));
         }
-        let place = Place::of(file)?;
-        let located = Arc::new(match Below::of(file, &place) {
-            None => Located {
+        let place = FilePlace::of(file)?;
+        let located = Arc::new(match TieredStore::of(file, &place) {
+            None => LocatedDevice {
                 start: place.start,
                 zones: self.zones(&place),
                 tiers: None,
@@ -250,7 +250,7 @@ impl Describer {
     ///
     /// # Errors
     /// If the file cannot be examined.
-    pub fn place_of(&mut self, file: &File) -> io::Result<Place> {
+    pub fn place_of(&mut self, file: &File) -> io::Result<FilePlace> {
         Ok(self.locate(file)?.place.clone())
     }
 
@@ -259,18 +259,18 @@ impl Describer {
     ///
     /// # Errors
     /// If the file cannot be examined.
-    pub fn level_of(&mut self, file: &File) -> io::Result<(Level, Source)> {
+    pub fn level_of(&mut self, file: &File) -> io::Result<(StorageLevel, RateSource)> {
         let located = self.locate(file)?;
         let zone = located.somewhere();
         Ok((zone.level.clone(), zone.source))
     }
 
-    fn zones(&self, place: &Place) -> Vec<ZoneRates> {
+    fn zones(&self, place: &FilePlace) -> Vec<ZoneRates> {
         let top = place.top();
-        if top.class == Class::Memory && self.table.find(&place.chain).is_none() {
+        if top.class == DeviceClass::Memory && self.table.find(&place.chain).is_none() {
             return vec![ZoneRates {
                 start: 0,
-                level: Level::Memory,
+                level: StorageLevel::Memory,
                 rates: Some(self.table.memory),
                 source: self.table.memory_source,
                 key: top.identity.as_str().into(),
@@ -280,10 +280,10 @@ impl Describer {
             let class = place.class();
             let rates = usual(class);
             let level = match rates {
-                Some(_) => Level::Device(top.name.as_str().into()),
-                None => Level::Unknown,
+                Some(_) => StorageLevel::Device(top.name.as_str().into()),
+                None => StorageLevel::Unknown,
             };
-            let source = rates.map_or(Source::Unknown, |_| Source::Default);
+            let source = rates.map_or(RateSource::Unknown, |_| RateSource::Default);
             let key: Arc<str> = top.identity.as_str().into();
             return vec![refreshed(ZoneRates {
                 start: 0,
@@ -300,9 +300,9 @@ impl Describer {
             };
             refreshed(ZoneRates {
                 start: zone.start,
-                level: Level::Device(name.into()),
+                level: StorageLevel::Device(name.into()),
                 rates: Some(zone.rates()),
-                source: Source::Measured,
+                source: RateSource::Measured,
                 key: format!("{}#{}", entry.identity, zone.start).into(),
             })
         });
@@ -316,11 +316,11 @@ impl Describer {
 
     /// Locates a file on a Forebay device or filesystem. The device below it is looked up in the table as well; its
     /// cost is the cost of that device plus the way through Forebay.
-    fn locate_over(&self, below: Below, mut place: Place) -> Located {
+    fn locate_over(&self, below: TieredStore, mut place: FilePlace) -> LocatedDevice {
         let memory = self.table.memory;
         let tier = |what: &str, key: &str, rates, source| ZoneRates {
             start: 0,
-            level: Level::Device(format!("{}/{what}", below.name).into()),
+            level: StorageLevel::Device(format!("{}/{what}", below.name).into()),
             rates,
             source,
             key: key.into(),
@@ -335,10 +335,10 @@ impl Describer {
             .map(|log| over(self.zones(log)[0].clone()));
         let log = match log {
             Some(log) => tier("log", &log.key, log.rates, log.source),
-            None => tier("log", "", None, Source::Unknown),
+            None => tier("log", "", None, RateSource::Unknown),
         };
         let in_memory = through(memory, below.trip_s, memory);
-        let in_memory = tier("memory", "", Some(in_memory), Source::Default);
+        let in_memory = tier("memory", "", Some(in_memory), RateSource::Default);
         let (zones, start) = match &below.home {
             // The Forebay device itself was measured.
             _ if self.table.find(&place.chain).is_some() => (self.zones(&place), place.start),
@@ -352,11 +352,11 @@ impl Describer {
         if let Some((home, _)) = &below.home {
             place.chain.extend(home.chain.iter().cloned());
         }
-        Located {
+        LocatedDevice {
             place,
             zones,
             start,
-            tiers: Some(Tiers {
+            tiers: Some(ExtraTiers {
                 below,
                 memory: in_memory,
                 log,
@@ -368,7 +368,7 @@ impl Describer {
     ///
     /// # Errors
     /// If `file` has no length, or cannot be examined. If the kernel refuses the residency, the result is no error but
-    /// [`Level::Unknown`].
+    /// [`StorageLevel::Unknown`].
     pub fn describe(&mut self, file: &File) -> Result<Vec<Sled>, DescribeError> {
         let length = length(file)?;
         self.describe_part(file, 0, length)
@@ -386,9 +386,9 @@ impl Describer {
         for part in parts(file, (from, to), &located)? {
             let (offset, length) = (part.offset, part.end - part.offset);
             let sled = match part.holder {
-                Holder::Cache | Holder::Nothing => self.memory(offset, length),
-                Holder::Device(spot) => on_device(offset, length, located.zone(spot)),
-                Holder::Unknown => unknown(offset, length),
+                RangeHolder::Cache | RangeHolder::Nothing => self.memory(offset, length),
+                RangeHolder::Device(spot) => on_device(offset, length, located.zone(spot)),
+                RangeHolder::Unknown => unknown(offset, length),
             };
             push(&mut sleds, sled);
         }
@@ -397,7 +397,7 @@ impl Describer {
 
     pub(crate) fn memory(&self, offset: u64, length: u64) -> Sled {
         let (rates, source) = (self.table.memory, self.table.memory_source);
-        sled(offset, length, Some(rates), Level::Memory, source)
+        sled(offset, length, Some(rates), StorageLevel::Memory, source)
     }
 }
 
@@ -406,10 +406,22 @@ pub(crate) fn on_device(offset: u64, length: u64, zone: &ZoneRates) -> Sled {
 }
 
 pub(crate) fn unknown(offset: u64, length: u64) -> Sled {
-    sled(offset, length, None, Level::Unknown, Source::Unknown)
+    sled(
+        offset,
+        length,
+        None,
+        StorageLevel::Unknown,
+        RateSource::Unknown,
+    )
 }
 
-fn sled(offset: u64, length: u64, rates: Option<Rates>, level: Level, source: Source) -> Sled {
+fn sled(
+    offset: u64,
+    length: u64,
+    rates: Option<ReadRates>,
+    level: StorageLevel,
+    source: RateSource,
+) -> Sled {
     Sled {
         offset,
         length,
@@ -465,7 +477,7 @@ pub(crate) fn shared() -> MutexGuard<'static, Describer> {
 ///
 /// # Errors
 /// If `file` has no length, or cannot be examined. If the kernel refuses the residency, the result is no error but
-/// [`Level::Unknown`].
+/// [`StorageLevel::Unknown`].
 pub fn describe(file: &File) -> Result<Vec<Sled>, DescribeError> {
     shared().describe(file)
 }
@@ -475,6 +487,6 @@ pub fn describe(file: &File) -> Result<Vec<Sled>, DescribeError> {
 ///
 /// # Errors
 /// If the file cannot be examined.
-pub fn level_of(file: &File) -> io::Result<(Level, Source)> {
+pub fn level_of(file: &File) -> io::Result<(StorageLevel, RateSource)> {
     shared().level_of(file)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, major, makedev, minor};
 use serde::{Deserialize, Serialize};
 
-use crate::mounts::{self, Mount};
+use crate::mounts::{self, MountedFilesystem};
 
 /// Maximum depth to which loop devices over files on loop devices are followed.
 const DEPTH_MAX: usize = 8;
@@ -18,7 +18,7 @@ const DEPTH_MAX: usize = 8;
 /// Class of a device. It selects the default rates of a device that was not calibrated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Class {
+pub enum DeviceClass {
     /// A filesystem in memory.
     Memory,
     /// A disk without moving parts.
@@ -35,29 +35,29 @@ pub enum Class {
     Unknown,
 }
 
-impl fmt::Display for Class {
+impl fmt::Display for DeviceClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Class::Memory => "memory",
-            Class::Ssd => "ssd",
-            Class::Virtual => "virtual",
-            Class::Rotational => "rotational",
-            Class::Optical => "optical",
-            Class::Network => "network",
-            Class::Unknown => "unknown",
+            DeviceClass::Memory => "memory",
+            DeviceClass::Ssd => "ssd",
+            DeviceClass::Virtual => "virtual",
+            DeviceClass::Rotational => "rotational",
+            DeviceClass::Optical => "optical",
+            DeviceClass::Network => "network",
+            DeviceClass::Unknown => "unknown",
         })
     }
 }
 
 /// A device, or a mount without a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Device {
+pub struct StorageDevice {
     /// Current name: `vda`, `loop0`, `nfs:server:/export`.
     pub name: String,
     /// Identity, which a reboot does not change: `serial:…`, `wwid:…`, `mount:…`.
     pub identity: String,
     /// Class of the device.
-    pub class: Class,
+    pub class: DeviceClass,
     /// Length in bytes, if the device has a length.
     pub bytes: Option<u64>,
 }
@@ -67,32 +67,32 @@ pub struct Device {
 /// A loop device is followed to the device below its file, `dm` and `md` to their members. Any device of the chain may
 /// be in the table. The topmost device in the table is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct FilePlace {
     /// Devices, beginning with the file's own; never empty.
-    pub chain: Vec<Device>,
+    pub chain: Vec<StorageDevice>,
     /// Position on `chain[0]` of byte 0 of the file's own device, in bytes: the start of the partition. `None` if
     /// addresses cannot be translated.
     pub start: Option<u64>,
 }
 
-impl Place {
+impl FilePlace {
     /// Returns the device that the file is on.
-    pub fn top(&self) -> &Device {
+    pub fn top(&self) -> &StorageDevice {
         &self.chain[0]
     }
 
     /// Returns the slowest class in the chain, without unknown classes.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> DeviceClass {
         let known = self.chain.iter().map(|device| device.class);
-        let known = known.filter(|class| *class != Class::Unknown);
-        known.max().unwrap_or(Class::Unknown)
+        let known = known.filter(|class| *class != DeviceClass::Unknown);
+        known.max().unwrap_or(DeviceClass::Unknown)
     }
 
     /// Returns the place of `file`.
     ///
     /// # Errors
     /// If the file cannot be examined.
-    pub fn of(file: &File) -> io::Result<Place> {
+    pub fn of(file: &File) -> io::Result<FilePlace> {
         let meta = file.metadata()?;
         let mode = rustix::fs::FileType::from_raw_mode(meta.mode());
         Ok(match mode {
@@ -107,7 +107,7 @@ impl Place {
         path: &Path,
         (high, low): (u32, u32),
         inode: Option<u64>,
-    ) -> Option<Place> {
+    ) -> Option<FilePlace> {
         let number = makedev(high, low);
         let place = match inode {
             None => of_number(number, None, 1),
@@ -118,7 +118,7 @@ impl Place {
             },
         };
         // The filesystem chooses the place of a file's data, so addresses cannot be translated.
-        Some(Place {
+        Some(FilePlace {
             start: place.start.filter(|_| inode.is_none()),
             ..place
         })
@@ -135,7 +135,7 @@ fn filesystem_of(file: &File, st_dev: u64) -> u64 {
 }
 
 /// Returns the place of a file or directory, which need not be readable. For a block device, returns the device itself.
-fn of_path(path: &Path, depth: usize) -> Option<Place> {
+fn of_path(path: &Path, depth: usize) -> Option<FilePlace> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     let meta = file.metadata().ok()?;
@@ -147,17 +147,17 @@ fn of_path(path: &Path, depth: usize) -> Option<Place> {
 }
 
 /// Returns the class that follows from the type of the filesystem.
-fn magic_class(file: &File) -> Option<Class> {
+fn magic_class(file: &File) -> Option<DeviceClass> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
     match rustix::fs::fstatfs(file).ok()?.f_type {
-        TMPFS | RAMFS | HUGETLBFS => Some(Class::Memory),
+        TMPFS | RAMFS | HUGETLBFS => Some(DeviceClass::Memory),
         _ => None,
     }
 }
 
-fn of_number(number: u64, class: Option<Class>, depth: usize) -> Place {
+fn of_number(number: u64, class: Option<DeviceClass>, depth: usize) -> FilePlace {
     let (high, low) = (major(number), minor(number));
     let node = PathBuf::from(format!("/sys/dev/block/{high}:{low}"));
     let Ok(node) = fs::canonicalize(node) else {
@@ -173,11 +173,11 @@ fn of_number(number: u64, class: Option<Class>, depth: usize) -> Place {
     if depth < DEPTH_MAX {
         below(&disk, depth, &mut chain);
     }
-    Place { chain, start }
+    FilePlace { chain, start }
 }
 
 /// Adds the devices that `disk` is made of.
-fn below(disk: &Path, depth: usize, chain: &mut Vec<Device>) {
+fn below(disk: &Path, depth: usize, chain: &mut Vec<StorageDevice>) {
     if let Some(file) = read_text(&disk.join("loop/backing_file")) {
         let file = Path::new(&file);
         let place = match mounts::of_path(file) {
@@ -202,10 +202,10 @@ fn parse_number(text: &str) -> Option<u64> {
     Some(makedev(high.parse().ok()?, low.parse().ok()?))
 }
 
-fn block_device(disk: &Path) -> Device {
+fn block_device(disk: &Path) -> StorageDevice {
     let name = disk.file_name().unwrap_or_default();
     let name = name.to_string_lossy().replace('!', "/");
-    Device {
+    StorageDevice {
         identity: identity(disk, &name),
         class: block_class(disk, &name),
         bytes: read_number(&disk.join("size")).map(|sectors| sectors.saturating_mul(512)),
@@ -239,35 +239,35 @@ fn identity(disk: &Path, name: &str) -> String {
     }
 }
 
-fn block_class(disk: &Path, name: &str) -> Class {
+fn block_class(disk: &Path, name: &str) -> DeviceClass {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     // The kernel reports these as rotational because it does not know better.
     if starts(&["vd", "xvd"]) {
-        return Class::Virtual;
+        return DeviceClass::Virtual;
     }
     if starts(&["sr", "scd"]) {
-        return Class::Optical;
+        return DeviceClass::Optical;
     }
     if starts(&["nbd", "rbd", "drbd"]) {
-        return Class::Network;
+        return DeviceClass::Network;
     }
     if starts(&["ram", "zram", "pmem"]) {
-        return Class::Memory;
+        return DeviceClass::Memory;
     }
     // The class of these devices follows from the devices below them.
     if starts(&["loop", "dm-", "md"]) {
-        return Class::Unknown;
+        return DeviceClass::Unknown;
     }
     match read_number(&disk.join("queue/rotational")) {
-        Some(0) => Class::Ssd,
-        Some(_) => Class::Rotational,
-        None => Class::Unknown,
+        Some(0) => DeviceClass::Ssd,
+        Some(_) => DeviceClass::Rotational,
+        None => DeviceClass::Unknown,
     }
 }
 
 /// Returns the place of a filesystem whose `st_dev` is not a block device. The mount is its identity.
-fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
-    let mount = mounts::of_number(number).unwrap_or_else(|| Mount::unknown(number));
+fn mounted(number: u64, class: Option<DeviceClass>, depth: usize) -> FilePlace {
+    let mount = mounts::of_number(number).unwrap_or_else(|| MountedFilesystem::unknown(number));
     let network = [
         "nfs",
         "nfs4",
@@ -281,11 +281,11 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
         "lustre",
     ];
     let class = class.unwrap_or(match mount.kind.as_str() {
-        "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs" | "proc" | "sysfs" => Class::Memory,
-        kind if network.contains(&kind) => Class::Network,
-        _ => Class::Unknown,
+        "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs" | "proc" | "sysfs" => DeviceClass::Memory,
+        kind if network.contains(&kind) => DeviceClass::Network,
+        _ => DeviceClass::Unknown,
     });
-    let mut chain = vec![Device {
+    let mut chain = vec![StorageDevice {
         name: format!("{}:{}", mount.kind, mount.point.display()),
         identity: format!(
             "mount:{}:{}:{}",
@@ -311,7 +311,7 @@ fn mounted(number: u64, class: Option<Class>, depth: usize) -> Place {
     {
         chain.extend(place.chain);
     }
-    Place { chain, start: None }
+    FilePlace { chain, start: None }
 }
 
 fn read_text(path: &Path) -> Option<String> {

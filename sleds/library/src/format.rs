@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::table::{Entry, Rates, Source, Table, TableError, machine};
+use crate::table::{DeviceEntry, DeviceTable, DeviceTableError, RateSource, ReadRates, machine};
 
 /// Version of the format.
 pub const VERSION: u32 = 1;
@@ -16,13 +16,13 @@ const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct TableDocument {
     version: u32,
     machine: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<Rates>,
+    memory: Option<ReadRates>,
     #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
-    devices: Vec<Entry>,
+    devices: Vec<DeviceEntry>,
 }
 
 /// The environment variable with the path of the table's file.
@@ -59,28 +59,31 @@ pub fn path_to_write() -> PathBuf {
 /// Loads the table of this machine, and returns the table and its path.
 ///
 /// # Errors
-/// If no usable table exists. Use [`Table::default`] in that case.
-pub fn load() -> Result<(Table, PathBuf), TableError> {
+/// If no usable table exists. Use [`DeviceTable::default`] in that case.
+pub fn load() -> Result<(DeviceTable, PathBuf), DeviceTableError> {
     let looked = paths();
     let mut elsewhere = None;
     for path in &looked {
         match load_from(path) {
-            Err(TableError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(DeviceTableError::Io { source, .. })
+                if source.kind() == io::ErrorKind::NotFound => {}
             // A home directory may be shared between machines.
-            Err(error @ TableError::OtherMachine { .. }) => elsewhere = elsewhere.or(Some(error)),
+            Err(error @ DeviceTableError::OtherMachine { .. }) => {
+                elsewhere = elsewhere.or(Some(error))
+            }
             Err(error) => return Err(error),
             Ok(table) => return Ok((table, path.clone())),
         }
     }
-    Err(elsewhere.unwrap_or(TableError::Missing { looked }))
+    Err(elsewhere.unwrap_or(DeviceTableError::Missing { looked }))
 }
 
 /// Loads the table from a file.
 ///
 /// # Errors
 /// If the file cannot be read, is broken, or belongs to another machine.
-pub fn load_from(path: &Path) -> Result<Table, TableError> {
-    let fail = |source| TableError::Io {
+pub fn load_from(path: &Path) -> Result<DeviceTable, DeviceTableError> {
+    let fail = |source| DeviceTableError::Io {
         path: path.to_owned(),
         source,
     };
@@ -89,14 +92,14 @@ pub fn load_from(path: &Path) -> Result<Table, TableError> {
     file.take(BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(fail)?;
-    let broken = |why: String| TableError::Broken {
+    let broken = |why: String| DeviceTableError::Broken {
         path: path.to_owned(),
         why,
     };
     let table = parse(&bytes).map_err(broken)?;
     let ours = machine();
     if table.machine != ours {
-        return Err(TableError::OtherMachine {
+        return Err(DeviceTableError::OtherMachine {
             path: path.to_owned(),
             theirs: table.machine,
             ours,
@@ -109,31 +112,31 @@ pub fn load_from(path: &Path) -> Result<Table, TableError> {
 ///
 /// # Errors
 /// A description of the fault.
-pub fn parse(bytes: &[u8]) -> Result<Table, String> {
+pub fn parse(bytes: &[u8]) -> Result<DeviceTable, String> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(format!("longer than {BYTES_MAX} bytes"));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| "not text in UTF-8".to_owned())?;
     #[derive(Deserialize)]
-    struct Head {
+    struct DocumentHeader {
         version: u32,
     }
     // The version first: otherwise the additional fields of a later version would be reported as faults.
-    let head: Head = toml::from_str(text).map_err(|error| one_line(&error))?;
+    let head: DocumentHeader = toml::from_str(text).map_err(|error| one_line(&error))?;
     if head.version != VERSION {
         let theirs = head.version;
         return Err(format!(
             "its form is version {theirs}, this program reads {VERSION}"
         ));
     }
-    let document: Document = toml::from_str(text).map_err(|error| one_line(&error))?;
-    let usual = Table::default();
-    let table = Table {
+    let document: TableDocument = toml::from_str(text).map_err(|error| one_line(&error))?;
+    let usual = DeviceTable::default();
+    let table = DeviceTable {
         machine: document.machine,
         memory: document.memory.unwrap_or(usual.memory),
         memory_source: document
             .memory
-            .map_or(Source::Default, |_| Source::Measured),
+            .map_or(RateSource::Default, |_| RateSource::Measured),
         devices: document.devices,
     };
     match table.fault() {
@@ -149,11 +152,11 @@ fn one_line(error: &toml::de::Error) -> String {
 }
 
 /// Returns the text of a table's file.
-pub fn print(table: &Table) -> String {
-    let document = Document {
+pub fn print(table: &DeviceTable) -> String {
+    let document = TableDocument {
         version: VERSION,
         machine: table.machine.clone(),
-        memory: (table.memory_source != Source::Default).then_some(table.memory),
+        memory: (table.memory_source != RateSource::Default).then_some(table.memory),
         devices: table.devices.clone(),
     };
     let body = toml::to_string(&document).expect("a table has only what TOML can say");
@@ -164,23 +167,23 @@ pub fn print(table: &Table) -> String {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn save(table: &Table, path: &Path) -> Result<(), TableError> {
-    let fail = |source| TableError::Io {
+pub fn save(table: &DeviceTable, path: &Path) -> Result<(), DeviceTableError> {
+    let fail = |source| DeviceTableError::Io {
         path: path.to_owned(),
         source,
     };
-    replace(path, print(table).as_bytes(), Durable::Yes).map_err(fail)
+    replace(path, print(table).as_bytes(), ReplaceDurability::Yes).map_err(fail)
 }
 
 /// Durability of a written file after a crash of the machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durable {
+pub(crate) enum ReplaceDurability {
     Yes,
     No,
 }
 
 /// Replaces the content of a file atomically.
-pub(crate) fn replace(path: &Path, content: &[u8], durable: Durable) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8], durable: ReplaceDurability) -> io::Result<()> {
     let directory = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
@@ -191,8 +194,8 @@ pub(crate) fn replace(path: &Path, content: &[u8], durable: Durable) -> io::Resu
         .and_then(|mut file| {
             file.write_all(content)?;
             match durable {
-                Durable::Yes => file.sync_all(),
-                Durable::No => Ok(()),
+                ReplaceDurability::Yes => file.sync_all(),
+                ReplaceDurability::No => Ok(()),
             }
         })
         .and_then(|()| fs::rename(&temporary, path));

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 /// Level that a part of a file comes from.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Level {
+pub enum StorageLevel {
     /// The page cache, or a hole.
     Memory,
     /// A device, with its name from the table. The name of the zone follows a colon.
@@ -16,24 +16,24 @@ pub enum Level {
     Unknown,
 }
 
-impl Level {
+impl StorageLevel {
     /// Returns `memory`, `unknown`, or the device's name.
     pub fn name(&self) -> &str {
         match self {
-            Level::Memory => "memory",
-            Level::Device(name) => name,
-            Level::Unknown => "unknown",
+            StorageLevel::Memory => "memory",
+            StorageLevel::Device(name) => name,
+            StorageLevel::Unknown => "unknown",
         }
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for StorageLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl Serialize for Level {
+impl Serialize for StorageLevel {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }

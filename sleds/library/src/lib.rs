@@ -3,7 +3,7 @@
 //! The idea is from *Latency Management in Storage Systems* by Rodney Van Meter and Minxi Gao (OSDI 2000), called "the
 //! paper" below.
 //!
-//! Programs read a file through a [`Reader`], which returns every byte once, in the order of the [`Plan`]. Tasks of an
+//! Programs read a file through a [`FileReader`], which returns every byte once, in the order of the [`ReadPlan`]. Tasks of an
 //! executor use an [`AsyncReader`].
 
 pub mod calibrate;
@@ -26,16 +26,19 @@ mod schedule;
 mod sys;
 mod table;
 
-pub use delivery::{Delivery, Estimate, Estimator, delivery_time, delivery_time_in};
+pub use delivery::{DeliveryTime, Estimator, ReadEstimate, delivery_time, delivery_time_in};
 pub use describe::{DescribeError, Describer, Sled, describe, level_of};
-pub use device::{Class, Device, Place};
+pub use device::{DeviceClass, FilePlace, StorageDevice};
 #[doc(hidden)]
 pub use forebay::answers;
-pub use level::Level;
+pub use level::StorageLevel;
 pub use memory::cache_capacity;
-pub use mounts::{Mount, mounts};
+pub use mounts::{MountedFilesystem, mounts};
 pub use observed::forget as forget_observations;
-pub use pick::{Pick, PickOptions, Picker};
-pub use read::{AsyncReader, Piece, Plan, ReadOptions, Reader, Unit};
-pub use residency::{Presence, Run, residency};
-pub use table::{Entry, Rates, Source, Spread, Table, TableError, Zone, machine, usual};
+pub use pick::{Pick, PickOptions, ReadPicker};
+pub use read::{AsyncReader, FilePiece, FileReader, ReadOptions, ReadPlan, ReadUnit};
+pub use residency::{Presence, PresenceRange, residency};
+pub use table::{
+    DeviceEntry, DeviceTable, DeviceTableError, DeviceZone, EstimateRange, RateSource, ReadRates,
+    machine, usual,
+};

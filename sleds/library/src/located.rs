@@ -2,45 +2,45 @@
 
 use std::sync::Arc;
 
-use crate::device::Place;
-use crate::forebay::Below;
-use crate::level::Level;
+use crate::device::FilePlace;
+use crate::forebay::TieredStore;
+use crate::level::StorageLevel;
 use crate::observed;
-use crate::table::{Rates, Source, Spread};
+use crate::table::{EstimateRange, RateSource, ReadRates};
 
 /// A part of a device, as SLEDs show the part.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneRates {
     pub(crate) start: u64,
-    pub(crate) level: Level,
-    pub(crate) rates: Option<Rates>,
-    pub(crate) source: Source,
+    pub(crate) level: StorageLevel,
+    pub(crate) rates: Option<ReadRates>,
+    pub(crate) source: RateSource,
     /// Key of its observations.
     pub(crate) key: Arc<str>,
 }
 
 /// A device that files lie on, with its rates from the table.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
-    pub(crate) place: Place,
+pub(crate) struct LocatedDevice {
+    pub(crate) place: FilePlace,
     pub(crate) zones: Vec<ZoneRates>,
     /// Position on the device of `zones` of byte 0 of the address space; `None` if addresses cannot be translated.
     pub(crate) start: Option<u64>,
     /// Tiers of Forebay below the file, if Forebay is below the file.
-    pub(crate) tiers: Option<Tiers>,
+    pub(crate) tiers: Option<ExtraTiers>,
 }
 
 /// Tiers below a file in addition to its data device.
 #[derive(Clone, Debug)]
-pub(crate) struct Tiers {
-    pub(crate) below: Below,
+pub(crate) struct ExtraTiers {
+    pub(crate) below: TieredStore,
     pub(crate) memory: ZoneRates,
     pub(crate) log: ZoneRates,
 }
 
 /// Origin of bytes that are not in the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Spot {
+pub(crate) enum ByteOrigin {
     /// The device, with the position in bytes if known.
     Device(Option<u64>),
     /// The memory of the process that serves the device.
@@ -49,13 +49,13 @@ pub(crate) enum Spot {
     Log,
 }
 
-impl Located {
+impl LocatedDevice {
     /// Returns the zone that a part of the file lies in.
-    pub(crate) fn zone(&self, spot: Spot) -> &ZoneRates {
+    pub(crate) fn zone(&self, spot: ByteOrigin) -> &ZoneRates {
         let at = match (spot, &self.tiers) {
-            (Spot::Memory, Some(tiers)) => return &tiers.memory,
-            (Spot::Log, Some(tiers)) => return &tiers.log,
-            (Spot::Device(at), _) => at,
+            (ByteOrigin::Memory, Some(tiers)) => return &tiers.memory,
+            (ByteOrigin::Log, Some(tiers)) => return &tiers.log,
+            (ByteOrigin::Device(at), _) => at,
             _ => None,
         };
         let at = match (at, self.start) {
@@ -68,7 +68,7 @@ impl Located {
 
     /// Returns the zone of data at an unknown place.
     pub(crate) fn somewhere(&self) -> &ZoneRates {
-        self.zone(Spot::Device(None))
+        self.zone(ByteOrigin::Device(None))
     }
 
     /// Returns the key under which the time of reads is recorded. `None` if the device has zones, or if a part of the
@@ -83,15 +83,15 @@ impl Located {
 
 /// Returns the rates of reading through another process: each request takes `trip_s` longer, and the data is copied
 /// once more from memory to memory.
-pub(crate) fn through(rates: Rates, trip_s: Spread, memory: Rates) -> Rates {
-    let each = |a: Spread, b: Spread, of: fn(f64, f64) -> f64| Spread {
+pub(crate) fn through(rates: ReadRates, trip_s: EstimateRange, memory: ReadRates) -> ReadRates {
+    let each = |a: EstimateRange, b: EstimateRange, of: fn(f64, f64) -> f64| EstimateRange {
         low: of(a.low, b.low),
         median: of(a.median, b.median),
         high: of(a.high, b.high),
     };
-    let slower = |a: Spread, b: Spread| each(a, b, |a, b| a.min(b / 2.0));
+    let slower = |a: EstimateRange, b: EstimateRange| each(a, b, |a, b| a.min(b / 2.0));
     let linear = slower(rates.in_file_order(), memory.in_file_order());
-    Rates {
+    ReadRates {
         latency_s: each(rates.latency_s, trip_s, |a, b| a + b),
         bandwidth_Bps: slower(rates.bandwidth_Bps, memory.bandwidth_Bps),
         linear_Bps: Some(linear),
@@ -107,11 +107,11 @@ pub(crate) fn refreshed(mut zone: ZoneRates) -> ZoneRates {
     let linear = observed::bandwidth(&observed::in_file_order(&zone.key));
     // An observation of the other order is better than a default, and worse than a measurement.
     let (for_best, for_linear) = match zone.source {
-        Source::Measured => (best, linear),
+        RateSource::Measured => (best, linear),
         _ => (best.or(linear), linear.or(best)),
     };
     if for_best.or(for_linear).is_some() {
-        zone.source = Source::Observed;
+        zone.source = RateSource::Observed;
     }
     rates.bandwidth_Bps = for_best.unwrap_or(rates.bandwidth_Bps);
     rates.linear_Bps = for_linear.or(rates.linear_Bps);

@@ -8,7 +8,7 @@ use rustix::fs::{major, makedev, minor};
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mount {
+pub struct MountedFilesystem {
     id: u64,
     /// Number of the filesystem's device. The `st_dev` of its files can differ: on btrfs `st_dev` is the number of the
     /// subvolume.
@@ -23,10 +23,10 @@ pub struct Mount {
     pub options: String,
 }
 
-impl Mount {
+impl MountedFilesystem {
     /// Returns a placeholder for a filesystem that is not in the mount table.
-    pub(crate) fn unknown(number: u64) -> Mount {
-        Mount {
+    pub(crate) fn unknown(number: u64) -> MountedFilesystem {
+        MountedFilesystem {
             id: 0,
             number,
             kind: "unknown".to_owned(),
@@ -53,7 +53,7 @@ impl Mount {
 }
 
 /// Returns all mounts in the order of mounting. Empty if the kernel does not provide the list.
-pub fn mounts() -> Vec<Mount> {
+pub fn mounts() -> Vec<MountedFilesystem> {
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&text)
         .lines()
@@ -62,16 +62,16 @@ pub fn mounts() -> Vec<Mount> {
 }
 
 /// Returns the first mount of the filesystem with this number.
-pub(crate) fn of_number(number: u64) -> Option<Mount> {
+pub(crate) fn of_number(number: u64) -> Option<MountedFilesystem> {
     mounts().into_iter().find(|mount| mount.number == number)
 }
 
 /// Returns the mount that contains an absolute path without symbolic links, by its name alone.
-pub(crate) fn of_path(path: &Path) -> Option<Mount> {
+pub(crate) fn of_path(path: &Path) -> Option<MountedFilesystem> {
     let mut mounts = mounts();
     mounts.retain(|mount| path.starts_with(&mount.point));
     // `max_by_key` selects the last of several mounts on the same mount point.
-    let length = |mount: &Mount| mount.point.as_os_str().len();
+    let length = |mount: &MountedFilesystem| mount.point.as_os_str().len();
     mounts.into_iter().max_by_key(length)
 }
 
@@ -89,21 +89,21 @@ pub(crate) fn number_of(file: impl AsFd) -> Option<u64> {
 
 /// Returns the mount point of the cgroup hierarchy of `controller`; the empty name means version 2.
 pub(crate) fn cgroup(controller: &str) -> Option<PathBuf> {
-    let fits = |mount: &Mount| match controller {
+    let fits = |mount: &MountedFilesystem| match controller {
         "" => mount.kind == "cgroup2",
         one => mount.kind == "cgroup" && mount.options.split(',').any(|option| option == one),
     };
     Some(mounts().into_iter().find(fits)?.point)
 }
 
-fn parse(line: &str) -> Option<Mount> {
+fn parse(line: &str) -> Option<MountedFilesystem> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ');
     let id = front.next()?.parse().ok()?;
     let (high, low) = front.nth(1)?.split_once(':')?;
     let point = front.nth(1)?;
     let mut back = back.split(' ');
-    Some(Mount {
+    Some(MountedFilesystem {
         id,
         number: makedev(high.parse().ok()?, low.parse().ok()?),
         kind: back.next()?.to_owned(),

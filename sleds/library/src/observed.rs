@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use crate::format::Durable;
-use crate::table::Spread;
+use crate::format::ReplaceDurability;
+use crate::table::EstimateRange;
 
 /// Number of observations kept for a device.
 const KEPT: usize = 32;
@@ -20,26 +20,26 @@ const ENOUGH: usize = 3;
 pub(crate) const BYTES_MIN: u64 = 4 << 20;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-struct Observed {
+struct RateObservations {
     bandwidths: BTreeMap<String, VecDeque<f64>>,
     generation: u64,
     /// The file that observations are written to.
     path: Option<PathBuf>,
 }
 
-static OBSERVED: Mutex<Observed> = Mutex::new(Observed {
+static OBSERVED: Mutex<RateObservations> = Mutex::new(RateObservations {
     bandwidths: BTreeMap::new(),
     generation: 0,
     path: None,
 });
 
-fn lock() -> MutexGuard<'static, Observed> {
+fn lock() -> MutexGuard<'static, RateObservations> {
     OBSERVED
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl Observed {
+impl RateObservations {
     fn add(&mut self, key: &str, bandwidth: f64) {
         let kept = self.bandwidths.entry(key.to_owned()).or_default();
         kept.push_back(bandwidth);
@@ -63,13 +63,13 @@ pub(crate) fn generation() -> u64 {
 }
 
 /// Returns the observed bandwidth in bytes per second, if enough observations exist.
-pub(crate) fn bandwidth(key: &str) -> Option<Spread> {
+pub(crate) fn bandwidth(key: &str) -> Option<EstimateRange> {
     let observed = lock();
     let kept = observed.bandwidths.get(key)?;
     if kept.len() < ENOUGH {
         return None;
     }
-    Spread::of(&kept.iter().copied().collect::<Vec<_>>())
+    EstimateRange::of(&kept.iter().copied().collect::<Vec<_>>())
 }
 
 /// Records that the device `key` delivered `bytes` in `seconds`, during which the caller waited for nothing else.
@@ -85,7 +85,7 @@ pub(crate) fn note(key: &str, bytes: u64, seconds: f64) {
         drop(observed);
         // Another program may write at the same time; either content is valid. A lost file is acceptable too, so the
         // write does not wait for the disk.
-        let _ = crate::format::replace(&path, text.as_bytes(), Durable::No);
+        let _ = crate::format::replace(&path, text.as_bytes(), ReplaceDurability::No);
     }
 }
 
@@ -150,7 +150,10 @@ mod tests {
         for _ in 0..KEPT {
             note(key, BYTES_MIN, 1.0);
         }
-        assert_eq!(bandwidth(key), Some(Spread::exactly(BYTES_MIN as f64)));
+        assert_eq!(
+            bandwidth(key),
+            Some(EstimateRange::exactly(BYTES_MIN as f64))
+        );
     }
 
     #[test]

@@ -1,31 +1,31 @@
 //! The paper's pick library (section 4.2): selects the next part to read, for programs that read by themselves.
-//! [`Reader`](crate::Reader) also reads the parts, and is better.
+//! [`FileReader`](crate::Reader) also reads the parts, and is better.
 //!
 //! | the paper | here | in C |
 //! |---|---|---|
-//! | `sleds_pick_init` | [`Picker::new`] | `sleds_pick_init` |
-//! | `sleds_pick_next_read` | [`Picker::next_read`] | `sleds_pick_next_read` |
+//! | `sleds_pick_init` | [`ReadPicker::new`] | `sleds_pick_init` |
+//! | `sleds_pick_next_read` | [`ReadPicker::next_read`] | `sleds_pick_next_read` |
 //! | `sleds_pick_finish` | dropping the picker | `sleds_pick_finish` |
 //! | `sleds_total_delivery_time` | [`delivery_time`](crate::delivery_time) | `sleds_total_delivery_time` |
-//! | `ff_…`: in units of data elements | [`Unit::Elements`] | `ff_sleds_…` |
+//! | `ff_…`: in units of data elements | [`ReadUnit::Elements`] | `ff_sleds_…` |
 //! | the ioctl `FSLEDS_GET` | [`describe`](crate::describe()) | `sleds_get` |
 //! | the ioctl `FSLEDS_FILL` | `sleds calibrate`, [`format`](crate::format) | |
 
 use std::fs::File;
 
 use crate::describe::{DescribeError, Sled, length, shared};
-use crate::level::Level;
-use crate::read::{Plan, Unit};
-use crate::records::{Peek, Records, with_boundaries};
-use crate::schedule::{Boundaries as _, Cost, Schedule, Stretch, settle};
+use crate::level::StorageLevel;
+use crate::read::{ReadPlan, ReadUnit};
+use crate::records::{PeekRange, RecordBoundaries, with_boundaries};
+use crate::schedule::{CostStretch, ReadCost, ReadSchedule, UnitBoundaries as _, settle};
 
 /// Options of a picker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PickOptions {
-    /// Order of the picks. [`Plan::Auto`] is [`Plan::Best`] here, since picks cost the caller nothing.
-    pub plan: Plan,
+    /// Order of the picks. [`ReadPlan::Auto`] is [`ReadPlan::Best`] here, since picks cost the caller nothing.
+    pub plan: ReadPlan,
     /// Unit that picks should not cut.
-    pub unit: Unit,
+    pub unit: ReadUnit,
     /// Maximum length of a pick in bytes. With elements, a pick has at least one element.
     pub preferred: usize,
     /// Number of picked bytes after which the places of all remaining parts are looked up again. 0 disables the
@@ -36,8 +36,8 @@ pub struct PickOptions {
 impl Default for PickOptions {
     fn default() -> PickOptions {
         PickOptions {
-            plan: Plan::Best,
-            unit: Unit::Bytes,
+            plan: ReadPlan::Best,
+            unit: ReadUnit::Bytes,
             preferred: 256 << 10,
             refresh: 64 << 20,
         }
@@ -63,32 +63,32 @@ pub struct Pick {
 ///
 /// With records, edges between levels are moved to record boundaries. No record then makes the caller continue into a
 /// more expensive level. The picker reads a few bytes of the cheaper side to find the boundaries.
-pub struct Picker {
+pub struct ReadPicker {
     file: File,
     options: PickOptions,
-    schedule: Schedule,
+    schedule: ReadSchedule,
     /// The current stretch.
-    current: Option<Stretch>,
+    current: Option<CostStretch>,
     left: u64,
     since_refresh: u64,
     cancelled: bool,
 }
 
-impl Picker {
+impl ReadPicker {
     /// Makes a picker for all of `file`, independent of the file's position (the paper's `sleds_pick_init`).
     ///
     /// # Errors
     /// If `file` has no length, or cannot be examined.
-    pub fn new(file: &File, options: PickOptions) -> Result<Picker, DescribeError> {
+    pub fn new(file: &File, options: PickOptions) -> Result<ReadPicker, DescribeError> {
         let to = length(file)?;
         let from = match options.unit {
-            Unit::Elements { start, .. } => start.min(to),
+            ReadUnit::Elements { start, .. } => start.min(to),
             _ => 0,
         };
-        let mut picker = Picker {
+        let mut picker = ReadPicker {
             file: file.try_clone()?,
             options,
-            schedule: Schedule::default(),
+            schedule: ReadSchedule::default(),
             current: None,
             left: to - from,
             since_refresh: 0,
@@ -113,11 +113,11 @@ impl Picker {
             return Ok(());
         }
         let sleds = match self.options.plan {
-            Plan::Linear => vec![crate::describe::unknown(from, to - from)],
-            Plan::Best | Plan::Auto => shared().describe_part(&self.file, from, to)?,
+            ReadPlan::Linear => vec![crate::describe::unknown(from, to - from)],
+            ReadPlan::Best | ReadPlan::Auto => shared().describe_part(&self.file, from, to)?,
         };
         let stretches = sleds.iter().map(stretch);
-        let mut peek = Peek::new(&self.file, from, to);
+        let mut peek = PeekRange::new(&self.file, from, to);
         let settled = with_boundaries(self.options.unit, &mut peek, |boundaries| {
             settle(stretches, boundaries)
         })?;
@@ -155,7 +155,7 @@ impl Picker {
             return Ok(None);
         };
         let (end, cut) = self.end_of_pick(stretch)?;
-        let rest = (end < stretch.end).then_some(Stretch {
+        let rest = (end < stretch.end).then_some(CostStretch {
             offset: end,
             ..stretch
         });
@@ -169,48 +169,48 @@ impl Picker {
         Ok(Some(Pick {
             offset: stretch.offset,
             length,
-            cached: stretch.cost == Cost::CACHED,
+            cached: stretch.cost == ReadCost::CACHED,
             cut,
         }))
     }
 
-    fn begin(&mut self) -> Option<Stretch> {
-        let stretch = self.schedule.first(Cost::CACHED)?;
+    fn begin(&mut self) -> Option<CostStretch> {
+        let stretch = self.schedule.first(ReadCost::CACHED)?;
         self.schedule.take(stretch, stretch.end);
         Some(stretch)
     }
 
     /// Returns the end of the pick at the beginning of `stretch`, and true if the pick cuts a record.
-    fn end_of_pick(&self, stretch: Stretch) -> Result<(u64, bool), DescribeError> {
+    fn end_of_pick(&self, stretch: CostStretch) -> Result<(u64, bool), DescribeError> {
         let preferred = self.options.preferred.max(1) as u64;
         let limit = stretch.offset.saturating_add(preferred);
         if limit >= stretch.end {
             return Ok((stretch.end, false));
         }
         match self.options.unit {
-            Unit::Bytes => Ok((limit, false)),
-            Unit::Elements { size, .. } => {
+            ReadUnit::Bytes => Ok((limit, false)),
+            ReadUnit::Elements { size, .. } => {
                 let size = u64::from(size.max(1));
                 let whole = (preferred / size).max(1) * size;
                 Ok((stretch.end.min(stretch.offset + whole), false))
             }
-            Unit::Records(end) => {
-                let mut peek = Peek::new(&self.file, stretch.offset, limit);
+            ReadUnit::Records(end) => {
+                let mut peek = PeekRange::new(&self.file, stretch.offset, limit);
                 let peek = &mut peek;
-                let found = Records { peek, end }.end_before(limit, stretch.offset)?;
+                let found = RecordBoundaries { peek, end }.end_before(limit, stretch.offset)?;
                 Ok((found.unwrap_or(limit), found.is_none()))
             }
         }
     }
 }
 
-fn stretch(sled: &Sled) -> Stretch {
-    Stretch {
+fn stretch(sled: &Sled) -> CostStretch {
+    CostStretch {
         offset: sled.offset,
         end: sled.end(),
         cost: match sled.level {
-            Level::Memory => Cost::CACHED,
-            _ => Cost::device(sled.latency_s.map(|latency| latency.median)),
+            StorageLevel::Memory => ReadCost::CACHED,
+            _ => ReadCost::device(sled.latency_s.map(|latency| latency.median)),
         },
     }
 }

@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 
-use crate::read::Unit;
-use crate::schedule::{Anywhere, Boundaries, Elements};
-use crate::sys::{self, Mapping};
+use crate::read::ReadUnit;
+use crate::schedule::{ByteBoundaries, ElementBoundaries, UnitBoundaries};
+use crate::sys::{self, MappedRange};
 
 /// Number of bytes in the first search. Each further search doubles it.
 const STEP_MIN: u64 = 4 << 10;
@@ -17,21 +17,21 @@ const HELD_BYTES_MAX: u64 = 8 << 20;
 
 /// A part of a file that is read in random order. No read-ahead takes place, which would evict the pages to be read
 /// next.
-pub(crate) struct Peek<'f> {
+pub(crate) struct PeekRange<'f> {
     file: &'f File,
-    mapping: Option<Mapping>,
+    mapping: Option<MappedRange>,
     /// Bytes copied out of the mapping since its pages were last released.
     held: u64,
     /// Range of these bytes: first byte and end.
     between: (u64, u64),
 }
 
-impl<'f> Peek<'f> {
+impl<'f> PeekRange<'f> {
     /// Makes a peek into bytes `from` to `to`.
-    pub(crate) fn new(file: &'f File, from: u64, to: u64) -> Peek<'f> {
+    pub(crate) fn new(file: &'f File, from: u64, to: u64) -> PeekRange<'f> {
         let start = from / sys::page_size() * sys::page_size();
-        let mapping = Mapping::new(file.as_fd(), start, to.max(start + 1) - start).ok();
-        Peek {
+        let mapping = MappedRange::new(file.as_fd(), start, to.max(start + 1) - start).ok();
+        PeekRange {
             file,
             mapping,
             held: 0,
@@ -87,12 +87,12 @@ impl<'f> Peek<'f> {
 }
 
 /// Records of a file that end with the byte `end`.
-pub(crate) struct Records<'p, 'f> {
-    pub(crate) peek: &'p mut Peek<'f>,
+pub(crate) struct RecordBoundaries<'p, 'f> {
+    pub(crate) peek: &'p mut PeekRange<'f>,
     pub(crate) end: u8,
 }
 
-impl Boundaries for Records<'_, '_> {
+impl UnitBoundaries for RecordBoundaries<'_, '_> {
     fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
         let (mut at, mut step) = (from, STEP_MIN);
         let mut buf = Vec::new();
@@ -130,14 +130,14 @@ impl Boundaries for Records<'_, '_> {
 
 /// Calls `then` with the boundaries of `unit`.
 pub(crate) fn with_boundaries<T>(
-    unit: Unit,
-    peek: &mut Peek<'_>,
-    then: impl FnOnce(&mut dyn Boundaries) -> T,
+    unit: ReadUnit,
+    peek: &mut PeekRange<'_>,
+    then: impl FnOnce(&mut dyn UnitBoundaries) -> T,
 ) -> T {
     match unit {
-        Unit::Bytes => then(&mut Anywhere),
-        Unit::Records(end) => then(&mut Records { peek, end }),
-        Unit::Elements { start, size } => then(&mut Elements {
+        ReadUnit::Bytes => then(&mut ByteBoundaries),
+        ReadUnit::Records(end) => then(&mut RecordBoundaries { peek, end }),
+        ReadUnit::Elements { start, size } => then(&mut ElementBoundaries {
             start,
             size: u64::from(size.max(1)),
         }),

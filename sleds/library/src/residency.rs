@@ -13,7 +13,7 @@ use std::panic::resume_unwind;
 
 use rustix::fs::{Access, AtFlags};
 
-use crate::sys::{self, Mapping};
+use crate::sys::{self, MappedRange};
 
 /// Bytes of the window that one `cachestat` call covers.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub enum Presence {
 
 /// A part of a file with the same presence throughout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct PresenceRange {
     /// First byte.
     pub offset: u64,
     /// Length in bytes.
@@ -48,7 +48,7 @@ pub struct Run {
     pub presence: Presence,
 }
 
-impl Run {
+impl PresenceRange {
     /// Returns the end of the run (exclusive).
     pub fn end(&self) -> u64 {
         self.offset + self.length
@@ -57,7 +57,7 @@ impl Run {
 
 /// System call that returns the residency of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Means {
+pub(crate) enum ResidencyMethod {
     Cachestat,
     /// For overlayfs, whose own inode has no pages, and for kernels before 6.5.
     Mincore,
@@ -65,16 +65,16 @@ pub(crate) enum Means {
 }
 
 /// Returns the call that works for `file`.
-pub(crate) fn means(file: &File) -> io::Result<Means> {
+pub(crate) fn means(file: &File) -> io::Result<ResidencyMethod> {
     // For a caller without permission `mincore` reports "all resident". Only `cachestat` reports the missing
     // permission.
     match sys::cachestat(file.as_fd(), 0, 1) {
-        Ok(_) if is_overlay(file) => Ok(Means::Mincore),
-        Ok(_) => Ok(Means::Cachestat),
+        Ok(_) if is_overlay(file) => Ok(ResidencyMethod::Mincore),
+        Ok(_) => Ok(ResidencyMethod::Cachestat),
         Err(error) => match error.raw_os_error() {
-            Some(libc::EPERM) => Ok(Means::Forbidden),
-            Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(file) => Ok(Means::Mincore),
-            Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(Means::Forbidden),
+            Some(libc::EPERM) => Ok(ResidencyMethod::Forbidden),
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(file) => Ok(ResidencyMethod::Mincore),
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(ResidencyMethod::Forbidden),
             _ => Err(error),
         },
     }
@@ -100,16 +100,16 @@ fn may_ask(file: &File) -> bool {
 ///
 /// # Errors
 /// If the file has no page cache that can be queried (a pipe), or is not open for reading.
-pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
-    let mut runs = Runs::new(from, to);
+pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<PresenceRange>> {
+    let mut runs = PresenceRanges::new(from, to);
     if from >= to {
         return Ok(runs.runs);
     }
-    let mut scan = Scan::new(file, from, to);
+    let mut scan = ResidencyScan::new(file, from, to);
     match means(file)? {
-        Means::Forbidden => runs.push(to, Presence::Unknown),
-        Means::Mincore => scan.pages(scan.start, scan.end, &mut runs)?,
-        Means::Cachestat => match scan.whole()? {
+        ResidencyMethod::Forbidden => runs.push(to, Presence::Unknown),
+        ResidencyMethod::Mincore => scan.pages(scan.start, scan.end, &mut runs)?,
+        ResidencyMethod::Cachestat => match scan.whole()? {
             Some(presence) => runs.push(to, presence),
             None => mixed(file, from, to, &mut runs)?,
         },
@@ -119,10 +119,10 @@ pub fn residency(file: &File, from: u64, to: u64) -> io::Result<Vec<Run>> {
 
 /// Scans a mixed range, with several threads if the range is large: `mincore` takes about 70 ns per page, and blocks no
 /// other process.
-fn mixed(file: &File, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
-    let part = |from, to| -> io::Result<Vec<Run>> {
-        let mut runs = Runs::new(from, to);
-        Scan::new(file, from, to).windows(&mut runs)?;
+fn mixed(file: &File, from: u64, to: u64, runs: &mut PresenceRanges) -> io::Result<()> {
+    let part = |from, to| -> io::Result<Vec<PresenceRange>> {
+        let mut runs = PresenceRanges::new(from, to);
+        ResidencyScan::new(file, from, to).windows(&mut runs)?;
         Ok(runs.runs)
     };
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
@@ -163,16 +163,16 @@ fn mixed(file: &File, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
 /// range.
 pub(crate) fn uniform(
     file: &File,
-    means: Means,
+    means: ResidencyMethod,
     from: u64,
     to: u64,
 ) -> io::Result<Option<Presence>> {
-    let mut scan = Scan::new(file, from, to);
+    let mut scan = ResidencyScan::new(file, from, to);
     match means {
-        Means::Forbidden => Ok(Some(Presence::Unknown)),
-        Means::Cachestat => scan.uniform(scan.start, scan.end),
-        Means::Mincore => {
-            let mut runs = Runs::new(from, to);
+        ResidencyMethod::Forbidden => Ok(Some(Presence::Unknown)),
+        ResidencyMethod::Cachestat => scan.uniform(scan.start, scan.end),
+        ResidencyMethod::Mincore => {
+            let mut runs = PresenceRanges::new(from, to);
             scan.pages(scan.start, scan.end, &mut runs)?;
             Ok((runs.runs.len() == 1).then(|| runs.runs[0].presence))
         }
@@ -180,15 +180,15 @@ pub(crate) fn uniform(
 }
 
 /// Runs found so far.
-struct Runs {
+struct PresenceRanges {
     from: u64,
     to: u64,
-    runs: Vec<Run>,
+    runs: Vec<PresenceRange>,
 }
 
-impl Runs {
-    fn new(from: u64, to: u64) -> Runs {
-        Runs {
+impl PresenceRanges {
+    fn new(from: u64, to: u64) -> PresenceRanges {
+        PresenceRanges {
             from,
             to,
             runs: Vec::new(),
@@ -196,7 +196,7 @@ impl Runs {
     }
 
     /// Appends runs that begin where this list ends.
-    fn append(&mut self, found: Vec<Run>) {
+    fn append(&mut self, found: Vec<PresenceRange>) {
         let mut found = found.into_iter();
         if let Some(first) = found.next() {
             self.push(first.end(), first.presence);
@@ -206,14 +206,14 @@ impl Runs {
 
     /// Appends a run up to `end`.
     fn push(&mut self, end: u64, presence: Presence) {
-        let offset = self.runs.last().map_or(self.from, Run::end);
+        let offset = self.runs.last().map_or(self.from, PresenceRange::end);
         let end = end.min(self.to);
         if end <= offset {
             return;
         }
         match self.runs.last_mut() {
             Some(last) if last.presence == presence => last.length = end - last.offset,
-            _ => self.runs.push(Run {
+            _ => self.runs.push(PresenceRange {
                 offset,
                 length: end - offset,
                 presence,
@@ -223,17 +223,17 @@ impl Runs {
 }
 
 /// The queried pages. `start` and `end` are page boundaries.
-struct Scan<'f> {
+struct ResidencyScan<'f> {
     file: &'f File,
     start: u64,
     end: u64,
-    mapping: Option<Mapping>,
+    mapping: Option<MappedRange>,
 }
 
-impl<'f> Scan<'f> {
-    fn new(file: &'f File, from: u64, to: u64) -> Scan<'f> {
+impl<'f> ResidencyScan<'f> {
+    fn new(file: &'f File, from: u64, to: u64) -> ResidencyScan<'f> {
         let page = sys::page_size();
-        Scan {
+        ResidencyScan {
             file,
             start: from / page * page,
             end: to.next_multiple_of(page),
@@ -264,7 +264,7 @@ impl<'f> Scan<'f> {
         self.uniform(self.start, self.end)
     }
 
-    fn windows(&mut self, runs: &mut Runs) -> io::Result<()> {
+    fn windows(&mut self, runs: &mut PresenceRanges) -> io::Result<()> {
         let end_of = |at: u64, windows: u64| (at / WINDOW_BYTES + windows) * WINDOW_BYTES;
         let (mut at, mut unasked) = (self.start, 0);
         while at < self.end {
@@ -286,10 +286,11 @@ impl<'f> Scan<'f> {
     }
 
     /// Scans page by page with `mincore`, or with `cachestat` if the file cannot be mapped.
-    fn pages(&mut self, from: u64, to: u64, runs: &mut Runs) -> io::Result<()> {
+    fn pages(&mut self, from: u64, to: u64, runs: &mut PresenceRanges) -> io::Result<()> {
         const PAGES_MAX: usize = 64 << 10;
         if self.mapping.is_none() {
-            self.mapping = Mapping::new(self.file.as_fd(), self.start, self.end - self.start).ok();
+            self.mapping =
+                MappedRange::new(self.file.as_fd(), self.start, self.end - self.start).ok();
         }
         let page = sys::page_size();
         let Some(mapping) = &self.mapping else {

@@ -1,5 +1,5 @@
 //! The order of reading: lowest latency first, lowest offset among equals, every byte once (the paper's section 4.2).
-//! All I/O goes through [`Boundaries`].
+//! All I/O goes through [`UnitBoundaries`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,31 +8,31 @@ use std::io;
 ///
 /// The value is a latency in seconds, as bits: positive floating-point numbers have the order of their bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Cost(u64);
+pub(crate) struct ReadCost(u64);
 
-impl Cost {
+impl ReadCost {
     /// In the page cache.
-    pub(crate) const CACHED: Cost = Cost(0);
+    pub(crate) const CACHED: ReadCost = ReadCost(0);
     /// A hole.
-    pub(crate) const HOLE: Cost = Cost(1);
+    pub(crate) const HOLE: ReadCost = ReadCost(1);
 
     /// Returns the cost of a device with this latency in seconds. An unknown latency is the highest cost.
-    pub(crate) fn device(latency_s: Option<f64>) -> Cost {
+    pub(crate) fn device(latency_s: Option<f64>) -> ReadCost {
         let latency = latency_s.filter(|latency| *latency >= 0.0);
-        Cost(latency.unwrap_or(f64::INFINITY).to_bits().max(2))
+        ReadCost(latency.unwrap_or(f64::INFINITY).to_bits().max(2))
     }
 }
 
 /// A part of a file with the same cost throughout; never empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct CostStretch {
     pub(crate) offset: u64,
     pub(crate) end: u64,
-    pub(crate) cost: Cost,
+    pub(crate) cost: ReadCost,
 }
 
 /// Boundaries of units that must not be cut.
-pub(crate) trait Boundaries {
+pub(crate) trait UnitBoundaries {
     /// Returns the first end of a unit in `from..=limit`, if the search can recognize it as an end.
     fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>>;
     /// Returns the last end of a unit in `limit + 1..=from`.
@@ -40,9 +40,9 @@ pub(crate) trait Boundaries {
 }
 
 /// Units of single bytes.
-pub(crate) struct Anywhere;
+pub(crate) struct ByteBoundaries;
 
-impl Boundaries for Anywhere {
+impl UnitBoundaries for ByteBoundaries {
     fn end_after(&mut self, from: u64, _limit: u64) -> io::Result<Option<u64>> {
         Ok(Some(from))
     }
@@ -53,12 +53,12 @@ impl Boundaries for Anywhere {
 }
 
 /// Units of `size` bytes, the first at `start`.
-pub(crate) struct Elements {
+pub(crate) struct ElementBoundaries {
     pub(crate) start: u64,
     pub(crate) size: u64,
 }
 
-impl Boundaries for Elements {
+impl UnitBoundaries for ElementBoundaries {
     fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
         let into = from.saturating_sub(self.start);
         let end = into
@@ -76,7 +76,7 @@ impl Boundaries for Elements {
 
 /// Raises the cost of cheap stretches of up to `worth` bytes to the cost of both neighbours, if the neighbours have
 /// equal costs. A device then gets one long request instead of many short requests.
-pub(crate) fn read_over(stretches: &mut [Stretch], worth: u64) {
+pub(crate) fn read_over(stretches: &mut [CostStretch], worth: u64) {
     for at in 1..stretches.len().saturating_sub(1) {
         let (before, over, after) = (stretches[at - 1], stretches[at], stretches[at + 1]);
         if over.cost < before.cost && before.cost == after.cost && over.end - over.offset <= worth {
@@ -94,10 +94,10 @@ pub(crate) fn read_over(stretches: &mut [Stretch], worth: u64) {
 ///
 /// The outer edges must be boundaries, and do not move.
 pub(crate) fn settle(
-    stretches: impl IntoIterator<Item = Stretch>,
-    boundaries: &mut dyn Boundaries,
-) -> io::Result<Vec<Stretch>> {
-    let mut out: Vec<Stretch> = Vec::new();
+    stretches: impl IntoIterator<Item = CostStretch>,
+    boundaries: &mut dyn UnitBoundaries,
+) -> io::Result<Vec<CostStretch>> {
+    let mut out: Vec<CostStretch> = Vec::new();
     for mut next in stretches {
         // True if the edge between the last and the next stretch is already a boundary.
         let mut settled = false;
@@ -143,27 +143,27 @@ pub(crate) fn settle(
 
 /// Parts not yet read, most expensive last.
 #[derive(Default, Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct ReadSchedule {
     /// Ends of stretches by cost and offset.
-    stretches: BTreeMap<(Cost, u64), u64>,
+    stretches: BTreeMap<(ReadCost, u64), u64>,
 }
 
-impl Schedule {
-    pub(crate) fn add(&mut self, stretches: impl IntoIterator<Item = Stretch>) {
+impl ReadSchedule {
+    pub(crate) fn add(&mut self, stretches: impl IntoIterator<Item = CostStretch>) {
         for one in stretches {
             self.stretches.insert((one.cost, one.offset), one.end);
         }
     }
 
     /// Returns the cheapest stretch with a cost of at least `least`, and the first among equal costs.
-    pub(crate) fn first(&self, least: Cost) -> Option<Stretch> {
+    pub(crate) fn first(&self, least: ReadCost) -> Option<CostStretch> {
         let mut from = self.stretches.range((least, 0)..);
         let (&(cost, offset), &end) = from.next()?;
-        Some(Stretch { offset, end, cost })
+        Some(CostStretch { offset, end, cost })
     }
 
-    /// Removes the bytes before `end` from `stretch`, which [`Schedule::first`] returned.
-    pub(crate) fn take(&mut self, stretch: Stretch, end: u64) {
+    /// Removes the bytes before `end` from `stretch`, which [`ReadSchedule::first`] returned.
+    pub(crate) fn take(&mut self, stretch: CostStretch, end: u64) {
         self.stretches.remove(&(stretch.cost, stretch.offset));
         if end < stretch.end {
             self.stretches.insert((stretch.cost, end), stretch.end);

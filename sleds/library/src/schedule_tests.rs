@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use super::*;
 
 /// Lines of a text in memory, and the ranges that were searched.
-struct Lines<'t> {
+struct LineBoundaries<'t> {
     text: &'t [u8],
     looked: Vec<(u64, u64)>,
 }
 
-impl Boundaries for Lines<'_> {
+impl UnitBoundaries for LineBoundaries<'_> {
     fn end_after(&mut self, from: u64, limit: u64) -> io::Result<Option<u64>> {
         self.looked.push((from, limit));
         let part = &self.text[from as usize..limit as usize];
@@ -31,16 +31,16 @@ impl Boundaries for Lines<'_> {
 }
 
 /// Returns adjacent stretches with these lengths and costs.
-fn stretches(of: &[(u64, u8)]) -> Vec<Stretch> {
+fn stretches(of: &[(u64, u8)]) -> Vec<CostStretch> {
     let mut at = 0;
     let mut all = Vec::new();
     for &(length, cost) in of {
         let cost = match cost {
-            0 => Cost::CACHED,
-            1 => Cost::HOLE,
-            n => Cost::device(Some(f64::from(n))),
+            0 => ReadCost::CACHED,
+            1 => ReadCost::HOLE,
+            n => ReadCost::device(Some(f64::from(n))),
         };
-        all.push(Stretch {
+        all.push(CostStretch {
             offset: at,
             end: at + length,
             cost,
@@ -50,7 +50,7 @@ fn stretches(of: &[(u64, u8)]) -> Vec<Stretch> {
     all
 }
 
-fn covers(stretches: &[Stretch], length: u64) -> bool {
+fn covers(stretches: &[CostStretch], length: u64) -> bool {
     let mut at = 0;
     for one in stretches {
         if one.offset != at || one.end <= at {
@@ -66,7 +66,7 @@ fn a_line_across_an_edge_goes_to_the_dear_side_whichever_side_that_is() {
     let text = b"aaaa\nbbbb\ncccc\ndddd\n";
     for (costs, edge) in [([0, 9], 5), ([9, 0], 10)] {
         let given = stretches(&[(7, costs[0]), (13, costs[1])]);
-        let mut lines = Lines {
+        let mut lines = LineBoundaries {
             text,
             looked: Vec::new(),
         };
@@ -80,7 +80,7 @@ fn a_line_across_an_edge_goes_to_the_dear_side_whichever_side_that_is() {
 fn a_cheap_stretch_inside_one_line_goes_with_the_line() {
     let text = b"a\nbbbbbbbbbbbbbbbb\nc\n";
     let given = stretches(&[(4, 9), (5, 0), (12, 9)]);
-    let mut lines = Lines {
+    let mut lines = LineBoundaries {
         text,
         looked: Vec::new(),
     };
@@ -91,11 +91,11 @@ fn a_cheap_stretch_inside_one_line_goes_with_the_line() {
 
 #[test]
 fn an_unknown_latency_is_the_dearest_and_a_hole_is_dearer_than_memory_only() {
-    assert!(Cost::CACHED < Cost::HOLE);
-    assert!(Cost::HOLE < Cost::device(Some(0.0)));
-    assert!(Cost::device(Some(1e-9)) < Cost::device(Some(1e3)));
-    assert!(Cost::device(Some(1e30)) < Cost::device(None));
-    assert_eq!(Cost::device(Some(f64::NAN)), Cost::device(None));
+    assert!(ReadCost::CACHED < ReadCost::HOLE);
+    assert!(ReadCost::HOLE < ReadCost::device(Some(0.0)));
+    assert!(ReadCost::device(Some(1e-9)) < ReadCost::device(Some(1e3)));
+    assert!(ReadCost::device(Some(1e30)) < ReadCost::device(None));
+    assert_eq!(ReadCost::device(Some(f64::NAN)), ReadCost::device(None));
 }
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
@@ -107,7 +107,7 @@ fn costs() -> impl Strategy<Value = Vec<(u64, u8)>> {
 }
 
 /// Returns the stretches of `of`, shortened or extended to `length` bytes.
-fn fitted(of: &[(u64, u8)], length: u64) -> Vec<Stretch> {
+fn fitted(of: &[(u64, u8)], length: u64) -> Vec<CostStretch> {
     let mut all = stretches(of);
     all.retain(|one| one.offset < length);
     let last = all.last_mut().unwrap();
@@ -122,12 +122,12 @@ proptest! {
     ) {
         let all = fitted(&of, of.iter().map(|(length, _)| length).sum());
         let length = all.last().unwrap().end;
-        let settled = settle(all.clone(), &mut Anywhere).unwrap();
+        let settled = settle(all.clone(), &mut ByteBoundaries).unwrap();
         prop_assert!(covers(&settled, length));
-        let mut schedule = Schedule::default();
+        let mut schedule = ReadSchedule::default();
         schedule.add(settled);
-        let mut taken: Vec<(Cost, u64, u64)> = Vec::new();
-        while let Some(first) = schedule.first(Cost::CACHED) {
+        let mut taken: Vec<(ReadCost, u64, u64)> = Vec::new();
+        while let Some(first) = schedule.first(ReadCost::CACHED) {
             let end = first.end.min(first.offset + chunk);
             schedule.take(first, end);
             taken.push((first.cost, first.offset, end));
@@ -147,10 +147,10 @@ proptest! {
     ) {
         let length = text.len() as u64;
         let all = fitted(&of, length);
-        let mut lines = Lines { text: &text, looked: Vec::new() };
+        let mut lines = LineBoundaries { text: &text, looked: Vec::new() };
         let settled = settle(all.clone(), &mut lines).unwrap();
         prop_assert!(covers(&settled, length));
-        let cost_at = |at: u64, of: &[Stretch]| {
+        let cost_at = |at: u64, of: &[CostStretch]| {
             of.iter().find(|one| (one.offset..one.end).contains(&at)).unwrap().cost
         };
         let mut start = 0;
@@ -170,7 +170,7 @@ proptest! {
     #[test]
     fn no_search_looks_at_a_byte_of_the_dearest_level(text in text(), of in costs()) {
         let all = fitted(&of, text.len() as u64);
-        let mut lines = Lines { text: &text, looked: Vec::new() };
+        let mut lines = LineBoundaries { text: &text, looked: Vec::new() };
         settle(all.clone(), &mut lines).unwrap();
         let dearest = all.iter().map(|one| one.cost).max().unwrap();
         for (from, to) in lines.looked {
@@ -189,7 +189,7 @@ proptest! {
         prop_assume!(start < length);
         all.retain(|one| one.end > start);
         all[0].offset = start;
-        let settled = settle(all, &mut Elements { start, size }).unwrap();
+        let settled = settle(all, &mut ElementBoundaries { start, size }).unwrap();
         prop_assert_eq!(settled[0].offset, start);
         prop_assert_eq!(settled.last().unwrap().end, length);
         for pair in settled.windows(2) {
@@ -201,11 +201,11 @@ proptest! {
     #[test]
     fn what_is_drained_is_what_was_not_taken(of in costs(), takes in 0_usize..10) {
         let all = fitted(&of, of.iter().map(|(length, _)| length).sum());
-        let mut schedule = Schedule::default();
-        schedule.add(settle(all, &mut Anywhere).unwrap());
+        let mut schedule = ReadSchedule::default();
+        schedule.add(settle(all, &mut ByteBoundaries).unwrap());
         let mut taken: Vec<(u64, u64)> = Vec::new();
         for _ in 0..takes {
-            if let Some(first) = schedule.first(Cost::CACHED) {
+            if let Some(first) = schedule.first(ReadCost::CACHED) {
                 let end = first.end.min(first.offset + 3);
                 schedule.take(first, end);
                 taken.push((first.offset, end));
@@ -236,7 +236,7 @@ fn short_cheap_stretches_between_equally_dear_ones_are_read_over_and_no_others()
     read_over(&mut all, 5);
     let changed: Vec<_> = (0..all.len()).filter(|n| all[*n] != before[*n]).collect();
     assert_eq!(changed, [2, 6]);
-    assert_eq!([all[2].cost, all[6].cost], [Cost::device(Some(7.0)); 2]);
+    assert_eq!([all[2].cost, all[6].cost], [ReadCost::device(Some(7.0)); 2]);
     read_over(&mut all[..1], 5);
     read_over(&mut [], 5);
 }

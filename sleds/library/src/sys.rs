@@ -68,7 +68,7 @@ pub(crate) fn cachestat(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Res
 /// Invariant: the memory is never dereferenced in this process, nor borrowed. The file may shrink at any time, and an
 /// access to a page past its end would kill the process. If the kernel copies such a page, the result is EFAULT, so no
 /// signal handler is needed.
-pub(crate) struct Mapping {
+pub(crate) struct MappedRange {
     address: NonNull<libc::c_void>,
     length: usize,
     /// Offset of the mapping in the file.
@@ -76,12 +76,12 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the memory is only named to the kernel (see the type's invariant), from any thread.
-unsafe impl Send for Mapping {}
+unsafe impl Send for MappedRange {}
 
-impl Mapping {
+impl MappedRange {
     /// Maps `length` bytes from `offset`, which must be a multiple of the page size. Reads no pages, and disables
     /// read-ahead.
-    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<Mapping> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<MappedRange> {
         let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
         let length = usize::try_from(length).map_err(too_large)?;
         let at = libc::off_t::try_from(offset).map_err(too_large)?;
@@ -100,7 +100,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let address = NonNull::new(address).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping = Mapping {
+        let mapping = MappedRange {
             address,
             length,
             offset,
@@ -171,7 +171,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for MappedRange {
     fn drop(&mut self) {
         // SAFETY: the range belongs to this mapping, and no pointer into it is in use.
         unsafe { libc::munmap(self.address.as_ptr(), self.length) };

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Class, Device};
+use crate::device::{DeviceClass, StorageDevice};
 
 /// An estimate with its range: the 10th, 50th and 90th percentile of the measurements.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Spread {
+pub struct EstimateRange {
     /// 10th percentile.
     pub low: f64,
     /// Median.
@@ -18,10 +18,10 @@ pub struct Spread {
     pub high: f64,
 }
 
-impl Spread {
+impl EstimateRange {
     /// Makes a spread of exactly one value.
-    pub const fn exactly(value: f64) -> Spread {
-        Spread {
+    pub const fn exactly(value: f64) -> EstimateRange {
+        EstimateRange {
             low: value,
             median: value,
             high: value,
@@ -29,12 +29,12 @@ impl Spread {
     }
 
     /// Makes a spread of samples in any order; `None` without samples.
-    pub fn of(samples: &[f64]) -> Option<Spread> {
+    pub fn of(samples: &[f64]) -> Option<EstimateRange> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at =
             |share: f64| Some(*sorted.get(((sorted.len() as f64 - 1.0) * share).round() as usize)?);
-        Some(Spread {
+        Some(EstimateRange {
             low: at(0.1)?,
             median: at(0.5)?,
             high: at(0.9)?,
@@ -51,26 +51,26 @@ impl Spread {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
-pub struct Rates {
+pub struct ReadRates {
     /// Seconds until the first byte.
-    pub latency_s: Spread,
+    pub latency_s: EstimateRange,
     /// Bytes per second after the first byte, with the best plan.
-    pub bandwidth_Bps: Spread,
+    pub bandwidth_Bps: EstimateRange,
     /// Bytes per second with the linear plan: by `read`, with the kernel's read-ahead. `None` if equal to
     /// `bandwidth_Bps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linear_Bps: Option<Spread>,
+    pub linear_Bps: Option<EstimateRange>,
 }
 
-impl Rates {
+impl ReadRates {
     /// Returns bytes per second in file order.
-    pub fn in_file_order(&self) -> Spread {
+    pub fn in_file_order(&self) -> EstimateRange {
         self.linear_Bps.unwrap_or(self.bandwidth_Bps)
     }
 
     fn is_sane(&self) -> bool {
         let spreads = [self.latency_s, self.bandwidth_Bps, self.in_file_order()];
-        spreads.iter().all(Spread::is_sane)
+        spreads.iter().all(EstimateRange::is_sane)
     }
 }
 
@@ -78,26 +78,26 @@ impl Rates {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(non_snake_case, reason = "B is the unit's symbol: bytes, not bits")]
-pub struct Zone {
+pub struct DeviceZone {
     /// Name: `outer`, `inner`; empty for the whole device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// First byte on the device.
     #[serde(default)]
     pub start: u64,
-    /// As in [`Rates`].
-    pub latency_s: Spread,
-    /// As in [`Rates`].
-    pub bandwidth_Bps: Spread,
-    /// As in [`Rates`].
+    /// As in [`ReadRates`].
+    pub latency_s: EstimateRange,
+    /// As in [`ReadRates`].
+    pub bandwidth_Bps: EstimateRange,
+    /// As in [`ReadRates`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linear_Bps: Option<Spread>,
+    pub linear_Bps: Option<EstimateRange>,
 }
 
-impl Zone {
+impl DeviceZone {
     /// Returns the cost of reading in this zone.
-    pub fn rates(&self) -> Rates {
-        Rates {
+    pub fn rates(&self) -> ReadRates {
+        ReadRates {
             latency_s: self.latency_s,
             bandwidth_Bps: self.bandwidth_Bps,
             linear_Bps: self.linear_Bps,
@@ -108,24 +108,24 @@ impl Zone {
 /// A device of the table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
-    /// Name of the level, as [`Level`](crate::Level) shows it.
+pub struct DeviceEntry {
+    /// Name of the level, as [`StorageLevel`](crate::StorageLevel) shows it.
     pub name: String,
-    /// Identity of the device ([`Device::identity`]).
+    /// Identity of the device ([`StorageDevice::identity`]).
     pub identity: String,
     /// Class of the device.
-    pub class: Class,
+    pub class: DeviceClass,
     /// Time of the measurement, in seconds since 1970.
     #[serde(default)]
     pub measured: u64,
     /// Zones by their first byte; the first begins at 0.
     #[serde(rename = "zone")]
-    pub zones: Vec<Zone>,
+    pub zones: Vec<DeviceZone>,
 }
 
-impl Entry {
+impl DeviceEntry {
     /// Returns the zone that contains byte `at` of the device; the first zone if the place is unknown.
-    pub fn zone(&self, at: Option<u64>) -> &Zone {
+    pub fn zone(&self, at: Option<u64>) -> &DeviceZone {
         let at = at.unwrap_or(0);
         let after = self.zones.partition_point(|zone| zone.start <= at);
         &self.zones[after.saturating_sub(1)]
@@ -135,7 +135,7 @@ impl Entry {
 /// Origin of a level's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum RateSource {
     /// Measured by `sleds calibrate`.
     Measured,
     /// Usual values of the device's class, not measured.
@@ -148,32 +148,32 @@ pub enum Source {
 
 /// Cost of reading on each device of a machine.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Table {
+pub struct DeviceTable {
     /// Machine of the measurement (see [`machine`]).
     pub machine: String,
     /// Cost of reading from the page cache.
-    pub memory: Rates,
+    pub memory: ReadRates,
     /// Origin of `memory`.
-    pub memory_source: Source,
+    pub memory_source: RateSource,
     /// Devices with measured rates.
-    pub devices: Vec<Entry>,
+    pub devices: Vec<DeviceEntry>,
 }
 
-impl Default for Table {
+impl Default for DeviceTable {
     /// Makes a table without devices: each device has the default rates of its class.
-    fn default() -> Table {
-        Table {
+    fn default() -> DeviceTable {
+        DeviceTable {
             machine: machine(),
-            memory: usual(Class::Memory).expect("memory has a default"),
-            memory_source: Source::Default,
+            memory: usual(DeviceClass::Memory).expect("memory has a default"),
+            memory_source: RateSource::Default,
             devices: Vec::new(),
         }
     }
 }
 
-impl Table {
+impl DeviceTable {
     /// Returns the entry of the topmost device in `chain` that is in the table.
-    pub fn find(&self, chain: &[Device]) -> Option<&Entry> {
+    pub fn find(&self, chain: &[StorageDevice]) -> Option<&DeviceEntry> {
         let mut chain = chain.iter();
         chain.find_map(|device| {
             let mut entries = self.devices.iter();
@@ -182,7 +182,7 @@ impl Table {
     }
 
     /// Inserts an entry. Replaces an existing entry of the same device.
-    pub fn put(&mut self, entry: Entry) {
+    pub fn put(&mut self, entry: DeviceEntry) {
         self.devices.retain(|one| one.identity != entry.identity);
         self.devices.push(entry);
         self.devices.sort_by(|a, b| a.name.cmp(&b.name));
@@ -197,7 +197,7 @@ impl Table {
     }
 }
 
-fn entry_fault(entry: &Entry) -> Option<String> {
+fn entry_fault(entry: &DeviceEntry) -> Option<String> {
     let name = &entry.name;
     if name.is_empty() || name.contains(char::is_control) {
         return Some(format!("a device is called {name:?}"));
@@ -224,19 +224,19 @@ fn entry_fault(entry: &Entry) -> Option<String> {
 }
 
 /// Returns the usual cost of reading on devices of a class, used without measurements. The ranges are wide, since
-/// devices differ. `None` for [`Class::Unknown`].
-pub fn usual(class: Class) -> Option<Rates> {
+/// devices differ. `None` for [`DeviceClass::Unknown`].
+pub fn usual(class: DeviceClass) -> Option<ReadRates> {
     let (latency, bandwidth) = match class {
-        Class::Memory => ((2e-7, 1e-6, 4e-6), (2e9, 6e9, 1.5e10)),
-        Class::Ssd => ((4e-5, 1e-4, 4e-4), (3e8, 1e9, 5e9)),
-        Class::Virtual => ((8e-5, 3e-4, 2e-3), (1e8, 5e8, 2e9)),
-        Class::Rotational => ((4e-3, 1.2e-2, 2.5e-2), (5e7, 1.2e8, 2.5e8)),
-        Class::Optical => ((8e-2, 1.3e-1, 5e-1), (1e6, 5e6, 2e7)),
-        Class::Network => ((2e-4, 1e-3, 2e-2), (1e7, 1e8, 1e9)),
-        Class::Unknown => return None,
+        DeviceClass::Memory => ((2e-7, 1e-6, 4e-6), (2e9, 6e9, 1.5e10)),
+        DeviceClass::Ssd => ((4e-5, 1e-4, 4e-4), (3e8, 1e9, 5e9)),
+        DeviceClass::Virtual => ((8e-5, 3e-4, 2e-3), (1e8, 5e8, 2e9)),
+        DeviceClass::Rotational => ((4e-3, 1.2e-2, 2.5e-2), (5e7, 1.2e8, 2.5e8)),
+        DeviceClass::Optical => ((8e-2, 1.3e-1, 5e-1), (1e6, 5e6, 2e7)),
+        DeviceClass::Network => ((2e-4, 1e-3, 2e-2), (1e7, 1e8, 1e9)),
+        DeviceClass::Unknown => return None,
     };
-    let spread = |(low, median, high)| Spread { low, median, high };
-    Some(Rates {
+    let spread = |(low, median, high)| EstimateRange { low, median, high };
+    Some(ReadRates {
         latency_s: spread(latency),
         bandwidth_Bps: spread(bandwidth),
         linear_Bps: None,
@@ -260,7 +260,7 @@ pub fn machine() -> String {
 
 /// Reasons for which no table is usable. The defaults apply in that case.
 #[derive(thiserror::Error, Debug)]
-pub enum TableError {
+pub enum DeviceTableError {
     /// The machine was not calibrated yet.
     #[error("no device table; run `sleds calibrate` to measure this machine (looked for {})", list(.looked))]
     Missing {

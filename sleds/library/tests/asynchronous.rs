@@ -10,16 +10,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use common::{Random, can_evict, cold, joined, mix, path, scratch, skipped, text};
-use sleds::{AsyncReader, Plan, ReadOptions, Unit};
+use common::{TestRandom, can_evict, cold, joined, mix, path, scratch, skipped, text};
+use sleds::{AsyncReader, ReadOptions, ReadPlan, ReadUnit};
 
 /// Time limit that is longer than any test takes, so that a lost wakeup fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a message when woken.
-struct Bell(Sender<()>);
+struct ChannelWaker(Sender<()>);
 
-impl Wake for Bell {
+impl Wake for ChannelWaker {
     fn wake(self: Arc<Self>) {
         let _ = self.0.send(());
     }
@@ -27,7 +27,7 @@ impl Wake for Bell {
 
 fn bell() -> (Waker, Receiver<()>) {
     let (sender, receiver) = channel();
-    (Arc::new(Bell(sender)).into(), receiver)
+    (Arc::new(ChannelWaker(sender)).into(), receiver)
 }
 
 /// Polls a future only after it was woken.
@@ -62,22 +62,22 @@ fn pipe() -> (File, io::PipeWriter) {
 #[test]
 fn pieces_are_those_of_the_reader_in_its_order() {
     let dir = scratch();
-    let random = &mut Random(7);
+    let random = &mut TestRandom(7);
     let content = text(random, 3 << 20);
     let file = cold(&path(&dir, "file"), &content);
     let mut orders = 0;
-    for plan in [Plan::Linear, Plan::Best] {
+    for plan in [ReadPlan::Linear, ReadPlan::Best] {
         mix(&file, random, 60);
         let options = ReadOptions {
             plan,
-            unit: Unit::Records(b'\n'),
+            unit: ReadUnit::Records(b'\n'),
             chunk: 64 << 10,
         };
         let file = File::open(path(&dir, "file")).unwrap();
         let mut reader = AsyncReader::new(file, options).unwrap();
         let all = run(pieces(&mut reader)).unwrap();
         orders += u32::from(!all.is_sorted());
-        assert!(plan == Plan::Best || all.is_sorted());
+        assert!(plan == ReadPlan::Best || all.is_sorted());
         assert_eq!(joined(&all, 0), content);
         assert!(
             all.iter()

@@ -8,14 +8,15 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 
-use common::{PAGE, Random, can_evict, cold, evict, mix, path, scratch, skipped, warm};
+use common::{PAGE, TestRandom, can_evict, cold, evict, mix, path, scratch, skipped, warm};
 use sleds::{
-    DescribeError, Describer, Entry, Estimator, Level, Place, Plan, Presence, Run, Sled, Source,
-    Spread, Table, Zone, delivery_time_in, describe, residency,
+    DescribeError, Describer, DeviceEntry, DeviceTable, DeviceZone, EstimateRange, Estimator,
+    FilePlace, Presence, PresenceRange, RateSource, ReadPlan, Sled, StorageLevel, delivery_time_in,
+    describe, residency,
 };
 
-fn spread(median: f64) -> Spread {
-    Spread {
+fn spread(median: f64) -> EstimateRange {
+    EstimateRange {
         low: median / 2.0,
         median,
         high: median * 2.0,
@@ -50,7 +51,7 @@ fn cached_pages_cost_memory_and_the_others_the_device() {
     assert_well_formed(&sleds, 100 * PAGE + 17);
     let memory: Vec<_> = sleds
         .iter()
-        .filter(|sled| sled.level == Level::Memory)
+        .filter(|sled| sled.level == StorageLevel::Memory)
         .map(|sled| (sled.offset, sled.end()))
         .collect();
     assert_eq!(
@@ -63,7 +64,7 @@ fn cached_pages_cost_memory_and_the_others_the_device() {
 fn looking_changes_nothing_and_agrees_with_itself() {
     let dir = scratch();
     let seed = 21;
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     for round in 0..20 {
         let length = 1 + random.below(6 << 20);
         let file = cold(&path(&dir, "file"), &vec![1; length as usize]);
@@ -81,7 +82,8 @@ fn looking_changes_nothing_and_agrees_with_itself() {
         let part = residency(&file, from, to).unwrap();
         assert_eq!(part.iter().map(|run| run.length).sum::<u64>(), to - from);
         for run in part {
-            let within = |whole: &&sleds::Run| (whole.offset..whole.end()).contains(&run.offset);
+            let within =
+                |whole: &&sleds::PresenceRange| (whole.offset..whole.end()).contains(&run.offset);
             let whole = runs.iter().find(within).unwrap();
             assert_eq!(whole.presence, run.presence);
             assert!(run.end() <= whole.end());
@@ -90,8 +92,8 @@ fn looking_changes_nothing_and_agrees_with_itself() {
 }
 
 /// Joins adjacent runs with equal presence.
-fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
-    let mut joined: Vec<Run> = Vec::new();
+fn joined(runs: impl IntoIterator<Item = PresenceRange>) -> Vec<PresenceRange> {
+    let mut joined: Vec<PresenceRange> = Vec::new();
     for run in runs {
         match joined.last_mut() {
             Some(last) if last.presence == run.presence => last.length += run.length,
@@ -109,7 +111,7 @@ fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
     let file = File::create_new(path(&dir, "file")).unwrap();
     file.set_len(length).unwrap();
     let file = File::open(path(&dir, "file")).unwrap();
-    let mut random = Random(22);
+    let mut random = TestRandom(22);
     // Pages of a hole are cached by reading them: first some dense stretches, then a page of every MiB.
     let (mut dense, mut everywhere) = (Vec::new(), Vec::new());
     for _ in 0..6 {
@@ -169,7 +171,7 @@ fn holes_and_space_never_written_cost_memory_speed() {
     assert_well_formed(&sleds, 64 * PAGE);
     let device: Vec<_> = sleds
         .iter()
-        .filter(|sled| sled.level != Level::Memory)
+        .filter(|sled| sled.level != StorageLevel::Memory)
         .map(|sled| (sled.offset, sled.end()))
         .collect();
     assert_eq!(device, [(16 * PAGE, 24 * PAGE)]);
@@ -185,8 +187,8 @@ fn a_file_on_tmpfs_is_memory_throughout() {
     file.metadata().unwrap();
     let sleds = describe(&file).unwrap();
     assert_well_formed(&sleds, 10_000);
-    assert_eq!(sleds[0].level, Level::Memory);
-    let place = Place::of(&file).unwrap();
+    assert_eq!(sleds[0].level, StorageLevel::Memory);
+    let place = FilePlace::of(&file).unwrap();
     assert!(
         place.top().identity.starts_with("mount:tmpfs:"),
         "{place:?}"
@@ -241,13 +243,16 @@ fn of_a_file_that_one_may_read_but_does_not_own_it_is_not_known() {
         assert_eq!(sleds.len(), 1);
         assert_eq!(
             (&sleds[0].level, sleds[0].source),
-            (&Level::Unknown, Source::Unknown)
+            (&StorageLevel::Unknown, RateSource::Unknown)
         );
         assert_eq!(sleds[0].latency_s, None);
-        let delivery = delivery_time_in(&sleds, Plan::Linear, None);
+        let delivery = delivery_time_in(&sleds, ReadPlan::Linear, None);
         assert_eq!((delivery.known(), delivery.unknown_bytes), (None, 4 * PAGE));
         let estimate = Estimator::new().estimate(&file).unwrap();
-        assert_eq!((estimate.cached, estimate.level), (None, Level::Unknown));
+        assert_eq!(
+            (estimate.cached, estimate.level),
+            (None, StorageLevel::Unknown)
+        );
         return;
     }
     let name = "of_a_file_that_one_may_read_but_does_not_own_it_is_not_known";
@@ -262,9 +267,9 @@ fn of_a_file_that_one_may_read_but_does_not_own_it_is_not_known() {
 }
 
 /// A mount that is removed at the end of its test.
-struct Mounted(std::path::PathBuf);
+struct OverlayMount(std::path::PathBuf);
 
-impl Drop for Mounted {
+impl Drop for OverlayMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }
@@ -291,7 +296,7 @@ fn on_an_overlay_the_pages_of_the_file_beneath_are_seen() {
     if !mount.output().is_ok_and(|output| output.status.success()) {
         return skipped("on_an_overlay", "overlayfs cannot be mounted here");
     }
-    let _mounted = Mounted(path(&dir, "merged"));
+    let _mounted = OverlayMount(path(&dir, "merged"));
     warm(&beneath, 8..16);
     let file = File::open(path(&dir, "merged").join("file")).unwrap();
     let runs = residency(&file, 0, 64 * PAGE).unwrap();
@@ -301,7 +306,7 @@ fn on_an_overlay_the_pages_of_the_file_beneath_are_seen() {
         .map(|run| (run.offset / PAGE, run.end() / PAGE))
         .collect();
     assert_eq!(cached, [(8, 16)]);
-    let place = Place::of(&file).unwrap();
+    let place = FilePlace::of(&file).unwrap();
     assert!(
         place.top().identity.starts_with("mount:overlay:"),
         "{place:?}"
@@ -311,10 +316,10 @@ fn on_an_overlay_the_pages_of_the_file_beneath_are_seen() {
 }
 
 /// Returns a table whose only device is the device of `file`.
-fn table_of(file: &File, zones: Vec<Zone>) -> Table {
-    let place = Place::of(file).unwrap();
-    let mut table = Table::default();
-    table.put(Entry {
+fn table_of(file: &File, zones: Vec<DeviceZone>) -> DeviceTable {
+    let place = FilePlace::of(file).unwrap();
+    let mut table = DeviceTable::default();
+    table.put(DeviceEntry {
         name: "disk".to_owned(),
         identity: place.top().identity.clone(),
         class: place.class(),
@@ -328,7 +333,7 @@ fn table_of(file: &File, zones: Vec<Zone>) -> Table {
 fn the_table_decides_what_a_device_costs_and_is_called() {
     let dir = scratch();
     let file = cold(&path(&dir, "file"), &[1; 4 * PAGE as usize]);
-    let zone = |name: &str, start| Zone {
+    let zone = |name: &str, start| DeviceZone {
         name: name.to_owned(),
         start,
         latency_s: spread(0.5),
@@ -337,19 +342,19 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
     };
     let mut describer = Describer::with_table(table_of(&file, vec![zone("", 0)]));
     let sleds = describer.describe(&file).unwrap();
-    if sleds.iter().all(|sled| sled.level == Level::Memory) {
+    if sleds.iter().all(|sled| sled.level == StorageLevel::Memory) {
         return skipped("the_table_decides", "pages cannot be evicted here");
     }
     assert_eq!(sleds[0].level.name(), "disk");
-    assert_eq!(sleds[0].source, Source::Measured);
-    let delivery = delivery_time_in(&sleds, Plan::Linear, None);
+    assert_eq!(sleds[0].source, RateSource::Measured);
+    let delivery = delivery_time_in(&sleds, ReadPlan::Linear, None);
     assert_eq!(delivery.seconds.median, 0.5 + 8.0);
     assert_eq!(
         (delivery.seconds.low, delivery.seconds.high),
         (0.25 + 4.0, 1.0 + 16.0)
     );
     // In best order the bandwidth is another.
-    let delivery = delivery_time_in(&sleds, Plan::Best, None);
+    let delivery = delivery_time_in(&sleds, ReadPlan::Best, None);
     assert_eq!(delivery.seconds.median, 0.5 + 4.0);
     // All data of a real file lies behind the first page of its disk.
     let zones = vec![zone("outer", 0), zone("rest", PAGE)];
@@ -363,13 +368,13 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
 fn without_a_table_the_numbers_are_called_defaults() {
     let dir = scratch();
     let file = cold(&path(&dir, "file"), &[1; PAGE as usize]);
-    let sleds = Describer::with_table(Table::default())
+    let sleds = Describer::with_table(DeviceTable::default())
         .describe(&file)
         .unwrap();
     assert!(
         sleds
             .iter()
-            .all(|sled| matches!(sled.source, Source::Default | Source::Unknown))
+            .all(|sled| matches!(sled.source, RateSource::Default | RateSource::Unknown))
     );
 }
 
@@ -383,10 +388,10 @@ fn sled(offset: u64, length: u64, device: Option<(f64, f64)>) -> Sled {
         bandwidth_Bps: Some(spread(bandwidth)),
         linear_Bps: None,
         level: match device {
-            None => Level::Memory,
-            Some(_) => Level::Device("d".into()),
+            None => StorageLevel::Memory,
+            Some(_) => StorageLevel::Device("d".into()),
         },
-        source: Source::Measured,
+        source: RateSource::Measured,
     }
 }
 
@@ -407,15 +412,21 @@ fn short_cached_parts_are_no_new_beginning_for_read_ahead_nor_for_an_arm() {
     // A latency at the beginning, and one for each 128 KiB of skipped pages.
     let (page, cached) = (PAGE as f64 / 1e8, 32.0 * PAGE as f64 / 1e9);
     near(
-        median((1e-3, 1e8), Plan::Linear),
+        median((1e-3, 1e8), ReadPlan::Linear),
         33.0 * page + cached + 2e-3,
     );
     // A request for each page, of which four are in flight at a time.
-    near(median((1e-3, 1e8), Plan::Best), 33.0 * page + cached + 9e-3);
+    near(
+        median((1e-3, 1e8), ReadPlan::Best),
+        33.0 * page + cached + 9e-3,
+    );
     // An arm skips a page in the time of reading it.
-    near(median((1e-2, 1e8), Plan::Best), 65.0 * page + cached + 1e-2);
+    near(
+        median((1e-2, 1e8), ReadPlan::Best),
+        65.0 * page + cached + 1e-2,
+    );
     // A single request for the whole range is better than any of these.
-    near(median((1e-3, 1e9), Plan::Auto), 6.5 * page + 1e-3);
+    near(median((1e-3, 1e9), ReadPlan::Auto), 6.5 * page + 1e-3);
 }
 
 #[test]
@@ -428,15 +439,15 @@ fn a_linear_plan_begins_each_part_on_a_device_without_overlapping() {
         bandwidth_Bps: Some(spread(MIB as f64)),
         linear_Bps: Some(spread(4.0 * MIB as f64)),
         level,
-        source: Source::Measured,
+        source: RateSource::Measured,
     };
-    let device = || Level::Device("d".into());
+    let device = || StorageLevel::Device("d".into());
     let sleds = [
         sled(0, 5 * MIB, device()),
-        sled(5 * MIB, 4 * MIB, Level::Memory),
+        sled(5 * MIB, 4 * MIB, StorageLevel::Memory),
         sled(9 * MIB, MIB / 2, device()),
     ];
-    let linear = delivery_time_in(&sleds, Plan::Linear, None);
+    let linear = delivery_time_in(&sleds, ReadPlan::Linear, None);
     let parts = [1.0 + 1.0 + 1.0, 1.0 + 1.0, 1.0 + 0.5];
     assert_eq!(linear.seconds.median, parts.iter().sum::<f64>());
 }
@@ -446,37 +457,43 @@ fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
     let device = Some((1e-2, 1e3));
     let sleds = [sled(0, 2000, device), sled(2000, 3000, None)];
     let time = |plan, room| delivery_time_in(&sleds, plan, room).seconds.median;
-    let (keeps, loses) = (time(Plan::Linear, None), time(Plan::Linear, Some(0)));
+    let (keeps, loses) = (
+        time(ReadPlan::Linear, None),
+        time(ReadPlan::Linear, Some(0)),
+    );
     assert!((keeps - 2.01).abs() < 0.01, "{keeps}");
     assert!((loses - 5.01).abs() < 0.01, "{loses}");
-    assert!((time(Plan::Best, Some(0)) - 2.01).abs() < 0.01);
-    assert_eq!(time(Plan::Linear, Some(2000)), keeps);
-    assert_eq!(time(Plan::Auto, Some(0)), time(Plan::Best, Some(0)));
-    assert_eq!(delivery_time_in(&[], Plan::Linear, None).seconds.high, 0.0);
+    assert!((time(ReadPlan::Best, Some(0)) - 2.01).abs() < 0.01);
+    assert_eq!(time(ReadPlan::Linear, Some(2000)), keeps);
+    assert_eq!(time(ReadPlan::Auto, Some(0)), time(ReadPlan::Best, Some(0)));
+    assert_eq!(
+        delivery_time_in(&[], ReadPlan::Linear, None).seconds.high,
+        0.0
+    );
 }
 
 #[test]
 fn the_cheap_estimate_agrees_with_the_exact_one() {
     let dir = scratch();
-    let mut random = Random(22);
-    let mut estimator = Estimator::with(Describer::with_table(Table::default()));
+    let mut random = TestRandom(22);
+    let mut estimator = Estimator::with(Describer::with_table(DeviceTable::default()));
     for _ in 0..10 {
         let length = 1 + random.below(1 << 20);
         let file = cold(&path(&dir, "file"), &vec![1; length as usize]);
         mix(&file, &mut random, 50);
-        let sleds = Describer::with_table(Table::default())
+        let sleds = Describer::with_table(DeviceTable::default())
             .describe(&file)
             .unwrap();
         let cached: u64 = sleds
             .iter()
-            .filter(|sled| sled.level == Level::Memory)
+            .filter(|sled| sled.level == StorageLevel::Memory)
             .map(|sled| sled.length)
             .sum();
         let estimate = estimator.estimate(&file).unwrap();
         assert_eq!(estimate.length, length);
         // The last page may be partly past the end.
         assert!(estimate.cached.unwrap().abs_diff(cached) < PAGE);
-        let exact = delivery_time_in(&sleds, Plan::Best, None).seconds;
+        let exact = delivery_time_in(&sleds, ReadPlan::Best, None).seconds;
         // The exact value includes latencies between the parts, which the cheap estimate omits.
         assert!(estimate.delivery.seconds.median <= exact.median * 1.05 + 1e-3);
     }
@@ -507,10 +524,11 @@ fn a_loop_device_is_followed_to_the_disk_its_file_lies_on() {
         return skipped(name, "no loop device can be attached here");
     };
     let node = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    let examined = File::open(&node).map(|device| (Place::of(&device).unwrap(), describe(&device)));
+    let examined =
+        File::open(&node).map(|device| (FilePlace::of(&device).unwrap(), describe(&device)));
     let _ = Command::new("losetup").arg("--detach").arg(&node).status();
     let (place, sleds) = examined.unwrap();
     assert!(place.top().identity.starts_with("loop:"), "{place:?}");
-    assert_eq!(place.chain[1..], Place::of(&file).unwrap().chain);
+    assert_eq!(place.chain[1..], FilePlace::of(&file).unwrap().chain);
     assert_well_formed(&sleds.unwrap(), 4 << 20);
 }

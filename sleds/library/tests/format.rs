@@ -3,20 +3,23 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use sleds::{Class, Entry, Source, Spread, Table, TableError, Zone, format};
+use sleds::{
+    DeviceClass, DeviceEntry, DeviceTable, DeviceTableError, DeviceZone, EstimateRange, RateSource,
+    format,
+};
 
 const PAGE: &str = include_str!("../../../docs/format/sleds-table.md");
 
-fn spread(median: f64) -> Spread {
-    Spread {
+fn spread(median: f64) -> EstimateRange {
+    EstimateRange {
         low: median / 2.0,
         median,
         high: median * 2.0,
     }
 }
 
-fn zone(name: &str, start: u64) -> Zone {
-    Zone {
+fn zone(name: &str, start: u64) -> DeviceZone {
+    DeviceZone {
         name: name.to_owned(),
         start,
         latency_s: spread(0.01),
@@ -25,15 +28,15 @@ fn zone(name: &str, start: u64) -> Zone {
     }
 }
 
-fn full() -> Table {
-    let mut table = Table {
-        memory_source: Source::Measured,
-        ..Table::default()
+fn full() -> DeviceTable {
+    let mut table = DeviceTable {
+        memory_source: RateSource::Measured,
+        ..DeviceTable::default()
     };
-    table.put(Entry {
+    table.put(DeviceEntry {
         name: "sda".to_owned(),
         identity: "wwid:1".to_owned(),
-        class: Class::Rotational,
+        class: DeviceClass::Rotational,
         measured: 1_789_000_000,
         zones: vec![zone("outer", 0), zone("inner", 1 << 40)],
     });
@@ -90,7 +93,7 @@ fn a_table_is_read_as_it_was_written() {
         format::parse(format::print(&table).as_bytes()).unwrap(),
         table
     );
-    let empty = Table::default();
+    let empty = DeviceTable::default();
     assert_eq!(
         format::parse(format::print(&empty).as_bytes()).unwrap(),
         empty
@@ -188,20 +191,20 @@ fn a_file_that_cannot_be_used_says_which_and_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sleds.toml");
     let said = || format::load_from(&path).unwrap_err();
-    assert!(matches!(said(), TableError::Io { .. }));
+    assert!(matches!(said(), DeviceTableError::Io { .. }));
     fs::write(&path, "nonsense").unwrap();
-    assert!(matches!(said(), TableError::Broken { .. }));
+    assert!(matches!(said(), DeviceTableError::Broken { .. }));
     let text = said().to_string();
     assert!(
         text.contains("sleds.toml") && text.contains("sleds calibrate"),
         "{text}"
     );
-    let table = Table {
+    let table = DeviceTable {
         machine: "another".to_owned(),
         ..full()
     };
     format::save(&table, &path).unwrap();
-    assert!(matches!(said(), TableError::OtherMachine { .. }));
+    assert!(matches!(said(), DeviceTableError::OtherMachine { .. }));
     assert!(said().to_string().contains("another machine"), "{}", said());
     format::save(&full(), &path).unwrap();
     assert_eq!(format::load_from(&path).unwrap(), full());
@@ -209,6 +212,6 @@ fn a_file_that_cannot_be_used_says_which_and_what_to_do() {
     assert_eq!(left, 1, "saving leaves nothing but the file");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    assert!(matches!(said(), TableError::Io { .. }));
+    assert!(matches!(said(), DeviceTableError::Io { .. }));
     assert!(format::save(&full(), &path).is_err());
 }

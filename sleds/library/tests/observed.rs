@@ -6,7 +6,7 @@ use std::fs::File;
 use std::ops::Range;
 
 use common::{PAGE, can_evict, cold, evict, path, scratch, skipped, warm};
-use sleds::{Plan, ReadOptions, Reader, Source, Spread, describe};
+use sleds::{EstimateRange, FileReader, RateSource, ReadOptions, ReadPlan, describe};
 
 /// Minimum length of an observed pass.
 const BYTES: u64 = 32 << 20;
@@ -17,10 +17,10 @@ fn read(file: &File, to: u64) {
     let mut again = file;
     std::io::Seek::rewind(&mut again).unwrap();
     let options = ReadOptions {
-        plan: Plan::Linear,
+        plan: ReadPlan::Linear,
         ..ReadOptions::default()
     };
-    let mut reader = Reader::before(file, to, options).unwrap();
+    let mut reader = FileReader::before(file, to, options).unwrap();
     while reader.next_piece().unwrap().is_some() {}
 }
 
@@ -34,7 +34,7 @@ fn passes(file: &File, to: u64, cached: Range<u64>) {
 }
 
 /// Returns the bandwidth in file order and its origin from the SLED of an uncached file.
-fn known(file: &File) -> (Option<Spread>, Source) {
+fn known(file: &File) -> (Option<EstimateRange>, RateSource) {
     evict(file);
     let sleds = describe(file).unwrap();
     (sleds[0].linear_Bps, sleds[0].source)
@@ -50,7 +50,7 @@ fn a_long_pass_in_file_order_over_what_was_not_cached_refreshes_its_bandwidth() 
     let content: Vec<u8> = (0..BYTES + PAGE).map(|n| (n / 7 % 251) as u8).collect();
     let file = cold(&path(&dir, "file"), &content);
     let before = known(&file);
-    if before.1 == Source::Unknown {
+    if before.1 == RateSource::Unknown {
         return skipped(name, "nothing is known of this disk");
     }
     passes(&file, BYTES, 1000..1001);
@@ -65,6 +65,6 @@ fn a_long_pass_in_file_order_over_what_was_not_cached_refreshes_its_bandwidth() 
 
     passes(&file, BYTES, 0..0);
     let (seen, source) = known(&file);
-    assert_eq!(source, Source::Observed);
+    assert_eq!(source, RateSource::Observed);
     assert_ne!(seen, before.0);
 }

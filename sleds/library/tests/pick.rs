@@ -5,11 +5,11 @@ mod common;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
-use common::{PAGE, Random, can_evict, cold, evict, mix, path, scratch, skipped, text, warm};
-use sleds::{DescribeError, Pick, PickOptions, Picker, Plan, Unit};
+use common::{PAGE, TestRandom, can_evict, cold, evict, mix, path, scratch, skipped, text, warm};
+use sleds::{DescribeError, Pick, PickOptions, ReadPicker, ReadPlan, ReadUnit};
 
 fn picks(file: &File, options: PickOptions) -> Vec<Pick> {
-    let mut picker = Picker::new(file, options).unwrap();
+    let mut picker = ReadPicker::new(file, options).unwrap();
     let mut all = Vec::new();
     let mut left = picker.left();
     while let Some(pick) = picker.next_read().unwrap() {
@@ -36,14 +36,14 @@ fn assert_covers(picks: &[Pick], from: u64, to: u64) {
 fn picks_cover_the_file_once_and_keep_to_the_preferred_size() {
     let dir = scratch();
     let seed = 11;
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     for round in 0..30 {
         let length = 1 + random.below(2 << 20) as usize;
         let content = text(&mut random, length);
         let file = cold(&path(&dir, "file"), &content);
         mix(&file, &mut random, [2, 50][round % 2]);
         let preferred = 1 + random.below(100_000) as usize;
-        let unit = [Unit::Bytes, Unit::Records(b'\n')][round / 2 % 2];
+        let unit = [ReadUnit::Bytes, ReadUnit::Records(b'\n')][round / 2 % 2];
         let refresh = [0, 200_000][round / 4 % 2];
         let got = picks(
             &file,
@@ -59,14 +59,14 @@ fn picks_cover_the_file_once_and_keep_to_the_preferred_size() {
             got.iter().all(|pick| pick.length <= preferred),
             "seed {seed}, round {round}"
         );
-        if unit == Unit::Bytes && refresh == 0 {
+        if unit == ReadUnit::Bytes && refresh == 0 {
             let order: Vec<_> = got.iter().map(|pick| (!pick.cached, pick.offset)).collect();
             assert!(order.is_sorted(), "seed {seed}, round {round}");
         }
         for pair in got.windows(2).filter(|pair| pair[0].cut) {
             assert_eq!(pair[1].offset, pair[0].offset + pair[0].length as u64);
         }
-        if let Unit::Records(end) = unit {
+        if let ReadUnit::Records(end) = unit {
             for pick in got.iter().filter(|pick| !pick.cut) {
                 let after = pick.offset as usize + pick.length;
                 assert!(
@@ -81,10 +81,10 @@ fn picks_cover_the_file_once_and_keep_to_the_preferred_size() {
 #[test]
 fn elements_are_picked_whole_from_the_first_one_on() {
     let dir = scratch();
-    let mut random = Random(12);
+    let mut random = TestRandom(12);
     let file = cold(&path(&dir, "file"), &vec![0; (1 << 20) + 5]);
     mix(&file, &mut random, 10);
-    let unit = Unit::Elements {
+    let unit = ReadUnit::Elements {
         start: 2880,
         size: 12,
     };
@@ -102,7 +102,7 @@ fn elements_are_picked_whole_from_the_first_one_on() {
             .all(|pick| (pick.offset - 2880) % 12 == 0 && pick.length <= 5000)
     );
     // An element longer than the preferred size is picked as well.
-    let unit = Unit::Elements {
+    let unit = ReadUnit::Elements {
         start: 0,
         size: 7000,
     };
@@ -124,7 +124,7 @@ fn the_linear_plan_picks_in_file_order() {
     let file = cold(&path(&dir, "file"), &vec![b'\n'; 1 << 20]);
     warm(&file, 100..150);
     let options = PickOptions {
-        plan: Plan::Linear,
+        plan: ReadPlan::Linear,
         preferred: 30_000,
         ..PickOptions::default()
     };
@@ -147,7 +147,7 @@ fn a_refresh_follows_what_came_into_the_cache_meanwhile() {
         refresh: 0,
         ..PickOptions::default()
     };
-    let mut picker = Picker::new(&file, options).unwrap();
+    let mut picker = ReadPicker::new(&file, options).unwrap();
     assert_eq!(picker.next_read().unwrap().unwrap().offset, 0);
     evict(&file);
     warm(&file, 200..216);
@@ -164,7 +164,7 @@ fn a_record_in_progress_is_not_interrupted_by_a_refresh() {
     let mut content = vec![b'x'; 1 << 20];
     content.push(b'\n');
     let file = cold(&path(&dir, "file"), &content);
-    let unit = Unit::Records(b'\n');
+    let unit = ReadUnit::Records(b'\n');
     let options = PickOptions {
         unit,
         preferred: 1000,
@@ -179,7 +179,7 @@ fn a_record_in_progress_is_not_interrupted_by_a_refresh() {
 #[test]
 fn what_has_no_length_has_no_picks() {
     let dir = scratch();
-    let refused = |file: &File| Picker::new(file, PickOptions::default()).err();
+    let refused = |file: &File| ReadPicker::new(file, PickOptions::default()).err();
     assert!(matches!(
         refused(&File::open(dir.path()).unwrap()),
         Some(DescribeError::Directory)
@@ -194,15 +194,15 @@ fn what_has_no_length_has_no_picks() {
 #[test]
 fn the_file_may_shrink_under_the_picker() {
     let dir = scratch();
-    let file = cold(&path(&dir, "file"), &text(&mut Random(13), 1 << 20));
+    let file = cold(&path(&dir, "file"), &text(&mut TestRandom(13), 1 << 20));
     warm(&file, 30..90);
     let options = PickOptions {
-        unit: Unit::Records(b'\n'),
+        unit: ReadUnit::Records(b'\n'),
         preferred: 10_000,
         refresh: 50_000,
         ..PickOptions::default()
     };
-    let mut picker = Picker::new(&file, options).unwrap();
+    let mut picker = ReadPicker::new(&file, options).unwrap();
     picker.next_read().unwrap();
     file.set_len(5000).unwrap();
     let mut total = 0;

@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 
 use common::{
-    PAGE, Random, assert_whole, can_evict, cold, evict, joined, mix, path, pieces, scratch,
+    PAGE, TestRandom, assert_whole, can_evict, cold, evict, joined, mix, path, pieces, scratch,
     skipped, text, warm,
 };
-use sleds::{Plan, Presence, ReadOptions, Reader, Unit, residency};
+use sleds::{FileReader, Presence, ReadOptions, ReadPlan, ReadUnit, residency};
 
-fn options(plan: Plan, unit: Unit, chunk: usize) -> ReadOptions {
+fn options(plan: ReadPlan, unit: ReadUnit, chunk: usize) -> ReadOptions {
     ReadOptions { plan, unit, chunk }
 }
 
@@ -21,7 +21,7 @@ fn options(plan: Plan, unit: Unit, chunk: usize) -> ReadOptions {
 fn every_byte_comes_once_and_no_unit_is_cut_whatever_is_cached() {
     let dir = scratch();
     let seed = 1;
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     for round in 0..40 {
         let length = 1 + random.below(3 << 20) as usize;
         let content = text(&mut random, length);
@@ -30,16 +30,16 @@ fn every_byte_comes_once_and_no_unit_is_cut_whatever_is_cached() {
         let start = random.below(length as u64);
         let size = 1 + random.below(100) as u32;
         let unit = match round % 4 {
-            0 => Unit::Bytes,
-            1 => Unit::Elements { start, size },
-            _ => Unit::Records(b'\n'),
+            0 => ReadUnit::Bytes,
+            1 => ReadUnit::Elements { start, size },
+            _ => ReadUnit::Records(b'\n'),
         };
         let chunk = 1 + random.below(300_000) as usize;
-        for plan in [Plan::Best, Plan::Linear, Plan::Auto] {
+        for plan in [ReadPlan::Best, ReadPlan::Linear, ReadPlan::Auto] {
             let mut handle = &file;
             handle.rewind().unwrap();
             let got = pieces(&file, options(plan, unit, chunk));
-            let from = if let Unit::Elements { start, .. } = unit {
+            let from = if let ReadUnit::Elements { start, .. } = unit {
                 start
             } else {
                 0
@@ -66,8 +66,8 @@ fn the_cached_part_comes_first_and_each_part_in_file_order() {
     warm(&file, 100..200);
     warm(&file, 400..450);
     let runs = residency(&file, 0, 2 << 20).unwrap();
-    let reading = options(Plan::Best, Unit::Bytes, 64 << 10);
-    let mut reader = Reader::for_first_hit(&file, reading).unwrap();
+    let reading = options(ReadPlan::Best, ReadUnit::Bytes, 64 << 10);
+    let mut reader = FileReader::for_first_hit(&file, reading).unwrap();
     let mut got = Vec::new();
     while let Some(piece) = reader.next_piece().unwrap() {
         got.push((piece.offset, piece.data.to_vec()));
@@ -93,7 +93,7 @@ fn reading_in_best_order_leaves_the_cache_as_it_was() {
     let file = cold(&path(&dir, "file"), &vec![b'x'; 8 << 20]);
     warm(&file, 1000..1500);
     let before = residency(&file, 0, 8 << 20).unwrap();
-    pieces(&file, options(Plan::Best, Unit::Bytes, 256 << 10));
+    pieces(&file, options(ReadPlan::Best, ReadUnit::Bytes, 256 << 10));
     assert_eq!(residency(&file, 0, 8 << 20).unwrap(), before);
 }
 
@@ -101,13 +101,17 @@ fn reading_in_best_order_leaves_the_cache_as_it_was() {
 fn auto_reads_linearly_what_is_all_cached_or_not_at_all_and_what_is_small() {
     let dir = scratch();
     let file = cold(&path(&dir, "file"), &vec![b'x'; 4 << 20]);
-    let plan = |file: &File| Reader::new(file, ReadOptions::default()).unwrap().plan();
-    assert_eq!(plan(&file), Plan::Linear);
+    let plan = |file: &File| {
+        FileReader::new(file, ReadOptions::default())
+            .unwrap()
+            .plan()
+    };
+    assert_eq!(plan(&file), ReadPlan::Linear);
     warm(&file, 0..1024);
-    assert_eq!(plan(&file), Plan::Linear);
+    assert_eq!(plan(&file), ReadPlan::Linear);
     let small = cold(&path(&dir, "small"), &vec![b'x'; 64 << 10]);
     warm(&small, 4..8);
-    assert_eq!(plan(&small), Plan::Linear);
+    assert_eq!(plan(&small), ReadPlan::Linear);
 }
 
 #[test]
@@ -118,20 +122,20 @@ fn who_looks_for_a_first_hit_gets_what_is_cached_first() {
     }
     let file = cold(&path(&dir, "file"), &vec![b'x'; 4 << 20]);
     warm(&file, 512..600);
-    let mut reader = Reader::for_first_hit(&file, ReadOptions::default()).unwrap();
-    assert_eq!(reader.plan(), Plan::Best);
+    let mut reader = FileReader::for_first_hit(&file, ReadOptions::default()).unwrap();
+    assert_eq!(reader.plan(), ReadPlan::Best);
     assert_eq!(reader.next_piece().unwrap().unwrap().offset, 512 * PAGE);
 }
 
 #[test]
 fn reading_begins_at_the_position_of_the_file() {
     let dir = scratch();
-    let content = text(&mut Random(3), 1 << 20);
+    let content = text(&mut TestRandom(3), 1 << 20);
     let mut file = cold(&path(&dir, "file"), &content);
     warm(&file, 50..90);
-    for plan in [Plan::Linear, Plan::Best] {
+    for plan in [ReadPlan::Linear, ReadPlan::Best] {
         file.seek(SeekFrom::Start(12_345)).unwrap();
-        let mut reader = Reader::new(&file, options(plan, Unit::Bytes, 10_000)).unwrap();
+        let mut reader = FileReader::new(&file, options(plan, ReadUnit::Bytes, 10_000)).unwrap();
         assert_eq!(reader.start(), 12_345);
         let mut got = Vec::new();
         while let Some(piece) = reader.next_piece().unwrap() {
@@ -140,13 +144,13 @@ fn reading_begins_at_the_position_of_the_file() {
         assert!(joined(&got, 12_345) == content[12_345..]);
         file.seek(SeekFrom::Start(content.len() as u64 + 5))
             .unwrap();
-        assert!(pieces(&file, options(plan, Unit::Bytes, 100)).is_empty());
+        assert!(pieces(&file, options(plan, ReadUnit::Bytes, 100)).is_empty());
     }
 }
 
 #[test]
 fn a_pipe_is_read_to_its_end() {
-    let content = text(&mut Random(4), 300_000);
+    let content = text(&mut TestRandom(4), 300_000);
     let mut child = Command::new("cat")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -156,20 +160,23 @@ fn a_pipe_is_read_to_its_end() {
     let sent = content.clone();
     let writer = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
     let pipe = File::from(std::os::fd::OwnedFd::from(child.stdout.take().unwrap()));
-    let got = pieces(&pipe, options(Plan::Best, Unit::Records(b'\n'), 4096));
+    let got = pieces(
+        &pipe,
+        options(ReadPlan::Best, ReadUnit::Records(b'\n'), 4096),
+    );
     writer.join().unwrap();
     child.wait().unwrap();
     assert!(joined(&got, 0) == content);
-    assert_whole(&got, Unit::Records(b'\n'), &content);
+    assert_whole(&got, ReadUnit::Records(b'\n'), &content);
 }
 
 #[test]
 fn a_file_of_proc_that_says_it_is_empty_is_read() {
     let file = File::open("/proc/self/status").unwrap();
-    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
+    for plan in [ReadPlan::Linear, ReadPlan::Best, ReadPlan::Auto] {
         let mut handle = &file;
         handle.rewind().unwrap();
-        let all = joined(&pieces(&file, options(plan, Unit::Bytes, 100)), 0);
+        let all = joined(&pieces(&file, options(plan, ReadUnit::Bytes, 100)), 0);
         assert!(
             String::from_utf8(all).unwrap().contains("\nPid:"),
             "{plan:?}"
@@ -181,7 +188,7 @@ fn a_file_of_proc_that_says_it_is_empty_is_read() {
 fn a_directory_is_an_error_and_no_surprise() {
     let dir = scratch();
     let file = File::open(dir.path()).unwrap();
-    let mut reader = Reader::new(&file, ReadOptions::default()).unwrap();
+    let mut reader = FileReader::new(&file, ReadOptions::default()).unwrap();
     let error = reader.next_piece().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::IsADirectory);
 }
@@ -190,21 +197,21 @@ fn a_directory_is_an_error_and_no_surprise() {
 fn an_empty_file_has_no_pieces() {
     let dir = scratch();
     let file = cold(&path(&dir, "file"), b"");
-    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
-        assert!(pieces(&file, options(plan, Unit::Bytes, 10)).is_empty());
+    for plan in [ReadPlan::Linear, ReadPlan::Best, ReadPlan::Auto] {
+        assert!(pieces(&file, options(plan, ReadUnit::Bytes, 10)).is_empty());
     }
 }
 
 #[test]
 fn what_is_added_while_reading_is_read_and_a_line_that_goes_on_stays_whole() {
     let dir = scratch();
-    let mut content = text(&mut Random(5), 1 << 20);
+    let mut content = text(&mut TestRandom(5), 1 << 20);
     content.extend(b"begun");
     let file = cold(&path(&dir, "file"), &content);
     // The end is cached, so it is read first, before the rest of its last line is written.
     warm(&file, 200..257);
-    let reading = options(Plan::Best, Unit::Records(b'\n'), 16 << 10);
-    let mut reader = Reader::new(&file, reading).unwrap();
+    let reading = options(ReadPlan::Best, ReadUnit::Records(b'\n'), 16 << 10);
+    let mut reader = FileReader::new(&file, reading).unwrap();
     let mut got = Vec::new();
     let first = reader.next_piece().unwrap().unwrap();
     got.push((first.offset, first.data.to_vec()));
@@ -215,20 +222,20 @@ fn what_is_added_while_reading_is_read_and_a_line_that_goes_on_stays_whole() {
         got.push((piece.offset, piece.data.to_vec()));
     }
     assert!(joined(&got, 0) == content);
-    assert_whole(&got, Unit::Records(b'\n'), &content);
+    assert_whole(&got, ReadUnit::Records(b'\n'), &content);
 }
 
 #[test]
 fn of_a_file_that_shrinks_while_it_is_read_comes_what_is_left_and_nobody_dies() {
     let dir = scratch();
     let seed = 6;
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     for round in 0..30 {
         let content = text(&mut random, 1 << 20);
         let file = cold(&path(&dir, "file"), &content);
         mix(&file, &mut random, 60);
-        let unit = [Unit::Bytes, Unit::Records(b'\n')][round % 2];
-        let mut reader = Reader::new(&file, options(Plan::Best, unit, 20_000)).unwrap();
+        let unit = [ReadUnit::Bytes, ReadUnit::Records(b'\n')][round % 2];
+        let mut reader = FileReader::new(&file, options(ReadPlan::Best, unit, 20_000)).unwrap();
         let left = random.below(1 << 20);
         let mut seen = vec![false; content.len()];
         for n in 0.. {
@@ -253,16 +260,16 @@ fn of_a_file_that_shrinks_while_it_is_read_comes_what_is_left_and_nobody_dies() 
 #[test]
 fn pages_evicted_while_reading_are_read_all_the_same() {
     let dir = scratch();
-    let mut random = Random(7);
+    let mut random = TestRandom(7);
     let content = text(&mut random, 4 << 20);
     let file = cold(&path(&dir, "file"), &content);
     for unit in [
-        Unit::Bytes,
-        Unit::Records(b'\n'),
-        Unit::Elements { start: 3, size: 7 },
+        ReadUnit::Bytes,
+        ReadUnit::Records(b'\n'),
+        ReadUnit::Elements { start: 3, size: 7 },
     ] {
         mix(&file, &mut random, 200);
-        let mut reader = Reader::new(&file, options(Plan::Best, unit, 30_000)).unwrap();
+        let mut reader = FileReader::new(&file, options(ReadPlan::Best, unit, 30_000)).unwrap();
         let mut got = Vec::new();
         while let Some(piece) = reader.next_piece().unwrap() {
             got.push((piece.offset, piece.data.to_vec()));
@@ -298,21 +305,21 @@ fn holes_read_as_zeroes() {
         .unwrap();
     evict(&file);
     warm(&file, 250..260);
-    let got = pieces(&file, options(Plan::Best, Unit::Bytes, 100_000));
+    let got = pieces(&file, options(ReadPlan::Best, ReadUnit::Bytes, 100_000));
     assert!(joined(&got, 0) == content);
 }
 
 #[test]
 fn pieces_are_no_longer_than_asked_for_unless_one_unit_is() {
     let dir = scratch();
-    let mut random = Random(9);
+    let mut random = TestRandom(9);
     let content = text(&mut random, 1 << 20);
     let file = cold(&path(&dir, "file"), &content);
-    for plan in [Plan::Linear, Plan::Best] {
+    for plan in [ReadPlan::Linear, ReadPlan::Best] {
         for unit in [
-            Unit::Bytes,
-            Unit::Records(b'\n'),
-            Unit::Elements { start: 0, size: 8 },
+            ReadUnit::Bytes,
+            ReadUnit::Records(b'\n'),
+            ReadUnit::Elements { start: 0, size: 8 },
         ] {
             mix(&file, &mut random, 30);
             let mut handle = &file;
@@ -333,9 +340,12 @@ fn a_record_longer_than_a_piece_comes_whole() {
     content[2_500_000] = b'\n';
     let file = cold(&path(&dir, "file"), &content);
     warm(&file, 300..400);
-    let got = pieces(&file, options(Plan::Best, Unit::Records(b'\n'), 1000));
+    let got = pieces(
+        &file,
+        options(ReadPlan::Best, ReadUnit::Records(b'\n'), 1000),
+    );
     assert!(joined(&got, 0) == content);
-    assert_whole(&got, Unit::Records(b'\n'), &content);
+    assert_whole(&got, ReadUnit::Records(b'\n'), &content);
 }
 
 #[test]
@@ -343,13 +353,13 @@ fn a_file_in_memory_is_read() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
         return skipped("a_file_in_memory_is_read", "no /dev/shm");
     };
-    let content = text(&mut Random(8), 1 << 20);
+    let content = text(&mut TestRandom(8), 1 << 20);
     std::fs::write(dir.path().join("file"), &content).unwrap();
     let file = File::open(dir.path().join("file")).unwrap();
-    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
+    for plan in [ReadPlan::Linear, ReadPlan::Best, ReadPlan::Auto] {
         let mut handle = &file;
         handle.rewind().unwrap();
-        let got = pieces(&file, options(plan, Unit::Records(b'\n'), 10_000));
+        let got = pieces(&file, options(plan, ReadUnit::Records(b'\n'), 10_000));
         assert!(joined(&got, 0) == content);
     }
 }
@@ -357,16 +367,17 @@ fn a_file_in_memory_is_read() {
 #[test]
 fn nothing_is_given_out_from_the_limit_on_in_either_order() {
     let dir = scratch();
-    let mut random = Random(23);
+    let mut random = TestRandom(23);
     let content = text(&mut random, 3 << 20);
     let file = cold(&path(&dir, "file"), &content);
-    for plan in [Plan::Linear, Plan::Best, Plan::Auto] {
-        for unit in [Unit::Bytes, Unit::Elements { start: 11, size: 8 }] {
+    for plan in [ReadPlan::Linear, ReadPlan::Best, ReadPlan::Auto] {
+        for unit in [ReadUnit::Bytes, ReadUnit::Elements { start: 11, size: 8 }] {
             for limit in [0, 11, 12, 19 + PAGE, 1 << 20, 3 << 20, 4 << 20] {
                 mix(&file, &mut random, 40);
                 let mut handle = &file;
                 handle.rewind().unwrap();
-                let mut reader = Reader::before(&file, limit, options(plan, unit, 30_000)).unwrap();
+                let mut reader =
+                    FileReader::before(&file, limit, options(plan, unit, 30_000)).unwrap();
                 let from = reader.start() as usize;
                 let mut got = Vec::new();
                 while let Some(piece) = reader.next_piece().unwrap() {
@@ -401,7 +412,8 @@ fn what_was_read_from_the_cache_does_not_pile_up_in_the_address_space() {
     file.rewind().unwrap();
     let before = resident_file_bytes();
     let mut most = 0;
-    let mut reader = Reader::new(&file, options(Plan::Best, Unit::Bytes, 256 << 10)).unwrap();
+    let mut reader =
+        FileReader::new(&file, options(ReadPlan::Best, ReadUnit::Bytes, 256 << 10)).unwrap();
     while reader.next_piece().unwrap().is_some() {
         most = most.max(resident_file_bytes());
     }

@@ -15,7 +15,9 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use sleds::{DescribeError, Plan, ReadOptions, Reader, Source, Spread, Unit};
+use sleds::{
+    DescribeError, EstimateRange, FileReader, RateSource, ReadOptions, ReadPlan, ReadUnit,
+};
 
 use piece::Piece;
 
@@ -24,7 +26,7 @@ self_cell::self_cell!(
     struct OpenReader {
         owner: File,
         #[not_covariant]
-        dependent: Reader,
+        dependent: FileReader,
     }
 );
 
@@ -91,20 +93,20 @@ fn or_none(value: Option<f64>) -> String {
     value.map_or("None".to_owned(), |value| format!("{value:?}"))
 }
 
-fn source_name(source: Source) -> &'static str {
+fn source_name(source: RateSource) -> &'static str {
     match source {
-        Source::Measured => "measured",
-        Source::Default => "default",
-        Source::Observed => "observed",
-        Source::Unknown => "unknown",
+        RateSource::Measured => "measured",
+        RateSource::Default => "default",
+        RateSource::Observed => "observed",
+        RateSource::Unknown => "unknown",
     }
 }
 
-fn median(spread: Option<Spread>) -> Option<f64> {
+fn median(spread: Option<EstimateRange>) -> Option<f64> {
     spread.map(|spread| spread.median)
 }
 
-fn range(spread: Option<Spread>) -> Option<(f64, f64)> {
+fn range(spread: Option<EstimateRange>) -> Option<(f64, f64)> {
     spread.map(|spread| (spread.low, spread.high))
 }
 
@@ -136,11 +138,11 @@ fn undescribed(path: &Path, error: DescribeError) -> PyErr {
     }
 }
 
-fn plan_of(name: &str) -> PyResult<Plan> {
+fn plan_of(name: &str) -> PyResult<ReadPlan> {
     match name {
-        "linear" => Ok(Plan::Linear),
-        "best" => Ok(Plan::Best),
-        "auto" => Ok(Plan::Auto),
+        "linear" => Ok(ReadPlan::Linear),
+        "best" => Ok(ReadPlan::Best),
+        "auto" => Ok(ReadPlan::Auto),
         _ => Err(PyValueError::new_err(format!(
             "there is no plan {name:?}: \"linear\", \"best\" or \"auto\""
         ))),
@@ -242,9 +244,9 @@ fn pick(
     plan: &str,
 ) -> PyResult<Picker> {
     let unit = match (record, element) {
-        (None, None) => Unit::Bytes,
-        (Some([end]), None) => Unit::Records(*end),
-        (None, Some((start, size))) if size > 0 => Unit::Elements { start, size },
+        (None, None) => ReadUnit::Bytes,
+        (Some([end]), None) => ReadUnit::Records(*end),
+        (None, Some((start, size))) if size > 0 => ReadUnit::Elements { start, size },
         (Some(_), None) => {
             return Err(PyValueError::new_err("a record ends with exactly one byte"));
         }
@@ -265,10 +267,10 @@ fn pick(
     };
     let file = open(&path)?;
     let reader = py
-        .detach(|| OpenReader::try_new(file, |file| Reader::new(file, options)))
+        .detach(|| OpenReader::try_new(file, |file| FileReader::new(file, options)))
         .map_err(|error| failure(&path, error))?;
     let plan = match reader.with_dependent(|_, reader| reader.plan()) {
-        Plan::Best => "best",
+        ReadPlan::Best => "best",
         _ => "linear",
     };
     Ok(Picker {

@@ -2,7 +2,7 @@
 
 /// Condition between two characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Assert {
+pub(super) enum PatternAssertion {
     LineStart,
     LineEnd,
     WordStart,
@@ -16,12 +16,12 @@ pub(super) enum Assert {
 /// Characters, as sorted ranges that neither touch nor overlap: code points in UTF-8, bytes in the C
 /// locale.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Set {
+pub(super) struct CharRanges {
     ranges: Vec<(u32, u32)>,
 }
 
-impl Set {
-    pub(super) fn new(mut ranges: Vec<(u32, u32)>) -> Set {
+impl CharRanges {
+    pub(super) fn new(mut ranges: Vec<(u32, u32)>) -> CharRanges {
         ranges.sort_unstable();
         let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
         for (low, high) in ranges {
@@ -30,17 +30,17 @@ impl Set {
                 _ => joined.push((low, high)),
             }
         }
-        Set { ranges: joined }
+        CharRanges { ranges: joined }
     }
 
-    pub(super) fn of(c: u32) -> Set {
-        Set {
+    pub(super) fn of(c: u32) -> CharRanges {
+        CharRanges {
             ranges: vec![(c, c)],
         }
     }
 
-    pub(super) fn of_all(chars: impl IntoIterator<Item = u32>) -> Set {
-        Set::new(chars.into_iter().map(|c| (c, c)).collect())
+    pub(super) fn of_all(chars: impl IntoIterator<Item = u32>) -> CharRanges {
+        CharRanges::new(chars.into_iter().map(|c| (c, c)).collect())
     }
 
     pub(super) fn ranges(&self) -> &[(u32, u32)] {
@@ -53,7 +53,7 @@ impl Set {
     }
 
     /// Everything up to `max` that is not in the set.
-    pub(super) fn inverse(&self, max: u32) -> Set {
+    pub(super) fn inverse(&self, max: u32) -> CharRanges {
         let mut ranges = Vec::with_capacity(self.ranges.len() + 1);
         let mut next = 0;
         for (low, high) in &self.ranges {
@@ -65,7 +65,7 @@ impl Set {
         if next <= max {
             ranges.push((next, max));
         }
-        Set { ranges }
+        CharRanges { ranges }
     }
 }
 
@@ -74,48 +74,53 @@ const COPY_MAX: usize = 100;
 
 /// A pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Node {
+pub(super) enum PatternNode {
     Empty,
-    Set(Set),
+    Set(CharRanges),
     /// A byte of a pattern that is no character in UTF-8.
     Byte(u8),
     /// Any character.
     Any,
-    Assert(Assert),
-    Concat(Vec<Node>),
-    Alternate(Vec<Node>),
+    Assert(PatternAssertion),
+    Concat(Vec<PatternNode>),
+    Alternate(Vec<PatternNode>),
     Repeat {
-        node: Box<Node>,
+        node: Box<PatternNode>,
         min: u32,
         max: Option<u32>,
     },
     /// The number counts opening parentheses, from 1.
-    Group(usize, Box<Node>),
+    Group(usize, Box<PatternNode>),
     /// The same text as the group of this number.
     Backref(usize),
 }
 
-impl Node {
+impl PatternNode {
     /// True if `test` holds for a node of the tree.
-    pub(super) fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
+    pub(super) fn any(&self, test: &dyn Fn(&PatternNode) -> bool) -> bool {
         test(self)
             || match self {
-                Node::Concat(nodes) | Node::Alternate(nodes) => nodes.iter().any(|n| n.any(test)),
-                Node::Repeat { node, .. } | Node::Group(_, node) => node.any(test),
+                PatternNode::Concat(nodes) | PatternNode::Alternate(nodes) => {
+                    nodes.iter().any(|n| n.any(test))
+                }
+                PatternNode::Repeat { node, .. } | PatternNode::Group(_, node) => node.any(test),
                 _ => false,
             }
     }
 
     pub(super) fn has_backref(&self) -> bool {
-        self.any(&|node| matches!(node, Node::Backref(_)))
+        self.any(&|node| matches!(node, PatternNode::Backref(_)))
     }
 
     pub(super) fn has_word_assert(&self) -> bool {
         self.any(&|node| {
-            let Node::Assert(assert) = node else {
+            let PatternNode::Assert(assert) = node else {
                 return false;
             };
-            !matches!(assert, Assert::LineStart | Assert::LineEnd)
+            !matches!(
+                assert,
+                PatternAssertion::LineStart | PatternAssertion::LineEnd
+            )
         })
     }
 
@@ -128,45 +133,48 @@ impl Node {
     /// How many parts can match several lengths, if these are repetitions of a character.
     fn lengths(&self) -> Option<usize> {
         match self {
-            Node::Alternate(_) | Node::Backref(_) => None,
-            Node::Concat(nodes) => nodes.iter().map(Node::lengths).sum(),
-            Node::Group(_, node) => node.lengths(),
-            Node::Repeat { node, min, max } if Some(*min) == *max => {
+            PatternNode::Alternate(_) | PatternNode::Backref(_) => None,
+            PatternNode::Concat(nodes) => nodes.iter().map(PatternNode::lengths).sum(),
+            PatternNode::Group(_, node) => node.lengths(),
+            PatternNode::Repeat { node, min, max } if Some(*min) == *max => {
                 node.lengths().filter(|lengths| *lengths == 0)
             }
-            Node::Repeat { node, .. } => node.is_character().then_some(1),
+            PatternNode::Repeat { node, .. } => node.is_character().then_some(1),
             _ => Some(0),
         }
     }
 
     fn is_character(&self) -> bool {
-        matches!(self, Node::Set(_) | Node::Byte(_) | Node::Any)
+        matches!(
+            self,
+            PatternNode::Set(_) | PatternNode::Byte(_) | PatternNode::Any
+        )
     }
 
     /// What matches more than this does, without back-references: they are what their groups match, in
     /// any case that was written, wherever it is. Very large groups are left.
-    pub(super) fn with_groups_for_backrefs(&self) -> Node {
+    pub(super) fn with_groups_for_backrefs(&self) -> PatternNode {
         self.replaced(&mut Vec::new())
     }
 
-    fn replaced(&self, groups: &mut Vec<(usize, Node)>) -> Node {
-        let mut all = |nodes: &[Node]| nodes.iter().map(|n| n.replaced(groups)).collect();
+    fn replaced(&self, groups: &mut Vec<(usize, PatternNode)>) -> PatternNode {
+        let mut all = |nodes: &[PatternNode]| nodes.iter().map(|n| n.replaced(groups)).collect();
         match self {
-            Node::Concat(nodes) => Node::Concat(all(nodes)),
-            Node::Alternate(nodes) => Node::Alternate(all(nodes)),
-            Node::Repeat { node, min, max } => Node::Repeat {
+            PatternNode::Concat(nodes) => PatternNode::Concat(all(nodes)),
+            PatternNode::Alternate(nodes) => PatternNode::Alternate(all(nodes)),
+            PatternNode::Repeat { node, min, max } => PatternNode::Repeat {
                 node: Box::new(node.replaced(groups)),
                 min: *min,
                 max: *max,
             },
-            Node::Group(number, node) => {
+            PatternNode::Group(number, node) => {
                 let node = node.replaced(groups);
                 if node.size() <= COPY_MAX {
                     groups.push((*number, node.anywhere()));
                 }
-                Node::Group(*number, Box::new(node))
+                PatternNode::Group(*number, Box::new(node))
             }
-            Node::Backref(number) => {
+            PatternNode::Backref(number) => {
                 // Of several patterns, each has a first group.
                 let group = groups.iter().rfind(|(n, _)| n == number);
                 group.map_or(self.clone(), |(_, node)| node.clone())
@@ -178,9 +186,11 @@ impl Node {
     /// About how many states an automaton has.
     fn size(&self) -> usize {
         match self {
-            Node::Concat(nodes) | Node::Alternate(nodes) => nodes.iter().map(Node::size).sum(),
-            Node::Group(_, node) => node.size(),
-            Node::Repeat { node, min, max } => {
+            PatternNode::Concat(nodes) | PatternNode::Alternate(nodes) => {
+                nodes.iter().map(PatternNode::size).sum()
+            }
+            PatternNode::Group(_, node) => node.size(),
+            PatternNode::Repeat { node, min, max } => {
                 let times = max.unwrap_or(*min).max(1) as usize;
                 node.size().saturating_mul(times)
             }
@@ -189,14 +199,16 @@ impl Node {
     }
 
     /// The same text without conditions on what is around it.
-    fn anywhere(&self) -> Node {
-        let all = |nodes: &[Node]| nodes.iter().map(Node::anywhere).collect();
+    fn anywhere(&self) -> PatternNode {
+        let all = |nodes: &[PatternNode]| nodes.iter().map(PatternNode::anywhere).collect();
         match self {
-            Node::Assert(_) => Node::Empty,
-            Node::Concat(nodes) => Node::Concat(all(nodes)),
-            Node::Alternate(nodes) => Node::Alternate(all(nodes)),
-            Node::Group(number, node) => Node::Group(*number, Box::new(node.anywhere())),
-            Node::Repeat { node, min, max } => Node::Repeat {
+            PatternNode::Assert(_) => PatternNode::Empty,
+            PatternNode::Concat(nodes) => PatternNode::Concat(all(nodes)),
+            PatternNode::Alternate(nodes) => PatternNode::Alternate(all(nodes)),
+            PatternNode::Group(number, node) => {
+                PatternNode::Group(*number, Box::new(node.anywhere()))
+            }
+            PatternNode::Repeat { node, min, max } => PatternNode::Repeat {
                 node: Box::new(node.anywhere()),
                 min: *min,
                 max: *max,

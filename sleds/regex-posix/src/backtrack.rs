@@ -3,8 +3,8 @@
 //! Back-references need it, and so do assertions about words in lines that have more than ASCII. All
 //! ways to match are tried, so the longest match is found, not the first one.
 
-use super::ast::{Assert, Node};
-use super::text::{Char, decode, word_at, word_before};
+use super::ast::{PatternAssertion, PatternNode};
+use super::text::{PatternChar, decode, word_at, word_before};
 
 /// Calls within calls before the attempt is given up.
 const DEPTH_MAX: usize = 200_000;
@@ -15,59 +15,59 @@ const STACK_BYTES: usize = 1 << 30;
 
 /// The line nests the pattern's repetitions too deeply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TooDeep;
+pub struct NestingTooDeep;
 
-type Groups = [Option<(usize, usize)>; 10];
+type GroupSpans = [Option<(usize, usize)>; 10];
 
 /// One attempt at a place.
-struct Attempt<'l> {
+struct MatchAttempt<'l> {
     line: &'l [u8],
     utf8: bool,
     icase: bool,
-    groups: Groups,
+    groups: GroupSpans,
     depth: usize,
     depth_max: usize,
     too_deep: bool,
 }
 
 /// What to do with an end of a part's match: true if no other ends are wanted.
-type Then<'a, 'l> = &'a mut dyn FnMut(&mut Attempt<'l>, usize) -> bool;
+type MatchContinuation<'a, 'l> = &'a mut dyn FnMut(&mut MatchAttempt<'l>, usize) -> bool;
 
 /// How lines are compared with the pattern.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backtrack {
+pub(super) struct BacktrackMatcher {
     pub(super) utf8: bool,
     pub(super) icase: bool,
 }
 
-impl Backtrack {
+impl BacktrackMatcher {
     /// The end of the longest match of `node` that begins at `start`.
     pub(super) fn longest(
         self,
-        node: &Node,
+        node: &PatternNode,
         line: &[u8],
         start: usize,
-    ) -> Result<Option<usize>, TooDeep> {
+    ) -> Result<Option<usize>, NestingTooDeep> {
         let attempt = |depth_max| self.attempt(node, line, start, depth_max);
-        attempt(DEPTH_HERE).or_else(|TooDeep| {
+        attempt(DEPTH_HERE).or_else(|NestingTooDeep| {
             // Few patterns and lines need this, and a thread takes longer than a small file.
             std::thread::scope(|scope| {
                 let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
                 let thread = thread.spawn_scoped(scope, || attempt(DEPTH_MAX));
                 let outcome = thread.ok().and_then(|thread| thread.join().ok());
-                outcome.unwrap_or(Err(TooDeep))
+                outcome.unwrap_or(Err(NestingTooDeep))
             })
         })
     }
 
     fn attempt(
         self,
-        node: &Node,
+        node: &PatternNode,
         line: &[u8],
         start: usize,
         depth_max: usize,
-    ) -> Result<Option<usize>, TooDeep> {
-        let mut attempt = Attempt {
+    ) -> Result<Option<usize>, NestingTooDeep> {
+        let mut attempt = MatchAttempt {
             line,
             utf8: self.utf8,
             icase: self.icase,
@@ -82,15 +82,15 @@ impl Backtrack {
             end == line.len()
         });
         if attempt.too_deep {
-            Err(TooDeep)
+            Err(NestingTooDeep)
         } else {
             Ok(best)
         }
     }
 }
 
-impl<'l> Attempt<'l> {
-    fn node(&mut self, node: &Node, at: usize, then: Then<'_, 'l>) -> bool {
+impl<'l> MatchAttempt<'l> {
+    fn node(&mut self, node: &PatternNode, at: usize, then: MatchContinuation<'_, 'l>) -> bool {
         if self.depth >= self.depth_max {
             self.too_deep = true;
             return true;
@@ -101,18 +101,20 @@ impl<'l> Attempt<'l> {
         stop
     }
 
-    fn kinds(&mut self, node: &Node, at: usize, then: Then<'_, 'l>) -> bool {
+    fn kinds(&mut self, node: &PatternNode, at: usize, then: MatchContinuation<'_, 'l>) -> bool {
         match node {
-            Node::Empty => then(self, at),
-            Node::Set(_) | Node::Byte(_) | Node::Any => match self.one(node, at) {
-                Some(next) => then(self, next),
-                None => false,
-            },
-            Node::Assert(assert) => self.holds(*assert, at) && then(self, at),
-            Node::Concat(nodes) => self.concat(nodes, at, then),
-            Node::Alternate(nodes) => nodes.iter().any(|n| self.node(n, at, then)),
-            Node::Repeat { node, min, max } => self.repeat(node, (*min, *max), at, then),
-            Node::Group(number, inner) => {
+            PatternNode::Empty => then(self, at),
+            PatternNode::Set(_) | PatternNode::Byte(_) | PatternNode::Any => {
+                match self.one(node, at) {
+                    Some(next) => then(self, next),
+                    None => false,
+                }
+            }
+            PatternNode::Assert(assert) => self.holds(*assert, at) && then(self, at),
+            PatternNode::Concat(nodes) => self.concat(nodes, at, then),
+            PatternNode::Alternate(nodes) => nodes.iter().any(|n| self.node(n, at, then)),
+            PatternNode::Repeat { node, min, max } => self.repeat(node, (*min, *max), at, then),
+            PatternNode::Group(number, inner) => {
                 let Some(before) = self.groups.get(*number).copied() else {
                     return self.node(inner, at, then);
                 };
@@ -125,14 +127,19 @@ impl<'l> Attempt<'l> {
                 self.groups[*number] = before;
                 stop
             }
-            Node::Backref(number) => match self.again(*number, at) {
+            PatternNode::Backref(number) => match self.again(*number, at) {
                 Some(end) => then(self, end),
                 None => false,
             },
         }
     }
 
-    fn concat(&mut self, nodes: &[Node], at: usize, then: Then<'_, 'l>) -> bool {
+    fn concat(
+        &mut self,
+        nodes: &[PatternNode],
+        at: usize,
+        then: MatchContinuation<'_, 'l>,
+    ) -> bool {
         match nodes {
             [] => then(self, at),
             [last] => self.node(last, at, then),
@@ -144,12 +151,15 @@ impl<'l> Attempt<'l> {
 
     fn repeat(
         &mut self,
-        node: &Node,
+        node: &PatternNode,
         (min, max): (u32, Option<u32>),
         at: usize,
-        then: Then<'_, 'l>,
+        then: MatchContinuation<'_, 'l>,
     ) -> bool {
-        if matches!(node, Node::Set(_) | Node::Byte(_) | Node::Any) {
+        if matches!(
+            node,
+            PatternNode::Set(_) | PatternNode::Byte(_) | PatternNode::Any
+        ) {
             return self.repeat_one(node, (min, max), at, then);
         }
         if max == Some(0) {
@@ -169,10 +179,10 @@ impl<'l> Attempt<'l> {
     /// Repeats what matches one character, the most first.
     fn repeat_one(
         &mut self,
-        node: &Node,
+        node: &PatternNode,
         (min, max): (u32, Option<u32>),
         at: usize,
-        then: Then<'_, 'l>,
+        then: MatchContinuation<'_, 'l>,
     ) -> bool {
         let mut ends = vec![at];
         let mut last = at;
@@ -188,29 +198,29 @@ impl<'l> Attempt<'l> {
     }
 
     /// The end of the character at `at`, if it is one of `node`.
-    fn one(&self, node: &Node, at: usize) -> Option<usize> {
+    fn one(&self, node: &PatternNode, at: usize) -> Option<usize> {
         let (c, len) = decode(&self.line[at..], self.utf8)?;
         let is = match (node, c) {
-            (Node::Set(set), Char::Code(c)) => set.contains(c),
-            (Node::Any, Char::Code(_)) => true,
-            (Node::Byte(b), Char::Byte(c)) => *b == c,
+            (PatternNode::Set(set), PatternChar::Code(c)) => set.contains(c),
+            (PatternNode::Any, PatternChar::Code(_)) => true,
+            (PatternNode::Byte(b), PatternChar::Byte(c)) => *b == c,
             _ => false,
         };
         is.then_some(at + len)
     }
 
-    fn holds(&self, assert: Assert, at: usize) -> bool {
+    fn holds(&self, assert: PatternAssertion, at: usize) -> bool {
         let before = || word_before(self.line, at, self.utf8);
         let after = || word_at(self.line, at, self.utf8);
         match assert {
-            Assert::LineStart => at == 0,
-            Assert::LineEnd => at == self.line.len(),
-            Assert::WordStart => !before() && after(),
-            Assert::WordEnd => before() && !after(),
-            Assert::WordEdge => before() != after(),
-            Assert::NotWordEdge => before() == after(),
-            Assert::NoWordBefore => !before(),
-            Assert::NoWordBehind => !after(),
+            PatternAssertion::LineStart => at == 0,
+            PatternAssertion::LineEnd => at == self.line.len(),
+            PatternAssertion::WordStart => !before() && after(),
+            PatternAssertion::WordEnd => before() && !after(),
+            PatternAssertion::WordEdge => before() != after(),
+            PatternAssertion::NotWordEdge => before() == after(),
+            PatternAssertion::NoWordBefore => !before(),
+            PatternAssertion::NoWordBehind => !after(),
         }
     }
 
@@ -233,9 +243,11 @@ impl<'l> Attempt<'l> {
         Some(end)
     }
 
-    fn upper(&self, c: Char) -> Char {
+    fn upper(&self, c: PatternChar) -> PatternChar {
         match c {
-            Char::Code(c) if c < 0x80 || self.utf8 => Char::Code(super::classes::upper(c)),
+            PatternChar::Code(c) if c < 0x80 || self.utf8 => {
+                PatternChar::Code(super::classes::upper(c))
+            }
             c => c,
         }
     }

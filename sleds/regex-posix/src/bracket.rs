@@ -1,15 +1,19 @@
 //! Bracket expressions: `[^a-z[:digit:][=e=][.-.]]`.
 
-use super::ast::{Node, Set};
-use super::collate::Element;
-use super::error::Error;
-use super::options::Options;
-use super::text::{Char, decode};
+use super::ast::{CharRanges, PatternNode};
+use super::collate::BracketElement;
+use super::error::PatternError;
+use super::options::RegexOptions;
+use super::text::{PatternChar, decode};
 use super::{classes, collate};
 
 /// Reads the expression at `at`, which moves behind its `]`.
-pub(super) fn parse(text: &[u8], at: &mut usize, options: Options) -> Result<Node, Error> {
-    let mut bracket = Bracket {
+pub(super) fn parse(
+    text: &[u8],
+    at: &mut usize,
+    options: RegexOptions,
+) -> Result<PatternNode, PatternError> {
+    let mut bracket = BracketParser {
         text,
         at: *at + 1,
         options,
@@ -28,16 +32,16 @@ pub(super) fn parse(text: &[u8], at: &mut usize, options: Options) -> Result<Nod
         && !middle.is_empty()
         && bracket.plain
     {
-        return Err(Error::LoneClass);
+        return Err(PatternError::LoneClass);
     }
     *at = bracket.at;
     Ok(bracket.node(inverse))
 }
 
-struct Bracket<'t> {
+struct BracketParser<'t> {
     text: &'t [u8],
     at: usize,
-    options: Options,
+    options: RegexOptions,
     /// The characters in it.
     ranges: Vec<(u32, u32)>,
     /// And bytes that are none.
@@ -46,22 +50,22 @@ struct Bracket<'t> {
     plain: bool,
 }
 
-impl<'t> Bracket<'t> {
-    fn node(self, inverse: bool) -> Node {
-        let set = Set::new(self.ranges);
+impl<'t> BracketParser<'t> {
+    fn node(self, inverse: bool) -> PatternNode {
+        let set = CharRanges::new(self.ranges);
         let set = if self.options.icase {
             classes::fold(&set, self.options.utf8)
         } else {
             set
         };
         if inverse {
-            return Node::Set(set.inverse(self.options.last()));
+            return PatternNode::Set(set.inverse(self.options.last()));
         }
         if self.bytes.is_empty() {
-            return Node::Set(set);
+            return PatternNode::Set(set);
         }
-        let bytes = self.bytes.into_iter().map(Node::Byte);
-        Node::Alternate(bytes.chain([Node::Set(set)]).collect())
+        let bytes = self.bytes.into_iter().map(PatternNode::Byte);
+        PatternNode::Alternate(bytes.chain([PatternNode::Set(set)]).collect())
     }
 
     fn rest(&self) -> &'t [u8] {
@@ -81,12 +85,12 @@ impl<'t> Bracket<'t> {
         self.rest().starts_with(b"-") && !self.rest().starts_with(b"-]")
     }
 
-    fn item(&mut self, first: bool) -> Result<(), Error> {
+    fn item(&mut self, first: bool) -> Result<(), PatternError> {
         // A `-` that is neither first nor last nor between the ends of a range is an error.
         if !first && self.at_range() {
             return match self.rest().len() {
-                1 => Err(Error::Bracket),
-                _ => Err(Error::Range),
+                1 => Err(PatternError::Bracket),
+                _ => Err(PatternError::Range),
             };
         }
         if self.rest().starts_with(b"[:") {
@@ -96,17 +100,19 @@ impl<'t> Bracket<'t> {
         let set = if self.at_range() {
             self.at += 1;
             if self.rest().starts_with(b"[:") {
-                return Err(Error::Range);
+                return Err(PatternError::Range);
             }
             collate::range(low, self.element()?, self.options)?
         } else {
             match low {
-                Element::Char(Char::Code(c)) => Set::of(c),
-                Element::Char(Char::Byte(b)) => {
+                BracketElement::Char(PatternChar::Code(c)) => CharRanges::of(c),
+                BracketElement::Char(PatternChar::Byte(b)) => {
                     self.bytes.push(b);
                     return Ok(());
                 }
-                Element::Symbol(_) | Element::Equivalent(_) => collate::one(low, self.options)?,
+                BracketElement::Symbol(_) | BracketElement::Equivalent(_) => {
+                    collate::one(low, self.options)?
+                }
             }
         };
         self.ranges.extend_from_slice(set.ranges());
@@ -114,39 +120,39 @@ impl<'t> Bracket<'t> {
     }
 
     /// `[:class:]`.
-    fn class(&mut self) -> Result<(), Error> {
-        let Options { icase, utf8, .. } = self.options;
+    fn class(&mut self) -> Result<(), PatternError> {
+        let RegexOptions { icase, utf8, .. } = self.options;
         let name: &[u8] = match self.name(b':')? {
             b"upper" | b"lower" if icase => b"alpha",
             name => name,
         };
-        let set = classes::class(name, utf8).ok_or(Error::Class)?;
+        let set = classes::class(name, utf8).ok_or(PatternError::Class)?;
         if self.at_range() {
-            return Err(Error::Range);
+            return Err(PatternError::Range);
         }
         self.ranges.extend_from_slice(set.ranges());
         Ok(())
     }
 
     /// A character, `[=c=]` or `[.c.]`.
-    fn element(&mut self) -> Result<Element<'t>, Error> {
+    fn element(&mut self) -> Result<BracketElement<'t>, PatternError> {
         if self.rest().starts_with(b"[.") {
-            return Ok(Element::Symbol(self.name(b'.')?));
+            return Ok(BracketElement::Symbol(self.name(b'.')?));
         }
         if self.rest().starts_with(b"[=") {
-            return Ok(Element::Equivalent(self.name(b'=')?));
+            return Ok(BracketElement::Equivalent(self.name(b'=')?));
         }
-        let (c, len) = decode(self.rest(), self.options.utf8).ok_or(Error::Bracket)?;
+        let (c, len) = decode(self.rest(), self.options.utf8).ok_or(PatternError::Bracket)?;
         self.at += len;
-        Ok(Element::Char(c))
+        Ok(BracketElement::Char(c))
     }
 
     /// What is in `[:name:]` and its like.
-    fn name(&mut self, kind: u8) -> Result<&'t [u8], Error> {
+    fn name(&mut self, kind: u8) -> Result<&'t [u8], PatternError> {
         self.plain = false;
         self.at += 2;
         let end = self.rest().windows(2).position(|w| w == [kind, b']']);
-        let len = end.ok_or(Error::Bracket)?;
+        let len = end.ok_or(PatternError::Bracket)?;
         let name = &self.rest()[..len];
         self.at += len + 2;
         Ok(name)

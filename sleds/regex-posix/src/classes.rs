@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use super::ast::Set;
+use super::ast::CharRanges;
 
 const TABLES: &str = include_str!("classes.txt");
 
@@ -36,26 +36,28 @@ fn range(text: &str) -> (u32, u32) {
 }
 
 /// The members of a class; `None` if there is no such class.
-pub(super) fn class(name: &[u8], utf8: bool) -> Option<Set> {
+pub(super) fn class(name: &[u8], utf8: bool) -> Option<CharRanges> {
     let name = NAMES.iter().find(|n| n.as_bytes() == name)?;
     let ranges = line(name).split(' ').map(range);
     if utf8 {
-        return Some(Set::new(ranges.collect()));
+        return Some(CharRanges::new(ranges.collect()));
     }
     let ascii = ranges.filter(|r| r.0 < 0x80);
-    Some(Set::new(ascii.map(|r| (r.0, r.1.min(0x7f))).collect()))
+    Some(CharRanges::new(
+        ascii.map(|r| (r.0, r.1.min(0x7f))).collect(),
+    ))
 }
 
 /// What words are made of: letters, digits and `_`.
-pub(super) fn word(utf8: bool) -> Set {
+pub(super) fn word(utf8: bool) -> CharRanges {
     let mut ranges = class(b"alnum", utf8).unwrap_or_default().ranges().to_vec();
     ranges.push((u32::from(b'_'), u32::from(b'_')));
-    Set::new(ranges)
+    CharRanges::new(ranges)
 }
 
 /// True if `c` may be part of a word, in UTF-8.
 pub(super) fn is_word(c: u32) -> bool {
-    static WORD: OnceLock<Set> = OnceLock::new();
+    static WORD: OnceLock<CharRanges> = OnceLock::new();
     if c < 0x80 {
         return (c as u8).is_ascii_alphanumeric() || c == u32::from(b'_');
     }
@@ -76,19 +78,19 @@ fn uppers() -> &'static [(u32, u32)] {
 }
 
 /// The same characters in either case: all whose upper case is that of a member.
-pub(super) fn fold(set: &Set, utf8: bool) -> Set {
+pub(super) fn fold(set: &CharRanges, utf8: bool) -> CharRanges {
     let mut ranges = set.ranges().to_vec();
     if !utf8 || ranges.iter().all(|r| r.1 < 0x80) {
         fold_ascii(set, &mut ranges);
         if utf8 {
             // The letters outside ASCII whose upper case is in ASCII.
             for (lower, upper) in [(0x131, 'I'), (0x17f, 'S')] {
-                if Set::new(ranges.clone()).contains(u32::from(upper)) {
+                if CharRanges::new(ranges.clone()).contains(u32::from(upper)) {
                     ranges.push((lower, lower));
                 }
             }
         }
-        return Set::new(ranges);
+        return CharRanges::new(ranges);
     }
     let here = |pair: &&(u32, u32)| set.contains(pair.0) || set.contains(pair.1);
     let tops: BTreeSet<u32> = uppers().iter().filter(here).map(|pair| pair.1).collect();
@@ -97,10 +99,10 @@ pub(super) fn fold(set: &Set, utf8: bool) -> Set {
             ranges.extend([(*lower, *lower), (*upper, *upper)]);
         }
     }
-    Set::new(ranges)
+    CharRanges::new(ranges)
 }
 
-fn fold_ascii(set: &Set, ranges: &mut Vec<(u32, u32)>) {
+fn fold_ascii(set: &CharRanges, ranges: &mut Vec<(u32, u32)>) {
     for c in b'a'..=b'z' {
         let (lower, upper) = (u32::from(c), u32::from(c.to_ascii_uppercase()));
         if set.contains(lower) || set.contains(upper) {

@@ -2,7 +2,7 @@
 
 /// Why a pattern is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Error {
+pub enum PatternError {
     /// A bracket expression does not end.
     #[error("Unmatched [, [^, [:, [., or [=")]
     Bracket,

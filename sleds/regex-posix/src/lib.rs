@@ -2,8 +2,8 @@
 //! those that begin there the longest; back-references; `\w`, `\<` and their like; characters in the
 //! order of the locale.
 //!
-//! [`Regex::new`] reads a list of patterns, any of which may match; [`Regex::find_line`] looks for the
-//! next line that matches, through many lines at once; [`Regex::find_in_line`] says where the match is.
+//! [`PosixRegex::new`] reads a list of patterns, any of which may match; [`PosixRegex::find_line`] looks for the
+//! next line that matches, through many lines at once; [`PosixRegex::find_in_line`] says where the match is.
 //!
 //! ```
 //! use regex_posix::{Options, Regex, Syntax};
@@ -25,7 +25,7 @@
 //! (`spans.rs`).
 //!
 //! Which characters are letters, and the cases of letters, are those of glibc, whatever the system has
-//! (`classes.rs`). Only for [`Options::collates`] the C library is asked, whose locale the program has
+//! (`classes.rs`). Only for [`RegexOptions::collates`] the C library is asked, whose locale the program has
 //! to set first.
 
 mod ast;
@@ -52,25 +52,25 @@ use std::ops::Range;
 
 use regex_syntax::hir::{Hir, HirKind};
 
-pub use backtrack::TooDeep;
-pub use error::Error;
-pub use options::{Options, Syntax};
+pub use backtrack::NestingTooDeep;
+pub use error::PatternError;
+pub use options::{RegexOptions, RegexSyntax};
 
-use ast::{Assert, Node};
-use lines::Lines;
-use lower::Accuracy;
-use matcher::Matcher;
+use ast::{PatternAssertion, PatternNode};
+use lines::LineSearcher;
+use lower::LoweringAccuracy;
+use matcher::PatternMatcher;
 
 /// Patterns, ready to search. Searching remembers states of automata, so it needs `&mut`.
-pub struct Regex {
-    lines: Lines,
-    matcher: Matcher,
-    check: Check,
+pub struct PosixRegex {
+    lines: LineSearcher,
+    matcher: PatternMatcher,
+    check: LineCheck,
     warnings: Vec<&'static str>,
 }
 
 /// What a line that was found has still to pass.
-enum Check {
+enum LineCheck {
     None,
     /// It is one of these.
     Whole(BTreeSet<Vec<u8>>),
@@ -78,10 +78,13 @@ enum Check {
     Match,
 }
 
-impl Regex {
+impl PosixRegex {
     /// Reads `patterns`; a line matches if any of them does, so none does if there are none. Says of
     /// each pattern that is wrong why.
-    pub fn new<P: AsRef<[u8]>>(patterns: &[P], options: Options) -> Result<Regex, Vec<Error>> {
+    pub fn new<P: AsRef<[u8]>>(
+        patterns: &[P],
+        options: RegexOptions,
+    ) -> Result<PosixRegex, Vec<PatternError>> {
         let (mut nodes, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
         for pattern in patterns {
             match parse::parse(pattern.as_ref(), options, &mut warnings) {
@@ -92,30 +95,30 @@ impl Regex {
         if !errors.is_empty() {
             return Err(errors);
         }
-        Regex::of(nodes, options, warnings).map_err(|error| vec![error])
+        PosixRegex::of(nodes, options, warnings).map_err(|error| vec![error])
     }
 
     fn of(
-        mut nodes: Vec<Node>,
-        options: Options,
+        mut nodes: Vec<PatternNode>,
+        options: RegexOptions,
         warnings: Vec<&'static str>,
-    ) -> Result<Regex, Error> {
+    ) -> Result<PosixRegex, PatternError> {
         let texts = whole_texts(&nodes, options);
         let node = match nodes.len() {
             1 => nodes.remove(0),
-            _ => Node::Alternate(nodes),
+            _ => PatternNode::Alternate(nodes),
         };
-        let matcher = Matcher::new(bounded(node, options), options);
+        let matcher = PatternMatcher::new(bounded(node, options), options);
         let (lines, check) = match texts {
             Some(texts) => {
                 let anywhere = texts.iter().map(|text| Hir::literal(&text[..])).collect();
-                (Hir::alternation(anywhere), Check::Whole(texts))
+                (Hir::alternation(anywhere), LineCheck::Whole(texts))
             }
-            None if matcher.full() => (matcher.superset(), Check::Match),
-            None => (matcher.superset(), Check::None),
+            None if matcher.full() => (matcher.superset(), LineCheck::Match),
+            None => (matcher.superset(), LineCheck::None),
         };
-        Ok(Regex {
-            lines: Lines::new(&lines, options.eol)?,
+        Ok(PosixRegex {
+            lines: LineSearcher::new(&lines, options.eol)?,
             matcher,
             check,
             warnings,
@@ -133,7 +136,7 @@ impl Regex {
         &mut self,
         lines: &[u8],
         mut from: usize,
-    ) -> Result<Option<Range<usize>>, TooDeep> {
+    ) -> Result<Option<Range<usize>>, NestingTooDeep> {
         while let Some(line) = self.lines.find(lines, from) {
             if self.passes(&lines[line.clone()])? {
                 return Ok(Some(line));
@@ -144,8 +147,8 @@ impl Regex {
     }
 
     /// How many of `lines` match.
-    pub fn count_lines(&mut self, lines: &[u8]) -> Result<u64, TooDeep> {
-        if matches!(self.check, Check::None) {
+    pub fn count_lines(&mut self, lines: &[u8]) -> Result<u64, NestingTooDeep> {
+        if matches!(self.check, LineCheck::None) {
             return Ok(self.lines.count(lines));
         }
         let (mut from, mut count) = (0, 0);
@@ -156,11 +159,11 @@ impl Regex {
         Ok(count)
     }
 
-    fn passes(&mut self, line: &[u8]) -> Result<bool, TooDeep> {
+    fn passes(&mut self, line: &[u8]) -> Result<bool, NestingTooDeep> {
         match &self.check {
-            Check::None => Ok(true),
-            Check::Whole(texts) => Ok(texts.contains(line)),
-            Check::Match => Ok(self.matcher.find(line, 0)?.is_some()),
+            LineCheck::None => Ok(true),
+            LineCheck::Whole(texts) => Ok(texts.contains(line)),
+            LineCheck::Match => Ok(self.matcher.find(line, 0)?.is_some()),
         }
     }
 
@@ -169,27 +172,34 @@ impl Regex {
         &mut self,
         line: &[u8],
         from: usize,
-    ) -> Result<Option<Range<usize>>, TooDeep> {
+    ) -> Result<Option<Range<usize>>, NestingTooDeep> {
         self.matcher.find(line, from)
     }
 }
 
-/// `node` between what [`Options::whole_lines`] and [`Options::whole_words`] ask for.
-fn bounded(node: Node, options: Options) -> Node {
+/// `node` between what [`RegexOptions::whole_lines`] and [`RegexOptions::whole_words`] ask for.
+fn bounded(node: PatternNode, options: RegexOptions) -> PatternNode {
     let (before, behind) = match (options.whole_lines, options.whole_words) {
-        (true, _) => (Assert::LineStart, Assert::LineEnd),
-        (false, true) => (Assert::NoWordBefore, Assert::NoWordBehind),
+        (true, _) => (PatternAssertion::LineStart, PatternAssertion::LineEnd),
+        (false, true) => (
+            PatternAssertion::NoWordBefore,
+            PatternAssertion::NoWordBehind,
+        ),
         (false, false) => return node,
     };
-    Node::Concat(vec![Node::Assert(before), node, Node::Assert(behind)])
+    PatternNode::Concat(vec![
+        PatternNode::Assert(before),
+        node,
+        PatternNode::Assert(behind),
+    ])
 }
 
 /// The lines that match, if they are these and no others. They are looked for anywhere, which is much
 /// quicker than an automaton that knows of ends of lines.
-fn whole_texts(nodes: &[Node], options: Options) -> Option<BTreeSet<Vec<u8>>> {
-    let lowering = options.lowering(Accuracy::Exact);
-    let text = |node: &Node| match (node, lowering.lower(node).kind()) {
-        (Node::Backref(_), _) => None,
+fn whole_texts(nodes: &[PatternNode], options: RegexOptions) -> Option<BTreeSet<Vec<u8>>> {
+    let lowering = options.lowering(LoweringAccuracy::Exact);
+    let text = |node: &PatternNode| match (node, lowering.lower(node).kind()) {
+        (PatternNode::Backref(_), _) => None,
         (_, HirKind::Literal(text)) => Some(text.0.to_vec()),
         _ => None,
     };

@@ -5,23 +5,23 @@ use std::ops::Range;
 use memchr::{memchr, memrchr};
 use regex_syntax::hir::Hir;
 
-use super::error::Error;
-use super::search::Search;
+use super::error::PatternError;
+use super::search::HirSearcher;
 
-pub(super) struct Lines {
+pub(super) struct LineSearcher {
     eol: u8,
     /// Every line matches.
     always: bool,
-    search: Search,
+    search: HirSearcher,
 }
 
-impl Lines {
-    pub(super) fn new(hir: &Hir, eol: u8) -> Result<Lines, Error> {
+impl LineSearcher {
+    pub(super) fn new(hir: &Hir, eol: u8) -> Result<LineSearcher, PatternError> {
         let properties = hir.properties();
-        Ok(Lines {
+        Ok(LineSearcher {
             eol,
             always: properties.minimum_len() == Some(0) && properties.look_set().is_empty(),
-            search: Search::new(hir, eol)?,
+            search: HirSearcher::new(hir, eol)?,
         })
     }
 

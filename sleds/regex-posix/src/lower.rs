@@ -4,11 +4,11 @@ use regex_syntax::hir::{
     Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, Look, Repetition,
 };
 
-use super::ast::{Assert, Node, Set};
+use super::ast::{CharRanges, PatternAssertion, PatternNode};
 
 /// What is lost on the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Accuracy {
+pub(super) enum LoweringAccuracy {
     /// Nothing. The pattern has no back-references, and where lines are in UTF-8 and the pattern
     /// has assertions about words, lines have only ASCII.
     Exact,
@@ -17,39 +17,42 @@ pub(super) enum Accuracy {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lowering {
+pub(super) struct HirLowering {
     pub(super) utf8: bool,
     /// Ends a line, so no character of a line is this.
     pub(super) eol: u8,
-    pub(super) accuracy: Accuracy,
+    pub(super) accuracy: LoweringAccuracy,
 }
 
-impl Lowering {
-    pub(super) fn lower(self, node: &Node) -> Hir {
+impl HirLowering {
+    pub(super) fn lower(self, node: &PatternNode) -> Hir {
         match node {
-            Node::Empty => Hir::empty(),
-            Node::Set(set) => self.set(set),
-            Node::Byte(b) => Hir::literal([*b]),
-            Node::Any => self.any(),
-            Node::Assert(assert) => self.assert(*assert),
-            Node::Concat(nodes) => Hir::concat(nodes.iter().map(|n| self.lower(n)).collect()),
-            Node::Alternate(nodes) => {
+            PatternNode::Empty => Hir::empty(),
+            PatternNode::Set(set) => self.set(set),
+            PatternNode::Byte(b) => Hir::literal([*b]),
+            PatternNode::Any => self.any(),
+            PatternNode::Assert(assert) => self.assert(*assert),
+            PatternNode::Concat(nodes) => {
+                Hir::concat(nodes.iter().map(|n| self.lower(n)).collect())
+            }
+            PatternNode::Alternate(nodes) => {
                 Hir::alternation(nodes.iter().map(|n| self.lower(n)).collect())
             }
-            Node::Repeat { node, min, max } => repeat(self.lower(node), *min, *max),
-            Node::Group(_, node) => self.lower(node),
-            Node::Backref(_) => {
-                let bytes = ClassBytes::new(bytes(&Set::of(u32::from(self.eol)).inverse(0xff)));
+            PatternNode::Repeat { node, min, max } => repeat(self.lower(node), *min, *max),
+            PatternNode::Group(_, node) => self.lower(node),
+            PatternNode::Backref(_) => {
+                let bytes =
+                    ClassBytes::new(bytes(&CharRanges::of(u32::from(self.eol)).inverse(0xff)));
                 repeat(Hir::class(Class::Bytes(bytes)), 0, None)
             }
         }
     }
 
-    fn set(self, set: &Set) -> Hir {
+    fn set(self, set: &CharRanges) -> Hir {
         let eol = u32::from(self.eol);
         if set.contains(eol) {
             let others = set.inverse(0x10ffff).ranges().to_vec();
-            let without = Set::new(others.into_iter().chain([(eol, eol)]).collect());
+            let without = CharRanges::new(others.into_iter().chain([(eol, eol)]).collect());
             return self.set(&without.inverse(if self.utf8 { 0x10ffff } else { 0xff }));
         }
         if !self.utf8 {
@@ -65,26 +68,26 @@ impl Lowering {
     }
 
     fn any(self) -> Hir {
-        self.set(&Set::default().inverse(if self.utf8 { 0x10ffff } else { 0xff }))
+        self.set(&CharRanges::default().inverse(if self.utf8 { 0x10ffff } else { 0xff }))
     }
 
-    fn assert(self, assert: Assert) -> Hir {
+    fn assert(self, assert: PatternAssertion) -> Hir {
         let look = match assert {
-            Assert::LineStart => Look::StartLF,
-            Assert::LineEnd => Look::EndLF,
-            _ if self.utf8 && self.accuracy == Accuracy::Superset => return Hir::empty(),
-            Assert::WordStart => Look::WordStartAscii,
-            Assert::WordEnd => Look::WordEndAscii,
-            Assert::WordEdge => Look::WordAscii,
-            Assert::NotWordEdge => Look::WordAsciiNegate,
-            Assert::NoWordBefore => Look::WordStartHalfAscii,
-            Assert::NoWordBehind => Look::WordEndHalfAscii,
+            PatternAssertion::LineStart => Look::StartLF,
+            PatternAssertion::LineEnd => Look::EndLF,
+            _ if self.utf8 && self.accuracy == LoweringAccuracy::Superset => return Hir::empty(),
+            PatternAssertion::WordStart => Look::WordStartAscii,
+            PatternAssertion::WordEnd => Look::WordEndAscii,
+            PatternAssertion::WordEdge => Look::WordAscii,
+            PatternAssertion::NotWordEdge => Look::WordAsciiNegate,
+            PatternAssertion::NoWordBefore => Look::WordStartHalfAscii,
+            PatternAssertion::NoWordBehind => Look::WordEndHalfAscii,
         };
         Hir::look(look)
     }
 }
 
-fn bytes(set: &Set) -> impl Iterator<Item = ClassBytesRange> {
+fn bytes(set: &CharRanges) -> impl Iterator<Item = ClassBytesRange> {
     let ranges = set.ranges().iter().filter(|r| r.0 <= 0xff);
     ranges.map(|r| ClassBytesRange::new(r.0 as u8, r.1.min(0xff) as u8))
 }

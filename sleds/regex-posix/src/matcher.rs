@@ -4,33 +4,33 @@ use std::ops::Range;
 
 use regex_syntax::hir::Hir;
 
-use super::ast::Node;
-use super::backtrack::{Backtrack, TooDeep};
-use super::lower::Accuracy;
-use super::options::Options;
-use super::search::Search;
-use super::spans::Spans;
+use super::ast::PatternNode;
+use super::backtrack::{BacktrackMatcher, NestingTooDeep};
+use super::lower::LoweringAccuracy;
+use super::options::RegexOptions;
+use super::search::HirSearcher;
+use super::spans::SpanAutomaton;
 use super::text;
 
 /// A pattern, to be found in lines.
-pub(super) struct Matcher {
-    options: Options,
-    node: Node,
+pub(super) struct PatternMatcher {
+    options: RegexOptions,
+    node: PatternNode,
     /// Automata are not enough for lines with more than ASCII, or for any.
     full: bool,
     backref: bool,
     /// The match that is found first is the longest at its place.
     longest_first: bool,
     /// Finds where matches may begin, and how long they are; made when first asked for.
-    search: Option<Search>,
-    spans: Option<Spans>,
+    search: Option<HirSearcher>,
+    spans: Option<SpanAutomaton>,
 }
 
-impl Matcher {
-    pub(super) fn new(node: Node, options: Options) -> Matcher {
+impl PatternMatcher {
+    pub(super) fn new(node: PatternNode, options: RegexOptions) -> PatternMatcher {
         let backref = node.has_backref();
         let full = backref || options.utf8 && node.has_word_assert();
-        Matcher {
+        PatternMatcher {
             options,
             full,
             backref,
@@ -46,9 +46,9 @@ impl Matcher {
         self.full
     }
 
-    /// What matches all that this does; no more than that, unless it is [`Matcher::full`].
+    /// What matches all that this does; no more than that, unless it is [`PatternMatcher::full`].
     pub(super) fn superset(&self) -> Hir {
-        let lowering = self.options.lowering(Accuracy::Superset);
+        let lowering = self.options.lowering(LoweringAccuracy::Superset);
         if self.backref && !self.options.icase {
             lowering.lower(&self.node.with_groups_for_backrefs())
         } else {
@@ -61,7 +61,7 @@ impl Matcher {
         &mut self,
         line: &[u8],
         from: usize,
-    ) -> Result<Option<Range<usize>>, TooDeep> {
+    ) -> Result<Option<Range<usize>>, NestingTooDeep> {
         let mut start = from;
         while let Some(possible) = self.search().and_then(|search| search.first(line, start)) {
             if self.longest_first {
@@ -91,25 +91,28 @@ impl Matcher {
     }
 
     /// The end of the longest match at `start`.
-    fn longest(&mut self, line: &[u8], start: usize) -> Result<Option<usize>, TooDeep> {
+    fn longest(&mut self, line: &[u8], start: usize) -> Result<Option<usize>, NestingTooDeep> {
         if !self.full || !self.backref && line.is_ascii() {
             return Ok(self.spans().and_then(|spans| spans.longest(line, start)));
         }
-        let Options { utf8, icase, .. } = self.options;
-        Backtrack { utf8, icase }.longest(&self.node, line, start)
+        let RegexOptions { utf8, icase, .. } = self.options;
+        BacktrackMatcher { utf8, icase }.longest(&self.node, line, start)
     }
 
-    fn search(&mut self) -> Option<&mut Search> {
+    fn search(&mut self) -> Option<&mut HirSearcher> {
         if self.search.is_none() {
-            self.search = Search::new(&self.superset(), self.options.eol).ok();
+            self.search = HirSearcher::new(&self.superset(), self.options.eol).ok();
         }
         self.search.as_mut()
     }
 
-    fn spans(&mut self) -> Option<&mut Spans> {
+    fn spans(&mut self) -> Option<&mut SpanAutomaton> {
         if self.spans.is_none() {
-            let hir = self.options.lowering(Accuracy::Exact).lower(&self.node);
-            self.spans = Spans::new(&hir, self.options.eol).ok();
+            let hir = self
+                .options
+                .lowering(LoweringAccuracy::Exact)
+                .lower(&self.node);
+            self.spans = SpanAutomaton::new(&hir, self.options.eol).ok();
         }
         self.spans.as_mut()
     }

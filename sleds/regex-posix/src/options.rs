@@ -1,10 +1,10 @@
 //! How to read patterns and lines.
 
-use super::lower::{Accuracy, Lowering};
+use super::lower::{HirLowering, LoweringAccuracy};
 
 /// How patterns are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Syntax {
+pub enum RegexSyntax {
     /// Groups, intervals and alternatives have backslashes: `\(a\|b\)\{2\}`.
     #[default]
     Basic,
@@ -16,9 +16,9 @@ pub enum Syntax {
 
 /// How to read patterns and lines.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RegexOptions {
     /// How patterns are written.
-    pub syntax: Syntax,
+    pub syntax: RegexSyntax,
     /// Upper and lower case are the same.
     pub icase: bool,
     /// Characters are UTF-8, not bytes.
@@ -35,10 +35,10 @@ pub struct Options {
 }
 
 /// Basic expressions over bytes; lines end in a newline.
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            syntax: Syntax::Basic,
+impl Default for RegexOptions {
+    fn default() -> RegexOptions {
+        RegexOptions {
+            syntax: RegexSyntax::Basic,
             icase: false,
             utf8: false,
             collates: false,
@@ -49,7 +49,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl RegexOptions {
     /// The last code of the character set.
     pub(super) fn last(self) -> u32 {
         if self.utf8 { 0x10ffff } else { 0xff }
@@ -60,8 +60,8 @@ impl Options {
         self.utf8 && self.collates
     }
 
-    pub(super) fn lowering(self, accuracy: Accuracy) -> Lowering {
-        Lowering {
+    pub(super) fn lowering(self, accuracy: LoweringAccuracy) -> HirLowering {
+        HirLowering {
             utf8: self.utf8,
             eol: self.eol,
             accuracy,

@@ -5,19 +5,19 @@
 //! one; what only looks like an interval is text in an extended expression; so is a `)` that closes
 //! nothing; assertions may be repeated.
 
-use super::ast::{Assert, Node, Set};
-use super::error::Error;
-use super::options::{Options, Syntax};
-use super::text::{Char, decode};
+use super::ast::{CharRanges, PatternAssertion, PatternNode};
+use super::error::PatternError;
+use super::options::{RegexOptions, RegexSyntax};
+use super::text::{PatternChar, decode};
 use super::{bracket, classes};
 
 /// Reads a pattern. Adds what is odd about it to `warnings`.
 pub(super) fn parse(
     text: &[u8],
-    options: Options,
+    options: RegexOptions,
     warnings: &mut Vec<&'static str>,
-) -> Result<Node, Error> {
-    let mut parser = Parser {
+) -> Result<PatternNode, PatternError> {
+    let mut parser = PatternParser {
         text,
         at: 0,
         options,
@@ -29,23 +29,23 @@ pub(super) fn parse(
         warnings,
     };
     match options.syntax {
-        Syntax::Fixed => Ok(parser.literals()),
-        Syntax::Basic | Syntax::Extended => parser.alternation(),
+        RegexSyntax::Fixed => Ok(parser.literals()),
+        RegexSyntax::Basic | RegexSyntax::Extended => parser.alternation(),
     }
 }
 
-fn joined(mut nodes: Vec<Node>) -> Node {
+fn joined(mut nodes: Vec<PatternNode>) -> PatternNode {
     match nodes.len() {
-        0 => Node::Empty,
+        0 => PatternNode::Empty,
         1 => nodes.remove(0),
-        _ => Node::Concat(nodes),
+        _ => PatternNode::Concat(nodes),
     }
 }
 
-pub(super) struct Parser<'t> {
+pub(super) struct PatternParser<'t> {
     pub(super) text: &'t [u8],
     pub(super) at: usize,
-    options: Options,
+    options: RegexOptions,
     /// Groups that are open.
     depth: usize,
     groups: usize,
@@ -58,13 +58,13 @@ pub(super) struct Parser<'t> {
     pub(super) warnings: &'t mut Vec<&'static str>,
 }
 
-impl Parser<'_> {
+impl PatternParser<'_> {
     pub(super) fn rest(&self) -> &[u8] {
         &self.text[self.at..]
     }
 
     pub(super) fn extended(&self) -> bool {
-        self.options.syntax == Syntax::Extended
+        self.options.syntax == RegexSyntax::Extended
     }
 
     /// True if the operator `op` is next: bare in extended expressions, behind `\` in basic ones.
@@ -88,7 +88,7 @@ impl Parser<'_> {
         is
     }
 
-    fn literals(&mut self) -> Node {
+    fn literals(&mut self) -> PatternNode {
         let mut nodes = Vec::new();
         while !self.rest().is_empty() {
             nodes.push(self.literal());
@@ -96,7 +96,7 @@ impl Parser<'_> {
         joined(nodes)
     }
 
-    fn alternation(&mut self) -> Result<Node, Error> {
+    fn alternation(&mut self) -> Result<PatternNode, PatternError> {
         let mut branches = Vec::new();
         loop {
             self.start = true;
@@ -107,7 +107,7 @@ impl Parser<'_> {
         }
         Ok(match branches.len() {
             1 => branches.remove(0),
-            _ => Node::Alternate(branches),
+            _ => PatternNode::Alternate(branches),
         })
     }
 
@@ -117,11 +117,11 @@ impl Parser<'_> {
         self.rest().is_empty() || self.next_is(b'|') || closes
     }
 
-    fn branch(&mut self) -> Result<Node, Error> {
+    fn branch(&mut self) -> Result<PatternNode, PatternError> {
         let mut nodes = Vec::new();
         while !self.ends() {
             let mut node = match self.times()? {
-                Some(times) => times.of(Node::Empty),
+                Some(times) => times.of(PatternNode::Empty),
                 None => self.atom(nodes.is_empty())?,
             };
             while let Some(times) = self.times()? {
@@ -130,13 +130,13 @@ impl Parser<'_> {
             nodes.push(node);
         }
         if self.depth == 0 && !self.extended() && self.next_is(b')') {
-            return Err(Error::Close);
+            return Err(PatternError::Close);
         }
         Ok(joined(nodes))
     }
 
     /// `first` if it is the first of its branch.
-    fn atom(&mut self, first: bool) -> Result<Node, Error> {
+    fn atom(&mut self, first: bool) -> Result<PatternNode, PatternError> {
         if self.eat(b'(') {
             return self.group();
         }
@@ -149,49 +149,49 @@ impl Parser<'_> {
             [b'.', ..] => {
                 self.at += 1;
                 self.start = false;
-                return Ok(Node::Any);
+                return Ok(PatternNode::Any);
             }
-            [b'^', ..] if self.extended() || first => Assert::LineStart,
-            [b'$', rest @ ..] if self.extended() || ends_basic(rest) => Assert::LineEnd,
+            [b'^', ..] if self.extended() || first => PatternAssertion::LineStart,
+            [b'$', rest @ ..] if self.extended() || ends_basic(rest) => PatternAssertion::LineEnd,
             _ => return Ok(self.literal()),
         };
         self.at += 1;
-        Ok(Node::Assert(assert))
+        Ok(PatternNode::Assert(assert))
     }
 
-    fn group(&mut self) -> Result<Node, Error> {
+    fn group(&mut self) -> Result<PatternNode, PatternError> {
         self.groups += 1;
         let number = self.groups;
         self.depth += 1;
         let inner = self.alternation()?;
         if !self.eat(b')') {
-            return Err(Error::Open);
+            return Err(PatternError::Open);
         }
         self.depth -= 1;
         self.start = false;
         self.closed.push(number);
-        Ok(Node::Group(number, Box::new(inner)))
+        Ok(PatternNode::Group(number, Box::new(inner)))
     }
 
-    fn escape(&mut self) -> Result<Node, Error> {
+    fn escape(&mut self) -> Result<PatternNode, PatternError> {
         self.at += 1;
         let Some(c) = self.rest().first().copied() else {
-            return Err(Error::Backslash);
+            return Err(PatternError::Backslash);
         };
         let assert = match c {
-            b'<' => Assert::WordStart,
-            b'>' => Assert::WordEnd,
-            b'b' => Assert::WordEdge,
-            b'B' => Assert::NotWordEdge,
-            b'`' => Assert::LineStart,
-            b'\'' => Assert::LineEnd,
+            b'<' => PatternAssertion::WordStart,
+            b'>' => PatternAssertion::WordEnd,
+            b'b' => PatternAssertion::WordEdge,
+            b'B' => PatternAssertion::NotWordEdge,
+            b'`' => PatternAssertion::LineStart,
+            b'\'' => PatternAssertion::LineEnd,
             _ => return self.escaped_character(c),
         };
         self.at += 1;
-        Ok(Node::Assert(assert))
+        Ok(PatternNode::Assert(assert))
     }
 
-    fn escaped_character(&mut self, c: u8) -> Result<Node, Error> {
+    fn escaped_character(&mut self, c: u8) -> Result<PatternNode, PatternError> {
         let utf8 = self.options.utf8;
         let set = match c.to_ascii_lowercase() {
             b'w' => classes::word(utf8),
@@ -203,31 +203,37 @@ impl Parser<'_> {
         self.at += 1;
         let inverse = c.is_ascii_uppercase();
         let last = self.options.last();
-        Ok(Node::Set(if inverse { set.inverse(last) } else { set }))
+        Ok(PatternNode::Set(if inverse {
+            set.inverse(last)
+        } else {
+            set
+        }))
     }
 
-    fn back_reference(&mut self, number: usize) -> Result<Node, Error> {
+    fn back_reference(&mut self, number: usize) -> Result<PatternNode, PatternError> {
         if !self.closed.contains(&number) {
-            return Err(Error::Backref);
+            return Err(PatternError::Backref);
         }
         self.start = false;
         self.at += 1;
-        Ok(Node::Backref(number))
+        Ok(PatternNode::Backref(number))
     }
 
     /// The next character, standing for itself.
-    fn literal(&mut self) -> Node {
-        let Options { icase, utf8, .. } = self.options;
+    fn literal(&mut self) -> PatternNode {
+        let RegexOptions { icase, utf8, .. } = self.options;
         self.start = false;
         self.brace_is_text = false;
         let Some((c, len)) = decode(self.rest(), utf8) else {
-            return Node::Empty;
+            return PatternNode::Empty;
         };
         self.at += len;
         match c {
-            Char::Byte(b) => Node::Byte(b),
-            Char::Code(c) if icase => Node::Set(classes::fold(&Set::of(c), utf8)),
-            Char::Code(c) => Node::Set(Set::of(c)),
+            PatternChar::Byte(b) => PatternNode::Byte(b),
+            PatternChar::Code(c) if icase => {
+                PatternNode::Set(classes::fold(&CharRanges::of(c), utf8))
+            }
+            PatternChar::Code(c) => PatternNode::Set(CharRanges::of(c)),
         }
     }
 }

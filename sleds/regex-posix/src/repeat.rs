@@ -1,25 +1,25 @@
 //! Repetition operators: `*`, `+`, `?`, `{2,3}`, in basic expressions some with a backslash.
 
-use super::ast::Node;
-use super::error::Error;
-use super::parse::Parser;
+use super::ast::PatternNode;
+use super::error::PatternError;
+use super::parse::PatternParser;
 
 /// The most repetitions that an interval may ask for.
 const REPEAT_MAX: u32 = 32767;
 
 /// What an operator asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Times {
+pub(super) struct RepeatTimes {
     min: u32,
     max: Option<u32>,
 }
 
-impl Times {
-    pub(super) fn of(self, node: Node) -> Node {
+impl RepeatTimes {
+    pub(super) fn of(self, node: PatternNode) -> PatternNode {
         match (self.min, self.max) {
-            (0, Some(0)) => Node::Empty,
+            (0, Some(0)) => PatternNode::Empty,
             (1, Some(1)) => node,
-            (min, max) => Node::Repeat {
+            (min, max) => PatternNode::Repeat {
                 node: Box::new(node),
                 min,
                 max,
@@ -29,8 +29,8 @@ impl Times {
 }
 
 /// What is between braces.
-enum Interval {
-    Times(Times),
+enum BraceInterval {
+    Times(RepeatTimes),
     /// Nothing that makes sense.
     Broken,
     /// The same, and the pattern ends in it.
@@ -41,14 +41,14 @@ enum Interval {
     Backwards,
 }
 
-impl Parser<'_> {
+impl PatternParser<'_> {
     /// True if an operator is next, by its looks.
     pub(super) fn at_operator(&self) -> bool {
         self.rest().starts_with(b"*") || [b'+', b'?', b'{'].iter().any(|op| self.next_is(*op))
     }
 
     /// Reads an operator, if one is next and is one here.
-    pub(super) fn times(&mut self) -> Result<Option<Times>, Error> {
+    pub(super) fn times(&mut self) -> Result<Option<RepeatTimes>, PatternError> {
         if self.brace_is_text || !self.at_operator() {
             return Ok(None);
         }
@@ -58,14 +58,14 @@ impl Parser<'_> {
         }
         let (times, warning) = if self.rest().starts_with(b"*") {
             self.at += 1;
-            let times = Times { min: 0, max: None };
+            let times = RepeatTimes { min: 0, max: None };
             (times, "* at start of expression")
         } else if self.eat(b'+') {
-            let times = Times { min: 1, max: None };
+            let times = RepeatTimes { min: 1, max: None };
             (times, "+ at start of expression")
         } else if self.eat(b'?') {
             let max = Some(1);
-            (Times { min: 0, max }, "? at start of expression")
+            (RepeatTimes { min: 0, max }, "? at start of expression")
         } else {
             let Some(times) = self.interval(idle)? else {
                 return Ok(None);
@@ -79,29 +79,29 @@ impl Parser<'_> {
     }
 
     /// Reads an interval, `idle` if it has nothing to repeat; `None` if its brace is text.
-    fn interval(&mut self, idle: bool) -> Result<Option<Times>, Error> {
+    fn interval(&mut self, idle: bool) -> Result<Option<RepeatTimes>, PatternError> {
         let at = self.at;
         match self.braces() {
-            Interval::Times(times) if times.min.max(times.max.unwrap_or(0)) > REPEAT_MAX => {
-                Err(Error::TooBig)
+            BraceInterval::Times(times) if times.min.max(times.max.unwrap_or(0)) > REPEAT_MAX => {
+                Err(PatternError::TooBig)
             }
-            Interval::Times(times) => {
+            BraceInterval::Times(times) => {
                 self.start = false;
                 Ok(Some(times))
             }
             // These are refused even where other nonsense is text.
-            Interval::Bare | Interval::Backwards if !idle => Err(Error::Interval),
+            BraceInterval::Bare | BraceInterval::Backwards if !idle => Err(PatternError::Interval),
             _ if self.extended() => {
                 self.at = at;
                 self.brace_is_text = true;
                 Ok(None)
             }
-            Interval::Open => Err(Error::Brace),
-            _ => Err(Error::Interval),
+            BraceInterval::Open => Err(PatternError::Brace),
+            _ => Err(PatternError::Interval),
         }
     }
 
-    fn braces(&mut self) -> Interval {
+    fn braces(&mut self) -> BraceInterval {
         self.at += self.op_len();
         let low = self.number();
         let comma = self.rest().starts_with(b",");
@@ -109,19 +109,19 @@ impl Parser<'_> {
         let high = if comma { self.number() } else { low };
         if !self.eat(b'}') {
             return if self.rest().is_empty() {
-                Interval::Open
+                BraceInterval::Open
             } else {
-                Interval::Broken
+                BraceInterval::Broken
             };
         }
         let min = match (low, comma) {
             (Some(low), _) => low,
             (None, true) => 0,
-            (None, false) => return Interval::Bare,
+            (None, false) => return BraceInterval::Bare,
         };
         match high {
-            Some(high) if high < min => Interval::Backwards,
-            max => Interval::Times(Times { min, max }),
+            Some(high) if high < min => BraceInterval::Backwards,
+            max => BraceInterval::Times(RepeatTimes { min, max }),
         }
     }
 

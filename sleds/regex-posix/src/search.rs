@@ -8,7 +8,7 @@ use regex_automata::meta::{self, Cache, Regex};
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::error::Error;
+use super::error::PatternError;
 
 /// Bytes that an automaton may have before it is determinised.
 pub(super) const NFA_BYTES: usize = 512 << 20;
@@ -17,18 +17,18 @@ pub(super) const NFA_BYTES: usize = 512 << 20;
 const CACHE_BYTES: usize = 16 << 20;
 
 /// A searcher.
-pub(super) enum Search {
+pub(super) enum HirSearcher {
     /// For one text.
     Text(Box<memmem::Finder<'static>>),
     Automata(Box<Regex>, Box<Cache>),
 }
 
-impl Search {
+impl HirSearcher {
     /// For matches of `hir`, which have no line end in them.
-    pub(super) fn new(hir: &Hir, eol: u8) -> Result<Search, Error> {
+    pub(super) fn new(hir: &Hir, eol: u8) -> Result<HirSearcher, PatternError> {
         if let HirKind::Literal(text) = hir.kind() {
             let finder = memmem::Finder::new(&text.0).into_owned();
-            return Ok(Search::Text(Box::new(finder)));
+            return Ok(HirSearcher::Text(Box::new(finder)));
         }
         let config = meta::Config::new()
             .utf8_empty(false)
@@ -42,16 +42,16 @@ impl Search {
             .onepass(false)
             .backtrack(false);
         let regex = meta::Builder::new().configure(config).build_from_hir(hir);
-        let regex = regex.map_err(|_| Error::TooBig)?;
+        let regex = regex.map_err(|_| PatternError::TooBig)?;
         let cache = regex.create_cache();
-        Ok(Search::Automata(Box::new(regex), Box::new(cache)))
+        Ok(HirSearcher::Automata(Box::new(regex), Box::new(cache)))
     }
 
     /// A place in the first line with a match at or after `from`.
     pub(super) fn place(&mut self, lines: &[u8], from: usize) -> Option<usize> {
         match self {
-            Search::Text(text) => text.find(&lines[from..]).map(|at| from + at),
-            Search::Automata(regex, cache) => {
+            HirSearcher::Text(text) => text.find(&lines[from..]).map(|at| from + at),
+            HirSearcher::Automata(regex, cache) => {
                 let input = Input::new(lines).range(from..).earliest(true);
                 let half = regex.search_half_with(cache, &input)?;
                 Some(half.offset())
@@ -63,11 +63,11 @@ impl Search {
     /// each repetition, and the first of alternatives, first.
     pub(super) fn first(&mut self, line: &[u8], from: usize) -> Option<Range<usize>> {
         match self {
-            Search::Text(text) => {
+            HirSearcher::Text(text) => {
                 let start = from + text.find(&line[from..])?;
                 Some(start..start + text.needle().len())
             }
-            Search::Automata(regex, cache) => {
+            HirSearcher::Automata(regex, cache) => {
                 let input = Input::new(line).range(from..);
                 let found = regex.search_with(cache, &input)?;
                 Some(found.range())

@@ -7,22 +7,22 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
-use super::error::Error;
+use super::error::PatternError;
 use super::search::NFA_BYTES;
 
 /// Bytes that each automaton may take for the states that it has met.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// An automaton that follows all matches to the last.
-pub(super) struct Spans {
+pub(super) struct SpanAutomaton {
     dfa: DFA,
     cache: Cache,
 }
 
-impl Spans {
-    pub(super) fn new(hir: &Hir, eol: u8) -> Result<Spans, Error> {
+impl SpanAutomaton {
+    pub(super) fn new(hir: &Hir, eol: u8) -> Result<SpanAutomaton, PatternError> {
         let dfa = dfa(hir, eol)?;
-        Ok(Spans {
+        Ok(SpanAutomaton {
             cache: dfa.create_cache(),
             dfa,
         })
@@ -36,7 +36,7 @@ impl Spans {
     }
 }
 
-fn dfa(hir: &Hir, eol: u8) -> Result<DFA, Error> {
+fn dfa(hir: &Hir, eol: u8) -> Result<DFA, PatternError> {
     let mut look = LookMatcher::new();
     look.set_line_terminator(eol);
     let nfa = NFA::compiler()
@@ -49,7 +49,7 @@ fn dfa(hir: &Hir, eol: u8) -> Result<DFA, Error> {
                 .nfa_size_limit(Some(NFA_BYTES)),
         )
         .build_from_hir(hir)
-        .map_err(|_| Error::TooBig)?;
+        .map_err(|_| PatternError::TooBig)?;
     DFA::builder()
         .configure(
             DFA::config()
@@ -58,5 +58,5 @@ fn dfa(hir: &Hir, eol: u8) -> Result<DFA, Error> {
                 .skip_cache_capacity_check(true),
         )
         .build_from_nfa(nfa)
-        .map_err(|_| Error::TooBig)
+        .map_err(|_| PatternError::TooBig)
 }

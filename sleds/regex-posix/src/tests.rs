@@ -1,19 +1,19 @@
 use super::*;
 
-fn options(syntax: Syntax, utf8: bool) -> Options {
-    Options {
+fn options(syntax: RegexSyntax, utf8: bool) -> RegexOptions {
+    RegexOptions {
         syntax,
         utf8,
-        ..Options::default()
+        ..RegexOptions::default()
     }
 }
 
-fn regex(pattern: &str, options: Options) -> Regex {
-    let regex = Regex::new(&[pattern], options);
+fn regex(pattern: &str, options: RegexOptions) -> PosixRegex {
+    let regex = PosixRegex::new(&[pattern], options);
     regex.unwrap_or_else(|errors| panic!("{pattern}: {errors:?}"))
 }
 
-fn first(pattern: &str, line: &str, options: Options) -> Option<String> {
+fn first(pattern: &str, line: &str, options: RegexOptions) -> Option<String> {
     let found = regex(pattern, options).find_in_line(line.as_bytes(), 0);
     let range = found.expect("it is not deep")?;
     Some(line[range].to_owned())
@@ -21,7 +21,7 @@ fn first(pattern: &str, line: &str, options: Options) -> Option<String> {
 
 #[test]
 fn the_leftmost_match_is_as_long_as_it_can_be() {
-    let ere = options(Syntax::Extended, true);
+    let ere = options(RegexSyntax::Extended, true);
     assert_eq!(first("a|ab|abc", "xabcd", ere).as_deref(), Some("abc"));
     assert_eq!(first("(a|ab)(c|bcd)", "abcd", ere).as_deref(), Some("abcd"));
     assert_eq!(first("b+|a", "bba", ere).as_deref(), Some("bb"));
@@ -30,7 +30,7 @@ fn the_leftmost_match_is_as_long_as_it_can_be() {
 
 #[test]
 fn basic_expressions_take_operators_behind_a_backslash() {
-    let bre = options(Syntax::Basic, false);
+    let bre = options(RegexSyntax::Basic, false);
     assert_eq!(first("a\\{2\\}", "aaa", bre).as_deref(), Some("aa"));
     assert_eq!(first("a{2}", "aa a{2}", bre).as_deref(), Some("a{2}"));
     assert_eq!(first("*a", "b*a", bre).as_deref(), Some("*a"));
@@ -40,7 +40,7 @@ fn basic_expressions_take_operators_behind_a_backslash() {
 
 #[test]
 fn a_back_reference_matches_the_same_text_again() {
-    let bre = options(Syntax::Basic, true);
+    let bre = options(RegexSyntax::Basic, true);
     assert_eq!(
         first("\\(a*\\)b\\1", "aabaaa", bre).as_deref(),
         Some("aabaa")
@@ -51,7 +51,7 @@ fn a_back_reference_matches_the_same_text_again() {
 
 #[test]
 fn words_may_be_of_letters_outside_ascii() {
-    let bre = options(Syntax::Basic, true);
+    let bre = options(RegexSyntax::Basic, true);
     assert_eq!(first("a\\b", "aé", bre), None);
     assert_eq!(first("\\<\\w*", "…été", bre).as_deref(), Some("été"));
 }
@@ -59,7 +59,7 @@ fn words_may_be_of_letters_outside_ascii() {
 #[test]
 fn a_broken_pattern_is_refused_in_the_library_s_words() {
     let error = |pattern: &str, syntax| {
-        let errors = Regex::new(&[pattern], options(syntax, true)).err();
+        let errors = PosixRegex::new(&[pattern], options(syntax, true)).err();
         let error = errors.and_then(|errors| errors.first().copied());
         error.map(|e| e.to_string()).unwrap_or_default()
     };
@@ -76,15 +76,15 @@ fn a_broken_pattern_is_refused_in_the_library_s_words() {
         ("[[.ab.]]", "Invalid collation character"),
         ("a\\{99999\\}", "Regular expression too big"),
     ] {
-        assert_eq!(error(pattern, Syntax::Basic), words, "{pattern}");
+        assert_eq!(error(pattern, RegexSyntax::Basic), words, "{pattern}");
     }
-    assert_eq!(error("a{1", Syntax::Extended), "");
-    assert_eq!(error("a)", Syntax::Extended), "");
+    assert_eq!(error("a{1", RegexSyntax::Extended), "");
+    assert_eq!(error("a)", RegexSyntax::Extended), "");
 }
 
 #[test]
 fn lines_are_found_in_a_buffer_of_many() {
-    let mut regex = regex("^$\\|b", options(Syntax::Basic, true));
+    let mut regex = regex("^$\\|b", options(RegexSyntax::Basic, true));
     let lines = b"a\nab\n\nc\n";
     let mut at = 0;
     let mut found = Vec::new();
@@ -97,7 +97,7 @@ fn lines_are_found_in_a_buffer_of_many() {
 
 #[test]
 fn a_group_s_copies_find_all_that_its_references_do() {
-    let bre = options(Syntax::Basic, true);
+    let bre = options(RegexSyntax::Basic, true);
     for (pattern, line, found) in [
         ("\\(ab\\|cd\\)x*\\1", "-abxcdxcd", Some("cdxcd")),
         ("\\(\\(a\\)b\\2\\)c\\1", "abacaba", Some("abacaba")),
@@ -112,11 +112,11 @@ fn a_group_s_copies_find_all_that_its_references_do() {
 
 #[test]
 fn whole_lines_of_plain_text_are_no_parts_of_lines() {
-    let fixed = Options {
+    let fixed = RegexOptions {
         whole_lines: true,
-        ..options(Syntax::Fixed, false)
+        ..options(RegexSyntax::Fixed, false)
     };
-    let mut regex = Regex::new(&["ab", "b"], fixed).unwrap();
+    let mut regex = PosixRegex::new(&["ab", "b"], fixed).unwrap();
     let lines = b"abab\nb\nxab\nab\n";
     assert_eq!(regex.count_lines(lines), Ok(2));
     assert_eq!(regex.find_line(lines, 0), Ok(Some(5..6)));
@@ -125,7 +125,7 @@ fn whole_lines_of_plain_text_are_no_parts_of_lines() {
 
 #[test]
 fn one_repetition_finds_its_longest_match_first() {
-    let ere = options(Syntax::Extended, true);
+    let ere = options(RegexSyntax::Extended, true);
     assert_eq!(first("xa*ab", "-xaaab", ere).as_deref(), Some("xaaab"));
     assert_eq!(first("[éü]+.", "aéüb", ere).as_deref(), Some("éüb"));
     assert_eq!(first("a*(ab)?", "aab", ere).as_deref(), Some("aab"));

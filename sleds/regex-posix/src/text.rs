@@ -4,40 +4,40 @@ use super::classes;
 
 /// A character, or a byte that is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Char {
+pub(super) enum PatternChar {
     /// A code point in UTF-8, a byte in the C locale.
     Code(u32),
     /// A byte that begins no character in UTF-8.
     Byte(u8),
 }
 
-impl Char {
+impl PatternChar {
     /// Its place in the order of codes.
     pub(super) fn code(self) -> u32 {
         match self {
-            Char::Code(c) => c,
-            Char::Byte(b) => u32::from(b),
+            PatternChar::Code(c) => c,
+            PatternChar::Byte(b) => u32::from(b),
         }
     }
 }
 
 /// The character that `text` begins with, and its length in bytes; `None` if it is empty.
-pub(super) fn decode(text: &[u8], utf8: bool) -> Option<(Char, usize)> {
+pub(super) fn decode(text: &[u8], utf8: bool) -> Option<(PatternChar, usize)> {
     let first = *text.first()?;
     if !utf8 || first < 0x80 {
-        return Some((Char::Code(u32::from(first)), 1));
+        return Some((PatternChar::Code(u32::from(first)), 1));
     }
     let near = &text[..text.len().min(4)];
     Some(match near.utf8_chunks().next()?.valid().chars().next() {
-        Some(c) => (Char::Code(u32::from(c)), c.len_utf8()),
-        None => (Char::Byte(first), 1),
+        Some(c) => (PatternChar::Code(u32::from(c)), c.len_utf8()),
+        None => (PatternChar::Byte(first), 1),
     })
 }
 
 /// True if a character that may be part of a word begins at `at`.
 pub(super) fn word_at(line: &[u8], at: usize, utf8: bool) -> bool {
     match decode(&line[at..], utf8) {
-        Some((Char::Code(c), _)) => classes::is_word(c) && (utf8 || c < 0x80),
+        Some((PatternChar::Code(c), _)) => classes::is_word(c) && (utf8 || c < 0x80),
         _ => false,
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn word_before(line: &[u8], at: usize, utf8: bool) -> bool {
     }
     let covers = |n: &usize| {
         let found = decode(&line[at - n..], true);
-        matches!(found, Some((Char::Code(_), len)) if len >= *n)
+        matches!(found, Some((PatternChar::Code(_), len)) if len >= *n)
     };
     let before = (1..=at.min(4)).find(covers);
     before.is_some_and(|n| word_at(line, at - n, true))

@@ -9,9 +9,12 @@ use std::process::ExitCode;
 
 use clap::Command;
 use rustix::fd::AsFd as _;
-use sleds::{Plan, ReadOptions, Reader, Unit};
+use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
-use sleds_common::gnu::{self, Arg, Complaints, Item, Opt, Usage, quoted_if_needed, reason};
+use sleds_common::gnu::{
+    self, ErrorReporter, OptionArgument, ParsedArgument, ToolOption, UsageError, quoted_if_needed,
+    reason,
+};
 use sleds_common::{Tool, input, plan, text};
 
 pub(crate) const TOOL: Tool = Tool {
@@ -24,7 +27,7 @@ pub(crate) const TOOL: Tool = Tool {
 const CHUNK: usize = 128 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Id {
+enum CatOption {
     Unordered,
     Null,
     Unbuffered,
@@ -34,13 +37,13 @@ enum Id {
 }
 
 #[rustfmt::skip]
-const TABLE: [Opt<Id>; 6] = [
-    Opt::flag(Id::Unordered, 0, "unordered", "Write the lines of each file in the order that costs least to read; none is cut").of_ours(),
-    Opt::flag(Id::Null, b'z', "null-data", "With --unordered, records end with a NUL instead of a newline").of_ours(),
-    Opt::new(Id::Unbuffered, b'u', None, Arg::None, "Does nothing: output is never held back").of_ours(),
-    plan::option(Id::Plan),
-    Opt::flag(Id::Help, 0, "help", "Print this help"),
-    Opt::flag(Id::Version, 0, "version", "Print the version"),
+const TABLE: [ToolOption<CatOption>; 6] = [
+    ToolOption::flag(CatOption::Unordered, 0, "unordered", "Write the lines of each file in the order that costs least to read; none is cut").of_ours(),
+    ToolOption::flag(CatOption::Null, b'z', "null-data", "With --unordered, records end with a NUL instead of a newline").of_ours(),
+    ToolOption::new(CatOption::Unbuffered, b'u', None, OptionArgument::None, "Does nothing: output is never held back").of_ours(),
+    plan::option(CatOption::Plan),
+    ToolOption::flag(CatOption::Help, 0, "help", "Print this help"),
+    ToolOption::flag(CatOption::Version, 0, "version", "Print the version"),
 ];
 
 fn command() -> Command {
@@ -60,49 +63,51 @@ fn command() -> Command {
     gnu::command(base, &TABLE)
 }
 
-struct Job {
+struct CatJob {
     files: Vec<OsString>,
-    plan: Plan,
+    plan: ReadPlan,
     /// Byte at the end of each record, if the order is free.
     unordered: Option<u8>,
 }
 
-enum Asked {
+enum CatRequest {
     Help,
     Version,
-    Copy(Job),
+    Copy(CatJob),
 }
 
-fn parse(args: Vec<OsString>) -> Result<Asked, Usage> {
+fn parse(args: Vec<OsString>) -> Result<CatRequest, UsageError> {
     let mut files = Vec::new();
-    let (mut unordered, mut end, mut plan) = (false, b'\n', Plan::Auto);
+    let (mut unordered, mut end, mut plan) = (false, b'\n', ReadPlan::Auto);
     for item in gnu::parse(&TABLE, args, gnu::permutes())? {
         match item {
-            Item::Operand(file) => files.push(file),
-            Item::Option(Id::Unordered, _) => unordered = true,
-            Item::Option(Id::Null, _) => end = 0,
-            Item::Option(Id::Unbuffered, _) => {}
-            Item::Option(Id::Plan, name) => plan = plan::named(&name.unwrap_or_default())?,
-            Item::Option(Id::Help, _) => return Ok(Asked::Help),
-            Item::Option(Id::Version, _) => return Ok(Asked::Version),
+            ParsedArgument::Operand(file) => files.push(file),
+            ParsedArgument::Option(CatOption::Unordered, _) => unordered = true,
+            ParsedArgument::Option(CatOption::Null, _) => end = 0,
+            ParsedArgument::Option(CatOption::Unbuffered, _) => {}
+            ParsedArgument::Option(CatOption::Plan, name) => {
+                plan = plan::named(&name.unwrap_or_default())?
+            }
+            ParsedArgument::Option(CatOption::Help, _) => return Ok(CatRequest::Help),
+            ParsedArgument::Option(CatOption::Version, _) => return Ok(CatRequest::Version),
         }
     }
     if files.is_empty() {
         files.push("-".into());
     }
-    Ok(Asked::Copy(Job {
+    Ok(CatRequest::Copy(CatJob {
         files,
-        plan: if unordered { plan } else { Plan::Linear },
+        plan: if unordered { plan } else { ReadPlan::Linear },
         unordered: unordered.then_some(end),
     }))
 }
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let mut complaints = Complaints::new("cat");
+    let mut complaints = ErrorReporter::new("cat");
     match parse(args) {
-        Ok(Asked::Help) => gnu::print_help(command(), &mut complaints),
-        Ok(Asked::Version) => gnu::print_version(&mut complaints),
-        Ok(Asked::Copy(job)) => {
+        Ok(CatRequest::Help) => gnu::print_help(command(), &mut complaints),
+        Ok(CatRequest::Version) => gnu::print_version(&mut complaints),
+        Ok(CatRequest::Copy(job)) => {
             if let Err(error) = copy_all(&job, &mut complaints) {
                 complaints.say(format!("write error: {}", reason(&error)));
             }
@@ -113,7 +118,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 /// Copies each readable file. Fails only if the output fails.
-fn copy_all(job: &Job, complaints: &mut Complaints) -> io::Result<()> {
+fn copy_all(job: &CatJob, complaints: &mut ErrorReporter) -> io::Result<()> {
     let out = rustix::io::fcntl_dupfd_cloexec(io::stdout().as_fd(), 0)?;
     let out = File::from(out);
     let target = out.metadata()?;
@@ -131,8 +136,8 @@ fn copy_all(job: &Job, complaints: &mut Complaints) -> io::Result<()> {
         }
         match copy(&file, &out, job) {
             Ok(()) => {}
-            Err(Trouble::Reading(error)) => complaints.about(name, &error),
-            Err(Trouble::Writing(error)) => return Err(error),
+            Err(CatError::Reading(error)) => complaints.about(name, &error),
+            Err(CatError::Writing(error)) => return Err(error),
         }
     }
     Ok(())
@@ -147,29 +152,29 @@ fn feeds_itself(mut file: &File, target: &Metadata) -> bool {
     target.is_file() && same(&from) && position < from.len()
 }
 
-enum Trouble {
+enum CatError {
     Reading(io::Error),
     Writing(io::Error),
 }
 
-fn copy(file: &File, mut out: &File, job: &Job) -> Result<(), Trouble> {
-    let unit = job.unordered.map_or(Unit::Bytes, Unit::Records);
+fn copy(file: &File, mut out: &File, job: &CatJob) -> Result<(), CatError> {
+    let unit = job.unordered.map_or(ReadUnit::Bytes, ReadUnit::Records);
     let options = ReadOptions {
         plan: job.plan,
         unit,
         chunk: CHUNK,
     };
-    let mut reader = Reader::new(file, options).map_err(Trouble::Reading)?;
+    let mut reader = FileReader::new(file, options).map_err(CatError::Reading)?;
     // The last record may lack its terminator, and would merge with the data that is read after it.
     let mut unended = Vec::new();
-    while let Some(piece) = reader.next_piece().map_err(Trouble::Reading)? {
+    while let Some(piece) = reader.next_piece().map_err(CatError::Reading)? {
         let whole = match job.unordered {
             None => piece.data.len(),
             Some(end) => memchr::memrchr(end, piece.data).map_or(0, |at| at + 1),
         };
         let (records, rest) = piece.data.split_at(whole);
-        out.write_all(records).map_err(Trouble::Writing)?;
+        out.write_all(records).map_err(CatError::Writing)?;
         unended.extend_from_slice(rest);
     }
-    out.write_all(&unended).map_err(Trouble::Writing)
+    out.write_all(&unended).map_err(CatError::Writing)
 }

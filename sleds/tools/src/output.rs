@@ -12,7 +12,7 @@ pub(crate) const USAGE: u8 = 2;
 
 /// Use of colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Color {
+pub(crate) enum ColorUse {
     /// On a terminal, unless `NO_COLOR` is set.
     Auto,
     /// Also into a pipe.
@@ -30,7 +30,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    pub(crate) fn of_stdout(color: Color) -> Screen {
+    pub(crate) fn of_stdout(color: ColorUse) -> Screen {
         let terminal = io::stdout().is_terminal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
         let size = rustix::termios::tcgetwinsize(io::stdout());
@@ -40,13 +40,13 @@ impl Screen {
             .filter(|(columns, rows)| *columns > 0 && *rows > 0);
         Screen {
             color: match color {
-                Color::Auto => terminal && !no_color,
-                Color::Always => true,
-                Color::Never => false,
+                ColorUse::Auto => terminal && !no_color,
+                ColorUse::Always => true,
+                ColorUse::Never => false,
             },
             size: match (terminal, color) {
                 (true, _) => Some(size.unwrap_or((80, 24))),
-                (false, Color::Always) => Some((80, 24)),
+                (false, ColorUse::Always) => Some((80, 24)),
                 (false, _) => None,
             },
         }

@@ -11,18 +11,19 @@ use clap::{CommandFactory as _, Parser};
 use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{
-    Delivery, DescribeError, Describer, Level, Plan, Sled, Source, TableError, delivery_time,
+    DeliveryTime, DescribeError, Describer, DeviceTableError, RateSource, ReadPlan, Sled,
+    StorageLevel, delivery_time,
 };
 
-use crate::output::{self, Color, Screen, result_line};
+use crate::output::{self, ColorUse, Screen, result_line};
 use crate::strip;
-use listing::Extent;
+use listing::ListingLimit;
 use sleds_common::Tool;
 use sleds_common::quantity::{percent, spread_of_seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "show",
-    command: || Args::command().name("show"),
+    command: || ShowArgs::command().name("show"),
     run,
 };
 
@@ -39,7 +40,7 @@ const PAPER: (usize, usize) = (80, 24);
 /// Exit status: 0, all shown; 1, a file could not be examined; 2, wrong usage.
 #[derive(Parser)]
 #[command(name = "show")]
-struct Args {
+struct ShowArgs {
     /// The files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -60,12 +61,12 @@ struct Args {
     table: Option<PathBuf>,
     /// Colour
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    color: Color,
+    color: ColorUse,
 }
 
 /// The shown values of a file.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownFile<'a> {
     schema: u32,
     path: String,
     length: u64,
@@ -73,14 +74,14 @@ struct Shown<'a> {
     cached: Option<u64>,
     device: &'a str,
     class: String,
-    source: Source,
+    source: RateSource,
     sleds: &'a [Sled],
-    linear: Delivery,
-    best: Delivery,
+    linear: DeliveryTime,
+    best: DeliveryTime,
 }
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let args: Args = match output::parse("show", args) {
+    let args: ShowArgs = match output::parse("show", args) {
         Ok(args) => args,
         Err(code) => return code,
     };
@@ -110,14 +111,14 @@ fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 /// Prints the reason for default estimates, if defaults are used.
-pub(crate) fn say_problem(tool: &str, problem: Option<&TableError>) {
+pub(crate) fn say_problem(tool: &str, problem: Option<&DeviceTableError>) {
     if let Some(problem) = problem {
         eprintln!("sleds {tool}: {problem}; until then, defaults by kind of device");
     }
 }
 
 fn show(
-    args: &Args,
+    args: &ShowArgs,
     screen: Screen,
     describer: &mut Describer,
     path: &Path,
@@ -128,9 +129,11 @@ fn show(
     let place = describer.place_of(&file)?;
     let level = describer.level_of(&file)?;
     let length = sleds.last().map_or(0, Sled::end);
-    let hidden = sleds.iter().any(|sled| sled.level == Level::Unknown);
-    let memory = sleds.iter().filter(|sled| sled.level == Level::Memory);
-    let shown = Shown {
+    let hidden = sleds.iter().any(|sled| sled.level == StorageLevel::Unknown);
+    let memory = sleds
+        .iter()
+        .filter(|sled| sled.level == StorageLevel::Memory);
+    let shown = ShownFile {
         schema: SCHEMA,
         path: path.display().to_string(),
         length,
@@ -139,8 +142,8 @@ fn show(
         class: place.class().to_string(),
         source: level.1,
         sleds: &sleds,
-        linear: delivery_time(&sleds, Plan::Linear),
-        best: delivery_time(&sleds, Plan::Best),
+        linear: delivery_time(&sleds, ReadPlan::Linear),
+        best: delivery_time(&sleds, ReadPlan::Best),
     };
     if args.json {
         let json = serde_json::to_string(&shown).expect("strings and finite numbers");
@@ -161,7 +164,7 @@ pub(crate) fn open(path: &Path) -> std::io::Result<File> {
         .open(path)
 }
 
-fn print(args: &Args, screen: Screen, shown: &Shown<'_>) {
+fn print(args: &ShowArgs, screen: Screen, shown: &ShownFile<'_>) {
     let cached = match shown.cached {
         Some(cached) => format!("{} in memory", percent(cached, shown.length)),
         None => "not told what is in memory".to_owned(),
@@ -187,9 +190,9 @@ fn print(args: &Args, screen: Screen, shown: &Shown<'_>) {
     result_line!("  {}", strip::strip(shown.sleds, columns, screen.color));
     result_line!("  {}", strip::legend(screen.color));
     let extent = match args.limit {
-        _ if args.all => Extent::All,
-        Some(most) => Extent::Most(most),
-        None => Extent::Screen(rows),
+        _ if args.all => ListingLimit::All,
+        Some(most) => ListingLimit::Most(most),
+        None => ListingLimit::Screen(rows),
     };
     for line in listing::lines(shown.sleds, extent) {
         result_line!("{line}");
@@ -198,16 +201,16 @@ fn print(args: &Args, screen: Screen, shown: &Shown<'_>) {
     result_line!("  best    {best}");
 }
 
-fn source(source: Source) -> &'static str {
+fn source(source: RateSource) -> &'static str {
     match source {
-        Source::Measured => "measured",
-        Source::Default => "default, not measured",
-        Source::Observed => "measured, refreshed by reads since",
-        Source::Unknown => "nothing known",
+        RateSource::Measured => "measured",
+        RateSource::Default => "default, not measured",
+        RateSource::Observed => "measured, refreshed by reads since",
+        RateSource::Unknown => "nothing known",
     }
 }
 
-fn time(delivery: &Delivery) -> String {
+fn time(delivery: &DeliveryTime) -> String {
     match delivery.unknown_bytes {
         0 => spread_of_seconds(delivery.seconds),
         bytes if delivery.seconds.high == 0.0 => format!("unknown ({})", ByteLen(bytes)),

@@ -1,33 +1,33 @@
 //! Draws a file as a strip. Each column is a part of the file, coloured by its level.
 
-use sleds::{Level, Sled};
+use sleds::{Sled, StorageLevel};
 
 /// Appearance of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Look {
+struct ColumnShade {
     /// Number in the escape sequence.
     color: u8,
     /// Character without colour.
     plain: char,
 }
 
-const fn look(color: u8, plain: char) -> Look {
-    Look { color, plain }
+const fn look(color: u8, plain: char) -> ColumnShade {
+    ColumnShade { color, plain }
 }
 
 /// Shades from uncached to fully cached.
-const SHADES: [Look; 5] = [
+const SHADES: [ColumnShade; 5] = [
     look(33, '.'),
     look(33, ':'),
     look(93, '+'),
     look(92, '%'),
     look(32, '#'),
 ];
-const UNKNOWN: Look = look(90, '?');
+const UNKNOWN: ColumnShade = look(90, '?');
 
 /// Returns the legend of the strip.
 pub(crate) fn legend(color: bool) -> String {
-    let mark = |look: Look| {
+    let mark = |look: ColumnShade| {
         if color {
             format!("\x1b[{}m█\x1b[0m", look.color)
         } else {
@@ -63,7 +63,7 @@ pub(crate) fn strip(sleds: &[Sled], columns: usize, color: bool) -> String {
     out
 }
 
-fn looks(sleds: &[Sled], columns: usize) -> Vec<Look> {
+fn looks(sleds: &[Sled], columns: usize) -> Vec<ColumnShade> {
     let (Some(first), Some(last)) = (sleds.first(), sleds.last()) else {
         return Vec::new();
     };
@@ -83,9 +83,9 @@ fn looks(sleds: &[Sled], columns: usize) -> Vec<Look> {
         for sled in sleds[at..].iter().take_while(|sled| sled.offset < to) {
             let length = sled.end().min(to) - sled.offset.max(from);
             match sled.level {
-                Level::Memory => memory += length,
-                Level::Unknown => unknown += length,
-                Level::Device(_) => {}
+                StorageLevel::Memory => memory += length,
+                StorageLevel::Unknown => unknown += length,
+                StorageLevel::Device(_) => {}
             }
         }
         looks.push(if unknown > 0 {
@@ -98,7 +98,7 @@ fn looks(sleds: &[Sled], columns: usize) -> Vec<Look> {
 }
 
 /// Uses the outermost shades only for entirely uncached and entirely cached parts.
-fn shade(part: u64, whole: u64) -> Look {
+fn shade(part: u64, whole: u64) -> ColumnShade {
     match part {
         0 => SHADES[0],
         part if part >= whole => SHADES[4],
@@ -109,28 +109,28 @@ fn shade(part: u64, whole: u64) -> Look {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sleds::{Source, Spread};
+    use sleds::{EstimateRange, RateSource};
 
-    fn sled(offset: u64, length: u64, level: Level) -> Sled {
+    fn sled(offset: u64, length: u64, level: StorageLevel) -> Sled {
         Sled {
             offset,
             length,
-            latency_s: Some(Spread::exactly(1.0)),
-            bandwidth_Bps: Some(Spread::exactly(1.0)),
+            latency_s: Some(EstimateRange::exactly(1.0)),
+            bandwidth_Bps: Some(EstimateRange::exactly(1.0)),
             linear_Bps: None,
             level,
-            source: Source::Measured,
+            source: RateSource::Measured,
         }
     }
 
     #[test]
     fn each_column_shows_what_its_part_is_made_of() {
-        let device = Level::Device("x".into());
+        let device = StorageLevel::Device("x".into());
         let sleds = [
-            sled(0, 100, Level::Memory),
+            sled(0, 100, StorageLevel::Memory),
             sled(100, 150, device),
-            sled(250, 50, Level::Memory),
-            sled(300, 100, Level::Unknown),
+            sled(250, 50, StorageLevel::Memory),
+            sled(300, 100, StorageLevel::Unknown),
         ];
         assert_eq!(strip(&sleds, 4, false), "#.+?");
         assert_eq!(strip(&sleds[..1], 200, false).len(), 100);

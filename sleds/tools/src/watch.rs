@@ -14,7 +14,7 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{DescribeError, Estimator, Sled};
 
-use crate::output::{self, Color, Screen, result_line};
+use crate::output::{self, ColorUse, Screen, result_line};
 use crate::show::{open, say_problem};
 use crate::strip;
 use sleds_common::Tool;
@@ -22,7 +22,7 @@ use sleds_common::quantity::{percent, seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "watch",
-    command: || Args::command().name("watch"),
+    command: || WatchArgs::command().name("watch"),
     run,
 };
 
@@ -39,7 +39,7 @@ const FILES_MAX: usize = 100_000;
 /// Exit status: 0; 1 if with --once a file could not be examined; 2, wrong usage.
 #[derive(Parser)]
 #[command(name = "watch")]
-struct Args {
+struct WatchArgs {
     /// Files and folders
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -57,12 +57,12 @@ struct Args {
     limit: Option<usize>,
     /// Colour and strips
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    color: Color,
+    color: ColorUse,
 }
 
 /// State of a file at one time.
 #[derive(Serialize)]
-struct Row {
+struct WatchRow {
     path: String,
     length: u64,
     /// Bytes in memory; `None` if the kernel does not report them.
@@ -76,17 +76,17 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Look {
+struct WatchSnapshot {
     schema: u32,
     length: u64,
     cached: u64,
     unknown_files: usize,
-    files: Vec<Row>,
+    files: Vec<WatchRow>,
     errors: Vec<String>,
 }
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let args: Args = match output::parse("watch", args) {
+    let args: WatchArgs = match output::parse("watch", args) {
         Ok(args) => args,
         Err(code) => return code,
     };
@@ -97,7 +97,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
         );
         return ExitCode::from(output::USAGE);
     }
-    let mut watch = Watch {
+    let mut watch = CacheWatch {
         estimator: Estimator::new(),
         before: BTreeMap::new(),
     };
@@ -113,15 +113,15 @@ fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-struct Watch {
+struct CacheWatch {
     estimator: Estimator,
     /// Bytes in memory at the last update.
     before: BTreeMap<PathBuf, u64>,
 }
 
-impl Watch {
-    fn look(&mut self, args: &Args, screen: Screen) -> Look {
-        let mut look = Look {
+impl CacheWatch {
+    fn look(&mut self, args: &WatchArgs, screen: Screen) -> WatchSnapshot {
+        let mut look = WatchSnapshot {
             schema: SCHEMA,
             length: 0,
             cached: 0,
@@ -144,7 +144,7 @@ impl Watch {
     }
 
     /// Adds all files below a folder. Does not follow links, and skips uninteresting other filesystems.
-    fn folder(&mut self, path: &Path, look: &mut Look) {
+    fn folder(&mut self, path: &Path, look: &mut WatchSnapshot) {
         let mut folders = vec![path.to_owned()];
         while let Some(folder) = folders.pop() {
             let entries = match fs::read_dir(&folder) {
@@ -167,7 +167,7 @@ impl Watch {
         }
     }
 
-    fn file(&mut self, path: &Path, named: bool, strip: bool, look: &mut Look) {
+    fn file(&mut self, path: &Path, named: bool, strip: bool, look: &mut WatchSnapshot) {
         match self.row(path, strip) {
             Ok(row) => {
                 look.length += row.length;
@@ -181,13 +181,13 @@ impl Watch {
         }
     }
 
-    fn row(&mut self, path: &Path, strip: bool) -> Result<Row, DescribeError> {
+    fn row(&mut self, path: &Path, strip: bool) -> Result<WatchRow, DescribeError> {
         let file = open(path)?;
         let estimate = self.estimator.estimate(&file)?;
         let cached = estimate.cached;
         let now = cached.unwrap_or(0);
         let before = self.before.insert(path.to_owned(), now).unwrap_or(now);
-        Ok(Row {
+        Ok(WatchRow {
             path: path.display().to_string(),
             length: estimate.length,
             cached,
@@ -198,7 +198,7 @@ impl Watch {
     }
 }
 
-fn show(args: &Args, screen: Screen, look: &Look) {
+fn show(args: &WatchArgs, screen: Screen, look: &WatchSnapshot) {
     if args.json {
         let json = serde_json::to_string(look).expect("strings and finite numbers");
         result_line!("{json}");
@@ -237,7 +237,7 @@ fn show(args: &Args, screen: Screen, look: &Look) {
     }
 }
 
-fn line(row: &Row, screen: Screen) -> String {
+fn line(row: &WatchRow, screen: Screen) -> String {
     let share = match row.cached {
         Some(cached) => percent(cached, row.length),
         None => "?".to_owned(),

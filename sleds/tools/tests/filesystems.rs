@@ -17,9 +17,9 @@ const FILE_BYTES: u64 = 4 << 20;
 const LINE: &str = "a line of a file on another filesystem\n";
 
 /// A mount that is removed at the end of its test.
-struct Mounted(PathBuf);
+struct FilesystemMount(PathBuf);
 
-impl Drop for Mounted {
+impl Drop for FilesystemMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }
@@ -31,7 +31,7 @@ fn runs(command: &mut Command) -> bool {
 
 /// Mounts a filesystem of this kind in `dir` over a loop device. Returns `None` and reports a skip if that is not
 /// possible here.
-fn mounted(test: &str, kind: &str, dir: &Path) -> Option<Mounted> {
+fn mounted(test: &str, kind: &str, dir: &Path) -> Option<FilesystemMount> {
     if !rustix::process::geteuid().is_root() {
         skip(test, "only root may mount");
         return None;
@@ -54,7 +54,7 @@ fn mounted(test: &str, kind: &str, dir: &Path) -> Option<Mounted> {
         skip(test, &format!("{kind} cannot be mounted here"));
         return None;
     }
-    Some(Mounted(point))
+    Some(FilesystemMount(point))
 }
 
 fn sleds(dir: &Path, args: &[&str]) -> Output {

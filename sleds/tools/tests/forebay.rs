@@ -15,16 +15,16 @@ use support::{cache_only, scratch, settle, skip};
 const MIB: u64 = 1 << 20;
 
 /// A directory for Forebay's volumes, which are removed at the end of their test.
-struct World {
+struct VolumeSandbox {
     dir: tempfile::TempDir,
     program: PathBuf,
     /// Commands to run at the end, last first.
     undo: Vec<Vec<String>>,
 }
 
-impl World {
+impl VolumeSandbox {
     /// Makes the directory. Returns `None` and reports a skip if volumes are not possible.
-    fn new(test: &str) -> Option<World> {
+    fn new(test: &str) -> Option<VolumeSandbox> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no /dev/fuse");
             return None;
@@ -34,7 +34,7 @@ impl World {
             skip(test, "the program forebay is not built");
             return None;
         }
-        let world = World {
+        let world = VolumeSandbox {
             dir: scratch(),
             program,
             undo: Vec::new(),
@@ -95,7 +95,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for VolumeSandbox {
     fn drop(&mut self) {
         while let Some(args) = self.undo.pop() {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -143,7 +143,7 @@ fn write(path: &Path, at: u64, len: u64, byte: u8) {
 #[test]
 fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
     let test = "a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere";
-    let Some(mut world) = World::new(test) else {
+    let Some(mut world) = VolumeSandbox::new(test) else {
         return;
     };
     world.image("disk.img", 64 * MIB);
@@ -173,7 +173,7 @@ fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
     assert_eq!(levels(&shown), [(0, 6, "f/memory".to_owned())], "{shown}");
     let [latency, bandwidth] = ["latency_s", "bandwidth_Bps"]
         .map(|key| shown["sleds"][0][key]["median"].as_f64().expect("a number"));
-    let memory = sleds::Table::default().memory;
+    let memory = sleds::DeviceTable::default().memory;
     // The values include a round trip, and an additional copy.
     assert!(latency > memory.latency_s.median && bandwidth < memory.bandwidth_Bps.median);
     assert_eq!(shown["cached"], 0);
@@ -201,7 +201,7 @@ fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
 #[test]
 fn a_volume_beneath_ext4_says_what_is_in_its_memory_its_log_and_at_home() {
     let test = "a_volume_beneath_ext4_says_what_is_in_its_memory_its_log_and_at_home";
-    let Some(mut world) = World::new(test) else {
+    let Some(mut world) = VolumeSandbox::new(test) else {
         return;
     };
     if Command::new("mkfs.ext4").arg("-V").output().is_err() {

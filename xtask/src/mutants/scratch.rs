@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 /// A copy of the tracked files and a build directory for it, both under `target/`.
-pub(super) struct Scratch {
+pub(super) struct TreeCopy {
     tree: PathBuf,
     build: PathBuf,
 }
 
 /// What hunting for a violation came to.
 #[derive(Default)]
-pub(super) struct Explored {
+pub(super) struct HuntResult {
     /// The checker that saw one.
     pub(super) caught_by: Option<String>,
     /// Worlds lived through until then.
@@ -25,12 +25,12 @@ pub(super) struct Explored {
     pub(super) took: Duration,
 }
 
-impl Scratch {
-    pub(super) fn new(root: &Path) -> Result<Scratch> {
+impl TreeCopy {
+    pub(super) fn new(root: &Path) -> Result<TreeCopy> {
         let place = root.join("target/mutants");
         let (tree, build) = (place.join("tree"), place.join("build"));
         fs::create_dir_all(&tree).with_context(|| tree.display().to_string())?;
-        Ok(Scratch { tree, build })
+        Ok(TreeCopy { tree, build })
     }
 
     /// Makes the copy equal to the project's files. What is equal already is not touched, so that
@@ -103,9 +103,9 @@ impl Scratch {
 
     /// Looks for a world, from this seed on, that has a violation with the mutant and none without,
     /// until the simulator has used this much of a processor's time.
-    pub(super) fn hunt(&self, subject: &str, seed: u64, time: Duration) -> Result<Explored> {
+    pub(super) fn hunt(&self, subject: &str, seed: u64, time: Duration) -> Result<HuntResult> {
         let (began, mut seed) = (Instant::now(), seed);
-        let mut out = Explored::default();
+        let mut out = HuntResult::default();
         // A machine that is busy with other things gets longer, but not for ever.
         while out.took + Duration::from_secs(1) < time && began.elapsed() < 3 * time {
             let left = (time - out.took).as_secs().to_string();
@@ -113,7 +113,7 @@ impl Scratch {
             let explore = ["explore", "--seed", &from, "--seconds", &left];
             let of_subject = ["--subject", subject];
             let (found, said) = run(&self.program(), &[&explore[..], &of_subject].concat())?;
-            let lived = Lived::parse(&said).with_context(|| said.clone())?;
+            let lived = ExploreSummary::parse(&said).with_context(|| said.clone())?;
             out.worlds += lived.worlds;
             out.took += lived.processor;
             seed += lived.worlds;
@@ -169,14 +169,14 @@ fn violation(output: &str) -> Option<(u64, String)> {
 
 /// The last line of an exploration: `worlds N crash_points N … cycles_per_s_per_core N …`.
 #[derive(PartialEq, Debug)]
-struct Lived {
+struct ExploreSummary {
     worlds: u64,
     /// What its threads used of a processor.
     processor: Duration,
 }
 
-impl Lived {
-    fn parse(output: &str) -> Option<Lived> {
+impl ExploreSummary {
+    fn parse(output: &str) -> Option<ExploreSummary> {
         let line = output.lines().find(|line| line.starts_with("worlds "))?;
         let words: Vec<&str> = line.split(' ').collect();
         let number = |name: &str| -> Option<f64> {
@@ -184,7 +184,7 @@ impl Lived {
             words.get(at + 1)?.parse().ok()
         };
         let (cycles, rate) = (number("crash_points")?, number("cycles_per_s_per_core")?);
-        Some(Lived {
+        Some(ExploreSummary {
             worlds: number("worlds")? as u64,
             processor: Duration::from_secs_f64(cycles / rate.max(1.0)),
         })
@@ -214,7 +214,10 @@ mod tests {
                     worlds 3 crash_points 120 violations 1 cycles_per_s_per_core 30 wall_s 9\n";
         assert_eq!(violation(said), Some((9, "turns (I6)".to_owned())));
         let (worlds, processor) = (3, Duration::from_secs(4));
-        assert_eq!(Lived::parse(said), Some(Lived { worlds, processor }));
+        assert_eq!(
+            ExploreSummary::parse(said),
+            Some(ExploreSummary { worlds, processor })
+        );
         assert_eq!(violation("worlds 3 violations 0"), None);
     }
 }

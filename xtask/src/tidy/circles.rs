@@ -6,17 +6,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::modules::{Use, uses};
-use super::ratchet::{Measured, Ratchet};
-use super::rust::Source;
-use super::{Problem, Tree};
+use super::modules::{ModuleUse, uses};
+use super::ratchet::{LimitedCount, Ratchet};
+use super::rust::RustSource;
+use super::{ProjectTree, TidyProblem};
 
 /// Every crate's circles, but for as many as the ratchet still allows it.
-pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
+pub(super) fn check(
+    tree: &ProjectTree,
+    sources: &[RustSource],
+    ratchet: &mut Ratchet,
+) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for directory in tree.crates() {
         let found = of_crate(sources, directory);
-        let verdict = ratchet.exactly(Measured {
+        let verdict = ratchet.exactly(LimitedCount {
             what: directory,
             line: 0,
             number: found.len(),
@@ -32,14 +36,14 @@ pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> V
 }
 
 /// All circles, for people.
-pub(super) fn all(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
+pub(super) fn all(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
     let crates = tree.crates();
     let circles = crates.flat_map(|directory| of_crate(sources, directory));
     circles.map(|circle| problem(sources, &circle)).collect()
 }
 
 /// The circles of the crate in `directory`.
-fn of_crate(sources: &[Source], directory: &str) -> Vec<Vec<Use>> {
+fn of_crate(sources: &[RustSource], directory: &str) -> Vec<Vec<ModuleUse>> {
     let roots = ["lib", "main"].map(|root| format!("{directory}/src/{root}.rs"));
     let programs = format!("{directory}/src/bin/");
     let is_root = |path: &str| {
@@ -52,13 +56,13 @@ fn of_crate(sources: &[Source], directory: &str) -> Vec<Vec<Use>> {
         .collect()
 }
 
-fn problem(sources: &[Source], circle: &[Use]) -> Problem {
+fn problem(sources: &[RustSource], circle: &[ModuleUse]) -> TidyProblem {
     let steps = circle.iter().map(|step| {
         let (from, to) = (&sources[step.from].path, &sources[step.to].path);
         format!("\n    {from}:{} uses `{}` of {to}", step.line, step.path)
     });
     let first = &sources[circle[0].from].path;
-    Problem::new(
+    TidyProblem::new(
         first,
         0,
         format!("a circle{}", steps.collect::<Vec<_>>().concat()),
@@ -67,13 +71,13 @@ fn problem(sources: &[Source], circle: &[Use]) -> Problem {
 
 /// The circles among the files below `root`, each by the uses that make it; one for every group of
 /// files that use each other.
-fn circles(sources: &[Source], root: usize) -> Vec<Vec<Use>> {
+fn circles(sources: &[RustSource], root: usize) -> Vec<Vec<ModuleUse>> {
     let mut uses = uses(sources, root);
     uses.retain(|one| {
         let (from, to) = (&sources[one.from].path, &sources[one.to].path);
         !is_below(from, to) && !is_below(to, from)
     });
-    let mut next: Uses<'_> = BTreeMap::new();
+    let mut next: FileUses<'_> = BTreeMap::new();
     for one in &uses {
         next.entry(one.from).or_default().push(one);
     }
@@ -92,7 +96,7 @@ fn circles(sources: &[Source], root: usize) -> Vec<Vec<Use>> {
 }
 
 /// What each file uses.
-type Uses<'a> = BTreeMap<usize, Vec<&'a Use>>;
+type FileUses<'a> = BTreeMap<usize, Vec<&'a ModuleUse>>;
 
 /// Whether the module in the file `child` lies below that in `parent`.
 fn is_below(parent: &str, child: &str) -> bool {
@@ -107,7 +111,7 @@ fn is_below(parent: &str, child: &str) -> bool {
 }
 
 /// The files that `start` uses, by way of others too.
-fn reached(next: &Uses<'_>, start: usize) -> BTreeSet<usize> {
+fn reached(next: &FileUses<'_>, start: usize) -> BTreeSet<usize> {
     let (mut seen, mut todo) = (BTreeSet::new(), vec![start]);
     while let Some(at) = todo.pop() {
         let used = next.get(&at).into_iter().flatten();
@@ -117,12 +121,12 @@ fn reached(next: &Uses<'_>, start: usize) -> BTreeSet<usize> {
 }
 
 /// The shortest way from `start` back to itself.
-fn shortest(next: &Uses<'_>, start: usize) -> Option<Vec<Use>> {
+fn shortest(next: &FileUses<'_>, start: usize) -> Option<Vec<ModuleUse>> {
     let mut ways = VecDeque::from([(start, Vec::new())]);
     let mut seen = BTreeSet::new();
     while let Some((at, way)) = ways.pop_front() {
         for &one in next.get(&at).into_iter().flatten() {
-            let mut longer: Vec<Use> = way.clone();
+            let mut longer: Vec<ModuleUse> = way.clone();
             longer.push(one.clone());
             if one.to == start {
                 return Some(longer);
@@ -142,15 +146,15 @@ mod tests {
 
     /// What is found in the crate `x` of these files, by their paths from its `src/`.
     fn problems(files: &[(&str, &str)], ratchet: &str) -> Vec<String> {
-        let sources: Vec<Source> = files
+        let sources: Vec<RustSource> = files
             .iter()
-            .map(|(path, text)| Source::parse(&format!("crates/x/src/{path}"), text).unwrap())
+            .map(|(path, text)| RustSource::parse(&format!("crates/x/src/{path}"), text).unwrap())
             .collect();
-        let tree = Tree::of(&[("crates/x/Cargo.toml", ""), (RATCHET, ratchet)]);
+        let tree = ProjectTree::of(&[("crates/x/Cargo.toml", ""), (RATCHET, ratchet)]);
         let (mut ratchet, _) = Ratchet::of(&tree);
         let mut found = check(&tree, &sources, &mut ratchet);
         found.extend(ratchet.left());
-        found.iter().map(Problem::to_string).collect()
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     const LIB: (&str, &str) = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");

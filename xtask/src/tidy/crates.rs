@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 use forebay_pages::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
@@ -13,14 +13,14 @@ const TO_COME: &str = "(to come)";
 
 /// A package of the workspace, as `cargo metadata` has it.
 #[derive(Deserialize)]
-pub(super) struct Package {
+pub(super) struct CargoPackage {
     manifest_path: String,
     pub(super) license: Option<String>,
-    dependencies: Vec<Dependency>,
+    dependencies: Vec<CargoDependency>,
 }
 
 #[derive(Deserialize)]
-struct Dependency {
+struct CargoDependency {
     name: String,
     /// Where it lies, if it is one of the workspace.
     path: Option<String>,
@@ -29,18 +29,18 @@ struct Dependency {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
+struct CargoMetadata {
+    packages: Vec<CargoPackage>,
 }
 
-impl Package {
+impl CargoPackage {
     /// The manifest's path from the project's root.
-    pub(super) fn manifest(&self, tree: &Tree) -> String {
+    pub(super) fn manifest(&self, tree: &ProjectTree) -> String {
         from_root(tree, &self.manifest_path)
     }
 
     /// The crate's name in the table.
-    fn listed_as(&self, tree: &Tree) -> String {
+    fn listed_as(&self, tree: &ProjectTree) -> String {
         let manifest = self.manifest(tree);
         listed_as(manifest.trim_end_matches("/Cargo.toml")).to_owned()
     }
@@ -51,13 +51,13 @@ fn listed_as(directory: &str) -> &str {
     directory.strip_prefix("crates/").unwrap_or(directory)
 }
 
-fn from_root(tree: &Tree, path: &str) -> String {
+fn from_root(tree: &ProjectTree, path: &str) -> String {
     let root = format!("{}/", tree.root().display());
     path.strip_prefix(&root).unwrap_or(path).to_owned()
 }
 
 /// The workspace's packages. Asks for no more than the manifests say, so needs no network.
-pub(super) fn packages(tree: &Tree) -> Result<Vec<Package>> {
+pub(super) fn packages(tree: &ProjectTree) -> Result<Vec<CargoPackage>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--format-version", "1"])
@@ -69,13 +69,13 @@ pub(super) fn packages(tree: &Tree) -> Result<Vec<Package>> {
         "cargo metadata: {}",
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
+    let metadata: CargoMetadata = serde_json::from_slice(&output.stdout)?;
     Ok(metadata.packages)
 }
 
 /// A row of the crate table.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct CrateRow {
     pub(super) name: String,
     line: usize,
     /// It may use crates of a level below this one.
@@ -88,7 +88,7 @@ pub(super) struct Listed {
 }
 
 /// The rows of the crate table, and what is wrong with them.
-pub(super) fn listed(tree: &Tree) -> (Vec<Listed>, Vec<Problem>) {
+pub(super) fn listed(tree: &ProjectTree) -> (Vec<CrateRow>, Vec<TidyProblem>) {
     let (mut rows, mut problems) = (Vec::new(), Vec::new());
     for table in tables(tree.text(DOCUMENT).unwrap_or_default()) {
         if !table
@@ -100,18 +100,22 @@ pub(super) fn listed(tree: &Tree) -> (Vec<Listed>, Vec<Problem>) {
         for (line, row) in table.rows {
             match read_row(line, &row) {
                 Some(listed) => rows.push(listed),
-                None => problems.push(Problem::new(DOCUMENT, line, "not a row of the crate table")),
+                None => problems.push(TidyProblem::new(
+                    DOCUMENT,
+                    line,
+                    "not a row of the crate table",
+                )),
             }
         }
     }
     if rows.is_empty() {
         let text = "no table `level | crate | system | …`";
-        problems.push(Problem::new(DOCUMENT, 0, text));
+        problems.push(TidyProblem::new(DOCUMENT, 0, text));
     }
     (rows, problems)
 }
 
-fn read_row(line: usize, row: &[String]) -> Option<Listed> {
+fn read_row(line: usize, row: &[String]) -> Option<CrateRow> {
     let [level, name, system, ..] = row else {
         return None;
     };
@@ -120,7 +124,7 @@ fn read_row(line: usize, row: &[String]) -> Option<Listed> {
         Some(highest) => (highest.parse::<u32>().ok()? + 1, None),
         None => (level.parse().ok()?, Some(level.parse().ok()?)),
     };
-    Some(Listed {
+    Some(CrateRow {
         name: plain(&name.replace(TO_COME, "")),
         line,
         below,
@@ -135,7 +139,7 @@ fn read_row(line: usize, row: &[String]) -> Option<Listed> {
 }
 
 /// Holds packages and their dependencies against the tables.
-pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree, packages: &[CargoPackage]) -> Vec<TidyProblem> {
     let (listed, mut problems) = listed(tree);
     let present: Vec<String> = packages.iter().map(|one| one.listed_as(tree)).collect();
     for row in &listed {
@@ -144,13 +148,13 @@ pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
             (false, false) => format!("`{}` is not there, and not said {TO_COME}", row.name),
             _ => continue,
         };
-        problems.push(Problem::new(DOCUMENT, row.line, text));
+        problems.push(TidyProblem::new(DOCUMENT, row.line, text));
     }
     for (package, name) in packages.iter().zip(&present) {
         let manifest = package.manifest(tree);
         let Some(row) = listed.iter().find(|row| row.name == *name) else {
             let text = format!("`{name}` is not in the crate table of {DOCUMENT}");
-            problems.push(Problem::new(&manifest, 0, text));
+            problems.push(TidyProblem::new(&manifest, 0, text));
             continue;
         };
         for dependency in &package.dependencies {
@@ -161,7 +165,7 @@ pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
                 }
                 None => undocumented(tree, &dependency.name),
             };
-            problems.extend(text.map(|text| Problem::new(&manifest, 0, text)));
+            problems.extend(text.map(|text| TidyProblem::new(&manifest, 0, text)));
         }
     }
     problems.extend(stale(tree));
@@ -169,14 +173,14 @@ pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
         && !has_line(tree, "default-members = [\"crates/cli\"]")
     {
         let text = "default-members must be [\"crates/cli\"], so that `cargo run -- try` works";
-        problems.push(Problem::new("Cargo.toml", 0, text));
+        problems.push(TidyProblem::new("Cargo.toml", 0, text));
     }
     problems
 }
 
 /// Why `row`'s crate may not use the one at `path`, if so. Tests may use what does not ship, and so
 /// may what does not ship itself.
-fn refusal(row: &Listed, path: &str, only_tests: bool, listed: &[Listed]) -> Option<String> {
+fn refusal(row: &CrateRow, path: &str, only_tests: bool, listed: &[CrateRow]) -> Option<String> {
     let name = listed_as(path);
     let (user, below) = (&row.name, row.below);
     match listed.iter().find(|one| one.name == name)?.level {
@@ -190,7 +194,7 @@ fn refusal(row: &Listed, path: &str, only_tests: bool, listed: &[Listed]) -> Opt
 }
 
 /// The names in the first column of the tables headed `dependency | …`, with their lines.
-fn external(tree: &Tree) -> Vec<(usize, String)> {
+fn external(tree: &ProjectTree) -> Vec<(usize, String)> {
     let tables = tables(tree.text(DOCUMENT).unwrap_or_default());
     let mut names = Vec::new();
     for table in tables
@@ -204,25 +208,25 @@ fn external(tree: &Tree) -> Vec<(usize, String)> {
     names
 }
 
-fn undocumented(tree: &Tree, name: &str) -> Option<String> {
+fn undocumented(tree: &ProjectTree, name: &str) -> Option<String> {
     let known = external(tree).iter().any(|(_, one)| one == name);
     (!known).then(|| format!("`{name}` is not in the dependency table of {DOCUMENT}"))
 }
 
 /// Rows of the dependency table that the workspace does not have.
-fn stale(tree: &Tree) -> Vec<Problem> {
+fn stale(tree: &ProjectTree) -> Vec<TidyProblem> {
     let gone = external(tree)
         .into_iter()
         .filter(|(_, name)| !has_line(tree, &format!("{name} = ")));
     gone.map(|(line, name)| {
         let text = format!("`{name}` is not in Cargo.toml's [workspace.dependencies]");
-        Problem::new(DOCUMENT, line, text)
+        TidyProblem::new(DOCUMENT, line, text)
     })
     .collect()
 }
 
 /// Whether a line of the root manifest begins with `start`.
-fn has_line(tree: &Tree, start: &str) -> bool {
+fn has_line(tree: &ProjectTree, start: &str) -> bool {
     let manifest = tree.text("Cargo.toml").unwrap_or_default();
     manifest.lines().any(|line| line.starts_with(start))
 }
@@ -246,26 +250,26 @@ mod tests {
 ";
     const MANIFEST: &str = "libc = \"1\"\nserde = \"1\"\n";
 
-    fn package(name: &str, uses: &[&str]) -> Package {
-        let dependency = |name: &&str| Dependency {
+    fn package(name: &str, uses: &[&str]) -> CargoPackage {
+        let dependency = |name: &&str| CargoDependency {
             path: name.contains('/').then(|| format!("/project/{name}")),
             name: name.replace("crates/", "forebay-"),
             kind: None,
         };
-        Package {
+        CargoPackage {
             manifest_path: format!("/project/crates/{name}/Cargo.toml"),
             license: None,
             dependencies: uses.iter().map(dependency).collect(),
         }
     }
 
-    fn problems(document: &str, manifest: &str, packages: &[Package]) -> Vec<String> {
-        let tree = Tree::of(&[(DOCUMENT, document), ("Cargo.toml", manifest)]);
+    fn problems(document: &str, manifest: &str, packages: &[CargoPackage]) -> Vec<String> {
+        let tree = ProjectTree::of(&[(DOCUMENT, document), ("Cargo.toml", manifest)]);
         let found = check(&tree, packages);
-        found.iter().map(Problem::to_string).collect()
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
-    fn good() -> Vec<Package> {
+    fn good() -> Vec<CargoPackage> {
         vec![
             package("low", &["libc"]),
             package("left", &["crates/low", "serde"]),

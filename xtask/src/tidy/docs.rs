@@ -1,15 +1,19 @@
 //! Links in Markdown pages: the file and, in a page, the heading must be there.
 
 use super::tree::resolve;
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 
 /// Every relative link of every page.
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for (path, text) in tree.ending(".md") {
         for (line, target) in links(text) {
             if let Some(text) = broken(tree, path, &target) {
-                problems.push(Problem::new(path, line, format!("link `{target}`: {text}")));
+                problems.push(TidyProblem::new(
+                    path,
+                    line,
+                    format!("link `{target}`: {text}"),
+                ));
             }
         }
     }
@@ -44,7 +48,7 @@ fn links(page: &str) -> Vec<(usize, String)> {
     found
 }
 
-fn broken(tree: &Tree, page: &str, target: &str) -> Option<&'static str> {
+fn broken(tree: &ProjectTree, page: &str, target: &str) -> Option<&'static str> {
     if target.starts_with("https://") || target.starts_with("http://") {
         return None;
     }
@@ -87,12 +91,12 @@ mod tests {
     use super::*;
 
     fn problems(page: &str) -> Vec<String> {
-        let found = check(&Tree::of(&[
+        let found = check(&ProjectTree::of(&[
             ("docs/a.md", page),
             ("README.md", "# What it is, `forebay`\n"),
             ("crates/x/src/lib.rs", ""),
         ]));
-        found.iter().map(Problem::to_string).collect()
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     #[test]

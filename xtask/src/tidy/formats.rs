@@ -7,13 +7,13 @@
 //! A `format.rs` of a protocol that others have specified has no page of ours; a line
 //! `//! Protocol: WHERE` at its head says where the bytes are described.
 
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 use forebay_pages::{fields, is_layout, tables};
 
 const PAGES: &str = "docs/format/";
 
 /// Each page names the code it describes, and each `format.rs` has a page and a test.
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     let mut described: Vec<String> = Vec::new();
     let pages = tree
@@ -23,12 +23,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
         let code: Vec<String> = described_by(text);
         if code.is_empty() {
             let text = "names no code: write a line `Code: [crates/…/format.rs](…)`";
-            problems.push(Problem::new(path, 0, text));
+            problems.push(TidyProblem::new(path, 0, text));
         }
         for file in &code {
             if tree.text(file).is_none() || !file.ends_with("/format.rs") {
                 let text = format!("`{file}` is no format.rs of this project");
-                problems.push(Problem::new(path, 0, text));
+                problems.push(TidyProblem::new(path, 0, text));
             }
         }
         described.extend(code);
@@ -41,12 +41,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
         }
         if !described.iter().any(|file| file == path) {
             let text = format!("no page in {PAGES} names it");
-            problems.push(Problem::new(path, 0, text));
+            problems.push(TidyProblem::new(path, 0, text));
         }
         if !is_compared(tree, path) {
             let text = "no test of the crate compares it with its page \
                         (it reads it by forebay_pages; see docs/format/README.md)";
-            problems.push(Problem::new(path, 0, text));
+            problems.push(TidyProblem::new(path, 0, text));
         }
     }
     problems
@@ -61,14 +61,14 @@ fn described_by(page: &str) -> Vec<String> {
         .collect()
 }
 
-fn malformed(path: &str, text: &str) -> Vec<Problem> {
+fn malformed(path: &str, text: &str) -> Vec<TidyProblem> {
     let tables = tables(text);
     let bad = tables
         .iter()
         .filter(|table| is_layout(table))
         .filter_map(|table| {
             let problem = fields(table).err()?;
-            Some(Problem::new(
+            Some(TidyProblem::new(
                 path,
                 table.line,
                 format!("{}: {problem}", table.heading),
@@ -78,7 +78,7 @@ fn malformed(path: &str, text: &str) -> Vec<Problem> {
 }
 
 /// Whether a Rust file of the same crate uses the reader of pages.
-fn is_compared(tree: &Tree, path: &str) -> bool {
+fn is_compared(tree: &ProjectTree, path: &str) -> bool {
     let (krate, _) = path.split_once("/src/").unwrap_or_default();
     tree.ending(".rs").any(|(file, text)| {
         file.starts_with(&format!("{krate}/")) && text.contains("forebay_pages::")
@@ -108,13 +108,13 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
     const TEST: &str = "use forebay_pages::layout;";
 
     fn problems(page: &str, test: &str) -> Vec<String> {
-        let found = check(&Tree::of(&[
+        let found = check(&ProjectTree::of(&[
             ("docs/format/README.md", "how to"),
             ("docs/format/log.md", page),
             ("crates/log/src/format.rs", ""),
             ("crates/log/tests/format.rs", test),
         ]));
-        found.iter().map(Problem::to_string).collect()
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     #[test]
@@ -140,7 +140,8 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
 
     #[test]
     fn a_protocol_that_others_specified_needs_no_page_of_ours() {
-        let found = |head: &str| check(&Tree::of(&[("crates/nbd/src/format.rs", head)])).len();
+        let found =
+            |head: &str| check(&ProjectTree::of(&[("crates/nbd/src/format.rs", head)])).len();
         assert_eq!(found("//! Bytes.\n"), 2);
         assert_eq!(
             found("//! Bytes.\n//! Protocol: doc/proto.md of the NBD project\n"),

@@ -8,8 +8,8 @@
 //!   crate table does not give `system`: what such a crate does must follow from its inputs alone.
 
 use super::crates::listed;
-use super::rust::Source;
-use super::{Problem, Tree};
+use super::rust::RustSource;
+use super::{ProjectTree, TidyProblem};
 
 /// What of the standard library is the operating system, and what to use in its place.
 const SYSTEM: [(&str, &str, &str); 7] = [
@@ -27,7 +27,7 @@ const SYSTEM: [(&str, &str, &str); 7] = [
 ];
 
 /// Every forbidden thing in every source.
-pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
     let (crates, _) = listed(tree);
     let mut problems = Vec::new();
     for source in sources {
@@ -41,12 +41,12 @@ pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
     problems
 }
 
-fn left_overs(source: &Source) -> Vec<Problem> {
+fn left_overs(source: &RustSource) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for word in ["todo", "unimplemented", "dbg"] {
         for at in source.find(&[word, "!", "("]) {
             let line = source.tokens[at].line;
-            problems.push(Problem::new(
+            problems.push(TidyProblem::new(
                 &source.path,
                 line,
                 format!("`{word}!` is a left-over"),
@@ -55,12 +55,12 @@ fn left_overs(source: &Source) -> Vec<Problem> {
     }
     for at in source.find(&["#", "[", "ignore"]) {
         let text = "`#[ignore]` hides a test; let it say what it lacks, and return";
-        problems.push(Problem::new(&source.path, source.tokens[at].line, text));
+        problems.push(TidyProblem::new(&source.path, source.tokens[at].line, text));
     }
     problems
 }
 
-fn sleeps(source: &Source, text: &str) -> Vec<Problem> {
+fn sleeps(source: &RustSource, text: &str) -> Vec<TidyProblem> {
     let lines: Vec<&str> = text.lines().collect();
     let permits = |line: usize| {
         lines
@@ -74,12 +74,12 @@ fn sleeps(source: &Source, text: &str) -> Vec<Problem> {
         .filter(|&line| !permits(line) && (line == 1 || !permits(line - 1)))
         .map(|line| {
             let text = "a test sleeps; wait for the event itself, or say `// sleeps: REASON`";
-            Problem::new(&source.path, line, text)
+            TidyProblem::new(&source.path, line, text)
         })
         .collect()
 }
 
-fn system(source: &Source) -> Vec<Problem> {
+fn system(source: &RustSource) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for (first, second, instead) in SYSTEM {
         for line in source.paths(first, second) {
@@ -87,7 +87,7 @@ fn system(source: &Source) -> Vec<Problem> {
                 let text = format!(
                     "`{first}::{second}` in a crate that does not use the system: {instead}"
                 );
-                problems.push(Problem::new(&source.path, line, text));
+                problems.push(TidyProblem::new(&source.path, line, text));
             }
         }
     }
@@ -102,9 +102,9 @@ mod tests {
         "| level | crate | system |\n|---|---|---|\n| 0 | `x` | |\n| 1 | `y` | yes |\n";
 
     fn problems(path: &str, text: &str) -> Vec<String> {
-        let tree = Tree::of(&[("ARCHITECTURE.md", TABLE), (path, text)]);
-        let found = check(&tree, &[Source::parse(path, text).unwrap()]);
-        found.iter().map(Problem::to_string).collect()
+        let tree = ProjectTree::of(&[("ARCHITECTURE.md", TABLE), (path, text)]);
+        let found = check(&tree, &[RustSource::parse(path, text).unwrap()]);
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     #[test]

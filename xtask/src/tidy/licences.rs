@@ -1,30 +1,30 @@
 //! Licences and lints of every package.
 
-use super::crates::Package;
-use super::{Problem, Tree};
+use super::crates::CargoPackage;
+use super::{ProjectTree, TidyProblem};
 
 const LICENCE: &str = "MIT OR Apache-2.0";
 const HOLDER: &str = "The Forebay authors";
 
 /// The licence files are there, and every package has the licence and the workspace's lints.
-pub(super) fn check(tree: &Tree, packages: &[Package]) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree, packages: &[CargoPackage]) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for file in ["LICENSE-MIT", "LICENSE-APACHE"] {
         if !tree.text(file).is_some_and(|text| text.contains(HOLDER)) {
             let text = format!("must be there and name \"{HOLDER}\"");
-            problems.push(Problem::new(file, 0, text));
+            problems.push(TidyProblem::new(file, 0, text));
         }
     }
     for package in packages {
         let manifest = package.manifest(tree);
         if package.license.as_deref() != Some(LICENCE) {
             let text = format!("the licence must be \"{LICENCE}\"");
-            problems.push(Problem::new(&manifest, 0, text));
+            problems.push(TidyProblem::new(&manifest, 0, text));
         }
         let text = tree.text(&manifest).unwrap_or_default();
         if !text.contains("[lints]\nworkspace = true") {
             let text = "must take the workspace's lints: `[lints]`, `workspace = true`";
-            problems.push(Problem::new(&manifest, 0, text));
+            problems.push(TidyProblem::new(&manifest, 0, text));
         }
     }
     problems
@@ -36,12 +36,12 @@ mod tests {
 
     #[test]
     fn missing_licences_and_lints_are_found() {
-        let package: Package = serde_json::from_str(
+        let package: CargoPackage = serde_json::from_str(
             r#"{"manifest_path": "/project/crates/x/Cargo.toml",
                 "license": "MIT", "dependencies": []}"#,
         )
         .unwrap();
-        let tree = Tree::of(&[("LICENSE-MIT", "Copyright (c) The Forebay authors")]);
+        let tree = ProjectTree::of(&[("LICENSE-MIT", "Copyright (c) The Forebay authors")]);
         let found = check(&tree, &[package]);
         let paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
         assert_eq!(

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::rust::{Source, Token, item_end};
+use super::rust::{RustSource, RustToken, item_end};
 
 /// Imports of imports that are followed.
 const IMPORTS_MAX: usize = 20;
 
 /// That `from` uses something that `to` defines; both are places in the list of sources.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
-pub(super) struct Use {
+pub(super) struct ModuleUse {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) line: usize,
@@ -51,19 +51,19 @@ struct Import {
 
 /// A crate's modules, from one root file.
 struct Crate<'a> {
-    sources: &'a [Source],
+    sources: &'a [RustSource],
     modules: Vec<Module>,
 }
 
 /// What each file below `root` uses of others; `root` is a place in `sources`.
-pub(super) fn uses(sources: &[Source], root: usize) -> Vec<Use> {
+pub(super) fn uses(sources: &[RustSource], root: usize) -> Vec<ModuleUse> {
     let mut krate = Crate {
         sources,
         modules: Vec::new(),
     };
     let (directory, _) = sources[root].path.rsplit_once('/').unwrap_or_default();
     krate.module(root, 0..sources[root].tokens.len(), None, directory);
-    let mut uses: Vec<Use> = (0..krate.modules.len())
+    let mut uses: Vec<ModuleUse> = (0..krate.modules.len())
         .flat_map(|module| krate.uses_of(module))
         .collect();
     uses.sort();
@@ -225,7 +225,7 @@ impl Crate<'_> {
     }
 
     /// What the module `place` uses of other files.
-    fn uses_of(&self, place: usize) -> Vec<Use> {
+    fn uses_of(&self, place: usize) -> Vec<ModuleUse> {
         let module = &self.modules[place];
         let source = &self.sources[module.file];
         let tokens = &source.tokens;
@@ -233,7 +233,7 @@ impl Crate<'_> {
         let mut note = |line, path: &[String]| {
             let to = self.file_of(place, path, 0);
             if let Some(to) = to.filter(|&to| to != module.file) {
-                found.push(Use {
+                found.push(ModuleUse {
                     from: module.file,
                     to,
                     line,
@@ -270,7 +270,7 @@ impl Crate<'_> {
 }
 
 /// Where an item's own words begin, behind attributes and visibility.
-fn head(tokens: &[Token], mut at: usize) -> usize {
+fn head(tokens: &[RustToken], mut at: usize) -> usize {
     while let Some(token) = tokens.get(at) {
         let after = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
         at = match token.text.as_str() {
@@ -285,7 +285,7 @@ fn head(tokens: &[Token], mut at: usize) -> usize {
 }
 
 /// The name of what the item defines.
-fn defined(item: &[Token]) -> Option<&str> {
+fn defined(item: &[RustToken]) -> Option<&str> {
     const KINDS: [&str; 8] = [
         "fn", "struct", "enum", "union", "trait", "type", "static", "const",
     ];
@@ -301,8 +301,8 @@ fn defined(item: &[Token]) -> Option<&str> {
     before.then_some(name)
 }
 
-fn item_end_of_use(tokens: &[Token], at: usize) -> Option<usize> {
-    let ends = |token: &Token| token.text == ";";
+fn item_end_of_use(tokens: &[RustToken], at: usize) -> Option<usize> {
+    let ends = |token: &RustToken| token.text == ";";
     let from = tokens.get(at..)?;
     // `use<'a>` in a type is no import.
     (tokens.get(at + 1)?.text != "<").then_some(())?;
@@ -311,7 +311,7 @@ fn item_end_of_use(tokens: &[Token], at: usize) -> Option<usize> {
 
 /// The names of a tree as in `use a::{b, c::{self, d as e}}`: line, path and what it is called.
 fn tree(
-    tokens: &[Token],
+    tokens: &[RustToken],
     range: Range<usize>,
     prefix: &[String],
     names: &mut Vec<(usize, Vec<String>, String)>,
@@ -351,7 +351,7 @@ fn tree(
 }
 
 /// The path that begins at `at`: names with `::` between them, or a single name.
-fn path_at(tokens: &[Token], at: usize) -> Option<Vec<String>> {
+fn path_at(tokens: &[RustToken], at: usize) -> Option<Vec<String>> {
     let word = |at: usize| {
         let text = tokens.get(at).map_or("", |token| token.text.as_str());
         let starts = |c: char| c.is_alphabetic() || c == '_';

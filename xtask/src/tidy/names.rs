@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use super::rust::Source;
-use super::{Problem, Tree};
+use super::rust::RustSource;
+use super::{ProjectTree, TidyProblem};
 
 /// Pages about the code, and directories of such pages. Others name what users see.
 const PAGES: [&str; 5] = [
@@ -22,8 +22,8 @@ const PAGES: [&str; 5] = [
 const LONG_NAME_WORDS: usize = 5;
 
 /// Every name in every page.
-pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
-    let known = Known::of(sources);
+pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
+    let known = SourceNames::of(sources);
     let mut problems = Vec::new();
     for (path, text) in tree.ending(".md") {
         if !PAGES.iter().any(|page| path.starts_with(page)) {
@@ -31,25 +31,25 @@ pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
         }
         for (line, word) in code(text) {
             let missing = known.missing(word);
-            problems.extend(missing.map(|text| Problem::new(path, line, text)));
+            problems.extend(missing.map(|text| TidyProblem::new(path, line, text)));
         }
     }
     problems
 }
 
 /// What there is in the sources.
-struct Known<'a> {
-    sources: &'a [Source],
+struct SourceNames<'a> {
+    sources: &'a [RustSource],
     words: BTreeSet<&'a str>,
     functions: BTreeSet<&'a str>,
 }
 
-impl<'a> Known<'a> {
-    fn of(sources: &'a [Source]) -> Known<'a> {
+impl<'a> SourceNames<'a> {
+    fn of(sources: &'a [RustSource]) -> SourceNames<'a> {
         let tokens = || sources.iter().flat_map(|source| &source.tokens);
         let pairs = tokens().zip(tokens().skip(1));
         let functions = pairs.filter(|(word, _)| word.text == "fn");
-        Known {
+        SourceNames {
             sources,
             words: tokens().map(|token| token.text.as_str()).collect(),
             functions: functions.map(|(_, name)| name.text.as_str()).collect(),
@@ -90,7 +90,7 @@ impl<'a> Known<'a> {
             return Some(format!("there is no `{file}`"));
         }
         let names: Vec<&str> = name.trim_end_matches("()").split("::").collect();
-        let holds = |source: &Source| {
+        let holds = |source: &RustSource| {
             names.iter().all(|name| {
                 let mut tokens = source.tokens.iter();
                 tokens.any(|token| token.text == *name)
@@ -101,7 +101,7 @@ impl<'a> Known<'a> {
     }
 
     /// The files whose path ends so.
-    fn files(&self, end: &str) -> impl Iterator<Item = &'a Source> {
+    fn files(&self, end: &str) -> impl Iterator<Item = &'a RustSource> {
         let below = format!("/{end}");
         let end = end.to_owned();
         let all = self.sources.iter();
@@ -141,10 +141,10 @@ mod tests {
                         const K: &str = \"queue/a_b_c_d_e\";";
 
     fn problems(page: &str) -> Vec<String> {
-        let source = Source::parse("crates/log/src/write.rs", CODE).unwrap();
-        let tree = Tree::of(&[("docs/design/a.md", page), ("docs/status.md", "`gone()`")]);
+        let source = RustSource::parse("crates/log/src/write.rs", CODE).unwrap();
+        let tree = ProjectTree::of(&[("docs/design/a.md", page), ("docs/status.md", "`gone()`")]);
         let found = check(&tree, &[source]);
-        found.iter().map(Problem::to_string).collect()
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     #[test]

@@ -3,21 +3,25 @@
 //! What `#[path]` takes in from another crate is compiled twice and escapes the table of who may use
 //! whom. What two crates need is a crate.
 
-use super::ratchet::{Measured, Ratchet};
-use super::rust::Source;
+use super::ratchet::{LimitedCount, Ratchet};
+use super::rust::RustSource;
 use super::tree::resolve;
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 
 /// Every `#[path]` that leads out of its crate, but for those the ratchet still allows.
-pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
+pub(super) fn check(
+    tree: &ProjectTree,
+    sources: &[RustSource],
+    ratchet: &mut Ratchet,
+) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for directory in tree.crates() {
         let within = format!("{directory}/");
         let files = sources
             .iter()
             .filter(|source| source.path.starts_with(&within));
-        let out: Vec<Problem> = files.flat_map(|source| leaving(source, &within)).collect();
-        let verdict = ratchet.exactly(Measured {
+        let out: Vec<TidyProblem> = files.flat_map(|source| leaving(source, &within)).collect();
+        let verdict = ratchet.exactly(LimitedCount {
             what: directory,
             line: 0,
             number: out.len(),
@@ -33,7 +37,7 @@ pub(super) fn check(tree: &Tree, sources: &[Source], ratchet: &mut Ratchet) -> V
 }
 
 /// The `#[path]`s of the file that lead elsewhere than `within` its crate.
-fn leaving(source: &Source, within: &str) -> Vec<Problem> {
+fn leaving(source: &RustSource, within: &str) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for at in source.find(&["#", "[", "path", "="]) {
         let Some(literal) = source.tokens.get(at + 4) else {
@@ -43,7 +47,7 @@ fn leaving(source: &Source, within: &str) -> Vec<Problem> {
         let stays = resolve(&source.path, target).is_some_and(|path| path.starts_with(within));
         if !stays {
             let text = format!("`{target}` is another crate's; make it a dependency");
-            problems.push(Problem::new(&source.path, literal.line, text));
+            problems.push(TidyProblem::new(&source.path, literal.line, text));
         }
     }
     problems
@@ -56,15 +60,15 @@ mod tests {
 
     fn problems(path: &str, text: &str, exceptions: &str) -> Vec<String> {
         let manifests = [("crates/x/Cargo.toml", ""), ("crates/y/Cargo.toml", "")];
-        let tree = Tree::of(&[manifests[0], manifests[1], (RATCHET, exceptions)]);
+        let tree = ProjectTree::of(&[manifests[0], manifests[1], (RATCHET, exceptions)]);
         let (mut ratchet, mut found) = Ratchet::of(&tree);
         found.extend(check(
             &tree,
-            &[Source::parse(path, text).unwrap()],
+            &[RustSource::parse(path, text).unwrap()],
             &mut ratchet,
         ));
         found.extend(ratchet.left());
-        found.iter().map(Problem::to_string).collect()
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     const OUT: &str = "\n#[path = \"../../y/src/a.rs\"]\nmod a;";

@@ -5,7 +5,7 @@
 //! the whole tree, rounded up. STYLE.md has a row for each rate with its limit, which must be near the rate: so a commit that
 //! improves the text also lowers the limit.
 
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 
 /// The page of the rules, and of the limits.
 const PAGE: &str = "STYLE.md";
@@ -45,7 +45,7 @@ const LONG_LINES: &str = "lines of Markdown over 120 columns";
 
 /// Counts of one file, or of many.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct ProseCounts {
     blocks: usize,
     habits: [usize; HABITS.len()],
     sentences: usize,
@@ -53,8 +53,8 @@ struct Counts {
     long_lines: usize,
 }
 
-impl Counts {
-    fn add(&mut self, other: &Counts) {
+impl ProseCounts {
+    fn add(&mut self, other: &ProseCounts) {
         self.blocks += other.blocks;
         for (sum, more) in self.habits.iter_mut().zip(other.habits) {
             *sum += more;
@@ -78,11 +78,11 @@ impl Counts {
 }
 
 /// Compares the rates of the tree with their limits.
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     let Some(page) = tree.text(PAGE) else {
-        return vec![Problem::new(PAGE, 0, "missing")];
+        return vec![TidyProblem::new(PAGE, 0, "missing")];
     };
-    let mut all = Counts::default();
+    let mut all = ProseCounts::default();
     files(tree).for_each(|(_, counts)| all.add(&counts));
     let mut problems = Vec::new();
     for (name, rate) in all.rates() {
@@ -95,17 +95,17 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
             Some((index + 1, cells.get(2)?.parse::<usize>().ok()?))
         });
         match limit {
-            None => problems.push(Problem::new(
+            None => problems.push(TidyProblem::new(
                 PAGE,
                 0,
                 format!("no row `| {name} | LIMIT |`"),
             )),
-            Some((line, limit)) if rate > limit => problems.push(Problem::new(
+            Some((line, limit)) if rate > limit => problems.push(TidyProblem::new(
                 PAGE,
                 line,
                 format!("{name}: {rate}, limit {limit}: `cargo xtask prose` shows where"),
             )),
-            Some((line, limit)) if rate + SLACK < limit => problems.push(Problem::new(
+            Some((line, limit)) if rate + SLACK < limit => problems.push(TidyProblem::new(
                 PAGE,
                 line,
                 format!("{name}: {rate} now: lower the limit of {limit}"),
@@ -117,8 +117,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
 }
 
 /// Prints the rates of each directory that holds a crate or documents, and with `under`, each place below it.
-pub(super) fn print(tree: &Tree, under: Option<&str>) {
-    let mut rows: Vec<(String, Counts)> = Vec::new();
+pub(super) fn print(tree: &ProjectTree, under: Option<&str>) {
+    let mut rows: Vec<(String, ProseCounts)> = Vec::new();
     for (path, counts) in files(tree) {
         let depth = if under.is_some() { usize::MAX } else { 2 };
         let parts: Vec<&str> = path.split('/').collect();
@@ -131,7 +131,7 @@ pub(super) fn print(tree: &Tree, under: Option<&str>) {
             _ => rows.push((group, counts)),
         }
     }
-    let mut all = Counts::default();
+    let mut all = ProseCounts::default();
     println!(
         "blocks | question words | no actor | there is | what is | sentences | semicolons | long lines"
     );
@@ -152,7 +152,7 @@ pub(super) fn print(tree: &Tree, under: Option<&str>) {
 }
 
 /// Prints every place with a habit.
-fn places(tree: &Tree, under: &str) {
+fn places(tree: &ProjectTree, under: &str) {
     for (path, text) in tree
         .ending(".rs")
         .filter(|(path, _)| path.starts_with(under))
@@ -166,7 +166,7 @@ fn places(tree: &Tree, under: &str) {
     }
 }
 
-fn files(tree: &Tree) -> impl Iterator<Item = (&str, Counts)> {
+fn files(tree: &ProjectTree) -> impl Iterator<Item = (&str, ProseCounts)> {
     let of = |(path, text): (&'_ str, &'_ str)| match path.rsplit_once('.') {
         Some((_, "rs")) => Some(of_source(text)),
         Some((_, "md")) => Some(of_page(text)),
@@ -176,8 +176,8 @@ fn files(tree: &Tree) -> impl Iterator<Item = (&str, Counts)> {
         .filter_map(move |(path, text)| Some((path, of((path, text))?)))
 }
 
-fn of_source(text: &str) -> Counts {
-    let mut counts = Counts::default();
+fn of_source(text: &str) -> ProseCounts {
+    let mut counts = ProseCounts::default();
     for block in blocks(text) {
         counts.blocks += 1;
         for (sum, more) in counts.habits.iter_mut().zip(habits_of(&block.text)) {
@@ -188,14 +188,14 @@ fn of_source(text: &str) -> Counts {
 }
 
 /// A run of comment lines.
-struct Block {
+struct CommentBlock {
     /// The first line, counted from 1.
     line: usize,
     text: String,
 }
 
-fn blocks(text: &str) -> Vec<Block> {
-    let (mut blocks, mut before): (Vec<Block>, Option<&str>) = (Vec::new(), None);
+fn blocks(text: &str) -> Vec<CommentBlock> {
+    let (mut blocks, mut before): (Vec<CommentBlock>, Option<&str>) = (Vec::new(), None);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start();
         let kinds = ["///", "//!", "//"];
@@ -206,7 +206,7 @@ fn blocks(text: &str) -> Vec<Block> {
                 block.text.push(' ');
                 block.text.push_str(content);
             }
-            (Some(_), Some(content), _) => blocks.push(Block {
+            (Some(_), Some(content), _) => blocks.push(CommentBlock {
                 line: index + 1,
                 text: content.to_owned(),
             }),
@@ -242,8 +242,8 @@ fn habits_of(block: &str) -> [usize; HABITS.len()] {
     ]
 }
 
-fn of_page(text: &str) -> Counts {
-    let mut counts = Counts::default();
+fn of_page(text: &str) -> ProseCounts {
+    let mut counts = ProseCounts::default();
     let mut is_code = false;
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
@@ -268,7 +268,7 @@ fn of_page(text: &str) -> Counts {
 mod tests {
     use super::*;
 
-    fn counted(text: &str) -> Counts {
+    fn counted(text: &str) -> ProseCounts {
         of_source(text)
     }
 
@@ -305,13 +305,16 @@ mod tests {
         };
         let problems = |limit| {
             let page = rows(limit);
-            check(&Tree::of(&[(PAGE, &page), ("a.rs", "/// Free.\n")])).len()
+            check(&ProjectTree::of(&[(PAGE, &page), ("a.rs", "/// Free.\n")])).len()
         };
         assert_eq!(problems(0), 0);
         assert_eq!(problems(SLACK), 0);
         assert_eq!(problems(SLACK + 1), HABITS.len() + 2);
-        let who = check(&Tree::of(&[(PAGE, &rows(0)), ("a.rs", "/// Who waits.\n")]));
+        let who = check(&ProjectTree::of(&[
+            (PAGE, &rows(0)),
+            ("a.rs", "/// Who waits.\n"),
+        ]));
         assert_eq!(who.len(), 2);
-        assert_eq!(check(&Tree::of(&[("a.rs", "")])).len(), 1);
+        assert_eq!(check(&ProjectTree::of(&[("a.rs", "")])).len(), 1);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 
 /// Where the exceptions stand.
 pub(super) const RATCHET: &str = "xtask/ratchet.txt";
@@ -15,7 +15,7 @@ pub(super) struct Ratchet(BTreeMap<String, (usize, usize)>);
 
 /// Something that there is a limit to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Measured<'a> {
+pub(super) struct LimitedCount<'a> {
     /// A file, `FILE::FUNCTION`, or a crate's directory.
     pub(super) what: &'a str,
     /// The line that a problem is shown at; 0 for the whole.
@@ -26,7 +26,7 @@ pub(super) struct Measured<'a> {
     pub(super) max: usize,
 }
 
-impl Measured<'_> {
+impl LimitedCount<'_> {
     fn exception(&self) -> String {
         match self.unit {
             "lines" => self.what.to_owned(),
@@ -34,15 +34,15 @@ impl Measured<'_> {
         }
     }
 
-    fn problem(&self, text: String) -> Problem {
+    fn problem(&self, text: String) -> TidyProblem {
         let path = self.what.split("::").next().unwrap_or_default();
-        Problem::new(path, self.line, format!("`{}` {text}", self.what))
+        TidyProblem::new(path, self.line, format!("`{}` {text}", self.what))
     }
 }
 
 impl Ratchet {
     /// The exceptions, and lines that are none.
-    pub(super) fn of(tree: &Tree) -> (Ratchet, Vec<Problem>) {
+    pub(super) fn of(tree: &ProjectTree) -> (Ratchet, Vec<TidyProblem>) {
         let (mut allowed, mut problems) = (BTreeMap::new(), Vec::new());
         for (index, line) in tree.text(RATCHET).unwrap_or_default().lines().enumerate() {
             if line.is_empty() || line.starts_with('#') {
@@ -53,15 +53,15 @@ impl Ratchet {
                 Some((number, what)) => {
                     allowed.insert(what.to_owned(), (index + 1, number));
                 }
-                None => problems.push(Problem::new(RATCHET, index + 1, "not `NUMBER WHAT`")),
+                None => problems.push(TidyProblem::new(RATCHET, index + 1, "not `NUMBER WHAT`")),
             }
         }
         (Ratchet(allowed), problems)
     }
 
     /// What is wrong with the thing, if it may not grow beyond its exception.
-    pub(super) fn at_most(&mut self, thing: Measured<'_>) -> Option<Problem> {
-        let Measured {
+    pub(super) fn at_most(&mut self, thing: LimitedCount<'_>) -> Option<TidyProblem> {
+        let LimitedCount {
             number, unit, max, ..
         } = thing;
         if number <= max {
@@ -78,23 +78,23 @@ impl Ratchet {
     }
 
     /// The same, if the exception must be for just the number there is.
-    pub(super) fn exactly(&mut self, thing: Measured<'_>) -> Option<Problem> {
-        let Measured { what, number, .. } = thing;
+    pub(super) fn exactly(&mut self, thing: LimitedCount<'_>) -> Option<TidyProblem> {
+        let LimitedCount { what, number, .. } = thing;
         match self.0.get(&thing.exception()) {
             Some(&(at, limit)) if (thing.max + 1..limit).contains(&number) => {
                 self.0.remove(&thing.exception());
                 let text = format!("`{what}` shrank: write {number} instead of {limit}");
-                Some(Problem::new(RATCHET, at, text))
+                Some(TidyProblem::new(RATCHET, at, text))
             }
             _ => self.at_most(thing),
         }
     }
 
     /// Exceptions that nothing needs.
-    pub(super) fn left(self) -> impl Iterator<Item = Problem> {
+    pub(super) fn left(self) -> impl Iterator<Item = TidyProblem> {
         self.0.into_iter().map(|(what, (line, _))| {
             let text = format!("`{what}` needs no exception any more: remove this line");
-            Problem::new(RATCHET, line, text)
+            TidyProblem::new(RATCHET, line, text)
         })
     }
 }

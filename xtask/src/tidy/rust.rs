@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 
 /// A token and where it stands.
 #[derive(Debug)]
-pub(super) struct Token {
+pub(super) struct RustToken {
     /// The word, the punctuation character, the bracket, or the literal with its quotes.
     pub(super) text: String,
     /// Counted from 1.
@@ -24,7 +24,7 @@ pub(super) struct Token {
 
 /// A function with a body.
 #[derive(Debug)]
-pub(super) struct Function {
+pub(super) struct RustFunction {
     pub(super) name: String,
     /// First and one past the last line, from `fn` to the closing brace.
     pub(super) lines: Range<usize>,
@@ -32,31 +32,31 @@ pub(super) struct Function {
 
 /// A Rust file.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct RustSource {
     pub(super) path: String,
     pub(super) lines: usize,
-    pub(super) tokens: Vec<Token>,
+    pub(super) tokens: Vec<RustToken>,
     /// Lines of items under `#[cfg(test)]`; all lines of a file that holds nothing but tests.
     pub(super) tests: Vec<Range<usize>>,
-    pub(super) functions: Vec<Function>,
+    pub(super) functions: Vec<RustFunction>,
 }
 
 /// Every Rust file of the tree, and the problems of those that are none.
-pub(super) fn sources(tree: &Tree) -> (Vec<Source>, Vec<Problem>) {
+pub(super) fn sources(tree: &ProjectTree) -> (Vec<RustSource>, Vec<TidyProblem>) {
     let (mut sources, mut problems) = (Vec::new(), Vec::new());
     for (path, text) in tree.ending(".rs") {
-        match Source::parse(path, text) {
+        match RustSource::parse(path, text) {
             Ok(source) => sources.push(source),
-            Err(error) => problems.push(Problem::new(path, 0, format!("not Rust: {error}"))),
+            Err(error) => problems.push(TidyProblem::new(path, 0, format!("not Rust: {error}"))),
         }
     }
     (sources, problems)
 }
 
-impl Source {
-    pub(super) fn parse(path: &str, text: &str) -> Result<Source, String> {
+impl RustSource {
+    pub(super) fn parse(path: &str, text: &str) -> Result<RustSource, String> {
         let stream: TokenStream = text.parse().map_err(|error| format!("{error}"))?;
-        let mut source = Source {
+        let mut source = RustSource {
             path: path.to_owned(),
             lines: text.lines().count(),
             tokens: Vec::new(),
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-fn stands(tokens: &[Token], at: usize, pattern: &[&str]) -> bool {
+fn stands(tokens: &[RustToken], at: usize, pattern: &[&str]) -> bool {
     tokens.get(at..at + pattern.len()).is_some_and(|here| {
         let pairs = here.iter().zip(pattern);
         pairs.fold(true, |same, (token, text)| same && token.text == *text)
@@ -130,10 +130,10 @@ fn is_test_file(path: &str) -> bool {
             .any(|part| part == "tests" || part == "tests.rs")
 }
 
-fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
-    let push = |tokens: &mut Vec<Token>, text: &str, line| {
+fn flatten(stream: TokenStream, tokens: &mut Vec<RustToken>) {
+    let push = |tokens: &mut Vec<RustToken>, text: &str, line| {
         let close = tokens.len();
-        tokens.push(Token {
+        tokens.push(RustToken {
             text: text.to_owned(),
             line,
             close,
@@ -163,7 +163,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
 }
 
 /// The index of the token that ends the item beginning at `at`: its body's brace or a semicolon.
-pub(super) fn item_end(tokens: &[Token], mut at: usize) -> Option<usize> {
+pub(super) fn item_end(tokens: &[RustToken], mut at: usize) -> Option<usize> {
     loop {
         let token = tokens.get(at)?;
         match token.text.as_str() {
@@ -174,7 +174,7 @@ pub(super) fn item_end(tokens: &[Token], mut at: usize) -> Option<usize> {
     }
 }
 
-fn test_items(tokens: &[Token]) -> Vec<Range<usize>> {
+fn test_items(tokens: &[RustToken]) -> Vec<Range<usize>> {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let marked = (0..tokens.len()).filter(|&at| stands(tokens, at, &MARK));
     let lines = marked.filter_map(|at| {
@@ -184,7 +184,7 @@ fn test_items(tokens: &[Token]) -> Vec<Range<usize>> {
     lines.collect()
 }
 
-fn functions(tokens: &[Token]) -> Vec<Function> {
+fn functions(tokens: &[RustToken]) -> Vec<RustFunction> {
     let mut found = Vec::new();
     for at in (0..tokens.len()).filter(|&at| tokens[at].text == "fn") {
         // `fn(u8) -> u8` is a type.
@@ -192,7 +192,7 @@ fn functions(tokens: &[Token]) -> Vec<Function> {
             continue;
         };
         if let Some(end) = item_end(tokens, at + 1).filter(|&end| tokens[end].text == "}") {
-            found.push(Function {
+            found.push(RustFunction {
                 name: name.text.clone(),
                 lines: tokens[at].line..tokens[end].line + 1,
             });
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn braces_in_strings_comments_and_characters_do_not_end_a_function() {
         let text = "fn a() {\n  let s = \"}\"; // }\n  let c = '}';\n  r#\"}\"#;\n}\nfn b();\n";
-        let source = Source::parse("crates/x/src/lib.rs", text).unwrap();
+        let source = RustSource::parse("crates/x/src/lib.rs", text).unwrap();
         let [function] = &source.functions[..] else {
             panic!("one function has a body: {:?}", source.functions);
         };
@@ -221,10 +221,10 @@ mod tests {
     #[test]
     fn items_under_cfg_test_and_files_of_tests_are_test_code() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n}\nfn b() {}\n";
-        let source = Source::parse("crates/x/src/lib.rs", text).unwrap();
+        let source = RustSource::parse("crates/x/src/lib.rs", text).unwrap();
         assert!(!source.is_test(1) && source.is_test(2) && source.is_test(4) && !source.is_test(5));
         assert_eq!(source.code_lines(), 2);
-        let source = Source::parse("crates/x/tests/a.rs", text).unwrap();
+        let source = RustSource::parse("crates/x/tests/a.rs", text).unwrap();
         assert!(source.is_test(1));
         assert_eq!(source.code_lines(), 0);
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_path_is_found_whole_and_inside_braces() {
         let text = "use std::thread::{self, sleep};\nfn a() { std::thread::sleep(x); asleep(); }";
-        let source = Source::parse("crates/x/src/lib.rs", text).unwrap();
+        let source = RustSource::parse("crates/x/src/lib.rs", text).unwrap();
         assert_eq!(source.paths("thread", "sleep"), [1, 2]);
         assert!(source.is_of("x"));
         assert!(!source.is_of("y"));
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_rust_is_a_problem() {
-        let (_, problems) = sources(&Tree::of(&[("a.rs", "fn a( {")]));
+        let (_, problems) = sources(&ProjectTree::of(&[("a.rs", "fn a( {")]));
         assert_eq!(problems.len(), 1);
     }
 }

@@ -1,17 +1,17 @@
 //! How long files and functions are. Lines of tests do not count.
 
-use super::ratchet::{Measured, Ratchet};
-use super::rust::{Function, Source};
-use super::{Problem, Tree};
+use super::ratchet::{LimitedCount, Ratchet};
+use super::rust::{RustFunction, RustSource};
+use super::{ProjectTree, TidyProblem};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Every file and function that is no test code, against the limits.
-pub(super) fn check(sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
+pub(super) fn check(sources: &[RustSource], ratchet: &mut Ratchet) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for source in sources {
-        problems.extend(ratchet.exactly(Measured {
+        problems.extend(ratchet.exactly(LimitedCount {
             what: &source.path,
             line: 0,
             number: source.code_lines(),
@@ -19,7 +19,7 @@ pub(super) fn check(sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
             max: FILE_LINES_MAX,
         }));
         for function in functions(source) {
-            problems.extend(ratchet.exactly(Measured {
+            problems.extend(ratchet.exactly(LimitedCount {
                 what: &format!("{}::{}", source.path, function.name),
                 line: function.lines.start,
                 number: function.lines.len(),
@@ -32,13 +32,13 @@ pub(super) fn check(sources: &[Source], ratchet: &mut Ratchet) -> Vec<Problem> {
 }
 
 /// For each crate how long its source and its functions are, as a table.
-pub(super) fn table(tree: &Tree, sources: &[Source]) -> String {
+pub(super) fn table(tree: &ProjectTree, sources: &[RustSource]) -> String {
     let mut text = String::from(
         "| crate | lines | files | longest file | functions | p50 | p90 | longest |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for directory in tree.crates() {
-        let files: Vec<&Source> = of_crate(sources, directory).collect();
+        let files: Vec<&RustSource> = of_crate(sources, directory).collect();
         if files.is_empty() {
             continue;
         }
@@ -60,13 +60,16 @@ pub(super) fn table(tree: &Tree, sources: &[Source]) -> String {
 }
 
 /// The files of the crate in `directory` that have something else than tests in them.
-fn of_crate<'a>(sources: &'a [Source], directory: &str) -> impl Iterator<Item = &'a Source> {
+fn of_crate<'a>(
+    sources: &'a [RustSource],
+    directory: &str,
+) -> impl Iterator<Item = &'a RustSource> {
     let within = format!("{directory}/src/");
     let all = sources.iter();
     all.filter(move |source| source.path.starts_with(&within) && source.code_lines() > 0)
 }
 
-fn functions(source: &Source) -> impl Iterator<Item = &Function> {
+fn functions(source: &RustSource) -> impl Iterator<Item = &RustFunction> {
     let all = source.functions.iter();
     all.filter(|function| !source.is_test(function.lines.start))
 }
@@ -92,16 +95,16 @@ mod tests {
     fn problems(lines: usize, body: usize, ratchet: &str) -> Vec<String> {
         let function = format!("fn f() {{{}}}\n", "\n".repeat(body - 1));
         let text = format!("{function}{}", "// x\n".repeat(lines - body));
-        let source = Source::parse("crates/x/src/lib.rs", &text).unwrap();
+        let source = RustSource::parse("crates/x/src/lib.rs", &text).unwrap();
         judged(&[source], ratchet)
     }
 
-    fn judged(sources: &[Source], exceptions: &str) -> Vec<String> {
-        let tree = Tree::of(&[(RATCHET, exceptions), ("crates/x/Cargo.toml", "")]);
+    fn judged(sources: &[RustSource], exceptions: &str) -> Vec<String> {
+        let tree = ProjectTree::of(&[(RATCHET, exceptions), ("crates/x/Cargo.toml", "")]);
         let (mut ratchet, mut found) = Ratchet::of(&tree);
         found.extend(check(sources, &mut ratchet));
         found.extend(ratchet.left());
-        found.iter().map(Problem::to_string).collect()
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     #[test]
@@ -122,7 +125,7 @@ mod tests {
             "#[cfg(test)]\nmod tests {{\nfn f() {{{}}}\n}}\n",
             "\n".repeat(600)
         );
-        let source = Source::parse("crates/x/src/lib.rs", &module).unwrap();
+        let source = RustSource::parse("crates/x/src/lib.rs", &module).unwrap();
         assert_eq!(judged(&[source], ""), [""; 0]);
     }
 
@@ -141,8 +144,8 @@ mod tests {
         let functions: Vec<String> = (1..=10)
             .map(|lines| format!("fn f() {{{}}}\n", "\n".repeat(lines - 1)))
             .collect();
-        let source = Source::parse("crates/x/src/lib.rs", &functions.concat()).unwrap();
-        let tree = Tree::of(&[("crates/x/Cargo.toml", ""), ("Cargo.toml", "")]);
+        let source = RustSource::parse("crates/x/src/lib.rs", &functions.concat()).unwrap();
+        let tree = ProjectTree::of(&[("crates/x/Cargo.toml", ""), ("Cargo.toml", "")]);
         let table = table(&tree, &[source]);
         let rows: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(rows, ["| crates/x | 55 | 1 | 55 | 10 | 5 | 9 | 10 |"]);

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 /// The project's text files by their path from its root.
-pub(super) struct Tree {
+pub(super) struct ProjectTree {
     root: PathBuf,
     files: BTreeMap<String, String>,
 }
 
-impl Tree {
+impl ProjectTree {
     /// Every file that git tracks or would add. Those that are not UTF-8 have no text here.
-    pub(super) fn open() -> Result<Tree> {
+    pub(super) fn open() -> Result<ProjectTree> {
         let root = crate::root()?;
         let mut files = BTreeMap::new();
         for path in crate::tracked(&root)? {
@@ -22,14 +22,14 @@ impl Tree {
                 files.insert(path, String::from_utf8(bytes).unwrap_or_default());
             }
         }
-        Ok(Tree { root, files })
+        Ok(ProjectTree { root, files })
     }
 
     /// A tree for a test.
     #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Tree {
+    pub(super) fn of(files: &[(&str, &str)]) -> ProjectTree {
         let owned = |&(path, text): &(&str, &str)| (path.to_owned(), text.to_owned());
-        Tree {
+        ProjectTree {
             root: PathBuf::from("/project"),
             files: files.iter().map(owned).collect(),
         }

@@ -3,14 +3,14 @@
 //! The compiler denies it everywhere; a module that needs it says so at its top, with the reason,
 //! and is listed in ARCHITECTURE.md, so that all there is to audit is known.
 
-use super::rust::Source;
-use super::{Problem, Tree};
+use super::rust::RustSource;
+use super::{ProjectTree, TidyProblem};
 use forebay_pages::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
 /// Every `unsafe` and every permission for it, against the list.
-pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
     let listed = listed(tree);
     let mut problems = Vec::new();
     let mut used = Vec::new();
@@ -21,11 +21,15 @@ pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
         match (found.first(), permission) {
             (Some(&first), None) => {
                 let text = "`unsafe` in a module without `#![allow(unsafe_code, reason = …)]`";
-                problems.push(Problem::new(&source.path, source.tokens[first].line, text));
+                problems.push(TidyProblem::new(
+                    &source.path,
+                    source.tokens[first].line,
+                    text,
+                ));
             }
             (None, Some(line)) => {
                 let text = "allows unsafe code and has none";
-                problems.push(Problem::new(&source.path, line, text));
+                problems.push(TidyProblem::new(&source.path, line, text));
             }
             (Some(_), Some(line)) => {
                 let row = listed.iter().find(|(_, place)| covers(place, &source.path));
@@ -33,7 +37,7 @@ pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
                     Some((_, place)) => used.push(place.clone()),
                     None => {
                         let text = format!("not in the list of unsafe modules in {DOCUMENT}");
-                        problems.push(Problem::new(&source.path, line, text));
+                        problems.push(TidyProblem::new(&source.path, line, text));
                     }
                 }
             }
@@ -42,13 +46,13 @@ pub(super) fn check(tree: &Tree, sources: &[Source]) -> Vec<Problem> {
     }
     for (line, place) in listed.iter().filter(|(_, place)| !used.contains(place)) {
         let text = format!("`{place}` has no unsafe code");
-        problems.push(Problem::new(DOCUMENT, *line, text));
+        problems.push(TidyProblem::new(DOCUMENT, *line, text));
     }
     problems
 }
 
 /// The places listed in the tables headed `unsafe in | …`, with their lines.
-fn listed(tree: &Tree) -> Vec<(usize, String)> {
+fn listed(tree: &ProjectTree) -> Vec<(usize, String)> {
     let tables = tables(tree.text(DOCUMENT).unwrap_or_default());
     let rows = tables
         .into_iter()
@@ -77,13 +81,13 @@ const PERMISSION: [&str; 9] = [
 ];
 
 /// The line of the module's permission.
-fn permission(source: &Source) -> Option<usize> {
+fn permission(source: &RustSource) -> Option<usize> {
     let at = *source.find(&PERMISSION).first()?;
     Some(source.tokens[at].line)
 }
 
 /// Permissions that are wider or narrower than one module, or give no reason.
-fn bad_permissions(source: &Source) -> Vec<Problem> {
+fn bad_permissions(source: &RustSource) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     let file = source.path.rsplit('/').next().unwrap_or_default();
     let root = source.path.contains("/src/") && matches!(file, "lib.rs" | "main.rs");
@@ -94,10 +98,10 @@ fn bad_permissions(source: &Source) -> Vec<Problem> {
         let line = source.tokens[at].line;
         if root {
             let text = "opens the whole crate to unsafe code; open one module";
-            problems.push(Problem::new(&source.path, line, text));
+            problems.push(TidyProblem::new(&source.path, line, text));
         } else if Some(at) != good {
             let text = "write `#![allow(unsafe_code, reason = …)]` once, at the module's top";
-            problems.push(Problem::new(&source.path, line, text));
+            problems.push(TidyProblem::new(&source.path, line, text));
         }
     }
     problems
@@ -111,9 +115,9 @@ mod tests {
 
     fn problems(path: &str, text: &str, list: &str) -> Vec<String> {
         let document = format!("| unsafe in | why |\n|---|---|\n{list}");
-        let tree = Tree::of(&[(DOCUMENT, &document)]);
-        let found = check(&tree, &[Source::parse(path, text).unwrap()]);
-        found.iter().map(Problem::to_string).collect()
+        let tree = ProjectTree::of(&[(DOCUMENT, &document)]);
+        let found = check(&tree, &[RustSource::parse(path, text).unwrap()]);
+        found.iter().map(TidyProblem::to_string).collect()
     }
 
     const FILE: &str = "crates/x/src/a.rs";

@@ -1,6 +1,6 @@
 //! Text that means something on one machine only, or was never meant to stay.
 
-use super::{Problem, Tree};
+use super::{ProjectTree, TidyProblem};
 
 /// Strings that no file may hold, and why.
 ///
@@ -17,13 +17,17 @@ const FORBIDDEN: [(&str, &str); 6] = [
 const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Every line of every file; and where packages come from.
-pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for (path, text) in tree.iter() {
         for (index, line) in text.lines().enumerate() {
             for (word, why) in FORBIDDEN {
                 if line.contains(word) {
-                    problems.push(Problem::new(path, index + 1, format!("`{word}`: {why}")));
+                    problems.push(TidyProblem::new(
+                        path,
+                        index + 1,
+                        format!("`{word}`: {why}"),
+                    ));
                 }
             }
         }
@@ -33,13 +37,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
 }
 
 /// A clone must build with the public registry and nothing else.
-fn sources(tree: &Tree) -> Vec<Problem> {
+fn sources(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     let lock = tree.text("Cargo.lock").unwrap_or_default();
     for (index, line) in lock.lines().enumerate() {
         if line.starts_with("source = ") && !line.contains(INDEX) {
             let text = "a package that is not from crates.io";
-            problems.push(Problem::new("Cargo.lock", index + 1, text));
+            problems.push(TidyProblem::new("Cargo.lock", index + 1, text));
         }
     }
     for (path, text) in tree.ending(".cargo/config.toml") {
@@ -49,7 +53,7 @@ fn sources(tree: &Tree) -> Vec<Problem> {
                 .any(|start| line.starts_with(start))
             {
                 let text = "packages come from crates.io; say otherwise in your own configuration";
-                problems.push(Problem::new(path, index + 1, text));
+                problems.push(TidyProblem::new(path, index + 1, text));
             }
         }
     }
@@ -64,8 +68,11 @@ mod tests {
     fn every_forbidden_string_is_found_where_it_stands() {
         for (word, why) in FORBIDDEN {
             let text = format!("fine\nnot {word}fine\n");
-            let found = check(&Tree::of(&[("a.sh", &text)]));
-            assert_eq!(found, [Problem::new("a.sh", 2, format!("`{word}`: {why}"))]);
+            let found = check(&ProjectTree::of(&[("a.sh", &text)]));
+            assert_eq!(
+                found,
+                [TidyProblem::new("a.sh", 2, format!("`{word}`: {why}"))]
+            );
         }
     }
 
@@ -73,7 +80,7 @@ mod tests {
     fn packages_from_anywhere_but_the_public_registry_are_found() {
         let lock = format!("source = \"{INDEX}\"\nsource = \"git+https://a.example/b\"\n");
         let config = "[alias]\n[source.crates-io]\nreplace-with = \"x\"\n";
-        let found = check(&Tree::of(&[
+        let found = check(&ProjectTree::of(&[
             ("Cargo.lock", &lock),
             (".cargo/config.toml", config),
         ]));

@@ -8,10 +8,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, Gaps};
-use forebay_device::{Device, Durability, RamDevice, Slice};
-use forebay_model::disk::{Options, Scheduling, named};
-use forebay_model::{Drive, Emulated};
+use forebay_dcd::{AttachOptions, OffsetPolicy};
+use forebay_device::{Device, DeviceSlice, Durability, RamDevice};
+use forebay_model::disk::{DiskOptions, Scheduling, named};
+use forebay_model::{Drive, EmulatedDisk};
 use forebay_rt::{Executor, Rt, VirtualTime};
 
 use super::DISKS;
@@ -31,7 +31,7 @@ const BLOCKS: u64 = 7;
 const FILES: [u64; 2] = [1000, 5000];
 
 #[derive(Clone, Copy, PartialEq)]
-enum Shape {
+enum Ext4Shape {
     Plain,
     /// The log is the first part of the disk.
     Logical,
@@ -44,10 +44,13 @@ pub(super) fn ext4() -> anyhow::Result<()> {
     for disk in DISKS {
         for (block, n) in [1024, 4096].into_iter().flat_map(|b| FILES.map(|n| (b, n))) {
             let ms = |shape, gaps| mean_ms(disk, (block, n), shape, gaps);
-            let plain = ms(Shape::Plain, Gaps::Never)?;
-            for (name, shape) in [("logical", Shape::Logical), ("physical", Shape::Physical)] {
-                let learnt = ms(shape, Gaps::Learnt)?;
-                let never = ms(shape, Gaps::Never)?;
+            let plain = ms(Ext4Shape::Plain, OffsetPolicy::Never)?;
+            for (name, shape) in [
+                ("logical", Ext4Shape::Logical),
+                ("physical", Ext4Shape::Physical),
+            ] {
+                let learnt = ms(shape, OffsetPolicy::Learnt)?;
+                let never = ms(shape, OffsetPolicy::Never)?;
                 println!(
                     "| fsync on ext4 with blocks of {block}, {n} files, {name} DCD on {disk} | {learnt:.2} ms \
                      | no gaps {never:.2} ms, plain disk {plain:.2} ms | {:.2}, {:.2} |",
@@ -62,16 +65,20 @@ pub(super) fn ext4() -> anyhow::Result<()> {
 
 fn drive(rt: &Rt, disk: &str, len: u64) -> anyhow::Result<Rc<dyn Device>> {
     let spec = named(disk).ok_or_else(|| anyhow::anyhow!("no model {disk}"))?;
-    let options = Options {
+    let options = DiskOptions {
         scheduling: Scheduling::Elevator,
-        ..Options::default()
+        ..DiskOptions::default()
     };
     let data = Rc::new(RamDevice::new(len, 512));
-    Ok(Rc::new(Emulated::new(rt, data, Drive::new(spec, options))?))
+    Ok(Rc::new(EmulatedDisk::new(
+        rt,
+        data,
+        Drive::new(spec, options),
+    )?))
 }
 
 fn part(disk: &Rc<dyn Device>, start: u64, len: u64) -> anyhow::Result<Rc<dyn Device>> {
-    let slice = Slice::new(Rc::clone(disk), start, len);
+    let slice = DeviceSlice::new(Rc::clone(disk), start, len);
     Ok(Rc::new(
         slice.ok_or_else(|| anyhow::anyhow!("no such part"))?,
     ))
@@ -81,19 +88,19 @@ fn part(disk: &Rc<dyn Device>, start: u64, len: u64) -> anyhow::Result<Rc<dyn De
 fn mean_ms(
     disk: &'static str,
     (block, n): (u64, u64),
-    shape: Shape,
-    gaps: Gaps,
+    shape: Ext4Shape,
+    gaps: OffsetPolicy,
 ) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
         let (log, home) = match shape {
-            Shape::Plain => return files(&rt, &*drive(&rt, disk, HOME)?, (block, n)).await,
-            Shape::Logical => {
+            Ext4Shape::Plain => return files(&rt, &*drive(&rt, disk, HOME)?, (block, n)).await,
+            Ext4Shape::Logical => {
                 let both = drive(&rt, disk, LOG + HOME)?;
                 (part(&both, 0, LOG)?, part(&both, LOG, HOME)?)
             }
-            Shape::Physical => (drive(&rt, disk, LOG)?, drive(&rt, disk, HOME)?),
+            Ext4Shape::Physical => (drive(&rt, disk, LOG)?, drive(&rt, disk, HOME)?),
         };
         create(Rc::clone(&log), Rc::clone(&home)).await?;
         let options = AttachOptions {

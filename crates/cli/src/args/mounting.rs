@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use forebay_stack::{Discard, Http, Memory, Metrics};
+use forebay_stack::{HttpAddress, MemoryLimit, MetricsAddress, SegmentDiscard};
 use forebay_units::{ByteLen, TimeSpan};
 
 #[derive(Args, Debug)]
@@ -30,16 +30,16 @@ pub(crate) struct MountArgs {
     /// Discard segments before they are used again: on or off [default: on for a block device that supports discards;
     /// off for files].
     #[arg(long, value_name = "on|off")]
-    pub(crate) discard: Option<Discard>,
+    pub(crate) discard: Option<SegmentDiscard>,
     /// Maximum memory for the data of requests: 64MiB or more [default: 256MiB].
     #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<MemoryLimit>,
     /// Serve Prometheus metrics over HTTP at ADDRESS:PORT.
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) metrics: Option<Metrics>,
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Serve a status page over HTTP: at PORT of this machine, or at ADDRESS:PORT.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
-    pub(crate) http: Option<Http>,
+    pub(crate) http: Option<HttpAddress>,
     /// Print nothing on success.
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,

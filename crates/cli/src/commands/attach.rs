@@ -2,9 +2,9 @@
 
 use crate::args::AttachArgs;
 use crate::daemon::{self, ServingArgs};
-use forebay_program::failure::Outcome;
+use forebay_program::failure::CommandResult;
 
-pub(crate) fn run(args: AttachArgs) -> Outcome {
+pub(crate) fn run(args: AttachArgs) -> CommandResult {
     if args.foreground {
         daemon::in_foreground(ServingArgs {
             target: args.target,

@@ -3,17 +3,17 @@
 
 use std::rc::Rc;
 
-use forebay_os::{OpenOptions, Ring};
+use forebay_os::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_stack::{CheckReport, Own, SalvageReport, Verdict, open};
+use forebay_stack::{LayerCheckReport, LayerSalvageReport, LayerVerdict, SuperblockDevice, open};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
 use crate::lock::NameLock;
-use crate::target::{Target, own};
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Code, Failure, Outcome};
-use forebay_program::progress::Progress;
+use crate::target::{VolumeTarget, own};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_program::progress::ByteProgress;
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
@@ -22,41 +22,45 @@ const UNUSABLE: u8 = 3;
 
 /// Output of `--json` if no log can be examined.
 #[derive(Serialize)]
-struct Unusable {
+struct FailedCheck {
     verdict: &'static str,
     problems: Vec<String>,
 }
 
 /// Runs the command and returns its exit code.
-pub(crate) fn run(args: CheckArgs) -> Outcome<u8> {
+pub(crate) fn run(args: CheckArgs) -> CommandResult<u8> {
     let json = args.json;
     if args.salvage {
         let salvaged = on_ring(move |rt, ring| salvage(args, rt, ring));
-        return reported(json, salvaged, SalvageReport::lines, |report| {
+        return reported(json, salvaged, LayerSalvageReport::lines, |report| {
             if report.is_whole() { 0 } else { 2 }
         });
     }
     let checked = on_ring(move |rt, ring| check(args, rt, ring));
-    reported(json, checked, CheckReport::lines, |report| {
-        match report.verdict() {
-            Verdict::Clean => 0,
-            Verdict::Dirty => 1,
-            Verdict::Damaged => 2,
-        }
-    })
+    reported(
+        json,
+        checked,
+        LayerCheckReport::lines,
+        |report| match report.verdict() {
+            LayerVerdict::Clean => 0,
+            LayerVerdict::Dirty => 1,
+            LayerVerdict::Damaged => 2,
+        },
+    )
 }
 
 /// Prints the report, or the failure. Returns the exit code.
 fn reported<R: Serialize>(
     json: bool,
-    outcome: Outcome<R>,
+    outcome: CommandResult<R>,
     lines: impl FnOnce(&R) -> Vec<String>,
     code: impl FnOnce(&R) -> u8,
-) -> Outcome<u8> {
+) -> CommandResult<u8> {
     match outcome {
         Ok(report) => {
             if json {
-                let text = serde_json::to_string_pretty(&report).map_err(Failure::general)?;
+                let text =
+                    serde_json::to_string_pretty(&report).map_err(CommandFailure::general)?;
                 result_line!("{text}");
             } else {
                 for line in lines(&report) {
@@ -67,14 +71,15 @@ fn reported<R: Serialize>(
         }
         Err(failure) => {
             if json {
-                let unusable = Unusable {
+                let unusable = FailedCheck {
                     verdict: match failure.code {
-                        Code::Io => "failing",
+                        FailureCode::Io => "failing",
                         _ => "unusable",
                     },
                     problems: vec![failure.text.clone()],
                 };
-                let text = serde_json::to_string_pretty(&unusable).map_err(Failure::general)?;
+                let text =
+                    serde_json::to_string_pretty(&unusable).map_err(CommandFailure::general)?;
                 result_line!("{text}");
             }
             eprintln!("forebay: {failure}");
@@ -85,34 +90,34 @@ fn reported<R: Serialize>(
 
 /// Salvages an abandoned log. Holds both devices as an attach does, so that no other process has them mounted, attached
 /// or open.
-async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<SalvageReport> {
-    let dirs = Dirs::new()?;
-    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<LayerSalvageReport> {
+    let dirs = ProgramDirs::new()?;
+    let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
     let all = async || {
-        let existing = OpenOptions::existing();
+        let existing = DeviceOpenOptions::existing();
         Ok(open(&rt, &ring, &target.tree, existing)?)
     };
     let opened = lock.patiently(&rt, all).await?;
     Ok(forebay_stack::salvage(&opened).await?)
 }
 
-async fn check(args: CheckArgs, rt: Rt, ring: Rc<Ring>) -> Outcome<CheckReport> {
-    let read_only = OpenOptions::existing().for_reading();
+async fn check(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<LayerCheckReport> {
+    let read_only = DeviceOpenOptions::existing().for_reading();
     let target = &args.target;
     // The data device is examined only if it is named; without it, the log alone can be checked.
     let by_own_alone = target.name.is_none() && (target.log.is_none() || target.data.is_none());
     let opened = if by_own_alone {
         None
     } else {
-        let found = Target::find(target, &Dirs::new()?, &rt, &ring).await?;
+        let found = VolumeTarget::find(target, &ProgramDirs::new()?, &rt, &ring).await?;
         Some(open(&rt, &ring, &found.tree, read_only)?)
     };
     let looked_at = match &opened {
         Some(opened) => opened.own(),
-        None => Own::open(&rt, &ring, own(target)?, read_only)?,
+        None => SuperblockDevice::open(&rt, &ring, own(target)?, read_only)?,
     };
-    let mut progress = Progress::new(format!("checking {}", looked_at.spec()));
+    let mut progress = ByteProgress::new(format!("checking {}", looked_at.spec()));
     let checked = {
         let mut set = |done, total| progress.set(done, total);
         match &opened {

@@ -4,31 +4,32 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::rc::Rc;
 
-use forebay_os::{DeviceKind, OpenOptions, Ring};
+use forebay_os::{DeviceKind, DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_stack::{
-    Blank, CacheOptions, Description, Discard, FilesWanted, Kind, Name, Options, Own, Part,
-    SpareShare, Spec, StackError, Tree, Wanted,
+    CacheOptions, ConfigFile, CreateSpec, DeviceSpec, FilesystemCreateSpec, LayerKind, LayerTree,
+    OpenDevice, OpenedForCreate, SegmentDiscard, ServiceOptions, SpareShare, StackError,
+    SuperblockDevice, VolumeName,
 };
 use rustix::fs::SeekFrom;
 
 use crate::args::CreateArgs;
 use crate::clock::clock;
 use crate::lock::NameLock;
-use crate::witness::StateDir;
-use forebay_program::dirs::{Dirs, NewDescription};
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::progress::Progress;
+use crate::witness::FailedLogDir;
+use forebay_program::dirs::{NewConfigFile, ProgramDirs};
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::progress::ByteProgress;
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
-pub(crate) fn run(args: CreateArgs) -> Outcome {
-    let dirs = Dirs::new()?;
+pub(crate) fn run(args: CreateArgs) -> CommandResult {
+    let dirs = ProgramDirs::new()?;
     let name = name_of(&args)?;
     let lock = NameLock::take(&dirs, &name)?;
     let file = dirs.description_file(&name);
     if file.exists() && !args.force {
-        return Err(Failure::refused(format!(
+        return Err(CommandFailure::refused(format!(
             "there is a volume {name} already ({}); choose another --name, remove it with `forebay \
              remove {name}`, or replace its description with --force",
             file.display()
@@ -36,18 +37,18 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
     }
     wanted(&args).own()?;
     let kind = kind_of(&args);
-    if args.discard.is_some() && kind == Kind::Cache {
-        return Err(Failure::usage(
+    if args.discard.is_some() && kind == LayerKind::Cache {
+        return Err(CommandFailure::usage(
             "--discard is of log-structured volumes: add --volume vsl",
         ));
     }
-    if args.spare.is_some() && kind != Kind::Space {
-        return Err(Failure::usage(
+    if args.spare.is_some() && kind != LayerKind::Space {
+        return Err(CommandFailure::usage(
             "--spare is of log-structured volumes: add --volume vsl",
         ));
     }
-    if kind != Kind::Files && (args.small_file.is_some() || args.largest_file.is_some()) {
-        return Err(Failure::usage(
+    if kind != LayerKind::Files && (args.small_file.is_some() || args.largest_file.is_some()) {
+        return Err(CommandFailure::usage(
             "--small-file and --largest-file are of filesystems: add --fs",
         ));
     }
@@ -72,11 +73,11 @@ pub(crate) fn run(args: CreateArgs) -> Outcome {
     }
 }
 
-fn name_of(args: &CreateArgs) -> Outcome<Name> {
+fn name_of(args: &CreateArgs) -> CommandResult<VolumeName> {
     match &args.name {
         Some(name) => Ok(name.clone()),
-        None => Name::from_path(args.data.path()).ok_or_else(|| {
-            Failure::usage(format!(
+        None => VolumeName::from_path(args.data.path()).ok_or_else(|| {
+            CommandFailure::usage(format!(
                 "no name can be made from {}; give one with --name",
                 args.data
             ))
@@ -85,7 +86,7 @@ fn name_of(args: &CreateArgs) -> Outcome<Name> {
 }
 
 /// Creates the log file if `--log-size` is given and the file does not exist. Returns its path if it was created.
-fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
+fn make_log_file(args: &CreateArgs) -> CommandResult<Option<std::path::PathBuf>> {
     let Some(log) = &args.log else {
         return Ok(None);
     };
@@ -93,22 +94,22 @@ fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
     let missing = matches!(fs::metadata(path), Err(e) if e.kind() == std::io::ErrorKind::NotFound);
     match (missing, args.log_size) {
         (false, None) => Ok(None),
-        (false, Some(_)) => Err(Failure::refused(format!(
+        (false, Some(_)) => Err(CommandFailure::refused(format!(
             "{} exists already; leave out --log-size to use it as it is",
             path.display()
         ))),
-        (true, None) => Err(Failure::not_found(format!(
+        (true, None) => Err(CommandFailure::not_found(format!(
             "cannot open {}: it does not exist; check the path, or have a file made with \
              --log-size 1GiB",
             path.display()
         ))),
-        (true, Some(_)) if log.part().is_some() => Err(Failure::usage(format!(
+        (true, Some(_)) if log.part().is_some() => Err(CommandFailure::usage(format!(
             "{log} is a part of a device that does not exist; --log-size makes whole files only"
         ))),
         (true, Some(size)) => {
             // Check the data device first, so that a volume that cannot be made leaves no log file behind.
             if let Err(error) = fs::metadata(args.data.path()) {
-                return Err(Failure::not_found(format!(
+                return Err(CommandFailure::not_found(format!(
                     "cannot open {}: {error}; check the path",
                     args.data
                 )));
@@ -121,14 +122,15 @@ fn make_log_file(args: &CreateArgs) -> Outcome<Option<std::path::PathBuf>> {
 
 async fn create(
     args: CreateArgs,
-    name: Name,
-    (rt, ring): (Rt, Rc<Ring>),
-    (dirs, description): (Dirs, NewDescription),
-) -> Outcome<String> {
+    name: VolumeName,
+    (rt, ring): (Rt, Rc<IoRing>),
+    (dirs, description): (ProgramDirs, NewConfigFile),
+) -> CommandResult<String> {
     let kind = kind_of(&args);
     let (mut id, mut hash_key) = ([0; 16], [0; 16]);
     for random in [&mut id, &mut hash_key] {
-        getrandom::fill(random).map_err(|e| Failure::io(format!("no random numbers: {e}")))?;
+        getrandom::fill(random)
+            .map_err(|e| CommandFailure::io(format!("no random numbers: {e}")))?;
     }
     let mut wanted = wanted(&args);
     wanted.files.hash_key = hash_key;
@@ -136,7 +138,7 @@ async fn create(
     refuse_if_in_use(&blank, args.force).await?;
     for why in dirty_logs_of(&args, &dirs, (&rt, &ring)).await {
         if !args.force {
-            return Err(Failure::refused(why));
+            return Err(CommandFailure::refused(why));
         }
         eprintln!("forebay: {why}: going on without it (--force)");
     }
@@ -148,26 +150,29 @@ async fn create(
     let before = blank.replaces().await;
     let made = blank.make(&rt, &name, (id, &clock())).await?;
     if let (Some(before), Ok(state)) = (before, dirs.state()) {
-        StateDir::new(&rt, state).forget(&before).await;
+        FailedLogDir::new(&rt, state).forget(&before).await;
     }
-    let file = description.write(&Description {
+    let file = description.write(&ConfigFile {
         name: name.clone(),
         volume: Some(made.volume),
         tree: set(made.tree, (args.discard, args.spare))?.on(&mut stable)?,
-        options: Options::default(),
+        options: ServiceOptions::default(),
     })?;
     Ok(format!(
         "created volume {name}: {}; described in {}\n{}",
         made.said,
         file.display(),
         match kind {
-            Kind::Files => format!("mount it with: forebay mount {name} DIR"),
-            Kind::Cache | Kind::Space => format!("attach it with: forebay attach {name}"),
+            LayerKind::Files => format!("mount it with: forebay mount {name} DIR"),
+            LayerKind::Cache | LayerKind::Space => format!("attach it with: forebay attach {name}"),
         }
     ))
 }
 
-fn set(tree: Tree, (discard, spare): (Option<Discard>, Option<SpareShare>)) -> Outcome<Tree> {
+fn set(
+    tree: LayerTree,
+    (discard, spare): (Option<SegmentDiscard>, Option<SpareShare>),
+) -> CommandResult<LayerTree> {
     let options = CacheOptions {
         discard,
         spare,
@@ -176,16 +181,20 @@ fn set(tree: Tree, (discard, spare): (Option<Discard>, Option<SpareShare>)) -> O
     Ok(tree.with(options).map_err(StackError::from)?)
 }
 
-fn kind_of(args: &CreateArgs) -> Kind {
-    if args.fs { Kind::Files } else { args.volume }
+fn kind_of(args: &CreateArgs) -> LayerKind {
+    if args.fs {
+        LayerKind::Files
+    } else {
+        args.volume
+    }
 }
 
-fn wanted(args: &CreateArgs) -> Wanted {
+fn wanted(args: &CreateArgs) -> CreateSpec {
     let process = (
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw(),
     );
-    Wanted {
+    CreateSpec {
         kind: kind_of(args),
         data: args.data.clone(),
         log: args.log.clone(),
@@ -194,7 +203,7 @@ fn wanted(args: &CreateArgs) -> Wanted {
         placement: args.placement,
         page: args.page,
         spare: args.spare,
-        files: FilesWanted {
+        files: FilesystemCreateSpec {
             small_file: args.small_file,
             largest_file: args.largest_file,
             owner: process,
@@ -203,10 +212,10 @@ fn wanted(args: &CreateArgs) -> Wanted {
     }
 }
 
-async fn refuse_if_in_use(blank: &Blank, force: bool) -> Outcome {
+async fn refuse_if_in_use(blank: &OpenedForCreate, force: bool) -> CommandResult {
     for (spec, content, why) in blank.holds().await? {
         if !force {
-            return Err(Failure::refused(why));
+            return Err(CommandFailure::refused(why));
         }
         eprintln!("forebay: {spec} holds {content}: overwriting it (--force)");
     }
@@ -217,14 +226,14 @@ async fn refuse_if_in_use(blank: &Blank, force: bool) -> Outcome {
 /// whose log holds data for it. If the device was used without its log, the log could never be applied again.
 async fn dirty_logs_of(
     args: &CreateArgs,
-    dirs: &Dirs,
-    (rt, ring): (&Rt, &Rc<Ring>),
+    dirs: &ProgramDirs,
+    (rt, ring): (&Rt, &Rc<IoRing>),
 ) -> Vec<String> {
     let mut dirty = Vec::new();
     let Ok(data) = args.data.identity() else {
         return dirty;
     };
-    let overlaps = |spec: &Spec| spec.identity().is_ok_and(|other| other.overlaps(&data));
+    let overlaps = |spec: &DeviceSpec| spec.identity().is_ok_and(|other| other.overlaps(&data));
     for name in dirs.described_names() {
         let Ok(tree) = dirs.description(&name).map(|described| described.tree) else {
             continue;
@@ -242,8 +251,8 @@ async fn dirty_logs_of(
         if is_own.is_some_and(|own| log.identity().is_ok_and(|log| log.overlaps(&own))) {
             continue;
         }
-        let options = OpenOptions::existing().for_reading();
-        let Ok(own) = Own::open(rt, ring, (Kind::Cache, log), options) else {
+        let options = DeviceOpenOptions::existing().for_reading();
+        let Ok(own) = SuperblockDevice::open(rt, ring, (LayerKind::Cache, log), options) else {
             continue;
         };
         match own.inspect().await {
@@ -260,9 +269,10 @@ async fn dirty_logs_of(
 
 /// Returns true if a log file has ranges that are unallocated, or allocated and never written. Its filesystem would
 /// have to record the first write to each such range.
-fn has_holes(log: &Part) -> Outcome<bool> {
+fn has_holes(log: &OpenDevice) -> CommandResult<bool> {
     let path = log.spec.path();
-    let failed = |e: std::io::Error| Failure::io(format!("cannot look at {}: {e}", path.display()));
+    let failed =
+        |e: std::io::Error| CommandFailure::io(format!("cannot look at {}: {e}", path.display()));
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Ok(false);
     }
@@ -276,13 +286,13 @@ fn has_holes(log: &Part) -> Outcome<bool> {
 
 /// Fills the log with zeroes. Bypasses an emulated disk: it has no allocation to prepare, and would take its emulated
 /// time.
-async fn zero(log: &Part) -> Outcome {
-    let mut progress = Progress::new(format!("zeroing {}", log.spec));
+async fn zero(log: &OpenDevice) -> CommandResult {
+    let mut progress = ByteProgress::new(format!("zeroing {}", log.spec));
     let filled =
         forebay_os::zero_fill(&*log.beneath, |done, total| progress.set(done, total)).await;
     progress.finish();
     filled.map_err(|error| {
-        Failure::io(format!(
+        CommandFailure::io(format!(
             "cannot fill {}: {error}; free some space, or skip it with --sparse",
             log.spec
         ))
@@ -290,8 +300,8 @@ async fn zero(log: &Part) -> Outcome {
 }
 
 /// Returns the device with a path that stays valid after a reboot and from another directory.
-fn stable(spec: &Spec) -> Outcome<Spec> {
-    let failed = |e: std::io::Error| Failure::io(format!("cannot identify {spec}: {e}"));
+fn stable(spec: &DeviceSpec) -> CommandResult<DeviceSpec> {
+    let failed = |e: std::io::Error| CommandFailure::io(format!("cannot identify {spec}: {e}"));
     let identity = forebay_os::identity(spec.path()).map_err(failed)?;
     let link = identity
         .names

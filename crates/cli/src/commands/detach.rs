@@ -3,42 +3,42 @@
 
 use std::time::Duration;
 
-use forebay_control::Request;
+use forebay_control::ControlRequest;
 use forebay_units::ByteLen;
 
 use super::drain::drained;
 use crate::args::DetachArgs;
-use forebay_program::client::{Client, Process};
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::client::{ControlClient, ProcessHandle};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 /// Time for a daemon to exit after it reported completion.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) fn run(args: &DetachArgs) -> Outcome {
+pub(crate) fn run(args: &DetachArgs) -> CommandResult {
     let name = &args.name;
-    let mut client = Client::connect(&Dirs::new()?, name)?;
+    let mut client = ControlClient::connect(&ProgramDirs::new()?, name)?;
     let pid = client.pid()?;
-    let process = Process::open(pid);
+    let process = ProcessHandle::open(pid);
     let whole = client.status()?.status.when_drained();
     let request = if args.hand_over {
-        Request::HandOver {}
+        ControlRequest::HandOver {}
     } else {
-        Request::Detach {
+        ControlRequest::Detach {
             keep_dirty: args.keep_dirty,
         }
     };
     let done = drained(&mut client, &request, format!("draining {name}"))?;
     // The devices are free only after the process has exited.
     if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
-        return Err(Failure::general(format!(
+        return Err(CommandFailure::general(format!(
             "{name} is detached, but its daemon (process {pid}) does not end; the devices may \
              still be in use"
         )));
     }
     if let Some(why) = done.incomplete {
-        return Err(Failure::io(format!(
+        return Err(CommandFailure::io(format!(
             "{name} is detached, and its data is not complete: {why}"
         )));
     }

@@ -7,16 +7,16 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::output;
 
-pub(crate) fn completions(shell: Shell) -> Outcome {
+pub(crate) fn completions(shell: Shell) -> CommandResult {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "forebay", &mut out);
     output::all(&out)
 }
 
-pub(crate) fn man(dir: Option<&Path>) -> Outcome {
+pub(crate) fn man(dir: Option<&Path>) -> CommandResult {
     let mut command = Cli::command();
     command.build();
     match dir {
@@ -26,12 +26,12 @@ pub(crate) fn man(dir: Option<&Path>) -> Outcome {
 }
 
 /// Writes a page for the program, for each command, and for each subcommand of a command.
-fn write_pages(command: &Command, dir: &Path) -> Outcome {
+fn write_pages(command: &Command, dir: &Path) -> CommandResult {
     fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
     write_page(command, "forebay", dir)
 }
 
-fn write_page(command: &Command, name: &str, dir: &Path) -> Outcome {
+fn write_page(command: &Command, name: &str, dir: &Path) -> CommandResult {
     let commands = command.get_subcommands();
     let commands = commands.filter(|inner| !inner.is_hide_set());
     for inner in commands.filter(|inner| inner.get_name() != "help") {
@@ -41,16 +41,16 @@ fn write_page(command: &Command, name: &str, dir: &Path) -> Outcome {
     fs::write(dir.join(format!("{name}.1")), page).map_err(|error| cannot_write(dir, &error))
 }
 
-fn cannot_write(dir: &Path, error: &std::io::Error) -> Failure {
-    Failure::io(format!("cannot write pages to {}: {error}", dir.display()))
+fn cannot_write(dir: &Path, error: &std::io::Error) -> CommandFailure {
+    CommandFailure::io(format!("cannot write pages to {}: {error}", dir.display()))
 }
 
-fn page(command: Command, name: &str) -> Outcome<Vec<u8>> {
+fn page(command: Command, name: &str) -> CommandResult<Vec<u8>> {
     let command = command.name(name.to_owned());
     let page = clap_mangen::Man::new(command)
         .title(name.to_uppercase())
         .source(concat!("Forebay ", env!("CARGO_PKG_VERSION")));
     let mut out = Vec::new();
-    page.render(&mut out).map_err(Failure::general)?;
+    page.render(&mut out).map_err(CommandFailure::general)?;
     Ok(out)
 }

@@ -2,33 +2,33 @@
 
 use std::time::Duration;
 
-use forebay_control::Request;
+use forebay_control::ControlRequest;
 
 use crate::args::DrainArgs;
-use forebay_program::client::{Client, PATIENCE};
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::progress::Draining;
-use forebay_program::report::Reply;
+use forebay_program::client::{ControlClient, PATIENCE};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::progress::DrainProgress;
+use forebay_program::report::DaemonReply;
 use forebay_program::result_line;
 
 /// Additional time to wait for the answer after the time limit of the drain: the daemon itself ends the drain and
 /// reports the result.
 const GRACE: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &DrainArgs) -> Outcome {
-    let dirs = Dirs::new()?;
+pub(crate) fn run(args: &DrainArgs) -> CommandResult {
+    let dirs = ProgramDirs::new()?;
     let mut client = match args.timeout {
-        Some(span) => Client::within(&dirs, &args.name, PATIENCE.min(span.0 + GRACE))?,
-        None => Client::connect(&dirs, &args.name)?,
+        Some(span) => ControlClient::within(&dirs, &args.name, PATIENCE.min(span.0 + GRACE))?,
+        None => ControlClient::connect(&dirs, &args.name)?,
     };
     let timeout_ms = args
         .timeout
         .map(|span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX));
-    let request = Request::Drain { timeout_ms };
+    let request = ControlRequest::Drain { timeout_ms };
     let done = drained(&mut client, &request, format!("draining {}", args.name))?;
     if let Some(why) = done.incomplete {
-        return Err(Failure::io(format!(
+        return Err(CommandFailure::io(format!(
             "{} is drained, and its data is not complete: {why}",
             args.name
         )));
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &DrainArgs) -> Outcome {
 
 /// Result of a drain.
 #[derive(Default)]
-pub(crate) struct Drained {
+pub(crate) struct DrainOutcome {
     /// Bytes left in the log.
     pub(crate) left: u64,
     /// Reason why the data is not complete in spite of the drain, as text.
@@ -47,12 +47,16 @@ pub(crate) struct Drained {
 }
 
 /// Sends a request that drains, and shows its progress.
-pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> Outcome<Drained> {
-    let mut progress = Draining::new(what);
+pub(crate) fn drained(
+    client: &mut ControlClient,
+    request: &ControlRequest,
+    what: String,
+) -> CommandResult<DrainOutcome> {
+    let mut progress = DrainProgress::new(what);
     let reply = client.ask(request, |left| progress.set(left));
     progress.finish();
     Ok(match reply? {
-        Reply::Done {
+        DaemonReply::Done {
             dirty_bytes,
             warning,
             incomplete,
@@ -60,11 +64,11 @@ pub(crate) fn drained(client: &mut Client, request: &Request, what: String) -> O
             if let Some(warning) = warning {
                 eprintln!("forebay: WARNING: {warning}");
             }
-            Drained {
+            DrainOutcome {
                 left: dirty_bytes,
                 incomplete: (!incomplete.is_empty()).then(|| incomplete.join("; ")),
             }
         }
-        _ => Drained::default(),
+        _ => DrainOutcome::default(),
     })
 }

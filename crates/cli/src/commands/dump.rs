@@ -3,37 +3,37 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use forebay_os::{OpenOptions, Ring};
+use forebay_os::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_stack::{DumpItem, Own};
+use forebay_stack::{LayerDumpItem, SuperblockDevice};
 use serde_json::Value;
 
 use crate::args::DumpArgs;
 use crate::target::own;
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::run::on_ring;
 
-pub(crate) fn run(args: DumpArgs) -> Outcome {
+pub(crate) fn run(args: DumpArgs) -> CommandResult {
     on_ring(move |rt, ring| dump(args, rt, ring))
 }
 
-async fn dump(args: DumpArgs, rt: Rt, ring: Rc<Ring>) -> Outcome {
-    let read_only = OpenOptions::existing().for_reading();
+async fn dump(args: DumpArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult {
+    let read_only = DeviceOpenOptions::existing().for_reading();
     let own = match &args.target.name {
         Some(name) => {
-            let tree = Dirs::new()?.description(name)?.tree;
-            Own::open(&rt, &ring, (tree.kind(), tree.own()), read_only)?
+            let tree = ProgramDirs::new()?.description(name)?.tree;
+            SuperblockDevice::open(&rt, &ring, (tree.kind(), tree.own()), read_only)?
         }
-        None => Own::open(&rt, &ring, own(&args.target)?, read_only)?,
+        None => SuperblockDevice::open(&rt, &ring, own(&args.target)?, read_only)?,
     };
     print(&own, &rt, args.json).await
 }
 
-async fn print(own: &Own, rt: &Rt, json: bool) -> Outcome {
+async fn print(own: &SuperblockDevice, rt: &Rt, json: bool) -> CommandResult {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    let mut write = |item: DumpItem| {
+    let mut write = |item: LayerDumpItem| {
         let value = serde_json::to_value(item).unwrap_or_default();
         let line = if json {
             value.to_string()
@@ -50,7 +50,7 @@ async fn print(own: &Own, rt: &Rt, json: bool) -> Outcome {
     match written.and(flushed) {
         // A closed pipe, as with `dump | head`, is not a failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(|error| Failure::io(format!("cannot write: {error}"))),
+        result => result.map_err(|error| CommandFailure::io(format!("cannot write: {error}"))),
     }
 }
 

@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_stack::Name;
+use forebay_stack::VolumeName;
 use forebay_units::ByteLen;
 use serde::Serialize;
 
 use crate::args::JsonArgs;
 use crate::link;
 use crate::waiting;
-use forebay_program::client::{Absent, Client};
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::client::{ConnectError, ControlClient};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 /// One volume, as `--json` prints it; docs/status.md describes the fields.
 #[derive(Serialize, Debug)]
-struct Item {
+struct ListedVolume {
     name: String,
     state: &'static str,
     detail: Option<String>,
@@ -32,13 +32,13 @@ struct Item {
 /// Time for a daemon to answer. A status request never waits for a device.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(crate) fn run(args: &JsonArgs) -> Outcome {
-    let dirs = Dirs::new()?;
+pub(crate) fn run(args: &JsonArgs) -> CommandResult {
+    let dirs = ProgramDirs::new()?;
     link::remove_stale(&dirs);
-    let mut names: BTreeSet<Name> = dirs.described_names().into_iter().collect();
+    let mut names: BTreeSet<VolumeName> = dirs.described_names().into_iter().collect();
     names.extend(dirs.attached_names());
     // One thread per volume, so that the timeouts of unresponsive daemons run in parallel.
-    let items: Vec<Item> = std::thread::scope(|scope| {
+    let items: Vec<ListedVolume> = std::thread::scope(|scope| {
         let dirs = &dirs;
         let asked: Vec<_> = names
             .iter()
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &JsonArgs) -> Outcome {
         items.map(|item| item.expect("no panic")).collect()
     });
     if args.json {
-        let json = serde_json::to_string_pretty(&items).map_err(Failure::general)?;
+        let json = serde_json::to_string_pretty(&items).map_err(CommandFailure::general)?;
         result_line!("{json}");
         return Ok(());
     }
@@ -95,8 +95,8 @@ pub(crate) fn run(args: &JsonArgs) -> Outcome {
     Ok(())
 }
 
-fn item(dirs: &Dirs, name: &Name) -> Item {
-    let mut item = Item {
+fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
+    let mut item = ListedVolume {
         name: name.to_string(),
         state: "detached",
         detail: None,
@@ -121,7 +121,7 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
         // Attached by its log device alone.
         Err(_) => {}
     }
-    match Client::try_within(dirs, name, PATIENCE) {
+    match ControlClient::try_within(dirs, name, PATIENCE) {
         Ok(mut client) => match client.status() {
             Ok(report) => {
                 item.state = "attached";
@@ -138,9 +138,9 @@ fn item(dirs: &Dirs, name: &Name) -> Item {
                 item.detail = Some(failure.text);
             }
         },
-        Err(Absent::NotAttached) => {}
-        Err(Absent::Dead) => item.state = "dead",
-        Err(Absent::Failed(failure)) => {
+        Err(ConnectError::NotAttached) => {}
+        Err(ConnectError::Dead) => item.state = "dead",
+        Err(ConnectError::Failed(failure)) => {
             item.state = "unusable";
             item.detail = Some(failure.text);
         }

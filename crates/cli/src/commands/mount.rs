@@ -6,14 +6,14 @@ use std::path::Path;
 use std::str::FromStr;
 
 use forebay_program::dirs::mount_point;
-use forebay_program::failure::{Failure, Outcome};
-use forebay_stack::{MountOptions, Spec};
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_stack::{DeviceSpec, MountOptions};
 
 use crate::args::{AcceptArgs, MountArgs, ServeArgs, TargetArgs};
-use crate::daemon::{self, MountWish, ServingArgs};
+use crate::daemon::{self, MountRequest, ServingArgs};
 
 /// Mounts the filesystem. `args` are the relevant arguments of this process; the daemon process is started with them.
-pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
+pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> CommandResult {
     let mut words = words(&mut mount)?;
     let is_remount = words.iter().any(|word| word == "remount");
     if is_remount {
@@ -27,7 +27,7 @@ pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
             words
                 .join(",")
                 .parse::<MountOptions>()
-                .map_err(Failure::usage)?,
+                .map_err(CommandFailure::usage)?,
         )
     };
     if mount.fake {
@@ -55,7 +55,7 @@ pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> Outcome {
             accept_changed: false,
         },
         daemon: mount.daemon,
-        mount: Some(MountWish {
+        mount: Some(MountRequest {
             dir: mount.dir,
             options,
         }),
@@ -73,9 +73,9 @@ fn is_of_fuse(word: &str) -> bool {
 
 /// Changes the access options of an existing mount. The kernel keeps these options. The options that the daemon
 /// implements (which reads update access times, when data becomes durable) change only with the next mount.
-fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
+fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
     let dir = mount.dir.as_deref().ok_or_else(|| {
-        Failure::usage(
+        CommandFailure::usage(
             "say which directory is to be mounted anew: forebay mount -o remount,… NAME DIR",
         )
     })?;
@@ -84,13 +84,13 @@ fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
     // The last mount on a directory covers the earlier ones.
     let top = mounts.iter().rfind(|mount| mount.point == dir);
     let source = mount.source.as_str();
-    let is_it = |mount: &&forebay_os::Mount| {
+    let is_it = |mount: &&forebay_os::MountEntry| {
         // The mount table contains names of volumes, not devices.
         let is_named = source.contains('/') || mount.source == Path::new(source);
         mount.fstype == forebay_os::FUSE_TYPE && is_named
     };
     if top.filter(is_it).is_none() {
-        return Err(Failure::not_found(format!(
+        return Err(CommandFailure::not_found(format!(
             "{source} is not mounted at {}: forebay list says what is mounted where",
             dir.display()
         )));
@@ -98,13 +98,15 @@ fn remount(mount: &MountArgs, options: MountOptions) -> Outcome {
     let flags = daemon::mount_flags(&options);
     forebay_os::FuseMount::at(dir.clone(), &mount.source)
         .remount(flags)
-        .map_err(|error| Failure::io(format!("cannot mount {} anew: {error}", dir.display())))
+        .map_err(|error| {
+            CommandFailure::io(format!("cannot mount {} anew: {error}", dir.display()))
+        })
 }
 
 /// Decodes the source: a name, or a device if it contains a slash.
-fn target(source: &str) -> Outcome<TargetArgs> {
+fn target(source: &str) -> CommandResult<TargetArgs> {
     if source.contains('/') {
-        let data: Spec = source.parse().map_err(Failure::usage)?;
+        let data: DeviceSpec = source.parse().map_err(CommandFailure::usage)?;
         return Ok(TargetArgs {
             data: Some(data),
             ..TargetArgs::default()
@@ -118,7 +120,7 @@ fn target(source: &str) -> Outcome<TargetArgs> {
 
 /// Returns the words of `-o` that are not options of this command. Stores the options of this command in `mount`, as if
 /// they were given on the command line.
-fn words(mount: &mut MountArgs) -> Outcome<Vec<String>> {
+fn words(mount: &mut MountArgs) -> CommandResult<Vec<String>> {
     let all = mount.options.join(",");
     let mut words = Vec::new();
     for word in all.split(',') {
@@ -136,9 +138,9 @@ fn words(mount: &mut MountArgs) -> Outcome<Vec<String>> {
     Ok(words)
 }
 
-fn set<T: FromStr<Err: Display>>(option: &mut Option<T>, word: &str, value: &str) -> Outcome {
+fn set<T: FromStr<Err: Display>>(option: &mut Option<T>, word: &str, value: &str) -> CommandResult {
     let value = value.parse();
-    let refused = |error| Failure::usage(format!("the mount option \"{word}\": {error}"));
+    let refused = |error| CommandFailure::usage(format!("the mount option \"{word}\": {error}"));
     *option = Some(value.map_err(refused)?);
     Ok(())
 }
@@ -148,12 +150,12 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, CliCommand};
 
     fn mount(args: &[&str]) -> MountArgs {
         let all = ["forebay", "mount"].iter().chain(args);
         match Cli::parse_from(all).command {
-            Command::Mount(mount) => mount,
+            CliCommand::Mount(mount) => mount,
             other => panic!("{other:?}"),
         }
     }

@@ -5,20 +5,22 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_os::{OpenOptions, Ring, Signals};
+use forebay_os::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_rt::Rt;
-use forebay_stack::{Accept, Layer, Opened, Own, Witness, open};
+use forebay_stack::{
+    AcceptedFaults, FailedLogRegistry, Layer, SuperblockDevice, VolumeDevices, open,
+};
 use futures_util::future::{Either, select};
 
 use crate::args::RemoveArgs;
 use crate::clock::clock;
 use crate::lock::NameLock;
-use crate::target::Target;
+use crate::target::VolumeTarget;
 use crate::waiting;
-use crate::witness::StateDir;
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Code, Failure, Outcome};
-use forebay_program::progress::Draining;
+use crate::witness::FailedLogDir;
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_program::progress::DrainProgress;
 use forebay_program::report::left;
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
@@ -26,18 +28,18 @@ use forebay_program::run::on_ring;
 /// Interval between two updates of the progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-pub(crate) fn run(args: RemoveArgs) -> Outcome {
+pub(crate) fn run(args: RemoveArgs) -> CommandResult {
     on_ring(move |rt, ring| remove(rt, ring, args))
 }
 
-async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
-    let signals = Signals::new(&ring).map_err(Failure::io)?;
-    let dirs = Dirs::new()?;
-    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
+    let signals = SignalReader::new(&ring).map_err(CommandFailure::io)?;
+    let dirs = ProgramDirs::new()?;
+    let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
     let all = async || {
         // Open with default options: the volume is only drained, not served.
-        Ok(open(&rt, &ring, &target.tree, OpenOptions::existing())?.by_default())
+        Ok(open(&rt, &ring, &target.tree, DeviceOpenOptions::existing())?.by_default())
     };
     let (own, opened) = match lock.patiently(&rt, all).await {
         Ok(opened) => (opened.own(), Ok(opened)),
@@ -57,15 +59,15 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
             info.volume,
             info.name
         );
-        return forget(&dirs, &target, &args, &Failure::not_found(text));
+        return forget(&dirs, &target, &args, &CommandFailure::not_found(text));
     }
     if let Some(device) = waiting::device(&info.volume) {
         let (device, name) = (device.display(), &target.name);
-        return Err(Failure::refused(format!(
+        return Err(CommandFailure::refused(format!(
             "{device} is the block device of {name}, and waits for it: attach and detach it first"
         )));
     }
-    let witness = Rc::new(StateDir::new(&rt, dirs.state()?));
+    let witness = Rc::new(FailedLogDir::new(&rt, dirs.state()?));
     // A log that may have been abandoned is not trusted to describe its own state.
     let clean = info.clean && !witness.has_note(&info.volume);
     let stays = match opened {
@@ -75,7 +77,7 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
         }
         Err(_) if clean => None,
         // The volume is only in use, not lost.
-        Err(failure) if failure.code == Code::Refused => return Err(failure),
+        Err(failure) if failure.code == FailureCode::Refused => return Err(failure),
         Err(failure) => loses_log(&target, &failure, &args).map(|()| None)?,
     };
     erase(&own).await?;
@@ -94,22 +96,35 @@ async fn remove(rt: Rt, ring: Rc<Ring>, args: RemoveArgs) -> Outcome {
 }
 
 /// Opens the volume's own device, which describes the volume, after another of its devices could not be opened.
-fn own_alone(target: &Target, (rt, ring): (&Rt, &Rc<Ring>)) -> Outcome<Own> {
+fn own_alone(
+    target: &VolumeTarget,
+    (rt, ring): (&Rt, &Rc<IoRing>),
+) -> CommandResult<SuperblockDevice> {
     let kind = target.tree.kind();
-    let own = Own::open(rt, ring, (kind, target.own()), OpenOptions::existing());
+    let own = SuperblockDevice::open(
+        rt,
+        ring,
+        (kind, target.own()),
+        DeviceOpenOptions::existing(),
+    );
     Ok(own?)
 }
 
 /// Removes the configuration file of a volume whose own device is gone or holds something else, for the reason in
 /// `failure`. Erases nothing.
-fn forget(dirs: &Dirs, target: &Target, args: &RemoveArgs, failure: &Failure) -> Outcome {
+fn forget(
+    dirs: &ProgramDirs,
+    target: &VolumeTarget,
+    args: &RemoveArgs,
+    failure: &CommandFailure,
+) -> CommandResult {
     // A device that is in use, or cannot be read at the moment, may still be the volume.
-    if !target.described || failure.code != Code::NotFound {
+    if !target.described || failure.code != FailureCode::NotFound {
         return Err(failure.clone());
     }
     let name = &target.name;
     if !args.force {
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             failure.code,
             format!(
                 "{failure}; if the volume {name} is gone for good, remove its description, and nothing else, with \
@@ -123,9 +138,9 @@ fn forget(dirs: &Dirs, target: &Target, args: &RemoveArgs, failure: &Failure) ->
 }
 
 /// Refuses to lose the data in the log, for the reason in `failure`, unless `--force` is given.
-fn loses_log(target: &Target, failure: &Failure, args: &RemoveArgs) -> Outcome {
+fn loses_log(target: &VolumeTarget, failure: &CommandFailure, args: &RemoveArgs) -> CommandResult {
     if !args.force {
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             failure.code,
             format!(
                 "{failure}; to remove {} all the same, and LOSE what its log {} holds that is nowhere else, use --force",
@@ -142,15 +157,15 @@ fn loses_log(target: &Target, failure: &Failure, args: &RemoveArgs) -> Outcome {
 /// after the removal.
 async fn taken_home(
     rt: &Rt,
-    signals: &Signals,
-    (opened, clean): (Opened, bool),
-    to: (&Target, Rc<StateDir>),
+    signals: &SignalReader,
+    (opened, clean): (VolumeDevices, bool),
+    to: (&VolumeTarget, Rc<FailedLogDir>),
     args: &RemoveArgs,
-) -> Outcome<Option<String>> {
+) -> CommandResult<Option<String>> {
     let (loses, stays) = (opened.loses(), opened.stays());
     let target = to.0;
     match loses {
-        Some(lost) if !args.force => Err(Failure::refused(format!(
+        Some(lost) if !args.force => Err(CommandFailure::refused(format!(
             "removing {} LOSES {lost}; do it with --force",
             target.name
         ))),
@@ -160,7 +175,7 @@ async fn taken_home(
         None => match drain_home(rt, signals, opened, to, args).await {
             Ok(()) => Ok(stays),
             // Stopped by a signal.
-            Err(failure) if failure.code == Code::General => Err(failure),
+            Err(failure) if failure.code == FailureCode::General => Err(failure),
             Err(failure) => loses_log(target, &failure, args).map(|()| None),
         },
     }
@@ -168,16 +183,16 @@ async fn taken_home(
 
 async fn drain_home(
     rt: &Rt,
-    signals: &Signals,
-    opened: Opened,
-    (target, witness): (&Target, Rc<StateDir>),
+    signals: &SignalReader,
+    opened: VolumeDevices,
+    (target, witness): (&VolumeTarget, Rc<FailedLogDir>),
     args: &RemoveArgs,
-) -> Outcome {
-    let accept = Accept {
+) -> CommandResult {
+    let accept = AcceptedFaults {
         loss: args.accept.accept_loss,
         changed: args.accept.accept_changed,
     };
-    let witness: Option<Rc<dyn Witness>> = Some(witness);
+    let witness: Option<Rc<dyn FailedLogRegistry>> = Some(witness);
     let around = (witness, clock());
     let attached = forebay_stack::attach(rt.clone(), opened, target.name.as_str(), accept, around);
     let attached = attached.await?;
@@ -185,15 +200,15 @@ async fn drain_home(
     let closed = attached.layer.close().await;
     drained?;
     closed.map_err(|error| {
-        Failure::io(format!(
+        CommandFailure::io(format!(
             "cannot close {}: {error}; nothing was erased",
             target.name
         ))
     })
 }
 
-async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Outcome {
-    let mut progress = Draining::new(format!("draining {name}"));
+async fn drain(rt: &Rt, signals: &SignalReader, volume: &dyn Layer, name: &str) -> CommandResult {
+    let mut progress = DrainProgress::new(format!("draining {name}"));
     let mut draining = pin!(volume.drain());
     let mut signal = pin!(signals.next());
     let drained = loop {
@@ -202,11 +217,11 @@ async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Ou
         match select(draining.as_mut(), pause).await {
             Either::Left((drained, _)) => {
                 break drained.map_err(|error| {
-                    Failure::io(format!("cannot drain {name}: {error}; nothing was erased"))
+                    CommandFailure::io(format!("cannot drain {name}: {error}; nothing was erased"))
                 });
             }
             Either::Right((Either::Left(_), _)) => {
-                break Err(Failure::general(format!(
+                break Err(CommandFailure::general(format!(
                     "stopped by a signal; {name} is as it was, with less left to drain"
                 )));
             }
@@ -217,13 +232,13 @@ async fn drain(rt: &Rt, signals: &Signals, volume: &dyn Layer, name: &str) -> Ou
     drained
 }
 
-async fn erase(own: &Own) -> Outcome {
+async fn erase(own: &SuperblockDevice) -> CommandResult {
     let erased = own.erase().await;
-    erased.map_err(|error| Failure::io(format!("cannot erase {}: {error}", own.spec())))
+    erased.map_err(|error| CommandFailure::io(format!("cannot erase {}: {error}", own.spec())))
 }
 
 /// Returns true if the configuration file of that name, if any, belongs to this volume.
-fn is_described(dirs: &Dirs, target: &Target) -> bool {
+fn is_described(dirs: &ProgramDirs, target: &VolumeTarget) -> bool {
     target.described
         || dirs.description(&target.name).is_ok_and(|description| {
             let identities = (description.tree.own().identity(), target.own().identity());

@@ -2,29 +2,29 @@
 
 use std::rc::Rc;
 
-use forebay_control::{Request, ResizedTo};
-use forebay_os::Ring;
+use forebay_control::{ControlRequest, ResizeReply};
+use forebay_os::IoRing;
 use forebay_rt::Rt;
-use forebay_stack::{Layer, Name};
+use forebay_stack::{Layer, VolumeName};
 use forebay_units::ByteLen;
 
 use super::detached::on_volume;
 use crate::args::ResizeArgs;
-use crate::target::Target;
-use forebay_program::client::{Absent, Client};
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::report::Reply;
+use crate::target::VolumeTarget;
+use forebay_program::client::{ConnectError, ControlClient};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::report::DaemonReply;
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
-pub(crate) fn run(args: ResizeArgs) -> Outcome {
-    let dirs = Dirs::new()?;
+pub(crate) fn run(args: ResizeArgs) -> CommandResult {
+    let dirs = ProgramDirs::new()?;
     if let Some(name) = &args.target.name {
-        match Client::try_connect(&dirs, name) {
+        match ControlClient::try_connect(&dirs, name) {
             Ok(mut client) => return attached(&mut client, name, args.size),
-            Err(Absent::Failed(failure)) => return Err(failure),
-            Err(Absent::NotAttached | Absent::Dead) => {}
+            Err(ConnectError::Failed(failure)) => return Err(failure),
+            Err(ConnectError::NotAttached | ConnectError::Dead) => {}
         }
     }
     let (name, resized) = on_ring(|rt, ring| detached(args, dirs, (rt, ring)))?;
@@ -33,16 +33,20 @@ pub(crate) fn run(args: ResizeArgs) -> Outcome {
 }
 
 /// Sends the request to the daemon that serves the volume.
-fn attached(client: &mut Client, name: &Name, size: Option<ByteLen>) -> Outcome {
+fn attached(client: &mut ControlClient, name: &VolumeName, size: Option<ByteLen>) -> CommandResult {
     let size = size.map(|size| size.0);
-    let resized = match client.ask(&Request::Resize { size }, |_| {})? {
-        Reply::Resized(resized) => resized,
-        reply => return Err(Failure::general(format!("an unknown answer: {reply:?}"))),
+    let resized = match client.ask(&ControlRequest::Resize { size }, |_| {})? {
+        DaemonReply::Resized(resized) => resized,
+        reply => {
+            return Err(CommandFailure::general(format!(
+                "an unknown answer: {reply:?}"
+            )));
+        }
     };
     tell(name, &resized);
     match resized.device_stays {
         None => Ok(()),
-        Some(why) => Err(Failure::io(format!(
+        Some(why) => Err(CommandFailure::io(format!(
             "{name} is resized, and its block device keeps the length that it had: {why}"
         ))),
     }
@@ -51,16 +55,16 @@ fn attached(client: &mut Client, name: &Name, size: Option<ByteLen>) -> Outcome 
 /// Resizes a volume that no daemon serves.
 async fn detached(
     args: ResizeArgs,
-    dirs: Dirs,
-    (rt, ring): (Rt, Rc<Ring>),
-) -> Outcome<(Name, ResizedTo)> {
-    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    dirs: ProgramDirs,
+    (rt, ring): (Rt, Rc<IoRing>),
+) -> CommandResult<(VolumeName, ResizeReply)> {
+    let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let name = target.name.clone();
     let resize = async |layer: &dyn Layer| {
         let resized = layer.resize(args.size).await;
         resized.map_err(|error| {
-            Failure::new(
-                Failure::code_of(error.cause),
+            CommandFailure::new(
+                CommandFailure::code_of(error.cause),
                 format!("cannot resize {name}: {error}"),
             )
         })
@@ -68,7 +72,7 @@ async fn detached(
     let worked = on_volume(target, &dirs, (&rt, &ring), resize).await?;
     let mut notes = worked.notes;
     notes.extend(worked.result.notes);
-    let resized = ResizedTo {
+    let resized = ResizeReply {
         before: worked.result.before,
         len: worked.result.len,
         notes,
@@ -77,7 +81,7 @@ async fn detached(
     Ok((worked.name, resized))
 }
 
-fn tell(name: &Name, resized: &ResizedTo) {
+fn tell(name: &VolumeName, resized: &ResizeReply) {
     for note in &resized.notes {
         eprintln!("forebay: {note}");
     }

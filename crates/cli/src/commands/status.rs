@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
-use forebay_control::Service;
-use forebay_stack::{Around, Name};
+use forebay_control::DaemonStatus;
+use forebay_stack::{RenderContext, VolumeName};
 use forebay_units::ByteLen;
 
 use crate::args::StatusArgs;
-use crate::watch::{self, Seen};
-use forebay_program::client::{Absent, Client};
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::report::Report;
+use crate::watch::{self, StatusSample};
+use forebay_program::client::{ConnectError, ControlClient};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::report::StatusReport;
 
 /// Interval between two requests of `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -22,17 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Moves the cursor of a terminal to the top left and clears the screen below it.
 const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
 
-pub(crate) fn run(args: &StatusArgs) -> Outcome {
-    let dirs = Dirs::new()?;
+pub(crate) fn run(args: &StatusArgs) -> CommandResult {
+    let dirs = ProgramDirs::new()?;
     if args.watch && !args.json && watch::is_possible() {
         let name = args.name.clone();
         let ask = move || look(&dirs, name.as_ref());
         return watch::run(ask()?, ask);
     }
     let redraw = args.watch && !args.json && std::io::stdout().is_terminal();
-    let mut before: Vec<Report> = Vec::new();
+    let mut before: Vec<StatusReport> = Vec::new();
     loop {
-        let Seen { reports, notes } = look(&dirs, args.name.as_ref())?;
+        let StatusSample { reports, notes } = look(&dirs, args.name.as_ref())?;
         for note in notes {
             eprintln!("forebay: {note}");
         }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
         }
         for report in &reports {
             if args.json {
-                let json = serde_json::to_string(report).map_err(Failure::general)?;
+                let json = serde_json::to_string(report).map_err(CommandFailure::general)?;
                 let _ = writeln!(out, "{json}");
             } else {
                 let earlier = before
@@ -70,24 +70,25 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome {
 }
 
 /// Asks one volume, or all attached volumes.
-fn look(dirs: &Dirs, name: Option<&Name>) -> Outcome<Seen> {
-    let mut seen = Seen::default();
+fn look(dirs: &ProgramDirs, name: Option<&VolumeName>) -> CommandResult<StatusSample> {
+    let mut seen = StatusSample::default();
     if let Some(name) = name {
-        seen.reports.push(Client::connect(dirs, name)?.status()?);
+        seen.reports
+            .push(ControlClient::connect(dirs, name)?.status()?);
         return Ok(seen);
     }
     for name in dirs.attached_names() {
-        match Client::try_within(dirs, &name, PATIENCE) {
+        match ControlClient::try_within(dirs, &name, PATIENCE) {
             Ok(mut client) => match client.status() {
                 Ok(report) => seen.reports.push(report),
                 // Report the failure, and go on with the other volumes.
                 Err(failure) => seen.notes.push(failure.text),
             },
-            Err(Absent::NotAttached) => {}
-            Err(Absent::Dead) => seen.notes.push(format!(
+            Err(ConnectError::NotAttached) => {}
+            Err(ConnectError::Dead) => seen.notes.push(format!(
                 "the daemon of {name} ended abruptly; recover it with: forebay attach {name}"
             )),
-            Err(Absent::Failed(failure)) => seen.notes.push(failure.text),
+            Err(ConnectError::Failed(failure)) => seen.notes.push(failure.text),
         }
     }
     Ok(seen)
@@ -95,9 +96,9 @@ fn look(dirs: &Dirs, name: Option<&Name>) -> Outcome<Seen> {
 
 /// Lines of a key and a value.
 #[derive(Default)]
-struct Lines(String);
+struct StatusLines(String);
 
-impl Lines {
+impl StatusLines {
     fn add(&mut self, key: &str, value: impl std::fmt::Display) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "  {key:<9} {value}");
@@ -105,15 +106,15 @@ impl Lines {
 }
 
 /// Formats a report as text for people. With `earlier`, a report of a moment before, also shows rates.
-fn text(report: &Report, earlier: Option<&Report>) -> String {
+fn text(report: &StatusReport, earlier: Option<&StatusReport>) -> String {
     let service = &report.service;
-    let mut lines = Lines::default();
+    let mut lines = StatusLines::default();
     where_it_is(report, &mut lines);
     let earlier = earlier.map(|earlier| {
         let seconds = service.uptime_s - earlier.service.uptime_s;
         (&earlier.status, seconds.max(0.001))
     });
-    let around = Around {
+    let around = RenderContext {
         log: service.log.as_deref().unwrap_or_default(),
         requests: (service.request_bytes, service.request_bytes_max),
     };
@@ -123,7 +124,7 @@ fn text(report: &Report, earlier: Option<&Report>) -> String {
     format!("{} ({})\n{}", service.name, service.volume, lines.0)
 }
 
-fn where_it_is(report: &Report, lines: &mut Lines) {
+fn where_it_is(report: &StatusReport, lines: &mut StatusLines) {
     let (service, status) = (&report.service, &report.status);
     match status.mode_detail() {
         Some(detail) => lines.add("mode", format!("{}: {detail}", status.mode())),
@@ -165,7 +166,7 @@ fn where_it_is(report: &Report, lines: &mut Lines) {
 }
 
 /// Names the front end and the present kernel device.
-fn how(service: &Service) -> String {
+fn how(service: &DaemonStatus) -> String {
     let via = &service.via;
     match &service.kernel_device {
         Some(kernel) if Some(kernel) != service.device.as_ref() => {

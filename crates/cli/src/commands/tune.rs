@@ -2,33 +2,33 @@
 
 use std::rc::Rc;
 
-use forebay_control::{Request, TunedTo};
-use forebay_os::Ring;
+use forebay_control::{ControlRequest, TuneReply};
+use forebay_os::IoRing;
 use forebay_rt::Rt;
-use forebay_stack::{Layer, Name};
+use forebay_stack::{Layer, VolumeName};
 
 use super::detached::on_volume;
 use crate::args::TuneArgs;
-use crate::target::Target;
+use crate::target::VolumeTarget;
 use crate::tuned::{not_tuned, told};
-use forebay_program::client::{Absent, Client};
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::report::Reply;
+use forebay_program::client::{ConnectError, ControlClient};
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::report::DaemonReply;
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
-pub(crate) fn run(args: TuneArgs) -> Outcome {
-    let dirs = Dirs::new()?;
+pub(crate) fn run(args: TuneArgs) -> CommandResult {
+    let dirs = ProgramDirs::new()?;
     let json = args.json;
     if let Some(name) = &args.target.name {
-        match Client::try_connect(&dirs, name) {
+        match ControlClient::try_connect(&dirs, name) {
             Ok(mut client) => {
                 let tuned = attached(&mut client, &args)?;
                 return tell(name, &tuned, json);
             }
-            Err(Absent::Failed(failure)) => return Err(failure),
-            Err(Absent::NotAttached | Absent::Dead) => {}
+            Err(ConnectError::Failed(failure)) => return Err(failure),
+            Err(ConnectError::NotAttached | ConnectError::Dead) => {}
         }
     }
     let (name, tuned) = on_ring(|rt, ring| detached(args, dirs, (rt, ring)))?;
@@ -36,21 +36,23 @@ pub(crate) fn run(args: TuneArgs) -> Outcome {
 }
 
 /// Sends the request to the daemon that serves the volume.
-fn attached(client: &mut Client, args: &TuneArgs) -> Outcome<TunedTo> {
+fn attached(client: &mut ControlClient, args: &TuneArgs) -> CommandResult<TuneReply> {
     let placement = args.placement.map(|placement| placement.to_string());
-    match client.ask(&Request::Tune { placement }, |_| {})? {
-        Reply::Tuned(tuned) => Ok(tuned),
-        reply => Err(Failure::general(format!("an unknown answer: {reply:?}"))),
+    match client.ask(&ControlRequest::Tune { placement }, |_| {})? {
+        DaemonReply::Tuned(tuned) => Ok(tuned),
+        reply => Err(CommandFailure::general(format!(
+            "an unknown answer: {reply:?}"
+        ))),
     }
 }
 
 /// Tunes a volume that no daemon serves.
 async fn detached(
     args: TuneArgs,
-    dirs: Dirs,
-    (rt, ring): (Rt, Rc<Ring>),
-) -> Outcome<(Name, TunedTo)> {
-    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    dirs: ProgramDirs,
+    (rt, ring): (Rt, Rc<IoRing>),
+) -> CommandResult<(VolumeName, TuneReply)> {
+    let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let name = target.name.clone();
     let possible = target.tree.can_be_tuned(args.placement);
     possible.map_err(|error| not_tuned(&name, &error))?;
@@ -65,10 +67,10 @@ async fn detached(
     Ok((worked.name, told(worked.result)))
 }
 
-fn tell(name: &Name, tuned: &TunedTo, json: bool) -> Outcome {
+fn tell(name: &VolumeName, tuned: &TuneReply, json: bool) -> CommandResult {
     if json {
         let text = serde_json::to_string_pretty(tuned)
-            .map_err(|error| Failure::general(error.to_string()))?;
+            .map_err(|error| CommandFailure::general(error.to_string()))?;
         result_line!("{text}");
         return Ok(());
     }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use crate::link;
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::Outcome;
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::CommandResult;
 use forebay_program::result_line;
 
 /// Prints nothing for a device that belongs to no volume: udev asks for every device of these kinds.
-pub(crate) fn run(device: &Path) -> Outcome {
-    if let Some(name) = link::name_of(&Dirs::new()?, device) {
+pub(crate) fn run(device: &Path) -> CommandResult {
+    if let Some(name) = link::name_of(&ProgramDirs::new()?, device) {
         result_line!("FOREBAY_NAME={name}");
     }
     Ok(())

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forebay_control::Request;
-use forebay_program::client::{Absent, Client, Process};
-use forebay_program::dirs::{Dirs, mount_point};
-use forebay_program::failure::{Code, Failure, Outcome};
+use forebay_control::ControlRequest;
+use forebay_program::client::{ConnectError, ControlClient, ProcessHandle};
+use forebay_program::dirs::{ProgramDirs, mount_point};
+use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_program::result_line;
 use forebay_serve::fuse::Mount;
-use forebay_stack::Name;
+use forebay_stack::VolumeName;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -25,8 +25,8 @@ const END_PATIENCE: Duration = Duration::from_secs(30);
 /// Time for each daemon to answer when all daemons are asked. A status request never waits for a device.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(crate) fn run(args: &UmountArgs) -> Outcome {
-    let dirs = Dirs::new()?;
+pub(crate) fn run(args: &UmountArgs) -> CommandResult {
+    let dirs = ProgramDirs::new()?;
     let found = mounted(&dirs, &args.what);
     if args.force {
         return by_force(&dirs, &args.what, found);
@@ -38,18 +38,18 @@ pub(crate) fn run(args: &UmountArgs) -> Outcome {
 }
 
 /// Unmounts a filesystem that is not in use.
-fn in_order(name: &Name, mut client: Client) -> Outcome {
+fn in_order(name: &VolumeName, mut client: ControlClient) -> CommandResult {
     let pid = client.pid()?;
-    let process = Process::open(pid);
-    let request = Request::Detach { keep_dirty: false };
+    let process = ProcessHandle::open(pid);
+    let request = ControlRequest::Detach { keep_dirty: false };
     let done = drained(&mut client, &request, format!("unmounting {name}"))?;
     if process.is_some_and(|process| !process.wait(END_PATIENCE)) {
-        return Err(Failure::general(format!(
+        return Err(CommandFailure::general(format!(
             "{name} is unmounted, but its daemon (process {pid}) does not end; its device may still be in use"
         )));
     }
     if let Some(why) = done.incomplete {
-        return Err(Failure::io(format!(
+        return Err(CommandFailure::io(format!(
             "{name} is unmounted, and is not complete: {why}"
         )));
     }
@@ -58,33 +58,35 @@ fn in_order(name: &Name, mut client: Client) -> Outcome {
 }
 
 /// Returns the mounted filesystem with that name, or in that directory.
-fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
-    let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
+fn mounted(dirs: &ProgramDirs, what: &Path) -> CommandResult<Option<(VolumeName, ControlClient)>> {
+    let named = what
+        .to_str()
+        .and_then(|text| text.parse::<VolumeName>().ok());
     if let Some(name) = named
-        && let Ok(mut client) = Client::try_within(dirs, &name, PATIENCE)
+        && let Ok(mut client) = ControlClient::try_within(dirs, &name, PATIENCE)
     {
         if !client.status()?.service.is_filesystem() {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "{name} is a block device: stop it with: forebay detach {name}"
             )));
         }
-        let client = Client::connect(dirs, &name)?;
+        let client = ControlClient::connect(dirs, &name)?;
         return Ok(Some((name, client)));
     }
     let dir = mount_point(what);
     let mut silent = None;
     for name in dirs.attached_names() {
-        let asked = match Client::try_within(dirs, &name, PATIENCE) {
+        let asked = match ControlClient::try_within(dirs, &name, PATIENCE) {
             Ok(mut client) => client.status().map(|report| (report, client)),
-            Err(Absent::NotAttached | Absent::Dead) => continue,
-            Err(Absent::Failed(failure)) => Err(failure),
+            Err(ConnectError::NotAttached | ConnectError::Dead) => continue,
+            Err(ConnectError::Failed(failure)) => Err(failure),
         };
         match asked {
             Ok((report, client))
                 if report.service.mounted.as_ref().map(PathBuf::from).as_ref() == Some(&dir) =>
             {
                 drop(client);
-                let client = Client::connect(dirs, &name)?;
+                let client = ControlClient::connect(dirs, &name)?;
                 return Ok(Some((name, client)));
             }
             Ok(_) => {}
@@ -98,19 +100,25 @@ fn mounted(dirs: &Dirs, what: &Path) -> Outcome<Option<(Name, Client)>> {
 /// Unmounts a filesystem that is in use, or whose daemon does not answer. First writes back the cached data of the
 /// kernel, as far as the daemon accepts it. Then the kernel ends all requests with errors, and the daemon closes the
 /// volume.
-fn by_force(dirs: &Dirs, what: &Path, found: Outcome<Option<(Name, Client)>>) -> Outcome {
+fn by_force(
+    dirs: &ProgramDirs,
+    what: &Path,
+    found: CommandResult<Option<(VolumeName, ControlClient)>>,
+) -> CommandResult {
     let (mut dir, mut process, answers) = (directory(dirs, what), None, found.is_ok());
     match found {
         Ok(None) => return clear_dead(dirs, what),
         Ok(Some((name, mut client))) => {
-            process = Process::open(client.pid()?);
+            process = ProcessHandle::open(client.pid()?);
             dir = client.status()?.service.mounted.map_or(dir, PathBuf::from);
             match in_order(&name, client) {
-                Err(failure) if failure.code == Code::Refused => {}
+                Err(failure) if failure.code == FailureCode::Refused => {}
                 done => return done,
             }
         }
-        Err(failure) if failure.code != Code::Io || !is_mounted(&dir)? => return Err(failure),
+        Err(failure) if failure.code != FailureCode::Io || !is_mounted(&dir)? => {
+            return Err(failure);
+        }
         Err(_) => {}
     }
     if answers {
@@ -121,7 +129,7 @@ fn by_force(dirs: &Dirs, what: &Path, found: Outcome<Option<(Name, Client)>>) ->
             Errno::PERM => "; only root can unmount what is in use",
             _ => "",
         };
-        Failure::io(format!("cannot unmount {}: {error}{advice}", dir.display()))
+        CommandFailure::io(format!("cannot unmount {}: {error}{advice}", dir.display()))
     };
     let unmount = |flags| rustix::mount::unmount(&dir, flags | UnmountFlags::NOFOLLOW);
     match unmount(UnmountFlags::FORCE) {
@@ -158,38 +166,40 @@ fn write_back(dir: &Path) {
 }
 
 /// Returns true if a FUSE filesystem is mounted on this directory.
-fn is_mounted(dir: &Path) -> Outcome<bool> {
-    let mounts = forebay_os::mounts().map_err(Failure::io)?;
+fn is_mounted(dir: &Path) -> CommandResult<bool> {
+    let mounts = forebay_os::mounts().map_err(CommandFailure::io)?;
     let mut there = mounts.iter().filter(|mount| mount.point == dir);
     Ok(there.any(|mount| mount.fstype == forebay_os::FUSE_TYPE))
 }
 
 /// Returns the mount directory of the volume with that name, or the argument as a directory.
-fn directory(dirs: &Dirs, what: &Path) -> PathBuf {
-    let named = what.to_str().and_then(|text| text.parse::<Name>().ok());
+fn directory(dirs: &ProgramDirs, what: &Path) -> PathBuf {
+    let named = what
+        .to_str()
+        .and_then(|text| text.parse::<VolumeName>().ok());
     let noted = named.and_then(|name| dirs.noted_mount(&name));
     noted.unwrap_or_else(|| mount_point(what))
 }
 
 /// Removes a mount that a killed daemon left behind.
-fn clear_dead(dirs: &Dirs, what: &Path) -> Outcome {
+fn clear_dead(dirs: &ProgramDirs, what: &Path) -> CommandResult {
     let dir = directory(dirs, what);
-    let mounts = forebay_os::mounts().map_err(Failure::io)?;
+    let mounts = forebay_os::mounts().map_err(CommandFailure::io)?;
     let there = mounts.iter().rev().find(|mount| mount.point == dir);
     let cleared = match there {
         Some(mount) => {
             let source = mount.source.to_string_lossy();
-            let name = source.parse::<Name>();
+            let name = source.parse::<VolumeName>();
             let dead = Mount::at(dir.clone(), &source);
             name.is_ok_and(|name| cut_off_killed(dirs, &name))
                 || dead.clear_dead().map_err(|error| {
-                    Failure::io(format!("cannot unmount {}: {error}", dir.display()))
+                    CommandFailure::io(format!("cannot unmount {}: {error}", dir.display()))
                 })?
         }
         None => false,
     };
     if !cleared {
-        return Err(Failure::not_found(format!(
+        return Err(CommandFailure::not_found(format!(
             "no filesystem of Forebay's is mounted at {}; see `forebay list`. One that was unmounted while in use is \
              known by its name",
             dir.display()

@@ -6,41 +6,45 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use forebay_program::dirs::Dirs;
-use forebay_serve::blockdev::Held;
-use forebay_stack::Name;
+use forebay_program::dirs::ProgramDirs;
+use forebay_serve::blockdev::OwnBlockDevice;
+use forebay_stack::VolumeName;
 
 use crate::link::DeviceLink;
 
 /// The present or former block device.
-pub(super) struct BlockDevice(RefCell<State>);
+pub(super) struct BlockDeviceSlot(RefCell<BlockDeviceState>);
 
-enum State {
+enum BlockDeviceState {
     /// The volume never had a block device.
     Never,
     /// The device, with its link, or the reason why the link is missing.
-    There(Held, Result<DeviceLink, String>),
+    There(OwnBlockDevice, Result<DeviceLink, String>),
     /// The device was removed; contains its former name.
     Gone(String),
 }
 
-impl BlockDevice {
+impl BlockDeviceSlot {
     /// Takes over the device that a front end has made, and makes its link.
-    pub(super) fn new(held: Option<Held>, dirs: &Dirs, name: &Name) -> BlockDevice {
+    pub(super) fn new(
+        held: Option<OwnBlockDevice>,
+        dirs: &ProgramDirs,
+        name: &VolumeName,
+    ) -> BlockDeviceSlot {
         let state = match held {
-            None => State::Never,
+            None => BlockDeviceState::Never,
             Some(held) => {
                 let link = DeviceLink::make(dirs, name, held.path());
-                State::There(held, link)
+                BlockDeviceState::There(held, link)
             }
         };
-        BlockDevice(RefCell::new(state))
+        BlockDeviceSlot(RefCell::new(state))
     }
 
     /// Returns the kernel's name of the device.
     pub(super) fn kernel_name(&self) -> Option<String> {
         match &*self.0.borrow() {
-            State::There(held, _) if held.is_there() => Some(text(held.path())),
+            BlockDeviceState::There(held, _) if held.is_there() => Some(text(held.path())),
             _ => None,
         }
     }
@@ -48,7 +52,7 @@ impl BlockDevice {
     /// Returns the name that users open: the link, or the device if the link is missing.
     pub(super) fn name(&self) -> Option<String> {
         match &*self.0.borrow() {
-            State::There(held, Ok(link)) if link.is_there() && held.is_there() => {
+            BlockDeviceState::There(held, Ok(link)) if link.is_there() && held.is_there() => {
                 Some(text(&link.path()))
             }
             _ => self.kernel_name(),
@@ -58,18 +62,18 @@ impl BlockDevice {
     /// Returns the reason why the device or its link has disappeared.
     pub(super) fn what_is_wrong(&self) -> Option<String> {
         match &*self.0.borrow() {
-            State::Never => None,
-            State::There(held, _) if !held.is_there() => Some(format!(
+            BlockDeviceState::Never => None,
+            BlockDeviceState::There(held, _) if !held.is_there() => Some(format!(
                 "another program took {} away; detach the volume, and attach it again",
                 held.path().display()
             )),
-            State::There(_, Err(why)) => Some(why.clone()),
-            State::There(_, Ok(link)) if !link.is_there() => Some(format!(
+            BlockDeviceState::There(_, Err(why)) => Some(why.clone()),
+            BlockDeviceState::There(_, Ok(link)) if !link.is_there() => Some(format!(
                 "another program removed or replaced the link {}; detach and attach the volume to have it again",
                 link.path().display()
             )),
-            State::There(..) => None,
-            State::Gone(name) => Some(format!(
+            BlockDeviceState::There(..) => None,
+            BlockDeviceState::Gone(name) => Some(format!(
                 "{name} was taken away by a detach that did not end; detach again"
             )),
         }
@@ -77,7 +81,7 @@ impl BlockDevice {
 
     /// Removes the link before the device is removed.
     pub(super) fn hide_link(&self) {
-        if let State::There(_, Ok(link)) = &*self.0.borrow() {
+        if let BlockDeviceState::There(_, Ok(link)) = &*self.0.borrow() {
             link.hide();
         }
     }
@@ -85,7 +89,7 @@ impl BlockDevice {
     /// Restores the link after the device could not be removed, if the device still exists.
     pub(super) fn stays(&self) {
         let is_there = match &*self.0.borrow() {
-            State::There(held, link) if held.is_there() => {
+            BlockDeviceState::There(held, link) if held.is_there() => {
                 if let Ok(link) = link
                     && let Err(error) = link.show()
                 {
@@ -103,7 +107,7 @@ impl BlockDevice {
 
     /// Leaves the link to the next daemon.
     pub(super) fn leave_link(&self) {
-        if let State::There(_, Ok(link)) = &mut *self.0.borrow_mut() {
+        if let BlockDeviceState::There(_, Ok(link)) = &mut *self.0.borrow_mut() {
             link.leave();
         }
     }
@@ -111,12 +115,12 @@ impl BlockDevice {
     /// Records that the device was removed.
     pub(super) fn gone(&self) {
         let mut state = self.0.borrow_mut();
-        if let State::There(held, link) = &*state {
+        if let BlockDeviceState::There(held, link) = &*state {
             let name = match link {
                 Ok(link) => text(&link.path()),
                 Err(_) => text(held.path()),
             };
-            *state = State::Gone(name);
+            *state = BlockDeviceState::Gone(name);
         }
     }
 }

@@ -8,17 +8,17 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_control::{Left, REQUEST_BYTES_MAX, Request};
+use forebay_control::{ControlRequest, REQUEST_BYTES_MAX, RemainingWork};
 use forebay_device::BufMut;
-use forebay_os::{Listener, Stream};
+use forebay_os::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 
 use super::resize::resize;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::tune::tune;
 use super::{Daemon, place};
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::report::{Reply, left};
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::report::{DaemonReply, left};
 
 /// Maximum number of clients; a further connection is closed at once.
 const CLIENTS_MAX: usize = 32;
@@ -40,7 +40,7 @@ const TUNING: &str = "changing the placement";
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts clients forever.
-pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener) {
+pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener) {
     let clients = Rc::new(Cell::new(0));
     loop {
         match listener.accept().await {
@@ -50,7 +50,7 @@ pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener) {
                 clients.set(clients.get() + 1);
                 let rt = daemon.rt.clone();
                 rt.spawn(async move {
-                    Client::new(daemon, stream).serve().await;
+                    ControlConnection::new(daemon, stream).serve().await;
                     clients.set(clients.get() - 1);
                 })
                 .detach();
@@ -64,18 +64,18 @@ pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener) {
 }
 
 /// The client has disconnected or violates the protocol.
-struct Gone;
+struct ClientGone;
 
-struct Client {
+struct ControlConnection {
     daemon: Rc<Daemon>,
-    stream: Stream,
+    stream: SocketStream,
     /// Bytes received after the last request.
     received: Vec<u8>,
 }
 
-impl Client {
-    fn new(daemon: Rc<Daemon>, stream: Stream) -> Client {
-        Client {
+impl ControlConnection {
+    fn new(daemon: Rc<Daemon>, stream: SocketStream) -> ControlConnection {
+        ControlConnection {
             daemon,
             stream,
             received: Vec::new(),
@@ -84,10 +84,10 @@ impl Client {
 
     async fn serve(mut self) {
         while let Ok(Some(line)) = self.line().await {
-            let answered = match serde_json::from_slice::<Request>(&line) {
+            let answered = match serde_json::from_slice::<ControlRequest>(&line) {
                 Ok(request) => self.answer(request).await,
                 Err(error) => {
-                    let failure = Failure::usage(format!("not a request: {error}"));
+                    let failure = CommandFailure::usage(format!("not a request: {error}"));
                     let _ = self.say(&failure.into()).await;
                     return;
                 }
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Returns the next line without its newline; `None` at the end of the connection.
-    async fn line(&mut self) -> Result<Option<Vec<u8>>, Gone> {
+    async fn line(&mut self) -> Result<Option<Vec<u8>>, ClientGone> {
         loop {
             if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
                 let rest = self.received.split_off(end + 1);
@@ -110,73 +110,77 @@ impl Client {
             let room = REQUEST_BYTES_MAX - self.received.len().min(REQUEST_BYTES_MAX);
             if room == 0 {
                 let text = format!("a request is at most {REQUEST_BYTES_MAX} bytes");
-                let _ = self.say(&Failure::usage(text).into()).await;
-                return Err(Gone);
+                let _ = self.say(&CommandFailure::usage(text).into()).await;
+                return Err(ClientGone);
             }
             let receive = self.stream.recv(BufMut::zeroed(room));
             let received = self.daemon.rt.timeout(PATIENCE, receive).await;
             match received {
                 Ok(Ok((_, 0))) => return Ok(None),
                 Ok(Ok((buf, n))) => self.received.extend_from_slice(&buf[..n]),
-                Ok(Err(_)) | Err(_) => return Err(Gone),
+                Ok(Err(_)) | Err(_) => return Err(ClientGone),
             }
         }
     }
 
-    async fn say(&self, reply: &Reply) -> Result<(), Gone> {
-        let mut line = serde_json::to_vec(reply).map_err(|_| Gone)?;
+    async fn say(&self, reply: &DaemonReply) -> Result<(), ClientGone> {
+        let mut line = serde_json::to_vec(reply).map_err(|_| ClientGone)?;
         line.push(b'\n');
         let send = self.stream.send(BufMut::copy_of(&line).freeze());
         match self.daemon.rt.timeout(PATIENCE, send).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Gone),
+            _ => Err(ClientGone),
         }
     }
 
-    async fn answer(&self, request: Request) -> Result<(), Gone> {
+    async fn answer(&self, request: ControlRequest) -> Result<(), ClientGone> {
         let daemon = &self.daemon;
         match request {
-            Request::Ping {} => {
-                self.say(&Reply::Pong {
+            ControlRequest::Ping {} => {
+                self.say(&DaemonReply::Pong {
                     name: daemon.target.name.to_string(),
                     pid: std::process::id(),
                 })
                 .await
             }
-            Request::Status {} => self.say(&Reply::Status(Box::new(daemon.report()))).await,
-            Request::Place { start, end } => {
-                let places = place::places(daemon, start, end).await;
-                self.say(&Reply::Places(Box::new(places))).await
+            ControlRequest::Status {} => {
+                self.say(&DaemonReply::Status(Box::new(daemon.report())))
+                    .await
             }
-            Request::Drain { timeout_ms } => {
-                let waits = Waits::new(daemon);
+            ControlRequest::Place { start, end } => {
+                let places = place::places(daemon, start, end).await;
+                self.say(&DaemonReply::Places(Box::new(places))).await
+            }
+            ControlRequest::Drain { timeout_ms } => {
+                let waits = WaitingClient::new(daemon);
                 let timeout = timeout_ms.map(Duration::from_millis);
-                let drained = self.drain(timeout, Audience::Needed).await?;
+                let drained = self.drain(timeout, DrainAudience::Needed).await?;
                 let said = self.done(drained).await;
                 drop(waits);
                 said
             }
-            Request::GiveUp {} => {
+            ControlRequest::GiveUp {} => {
                 let given_up = self.give_up().await?;
                 self.done(given_up).await
             }
-            Request::Resize { size } => {
+            ControlRequest::Resize { size } => {
                 let resized = self.telling(RESIZING, resize(daemon, size)).await;
-                self.say(&resized.map_or_else(Into::into, Reply::Resized))
+                self.say(&resized.map_or_else(Into::into, DaemonReply::Resized))
                     .await
             }
-            Request::Tune { placement } => {
+            ControlRequest::Tune { placement } => {
                 let tuned = self.telling(TUNING, tune(daemon, placement)).await;
-                self.say(&tuned.map_or_else(Into::into, Reply::Tuned)).await
+                self.say(&tuned.map_or_else(Into::into, DaemonReply::Tuned))
+                    .await
             }
-            Request::Detach { keep_dirty } => {
-                let waits = Waits::new(daemon);
+            ControlRequest::Detach { keep_dirty } => {
+                let waits = WaitingClient::new(daemon);
                 let detached = self.detach(keep_dirty).await?;
                 let said = self.ended(detached).await;
                 drop(waits);
                 said
             }
-            Request::HandOver {} => {
+            ControlRequest::HandOver {} => {
                 let left = self.hand_over().await;
                 self.ended(left).await
             }
@@ -185,7 +189,7 @@ impl Client {
 
     /// Reports the result of closing the volume and makes the daemon exit, or reports the reason why the volume stays
     /// open.
-    async fn ended(&self, ended: Outcome<Outcome<u64>>) -> Result<(), Gone> {
+    async fn ended(&self, ended: CommandResult<CommandResult<u64>>) -> Result<(), ClientGone> {
         match ended {
             Ok(closed) => {
                 let said = self.done(closed).await;
@@ -202,9 +206,9 @@ impl Client {
         self.daemon.changed.notify_all();
     }
 
-    async fn done(&self, outcome: Outcome<u64>) -> Result<(), Gone> {
+    async fn done(&self, outcome: CommandResult<u64>) -> Result<(), ClientGone> {
         let reply = match outcome {
-            Ok(dirty_bytes) => Reply::Done {
+            Ok(dirty_bytes) => DaemonReply::Done {
                 dirty_bytes,
                 warning: self.daemon.volume.warning(),
                 incomplete: self.daemon.lengths.of_data(),
@@ -219,8 +223,8 @@ impl Client {
     async fn drain(
         &self,
         timeout: Option<Duration>,
-        audience: Audience,
-    ) -> Result<Outcome<u64>, Gone> {
+        audience: DrainAudience,
+    ) -> Result<CommandResult<u64>, ClientGone> {
         let daemon = &self.daemon;
         let rt = &daemon.rt;
         let deadline = timeout.map(|timeout| rt.now().plus(timeout));
@@ -238,7 +242,7 @@ impl Client {
                 let left = daemon.volume.status().dirty_bytes();
                 return Ok(drained.map(|()| left).map_err(|error| {
                     let name = &daemon.target.name;
-                    Failure::io(format!(
+                    CommandFailure::io(format!(
                         "cannot drain {name}: {error}; see `forebay status`"
                     ))
                 }));
@@ -254,8 +258,8 @@ impl Client {
             {
                 return Ok(Err(self.not_drained()));
             }
-            let said = self.say(&Reply::Progress(left)).await;
-            if audience == Audience::Needed {
+            let said = self.say(&DaemonReply::Progress(left)).await;
+            if audience == DrainAudience::Needed {
                 said?;
             }
         }
@@ -263,11 +267,11 @@ impl Client {
 
     /// Makes the volume declare the unreadable data in its log lost. Waits until that is done, at most
     /// [`STUCK_PATIENCE`].
-    async fn give_up(&self) -> Result<Outcome<u64>, Gone> {
+    async fn give_up(&self) -> Result<CommandResult<u64>, ClientGone> {
         let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
         let name = &self.daemon.target.name;
         if !volume.has_to_give_up() {
-            return Ok(Err(Failure::refused(format!(
+            return Ok(Err(CommandFailure::refused(format!(
                 "{name} has nothing to give up: all that its log holds can be read, as far as that was \
                  tried; see `forebay status {name}`"
             ))));
@@ -283,32 +287,33 @@ impl Client {
             if rt.now() >= deadline {
                 let status = volume.status();
                 let why = status.mode_detail().unwrap_or("it is still at work");
-                return Ok(Err(Failure::io(format!(
+                return Ok(Err(CommandFailure::io(format!(
                     "{name} was told to give up what cannot be read, and will; that is not done yet: \
                      {why}"
                 ))));
             }
-            self.say(&Reply::Progress(left(&volume.status()))).await?;
+            self.say(&DaemonReply::Progress(left(&volume.status())))
+                .await?;
             rt.sleep(PROGRESS_EVERY).await;
         }
         Ok(Ok(volume.status().dirty_bytes()))
     }
 
-    fn stopped(&self) -> Failure {
+    fn stopped(&self) -> CommandFailure {
         let name = &self.daemon.target.name;
-        Failure::general(format!(
+        CommandFailure::general(format!(
             "{name} is not drained: its daemon was told to stop; the rest stays in the log"
         ))
     }
 
-    fn not_drained(&self) -> Failure {
+    fn not_drained(&self) -> CommandFailure {
         let daemon = &self.daemon;
         let why = match daemon.volume.what_is_left() {
             Some(error) => error.to_string(),
             None => "not all of it is durable yet".into(),
         };
         let name = &daemon.target.name;
-        Failure::io(format!(
+        CommandFailure::io(format!(
             "{name} is not drained: {why}; the rest stays in the log, drain again to go on"
         ))
     }
@@ -321,21 +326,21 @@ impl Client {
             if let Either::Left((done, _)) = select(work.as_mut(), pause).await {
                 return done;
             }
-            let left = Left {
+            let left = RemainingWork {
                 doing: doing.into(),
                 ..left(&self.daemon.volume.status())
             };
-            if self.say(&Reply::Progress(left)).await.is_err() {
+            if self.say(&DaemonReply::Progress(left)).await.is_err() {
                 return work.await;
             }
         }
     }
 
-    fn no_clients(&self) -> Outcome {
+    fn no_clients(&self) -> CommandResult {
         let daemon = &self.daemon;
         match daemon.nbd_connections() - daemon.kernel_connections() {
             0 => Ok(()),
-            n => Err(Failure::refused(format!(
+            n => Err(CommandFailure::refused(format!(
                 "cannot detach {}: {n} NBD clients are connected; disconnect them first",
                 daemon.target.name
             ))),
@@ -345,7 +350,7 @@ impl Client {
     /// Leaves the block device as it is to the next daemon, and returns the result of closing the volume. The close
     /// makes acknowledged writes durable, since the next daemon may start much later. Even if the close fails, only the
     /// next daemon can serve the device from then on.
-    async fn hand_over(&self) -> Outcome<Outcome<u64>> {
+    async fn hand_over(&self) -> CommandResult<CommandResult<u64>> {
         let daemon = &self.daemon;
         self.no_clients()?;
         hand_over_front(daemon).await?;
@@ -354,7 +359,7 @@ impl Client {
             let name = &daemon.target.name;
             let text =
                 format!("{name} is left to the next daemon, and could not be closed: {error}");
-            Failure::new(error.code, text)
+            CommandFailure::new(error.code, text)
         }))
     }
 
@@ -362,7 +367,10 @@ impl Client {
     /// attached as before, even if the data device fails or the client disconnects. The removal refuses if the device
     /// is in use. It also writes back the data that the kernel has cached for the device, and this data is drained as
     /// well. Returns the result of closing the volume; even if the close fails, the volume is no longer served.
-    async fn detach(&self, keep_dirty: bool) -> Result<Outcome<Outcome<u64>>, Gone> {
+    async fn detach(
+        &self,
+        keep_dirty: bool,
+    ) -> Result<CommandResult<CommandResult<u64>>, ClientGone> {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
         // An unmounted filesystem is closed even if its device fails: it could not be mounted again from here.
@@ -374,7 +382,7 @@ impl Client {
             // A client that disconnected at the end of the drain has not seen the result, and expects the volume as
             // before.
             let left = left(&daemon.volume.status());
-            self.say(&Reply::Progress(left)).await?;
+            self.say(&DaemonReply::Progress(left)).await?;
         }
         if let Err(failure) = self.no_clients() {
             return Ok(Err(failure));
@@ -384,11 +392,11 @@ impl Client {
         }
         // Drain the data written since, including the kernel's write-back. The device is gone, so this drain goes on
         // even if the client disconnects.
-        if drains && let Err(failure) = self.drain(None, Audience::MayGo).await? {
+        if drains && let Err(failure) = self.drain(None, DrainAudience::MayGo).await? {
             if daemon.stopping.get() {
                 return Ok(Err(failure));
             }
-            return Ok(Err(Failure::new(
+            return Ok(Err(CommandFailure::new(
                 failure.code,
                 format!(
                     "{failure}; {name} has no block device any more, and is still attached: detach again when \
@@ -405,12 +413,12 @@ impl Client {
                      the next mount, when the device works"
                 ),
             };
-            Failure::new(error.code, text)
+            CommandFailure::new(error.code, text)
         })))
     }
 
     /// Does the long part of a detach while the block device stays in use: the checks and the drain.
-    async fn drain_in_use(&self) -> Result<Outcome, Gone> {
+    async fn drain_in_use(&self) -> Result<CommandResult, ClientGone> {
         let daemon = &self.daemon;
         if let Err(failure) = self.no_clients() {
             return Ok(Err(failure));
@@ -419,13 +427,13 @@ impl Client {
         if let Err(failure) = check_front(daemon).await {
             return Ok(Err(self.not_detached(&failure)));
         }
-        let drained = self.drain(None, Audience::Needed).await?;
+        let drained = self.drain(None, DrainAudience::Needed).await?;
         Ok(drained.map(drop).map_err(|failure| {
             let name = &daemon.target.name;
             if daemon.stopping.get() {
                 return failure;
             }
-            Failure::new(
+            CommandFailure::new(
                 failure.code,
                 format!(
                     "{failure}; {name} is still attached (at {}): detach again when the data device works, or leave the \
@@ -436,7 +444,7 @@ impl Client {
         }))
     }
 
-    fn not_detached(&self, failure: &Failure) -> Failure {
+    fn not_detached(&self, failure: &CommandFailure) -> CommandFailure {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
         let at = match daemon.block_device.name() {
@@ -446,28 +454,28 @@ impl Client {
             }
             _ => String::new(),
         };
-        Failure::new(failure.code, format!("cannot detach {name}{at}: {failure}"))
+        CommandFailure::new(failure.code, format!("cannot detach {name}{at}: {failure}"))
     }
 }
 
 /// Tells whether a drain ends when the client that receives its progress disconnects.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Audience {
+enum DrainAudience {
     Needed,
     MayGo,
 }
 
 /// A client that waits for a long answer. The process does not exit before the answer is sent.
-struct Waits<'a>(&'a Daemon);
+struct WaitingClient<'a>(&'a Daemon);
 
-impl Waits<'_> {
-    fn new(daemon: &Daemon) -> Waits<'_> {
+impl WaitingClient<'_> {
+    fn new(daemon: &Daemon) -> WaitingClient<'_> {
         daemon.waited_for.set(daemon.waited_for.get() + 1);
-        Waits(daemon)
+        WaitingClient(daemon)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingClient<'_> {
     fn drop(&mut self) {
         self.0.waited_for.set(self.0.waited_for.get() - 1);
         self.0.changed.notify_all();

@@ -3,24 +3,25 @@
 use std::pin::Pin;
 use std::rc::Rc;
 
-use forebay_device::{Device, Geometry};
+use forebay_device::{Device, DeviceGeometry};
 use forebay_os::isolated;
 use forebay_serve::blockdev::{
-    AttachError, CleanupError, DetachError, Held, InUse, LoopOptions, LoopVolume, NbdDevice,
-    NbdError, NbdOptions, UblkDevice, UblkError, UblkOptions, attach_loop, attach_nbd, attach_ublk,
-    cleanup_stale, clear_nbd_leftover, clear_ublk_leftover, no_nbd_leftover, ublk_usable,
+    CleanupError, LeftoverPolicy, LoopAttachError, LoopDetachError, LoopOptions, LoopVolume,
+    NbdDevice, NbdError, NbdOptions, OwnBlockDevice, UblkDevice, UblkError, UblkOptions,
+    attach_loop, attach_nbd, attach_ublk, cleanup_stale, clear_nbd_leftover, clear_ublk_leftover,
+    no_nbd_leftover, ublk_usable,
 };
-use forebay_serve::nbd::Server;
-use forebay_stack::Via;
+use forebay_serve::nbd::NbdServer;
+use forebay_stack::FrontEndKind;
 
-use super::Place;
+use super::FrontEndContext;
 use super::mount::{MountFront, MountPlan};
 use super::via::best_available;
 use crate::waiting;
-use forebay_program::failure::{Code, Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// The front end of the volume, besides the NBD server.
-pub(super) enum Front {
+pub(super) enum FrontEnd {
     /// No front end.
     None,
     /// A loop device over a FUSE file.
@@ -34,34 +35,34 @@ pub(super) enum Front {
 }
 
 /// The way a volume is served.
-pub(super) enum How {
+pub(super) enum ServingMode {
     /// As a block device, by this front end.
-    Block(Via),
+    Block(FrontEndKind),
     /// As a filesystem.
     Mount(MountPlan),
 }
 
-impl Front {
+impl FrontEnd {
     /// Makes the block device, or takes over the device that the previous daemon left.
     pub(super) async fn start(
-        place: Place<'_>,
-        via: Via,
+        place: FrontEndContext<'_>,
+        via: FrontEndKind,
         device: &Rc<dyn Device>,
-        server: &Server,
-    ) -> Outcome<Front> {
+        server: &NbdServer,
+    ) -> CommandResult<FrontEnd> {
         let id = place.volume.id();
         let volume = waiting::number_of(&id);
-        if via != Via::Ublk {
+        if via != FrontEndKind::Ublk {
             let cleared = clear_ublk_leftover(place.rt, volume).await;
             cleared.map_err(ublk_failed)?;
         }
-        if via != Via::Nbd {
+        if via != FrontEndKind::Nbd {
             let cleared = clear_nbd_leftover(&id).await;
             cleared.map_err(|error| nbd_failed(&error))?;
         }
         match via {
-            Via::None | Via::Auto => Ok(Front::None),
-            Via::Ublk => {
+            FrontEndKind::None | FrontEndKind::Auto => Ok(FrontEnd::None),
+            FrontEndKind::Ublk => {
                 clear_other_leftovers(place).await?;
                 let options = UblkOptions {
                     volume,
@@ -69,9 +70,9 @@ impl Front {
                 };
                 let device = Rc::clone(device);
                 let attached = attach_ublk(place.rt, place.ring, device, place.memory, options);
-                attached.await.map(Front::Ublk).map_err(ublk_failed)
+                attached.await.map(FrontEnd::Ublk).map_err(ublk_failed)
             }
-            Via::Nbd => {
+            FrontEndKind::Nbd => {
                 clear_other_leftovers(place).await?;
                 let options = NbdOptions {
                     volume: &id,
@@ -80,9 +81,11 @@ impl Front {
                     recoverable: place.volume.survives_kill(),
                 };
                 let attached = attach_nbd(place.rt, place.ring, server, options).await;
-                attached.map(Front::Nbd).map_err(|error| nbd_failed(&error))
+                attached
+                    .map(FrontEnd::Nbd)
+                    .map_err(|error| nbd_failed(&error))
             }
-            Via::Loop => {
+            FrontEndKind::Loop => {
                 let attached = attach_loop(
                     place.rt,
                     place.ring,
@@ -94,7 +97,7 @@ impl Front {
                 )
                 .await;
                 attached
-                    .map(|volume| Front::Loop(Box::new(volume)))
+                    .map(|volume| FrontEnd::Loop(Box::new(volume)))
                     .map_err(|error| loop_failed(&error))
             }
         }
@@ -103,28 +106,28 @@ impl Front {
     /// Returns the name of the front end.
     pub(super) fn via(&self) -> &'static str {
         match self {
-            Front::None => "none",
-            Front::Loop(_) => "loop",
-            Front::Nbd(_) => "nbd",
-            Front::Ublk(_) => "ublk",
-            Front::Mount(..) => "mount",
+            FrontEnd::None => "none",
+            FrontEnd::Loop(_) => "loop",
+            FrontEnd::Nbd(_) => "nbd",
+            FrontEnd::Ublk(_) => "ublk",
+            FrontEnd::Mount(..) => "mount",
         }
     }
 
     /// Returns a handle that shows if the block device still exists.
-    pub(super) fn held(&self) -> Option<Held> {
+    pub(super) fn held(&self) -> Option<OwnBlockDevice> {
         match self {
-            Front::None | Front::Mount(..) => None,
-            Front::Loop(volume) => volume.held(),
-            Front::Nbd(device) => Some(device.held()),
-            Front::Ublk(device) => Some(device.held()),
+            FrontEnd::None | FrontEnd::Mount(..) => None,
+            FrontEnd::Loop(volume) => volume.held(),
+            FrontEnd::Nbd(device) => Some(device.held()),
+            FrontEnd::Ublk(device) => Some(device.held()),
         }
     }
 
     /// Returns the directory where a filesystem is mounted.
     pub(super) fn mounted(&self) -> Option<String> {
         match self {
-            Front::Mount(mount, _) => Some(mount.dir()),
+            FrontEnd::Mount(mount, _) => Some(mount.dir()),
             _ => None,
         }
     }
@@ -132,15 +135,15 @@ impl Front {
     /// Returns true if the requests of a filesystem come through io_uring. `None` for a block device.
     pub(super) fn is_by_ring(&self) -> Option<bool> {
         match self {
-            Front::Mount(mount, _) => Some(mount.is_by_ring()),
+            FrontEnd::Mount(mount, _) => Some(mount.is_by_ring()),
             _ => None,
         }
     }
 
     /// Returns a handle that waits until another program has unmounted the filesystem. `None` for a block device.
-    pub(super) fn over(&self) -> Option<forebay_serve::fuse::Over> {
+    pub(super) fn over(&self) -> Option<forebay_serve::fuse::SessionEndEvent> {
         match self {
-            Front::Mount(mount, _) => Some(mount.over()),
+            FrontEnd::Mount(mount, _) => Some(mount.over()),
             _ => None,
         }
     }
@@ -148,15 +151,15 @@ impl Front {
     /// Returns a note for the user about the start, if any.
     pub(super) fn note(&self) -> Option<String> {
         let (path, resumed) = match self {
-            Front::Ublk(device) => (device.path(), device.is_resumed()),
-            Front::Nbd(device) => (device.path(), device.is_resumed()),
-            Front::Mount(mount, true) => {
+            FrontEnd::Ublk(device) => (device.path(), device.is_resumed()),
+            FrontEnd::Nbd(device) => (device.path(), device.is_resumed()),
+            FrontEnd::Mount(mount, true) => {
                 let dir = mount.dir();
                 return Some(format!(
                     "a daemon that was killed had left {dir} mounted and dead; that is let go of"
                 ));
             }
-            Front::None | Front::Loop(_) | Front::Mount(..) => return None,
+            FrontEnd::None | FrontEnd::Loop(_) | FrontEnd::Mount(..) => return None,
         };
         let path = path.display();
         match (resumed, self.is_outlived()) {
@@ -172,41 +175,43 @@ impl Front {
     /// Returns true if the block device outlives this process and waits for the next daemon.
     pub(super) fn is_outlived(&self) -> bool {
         match self {
-            Front::Ublk(device) => device.is_recoverable(),
-            Front::Nbd(device) => device.is_recoverable(),
-            Front::None | Front::Loop(_) | Front::Mount(..) => false,
+            FrontEnd::Ublk(device) => device.is_recoverable(),
+            FrontEnd::Nbd(device) => device.is_recoverable(),
+            FrontEnd::None | FrontEnd::Loop(_) | FrontEnd::Mount(..) => false,
         }
     }
 
     /// Leaves the block device to the next daemon of the volume, without errors for its users. Returns when no request
     /// is in progress.
-    pub(super) async fn hand_over(&self) -> Outcome {
+    pub(super) async fn hand_over(&self) -> CommandResult {
         match self {
-            Front::Ublk(device) => device.hand_over().await.map_err(ublk_failed),
-            Front::Nbd(device) => device.hand_over().map_err(|error| nbd_failed(&error)),
-            Front::None | Front::Loop(_) | Front::Mount(..) => Err(Failure::refused(format!(
-                "only a ublk or nbd device can be handed over, and this volume is served via {}",
-                self.via()
-            ))),
+            FrontEnd::Ublk(device) => device.hand_over().await.map_err(ublk_failed),
+            FrontEnd::Nbd(device) => device.hand_over().map_err(|error| nbd_failed(&error)),
+            FrontEnd::None | FrontEnd::Loop(_) | FrontEnd::Mount(..) => {
+                Err(CommandFailure::refused(format!(
+                    "only a ublk or nbd device can be handed over, and this volume is served via {}",
+                    self.via()
+                )))
+            }
         }
     }
 
     /// Makes requests that can wait for the next daemon wait, instead of failing them.
     pub(super) fn let_wait(&self) {
         match self {
-            Front::Ublk(device) => device.let_wait(),
-            Front::Nbd(device) => device.let_wait(),
-            Front::None | Front::Loop(_) | Front::Mount(..) => {}
+            FrontEnd::Ublk(device) => device.let_wait(),
+            FrontEnd::Nbd(device) => device.let_wait(),
+            FrontEnd::None | FrontEnd::Loop(_) | FrontEnd::Mount(..) => {}
         }
     }
 
     /// Checks that the block device is not in use, without changing anything.
-    pub(super) async fn check_unused(&self) -> Outcome {
+    pub(super) async fn check_unused(&self) -> CommandResult {
         match self {
-            Front::None | Front::Mount(..) => Ok(()),
-            Front::Loop(volume) => volume.check_unused().await.map_err(loop_used),
-            Front::Nbd(device) => device.check_unused().await.map_err(nbd_used),
-            Front::Ublk(device) => device.check_unused().await.map_err(ublk_used),
+            FrontEnd::None | FrontEnd::Mount(..) => Ok(()),
+            FrontEnd::Loop(volume) => volume.check_unused().await.map_err(loop_used),
+            FrontEnd::Nbd(device) => device.check_unused().await.map_err(nbd_used),
+            FrontEnd::Ublk(device) => device.check_unused().await.map_err(ublk_used),
         }
     }
 
@@ -214,19 +219,19 @@ impl Front {
     pub(super) fn resize(
         &self,
         volume: &str,
-        geometry: &Geometry,
-    ) -> Option<Pin<Box<dyn Future<Output = Outcome>>>> {
+        geometry: &DeviceGeometry,
+    ) -> Option<Pin<Box<dyn Future<Output = CommandResult>>>> {
         Some(match self {
-            Front::None | Front::Mount(..) => return None,
-            Front::Loop(volume) => {
+            FrontEnd::None | FrontEnd::Mount(..) => return None,
+            FrontEnd::Loop(volume) => {
                 let resized = volume.resize();
-                Box::pin(async { resized.await.map_err(Failure::io) })
+                Box::pin(async { resized.await.map_err(CommandFailure::io) })
             }
-            Front::Nbd(device) => {
+            FrontEnd::Nbd(device) => {
                 let resized = device.resize(volume, geometry);
                 Box::pin(async { resized.await.map_err(|error| nbd_failed(&error)) })
             }
-            Front::Ublk(device) => {
+            FrontEnd::Ublk(device) => {
                 let resized = device.resize(geometry.len);
                 Box::pin(async { resized.await.map_err(ublk_failed) })
             }
@@ -234,105 +239,105 @@ impl Front {
     }
 
     /// Removes the block device. If the device is in use, changes nothing and returns a failure that names the user.
-    /// Afterwards this is [`Front::None`].
-    pub(super) async fn stop(&mut self) -> Outcome {
+    /// Afterwards this is [`FrontEnd::None`].
+    pub(super) async fn stop(&mut self) -> CommandResult {
         match self {
-            Front::None => return Ok(()),
-            Front::Mount(mount, _) => mount.stop().await?,
-            Front::Loop(volume) => volume.detach().await.map_err(loop_used)?,
-            Front::Nbd(device) => device.detach().await.map_err(nbd_used)?,
-            Front::Ublk(device) => device.detach().await.map_err(ublk_used)?,
+            FrontEnd::None => return Ok(()),
+            FrontEnd::Mount(mount, _) => mount.stop().await?,
+            FrontEnd::Loop(volume) => volume.detach().await.map_err(loop_used)?,
+            FrontEnd::Nbd(device) => device.detach().await.map_err(nbd_used)?,
+            FrontEnd::Ublk(device) => device.detach().await.map_err(ublk_used)?,
         }
-        *self = Front::None;
+        *self = FrontEnd::None;
         Ok(())
     }
 }
 
 /// Removes the leftover loop or nbd device of a killed daemon, or fails if it is in use. Attaching through the same
 /// front end does this by itself.
-async fn clear_other_leftovers(place: Place<'_>) -> Outcome {
+async fn clear_other_leftovers(place: FrontEndContext<'_>) -> CommandResult {
     let (dir, name) = (
         place.dirs.make_runtime()?.to_owned(),
         place.name.to_string(),
     );
     no_nbd_leftover(&dir, &name).map_err(|error| nbd_failed(&error))?;
-    let cleaned = isolated(move || cleanup_stale(&dir, &name, InUse::Refuse)).await;
-    let cleaned = cleaned.map_err(Failure::io)?;
-    let failed = |error| loop_failed(&AttachError::Leftovers(error));
+    let cleaned = isolated(move || cleanup_stale(&dir, &name, LeftoverPolicy::Refuse)).await;
+    let cleaned = cleaned.map_err(CommandFailure::io)?;
+    let failed = |error| loop_failed(&LoopAttachError::Leftovers(error));
     cleaned.map(drop).map_err(failed)
 }
 
-fn loop_used(error: DetachError) -> Failure {
+fn loop_used(error: LoopDetachError) -> CommandFailure {
     match error {
-        DetachError::Busy { .. } | DetachError::FileBusy { .. } => still_used(&error),
-        error => Failure::io(error),
+        LoopDetachError::Busy { .. } | LoopDetachError::FileBusy { .. } => still_used(&error),
+        error => CommandFailure::io(error),
     }
 }
 
-fn nbd_used(error: NbdError) -> Failure {
+fn nbd_used(error: NbdError) -> CommandFailure {
     match error {
         NbdError::Busy { .. } => still_used(&error),
-        error => Failure::io(error),
+        error => CommandFailure::io(error),
     }
 }
 
-fn ublk_used(error: UblkError) -> Failure {
+fn ublk_used(error: UblkError) -> CommandFailure {
     match error {
         UblkError::Busy { .. } => still_used(&error),
-        error => Failure::io(error),
+        error => CommandFailure::io(error),
     }
 }
 
-fn still_used(error: &dyn std::fmt::Display) -> Failure {
-    Failure::refused(format!("{error}; unmount or close it first"))
+fn still_used(error: &dyn std::fmt::Display) -> CommandFailure {
+    CommandFailure::refused(format!("{error}; unmount or close it first"))
 }
 
-/// Returns the best available front end for [`Via::Auto`], otherwise the given one; and a note for the user.
+/// Returns the best available front end for [`FrontEndKind::Auto`], otherwise the given one; and a note for the user.
 ///
 /// # Errors
 /// If the front end that the user chose is known to be unavailable.
-pub(super) fn choose(via: Via) -> Outcome<(Via, Option<String>)> {
+pub(super) fn choose(via: FrontEndKind) -> CommandResult<(FrontEndKind, Option<String>)> {
     match via {
-        Via::Auto => {
+        FrontEndKind::Auto => {
             let choice = best_available();
             Ok((choice.via, Some(format!("front end: {choice}"))))
         }
-        Via::Ublk => {
+        FrontEndKind::Ublk => {
             ublk_usable().map_err(ublk_failed)?;
             Ok((via, None))
         }
-        Via::Nbd | Via::Loop | Via::None => Ok((via, None)),
+        FrontEndKind::Nbd | FrontEndKind::Loop | FrontEndKind::None => Ok((via, None)),
     }
 }
 
 /// Advice for a stale block device that is still in use.
 const LEFT: &str = " (left by a daemon that was killed); unmount it, then attach again";
 
-fn loop_failed(error: &AttachError) -> Failure {
+fn loop_failed(error: &LoopAttachError) -> CommandFailure {
     let code = match error {
-        AttachError::Leftovers(CleanupError::Io { .. }) => Code::Io,
-        AttachError::Leftovers(_) => Code::Refused,
-        _ => Code::Io,
+        LoopAttachError::Leftovers(CleanupError::Io { .. }) => FailureCode::Io,
+        LoopAttachError::Leftovers(_) => FailureCode::Refused,
+        _ => FailureCode::Io,
     };
     let advice = match error {
-        AttachError::Leftovers(CleanupError::InUse { .. }) => LEFT,
-        AttachError::Leftovers(_) => "",
+        LoopAttachError::Leftovers(CleanupError::InUse { .. }) => LEFT,
+        LoopAttachError::Leftovers(_) => "",
         _ => "; serve NBD clients only with --via none",
     };
-    Failure::new(code, format!("{error}{advice}"))
+    CommandFailure::new(code, format!("{error}{advice}"))
 }
 
-fn nbd_failed(error: &NbdError) -> Failure {
+fn nbd_failed(error: &NbdError) -> CommandFailure {
     let code = match error {
-        NbdError::NoDriver => Code::NotFound,
+        NbdError::NoDriver => FailureCode::NotFound,
         NbdError::TooOld
         | NbdError::NoneFree { .. }
         | NbdError::Leftover { .. }
         | NbdError::Unlike { .. }
         | NbdError::Waiting { .. }
         | NbdError::Busy { .. }
-        | NbdError::NotRecoverable { .. } => Code::Refused,
-        NbdError::WriteBack { .. } | NbdError::Io { .. } => Code::Io,
+        | NbdError::NotRecoverable { .. } => FailureCode::Refused,
+        NbdError::WriteBack { .. } | NbdError::Io { .. } => FailureCode::Io,
     };
     let advice = match error {
         NbdError::Leftover { .. } => LEFT,
@@ -340,19 +345,21 @@ fn nbd_failed(error: &NbdError) -> Failure {
         NbdError::Unlike { .. } | NbdError::Waiting { .. } | NbdError::NotRecoverable { .. } => "",
         _ => "; or use another --via",
     };
-    Failure::new(code, format!("{error}{advice}"))
+    CommandFailure::new(code, format!("{error}{advice}"))
 }
 
-fn ublk_failed(error: UblkError) -> Failure {
+fn ublk_failed(error: UblkError) -> CommandFailure {
     use UblkError as E;
     match &error {
-        E::NoDriver | E::TooOld => Failure::not_found(format!("{error}; or use another --via")),
-        E::Forbidden => Failure::io(format!("{error}; or use another --via")),
-        E::Dead { .. } => Failure::refused(format!("{error}{LEFT}")),
-        E::Served { .. } | E::Unlike { .. } | E::Waiting { .. } | E::Busy { .. } => {
-            Failure::refused(error)
+        E::NoDriver | E::TooOld => {
+            CommandFailure::not_found(format!("{error}; or use another --via"))
         }
-        E::NotRecoverable { .. } | E::FixedLength { .. } => Failure::refused(error),
-        E::NoMemory | E::WriteBack { .. } | E::Io { .. } => Failure::io(error),
+        E::Forbidden => CommandFailure::io(format!("{error}; or use another --via")),
+        E::Dead { .. } => CommandFailure::refused(format!("{error}{LEFT}")),
+        E::Served { .. } | E::Unlike { .. } | E::Waiting { .. } | E::Busy { .. } => {
+            CommandFailure::refused(error)
+        }
+        E::NotRecoverable { .. } | E::FixedLength { .. } => CommandFailure::refused(error),
+        E::NoMemory | E::WriteBack { .. } | E::Io { .. } => CommandFailure::io(error),
     }
 }

@@ -11,22 +11,22 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Daemon;
-use crate::target::Target;
+use crate::target::VolumeTarget;
 
 /// Interval between two checks. A check reads a small file of `/sys` for each loop device.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The known loop devices over the volume's devices.
-pub(super) struct Intruders {
+pub(super) struct IntruderWatch {
     /// The role of each device of the volume, and its path.
     devices: Vec<(String, PathBuf)>,
     seen: RefCell<Vec<String>>,
 }
 
-impl Intruders {
-    pub(super) fn new(target: &Target) -> Intruders {
+impl IntruderWatch {
+    pub(super) fn new(target: &VolumeTarget) -> IntruderWatch {
         let devices = target.tree.devices().into_iter();
-        Intruders {
+        IntruderWatch {
             devices: devices
                 .map(|(role, spec)| (format!("{role} device"), spec.path().to_owned()))
                 .collect(),

@@ -11,12 +11,12 @@ use std::path::PathBuf;
 
 use forebay_units::{ByteLen, SECTOR_BYTES};
 
-use crate::target::Target;
+use crate::target::VolumeTarget;
 
 /// The lengths of all devices of a volume.
-pub(super) struct Lengths(Vec<Length>);
+pub(super) struct DeviceLengths(Vec<DeviceLength>);
 
-struct Length {
+struct DeviceLength {
     /// `data`, `log`.
     role: String,
     path: PathBuf,
@@ -30,14 +30,14 @@ struct Length {
     least: Cell<u64>,
 }
 
-impl Lengths {
+impl DeviceLengths {
     /// Records the lengths at attach.
-    pub(super) fn new(target: &Target) -> Lengths {
+    pub(super) fn new(target: &VolumeTarget) -> DeviceLengths {
         let devices = target.tree.devices().into_iter();
         let lengths = devices.filter_map(|(role, spec)| {
             let metadata = fs::metadata(spec.path()).ok()?;
             let len = len(&metadata)?;
-            Some(Length {
+            Some(DeviceLength {
                 role,
                 path: spec.path().to_owned(),
                 file: (metadata.dev(), metadata.ino()),
@@ -46,28 +46,28 @@ impl Lengths {
                 least: Cell::new(len),
             })
         });
-        Lengths(lengths.collect())
+        DeviceLengths(lengths.collect())
     }
 
     /// Records that the volume has adopted the present lengths: the new space belongs to the volume, too.
     pub(super) fn grown(&self) {
-        self.0.iter().for_each(Length::grown);
+        self.0.iter().for_each(DeviceLength::grown);
     }
 
     /// Returns the devices that were truncated since attach, as one sentence each. Logs new ones.
     pub(super) fn look(&self) -> Vec<String> {
-        self.0.iter().filter_map(Length::look).collect()
+        self.0.iter().filter_map(DeviceLength::look).collect()
     }
 
     /// Returns the truncated devices among those that hold the volume after a drain. A truncated log fails its reads,
     /// which is reported elsewhere.
     pub(super) fn of_data(&self) -> Vec<String> {
         let of_data = self.0.iter().filter(|length| length.role != "log");
-        of_data.filter_map(Length::look).collect()
+        of_data.filter_map(DeviceLength::look).collect()
     }
 }
 
-impl Length {
+impl DeviceLength {
     /// Returns the length of the file or device, if the path still leads to it.
     fn now(&self) -> Option<u64> {
         let now = fs::metadata(&self.path).ok();

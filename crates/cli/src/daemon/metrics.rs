@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use forebay_control::Service;
-use forebay_device::{Field, Kind};
-use forebay_stack::Status;
+use forebay_control::DaemonStatus;
+use forebay_device::{FieldKind, ReportField};
+use forebay_stack::LayerStatus;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -13,12 +13,12 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use forebay_program::report::Report;
+use forebay_program::report::StatusReport;
 
 /// Formats the metrics of a scrape.
-pub(super) fn text(report: Report) -> String {
+pub(super) fn text(report: StatusReport) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshot(report)));
+    registry.register_collector(Box::new(MetricsSnapshot(report)));
     let mut out = String::new();
     match prometheus_client::encoding::text::encode(&mut out, &registry) {
         Ok(()) => out,
@@ -29,16 +29,16 @@ pub(super) fn text(report: Report) -> String {
 
 /// A report as metrics.
 #[derive(Debug)]
-struct Snapshot(Report);
+struct MetricsSnapshot(StatusReport);
 
-impl Collector for Snapshot {
+impl Collector for MetricsSnapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Ok(Value::Object(values)) = serde_json::to_value(&self.0) else {
             return Err(fmt::Error);
         };
         let volume = ("volume", self.0.service.name.as_str());
         let status = &self.0.status;
-        for field in Service::FIELDS.iter().chain(status.fields()) {
+        for field in DaemonStatus::FIELDS.iter().chain(status.fields()) {
             metric(&mut to, "forebay", field, volume, &values[field.name])?;
         }
         modes(&mut to, "forebay", volume, status)?;
@@ -57,13 +57,13 @@ impl Collector for Snapshot {
 fn metric(
     to: &mut DescriptorEncoder<'_>,
     of: &str,
-    field: &Field,
-    volume: Label<'_>,
+    field: &ReportField,
+    volume: MetricLabel<'_>,
     value: &Value,
 ) -> Result<(), fmt::Error> {
     match field.kind {
-        Kind::Fact => Ok(()),
-        Kind::Gauge | Kind::Counter => match value.as_f64() {
+        FieldKind::Fact => Ok(()),
+        FieldKind::Gauge | FieldKind::Counter => match value.as_f64() {
             Some(value) => {
                 let name = format!("{of}_{}", field.name);
                 let samples = [(&[volume][..], value)];
@@ -71,7 +71,7 @@ fn metric(
             }
             None => Ok(()),
         },
-        Kind::Latency => latency(to, of, field, volume, value),
+        FieldKind::Latency => latency(to, of, field, volume, value),
     }
 }
 
@@ -79,8 +79,8 @@ fn metric(
 fn modes(
     to: &mut DescriptorEncoder<'_>,
     of: &str,
-    volume: Label<'_>,
-    status: &Status,
+    volume: MetricLabel<'_>,
+    status: &LayerStatus,
 ) -> Result<(), fmt::Error> {
     let is = |mode| f64::from(u8::from(mode == status.mode()));
     let modes = status.modes().into_iter();
@@ -92,7 +92,7 @@ fn modes(
         .map(|(labels, is)| (&labels[..], *is))
         .collect();
     let help = "1 for the current mode";
-    sample(to, &format!("{of}_mode"), help, Kind::Gauge, &modes)
+    sample(to, &format!("{of}_mode"), help, FieldKind::Gauge, &modes)
 }
 
 /// The quantiles of a latency.
@@ -107,8 +107,8 @@ const QUANTILES: [(&str, &str); 5] = [
 fn latency(
     to: &mut DescriptorEncoder<'_>,
     of: &str,
-    field: &Field,
-    volume: Label<'_>,
+    field: &ReportField,
+    volume: MetricLabel<'_>,
     latency: &Value,
 ) -> Result<(), fmt::Error> {
     let value = |key: &str| latency[key].as_f64().unwrap_or(0.0);
@@ -119,24 +119,24 @@ fn latency(
         .collect();
     let name = format!("{of}_{}_us", field.name);
     let help = "Latency in microseconds";
-    sample(to, &name, help, Kind::Gauge, &samples)?;
+    sample(to, &name, help, FieldKind::Gauge, &samples)?;
     let count = [(&[volume][..], value("count"))];
     let name = format!("{of}_{}_count", field.name);
-    sample(to, &name, "Requests measured", Kind::Counter, &count)
+    sample(to, &name, "Requests measured", FieldKind::Counter, &count)
 }
 
-type Label<'a> = (&'a str, &'a str);
-type Labels<'a> = &'a [Label<'a>];
+type MetricLabel<'a> = (&'a str, &'a str);
+type MetricLabels<'a> = &'a [MetricLabel<'a>];
 
 /// Encodes a metric with all its samples.
 fn sample(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    kind: Kind,
-    samples: &[(Labels<'_>, f64)],
+    kind: FieldKind,
+    samples: &[(MetricLabels<'_>, f64)],
 ) -> Result<(), fmt::Error> {
-    let counts = kind == Kind::Counter;
+    let counts = kind == FieldKind::Counter;
     let metric_type = if counts {
         MetricType::Counter
     } else {
@@ -163,11 +163,11 @@ mod tests {
     fn every_number_is_given_out_under_its_name() {
         let text = text(example());
         let status = example().status;
-        for field in Service::FIELDS.iter().chain(status.fields()) {
+        for field in DaemonStatus::FIELDS.iter().chain(status.fields()) {
             let total = match field.kind {
-                Kind::Gauge => "",
-                Kind::Counter => "_total",
-                Kind::Fact | Kind::Latency => continue,
+                FieldKind::Gauge => "",
+                FieldKind::Counter => "_total",
+                FieldKind::Fact | FieldKind::Latency => continue,
             };
             let sample = format!("\nforebay_{}{total}{{volume=\"archive\"}} ", field.name);
             assert!(text.contains(&sample), "{sample}: {text}");

@@ -26,43 +26,45 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use forebay_control::{SCHEMA, Service};
-use forebay_os::{Ring, Signals};
+use forebay_control::{DaemonStatus, SCHEMA};
+use forebay_os::{IoRing, SignalReader};
 use forebay_rt::{Event, Instant, Lock, Rt};
-use forebay_serve::Memory;
-use forebay_serve::nbd::Server;
-use forebay_stack::{CacheOptions, Layer, MountOptions, Name, Options, StackError, Via};
+use forebay_serve::RequestMemory;
+use forebay_serve::nbd::NbdServer;
+use forebay_stack::{
+    CacheOptions, FrontEndKind, Layer, MountOptions, ServiceOptions, StackError, VolumeName,
+};
 
 use crate::args::{AcceptArgs, ServeArgs, TargetArgs};
 use crate::lock::NameLock;
-use crate::target::Target;
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
-use forebay_program::report::Report;
+use crate::target::VolumeTarget;
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_program::report::StatusReport;
 use forebay_program::run::on_ring;
 
-use block_device::BlockDevice;
-use front::{Front, How};
-use intruders::Intruders;
-use lengths::Lengths;
+use block_device::BlockDeviceSlot;
+use front::{FrontEnd, ServingMode};
+use intruders::IntruderWatch;
+use lengths::DeviceLengths;
 pub(crate) use mount::mount_flags;
 pub(crate) use spawn::in_background;
 
 /// The environment of a front end.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct FrontEndContext<'a> {
     rt: &'a Rt,
-    ring: &'a Rc<Ring>,
-    dirs: &'a Dirs,
-    memory: &'a Memory,
-    name: &'a Name,
+    ring: &'a Rc<IoRing>,
+    dirs: &'a ProgramDirs,
+    memory: &'a RequestMemory,
+    name: &'a VolumeName,
     /// The served volume.
     volume: &'a dyn Layer,
 }
 
 /// The NBD server, and the URI for its clients.
-struct Nbd {
-    server: Server,
+struct NbdService {
+    server: NbdServer,
     uri: String,
 }
 
@@ -70,26 +72,26 @@ struct Nbd {
 struct Daemon {
     rt: Rt,
     started: Instant,
-    target: Target,
+    target: VolumeTarget,
     volume: Rc<dyn Layer>,
     /// The devices that hold the volume.
-    media: place::Media,
+    media: place::BackingDevices,
     /// Memory for the data of all requests, from every front end.
-    memory: Memory,
+    memory: RequestMemory,
     /// The NBD server, if the volume is a block device.
-    nbd: Option<Nbd>,
+    nbd: Option<NbdService>,
     /// The URL of the page, if enabled.
     http: Option<String>,
     via: String,
     /// `None` while the front end is being stopped.
-    front: RefCell<Option<Front>>,
-    block_device: BlockDevice,
+    front: RefCell<Option<FrontEnd>>,
+    block_device: BlockDeviceSlot,
     /// The directory where a filesystem is mounted.
     mounted: Option<String>,
     /// The block device outlives this process and waits for the next daemon.
     outlived: bool,
-    intruders: Intruders,
-    lengths: Lengths,
+    intruders: IntruderWatch,
+    lengths: DeviceLengths,
     /// Held while the volume adopts a new length.
     resizing: Rc<Lock>,
     /// Set when a client detached the volume and everything is closed.
@@ -103,9 +105,9 @@ struct Daemon {
 
 impl Daemon {
     /// Returns a report of the present state.
-    fn report(&self) -> Report {
+    fn report(&self) -> StatusReport {
         let intruders = self.intruders.look();
-        let service = Service {
+        let service = DaemonStatus {
             // The superblock has the name from `create`. A volume that was renamed or copied is attached under another
             // name.
             name: self.target.name.to_string(),
@@ -131,7 +133,7 @@ impl Daemon {
             request_bytes: self.memory.in_use(),
             request_bytes_max: self.memory.bound(),
         };
-        Report {
+        StatusReport {
             service,
             status: self.volume.status(),
         }
@@ -140,7 +142,7 @@ impl Daemon {
     /// Returns false for a filesystem that is no longer mounted, even if files in it are still open.
     fn is_mounted(&self) -> bool {
         match &*self.front.borrow() {
-            Some(Front::Mount(mount, _)) => mount.is_there(),
+            Some(FrontEnd::Mount(mount, _)) => mount.is_there(),
             _ => true,
         }
     }
@@ -148,7 +150,7 @@ impl Daemon {
     /// Names the interface through which the requests of a filesystem come.
     fn requests_by(&self) -> Option<String> {
         let front = self.front.borrow();
-        let by_ring = front.as_ref().and_then(Front::is_by_ring)?;
+        let by_ring = front.as_ref().and_then(FrontEnd::is_by_ring)?;
         Some(if by_ring { "io_uring" } else { "/dev/fuse" }.into())
     }
 
@@ -160,7 +162,7 @@ impl Daemon {
     /// Returns the number of NBD connections of our own block device.
     fn kernel_connections(&self) -> usize {
         let front = self.front.borrow();
-        usize::from(matches!(*front, Some(Front::Nbd(_)))).min(self.nbd_connections())
+        usize::from(matches!(*front, Some(FrontEnd::Nbd(_)))).min(self.nbd_connections())
     }
 
     /// Returns the name that users open.
@@ -173,7 +175,7 @@ impl Daemon {
 }
 
 /// Attaches a volume and serves it until told to stop.
-pub(crate) fn in_foreground(args: ServingArgs) -> Outcome {
+pub(crate) fn in_foreground(args: ServingArgs) -> CommandResult {
     if args.daemon {
         // Leave the session of the terminal: its signals are not for the daemon.
         let _ = rustix::process::setsid();
@@ -204,11 +206,11 @@ pub(crate) struct ServingArgs {
     /// Set for a background daemon, whose parent waits for a message.
     pub(crate) daemon: bool,
     /// For a filesystem: its directory and mount options, as far as given.
-    pub(crate) mount: Option<MountWish>,
+    pub(crate) mount: Option<MountRequest>,
 }
 
 /// The requested directory and mount options of a filesystem, as far as given.
-pub(crate) struct MountWish {
+pub(crate) struct MountRequest {
     pub(crate) dir: Option<PathBuf>,
     pub(crate) options: Option<MountOptions>,
 }
@@ -217,18 +219,18 @@ pub(crate) struct MountWish {
 /// and the result of the service.
 async fn serve(
     rt: Rt,
-    ring: Rc<Ring>,
+    ring: Rc<IoRing>,
     args: ServingArgs,
     ready: Rc<Cell<bool>>,
-) -> Outcome<(NameLock, Outcome)> {
+) -> CommandResult<(NameLock, CommandResult)> {
     // Before any other thread starts: a thread started earlier would not block the signals.
-    let signals = Signals::new(&ring).map_err(Failure::io)?;
+    let signals = SignalReader::new(&ring).map_err(CommandFailure::io)?;
     forebay_os::io_flusher();
     forebay_os::outlive_file_limit();
     forebay_os::give_memory_back();
     forebay_os::hold_memory();
-    let dirs = Dirs::new()?;
-    let target = Target::find(&args.target, &dirs, &rt, &ring).await?;
+    let dirs = ProgramDirs::new()?;
+    let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let may_end = || args.mount.is_some() && !mount::is_mounted(&dirs, &target.name);
     let lock = NameLock::take_when_ended(&dirs, &target.name, &rt, may_end).await?;
     let ended = serve_locked((rt, ring), (dirs, &lock), target, (args, ready), signals).await;
@@ -237,27 +239,30 @@ async fn serve(
 
 /// Serves a volume whose name is locked.
 async fn serve_locked(
-    (rt, ring): (Rt, Rc<Ring>),
-    (dirs, lock): (Dirs, &NameLock),
-    mut target: Target,
+    (rt, ring): (Rt, Rc<IoRing>),
+    (dirs, lock): (ProgramDirs, &NameLock),
+    mut target: VolumeTarget,
     (args, ready): (ServingArgs, Rc<Cell<bool>>),
-    signals: Signals,
-) -> Outcome {
+    signals: SignalReader,
+) -> CommandResult {
     let (options, cache) = options(&args);
     let options = options.or(target.options.clone());
     target.tree = target.tree.with(cache).map_err(StackError::from)?;
     let (how, choice) = match mount::wanted(&target, args.mount, &options)? {
-        Some(mount) => (How::Mount(mount), None),
+        Some(mount) => (ServingMode::Mount(mount), None),
         None => {
             let (via, choice) = front::choose(options.via.unwrap_or_default())?;
-            (How::Block(via), choice)
+            (ServingMode::Block(via), choice)
         }
     };
-    if matches!(how, How::Block(Via::Ublk | Via::Nbd)) {
+    if matches!(
+        how,
+        ServingMode::Block(FrontEndKind::Ublk | FrontEndKind::Nbd)
+    ) {
         // Users of such a device do not notice when the daemon dies, so no acknowledged write may be lost then.
         target.tree = target.tree.surviving_kill();
     }
-    let setting = start::Setting {
+    let setting = start::StartContext {
         rt: &rt,
         ring: &ring,
         dirs: &dirs,
@@ -285,15 +290,15 @@ async fn serve_locked(
 }
 
 /// Splits the arguments into options for serving the volume and options of its uppermost layer.
-fn options(args: &ServingArgs) -> (Options, CacheOptions) {
+fn options(args: &ServingArgs) -> (ServiceOptions, CacheOptions) {
     let serve = &args.serve;
-    let options = Options {
+    let options = ServiceOptions {
         via: serve.via,
         listen: serve.listen.clone(),
         metrics: serve.metrics.clone(),
         http: serve.http.clone(),
         memory: serve.memory,
-        ..Options::default()
+        ..ServiceOptions::default()
     };
     let cache = CacheOptions {
         durability: serve.durability,

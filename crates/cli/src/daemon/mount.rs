@@ -6,19 +6,23 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_mount::{AccessTimes, Did, Files, Medium, Observer, Settings};
+use forebay_mount::{
+    AccessTimes, FilesystemBacking, MountSettings, MountedFiles, RequestClass, RequestObserver,
+};
 use forebay_os::{FUSE_TYPE, isolated};
-use forebay_program::client::{Absent, Client};
-use forebay_program::dirs::{Dirs, mount_point};
-use forebay_program::failure::{Failure, Outcome};
-use forebay_serve::fuse::{Mount, Mounted, UnmountError};
-use forebay_stack::{Asked, Counted, Kind, MountOptions, Name, Options};
+use forebay_program::client::{ConnectError, ControlClient};
+use forebay_program::dirs::{ProgramDirs, mount_point};
+use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_serve::fuse::{Mount, ServedMount, UnmountError};
+use forebay_stack::{
+    FilesystemCounters, FilesystemRequestKind, LayerKind, MountOptions, ServiceOptions, VolumeName,
+};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::place::medium;
-use super::{MountWish, Place};
-use crate::target::Target;
+use super::{FrontEndContext, MountRequest};
+use crate::target::VolumeTarget;
 
 /// The directory and options for mounting a filesystem.
 #[derive(Clone)]
@@ -26,7 +30,7 @@ pub(super) struct MountPlan {
     dir: PathBuf,
     options: MountOptions,
     /// The device or file that holds the filesystem.
-    medium: Option<Medium>,
+    medium: Option<FilesystemBacking>,
 }
 
 /// Returns the plan for mounting the target if it is a filesystem.
@@ -34,20 +38,20 @@ pub(super) struct MountPlan {
 /// # Errors
 /// If a filesystem should become a block device, or the reverse; if the directory is not given, or is not a directory.
 pub(super) fn wanted(
-    target: &Target,
-    wish: Option<MountWish>,
-    options: &Options,
-) -> Outcome<Option<MountPlan>> {
+    target: &VolumeTarget,
+    wish: Option<MountRequest>,
+    options: &ServiceOptions,
+) -> CommandResult<Option<MountPlan>> {
     let name = &target.name;
     let wish = match (target.tree.kind(), wish) {
-        (Kind::Files, Some(wish)) => wish,
-        (Kind::Files, None) => {
-            return Err(Failure::usage(format!(
+        (LayerKind::Files, Some(wish)) => wish,
+        (LayerKind::Files, None) => {
+            return Err(CommandFailure::usage(format!(
                 "{name} is a filesystem and no block device: mount it with: forebay mount {name} DIR"
             )));
         }
         (_, Some(_)) => {
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "{name} is a block device and no filesystem: attach it with `forebay attach {name}`, and mount what is \
                  on it"
             )));
@@ -56,7 +60,7 @@ pub(super) fn wanted(
     };
     let described = options.mount.as_ref().map(|dir| dir.0.clone());
     let dir = wish.dir.or(described).ok_or_else(|| {
-        Failure::usage(format!(
+        CommandFailure::usage(format!(
             "say where to mount {name}: forebay mount {name} DIR, or `mount = \"DIR\"` in its description"
         ))
     })?;
@@ -72,12 +76,12 @@ pub(super) fn wanted(
 }
 
 /// Returns true if the daemon of a filesystem may still have it mounted. The daemon runs for a moment after `umount`.
-pub(super) fn is_mounted(dirs: &Dirs, name: &Name) -> bool {
-    let status = match Client::try_connect(dirs, name).map(|mut client| client.status()) {
+pub(super) fn is_mounted(dirs: &ProgramDirs, name: &VolumeName) -> bool {
+    let status = match ControlClient::try_connect(dirs, name).map(|mut client| client.status()) {
         // The daemon no longer listens, or exited during the request.
-        Err(Absent::NotAttached | Absent::Dead) | Ok(Err(_)) => return false,
+        Err(ConnectError::NotAttached | ConnectError::Dead) | Ok(Err(_)) => return false,
         Ok(Ok(status)) => status,
-        Err(Absent::Failed(_)) => return true,
+        Err(ConnectError::Failed(_)) => return true,
     };
     if !status.service.is_filesystem() {
         return true;
@@ -85,7 +89,7 @@ pub(super) fn is_mounted(dirs: &Dirs, name: &Name) -> bool {
     let Some(dir) = status.service.mounted else {
         return false;
     };
-    let is_it = |mount: &forebay_os::Mount| {
+    let is_it = |mount: &forebay_os::MountEntry| {
         let is_of = mount.fstype == FUSE_TYPE && mount.source == Path::new(name.as_str());
         is_of && mount.point == Path::new(&dir)
     };
@@ -93,17 +97,17 @@ pub(super) fn is_mounted(dirs: &Dirs, name: &Name) -> bool {
 }
 
 /// Checks the directory before anything is recovered.
-fn can_be_mounted_on(name: &Name, dir: &Path) -> Outcome {
+fn can_be_mounted_on(name: &VolumeName, dir: &Path) -> CommandResult {
     let cannot = |why: &dyn Display| format!("cannot mount {name} at {}: {why}", dir.display());
     match std::fs::metadata(dir) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Failure::usage(cannot(&"it is no directory"))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::not_found(cannot(
-            &"there is no such directory; make it",
-        ))),
+        Ok(_) => Err(CommandFailure::usage(cannot(&"it is no directory"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(CommandFailure::not_found(
+            cannot(&"there is no such directory; make it"),
+        )),
         // Left by a killed daemon.
         Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => Ok(()),
-        Err(error) => Err(Failure::io(cannot(&error))),
+        Err(error) => Err(CommandFailure::io(cannot(&error))),
     }
 }
 
@@ -134,7 +138,7 @@ pub(crate) fn mount_flags(options: &MountOptions) -> MountFlags {
 
 /// A mounted filesystem.
 pub(super) struct MountFront {
-    mounted: Mounted,
+    mounted: ServedMount,
 }
 
 impl MountFront {
@@ -143,7 +147,10 @@ impl MountFront {
     ///
     /// # Errors
     /// If the filesystem cannot be mounted there.
-    pub(super) async fn start(place: Place<'_>, plan: &MountPlan) -> Outcome<(MountFront, bool)> {
+    pub(super) async fn start(
+        place: FrontEndContext<'_>,
+        plan: &MountPlan,
+    ) -> CommandResult<(MountFront, bool)> {
         let (fs, counted) = place.volume.files().expect("a filesystem");
         let name = place.name.as_str();
         let is_root = rustix::process::geteuid().is_root();
@@ -154,21 +161,21 @@ impl MountFront {
         let looked = isolated(move || dead.clear_dead());
         let cannot = |error: std::io::Error| {
             let at = plan.dir.display();
-            Failure::io(format!("cannot mount {name} at {at}: {error}"))
+            CommandFailure::io(format!("cannot mount {name} at {at}: {error}"))
         };
         let cleared = looked.await.and_then(|done| done).map_err(cannot)?;
         let (access_times, directory_access_times) = plan.options.noted();
-        let settings = Settings {
+        let settings = MountSettings {
             access_times,
             directory_access_times,
             sync: plan.options.sync,
             parallel_direct: plan.options.parallel_direct,
             sync_names: plan.options.sync || plan.options.dir_sync,
-            observer: Some(Rc::new(Watching(counted))),
+            observer: Some(Rc::new(CountingObserver(counted))),
             medium: plan.medium.clone(),
         };
-        let files = Rc::new(Files::new(fs, settings));
-        let mounted = Mounted::new(place.rt, place.ring, files, place.memory, mount);
+        let files = Rc::new(MountedFiles::new(fs, settings));
+        let mounted = ServedMount::new(place.rt, place.ring, files, place.memory, mount);
         let mounted = mounted.map_err(cannot)?;
         place
             .dirs
@@ -192,7 +199,7 @@ impl MountFront {
     }
 
     /// Returns a handle that waits until the filesystem is no longer mounted.
-    pub(super) fn over(&self) -> forebay_serve::fuse::Over {
+    pub(super) fn over(&self) -> forebay_serve::fuse::SessionEndEvent {
         self.mounted.over()
     }
 
@@ -200,33 +207,33 @@ impl MountFront {
     ///
     /// # Errors
     /// If the filesystem is in use, or the system refuses.
-    pub(super) async fn stop(&mut self) -> Outcome {
+    pub(super) async fn stop(&mut self) -> CommandResult {
         self.mounted.unmount().await.map_err(|error| match error {
-            UnmountError::Busy { dir } => Failure::refused(format!(
+            UnmountError::Busy { dir } => CommandFailure::refused(format!(
                 "{} is in use: a file there is open, or is somebody's working directory",
                 dir.display()
             )),
-            UnmountError::StillUsed { dir } => Failure::refused(format!(
+            UnmountError::StillUsed { dir } => CommandFailure::refused(format!(
                 "{} is unmounted already, and still in use: a file there is open, or is somebody's working directory; \
                  it is let go of with the last of them",
                 dir.display()
             )),
-            error @ UnmountError::Io { .. } => Failure::io(error),
+            error @ UnmountError::Io { .. } => CommandFailure::io(error),
         })
     }
 }
 
 /// Counts the requests to a filesystem.
-struct Watching(Rc<Counted>);
+struct CountingObserver(Rc<FilesystemCounters>);
 
-impl Observer for Watching {
-    fn did(&self, what: Did, bytes: u64, took: Duration) {
+impl RequestObserver for CountingObserver {
+    fn did(&self, what: RequestClass, bytes: u64, took: Duration) {
         let asked = match what {
-            Did::Read => Asked::Read,
-            Did::Write => Asked::Write,
-            Did::Sync => Asked::Sync,
-            Did::Change => Asked::Change,
-            Did::Look => Asked::Look,
+            RequestClass::Read => FilesystemRequestKind::Read,
+            RequestClass::Write => FilesystemRequestKind::Write,
+            RequestClass::Sync => FilesystemRequestKind::Sync,
+            RequestClass::Change => FilesystemRequestKind::Change,
+            RequestClass::Look => FilesystemRequestKind::Look,
         };
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.0.did(asked, bytes, ns);

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_control::{MediumOf, PARTS_MAX, PlaceOf, Placed};
-use forebay_mount::Medium;
-use forebay_serve::nbd::{BlockStatus, Extent};
-use forebay_stack::{Below, Layer, Place, Spec, Tree};
+use forebay_control::{BackingDevice, ExtentPlace, PARTS_MAX, PlacedExtent};
+use forebay_mount::FilesystemBacking;
+use forebay_serve::nbd::{BlockStatus, StatusExtent};
+use forebay_stack::{DataLocation, DeviceOrLayer, DeviceSpec, Layer, LayerTree};
 use forebay_units::SECTOR_BYTES;
 
 use super::Daemon;
@@ -18,42 +18,42 @@ const RANGE_BYTES_MAX: u64 = 64 << 20;
 const RANGES_MAX: usize = 64;
 
 /// Looks up places in the volume's uppermost layer.
-pub(super) struct Places {
+pub(super) struct LayerPlaces {
     volume: Rc<dyn Layer>,
 }
 
-impl Places {
-    pub(super) fn new(volume: Rc<dyn Layer>) -> Places {
-        Places { volume }
+impl LayerPlaces {
+    pub(super) fn new(volume: Rc<dyn Layer>) -> LayerPlaces {
+        LayerPlaces { volume }
     }
 }
 
 /// Returns the value of a place in the context `forebay:place`: 0 on the data device, 1 in the log on the log device, 2
 /// in memory, 3 nowhere (known to be zeroes).
-fn value(place: Place) -> u32 {
+fn value(place: DataLocation) -> u32 {
     match place {
-        Place::Home => 0,
+        DataLocation::Home => 0,
         // Damaged data is in the log, too; reading it returns an error.
-        Place::Log | Place::Damaged => 1,
-        Place::Ram => 2,
-        Place::Zero => 3,
+        DataLocation::Log | DataLocation::Damaged => 1,
+        DataLocation::Ram => 2,
+        DataLocation::Zero => 3,
     }
 }
 
-impl BlockStatus for Places {
+impl BlockStatus for LayerPlaces {
     fn context(&self) -> Option<&str> {
         Some("forebay:place")
     }
 
-    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
+    fn status(&self, range: Range<u64>, max: usize) -> Vec<StatusExtent> {
         // A thin volume allocates space as data is written, so a trimmed range occupies no space.
         let thin = self.volume.room().is_some();
         joined(range, max.max(1), |part| {
             let extents = self.volume.place(part).into_iter();
-            let extents = extents.map(|extent| Extent {
+            let extents = extents.map(|extent| StatusExtent {
                 len: extent.range.end - extent.range.start,
-                hole: thin && extent.place == Place::Zero,
-                zero: extent.place == Place::Zero,
+                hole: thin && extent.place == DataLocation::Zero,
+                zero: extent.place == DataLocation::Zero,
                 value: value(extent.place),
             });
             extents.collect()
@@ -65,9 +65,9 @@ impl BlockStatus for Places {
 fn joined(
     range: Range<u64>,
     max: usize,
-    mut look_up: impl FnMut(Range<u64>) -> Vec<Extent>,
-) -> Vec<Extent> {
-    let mut all: Vec<Extent> = Vec::new();
+    mut look_up: impl FnMut(Range<u64>) -> Vec<StatusExtent>,
+) -> Vec<StatusExtent> {
+    let mut all: Vec<StatusExtent> = Vec::new();
     let parts = range.clone().step_by(RANGE_BYTES_MAX as usize);
     for start in parts.take(RANGES_MAX) {
         let end = range.end.min(start + RANGE_BYTES_MAX);
@@ -85,21 +85,21 @@ fn joined(
     all
 }
 
-fn is_alike(one: &Extent, other: &Extent) -> bool {
+fn is_alike(one: &StatusExtent, other: &StatusExtent) -> bool {
     (one.hole, one.zero, one.value) == (other.hole, other.zero, other.value)
 }
 
 /// The devices or files that hold the volume, unless they are emulated.
 #[derive(Clone, Default)]
-pub(super) struct Media {
-    home: Option<MediumOf>,
-    log: Option<MediumOf>,
+pub(super) struct BackingDevices {
+    home: Option<BackingDevice>,
+    log: Option<BackingDevice>,
 }
 
-impl Media {
-    pub(super) fn of(tree: &Tree) -> Media {
+impl BackingDevices {
+    pub(super) fn of(tree: &LayerTree) -> BackingDevices {
         let log = tree.log().and_then(medium);
-        Media {
+        BackingDevices {
             log: log.map(|log| named(&log, false)),
             home: home(tree).map(|(home, in_order)| named(&home, in_order)),
         }
@@ -107,24 +107,24 @@ impl Media {
 }
 
 /// Returns the device that finally holds the data, and whether the data has the volume's own addresses there.
-fn home(tree: &Tree) -> Option<(Medium, bool)> {
+fn home(tree: &LayerTree) -> Option<(FilesystemBacking, bool)> {
     match (tree, tree.data()) {
-        (_, Below::Layer(below)) => home(&below).map(|(home, _)| (home, false)),
-        (Tree::Cache(_), Below::Device(spec)) => Some((medium(&spec)?, true)),
-        (_, Below::Device(spec)) => Some((medium(&spec)?, false)),
+        (_, DeviceOrLayer::Layer(below)) => home(&below).map(|(home, _)| (home, false)),
+        (LayerTree::Cache(_), DeviceOrLayer::Device(spec)) => Some((medium(&spec)?, true)),
+        (_, DeviceOrLayer::Device(spec)) => Some((medium(&spec)?, false)),
     }
 }
 
 /// Returns the device or file of a spec. `None` for an emulated disk: its timing has nothing to do with the file below.
-pub(super) fn medium(spec: &Spec) -> Option<Medium> {
+pub(super) fn medium(spec: &DeviceSpec) -> Option<FilesystemBacking> {
     if spec.model().is_some() {
         return None;
     }
-    Medium::at(spec.path(), spec.part().map_or(0, |part| part.start)).ok()
+    FilesystemBacking::at(spec.path(), spec.part().map_or(0, |part| part.start)).ok()
 }
 
-fn named(medium: &Medium, in_order: bool) -> MediumOf {
-    MediumOf {
+fn named(medium: &FilesystemBacking, in_order: bool) -> BackingDevice {
+    BackingDevice {
         path: medium.path.display().to_string(),
         major: medium.device.0,
         minor: medium.device.1,
@@ -134,14 +134,14 @@ fn named(medium: &Medium, in_order: bool) -> MediumOf {
 }
 
 /// Returns the places of bytes of the block device from `start` on, as many as an answer can contain.
-pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_control::Places {
+pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_control::PlaceReply {
     let len = daemon
         .volume
         .device()
         .map_or(0, |device| device.geometry().len);
     let end = end.min(len).min(start.saturating_add(RANGE_BYTES_MAX));
     let start = start.min(end);
-    let mut answer = forebay_control::Places {
+    let mut answer = forebay_control::PlaceReply {
         device: daemon.block_device.kernel_name(),
         end,
         parts: Vec::new(),
@@ -160,7 +160,7 @@ pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_con
         }
         let (from, to) = (extent.range.start.max(start), extent.range.end.min(end));
         if from < to {
-            answer.parts.push(Placed {
+            answer.parts.push(PlacedExtent {
                 start: from,
                 end: to,
                 place: place_of(extent.place),
@@ -170,13 +170,13 @@ pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_con
     answer
 }
 
-fn place_of(place: Place) -> PlaceOf {
+fn place_of(place: DataLocation) -> ExtentPlace {
     match place {
-        Place::Home => PlaceOf::Home,
-        Place::Log => PlaceOf::Log,
-        Place::Ram => PlaceOf::Memory,
-        Place::Zero => PlaceOf::Nowhere,
-        Place::Damaged => PlaceOf::Damaged,
+        DataLocation::Home => ExtentPlace::Home,
+        DataLocation::Log => ExtentPlace::Log,
+        DataLocation::Ram => ExtentPlace::Memory,
+        DataLocation::Zero => ExtentPlace::Nowhere,
+        DataLocation::Damaged => ExtentPlace::Damaged,
     }
 }
 
@@ -186,8 +186,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn extent(len: u64, zero: bool) -> Extent {
-        Extent {
+    fn extent(len: u64, zero: bool) -> StatusExtent {
+        StatusExtent {
             len,
             hole: zero,
             zero,

@@ -1,21 +1,21 @@
 //! Growing a volume while it is served.
 
-use forebay_control::ResizedTo;
+use forebay_control::ResizeReply;
 use forebay_units::ByteLen;
 
 use super::Daemon;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 
 /// Makes the volume adopt the length of its devices, and then the block device the length of the volume. NBD clients
 /// see the new length at their next connection.
-pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> Outcome<ResizedTo> {
+pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> CommandResult<ResizeReply> {
     let name = &daemon.target.name;
     // One resize at a time: each tells the kernel the length that the volume has afterwards.
     let _turn = daemon.resizing.lock().await;
     let resized = daemon.volume.resize(size.map(ByteLen)).await;
     let resized = resized.map_err(|error| {
-        let code = Failure::code_of(error.cause);
-        Failure::new(code, format!("cannot resize {name}: {error}"))
+        let code = CommandFailure::code_of(error.cause);
+        CommandFailure::new(code, format!("cannot resize {name}: {error}"))
     })?;
     let (before, len) = (resized.before, resized.len);
     tracing::info!(before, len, "the volume took the length of its devices");
@@ -32,7 +32,7 @@ pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> Outcome<Resize
     if let Err(failure) = &followed {
         tracing::warn!("the block device keeps its length: {failure}");
     }
-    Ok(ResizedTo {
+    Ok(ResizeReply {
         before,
         len,
         notes: resized.notes,

@@ -1,7 +1,7 @@
 //! Starts a daemon in the background, and waits until it is ready.
 //!
 //! The daemon is this program again, with `--foreground --daemon`. Its standard output is a pipe to the parent process,
-//! on which it writes a single line ([`Readiness`]). Then it releases everything that belongs to a terminal, and logs
+//! on which it writes a single line ([`DaemonReadiness`]). Then it releases everything that belongs to a terminal, and logs
 //! to a file in the runtime directory.
 
 use std::ffi::OsString;
@@ -10,11 +10,11 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use forebay_control::Readiness;
+use forebay_control::DaemonReadiness;
 
-use super::start::Started;
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Code, Failure, Outcome};
+use super::start::StartedDaemon;
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_program::result_line;
 
 /// A longer log file is renamed, and a new one is begun. The previous file is kept beside it.
@@ -22,8 +22,8 @@ const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// Starts a daemon with these arguments, and waits until it serves the volume. Prints the name that users open, unless
 /// `is_quiet` is set.
-pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> Outcome {
-    let cannot = |error: io::Error| Failure::io(format!("cannot start the daemon: {error}"));
+pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> CommandResult {
+    let cannot = |error: io::Error| CommandFailure::io(format!("cannot start the daemon: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;
     let mut child = Command::new(program)
         .args(daemon_args(args))
@@ -32,7 +32,7 @@ pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> Outcome {
         .spawn()
         .map_err(cannot)?;
     match heard_from(&mut child)? {
-        Readiness::Ready { endpoint, notes } => {
+        DaemonReadiness::Ready { endpoint, notes } => {
             for note in notes {
                 eprintln!("forebay: {note}");
             }
@@ -41,10 +41,10 @@ pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> Outcome {
             }
             Ok(())
         }
-        Readiness::Failed { code, message } => {
+        DaemonReadiness::Failed { code, message } => {
             // Wait, so that the daemon's resources are free on return.
             let _ = child.wait();
-            Err(Failure::new(code, message))
+            Err(CommandFailure::new(code, message))
         }
     }
 }
@@ -56,7 +56,7 @@ fn daemon_args(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-fn heard_from(child: &mut Child) -> Outcome<Readiness> {
+fn heard_from(child: &mut Child) -> CommandResult<DaemonReadiness> {
     let out = child.stdout.take().map(BufReader::new);
     let mut line = String::new();
     if let Some(mut out) = out {
@@ -67,21 +67,21 @@ fn heard_from(child: &mut Child) -> Outcome<Readiness> {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        Failure::general(format!(
+        CommandFailure::general(format!(
             "the daemon ended before it was ready, without saying why ({ended})"
         ))
     })
 }
 
 /// Reports that the volume is served, and goes on without a terminal.
-pub(super) fn tell_ready(dirs: &Dirs, started: &Started) -> Outcome {
+pub(super) fn tell_ready(dirs: &ProgramDirs, started: &StartedDaemon) -> CommandResult {
     let name = &started.daemon.target.name;
     let log = dirs.daemon_log(name);
     let detach = || -> io::Result<()> {
         let log = open_log(&log)?;
         // Leave the directory that the daemon was started in, so that it is not kept in use.
         std::env::set_current_dir("/")?;
-        tell(&Readiness::Ready {
+        tell(&DaemonReadiness::Ready {
             endpoint: started.daemon.endpoint(),
             notes: started.notes.clone(),
         })?;
@@ -91,8 +91,8 @@ pub(super) fn tell_ready(dirs: &Dirs, started: &Started) -> Outcome {
         Ok(())
     };
     detach().map_err(|error| {
-        Failure::new(
-            Code::General,
+        CommandFailure::new(
+            FailureCode::General,
             format!("stopped: whoever started {name} is gone or cannot be told ({error})"),
         )
     })?;
@@ -108,15 +108,15 @@ pub(super) fn tell_ready(dirs: &Dirs, started: &Started) -> Outcome {
 }
 
 /// Reports the reason why the volume is not served.
-pub(super) fn tell_failed(failure: &Failure) {
+pub(super) fn tell_failed(failure: &CommandFailure) {
     // The parent may have exited.
-    let _ = tell(&Readiness::Failed {
+    let _ = tell(&DaemonReadiness::Failed {
         code: failure.code,
         message: failure.text.clone(),
     });
 }
 
-fn tell(readiness: &Readiness) -> io::Result<()> {
+fn tell(readiness: &DaemonReadiness) -> io::Result<()> {
     let mut line = serde_json::to_string(readiness)?;
     line.push('\n');
     let mut out = io::stdout().lock();

@@ -6,64 +6,66 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_os::{Address, Listener, OpenOptions, Ring, Signals};
+use forebay_os::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
 use forebay_rt::{Event, Rt};
-use forebay_serve::Memory;
-use forebay_serve::nbd::{Export, Limits, Server};
-use forebay_stack::{Accept, Attached, Layer, Options, Witness, open};
+use forebay_serve::RequestMemory;
+use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
+use forebay_stack::{
+    AcceptedFaults, AttachedLayer, FailedLogRegistry, Layer, ServiceOptions, open,
+};
 use futures_util::future::{Either, select};
 
-use super::block_device::BlockDevice;
-use super::front::{Front, How};
-use super::http::{self, Site};
-use super::intruders::{self, Intruders};
-use super::lengths::Lengths;
+use super::block_device::BlockDeviceSlot;
+use super::front::{FrontEnd, ServingMode};
+use super::http::{self, HttpSite};
+use super::intruders::{self, IntruderWatch};
+use super::lengths::DeviceLengths;
 use super::mount::MountFront;
 use super::notify::notify;
-use super::place::{Media, Places};
-use super::{Daemon, Nbd, Place, control, memory};
+use super::place::{BackingDevices, LayerPlaces};
+use super::{Daemon, FrontEndContext, NbdService, control, memory};
 use crate::args::AcceptArgs;
 use crate::clock::clock;
 use crate::lock::NameLock;
-use crate::target::Target;
-use crate::witness::StateDir;
-use forebay_program::dirs::Dirs;
-use forebay_program::failure::{Failure, Outcome};
+use crate::target::VolumeTarget;
+use crate::witness::FailedLogDir;
+use forebay_program::dirs::ProgramDirs;
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 /// A daemon that serves, and notes for its user.
-pub(super) struct Started {
+pub(super) struct StartedDaemon {
     pub(super) daemon: Rc<Daemon>,
     pub(super) notes: Vec<String>,
 }
 
 /// The environment in which a daemon starts.
 #[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
+pub(super) struct StartContext<'a> {
     pub(super) rt: &'a Rt,
-    pub(super) ring: &'a Rc<Ring>,
-    pub(super) dirs: &'a Dirs,
+    pub(super) ring: &'a Rc<IoRing>,
+    pub(super) dirs: &'a ProgramDirs,
     pub(super) lock: &'a NameLock,
-    pub(super) options: &'a Options,
+    pub(super) options: &'a ServiceOptions,
     /// The selected front end, no longer `auto`.
-    pub(super) how: &'a How,
+    pub(super) how: &'a ServingMode,
 }
 
 /// Opens, recovers and serves the volume.
 pub(super) async fn start(
-    setting: Setting<'_>,
-    signals: &Signals,
-    target: Target,
+    setting: StartContext<'_>,
+    signals: &SignalReader,
+    target: VolumeTarget,
     accept: AcceptArgs,
-) -> Outcome<Started> {
+) -> CommandResult<StartedDaemon> {
     // Sockets first: errors with them are cheap to find.
-    let bind = async || Sockets::bind(&setting, &target);
+    let bind = async || DaemonSockets::bind(&setting, &target);
     let sockets = setting.lock.patiently(setting.rt, bind).await?;
     let recovering = attach(&setting, &target, accept);
     let attached = match select(pin!(recovering), pin!(signals.next())).await {
         Either::Left((attached, _)) => attached?,
         Either::Right(_) => {
-            return Err(Failure::general(format!(
+            return Err(CommandFailure::general(format!(
                 "stopped by a signal while recovering {}; nothing is lost, attach it again",
                 target.name
             )));
@@ -82,35 +84,35 @@ pub(super) async fn start(
 }
 
 /// The sockets that this process listens on.
-struct Sockets {
-    control: Listener,
-    nbd: Vec<Listener>,
+struct DaemonSockets {
+    control: SocketListener,
+    nbd: Vec<SocketListener>,
     /// Only for a block device.
     nbd_uri: Option<String>,
     /// The contents served over HTTP, with their listeners.
-    sites: Vec<(Site, Listener)>,
+    sites: Vec<(HttpSite, SocketListener)>,
     /// The URL of the page.
     page: Option<String>,
 }
 
-impl Sockets {
-    fn bind(setting: &Setting<'_>, target: &Target) -> Outcome<Sockets> {
-        let Setting {
+impl DaemonSockets {
+    fn bind(setting: &StartContext<'_>, target: &VolumeTarget) -> CommandResult<DaemonSockets> {
+        let StartContext {
             ring,
             dirs,
             options,
             ..
         } = setting;
         let name = &target.name;
-        let bind = |address: &Address| {
-            Listener::bind(ring, address).map_err(|error| cannot_listen(address, &error))
+        let bind = |address: &SocketAddress| {
+            SocketListener::bind(ring, address).map_err(|error| cannot_listen(address, &error))
         };
         let own = dirs.nbd_socket(name)?;
         let (mut nbd, mut nbd_uri) = (Vec::new(), None);
-        let is_block = matches!(setting.how, How::Block(_));
+        let is_block = matches!(setting.how, ServingMode::Block(_));
         if is_block {
-            nbd.push(bind(&Address::Unix(own.clone()))?);
-            nbd_uri = Some(uri(name.as_str(), &Address::Unix(own)));
+            nbd.push(bind(&SocketAddress::Unix(own.clone()))?);
+            nbd_uri = Some(uri(name.as_str(), &SocketAddress::Unix(own)));
         }
         if let Some(listen) = options.listen.as_ref().filter(|_| is_block) {
             let listener = bind(&listen.0)?;
@@ -118,7 +120,7 @@ impl Sockets {
             let address = listener
                 .local_address()
                 .map_or(listen.0.clone(), |address| {
-                    Address::Tcp(address.to_string())
+                    SocketAddress::Tcp(address.to_string())
                 });
             nbd_uri = Some(uri(name.as_str(), &address));
             nbd.push(listener);
@@ -127,15 +129,15 @@ impl Sockets {
         if let Some(http) = &options.http {
             let listener = bind(&http.0)?;
             page = listener.local_address().map(|at| format!("http://{at}/"));
-            sites.push((Site::page_at(&listener), listener));
+            sites.push((HttpSite::page_at(&listener), listener));
         }
         // The page's address serves the metrics, too.
         let http = options.http.as_ref().map(|http| &http.0);
         if let Some(metrics) = options.metrics.as_ref().filter(|at| Some(&at.0) != http) {
-            sites.push((Site::METRICS, bind(&metrics.0)?));
+            sites.push((HttpSite::METRICS, bind(&metrics.0)?));
         }
-        Ok(Sockets {
-            control: bind(&Address::Unix(dirs.control_socket(name)))?,
+        Ok(DaemonSockets {
+            control: bind(&SocketAddress::Unix(dirs.control_socket(name)))?,
             nbd,
             nbd_uri,
             sites,
@@ -144,30 +146,36 @@ impl Sockets {
     }
 }
 
-fn cannot_listen(address: &Address, error: &io::Error) -> Failure {
+fn cannot_listen(address: &SocketAddress, error: &io::Error) -> CommandFailure {
     match error.kind() {
         // For a unix socket, the error already contains the path.
-        io::ErrorKind::AddrInUse if matches!(address, Address::Unix(_)) => Failure::refused(error),
-        io::ErrorKind::AddrInUse => Failure::refused(format!(
+        io::ErrorKind::AddrInUse if matches!(address, SocketAddress::Unix(_)) => {
+            CommandFailure::refused(error)
+        }
+        io::ErrorKind::AddrInUse => CommandFailure::refused(format!(
             "cannot listen at {address}: another program does; choose another port, or end that program"
         )),
-        _ => Failure::io(format!(
+        _ => CommandFailure::io(format!(
             "cannot listen at {address}: {error}; choose another place"
         )),
     }
 }
 
-fn uri(name: &str, address: &Address) -> String {
+fn uri(name: &str, address: &SocketAddress) -> String {
     match address {
-        Address::Unix(path) => format!("nbd+unix:///{name}?socket={}", path.display()),
-        Address::Tcp(address) => format!("nbd://{address}/{name}"),
+        SocketAddress::Unix(path) => format!("nbd+unix:///{name}?socket={}", path.display()),
+        SocketAddress::Tcp(address) => format!("nbd://{address}/{name}"),
     }
 }
 
-async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> Outcome<Attached> {
-    let Setting { rt, ring, lock, .. } = *setting;
+async fn attach(
+    setting: &StartContext<'_>,
+    target: &VolumeTarget,
+    accept: AcceptArgs,
+) -> CommandResult<AttachedLayer> {
+    let StartContext { rt, ring, lock, .. } = *setting;
     let all = async || {
-        let options = OpenOptions::existing().outlasting_readers();
+        let options = DeviceOpenOptions::existing().outlasting_readers();
         let opened = open(rt, ring, &target.tree, options)?;
         Ok(opened)
     };
@@ -175,7 +183,7 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
     let info = opened.own().inspect().await?;
     match &target.volume {
         Some(expected) if *expected != info.volume => {
-            return Err(Failure::refused(format!(
+            return Err(CommandFailure::refused(format!(
                 "{} belongs to volume {} (named {}), but {} is described with volume {expected}; \
                  correct the description, or attach what is there by that device",
                 target.own(),
@@ -186,28 +194,25 @@ async fn attach(setting: &Setting<'_>, target: &Target, accept: AcceptArgs) -> O
         }
         _ => {}
     }
-    let accept = Accept {
+    let accept = AcceptedFaults {
         loss: accept.accept_loss,
         changed: accept.accept_changed,
     };
-    let witness = Rc::new(StateDir::new(rt, setting.dirs.state()?));
-    let witness: Option<Rc<dyn Witness>> = Some(witness);
+    let witness = Rc::new(FailedLogDir::new(rt, setting.dirs.state()?));
+    let witness: Option<Rc<dyn FailedLogRegistry>> = Some(witness);
     let name = target.name.as_str();
     let around = (witness, clock());
     Ok(forebay_stack::attach(rt.clone(), opened, name, accept, around).await?)
 }
 
 async fn serve(
-    setting: &Setting<'_>,
-    target: Target,
-    attached: Attached,
-    sockets: Sockets,
-) -> Outcome<Started> {
-    let Setting { rt, ring, dirs, .. } = *setting;
-    let Attached {
-        layer: volume,
-        mut notes,
-    } = attached;
+    setting: &StartContext<'_>,
+    target: VolumeTarget,
+    attached: AttachedLayer,
+    sockets: DaemonSockets,
+) -> CommandResult<StartedDaemon> {
+    let StartContext { rt, ring, dirs, .. } = *setting;
+    let (volume, mut notes) = (attached.layer, attached.notes);
     let memory = request_memory(setting.options);
     let blocks = match volume.device() {
         Some(device) => {
@@ -218,7 +223,7 @@ async fn serve(
     };
     let page = sockets.page.as_ref();
     notes.extend(page.map(|page| format!("status page: {page}")));
-    let place = Place {
+    let place = FrontEndContext {
         rt,
         ring,
         dirs,
@@ -227,28 +232,30 @@ async fn serve(
         volume: &*volume,
     };
     let start = async || match (setting.how, &blocks) {
-        (How::Block(via), Some((device, server))) => {
-            Front::start(place, *via, device, server).await
+        (ServingMode::Block(via), Some((device, server))) => {
+            FrontEnd::start(place, *via, device, server).await
         }
-        (How::Mount(plan), _) => {
+        (ServingMode::Mount(plan), _) => {
             let started = MountFront::start(place, plan).await;
-            started.map(|(mount, cleared)| Front::Mount(Box::new(mount), cleared))
+            started.map(|(mount, cleared)| FrontEnd::Mount(Box::new(mount), cleared))
         }
-        (How::Block(_), None) => Err(Failure::general("a filesystem is no block device")),
+        (ServingMode::Block(_), None) => {
+            Err(CommandFailure::general("a filesystem is no block device"))
+        }
     };
     let front = setting.lock.patiently(rt, start).await?;
     notes.extend(front.note());
-    let device = BlockDevice::new(front.held(), dirs, &target.name);
+    let device = BlockDeviceSlot::new(front.held(), dirs, &target.name);
     notes.extend(device.what_is_wrong());
     let nbd = blocks.zip(sockets.nbd_uri);
-    let nbd = nbd.map(|((_, server), uri)| Nbd { server, uri });
+    let nbd = nbd.map(|((_, server), uri)| NbdService { server, uri });
     let daemon = Rc::new(Daemon {
         rt: rt.clone(),
         started: rt.now(),
-        intruders: Intruders::new(&target),
-        lengths: Lengths::new(&target),
+        intruders: IntruderWatch::new(&target),
+        lengths: DeviceLengths::new(&target),
         resizing: Rc::default(),
-        media: Media::of(&target.tree),
+        media: BackingDevices::of(&target.tree),
         target,
         volume,
         memory,
@@ -265,23 +272,23 @@ async fn serve(
         changed: Event::new(),
     });
     listen(&daemon, sockets.nbd, sockets.control, sockets.sites);
-    Ok(Started { daemon, notes })
+    Ok(StartedDaemon { daemon, notes })
 }
 
 /// Returns the memory for the data of requests.
-fn request_memory(options: &Options) -> Memory {
+fn request_memory(options: &ServiceOptions) -> RequestMemory {
     match options.memory {
-        Some(forebay_stack::Memory(bound)) => Memory::new(bound.0),
-        None => Memory::default(),
+        Some(forebay_stack::MemoryLimit(bound)) => RequestMemory::new(bound.0),
+        None => RequestMemory::default(),
     }
 }
 
 /// Accepts clients, and watches the devices, as long as the daemon runs.
 fn listen(
     daemon: &Rc<Daemon>,
-    nbd: Vec<Listener>,
-    control: Listener,
-    sites: Vec<(Site, Listener)>,
+    nbd: Vec<SocketListener>,
+    control: SocketListener,
+    sites: Vec<(HttpSite, SocketListener)>,
 ) {
     let rt = &daemon.rt;
     for listener in nbd {
@@ -309,18 +316,18 @@ fn nbd_server(
     rt: &Rt,
     name: &str,
     (volume, device): (&Rc<dyn Layer>, &Rc<dyn Device>),
-    memory: &Memory,
-) -> Outcome<Server> {
-    let export = Export::new(name, Rc::clone(device))
+    memory: &RequestMemory,
+) -> CommandResult<NbdServer> {
+    let export = NbdExport::new(name, Rc::clone(device))
         .description(format!("Forebay volume {name}"))
-        .status(Rc::new(Places::new(Rc::clone(volume))))
+        .status(Rc::new(LayerPlaces::new(Rc::clone(volume))))
         .fast_zeroes(volume.fast_zeroes());
-    let server = Server::new(rt.clone(), vec![export], Limits::default(), memory);
-    server.map_err(Failure::general)
+    let server = NbdServer::new(rt.clone(), vec![export], ClientLimits::default(), memory);
+    server.map_err(CommandFailure::general)
 }
 
 /// Reports that the volume is served, on standard output and to the service manager.
-pub(super) fn announce(started: &Started) {
+pub(super) fn announce(started: &StartedDaemon) {
     let endpoint = started.daemon.endpoint();
     for note in &started.notes {
         tracing::info!("{note}");

@@ -9,14 +9,14 @@ use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
 
-use forebay_os::Signals;
+use forebay_os::SignalReader;
 use futures_util::future::{Either, select};
 use sd_notify::NotifyState;
 
 use super::Daemon;
-use super::front::Front;
+use super::front::FrontEnd;
 use super::notify::notify;
-use forebay_program::failure::{Code, Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// Interval between two checks of a block device in use.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -33,8 +33,8 @@ const WRITE_BACK_PATIENCE: Duration = Duration::from_secs(60);
 const INSISTED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves until the volume is detached, a filesystem is unmounted, or a signal arrives.
-pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
-    let over = daemon.front.borrow().as_ref().and_then(Front::over);
+pub(super) async fn run(daemon: &Daemon, signals: &SignalReader) -> CommandResult {
+    let over = daemon.front.borrow().as_ref().and_then(FrontEnd::over);
     let detached = daemon.changed.until(|| daemon.detached.get().then_some(()));
     let unmounted = async {
         match over {
@@ -73,11 +73,11 @@ pub(super) async fn run(daemon: &Daemon, signals: &Signals) -> Outcome {
 
 /// Returns true if no client has begun to detach the filesystem.
 fn is_still_mounted(daemon: &Daemon) -> bool {
-    matches!(*daemon.front.borrow(), Some(Front::Mount(..)))
+    matches!(*daemon.front.borrow(), Some(FrontEnd::Mount(..)))
 }
 
 /// Stops without draining.
-pub(super) async fn stop(daemon: &Daemon, signals: &Signals) -> Outcome {
+pub(super) async fn stop(daemon: &Daemon, signals: &SignalReader) -> CommandResult {
     notify(&[NotifyState::Stopping]);
     daemon.stopping.set(true);
     daemon.changed.notify_all();
@@ -92,18 +92,18 @@ pub(super) async fn stop(daemon: &Daemon, signals: &Signals) -> Outcome {
         .timeout(INSISTED_PATIENCE, daemon.volume.close())
         .await
     {
-        Ok(closed) => closed.map_err(Failure::io),
-        Err(_) => Err(Failure::io(
+        Ok(closed) => closed.map_err(CommandFailure::io),
+        Err(_) => Err(CommandFailure::io(
             "the last flush takes too long; stopped without it",
         )),
     }
 }
 
-async fn patiently(daemon: &Daemon) -> Outcome {
+async fn patiently(daemon: &Daemon) -> CommandResult {
     let mut said = String::new();
     let began = daemon.rt.now();
     while let Err(failure) = stop_front(daemon).await {
-        let used = failure.code == Code::Refused;
+        let used = failure.code == FailureCode::Refused;
         if !used && daemon.rt.now().since(began) > WRITE_BACK_PATIENCE {
             tracing::error!("{failure}; stopping without it, what was not written back is lost");
             leave_front(daemon);
@@ -145,7 +145,7 @@ fn waiting(what: &str) {
 ///
 /// Requests first get time to complete normally. Then the volume is closed, which ends the requests that wait for free
 /// space or for a device. Their clients receive an error instead of a broken connection.
-pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
+pub(super) async fn end_service(daemon: &Daemon) -> CommandResult<u64> {
     let rt = &daemon.rt;
     let mut shutdown = pin!(async {
         if let Some(nbd) = &daemon.nbd {
@@ -170,15 +170,15 @@ pub(super) async fn end_service(daemon: &Daemon) -> Outcome<u64> {
 }
 
 /// Closes the volume. Goes on as long as the volume makes progress.
-async fn close(daemon: &Daemon) -> Outcome {
+async fn close(daemon: &Daemon) -> CommandResult {
     let mut closing = daemon.volume.close();
     loop {
         let before = daemon.volume.progress();
         match daemon.rt.timeout(CLOSE_PATIENCE, closing.as_mut()).await {
-            Ok(closed) => return closed.map_err(Failure::io),
+            Ok(closed) => return closed.map_err(CommandFailure::io),
             Err(_) if daemon.volume.progress() > before => extend(),
             Err(_) => {
-                return Err(Failure::io(format!(
+                return Err(CommandFailure::io(format!(
                     "closing takes too long ({}); stopped without it: what was flushed is in the log",
                     daemon.volume.what_holds_up()
                 )));
@@ -210,7 +210,7 @@ fn leave_front(daemon: &Daemon) {
 }
 
 /// Leaves the block device to the next daemon; the requests of its users wait for that daemon.
-pub(super) async fn hand_over_front(daemon: &Daemon) -> Outcome {
+pub(super) async fn hand_over_front(daemon: &Daemon) -> CommandResult {
     let front = take_front(daemon)?;
     // A request that takes longer waits for free space or for a device. It is refused when the volume is closed, and so
     // left to the next daemon.
@@ -224,7 +224,7 @@ pub(super) async fn hand_over_front(daemon: &Daemon) -> Outcome {
 }
 
 /// Checks that the block device is not in use, without changing anything.
-pub(super) async fn check_front(daemon: &Daemon) -> Outcome {
+pub(super) async fn check_front(daemon: &Daemon) -> CommandResult {
     let front = take_front(daemon)?;
     let unused = front.check_unused().await;
     *daemon.front.borrow_mut() = Some(front);
@@ -232,7 +232,7 @@ pub(super) async fn check_front(daemon: &Daemon) -> Outcome {
 }
 
 /// Removes the block device if it is not in use.
-pub(super) async fn stop_front(daemon: &Daemon) -> Outcome {
+pub(super) async fn stop_front(daemon: &Daemon) -> CommandResult {
     let mut front = take_front(daemon)?;
     let mut stopped = front.check_unused().await;
     if stopped.is_ok() {
@@ -248,9 +248,9 @@ pub(super) async fn stop_front(daemon: &Daemon) -> Outcome {
     stopped
 }
 
-fn take_front(daemon: &Daemon) -> Outcome<Front> {
+fn take_front(daemon: &Daemon) -> CommandResult<FrontEnd> {
     let front = daemon.front.borrow_mut().take();
-    front.ok_or_else(|| Failure::refused("the volume is being detached already"))
+    front.ok_or_else(|| CommandFailure::refused("the volume is being detached already"))
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! Changing the placement of a volume while it is served.
 
-use forebay_control::TunedTo;
-use forebay_program::failure::{Failure, Outcome};
+use forebay_control::TuneReply;
+use forebay_program::failure::{CommandFailure, CommandResult};
 
 use super::Daemon;
 use crate::tuned::{not_tuned, told};
 
 /// Changes the placement of the volume, if one is given. Returns the placement and its reason.
-pub(super) async fn tune(daemon: &Daemon, placement: Option<String>) -> Outcome<TunedTo> {
+pub(super) async fn tune(daemon: &Daemon, placement: Option<String>) -> CommandResult<TuneReply> {
     let placement = match placement.map(|text| text.parse()).transpose() {
         Ok(placement) => placement,
-        Err(error) => return Err(Failure::usage(format!("{error}"))),
+        Err(error) => return Err(CommandFailure::usage(format!("{error}"))),
     };
     let tuned = daemon.volume.tune(placement).await;
     tuned

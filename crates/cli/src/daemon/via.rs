@@ -5,17 +5,17 @@ use std::fs::File;
 use std::io;
 
 use forebay_serve::blockdev::{nbd_usable, ublk_usable};
-use forebay_stack::Via;
+use forebay_stack::FrontEndKind;
 
 /// The selected front end, and the reasons against the better ones.
-pub(super) struct Choice {
+pub(super) struct FrontEndChoice {
     /// The best front end that works here.
-    pub(super) via: Via,
+    pub(super) via: FrontEndKind,
     /// The better front ends, each with the reason why it is not usable.
-    passed_over: Vec<(Via, String)>,
+    passed_over: Vec<(FrontEndKind, String)>,
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for FrontEndChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.via)?;
         for (via, why) in &self.passed_over {
@@ -26,36 +26,36 @@ impl fmt::Display for Choice {
 }
 
 /// The result of testing each front end.
-struct Found {
+struct FrontEndProbes {
     ublk: Result<(), String>,
     nbd: Result<(), String>,
     r#loop: Result<(), String>,
 }
 
 /// Returns the best front end that works on this system, now, for this user.
-pub(super) fn best_available() -> Choice {
-    choose(Found {
+pub(super) fn best_available() -> FrontEndChoice {
+    choose(FrontEndProbes {
         ublk: ublk_usable().map_err(|error| error.to_string()),
         nbd: nbd_usable().map_err(|error| error.to_string()),
         r#loop: usable("/dev/fuse").and_then(|()| usable("/dev/loop-control")),
     })
 }
 
-fn choose(found: Found) -> Choice {
+fn choose(found: FrontEndProbes) -> FrontEndChoice {
     let mut passed_over = Vec::new();
     let ways = [
-        (Via::Ublk, found.ublk),
-        (Via::Nbd, found.nbd),
-        (Via::Loop, found.r#loop),
+        (FrontEndKind::Ublk, found.ublk),
+        (FrontEndKind::Nbd, found.nbd),
+        (FrontEndKind::Loop, found.r#loop),
     ];
     for (via, found) in ways {
         match found {
-            Ok(()) => return Choice { via, passed_over },
+            Ok(()) => return FrontEndChoice { via, passed_over },
             Err(why) => passed_over.push((via, why)),
         }
     }
-    let via = Via::None;
-    Choice { via, passed_over }
+    let via = FrontEndKind::None;
+    FrontEndChoice { via, passed_over }
 }
 
 fn usable(path: &str) -> Result<(), String> {
@@ -73,9 +73,9 @@ fn usable(path: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn found(ublk: bool, nbd: bool, r#loop: bool) -> Found {
+    fn found(ublk: bool, nbd: bool, r#loop: bool) -> FrontEndProbes {
         let found = |ok| if ok { Ok(()) } else { Err("absent".to_owned()) };
-        Found {
+        FrontEndProbes {
             ublk: found(ublk),
             nbd: found(nbd),
             r#loop: found(r#loop),
@@ -84,11 +84,14 @@ mod tests {
 
     #[test]
     fn the_best_way_that_works_is_chosen_and_the_better_ones_are_explained() {
-        assert_eq!(choose(found(true, true, true)).via, Via::Ublk);
-        assert_eq!(choose(found(false, true, true)).via, Via::Nbd);
+        assert_eq!(choose(found(true, true, true)).via, FrontEndKind::Ublk);
+        assert_eq!(choose(found(false, true, true)).via, FrontEndKind::Nbd);
         let choice = choose(found(false, false, true));
         let text = "loop; not ublk: absent; not nbd: absent";
-        assert_eq!((choice.via, choice.to_string()), (Via::Loop, text.into()));
-        assert_eq!(choose(found(false, false, false)).via, Via::None);
+        assert_eq!(
+            (choice.via, choice.to_string()),
+            (FrontEndKind::Loop, text.into())
+        );
+        assert_eq!(choose(found(false, false, false)).via, FrontEndKind::None);
     }
 }

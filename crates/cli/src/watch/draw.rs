@@ -1,7 +1,7 @@
 //! Draws the state of a volume on a screen of any size. The most important lines come first, from the top; lines that
 //! do not fit are left out.
 
-use forebay_stack::{Around, Room};
+use forebay_stack::{RenderContext, RingUsage};
 use forebay_units::ByteLen;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -9,7 +9,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Sparkline;
 
-use super::history::{FlowHistory, KEPT, Series, View, VolumeHistory};
+use super::history::{FlowHistory, KEPT, TimeSeries, VolumeHistory, WatchView};
 
 /// A smaller screen shows nothing useful.
 const COLUMNS_MIN: u16 = 24;
@@ -25,13 +25,13 @@ const NEARLY: f64 = 1e-6;
 const FULL: f64 = 0.9;
 
 /// Draws the whole screen.
-pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
+pub(super) fn draw(frame: &mut Frame<'_>, view: &WatchView) {
     let area = frame.area();
     if area.width < COLUMNS_MIN || area.height < ROWS_MIN {
         frame.render_widget(Line::raw("too small"), area);
         return;
     }
-    let mut rows = Rows(area);
+    let mut rows = ScreenRows(area);
     let foot = rows.last();
     match view.volume() {
         Some((volume, ..)) => draw_volume(frame, &mut rows, view, volume),
@@ -44,9 +44,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
 }
 
 /// The remaining rows of the screen.
-struct Rows(Rect);
+struct ScreenRows(Rect);
 
-impl Rows {
+impl ScreenRows {
     /// Takes the next rows, or as many as remain.
     fn next(&mut self, rows: u16) -> Rect {
         let height = rows.min(self.0.height);
@@ -80,7 +80,12 @@ impl Rows {
     }
 }
 
-fn draw_volume(frame: &mut Frame<'_>, rows: &mut Rows, view: &View, volume: &VolumeHistory) {
+fn draw_volume(
+    frame: &mut Frame<'_>,
+    rows: &mut ScreenRows,
+    view: &WatchView,
+    volume: &VolumeHistory,
+) {
     draw_head(frame, rows, volume);
     draw_notes(frame, rows, view);
     draw_wrong(frame, rows, volume);
@@ -90,7 +95,7 @@ fn draw_volume(frame: &mut Frame<'_>, rows: &mut Rows, view: &View, volume: &Vol
     draw_flows(frame, rows, volume);
 }
 
-fn draw_head(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
+fn draw_head(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistory) {
     let (service, status) = (&volume.report.service, &volume.report.status);
     let mode = match (volume.gone, status.mode()) {
         (true, _) => "not attached any more".red(),
@@ -130,14 +135,14 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     }
 }
 
-fn draw_notes(frame: &mut Frame<'_>, rows: &mut Rows, view: &View) {
+fn draw_notes(frame: &mut Frame<'_>, rows: &mut ScreenRows, view: &WatchView) {
     for note in view.notes() {
         rows.line(frame, Line::raw(note.as_str()).yellow());
     }
 }
 
 /// Draws the faults, which reports show in lines with capitals.
-fn draw_wrong(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
+fn draw_wrong(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistory) {
     let service = &volume.report.service;
     for foreign in &service.foreign_loops {
         rows.line(frame, Line::raw(format!("DANGER {foreign}")).red().bold());
@@ -155,9 +160,9 @@ fn draw_wrong(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
     }
 }
 
-fn words(volume: &VolumeHistory) -> forebay_stack::Lines {
+fn words(volume: &VolumeHistory) -> forebay_stack::ReportLines {
     let service = &volume.report.service;
-    let around = Around {
+    let around = RenderContext {
         log: service.log.as_deref().unwrap_or_default(),
         requests: (service.request_bytes, service.request_bytes_max),
     };
@@ -165,7 +170,7 @@ fn words(volume: &VolumeHistory) -> forebay_stack::Lines {
 }
 
 /// Draws the ring, the dirty bytes, and the fill level over time.
-fn draw_room(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
+fn draw_room(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistory) {
     let room = &volume.vitals.room;
     let row = rows.next(1);
     frame.render_widget(ring(room, row.width.into()), row);
@@ -184,7 +189,7 @@ fn draw_room(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
 }
 
 /// Draws the ring as a bar: the used part precedes the head.
-fn ring(room: &Room, columns: usize) -> Line<'static> {
+fn ring(room: &RingUsage, columns: usize) -> Line<'static> {
     let (parts, head) = room.parts(columns);
     let full = room.used_bytes as f64 > FULL * room.bytes as f64;
     let color = if full { Color::Red } else { Color::Yellow };
@@ -210,7 +215,7 @@ fn shade(part: f64) -> &'static str {
     }
 }
 
-fn draw_flows(frame: &mut Frame<'_>, rows: &mut Rows, volume: &VolumeHistory) {
+fn draw_flows(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistory) {
     let wide = rows.0.width >= WIDE_COLUMNS + SPARK_MIN;
     let all = if wide {
         "     median / 99 % / most in all"
@@ -277,7 +282,7 @@ fn draw_flow(frame: &mut Frame<'_>, row: Rect, flow: &FlowHistory, wide: bool) {
 }
 
 /// Draws the last minutes of a series, scaled to `most`, or to its maximum.
-fn spark(frame: &mut Frame<'_>, area: Rect, series: &Series, most: Option<f64>, color: Color) {
+fn spark(frame: &mut Frame<'_>, area: Rect, series: &TimeSeries, most: Option<f64>, color: Color) {
     // The widget takes whole numbers, and rates may be below 1.
     let whole = |value: f64| (value * 1000.0) as u64;
     let columns = series.columns(area.width.into()).into_iter();
@@ -287,7 +292,7 @@ fn spark(frame: &mut Frame<'_>, area: Rect, series: &Series, most: Option<f64>, 
     frame.render_widget(spark.style(Style::new().fg(color)), area);
 }
 
-fn draw_foot(frame: &mut Frame<'_>, row: Rect, view: &View) {
+fn draw_foot(frame: &mut Frame<'_>, row: Rect, view: &WatchView) {
     let text = match view.volume() {
         Some((_, place, count)) if count > 1 => {
             format!("q quit   ← → volume {place} of {count}")
@@ -319,12 +324,12 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::watch::history::Seen;
+    use crate::watch::history::StatusSample;
     use crate::watch::history::tests::{at, seen};
-    use forebay_program::report::Report;
+    use forebay_program::report::StatusReport;
 
     /// Returns the rows of a screen of that size.
-    fn screen(view: &View, columns: u16, rows: u16) -> Vec<String> {
+    fn screen(view: &WatchView, columns: u16, rows: u16) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         terminal.draw(|frame| draw(frame, view)).unwrap();
         let buffer = terminal.backend().buffer();
@@ -336,8 +341,8 @@ mod tests {
         (0..rows).map(row).collect()
     }
 
-    fn view(reports: impl IntoIterator<Item = Report>) -> View {
-        let mut view = View::default();
+    fn view(reports: impl IntoIterator<Item = StatusReport>) -> WatchView {
+        let mut view = WatchView::default();
         for report in reports {
             view.take(seen(vec![report]));
         }
@@ -396,7 +401,7 @@ mod tests {
         assert_eq!(screen(&view, 12, 2)[0], "too small   ");
         has(&screen(&view, 30, 5), &["archive  caching", "q quit"]);
         has(
-            &screen(&View::default(), 80, 24),
+            &screen(&WatchView::default(), 80, 24),
             &["no volume is attached"],
         );
     }
@@ -406,7 +411,7 @@ mod tests {
         let mut view = view([at(1, 10)]);
         let notes = vec!["the daemon of x ended abruptly".to_owned()];
         let reports = Vec::new();
-        view.take(Seen { reports, notes });
+        view.take(StatusSample { reports, notes });
         has(
             &screen(&view, 80, 24),
             &["archive  not attached any more", "ended abruptly"],

@@ -4,31 +4,31 @@
 
 use std::collections::VecDeque;
 
-use forebay_stack::{Flow, Vitals};
+use forebay_stack::{FlowCounters, VolumeVitals};
 
-use forebay_program::report::Report;
+use forebay_program::report::StatusReport;
 
 /// Time for which values are kept, in seconds. Each second has one value.
 pub(super) const KEPT: usize = 300;
 
 /// The result of one request to all volumes.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct StatusSample {
     /// Reports of the attached volumes.
-    pub(crate) reports: Vec<Report>,
+    pub(crate) reports: Vec<StatusReport>,
     /// Additional notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
 /// Values, one per second; `None` for a second without a measurement.
 #[derive(Default)]
-pub(super) struct Series {
+pub(super) struct TimeSeries {
     values: VecDeque<Option<f64>>,
     /// Number of values ever added.
     taken: usize,
 }
 
-impl Series {
+impl TimeSeries {
     fn push(&mut self, value: Option<f64>) {
         if self.values.len() == KEPT {
             self.values.pop_front();
@@ -66,24 +66,24 @@ impl Series {
 #[derive(Default)]
 pub(super) struct FlowHistory {
     /// The counters since attach.
-    pub(super) flow: Flow,
+    pub(super) flow: FlowCounters,
     /// Requests per second.
-    pub(super) counts: Series,
+    pub(super) counts: TimeSeries,
     /// Bytes per second.
-    pub(super) bytes: Series,
+    pub(super) bytes: TimeSeries,
     /// Mean latency in microseconds.
-    pub(super) mean_us: Series,
+    pub(super) mean_us: TimeSeries,
 }
 
 impl FlowHistory {
-    fn take(&mut self, now: Flow, span: f64) {
+    fn take(&mut self, now: FlowCounters, span: f64) {
         let before = std::mem::replace(&mut self.flow, now);
         let rate = |now: Option<u64>, before: Option<u64>| {
             Some(now?.saturating_sub(before?) as f64 / span)
         };
         self.counts.push(rate(now.count, before.count));
         self.bytes.push(rate(now.bytes, before.bytes));
-        let sum = |flow: Flow| {
+        let sum = |flow: FlowCounters| {
             let latency = flow.latency?;
             Some((latency.count, latency.mean_us * latency.count as f64))
         };
@@ -97,17 +97,17 @@ impl FlowHistory {
 
 /// A volume over time.
 pub(super) struct VolumeHistory {
-    pub(super) report: Report,
-    pub(super) vitals: Vitals,
+    pub(super) report: StatusReport,
+    pub(super) vitals: VolumeVitals,
     /// The volume is no longer attached; the other fields are its last state.
     pub(super) gone: bool,
     /// Used share of the capacity, 0 to 1.
-    pub(super) filled: Series,
+    pub(super) filled: TimeSeries,
     pub(super) flows: Vec<FlowHistory>,
 }
 
 impl VolumeHistory {
-    fn new(report: Report) -> VolumeHistory {
+    fn new(report: StatusReport) -> VolumeHistory {
         let vitals = report.status.vitals();
         let flows = vitals.flows.iter().map(|flow| FlowHistory {
             flow: *flow,
@@ -118,7 +118,7 @@ impl VolumeHistory {
             report,
             vitals,
             gone: false,
-            filled: Series::default(),
+            filled: TimeSeries::default(),
         };
         history.note_fill();
         history
@@ -130,7 +130,7 @@ impl VolumeHistory {
         self.filled.push(Some(filled));
     }
 
-    fn take(&mut self, report: Report) {
+    fn take(&mut self, report: StatusReport) {
         self.gone = false;
         let (now, before) = (&report.service, &self.report.service);
         let span = now.uptime_s - before.uptime_s;
@@ -153,7 +153,7 @@ impl VolumeHistory {
 
 /// The meaning of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Key {
+pub(super) enum WatchKey {
     /// Selects the next volume.
     Next,
     /// Selects the previous volume.
@@ -164,7 +164,7 @@ pub(super) enum Key {
 
 /// All shown data.
 #[derive(Default)]
-pub(super) struct View {
+pub(super) struct WatchView {
     /// The volumes, sorted by name.
     volumes: Vec<VolumeHistory>,
     /// The id of the selected volume.
@@ -174,9 +174,9 @@ pub(super) struct View {
     pub(super) ended: bool,
 }
 
-impl View {
+impl WatchView {
     /// Records a new result.
-    pub(super) fn take(&mut self, seen: Seen) {
+    pub(super) fn take(&mut self, seen: StatusSample) {
         self.notes = seen.notes;
         for volume in &mut self.volumes {
             volume.gone = true;
@@ -197,15 +197,15 @@ impl View {
     }
 
     /// Handles a key.
-    pub(super) fn press(&mut self, key: Key) {
+    pub(super) fn press(&mut self, key: WatchKey) {
         let count = self.volumes.len();
         let step = match key {
-            Key::Quit => {
+            WatchKey::Quit => {
                 self.ended = true;
                 return;
             }
-            Key::Next => 1,
-            Key::Previous => count.saturating_sub(1),
+            WatchKey::Next => 1,
+            WatchKey::Previous => count.saturating_sub(1),
         };
         if let Some(place) = self.place() {
             let next = &self.volumes[(place + step) % count];
@@ -237,7 +237,7 @@ pub(super) mod tests {
     use crate::report_tests::example_with;
 
     /// Returns the example report at `second` seconds after the attach, with `writes` writes of 4 KiB and 2 ms each.
-    pub(in crate::watch) fn at(second: u32, writes: u64) -> Report {
+    pub(in crate::watch) fn at(second: u32, writes: u64) -> StatusReport {
         let latency = format!("\"count\": {writes}, \"mean_us\": 2000.0");
         example_with(&[
             ("\"uptime_s\": 1.5", &format!("\"uptime_s\": {second}.5")),
@@ -250,12 +250,12 @@ pub(super) mod tests {
         ])
     }
 
-    pub(in crate::watch) fn seen(reports: Vec<Report>) -> Seen {
+    pub(in crate::watch) fn seen(reports: Vec<StatusReport>) -> StatusSample {
         let notes = Vec::new();
-        Seen { reports, notes }
+        StatusSample { reports, notes }
     }
 
-    fn named(name: &str, mut report: Report) -> Report {
+    fn named(name: &str, mut report: StatusReport) -> StatusReport {
         report.service.name = name.into();
         report.service.volume = format!("id of {name}");
         report
@@ -263,11 +263,11 @@ pub(super) mod tests {
 
     #[test]
     fn rates_and_latencies_are_those_of_the_last_second() {
-        let mut view = View::default();
+        let mut view = WatchView::default();
         view.take(seen(vec![at(1, 100)]));
-        let flow = |view: &View| {
+        let flow = |view: &WatchView| {
             let writes = &view.volume().unwrap().0.flows[1];
-            let last = [&writes.counts, &writes.bytes, &writes.mean_us].map(Series::last);
+            let last = [&writes.counts, &writes.bytes, &writes.mean_us].map(TimeSeries::last);
             (writes.flow.name, last)
         };
         assert_eq!(flow(&view), ("writes", [None; 3]));
@@ -283,7 +283,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_volume_that_is_detached_stays_as_it_was_and_one_attached_anew_begins_anew() {
-        let mut view = View::default();
+        let mut view = WatchView::default();
         view.take(seen(vec![at(50, 100)]));
         view.take(seen(vec![]));
         let (volume, ..) = view.volume().unwrap();
@@ -297,30 +297,30 @@ pub(super) mod tests {
 
     #[test]
     fn keys_go_around_the_volumes_by_name_and_stay_where_they_are_when_one_comes() {
-        let mut view = View::default();
-        view.press(Key::Next);
+        let mut view = WatchView::default();
+        view.press(WatchKey::Next);
         assert!(view.volume().is_none());
         view.take(seen(vec![named("m", at(1, 1)), named("z", at(1, 1))]));
-        let name = |view: &View| {
+        let name = |view: &WatchView| {
             let (volume, place, count) = view.volume().unwrap();
             (volume.report.service.name.clone(), place, count)
         };
         assert_eq!(name(&view), ("m".into(), 1, 2));
         view.take(seen(vec![named("a", at(1, 1)), named("m", at(2, 1))]));
         assert_eq!(name(&view), ("m".into(), 2, 3));
-        view.press(Key::Next);
+        view.press(WatchKey::Next);
         assert_eq!(name(&view), ("z".into(), 3, 3));
-        view.press(Key::Next);
+        view.press(WatchKey::Next);
         assert_eq!(name(&view), ("a".into(), 1, 3));
-        view.press(Key::Previous);
+        view.press(WatchKey::Previous);
         assert_eq!(name(&view), ("z".into(), 3, 3));
-        view.press(Key::Quit);
+        view.press(WatchKey::Quit);
         assert!(view.ended);
     }
 
     #[test]
     fn columns_hold_the_last_minutes_however_many_there_are_and_keep_their_seconds() {
-        let mut series = Series::default();
+        let mut series = TimeSeries::default();
         assert_eq!(series.columns(3), [None; 3]);
         series.push(Some(4.0));
         assert_eq!(series.columns(3), [None, None, Some(4.0)]);

@@ -11,15 +11,15 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use forebay_os::{Ring, Signals};
+use forebay_os::{IoRing, SignalReader};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 
 use draw::draw;
-use forebay_program::failure::{Failure, Outcome};
-use history::{Key, View};
+use forebay_program::failure::{CommandFailure, CommandResult};
+use history::{WatchKey, WatchView};
 
-pub(crate) use history::Seen;
+pub(crate) use history::StatusSample;
 
 /// Interval between two requests to the volumes.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -35,13 +35,16 @@ pub(crate) fn is_possible() -> bool {
 }
 
 /// Shows the first result `seen`, then the results of `ask`, until the user quits.
-pub(crate) fn run(seen: Seen, ask: impl FnMut() -> Outcome<Seen> + Send + 'static) -> Outcome {
+pub(crate) fn run(
+    seen: StatusSample,
+    ask: impl FnMut() -> CommandResult<StatusSample> + Send + 'static,
+) -> CommandResult {
     // Before the thread starts, which would otherwise not block the signals. When `signals` is dropped, after the
     // terminal is restored, a pending signal ends the program.
-    let ring = Ring::new(RING_ENTRIES).map_err(Failure::io)?;
-    let signals = Signals::new(&ring).map_err(Failure::io)?;
+    let ring = IoRing::new(RING_ENTRIES).map_err(CommandFailure::io)?;
+    let signals = SignalReader::new(&ring).map_err(CommandFailure::io)?;
     let news = asked(ask);
-    let mut view = View::default();
+    let mut view = WatchView::default();
     view.take(seen);
     // The terminal is restored after a panic, too.
     let watched =
@@ -50,19 +53,21 @@ pub(crate) fn run(seen: Seen, ask: impl FnMut() -> Outcome<Seen> + Send + 'stati
     watched.and(restored).map_err(cannot)
 }
 
-fn cannot(error: io::Error) -> Failure {
-    Failure::io(format!(
+fn cannot(error: io::Error) -> CommandFailure {
+    CommandFailure::io(format!(
         "cannot use the terminal: {error}; see `forebay status` without --watch"
     ))
 }
 
 /// Asks every second, and returns the channel of the results.
-fn asked(mut ask: impl FnMut() -> Outcome<Seen> + Send + 'static) -> Receiver<Seen> {
+fn asked(
+    mut ask: impl FnMut() -> CommandResult<StatusSample> + Send + 'static,
+) -> Receiver<StatusSample> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
         loop {
             thread::sleep(ASK_EVERY);
-            let seen = ask().unwrap_or_else(|failure| Seen {
+            let seen = ask().unwrap_or_else(|failure| StatusSample {
                 reports: Vec::new(),
                 notes: vec![failure.text],
             });
@@ -76,9 +81,9 @@ fn asked(mut ask: impl FnMut() -> Outcome<Seen> + Send + 'static) -> Receiver<Se
 
 fn watch(
     mut terminal: DefaultTerminal,
-    view: &mut View,
-    news: &Receiver<Seen>,
-    signals: &Signals,
+    view: &mut WatchView,
+    news: &Receiver<StatusSample>,
+    signals: &SignalReader,
 ) -> io::Result<()> {
     let mut changed = true;
     while !view.ended && !signals.is_pending() {
@@ -102,16 +107,16 @@ fn watch(
     Ok(())
 }
 
-fn meaning(pressed: KeyEvent) -> Option<Key> {
+fn meaning(pressed: KeyEvent) -> Option<WatchKey> {
     if !pressed.is_press() {
         return None;
     }
     let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
     match pressed.code {
-        KeyCode::Char('c' | 'd') if control => Some(Key::Quit),
-        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
-        KeyCode::Right | KeyCode::Down | KeyCode::Tab => Some(Key::Next),
-        KeyCode::Left | KeyCode::Up | KeyCode::BackTab => Some(Key::Previous),
+        KeyCode::Char('c' | 'd') if control => Some(WatchKey::Quit),
+        KeyCode::Char('q') | KeyCode::Esc => Some(WatchKey::Quit),
+        KeyCode::Right | KeyCode::Down | KeyCode::Tab => Some(WatchKey::Next),
+        KeyCode::Left | KeyCode::Up | KeyCode::BackTab => Some(WatchKey::Previous),
         _ => None,
     }
 }
@@ -123,13 +128,13 @@ mod tests {
     #[test]
     fn keys_mean_what_people_expect_and_most_nothing() {
         let plain = |code| meaning(KeyEvent::new(code, KeyModifiers::NONE));
-        assert_eq!(plain(KeyCode::Char('q')), Some(Key::Quit));
-        assert_eq!(plain(KeyCode::Esc), Some(Key::Quit));
+        assert_eq!(plain(KeyCode::Char('q')), Some(WatchKey::Quit));
+        assert_eq!(plain(KeyCode::Esc), Some(WatchKey::Quit));
         assert_eq!(plain(KeyCode::Char('c')), None);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(meaning(interrupt), Some(Key::Quit));
-        assert_eq!(plain(KeyCode::Tab), Some(Key::Next));
-        assert_eq!(plain(KeyCode::Left), Some(Key::Previous));
+        assert_eq!(meaning(interrupt), Some(WatchKey::Quit));
+        assert_eq!(plain(KeyCode::Tab), Some(WatchKey::Next));
+        assert_eq!(plain(KeyCode::Left), Some(WatchKey::Previous));
         assert_eq!(plain(KeyCode::Char('x')), None);
     }
 }

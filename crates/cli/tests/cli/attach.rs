@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use forebay_serve::nbd::client::BlockingClient;
+use forebay_serve::nbd::client::BlockingNbdClient;
 
-use crate::world::{MIB, World, failed, signal, skip, texts, wait_for_end, wait_until};
+use crate::world::{CliSandbox, MIB, failed, signal, skip, texts, wait_for_end, wait_until};
 
 #[test]
 fn what_is_written_is_on_the_data_image_alone_after_a_detach() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let before = world.content("data.img");
     let uri = world.attach();
     let socket = world.path("run/v.nbd.sock");
@@ -34,7 +34,7 @@ fn what_is_written_is_on_the_data_image_alone_after_a_detach() {
 
 #[test]
 fn a_detach_that_keeps_dirty_data_says_so_and_the_next_attach_has_it() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     {
         let mut client = world.client();
@@ -54,7 +54,7 @@ fn a_detach_that_keeps_dirty_data_says_so_and_the_next_attach_has_it() {
 
 #[test]
 fn a_killed_daemon_is_seen_as_dead_and_recovered_from() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(MIB, 4, 4096);
     assert!(world.ok(&["list"]).contains("dead"));
     world
@@ -68,7 +68,7 @@ fn a_killed_daemon_is_seen_as_dead_and_recovered_from() {
 #[test]
 fn an_attach_right_after_a_kill_waits_until_the_kernel_has_let_go() {
     // Found by this suite: the kernel closes the files of an io_uring some time after its process has ended.
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     for _ in 0..5 {
         world.attach();
         let pid = world.pid("v").unwrap();
@@ -81,7 +81,7 @@ fn an_attach_right_after_a_kill_waits_until_the_kernel_has_let_go() {
 
 #[test]
 fn sigterm_stops_cleanly_and_leaves_dirty_data_in_the_log() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     {
         let mut client = world.client();
@@ -100,7 +100,7 @@ fn sigterm_stops_cleanly_and_leaves_dirty_data_in_the_log() {
 
 #[test]
 fn a_volume_is_attached_once() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let pid = world.pid("v").unwrap().to_string();
     let again = world.run(&["attach", "v", "--via", "none"]);
@@ -124,7 +124,7 @@ fn a_volume_is_attached_once() {
 
 #[test]
 fn without_a_description_the_log_knows_enough() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     fs::remove_file(world.path("etc/v.toml")).unwrap();
     world
         .refused(&["attach", "v"])
@@ -142,7 +142,7 @@ fn without_a_description_the_log_knows_enough() {
 
 #[test]
 fn a_description_with_a_mistake_is_refused_with_file_line_and_key() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
     let lines = description.lines().count();
     fs::write(
@@ -158,7 +158,7 @@ fn a_description_with_a_mistake_is_refused_with_file_line_and_key() {
 
 #[test]
 fn options_come_from_the_description_and_the_command_line_wins() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
     let with = description.replace("#via = \"auto\"", "via = \"none\"");
     fs::write(world.path("etc/v.toml"), with).unwrap();
@@ -189,7 +189,7 @@ fn options_come_from_the_description_and_the_command_line_wins() {
 
 #[test]
 fn a_cache_over_a_cache_is_refused_until_there_are_some() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let path = |name: &str| world.path(name).display().to_string();
     let (log, data) = (path("log.img"), path("data.img"));
     let nested = format!(
@@ -215,7 +215,7 @@ fn without_the_driver_ublk_is_refused_with_what_to_do_about_it() {
     if std::path::Path::new("/dev/ublk-control").exists() {
         return skip("without_the_driver_ublk_is_refused", "this kernel has ublk");
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     // Refused before any change to the devices.
     let failed = world.refused(&["attach", "v", "--via", "ublk"]);
     failed.with(3, &["modprobe ublk_drv", "another --via"]);
@@ -223,7 +223,7 @@ fn without_the_driver_ublk_is_refused_with_what_to_do_about_it() {
 
 #[test]
 fn only_a_ublk_or_nbd_device_is_handed_over_and_all_else_stays_attached() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let failed = world.refused(&["detach", "v", "--hand-over"]);
     failed.with(4, &["only a ublk or nbd device", "via none"]);
@@ -234,7 +234,7 @@ fn only_a_ublk_or_nbd_device_is_handed_over_and_all_else_stays_attached() {
 
 #[test]
 fn what_was_written_to_the_log_is_there_after_a_kill() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
     let mut client = world.client();
     for i in 0..100 {
@@ -251,7 +251,7 @@ fn what_was_written_to_the_log_is_there_after_a_kill() {
 
 #[test]
 fn bad_options_are_refused_as_usage() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     for option in [
         ["--via", "iscsi"],
         ["--listen", "somewhere"],
@@ -269,7 +269,7 @@ fn bad_options_are_refused_as_usage() {
 
 #[test]
 fn a_place_to_listen_that_is_taken_is_refused() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     fs::write(world.path("taken"), "").unwrap();
     let taken = format!("unix:{}", world.path("taken").display());
     let failed = world.refused(&["attach", "v", "--via", "none", "--listen", &taken]);
@@ -282,7 +282,7 @@ fn a_place_to_listen_that_is_taken_is_refused() {
 
 #[test]
 fn a_port_that_is_taken_is_refused_with_the_address() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (option, value) in [
@@ -297,7 +297,7 @@ fn a_port_that_is_taken_is_refused_with_the_address() {
 
 #[test]
 fn a_volume_that_was_renamed_is_known_by_its_new_name() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let described = fs::read_to_string(world.path("etc/v.toml")).unwrap();
     let renamed = described.replace("name = \"v\"", "name = \"w\"");
     assert_ne!(renamed, described);
@@ -311,7 +311,7 @@ fn a_volume_that_was_renamed_is_known_by_its_new_name() {
 
 #[test]
 fn what_is_not_there_is_not_recommended_to_be_attached() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.image("files.img", 64 * MIB);
     world.ok(&["create", "--fs", "--name", "f", "--data", "files.img"]);
     for command in ["status", "drain", "detach"] {
@@ -324,7 +324,7 @@ fn what_is_not_there_is_not_recommended_to_be_attached() {
 
 #[test]
 fn a_volume_in_use_by_nbd_clients_is_not_detached() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let client = world.client();
     world
@@ -341,7 +341,7 @@ fn a_volume_in_use_by_nbd_clients_is_not_detached() {
 
 #[test]
 fn remove_drains_erases_and_forgets() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(MIB, 8, 8192);
     let out = world.ok(&["remove", "v"]);
     assert!(out.contains("removed volume v"), "{out}");
@@ -361,7 +361,7 @@ fn remove_drains_erases_and_forgets() {
 
 #[test]
 fn status_is_for_people_and_for_programs() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     assert!(world.ok(&["status"]).contains("no volume is attached"));
     world.attach();
     {
@@ -385,7 +385,7 @@ fn status_is_for_people_and_for_programs() {
 
 #[test]
 fn logical_caching_on_one_image_survives_a_crash() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("disk.img", 128 * MIB);
     let (data, log) = ("disk.img@40MiB+64MiB", "disk.img@0+40MiB");
     world.ok(&["create", "--name", "v", "--data", data, "--log", log]);
@@ -398,9 +398,9 @@ fn logical_caching_on_one_image_survives_a_crash() {
 
 #[test]
 fn many_clients_at_once_see_one_volume() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
-    let mut clients: Vec<BlockingClient> = (0..8).map(|_| world.client()).collect();
+    let mut clients: Vec<BlockingNbdClient> = (0..8).map(|_| world.client()).collect();
     for (i, client) in (0u8..).zip(&mut clients) {
         client.write(u64::from(i) * 4096, &[i + 1; 4096]).unwrap();
     }
@@ -416,7 +416,7 @@ fn many_clients_at_once_see_one_volume() {
 /// Found in a trial: data beyond the truncation was lost, and `detach` reported the data device as complete.
 #[test]
 fn a_data_device_that_was_cut_short_is_not_called_complete() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     world.client().write(MIB, &[1; 4096]).unwrap();
     let file = fs::File::options().write(true).open(world.path("data.img"));
@@ -453,7 +453,7 @@ fn a_data_device_that_was_cut_short_is_not_called_complete() {
 /// Found in review: a monitoring job that ran `check` during system startup made the attach fail.
 #[test]
 fn an_attach_waits_for_a_process_that_only_reads_the_device() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let log = fs::File::open(world.path("log.img")).unwrap();
     let shared = rustix::fs::FlockOperation::NonBlockingLockShared;
     rustix::fs::fcntl_lock(&log, shared).unwrap();

@@ -2,19 +2,19 @@
 
 use std::fs;
 
-use crate::system::{Loop, Mount, can_serve_loop, loop_over, root, tool};
-use crate::world::{MIB, World, failed, signal, skip, wait_for_end, wait_until};
+use crate::system::{TestLoop, TestMount, can_serve_loop, loop_over, root, tool};
+use crate::world::{CliSandbox, MIB, failed, signal, skip, wait_for_end, wait_until};
 
 #[test]
 fn a_data_device_that_is_mounted_is_refused_with_where() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let Some(device) = loop_over("a_data_device_that_is_mounted", &world.path("data.img")) else {
         return;
     };
     tool("mkfs.ext4", &["-q", &device.0]).expect("mkfs.ext4 is installed");
-    let _mount = Mount::new(&device.0, &world.path("mnt"), "rw").expect("it mounts");
+    let _mount = TestMount::new(&device.0, &world.path("mnt"), "rw").expect("it mounts");
     // By the device, and by the file below it.
     for data in [&device.0, "data.img"] {
         let args = ["create", "--name", "v", "--data", data, "--log", "log.img"];
@@ -30,10 +30,10 @@ fn a_data_device_that_is_mounted_is_refused_with_where() {
 #[test]
 fn a_file_on_a_read_only_mount_is_refused() {
     let test = "a_file_on_a_read_only_mount_is_refused";
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let dir = world.dir().to_str().unwrap().to_owned();
     let mount = root()
-        .then(|| Mount::new(&dir, &world.path("view"), "bind"))
+        .then(|| TestMount::new(&dir, &world.path("view"), "bind"))
         .flatten();
     let Some(mount) = mount else {
         return skip(test, "not root, or cannot mount");
@@ -56,14 +56,14 @@ fn a_mounted_volume_is_not_detached_and_a_filesystem_on_it_survives_all() {
     if !can_serve_loop("a_mounted_volume_is_not_detached") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let device = world
         .ok(&["attach", "v", "--via", "loop"])
         .trim()
         .to_owned();
     assert_eq!(device, world.path("dev/v").to_str().unwrap());
     tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     fs::write(world.path("mnt/file"), "kept").unwrap();
     let refused = world.run(&["detach", "v"]);
     failed(&[], &refused).with(4, &[&device, "mounted on", "mnt", "unmount"]);
@@ -71,12 +71,12 @@ fn a_mounted_volume_is_not_detached_and_a_filesystem_on_it_survives_all() {
     fs::write(world.path("mnt/file2"), "kept too").unwrap();
     drop(mount);
     world.ok(&["detach", "v"]);
-    let alone = Loop::over(&world.path("data.img")).expect("a loop device");
+    let alone = TestLoop::over(&world.path("data.img")).expect("a loop device");
     assert!(
         tool("fsck.ext4", &["-f", "-n", &alone.0]).is_some(),
         "fsck is not content"
     );
-    let _mount = Mount::new(&alone.0, &world.path("mnt"), "ro").expect("it mounts");
+    let _mount = TestMount::new(&alone.0, &world.path("mnt"), "ro").expect("it mounts");
     assert_eq!(fs::read(world.path("mnt/file")).unwrap(), b"kept");
     assert_eq!(fs::read(world.path("mnt/file2")).unwrap(), b"kept too");
 }
@@ -86,7 +86,7 @@ fn a_data_device_that_was_mounted_without_its_dirty_log_is_refused() {
     if !can_serve_loop("a_data_device_that_was_mounted_without_its_dirty_log") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let device = world
         .ok(&["attach", "v", "--via", "loop"])
         .trim()
@@ -97,13 +97,13 @@ fn a_data_device_that_was_mounted_without_its_dirty_log_is_refused() {
         .ok(&["attach", "v", "--via", "loop"])
         .trim()
         .to_owned();
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     fs::write(world.path("mnt/file"), "in the log").unwrap();
     drop(mount);
     world.ok(&["detach", "v", "--keep-dirty"]);
     // The classic mistake: the data device is used without its log.
-    let alone = Loop::over(&world.path("data.img")).expect("a loop device");
-    let mount = Mount::new(&alone.0, &world.path("mnt"), "rw").expect("it mounts");
+    let alone = TestLoop::over(&world.path("data.img")).expect("a loop device");
+    let mount = TestMount::new(&alone.0, &world.path("mnt"), "rw").expect("it mounts");
     fs::write(world.path("mnt/other"), "behind the log's back").unwrap();
     drop((mount, alone));
     let failed = world.refused(&["attach", "v", "--via", "loop"]);
@@ -118,13 +118,13 @@ fn the_first_sigterm_waits_for_users_of_the_block_device_and_the_second_insists(
     if !can_serve_loop("the_first_sigterm_waits_for_users") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let device = world
         .ok(&["attach", "v", "--via", "loop"])
         .trim()
         .to_owned();
     tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     let pid = world.pid("v").unwrap();
     let log = || fs::read_to_string(world.path("run/v.log")).unwrap();
     signal(pid, "TERM");
@@ -139,14 +139,14 @@ fn the_first_sigterm_waits_for_users_of_the_block_device_and_the_second_insists(
         .ok(&["attach", "v", "--via", "loop"])
         .trim()
         .to_owned();
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     drop(mount);
     world.ok(&["detach", "v"]);
 }
 
 #[test]
 fn a_volume_on_block_devices_is_described_and_works() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let test = "a_volume_on_block_devices";
@@ -172,14 +172,14 @@ fn a_volume_on_block_devices_is_described_and_works() {
 #[test]
 fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
     let test = "a_data_device_that_is_full";
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("disk.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let Some(disk) = loop_over(test, &world.path("disk.img")) else {
         return;
     };
     tool("mkfs.ext4", &["-q", "-m", "0", &disk.0]).expect("mkfs.ext4 is installed");
-    let mount = Mount::new(&disk.0, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&disk.0, &world.path("mnt"), "rw").expect("it mounts");
     // A sparse image, larger than the free space.
     world.image("mnt/data.img", 32 * MIB);
     let filler = world.path("mnt/filler");
@@ -225,7 +225,7 @@ fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
 #[test]
 fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached() {
     let test = "a_loop_device_over_the_data_is_refused_at_attach";
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let Some(device) = loop_over(test, &world.path("data.img")) else {
         return;
     };
@@ -235,7 +235,7 @@ fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached()
     world.attach();
     let status = world.ok(&["status", "v"]);
     assert!(!status.contains("DANGER"), "{status}");
-    let device = Loop::over(&world.path("data.img")).expect("nothing keeps it away");
+    let device = TestLoop::over(&world.path("data.img")).expect("nothing keeps it away");
     // The daemon detects the device by itself, too.
     let log = || fs::read_to_string(world.path("run/v.log")).unwrap();
     wait_until("it is noticed", || log().contains(&device.0));
@@ -257,7 +257,7 @@ fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached()
 #[test]
 fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
     let test = "a_loop_device_over_a_data_disk";
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let Some(data) = loop_over(test, &world.path("data.img")) else {
@@ -267,7 +267,7 @@ fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
         "create", "--name", "v", "--data", &data.0, "--log", "log.img",
     ]);
     world.attach();
-    let above = Loop::over(data.0.as_ref()).expect("nothing keeps it away");
+    let above = TestLoop::over(data.0.as_ref()).expect("nothing keeps it away");
     let status = world.ok(&["status", "v"]);
     assert!(status.contains(&format!("{} is over", above.0)), "{status}");
     world.ok(&["detach", "v"]);
@@ -279,13 +279,14 @@ fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
 #[test]
 fn log_and_data_on_partitions_of_one_disk_share_it_and_large_writes_go_past_the_log() {
     let test = "log_and_data_on_partitions_of_one_disk";
-    let world = World::new();
+    let world = CliSandbox::new();
     let disk = world.image("disk.img", 128 * MIB);
     let path = disk.to_str().unwrap();
     if !root() {
         return skip(test, "not root");
     }
-    let Some(disk) = tool("losetup", &["--find", "--show", "--partscan", path]).map(Loop) else {
+    let Some(disk) = tool("losetup", &["--find", "--show", "--partscan", path]).map(TestLoop)
+    else {
         return skip(test, "no loop devices");
     };
     // Without a partition table: kernels differ in the tables that they read.

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use crate::system::{Loop, Mount, loop_over, tool};
-use crate::world::{MIB, World, skip};
+use crate::system::{TestLoop, TestMount, loop_over, tool};
+use crate::world::{CliSandbox, MIB, skip};
 
 /// A loop device with sectors of 4096 bytes.
-fn large_sectors(world: &World, image: &str) -> Option<Loop> {
+fn large_sectors(world: &CliSandbox, image: &str) -> Option<TestLoop> {
     let path = world.path(image);
     let args = [
         "--find",
@@ -15,11 +15,11 @@ fn large_sectors(world: &World, image: &str) -> Option<Loop> {
         "4096",
         path.to_str().unwrap(),
     ];
-    tool("losetup", &args).map(Loop)
+    tool("losetup", &args).map(TestLoop)
 }
 
 /// Writes and flushes single sectors, and leaves them in the log by killing the daemon.
-fn leave_sectors(world: &World, first: u8) {
+fn leave_sectors(world: &CliSandbox, first: u8) {
     let mut client = world.client();
     for n in 0..20u8 {
         let data = [first + n; 512];
@@ -41,7 +41,7 @@ fn see_sectors(seen: &[u8], first: u8) {
 #[test]
 fn a_dirty_log_is_taken_up_on_disks_whose_sectors_are_larger_now() {
     let test = "a_dirty_log_is_taken_up_on_disks_whose_sectors";
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let small = (
@@ -51,7 +51,7 @@ fn a_dirty_log_is_taken_up_on_disks_whose_sectors_are_larger_now() {
     let (Some(data), Some(log)) = small else {
         return;
     };
-    let attach = |data: &Loop, log: &Loop| {
+    let attach = |data: &TestLoop, log: &TestLoop| {
         world.ok(&[
             "attach", "--data", &data.0, "--log", &log.0, "--via", "none",
         ]);
@@ -80,7 +80,7 @@ fn a_dirty_log_is_taken_up_on_disks_whose_sectors_are_larger_now() {
 fn a_dirty_log_is_taken_up_on_a_filesystem_whose_direct_io_is_coarser_now() {
     const LEN: u64 = 8 * MIB + 1536;
     let test = "a_dirty_log_is_taken_up_on_a_filesystem";
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("disk.img", 256 * MIB);
     if loop_over(test, &world.path("disk.img")).is_none() {
         return;
@@ -98,7 +98,7 @@ fn a_dirty_log_is_taken_up_on_a_filesystem_whose_direct_io_is_coarser_now() {
     world.attach();
     world.client().write(LEN - 512, &[9; 512]).unwrap();
     leave_sectors(&world, 1);
-    let mount = Mount::new(&disk.0, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&disk.0, &world.path("mnt"), "rw").expect("it mounts");
     for image in ["data.img", "log.img"] {
         fs::copy(world.path(image), world.path("mnt").join(image)).unwrap();
     }

@@ -3,13 +3,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use crate::world::World;
+use crate::world::CliSandbox;
 
-fn connect(world: &World) -> UnixStream {
+fn connect(world: &CliSandbox) -> UnixStream {
     UnixStream::connect(world.path("run/v.sock")).unwrap()
 }
 
-pub(crate) fn answer(world: &World, request: &[u8]) -> serde_json::Value {
+pub(crate) fn answer(world: &CliSandbox, request: &[u8]) -> serde_json::Value {
     let mut stream = connect(world);
     stream.write_all(request).unwrap();
     let mut line = String::new();
@@ -19,7 +19,7 @@ pub(crate) fn answer(world: &World, request: &[u8]) -> serde_json::Value {
 
 #[test]
 fn requests_are_answered_as_documented() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let pong = answer(&world, b"{\"command\":\"ping\"}\n");
     assert_eq!(
@@ -40,7 +40,7 @@ fn requests_are_answered_as_documented() {
 
 #[test]
 fn several_requests_on_one_connection_are_answered_in_order() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let mut stream = connect(&world);
     stream
@@ -60,7 +60,7 @@ fn several_requests_on_one_connection_are_answered_in_order() {
 
 #[test]
 fn what_is_no_request_ends_its_connection_and_nothing_else() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     for garbage in [
         &b"\n"[..],
@@ -85,7 +85,7 @@ fn what_is_no_request_ends_its_connection_and_nothing_else() {
 
 #[test]
 fn a_request_without_end_is_cut_off_at_the_limit() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let mut stream = connect(&world);
     let nested = [b'['; 4096];
@@ -102,7 +102,7 @@ fn a_request_without_end_is_cut_off_at_the_limit() {
 
 #[test]
 fn those_who_connect_and_say_nothing_do_not_stop_the_volume() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     // More clients than the daemon serves at a time, some of them in the middle of a line.
     let idle: Vec<UnixStream> = (0..64)
@@ -124,7 +124,7 @@ fn those_who_connect_and_say_nothing_do_not_stop_the_volume() {
 
 #[test]
 fn a_client_that_leaves_during_a_drain_stops_the_drain_and_nothing_else() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     {
         let mut client = world.client();
@@ -141,7 +141,7 @@ fn a_client_that_leaves_during_a_drain_stops_the_drain_and_nothing_else() {
 
 #[test]
 fn a_socket_file_that_nobody_answers_on_is_replaced() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     world.kill("v");
     assert!(
@@ -154,7 +154,7 @@ fn a_socket_file_that_nobody_answers_on_is_replaced() {
 
 #[test]
 fn a_volume_that_has_nothing_to_give_up_refuses_to() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let refused = answer(&world, b"{\"command\":\"give-up\"}\n");
     assert_eq!(
@@ -173,7 +173,7 @@ fn a_volume_that_has_nothing_to_give_up_refuses_to() {
 
 #[test]
 fn where_bytes_lie_is_told_on_the_log_and_at_home_and_what_both_are_on() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let ask = |start: u64, end: u64| {
         let request = format!("{{\"command\":\"place\",\"start\":{start},\"end\":{end}}}\n");

@@ -5,13 +5,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use crate::system::root;
-use crate::world::{MIB, World, failed, skip, texts};
+use crate::world::{CliSandbox, MIB, failed, skip, texts};
 
 const LOG: &str = "log.img";
 
 /// Returns a world with a data image and a log image, and no volume yet.
-fn world() -> World {
-    let world = World::new();
+fn world() -> CliSandbox {
+    let world = CliSandbox::new();
     world.data("data.img", 64 * MIB);
     world.image(LOG, 40 * MIB);
     world
@@ -77,7 +77,7 @@ fn a_log_that_is_the_data_device_is_refused_by_whatever_name() {
 
 #[test]
 fn parts_of_one_device_that_overlap_are_refused_and_others_make_a_volume() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("disk.img", 128 * MIB);
     symlink("disk.img", world.path("link.img")).unwrap();
     for (data, log) in [
@@ -159,7 +159,7 @@ fn without_a_name_the_data_device_gives_it() {
 
 #[test]
 fn a_name_is_given_once() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.image("other.img", 40 * MIB);
     let description = fs::read(world.path("etc/v.toml")).unwrap();
     world.refused(&args("data.img", "other.img")).with(
@@ -224,7 +224,7 @@ fn real_filesystems_are_recognised() {
 
 #[test]
 fn the_log_of_another_volume_is_refused_louder_if_it_is_dirty() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let again = ["create", "--name", "w", "--data", "data.img", "--log", LOG];
     world
         .refused(&again)
@@ -329,7 +329,7 @@ fn without_permission_nothing_is_done_and_the_path_is_named() {
 
 #[test]
 fn names_that_would_be_hidden_or_directories_are_refused() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.data("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     for name in [".", "..", ".v"] {
@@ -343,7 +343,7 @@ fn names_that_would_be_hidden_or_directories_are_refused() {
 /// Found in review: unused space at the end of a device was not reported.
 #[test]
 fn what_is_left_unused_of_a_device_is_said_with_its_length() {
-    let world = World::new();
+    let world = CliSandbox::new();
     // 32 segments, and 40 MiB more.
     world.image("data.img", 2049 * MIB + 40 * MIB);
     for kind in ["vsl", "fs"] {
@@ -386,7 +386,7 @@ fn what_is_left_unused_of_a_device_is_said_with_its_length() {
 /// Found in review: a second log over a device was accepted, and the data in the first log was lost.
 #[test]
 fn a_second_cache_over_a_device_whose_first_log_holds_data_is_refused_unless_forced() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.image("log2.img", 40 * MIB);
     let second = [
         "create", "--name", "w", "--data", "data.img", "--log", "log2.img",

@@ -9,15 +9,15 @@ use std::process::Stdio;
 use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::links::{kernel_device, status};
-use crate::system::{Loop, can_serve_loop, loop_over, tool};
-use crate::world::{MIB, World, signal, wait_for_end, wait_until};
+use crate::system::{TestLoop, can_serve_loop, loop_over, tool};
+use crate::world::{CliSandbox, MIB, signal, wait_for_end, wait_until};
 
 /// The offset of the tests' writes, beyond the part that a failing data device accepts.
 const AT: u64 = 8 * MIB;
 
 /// Limits the daemon's writes to files to the first `len` bytes, or removes the limit. Block devices have no such
 /// limit.
-fn limit_writes(world: &World, len: Option<u64>) {
+fn limit_writes(world: &CliSandbox, len: Option<u64>) {
     let limit = Rlimit {
         current: len,
         maximum: None,
@@ -28,11 +28,11 @@ fn limit_writes(world: &World, len: Option<u64>) {
 }
 
 /// Returns the volume `v`, attached as a loop device. Its log holds data that its data device does not accept.
-fn failing(test: &str) -> Option<(World, Loop)> {
+fn failing(test: &str) -> Option<(CliSandbox, TestLoop)> {
     if !can_serve_loop(test) {
         return None;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     world.data("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let log = loop_over(test, &world.path("log.img"))?;
@@ -48,7 +48,7 @@ fn failing(test: &str) -> Option<(World, Loop)> {
 }
 
 /// Begins a detach, and returns once the daemon reports that the data device fails.
-fn begin_detach(world: &World) -> UnixStream {
+fn begin_detach(world: &CliSandbox) -> UnixStream {
     let stream = UnixStream::connect(world.path("run/v.sock")).unwrap();
     (&stream).write_all(b"{\"command\":\"detach\"}\n").unwrap();
     let lines = BufReader::new(stream.try_clone().unwrap()).lines();
@@ -59,7 +59,7 @@ fn begin_detach(world: &World) -> UnixStream {
 }
 
 /// Checks that the block device is unchanged and has the written data.
-fn is_as_before(world: &World, device: &str) {
+fn is_as_before(world: &CliSandbox, device: &str) {
     assert_eq!(kernel_device(world, "v"), device);
     let link = status(world, "v", "device");
     let link = link.as_str().expect("it is named").to_owned();
@@ -127,7 +127,7 @@ fn a_block_device_that_another_program_took_away_is_not_named() {
     if !can_serve_loop("a_block_device_that_another_program_took_away_is_not_named") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach_loop();
     let device = kernel_device(&world, "v");
     tool("losetup", &["--detach", &device]).expect("nobody uses it");
@@ -149,7 +149,7 @@ fn a_block_device_that_another_program_took_away_is_not_named() {
     // The device number may already be in use by another program: found by a parallel test.
     let other = world.image("other.img", MIB);
     let another = tool("losetup", &[&device, other.to_str().unwrap()]);
-    let _another = another.map(|_| Loop(device.clone()));
+    let _another = another.map(|_| TestLoop(device.clone()));
     let _user = File::open(&device);
     world.ok(&["detach", "v"]);
     assert!(!world.path("dev/v").exists());

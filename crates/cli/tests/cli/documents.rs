@@ -1,10 +1,10 @@
 //! Help, completions and manual pages.
 
-use crate::world::World;
+use crate::world::CliSandbox;
 
 #[test]
 fn help_documents_the_exit_codes_and_the_environment() {
-    let world = World::new();
+    let world = CliSandbox::new();
     let help = world.ok(&["--help"]);
     for part in [
         "Exit codes",
@@ -23,7 +23,7 @@ fn help_documents_the_exit_codes_and_the_environment() {
 
 #[test]
 fn completions_come_for_every_shell() {
-    let world = World::new();
+    let world = CliSandbox::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let completions = world.ok(&["completions", shell]);
         assert!(completions.contains("detach"), "{shell}");
@@ -35,7 +35,7 @@ fn completions_come_for_every_shell() {
 
 #[test]
 fn manual_pages_come_one_or_all() {
-    let world = World::new();
+    let world = CliSandbox::new();
     let page = world.ok(&["man"]);
     assert!(
         page.contains(".TH FOREBAY 1") && page.contains("attach"),

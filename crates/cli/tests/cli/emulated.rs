@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use crate::world::{MIB, World};
+use crate::world::{CliSandbox, MIB};
 
 const DISK: &str = "model:barracuda,cache=read,queue=sptf";
 
 /// Returns a world with `data.img` and `log.img`, and no volume yet.
-fn world() -> World {
-    let world = World::new();
+fn world() -> CliSandbox {
+    let world = CliSandbox::new();
     world.data("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     world

@@ -9,14 +9,14 @@ use std::process::Command;
 
 use rustix::process::{Pid, Resource, Rlimit};
 
-use crate::world::{MIB, World, output, wait_until};
+use crate::world::{CliSandbox, MIB, output, wait_until};
 
 const LOG_AT: u64 = 128 * MIB;
 const LOG_BYTES: u64 = 40 * MIB;
 const LOG: &str = "log.img@128MiB+40MiB";
 
-fn with_log_far_in() -> World {
-    let world = World::new();
+fn with_log_far_in() -> CliSandbox {
+    let world = CliSandbox::new();
     world.data("data.img", 64 * MIB);
     world.image("log.img", LOG_AT + LOG_BYTES);
     world.ok(&["create", "--name", "v", "--data", "data.img", "--log", LOG]);
@@ -24,7 +24,7 @@ fn with_log_far_in() -> World {
 }
 
 /// Attaches `v` while ignoring the signal of the file length limit.
-fn attach(world: &World) {
+fn attach(world: &CliSandbox) {
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_forebay");
     let script = "trap '' XFSZ; exec \"$0\" attach v --via none --patience 1s";
@@ -33,7 +33,7 @@ fn attach(world: &World) {
     assert!(attached.status.success(), "{attached:?}");
 }
 
-fn status(world: &World) -> serde_json::Value {
+fn status(world: &CliSandbox) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
@@ -47,14 +47,14 @@ fn limit_writes(pid: u32, len: Option<u64>) {
     rustix::process::prlimit(process, Resource::Fsize, limit).expect("one's own process");
 }
 
-fn set_len(world: &World, len: u64) {
+fn set_len(world: &CliSandbox, len: u64) {
     let file = File::options().write(true).open(world.path("log.img"));
     file.unwrap().set_len(len).unwrap();
 }
 
 /// Leaves `v` attached, with 8 MiB of `7` flushed to a log that fails all reads and writes. Returns the content of the
 /// log.
-fn failed(world: &World) -> Vec<u8> {
+fn failed(world: &CliSandbox) -> Vec<u8> {
     attach(world);
     let mut client = world.client();
     for mib in 0..8 {
@@ -77,7 +77,7 @@ fn failed(world: &World) -> Vec<u8> {
     log
 }
 
-fn state_files(world: &World) -> usize {
+fn state_files(world: &CliSandbox) -> usize {
     fs::read_dir(world.path("state")).map_or(0, Iterator::count)
 }
 
@@ -198,7 +198,7 @@ fn what_was_lost_with_a_log_is_salvaged_when_its_device_works_again() {
     refused.with(4, &["given up", "create --force"]);
 }
 
-fn volume_id(world: &World) -> String {
+fn volume_id(world: &CliSandbox) -> String {
     let json = world.run(&["check", "--log", LOG, "--json"]).stdout;
     let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
     report["info"]["volume"].as_str().unwrap().to_owned()

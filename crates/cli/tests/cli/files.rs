@@ -7,12 +7,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::by_ring::SwitchedOn;
+use crate::by_ring::FuseUringGuard;
 use crate::system::{installed, root, try_unmount};
-use crate::world::{MIB, World, failed, output, skip, texts, wait_until};
+use crate::world::{CliSandbox, MIB, failed, output, skip, texts, wait_until};
 
 /// Returns a world with a filesystem `f` on `disk.img`, and the directory `mnt`; or skips the test with a message.
-pub(crate) fn world(test: &str) -> Option<World> {
+pub(crate) fn world(test: &str) -> Option<CliSandbox> {
     if !root() || !Path::new("/dev/fuse").exists() {
         skip(test, "not root, or no FUSE");
         return None;
@@ -20,20 +20,20 @@ pub(crate) fn world(test: &str) -> Option<World> {
     Some(made())
 }
 
-fn made() -> World {
-    let world = World::new();
+fn made() -> CliSandbox {
+    let world = CliSandbox::new();
     world.image("disk.img", 64 * MIB);
     world.ok(&["create", "--fs", "--data", "disk.img", "--name", "f"]);
     fs::create_dir(world.path("mnt")).unwrap();
     world
 }
 
-pub(crate) fn status(world: &World) -> Value {
+pub(crate) fn status(world: &CliSandbox) -> Value {
     serde_json::from_str(&world.ok(&["status", "f", "--json"])).unwrap()
 }
 
 /// Returns the exit code and the output of `check`.
-pub(crate) fn check(world: &World) -> (i32, String) {
+pub(crate) fn check(world: &CliSandbox) -> (i32, String) {
     let checked = world.run(&["check", "f"]);
     (checked.status.code().unwrap(), texts(&checked).0)
 }
@@ -137,7 +137,7 @@ fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
     let Some(world) = world(test) else {
         return;
     };
-    let Some(_switched_on) = SwitchedOn::new() else {
+    let Some(_switched_on) = FuseUringGuard::new() else {
         return skip(test, "the kernel has no FUSE over io_uring");
     };
     world.ok(&["mount", "f", "mnt"]);

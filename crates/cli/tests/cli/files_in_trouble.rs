@@ -12,12 +12,12 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::files::{check, status, world};
 use crate::system::{installed, tool, try_tool};
-use crate::world::{MIB, World, failed, output, signal, texts, wait_for_end, wait_until};
+use crate::world::{CliSandbox, MIB, failed, output, signal, texts, wait_for_end, wait_until};
 
 const EIO: Option<i32> = Some(5);
 const ENOSPC: Option<i32> = Some(28);
 
-fn mount(world: &World) -> u32 {
+fn mount(world: &CliSandbox) -> u32 {
     world.ok(&["mount", "f", "mnt"]);
     world.pid("f").expect("it is mounted")
 }
@@ -101,7 +101,7 @@ fn a_daemon_whose_log_cannot_be_written_serves_on() {
 
 /// Unmounts `f`, and returns the activities that the daemon reports until it exits; or disconnects after the first
 /// report.
-fn unmount_and_listen(world: &World, stays: bool) -> Vec<String> {
+fn unmount_and_listen(world: &CliSandbox, stays: bool) -> Vec<String> {
     let mut stream = UnixStream::connect(world.path("run/f.sock")).unwrap();
     stream.write_all(b"{\"command\":\"detach\"}\n").unwrap();
     let mut doing = Vec::new();

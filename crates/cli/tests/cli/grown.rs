@@ -7,16 +7,16 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::system::{Mount, can_serve_loop, installed, tool};
-use crate::world::{MIB, World, texts};
+use crate::system::{TestMount, can_serve_loop, installed, tool};
+use crate::world::{CliSandbox, MIB, texts};
 
-fn set_len(world: &World, name: &str, len: u64) {
+fn set_len(world: &CliSandbox, name: &str, len: u64) {
     let file = File::options().write(true).open(world.path(name));
     file.unwrap().set_len(len).unwrap();
 }
 
 /// Returns the exit code and the output of a check.
-fn check(world: &World, args: &[&str]) -> (i32, String) {
+fn check(world: &CliSandbox, args: &[&str]) -> (i32, String) {
     let output = world.run(&[&["check"], args].concat());
     let (out, err) = texts(&output);
     (output.status.code().unwrap_or(-1), out + &err)
@@ -25,7 +25,7 @@ fn check(world: &World, args: &[&str]) -> (i32, String) {
 #[test]
 fn a_cached_device_that_grew_while_it_was_detached_is_attached_as_long_as_it_is_now() {
     for dirty in [false, true] {
-        let world = World::with_volume();
+        let world = CliSandbox::with_volume();
         if dirty {
             world.dirty(8 * MIB, 3, 4096);
         }
@@ -53,7 +53,7 @@ fn a_cached_device_that_grew_while_it_was_detached_is_attached_as_long_as_it_is_
 
 #[test]
 fn a_volume_that_is_not_attached_is_resized_and_says_so_and_removed_as_well() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(8 * MIB, 3, 4096);
     set_len(&world, "data.img", 96 * MIB);
     let output = world.run(&["resize", "v"]);
@@ -72,7 +72,7 @@ fn a_device_that_shrank_is_refused_with_what_to_do_whether_its_log_is_empty_or_n
         (false, "forebay remove"),
         (true, "nothing in the log is lost"),
     ] {
-        let world = World::with_volume();
+        let world = CliSandbox::with_volume();
         if dirty {
             world.dirty(8 * MIB, 3, 4096);
         }
@@ -91,7 +91,7 @@ fn a_device_that_shrank_is_refused_with_what_to_do_whether_its_log_is_empty_or_n
 #[test]
 fn an_attached_volume_takes_the_new_length_when_it_is_told_to_and_nbd_clients_by_their_next_connection()
  {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let mut before = world.client();
     before.write(0, &[1; 4096]).unwrap();
@@ -130,10 +130,10 @@ fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "resize2fs"]) {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let device = world.attach_loop();
     tool("mkfs.ext4", &["-q", "-F", &device]).expect("a filesystem");
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     fs::write(world.path("mnt/file"), "kept").unwrap();
     set_len(&world, "data.img", 96 * MIB);
     world.ok(&["resize", "v"]);
@@ -145,7 +145,7 @@ fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
     // Not while it is mounted: containers lack the permission.
     tool("e2fsck", &["-f", "-p", &device]).expect("it is sound");
     tool("resize2fs", &[&device]).expect("it takes the new length");
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     fs::write(world.path("mnt/large"), vec![7; 70 << 20]).expect("there is room for it now");
     assert_eq!(fs::read(world.path("mnt/file2")).unwrap(), b"kept too");
     drop(mount);
@@ -160,8 +160,8 @@ fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
 }
 
 /// Returns a world with a volume `v` of that kind on `data.img` of 64 MiB.
-fn space(kind: &str) -> World {
-    let world = World::new();
+fn space(kind: &str) -> CliSandbox {
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     let args = [
         "create",
@@ -178,7 +178,7 @@ fn space(kind: &str) -> World {
     world
 }
 
-fn status(world: &World) -> serde_json::Value {
+fn status(world: &CliSandbox) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
@@ -252,7 +252,7 @@ fn a_filesystem_takes_the_room_of_a_longer_device_mounted_or_not() {
 
 #[test]
 fn a_cache_over_a_log_structured_volume_becomes_longer_with_it() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     world.ok(&[

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use forebay_serve::nbd::client::BlockingClient;
+use forebay_serve::nbd::client::BlockingNbdClient;
 
-use crate::world::{MIB, World, failed, texts, wait_until};
+use crate::world::{CliSandbox, MIB, failed, texts, wait_until};
 
-fn create(world: &World, more: &[&str]) -> String {
+fn create(world: &CliSandbox, more: &[&str]) -> String {
     let args = [
         "create", "--volume", "vsl", "--name", "v", "--data", "data.img", "--log", "log.img",
     ];
@@ -14,19 +14,19 @@ fn create(world: &World, more: &[&str]) -> String {
 }
 
 /// Returns a world with the volume `v`: a log of 40 MiB over a log-structured volume on `data.img` of 64 MiB.
-fn world() -> World {
-    let world = World::new();
+fn world() -> CliSandbox {
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     create(&world, &["--placement", "lfs"]);
     world
 }
 
-fn status(world: &World) -> serde_json::Value {
+fn status(world: &CliSandbox) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
-fn check(world: &World, args: &[&str]) -> (i32, String) {
+fn check(world: &CliSandbox, args: &[&str]) -> (i32, String) {
     let output = world.run(&[&["check"], args].concat());
     let (out, err) = texts(&output);
     (output.status.code().unwrap_or(-1), out + &err)
@@ -34,7 +34,7 @@ fn check(world: &World, args: &[&str]) -> (i32, String) {
 
 #[test]
 fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_detach_and_remove() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let said = create(&world, &["--size", "1GiB"]);
@@ -83,7 +83,7 @@ fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_deta
     assert!(said.contains("the log-structured volume on"), "{said}");
     world.ok(&["attach", "--data", "data.img", "--via", "none"]);
     let socket = world.path("run/data.nbd.sock");
-    let mut alone = BlockingClient::connect(&socket, "data").unwrap();
+    let mut alone = BlockingNbdClient::connect(&socket, "data").unwrap();
     assert_eq!(alone.read(700 * MIB, 1 << 20).unwrap(), [7; 1 << 20]);
     assert_eq!(
         alone.read(0, 12288).unwrap(),
@@ -108,7 +108,7 @@ fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_deta
 
 #[test]
 fn what_there_is_no_room_for_below_is_refused_and_a_trim_makes_room() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     create(&world, &["--placement", "lfs", "--size", "1GiB"]);
@@ -169,7 +169,7 @@ fn a_log_over_a_volume_is_not_attached_to_its_device_or_to_another_volume() {
 
 #[test]
 fn both_devices_are_asked_before_they_are_overwritten() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
     let args = [

@@ -4,40 +4,40 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use crate::system::{Loop, Mount, can_serve_loop, tool};
-use crate::world::{MIB, World, failed, texts, wait_until};
+use crate::system::{TestLoop, TestMount, can_serve_loop, tool};
+use crate::world::{CliSandbox, MIB, failed, texts, wait_until};
 
 /// Returns a field of the volume's status.
-pub(crate) fn status(world: &World, name: &str, field: &str) -> serde_json::Value {
+pub(crate) fn status(world: &CliSandbox, name: &str, field: &str) -> serde_json::Value {
     let json = world.ok(&["status", name, "--json"]);
     serde_json::from_str::<serde_json::Value>(&json).unwrap()[field].take()
 }
 
 /// Returns the kernel's name of a volume's block device.
-pub(crate) fn kernel_device(world: &World, name: &str) -> String {
+pub(crate) fn kernel_device(world: &CliSandbox, name: &str) -> String {
     let device = status(world, name, "kernel_device");
     device.as_str().expect("it has a block device").to_owned()
 }
 
-fn link(world: &World, name: &str) -> String {
+fn link(world: &CliSandbox, name: &str) -> String {
     world.path("dev").join(name).display().to_string()
 }
 
-fn target(world: &World, name: &str) -> Option<PathBuf> {
+fn target(world: &CliSandbox, name: &str) -> Option<PathBuf> {
     fs::read_link(link(world, name)).ok()
 }
 
-fn attach(world: &World, name: &str) -> String {
+fn attach(world: &CliSandbox, name: &str) -> String {
     let device = world.ok(&["attach", name, "--via", "loop"]);
     device.trim().to_owned()
 }
 
 /// Returns a world with the volumes `a` and `b`.
-fn two(test: &str) -> Option<World> {
+fn two(test: &str) -> Option<CliSandbox> {
     if !can_serve_loop(test) {
         return None;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     for name in ["a", "b"] {
         let (data, log) = (format!("{name}.img"), format!("{name}.log"));
         world.data(&data, 64 * MIB);
@@ -48,7 +48,7 @@ fn two(test: &str) -> Option<World> {
 }
 
 /// Returns the first 512 bytes of a volume.
-fn begins(world: &World, name: &str) -> Vec<u8> {
+fn begins(world: &CliSandbox, name: &str) -> Vec<u8> {
     fs::read(link(world, name)).unwrap()[..512].to_vec()
 }
 
@@ -88,7 +88,7 @@ fn the_link_of_a_killed_daemon_is_replaced_by_the_next_attach() {
     if !can_serve_loop("the_link_of_a_killed_daemon_is_replaced_by_the_next_attach") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     attach(&world, "v");
     let dead = kernel_device(&world, "v");
     world.kill("v");
@@ -105,7 +105,7 @@ fn a_link_whose_device_is_another_programs_is_removed_by_list() {
     if !can_serve_loop("a_link_whose_device_is_another_programs_is_removed_by_list") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     attach(&world, "v");
     let device = kernel_device(&world, "v");
     // While the daemon runs, its link stays.
@@ -128,7 +128,7 @@ fn what_is_not_forebays_stays_in_its_place_and_is_named() {
     if !can_serve_loop("what_is_not_forebays_stays_in_its_place_and_is_named") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     fs::create_dir(world.path("dev")).unwrap();
     let place = world.path("dev/v");
     let attached = |what: &str| {
@@ -166,7 +166,7 @@ fn a_link_that_goes_meanwhile_is_said_and_the_device_named_instead() {
     if !can_serve_loop("a_link_that_goes_meanwhile_is_said_and_the_device_named_instead") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     attach(&world, "v");
     fs::remove_file(link(&world, "v")).unwrap();
     let device = kernel_device(&world, "v");
@@ -182,7 +182,7 @@ fn the_first_of_two_volumes_of_one_name_has_the_link() {
     if !can_serve_loop("the_first_of_two_volumes_of_one_name_has_the_link") {
         return;
     }
-    let (first, second) = (World::with_volume(), World::with_volume());
+    let (first, second) = (CliSandbox::with_volume(), CliSandbox::with_volume());
     attach(&first, "v");
     let args = ["attach", "v", "--via", "loop"];
     let mut command = second.command(&args);
@@ -203,16 +203,16 @@ fn what_is_mounted_by_the_link_keeps_the_volume_attached_and_the_link_in_place()
     if !can_serve_loop("what_is_mounted_by_the_link_keeps_the_volume_attached") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let device = attach(&world, "v");
     tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     let refused = failed(&["detach"], &world.run(&["detach", "v"]));
     refused.with(4, &[&device, "mounted on", "mnt"]);
     assert_eq!(target(&world, "v"), Some(kernel_device(&world, "v").into()));
     drop(mount);
     // The kernel does not prevent a loop device over another.
-    let above = Loop::over(device.as_ref()).expect("a loop device");
+    let above = TestLoop::over(device.as_ref()).expect("a loop device");
     let refused = failed(&["detach"], &world.run(&["detach", "v"]));
     refused.with(
         4,
@@ -231,7 +231,7 @@ fn a_runtime_directory_that_is_named_by_a_link_makes_no_difference() {
     if !can_serve_loop("a_runtime_directory_that_is_named_by_a_link") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     symlink(world.path("run"), world.path("by-link")).unwrap();
     let run = |args: &[&str]| {
         let mut command = world.command(args);

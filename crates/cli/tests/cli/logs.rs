@@ -2,22 +2,22 @@
 
 use std::fs::File;
 
-use crate::world::{MIB, World};
+use crate::world::{CliSandbox, MIB};
 
 const SUPERBLOCKS: [u64; 2] = [0, 512 << 10];
 
-fn attach(world: &World) -> crate::world::Failed {
+fn attach(world: &CliSandbox) -> crate::world::RefusedCommand {
     world.refused(&["attach", "v", "--via", "none"])
 }
 
-fn check(world: &World) -> i32 {
+fn check(world: &CliSandbox) -> i32 {
     let output = world.run(&["check", "--log", "log.img"]);
     output.status.code().unwrap()
 }
 
 #[test]
 fn check_tells_clean_dirty_damaged_and_foreign_by_its_exit_code() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     assert_eq!(check(&world), 0);
     world.dirty(MIB, 5, 8192);
     let before = world.content("log.img");
@@ -40,7 +40,7 @@ fn check_tells_clean_dirty_damaged_and_foreign_by_its_exit_code() {
 
 #[test]
 fn a_flushed_record_that_is_gone_is_damage_and_not_passed_over() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     {
         let mut client = world.client();
@@ -77,7 +77,7 @@ fn a_flushed_record_that_is_gone_is_damage_and_not_passed_over() {
 #[test]
 fn one_superblock_is_enough_and_none_is_too_few() {
     for broken in SUPERBLOCKS {
-        let world = World::with_volume();
+        let world = CliSandbox::with_volume();
         world.dirty(0, 3, 4096);
         world.poke("log.img", broken, &[0xa5; 4096]);
         world.attach();
@@ -85,7 +85,7 @@ fn one_superblock_is_enough_and_none_is_too_few() {
         world.ok(&["detach", "v"]);
         assert_eq!(world.peek("data.img", 0, 4096), [3; 4096]);
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(0, 3, 4096);
     for broken in SUPERBLOCKS {
         world.poke("log.img", broken, &[0xa5; 4096]);
@@ -96,7 +96,7 @@ fn one_superblock_is_enough_and_none_is_too_few() {
 
 #[test]
 fn a_file_that_is_no_log_is_refused_by_its_magic() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.image("zeroes.img", 40 * MIB);
     let failed = world.refused(&["attach", "--log", "zeroes.img", "--via", "none"]);
     failed.with(3, &["zeroes.img", "magic"]);
@@ -110,7 +110,7 @@ fn a_file_that_is_no_log_is_refused_by_its_magic() {
 
 #[test]
 fn a_log_of_another_version_is_refused_with_both_versions() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     for superblock in SUPERBLOCKS {
         // Version and checksum follow the magic number; only the version is wrong.
         let mut bytes = world.peek("log.img", superblock, 4096);
@@ -130,7 +130,7 @@ fn a_log_of_another_version_is_refused_with_both_versions() {
 
 #[test]
 fn a_log_that_was_cut_short_is_refused() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(0, 3, 4096);
     let file = File::options()
         .write(true)
@@ -142,7 +142,7 @@ fn a_log_that_was_cut_short_is_refused() {
 
 #[test]
 fn dump_prints_every_structure_as_text_and_as_json() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(MIB, 5, 8192);
     let text = world.ok(&["dump", "v"]);
     assert!(

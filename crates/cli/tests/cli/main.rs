@@ -1,7 +1,7 @@
 //! The program from the outside: the built binary, real files, real sockets, and as root real block devices and
 //! filesystems.
 //!
-//! Every refusal is held to the same standard ([`world::Failed`]): the documented exit code, a single line that names
+//! Every refusal is held to the same standard ([`world::RefusedCommand`]): the documented exit code, a single line that names
 //! the problem, and files that are byte for byte unchanged.
 
 mod attach;

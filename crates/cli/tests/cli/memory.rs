@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::world::{MIB, World, skip, wait_until};
+use crate::world::{CliSandbox, MIB, skip, wait_until};
 
 const CLIENTS: u64 = 24;
 /// The largest possible request.
@@ -28,14 +28,14 @@ fn resident(pid: u32, key: &str) -> u64 {
     1024 * kib.trim_end_matches(" kB").trim().parse::<u64>().unwrap()
 }
 
-fn status(world: &World) -> Value {
+fn status(world: &CliSandbox) -> Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
 /// As found in review: these clients made the daemon 1.67 GB large, while `status` reported 1 MiB.
 #[test]
 fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", CLIENTS * LARGEST);
     world.image("log.img", 64 * MIB);
     world.ok(&[
@@ -76,7 +76,7 @@ fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
 
 #[test]
 fn the_bound_is_set_by_the_description_or_an_option_and_shown() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     assert_eq!(status(&world)["request_bytes_max"], 256 * MIB);
     world.detach();
@@ -104,7 +104,7 @@ fn the_bound_is_set_by_the_description_or_an_option_and_shown() {
 #[test]
 fn the_daemon_holds_its_memory_where_it_may_and_serves_where_it_may_not() {
     const CAP_IPC_LOCK: u32 = 14;
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let pid = world.pid("v").unwrap();
     let own = fs::read_to_string("/proc/self/status").unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::files::{check, world};
 use crate::system::{installed, tool, try_unmount};
-use crate::world::{World, failed, output, signal, texts, wait_for_end, wait_until};
+use crate::world::{CliSandbox, failed, output, signal, texts, wait_for_end, wait_until};
 
 fn accessed(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().accessed().unwrap()
@@ -138,7 +138,7 @@ fn files_without_a_name_do_not_outlive_the_mount() {
 }
 
 /// Runs the helper that the system's `mount` calls, with these arguments.
-fn helper(world: &World, arguments: &[&str]) -> Output {
+fn helper(world: &CliSandbox, arguments: &[&str]) -> Output {
     let helper = world.path("mount.forebay");
     if !helper.exists() {
         symlink(env!("CARGO_BIN_EXE_forebay"), &helper).unwrap();

@@ -2,16 +2,16 @@
 
 use std::fs::{self, File};
 
-use crate::world::{MIB, World};
+use crate::world::{CliSandbox, MIB};
 
-fn attach(world: &World) -> crate::world::Failed {
+fn attach(world: &CliSandbox) -> crate::world::RefusedCommand {
     world.refused(&["attach", "v", "--via", "none"])
 }
 
 #[test]
 fn a_data_device_that_was_changed_without_its_dirty_log_is_refused() {
     for at in [1024, 64 << 10, 64 * MIB - 4096] {
-        let world = World::with_volume();
+        let world = CliSandbox::with_volume();
         world.dirty(8 * MIB, 3, 4096);
         world.poke("data.img", at, b"mounted elsewhere");
         attach(&world).with(4, &["data.img", "log.img", "--accept-changed"]);
@@ -22,7 +22,7 @@ fn a_data_device_that_was_changed_without_its_dirty_log_is_refused() {
 
 #[test]
 fn a_data_device_that_was_changed_while_the_log_was_clean_is_welcome() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     world.client().write(8 * MIB, &[3; 4096]).unwrap();
     world.ok(&["detach", "v"]);
@@ -36,7 +36,7 @@ fn a_data_device_that_was_changed_while_the_log_was_clean_is_welcome() {
 
 #[test]
 fn a_data_device_of_another_size_is_refused() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(8 * MIB, 3, 4096);
     let file = File::options()
         .write(true)
@@ -48,7 +48,7 @@ fn a_data_device_of_another_size_is_refused() {
 
 #[test]
 fn another_data_device_of_the_same_size_is_refused() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.dirty(8 * MIB, 3, 4096);
     fs::rename(world.path("data.img"), world.path("away.img")).unwrap();
     world.data("other.img", 64 * MIB);
@@ -62,7 +62,7 @@ fn another_data_device_of_the_same_size_is_refused() {
 
 #[test]
 fn a_description_with_the_log_of_another_volume_is_refused() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.image("log2.img", 40 * MIB);
     world.data("data2.img", 64 * MIB);
     world.ok(&[
@@ -82,7 +82,7 @@ fn a_description_with_the_log_of_another_volume_is_refused() {
 
 #[test]
 fn a_data_device_that_is_missing_is_named() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     fs::remove_file(world.path("data.img")).unwrap();
     attach(&world).with(3, &["data.img", "does not exist"]);
 }

@@ -23,7 +23,7 @@ const BLOCKS: u64 = 1500;
 const FILLS: [usize; 3] = [64 << 10, 4096, 512];
 
 /// Files with reserved blocks, used until the filesystem is gone.
-struct Reserving {
+struct ReservedFiles {
     files: [File; FILES],
     filler: File,
     rng: Rng,
@@ -31,14 +31,14 @@ struct Reserving {
     reserved: [BTreeSet<u64>; FILES],
 }
 
-impl Reserving {
-    fn new(dir: &Path, rng: Rng) -> Reserving {
+impl ReservedFiles {
+    fn new(dir: &Path, rng: Rng) -> ReservedFiles {
         let open = |name: String| {
             let mut options = File::options();
             let options = options.read(true).write(true).create(true).truncate(true);
             options.open(dir.join(name)).expect("opened")
         };
-        Reserving {
+        ReservedFiles {
             files: std::array::from_fn(|n| open(n.to_string())),
             filler: open("filler".into()),
             rng,
@@ -111,7 +111,7 @@ impl Reserving {
     }
 
     /// Acts until the filesystem is gone. Fails if a write to reserved space is refused.
-    fn act_until_gone(mut self, acts: &AtomicU64) -> Reserving {
+    fn act_until_gone(mut self, acts: &AtomicU64) -> ReservedFiles {
         loop {
             match self.act().map_err(|error| Errno::from_io_error(&error)) {
                 Ok(()) => acts.fetch_add(1, Ordering::Relaxed),
@@ -133,7 +133,7 @@ fn what_was_reserved_can_be_written_after_kills_though_all_else_is_full() {
         let dir = world.path("mnt");
         let rng = Rng::new(2611 + round);
         let enough = 20 + rng.below(200);
-        let reserving = Reserving::new(&dir, rng);
+        let reserving = ReservedFiles::new(&dir, rng);
         let acts = Arc::new(AtomicU64::new(0));
         let acting = std::thread::spawn({
             let acts = Arc::clone(&acts);

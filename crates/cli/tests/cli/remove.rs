@@ -4,12 +4,12 @@
 
 use std::fs;
 
-use crate::world::{MIB, World};
+use crate::world::{CliSandbox, MIB};
 
 #[test]
 fn a_volume_with_an_empty_log_is_removed_whatever_became_of_its_data_device() {
     for shorter in [false, true] {
-        let world = World::with_volume();
+        let world = CliSandbox::with_volume();
         let gone = world.path("data.img");
         if shorter {
             fs::File::options()
@@ -30,7 +30,7 @@ fn a_volume_with_an_empty_log_is_removed_whatever_became_of_its_data_device() {
 #[test]
 fn a_log_that_holds_data_for_a_device_that_is_gone_or_wiped_is_removed_with_force_alone() {
     for wiped in [false, true] {
-        let world = World::with_volume();
+        let world = CliSandbox::with_volume();
         world.dirty(8 * MIB, 3, 4096);
         if wiped {
             drop(world.image("data.img", 64 * MIB))
@@ -55,7 +55,7 @@ fn a_log_that_holds_data_for_a_device_that_is_gone_or_wiped_is_removed_with_forc
 #[test]
 fn of_a_volume_whose_own_device_is_gone_wiped_or_anothers_the_description_is_removed_with_force() {
     for what in ["gone", "wiped", "another's"] {
-        let world = World::with_volume();
+        let world = CliSandbox::with_volume();
         match what {
             "gone" => fs::remove_file(world.path("log.img")).unwrap(),
             "wiped" => drop(world.image("log.img", 40 * MIB)),
@@ -90,7 +90,7 @@ fn of_a_volume_whose_own_device_is_gone_wiped_or_anothers_the_description_is_rem
 #[test]
 fn a_log_structured_volume_that_is_gone_or_wiped_is_removed_with_force() {
     for wiped in [false, true] {
-        let world = World::new();
+        let world = CliSandbox::new();
         world.image("data.img", 64 * MIB);
         world.ok(&[
             "create", "--volume", "vsl", "--name", "v", "--data", "data.img",

@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 
-use crate::world::{World, signal};
+use crate::world::{CliSandbox, signal};
 
-fn foreground(world: &World, more: &[&str]) -> (Child, String) {
+fn foreground(world: &CliSandbox, more: &[&str]) -> (Child, String) {
     let mut args = vec!["attach", "v", "--via", "none", "--foreground"];
     args.extend_from_slice(more);
     let mut command = world.command(&args);
@@ -26,7 +26,7 @@ fn foreground(world: &World, more: &[&str]) -> (Child, String) {
 
 #[test]
 fn a_service_manager_is_told_of_readiness_and_of_stopping() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let manager = UnixDatagram::bind(world.path("notify.sock")).unwrap();
     let told = || {
         let mut buf = [0; 4096];
@@ -53,7 +53,7 @@ fn get(address: &str, request: &str) -> String {
 
 #[test]
 fn metrics_are_given_out_and_nothing_else() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     // A port that is free now. If another program takes it before the daemon does, the daemon reports this.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

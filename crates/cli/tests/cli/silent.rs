@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use crate::system::{Mount, can_serve_loop, tool};
-use crate::world::{MIB, World, failed, signal, texts};
+use crate::system::{TestMount, can_serve_loop, tool};
+use crate::world::{CliSandbox, MIB, failed, signal, texts};
 
 /// Found in a trial: `list` took 31 s, and `drain --timeout 3s` 30 s.
 #[test]
 fn a_daemon_that_is_stopped_is_named_and_keeps_nobody_from_the_others() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     world.data("w.img", 64 * MIB);
     world.image("w.log", 40 * MIB);
@@ -49,10 +49,10 @@ fn a_volume_stays_dead_when_an_attach_was_refused() {
     if !can_serve_loop("a_volume_stays_dead_when_an_attach_was_refused") {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let device = world.attach_loop();
     tool("mkfs.ext4", &["-q", "-F", &device]).expect("mkfs.ext4 is installed");
-    let mount = Mount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &world.path("mnt"), "rw").expect("it mounts");
     world.kill("v");
     for _ in 0..2 {
         let refused = failed(&["attach"], &world.run(&["attach", "v", "--via", "loop"]));
@@ -71,7 +71,7 @@ fn a_volume_stays_dead_when_an_attach_was_refused() {
 
 #[test]
 fn what_was_refused_leaves_no_lock() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let exists = [
         "create", "--name", "v", "--data", "data.img", "--log", "log.img",
     ];

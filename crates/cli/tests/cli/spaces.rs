@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::system::{installed, tool};
-use crate::world::{Failed, MIB, World, failed, texts, wait_until};
+use crate::world::{CliSandbox, MIB, RefusedCommand, failed, texts, wait_until};
 
 /// Offsets of the superblocks.
 const SUPERBLOCKS: [u64; 2] = [0, 512 << 10];
 
-fn create(world: &World, more: &[&str]) -> String {
+fn create(world: &CliSandbox, more: &[&str]) -> String {
     let args = [
         "create", "--volume", "vsl", "--name", "v", "--data", "data.img",
     ];
@@ -17,33 +17,33 @@ fn create(world: &World, more: &[&str]) -> String {
 }
 
 /// Returns a world with the volume `v` on `data.img` of 64 MiB.
-fn world() -> World {
-    let world = World::new();
+fn world() -> CliSandbox {
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     create(&world, &["--placement", "lfs"]);
     world
 }
 
-fn status(world: &World) -> serde_json::Value {
+fn status(world: &CliSandbox) -> serde_json::Value {
     serde_json::from_str(&world.ok(&["status", "v", "--json"])).unwrap()
 }
 
 /// Runs `check`; returns its exit code and its output.
-fn check(world: &World) -> (i32, String) {
+fn check(world: &CliSandbox) -> (i32, String) {
     let output = world.run(&["check", "--data", "data.img"]);
     let (out, err) = texts(&output);
     (output.status.code().unwrap_or(-1), out + &err)
 }
 
 /// Returns the failure of an attach. The refused attach may change the superblocks of the device.
-fn not_attached(world: &World) -> Failed {
+fn not_attached(world: &CliSandbox) -> RefusedCommand {
     let args = ["attach", "v", "--via", "none"];
     failed(&args, &world.run(&args))
 }
 
 #[test]
 fn a_volume_is_made_and_keeps_what_is_written_through_detach_kill_and_remove() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     let out = create(&world, &["--size", "1GiB"]);
     for part in [
@@ -104,7 +104,7 @@ fn every_placement_has_a_status_from_the_beginning() {
         "hylog+sepbit",
         "overwrite",
     ] {
-        let world = World::new();
+        let world = CliSandbox::new();
         world.image("data.img", 64 * MIB);
         create(&world, &["--placement", placement, "--segment", "256KiB"]);
         world.attach();
@@ -139,7 +139,7 @@ fn what_was_flushed_before_a_kill_is_found_by_check_and_recovered() {
 
 #[test]
 fn a_full_volume_refuses_writes_and_goes_on_with_reads_and_trims() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 40 * MIB);
     create(
         &world,
@@ -184,7 +184,7 @@ fn a_full_volume_refuses_writes_and_goes_on_with_reads_and_trims() {
 
 #[test]
 fn what_does_not_go_together_is_refused_before_anything_is_touched() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("small.img", 20 * MIB);
     let vsl = ["create", "--volume", "vsl", "--name", "v", "--data"];
@@ -321,7 +321,7 @@ fn garbage_anywhere_gives_the_right_data_an_error_or_a_refusal() {
     whole.detach();
     let (mut wrong, mut refused) = (0, 0);
     for n in 0..16 {
-        let world = World::new();
+        let world = CliSandbox::new();
         fs::create_dir(world.path("etc")).unwrap();
         for file in ["data.img", "etc/v.toml"] {
             let text = fs::read(whole.path(file)).unwrap();
@@ -384,7 +384,7 @@ fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
     world
         .refused(&["check", "v", "--salvage"])
         .with(3, &["no write cache"]);
-    World::with_volume()
+    CliSandbox::with_volume()
         .refused(&["attach", "v", "--via", "none", "--discard", "on"])
         .with(2, &["write cache", "no `discard`"]);
     world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
@@ -397,7 +397,7 @@ fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
 
 #[test]
 fn the_share_that_is_kept_free_is_chosen_noted_shown_and_changed() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 256 * MIB);
     let args = ["create", "--volume", "vsl", "--name", "v"];
     let args = [&args[..], &["--data", "data.img", "--spare", "2/3"]].concat();
@@ -462,7 +462,7 @@ fn what_holds_nothing_is_a_hole_for_nbd_clients() {
 #[test]
 fn what_is_free_of_an_image_is_given_back_if_that_is_asked_for() {
     let blocks = |discard: &str| {
-        let world = World::new();
+        let world = CliSandbox::new();
         let path = world.image("data.img", 64 * MIB);
         create(&world, &["--placement", "lfs", "--discard", discard]);
         world.attach();

@@ -53,42 +53,42 @@ pub(crate) fn can_serve_loop(test: &str) -> bool {
 }
 
 /// A loop device.
-pub(crate) struct Loop(pub(crate) String);
+pub(crate) struct TestLoop(pub(crate) String);
 
-impl Loop {
-    pub(crate) fn over(path: &Path) -> Option<Loop> {
-        tool("losetup", &["--find", "--show", path.to_str()?]).map(Loop)
+impl TestLoop {
+    pub(crate) fn over(path: &Path) -> Option<TestLoop> {
+        tool("losetup", &["--find", "--show", path.to_str()?]).map(TestLoop)
     }
 }
 
 /// Returns a loop device over an image, or skips the test with a message.
-pub(crate) fn loop_over(test: &str, path: &Path) -> Option<Loop> {
-    let made = root().then(|| Loop::over(path)).flatten();
+pub(crate) fn loop_over(test: &str, path: &Path) -> Option<TestLoop> {
+    let made = root().then(|| TestLoop::over(path)).flatten();
     if made.is_none() {
         skip(test, "not root, or no loop devices");
     }
     made
 }
 
-impl Drop for Loop {
+impl Drop for TestLoop {
     fn drop(&mut self) {
         tool("losetup", &["--detach", &self.0]);
     }
 }
 
 /// A mounted filesystem.
-pub(crate) struct Mount(pub(crate) String);
+pub(crate) struct TestMount(pub(crate) String);
 
-impl Mount {
-    pub(crate) fn new(device: &str, at: &Path, options: &str) -> Option<Mount> {
-        Mount::try_new(device, at, options).ok()
+impl TestMount {
+    pub(crate) fn new(device: &str, at: &Path, options: &str) -> Option<TestMount> {
+        TestMount::try_new(device, at, options).ok()
     }
 
-    pub(crate) fn try_new(device: &str, at: &Path, options: &str) -> Result<Mount, String> {
+    pub(crate) fn try_new(device: &str, at: &Path, options: &str) -> Result<TestMount, String> {
         fs::create_dir_all(at).map_err(|error| error.to_string())?;
         let at = at.to_str().ok_or("not UTF-8")?;
         try_tool("mount", &["-o", options, device, at])?;
-        Ok(Mount(at.into()))
+        Ok(TestMount(at.into()))
     }
 
     /// Unmounts the filesystem; lazily if it is still in use, which is an error.
@@ -118,7 +118,7 @@ pub(crate) fn try_unmount(args: &[&str]) -> Result<(), String> {
     }
 }
 
-impl Drop for Mount {
+impl Drop for TestMount {
     fn drop(&mut self) {
         if let Err(why) = unmount(&self.0) {
             eprintln!("{why}");

@@ -3,11 +3,11 @@
 use std::process::Stdio;
 
 use crate::control::answer;
-use crate::world::{MIB, World};
+use crate::world::{CliSandbox, MIB};
 
 /// Returns a world with the volume `v` on `data.img`, which has this placement.
-fn world(placement: &str) -> World {
-    let world = World::new();
+fn world(placement: &str) -> CliSandbox {
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.ok(&[
         "create",
@@ -23,7 +23,7 @@ fn world(placement: &str) -> World {
     world
 }
 
-fn json(world: &World, args: &[&str]) -> serde_json::Value {
+fn json(world: &CliSandbox, args: &[&str]) -> serde_json::Value {
     serde_json::from_str(&world.ok(args)).unwrap()
 }
 
@@ -93,7 +93,7 @@ fn what_learns_enough_says_what_another_placement_would_cost() {
 
 #[test]
 fn what_has_no_such_placement_is_refused() {
-    let cached = World::with_volume();
+    let cached = CliSandbox::with_volume();
     let refused = cached.refused(&["tune", "v", "--placement", "lfs"]);
     refused.with(2, &["no placement"]);
     let volume = world("lfs");
@@ -106,7 +106,7 @@ fn what_has_no_such_placement_is_refused() {
 
 #[test]
 fn a_filesystem_is_told_its_placement_and_does_not_choose_it() {
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.ok(&["create", "--fs", "--name", "f", "--data", "data.img"]);
     let refused = world.refused(&["tune", "f", "--placement", "auto"]);

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
-use crate::world::{World, signal, skip, wait_until};
+use crate::world::{CliSandbox, signal, skip, wait_until};
 
 /// Escape sequences that switch to the alternate screen and back.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
 /// Watches `v` on a terminal of 80 columns and 24 rows; `None` if no terminal can be made.
-fn on_a_terminal(world: &World, test: &str) -> Option<Child> {
+fn on_a_terminal(world: &CliSandbox, test: &str) -> Option<Child> {
     if let Err(error) = Command::new("script").arg("--version").output() {
         skip(test, &format!("script cannot be started: {error}"));
         return None;
@@ -61,7 +61,7 @@ fn shown_until(out: &mut impl Read, what: &str) -> String {
 #[test]
 fn on_a_terminal_the_screen_is_taken_and_given_back_when_a_key_ends_it() {
     let name = "on_a_terminal_the_screen_is_taken_and_given_back_when_a_key_ends_it";
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let Some(mut child) = on_a_terminal(&world, name) else {
         return;
@@ -87,7 +87,7 @@ fn on_a_terminal_the_screen_is_taken_and_given_back_when_a_key_ends_it() {
 #[test]
 fn on_a_terminal_the_screen_is_given_back_when_a_signal_ends_it() {
     let name = "on_a_terminal_the_screen_is_given_back_when_a_signal_ends_it";
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let Some(mut child) = on_a_terminal(&world, name) else {
         return;
@@ -106,7 +106,7 @@ fn on_a_terminal_the_screen_is_given_back_when_a_signal_ends_it() {
 #[test]
 fn a_volume_that_is_detached_is_said_to_be_and_the_watch_goes_on() {
     let name = "a_volume_that_is_detached_is_said_to_be_and_the_watch_goes_on";
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let Some(mut child) = on_a_terminal(&world, name) else {
         return;
@@ -124,7 +124,7 @@ fn a_volume_that_is_detached_is_said_to_be_and_the_watch_goes_on() {
 
 #[test]
 fn in_a_pipe_reports_come_one_after_another_and_no_terminal_is_spoken_to() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     world.attach();
     let mut child = world
         .command(&["status", "v", "--watch"])

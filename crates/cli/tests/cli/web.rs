@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::world::{MIB, World, output, skip, texts, wait_until};
+use crate::world::{CliSandbox, MIB, output, skip, texts, wait_until};
 
 /// Possible names of the browser. Debian's package `chromium-headless-shell` has the first.
 const BROWSERS: [&str; 4] = [
@@ -17,7 +17,7 @@ const BROWSERS: [&str; 4] = [
 const HOSTILE: &str = "a<img src=x onerror=alert(1)>.img";
 
 /// Attaches `v` with a page; returns its host and port.
-fn attach(world: &World) -> String {
+fn attach(world: &CliSandbox) -> String {
     world.ok(&["attach", "v", "--via", "none", "--http", "0"]);
     let status = world.ok(&["status", "v", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -41,7 +41,7 @@ fn get(address: &str, host: &str, path: &str) -> String {
 
 #[test]
 fn the_page_the_report_and_the_metrics_are_given_out_to_who_asks_this_machine() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let address = attach(&world);
     world.client().write(0, &[1; 512]).unwrap();
     let page = get(&address, &address, "/");
@@ -72,7 +72,7 @@ fn the_page_the_report_and_the_metrics_are_given_out_to_who_asks_this_machine() 
 
 #[test]
 fn those_who_ask_slowly_or_without_end_keep_nobody_else_from_the_volume() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let address = attach(&world);
     // More clients than are served at a time, most of them in the middle of a request.
     let slow: Vec<TcpStream> = (0..40)
@@ -99,7 +99,7 @@ fn those_who_ask_slowly_or_without_end_keep_nobody_else_from_the_volume() {
 
 #[test]
 fn a_page_is_described_and_its_metrics_need_no_port_of_their_own() {
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -133,7 +133,7 @@ fn browser(test: &str) -> Option<&'static str> {
 
 /// Returns the page after its script has run for some seconds of the browser's virtual time, and the browser's console
 /// output.
-fn looked_at(world: &World, browser: &str, more: &[&str], url: &str) -> (String, String) {
+fn looked_at(world: &CliSandbox, browser: &str, more: &[&str], url: &str) -> (String, String) {
     let mut command = Command::new(browser);
     command
         .args([
@@ -163,7 +163,7 @@ fn looked_at(world: &World, browser: &str, more: &[&str], url: &str) -> (String,
 fn a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name() {
     let name = "a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name";
     let Some(browser) = browser(name) else { return };
-    let world = World::new();
+    let world = CliSandbox::new();
     world.data(HOSTILE, 64 * MIB);
     world.image("log.img", 40 * MIB);
     world.ok(&[
@@ -196,7 +196,7 @@ fn a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name() {
 fn a_browser_that_was_led_here_by_a_stranger_s_name_is_shown_nothing() {
     let name = "a_browser_that_was_led_here_by_a_stranger_s_name_is_shown_nothing";
     let Some(browser) = browser(name) else { return };
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let address = attach(&world);
     let (_, port) = address.rsplit_once(':').unwrap();
     let led = ["--host-resolver-rules=MAP evil.example 127.0.0.1"];

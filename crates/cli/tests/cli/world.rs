@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forebay_serve::nbd::client::BlockingClient;
+use forebay_serve::nbd::client::BlockingNbdClient;
 
 pub(crate) const MIB: u64 = 1 << 20;
 /// Time limit for any command.
@@ -18,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A scratch directory that contains `FOREBAY_CONFIG_DIR` and the other directories. Kills the daemons it started when
 /// dropped.
-pub(crate) struct World {
+pub(crate) struct CliSandbox {
     dir: tempfile::TempDir,
 }
 
 /// The failure of a refused command.
-pub(crate) struct Failed {
+pub(crate) struct RefusedCommand {
     pub(crate) code: i32,
     pub(crate) said: String,
 }
@@ -51,16 +51,16 @@ pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
     })
 }
 
-impl World {
-    pub(crate) fn new() -> World {
+impl CliSandbox {
+    pub(crate) fn new() -> CliSandbox {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        World { dir }
+        CliSandbox { dir }
     }
 
     /// Returns a world with `data.img` (64 MiB, with some data) and the volume `v` with the log `log.img` (40 MiB in
     /// segments of 1 MiB).
-    pub(crate) fn with_volume() -> World {
-        let world = World::new();
+    pub(crate) fn with_volume() -> CliSandbox {
+        let world = CliSandbox::new();
         world.data("data.img", 64 * MIB);
         world.image("log.img", 40 * MIB);
         world.ok(&[
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Runs a command that must be refused. It must leave the images unchanged, unless a running daemon changes them.
-    pub(crate) fn refused(&self, args: &[&str]) -> Failed {
+    pub(crate) fn refused(&self, args: &[&str]) -> RefusedCommand {
         let before = self.images();
         let failed = failed(args, &self.run(args));
         assert!(
@@ -212,8 +212,9 @@ impl World {
     }
 
     /// Returns a client of the attached volume `v`.
-    pub(crate) fn client(&self) -> BlockingClient {
-        BlockingClient::connect(&self.path("run/v.nbd.sock"), "v").expect("the NBD server answers")
+    pub(crate) fn client(&self) -> BlockingNbdClient {
+        BlockingNbdClient::connect(&self.path("run/v.nbd.sock"), "v")
+            .expect("the NBD server answers")
     }
 
     /// Leaves `v` with flushed data that is only in the log: `len` bytes of `byte` at `at`.
@@ -289,7 +290,7 @@ pub(crate) fn texts(output: &Output) -> (String, String) {
 }
 
 /// Checks that a command failed with a single line, as all commands do.
-pub(crate) fn failed(args: &[&str], output: &Output) -> Failed {
+pub(crate) fn failed(args: &[&str], output: &Output) -> RefusedCommand {
     let (out, said) = texts(output);
     let code = output.status.code().unwrap_or(-1);
     assert!(
@@ -297,14 +298,14 @@ pub(crate) fn failed(args: &[&str], output: &Output) -> Failed {
         "{args:?} should be refused, but: {} {out}{said}",
         output.status
     );
-    Failed { code, said }
+    RefusedCommand { code, said }
 }
 
-impl Failed {
+impl RefusedCommand {
     /// Checks the exit code, and that the line contains all of `parts`.
     #[track_caller]
     pub(crate) fn with(&self, code: i32, parts: &[&str]) {
-        let Failed { said, .. } = self;
+        let RefusedCommand { said, .. } = self;
         assert_eq!(self.code, code, "{said}");
         for part in parts {
             assert!(said.contains(part), "\"{part}\" is not in: {said}");
@@ -317,7 +318,7 @@ impl Failed {
     }
 }
 
-impl Drop for World {
+impl Drop for CliSandbox {
     fn drop(&mut self) {
         let entries = fs::read_dir(self.path("run"))
             .into_iter()

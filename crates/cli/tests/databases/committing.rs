@@ -5,20 +5,20 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use forebay_rng::Rng;
 
-use crate::harness::{Mounted, for_a_moment, rounds};
+use crate::harness::{DatabaseMount, for_a_moment, rounds};
 
 /// A running program that prints `row N` after each commit.
-pub(crate) struct Committing {
+pub(crate) struct CommittingProgram {
     program: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Committing {
-    pub(crate) fn start(program: &mut Command) -> Committing {
+impl CommittingProgram {
+    pub(crate) fn start(program: &mut Command) -> CommittingProgram {
         let piped = program.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut program = piped.spawn().expect("started");
         let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
-        Committing { program, lines }
+        CommittingProgram { program, lines }
     }
 
     /// Waits until the program has committed row `wanted`, and then for a moment. Returns the last row it printed.
@@ -51,16 +51,16 @@ pub(crate) fn row(line: &str) -> Option<i64> {
 }
 
 /// Kills and commits of a test.
-pub(crate) struct Tally {
+pub(crate) struct KillTally {
     what: String,
     kills: u64,
     commits: i64,
 }
 
-impl Tally {
-    pub(crate) fn new(what: impl Into<String>) -> Tally {
+impl KillTally {
+    pub(crate) fn new(what: impl Into<String>) -> KillTally {
         let what = what.into();
-        Tally {
+        KillTally {
             what,
             kills: 0,
             commits: 0,
@@ -74,9 +74,9 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for KillTally {
     fn drop(&mut self) {
-        let Tally {
+        let KillTally {
             what,
             kills,
             commits,
@@ -90,15 +90,15 @@ impl Drop for Tally {
 /// Repeatedly kills the daemon while the program of `start` commits rows, and mounts the filesystem again. `check`
 /// returns the last row of a sound database. It must be the last acknowledged row, or the row after it.
 pub(crate) fn daemon_killed(
-    (what, mounted): (&str, &Mounted),
+    (what, mounted): (&str, &DatabaseMount),
     usual: u64,
     start: impl Fn(u64) -> Command,
     check: impl Fn() -> i64,
 ) {
-    let (rng, mut tally, mut last) = (Rng::new(12), Tally::new(what), 0);
+    let (rng, mut tally, mut last) = (Rng::new(12), KillTally::new(what), 0);
     for round in 0..rounds(usual) {
         let before = last;
-        let mut committing = Committing::start(&mut start(round));
+        let mut committing = CommittingProgram::start(&mut start(round));
         last = committing.wait_beyond(last + 1 + rng.below(100).cast_signed(), &rng);
         mounted.kill();
         let acknowledged = committing.last(last);

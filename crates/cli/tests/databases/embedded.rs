@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::committing::{daemon_killed, row};
-use crate::harness::Mounted;
+use crate::harness::DatabaseMount;
 use crate::world::{output, skip, texts};
 
 /// A library, with its header, and the ways in which its program commits rows.
-struct Library {
+struct DatabaseLibrary {
     name: &'static str,
     header: &'static str,
     ways: &'static [&'static str],
@@ -20,7 +20,7 @@ fn rows_that_lmdb_committed_are_there_after_the_daemon_was_killed() {
     let ways = &["write", "writemap"];
     daemon_killed_under(
         "rows_that_lmdb_committed_are_there_after_the_daemon_was_killed",
-        &Library {
+        &DatabaseLibrary {
             name: "lmdb",
             header: "lmdb.h",
             ways,
@@ -33,7 +33,7 @@ fn rows_that_rocksdb_committed_are_there_after_the_daemon_was_killed() {
     let ways = &["write", "direct"];
     daemon_killed_under(
         "rows_that_rocksdb_committed_are_there_after_the_daemon_was_killed",
-        &Library {
+        &DatabaseLibrary {
             name: "rocksdb",
             header: "rocksdb/c.h",
             ways,
@@ -41,12 +41,12 @@ fn rows_that_rocksdb_committed_are_there_after_the_daemon_was_killed() {
     );
 }
 
-fn daemon_killed_under(test: &str, library: &Library) {
+fn daemon_killed_under(test: &str, library: &DatabaseLibrary) {
     let header = Path::new("/usr/include").join(library.header);
     if !header.exists() {
         return skip(test, &format!("no {}", header.display()));
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = DatabaseMount::new(test) else {
         return;
     };
     let scratch = tempfile::tempdir().expect("made");
@@ -71,7 +71,7 @@ fn daemon_killed_under(test: &str, library: &Library) {
     mounted.finish();
 }
 
-fn build(library: &Library, program: &Path) {
+fn build(library: &DatabaseLibrary, program: &Path) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/databases");
     let mut compiler = Command::new("cc");
     compiler

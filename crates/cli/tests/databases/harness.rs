@@ -9,7 +9,7 @@ use std::time::Duration;
 use forebay_rng::Rng;
 
 use crate::system::root;
-use crate::world::{MIB, World, output, signal, skip, wait_for_end, wait_until};
+use crate::world::{CliSandbox, MIB, output, signal, skip, wait_for_end, wait_until};
 
 const SIZE: u64 = 1024 * MIB;
 const MOUNT: [&str; 3] = ["mount", "v", "mnt"];
@@ -34,24 +34,24 @@ pub(crate) fn for_a_moment(rng: &Rng) {
     std::thread::sleep(Duration::from_micros(rng.below(3000)));
 }
 
-/// A mounted filesystem. [`Mounted::finish`] unmounts and checks it.
-pub(crate) struct Mounted {
-    world: World,
+/// A mounted filesystem. [`DatabaseMount::finish`] unmounts and checks it.
+pub(crate) struct DatabaseMount {
+    world: CliSandbox,
 }
 
-impl Mounted {
+impl DatabaseMount {
     /// Returns a filesystem for a test; prints a skip message and returns `None` if nothing can be mounted.
-    pub(crate) fn new(test: &str) -> Option<Mounted> {
+    pub(crate) fn new(test: &str) -> Option<DatabaseMount> {
         if !root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no FUSE");
             return None;
         }
-        let world = World::new();
+        let world = CliSandbox::new();
         world.image("data.img", SIZE);
         world.ok(&["create", "--fs", "--data", "data.img", "--name", "v"]);
         fs::create_dir(world.path("mnt")).expect("made");
         world.ok(&MOUNT);
-        Some(Mounted { world })
+        Some(DatabaseMount { world })
     }
 
     /// Kills the daemon of the filesystem.

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use forebay_fileloads::mariadb::Card;
+use forebay_fileloads::mariadb::FusionIoCard;
 use forebay_rng::Rng;
 
-use crate::committing::Tally;
-use crate::harness::{Mounted, for_a_moment, rounds};
+use crate::committing::KillTally;
+use crate::harness::{DatabaseMount, for_a_moment, rounds};
 use crate::system::installed;
 use crate::world::skip;
 
@@ -22,7 +22,7 @@ const NOBODY: u32 = 65534;
 static CARD_IS_MINE: Mutex<()> = Mutex::new(());
 
 /// A database server, which is killed when dropped.
-struct Server {
+struct MariadbDaemon {
     process: Child,
     socket: PathBuf,
 }
@@ -47,7 +47,7 @@ fn log_to(path: &Path) -> Stdio {
     log.expect("opened").into()
 }
 
-impl Server {
+impl MariadbDaemon {
     /// Makes the system databases.
     fn install(data: &Path, scratch: &Path) {
         let log = scratch.join("install.log");
@@ -67,7 +67,7 @@ impl Server {
     }
 
     /// Starts the server, and waits until it answers.
-    fn start(data: &Path, scratch: &Path) -> Server {
+    fn start(data: &Path, scratch: &Path) -> MariadbDaemon {
         let socket = scratch.join("socket");
         let _ = fs::remove_file(&socket);
         let log = scratch.join("server.log");
@@ -85,7 +85,7 @@ impl Server {
             "--innodb-max-dirty-pages-pct=1",
         ]);
         let started = server.stdout(log_to(&log)).stderr(log_to(&log)).spawn();
-        let mut server = Server {
+        let mut server = MariadbDaemon {
             process: started.expect("started"),
             socket,
         };
@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for MariadbDaemon {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -137,12 +137,12 @@ impl Drop for Server {
 
 /// Returns a filesystem with databases for the unprivileged user, and a scratch directory; or skips the test with a
 /// message.
-fn databases(test: &str) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
+fn databases(test: &str) -> Option<(DatabaseMount, PathBuf, tempfile::TempDir)> {
     let needed = ["mariadbd", "mariadb-install-db", "mariadb", "setpriv"];
     if !installed(test, &needed) {
         return None;
     }
-    let mounted = Mounted::new(test)?;
+    let mounted = DatabaseMount::new(test)?;
     // The path of a socket must be short, and the unprivileged user must have access.
     let scratch = tempfile::tempdir().expect("made");
     let data = mounted.dir().join("data");
@@ -152,7 +152,7 @@ fn databases(test: &str) -> Option<(Mounted, PathBuf, tempfile::TempDir)> {
     }
     let parent = data.ancestors().nth(2).expect("two above");
     rustix::fs::chmod(parent, 0o755.into()).expect("opened to all");
-    Server::install(&data, scratch.path());
+    MariadbDaemon::install(&data, scratch.path());
     Some((mounted, data, scratch))
 }
 
@@ -169,15 +169,15 @@ fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut twice = Vec::new();
     for has_card in [true, false] {
-        if !has_card && Card::is_there() {
+        if !has_card && FusionIoCard::is_there() {
             skip(
                 test,
                 "there is a /dev/fcta, so no look at how it is without",
             );
             break;
         }
-        let _card = has_card.then(Card::make);
-        let server = Server::start(&data, scratch.path());
+        let _card = has_card.then(FusionIoCard::make);
+        let server = MariadbDaemon::start(&data, scratch.path());
         if has_card {
             server.get(ROWS);
         } else {
@@ -216,10 +216,10 @@ fn kills_under_load(test: &str, of_daemon: bool) {
         return;
     };
     let _turn = CARD_IS_MINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let _card = Card::make();
-    let (rng, mut tally) = (Rng::new(5), Tally::new("mariadb"));
+    let _card = FusionIoCard::make();
+    let (rng, mut tally) = (Rng::new(5), KillTally::new("mariadb"));
     let mut committed = HashSet::new();
-    let mut server = Server::start(&data, scratch.path());
+    let mut server = MariadbDaemon::start(&data, scratch.path());
     server.get(ROWS);
     server.get("create table d.done (n int primary key) engine = innodb");
     for round in 1..=rounds(2) {
@@ -244,7 +244,7 @@ fn kills_under_load(test: &str, of_daemon: bool) {
         if of_daemon {
             mounted.mount_again(&rng);
         }
-        server = Server::start(&data, scratch.path());
+        server = MariadbDaemon::start(&data, scratch.path());
         assert_eq!(server.count("Innodb_dblwr_pages_written"), 0);
         let checked = server.get("check table d.t, d.done extended");
         assert_eq!(checked.matches("OK").count(), 2, "{checked}");

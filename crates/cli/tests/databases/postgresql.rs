@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use forebay_rng::Rng;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::committing::Tally;
-use crate::harness::{Mounted, for_a_moment, rounds};
+use crate::committing::KillTally;
+use crate::harness::{DatabaseMount, for_a_moment, rounds};
 use crate::world::skip;
 
 /// The server refuses to run as root, so it runs as this unprivileged user.
@@ -29,7 +29,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// A server and its processes, which are killed when it is dropped.
-struct Server {
+struct PostgresServer {
     process: Child,
     programs: PathBuf,
     scratch: PathBuf,
@@ -44,9 +44,9 @@ fn program(path: &Path, scratch: &Path) -> Command {
     program
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts the server, which makes its log durable by `method`, and waits until it answers.
-    fn start(programs: &Path, data: &Path, scratch: &Path, method: &str) -> Server {
+    fn start(programs: &Path, data: &Path, scratch: &Path, method: &str) -> PostgresServer {
         let log = scratch.join("log");
         let to_log = fs::File::options().create(true).append(true).open(&log);
         let to_log = to_log.expect("opened");
@@ -69,7 +69,7 @@ impl Server {
             .stdout(to_log.try_clone().expect("again"))
             .stderr(to_log)
             .spawn();
-        let mut server = Server {
+        let mut server = PostgresServer {
             process: server.expect("started"),
             programs: programs.to_owned(),
             scratch: scratch.to_owned(),
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         let _ = kill_process_group(Pid::from_child(&self.process), Signal::KILL);
         let _ = self.process.wait();
@@ -145,7 +145,7 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_ki
     let Some(programs) = programs() else {
         return skip(test, "no PostgreSQL");
     };
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = DatabaseMount::new(test) else {
         return;
     };
     // The path of a socket must be short, and the unprivileged user must have access.
@@ -163,11 +163,11 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_ki
     let made = make.arg(&data).output().expect("started");
     let said = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "{said}");
-    let mut server = Server::start(&programs, &data, scratch, METHODS[0]);
+    let mut server = PostgresServer::start(&programs, &data, scratch, METHODS[0]);
     server.get("create table t (a int primary key, b text, c int); create table done (n int)");
     server.get("insert into t select n, repeat('x', 150), n from generate_series(1, 20000) n");
     server.get("create index on t (c)");
-    let (rng, mut tally) = (Rng::new(6), Tally::new("postgresql"));
+    let (rng, mut tally) = (Rng::new(6), KillTally::new("postgresql"));
     let mut committed = HashSet::new();
     for round in 1..=rounds(2) {
         let script = scratch.join("script");
@@ -191,7 +191,7 @@ fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_ki
         let _ = client.wait();
         mounted.mount_again(&rng);
         let method = METHODS[round as usize % METHODS.len()];
-        server = Server::start(&programs, &data, scratch, method);
+        server = PostgresServer::start(&programs, &data, scratch, method);
         assert_eq!(server.get("show full_page_writes"), "off");
         // Reads all pages, and checks their checksums.
         assert_eq!(

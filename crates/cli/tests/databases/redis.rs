@@ -8,23 +8,23 @@ use std::process::{Child, Command, Stdio};
 
 use forebay_rng::Rng;
 
-use crate::committing::Tally;
-use crate::harness::{Mounted, for_a_moment, rounds};
+use crate::committing::KillTally;
+use crate::harness::{DatabaseMount, for_a_moment, rounds};
 use crate::system::installed;
 
 /// Number of keys, which are overwritten repeatedly.
 const KEYS: u64 = 500;
 
 /// A server, which is killed when dropped.
-struct Server {
+struct RedisServer {
     process: Child,
     socket: PathBuf,
 }
 
-impl Server {
+impl RedisServer {
     /// Starts a server, and waits until it has read its data. The server rewrites its file whenever the file has grown
     /// by half.
-    fn start(data: &Path, scratch: &Path) -> Server {
+    fn start(data: &Path, scratch: &Path) -> RedisServer {
         let (socket, log) = (scratch.join("socket"), scratch.join("log"));
         let _ = fs::remove_file(&socket);
         let mut server = Command::new("redis-server");
@@ -46,11 +46,11 @@ impl Server {
             server.args([name, value]);
         }
         let server = server.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let mut server = Server {
+        let mut server = RedisServer {
             process: server.expect("started"),
             socket,
         };
-        while Client::connect(&server.socket)
+        while RedisClient::connect(&server.socket)
             .and_then(|mut client| client.ask("PING"))
             .is_err()
         {
@@ -62,18 +62,18 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RedisServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-struct Client(BufReader<UnixStream>);
+struct RedisClient(BufReader<UnixStream>);
 
-impl Client {
-    fn connect(socket: &Path) -> io::Result<Client> {
-        UnixStream::connect(socket).map(|stream| Client(BufReader::new(stream)))
+impl RedisClient {
+    fn connect(socket: &Path) -> io::Result<RedisClient> {
+        UnixStream::connect(socket).map(|stream| RedisClient(BufReader::new(stream)))
     }
 
     /// Sends a command, and returns the reply to it.
@@ -96,7 +96,7 @@ impl Client {
 
 /// Sets the key of a commit, and a counter with it, until the server ends. Returns the last commit acknowledged.
 fn commit(socket: &Path, mut last: u64, tell: &std::sync::mpsc::Sender<u64>) -> u64 {
-    let mut client = Client::connect(socket).expect("connected");
+    let mut client = RedisClient::connect(socket).expect("connected");
     loop {
         let (next, filler) = (last + 1, "x".repeat((last * 7919 % 2000) as usize));
         let key = next % KEYS;
@@ -110,8 +110,8 @@ fn commit(socket: &Path, mut last: u64, tell: &std::sync::mpsc::Sender<u64>) -> 
 }
 
 /// Checks that all keys have the values of the last commit, and returns that commit.
-fn checked(server: &Server) -> u64 {
-    let mut client = Client::connect(&server.socket).expect("connected");
+fn checked(server: &RedisServer) -> u64 {
+    let mut client = RedisClient::connect(&server.socket).expect("connected");
     let last = client.ask("GET last").expect("answered");
     let last = last.parse().expect("a number");
     for commit in (1..=last).rev().take(KEYS as usize) {
@@ -129,15 +129,15 @@ fn what_redis_acknowledged_is_there_after_the_daemon_was_killed() {
     if !installed(test, &["redis-server"]) {
         return;
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = DatabaseMount::new(test) else {
         return;
     };
     // The path of a socket must be short.
     let scratch = tempfile::tempdir().expect("made");
     let (scratch, data) = (scratch.path(), mounted.dir().join("data"));
     fs::create_dir(&data).expect("made");
-    let (rng, mut tally, mut last) = (Rng::new(14), Tally::new("redis"), 0);
-    let mut server = Server::start(&data, scratch);
+    let (rng, mut tally, mut last) = (Rng::new(14), KillTally::new("redis"), 0);
+    let mut server = RedisServer::start(&data, scratch);
     for round in 0..rounds(2) {
         let (before, wanted) = (last, last + 100 + rng.below(200));
         let (tell, told) = std::sync::mpsc::channel();
@@ -149,7 +149,7 @@ fn what_redis_acknowledged_is_there_after_the_daemon_was_killed() {
         drop(server);
         let acknowledged = committing.join().expect("no panic");
         mounted.mount_again(&rng);
-        server = Server::start(&data, scratch);
+        server = RedisServer::start(&data, scratch);
         last = checked(&server);
         let may_be = acknowledged..=acknowledged + 1;
         assert!(

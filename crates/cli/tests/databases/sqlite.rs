@@ -9,8 +9,8 @@ use std::time::Duration;
 use forebay_rng::Rng;
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::committing::{Committing, daemon_killed};
-use crate::harness::{Mounted, rounds, this_program};
+use crate::committing::{CommittingProgram, daemon_killed};
+use crate::harness::{DatabaseMount, rounds, this_program};
 use crate::system::installed;
 
 const DATABASE: &str = "FOREBAY_TEST_DATABASE";
@@ -85,7 +85,7 @@ fn commits_rows_when_another_test_starts_it_for_that() {
 
 #[test]
 fn sqlite_commits_without_a_journal() {
-    let Some(mounted) = Mounted::new("sqlite_commits_without_a_journal") else {
+    let Some(mounted) = DatabaseMount::new("sqlite_commits_without_a_journal") else {
         return;
     };
     let path = mounted.dir().join("a.db");
@@ -147,14 +147,14 @@ fn has_rows(path: &Path, committed: i64) -> i64 {
 #[test]
 fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
     let test = "rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment";
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = DatabaseMount::new(test) else {
         return;
     };
     let path = mounted.dir().join("a.db");
     drop(opened(&path));
     let (rng, mut last) = (Rng::new(11), 0);
     for round in 0..rounds(12) {
-        let mut committing = Committing::start(&mut program(&path, 0));
+        let mut committing = CommittingProgram::start(&mut program(&path, 0));
         last = committing.wait_beyond(last + 1 + rng.below(40).cast_signed(), &rng);
         last = committing.last(last);
         assert!(!path.with_extension("db-journal").exists(), "round {round}");
@@ -169,7 +169,7 @@ fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
 #[test]
 fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_commit() {
     let test = "who_commits_beside_one_that_is_killed";
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = DatabaseMount::new(test) else {
         return;
     };
     let path = mounted.dir().join("a.db");
@@ -177,8 +177,9 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
     let rng = Rng::new(13);
     let mut lasts = [0, EACH, 2 * EACH];
     for _ in 0..rounds(2) {
-        let all = lasts.map(|last| Committing::start(&mut program(&path, last / EACH * EACH)));
-        let mut all: Vec<Committing> = all.into_iter().collect();
+        let all =
+            lasts.map(|last| CommittingProgram::start(&mut program(&path, last / EACH * EACH)));
+        let mut all: Vec<CommittingProgram> = all.into_iter().collect();
         for (one, last) in all.iter_mut().zip(&mut lasts) {
             *last = one.wait_beyond(*last + 1 + rng.below(3).cast_signed(), &rng);
         }
@@ -208,7 +209,7 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
 fn rows_that_sqlite_committed_are_there_after_the_daemon_was_killed_at_any_moment() {
     let test = "rows_that_sqlite_committed_are_there_after_the_daemon";
     for mode in ["delete", "truncate", "persist", "memory", "wal"] {
-        let Some(mounted) = Mounted::new(test) else {
+        let Some(mounted) = DatabaseMount::new(test) else {
             return;
         };
         let path = mounted.dir().join("a.db");
@@ -239,7 +240,7 @@ fn rows_that_the_system_s_sqlite_committed_are_there_after_the_daemon_was_killed
     let scratch = tempfile::tempdir().expect("made");
     let script = scratch.path().join("script");
     for mode in ["delete", "truncate", "persist", "wal"] {
-        let Some(mounted) = Mounted::new(test) else {
+        let Some(mounted) = DatabaseMount::new(test) else {
             return;
         };
         let path = mounted.dir().join("a.db");

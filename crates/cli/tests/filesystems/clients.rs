@@ -8,12 +8,12 @@ use std::process::Command;
 use forebay_rng::Rng;
 
 use crate::system::{installed, try_tool};
-use crate::world::{MIB, World, output, texts};
+use crate::world::{CliSandbox, MIB, output, texts};
 
 /// The volume's length in bytes.
 const LEN: u64 = 64 * MIB;
 
-fn noise(world: &World, name: &str, seed: u64) {
+fn noise(world: &CliSandbox, name: &str, seed: u64) {
     let mut content = vec![0; LEN as usize];
     let numbers = Rng::new(seed);
     // Leave holes, so that clients ask for zeroes too.
@@ -24,7 +24,7 @@ fn noise(world: &World, name: &str, seed: u64) {
     std::fs::write(world.path(name), content).unwrap();
 }
 
-fn client(world: &World, program: &str, args: &[&str]) -> String {
+fn client(world: &CliSandbox, program: &str, args: &[&str]) -> String {
     let output = output(Command::new(program).current_dir(world.dir()).args(args)).unwrap();
     let (out, err) = texts(&output);
     assert!(
@@ -41,7 +41,7 @@ fn nbdcopy_takes_back_after_a_crash_what_it_brought() {
     if !installed(test, &["nbdcopy", "nbdinfo"]) {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     noise(&world, "source", 1);
     let uri = world.attach().trim().to_owned();
     let size = client(&world, "nbdinfo", &["--size", &uri]);
@@ -82,7 +82,7 @@ fn qemu_img_finds_a_volume_equal_to_what_it_converted_after_a_crash() {
     if !installed(test, &["qemu-img"]) {
         return;
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     noise(&world, "source", 2);
     let uri = world.attach().trim().to_owned();
     let formats = ["-n", "-f", "raw", "-O", "raw", "source", &uri];
@@ -110,7 +110,7 @@ fn fio_verifies_after_a_crash_what_it_wrote_and_flushed_before() {
     if !try_tool("fio", &["--enghelp"]).is_ok_and(|engines| engines.contains("nbd")) {
         return crate::world::skip(test, "this fio has no nbd engine");
     }
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     let uri = world.attach().trim().to_owned();
     let uri = format!("--uri={uri}");
     let job = [

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use forebay_rng::Rng;
 
-use crate::kinds::{BTRFS, EXT4, Kind, XFS};
-use crate::system::Loop;
-use crate::users::User;
-use crate::world::{MIB, World, output, signal, texts, wait_for_end};
+use crate::kinds::{BTRFS, EXT4, FilesystemType, XFS};
+use crate::system::TestLoop;
+use crate::users::CrashUser;
+use crate::world::{CliSandbox, MIB, output, signal, texts, wait_for_end};
 
 const USERS: u64 = 3;
 const ROUNDS: u64 = 20;
@@ -62,26 +62,26 @@ pub(crate) fn from_env(name: &str) -> Option<u64> {
 #[test]
 fn ext4_keeps_what_fsync_promised_when_the_daemon_is_killed() {
     // The smallest possible log, so that it often wraps around.
-    let below = Below::Cache("128KiB", 5 * MIB);
+    let below = CrashVolume::Cache("128KiB", 5 * MIB);
     survives("ext4_keeps_what_fsync_promised", &EXT4, below);
 }
 
 #[test]
 fn xfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    let below = Below::Cache("1MiB", 40 * MIB);
+    let below = CrashVolume::Cache("1MiB", 40 * MIB);
     survives("xfs_keeps_what_fsync_promised", &XFS, below);
 }
 
 #[test]
 fn btrfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    let below = Below::Cache("256KiB", 16 * MIB);
+    let below = CrashVolume::Cache("256KiB", 16 * MIB);
     survives("btrfs_keeps_what_fsync_promised", &BTRFS, below);
 }
 
 #[test]
 fn ext4_on_a_cache_over_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
     let test = "ext4_on_a_cache_over_a_volume_keeps_what_fsync_promised";
-    survives(test, &EXT4, Below::Both(33 * MIB));
+    survives(test, &EXT4, CrashVolume::Both(33 * MIB));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn btrfs_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
 
 /// The volume below the filesystem.
 #[derive(Clone, Copy)]
-enum Below {
+enum CrashVolume {
     /// The cache, with segments of this length, and a log of this many bytes.
     Cache(&'static str, u64),
     /// The cache over a log-structured volume, with a log of this many bytes.
@@ -110,32 +110,34 @@ enum Below {
     Volume(&'static str, u64),
 }
 
-impl Below {
+impl CrashVolume {
     fn rounds(self) -> u64 {
         match self {
-            Below::Cache(..) | Below::Both(_) => from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS),
-            Below::Volume(_, rounds) => rounds,
+            CrashVolume::Cache(..) | CrashVolume::Both(_) => {
+                from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS)
+            }
+            CrashVolume::Volume(_, rounds) => rounds,
         }
     }
 
-    fn create(self, world: &World, kind: &Kind) {
+    fn create(self, world: &CliSandbox, kind: &FilesystemType) {
         let create = ["create", "--name", "v", "--data", "data.img"];
         let len = kind.data_bytes.to_string();
         match self {
-            Below::Cache(segment, log_bytes) => {
+            CrashVolume::Cache(segment, log_bytes) => {
                 world.image("data.img", kind.data_bytes);
                 world.image("log.img", log_bytes);
                 let log = ["--log", "log.img", "--segment", segment];
                 world.ok(&[&create[..], &log].concat());
             }
-            Below::Both(log_bytes) => {
+            CrashVolume::Both(log_bytes) => {
                 world.image("data.img", kind.data_bytes / 4 * 5);
                 world.image("log.img", log_bytes);
                 let volume = ["--volume", "vsl", "--size", &len, "--log", "log.img"];
                 let segment = ["--segment", "256KiB"];
                 world.ok(&[&create[..], &volume, &segment].concat());
             }
-            Below::Volume(placement, _) => {
+            CrashVolume::Volume(placement, _) => {
                 // Little more than the filesystem, so that the cleaner soon has work.
                 world.image("data.img", kind.data_bytes / 4 * 5);
                 let volume = ["--volume", "vsl", "--placement", placement, "--size", &len];
@@ -147,32 +149,32 @@ impl Below {
 }
 
 /// Runs the test on each placement; the rounds are shared among the placements.
-fn on_volumes(test: &str, kind: &Kind) {
+fn on_volumes(test: &str, kind: &FilesystemType) {
     let rounds = from_env("FOREBAY_ROUNDS").unwrap_or(VOLUME_ROUNDS);
     let placements = PLACEMENTS.into_iter().zip(0..);
     for (placement, n) in placements {
         let here = (rounds + PLACEMENTS.len() as u64 - 1 - n) / PLACEMENTS.len() as u64;
         if here > 0 {
             let name = format!("{test}, {placement}");
-            survives(&name, kind, Below::Volume(placement, here));
+            survives(&name, kind, CrashVolume::Volume(placement, here));
         }
     }
 }
 
-fn survives(test: &str, kind: &Kind, below: Below) {
+fn survives(test: &str, kind: &FilesystemType, below: CrashVolume) {
     if !kind.can_test(test) {
         return;
     }
     let seed = seed(test);
     let numbers = Rng::new(seed);
-    let world = World::new();
+    let world = CliSandbox::new();
     below.create(&world, kind);
     let at = world.path("mnt");
     let device = world.attach_loop();
     kind.make(&device);
     let mut mount = kind.mount(&device, &at);
-    let mut users: Vec<User> = (0..USERS)
-        .map(|n| User::new(kind, at.join(format!("user{n}")), numbers.next()))
+    let mut users: Vec<CrashUser> = (0..USERS)
+        .map(|n| CrashUser::new(kind, at.join(format!("user{n}")), numbers.next()))
         .collect();
     for round in 0..below.rounds() {
         let killed = Arc::new(AtomicBool::new(false));
@@ -200,15 +202,15 @@ fn survives(test: &str, kind: &Kind, below: Below) {
     mount.unmount().expect("it unmounts");
     world.detach();
     match below {
-        Below::Cache(..) => alone(&world, kind, &users, seed),
-        Below::Both(_) | Below::Volume(..) => _ = world.ok(&["check", "v"]),
+        CrashVolume::Cache(..) => alone(&world, kind, &users, seed),
+        CrashVolume::Both(_) | CrashVolume::Volume(..) => _ = world.ok(&["check", "v"]),
     }
 }
 
 #[track_caller]
-pub(crate) fn keep_promises(users: &[User], when: &str) {
-    let broken: Vec<String> = users.iter().flat_map(User::broken).collect();
-    let promised: usize = users.iter().map(User::promised).sum();
+pub(crate) fn keep_promises(users: &[CrashUser], when: &str) {
+    let broken: Vec<String> = users.iter().flat_map(CrashUser::broken).collect();
+    let promised: usize = users.iter().map(CrashUser::promised).sum();
     println!("{when}: {promised} promises");
     let shown = broken[..broken.len().min(20)].join("\n");
     assert!(
@@ -219,8 +221,8 @@ pub(crate) fn keep_promises(users: &[User], when: &str) {
 }
 
 /// Checks the data image without the daemon.
-fn alone(world: &World, kind: &Kind, users: &[User], seed: u64) {
-    let device = Loop::over(&world.path("data.img")).expect("a loop device");
+fn alone(world: &CliSandbox, kind: &FilesystemType, users: &[CrashUser], seed: u64) {
+    let device = TestLoop::over(&world.path("data.img")).expect("a loop device");
     kind.check(&device.0);
     let mount = kind.mount(&device.0, &world.path("mnt"));
     keep_promises(users, &format!("the data image alone, seed {seed}"));
@@ -229,11 +231,11 @@ fn alone(world: &World, kind: &Kind, users: &[User], seed: u64) {
 
 /// Makes all users work at once, kills the daemon, and returns the users with their guarantees.
 pub(crate) fn work_until_killed(
-    world: &World,
-    users: Vec<User>,
+    world: &CliSandbox,
+    users: Vec<CrashUser>,
     killed: &AtomicBool,
     numbers: &Rng,
-) -> Vec<User> {
+) -> Vec<CrashUser> {
     let (acted, acts) = mpsc::channel();
     let (end, ended) = mpsc::channel();
     let count = users.len();
@@ -292,7 +294,7 @@ fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
         return;
     }
     let numbers = Rng::new(seed(test));
-    let world = World::with_volume();
+    let world = CliSandbox::with_volume();
     for _ in 0..10 {
         kill_in_recovery(&world, &ATTACH, &numbers);
     }
@@ -301,7 +303,7 @@ fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
 }
 
 /// Starts an attach, and kills its daemon before it completes.
-pub(crate) fn kill_in_recovery(world: &World, attach: &[&str], numbers: &Rng) {
+pub(crate) fn kill_in_recovery(world: &CliSandbox, attach: &[&str], numbers: &Rng) {
     let before = world.pid("v");
     let mut attach = world.command(attach);
     let attaching = std::thread::spawn(move || output(&mut attach));

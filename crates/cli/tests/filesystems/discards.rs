@@ -6,8 +6,10 @@ use std::path::Path;
 
 use forebay_rng::Rng;
 
-use crate::system::{Loop, Mount, can_serve_loop, installed, loop_over, root, tool, try_tool};
-use crate::world::{MIB, World, skip};
+use crate::system::{
+    TestLoop, TestMount, can_serve_loop, installed, loop_over, root, tool, try_tool,
+};
+use crate::world::{CliSandbox, MIB, skip};
 
 const LEN: u64 = 4 << 30;
 const KEPT: usize = 8 << 20;
@@ -25,16 +27,16 @@ fn limit(device: &str, name: &str) -> u64 {
 }
 
 /// Returns the bytes that a new filesystem allocates in a plain image.
-fn taken_by_mkfs(world: &World) -> u64 {
+fn taken_by_mkfs(world: &CliSandbox) -> u64 {
     world.image("plain.img", LEN);
-    let plain = Loop::over(&world.path("plain.img")).expect("a loop device");
+    let plain = TestLoop::over(&world.path("plain.img")).expect("a loop device");
     try_tool("mkfs.ext4", &["-q", &plain.0]).unwrap();
     drop(plain);
     taken(&world.path("plain.img"))
 }
 
 /// Makes a filesystem, fills it, discards most of it, and checks `image`: the data device, or the file below it.
-fn use_and_give_up(world: &World, data: &str, image: &Path) {
+fn use_and_give_up(world: &CliSandbox, data: &str, image: &Path) {
     let create = ["create", "--name", "v", "--data", data, "--log", "log.img"];
     world.ok(&[&create[..], &["--log-size", "40MiB"]].concat());
     let device = world.attach_loop();
@@ -45,7 +47,7 @@ fn use_and_give_up(world: &World, data: &str, image: &Path) {
     assert!(new <= plain + MIB, "mkfs took {new} bytes, plainly {plain}");
 
     let at = world.path("mnt");
-    let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+    let mount = TestMount::new(&device, &at, "rw").expect("it mounts");
     let numbers = Rng::new(1);
     let kept = numbers.bytes(KEPT);
     fs::write(at.join("given up"), numbers.bytes(GIVEN_UP)).unwrap();
@@ -66,7 +68,7 @@ fn use_and_give_up(world: &World, data: &str, image: &Path) {
     let left = taken(image);
     let expected = new + KEPT as u64 + 4 * MIB;
     assert!(left <= expected, "{left} bytes are left of {expected}");
-    let mount = Mount::new(&device, &at, "ro").expect("it mounts");
+    let mount = TestMount::new(&device, &at, "ro").expect("it mounts");
     assert!(fs::read(at.join("kept")).unwrap() == kept);
     mount.unmount().expect("it unmounts");
     world.detach();
@@ -81,7 +83,7 @@ fn a_sparse_image_stays_sparse_under_mkfs_and_is_so_again_after_fstrim() {
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
         return;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", LEN);
     use_and_give_up(&world, "data.img", &world.path("data.img"));
 }
@@ -92,7 +94,7 @@ fn a_block_device_is_unmapped_by_mkfs_and_fstrim() {
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
         return;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("disk.img", LEN);
     let Some(disk) = loop_over(test, &world.path("disk.img")) else {
         return;
@@ -106,7 +108,7 @@ fn a_data_device_that_cannot_unmap_is_given_no_discards_and_zeroes_all_the_same(
     if !can_serve_loop(test) || !installed(test, &["blkdiscard"]) {
         return;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     let at = world.path("ram");
     fs::create_dir(&at).unwrap();
     // A filesystem that cannot punch holes.
@@ -114,7 +116,7 @@ fn a_data_device_that_cannot_unmap_is_given_no_discards_and_zeroes_all_the_same(
     if mounted.flatten().is_none() {
         return skip(test, "no ramfs");
     }
-    let mount = Mount(at.to_str().unwrap().to_owned());
+    let mount = TestMount(at.to_str().unwrap().to_owned());
     let before = vec![7; 32 * MIB as usize];
     fs::write(at.join("data.img"), &before).unwrap();
     let create = ["create", "--name", "v", "--data", "ram/data.img"];

@@ -5,27 +5,29 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use forebay_rng::Rng;
-use forebay_serve::nbd::client::BlockingClient;
+use forebay_serve::nbd::client::BlockingNbdClient;
 
 use crate::crash::seed;
 use crate::kinds::EXT4;
-use crate::system::{Loop, can_serve_loop, installed, try_tool};
-use crate::world::{MIB, World};
-use forebay_scratch::tree::{Tree, digests};
+use crate::system::{TestLoop, can_serve_loop, installed, try_tool};
+use crate::world::{CliSandbox, MIB};
+use forebay_scratch::tree::{GeneratedTree, digests};
 
 #[test]
 fn an_image_with_files_on_it_is_cached_used_and_complete_alone_again() {
     if !EXT4.can_test("an_image_with_files_on_it_is_cached") {
         return;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 128 * MIB);
     let at = world.path("mnt");
     {
-        let device = Loop::over(&world.path("data.img")).expect("a loop device");
+        let device = TestLoop::over(&world.path("data.img")).expect("a loop device");
         EXT4.make(&device.0);
         let _mount = EXT4.mount(&device.0, &at);
-        Tree::generate(1, 500).unpack(&at.join("before")).unwrap();
+        GeneratedTree::generate(1, 500)
+            .unpack(&at.join("before"))
+            .unwrap();
     }
     let before = world.content("data.img");
     world.ok(&[
@@ -62,7 +64,9 @@ fn an_image_with_files_on_it_is_cached_used_and_complete_alone_again() {
             file.seek(SeekFrom::End(0)).unwrap();
             file.write_all(&[3; 5000]).unwrap();
         }
-        Tree::generate(2, 500).unpack(&at.join("after")).unwrap();
+        GeneratedTree::generate(2, 500)
+            .unpack(&at.join("after"))
+            .unwrap();
         let now = digests(&at).unwrap();
         for (path, digest) in &expected {
             let changed = paths.iter().skip(1).step_by(10).any(|other| other == path);
@@ -79,7 +83,7 @@ fn an_image_with_files_on_it_is_cached_used_and_complete_alone_again() {
         world.content("data.img") == volume,
         "the image is not what the volume was"
     );
-    let device = Loop::over(&world.path("data.img")).expect("a loop device");
+    let device = TestLoop::over(&world.path("data.img")).expect("a loop device");
     EXT4.check(&device.0);
     let _mount = EXT4.mount(&device.0, &at);
     assert!(
@@ -98,13 +102,13 @@ fn whole(device: &str) -> Vec<u8> {
 }
 
 /// Writers to the block device, without a filesystem, which would add writes of its own.
-struct Writers {
+struct BlockWriters {
     /// The expected content of the data device at the end.
     expected: Vec<u8>,
     numbers: Rng,
 }
 
-impl Writers {
+impl BlockWriters {
     fn range(&mut self, unit: u64, units_max: u64) -> (u64, Vec<u8>) {
         let len = unit * (1 + self.numbers.below(units_max));
         let at = unit
@@ -120,7 +124,7 @@ impl Writers {
         self.expected[range].copy_from_slice(bytes);
     }
 
-    fn write_by_nbd(&mut self, client: &mut BlockingClient, unit: u64) {
+    fn write_by_nbd(&mut self, client: &mut BlockingNbdClient, unit: u64) {
         let (at, bytes) = self.range(unit, (64 << 10) / unit);
         client.write(at, &bytes).unwrap();
         self.put(at, &bytes);
@@ -162,7 +166,7 @@ fn only_what_users_wrote_changes_on_the_data_device() {
     }
     let seed = seed(test);
     let numbers = Rng::new(seed);
-    let world = World::new();
+    let world = CliSandbox::new();
     let expected = numbers.bytes(24 << 20);
     fs::write(world.path("data.img"), &expected).unwrap();
     let create = [
@@ -170,7 +174,7 @@ fn only_what_users_wrote_changes_on_the_data_device() {
     ];
     // So small that it wraps around several times.
     world.ok(&[&create[..], &["--log-size", "5MiB", "--segment", "128KiB"]].concat());
-    let mut writers = Writers { expected, numbers };
+    let mut writers = BlockWriters { expected, numbers };
     for round in 0..4 {
         let device = world.attach_loop();
         let sectors = std::fs::read_to_string(

@@ -18,13 +18,13 @@ pub(crate) const PAGE: usize = 4096;
 
 /// A way to write: buffered or direct, and the request for durability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Way {
+pub(crate) struct WriteMethod {
     pub(crate) direct: bool,
-    asks: Asks,
+    asks: DurabilityMethod,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asks {
+enum DurabilityMethod {
     /// By flags of the open file.
     Open(OFlags),
     /// By flags of the write.
@@ -34,22 +34,22 @@ enum Asks {
 }
 
 /// Returns all ways.
-pub(crate) fn ways() -> Vec<Way> {
+pub(crate) fn ways() -> Vec<WriteMethod> {
     let asks = [
-        Asks::Open(OFlags::DSYNC),
-        Asks::Open(OFlags::SYNC),
-        Asks::Write(ReadWriteFlags::DSYNC),
-        Asks::Write(ReadWriteFlags::SYNC),
-        Asks::Call { data_only: true },
-        Asks::Call { data_only: false },
+        DurabilityMethod::Open(OFlags::DSYNC),
+        DurabilityMethod::Open(OFlags::SYNC),
+        DurabilityMethod::Write(ReadWriteFlags::DSYNC),
+        DurabilityMethod::Write(ReadWriteFlags::SYNC),
+        DurabilityMethod::Call { data_only: true },
+        DurabilityMethod::Call { data_only: false },
     ];
-    let both = |asks| [false, true].map(|direct| Way { direct, asks });
+    let both = |asks| [false, true].map(|direct| WriteMethod { direct, asks });
     asks.into_iter().flat_map(both).collect()
 }
 
-impl Way {
+impl WriteMethod {
     /// Returns a random way.
-    pub(crate) fn any(numbers: &Rng) -> Way {
+    pub(crate) fn any(numbers: &Rng) -> WriteMethod {
         numbers.pick(&ways())
     }
 
@@ -59,7 +59,7 @@ impl Way {
         if self.direct {
             flags |= OFlags::DIRECT;
         }
-        if let Asks::Open(more) = self.asks {
+        if let DurabilityMethod::Open(more) = self.asks {
             flags |= more;
         }
         let mut options = File::options();
@@ -70,13 +70,13 @@ impl Way {
         // Memory of direct writes is aligned.
         let memory = BufMut::copy_of(bytes);
         match self.asks {
-            Asks::Open(_) => file.write_all_at(&memory, at),
-            Asks::Write(flags) => {
+            DurabilityMethod::Open(_) => file.write_all_at(&memory, at),
+            DurabilityMethod::Write(flags) => {
                 let written = rustix::io::pwritev2(&file, &[IoSlice::new(&memory)], at, flags)?;
                 assert_eq!(written, bytes.len(), "written in part");
                 Ok(())
             }
-            Asks::Call { data_only } => {
+            DurabilityMethod::Call { data_only } => {
                 file.write_all_at(&memory, at)?;
                 if data_only {
                     file.sync_data()

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::system::{Mount, can_serve_loop, installed, tool, try_tool};
+use crate::system::{TestMount, can_serve_loop, installed, tool, try_tool};
 use crate::world::MIB;
 
-pub(crate) struct Kind {
+pub(crate) struct FilesystemType {
     pub(crate) name: &'static str,
     programs: &'static [&'static str],
     make: &'static [&'static str],
@@ -17,7 +17,7 @@ pub(crate) struct Kind {
     pub(crate) data_bytes: u64,
 }
 
-pub(crate) const EXT4: Kind = Kind {
+pub(crate) const EXT4: FilesystemType = FilesystemType {
     name: "ext4",
     programs: &["mkfs.ext4", "e2fsck"],
     make: &["mkfs.ext4", "-q", "-F"],
@@ -26,7 +26,7 @@ pub(crate) const EXT4: Kind = Kind {
     data_bytes: 256 * MIB,
 };
 
-pub(crate) const XFS: Kind = Kind {
+pub(crate) const XFS: FilesystemType = FilesystemType {
     name: "xfs",
     programs: &["mkfs.xfs", "xfs_repair"],
     make: &["mkfs.xfs", "-q", "-f"],
@@ -35,7 +35,7 @@ pub(crate) const XFS: Kind = Kind {
     data_bytes: 512 * MIB,
 };
 
-pub(crate) const BTRFS: Kind = Kind {
+pub(crate) const BTRFS: FilesystemType = FilesystemType {
     name: "btrfs",
     programs: &["mkfs.btrfs", "btrfs"],
     make: &["mkfs.btrfs", "-q", "-f"],
@@ -47,7 +47,7 @@ pub(crate) const BTRFS: Kind = Kind {
 };
 
 /// Our own filesystem, which the program itself mounts.
-pub(crate) const FOREBAY: Kind = Kind {
+pub(crate) const FOREBAY: FilesystemType = FilesystemType {
     name: "fuse",
     programs: &[],
     make: &[],
@@ -56,7 +56,7 @@ pub(crate) const FOREBAY: Kind = Kind {
     data_bytes: 128 * MIB,
 };
 
-impl Kind {
+impl FilesystemType {
     /// Returns true if this kind can be tested here; otherwise prints a skip message.
     pub(crate) fn can_test(&self, test: &str) -> bool {
         let known = || {
@@ -82,8 +82,8 @@ impl Kind {
     }
 
     #[track_caller]
-    pub(crate) fn mount(&self, device: &str, at: &Path) -> Mount {
-        Mount::try_new(device, at, "rw").expect("it mounts")
+    pub(crate) fn mount(&self, device: &str, at: &Path) -> TestMount {
+        TestMount::try_new(device, at, "rw").expect("it mounts")
     }
 
     /// Fails unless the unmounted filesystem is in order.

@@ -8,7 +8,7 @@ use forebay_rng::Rng;
 
 use crate::kinds::EXT4;
 use crate::system::root;
-use crate::world::{MIB, World, output, skip, texts};
+use crate::world::{CliSandbox, MIB, output, skip, texts};
 
 /// Memory for requests: the allowed minimum.
 const REQUESTS: u64 = 64 * MIB;
@@ -19,18 +19,18 @@ const WRITER: u64 = 96 * MIB;
 const WRITTEN: u64 = 200 * MIB;
 
 /// A cgroup with a memory limit. When dropped, its remaining processes move to the parent.
-struct Cgroup(PathBuf);
+struct MemoryCgroup(PathBuf);
 
-impl Cgroup {
+impl MemoryCgroup {
     /// Makes a cgroup beside that of this process, or skips the test with a message.
-    fn new(test: &str, name: &str, limit: u64) -> Option<Cgroup> {
+    fn new(test: &str, name: &str, limit: u64) -> Option<MemoryCgroup> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own.lines().find_map(|line| line.split_once(":memory:/"));
         let made = own.filter(|_| root()).and_then(|(_, own)| {
             let parent = Path::new("/sys/fs/cgroup/memory").join(own);
             let dir = parent.join(format!("forebay-{}-{name}", std::process::id()));
             fs::create_dir(&dir).ok()?;
-            let cgroup = Cgroup(dir);
+            let cgroup = MemoryCgroup(dir);
             fs::write(cgroup.0.join("memory.limit_in_bytes"), limit.to_string()).ok()?;
             Some(cgroup)
         });
@@ -56,7 +56,7 @@ impl Cgroup {
     }
 }
 
-impl Drop for Cgroup {
+impl Drop for MemoryCgroup {
     fn drop(&mut self) {
         let above = self.0.parent().map(|above| above.join("cgroup.procs"));
         let left = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
@@ -83,13 +83,13 @@ fn a_daemon_and_a_writer_under_limits_get_on_while_the_kernel_writes_back() {
     if !EXT4.can_test(test) {
         return;
     }
-    let Some(daemons) = Cgroup::new(test, "daemon", REQUESTS + BESIDES) else {
+    let Some(daemons) = MemoryCgroup::new(test, "daemon", REQUESTS + BESIDES) else {
         return;
     };
-    let Some(writers) = Cgroup::new(test, "writer", WRITER) else {
+    let Some(writers) = MemoryCgroup::new(test, "writer", WRITER) else {
         return;
     };
-    let world = World::new();
+    let world = CliSandbox::new();
     world.image("data.img", 2 * EXT4.data_bytes);
     let create = [
         "create", "--name", "v", "--data", "data.img", "--log", "log.img",

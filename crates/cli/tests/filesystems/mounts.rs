@@ -13,10 +13,10 @@ use forebay_rng::Rng;
 
 use crate::crash::{from_env, keep_promises, kill_in_recovery, seed, work_until_killed};
 use crate::durably::{PAGE, ways};
-use crate::kinds::{FOREBAY, Kind};
+use crate::kinds::{FOREBAY, FilesystemType};
 use crate::system::{installed, root, tool, try_tool};
-use crate::users::User;
-use crate::world::{World, skip, texts};
+use crate::users::CrashUser;
+use crate::world::{CliSandbox, skip, texts};
 
 const USERS: u64 = 3;
 const ROUNDS: u64 = 8;
@@ -32,8 +32,8 @@ fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed()
     let numbers = Rng::new(seed);
     let world = mounted(&FOREBAY);
     let at = world.path("mnt");
-    let mut users: Vec<User> = (0..USERS)
-        .map(|n| User::new(&FOREBAY, at.join(format!("user{n}")), numbers.next()))
+    let mut users: Vec<CrashUser> = (0..USERS)
+        .map(|n| CrashUser::new(&FOREBAY, at.join(format!("user{n}")), numbers.next()))
         .collect();
     for round in 0..from_env("FOREBAY_ROUNDS").unwrap_or(ROUNDS) {
         let killed = Arc::new(AtomicBool::new(false));
@@ -138,8 +138,8 @@ fn what_fio_wrote_durably_by_each_engine_is_there_after_the_daemon_was_killed() 
 }
 
 /// Returns a world with a mounted filesystem of our own.
-fn mounted(kind: &Kind) -> World {
-    let world = World::new();
+fn mounted(kind: &FilesystemType) -> CliSandbox {
+    let world = CliSandbox::new();
     world.image("data.img", kind.data_bytes);
     world.ok(&["create", "--fs", "--data", "data.img", "--name", "v"]);
     fs::create_dir(world.path("mnt")).expect("made");

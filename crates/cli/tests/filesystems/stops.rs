@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use crate::kinds::{BTRFS, EXT4, Kind, XFS};
-use crate::system::Loop;
-use crate::world::{World, failed, signal, wait_for_end};
-use forebay_scratch::tree::{Tree, digests};
+use crate::kinds::{BTRFS, EXT4, FilesystemType, XFS};
+use crate::system::TestLoop;
+use crate::world::{CliSandbox, failed, signal, wait_for_end};
+use forebay_scratch::tree::{GeneratedTree, digests};
 
-fn create(world: &World, name: &str, kind: &Kind) {
+fn create(world: &CliSandbox, name: &str, kind: &FilesystemType) {
     let (data, log) = (format!("{name}.img"), format!("{name}.log.img"));
     world.image(&data, kind.data_bytes);
     let create = ["create", "--name", name, "--data", &data, "--log", &log];
@@ -19,13 +19,15 @@ fn a_filesystem_is_whole_after_sigterm_with_dirty_data() {
     if !XFS.can_test("a_filesystem_is_whole_after_sigterm") {
         return;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     create(&world, "v", &XFS);
     let at = world.path("mnt");
     let device = world.attach_loop();
     XFS.make(&device);
     let mount = XFS.mount(&device, &at);
-    Tree::generate(3, 500).unpack(&at.join("tree")).unwrap();
+    GeneratedTree::generate(3, 500)
+        .unpack(&at.join("tree"))
+        .unwrap();
     let expected = digests(&at).unwrap();
     mount.unmount().expect("it unmounts");
     let pid = world.pid("v").unwrap();
@@ -50,7 +52,7 @@ fn a_detach_while_any_kind_is_mounted_is_refused_and_breaks_nothing() {
         if !kind.can_test("a_detach_while_any_kind_is_mounted_is_refused") {
             continue;
         }
-        let world = World::new();
+        let world = CliSandbox::new();
         create(&world, "v", kind);
         let at = world.path("mnt");
         let device = world.attach_loop();
@@ -63,7 +65,7 @@ fn a_detach_while_any_kind_is_mounted_is_refused_and_breaks_nothing() {
         mount.unmount().expect("it unmounts");
         kind.check(&device);
         world.detach();
-        let alone = Loop::over(&world.path("v.img")).expect("a loop device");
+        let alone = TestLoop::over(&world.path("v.img")).expect("a loop device");
         kind.check(&alone.0);
         let _mount = kind.mount(&alone.0, &at);
         assert_eq!(fs::read(at.join("file")).unwrap(), b"kept");
@@ -77,7 +79,7 @@ fn of_two_volumes_the_crash_of_one_leaves_the_other_alone() {
     if !EXT4.can_test(test) {
         return;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     let names = ["v", "w"];
     let attach = |name: &str| {
         world
@@ -97,7 +99,7 @@ fn of_two_volumes_the_crash_of_one_leaves_the_other_alone() {
     std::thread::scope(|scope| {
         for (seed, name) in (10..).zip(names) {
             let dir = at(name).join("tree");
-            scope.spawn(move || Tree::generate(seed, 500).unpack(&dir).unwrap());
+            scope.spawn(move || GeneratedTree::generate(seed, 500).unpack(&dir).unwrap());
         }
     });
     let expected = names.map(|name| digests(&at(name)).unwrap());
@@ -121,7 +123,7 @@ fn of_two_volumes_the_crash_of_one_leaves_the_other_alone() {
     }
     for (name, expected) in names.iter().zip(&expected) {
         world.ok(&["detach", name]);
-        let alone = Loop::over(&world.path(&format!("{name}.img"))).expect("a loop device");
+        let alone = TestLoop::over(&world.path(&format!("{name}.img"))).expect("a loop device");
         EXT4.check(&alone.0);
         let _mount = EXT4.mount(&alone.0, &at(name));
         assert!(digests(&at(name)).unwrap() == *expected, "{name}");

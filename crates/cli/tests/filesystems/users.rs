@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_rng::Rng;
 
-use crate::durably::{PAGE, Way};
-use crate::kinds::Kind;
+use crate::durably::{PAGE, WriteMethod};
+use crate::kinds::FilesystemType;
 
 const DIRECTORIES: u64 = 4;
 /// Above this number of files, a user only deletes.
@@ -26,29 +26,29 @@ const TREE_FILES: u64 = 8;
 /// Changes in place are compared in units of this many bytes: no device tears a smaller unit.
 const SECTOR: usize = 512;
 
-type Content = Vec<u8>;
+type FileBytes = Vec<u8>;
 
 /// The expected content of a path.
 #[derive(Debug)]
-enum Promise {
+enum ExpectedPath {
     /// This content.
-    File(Content),
+    File(FileBytes),
     /// This content, possibly followed by more.
-    Begins(Content),
+    Begins(FileBytes),
     /// Each sector as in one of the two contents.
-    Between(Content, Content),
+    Between(FileBytes, FileBytes),
     /// One of the two contents as a whole: a new file is being renamed over an old one.
-    Either(Content, Content),
+    Either(FileBytes, FileBytes),
     /// No file.
     Absent,
 }
 
-pub(crate) struct User {
+pub(crate) struct CrashUser {
     dir: PathBuf,
     numbers: Rng,
-    promises: BTreeMap<PathBuf, Promise>,
+    promises: BTreeMap<PathBuf, ExpectedPath>,
     /// Files that were written and not yet fsynced.
-    loose: BTreeMap<PathBuf, Content>,
+    loose: BTreeMap<PathBuf, FileBytes>,
     /// A file that was renamed over another stays there once the directory was fsynced.
     trusts_replacement: bool,
     serial: u64,
@@ -66,10 +66,10 @@ fn parent(path: &Path) -> &Path {
     path.parent().expect("it is in a directory")
 }
 
-impl User {
+impl CrashUser {
     /// Returns a user of the directory `dir`, in a filesystem of this kind.
-    pub(crate) fn new(kind: &Kind, dir: PathBuf, seed: u64) -> User {
-        User {
+    pub(crate) fn new(kind: &FilesystemType, dir: PathBuf, seed: u64) -> CrashUser {
+        CrashUser {
             dir,
             numbers: Rng::new(seed),
             promises: BTreeMap::new(),
@@ -96,7 +96,7 @@ impl User {
         self.history.clear();
         self.promises = files(&self.dir)?
             .into_iter()
-            .map(|path| Ok((path.clone(), Promise::File(fs::read(path)?))))
+            .map(|path| Ok((path.clone(), ExpectedPath::File(fs::read(path)?))))
             .collect::<io::Result<_>>()?;
         rustix::fs::syncfs(File::open(&self.dir)?)?;
         // FUSE does not receive the `syncfs`; it receives this request.
@@ -133,7 +133,7 @@ impl User {
             let wrong = match fs::read(path) {
                 Ok(found) => promise.wrong(&found),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => match promise {
-                    Promise::Absent => None,
+                    ExpectedPath::Absent => None,
                     _ => Some("is missing".into()),
                 },
                 Err(error) => Some(format!("cannot be read: {error}")),
@@ -168,13 +168,13 @@ impl User {
     fn settled(&self) -> Vec<&PathBuf> {
         let files = self.promises.iter();
         files
-            .filter(|(_, promise)| matches!(promise, Promise::File(_)))
+            .filter(|(_, promise)| matches!(promise, ExpectedPath::File(_)))
             .map(|(path, _)| path)
             .collect()
     }
 
     /// Takes a file with a full guarantee, and removes its guarantee.
-    fn pick(&mut self) -> Option<(PathBuf, Content)> {
+    fn pick(&mut self) -> Option<(PathBuf, FileBytes)> {
         let settled = self.settled();
         let count = settled.len() as u64;
         if count == 0 {
@@ -183,7 +183,7 @@ impl User {
         let settled: Vec<PathBuf> = settled.into_iter().cloned().collect();
         let path = settled[self.numbers.below(count) as usize].clone();
         match self.promises.remove(&path) {
-            Some(Promise::File(content)) => Some((path, content)),
+            Some(ExpectedPath::File(content)) => Some((path, content)),
             _ => None,
         }
     }
@@ -219,7 +219,7 @@ impl User {
         file.sync_all()?;
         sync_dir(parent(&path))?;
         self.believe()?;
-        self.promises.insert(path, Promise::File(content));
+        self.promises.insert(path, ExpectedPath::File(content));
         Ok(())
     }
 
@@ -228,7 +228,7 @@ impl User {
             return self.create(true);
         };
         self.promises
-            .insert(path.clone(), Promise::Begins(content.clone()));
+            .insert(path.clone(), ExpectedPath::Begins(content.clone()));
         self.note("append to", &path);
         let more = self.some_bytes();
         let mut file = File::options().append(true).open(&path)?;
@@ -236,12 +236,12 @@ impl User {
         file.sync_all()?;
         self.believe()?;
         content.extend(more);
-        self.promises.insert(path, Promise::File(content));
+        self.promises.insert(path, ExpectedPath::File(content));
         Ok(())
     }
 
     /// Returns `content` with a changed range, and the bounds of the range.
-    fn change(&mut self, content: &[u8]) -> (Content, usize, usize) {
+    fn change(&mut self, content: &[u8]) -> (FileBytes, usize, usize) {
         let mut new = content.to_owned();
         let at = self.numbers.below(content.len().max(1) as u64) as usize;
         let len = 1 + self.numbers.below((content.len() - at).max(1) as u64) as usize;
@@ -256,7 +256,7 @@ impl User {
             return self.create(true);
         };
         let (mut new, mut at, mut end) = self.change(&old);
-        let way = Way::any(&self.numbers);
+        let way = WriteMethod::any(&self.numbers);
         if way.direct {
             // Whole pages only.
             let (from, to) = (at.next_multiple_of(PAGE), end / PAGE * PAGE);
@@ -267,14 +267,14 @@ impl User {
             }
             (at, end) = (from, to.max(from));
         }
-        let during = Promise::Between(old, new.clone());
+        let during = ExpectedPath::Between(old, new.clone());
         self.promises.insert(path.clone(), during);
         self.note(&format!("{way:?}: overwrite"), &path);
         if at < end {
             way.write(&path, &new[at..end], at as u64)?;
         }
         self.believe()?;
-        self.promises.insert(path, Promise::File(new));
+        self.promises.insert(path, ExpectedPath::File(new));
         Ok(())
     }
 
@@ -283,7 +283,7 @@ impl User {
             return Ok(());
         };
         let (new, at, end) = self.change(&old);
-        let during = Promise::Between(old, new.clone());
+        let during = ExpectedPath::Between(old, new.clone());
         self.promises.insert(path.clone(), during);
         self.note("overwrite loosely", &path);
         let file = File::options().write(true).open(&path)?;
@@ -303,7 +303,7 @@ impl User {
         let name = format!("new{}-{}", self.serial, self.numbers.next());
         let temporary = parent(&path).join(name);
         self.promises
-            .insert(path.clone(), Promise::Either(old, new.clone()));
+            .insert(path.clone(), ExpectedPath::Either(old, new.clone()));
         self.note(
             &format!("write {}, rename it to", temporary.display()),
             &path,
@@ -315,8 +315,8 @@ impl User {
         sync_dir(parent(&path))?;
         self.believe()?;
         if self.trusts_replacement {
-            self.promises.insert(path, Promise::File(new));
-            self.promises.insert(temporary, Promise::Absent);
+            self.promises.insert(path, ExpectedPath::File(new));
+            self.promises.insert(temporary, ExpectedPath::Absent);
         } else {
             self.loose.insert(path, new);
         }
@@ -334,8 +334,8 @@ impl User {
         sync_dir(parent(&to))?;
         sync_dir(parent(&from))?;
         self.believe()?;
-        self.promises.insert(to, Promise::File(content));
-        self.promises.insert(from, Promise::Absent);
+        self.promises.insert(to, ExpectedPath::File(content));
+        self.promises.insert(from, ExpectedPath::Absent);
         Ok(())
     }
 
@@ -347,7 +347,7 @@ impl User {
         fs::remove_file(&path)?;
         sync_dir(parent(&path))?;
         self.believe()?;
-        self.promises.insert(path, Promise::Absent);
+        self.promises.insert(path, ExpectedPath::Absent);
         Ok(())
     }
 
@@ -380,9 +380,9 @@ impl User {
         self.believe()?;
         self.note("copied", &tree);
         for (from, to) in copies {
-            if let Some(Promise::File(content)) = self.promises.get(from) {
+            if let Some(ExpectedPath::File(content)) = self.promises.get(from) {
                 let content = content.clone();
-                self.promises.insert(to, Promise::File(content));
+                self.promises.insert(to, ExpectedPath::File(content));
             }
         }
         Ok(())
@@ -412,7 +412,7 @@ impl User {
         sync_dir(&self.dir)?;
         self.believe()?;
         self.promises
-            .extend(inside.into_iter().map(|path| (path, Promise::Absent)));
+            .extend(inside.into_iter().map(|path| (path, ExpectedPath::Absent)));
         Ok(())
     }
 
@@ -424,22 +424,22 @@ impl User {
         sync_dir(&self.dir)?;
         self.believe()?;
         for (path, content) in std::mem::take(&mut self.loose) {
-            self.promises.insert(path, Promise::File(content));
+            self.promises.insert(path, ExpectedPath::File(content));
         }
         Ok(())
     }
 }
 
-impl Promise {
+impl ExpectedPath {
     /// Returns a text that describes the violation by a file with the content `found`.
     fn wrong(&self, found: &[u8]) -> Option<String> {
         match self {
-            Promise::File(content) => differs(found, content),
-            Promise::Begins(content) if found.len() >= content.len() => {
+            ExpectedPath::File(content) => differs(found, content),
+            ExpectedPath::Begins(content) if found.len() >= content.len() => {
                 differs(&found[..content.len()], content)
             }
-            Promise::Begins(content) => differs(found, content),
-            Promise::Between(old, new) => {
+            ExpectedPath::Begins(content) => differs(found, content),
+            ExpectedPath::Between(old, new) => {
                 let lost = |at: &usize| {
                     let piece = |of: &[u8]| of[*at..of.len().min(at + SECTOR)].to_owned();
                     piece(found) != piece(old) && piece(found) != piece(new)
@@ -450,12 +450,12 @@ impl Promise {
                 let at = (0..found.len()).step_by(SECTOR).find(lost)?;
                 Some(format!("has neither the old nor the new content at {at}"))
             }
-            Promise::Either(old, new) if found == old || found == new => None,
-            Promise::Either(old, _) => Some(format!(
+            ExpectedPath::Either(old, new) if found == old || found == new => None,
+            ExpectedPath::Either(old, _) => Some(format!(
                 "is neither the old nor the new file: {:?}",
                 differs(found, old)
             )),
-            Promise::Absent => Some("is there again".into()),
+            ExpectedPath::Absent => Some("is there again".into()),
         }
     }
 }

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use forebay_rng::Rng;
 
-use crate::system::{Mount, can_serve_loop, installed, try_tool};
-use crate::world::{MIB, World};
+use crate::system::{TestMount, can_serve_loop, installed, try_tool};
+use crate::world::{CliSandbox, MIB};
 
-fn status(world: &World, what: &str) -> u64 {
+fn status(world: &CliSandbox, what: &str) -> u64 {
     let text = world.ok(&["status", "v", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&text).unwrap();
     status[what]
@@ -59,7 +59,7 @@ fn empty(at: &Path, files: std::ops::Range<u64>) {
     sync(at).unwrap();
 }
 
-fn create(world: &World, placement: &str, size: &[&str]) -> String {
+fn create(world: &CliSandbox, placement: &str, size: &[&str]) -> String {
     world.image("data.img", 96 * MIB);
     let create = [
         "create", "--name", "v", "--data", "data.img", "--volume", "vsl",
@@ -79,12 +79,12 @@ fn a_volume_is_filled_to_the_last_block_emptied_and_filled_again() {
         return;
     }
     for placement in ["lfs", "hylog+sepbit"] {
-        let world = World::new();
+        let world = CliSandbox::new();
         let mut device = create(&world, placement, &[]);
         let at = world.path("mnt");
         let mut first = 0;
         for round in 0..3 {
-            let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+            let mount = TestMount::new(&device, &at, "rw").expect("it mounts");
             let files = fill(&at, first);
             println!("{placement}, round {round}: {files} files");
             assert!(files > 40, "{files} files fit");
@@ -97,7 +97,7 @@ fn a_volume_is_filled_to_the_last_block_emptied_and_filled_again() {
             let _ = mount.unmount();
             world.kill("v");
             device = world.attach_loop();
-            let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+            let mount = TestMount::new(&device, &at, "rw").expect("it mounts");
             holds(&at, first..first + files);
             empty(&at, first..first + files);
             let left = status(&world, "mapped_bytes");
@@ -119,18 +119,18 @@ fn a_thin_volume_that_is_full_fails_writes_and_is_used_again_when_it_was_discard
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
         return;
     }
-    let world = World::new();
+    let world = CliSandbox::new();
     let device = create(&world, "lfs", &["--size", "1GiB"]);
     let at = world.path("mnt");
     for first in [0, 1000] {
-        let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+        let mount = TestMount::new(&device, &at, "rw").expect("it mounts");
         let errors = status(&world, "full_errors");
         let files = fill(&at, first);
         assert!(files > 40, "{files} files fit");
         assert!(status(&world, "full_errors") > errors);
         let _ = mount.unmount();
         let _ = try_tool("e2fsck", &["-f", "-y", &device]);
-        let mount = Mount::new(&device, &at, "rw").expect("it mounts");
+        let mount = TestMount::new(&device, &at, "rw").expect("it mounts");
         let there = |n: &u64| at.join(n.to_string()).exists();
         for n in (first..first + files).filter(there) {
             holds(&at, n..n + 1);

@@ -23,19 +23,19 @@ const SOURCES: [&str; 6] = [
     "atomic.c",
 ];
 
-struct Process {
+struct CallerProcess {
     child: Child,
     is_stopped: bool,
     has_ended: bool,
 }
 
 /// Processes with equally many threads, and one process that uses a file as a bystander does, in the last slot.
-pub(crate) struct Callers {
+pub(crate) struct HostileCallers {
     scratch: tempfile::TempDir,
     dir: PathBuf,
     counters: File,
     threads: usize,
-    processes: Vec<Process>,
+    processes: Vec<CallerProcess>,
     bystander: Child,
     /// Killed processes that the kernel has not yet ended.
     dying: Vec<Child>,
@@ -43,14 +43,14 @@ pub(crate) struct Callers {
 }
 
 /// A thread with the act that it has not finished.
-pub(crate) struct Slot {
+pub(crate) struct UnfinishedAct {
     pub(crate) tid: u32,
     pub(crate) act: String,
 }
 
-impl Callers {
+impl HostileCallers {
     /// Starts processes in a directory, whose owner they become.
-    pub(crate) fn start(dir: &Path, seed: u64, processes: usize, threads: usize) -> Callers {
+    pub(crate) fn start(dir: &Path, seed: u64, processes: usize, threads: usize) -> HostileCallers {
         let scratch = tempfile::tempdir().expect("made");
         fs::set_permissions(scratch.path(), Permissions::from_mode(0o755)).expect("set");
         build(&scratch.path().join("caller"));
@@ -71,7 +71,7 @@ impl Callers {
             dir,
             &["probe", path.to_str().expect("UTF-8"), &last],
         );
-        let mut callers = Callers {
+        let mut callers = HostileCallers {
             scratch,
             dir: dir.to_owned(),
             counters,
@@ -88,7 +88,7 @@ impl Callers {
         callers
     }
 
-    fn start_one(&self, n: usize) -> Process {
+    fn start_one(&self, n: usize) -> CallerProcess {
         let (seed, threads) = (self.rng.next().to_string(), self.threads.to_string());
         let (path, first) = (self.scratch.path().join("counters"), n * self.threads);
         let path = path.to_str().expect("UTF-8");
@@ -97,7 +97,7 @@ impl Callers {
             &self.dir,
             &[&seed, &threads, path, &first.to_string()],
         );
-        Process {
+        CallerProcess {
             child,
             is_stopped: false,
             has_ended: false,
@@ -199,7 +199,7 @@ impl Callers {
     }
 
     /// Returns the threads, and the acts that they do.
-    pub(crate) fn threads(&self) -> Vec<Slot> {
+    pub(crate) fn threads(&self) -> Vec<UnfinishedAct> {
         let names = output(Command::new(self.scratch.path().join("caller")).arg("acts"));
         let names = texts(&names.expect("it runs")).0;
         let names: Vec<&str> = names.lines().collect();
@@ -207,7 +207,7 @@ impl Callers {
         let slots = all.chunks(SLOT).map(|slot| {
             let number = |at: usize| u32::from_ne_bytes(slot[at..at + 4].try_into().expect("four"));
             let act = names.get(number(12) as usize).unwrap_or(&"?");
-            Slot {
+            UnfinishedAct {
                 tid: number(8),
                 act: (*act).to_owned(),
             }
@@ -224,7 +224,7 @@ impl Callers {
     }
 }
 
-impl Drop for Callers {
+impl Drop for HostileCallers {
     fn drop(&mut self) {
         self.kill();
         if std::thread::panicking() {

@@ -15,8 +15,8 @@ mod world;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use stage::{Cast, Stage};
-use watchdog::Verdict;
+use stage::{HostileStage, StageSetup};
+use watchdog::WatchdogVerdict;
 use world::{MIB, output};
 
 /// Without progress for this time, the system hangs, unless the daemon works.
@@ -59,14 +59,14 @@ fn act(test: &str, options: &'static str) {
     } else {
         (4, 25)
     };
-    let cast = Cast {
+    let cast = StageSetup {
         device: 256 * MIB,
         options,
         seed: seed(),
         processes,
         threads,
     };
-    let Some(mut stage) = Stage::set(test, "data.img", &cast, PATIENCE) else {
+    let Some(mut stage) = HostileStage::set(test, "data.img", &cast, PATIENCE) else {
         return;
     };
     eprintln!("{test}: FOREBAY_SEED={}", cast.seed);
@@ -88,7 +88,7 @@ fn act(test: &str, options: &'static str) {
     stage.finish();
 }
 
-const FEW: Cast = Cast {
+const FEW: StageSetup = StageSetup {
     device: 64 * MIB,
     options: "rw",
     seed: 22,
@@ -99,12 +99,12 @@ const FEW: Cast = Cast {
 #[test]
 fn the_watchdog_finds_a_hang_when_the_daemon_is_stopped() {
     let test = "the_watchdog_finds_a_hang";
-    let Some(mut stage) = Stage::set(test, "data.img", &FEW, LITTLE_PATIENCE) else {
+    let Some(mut stage) = HostileStage::set(test, "data.img", &FEW, LITTLE_PATIENCE) else {
         return;
     };
     stage.go_on(|stage| stage.callers.total() > 100);
     stage.stop_daemon(true);
-    while stage.look() != Verdict::Hang {}
+    while stage.look() != WatchdogVerdict::Hang {}
     let report = stage.waits();
     stage.stop_daemon(false);
     assert!(report.contains("forebay (-), T (stopped)"), "{report}");
@@ -122,7 +122,7 @@ fn the_watchdog_takes_a_slow_disk_for_slow() {
         "the_watchdog_takes_a_slow_disk_for_slow",
         "model:dec_rz26:data.img",
     );
-    let Some(mut stage) = Stage::set(test, disk, &FEW, LITTLE_PATIENCE) else {
+    let Some(mut stage) = HostileStage::set(test, disk, &FEW, LITTLE_PATIENCE) else {
         return;
     };
     stage.go_on(|stage| stage.callers.total() > 1500);
@@ -138,14 +138,14 @@ fn a_filesystem_whose_daemon_was_killed_under_load_can_be_mounted_again_and_its_
     let rounds = std::env::var("FOREBAY_ROUNDS");
     let rounds: u64 = rounds.map_or(3, |rounds| rounds.parse().expect("a number"));
     for round in 0..rounds {
-        let cast = Cast {
+        let cast = StageSetup {
             device: 128 * MIB,
             options: "rw",
             seed: seed() + round,
             processes: 3,
             threads: 30,
         };
-        let Some(mut stage) = Stage::set(test, "data.img", &cast, PATIENCE) else {
+        let Some(mut stage) = HostileStage::set(test, "data.img", &cast, PATIENCE) else {
             return;
         };
         stage.go_on(|stage| stage.callers.total() > 3000 + 1000 * round);
@@ -167,8 +167,8 @@ fn a_file_whose_direct_writes_go_in_parallel_is_not_mapped() {
 
 /// Runs `mapped_direct.c` on a mount with these options. The program must end with this exit code.
 fn map_beside_direct_writes(options: &'static str, code: i32) {
-    let cast = Cast { options, ..FEW };
-    let Some(stage) = Stage::set("mapped_direct", "data.img", &cast, PATIENCE) else {
+    let cast = StageSetup { options, ..FEW };
+    let Some(stage) = HostileStage::set("mapped_direct", "data.img", &cast, PATIENCE) else {
         return;
     };
     let scratch = tempfile::tempdir().expect("made");

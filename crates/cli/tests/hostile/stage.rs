@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::callers::Callers;
+use crate::callers::HostileCallers;
 use crate::system::{installed, root, tool};
 use crate::waits;
-use crate::watchdog::{Sample, Verdict, Watchdog, Work};
-use crate::world::{MIB, World, output, signal, skip, texts};
+use crate::watchdog::{DaemonWork, Watchdog, WatchdogSample, WatchdogVerdict};
+use crate::world::{CliSandbox, MIB, output, signal, skip, texts};
 
 /// Unit of processor time.
 const TICK: Duration = Duration::from_millis(10);
@@ -19,7 +19,7 @@ const END_PATIENCE: Duration = Duration::from_secs(300);
 const LOOKS: Duration = Duration::from_millis(50);
 
 /// Callers, and the size of the device.
-pub(crate) struct Cast {
+pub(crate) struct StageSetup {
     pub(crate) device: u64,
     /// Options of the mount.
     pub(crate) options: &'static str,
@@ -28,19 +28,24 @@ pub(crate) struct Cast {
     pub(crate) threads: usize,
 }
 
-pub(crate) struct Stage {
-    world: World,
-    pub(crate) callers: Callers,
+pub(crate) struct HostileStage {
+    world: CliSandbox,
+    pub(crate) callers: HostileCallers,
     watchdog: Watchdog,
     daemon: u32,
     begun: Instant,
     most_memory: u64,
 }
 
-impl Stage {
+impl HostileStage {
     /// Mounts a filesystem on a device (`data.img`, which is made, or a model of a disk over it) and starts callers; or
     /// skips the test with a message.
-    pub(crate) fn set(test: &str, device: &str, cast: &Cast, patience: Duration) -> Option<Stage> {
+    pub(crate) fn set(
+        test: &str,
+        device: &str,
+        cast: &StageSetup,
+        patience: Duration,
+    ) -> Option<HostileStage> {
         if !root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no FUSE");
             return None;
@@ -48,7 +53,7 @@ impl Stage {
         if !installed(test, &["cc"]) {
             return None;
         }
-        let world = World::new();
+        let world = CliSandbox::new();
         world.image("data.img", cast.device);
         world.ok(&["create", "--fs", "--data", device, "--name", "v", "--force"]);
         let dir = world.path("mnt");
@@ -66,10 +71,10 @@ impl Stage {
             fs::set_permissions(one, Permissions::from_mode(0o755)).expect("opened to all");
         }
         let daemon = world.pid("v").expect("it is mounted");
-        let callers = Callers::start(&dir, cast.seed, cast.processes, cast.threads);
+        let callers = HostileCallers::start(&dir, cast.seed, cast.processes, cast.threads);
         let watchdog = Watchdog::new(patience, Duration::ZERO, work(daemon));
         let begun = Instant::now();
-        Some(Stage {
+        Some(HostileStage {
             world,
             callers,
             watchdog,
@@ -80,11 +85,11 @@ impl Stage {
     }
 
     /// Waits for a moment, and looks at all threads and at the daemon.
-    pub(crate) fn look(&mut self) -> Verdict {
+    pub(crate) fn look(&mut self) -> WatchdogVerdict {
         // sleeps: counters of other processes give no event to wait for
         std::thread::sleep(LOOKS);
         self.most_memory = self.most_memory.max(memory(self.daemon, "VmHWM:"));
-        let sample = Sample {
+        let sample = WatchdogSample {
             done: self.callers.done(),
             work: work(self.daemon),
         };
@@ -92,7 +97,7 @@ impl Stage {
     }
 
     /// Goes on until `is_enough`, with processes that are killed and stopped. Fails at a hang, with a report.
-    pub(crate) fn go_on(&mut self, mut is_enough: impl FnMut(&Stage) -> bool) {
+    pub(crate) fn go_on(&mut self, mut is_enough: impl FnMut(&HostileStage) -> bool) {
         while !is_enough(self) {
             self.callers.check_alive();
             self.callers.disturb();
@@ -101,8 +106,8 @@ impl Stage {
         }
     }
 
-    fn hold(&mut self, verdict: &Verdict) {
-        if matches!(verdict, Verdict::Progress | Verdict::Slow) {
+    fn hold(&mut self, verdict: &WatchdogVerdict) {
+        if matches!(verdict, WatchdogVerdict::Progress | WatchdogVerdict::Slow) {
             return;
         }
         let report = self.report();
@@ -183,7 +188,7 @@ impl Stage {
     }
 }
 
-fn work(pid: u32) -> Work {
+fn work(pid: u32) -> DaemonWork {
     let read =
         |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("the daemon runs");
     let stat = read("stat");
@@ -198,7 +203,7 @@ fn work(pid: u32) -> Work {
         line.and_then(|bytes| bytes.trim().parse::<u64>().ok())
             .expect("a number")
     };
-    Work {
+    DaemonWork {
         processor: TICK * ticks,
         bytes: bytes("read_bytes:") + bytes("write_bytes:"),
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::callers::Slot;
+use crate::callers::UnfinishedAct;
 
 /// Maximum groups of threads in a report.
 const GROUPS: usize = 40;
 
 /// Describes the threads of processes by state, system call and place in the kernel, with the acts of callers among
 /// them. Of each group, one thread is shown with its stack.
-pub(crate) fn report(pids: &[u32], slots: &[Slot]) -> String {
+pub(crate) fn report(pids: &[u32], slots: &[UnfinishedAct]) -> String {
     let acts: BTreeMap<u32, &str> = slots
         .iter()
         .map(|slot| (slot.tid, slot.act.as_str()))

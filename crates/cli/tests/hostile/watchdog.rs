@@ -11,21 +11,21 @@ const LONG: u32 = 10;
 
 /// Work of the daemon since its start.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Work {
+pub(crate) struct DaemonWork {
     pub(crate) processor: Duration,
     /// Bytes read from and written to devices.
     pub(crate) bytes: u64,
 }
 
 /// A look at all threads and at the daemon.
-pub(crate) struct Sample {
+pub(crate) struct WatchdogSample {
     /// Finished acts of each thread; `None` for a thread that has been stopped or has ended.
     pub(crate) done: Vec<Option<u64>>,
-    pub(crate) work: Work,
+    pub(crate) work: DaemonWork,
 }
 
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum WatchdogVerdict {
     /// Threads finish acts.
     Progress,
     /// No thread has finished an act for the patience, and the daemon works.
@@ -43,14 +43,14 @@ pub(crate) struct Watchdog {
     /// The time at which a thread last finished an act.
     progress: Duration,
     /// The beginning of the current window, and the daemon's work until then.
-    window: (Duration, Work),
+    window: (Duration, DaemonWork),
     /// The end of the last window in which the daemon worked.
     worked: Duration,
     longest: Duration,
 }
 
 impl Watchdog {
-    pub(crate) fn new(patience: Duration, now: Duration, work: Work) -> Watchdog {
+    pub(crate) fn new(patience: Duration, now: Duration, work: DaemonWork) -> Watchdog {
         Watchdog {
             patience,
             threads: Vec::new(),
@@ -66,7 +66,7 @@ impl Watchdog {
         self.longest
     }
 
-    pub(crate) fn look(&mut self, now: Duration, sample: &Sample) -> Verdict {
+    pub(crate) fn look(&mut self, now: Duration, sample: &WatchdogSample) -> WatchdogVerdict {
         self.threads.resize(sample.done.len(), (None, now));
         let mut is_progress = sample.done.iter().all(Option::is_none);
         for (thread, &done) in self.threads.iter_mut().zip(&sample.done) {
@@ -86,7 +86,7 @@ impl Watchdog {
         self.judge(now)
     }
 
-    fn watch_daemon(&mut self, now: Duration, work: Work) {
+    fn watch_daemon(&mut self, now: Duration, work: DaemonWork) {
         let (since, before) = self.window;
         let length = now.saturating_sub(since);
         if length < self.patience / WINDOWS {
@@ -99,12 +99,16 @@ impl Watchdog {
         self.window = (now, work);
     }
 
-    fn judge(&self, now: Duration) -> Verdict {
+    fn judge(&self, now: Duration) -> WatchdogVerdict {
         let waited = now.saturating_sub(self.progress);
         if waited >= self.patience {
             let is_idle = now.saturating_sub(self.worked) >= self.patience / 2;
             let hangs = is_idle || waited >= self.patience * LONG;
-            return if hangs { Verdict::Hang } else { Verdict::Slow };
+            return if hangs {
+                WatchdogVerdict::Hang
+            } else {
+                WatchdogVerdict::Slow
+            };
         }
         let is_stuck = |thread: &(Option<u64>, Duration)| {
             thread.0.is_some() && now.saturating_sub(thread.1) >= self.patience * LONG
@@ -114,9 +118,9 @@ impl Watchdog {
             .filter_map(|(n, one)| is_stuck(one).then_some(n))
             .collect();
         if stuck.is_empty() {
-            Verdict::Progress
+            WatchdogVerdict::Progress
         } else {
-            Verdict::Stuck(stuck)
+            WatchdogVerdict::Stuck(stuck)
         }
     }
 }
@@ -131,29 +135,29 @@ mod tests {
     /// progress. Returns the time of the verdict, in seconds, and the verdict.
     fn watch(
         seconds: u64,
-        sample: impl Fn(u64) -> (Option<u64>, Option<u64>, Work),
-    ) -> (u64, Verdict) {
+        sample: impl Fn(u64) -> (Option<u64>, Option<u64>, DaemonWork),
+    ) -> (u64, WatchdogVerdict) {
         let mut watchdog = Watchdog::new(
             Duration::from_secs(PATIENCE),
             Duration::ZERO,
-            Work::default(),
+            DaemonWork::default(),
         );
         for second in 0..seconds {
             let (one, other, work) = sample(second);
-            let sample = Sample {
+            let sample = WatchdogSample {
                 done: vec![one, other],
                 work,
             };
             let verdict = watchdog.look(Duration::from_secs(second), &sample);
-            if verdict != Verdict::Progress {
+            if verdict != WatchdogVerdict::Progress {
                 return (second, verdict);
             }
         }
-        (seconds, Verdict::Progress)
+        (seconds, WatchdogVerdict::Progress)
     }
 
-    fn busy(second: u64) -> Work {
-        Work {
+    fn busy(second: u64) -> DaemonWork {
+        DaemonWork {
             processor: Duration::from_millis(500 * second),
             bytes: 0,
         }
@@ -161,14 +165,26 @@ mod tests {
 
     #[test]
     fn threads_that_finish_an_act_within_the_patience_make_progress() {
-        let slowly = |second: u64| (Some(second / (PATIENCE - 1)), Some(0), Work::default());
-        assert_eq!(watch(590, slowly), (590, Verdict::Progress));
+        let slowly = |second: u64| {
+            (
+                Some(second / (PATIENCE - 1)),
+                Some(0),
+                DaemonWork::default(),
+            )
+        };
+        assert_eq!(watch(590, slowly), (590, WatchdogVerdict::Progress));
     }
 
     #[test]
     fn an_idle_daemon_without_progress_is_a_hang() {
-        let hangs = |second: u64| (Some(second.min(100)), Some(second.min(90)), Work::default());
-        assert_eq!(watch(1000, hangs), (100 + PATIENCE, Verdict::Hang));
+        let hangs = |second: u64| {
+            (
+                Some(second.min(100)),
+                Some(second.min(90)),
+                DaemonWork::default(),
+            )
+        };
+        assert_eq!(watch(1000, hangs), (100 + PATIENCE, WatchdogVerdict::Hang));
     }
 
     #[test]
@@ -176,51 +192,54 @@ mod tests {
         let hangs = |second: u64| {
             let work = busy(second.min(110));
             let bytes = second.min(110);
-            (Some(second.min(100)), Some(0), Work { bytes, ..work })
+            (Some(second.min(100)), Some(0), DaemonWork { bytes, ..work })
         };
-        assert_eq!(watch(1000, hangs), (100 + PATIENCE, Verdict::Hang));
+        assert_eq!(watch(1000, hangs), (100 + PATIENCE, WatchdogVerdict::Hang));
     }
 
     #[test]
     fn a_daemon_that_works_without_progress_is_slow_and_a_hang_in_the_end() {
         let computes = |second: u64| (Some(0), Some(0), busy(second));
-        assert_eq!(watch(1000, computes), (PATIENCE, Verdict::Slow));
+        assert_eq!(watch(1000, computes), (PATIENCE, WatchdogVerdict::Slow));
         let writes = |second: u64| {
-            let work = Work {
+            let work = DaemonWork {
                 processor: Duration::ZERO,
                 bytes: second,
             };
             (Some(0), Some(0), work)
         };
-        assert_eq!(watch(1000, writes), (PATIENCE, Verdict::Slow));
+        assert_eq!(watch(1000, writes), (PATIENCE, WatchdogVerdict::Slow));
         let work = busy(600);
         let mut watchdog = Watchdog::new(
             Duration::from_secs(PATIENCE),
             Duration::ZERO,
-            Work::default(),
+            DaemonWork::default(),
         );
-        let sample = Sample {
+        let sample = WatchdogSample {
             done: vec![Some(0)],
             work,
         };
-        assert_eq!(watchdog.look(Duration::ZERO, &sample), Verdict::Progress);
+        assert_eq!(
+            watchdog.look(Duration::ZERO, &sample),
+            WatchdogVerdict::Progress
+        );
         assert_eq!(
             watchdog.look(Duration::from_secs(600), &sample),
-            Verdict::Hang
+            WatchdogVerdict::Hang
         );
     }
 
     #[test]
     fn a_thread_without_progress_beside_others_is_stuck() {
         let one = |second: u64| (Some(0), Some(second), busy(second));
-        assert_eq!(watch(1000, one), (600, Verdict::Stuck(vec![0])));
+        assert_eq!(watch(1000, one), (600, WatchdogVerdict::Stuck(vec![0])));
     }
 
     #[test]
     fn a_stopped_thread_is_neither_stuck_nor_a_hang() {
-        let one = |second: u64| (None, Some(second), Work::default());
-        assert_eq!(watch(1000, one), (1000, Verdict::Progress));
-        let all = |_| (None, None, Work::default());
-        assert_eq!(watch(1000, all), (1000, Verdict::Progress));
+        let one = |second: u64| (None, Some(second), DaemonWork::default());
+        assert_eq!(watch(1000, one), (1000, WatchdogVerdict::Progress));
+        let all = |_| (None, None, DaemonWork::default());
+        assert_eq!(watch(1000, all), (1000, WatchdogVerdict::Progress));
     }
 }

@@ -10,11 +10,11 @@ use std::ops::Range;
 use forebay_device::DeviceError;
 use forebay_log::RangeKind;
 
-use super::window::Failure;
-use crate::engine::Engine;
+use super::window::WindowFailure;
+use crate::engine::DcdEngine;
 use crate::marks::home_parts;
-use crate::pacing::Priority;
-use crate::ranges::Mark;
+use crate::pacing::WritebackPriority;
+use crate::ranges::RangeState;
 
 /// Ranges that are copied out of the map at a time.
 const LOOKED_UP: usize = 1024;
@@ -22,11 +22,11 @@ const LOOKED_UP: usize = 1024;
 const FAILURES_MAX: u32 = 16;
 
 /// Returns true if the data device has no free space, or its owner's quota is used up.
-pub(super) fn lacks_room(failure: &Failure) -> bool {
+pub(super) fn lacks_room(failure: &WindowFailure) -> bool {
     const ENOSPC: i32 = 28;
     const EDQUOT: i32 = 122;
     match failure {
-        Failure::Data(error) => is_of(error, &[ENOSPC, EDQUOT]),
+        WindowFailure::Data(error) => is_of(error, &[ENOSPC, EDQUOT]),
         _ => false,
     }
 }
@@ -39,22 +39,22 @@ fn is_of(error: &DeviceError, numbers: &[i32]) -> bool {
     number.is_some_and(|number| numbers.contains(&number))
 }
 
-impl Engine {
+impl DcdEngine {
     /// Carries out the discards in the log that no earlier call carried out.
     ///
     /// # Errors
     /// If the volume is closing, or the log fails.
-    pub(super) async fn discard_ahead(&self) -> Result<(), Failure> {
+    pub(super) async fn discard_ahead(&self) -> Result<(), WindowFailure> {
         let durable = self.log.last_record();
         self.log.flush(durable).await?;
         let since = self.faults.borrow().discarded_ahead;
-        let is_new = |mark: &Mark| {
+        let is_new = |mark: &RangeState| {
             let gives_room = matches!(mark.kind, RangeKind::Discard | RangeKind::Unmap);
             gives_room && mark.record <= durable && since.is_none_or(|since| mark.record > since)
         };
         let (mut at, mut failures) = (0, 0);
         loop {
-            let some: Vec<(Range<u64>, Mark)> = {
+            let some: Vec<(Range<u64>, RangeState)> = {
                 let map = self.map.borrow();
                 let rest = map.ranges().overlapping(at..u64::MAX);
                 rest.filter(|(_, mark)| is_new(mark))
@@ -73,7 +73,7 @@ impl Engine {
                 .into_iter()
                 .flat_map(|(range, mark)| home_parts(range).map(move |part| (part, mark)));
             for (part, mark) in parts {
-                self.give_way(Priority::of_destaging(true)).await?;
+                self.give_way(WritebackPriority::of_destaging(true)).await?;
                 match self.mark_at_home(mark, part).await {
                     Ok(()) => failures = 0,
                     Err(error) => {

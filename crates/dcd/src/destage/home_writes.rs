@@ -2,26 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use forebay_units::{LINE_SECTORS, Line};
+use forebay_units::{BlockNumber, LINE_SECTORS};
 
 use crate::home::RUN_SECTORS_MAX;
 
 /// Blocks that are destaged together, with adjacent blocks in one write.
 #[derive(Default)]
-pub(super) struct HomeWrites {
-    lines: BTreeSet<Line>,
+pub(super) struct DestageWrites {
+    lines: BTreeSet<BlockNumber>,
     /// Number of groups of adjacent blocks.
     rows: u64,
 }
 
-impl HomeWrites {
+impl DestageWrites {
     /// Adds a block. A block that was added before changes nothing.
-    pub(super) fn add(&mut self, line: Line) {
+    pub(super) fn add(&mut self, line: BlockNumber) {
         if !self.lines.insert(line) {
             return;
         }
-        let follows = line.0 > 0 && self.lines.contains(&Line(line.0 - 1));
-        let leads = self.lines.contains(&Line(line.0 + 1));
+        let follows = line.0 > 0 && self.lines.contains(&BlockNumber(line.0 - 1));
+        let leads = self.lines.contains(&BlockNumber(line.0 + 1));
         match (follows, leads) {
             (false, false) => self.rows += 1,
             (true, true) => self.rows -= 1,
@@ -40,8 +40,10 @@ mod tests {
     use super::*;
 
     fn count(lines: impl IntoIterator<Item = u64>) -> u64 {
-        let mut writes = HomeWrites::default();
-        lines.into_iter().for_each(|line| writes.add(Line(line)));
+        let mut writes = DestageWrites::default();
+        lines
+            .into_iter()
+            .for_each(|line| writes.add(BlockNumber(line)));
         writes.count()
     }
 

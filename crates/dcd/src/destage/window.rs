@@ -3,20 +3,20 @@
 use std::ops::Range;
 
 use forebay_device::DeviceError;
-use forebay_log::{Addr, Entry, LogError, Placed, RangeKind};
-use forebay_units::{Line, RecordSeq, SegmentSeq};
+use forebay_log::{AddressedEntry, LogAddr, LogError, RangeKind, RingEntry};
+use forebay_units::{BlockNumber, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
 
-use super::home_writes::HomeWrites;
-use crate::engine::Engine;
-use crate::home::{Homeward, LoadedPieces};
+use super::home_writes::DestageWrites;
+use crate::engine::DcdEngine;
+use crate::home::{LogReadOutcome, WritebackOutcome};
 use crate::marks::home_parts;
-use crate::pacing::Priority;
-use crate::piece::{Loaded, Piece, bytes_of};
+use crate::pacing::WritebackPriority;
+use crate::piece::{LoadedFragment, LogFragment, bytes_of};
 use crate::policy;
-use crate::ranges::Mark;
+use crate::ranges::RangeState;
 use crate::state::pace;
-use crate::trouble::Streak;
+use crate::trouble::FaultTracker;
 
 /// Maximum live data in one window, in sectors: 16 MiB. Two windows may be in memory.
 const WINDOW_SECTORS: u64 = 32 << 10;
@@ -24,7 +24,7 @@ const WINDOW_SECTORS: u64 = 32 << 10;
 const SUMMARIES: usize = 8;
 
 /// Reason why a window was not finished.
-pub(super) enum Failure {
+pub(super) enum WindowFailure {
     /// The volume is closing.
     Stopped,
     /// The data device failed a request.
@@ -35,36 +35,36 @@ pub(super) enum Failure {
     Log(LogError),
 }
 
-impl From<LogError> for Failure {
-    fn from(error: LogError) -> Failure {
-        Failure::Log(error)
+impl From<LogError> for WindowFailure {
+    fn from(error: LogError) -> WindowFailure {
+        WindowFailure::Log(error)
     }
 }
 
-impl From<DeviceError> for Failure {
-    fn from(error: DeviceError) -> Failure {
+impl From<DeviceError> for WindowFailure {
+    fn from(error: DeviceError) -> WindowFailure {
         match error {
-            DeviceError::Closed { .. } => Failure::Stopped,
-            error => Failure::Data(error),
+            DeviceError::Closed { .. } => WindowFailure::Stopped,
+            error => WindowFailure::Data(error),
         }
     }
 }
 
 /// A window whose live data has been read.
-pub(super) struct Ready {
+pub(super) struct LoadedWindow {
     pub(super) window: Range<SegmentSeq>,
     /// Segment that limited an administrator's abandon command when the window was read: unreadable data before this
     /// segment may be declared lost.
     pub(super) given_up: Option<SegmentSeq>,
     /// Approximate number of writes to destage the window.
     pub(super) writes: u64,
-    pub(super) loaded: LoadedPieces,
+    pub(super) loaded: LogReadOutcome,
 }
 
 /// A window that is on the data device but not flushed there yet. The tail has not moved yet either.
-pub(super) struct Written {
+pub(super) struct WrittenWindow {
     pub(super) window: Range<SegmentSeq>,
-    pub(super) pieces: Vec<(Line, Addr)>,
+    pub(super) pieces: Vec<(BlockNumber, LogAddr)>,
     /// Number of fragments that had to be destaged.
     pub(super) live: usize,
     /// Sectors of pending zeroes and discards that were carried out.
@@ -83,9 +83,9 @@ pub(super) struct Written {
 
 /// Result of carrying out a window's pending zeroes and discards.
 #[derive(Default)]
-struct CarriedMarks {
+struct PendingOutcome {
     /// Ranges that the data device failed to change.
-    refused: Vec<(Range<u64>, Mark)>,
+    refused: Vec<(Range<u64>, RangeState)>,
     /// Last error of these.
     error: Option<DeviceError>,
     /// True if the data device zeroed some of the ranges.
@@ -94,7 +94,7 @@ struct CarriedMarks {
     carried: u64,
 }
 
-impl Engine {
+impl DcdEngine {
     /// Returns the longest possible window from `start` on. It is limited by the size of a window, by durable segments,
     /// and by an administrator's abandon command, which does not cover segments written later.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
@@ -115,15 +115,17 @@ impl Engine {
         start..end
     }
 
-    pub(super) async fn read_window(&self, start: SegmentSeq, urgent: bool) -> Ready {
+    pub(super) async fn read_window(&self, start: SegmentSeq, urgent: bool) -> LoadedWindow {
         let most = self.window(start);
         let given_up = self.faults.borrow().gives_up_before();
         let (window, pieces, writes) = self.live_in_window(most).await;
-        Ready {
+        LoadedWindow {
             window,
             given_up,
             writes,
-            loaded: self.load(pieces, Priority::of_destaging(urgent)).await,
+            loaded: self
+                .load(pieces, WritebackPriority::of_destaging(urgent))
+                .await,
         }
     }
 
@@ -131,25 +133,25 @@ impl Engine {
     /// the log again that the data device fails to write.
     pub(super) async fn write_window(
         &self,
-        ready: Ready,
+        ready: LoadedWindow,
         urgent: bool,
         thorough: bool,
-    ) -> Result<Written, Failure> {
-        let Ready {
+    ) -> Result<WrittenWindow, WindowFailure> {
+        let LoadedWindow {
             window,
             given_up,
             writes,
             mut loaded,
         } = ready;
         if loaded.stopped {
-            return Err(Failure::Stopped);
+            return Err(WindowFailure::Stopped);
         }
         let all_read = loaded.unreadable.is_empty();
         self.faults.borrow_mut().was_read(window.start, all_read);
         self.consider_giving_up(&mut loaded, given_up);
         self.faults.borrow_mut().unreadable = bytes_of(&loaded.unreadable);
         if let Some(error) = loaded.error {
-            return Err(Failure::Unreadable(error));
+            return Err(WindowFailure::Unreadable(error));
         }
         self.declare_lost(&loaded.damaged)?;
         let marks = self.marks_in_window(&window);
@@ -163,7 +165,7 @@ impl Engine {
             .write_live_home(&window, (loaded.sound, writes), urgent, thorough)
             .await;
         if home.stopped {
-            return Err(Failure::Stopped);
+            return Err(WindowFailure::Stopped);
         }
         let mut in_vain = None;
         let answers = home.succeeded || marks.zeroed;
@@ -174,7 +176,7 @@ impl Engine {
                 .await?;
             in_vain = (!answers).then_some(error);
         }
-        Ok(Written {
+        Ok(WrittenWindow {
             window,
             pieces: home.taken,
             live,
@@ -190,12 +192,12 @@ impl Engine {
     /// Carries out a window's pending zeroes and discards.
     async fn carry_marks_home(
         &self,
-        marks: Vec<(Range<u64>, Mark)>,
+        marks: Vec<(Range<u64>, RangeState)>,
         urgent: bool,
-    ) -> Result<CarriedMarks, Failure> {
-        let priority = Priority::of_destaging(urgent);
-        let mut out = CarriedMarks::default();
-        let streak = Streak::of_home(self, priority);
+    ) -> Result<PendingOutcome, WindowFailure> {
+        let priority = WritebackPriority::of_destaging(urgent);
+        let mut out = PendingOutcome::default();
+        let streak = FaultTracker::of_home(self, priority);
         for (range, mark) in marks {
             for part in home_parts(range) {
                 self.give_way(priority).await?;
@@ -224,14 +226,14 @@ impl Engine {
     async fn write_live_home(
         &self,
         window: &Range<SegmentSeq>,
-        (sound, writes): (Vec<Loaded>, u64),
+        (sound, writes): (Vec<LoadedFragment>, u64),
         urgent: bool,
         thorough: bool,
-    ) -> Homeward {
+    ) -> WritebackOutcome {
         let bytes = pace::bytes_of(window, self.log.ring().segment_bytes);
         let pieces = sound.len();
         self.pace.borrow_mut().begin_window(bytes, pieces, writes);
-        let priority = Priority::of_destaging(urgent);
+        let priority = WritebackPriority::of_destaging(urgent);
         let home = self.write_pieces_home(sound, priority, thorough).await;
         self.counters.borrow_mut().destaged_bytes += home.written;
         if home.error.is_none() && !home.stopped {
@@ -247,12 +249,12 @@ impl Engine {
     /// If the whole window should be tried again.
     async fn keep_refused(
         &self,
-        home: &Homeward,
-        marks: Vec<(Range<u64>, Mark)>,
+        home: &WritebackOutcome,
+        marks: Vec<(Range<u64>, RangeState)>,
         error: &DeviceError,
         (answers, thorough): (bool, bool),
         segments: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), WindowFailure> {
         self.counters.borrow_mut().data_errors += 1;
         if home.refused.is_empty() && home.untried == 0 && marks.is_empty() {
             return Ok(());
@@ -281,7 +283,7 @@ impl Engine {
         Ok(())
     }
 
-    fn marks_in_window(&self, window: &Range<SegmentSeq>) -> Vec<(Range<u64>, Mark)> {
+    fn marks_in_window(&self, window: &Range<SegmentSeq>) -> Vec<(Range<u64>, RangeState)> {
         let records = self.log.first_record(window.start)..self.log.first_record(window.end);
         let map = self.map.borrow();
         map.ranges()
@@ -296,10 +298,10 @@ impl Engine {
     async fn live_in_window(
         &self,
         most: Range<SegmentSeq>,
-    ) -> (Range<SegmentSeq>, Vec<Piece>, u64) {
+    ) -> (Range<SegmentSeq>, Vec<LogFragment>, u64) {
         let writes_max = policy::window_writes(self.pace.borrow().writes_assumed());
         let mut window = most.start..most.start;
-        let (mut pieces, mut writes) = (Vec::new(), HomeWrites::default());
+        let (mut pieces, mut writes) = (Vec::new(), DestageWrites::default());
         let segments = (most.start.0..most.end.0).map(SegmentSeq);
         let mut lists = futures_util::stream::iter(segments)
             .map(|segment| self.live_pieces(segment))
@@ -317,7 +319,7 @@ impl Engine {
     }
 
     /// Returns the live fragments of a segment: from its summary if that lists all of them, else from the map.
-    async fn live_pieces(&self, segment: SegmentSeq) -> Vec<Piece> {
+    async fn live_pieces(&self, segment: SegmentSeq) -> Vec<LogFragment> {
         if self.map.borrow().live_in(segment) == 0 {
             return Vec::new();
         }
@@ -329,11 +331,11 @@ impl Engine {
             .flatten()
             .unwrap_or_default();
         let map = self.map.borrow();
-        let lookup = |placed: &Placed| match placed.entry {
-            Entry::Data { sector, .. } => map.piece_at(sector.line(), placed.addr),
-            Entry::Range { .. } => None,
+        let lookup = |placed: &AddressedEntry| match placed.entry {
+            RingEntry::Data { sector, .. } => map.piece_at(sector.line(), placed.addr),
+            RingEntry::Range { .. } => None,
         };
-        let pieces: Vec<Piece> = listed.iter().filter_map(lookup).collect();
+        let pieces: Vec<LogFragment> = listed.iter().filter_map(lookup).collect();
         let live: u32 = pieces.iter().map(|piece| piece.live.count_ones()).sum();
         if live == map.live_in(segment) {
             return pieces;
@@ -348,13 +350,13 @@ impl Engine {
 
     /// Appends a record to the log that the data of these fragments is lost. So the loss is still recorded after their
     /// segment is freed, and the older data on the data device is never returned instead.
-    fn declare_lost(&self, pieces: &[Piece]) -> Result<(), Failure> {
+    fn declare_lost(&self, pieces: &[LogFragment]) -> Result<(), WindowFailure> {
         let still: Vec<Range<u64>> = {
             let map = self.map.borrow();
             let now = pieces
                 .iter()
                 .filter_map(|piece| map.piece_at(piece.line, piece.addr));
-            now.flat_map(Piece::live_runs).collect()
+            now.flat_map(LogFragment::live_runs).collect()
         };
         if !still.is_empty() {
             tracing::error!(ranges = still.len(), "data in the log is damaged and lost");
@@ -367,7 +369,11 @@ impl Engine {
     ///
     /// # Errors
     /// The data device's, or that the log has no free space.
-    async fn carry_mark_home(&self, range: Range<u64>, mark: Mark) -> Result<(), DeviceError> {
+    async fn carry_mark_home(
+        &self,
+        range: Range<u64>,
+        mark: RangeState,
+    ) -> Result<(), DeviceError> {
         if mark.kind == RangeKind::Lost {
             let still = self.still_marked(mark, range);
             return self.keep_marks(mark.kind, &still);

@@ -6,14 +6,14 @@ use forebay_rt::Instant;
 
 /// Demand for free space: bytes of data, and the fragments or marks that they make.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct SpaceDemand {
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
 }
 
-impl Wanted {
-    pub(crate) fn plus(self, other: Wanted) -> Wanted {
-        Wanted {
+impl SpaceDemand {
+    pub(crate) fn plus(self, other: SpaceDemand) -> SpaceDemand {
+        SpaceDemand {
             bytes: self.bytes + other.bytes,
             entries: self.entries + other.entries,
         }
@@ -21,28 +21,28 @@ impl Wanted {
 }
 
 /// Requests of clients, and tasks that wait for destaging.
-pub(crate) struct Activity {
+pub(crate) struct ClientActivity {
     /// Requests under way.
     requests: u32,
     /// Time when the last request ended.
     quiet_since: Instant,
     /// Writers that wait for free space, and their total demand.
     queued: u32,
-    wanted: Wanted,
+    wanted: SpaceDemand,
     /// True if the first queued writer waits for the tail to move.
     starved: bool,
     /// Number of tasks that wait until the log is empty.
     draining: u32,
 }
 
-impl Activity {
+impl ClientActivity {
     /// Creates the state of a volume without requests.
-    pub(crate) fn new(now: Instant) -> Activity {
-        Activity {
+    pub(crate) fn new(now: Instant) -> ClientActivity {
+        ClientActivity {
             requests: 0,
             quiet_since: now,
             queued: 0,
-            wanted: Wanted::default(),
+            wanted: SpaceDemand::default(),
             starved: false,
             draining: 0,
         }
@@ -77,13 +77,13 @@ impl Activity {
     }
 
     /// Adds a writer that waits for free space.
-    pub(crate) fn queue(&mut self, wanted: Wanted) {
+    pub(crate) fn queue(&mut self, wanted: SpaceDemand) {
         self.queued += 1;
         self.wanted = self.wanted.plus(wanted);
     }
 
     /// Removes a writer from the queue. It was the first, and the next one has not checked the free space yet.
-    pub(crate) fn leave_queue(&mut self, wanted: Wanted) {
+    pub(crate) fn leave_queue(&mut self, wanted: SpaceDemand) {
         self.queued -= 1;
         self.wanted.bytes -= wanted.bytes;
         self.wanted.entries -= wanted.entries;
@@ -96,7 +96,7 @@ impl Activity {
     }
 
     /// Returns the total demand of queued writers. A new writer queues behind them unless everything fits.
-    pub(crate) fn wanted(&self) -> Wanted {
+    pub(crate) fn wanted(&self) -> SpaceDemand {
         self.wanted
     }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn idleness_begins_when_the_last_request_ends() {
-        let mut activity = Activity::new(at(1));
+        let mut activity = ClientActivity::new(at(1));
         assert_eq!(activity.idle(at(3)), Duration::from_secs(2));
         activity.begin();
         activity.begin();
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn destaging_is_pressed_for_by_who_starves_or_drains_and_not_by_who_just_queues() {
-        let mut activity = Activity::new(at(0));
-        let wanted = Wanted {
+        let mut activity = ClientActivity::new(at(0));
+        let wanted = SpaceDemand {
             bytes: 4096,
             entries: 3,
         };
@@ -160,7 +160,7 @@ mod tests {
         activity.starve(true);
         assert!(activity.presses());
         activity.leave_queue(wanted);
-        assert_eq!(activity.wanted(), Wanted::default());
+        assert_eq!(activity.wanted(), SpaceDemand::default());
         assert!(!activity.presses());
         activity.begin_drain();
         assert!(activity.presses());

@@ -1,23 +1,23 @@
 //! Current activity of destaging, for the status.
 
-use crate::stats::Destaging;
+use crate::stats::DestageActivity;
 
 /// Current activity, and progress that the map does not contain yet.
 #[derive(Default)]
-pub(crate) struct Doing {
-    what: Destaging,
+pub(crate) struct DestageProgress {
+    what: DestageActivity,
     /// Sectors of marks that were carried out, but stay in the map until this is durable.
     carried: u64,
 }
 
-impl Doing {
+impl DestageProgress {
     /// Returns the current activity.
-    pub(crate) fn what(&self) -> Destaging {
+    pub(crate) fn what(&self) -> DestageActivity {
         self.what
     }
 
     /// Sets the current activity.
-    pub(crate) fn now(&mut self, what: Destaging) {
+    pub(crate) fn now(&mut self, what: DestageActivity) {
         self.what = what;
     }
 
@@ -33,7 +33,7 @@ impl Doing {
 
     /// Ends a burst. The next burst repeats marks that this burst carried out but did not make durable.
     pub(crate) fn end(&mut self) {
-        *self = Doing::default();
+        *self = DestageProgress::default();
     }
 
     /// Returns how many of the `marked` sectors of the map still have to be carried out. The result is an estimate
@@ -49,16 +49,22 @@ mod tests {
 
     #[test]
     fn what_was_carried_home_is_no_longer_left_until_a_burst_breaks_off() {
-        let mut doing = Doing::default();
-        doing.now(Destaging::Zeroing);
+        let mut doing = DestageProgress::default();
+        doing.now(DestageActivity::Zeroing);
         doing.carry(30);
         doing.carry(20);
-        assert_eq!((doing.left_of(100), doing.what()), (50, Destaging::Zeroing));
+        assert_eq!(
+            (doing.left_of(100), doing.what()),
+            (50, DestageActivity::Zeroing)
+        );
         // The first window is settled: the map has forgotten its marks.
         doing.settle(30);
         assert_eq!(doing.left_of(70), 50);
         doing.end();
-        assert_eq!((doing.left_of(70), doing.what()), (70, Destaging::Resting));
+        assert_eq!(
+            (doing.left_of(70), doing.what()),
+            (70, DestageActivity::Resting)
+        );
         doing.carry(80);
         assert_eq!(doing.left_of(70), 0);
     }

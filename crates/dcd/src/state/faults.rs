@@ -8,10 +8,10 @@ use forebay_units::{RecordSeq, SegmentSeq};
 
 /// The fault of one device: its beginning and its last cause. Empty while the device works.
 #[derive(Default)]
-pub(crate) struct Trouble(Option<(Instant, Arc<str>)>);
+pub(crate) struct DeviceFaultState(Option<(Instant, Arc<str>)>);
 
-impl Trouble {
-    /// Records a failure. The fault begins with the first failure since the last [`Trouble::clear`].
+impl DeviceFaultState {
+    /// Records a failure. The fault begins with the first failure since the last [`DeviceFaultState::clear`].
     pub(crate) fn note(&mut self, now: Instant, cause: impl Into<Arc<str>>) {
         let since = self.0.as_ref().map_or(now, |(since, _)| *since);
         self.0 = Some((since, cause.into()));
@@ -35,11 +35,11 @@ impl Trouble {
 
 /// Faults of the devices of a volume.
 #[derive(Default)]
-pub(crate) struct Faults {
+pub(crate) struct CacheFaults {
     /// Failure of the data device to take destaged data.
-    pub(crate) data: Trouble,
+    pub(crate) data: DeviceFaultState,
     /// Failure of the log device to return data, or to be marked.
-    pub(crate) log: Trouble,
+    pub(crate) log: DeviceFaultState,
     /// Bytes in the log that could not be read at the last attempt.
     pub(crate) unreadable: u64,
     /// Newest record whose discard was carried out before its position in the ring, because the data device was full.
@@ -48,7 +48,7 @@ pub(crate) struct Faults {
     give_up_before: Option<SegmentSeq>,
 }
 
-impl Faults {
+impl CacheFaults {
     /// Returns when the patience with the oldest fault ends, and the cause of this fault. The time since the volume
     /// began to close counts as a fault too.
     pub(crate) fn patience_ends(
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn trouble_counts_from_its_first_failure_and_is_told_by_its_last() {
-        let mut trouble = Trouble::default();
+        let mut trouble = DeviceFaultState::default();
         assert_eq!(trouble.cause(), None);
         trouble.note(at(1), "one");
         trouble.note(at(9), "two");
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn patience_ends_with_the_oldest_trouble_or_when_closing_takes_too_long() {
-        let mut faults = Faults::default();
+        let mut faults = CacheFaults::default();
         assert_eq!(faults.patience_ends(PATIENCE, None), None);
         faults.log.note(at(5), "log");
         faults.data.note(at(3), "data");
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_word_to_give_up_holds_for_the_segments_there_were_until_they_can_be_read() {
-        let mut faults = Faults::default();
+        let mut faults = CacheFaults::default();
         assert!(!faults.gives_up());
         faults.give_up(SegmentSeq(5));
         faults.was_read(SegmentSeq(4), false);

@@ -34,14 +34,14 @@ const LAST: f64 = 0.3;
 
 /// A window that is being written to the data device.
 #[derive(Clone, Copy)]
-struct Window {
+struct PacedWindow {
     /// Bytes of the log, and fragments, that the window still has to destage.
     bytes: f64,
     pieces: usize,
 }
 
 /// Measured rates at which the log is emptied and filled.
-pub(crate) struct Pace {
+pub(crate) struct LogPace {
     /// Writes to the data device per second; `None` if not yet known.
     writes: Option<f64>,
     /// Bytes of the log that one write to the data device empties, in the current window or the last one.
@@ -54,7 +54,7 @@ pub(crate) struct Pace {
     yielded: Duration,
     /// Writes to the data device since the last measurement.
     written: u32,
-    window: Option<Window>,
+    window: Option<PacedWindow>,
     /// Bytes of the log, and fragments, that are on the data device but not free yet.
     homeward: (f64, usize),
     /// Bytes that writers took beyond their allowance, and the time of this calculation. The time is `None` while
@@ -69,9 +69,9 @@ pub(crate) struct Pace {
     asked: u64,
 }
 
-impl Pace {
-    pub(crate) fn new(head: SegmentSeq) -> Pace {
-        Pace {
+impl LogPace {
+    pub(crate) fn new(head: SegmentSeq) -> LogPace {
+        LogPace {
             writes: None,
             emptied: EMPTIED_UNKNOWN,
             measured: 0.0,
@@ -124,7 +124,7 @@ impl Pace {
     /// Begins to destage a window of `bytes` bytes of the log with `pieces` live fragments, in about `writes` writes.
     pub(crate) fn begin_window(&mut self, bytes: u64, pieces: usize, writes: u64) {
         let bytes = bytes as f64;
-        self.window = Some(Window { bytes, pieces });
+        self.window = Some(PacedWindow { bytes, pieces });
         if writes > 0 {
             self.emptied = bytes / writes as f64;
         }
@@ -154,7 +154,7 @@ impl Pace {
             0 => window.bytes,
             left => window.bytes * pieces as f64 / left as f64,
         };
-        let left = Window {
+        let left = PacedWindow {
             bytes: window.bytes - bytes,
             pieces: window.pieces - pieces,
         };

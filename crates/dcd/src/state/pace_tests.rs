@@ -12,8 +12,8 @@ fn near(value: f64, wanted: f64) {
 }
 
 /// Returns the pace of a burst that began at 0 and destaged windows of one fragment, given by bytes and end time.
-fn emptied(windows: &[(u64, f64)]) -> Pace {
-    let mut pace = Pace::new(SegmentSeq(0));
+fn emptied(windows: &[(u64, f64)]) -> LogPace {
+    let mut pace = LogPace::new(SegmentSeq(0));
     pace.begin(at(0.0));
     for (bytes, by) in windows {
         empty(&mut pace, *bytes, *by);
@@ -21,7 +21,7 @@ fn emptied(windows: &[(u64, f64)]) -> Pace {
     pace
 }
 
-fn empty(pace: &mut Pace, bytes: u64, by: f64) {
+fn empty(pace: &mut LogPace, bytes: u64, by: f64) {
     pace.begin_window(bytes, 1, 1);
     pace.wrote_home(1, at(by));
     pace.end_window();
@@ -29,7 +29,7 @@ fn empty(pace: &mut Pace, bytes: u64, by: f64) {
 
 #[test]
 fn home_writes_are_averaged_over_all_there_was_at_first_and_then_over_the_last_seconds() {
-    assert_eq!(Pace::new(SegmentSeq(0)).rate(), None);
+    assert_eq!(LogPace::new(SegmentSeq(0)).rate(), None);
     // One write in one second, then three in three: four in four.
     near(emptied(&[(1_000_000, 1.0)]).rate().unwrap(), 1e6);
     let mut pace = emptied(&[(1_000_000, 1.0)]);
@@ -75,7 +75,7 @@ fn how_much_a_home_write_empties_is_that_of_the_window_under_way() {
 
 #[test]
 fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_between_bursts() {
-    let mut pace = Pace::new(SegmentSeq(0));
+    let mut pace = LogPace::new(SegmentSeq(0));
     pace.stood_back(Duration::from_secs(100));
     pace.begin(at(200.0));
     pace.begin_window(2_000_000, 2, 2);
@@ -98,7 +98,7 @@ fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_betwee
 
 #[test]
 fn what_is_home_counts_piece_by_piece_until_it_is_free_or_the_burst_ends() {
-    let mut pace = Pace::new(SegmentSeq(0));
+    let mut pace = LogPace::new(SegmentSeq(0));
     pace.begin(at(0.0));
     pace.begin_window(1_000, 4, 4);
     pace.wrote_home(1, at(1.0));

@@ -8,7 +8,7 @@ use forebay_device::DeviceError;
 ///
 /// They are counted instead of flagged: a change that completes during a flush needs another flush.
 #[derive(Default)]
-pub(crate) struct PastLog {
+pub(crate) struct UnloggedChanges {
     /// Number of completed changes that need a flush of the data device.
     completed: u64,
     /// Number of these changes that are durable.
@@ -23,7 +23,7 @@ pub(crate) struct PastLog {
     flushed_newest: u64,
 }
 
-impl PastLog {
+impl UnloggedChanges {
     /// Counts a completed change that needs a flush.
     pub(crate) fn note(&mut self) {
         self.completed += 1;
@@ -84,17 +84,17 @@ impl PastLog {
 mod tests {
     use std::io::ErrorKind;
 
-    use forebay_device::Op;
+    use forebay_device::DeviceOp;
 
     use super::*;
 
     fn error() -> DeviceError {
-        DeviceError::io(Op::Flush, 0..0, ErrorKind::Other.into())
+        DeviceError::io(DeviceOp::Flush, 0..0, ErrorKind::Other.into())
     }
 
     #[test]
     fn what_completes_while_a_flush_is_under_way_needs_another() {
-        let mut past = PastLog::default();
+        let mut past = UnloggedChanges::default();
         assert!(!past.needs_flush());
         past.note();
         let covered = past.begin_flush();
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_flush_that_begins_later_is_as_good_as_ones_own_and_one_under_way_is_not() {
-        let mut past = PastLog::default();
+        let mut past = UnloggedChanges::default();
         let covered = past.begin_flush();
         let asked = past.flushes_begun();
         past.flushed(covered);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_a_failed_flush_was_needed_for_stays_lost_though_later_ones_succeed() {
-        let mut past = PastLog::default();
+        let mut past = UnloggedChanges::default();
         past.note();
         assert!(past.flush_failed(&error()));
         let covered = past.begin_flush();
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_failed_flush_that_nothing_past_the_log_needed_is_counted_and_loses_nothing() {
-        let mut past = PastLog::default();
+        let mut past = UnloggedChanges::default();
         assert!(!past.flush_failed(&error()));
         assert_eq!((past.lost(), past.flushes_failed()), (None, 1));
     }

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::DeviceError;
-use forebay_log::{Addr, RangeKind};
+use forebay_log::{LogAddr, RangeKind};
 use forebay_rt::Instant;
-use forebay_units::{LINE_BYTES, Line, RecordSeq};
+use forebay_units::{BlockNumber, LINE_BYTES, RecordSeq};
 
-use crate::map::Map;
+use crate::map::CacheMap;
 use crate::policy;
-use crate::ranges::Mark;
+use crate::ranges::RangeState;
 
 /// Maximum number of ranges in the status; the others are only counted.
 const NAMED: usize = 16;
 
 /// Data that the data device failed to write, and the time of the next attempt.
 #[derive(Default)]
-pub(crate) struct Refused {
+pub(crate) struct UnwritableBlocks {
     /// Copies that were appended again. The address is needed, since another fragment of the same block may lie in
     /// another segment and be destaged.
-    copies: BTreeSet<(Line, Addr)>,
+    copies: BTreeSet<(BlockNumber, LogAddr)>,
     /// Records by which zeroes were appended again.
     marks: BTreeSet<RecordSeq>,
     /// Last error.
@@ -32,14 +32,14 @@ pub(crate) struct Refused {
     /// True if the log had no free space to keep the rejected data of a window of many segments. Then windows of one
     /// segment are taken.
     pub(crate) narrow: bool,
-    /// Cached result of [`Refused::keeps_all`], and the state of the map for which it is valid.
+    /// Cached result of [`UnwritableBlocks::keeps_all`], and the state of the map for which it is valid.
     all: Option<((usize, u64, RecordSeq), bool)>,
     /// Number of attempts begun, and the number of the last attempt that tried everything without success.
     begun: u64,
     in_vain: u64,
 }
 
-impl Refused {
+impl UnwritableBlocks {
     /// Returns true if it is time to try again.
     pub(crate) fn due(&self, now: Instant) -> bool {
         !self.is_empty() && self.again_at.is_none_or(|at| at <= now)
@@ -83,24 +83,24 @@ impl Refused {
     }
 
     /// Removes a copy that was destaged.
-    pub(crate) fn went_home(&mut self, line: Line, addr: Addr) {
+    pub(crate) fn went_home(&mut self, line: BlockNumber, addr: LogAddr) {
         if self.copies.remove(&(line, addr)) {
             self.all = None;
         }
     }
 
     /// Removes a copy that is being appended again elsewhere.
-    pub(crate) fn moved(&mut self, line: Line, addr: Addr) {
+    pub(crate) fn moved(&mut self, line: BlockNumber, addr: LogAddr) {
         self.copies.remove(&(line, addr));
     }
 
     /// Adds a copy that was appended again, since the data device failed to write it.
-    pub(crate) fn keep(&mut self, line: Line, addr: Addr) {
+    pub(crate) fn keep(&mut self, line: BlockNumber, addr: LogAddr) {
         self.copies.insert((line, addr));
     }
 
     /// Returns the blocks with rejected data, in ascending order.
-    fn lines(&self) -> impl Iterator<Item = Line> {
+    fn lines(&self) -> impl Iterator<Item = BlockNumber> {
         let mut before = None;
         let lines = self.copies.iter().map(|(line, _)| *line);
         lines.filter(move |line| before.replace(*line) != Some(*line))
@@ -113,7 +113,7 @@ impl Refused {
 
     /// Returns true if all data in the log is either rejected or lost. `next_record` is the next record to be appended:
     /// the answer stays valid as long as it and the map do not change.
-    pub(crate) fn keeps_all(&mut self, map: &Map, next_record: RecordSeq) -> bool {
+    pub(crate) fn keeps_all(&mut self, map: &CacheMap, next_record: RecordSeq) -> bool {
         let key = (map.len(), map.live_sectors(), next_record);
         match self.all {
             Some((then, all)) if then == key => all,
@@ -125,36 +125,36 @@ impl Refused {
         }
     }
 
-    fn is_all(&self, map: &Map) -> bool {
+    fn is_all(&self, map: &CacheMap) -> bool {
         if map.is_empty() || map.len() > self.copies.len() {
             return false;
         }
         let mark_stays =
-            |mark: Mark| mark.kind == RangeKind::Lost || self.marks.contains(&mark.record);
+            |mark: RangeState| mark.kind == RangeKind::Lost || self.marks.contains(&mark.record);
         let ranges = map.ranges();
         if ranges.lost() < ranges.len() && !ranges.iter().all(|(_, mark)| mark_stays(mark)) {
             return false;
         }
-        let there = |copy: &&(Line, Addr)| map.piece_at(copy.0, copy.1).is_some();
+        let there = |copy: &&(BlockNumber, LogAddr)| map.piece_at(copy.0, copy.1).is_some();
         self.copies.iter().filter(there).count() == map.len()
     }
 
     /// Reviews the state after a burst. `progress` tells if any data was destaged, `complete` if all data was tried.
     /// Removes entries that are no longer rejected, and schedules the next attempt for the rest.
-    pub(crate) fn review(&mut self, map: &Map, now: Instant, progress: bool, complete: bool) {
+    pub(crate) fn review(&mut self, map: &CacheMap, now: Instant, progress: bool, complete: bool) {
         let keeps = self.is_all(map);
-        let there = |copy: &(Line, Addr)| map.piece_at(copy.0, copy.1).is_some();
+        let there = |copy: &(BlockNumber, LogAddr)| map.piece_at(copy.0, copy.1).is_some();
         self.copies.retain(there);
         let records: BTreeSet<RecordSeq> =
             map.ranges().iter().map(|(_, mark)| mark.record).collect();
         self.marks.retain(|record| records.contains(record));
         self.all = None;
         if self.is_empty() {
-            *self = Refused {
+            *self = UnwritableBlocks {
                 begun: self.begun,
                 in_vain: self.in_vain,
                 narrow: self.narrow,
-                ..Refused::default()
+                ..UnwritableBlocks::default()
             };
             return;
         }

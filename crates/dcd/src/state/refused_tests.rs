@@ -1,16 +1,16 @@
 use std::io::ErrorKind;
 
-use forebay_device::Op;
+use forebay_device::DeviceOp;
 use forebay_log::{RingGeometry, SEGMENTS_AT};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
 
 use super::*;
-use crate::piece::Piece;
+use crate::piece::LogFragment;
 
 const NEXT: RecordSeq = RecordSeq(9);
 
-fn map() -> Map {
-    Map::new(RingGeometry {
+fn map() -> CacheMap {
+    CacheMap::new(RingGeometry {
         segment_bytes: 128 << 10,
         segment_count: 32,
         block: 512,
@@ -19,18 +19,23 @@ fn map() -> Map {
 }
 
 /// Returns the address of a block in the log.
-fn place(line: u64) -> Addr {
-    Addr(SEGMENTS_AT / SECTOR_BYTES + line * LINE_SECTORS)
+fn place(line: u64) -> LogAddr {
+    LogAddr(SEGMENTS_AT / SECTOR_BYTES + line * LINE_SECTORS)
 }
 
 /// Inserts a whole block, at its address in the log.
-fn put(map: &mut Map, line: u64) {
-    map.insert(Piece::new(Sector(line * LINE_SECTORS), 8, place(line), 0));
+fn put(map: &mut CacheMap, line: u64) {
+    map.insert(LogFragment::new(
+        Sector(line * LINE_SECTORS),
+        8,
+        place(line),
+        0,
+    ));
 }
 
-fn keep(refused: &mut Refused, lines: impl IntoIterator<Item = u64>) {
+fn keep(refused: &mut UnwritableBlocks, lines: impl IntoIterator<Item = u64>) {
     for line in lines {
-        refused.keep(Line(line), place(line));
+        refused.keep(BlockNumber(line), place(line));
     }
 }
 
@@ -40,14 +45,14 @@ fn at(seconds: u64) -> Instant {
 
 #[test]
 fn all_is_kept_when_home_has_refused_each_line_and_mark_that_is_left() {
-    let (mut map, mut refused) = (map(), Refused::default());
+    let (mut map, mut refused) = (map(), UnwritableBlocks::default());
     put(&mut map, 1);
     put(&mut map, 2);
     keep(&mut refused, [1]);
     assert!(!refused.keeps_all(&map, NEXT));
     keep(&mut refused, [2]);
     assert!(refused.keeps_all(&map, RecordSeq(10)));
-    let zero = Mark {
+    let zero = RangeState {
         kind: RangeKind::Zero,
         record: RecordSeq(11),
     };
@@ -59,7 +64,7 @@ fn all_is_kept_when_home_has_refused_each_line_and_mark_that_is_left() {
 
 #[test]
 fn what_is_left_is_tried_again_later_each_time_it_was_in_vain_and_at_once_when_asked() {
-    let (mut map, mut refused) = (map(), Refused::default());
+    let (mut map, mut refused) = (map(), UnwritableBlocks::default());
     put(&mut map, 1);
     keep(&mut refused, [1]);
     assert!(refused.due(at(0)), "what was never reviewed");
@@ -78,17 +83,21 @@ fn what_is_left_is_tried_again_later_each_time_it_was_in_vain_and_at_once_when_a
 
 #[test]
 fn what_is_home_or_overwritten_is_refused_no_longer() {
-    let (mut map, mut refused) = (map(), Refused::default());
+    let (mut map, mut refused) = (map(), UnwritableBlocks::default());
     put(&mut map, 1);
     put(&mut map, 2);
     keep(&mut refused, [1, 2]);
-    refused.note(&DeviceError::io(Op::Write, 0..512, ErrorKind::Other.into()));
+    refused.note(&DeviceError::io(
+        DeviceOp::Write,
+        0..512,
+        ErrorKind::Other.into(),
+    ));
     assert!(refused.cause().is_some());
     assert_eq!(
         refused.ranges(),
         (2 * LINE_BYTES, vec![(LINE_BYTES, 2 * LINE_BYTES)])
     );
-    refused.went_home(Line(1), place(1));
+    refused.went_home(BlockNumber(1), place(1));
     assert_eq!(
         refused.ranges(),
         (LINE_BYTES, vec![(2 * LINE_BYTES, LINE_BYTES)])
@@ -100,7 +109,7 @@ fn what_is_home_or_overwritten_is_refused_no_longer() {
 
 #[test]
 fn the_first_ranges_are_named_and_all_are_counted() {
-    let mut refused = Refused::default();
+    let mut refused = UnwritableBlocks::default();
     keep(&mut refused, (0..40).map(|n| 2 * n));
     let (bytes, ranges) = refused.ranges();
     assert_eq!((bytes, ranges.len()), (40 * LINE_BYTES, NAMED));
@@ -108,10 +117,10 @@ fn the_first_ranges_are_named_and_all_are_counted() {
 
 #[test]
 fn a_part_of_a_line_stays_refused_when_another_goes_home() {
-    let (mut map, mut refused) = (map(), Refused::default());
-    map.insert(Piece::new(Sector(8), 1, place(1), 0));
+    let (mut map, mut refused) = (map(), UnwritableBlocks::default());
+    map.insert(LogFragment::new(Sector(8), 1, place(1), 0));
     keep(&mut refused, [1]);
-    refused.went_home(Line(1), place(2));
+    refused.went_home(BlockNumber(1), place(2));
     assert!(refused.keeps_all(&map, NEXT));
     assert_eq!(
         refused.ranges(),

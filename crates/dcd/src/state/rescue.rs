@@ -2,7 +2,7 @@
 
 /// Progress of the rescue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Stage {
+enum RescueStage {
     /// The log works.
     #[default]
     NotNeeded,
@@ -15,8 +15,8 @@ enum Stage {
 
 /// State of the rescue from a failed log.
 #[derive(Default)]
-pub(crate) struct Rescue {
-    stage: Stage,
+pub(crate) struct RescueState {
+    stage: RescueStage,
     /// True if the log could not be marked as abandoned, so that a later attach would use it.
     stale_log: bool,
     /// True if an administrator guarantees that the log is not attached again.
@@ -25,25 +25,25 @@ pub(crate) struct Rescue {
     witnessed: bool,
 }
 
-impl Rescue {
+impl RescueState {
     /// Begins the rescue, since the log has failed.
     pub(crate) fn begin(&mut self) {
-        self.stage = Stage::UnderWay;
+        self.stage = RescueStage::UnderWay;
     }
 
     /// Ends the rescue: all data is on the data device, and no later attach will use the log.
     pub(crate) fn finish(&mut self) {
-        self.stage = Stage::Done;
+        self.stage = RescueStage::Done;
     }
 
     /// Returns true from the log's failure until no data depends on the log any more.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.stage == Stage::UnderWay
+        self.stage == RescueStage::UnderWay
     }
 
     /// Returns true once no data depends on the failed log any more.
     pub(crate) fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == RescueStage::Done
     }
 
     /// Records the result of an attempt to mark the log as abandoned.
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_rescue_is_under_way_until_it_is_over() {
-        let mut rescue = Rescue::default();
+        let mut rescue = RescueState::default();
         assert!(!rescue.is_under_way() && !rescue.is_done());
         rescue.begin();
         assert!(rescue.is_under_way() && !rescue.is_done());
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_witness_or_an_administrator_will_do_and_a_log_is_stale_until_it_is_marked() {
-        let mut rescue = Rescue::default();
+        let mut rescue = RescueState::default();
         assert!(!rescue.asked_witness(false) && !rescue.is_witnessed());
         rescue.forsake(true);
         assert!(rescue.asked_witness(false) && rescue.is_witnessed());

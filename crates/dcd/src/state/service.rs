@@ -4,7 +4,7 @@ use forebay_rt::Instant;
 
 /// Background work that is still active.
 #[derive(Default)]
-pub(crate) struct Service {
+pub(crate) struct BackgroundWork {
     /// Time when the volume began to close.
     closing: Option<Instant>,
     /// True once background work must no longer write to the data device.
@@ -15,7 +15,7 @@ pub(crate) struct Service {
     pub(crate) rescuing: bool,
 }
 
-impl Service {
+impl BackgroundWork {
     /// Begins to close the volume. New requests fail from now on, and so do those that wait for free space.
     pub(crate) fn close(&mut self, now: Instant) {
         self.closing = Some(now);

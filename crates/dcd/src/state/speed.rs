@@ -13,16 +13,16 @@ const HOME_WRITE: f64 = 0.004;
 const LAST: f64 = 0.2;
 
 /// Measured speed of the devices.
-pub(crate) struct Speed {
+pub(crate) struct DeviceSpeeds {
     /// Rate of large reads of the log, in bytes per second.
     log_rate: f64,
     /// Time between two completed writes to the data device, in seconds.
     home_write: f64,
 }
 
-impl Speed {
-    pub(crate) fn new() -> Speed {
-        Speed {
+impl DeviceSpeeds {
+    pub(crate) fn new() -> DeviceSpeeds {
+        DeviceSpeeds {
             log_rate: LOG_BYTES_A_SECOND,
             home_write: HOME_WRITE,
         }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_may_be_under_way_follows_what_was_seen() {
-        let (mut speed, patience) = (Speed::new(), Some(Duration::from_millis(20)));
+        let (mut speed, patience) = (DeviceSpeeds::new(), Some(Duration::from_millis(20)));
         for _ in 0..50 {
             speed.note_log_read(128 << 10, 2, Duration::from_millis(32));
             speed.note_home_write(4, Duration::from_millis(40));
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn without_a_bound_there_is_none_and_one_write_is_always_allowed() {
-        let mut speed = Speed::new();
+        let mut speed = DeviceSpeeds::new();
         assert_eq!(speed.log_bytes(None), u64::MAX);
         assert_eq!(speed.home_writes(None), usize::MAX);
         speed.note_home_write(1, Duration::from_secs(100));

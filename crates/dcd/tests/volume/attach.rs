@@ -5,15 +5,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    Acknowledge, AttachError, AttachOptions, AttachReport, CheckReport, CheckVerdict, CreateError,
-    CreateOptions, DumpItem, InspectError, Volume, VolumeId,
+    AckMode, AttachOptions, AttachReport, CheckVerdict, CreateOptions, DcdAttachError,
+    DcdCheckReport, DcdCreateError, DcdVolume, InspectError, LogDumpItem, VolumeId,
 };
-use forebay_device::{BufMut, Device, Durability, Op, RamDevice};
-use forebay_log::{FormatError, OpenError, PairError, Superblock};
+use forebay_device::{BufMut, Device, DeviceOp, Durability, RamDevice};
+use forebay_log::{FormatError, LogOpenError, PairError, RingSuperblock};
 use forebay_rt::VirtualTime;
-use forebay_sim::disk::Coin;
+use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
 use forebay_subjects::cache::volume::{LOG_BYTES, fresh, identity};
 use forebay_units::ByteLen;
 
@@ -24,34 +24,34 @@ const LINE: u64 = 4096;
 const B_AT: usize = 512 << 10;
 
 /// Returns a volume with data in its log that was not destaged.
-fn dirty() -> Images {
-    let world = Images::fresh(DATA_BYTES).world(1, None);
+fn dirty() -> DiskBytes {
+    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 3 * LINE).await;
         volume.close().await.expect("close");
     });
-    world.after_cut(Coin::Drop)
+    world.after_cut(WriteFate::Drop)
 }
 
 /// Returns a volume that was used and drained.
-fn clean() -> Images {
-    let world = Images::fresh(DATA_BYTES).world(1, None);
+fn clean() -> DiskBytes {
+    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 3 * LINE).await;
         volume.drain().await.expect("drain");
         volume.close().await.expect("close");
     });
-    world.after_cut(Coin::Drop)
+    world.after_cut(WriteFate::Drop)
 }
 
-fn attach(images: &Images, options: AttachOptions) -> Result<AttachReport, AttachError> {
+fn attach(images: &DiskBytes, options: AttachOptions) -> Result<AttachReport, DcdAttachError> {
     let world = images.world(2, None);
     let attached = world.attach(options).expect("no cut");
     attached.map(|(_, report)| report)
 }
 
 /// Returns the error of a rejected attach, and asserts that the attach changed neither device.
-fn refused(images: &Images) -> AttachError {
+fn refused(images: &DiskBytes) -> DcdAttachError {
     let world = images.world(2, None);
     let attached = world.attach(AttachOptions::default()).expect("no cut");
     let now = world.now();
@@ -68,7 +68,7 @@ fn accepting() -> AttachOptions {
     }
 }
 
-fn check(images: &Images, with_data: bool) -> Result<CheckReport, InspectError> {
+fn check(images: &DiskBytes, with_data: bool) -> Result<DcdCheckReport, InspectError> {
     let world = images.world(3, None);
     let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
     let told = Rc::new(Cell::new((0, 0)));
@@ -91,8 +91,8 @@ fn check(images: &Images, with_data: bool) -> Result<CheckReport, InspectError> 
 }
 
 /// Changes a superblock's copy and corrects its checksum.
-fn edit(log: &mut [u8], at: usize, change: impl FnOnce(&mut Superblock)) {
-    let mut superblock = Superblock::decode(&log[at..at + 4096]).expect("a superblock");
+fn edit(log: &mut [u8], at: usize, change: impl FnOnce(&mut RingSuperblock)) {
+    let mut superblock = RingSuperblock::decode(&log[at..at + 4096]).expect("a superblock");
     change(&mut superblock);
     log[at..at + 4096].copy_from_slice(&superblock.encode());
 }
@@ -105,22 +105,22 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_refused() {
     ] {
         let mut data = images.data.clone();
         data.truncate(DATA_BYTES as usize - 4096);
-        let other = Images {
+        let other = DiskBytes {
             data,
             ..images.clone()
         };
         let error = refused(&other);
-        assert!(matches!(&error, AttachError::Shrunk { .. }), "{error}");
+        assert!(matches!(&error, DcdAttachError::Shrunk { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains("(data)") && text.contains(remedy), "{text}");
         let accepted = attach(&other, accepting());
-        assert!(matches!(accepted, Err(AttachError::Shrunk { .. })));
+        assert!(matches!(accepted, Err(DcdAttachError::Shrunk { .. })));
     }
     let images = dirty();
     let world = images.world(2, None);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     let data = Rc::new(RamDevice::new(DATA_BYTES, 4096));
-    let attach = Volume::attach(
+    let attach = DcdVolume::attach(
         rt,
         log,
         data,
@@ -130,7 +130,7 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_refused() {
     let error = world.run(attach).expect("no cut").err().expect("refused");
     assert!(matches!(
         error,
-        AttachError::OtherBlockSize {
+        DcdAttachError::OtherBlockSize {
             have: 4096,
             want: 512
         }
@@ -142,12 +142,12 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_refused() {
 #[test]
 fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
     let clock = || Rc::new(VirtualTime::new());
-    let world = World::new(1, None, &fresh(DATA_BYTES, 4096), 4096, clock());
+    let world = CacheTestbed::new(1, None, &fresh(DATA_BYTES, 4096), 4096, clock());
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 3 * LINE).await;
         volume.close().await.expect("close");
     });
-    let world = World::new(2, None, &world.cut(Coin::Drop), 512, clock());
+    let world = CacheTestbed::new(2, None, &world.cut(WriteFate::Drop), 512, clock());
     assert_eq!(world.data.geometry().block_size, 512);
     let (geometry, seen) = world
         .with_volume(AttachOptions::default(), |volume| async move {
@@ -170,19 +170,23 @@ fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
 /// stayed in a cache of the disk or of the system.
 #[test]
 fn a_flush_covers_what_was_written_to_the_data_device_before_the_volume_was_attached() {
-    let world = Images::fresh(DATA_BYTES).world(1, None);
+    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let before = stamp(5, 40 * LINE, LINE);
     let (data, buf) = (Rc::clone(&world.data), BufMut::copy_of(&before).freeze());
     world.run(async move { data.write(40 * LINE, buf, Durability::Flush).await });
     let data = Rc::clone(&world.data);
     world.with_volume(AttachOptions::default(), |volume| async move {
-        assert_eq!(data.requests_of(Op::Flush), 1);
+        assert_eq!(data.requests_of(DeviceOp::Flush), 1);
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.expect("flush");
         volume.flush().await.expect("flush");
-        assert_eq!(data.requests_of(Op::Flush), 1, "nothing went there since");
+        assert_eq!(
+            data.requests_of(DeviceOp::Flush),
+            1,
+            "nothing went there since"
+        );
     });
-    let after = world.after_cut(Coin::Drop).data;
+    let after = world.after_cut(WriteFate::Drop).data;
     assert!(after[40 * LINE as usize..][..LINE as usize] == before[..]);
 }
 
@@ -194,7 +198,7 @@ fn a_data_device_changed_at_either_end_while_dirty_is_refused_unless_accepted() 
         let mut changed = images.clone();
         changed.data[at] ^= 0x40;
         let error = refused(&changed);
-        assert!(matches!(error, AttachError::Changed { at: block } if block <= at as u64));
+        assert!(matches!(error, DcdAttachError::Changed { at: block } if block <= at as u64));
         assert!(error.to_string().contains("--accept-changed"), "{error}");
         let report = attach(&changed, accepting()).expect("accepted");
         assert!(
@@ -213,7 +217,7 @@ fn a_data_device_changed_at_either_end_while_dirty_is_refused_unless_accepted() 
         world.with_volume(accepting(), |volume| async move {
             volume.close().await.unwrap()
         });
-        attach(&world.after_cut(Coin::Drop), AttachOptions::default()).expect("known now");
+        attach(&world.after_cut(WriteFate::Drop), AttachOptions::default()).expect("known now");
     }
 }
 
@@ -239,7 +243,7 @@ fn a_data_device_known_by_other_names_is_noted() {
     let (rt, log, data) = world.parts();
     let mut other = identity(DATA_BYTES);
     other.names = vec!["serial-2".into()];
-    let attach = Volume::attach(rt, log, data, other, AttachOptions::default());
+    let attach = DcdVolume::attach(rt, log, data, other, AttachOptions::default());
     let (_, report) = world.run(attach).expect("no cut").expect("attach");
     assert!(
         report.notes.iter().any(|note| note.contains("serial-1")),
@@ -290,7 +294,8 @@ fn one_garbage_superblock_is_repaired_and_two_are_refused() {
     broken.log[100] ^= 1;
     broken.log[B_AT..B_AT + 4096].fill(0);
     let error = refused(&broken);
-    let AttachError::Log(OpenError::Superblocks(PairError::NoSuperblock { a, b })) = &error else {
+    let DcdAttachError::Log(LogOpenError::Superblocks(PairError::NoSuperblock { a, b })) = &error
+    else {
         panic!("{error}")
     };
     assert_eq!(*a, FormatError::Checksum("superblock"));
@@ -306,7 +311,7 @@ fn an_abandoned_log_is_refused_and_says_what_was_lost_with_it() {
         });
     }
     let error = refused(&images);
-    assert!(matches!(error, AttachError::Abandoned { .. }));
+    assert!(matches!(error, DcdAttachError::Abandoned { .. }));
     assert!(
         error
             .to_string()
@@ -322,12 +327,12 @@ fn a_log_cut_short_of_another_version_or_of_two_volumes_is_refused() {
     let images = dirty();
     for len in [LOG_BYTES - 4096, 1 << 20, 256 << 10, 4096] {
         let log = images.log[..len as usize].to_vec();
-        let error = refused(&Images {
+        let error = refused(&DiskBytes {
             log,
             ..images.clone()
         });
         assert!(
-            matches!(error, AttachError::Log(OpenError::Truncated { .. })),
+            matches!(error, DcdAttachError::Log(LogOpenError::Truncated { .. })),
             "{len}: {error}"
         );
     }
@@ -350,7 +355,7 @@ fn a_log_cut_short_of_another_version_or_of_two_volumes_is_refused() {
     assert!(
         matches!(
             error,
-            AttachError::Log(OpenError::Superblocks(PairError::TwoVolumes { .. }))
+            DcdAttachError::Log(LogOpenError::Superblocks(PairError::TwoVolumes { .. }))
         ),
         "{error}"
     );
@@ -364,13 +369,13 @@ fn a_log_that_belongs_to_something_else_is_refused() {
             superblock.layer = vec![1, 2, 3]
         });
     }
-    assert!(matches!(refused(&images), AttachError::NotOurs));
+    assert!(matches!(refused(&images), DcdAttachError::NotOurs));
     assert!(matches!(check(&images, true), Err(InspectError::NotOurs)));
 }
 
 #[test]
 fn a_missing_flushed_record_is_refused_unless_the_loss_is_accepted() {
-    let world = Images::fresh(DATA_BYTES).world(1, None);
+    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..3 {
@@ -379,7 +384,7 @@ fn a_missing_flushed_record_is_refused_unless_the_loss_is_accepted() {
         }
         rt.sleep(Duration::from_millis(500)).await;
     });
-    let mut images = world.after_cut(Coin::Drop);
+    let mut images = world.after_cut(WriteFate::Drop);
     let second = (1 << 20) + 2 * 4096;
     assert!(images.log[second..].starts_with(b"FOREREC\x01"));
     images.log[second + 40] ^= 4;
@@ -413,7 +418,7 @@ fn a_missing_flushed_record_is_refused_unless_the_loss_is_accepted() {
 
 #[test]
 fn check_and_dump_tell_what_is_there() {
-    let fresh = check(&Images::fresh(DATA_BYTES), true).expect("a log");
+    let fresh = check(&DiskBytes::fresh(DATA_BYTES), true).expect("a log");
     assert_eq!((fresh.verdict, fresh.records), (CheckVerdict::Clean, 0));
     let found = check(&clean(), true).expect("a log");
     assert_eq!(
@@ -445,16 +450,16 @@ fn check_and_dump_tell_what_is_there() {
     let items = items.unwrap();
     assert!(world.log.now() == images.log, "a dump changed something");
     let [
-        DumpItem::Superblock { copy: "A", .. },
-        DumpItem::Superblock { copy: "B", .. },
+        LogDumpItem::Superblock { copy: "A", .. },
+        LogDumpItem::Superblock { copy: "B", .. },
         rest @ ..,
     ] = &items[..]
     else {
         panic!("{items:?}")
     };
     let [
-        DumpItem::Record { extents, .. },
-        DumpItem::End { damage: None, .. },
+        LogDumpItem::Record { extents, .. },
+        LogDumpItem::End { damage: None, .. },
     ] = rest
     else {
         panic!("{rest:?}")
@@ -470,7 +475,7 @@ fn check_and_dump_tell_what_is_there() {
 #[test]
 fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
     let create = |log: RamDevice, segment| {
-        let world = World::with_images(1, None, &[0; 4096], &[0; 4096]);
+        let world = CacheTestbed::with_images(1, None, &[0; 4096], &[0; 4096]);
         let data = Rc::clone(&world.data);
         let options = CreateOptions {
             name: "test".into(),
@@ -486,7 +491,7 @@ fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
     };
     let ram = |len| RamDevice::new(len, 512);
     let error = create(ram(LOG_BYTES - 512), ByteLen::kib(128)).expect_err("too small");
-    assert!(matches!(error, CreateError::Ring(_)) && error.to_string().contains("--segment"));
+    assert!(matches!(error, DcdCreateError::Ring(_)) && error.to_string().contains("--segment"));
     assert!(
         create(ram(LOG_BYTES), ByteLen::kib(100)).is_err(),
         "no power of two"
@@ -501,20 +506,20 @@ fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
 /// Found by the simulator (seed 120), which kills a process and cuts the power in the next attach.
 #[test]
 fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one_it_was() {
-    let images = Images::fresh(DATA_BYTES);
+    let images = DiskBytes::fresh(DATA_BYTES);
     let world = images.world(1, None);
     let (rt, home) = (world.rt.clone(), Rc::clone(&world.data));
     world.with_volume(AttachOptions::default(), move |volume| async move {
         // Data reaches the data device, but is never flushed there.
-        home.fail(|op, _| op == Op::Flush);
+        home.fail(|op, _| op == DeviceOp::Flush);
         write(&volume, 1, 0, LINE).await;
         checked(&volume).flush().await.expect("in the log");
         let drained = rt.timeout(Duration::from_secs(5), volume.drain()).await;
         assert!(drained.is_err(), "{drained:?}");
     });
     let (log, data) = (
-        world.log.running(Coin::Keep),
-        world.data.running(Coin::Keep),
+        world.log.running(WriteFate::Keep),
+        world.data.running(WriteFate::Keep),
     );
     assert_eq!(data.current.bytes(0..LINE), stamp(1, 0, LINE));
     let next = images.world(2, None);
@@ -522,7 +527,7 @@ fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one
     next.data.resume(data);
     let attached = next.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok());
-    let left = next.after_cut(Coin::Drop);
+    let left = next.after_cut(WriteFate::Drop);
     let last = left.world(3, None);
     let attached = last.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok(), "{:?}", attached.err());
@@ -531,12 +536,12 @@ fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one
 /// The process dies and the disks go on, but requests under way do not reach them.
 #[test]
 fn what_was_handed_over_outlives_the_process_and_what_was_not_may_not() {
-    for (acknowledge, kept) in [(Acknowledge::Handover, true), (Acknowledge::Flush, false)] {
+    for (acknowledge, kept) in [(AckMode::Handover, true), (AckMode::Flush, false)] {
         let options = AttachOptions {
             acknowledge,
             ..AttachOptions::default()
         };
-        let images = Images::fresh(DATA_BYTES);
+        let images = DiskBytes::fresh(DATA_BYTES);
         let world = images.world(1, None);
         let disks = world
             .with_volume(options, {
@@ -550,7 +555,7 @@ fn what_was_handed_over_outlives_the_process_and_what_was_not_may_not() {
                         .expect("takes it");
                     write(&volume, 2, 65 * LINE, LINE).await;
                     assert_eq!(log.flushes.get(), flushes, "nothing was made durable");
-                    (log.running(Coin::Drop), data.running(Coin::Drop))
+                    (log.running(WriteFate::Drop), data.running(WriteFate::Drop))
                 }
             })
             .expect("no cut");

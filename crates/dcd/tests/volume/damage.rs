@@ -10,14 +10,14 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay_dcd::{AttachError, AttachOptions, DrainError, Volume};
+use forebay_dcd::{AttachOptions, DcdAttachError, DcdVolume, DrainError};
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_rng::Rng;
 use forebay_rt::Rt;
-use forebay_sim::disk::Coin;
-use forebay_sim::history::{Action, History, Shared, extent, perform, random_action};
+use forebay_sim::disk::WriteFate;
+use forebay_sim::history::{History, ScriptAction, SharedHistory, extent, perform, random_action};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, checked};
+use forebay_subjects::cache::testbed::{DiskBytes, checked};
 use forebay_subjects::cache::volume::superblock;
 
 const DATA_BYTES: u64 = 512 << 10;
@@ -30,8 +30,8 @@ const SEGMENTS_AT: usize = 1 << 20;
 const SEGMENT: usize = 128 << 10;
 
 /// A log with data, and the history that it must return.
-struct Case {
-    images: Images,
+struct DamageCase {
+    images: DiskBytes,
     history: History,
     /// True if all data is flushed, and the flush is recorded in the superblock. Then no data may be missing without an
     /// error.
@@ -40,26 +40,29 @@ struct Case {
 
 /// Returns a run that ends quietly after a flush, or is cut while requests are under way. (Flipping the last header
 /// showed that an earlier version did not record the flush within half a second of quiet.)
-fn case(quiet: bool) -> Case {
-    let images = Images::fresh(DATA_BYTES);
+fn case(quiet: bool) -> DamageCase {
+    let images = DiskBytes::fresh(DATA_BYTES);
     let world = images.world(5, None);
-    let history: Shared = Rc::new(RefCell::new(History::whole(images.data, 1)));
+    let history: SharedHistory = Rc::new(RefCell::new(History::whole(images.data, 1)));
     let (rt, noted, rng) = (world.rt.clone(), Rc::clone(&history), Rng::new(17));
     world.with_volume(AttachOptions::default(), move |volume| async move {
         // More than a segment, so that the log has a summary. The pauses are too short for destaging.
-        let mut actions: Vec<Action> = (0..60)
+        let mut actions: Vec<ScriptAction> = (0..60)
             .map(|_| match random_action(&rng, &WHOLE, 24 << 10) {
-                Action::Pause(_) => Action::Pause(Duration::from_millis(60)),
+                ScriptAction::Pause(_) => ScriptAction::Pause(Duration::from_millis(60)),
                 other => other,
             })
             .collect();
         if quiet {
-            actions.extend([Action::Flush, Action::Pause(Duration::from_millis(500))]);
+            actions.extend([
+                ScriptAction::Flush,
+                ScriptAction::Pause(Duration::from_millis(500)),
+            ]);
         } else {
             let range = extent(&rng, &WHOLE, 8 << 10);
             actions.extend([
-                Action::Write { range, fua: true },
-                Action::Write {
+                ScriptAction::Write { range, fua: true },
+                ScriptAction::Write {
                     range: 0..16 << 10,
                     fua: false,
                 },
@@ -71,9 +74,13 @@ fn case(quiet: bool) -> Case {
                 .expect("no faults here");
         }
     });
-    let images = world.after_cut(if quiet { Coin::Drop } else { Coin::Blocks(3) });
+    let images = world.after_cut(if quiet {
+        WriteFate::Drop
+    } else {
+        WriteFate::Blocks(3)
+    });
     let history = history.borrow().clone();
-    Case {
+    DamageCase {
         images,
         history,
         quiet,
@@ -82,7 +89,7 @@ fn case(quiet: bool) -> Case {
 
 /// Damage done to a log.
 #[derive(Clone, Debug)]
-enum Harm {
+enum LogDamage {
     Flip {
         at: usize,
         with: u8,
@@ -97,32 +104,34 @@ enum Harm {
     },
 }
 
-impl Harm {
+impl LogDamage {
     fn apply(&self, log: &mut [u8]) {
         match *self {
-            Harm::Flip { at, with } => log[at] ^= with,
-            Harm::Zero(at) => log[at..at + BLOCK].fill(0),
-            Harm::Garble(at) => log[at..at + BLOCK].copy_from_slice(&stamp(99, 0, BLOCK as u64)),
-            Harm::Swap(a, b) => {
+            LogDamage::Flip { at, with } => log[at] ^= with,
+            LogDamage::Zero(at) => log[at..at + BLOCK].fill(0),
+            LogDamage::Garble(at) => {
+                log[at..at + BLOCK].copy_from_slice(&stamp(99, 0, BLOCK as u64))
+            }
+            LogDamage::Swap(a, b) => {
                 let first = log[a..a + BLOCK].to_vec();
                 log.copy_within(b..b + BLOCK, a);
                 log[b..b + BLOCK].copy_from_slice(&first);
             }
-            Harm::Copy { from, to } => log.copy_within(from..from + BLOCK, to),
+            LogDamage::Copy { from, to } => log.copy_within(from..from + BLOCK, to),
         }
     }
 }
 
 /// Result of attaching a damaged log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+enum AttachOutcome {
     Right,
     Errors,
     Refused,
 }
 
 /// Reads block by block, and sector by sector where a block fails.
-async fn read_what_can_be(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
+async fn read_what_can_be(volume: &DcdVolume) -> (Vec<u8>, Vec<bool>) {
     let device = checked(volume);
     let (mut bytes, mut unreadable) = (Vec::new(), Vec::new());
     for line in WHOLE.step_by(BLOCK) {
@@ -145,7 +154,7 @@ async fn read_what_can_be(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
     (bytes, unreadable)
 }
 
-impl Case {
+impl DamageCase {
     fn judge(&self, seen: &[u8], unreadable: &[bool], what: &str) {
         let mut history = self.history.clone();
         if !self.quiet {
@@ -159,7 +168,7 @@ impl Case {
     }
 
     /// Attaches the damaged log, reads all data, drains, and attaches again.
-    fn try_out(&self, harm: &[Harm]) -> Outcome {
+    fn try_out(&self, harm: &[LogDamage]) -> AttachOutcome {
         let mut images = self.images.clone();
         harm.iter().for_each(|harm| harm.apply(&mut images.log));
         let world = images.world(6, None);
@@ -167,7 +176,7 @@ impl Case {
             Ok(attached) => attached,
             Err(refused) => {
                 self.accept_loss(&images, &refused);
-                return Outcome::Refused;
+                return AttachOutcome::Refused;
             }
         };
         let (seen, unreadable) = world
@@ -188,18 +197,18 @@ impl Case {
         self.judge(&seen, &unreadable, "read");
         self.judge(&world.data.now(), &unreadable, "at home");
         if !unreadable.contains(&true) {
-            return Outcome::Right;
+            return AttachOutcome::Right;
         }
         self.stays_lost(&world.now(), &unreadable);
-        Outcome::Errors
+        AttachOutcome::Errors
     }
 
     /// Asserts that a rejection has a good reason, changes nothing, and can be overruled.
-    fn accept_loss(&self, before: &Images, refused: &AttachError) {
+    fn accept_loss(&self, before: &DiskBytes, refused: &DcdAttachError) {
         assert!(refused.to_string().len() > 20, "{refused}");
         if !matches!(
             refused,
-            AttachError::Log(forebay_log::OpenError::Damaged(_))
+            DcdAttachError::Log(forebay_log::LogOpenError::Damaged(_))
         ) {
             return;
         }
@@ -219,7 +228,7 @@ impl Case {
     }
 
     /// Asserts that lost data is still lost after another attach, and readable once rewritten.
-    fn stays_lost(&self, images: &Images, lost: &[bool]) {
+    fn stays_lost(&self, images: &DiskBytes, lost: &[bool]) {
         let world = images.world(7, None);
         let lost = lost.to_vec();
         world.with_volume(AttachOptions::default(), |volume| async move {
@@ -245,7 +254,7 @@ impl Case {
     }
 
     /// Tries every damage, on two threads. Returns the number of each outcome.
-    fn try_all(&self, harms: &[Vec<Harm>]) -> [usize; 3] {
+    fn try_all(&self, harms: &[Vec<LogDamage>]) -> [usize; 3] {
         let (next, counts) = (AtomicUsize::new(0), [const { AtomicUsize::new(0) }; 3]);
         std::thread::scope(|threads| {
             for _ in 0..2 {
@@ -298,17 +307,17 @@ impl Case {
 }
 
 /// Returns flips in a block: of every byte of its fields, and of a sample of the rest.
-fn flips(at: usize, rng: &Rng, dense: usize, sample: usize) -> Vec<Vec<Harm>> {
+fn flips(at: usize, rng: &Rng, dense: usize, sample: usize) -> Vec<Vec<LogDamage>> {
     let flip = |at| {
         let with = 1 << rng.below(8);
-        vec![Harm::Flip { at, with }]
+        vec![LogDamage::Flip { at, with }]
     };
     let mut out: Vec<_> = (at..at + dense).map(flip).collect();
     out.extend((0..sample).map(|_| flip(at + dense + rng.below((BLOCK - dense) as u64) as usize)));
     out
 }
 
-fn harms(case: &Case, share: u64) -> Vec<Vec<Harm>> {
+fn harms(case: &DamageCase, share: u64) -> Vec<Vec<LogDamage>> {
     let rng = Rng::new(4);
     let (structures, payload) = case.blocks();
     assert!(
@@ -327,17 +336,17 @@ fn harms(case: &Case, share: u64) -> Vec<Vec<Harm>> {
     }
     let all: Vec<usize> = structures.iter().chain(&payload).copied().collect();
     for at in all.iter().chain(&[SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]) {
-        harms.extend([vec![Harm::Zero(*at)], vec![Harm::Garble(*at)]]);
+        harms.extend([vec![LogDamage::Zero(*at)], vec![LogDamage::Garble(*at)]]);
     }
     let one = |rng: &Rng| all[rng.below(all.len() as u64) as usize];
     for _ in 0..150 {
         let (a, b) = (one(&rng), one(&rng));
-        harms.push(vec![Harm::Swap(a, b)]);
-        harms.push(vec![Harm::Copy { from: a, to: b }]);
-        harms.push(vec![Harm::Zero(a), Harm::Zero(b)]);
+        harms.push(vec![LogDamage::Swap(a, b)]);
+        harms.push(vec![LogDamage::Copy { from: a, to: b }]);
+        harms.push(vec![LogDamage::Zero(a), LogDamage::Zero(b)]);
         harms.push(vec![
-            Harm::Garble(a),
-            Harm::Copy {
+            LogDamage::Garble(a),
+            LogDamage::Copy {
                 from: b,
                 to: one(&rng),
             },
@@ -376,9 +385,9 @@ fn damage_to_a_log_cut_in_the_middle_is_right_data_an_error_or_a_refusal() {
 /// The power fails after two flushed writes and `then`, and one block of the second write has rotted. An attach must
 /// recover both records, so that a read reports the damage, or be rejected.
 fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
-    then: impl FnOnce(Volume, Rt) -> F + 'static,
+    then: impl FnOnce(DcdVolume, Rt) -> F + 'static,
 ) {
-    let world = Images::fresh(4 << 20).world(1, None);
+    let world = DiskBytes::fresh(4 << 20).world(1, None);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);
@@ -391,7 +400,7 @@ fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
         }
         then(volume, rt).await;
     });
-    let mut images = world.after_cut(Coin::Drop);
+    let mut images = world.after_cut(WriteFate::Drop);
     // The header of the second record.
     let at = (1 << 20) + 4096 + (16 << 10);
     assert_eq!(&images.log[at..at + 7], b"FOREREC");
@@ -434,7 +443,7 @@ fn a_flush_is_noted_though_the_volume_is_written_without_a_pause_or_a_flush() {
 /// Reads delay destaging that has begun, and a flush comes meanwhile.
 #[test]
 fn a_flush_is_noted_though_reads_hold_up_destaging() {
-    let world = Images::fresh(4 << 20).world(1, None);
+    let world = DiskBytes::fresh(4 << 20).world(1, None);
     let (rt, log, data) = world.parts();
     data.slowest.set(Duration::from_millis(20));
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -452,7 +461,7 @@ fn a_flush_is_noted_though_reads_hold_up_destaging() {
         }
         write(3 << 20).await;
         device.flush().await.expect("flush");
-        let generation = || superblock(&log.cut(Coin::Drop)).map(|newest| newest.generation);
+        let generation = || superblock(&log.cut(WriteFate::Drop)).map(|newest| newest.generation);
         let before = generation();
         for _ in 0..100 {
             device.read(0, BufMut::zeroed(4096)).await.expect("read");
@@ -472,7 +481,7 @@ fn a_flush_is_noted_though_reads_hold_up_destaging() {
 /// segment.
 #[test]
 fn what_was_flushed_is_not_dropped_because_of_one_rotten_block_before_it() {
-    let world = Images::fresh(4 << 20).world(1, None);
+    let world = DiskBytes::fresh(4 << 20).world(1, None);
     world.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);
         for n in 0..5u64 {
@@ -491,7 +500,7 @@ fn what_was_flushed_is_not_dropped_because_of_one_rotten_block_before_it() {
             .expect("write");
         device.flush().await.expect("flush");
     });
-    let mut images = world.after_cut(Coin::Drop);
+    let mut images = world.after_cut(WriteFate::Drop);
     let at = (1 << 20) + 8 * 4096;
     images.log[at..at + 512].fill(0x55);
     let again = images.world(2, None);

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_dcd::{AttachOptions, CreateOptions, Place, Volume};
+use forebay_dcd::{AttachOptions, CreateOptions, DataLocation, DcdVolume};
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, RamDevice, Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, Durability, IoFuture, RamDevice, ZeroedSpace,
 };
 use forebay_log::VolumeId;
 use forebay_rt::{Executor, Rt, VirtualTime};
@@ -19,7 +19,7 @@ const MIB: u64 = 1 << 20;
 const CHANGE_MAX: u64 = 64 * MIB;
 
 /// A disk that records the ranges it has to zero and discard.
-struct Home {
+struct RecordingDisk {
     ram: RamDevice,
     discards: bool,
     asked: RefCell<Vec<(&'static str, Range<u64>)>>,
@@ -27,9 +27,9 @@ struct Home {
     broken: Cell<bool>,
 }
 
-impl Home {
-    fn new(len: u64, discards: bool) -> Rc<Home> {
-        Rc::new(Home {
+impl RecordingDisk {
+    fn new(len: u64, discards: bool) -> Rc<RecordingDisk> {
+        Rc::new(RecordingDisk {
             ram: RamDevice::new(len, 512),
             discards,
             asked: RefCell::default(),
@@ -45,7 +45,7 @@ impl Home {
     ) -> IoFuture<'a, ()> {
         if self.broken.get() {
             let cause = "broken".into();
-            let op = forebay_device::Op::Write;
+            let op = forebay_device::DeviceOp::Write;
             return Box::pin(std::future::ready(Err(DeviceError::Failed { op, cause })));
         }
         self.asked.borrow_mut().push((what, range));
@@ -62,9 +62,9 @@ impl Home {
     }
 }
 
-impl Device for Home {
-    fn geometry(&self) -> Geometry {
-        Geometry {
+impl Device for RecordingDisk {
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry {
             discard_granularity: if self.discards { 4096 } else { 0 },
             zeroes_by_unmapping: false,
             ..self.ram.geometry()
@@ -89,24 +89,24 @@ impl Device for Home {
         self.change("discard", range, self.ram.flush())
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         let what = match room {
-            Room::Keep => "keep",
-            Room::Release => "release",
+            ZeroedSpace::Keep => "keep",
+            ZeroedSpace::Release => "release",
         };
         let done = self.ram.write_zeroes(range.clone(), room);
         self.change(what, range, done)
     }
 }
 
-struct Disks {
+struct DiscardRig {
     rt: Rt,
     log: Rc<RamDevice>,
-    home: Rc<Home>,
+    home: Rc<RecordingDisk>,
 }
 
-impl Disks {
-    async fn new(rt: Rt, log_bytes: u64, home: Rc<Home>) -> Disks {
+impl DiscardRig {
+    async fn new(rt: Rt, log_bytes: u64, home: Rc<RecordingDisk>) -> DiscardRig {
         let log = Rc::new(RamDevice::new(log_bytes, 512));
         let options = CreateOptions {
             name: "test".into(),
@@ -117,13 +117,13 @@ impl Disks {
         forebay_dcd::create(Rc::clone(&log) as _, Rc::clone(&home) as _, options)
             .await
             .unwrap();
-        Disks { rt, log, home }
+        DiscardRig { rt, log, home }
     }
 
-    async fn attach(&self) -> Volume {
+    async fn attach(&self) -> DcdVolume {
         let (log, home) = (Rc::clone(&self.log) as _, Rc::clone(&self.home) as _);
         let (identity, options) = (identity(self.home.geometry().len), AttachOptions::default());
-        let attached = Volume::attach(self.rt.clone(), log, home, identity, options).await;
+        let attached = DcdVolume::attach(self.rt.clone(), log, home, identity, options).await;
         attached.unwrap().0
     }
 }
@@ -133,12 +133,12 @@ fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F) {
     executor.block_on(test(executor.rt()));
 }
 
-async fn read(volume: &Volume, at: u64, len: u64) -> Vec<u8> {
+async fn read(volume: &DcdVolume, at: u64, len: u64) -> Vec<u8> {
     let buf = BufMut::zeroed(len as usize);
     volume.read(at, buf).await.unwrap().to_vec()
 }
 
-async fn write(volume: &Volume, at: u64, byte: u8, len: u64) {
+async fn write(volume: &DcdVolume, at: u64, byte: u8, len: u64) {
     let mut buf = BufMut::zeroed(len as usize);
     buf.fill(byte);
     volume
@@ -169,7 +169,7 @@ async fn turns_during(rt: &Rt, work: impl Future<Output = ()> + 'static) -> u64 
 #[test]
 fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
     run(async |rt| {
-        let disks = Disks::new(rt, 64 * MIB, Home::new(16 * MIB, true)).await;
+        let disks = DiscardRig::new(rt, 64 * MIB, RecordingDisk::new(16 * MIB, true)).await;
         let volume = disks.attach().await;
         write(&volume, 0, 7, 8 * MIB).await;
         volume.drain().await.unwrap();
@@ -177,11 +177,11 @@ fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
         for crash in [false, true] {
             let mut volume = volume.clone();
             volume
-                .write_zeroes(MIB..2 * MIB, Room::Release)
+                .write_zeroes(MIB..2 * MIB, ZeroedSpace::Release)
                 .await
                 .unwrap();
             volume
-                .write_zeroes(4 * MIB..5 * MIB, Room::Keep)
+                .write_zeroes(4 * MIB..5 * MIB, ZeroedSpace::Keep)
                 .await
                 .unwrap();
             volume.flush().await.unwrap();
@@ -193,7 +193,7 @@ fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
                 disks.home.broken.set(false);
             }
             for at in [MIB, 4 * MIB] {
-                assert_eq!(volume.place(at..at + MIB)[0].place, Place::Zero);
+                assert_eq!(volume.place(at..at + MIB)[0].place, DataLocation::Zero);
                 assert!(read(&volume, at, MIB).await == vec![0; MIB as usize]);
             }
             volume.drain().await.unwrap();
@@ -208,7 +208,7 @@ fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
 #[test]
 fn a_discarded_range_is_never_called_zero_and_reads_as_it_will_read_later() {
     run(async |rt| {
-        let disks = Disks::new(rt, 64 * MIB, Home::new(16 * MIB, true)).await;
+        let disks = DiscardRig::new(rt, 64 * MIB, RecordingDisk::new(16 * MIB, true)).await;
         let volume = disks.attach().await;
         write(&volume, 0, 7, 2 * MIB).await;
         volume.drain().await.unwrap();
@@ -217,7 +217,9 @@ fn a_discarded_range_is_never_called_zero_and_reads_as_it_will_read_later() {
         let before = read(&volume, 0, 2 * MIB).await;
         let places = volume.place(0..2 * MIB);
         assert!(
-            places.iter().all(|extent| extent.place == Place::Home),
+            places
+                .iter()
+                .all(|extent| extent.place == DataLocation::Home),
             "{places:?}"
         );
         volume.drain().await.unwrap();
@@ -229,7 +231,7 @@ fn a_discarded_range_is_never_called_zero_and_reads_as_it_will_read_later() {
 #[test]
 fn over_a_disk_that_discards_nothing_a_volume_offers_no_discard_and_does_none() {
     run(async |rt| {
-        let disks = Disks::new(rt, 64 * MIB, Home::new(16 * MIB, false)).await;
+        let disks = DiscardRig::new(rt, 64 * MIB, RecordingDisk::new(16 * MIB, false)).await;
         let volume = disks.attach().await;
         assert_eq!(volume.geometry().discard_granularity, 0);
         write(&volume, 0, 7, MIB).await;
@@ -246,7 +248,7 @@ fn over_a_disk_that_discards_nothing_a_volume_offers_no_discard_and_does_none() 
 fn a_large_range_is_marked_and_brought_home_in_parts_between_which_others_get_turns() {
     const LEN: u64 = 4 << 30;
     run(async |rt| {
-        let disks = Disks::new(rt.clone(), 192 * MIB, Home::new(LEN, true)).await;
+        let disks = DiscardRig::new(rt.clone(), 192 * MIB, RecordingDisk::new(LEN, true)).await;
         let volume = disks.attach().await;
         // More blocks than are examined without a pause, not adjacent to each other, and not at the beginning. With
         // fewer blocks, the rest would be done at once.
@@ -257,7 +259,10 @@ fn a_large_range_is_marked_and_brought_home_in_parts_between_which_others_get_tu
         volume.flush().await.unwrap();
         let zeroed = volume.clone();
         let turns = turns_during(&rt, async move {
-            zeroed.write_zeroes(0..LEN, Room::Release).await.unwrap();
+            zeroed
+                .write_zeroes(0..LEN, ZeroedSpace::Release)
+                .await
+                .unwrap();
         });
         let turns = turns.await;
         assert!(turns >= 60, "others got {turns} turns");

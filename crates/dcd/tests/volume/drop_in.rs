@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, Volume, VolumeId};
-use forebay_device::{Device, Geometry, RamDevice, Room};
+use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, DcdVolume, VolumeId};
+use forebay_device::{Device, DeviceGeometry, RamDevice, ZeroedSpace};
 use forebay_rng::Rng;
-use forebay_sim::history::{History, Shared, perform, random_action};
+use forebay_sim::history::{History, SharedHistory, perform, random_action};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked, fresh_log, read_all};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, fresh_log, read_all};
 use forebay_subjects::cache::volume::{LOG_BYTES, identity};
 use forebay_units::ByteLen;
 
@@ -22,12 +22,12 @@ const LINE: u64 = 4096;
 #[test]
 fn only_what_users_wrote_is_ever_written_to_the_data_device() {
     for seed in 0..6 {
-        let images = Images::fresh(DATA_BYTES);
+        let images = DiskBytes::fresh(DATA_BYTES);
         let world = images.world(seed, None);
         let (rt, rng) = (world.rt.clone(), Rng::new(seed));
         let written = Rc::new(RefCell::new(BTreeSet::new()));
         let (noted, data) = (Rc::clone(&written), Rc::clone(&world.data));
-        let history: Shared = Rc::new(RefCell::new(History::whole(images.data.clone(), 1)));
+        let history: SharedHistory = Rc::new(RefCell::new(History::whole(images.data.clone(), 1)));
         world.with_volume(AttachOptions::default(), move |volume| async move {
             let region = 0..DATA_BYTES;
             for _ in 0..60 {
@@ -64,7 +64,7 @@ fn only_what_users_wrote_is_ever_written_to_the_data_device() {
 /// A device of 4 KiB blocks differs only in that all requests are in whole blocks of 4 KiB.
 #[test]
 fn devices_of_4096_byte_blocks_are_cached_alike() {
-    let world = Images::fresh(DATA_BYTES).world(1, None);
+    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let (rt, log) = (world.rt.clone(), RamDevice::new(LOG_BYTES, 4096));
     let data = Rc::new(RamDevice::new(DATA_BYTES, 4096));
     data.poke(0, &stamp(5, 0, DATA_BYTES));
@@ -82,12 +82,13 @@ fn devices_of_4096_byte_blocks_are_cached_alike() {
         for life in 0..3 {
             let (log, home) = (Rc::clone(&log), Rc::clone(&home));
             let options = AttachOptions::default();
-            let (volume, _) = Volume::attach(rt.clone(), log, home, identity(DATA_BYTES), options)
-                .await
-                .unwrap();
+            let (volume, _) =
+                DcdVolume::attach(rt.clone(), log, home, identity(DATA_BYTES), options)
+                    .await
+                    .unwrap();
             assert!(matches!(
                 volume.geometry(),
-                Geometry {
+                DeviceGeometry {
                     block_size: 4096,
                     ..
                 }
@@ -98,7 +99,7 @@ fn devices_of_4096_byte_blocks_are_cached_alike() {
             volume.flush().await.unwrap();
         }
         let options = AttachOptions::default();
-        let (volume, _) = Volume::attach(rt, log, home, identity(DATA_BYTES), options)
+        let (volume, _) = DcdVolume::attach(rt, log, home, identity(DATA_BYTES), options)
             .await
             .unwrap();
         volume.drain().await.unwrap();
@@ -120,12 +121,12 @@ fn a_volume_that_is_not_in_whole_lines_is_cached_to_its_last_sector() {
     let len = DATA_BYTES + 512 * 3;
     let data = stamp(u64::MAX, 0, len);
     let log = fresh_log(LOG_BYTES, &data);
-    let world = World::with_images(1, None, &log, &data);
+    let world = CacheTestbed::with_images(1, None, &log, &data);
     let home = Rc::clone(&world.data);
     world.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, len - 1024, 1024).await;
         volume
-            .write_zeroes(len - 512..len, Room::Keep)
+            .write_zeroes(len - 512..len, ZeroedSpace::Keep)
             .await
             .unwrap();
         let seen = read_all(&checked(&volume)).await.unwrap();

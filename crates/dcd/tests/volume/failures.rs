@@ -6,13 +6,16 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use forebay_dcd::{
-    AttachError, AttachOptions, Mode, StaleLog, Testimony, Volume, VolumeId, Witness,
+    AttachOptions, CacheMode, DcdAttachError, DcdVolume, FailedLogFuture, FailedLogRegistry,
+    StaleLog, VolumeId,
 };
-use forebay_device::{BufMut, Device, Durability, Op, Room};
+use forebay_device::{BufMut, Device, DeviceOp, Durability, ZeroedSpace};
 use forebay_rt::Rt;
-use forebay_sim::disk::Coin;
+use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, Memory, World, checked, fresh_log};
+use forebay_subjects::cache::testbed::{
+    CacheTestbed, DiskBytes, MemoryLogRegistry, checked, fresh_log,
+};
 use forebay_subjects::cache::volume::{LOG_BYTES, VOLUME};
 use forebay_units::ByteLen;
 
@@ -24,23 +27,23 @@ const LINE: u64 = 4096;
 const B_AT: u64 = 512 << 10;
 const SEGMENTS_AT: u64 = 1 << 20;
 
-fn world() -> World {
-    Images::fresh(DATA_BYTES).world(1, None)
+fn world() -> CacheTestbed {
+    DiskBytes::fresh(DATA_BYTES).world(1, None)
 }
 
 /// Returns a world with storage for failed-log records, so that a log that takes no writes can still be abandoned.
-fn witnessed() -> World {
+fn witnessed() -> CacheTestbed {
     world().witnessed(&Rc::default())
 }
 
-async fn reads(volume: &Volume, id: u64, at: u64, len: u64) {
+async fn reads(volume: &DcdVolume, id: u64, at: u64, len: u64) {
     let buf = BufMut::zeroed(len as usize);
     let bytes = checked(volume).read(at, buf).await.expect("read");
     assert!(bytes[..] == stamp(id, at, len)[..], "not what {id} wrote");
 }
 
-async fn until_degraded(rt: &Rt, volume: &Volume) {
-    while volume.status().mode != Mode::Degraded
+async fn until_degraded(rt: &Rt, volume: &DcdVolume) {
+    while volume.status().mode != CacheMode::Degraded
         || !volume
             .status()
             .mode_detail
@@ -60,11 +63,11 @@ fn a_flush_after_the_log_failed_flushes_the_data_device() {
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
-        log.fail(|op, range| op == Op::Write && range.start < SEGMENTS_AT);
+        log.fail(|op, range| op == DeviceOp::Write && range.start < SEGMENTS_AT);
         until_degraded(&rt, &volume).await;
         write(&volume, 2, 65 * LINE, LINE).await;
         volume.flush().await.unwrap();
-        let home = data.after_cut(Coin::Drop);
+        let home = data.after_cut(WriteFate::Drop);
         assert!(holds(&home, 1, 64 * LINE, LINE), "rescued");
         assert!(holds(&home, 2, 65 * LINE, LINE), "flushed");
     });
@@ -102,8 +105,8 @@ fn a_log_is_abandoned_even_if_only_one_copy_of_its_superblock_says_so() {
         log.fail(move |op, range| {
             let count = |cell: &Cell<u32>| cell.replace(cell.get() + 1);
             match (op, range.start) {
-                (Op::Write, 0) => count(&a) == 1,
-                (Op::Write, B_AT) => count(&b) == 0,
+                (DeviceOp::Write, 0) => count(&a) == 1,
+                (DeviceOp::Write, B_AT) => count(&b) == 0,
                 _ => false,
             }
         });
@@ -113,7 +116,7 @@ fn a_log_is_abandoned_even_if_only_one_copy_of_its_superblock_says_so() {
     });
     let again = world.now().world(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
-    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+    assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
 }
 
 /// Found by reading: the first of two flushes cleared the flag that a flush was needed, and the second returned while
@@ -133,7 +136,12 @@ fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
         let first = rt.spawn(async move { other.flush().await });
         rt.sleep(Duration::from_millis(5)).await;
         volume.flush().await.unwrap();
-        assert!(holds(&data.after_cut(Coin::Drop), 1, 64 * LINE, 16 * LINE));
+        assert!(holds(
+            &data.after_cut(WriteFate::Drop),
+            1,
+            64 * LINE,
+            16 * LINE
+        ));
         first.await.unwrap();
     });
 }
@@ -147,17 +155,17 @@ fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume
-            .write_zeroes(70 * LINE..72 * LINE, Room::Keep)
+            .write_zeroes(70 * LINE..72 * LINE, ZeroedSpace::Keep)
             .await
             .unwrap();
         let left = Cell::new(2);
         data.forgetful.set(true);
-        data.fail(move |op, _| op == Op::Flush && left.replace(left.get().max(1) - 1) > 0);
-        log.fail(|op, _| op == Op::Write);
+        data.fail(move |op, _| op == DeviceOp::Flush && left.replace(left.get().max(1) - 1) > 0);
+        log.fail(|op, _| op == DeviceOp::Write);
         while volume.flush().await.is_err() {
             rt.sleep(Duration::from_millis(100)).await;
         }
-        let home = data.after_cut(Coin::Drop);
+        let home = data.after_cut(WriteFate::Drop);
         assert!(holds(&home, 1, 64 * LINE, LINE), "data");
         let zeroed = &home[70 * LINE as usize..72 * LINE as usize];
         assert!(zeroed.iter().all(|byte| *byte == 0), "zeroes");
@@ -170,7 +178,7 @@ fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
 fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable() {
     let data = stamp(0, 0, 16 << 20);
     let log = fresh_log(LOG_BYTES + 300 * (128 << 10), &data);
-    let world = World::with_images(1, None, &log, &data);
+    let world = CacheTestbed::with_images(1, None, &log, &data);
     world.log.flush_takes.set(Some(Duration::from_secs(1)));
     world.log.slowest.set(Duration::from_micros(30));
     let rt = world.rt.clone();
@@ -193,8 +201,8 @@ fn with_both_devices_failing_requests_end_with_errors() {
     let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
-        data.fail(|op, _| op != Op::Read);
-        log.fail(|op, _| op != Op::Read);
+        data.fail(|op, _| op != DeviceOp::Read);
+        log.fail(|op, _| op != DeviceOp::Read);
         let flushed = volume.flush().await;
         assert!(flushed.is_err(), "acknowledged by nobody");
         let buf = BufMut::copy_of(&stamp(2, 64 * LINE, LINE)).freeze();
@@ -213,7 +221,7 @@ fn with_both_devices_failing_requests_end_with_errors() {
         volume.drain().await.unwrap();
         volume.flush().await.unwrap();
         volume.close().await.unwrap();
-        assert!(holds(&data.after_cut(Coin::Drop), 1, 64 * LINE, LINE));
+        assert!(holds(&data.after_cut(WriteFate::Drop), 1, 64 * LINE, LINE));
     });
 }
 
@@ -239,7 +247,7 @@ fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
         volume.flush().await.unwrap();
         let until = rt.now().plus(Duration::from_secs(2));
         let clock = rt.clone();
-        log.fail(move |op, _| op == Op::Read && clock.now() < until);
+        log.fail(move |op, _| op == DeviceOp::Read && clock.now() < until);
         volume.drain().await.unwrap();
         assert_eq!(volume.status().damaged_bytes, 0);
         assert!(holds(&data.now(), 1, 64 * LINE, 16 * LINE));
@@ -254,28 +262,28 @@ fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
-        log.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != DeviceOp::Read);
         write(&volume, 2, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         until_degraded(&rt, &volume).await;
         log.fault.replace(None);
         rt.sleep(Duration::from_secs(60)).await;
     });
-    let again = world.after_cut(Coin::Drop).world(2, None);
+    let again = world.after_cut(WriteFate::Drop).world(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
-    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+    assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
 }
 
 #[test]
 fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
-    let witness = Rc::new(Memory::default());
+    let witness = Rc::new(MemoryLogRegistry::default());
     let world = world().witnessed(&witness);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         assert_eq!(volume.stale_log(), None);
-        log.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != DeviceOp::Read);
         write(&volume, 2, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         volume.drain().await.expect("all is home");
@@ -287,10 +295,10 @@ fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
         assert_eq!(volume.stale_log(), Some(StaleLog));
         rt.sleep(Duration::from_secs(60)).await;
     });
-    let images = world.after_cut(Coin::Drop);
+    let images = world.after_cut(WriteFate::Drop);
     let again = images.world(2, None).witnessed(&witness);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
-    assert!(matches!(refused, Err(AttachError::GivenUp)));
+    assert!(matches!(refused, Err(DcdAttachError::GivenUp)));
     // The reason for the warning: without a failed-log record, the unmarked log would bring back old data.
     let again = images.world(2, None);
     let attached = again.attach(AttachOptions::default()).expect("no cut");
@@ -306,7 +314,7 @@ fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
-        log.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != DeviceOp::Read);
         write(&volume, 2, 64 * LINE, LINE).await;
         let began = rt.now();
         let error = volume
@@ -329,30 +337,30 @@ fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_
             .await
             .expect("the log says that it is abandoned");
     });
-    let images = world.after_cut(Coin::Drop);
+    let images = world.after_cut(WriteFate::Drop);
     assert!(holds(&images.data, 2, 64 * LINE, LINE));
     let refused = images
         .world(2, None)
         .attach(AttachOptions::default())
         .expect("no cut");
-    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+    assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
 }
 
 /// Storage of failed-log records on a disk that is slow, and away for a while.
-struct Remote {
+struct RemoteRegistry {
     rt: Rt,
-    notes: Rc<Memory>,
+    notes: Rc<MemoryLogRegistry>,
     takes: Duration,
     away_for: Duration,
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for RemoteRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.notes.fmt(f)
     }
 }
 
-impl Remote {
+impl RemoteRegistry {
     async fn answer(&self) -> io::Result<()> {
         self.rt.sleep(self.takes).await;
         if self.rt.now().as_nanos() < self.away_for.as_nanos() as u64 {
@@ -363,13 +371,13 @@ impl Remote {
     }
 }
 
-impl Witness for Remote {
-    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
+impl FailedLogRegistry for RemoteRegistry {
+    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
         // These tests do not depend on the duration of an attach.
         self.notes.given_up(volume)
     }
 
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()> {
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
         Box::pin(async move {
             self.answer().await?;
             self.notes.give_up(volume, epoch).await
@@ -378,9 +386,9 @@ impl Witness for Remote {
 }
 
 /// Returns the world with such storage, and the records that the storage holds.
-fn with_remote(takes: Duration, away_for: Duration) -> (World, Rc<Memory>) {
-    let (world, notes) = (world(), Rc::new(Memory::default()));
-    let remote = Remote {
+fn with_remote(takes: Duration, away_for: Duration) -> (CacheTestbed, Rc<MemoryLogRegistry>) {
+    let (world, notes) = (world(), Rc::new(MemoryLogRegistry::default()));
+    let remote = RemoteRegistry {
         rt: world.rt.clone(),
         notes: Rc::clone(&notes),
         takes,
@@ -398,7 +406,7 @@ fn a_flush_waits_for_a_witness_that_takes_half_a_minute() {
     world.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
-        log.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != DeviceOp::Read);
         write(&volume, 2, 64 * LINE, LINE).await;
         let began = rt.now();
         volume.flush().await.expect("the witness has noted it");
@@ -417,7 +425,7 @@ fn a_witness_that_is_away_for_an_hour_is_asked_again_until_it_has_noted_it() {
     world.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
-        log.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != DeviceOp::Read);
         write(&volume, 2, 64 * LINE, LINE).await;
         volume.flush().await.expect_err("nobody answers for it");
         reads(&volume, 2, 64 * LINE, LINE).await;
@@ -426,11 +434,11 @@ fn a_witness_that_is_away_for_an_hour_is_asked_again_until_it_has_noted_it() {
         let noted = kept.given_up(VOLUME).await.unwrap();
         assert!(noted.is_some(), "acknowledged before anybody knew");
     });
-    let images = world.after_cut(Coin::Drop);
+    let images = world.after_cut(WriteFate::Drop);
     assert!(holds(&images.data, 2, 64 * LINE, LINE));
     let again = images.world(2, None).witnessed(&notes);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
-    assert!(matches!(refused, Err(AttachError::GivenUp)));
+    assert!(matches!(refused, Err(DcdAttachError::GivenUp)));
 }
 
 #[test]
@@ -455,7 +463,7 @@ fn a_close_marks_a_failed_log_that_works_again() {
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
-        log.fail(|op, _| op != Op::Read);
+        log.fail(|op, _| op != DeviceOp::Read);
         write(&volume, 2, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         assert_eq!(volume.stale_log(), Some(StaleLog));
@@ -463,9 +471,9 @@ fn a_close_marks_a_failed_log_that_works_again() {
         volume.close().await.expect("all is durable");
         assert_eq!(volume.stale_log(), None);
     });
-    let again = world.after_cut(Coin::Drop).world(2, None);
+    let again = world.after_cut(WriteFate::Drop).world(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
-    assert!(matches!(refused, Err(AttachError::Abandoned { .. })));
+    assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
 }
 
 #[test]
@@ -475,7 +483,7 @@ fn a_close_that_cannot_say_that_all_is_home_says_that() {
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.drain().await.unwrap();
-        log.fail(|op, range| op == Op::Write && range.start < SEGMENTS_AT);
+        log.fail(|op, range| op == DeviceOp::Write && range.start < SEGMENTS_AT);
         volume.close().await.expect("all is durable at home");
         assert_eq!(volume.stale_log(), Some(StaleLog));
     });
@@ -489,18 +497,21 @@ fn the_rescue_zeroes_nothing_that_has_data_on_top() {
     let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
     let home = Rc::clone(&world.data);
     world.log.fail(move |op, range| {
-        op == Op::Write && range.start == B_AT && !home.writes.borrow().is_empty()
+        op == DeviceOp::Write && range.start == B_AT && !home.writes.borrow().is_empty()
     });
     let cuts = Rc::new(RefCell::new(Vec::new()));
     let kept = Rc::clone(&cuts);
     let watch = move |_| {
-        let (log, data) = (log.after_cut(Coin::Drop), data.after_cut(Coin::Drop));
-        kept.borrow_mut().push(Images { log, data });
+        let (log, data) = (
+            log.after_cut(WriteFate::Drop),
+            data.after_cut(WriteFate::Drop),
+        );
+        kept.borrow_mut().push(DiskBytes { log, data });
     };
     let power = Rc::clone(&world.power);
     world.with_volume(AttachOptions::default(), move |volume| async move {
         volume
-            .write_zeroes(64 * LINE..66 * LINE, Room::Release)
+            .write_zeroes(64 * LINE..66 * LINE, ZeroedSpace::Release)
             .await
             .unwrap();
         write(&volume, 1, 64 * LINE, LINE).await;
@@ -534,13 +545,13 @@ fn after_a_flush_failed_that_had_no_copy_in_the_log_none_is_acknowledged() {
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     let data = Rc::clone(&world.data);
     world.with_volume(AttachOptions::default(), |volume| async move {
-        log.fail(|op, _| op == Op::Write);
+        log.fail(|op, _| op == DeviceOp::Write);
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.expect("the rescue made it durable");
         until_degraded(&rt, &volume).await;
         write(&volume, 2, 65 * LINE, LINE).await;
         data.forgetful.set(true);
-        data.fail(|op, _| op == Op::Flush);
+        data.fail(|op, _| op == DeviceOp::Flush);
         volume.flush().await.expect_err("the device's flush failed");
         data.fault.replace(None);
         assert!(!holds(&data.now(), 2, 65 * LINE, LINE), "it is gone");
@@ -564,7 +575,7 @@ fn after_a_flush_failed_that_a_large_write_needed_none_is_acknowledged() {
         write(&volume, 2, 128 * LINE, 16 * LINE).await;
         let (home, before) = (Rc::clone(&data), data.flushes.get());
         data.forgetful.set(true);
-        data.fail(move |op, _| op == Op::Flush && home.flushes.get() == before);
+        data.fail(move |op, _| op == DeviceOp::Flush && home.flushes.get() == before);
         rt.sleep(Duration::from_secs(3)).await;
         data.fault.replace(None);
         assert!(!holds(&data.now(), 2, 128 * LINE, 16 * LINE), "it is gone");
@@ -583,12 +594,12 @@ fn a_log_that_cannot_be_read_where_it_goes_on_is_refused_and_can_be_taken_up_lat
             volume.flush().await.unwrap();
         }
     });
-    let images = world.after_cut(Coin::Drop);
+    let images = world.after_cut(WriteFate::Drop);
     for record in 0..3 {
         let deaf = images.world(2, None);
         let header = SEGMENTS_AT + record * 2 * LINE;
         deaf.log
-            .fail(move |op, range| op == Op::Read && range.contains(&header));
+            .fail(move |op, range| op == DeviceOp::Read && range.contains(&header));
         let refused = deaf.attach(AttachOptions::default()).expect("no cut");
         let error = refused.err().expect("refused").to_string();
         assert!(error.contains("cannot be read"), "{error}");
@@ -611,7 +622,7 @@ fn a_superblock_copy_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
         let world = world();
         world
             .log
-            .fail(move |op, range| op == Op::Read && range.start == bad);
+            .fail(move |op, range| op == DeviceOp::Read && range.start == bad);
         let refused = world.attach(AttachOptions::default()).expect("no cut");
         let error = refused.err().expect("refused").to_string();
         assert!(error.contains("may be newer"), "{error}");
@@ -646,7 +657,7 @@ fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
         let failed = Cell::new(0);
         // Every other flush fails, and loses all data that is not durable.
         data.fail(move |op, _| {
-            op == Op::Flush && failed.replace(failed.get() + 1) < 12 && failed.get() % 2 == 1
+            op == DeviceOp::Flush && failed.replace(failed.get() + 1) < 12 && failed.get() % 2 == 1
         });
         let other = volume.clone();
         let drain = rt.spawn(async move { other.drain().await });
@@ -655,7 +666,7 @@ fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
             let _ = volume.flush().await;
         }
         drain.await.expect("drained");
-        let after = home.after_cut(Coin::Drop);
+        let after = home.after_cut(WriteFate::Drop);
         for n in 0..40 {
             assert!(holds(&after, 1, (64 + n * 2) * LINE, LINE), "line {n}");
         }
@@ -672,8 +683,8 @@ fn a_close_in_a_rescue_gives_up_nothing_that_was_not_tried() {
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 8 * LINE).await;
         volume.flush().await.unwrap();
-        data.fail(|op, range| op == Op::Write && range.contains(&(70 * LINE)));
-        log.fail(|op, _| op != Op::Read);
+        data.fail(|op, range| op == DeviceOp::Write && range.contains(&(70 * LINE)));
+        log.fail(|op, _| op != DeviceOp::Read);
         write(&volume, 1, 90 * LINE, LINE).await;
         let other = volume.clone();
         let flush = rt.spawn(async move { other.flush().await });
@@ -682,7 +693,7 @@ fn a_close_in_a_rescue_gives_up_nothing_that_was_not_tried() {
         assert!(closed.is_err(), "one line is not durable at home");
         let _ = flush.await;
     });
-    let images = world.after_cut(Coin::Drop);
+    let images = world.after_cut(WriteFate::Drop);
     let again = images.world(2, None);
     again.with_volume(AttachOptions::default(), |volume| async move {
         reads(&volume, 1, 64 * LINE, 8 * LINE).await;

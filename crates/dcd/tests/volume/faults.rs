@@ -5,19 +5,19 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
-use forebay_device::{BufMut, Device, DeviceError, Op};
+use forebay_dcd::{AttachOptions, CacheMode, DcdAttachError, DcdVolume};
+use forebay_device::{BufMut, Device, DeviceError, DeviceOp};
 use forebay_rng::Rng;
-use forebay_sim::disk::{Coin, Disk};
-use forebay_sim::history::{Action, History, Shared, perform, random_action};
-use forebay_subjects::cache::testbed::{Images, World, checked};
+use forebay_sim::disk::{SimDisk, WriteFate};
+use forebay_sim::history::{History, ScriptAction, SharedHistory, perform, random_action};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked};
 
 const DATA_BYTES: u64 = 1 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;
 
 /// Manner in which a device fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Failing {
+enum CacheFailureMode {
     /// Fails one write or flush, then works again.
     Once,
     /// Like `Once`, but a failing flush also loses the unflushed data.
@@ -30,7 +30,7 @@ enum Failing {
     ForAWhile,
 }
 
-fn script(seed: u64, len: usize) -> Vec<Action> {
+fn script(seed: u64, len: usize) -> Vec<ScriptAction> {
     let rng = Rng::new(seed);
     (0..len)
         .map(|_| random_action(&rng, &WHOLE, 96 << 10))
@@ -39,28 +39,34 @@ fn script(seed: u64, len: usize) -> Vec<Action> {
 
 /// Makes the disk's n-th write or flush fail, and later requests as `failing` defines. Returns a switch that heals the
 /// disk.
-fn fail_at(disk: &Disk, n: u64, failing: Failing) -> Rc<Cell<bool>> {
+fn fail_at(disk: &SimDisk, n: u64, failing: CacheFailureMode) -> Rc<Cell<bool>> {
     let (healed, seen) = (Rc::new(Cell::new(false)), Cell::new(0));
     let heal = Rc::clone(&healed);
-    disk.forgetful
-        .set(matches!(failing, Failing::Forgetting | Failing::Dead));
+    disk.forgetful.set(matches!(
+        failing,
+        CacheFailureMode::Forgetting | CacheFailureMode::Dead
+    ));
     disk.fail(move |op, _| {
         let now = seen.get();
-        if op != Op::Read {
+        if op != DeviceOp::Read {
             seen.set(now + 1);
         }
         match failing {
-            Failing::Once | Failing::Forgetting => op != Op::Read && now == n,
-            Failing::Writes => op != Op::Read && now >= n,
-            Failing::Dead => now > n || op != Op::Read && now == n,
-            Failing::ForAWhile => !heal.get() && (now > n || op != Op::Read && now == n),
+            CacheFailureMode::Once | CacheFailureMode::Forgetting => {
+                op != DeviceOp::Read && now == n
+            }
+            CacheFailureMode::Writes => op != DeviceOp::Read && now >= n,
+            CacheFailureMode::Dead => now > n || op != DeviceOp::Read && now == n,
+            CacheFailureMode::ForAWhile => {
+                !heal.get() && (now > n || op != DeviceOp::Read && now == n)
+            }
         }
     });
     healed
 }
 
 /// Reads sector by sector. Returns the content, and which sectors cannot be read.
-async fn read_sectors(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
+async fn read_sectors(volume: &DcdVolume) -> (Vec<u8>, Vec<bool>) {
     let device = checked(volume);
     let (mut bytes, mut unreadable) = (Vec::new(), Vec::new());
     for line in WHOLE.step_by(4096) {
@@ -79,7 +85,7 @@ async fn read_sectors(volume: &Volume) -> (Vec<u8>, Vec<bool>) {
 }
 
 /// Asserts the state of the disks after a power cut during the failure of the log.
-fn judge_after_cut(images: &Images, history: &History, what: &str) {
+fn judge_after_cut(images: &DiskBytes, history: &History, what: &str) {
     let world = images.world(9, None);
     let seen = match world.attach(AttachOptions::default()).expect("no cut") {
         Ok((volume, _)) => {
@@ -88,10 +94,10 @@ fn judge_after_cut(images: &Images, history: &History, what: &str) {
             assert!(!unreadable.contains(&true), "{what}: unreadable");
             seen
         }
-        Err(AttachError::Abandoned { .. }) => images.data.clone(),
+        Err(DcdAttachError::Abandoned { .. }) => images.data.clone(),
         // The rescue had begun to change the ends of the data device. The log is valid, but an administrator must
         // confirm this.
-        Err(AttachError::Changed { .. }) => {
+        Err(DcdAttachError::Changed { .. }) => {
             let options = AttachOptions {
                 accept_changed: true,
                 ..AttachOptions::default()
@@ -108,17 +114,17 @@ fn judge_after_cut(images: &Images, history: &History, what: &str) {
 }
 
 /// A volume whose log or data device fails, and its clients.
-struct Run {
-    world: World,
-    volume: Volume,
-    history: Shared,
+struct FaultyCache {
+    world: CacheTestbed,
+    volume: DcdVolume,
+    history: SharedHistory,
 }
 
-impl Run {
-    fn new(images: &Images, seed: u64) -> Run {
+impl FaultyCache {
+    fn new(images: &DiskBytes, seed: u64) -> FaultyCache {
         let world = images.world(seed, None).witnessed(&Rc::default());
         let attached = world.attach(AttachOptions::default()).expect("no cut");
-        Run {
+        FaultyCache {
             volume: attached.expect("attach").0,
             world,
             history: Rc::new(RefCell::new(History::whole(images.data.clone(), 1))),
@@ -126,7 +132,7 @@ impl Run {
     }
 
     /// Runs the script. Returns the errors.
-    fn go(&self, script: &[Action]) -> Vec<DeviceError> {
+    fn go(&self, script: &[ScriptAction]) -> Vec<DeviceError> {
         let (rt, history) = (self.world.rt.clone(), Rc::clone(&self.history));
         let (volume, script) = (self.volume.clone(), script.to_vec());
         let run = async move {
@@ -140,25 +146,29 @@ impl Run {
         self.world.run(run).expect("no cut")
     }
 
-    fn run<T: 'static, F: Future<Output = T> + 'static>(&self, ask: impl FnOnce(Volume) -> F) -> T {
+    fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        ask: impl FnOnce(DcdVolume) -> F,
+    ) -> T {
         self.world.run(ask(self.volume.clone())).expect("no cut")
     }
 
     fn is_degraded(&self) -> bool {
-        self.volume.status().mode == Mode::Degraded
+        self.volume.status().mode == CacheMode::Degraded
     }
 
     /// Cuts the power a few times while the volume is degraded.
-    fn cut_while_degraded(&self, seed: u64) -> Rc<RefCell<Vec<(Images, History)>>> {
-        let cuts: Rc<RefCell<Vec<(Images, History)>>> = Rc::default();
+    fn cut_while_degraded(&self, seed: u64) -> Rc<RefCell<Vec<(DiskBytes, History)>>> {
+        let cuts: Rc<RefCell<Vec<(DiskBytes, History)>>> = Rc::default();
         let (log, data) = (Rc::clone(&self.world.log), Rc::clone(&self.world.data));
         let (noted, kept) = (Rc::clone(&self.history), Rc::clone(&cuts));
         let (rng, volume) = (Rng::new(seed), self.volume.clone());
         let watch = move |request| {
-            let degraded = volume.status().mode == Mode::Degraded;
+            let degraded = volume.status().mode == CacheMode::Degraded;
             if degraded && kept.borrow().len() < 4 && rng.below(5) == 0 {
-                let coin = [Coin::Drop, Coin::Blocks(request), Coin::Keep][rng.below(3) as usize];
-                let images = Images {
+                let coin = [WriteFate::Drop, WriteFate::Blocks(request), WriteFate::Keep]
+                    [rng.below(3) as usize];
+                let images = DiskBytes {
                     log: log.after_cut(coin),
                     data: data.after_cut(coin),
                 };
@@ -179,8 +189,13 @@ impl Run {
 }
 
 /// Runs the script with the log failing at its n-th request. Returns false if the script makes fewer requests.
-fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bool {
-    let run = Run::new(images, n);
+fn log_fails(
+    images: &DiskBytes,
+    script: &[ScriptAction],
+    n: u64,
+    failing: CacheFailureMode,
+) -> bool {
+    let run = FaultyCache::new(images, n);
     fail_at(&run.world.log, n, failing);
     let cuts = run.cut_while_degraded(n);
     let mut errors = run.go(script);
@@ -189,12 +204,20 @@ fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bo
     let (seen, unreadable) = run.run(|volume| async move { read_sectors(&volume).await });
     let status = run.volume.status();
     assert_eq!(status.damaged_bytes, 0, "what cannot be read is not lost");
-    if failing == Failing::Dead {
+    if failing == CacheFailureMode::Dead {
         // Data that exists only in the log cannot be read, and the status reports this. All of it was durable.
         let lines = status.unreadable_bytes.div_ceil(512);
         let seen = unreadable.iter().filter(|lost| **lost).count() as u64;
         assert!(lines >= seen && (lines > 0) == (seen > 0), "{lines} {seen}");
-        let told = |error: &DeviceError| matches!(error, DeviceError::Failed { op: Op::Flush, .. });
+        let told = |error: &DeviceError| {
+            matches!(
+                error,
+                DeviceError::Failed {
+                    op: DeviceOp::Flush,
+                    ..
+                }
+            )
+        };
         assert!(errors.iter().all(told), "{errors:?}");
     } else {
         assert!(
@@ -204,14 +227,14 @@ fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bo
     }
     run.all_is_there(&seen, &unreadable);
     if errors.is_empty() && failed {
-        run.all_is_there(&run.world.data.after_cut(Coin::Drop), &unreadable);
+        run.all_is_there(&run.world.data.after_cut(WriteFate::Drop), &unreadable);
     }
     // The volume can also be closed, with an error if data was lost.
     let closed = run.run(|volume| async move { volume.close().await });
     assert_eq!(closed.is_ok(), errors.is_empty(), "{closed:?} {errors:?}");
     run.world.power.watch.replace(None);
     // A log that takes no writes cannot be attached, but a log that failed once can.
-    if failing == Failing::Once {
+    if failing == CacheFailureMode::Once {
         for (images, history) in cuts.take() {
             judge_after_cut(&images, &history, &format!("log failed at {n}"));
         }
@@ -219,8 +242,8 @@ fn log_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bo
     failed
 }
 
-fn log_fails_everywhere(failing: Failing, seed: u64) {
-    let images = Images::fresh(DATA_BYTES);
+fn log_fails_everywhere(failing: CacheFailureMode, seed: u64) {
+    let images = DiskBytes::fresh(DATA_BYTES);
     let script = script(seed, 100);
     let mut n = 0;
     while log_fails(&images, &script, n, failing) {
@@ -232,31 +255,36 @@ fn log_fails_everywhere(failing: Failing, seed: u64) {
 
 #[test]
 fn one_failed_request_of_the_log_wherever_it_is_costs_nothing_but_the_log() {
-    log_fails_everywhere(Failing::Once, 21);
+    log_fails_everywhere(CacheFailureMode::Once, 21);
 }
 
 #[test]
 fn a_log_that_fails_once_and_forgets_says_what_is_lost() {
-    log_fails_everywhere(Failing::Forgetting, 25);
+    log_fails_everywhere(CacheFailureMode::Forgetting, 25);
 }
 
 #[test]
 fn a_log_that_takes_no_more_writes_from_any_point_on_costs_nothing_but_the_log() {
-    log_fails_everywhere(Failing::Writes, 22);
+    log_fails_everywhere(CacheFailureMode::Writes, 22);
 }
 
 #[test]
 fn a_log_that_dies_at_any_point_loses_nothing_without_saying_so() {
-    log_fails_everywhere(Failing::Dead, 23);
+    log_fails_everywhere(CacheFailureMode::Dead, 23);
 }
 
 /// Runs the script with the data device failing at its n-th request. Returns false if the script makes fewer requests.
-fn data_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> bool {
-    let run = Run::new(images, n);
+fn data_fails(
+    images: &DiskBytes,
+    script: &[ScriptAction],
+    n: u64,
+    failing: CacheFailureMode,
+) -> bool {
+    let run = FaultyCache::new(images, n);
     let healed = fail_at(&run.world.data, n, failing);
     let errors = run.go(script);
     assert!(errors.is_empty(), "{errors:?}");
-    let cut = run.world.after_cut(Coin::Blocks(n));
+    let cut = run.world.after_cut(WriteFate::Blocks(n));
     judge_after_cut(&cut, &run.history.borrow(), &format!("data failed at {n}"));
     healed.set(true);
     let rt = run.world.rt.clone();
@@ -266,14 +294,17 @@ fn data_fails(images: &Images, script: &[Action], n: u64, failing: Failing) -> b
         volume.close().await.expect("close");
         volume.status().data_errors
     });
-    run.all_is_there(&run.world.data.after_cut(Coin::Drop), &vec![false; 4096]);
+    run.all_is_there(
+        &run.world.data.after_cut(WriteFate::Drop),
+        &vec![false; 4096],
+    );
     errors > 0
 }
 
 #[test]
 fn the_data_device_failing_at_any_point_is_retried_and_costs_nothing() {
-    let images = Images::fresh(DATA_BYTES);
-    for failing in [Failing::Forgetting, Failing::ForAWhile] {
+    let images = DiskBytes::fresh(DATA_BYTES);
+    for failing in [CacheFailureMode::Forgetting, CacheFailureMode::ForAWhile] {
         let script = script(24, 100);
         let mut n = 0;
         while data_fails(&images, &script, n, failing) {

@@ -5,12 +5,14 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, Mode, Volume};
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Room};
+use forebay_dcd::{AttachOptions, CacheMode, DcdVolume};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
 use forebay_rt::Rt;
-use forebay_sim::disk::{Coin, Disk};
+use forebay_sim::disk::{SimDisk, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, checked};
+use forebay_subjects::cache::testbed::{DiskBytes, checked};
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, write};
@@ -21,15 +23,15 @@ const SEGMENTS_AT: u64 = 1 << 20;
 
 /// A disk without FUA, like most disks: the system flushes after the write. If this flush fails, the write fails a
 /// millisecond later, but other data that the flush covered is lost at once.
-struct ByFlush {
+struct FuaByFlush {
     rt: Rt,
-    disk: Rc<Disk>,
+    disk: Rc<SimDisk>,
     /// True while a flush that is part of a FUA write is under way.
     for_fua: Rc<Cell<bool>>,
 }
 
-impl Device for ByFlush {
-    fn geometry(&self) -> Geometry {
+impl Device for FuaByFlush {
+    fn geometry(&self) -> DeviceGeometry {
         self.disk.geometry()
     }
 
@@ -61,37 +63,38 @@ impl Device for ByFlush {
         self.disk.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.disk.write_zeroes(range, room)
     }
 }
 
-/// Runs `each` with a volume whose data device is a [`ByFlush`]. Every flush that is part of a FUA write fails, and
+/// Runs `each` with a volume whose data device is a [`FuaByFlush`]. Every flush that is part of a FUA write fails, and
 /// loses data.
 fn with_fua_by_flush<F: Future<Output = ()> + 'static>(
     options: AttachOptions,
-    each: impl FnOnce(Volume, Rt, Rc<Disk>, Rc<Disk>) -> F + 'static,
+    each: impl FnOnce(DcdVolume, Rt, Rc<SimDisk>, Rc<SimDisk>) -> F + 'static,
 ) {
-    let world = Images::fresh(DATA_BYTES).world(1, None);
+    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let (rt, log, data) = world.parts();
     world.run(async move {
         let for_fua: Rc<Cell<bool>> = Rc::default();
-        let home = ByFlush {
+        let home = FuaByFlush {
             rt: rt.clone(),
             disk: Rc::clone(&data),
             for_fua: Rc::clone(&for_fua),
         };
         let identity = forebay_subjects::cache::volume::identity(DATA_BYTES);
         let dyn_log = Rc::clone(&log) as Rc<dyn Device>;
-        let attached = Volume::attach(rt.clone(), dyn_log, Rc::new(home), identity, options).await;
+        let attached =
+            DcdVolume::attach(rt.clone(), dyn_log, Rc::new(home), identity, options).await;
         let (volume, _) = attached.expect("attach");
         data.forgetful.set(true);
-        data.fail(move |op, _| op == Op::Flush && for_fua.get());
+        data.fail(move |op, _| op == DeviceOp::Flush && for_fua.get());
         each(volume, rt, log, data).await;
     });
 }
 
-async fn write_fua(volume: &Volume, id: u64, at: u64, len: u64) -> bool {
+async fn write_fua(volume: &DcdVolume, id: u64, at: u64, len: u64) -> bool {
     let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
     checked(volume)
         .write(at, buf, Durability::Fua)
@@ -109,7 +112,7 @@ fn a_fua_write_past_the_log_that_fails_may_lose_what_else_went_past_it() {
         write(&volume, 1, 128 * LINE, 16 * LINE).await;
         write_fua(&volume, 2, 256 * LINE, 16 * LINE).await;
         let flushed = volume.flush().await;
-        let there = holds(&data.after_cut(Coin::Drop), 1, 128 * LINE, 16 * LINE);
+        let there = holds(&data.after_cut(WriteFate::Drop), 1, 128 * LINE, 16 * LINE);
         assert!(flushed.is_err() || there, "flushed, and gone");
     });
 }
@@ -169,16 +172,16 @@ fn a_fua_write_without_a_log_that_fails_may_lose_what_else_was_written_home() {
     with_fua_by_flush(
         AttachOptions::default(),
         |volume, rt, log, data| async move {
-            log.fail(|op, range| op == Op::Write && range.start >= SEGMENTS_AT);
+            log.fail(|op, range| op == DeviceOp::Write && range.start >= SEGMENTS_AT);
             write(&volume, 9, 64 * LINE, LINE).await;
             volume.flush().await.expect("the rescue made it durable");
-            while volume.status().mode != Mode::Degraded {
+            while volume.status().mode != CacheMode::Degraded {
                 rt.sleep(Duration::from_millis(10)).await;
             }
             write(&volume, 1, 65 * LINE, LINE).await;
             assert!(!write_fua(&volume, 2, 80 * LINE, LINE).await, "it fails");
             let flushed = volume.flush().await;
-            let there = holds(&data.after_cut(Coin::Drop), 1, 65 * LINE, LINE);
+            let there = holds(&data.after_cut(WriteFate::Drop), 1, 65 * LINE, LINE);
             assert!(flushed.is_err() || there, "flushed, and gone");
         },
     );

@@ -7,14 +7,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use forebay_dcd::{
-    AttachError, AttachOptions, CheckVerdict, CreateError, CreateOptions, DataIdentity,
-    ResizeError, Volume, VolumeId,
+    AttachOptions, CheckVerdict, CreateOptions, DataIdentity, DcdAttachError, DcdCreateError,
+    DcdVolume, ResizeError, VolumeId,
 };
-use forebay_device::{Device, Hooks, RamDevice, Tap};
+use forebay_device::{Device, RamDevice, Tap, TapHooks};
 use forebay_log::read_superblocks;
-use forebay_sim::disk::Coin;
+use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
 use forebay_subjects::cache::volume::identity;
 use forebay_units::ByteLen;
 
@@ -25,8 +25,8 @@ const AFTER: u64 = 3 << 20;
 const LINE: u64 = 4096;
 
 /// Returns a volume that was used, drained or not, with a data device that is longer now.
-fn grown(drained: bool, len: u64) -> Images {
-    let world = Images::fresh(BEFORE).world(1, None);
+fn grown(drained: bool, len: u64) -> DiskBytes {
+    let world = DiskBytes::fresh(BEFORE).world(1, None);
     world.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 0, 3 * LINE).await;
         write(&volume, 2, BEFORE - LINE, LINE).await;
@@ -35,13 +35,13 @@ fn grown(drained: bool, len: u64) -> Images {
         }
         volume.close().await.expect("close");
     });
-    let mut images = world.after_cut(Coin::Drop);
+    let mut images = world.after_cut(WriteFate::Drop);
     images.data.resize(len as usize, 0xee);
     images
 }
 
 /// Returns the length recorded in the log.
-fn recorded(images: &Images) -> u64 {
+fn recorded(images: &DiskBytes) -> u64 {
     let world = images.world(5, None);
     let log = Rc::clone(&world.log);
     let info = world.run(async move { forebay_dcd::inspect(log).await });
@@ -70,7 +70,7 @@ fn the_volume_is_as_long_as_its_data_device_after_the_next_attach() {
         });
         assert!(holds_all(&content.expect("no cut")), "drained: {drained}");
         // Data written behind the old end is recovered and destaged like other data.
-        let images = world.after_cut(Coin::Drop);
+        let images = world.after_cut(WriteFate::Drop);
         assert_eq!(recorded(&images), AFTER);
         let world = images.world(3, None);
         world.with_volume(AttachOptions::default(), |volume| async move {
@@ -110,7 +110,7 @@ fn a_power_cut_anywhere_in_the_attach_leaves_the_old_length_or_the_new_one() {
         loop {
             let world = images.world(n, Some(n));
             let attached = world.attach(AttachOptions::default());
-            for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
+            for coin in [WriteFate::Drop, WriteFate::Keep, WriteFate::Blocks(n)] {
                 let left = world.after_cut(coin);
                 match recorded(&left) {
                     BEFORE => lengths[0] += 1,
@@ -143,7 +143,7 @@ fn a_device_that_grew_and_was_changed_is_refused_while_its_log_holds_data() {
         images.data[at as usize] ^= 1;
         let attached = images.world(2, None).attach(AttachOptions::default());
         let error = attached.expect("no cut").err().expect("refused");
-        assert!(matches!(error, AttachError::Changed { .. }), "{error}");
+        assert!(matches!(error, DcdAttachError::Changed { .. }), "{error}");
     }
 }
 
@@ -161,14 +161,14 @@ fn a_longer_device_of_another_name_is_refused_while_the_log_holds_data() {
             accept_changed,
             ..AttachOptions::default()
         };
-        let attached = Volume::attach(rt, log, data, other, options);
+        let attached = DcdVolume::attach(rt, log, data, other, options);
         world
             .run(attached)
             .expect("no cut")
             .map(|(_, report)| report)
     };
     let error = attach(false, false).expect_err("refused");
-    assert!(matches!(error, AttachError::LongerAndOther { .. }));
+    assert!(matches!(error, DcdAttachError::LongerAndOther { .. }));
     let text = error.to_string();
     assert!(text.contains("serial-1") && text.contains("--accept-changed"));
     assert!(attach(false, true).is_ok());
@@ -192,12 +192,12 @@ fn a_longer_device_of_another_name_and_content_is_refused_with_an_empty_log_too(
             accept_changed,
             ..AttachOptions::default()
         };
-        let attached = Volume::attach(rt, log, data, other, options);
+        let attached = DcdVolume::attach(rt, log, data, other, options);
         world.run(attached).expect("no cut").map(drop)
     };
     let error = attach(false).expect_err("refused");
     assert!(
-        matches!(error, AttachError::LongerAndOther { .. }),
+        matches!(error, DcdAttachError::LongerAndOther { .. }),
         "{error}"
     );
     attach(true).expect("as told");
@@ -208,9 +208,9 @@ fn a_volume_grows_in_whole_blocks() {
     let clean = grown(true, AFTER + 512);
     let clock = Rc::new(forebay_rt::VirtualTime::new());
     let medium = forebay_subjects::cache::volume::fresh(BEFORE, 4096);
-    let made = World::new(1, None, &medium, 4096, clock);
+    let made = CacheTestbed::new(1, None, &medium, 4096, clock);
     let log = made.log.now();
-    let world = World::with_images(2, None, &log, &clean.data);
+    let world = CacheTestbed::with_images(2, None, &log, &clean.data);
     let attached = world.with_volume(AttachOptions::default(), |volume| async move {
         (volume.geometry().block_size, volume.geometry().len)
     });
@@ -222,8 +222,8 @@ fn a_volume_grows_in_whole_blocks() {
 
 /// Writes to a volume while its data device grows twice; the power fails at request `cut_at`. Returns the acknowledged
 /// and flushed writes behind the old ends, whether the run ended, and the world with its disks.
-fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, World) {
-    let world = Images::fresh(BEFORE).world(seed, cut_at);
+fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, CacheTestbed) {
+    let world = DiskBytes::fresh(BEFORE).world(seed, cut_at);
     let done = Rc::new(RefCell::new(Vec::new()));
     let (kept, data) = (Rc::clone(&done), Rc::clone(&world.data));
     let options = AttachOptions {
@@ -260,7 +260,7 @@ fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, World) {
 fn a_volume_in_use_becomes_as_long_as_its_data_device_when_it_is_told_to() {
     let (done, ended, world) = grows_in_use(1, None);
     assert!(ended && done == [10, 11]);
-    let images = world.after_cut(Coin::Drop);
+    let images = world.after_cut(WriteFate::Drop);
     assert_eq!(recorded(&images), AFTER);
     let world = images.world(2, None);
     let content = world.with_volume(AttachOptions::default(), |volume| async move {
@@ -278,7 +278,7 @@ fn a_power_cut_anywhere_while_a_volume_in_use_grows_loses_nothing_that_was_flush
     let mut n = 0;
     loop {
         let (done, ended, world) = grows_in_use(n, Some(n));
-        for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
+        for coin in [WriteFate::Drop, WriteFate::Keep, WriteFate::Blocks(n)] {
             let images = world.after_cut(coin);
             let len = images.data.len() as u64;
             assert!(recorded(&images) <= len);
@@ -310,13 +310,13 @@ fn a_power_cut_anywhere_while_a_volume_in_use_grows_loses_nothing_that_was_flush
 
 #[test]
 fn a_data_device_that_shrank_under_a_volume_in_use_is_refused_and_the_volume_keeps_its_length() {
-    let world = Images::fresh(BEFORE).world(1, None);
+    let world = DiskBytes::fresh(BEFORE).world(1, None);
     let (rt, log, data) = world.parts();
-    let shorter = Rc::new(Tap::new(data as Rc<dyn Device>, Shorter::default()));
+    let shorter = Rc::new(Tap::new(data as Rc<dyn Device>, ShrinkHooks::default()));
     let attached = Rc::clone(&shorter);
     world.run(async move {
         let options = AttachOptions::default();
-        let (volume, _) = Volume::attach(rt, log, attached, identity(BEFORE), options)
+        let (volume, _) = DcdVolume::attach(rt, log, attached, identity(BEFORE), options)
             .await
             .expect("attach");
         shorter.shrunk.set(true);
@@ -329,11 +329,11 @@ fn a_data_device_that_shrank_under_a_volume_in_use_is_refused_and_the_volume_kee
 
 /// Reports a length shorter than before.
 #[derive(Default)]
-struct Shorter {
+struct ShrinkHooks {
     shrunk: Cell<bool>,
 }
 
-impl Hooks for Shorter {
+impl TapHooks for ShrinkHooks {
     fn refreshed(&self, len: u64) -> u64 {
         len - if self.shrunk.get() { LINE } else { 0 }
     }
@@ -344,7 +344,7 @@ impl Hooks for Shorter {
 fn a_device_of_4_pebibytes_is_cached_to_its_last_line_and_of_a_longer_one_no_log_is_made() {
     const MOST: u64 = 4 << 50;
     let made = |len| {
-        let world = Images::fresh(BEFORE).world(1, None);
+        let world = DiskBytes::fresh(BEFORE).world(1, None);
         let (rt, log, _) = world.parts();
         let data = Rc::new(RamDevice::new(len, 512));
         let options = CreateOptions {
@@ -358,18 +358,18 @@ fn a_device_of_4_pebibytes_is_cached_to_its_last_line_and_of_a_longer_one_no_log
             forebay_dcd::create(of, on, options).await?;
             let (of, on) = (log, Rc::clone(&data));
             let options = AttachOptions::default();
-            let attached = Volume::attach(rt, of, on, identity(len), options).await;
+            let attached = DcdVolume::attach(rt, of, on, identity(len), options).await;
             let (volume, _) = attached.expect("attach");
             write(&volume, 1, len - LINE, LINE).await;
             volume.drain().await.expect("drain");
             let mut end = vec![0; LINE as usize];
             data.peek(len - LINE, &mut end);
-            Ok::<_, CreateError>(end)
+            Ok::<_, DcdCreateError>(end)
         })
     };
     let end = made(MOST).expect("no cut").expect("made");
     assert!(end == stamp(1, MOST - LINE, LINE));
     let error = made(MOST + 512).expect("no cut").expect_err("refused");
-    assert!(matches!(error, CreateError::DataTooLarge(_)), "{error}");
+    assert!(matches!(error, DcdCreateError::DataTooLarge(_)), "{error}");
     assert!(error.to_string().contains("up to 4PiB"), "{error}");
 }

@@ -5,14 +5,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachError, AttachOptions, Mode, Volume};
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Room};
-use forebay_log::{Record, Superblock};
+use forebay_dcd::{AttachOptions, CacheMode, DcdAttachError, DcdVolume};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
+use forebay_log::{RingRecord, RingSuperblock};
 use forebay_rng::Rng;
-use forebay_sim::disk::Coin;
-use forebay_sim::history::{Action, History, Shared, perform, random_action};
+use forebay_sim::disk::WriteFate;
+use forebay_sim::history::{History, ScriptAction, SharedHistory, perform, random_action};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
 use forebay_subjects::cache::volume::identity;
 use forebay_units::{ByteLen, SegmentSeq};
 use futures_util::future::join_all;
@@ -27,9 +29,9 @@ const SEGMENTS: u64 = 32;
 
 /// Event of a device: a request, or its completion.
 #[derive(Clone, Debug)]
-enum Seen {
+enum DeviceEvent {
     /// A request was issued: its number, kind, range, and the first block of written data.
-    Asked(u64, Op, Range<u64>, Option<Vec<u8>>),
+    Asked(u64, DeviceOp, Range<u64>, Option<Vec<u8>>),
     /// The write of this number must be durable when it completes.
     WithFua(u64),
     /// The request of this number completed.
@@ -38,18 +40,18 @@ enum Seen {
     Flushed(u64, u64),
 }
 
-type Journal = Rc<RefCell<Vec<Seen>>>;
+type DeviceJournal = Rc<RefCell<Vec<DeviceEvent>>>;
 
 /// A device that keeps a journal.
-struct Watched {
+struct JournaledDevice {
     below: Rc<dyn Device>,
-    journal: Journal,
+    journal: DeviceJournal,
     next: Cell<u64>,
 }
 
-impl Watched {
-    fn new(below: Rc<dyn Device>, journal: &Journal) -> Rc<Watched> {
-        Rc::new(Watched {
+impl JournaledDevice {
+    fn new(below: Rc<dyn Device>, journal: &DeviceJournal) -> Rc<JournaledDevice> {
+        Rc::new(JournaledDevice {
             below,
             journal: Rc::clone(journal),
             next: Cell::new(0),
@@ -58,24 +60,24 @@ impl Watched {
 
     fn watch<'a, T: 'a>(
         &'a self,
-        op: Op,
+        op: DeviceOp,
         range: Range<u64>,
         first: Option<Vec<u8>>,
         request: IoFuture<'a, T>,
     ) -> IoFuture<'a, T> {
         let n = self.next.replace(self.next.get() + 1);
-        let asked = Seen::Asked(n, op, range, first);
+        let asked = DeviceEvent::Asked(n, op, range, first);
         self.journal.borrow_mut().push(asked);
         Box::pin(async move {
             let out = request.await?;
-            self.journal.borrow_mut().push(Seen::Done(n));
+            self.journal.borrow_mut().push(DeviceEvent::Done(n));
             Ok(out)
         })
     }
 }
 
-impl Device for Watched {
-    fn geometry(&self) -> Geometry {
+impl Device for JournaledDevice {
+    fn geometry(&self) -> DeviceGeometry {
         self.below.geometry()
     }
 
@@ -87,11 +89,11 @@ impl Device for Watched {
         let range = at..at + buf.len() as u64;
         let first = buf.to_vec();
         if durability == Durability::Fua {
-            let with_fua = Seen::WithFua(self.next.get());
+            let with_fua = DeviceEvent::WithFua(self.next.get());
             self.journal.borrow_mut().push(with_fua);
         }
         self.watch(
-            Op::Write,
+            DeviceOp::Write,
             range,
             Some(first),
             self.below.write(at, buf, durability),
@@ -99,16 +101,21 @@ impl Device for Watched {
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        self.watch(Op::Flush, 0..0, None, self.below.flush())
+        self.watch(DeviceOp::Flush, 0..0, None, self.below.flush())
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.watch(Op::Discard, range.clone(), None, self.below.discard(range))
+        self.watch(
+            DeviceOp::Discard,
+            range.clone(),
+            None,
+            self.below.discard(range),
+        )
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.watch(
-            Op::WriteZeroes,
+            DeviceOp::WriteZeroes,
             range.clone(),
             None,
             self.below.write_zeroes(range, room),
@@ -117,26 +124,26 @@ impl Device for Watched {
 }
 
 /// A world whose devices keep journals, and its volume.
-struct Watching {
-    world: World,
-    volume: Volume,
-    log: Journal,
-    data: Journal,
-    history: Shared,
+struct JournaledCache {
+    world: CacheTestbed,
+    volume: DcdVolume,
+    log: DeviceJournal,
+    data: DeviceJournal,
+    history: SharedHistory,
 }
 
-impl Watching {
-    fn new(seed: u64, options: AttachOptions) -> Watching {
-        let images = Images::fresh(DATA_BYTES);
+impl JournaledCache {
+    fn new(seed: u64, options: AttachOptions) -> JournaledCache {
+        let images = DiskBytes::fresh(DATA_BYTES);
         let world = images.world(seed, None);
-        let (log, data) = (Journal::default(), Journal::default());
-        let log_device = Watched::new(Rc::clone(&world.log) as Rc<dyn Device>, &log);
-        let data_device = Watched::new(Rc::clone(&world.data) as Rc<dyn Device>, &data);
+        let (log, data) = (DeviceJournal::default(), DeviceJournal::default());
+        let log_device = JournaledDevice::new(Rc::clone(&world.log) as Rc<dyn Device>, &log);
+        let data_device = JournaledDevice::new(Rc::clone(&world.data) as Rc<dyn Device>, &data);
         let rt = world.rt.clone();
-        let attach = Volume::attach(rt, log_device, data_device, identity(DATA_BYTES), options);
+        let attach = DcdVolume::attach(rt, log_device, data_device, identity(DATA_BYTES), options);
         let (volume, _) = world.run(attach).expect("no cut").expect("attach");
         let history = Rc::new(RefCell::new(History::whole(images.data, 1)));
-        Watching {
+        JournaledCache {
             world,
             volume,
             log,
@@ -160,7 +167,7 @@ impl Watching {
     }
 }
 
-async fn write(volume: &Volume, id: u64, at: u64, len: u64, durability: Durability) {
+async fn write(volume: &DcdVolume, id: u64, at: u64, len: u64, durability: Durability) {
     let buf = BufMut::copy_of(&stamp(id, at, len)).freeze();
     checked(volume)
         .write(at, buf, durability)
@@ -171,14 +178,14 @@ async fn write(volume: &Volume, id: u64, at: u64, len: u64, durability: Durabili
 /// Removes every subset of the last few records in turn: no record after a missing one may be visible.
 #[test]
 fn i1_a_record_counts_only_if_every_record_before_it_does() {
-    let images = Images::fresh(DATA_BYTES);
+    let images = DiskBytes::fresh(DATA_BYTES);
     let world = images.world(1, None);
-    let history: Shared = Rc::new(RefCell::new(History::whole(images.data, 1)));
+    let history: SharedHistory = Rc::new(RefCell::new(History::whole(images.data, 1)));
     let (rt, noted) = (world.rt.clone(), Rc::clone(&history));
     world.with_volume(AttachOptions::default(), move |volume| async move {
         for n in 0..8u64 {
             let range = n % 3 * LINE..(n % 3 + 2) * LINE;
-            let action = Action::Write { range, fua: false };
+            let action = ScriptAction::Write { range, fua: false };
             perform(&checked(&volume), &rt, &noted, &action)
                 .await
                 .unwrap();
@@ -186,7 +193,7 @@ fn i1_a_record_counts_only_if_every_record_before_it_does() {
             rt.sleep(Duration::from_millis(60)).await;
         }
     });
-    let images = world.after_cut(Coin::Keep);
+    let images = world.after_cut(WriteFate::Keep);
     let headers: Vec<usize> = (SEGMENTS_AT as usize..images.log.len())
         .step_by(512)
         .filter(|at| images.log[*at..].starts_with(b"FOREREC\x01"))
@@ -214,16 +221,19 @@ fn i1_a_record_counts_only_if_every_record_before_it_does() {
 
 /// Follows the journal of a log. Calls `each` for every written segment, with the two superblocks that are durable at
 /// this moment.
-fn follow_segments(log: &Journal, mut each: impl FnMut(u64, &[Option<Superblock>; 2])) -> usize {
-    let mut durable: [Option<Superblock>; 2] = [None, None];
+fn follow_segments(
+    log: &DeviceJournal,
+    mut each: impl FnMut(u64, &[Option<RingSuperblock>; 2]),
+) -> usize {
+    let mut durable: [Option<RingSuperblock>; 2] = [None, None];
     let mut under_way = std::collections::BTreeMap::new();
     let mut writes = 0;
     for seen in log.borrow().iter() {
         match seen {
-            Seen::Asked(n, Op::Write, range, Some(bytes)) => {
+            DeviceEvent::Asked(n, DeviceOp::Write, range, Some(bytes)) => {
                 match SUPERBLOCKS.iter().position(|at| *at == range.start) {
                     Some(copy) => {
-                        let superblock = Superblock::decode(bytes).expect("a superblock");
+                        let superblock = RingSuperblock::decode(bytes).expect("a superblock");
                         under_way.insert(*n, (copy, superblock));
                     }
                     None => {
@@ -232,7 +242,7 @@ fn follow_segments(log: &Journal, mut each: impl FnMut(u64, &[Option<Superblock>
                     }
                 }
             }
-            Seen::Done(n) => {
+            DeviceEvent::Done(n) => {
                 if let Some((copy, superblock)) = under_way.remove(n) {
                     durable[copy] = Some(superblock);
                 }
@@ -245,7 +255,7 @@ fn follow_segments(log: &Journal, mut each: impl FnMut(u64, &[Option<Superblock>
 
 #[test]
 fn i2_a_segment_is_reused_only_when_all_it_held_is_durably_home_or_superseded() {
-    let watching = Watching::new(2, AttachOptions::default());
+    let watching = JournaledCache::new(2, AttachOptions::default());
     // Whenever a slot is overwritten, a device that lost all unflushed data must still have all durable data. The log
     // is examined in its state at that moment, without the slot itself.
     let world = &watching.world;
@@ -257,17 +267,20 @@ fn i2_a_segment_is_reused_only_when_all_it_held_is_durably_home_or_superseded() 
         let new = journal.borrow()[looked.get()..].to_vec();
         looked.set(journal.borrow().len());
         for seen in new {
-            let Seen::Asked(_, Op::Write, range, Some(bytes)) = seen else {
+            let DeviceEvent::Asked(_, DeviceOp::Write, range, Some(bytes)) = seen else {
                 continue;
             };
-            let reused = Record::decode(&bytes[..4096])
+            let reused = RingRecord::decode(&bytes[..4096])
                 .is_ok_and(|record| record.segment >= SegmentSeq(SEGMENTS) && record.offset == 0);
             if !reused {
                 continue;
             }
-            let (mut log, data) = (log.after_cut(Coin::Drop), data.after_cut(Coin::Drop));
+            let (mut log, data) = (
+                log.after_cut(WriteFate::Drop),
+                data.after_cut(WriteFate::Drop),
+            );
             log[range.start as usize..(range.start + SEGMENT) as usize].fill(0);
-            let again = Images { log, data }.world(3, None);
+            let again = DiskBytes { log, data }.world(3, None);
             let seen = again.with_volume(AttachOptions::default(), |volume| async move {
                 read_all(&checked(&volume)).await.unwrap()
             });
@@ -290,7 +303,7 @@ fn i2_a_segment_is_reused_only_when_all_it_held_is_durably_home_or_superseded() 
 
 #[test]
 fn i3_the_tail_is_durable_in_both_superblocks_before_what_it_excludes_is_overwritten() {
-    let watching = Watching::new(3, AttachOptions::default());
+    let watching = JournaledCache::new(3, AttachOptions::default());
     watching.go(13, 250, 1 << 20);
     let wrapped = Cell::new(0);
     let (mut segment, mut last_slot) = (0u64, 0u64);
@@ -320,10 +333,10 @@ fn i3_the_tail_is_durable_in_both_superblocks_before_what_it_excludes_is_overwri
 #[test]
 fn i4_recovery_changes_nothing_it_would_itself_recover() {
     for seed in 0..12 {
-        let watching = Watching::new(seed, AttachOptions::default());
+        let watching = JournaledCache::new(seed, AttachOptions::default());
         watching.go(seed + 100, 40, 32 << 10);
-        let mut images = watching.world.after_cut(Coin::Blocks(seed));
-        let recovered = |images: &Images| {
+        let mut images = watching.world.after_cut(WriteFate::Blocks(seed));
+        let recovered = |images: &DiskBytes| {
             let world = images.world(9, None);
             world.with_volume(AttachOptions::default(), |volume| async move {
                 read_all(&checked(&volume)).await.unwrap()
@@ -338,7 +351,7 @@ fn i4_recovery_changes_nothing_it_would_itself_recover() {
         for life in 0..30 {
             let world = images.world(life, Some(life % 9));
             let _cut = world.attach(AttachOptions::default());
-            images = world.after_cut(Coin::Blocks(life + seed));
+            images = world.after_cut(WriteFate::Blocks(life + seed));
             assert!(
                 recovered(&images).unwrap() == first,
                 "seed {seed}, life {life}"
@@ -354,7 +367,7 @@ fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua(
         max_delay: Duration::from_micros(300),
         ..AttachOptions::default()
     };
-    let watching = Watching::new(5, options);
+    let watching = JournaledCache::new(5, options);
     let slow = Some(Duration::from_millis(3));
     watching.world.log.flush_takes.set(slow);
     let (volume, journal) = (watching.volume.clone(), Rc::clone(&watching.log));
@@ -370,7 +383,7 @@ fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua(
                     write(volume, id, at, LINE * 2, Durability::Flush).await;
                     rt.sleep(Duration::from_micros(rng.below(3_000))).await;
                     checked(volume).flush().await.unwrap();
-                    journal.borrow_mut().push(Seen::Flushed(id, at));
+                    journal.borrow_mut().push(DeviceEvent::Flushed(id, at));
                 }
             }
         });
@@ -380,22 +393,22 @@ fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua(
     // flush.
     let journal = watching.log.borrow();
     let done = |n: &u64| {
-        let is = |seen: &Seen| matches!(seen, Seen::Done(other) if other == n);
+        let is = |seen: &DeviceEvent| matches!(seen, DeviceEvent::Done(other) if other == n);
         journal.iter().position(is).unwrap_or(usize::MAX)
     };
     let with_fua = |n: &u64| {
-        let is = |seen: &Seen| matches!(seen, Seen::WithFua(other) if other == n);
+        let is = |seen: &DeviceEvent| matches!(seen, DeviceEvent::WithFua(other) if other == n);
         journal.iter().any(is)
     };
     let (mut flushes, mut device_flushes, mut lone) = (0, 0, 0);
     for (now, seen) in journal.iter().enumerate() {
-        device_flushes += usize::from(matches!(seen, Seen::Asked(_, Op::Flush, ..)));
-        let Seen::Flushed(id, at) = seen else {
+        device_flushes += usize::from(matches!(seen, DeviceEvent::Asked(_, DeviceOp::Flush, ..)));
+        let DeviceEvent::Flushed(id, at) = seen else {
             continue;
         };
         let data = stamp(*id, *at, 512);
         let there = journal[..now].iter().find_map(|seen| match seen {
-            Seen::Asked(n, Op::Write, _, Some(bytes)) => {
+            DeviceEvent::Asked(n, DeviceOp::Write, _, Some(bytes)) => {
                 bytes.chunks(512).any(|part| part == data).then_some(n)
             }
             _ => None,
@@ -406,10 +419,9 @@ fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua(
             (flushes, lone) = (flushes + 1, lone + 1);
             continue;
         }
-        let flushed = journal[..now]
-            .iter()
-            .skip(there)
-            .any(|seen| matches!(seen, Seen::Asked(n, Op::Flush, ..) if done(n) < now));
+        let flushed = journal[..now].iter().skip(there).any(
+            |seen| matches!(seen, DeviceEvent::Asked(n, DeviceOp::Flush, ..) if done(n) < now),
+        );
         assert!(flushed, "flush {id} had no flush of the device behind it");
         flushes += 1;
     }
@@ -426,7 +438,7 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
         ..AttachOptions::default()
     };
     for seed in 0..4 {
-        let watching = Watching::new(seed, options);
+        let watching = JournaledCache::new(seed, options);
         watching.world.data.slowest.set(Duration::from_millis(5));
         let (volume, rt) = (watching.volume.clone(), watching.world.rt.clone());
         let base = watching.world.data.now();
@@ -434,7 +446,8 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
             // Several clients write to one small region at the same time: their histories overlap, and are not checked.
             let region = 256 << 10..640 << 10;
             join_all((0..4).map(|n| {
-                let history: Shared = Rc::new(RefCell::new(History::whole(base.clone(), n + 1)));
+                let history: SharedHistory =
+                    Rc::new(RefCell::new(History::whole(base.clone(), n + 1)));
                 let (volume, rt, region) = (checked(&volume), &rt, region.clone());
                 let rng = Rng::new(seed * 10 + n);
                 async move {
@@ -450,7 +463,12 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
         let (mut under_way, mut writes) = (Vec::<(u64, Range<u64>)>::new(), 0);
         for seen in watching.data.borrow().iter() {
             match seen {
-                Seen::Asked(n, Op::Write | Op::Discard | Op::WriteZeroes, range, _) => {
+                DeviceEvent::Asked(
+                    n,
+                    DeviceOp::Write | DeviceOp::Discard | DeviceOp::WriteZeroes,
+                    range,
+                    _,
+                ) => {
                     let meets =
                         |other: &Range<u64>| other.start < range.end && range.start < other.end;
                     let met = under_way.iter().find(|(_, other)| meets(other));
@@ -458,7 +476,7 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
                     under_way.push((*n, range.clone()));
                     writes += 1;
                 }
-                Seen::Done(n) => under_way.retain(|(other, _)| other != n),
+                DeviceEvent::Done(n) => under_way.retain(|(other, _)| other != n),
                 _ => {}
             }
         }
@@ -469,14 +487,13 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
 /// (`faults.rs` makes either device fail at every single request, `failures.rs` in special ways.)
 #[test]
 fn i7_after_the_log_failed_nothing_is_acknowledged_on_its_word() {
-    let watching = Watching::new(7, AttachOptions::default());
+    let watching = JournaledCache::new(7, AttachOptions::default());
     watching.go(17, 40, 64 << 10);
-    watching
-        .world
-        .log
-        .fail(|op, range| op == Op::Flush || op == Op::Write && range.start >= SEGMENTS_AT);
+    watching.world.log.fail(|op, range| {
+        op == DeviceOp::Flush || op == DeviceOp::Write && range.start >= SEGMENTS_AT
+    });
     watching.go(18, 40, 64 << 10);
-    assert_eq!(watching.volume.status().mode, Mode::Degraded);
+    assert_eq!(watching.volume.status().mode, CacheMode::Degraded);
     let volume = watching.volume.clone();
     watching
         .world
@@ -485,7 +502,7 @@ fn i7_after_the_log_failed_nothing_is_acknowledged_on_its_word() {
     let history = Rc::clone(&watching.history);
     let end = history.borrow().acknowledged();
     history.borrow_mut().set_durable(end);
-    let images = watching.world.after_cut(Coin::Drop);
+    let images = watching.world.after_cut(WriteFate::Drop);
     history
         .borrow()
         .prefixes(&images.data, &|_| false)
@@ -496,6 +513,6 @@ fn i7_after_the_log_failed_nothing_is_acknowledged_on_its_word() {
         .expect("no cut");
     assert!(matches!(
         refused,
-        Err(AttachError::Abandoned { lost: ByteLen(0) })
+        Err(DcdAttachError::Abandoned { lost: ByteLen(0) })
     ));
 }

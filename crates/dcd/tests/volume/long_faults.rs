@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachError, AttachOptions, DrainError, Mode};
-use forebay_device::{BufMut, Device, DeviceError, Op};
+use forebay_dcd::{AttachOptions, CacheMode, DcdAttachError, DrainError};
+use forebay_device::{BufMut, Device, DeviceError, DeviceOp};
 use forebay_rt::Rt;
-use forebay_sim::disk::{Coin, Faults};
+use forebay_sim::disk::{DiskFaults, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, try_write, write};
@@ -22,8 +22,8 @@ const LINE: u64 = 4096;
 const SEGMENTS_AT: u64 = 1 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn world() -> World {
-    Images::fresh(DATA_BYTES).world(1, None)
+fn world() -> CacheTestbed {
+    DiskBytes::fresh(DATA_BYTES).world(1, None)
 }
 
 async fn until(rt: &Rt, what: impl Fn() -> bool) {
@@ -42,15 +42,20 @@ fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
             write(&volume, 1, 64 * LINE, 60 * LINE).await;
             volume.flush().await.unwrap();
             let (clock, end) = (rt.clone(), rt.now().plus(span));
-            log.fail(move |op, _| op == Op::Read && clock.now() < end);
+            log.fail(move |op, _| op == DeviceOp::Read && clock.now() < end);
             rt.sleep(span / 2).await;
             let status = volume.status();
-            assert_eq!(status.mode, Mode::LogFailing, "{:?}", status.mode_detail);
+            assert_eq!(
+                status.mode,
+                CacheMode::LogFailing,
+                "{:?}",
+                status.mode_detail
+            );
             assert_eq!(status.damaged_bytes, 0);
             assert!(status.unreadable_bytes > 0, "{status:?}");
             rt.sleep(span / 2 + Duration::from_secs(31)).await;
             volume.drain().await.expect("it can be read again");
-            assert_eq!(volume.status().mode, Mode::Caching);
+            assert_eq!(volume.status().mode, CacheMode::Caching);
             assert!(holds(&data.now(), 1, 64 * LINE, 60 * LINE));
         });
     }
@@ -75,15 +80,15 @@ fn a_log_that_is_away_after_a_flush_loses_nothing_however_long() {
             volume.flush().await.expect("all is home");
             assert_eq!(volume.status().damaged_bytes, 0);
             volume.close().await.unwrap();
-            let home = data.after_cut(Coin::Drop);
+            let home = data.after_cut(WriteFate::Drop);
             assert!(holds(&home, 1, 64 * LINE, 120 * LINE));
             assert!(holds(&home, 2, 300 * LINE, LINE));
         });
-        let again = world.after_cut(Coin::Drop).world(2, None);
+        let again = world.after_cut(WriteFate::Drop).world(2, None);
         let refused = again.attach(AttachOptions::default()).expect("no cut");
         assert!(matches!(
             refused,
-            Err(AttachError::Abandoned { lost: ByteLen(0) })
+            Err(DcdAttachError::Abandoned { lost: ByteLen(0) })
         ));
     }
 }
@@ -98,7 +103,7 @@ fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_mo
         let bad = SEGMENTS_AT + 5 * LINE..SEGMENTS_AT + 6 * LINE;
         let meets = bad.clone();
         log.fail(move |op, range| {
-            op == Op::Read && range.start < meets.end && meets.start < range.end
+            op == DeviceOp::Read && range.start < meets.end && meets.start < range.end
         });
         rt.sleep(Duration::from_secs(10)).await;
         let status = volume.status();
@@ -114,7 +119,7 @@ fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_mo
         write(&volume, 2, 200 * LINE, LINE).await;
         volume.flush().await.unwrap();
         let (clock, end) = (rt.clone(), rt.now().plus(HOUR));
-        log.fail(move |op, _| op == Op::Read && clock.now() < end);
+        log.fail(move |op, _| op == DeviceOp::Read && clock.now() < end);
         rt.sleep(2 * HOUR).await;
         assert_eq!(volume.status().damaged_bytes, LINE);
     });
@@ -132,7 +137,7 @@ fn what_was_written_after_the_word_to_give_up_is_not_given_up() {
             let (clock, hour) = (rt.clone(), rt.now().plus(HOUR));
             let (writes, its) = (Rc::new(Cell::new(true)), Rc::clone(&log));
             let takes = Rc::clone(&writes);
-            its.fail(move |op, _| (op == Op::Read || !takes.get()) && clock.now() < hour);
+            its.fail(move |op, _| (op == DeviceOp::Read || !takes.get()) && clock.now() < hour);
             rt.sleep(Duration::from_secs(10)).await;
             assert!(volume.has_to_give_up());
             volume.give_up_unreadable();
@@ -155,7 +160,7 @@ fn what_was_written_after_the_word_to_give_up_is_not_given_up() {
 
 /// Returns how long a client waits for the rescue: a log with much scattered data fails all writes from now on, and
 /// then a client flushes.
-fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
+fn waits_for_a_rescue(fault: impl FnOnce(&CacheTestbed) + 'static) -> Duration {
     let world = world();
     world.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..600 {
@@ -164,7 +169,7 @@ fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
         volume.flush().await.unwrap();
     });
     // None of the data is in memory.
-    let world = Rc::new(world.after_cut(Coin::Drop).world(2, None));
+    let world = Rc::new(world.after_cut(WriteFate::Drop).world(2, None));
     let (rt, its) = (world.rt.clone(), Rc::clone(&world));
     let took = world.with_volume(AttachOptions::default(), move |volume| async move {
         fault(&its);
@@ -181,13 +186,13 @@ fn waits_for_a_rescue(fault: impl FnOnce(&World) + 'static) -> Duration {
 #[test]
 fn patience_with_a_data_device_that_fails_slowly_begins_with_its_first_failure() {
     let took = waits_for_a_rescue(|world| {
-        world.log.fail(|op, _| op != Op::Read);
+        world.log.fail(|op, _| op != DeviceOp::Read);
         world.data.slowest.set(Duration::from_millis(600));
         // The first writes show how slow the device is, so that few are under way at the same time.
         let writes = Cell::new(0);
         world.data.fail(move |op, _| {
-            writes.set(writes.get() + u32::from(op == Op::Write));
-            op == Op::Write && writes.get() > 100
+            writes.set(writes.get() + u32::from(op == DeviceOp::Write));
+            op == DeviceOp::Write && writes.get() > 100
         });
     });
     let patience = AttachOptions::default().patience;
@@ -221,7 +226,7 @@ fn patience_while_destaging_begins_with_the_first_failure_that_room_does_not_fol
     world.with_volume(little_map(), |volume| async move {
         data.slowest.set(Duration::from_secs(1));
         let bad = |range: &Range<u64>| !(range.start / LINE).is_multiple_of(8);
-        data.fail(move |op, range| op == Op::Write && bad(range));
+        data.fail(move |op, range| op == DeviceOp::Write && bad(range));
         let (mut longest, mut failed) = (Duration::ZERO, 0);
         for n in 0..1500 {
             let began = rt.now();
@@ -242,7 +247,7 @@ fn a_place_that_home_refuses_for_long_keeps_no_room_from_others() {
     let (rt, _, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
         data.slowest.set(Duration::from_millis(200));
-        data.fail(|op, range| op == Op::Write && range.start / LINE == 7);
+        data.fail(|op, range| op == DeviceOp::Write && range.start / LINE == 7);
         let (mut n, end) = (0, rt.now().plus(5 * AttachOptions::default().patience));
         while rt.now() < end {
             let at = n * 21 * LINE % DATA_BYTES;
@@ -263,9 +268,9 @@ fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
     for room in [OLD, OLD + 100] {
         let world = world();
         let (rt, _, data) = world.parts();
-        data.faults.replace(Faults {
+        data.faults.replace(DiskFaults {
             room: Some(room),
-            ..Faults::default()
+            ..DiskFaults::default()
         });
         world.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 0, OLD * LINE).await;
@@ -280,7 +285,7 @@ fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
             volume.flush().await.unwrap();
             rt.sleep(HOUR).await;
             let mode = volume.status().mode;
-            assert_eq!(mode, Mode::DataFailing, "room for {room}");
+            assert_eq!(mode, CacheMode::DataFailing, "room for {room}");
             // Data that is written after the discard stays.
             volume.discard(0..OLD * LINE).await.unwrap();
             volume.flush().await.unwrap();
@@ -304,11 +309,11 @@ fn the_power_may_go_while_discards_are_done_out_of_order() {
     const OLD: u64 = 100;
     let mut discarded = 0;
     for cut_at in (0..).step_by(23) {
-        let world = Images::fresh(DATA_BYTES).world(1, Some(cut_at));
+        let world = DiskBytes::fresh(DATA_BYTES).world(1, Some(cut_at));
         let (rt, _, data) = world.parts();
-        data.faults.replace(Faults {
+        data.faults.replace(DiskFaults {
             room: Some(OLD),
-            ..Faults::default()
+            ..DiskFaults::default()
         });
         let flushed = Rc::new(Cell::new(0));
         let steps = Rc::clone(&flushed);
@@ -330,7 +335,7 @@ fn the_power_may_go_while_discards_are_done_out_of_order() {
         });
         let step = flushed.get();
         discarded = discarded.max(step);
-        let next = world.after_cut(Coin::Blocks(cut_at)).world(3, None);
+        let next = world.after_cut(WriteFate::Blocks(cut_at)).world(3, None);
         let image = next.with_volume(AttachOptions::default(), |volume| async move {
             read_all(&volume).await
         });
@@ -360,7 +365,7 @@ fn the_power_may_go_anywhere_while_what_cannot_be_read_is_given_up() {
         write(&volume, 1, 64 * LINE, 60 * LINE).await;
         volume.flush().await.unwrap();
     });
-    let dirty = first.after_cut(Coin::Drop);
+    let dirty = first.after_cut(WriteFate::Drop);
     let mut lost = Vec::new();
     for cut_at in 0.. {
         let world = dirty.world(2, Some(cut_at));
@@ -368,13 +373,13 @@ fn the_power_may_go_anywhere_while_what_cannot_be_read_is_given_up() {
         let ended = world.with_volume(AttachOptions::default(), move |volume| async move {
             let bad = SEGMENTS_AT + 5 * LINE..SEGMENTS_AT + 6 * LINE;
             log.fail(move |op, range| {
-                op == Op::Read && range.start < bad.end && bad.start < range.end
+                op == DeviceOp::Read && range.start < bad.end && bad.start < range.end
             });
             rt.sleep(Duration::from_secs(10)).await;
             volume.give_up_unreadable();
             volume.drain().await.expect_err("one line of it is lost");
         });
-        let next = world.after_cut(Coin::Blocks(cut_at)).world(3, None);
+        let next = world.after_cut(WriteFate::Blocks(cut_at)).world(3, None);
         let unread = next.with_volume(AttachOptions::default(), move |volume| async move {
             let mut unread = 0;
             for line in 64..124 {
@@ -407,10 +412,10 @@ fn writers_to_a_full_log_wait_while_home_is_tried_again() {
         // From its first write on, the data device fails for 40 seconds.
         data.fail(move |op, _| {
             let first = began.get().unwrap_or(clock.now());
-            if op == Op::Write {
+            if op == DeviceOp::Write {
                 began.set(Some(first));
             }
-            op != Op::Read && clock.now().since(first) < Duration::from_secs(40)
+            op != DeviceOp::Read && clock.now().since(first) < Duration::from_secs(40)
         });
         for n in 0..6400 {
             write(&volume, n, n * 37 % 4000 * LINE, LINE).await;
@@ -427,7 +432,7 @@ fn writers_to_a_full_log_fail_when_patience_is_over_and_go_on_when_home_is_back(
         ..AttachOptions::default()
     };
     world.with_volume(options, move |volume| async move {
-        data.fail(|op, _| op != Op::Read);
+        data.fail(|op, _| op != DeviceOp::Read);
         let mut n = 0;
         let error = loop {
             let began = rt.now();
@@ -460,7 +465,7 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
     world.with_volume(AttachOptions::default(), move |volume| async move {
         let writable = Rc::new(Cell::new(false));
         let healed = Rc::clone(&writable);
-        data.fail(move |op, range| op == Op::Write && range.contains(&bad) && !healed.get());
+        data.fail(move |op, range| op == DeviceOp::Write && range.contains(&bad) && !healed.get());
         // Enough writes to fill the log several times.
         for n in 0..5000u64 {
             let at = if n == 0 { 700 } else { n * 37 % 600 };
@@ -479,7 +484,7 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
             "{drained:?}"
         );
         let status = volume.status();
-        assert_eq!(status.mode, Mode::DataFailing);
+        assert_eq!(status.mode, CacheMode::DataFailing);
         // Found by a trial: `status` still predicted "drained in about 1 s".
         assert_eq!(status.drain_eta_s, None);
         // Also, the log was "0 % full" with one live block in a segment that cannot be freed.
@@ -500,10 +505,10 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
         writable.set(true);
         rt.sleep(Duration::from_secs(60)).await;
         assert_eq!(volume.status().refused_bytes, 0);
-        assert_eq!(volume.status().mode, Mode::Caching);
+        assert_eq!(volume.status().mode, CacheMode::Caching);
         volume.drain().await.expect("home takes it");
         volume.close().await.unwrap();
-        assert!(holds(&home.after_cut(Coin::Drop), 0, at, LINE));
+        assert!(holds(&home.after_cut(WriteFate::Drop), 0, at, LINE));
     });
 }
 
@@ -517,7 +522,7 @@ fn a_drain_tells_what_home_refuses_of_a_line_of_which_a_later_part_went_home() {
     world.with_volume(AttachOptions::default(), move |volume| async move {
         let writable = Rc::new(Cell::new(false));
         let healed = Rc::clone(&writable);
-        data.fail(move |op, range| op == Op::Write && range.contains(&bad) && !healed.get());
+        data.fail(move |op, range| op == DeviceOp::Write && range.contains(&bad) && !healed.get());
         write(&volume, 1, bad, 512).await;
         // Some windows away from the first part.
         for n in 0..512 {
@@ -550,7 +555,7 @@ fn a_close_does_not_wait_for_what_is_read_piece_by_piece_from_a_failing_log() {
             }
             volume.flush().await.unwrap();
         });
-        world.after_cut(Coin::Keep)
+        world.after_cut(WriteFate::Keep)
     };
     let world = images.world(2, None);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
@@ -558,16 +563,16 @@ fn a_close_does_not_wait_for_what_is_read_piece_by_piece_from_a_failing_log() {
         log.faults.borrow_mut().slow_reads = Some((1, Duration::from_secs(2)));
         log.fail(|op, range| {
             let odd = (range.start / 512) % 2 == 1;
-            op == Op::Read && (odd || range.end - range.start > 512)
+            op == DeviceOp::Read && (odd || range.end - range.start > 512)
         });
-        let asked = log.requests_of(Op::Read);
-        until(&rt, || log.requests_of(Op::Read) > asked + 30).await;
+        let asked = log.requests_of(DeviceOp::Read);
+        until(&rt, || log.requests_of(DeviceOp::Read) > asked + 30).await;
         let began = rt.now();
         volume.close().await.expect("all is durable in the log");
         let took = rt.now().since(began);
         assert!(took < Duration::from_secs(10), "{took:?}");
     });
-    let again = world.after_cut(Coin::Drop).world(3, None);
+    let again = world.after_cut(WriteFate::Drop).world(3, None);
     again.with_volume(AttachOptions::default(), |volume| async move {
         volume.drain().await.expect("nothing was given up");
     });
@@ -580,14 +585,14 @@ fn what_home_refused_is_still_there_after_a_crash() {
     let data = Rc::clone(&world.data);
     let bad = 700 * LINE;
     world.with_volume(AttachOptions::default(), move |volume| async move {
-        data.fail(move |op, range| op == Op::Write && range.contains(&bad));
+        data.fail(move |op, range| op == DeviceOp::Write && range.contains(&bad));
         for n in 0..3000u64 {
             let at = if n == 0 { 700 } else { n * 37 % 600 };
             write(&volume, n, at * LINE, LINE).await;
         }
         volume.flush().await.unwrap();
     });
-    let again = world.after_cut(Coin::Drop).world(2, None);
+    let again = world.after_cut(WriteFate::Drop).world(2, None);
     again.with_volume(AttachOptions::default(), |volume| async move {
         let seen = read_all(&volume).await.unwrap();
         assert!(holds(&seen, 0, 700 * LINE, LINE));
@@ -604,7 +609,9 @@ fn a_data_device_without_space_holds_data_in_the_log_until_there_is_some() {
     world.with_volume(AttachOptions::default(), move |volume| async move {
         let full = Rc::new(Cell::new(true));
         let is_full = Rc::clone(&full);
-        data.fail(move |op, range| op == Op::Write && range.start >= 512 * LINE && is_full.get());
+        data.fail(move |op, range| {
+            op == DeviceOp::Write && range.start >= 512 * LINE && is_full.get()
+        });
         let mut expected = BTreeSet::new();
         for n in 0..400u64 {
             write(&volume, 7, (512 + n * 3) * LINE, LINE).await;
@@ -614,13 +621,13 @@ fn a_data_device_without_space_holds_data_in_the_log_until_there_is_some() {
         volume.flush().await.unwrap();
         rt.sleep(HOUR).await;
         let status = volume.status();
-        assert_eq!(status.mode, Mode::DataFailing);
+        assert_eq!(status.mode, CacheMode::DataFailing);
         assert_eq!(status.dirty_bytes, 400 * LINE, "the rest is home");
         full.set(false);
         let idle = volume.clone();
         until(&rt, || idle.status().dirty_bytes == 0).await;
         volume.close().await.unwrap();
-        let image = home.after_cut(Coin::Drop);
+        let image = home.after_cut(WriteFate::Drop);
         assert!(
             expected
                 .iter()
@@ -636,7 +643,7 @@ fn a_close_ends_though_writers_wait_for_room() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     world.with_volume(AttachOptions::default(), move |volume| async move {
-        data.fail(|op, _| op != Op::Read);
+        data.fail(|op, _| op != DeviceOp::Read);
         let writers: Vec<_> = (0..40u64)
             .map(|lane| {
                 let volume = volume.clone();

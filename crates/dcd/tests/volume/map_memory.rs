@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, Status, Volume};
+use forebay_dcd::{AttachOptions, DcdStatus, DcdVolume};
 use forebay_device::{BufMut, Device};
 use forebay_rng::Rng;
 use forebay_rt::VirtualTime;
-use forebay_sim::disk::{Coin, Image};
+use forebay_sim::disk::{DiskImage, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{World, checked};
-use forebay_subjects::cache::volume::{Medium, with_log};
+use forebay_subjects::cache::testbed::{CacheTestbed, checked};
+use forebay_subjects::cache::volume::{CacheImages, with_log};
 use forebay_units::ByteLen;
 use futures_util::future::join_all;
 
@@ -33,15 +33,15 @@ fn bounded() -> AttachOptions {
     }
 }
 
-fn medium() -> Medium {
-    with_log(LOG_BYTES, &Image::new(LINES * LINE), 512)
+fn medium() -> CacheImages {
+    with_log(LOG_BYTES, &DiskImage::new(LINES * LINE), 512)
 }
 
-fn world(seed: u64, medium: Medium) -> World {
-    World::new(seed, None, &medium, 512, Rc::new(VirtualTime::new()))
+fn world(seed: u64, medium: CacheImages) -> CacheTestbed {
+    CacheTestbed::new(seed, None, &medium, 512, Rc::new(VirtualTime::new()))
 }
 
-fn assert_within_bound(status: &Status) {
+fn assert_within_bound(status: &DcdStatus) {
     assert_eq!(status.map_bytes_max, BOUND.0);
     assert!(
         status.map_bytes <= BOUND.0 + SLACK,
@@ -51,8 +51,12 @@ fn assert_within_bound(status: &Status) {
 }
 
 /// Clients that run `each` 80,000 times in total, with a data device that is slow or not.
-fn endlessly<F>(seed: u64, users: u64, slowest: Duration, each: impl Fn(Volume, u64) -> F + 'static)
-where
+fn endlessly<F>(
+    seed: u64,
+    users: u64,
+    slowest: Duration,
+    each: impl Fn(DcdVolume, u64) -> F + 'static,
+) where
     F: Future<Output = ()>,
 {
     let world = world(seed, medium());
@@ -134,7 +138,7 @@ fn a_map_larger_than_the_bound_is_taken_up_and_destaged_until_there_is_room() {
         volume.flush().await.unwrap();
         assert!(volume.status().map_bytes > BOUND.0);
     });
-    let after = world(7, before.cut(Coin::Keep));
+    let after = world(7, before.cut(WriteFate::Keep));
     after.with_volume(bounded(), |volume| async move {
         assert!(volume.status().map_bytes > BOUND.0);
         // This write waits for free space.

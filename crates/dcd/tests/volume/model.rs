@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, Gaps, Volume};
-use forebay_device::{BufMut, Device, Durability, Room};
+use forebay_dcd::{AttachOptions, DcdVolume, OffsetPolicy};
+use forebay_device::{BufMut, Device, Durability, ZeroedSpace};
 use forebay_rng::Rng;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{World, checked, fresh_log, read_all};
+use forebay_subjects::cache::testbed::{CacheTestbed, checked, fresh_log, read_all};
 use forebay_subjects::cache::volume::LOG_BYTES;
 use forebay_units::ByteLen;
 
@@ -16,9 +16,9 @@ const DATA_BYTES: u64 = 3 << 20;
 
 /// Expected content of the volume; `None` where a discard left it undefined.
 #[derive(Clone)]
-struct Model(Vec<Option<u8>>);
+struct ContentModel(Vec<Option<u8>>);
 
-impl Model {
+impl ContentModel {
     fn check(&self, at: u64, bytes: &[u8], what: &str) {
         let want = &self.0[at as usize..at as usize + bytes.len()];
         let wrong = want
@@ -52,7 +52,7 @@ fn extent(rng: &Rng) -> (u64, u64) {
     }
 }
 
-async fn one_request(volume: &Volume, rng: &Rng, model: &RefCell<Model>, id: u64) {
+async fn one_request(volume: &DcdVolume, rng: &Rng, model: &RefCell<ContentModel>, id: u64) {
     let device = checked(volume);
     let (at, len) = extent(rng);
     let range = at as usize..(at + len) as usize;
@@ -83,8 +83,8 @@ async fn one_request(volume: &Volume, rng: &Rng, model: &RefCell<Model>, id: u64
         18 => {
             model.borrow_mut().0[range].fill(Some(0));
             let room = match rng.below(2) {
-                0 => Room::Keep,
-                _ => Room::Release,
+                0 => ZeroedSpace::Keep,
+                _ => ZeroedSpace::Release,
             };
             device.write_zeroes(at..at + len, room).await.unwrap();
         }
@@ -96,9 +96,11 @@ async fn one_request(volume: &Volume, rng: &Rng, model: &RefCell<Model>, id: u64
 fn world(seed: u64, requests: u64, options: AttachOptions) -> u64 {
     let data: Vec<u8> = stamp(u64::MAX, 0, DATA_BYTES);
     let log = fresh_log(LOG_BYTES, &data);
-    let world = World::with_images(seed, None, &log, &data);
+    let world = CacheTestbed::with_images(seed, None, &log, &data);
     let (rng, rt) = (world.rng.clone(), world.rt.clone());
-    let model = Rc::new(RefCell::new(Model(data.into_iter().map(Some).collect())));
+    let model = Rc::new(RefCell::new(ContentModel(
+        data.into_iter().map(Some).collect(),
+    )));
     let expected = Rc::clone(&model);
     let home = Rc::clone(&world.data);
     let digest = world.with_volume(options, move |volume| async move {
@@ -147,7 +149,7 @@ fn every_read_gives_the_last_completed_write_with_large_writes_bypassing_the_log
 
 #[test]
 fn every_read_gives_the_last_completed_write_when_each_write_is_made_durable() {
-    let acknowledge = forebay_dcd::Acknowledge::Write;
+    let acknowledge = forebay_dcd::AckMode::Write;
     let options = AttachOptions {
         acknowledge,
         ..AttachOptions::default()
@@ -160,7 +162,7 @@ fn every_read_gives_the_last_completed_write_when_each_write_is_made_durable() {
 #[test]
 fn every_read_gives_the_last_completed_write_when_each_write_is_handed_over() {
     let options = AttachOptions {
-        acknowledge: forebay_dcd::Acknowledge::Handover,
+        acknowledge: forebay_dcd::AckMode::Handover,
         ..AttachOptions::default()
     };
     for seed in 300..306 {
@@ -172,7 +174,7 @@ fn every_read_gives_the_last_completed_write_when_each_write_is_handed_over() {
 fn every_read_gives_the_last_completed_write_whatever_gaps_are_between_records() {
     for seed in 400..408 {
         let options = AttachOptions {
-            gaps: Gaps::Scattered(seed),
+            gaps: OffsetPolicy::Scattered(seed),
             ..AttachOptions::default()
         };
         world(seed, 400, options);

@@ -7,26 +7,26 @@ use std::time::Duration;
 
 use forebay_dcd::AttachOptions;
 use forebay_device::{BufMut, Device, Durability};
-use forebay_rt::{Driver, Instant, Turn, Unpark, VirtualTime, Wait};
-use forebay_sim::disk::Image;
+use forebay_rt::{Driver, DriverTurn, Instant, Unpark, VirtualTime, WaitLimit};
+use forebay_sim::disk::DiskImage;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked};
 use forebay_subjects::cache::volume::medium;
 
 /// A clock that counts its jumps.
 #[derive(Default)]
-struct CountingTime {
+struct JumpCountingClock {
     below: VirtualTime,
     jumps: Cell<u64>,
 }
 
-impl Driver for CountingTime {
+impl Driver for JumpCountingClock {
     fn now(&self) -> Instant {
         self.below.now()
     }
 
-    fn turn(&self, wait: Wait) -> Turn {
-        let jumps = matches!(wait, Wait::Until(_));
+    fn turn(&self, wait: WaitLimit) -> DriverTurn {
+        let jumps = matches!(wait, WaitLimit::Until(_));
         self.jumps.set(self.jumps.get() + u64::from(jumps));
         self.below.turn(wait)
     }
@@ -39,11 +39,11 @@ impl Driver for CountingTime {
 /// After a flush, and after an unflushed write that was destaged.
 #[test]
 fn an_idle_volume_sleeps() {
-    let clock = Rc::new(CountingTime::default());
+    let clock = Rc::new(JumpCountingClock::default());
     let driver = Rc::clone(&clock) as Rc<dyn Driver>;
-    let images = Images::fresh(4 << 20);
-    let disks = medium(&Image::of(&images.log), &Image::of(&images.data));
-    let world = World::new(1, None, &disks, 512, driver);
+    let images = DiskBytes::fresh(4 << 20);
+    let disks = medium(&DiskImage::of(&images.log), &DiskImage::of(&images.data));
+    let world = CacheTestbed::new(1, None, &disks, 512, driver);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);

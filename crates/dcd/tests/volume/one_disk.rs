@@ -5,14 +5,15 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, CreateOptions, Volume};
+use forebay_dcd::{AttachOptions, CreateOptions, DcdVolume};
 use forebay_device::{
-    Buf, BufMut, Device, Durability, Geometry, IoFuture, OneDisk, Op, Result, Room, Slice,
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, DeviceSlice, Durability, IoFuture, OneDisk,
+    Result, ZeroedSpace,
 };
 use forebay_rt::Rt;
-use forebay_sim::disk::{Coin, Disk};
+use forebay_sim::disk::{SimDisk, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{Images, World, checked};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked};
 use forebay_subjects::cache::volume::{VOLUME, identity};
 use forebay_units::ByteLen;
 
@@ -23,9 +24,9 @@ const HALF: u64 = 6 << 20;
 
 /// A part of a disk, with a number of flushes that will fail. At each of them the disk loses all data that is not
 /// durable.
-struct Part {
-    disk: Rc<Disk>,
-    part: Slice,
+struct FailingPart {
+    disk: Rc<SimDisk>,
+    part: DeviceSlice,
     rt: Rt,
     failing: Cell<u32>,
     /// Time until a failing flush fails.
@@ -34,7 +35,7 @@ struct Part {
     fails: Rc<Cell<bool>>,
 }
 
-impl Part {
+impl FailingPart {
     async fn do_flush(&self) -> Result<()> {
         let Some(left) = self.failing.get().checked_sub(1) else {
             return self.disk.flush().await;
@@ -48,8 +49,8 @@ impl Part {
     }
 }
 
-impl Device for Part {
-    fn geometry(&self) -> Geometry {
+impl Device for FailingPart {
+    fn geometry(&self) -> DeviceGeometry {
         self.part.geometry()
     }
 
@@ -78,7 +79,7 @@ impl Device for Part {
         self.part.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.part.write_zeroes(range, room)
     }
 }
@@ -92,17 +93,17 @@ fn halves<D: Device + 'static>(halves: [&Rc<D>; 2]) -> [Rc<dyn Device>; 2] {
 /// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the world, for
 /// a power cut.
 fn on_one_disk<F: Future<Output = ()> + 'static>(
-    each: impl FnOnce(Volume, Rt, Rc<Part>, Rc<Part>) -> F + 'static,
-) -> World {
-    let world = Images::fresh(2 * HALF).world(1, None);
+    each: impl FnOnce(DcdVolume, Rt, Rc<FailingPart>, Rc<FailingPart>) -> F + 'static,
+) -> CacheTestbed {
+    let world = DiskBytes::fresh(2 * HALF).world(1, None);
     let (rt, _, disk) = world.parts();
     let done = world.run(async move {
         let fails: Rc<Cell<bool>> = Rc::default();
         let part = |start: u64| {
             let whole = Rc::clone(&disk) as Rc<dyn Device>;
-            Rc::new(Part {
+            Rc::new(FailingPart {
                 disk: Rc::clone(&disk),
-                part: Slice::new(whole, start, HALF).expect("fits"),
+                part: DeviceSlice::new(whole, start, HALF).expect("fits"),
                 rt: rt.clone(),
                 failing: Cell::new(0),
                 takes: Cell::new(Duration::ZERO),
@@ -124,10 +125,10 @@ fn on_one_disk<F: Future<Output = ()> + 'static>(
             ..AttachOptions::default()
         };
         let attached =
-            Volume::attach(rt.clone(), log_half, data_half, identity(HALF), options).await;
+            DcdVolume::attach(rt.clone(), log_half, data_half, identity(HALF), options).await;
         let (volume, _) = attached.expect("attach");
         disk.forgetful.set(true);
-        disk.fail(move |op, _| op == Op::Flush && fails.get());
+        disk.fail(move |op, _| op == DeviceOp::Flush && fails.get());
         each(volume, rt, log, data).await;
     });
     done.expect("no cut");
@@ -137,14 +138,14 @@ fn on_one_disk<F: Future<Output = ()> + 'static>(
 /// Returns the block at `at` of the volume on a disk that holds `image`, after another attach.
 fn line_after(image: Vec<u8>, at: u64) -> Vec<u8> {
     let log = vec![0; 1 << 20];
-    let world = Images { log, data: image }.world(2, None);
+    let world = DiskBytes { log, data: image }.world(2, None);
     let (rt, _, disk) = world.parts();
     let seen = world.run(async move {
         let whole = || Rc::clone(&disk) as Rc<dyn Device>;
-        let half = |at| Rc::new(Slice::new(whole(), at, HALF).expect("fits"));
+        let half = |at| Rc::new(DeviceSlice::new(whole(), at, HALF).expect("fits"));
         let [log, data] = halves([&half(0), &half(HALF)]);
         let attached =
-            Volume::attach(rt, log, data, identity(HALF), AttachOptions::default()).await;
+            DcdVolume::attach(rt, log, data, identity(HALF), AttachOptions::default()).await;
         let Ok((volume, _)) = attached else {
             // The log is marked as abandoned: the data device alone is the volume.
             let line = half(HALF).read(at, BufMut::zeroed(LINE as usize)).await;
@@ -170,7 +171,7 @@ fn after_a_failed_flush_of_the_log_no_flush_covers_what_went_past_it_on_the_same
         write(&volume, 2, 64 * LINE, LINE).await;
         noted.set(volume.flush().await.is_ok());
     });
-    let image = world.data.after_cut(Coin::Drop);
+    let image = world.data.after_cut(WriteFate::Drop);
     let there = holds(&image[HALF as usize..], 1, 128 * LINE, 16 * LINE);
     assert!(!there, "the disk forgot it");
     assert!(!flushed.get(), "flushed, and gone");
@@ -195,6 +196,6 @@ fn after_a_failed_flush_of_the_data_device_a_flush_covers_what_the_log_on_the_sa
         drop(drained);
     });
     assert!(flushed.get(), "the buffer still has it");
-    let line = line_after(world.data.after_cut(Coin::Drop), 80 * LINE);
+    let line = line_after(world.data.after_cut(WriteFate::Drop), 80 * LINE);
     assert!(line == stamp(2, 80 * LINE, LINE), "flushed, and gone");
 }

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, DrainError};
-use forebay_device::{DeviceError, Op};
+use forebay_device::{DeviceError, DeviceOp};
 use forebay_rng::Rng;
-use forebay_sim::disk::Coin;
-use forebay_sim::history::{Action, History, Shared, perform, random_action};
-use forebay_subjects::cache::testbed::{Images, World, checked, read_all};
+use forebay_sim::disk::WriteFate;
+use forebay_sim::history::{History, ScriptAction, SharedHistory, perform, random_action};
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
 use futures_util::future::{join, join_all};
 
 use crate::stamped::write;
@@ -18,8 +18,8 @@ use crate::stamped::write;
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
 
-fn world(seed: u64) -> World {
-    Images::fresh(DATA_BYTES).world(seed, None)
+fn world(seed: u64) -> CacheTestbed {
+    DiskBytes::fresh(DATA_BYTES).world(seed, None)
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn close_in_flight(seed: u64) {
     let rng = Rng::new(seed);
     let regions: Vec<Range<u64>> = (0..4).map(|n| n << 19..(n + 1) << 19).collect();
     let base = world.data.now();
-    let histories: Vec<Shared> = regions
+    let histories: Vec<SharedHistory> = regions
         .iter()
         .zip(1..)
         .map(|(region, id)| Rc::new(RefCell::new(History::new(base.clone(), region.clone(), id))))
@@ -150,7 +150,7 @@ fn close_in_flight(seed: u64) {
         };
         join(join_all(users), close).await;
     });
-    let again = world.after_cut(Coin::Drop).world(seed, None);
+    let again = world.after_cut(WriteFate::Drop).world(seed, None);
     let seen = again
         .with_volume(AttachOptions::default(), |volume| async move {
             read_all(&checked(&volume)).await.unwrap()
@@ -172,7 +172,7 @@ fn closing_with_requests_in_flight_ends_them_and_keeps_all_that_was_acknowledged
 #[test]
 fn a_drain_that_is_overtaken_by_a_close_says_what_is_left() {
     let world = world(5);
-    world.data.fail(|op, _| op == Op::Write);
+    world.data.fail(|op, _| op == DeviceOp::Write);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
@@ -190,7 +190,7 @@ fn a_drain_that_is_overtaken_by_a_close_says_what_is_left() {
                 &checked(&volume),
                 &rt,
                 &Rc::new(RefCell::new(History::whole(vec![], 1))),
-                &Action::Flush
+                &ScriptAction::Flush
             )
             .await,
             Err(DeviceError::Closed { .. })

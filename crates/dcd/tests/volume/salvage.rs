@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, CheckReport, SalvageError, SalvageReport, Volume};
-use forebay_device::{Device, Op};
-use forebay_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
-use forebay_sim::disk::Coin;
-use forebay_subjects::cache::testbed::{Images, World};
+use forebay_dcd::{AttachOptions, DcdCheckReport, DcdVolume, LogSalvageReport, SalvageError};
+use forebay_device::{Device, DeviceOp};
+use forebay_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
+use forebay_sim::disk::WriteFate;
+use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes};
 use forebay_subjects::cache::volume::identity;
 
 use crate::stamped::{holds, write};
@@ -23,9 +23,9 @@ const LOST: Range<u64> = 64 * LINE..104 * LINE;
 /// Returns the disks after a log was abandoned while its data could not be read. `since` runs between the abandonment
 /// and the close of the volume.
 fn given_up<F: Future<Output = ()> + 'static>(
-    since: impl FnOnce(Rc<forebay_sim::disk::Disk>, Volume) -> F + 'static,
-) -> Images {
-    let world = Images::fresh(DATA_BYTES).world(1, None);
+    since: impl FnOnce(Rc<forebay_sim::disk::SimDisk>, DcdVolume) -> F + 'static,
+) -> DiskBytes {
+    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), move |volume| async move {
         // The log also holds older data of the same sectors.
@@ -48,24 +48,24 @@ fn given_up<F: Future<Output = ()> + 'static>(
         since(log, volume.clone()).await;
         volume.close().await.expect("what was written is durable");
     });
-    world.after_cut(Coin::Drop)
+    world.after_cut(WriteFate::Drop)
 }
 
-fn salvage(world: &World) -> Result<SalvageReport, SalvageError> {
+fn salvage(world: &CacheTestbed) -> Result<LogSalvageReport, SalvageError> {
     let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
     let salvaged = async move { forebay_dcd::salvage(log, data, &identity(DATA_BYTES)).await };
     world.run(salvaged).expect("no cut")
 }
 
-fn check(world: &World) -> CheckReport {
+fn check(world: &CacheTestbed) -> DcdCheckReport {
     let log: Rc<dyn Device> = Rc::clone(&world.log) as _;
     let checked = async move { forebay_dcd::check(log, None, &mut |_, _| {}).await };
     world.run(checked).expect("no cut").expect("a log")
 }
 
-fn superblocks(image: &[u8]) -> [Superblock; 2] {
+fn superblocks(image: &[u8]) -> [RingSuperblock; 2] {
     [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]
-        .map(|at| Superblock::decode(&image[at as usize..at as usize + 4096]).unwrap())
+        .map(|at| RingSuperblock::decode(&image[at as usize..at as usize + 4096]).unwrap())
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
     let found = check(&world).salvage.expect("something was lost");
     assert!(found.found_bytes == found.lost_bytes && found.unreadable_bytes == 0);
     for superblock in superblocks(&images.log) {
-        let lost = forebay_dcd::Payload::decode(&superblock.layer)
+        let lost = forebay_dcd::SuperblockPayload::decode(&superblock.layer)
             .unwrap()
             .lost;
         assert!(lost.len() <= 2, "neighbours are named as one: {lost:?}");
@@ -85,7 +85,7 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
     assert!(world.now().log == images.log, "checking changes nothing");
     let report = salvage(&world).expect("all is readable");
     assert_eq!(report, found);
-    let after = world.after_cut(Coin::Drop);
+    let after = world.after_cut(WriteFate::Drop);
     assert!(holds(&after.data, 2, LOST.start, lost));
     assert!(
         holds(&after.data, 3, 300 * LINE, LINE),
@@ -94,7 +94,7 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
     // No data is named as lost any more, and the log still must not be attached.
     for superblock in superblocks(&after.log) {
         assert!(superblock.abandoned);
-        let payload = forebay_dcd::Payload::decode(&superblock.layer).unwrap();
+        let payload = forebay_dcd::SuperblockPayload::decode(&superblock.layer).unwrap();
         assert_eq!((payload.lost_sectors, payload.lost), (0, Vec::new()));
     }
     let again = after.world(3, None);
@@ -104,7 +104,7 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
             .expect("no cut")
             .is_err()
     );
-    assert_eq!(salvage(&again).unwrap(), SalvageReport::default());
+    assert_eq!(salvage(&again).unwrap(), LogSalvageReport::default());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_was_written_after_it_was_lost_is_not_replaced_by_salvage() {
     let world = images.world(2, None);
     let report = salvage(&world).expect("all is readable");
     assert_eq!(report.unreadable_bytes, 0);
-    let home = world.after_cut(Coin::Drop).data;
+    let home = world.after_cut(WriteFate::Drop).data;
     assert!(holds(&home, 2, LOST.start, 8 * LINE));
     assert!(
         holds(&home, 4, LOST.start + 8 * LINE, 10 * LINE),
@@ -136,14 +136,14 @@ fn what_cannot_be_read_yet_stays_named_and_comes_home_later() {
     let bad = SEGMENTS_AT + (128 << 10) + 20 * LINE;
     world
         .log
-        .fail(move |op, range| op == Op::Read && range.contains(&bad));
+        .fail(move |op, range| op == DeviceOp::Read && range.contains(&bad));
     let first = salvage(&world).expect("the rest is readable");
     assert_eq!(first.found_bytes, all.lost_bytes - LINE);
     assert_eq!(first.unreadable_bytes, LINE);
     world.log.fault.replace(None);
     let second = salvage(&world).expect("all is readable");
     assert_eq!((second.lost_bytes, second.found_bytes), (LINE, LINE));
-    let home = world.after_cut(Coin::Drop).data;
+    let home = world.after_cut(WriteFate::Drop).data;
     assert!(holds(&home, 2, LOST.start, LOST.end - LOST.start));
 }
 
@@ -156,7 +156,7 @@ fn nothing_is_salvaged_while_records_of_the_log_are_missing() {
     let rest = SEGMENTS_AT + (128 << 10);
     world
         .log
-        .fail(move |op, range| op == Op::Read && range.end > rest);
+        .fail(move |op, range| op == DeviceOp::Read && range.end > rest);
     let error = salvage(&world).expect_err("the newest is behind that");
     assert!(
         matches!(error, SalvageError::Incomplete(_) | SalvageError::Device(_)),
@@ -167,7 +167,7 @@ fn nothing_is_salvaged_while_records_of_the_log_are_missing() {
 
 #[test]
 fn a_log_that_counts_and_another_data_device_are_refused() {
-    let fresh = Images::fresh(DATA_BYTES).world(1, None);
+    let fresh = DiskBytes::fresh(DATA_BYTES).world(1, None);
     assert!(matches!(salvage(&fresh), Err(SalvageError::NotAbandoned)));
     let images = given_up(|_, _| async {});
     let world = images.world(2, None);
@@ -190,7 +190,7 @@ fn a_power_cut_during_salvage_loses_nothing_and_never_makes_the_log_count_again(
         let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
         let salvaged =
             world.run(async move { forebay_dcd::salvage(log, data, &identity(DATA_BYTES)).await });
-        for coin in [Coin::Keep, Coin::Drop, Coin::Blocks(cut)] {
+        for coin in [WriteFate::Keep, WriteFate::Drop, WriteFate::Blocks(cut)] {
             let again = world.after_cut(coin).world(cut, None);
             assert!(
                 again
@@ -200,7 +200,7 @@ fn a_power_cut_during_salvage_loses_nothing_and_never_makes_the_log_count_again(
             );
             let report = salvage(&again).expect("all is readable");
             assert_eq!(report.unreadable_bytes, 0);
-            let home = again.after_cut(Coin::Drop).data;
+            let home = again.after_cut(WriteFate::Drop).data;
             assert!(
                 holds(&home, 2, LOST.start, LOST.end - LOST.start),
                 "cut {cut}"

@@ -13,11 +13,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    Acknowledge, AttachOptions, CreateOptions, DataIdentity, Destaging, Status, Volume, VolumeId,
+    AckMode, AttachOptions, CreateOptions, DataIdentity, DcdStatus, DcdVolume, DestageActivity,
+    VolumeId,
 };
-use forebay_device::{BufMut, Device, Durability, RamDevice, Room, Slice};
-use forebay_model::disk::{Options, Scheduling, named};
-use forebay_model::{Drive, Emulated, Even};
+use forebay_device::{BufMut, Device, DeviceSlice, Durability, RamDevice, ZeroedSpace};
+use forebay_model::disk::{DiskOptions, Scheduling, named};
+use forebay_model::{Drive, EmulatedDisk, EvenDisk};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use futures_util::future::{Either, join_all, select};
@@ -30,16 +31,16 @@ const BLOCKS: u64 = 3000;
 const FLUSH_MAX: Duration = Duration::from_millis(150);
 
 fn barracuda(rt: &Rt, bytes: u64) -> Rc<dyn Device> {
-    let options = Options {
+    let options = DiskOptions {
         scheduling: Scheduling::Elevator,
-        ..Options::default()
+        ..DiskOptions::default()
     };
     let drive = Drive::new(named("barracuda").unwrap(), options);
     let data = Rc::new(RamDevice::new(bytes, 512));
-    Rc::new(Emulated::new(rt, data, drive).unwrap())
+    Rc::new(EmulatedDisk::new(rt, data, drive).unwrap())
 }
 
-async fn volume(rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>) -> Volume {
+async fn volume(rt: &Rt, log: Rc<dyn Device>, data: Rc<dyn Device>) -> DcdVolume {
     let options = AttachOptions::default();
     volume_with(rt, log, data, options).await
 }
@@ -49,7 +50,7 @@ async fn volume_with(
     log: Rc<dyn Device>,
     data: Rc<dyn Device>,
     attach: AttachOptions,
-) -> Volume {
+) -> DcdVolume {
     let identity = DataIdentity {
         len: DATA_BYTES,
         path: "data".into(),
@@ -63,18 +64,18 @@ async fn volume_with(
     };
     let created = forebay_dcd::create(Rc::clone(&log), Rc::clone(&data), options).await;
     created.unwrap();
-    let attached = Volume::attach(rt.clone(), log, data, identity, attach).await;
+    let attached = DcdVolume::attach(rt.clone(), log, data, identity, attach).await;
     attached.unwrap().0
 }
 
-async fn write(volume: &Volume, block: u64) {
+async fn write(volume: &DcdVolume, block: u64) {
     let buf = BufMut::copy_of(&[block as u8; 4096]).freeze();
     let written = volume.write(block * 4096, buf, Durability::Flush).await;
     written.unwrap();
 }
 
 /// Returns the longest time of a write with its flush while the log was repeatedly destaged.
-async fn longest_flush(rt: Rt, volume: Volume) -> Duration {
+async fn longest_flush(rt: Rt, volume: DcdVolume) -> Duration {
     for n in 0..BLOCKS {
         write(&volume, scattered(n)).await;
     }
@@ -115,7 +116,7 @@ fn a_flush_waits_for_little_of_what_destaging_asked_of_a_log_disk() {
 fn a_flush_waits_for_little_of_what_destaging_asked_of_the_one_disk() {
     let longest = run(async |rt| {
         let disk = barracuda(&rt, LOG_BYTES + DATA_BYTES);
-        let part = |at, len| Slice::new(Rc::clone(&disk), at, len).unwrap();
+        let part = |at, len| DeviceSlice::new(Rc::clone(&disk), at, len).unwrap();
         let (log, data) = (part(0, LOG_BYTES), part(LOG_BYTES, DATA_BYTES));
         let volume = volume(&rt, Rc::new(log), Rc::new(data)).await;
         longest_flush(rt, volume).await
@@ -124,7 +125,7 @@ fn a_flush_waits_for_little_of_what_destaging_asked_of_the_one_disk() {
 }
 
 /// Samples the status during a drain, every fifth of a second and at its end.
-async fn looks_at_a_drain(rt: &Rt, volume: &Volume) -> Vec<Status> {
+async fn looks_at_a_drain(rt: &Rt, volume: &DcdVolume) -> Vec<DcdStatus> {
     let mut looks = vec![volume.status()];
     let mut draining = pin!(volume.drain());
     loop {
@@ -151,7 +152,9 @@ fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
     run(async |rt| {
         let (log, data) = (barracuda(&rt, LOG_BYTES), barracuda(&rt, DATA_BYTES));
         let volume = volume(&rt, log, data).await;
-        let zeroed = volume.write_zeroes(ZEROED..DATA_BYTES, Room::Keep).await;
+        let zeroed = volume
+            .write_zeroes(ZEROED..DATA_BYTES, ZeroedSpace::Keep)
+            .await;
         zeroed.unwrap();
         for n in 0..BLOCKS {
             write(&volume, scattered(n)).await;
@@ -160,52 +163,58 @@ fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
         let looks = looks_at_a_drain(&rt, &volume).await;
         let (first, last) = (&looks[0], looks.last().unwrap());
         assert_eq!(first.marked_bytes, ZEROED);
-        let left = |s: &Status| s.marked_bytes + s.dirty_bytes - s.homeward_bytes;
+        let left = |s: &DcdStatus| s.marked_bytes + s.dirty_bytes - s.homeward_bytes;
         assert!(looks.windows(2).all(|two| left(&two[0]) >= left(&two[1])));
         assert_eq!((last.marked_bytes, last.dirty_bytes), (0, 0));
-        let steps = |doing: Destaging| {
+        let steps = |doing: DestageActivity| {
             let looks = looks.iter().filter(|look| look.destaging == doing);
             let mut steps: Vec<u64> = looks.map(left).collect();
             steps.dedup();
             steps.len()
         };
         // 64 MiB are zeroed at a time, and neighbouring blocks are written together.
-        assert!(steps(Destaging::Zeroing) >= 4, "{looks:?}");
-        assert!(steps(Destaging::Writing) >= 20, "{looks:?}");
+        assert!(steps(DestageActivity::Zeroing) >= 4, "{looks:?}");
+        assert!(steps(DestageActivity::Writing) >= 20, "{looks:?}");
         rt.sleep(Duration::from_secs(1)).await;
-        assert_eq!(volume.status().destaging, Destaging::Resting);
+        assert_eq!(volume.status().destaging, DestageActivity::Resting);
     });
 }
 
 /// Creates a device that takes `each` for every request, one after the other.
 fn even(rt: &Rt, len: u64, each: Duration) -> Rc<dyn Device> {
     let data = Rc::new(RamDevice::new(len, 512));
-    let disk = Even::new(len / SECTOR_BYTES, each);
-    Rc::new(Emulated::new(rt, data, disk).unwrap())
+    let disk = EvenDisk::new(len / SECTOR_BYTES, each);
+    Rc::new(EmulatedDisk::new(rt, data, disk).unwrap())
 }
 
 /// Service of writers by a full log: writes in each second, and the longest write.
-struct Served {
+struct WriterThroughput {
     by_second: Vec<u64>,
     longest: Duration,
 }
 
 /// Maps the sequence number of a write to its block.
-type Order = fn(u64) -> u64;
+type WriteOrder = fn(u64) -> u64;
 
 /// Scattered over the disk, with hardly any block repeated.
-const SCATTERED: Order = scattered;
+const SCATTERED: WriteOrder = scattered;
 /// At first the same blocks repeatedly, more than the log can hold.
-const AGAIN_AND_AGAIN: Order = |n| scattered(if n < 40_000 { n % 8_000 } else { n });
+const AGAIN_AND_AGAIN: WriteOrder = |n| scattered(if n < 40_000 { n % 8_000 } else { n });
 /// At first adjacent blocks in order, which fill most of the log.
-const IN_A_ROW: Order = |n| if n < 12_000 { n } else { scattered(n) };
+const IN_A_ROW: WriteOrder = |n| if n < 12_000 { n } else { scattered(n) };
 
 fn scattered(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (DATA_BYTES / 4096)
 }
 
 /// Writes with `depth` writers for `seconds`, beginning with an empty log.
-async fn fill(rt: &Rt, volume: &Volume, depth: u64, order: Order, seconds: usize) -> Served {
+async fn fill(
+    rt: &Rt,
+    volume: &DcdVolume,
+    depth: u64,
+    order: WriteOrder,
+    seconds: usize,
+) -> WriterThroughput {
     let (next, longest) = (Cell::new(0), Cell::new(Duration::ZERO));
     let (by_second, began) = (RefCell::new(vec![0; seconds]), rt.now());
     let writers = (0..depth).map(|_| async {
@@ -221,7 +230,7 @@ async fn fill(rt: &Rt, volume: &Volume, depth: u64, order: Order, seconds: usize
         }
     });
     join_all(writers).await;
-    Served {
+    WriterThroughput {
         by_second: by_second.into_inner(),
         longest: longest.get(),
     }
@@ -231,7 +240,7 @@ async fn fill(rt: &Rt, volume: &Volume, depth: u64, order: Order, seconds: usize
 const OWN: u64 = 150;
 
 /// Asserts the guaranteed service of writers with a full log and a disk of 150 I/Os a second.
-fn serves_evenly(depth: u64, order: Order) {
+fn serves_evenly(depth: u64, order: WriteOrder) {
     const SECONDS: usize = 180;
     let served = run(async move |rt| {
         let log = even(&rt, LOG_BYTES, Duration::from_micros(50));
@@ -304,7 +313,7 @@ fn writers_that_wait_for_the_log_and_are_paced_share_records() {
         let log = even(&rt, LOG_BYTES, Duration::from_micros(50));
         let data = even(&rt, DATA_BYTES, Duration::from_secs(1) / OWN as u32);
         let options = AttachOptions {
-            acknowledge: Acknowledge::Handover,
+            acknowledge: AckMode::Handover,
             ..AttachOptions::default()
         };
         let volume = volume_with(&rt, log, data, options).await;

@@ -1,13 +1,13 @@
 //! Writes distinguishable data, and checks for it.
 
-use forebay_dcd::Volume;
+use forebay_dcd::DcdVolume;
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_sim::stamp::stamp;
 use forebay_subjects::cache::testbed::checked;
 
 /// Writes the stamp of `id`.
 pub(crate) async fn try_write(
-    volume: &Volume,
+    volume: &DcdVolume,
     id: u64,
     at: u64,
     len: u64,
@@ -17,7 +17,7 @@ pub(crate) async fn try_write(
 }
 
 /// Writes the stamp of `id`, which must succeed.
-pub(crate) async fn write(volume: &Volume, id: u64, at: u64, len: u64) {
+pub(crate) async fn write(volume: &DcdVolume, id: u64, at: u64, len: u64) {
     try_write(volume, id, at, len).await.expect("write");
 }
 

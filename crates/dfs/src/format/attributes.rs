@@ -1,7 +1,7 @@
 //! The encoding of a file's extended attributes.
 
 use forebay_segments::FormatError;
-use forebay_segments::format::envelope::Reader;
+use forebay_segments::format::envelope::ByteReader;
 
 const MAGIC: &[u8; 4] = b"FBXA";
 const WHAT: &str = "extended attributes";
@@ -12,7 +12,7 @@ fn crc_of(bytes: &[u8]) -> u32 {
 }
 
 /// Names and values.
-pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type AttributeList = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Encodes the extended attributes of a file.
 pub(crate) fn encode(file: u64, attributes: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
@@ -35,14 +35,14 @@ pub(crate) fn encode(file: u64, attributes: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 /// # Errors
 ///
 /// If the bytes are damaged or belong to another file.
-pub(crate) fn decode(file: u64, bytes: &[u8]) -> Result<Attributes, FormatError> {
+pub(crate) fn decode(file: u64, bytes: &[u8]) -> Result<AttributeList, FormatError> {
     if bytes.len() < HEADER || bytes[..4] != MAGIC[..] {
         return Err(FormatError::Magic(WHAT));
     }
     if bytes[4..8] != crc_of(bytes).to_le_bytes() {
         return Err(FormatError::Checksum(WHAT));
     }
-    let mut from = Reader(&bytes[8..]);
+    let mut from = ByteReader(&bytes[8..]);
     let decoded = (|| {
         if from.uint(8)? != file {
             return None;

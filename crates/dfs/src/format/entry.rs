@@ -3,8 +3,8 @@
 use forebay_device::is_zero;
 use forebay_segments::FormatError;
 
-use super::Kind;
-use super::{Block, finish, open};
+use super::FileKind;
+use super::{SectorBytes, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBDE";
 const WHAT: &str = "entry of a directory";
@@ -13,13 +13,13 @@ pub const NAME_MAX: usize = 255;
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// The i-number of the named file.
     pub file: u64,
     /// The file's generation, which distinguishes it from other files of the same number.
     pub generation: u64,
     /// The kind of file, for listings.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// The name: 1 to 255 bytes, without zero bytes and slashes.
     pub name: Vec<u8>,
 }
@@ -34,9 +34,9 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
         && name != b".."
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// Encodes the entry.
-    pub fn encode(&self) -> Block {
+    pub fn encode(&self) -> SectorBytes {
         let mut out = Vec::from(*MAGIC);
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.file.to_le_bytes());
@@ -52,7 +52,7 @@ impl Entry {
     /// # Errors
     ///
     /// If the entry is damaged.
-    pub fn decode(bytes: &[u8]) -> Result<Option<Entry>, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<DirectoryEntry>, FormatError> {
         if is_zero(bytes) {
             return Ok(None);
         }
@@ -60,11 +60,11 @@ impl Entry {
         let decoded = (|| {
             let file = from.uint(8)?;
             let generation = from.uint(8)?;
-            let kind = Kind::of_code(from.uint(1)? as u8)?;
+            let kind = FileKind::of_code(from.uint(1)? as u8)?;
             let len = from.uint(1)? as usize;
             let name = from.take(len)?.to_vec();
             let rest_is_empty = is_zero(from.0);
-            (file > 0 && is_name(&name) && rest_is_empty).then_some(Entry {
+            (file > 0 && is_name(&name) && rest_is_empty).then_some(DirectoryEntry {
                 file,
                 generation,
                 kind,

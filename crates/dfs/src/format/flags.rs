@@ -1,6 +1,6 @@
 //! Flags of a file that users set with `chattr`.
 
-use super::Kind;
+use super::FileKind;
 
 /// Flags of a file that users set (`man 1 chattr`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -56,10 +56,10 @@ impl FileFlags {
 
     /// Returns the subset of these flags that a file of this kind can have.
     #[must_use]
-    pub fn of_kind(self, kind: Kind) -> FileFlags {
+    pub fn of_kind(self, kind: FileKind) -> FileFlags {
         let possible = match kind {
-            Kind::Directory => FileFlags::ALL,
-            Kind::Regular => FileFlags::ALL & !FileFlags::SYNC_NAMES.0,
+            FileKind::Directory => FileFlags::ALL,
+            FileKind::Regular => FileFlags::ALL & !FileFlags::SYNC_NAMES.0,
             _ => FileFlags::NO_DUMP.0 | FileFlags::NO_ACCESS_TIME.0,
         };
         FileFlags(self.0 & possible)
@@ -68,7 +68,7 @@ impl FileFlags {
     /// Returns the flags that a new file of this kind inherits from a directory with these flags: all but the
     /// protecting flags.
     #[must_use]
-    pub fn inherited(self, kind: Kind) -> FileFlags {
+    pub fn inherited(self, kind: FileKind) -> FileFlags {
         FileFlags(self.0 & !FileFlags::PROTECT.0).of_kind(kind)
     }
 
@@ -89,11 +89,11 @@ mod tests {
         let all = FileFlags::of_bits(FileFlags::ALL).expect("all are known");
         assert_eq!(all.letters(), "SDiadA");
         assert_eq!(FileFlags::of_bits(1 << 6), None);
-        assert_eq!(all.of_kind(Kind::Directory), all);
-        assert_eq!(all.of_kind(Kind::Regular).letters(), "SiadA");
-        assert_eq!(all.of_kind(Kind::Symlink).letters(), "dA");
-        assert_eq!(all.inherited(Kind::Directory).letters(), "SDdA");
-        assert_eq!(all.inherited(Kind::Regular).letters(), "SdA");
-        assert_eq!(all.inherited(Kind::Fifo).letters(), "dA");
+        assert_eq!(all.of_kind(FileKind::Directory), all);
+        assert_eq!(all.of_kind(FileKind::Regular).letters(), "SiadA");
+        assert_eq!(all.of_kind(FileKind::Symlink).letters(), "dA");
+        assert_eq!(all.inherited(FileKind::Directory).letters(), "SDdA");
+        assert_eq!(all.inherited(FileKind::Regular).letters(), "SdA");
+        assert_eq!(all.inherited(FileKind::Fifo).letters(), "dA");
     }
 }

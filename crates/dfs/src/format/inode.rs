@@ -2,10 +2,10 @@
 
 use forebay_device::is_zero;
 use forebay_segments::FormatError;
-use forebay_segments::format::envelope::Reader;
+use forebay_segments::format::envelope::ByteReader;
 use forebay_units::SECTOR_BYTES;
 
-use super::{Block, FileFlags, Kind, finish, open};
+use super::{FileFlags, FileKind, SectorBytes, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBIN";
 const WHAT: &str = "i-node";
@@ -21,7 +21,7 @@ const NANOS: u32 = 1_000_000_000;
 
 /// A timestamp of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct Time {
+pub struct FileTime {
     /// Seconds since the beginning of 1970, UTC.
     pub seconds: i64,
     /// Nanoseconds, less than 10⁹.
@@ -36,7 +36,7 @@ pub struct Inode {
     /// A number that no other file with this i-number ever had.
     pub generation: u64,
     /// The kind of file.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Flags set by users.
     pub flags: FileFlags,
     /// Permissions and the other bits of the lowest 12 bits of a mode.
@@ -54,13 +54,13 @@ pub struct Inode {
     /// The sector where the data begins; 0 if the data lies in the i-node or the file has no data.
     pub base: u64,
     /// The time of the last read of data.
-    pub accessed: Time,
+    pub accessed: FileTime,
     /// The time of the last change of data.
-    pub modified: Time,
+    pub modified: FileTime,
     /// The time of the last change of data or attributes.
-    pub changed: Time,
+    pub changed: FileTime,
     /// The time of creation.
-    pub born: Time,
+    pub born: FileTime,
     /// For a directory, the i-number of its parent.
     pub parent: u64,
     /// Bytes of extended attributes.
@@ -73,7 +73,7 @@ pub struct Inode {
 
 impl Inode {
     /// Returns the i-node of a new file, still without names, data and owner.
-    pub fn new(file: u64, kind: Kind, permissions: u16, now: Time) -> Inode {
+    pub fn new(file: u64, kind: FileKind, permissions: u16, now: FileTime) -> Inode {
         Inode {
             file,
             generation: 0,
@@ -103,7 +103,7 @@ impl Inode {
     }
 
     /// Encodes the i-node.
-    pub fn encode(&self) -> Block {
+    pub fn encode(&self) -> SectorBytes {
         let mut out = Vec::with_capacity(SECTOR_BYTES as usize);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[0; 4]);
@@ -128,7 +128,7 @@ impl Inode {
         debug_assert!(out.len() <= INLINE_AT && self.inline.len() <= INLINE_MAX);
         out.resize(INLINE_AT, 0);
         match self.kind {
-            Kind::Directory => out.push(self.further),
+            FileKind::Directory => out.push(self.further),
             _ => out.extend_from_slice(&self.inline),
         }
         finish(out)
@@ -149,11 +149,11 @@ impl Inode {
     }
 }
 
-fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
+fn inode(from: &mut ByteReader<'_>, behind: &[u8]) -> Option<Inode> {
     let mut inode = Inode {
         file: from.uint(8)?,
         generation: from.uint(8)?,
-        kind: Kind::of_code(from.uint(1)? as u8)?,
+        kind: FileKind::of_code(from.uint(1)? as u8)?,
         flags: FileFlags::of_bits(from.uint(1)? as u8)?,
         permissions: from.uint(2)? as u16,
         links: from.uint(4)? as u32,
@@ -164,10 +164,10 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
         size: from.uint(8)?,
         base: from.uint(8)?,
         parent: from.uint(8)?,
-        accessed: Time::default(),
-        modified: Time::default(),
-        changed: Time::default(),
-        born: Time::default(),
+        accessed: FileTime::default(),
+        modified: FileTime::default(),
+        changed: FileTime::default(),
+        born: FileTime::default(),
         further: 0,
         inline: Vec::new(),
     };
@@ -183,18 +183,18 @@ fn inode(from: &mut Reader<'_>, behind: &[u8]) -> Option<Inode> {
     }
     for (time, seconds) in times.into_iter().zip(seconds) {
         let nanos = from.uint(4)? as u32;
-        *time = Time { seconds, nanos };
+        *time = FileTime { seconds, nanos };
         if nanos >= NANOS {
             return None;
         }
     }
-    let has_data = matches!(inode.kind, Kind::Regular | Kind::Symlink);
+    let has_data = matches!(inode.kind, FileKind::Regular | FileKind::Symlink);
     if has_data && inode.is_inline() {
         let len = usize::try_from(inode.size).ok()?;
         inode.inline = behind.get(..len)?.to_vec();
     }
     let mut known = inode.inline.len();
-    if inode.kind == Kind::Directory {
+    if inode.kind == FileKind::Directory {
         inode.further = *behind.first()?;
         known = 1;
     }

@@ -2,7 +2,7 @@
 
 /// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file with data.
     Regular,
     /// A directory.
@@ -19,27 +19,27 @@ pub enum Kind {
     Socket,
 }
 
-impl Kind {
-    const ALL: [(Kind, u8); 7] = [
-        (Kind::Fifo, 1),
-        (Kind::Character, 2),
-        (Kind::Directory, 4),
-        (Kind::Block, 6),
-        (Kind::Regular, 8),
-        (Kind::Symlink, 10),
-        (Kind::Socket, 12),
+impl FileKind {
+    const ALL: [(FileKind, u8); 7] = [
+        (FileKind::Fifo, 1),
+        (FileKind::Character, 2),
+        (FileKind::Directory, 4),
+        (FileKind::Block, 6),
+        (FileKind::Regular, 8),
+        (FileKind::Symlink, 10),
+        (FileKind::Socket, 12),
     ];
 
     /// Returns the encoded kind: Linux's `DT_…`.
     pub fn code(self) -> u8 {
-        let mut all = Kind::ALL.into_iter();
+        let mut all = FileKind::ALL.into_iter();
         all.find(|(kind, _)| *kind == self)
             .map_or(0, |(_, code)| code)
     }
 
     /// Decodes a kind.
-    pub fn of_code(code: u8) -> Option<Kind> {
-        let mut all = Kind::ALL.into_iter();
+    pub fn of_code(code: u8) -> Option<FileKind> {
+        let mut all = FileKind::ALL.into_iter();
         all.find(|(_, one)| *one == code).map(|(kind, _)| kind)
     }
 }

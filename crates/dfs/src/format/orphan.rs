@@ -3,7 +3,7 @@
 use forebay_device::is_zero;
 use forebay_segments::FormatError;
 
-use super::{Block, finish, open};
+use super::{SectorBytes, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBOR";
 const WHAT: &str = "mark of a file without a name";
@@ -19,7 +19,7 @@ pub(crate) struct Orphan {
 
 impl Orphan {
     /// Encodes the record.
-    pub(crate) fn encode(&self) -> Block {
+    pub(crate) fn encode(&self) -> SectorBytes {
         let mut out = Vec::from(*MAGIC);
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.file.to_le_bytes());

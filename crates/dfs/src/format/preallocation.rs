@@ -4,7 +4,7 @@ use forebay_device::is_zero;
 use std::ops::Range;
 
 use forebay_segments::FormatError;
-use forebay_segments::format::envelope::Reader;
+use forebay_segments::format::envelope::ByteReader;
 use forebay_units::{RangeSet, SECTOR_BYTES};
 
 use crate::geometry::PREALLOCATION_SECTORS;
@@ -65,8 +65,8 @@ impl Preallocation {
         if bytes.len() < HEADER || bytes[..4] != MAGIC[..] {
             return Err(FormatError::Magic(WHAT));
         }
-        let mut from = Reader(&bytes[8..]);
-        let read = |from: &Reader<'_>| bytes.len() - from.0.len();
+        let mut from = ByteReader(&bytes[8..]);
+        let read = |from: &ByteReader<'_>| bytes.len() - from.0.len();
         let head = (|| {
             let (file, generation) = (from.uint(8)?, from.uint(8)?);
             let count = usize::try_from(from.uint(8)?).ok()?;
@@ -99,7 +99,7 @@ impl Preallocation {
     }
 }
 
-fn next_range(from: &mut Reader<'_>) -> Option<Range<u64>> {
+fn next_range(from: &mut ByteReader<'_>) -> Option<Range<u64>> {
     let (start, sectors) = (from.uint(8)?, from.uint(8)?);
     let end = start.checked_add(sectors)?;
     (start < end).then_some(start..end)

@@ -4,14 +4,14 @@ use forebay_segments::format::envelope::{
     FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open,
 };
 
-use crate::geometry::Geometry;
+use crate::geometry::FsGeometry;
 
 const MAGIC: &[u8; 8] = b"FOREDFS\x01";
 const WHAT: &str = "superblock of a filesystem";
 
 /// The superblock of a filesystem, at sector 0 of the space.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Superblock {
+pub struct FsSuperblock {
     /// The volume's identity.
     pub volume: VolumeId,
     /// The number of times that the filesystem was opened. Generations of new files begin with it.
@@ -19,10 +19,10 @@ pub struct Superblock {
     /// The key for the hash of names in directories.
     pub hash_key: [u8; 16],
     /// The division of the space.
-    pub geometry: Geometry,
+    pub geometry: FsGeometry,
 }
 
-impl Superblock {
+impl FsSuperblock {
     /// Encodes the superblock.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = begin(MAGIC, VERSION, self.volume);
@@ -38,7 +38,7 @@ impl Superblock {
     /// # Errors
     ///
     /// If the superblock is missing or damaged, has another version, or has an impossible geometry.
-    pub fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<FsSuperblock, FormatError> {
         let mut from = open(bytes, MAGIC, WHAT)?;
         let decoded = (|| {
             let volume = from.volume()?;
@@ -46,11 +46,11 @@ impl Superblock {
             let hash_key = from.take(16)?.try_into().ok()?;
             let slot_sectors = from.uint(4)? as u32;
             let chunk_bits = from.uint(1)? as u8;
-            let geometry = Geometry {
+            let geometry = FsGeometry {
                 chunk_bits,
                 slot_sectors,
             };
-            geometry.is_possible().then_some(Superblock {
+            geometry.is_possible().then_some(FsSuperblock {
                 volume,
                 mounts,
                 hash_key,

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Edits, Fs, FsError, Geometry, Kind, New, ROOT};
+use forebay_dfs::{Edits, FileKind, FileSpec, Fs, FsError, FsGeometry, ROOT};
 use forebay_rng::Rng;
 
 use crate::world::run_on;
 
 fn run<F: Future<Output = ()> + 'static>(work: impl FnOnce(Fs) -> F + 'static) {
-    run_on(256 << 20, Geometry::default(), |world| async move {
+    run_on(256 << 20, FsGeometry::default(), |world| async move {
         work(world.fs.clone()).await;
         world
     });
 }
 
 async fn make(fs: &Fs, name: &str) -> u64 {
-    let new = New::of(Kind::Regular, 0o644);
+    let new = FileSpec::of(FileKind::Regular, 0o644);
     let made = fs.make(ROOT, name.as_bytes(), &new).await;
     made.expect("made").file
 }

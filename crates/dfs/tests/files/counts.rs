@@ -1,7 +1,7 @@
 //! Compares the cached number of sectors of a file with the space's map.
 
 use forebay_device::BufMut;
-use forebay_dfs::{Fallocate, Fs, Kind, NewAttributes, ROOT};
+use forebay_dfs::{Fallocate, FileKind, Fs, NewAttributes, ROOT};
 use forebay_rng::Rng;
 use futures_util::future::join_all;
 
@@ -55,7 +55,7 @@ async fn change(fs: &Fs, file: u64, rng: &Rng) {
 #[test]
 fn the_sectors_of_a_file_are_what_is_mapped_whatever_is_done_to_it_at_once() {
     run(|world| async move {
-        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        let file = world.make(ROOT, b"file", FileKind::Regular).await;
         write(&world.fs, file, 0, 40_000).await;
         let rng = Rng::new(5);
         for _ in 0..200 {

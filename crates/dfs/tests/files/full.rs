@@ -2,11 +2,12 @@
 
 use forebay_device::BufMut;
 use forebay_dfs::{
-    Existing, Fallocate, Fs, FsError, Geometry, Kind, New, NewAttributes, ROOT, Target,
+    AttributeCondition, Fallocate, FileKind, FileSpec, Fs, FsError, FsGeometry, NewAttributes,
+    ROOT, RenameTarget,
 };
 use forebay_vsl::SpaceError;
 
-use super::world::{World, run, run_on};
+use super::world::{FsTestbed, run, run_on};
 
 fn is_full<T>(done: &Result<T, FsError>) -> bool {
     matches!(done, Err(FsError::Space(SpaceError::Full { .. })))
@@ -26,7 +27,7 @@ async fn fill(fs: &Fs, file: u64) {
 }
 
 /// Forgets a file, and fills the space that this frees.
-async fn forget(world: &World, file: u64, filler: u64) {
+async fn forget(world: &FsTestbed, file: u64, filler: u64) {
     world.fs.forget(file, 1).await.expect("forgotten");
     fill(&world.fs, filler).await;
 }
@@ -37,7 +38,7 @@ fn what_is_free_is_told_and_what_is_full_refuses_and_can_be_emptied() {
         let fs = &world.fs;
         let empty = fs.room();
         assert!(empty.bytes < 64 << 20 && empty.free > empty.bytes - (64 << 10));
-        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        let file = world.make(ROOT, b"a", FileKind::Regular).await;
         let too_much = Fallocate::Reserve { keep_size: true };
         let refused = fs.fallocate(file, 0, empty.free + 1, too_much).await;
         assert!(is_full(&refused));
@@ -58,11 +59,11 @@ fn what_is_free_is_told_and_what_is_full_refuses_and_can_be_emptied() {
 fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_though_all_of_it_is_in_use() {
     run(|world| async move {
         let fs = &world.fs;
-        let filler = world.make(ROOT, b"filler", Kind::Regular).await;
-        let directory = world.make(ROOT, b"directory", Kind::Directory).await;
+        let filler = world.make(ROOT, b"filler", FileKind::Regular).await;
+        let directory = world.make(ROOT, b"directory", FileKind::Directory).await;
         let mut files = Vec::new();
         for name in [b"a", b"b", b"c", b"d", b"e"] {
-            files.push(world.make(directory, name, Kind::Regular).await);
+            files.push(world.make(directory, name, FileKind::Regular).await);
         }
         let [a, b, c, _, e] = files[..] else {
             unreachable!("five were made")
@@ -70,21 +71,21 @@ fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_though_all_of_it_is_i
         fs.write(e, Some(0), BufMut::zeroed(50_000).freeze())
             .await
             .expect("written");
-        fs.set_attribute(e, b"user.a", &[7; 2000], Existing::Any, None)
+        fs.set_attribute(e, b"user.a", &[7; 2000], AttributeCondition::Any, None)
             .await
             .expect("set");
-        let empty = world.make(ROOT, b"empty", Kind::Directory).await;
+        let empty = world.make(ROOT, b"empty", FileKind::Directory).await;
         fill(fs, filler).await;
-        let new = New::of(Kind::Regular, 0o644);
+        let new = FileSpec::of(FileKind::Regular, 0o644);
         assert!(is_full(&fs.make(ROOT, b"more", &new).await));
         // Each file is in use, so that it needs an orphan record.
         fs.unlink(directory, b"a").await.expect("its name goes");
         forget(&world, a, filler).await;
-        fs.rename((directory, b"c"), (directory, b"b"), Target::Any)
+        fs.rename((directory, b"c"), (directory, b"b"), RenameTarget::Any)
             .await
             .expect("another goes");
         forget(&world, b, filler).await;
-        fs.rename((directory, b"b"), (ROOT, b"c"), Target::Free)
+        fs.rename((directory, b"b"), (ROOT, b"c"), RenameTarget::Free)
             .await
             .expect("it has another name");
         fs.remove_directory(ROOT, b"empty").await.expect("it goes");
@@ -116,10 +117,10 @@ fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_though_all_of_it_is_i
 
 #[test]
 fn what_is_filled_and_emptied_again_and_again_is_as_large_as_at_first() {
-    run_on(40 << 20, Geometry::default(), |world| async move {
+    run_on(40 << 20, FsGeometry::default(), |world| async move {
         let mut sizes = Vec::new();
         for _ in 0..8 {
-            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            let file = world.make(ROOT, b"a", FileKind::Regular).await;
             fill(&world.fs, file).await;
             sizes.push(world.fs.inode(file).await.expect("there").size);
             world.fs.unlink(ROOT, b"a").await.expect("its name goes");

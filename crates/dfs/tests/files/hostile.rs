@@ -3,14 +3,16 @@
 use std::rc::Rc;
 
 use forebay_device::BufMut;
-use forebay_dfs::{Entry, Fs, FsError, Inode, Kind, New, NewAttributes, ROOT, Target};
+use forebay_dfs::{
+    DirectoryEntry, FileKind, FileSpec, Fs, FsError, Inode, NewAttributes, ROOT, RenameTarget,
+};
 use forebay_units::Sector;
 use forebay_vsl::{Batch, Space};
 
-use super::world::{World, run_unchecked};
+use super::world::{FsTestbed, run_unchecked};
 
 /// Returns the only entry of a directory, and its sector.
-async fn only_entry(fs: &Fs, directory: u64) -> (Sector, Entry) {
+async fn only_entry(fs: &Fs, directory: u64) -> (Sector, DirectoryEntry) {
     let base = fs.inode(directory).await.expect("there").base;
     let mapped = fs.space().next_mapped(base..base + (1 << 35)).await;
     let at = Sector(mapped.expect("read").expect("an entry").start);
@@ -19,7 +21,9 @@ async fn only_entry(fs: &Fs, directory: u64) -> (Sector, Entry) {
         .read(at, BufMut::zeroed(512))
         .await
         .expect("read");
-    let entry = Entry::decode(&read).expect("an entry").expect("an entry");
+    let entry = DirectoryEntry::decode(&read)
+        .expect("an entry")
+        .expect("an entry");
     (at, entry)
 }
 
@@ -30,8 +34,8 @@ async fn put(space: &Space, at: Sector, bytes: &[u8]) {
 }
 
 /// Makes a file, changes its directory entry with `change`, and opens the filesystem again.
-async fn with_entry(world: World, change: impl FnOnce(&mut Entry)) -> World {
-    let file = world.make(ROOT, b"a", Kind::Regular).await;
+async fn with_entry(world: FsTestbed, change: impl FnOnce(&mut DirectoryEntry)) -> FsTestbed {
+    let file = world.make(ROOT, b"a", FileKind::Regular).await;
     world.fs.forget(file, 1).await.expect("forgotten");
     let (at, mut entry) = only_entry(&world.fs, ROOT).await;
     change(&mut entry);
@@ -57,7 +61,10 @@ fn a_name_of_a_file_that_is_not_there_is_an_error() {
         let fs = &world.fs;
         contradicts(fs.look_up(ROOT, b"a").await);
         contradicts(fs.unlink(ROOT, b"a").await);
-        contradicts(fs.rename((ROOT, b"a"), (ROOT, b"b"), Target::Any).await);
+        contradicts(
+            fs.rename((ROOT, b"a"), (ROOT, b"b"), RenameTarget::Any)
+                .await,
+        );
         assert_eq!(fs.list(ROOT, 0, 9).await.expect("listed").len(), 3);
     });
 }
@@ -67,7 +74,7 @@ fn a_name_of_one_that_was_there_before_is_an_error() {
     run_unchecked(|world| async move {
         let world = with_entry(world, |entry| entry.generation += 1).await;
         contradicts(world.fs.look_up(ROOT, b"a").await);
-        let new = New::of(Kind::Regular, 0o644);
+        let new = FileSpec::of(FileKind::Regular, 0o644);
         contradicts(world.fs.make(ROOT, b"a", &new).await);
     });
 }
@@ -78,20 +85,20 @@ fn an_i_node_that_says_what_cannot_be_is_an_error_and_takes_nothing_with_it() {
     type Made = fn(&mut Inode);
     let impossible: [(&str, Made); 5] = [
         ("a pipe with data", |inode| {
-            (inode.kind, inode.base) = (Kind::Fifo, 4096);
+            (inode.kind, inode.base) = (FileKind::Fifo, 4096);
         }),
         ("too many names", |inode| inode.links = u32::MAX),
         ("a symbolic link that is too long", |inode| {
-            (inode.kind, inode.size) = (Kind::Symlink, 5000);
+            (inode.kind, inode.size) = (FileKind::Symlink, 5000);
         }),
         ("a directory without a place", |inode| {
-            inode.kind = Kind::Directory
+            inode.kind = FileKind::Directory
         }),
         ("another's number", |inode| inode.file += 1),
     ];
     for (what, change) in impossible {
         run_unchecked(move |world| async move {
-            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            let file = world.make(ROOT, b"a", FileKind::Regular).await;
             world.fs.forget(file, 1).await.expect("forgotten");
             let mut inode = world.fs.inode(file).await.expect("there");
             change(&mut inode);
@@ -119,7 +126,7 @@ fn an_i_node_that_says_what_cannot_be_is_an_error_and_takes_nothing_with_it() {
 #[test]
 fn counts_of_a_directory_that_are_at_their_end_are_not_counted_on() {
     run_unchecked(|world| async move {
-        let directory = world.make(ROOT, b"a", Kind::Directory).await;
+        let directory = world.make(ROOT, b"a", FileKind::Directory).await;
         let mut inode = world.fs.inode(directory).await.expect("there");
         (inode.links, inode.size) = (i32::MAX as u32, 1 << 35);
         let files = 1 << 27;
@@ -127,20 +134,20 @@ fn counts_of_a_directory_that_are_at_their_end_are_not_counted_on() {
         world.fs.forget(directory, 1).await.expect("forgotten");
         let world = world.again().await;
         let fs = &world.fs;
-        let other = world.make(ROOT, b"b", Kind::Directory).await;
-        world.make(other, b"c", Kind::Regular).await;
-        let new = New::of(Kind::Directory, 0o755);
+        let other = world.make(ROOT, b"b", FileKind::Directory).await;
+        world.make(other, b"c", FileKind::Regular).await;
+        let new = FileSpec::of(FileKind::Directory, 0o755);
         let refused = fs.make(directory, b"c", &new).await;
         assert!(matches!(refused, Err(FsError::Links)), "{refused:?}");
         let refused = fs
-            .rename((ROOT, b"b"), (directory, b"b"), Target::Any)
+            .rename((ROOT, b"b"), (directory, b"b"), RenameTarget::Any)
             .await;
         assert!(matches!(refused, Err(FsError::Links)), "{refused:?}");
-        fs.rename((other, b"c"), (directory, b"c"), Target::Any)
+        fs.rename((other, b"c"), (directory, b"c"), RenameTarget::Any)
             .await
             .expect("renamed");
         let refused = fs
-            .rename((directory, b"c"), (ROOT, b"b"), Target::Exchange)
+            .rename((directory, b"c"), (ROOT, b"b"), RenameTarget::Exchange)
             .await;
         assert!(matches!(refused, Err(FsError::Links)), "{refused:?}");
     });

@@ -5,10 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{
-    Fallocate, FsError, Geometry, Kind, NAME_MAX, New, NewAttributes, ROOT, SYMLINK_MAX, Target,
+    Fallocate, FileKind, FileSpec, FsError, FsGeometry, NAME_MAX, NewAttributes, ROOT,
+    RenameTarget, SYMLINK_MAX,
 };
 
-use super::world::{World, run, run_on};
+use super::world::{FsTestbed, run, run_on};
 
 /// Returns the full number of cases, or a small number that runs quickly.
 fn cases(all: u64, some: u64) -> u64 {
@@ -23,13 +24,13 @@ fn bytes(of: &[u8]) -> Buf {
 }
 
 /// Makes a file and ends its use.
-async fn leave(world: &World, directory: u64, name: &[u8], kind: Kind) -> u64 {
+async fn leave(world: &FsTestbed, directory: u64, name: &[u8], kind: FileKind) -> u64 {
     let file = world.make(directory, name, kind).await;
     world.fs.forget(file, 1).await.expect("forgotten");
     file
 }
 
-async fn list(world: &World, directory: u64) -> Vec<Vec<u8>> {
+async fn list(world: &FsTestbed, directory: u64) -> Vec<Vec<u8>> {
     let (mut names, mut from) = (Vec::new(), 0);
     loop {
         let listed = world.fs.list(directory, from, 512).await.expect("listed");
@@ -53,9 +54,9 @@ fn names_are_of_any_bytes_but_zero_and_slash() {
         }
         names.insert(b"...".to_vec());
         for name in &names {
-            leave(&world, ROOT, name, Kind::Regular).await;
+            leave(&world, ROOT, name, FileKind::Regular).await;
         }
-        let new = New::of(Kind::Regular, 0o644);
+        let new = FileSpec::of(FileKind::Regular, 0o644);
         for wrong in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; NAME_MAX + 1]] {
             assert!(world.fs.make(ROOT, wrong, &new).await.is_err(), "{wrong:?}");
         }
@@ -73,10 +74,10 @@ fn a_directory_of_very_many_names_is_listed_whole_looked_up_and_emptied() {
     let count = cases(10_000_000, 20_000);
     run_on(
         (64 << 20) + count * 1024,
-        Geometry::default(),
+        FsGeometry::default(),
         move |world| async move {
-            let directory = leave(&world, ROOT, b"many", Kind::Directory).await;
-            let first = leave(&world, directory, b"first", Kind::Regular).await;
+            let directory = leave(&world, ROOT, b"many", FileKind::Directory).await;
+            let first = leave(&world, directory, b"first", FileKind::Regular).await;
             world.fs.look_at(first).await.expect("there");
             for n in 0..count {
                 let name = format!("name {n}");
@@ -130,9 +131,9 @@ fn a_directory_of_very_many_names_is_listed_whole_looked_up_and_emptied() {
 
 #[test]
 fn a_file_has_more_than_65_536_names_and_outlives_all_but_the_last() {
-    run_on(256 << 20, Geometry::default(), |world| async move {
+    run_on(256 << 20, FsGeometry::default(), |world| async move {
         let count = cases(200_000, 66_000);
-        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        let file = world.make(ROOT, b"file", FileKind::Regular).await;
         world
             .fs
             .write(file, Some(0), bytes(b"still there"))
@@ -162,9 +163,9 @@ fn a_file_has_more_than_65_536_names_and_outlives_all_but_the_last() {
 fn a_file_of_16_tib_with_a_few_bytes_takes_a_few_sectors() {
     run(|world| async move {
         let fs = &world.fs;
-        let most = Geometry::default().size_max();
+        let most = FsGeometry::default().size_max();
         assert_eq!(most, 16 << 40);
-        let file = world.make(ROOT, b"sparse", Kind::Regular).await;
+        let file = world.make(ROOT, b"sparse", FileKind::Regular).await;
         let places = [0, 1 << 20, (8 << 40) + 77, most - 5];
         for at in places {
             fs.write(file, Some(at), bytes(b"bytes"))
@@ -226,24 +227,26 @@ fn a_file_of_16_tib_with_a_few_bytes_takes_a_few_sectors() {
 
 #[test]
 fn directories_are_as_deep_as_one_likes_and_none_comes_to_be_in_itself() {
-    run_on(128 << 20, Geometry::default(), |world| async move {
+    run_on(128 << 20, FsGeometry::default(), |world| async move {
         let depth = cases(100_000, 3000);
         let mut below = vec![ROOT];
         for _ in 0..depth {
             let last = below[below.len() - 1];
-            below.push(leave(&world, last, b"d", Kind::Directory).await);
+            below.push(leave(&world, last, b"d", FileKind::Directory).await);
         }
         let world = world.again().await;
         let fs = &world.fs;
         let deepest = below[below.len() - 1];
-        let refused = fs.rename((ROOT, b"d"), (deepest, b"d"), Target::Any).await;
-        assert!(matches!(refused, Err(FsError::Invalid(_))), "{refused:?}");
-        leave(&world, ROOT, b"other", Kind::Directory).await;
         let refused = fs
-            .rename((ROOT, b"other"), (below[9], b"d"), Target::Any)
+            .rename((ROOT, b"d"), (deepest, b"d"), RenameTarget::Any)
+            .await;
+        assert!(matches!(refused, Err(FsError::Invalid(_))), "{refused:?}");
+        leave(&world, ROOT, b"other", FileKind::Directory).await;
+        let refused = fs
+            .rename((ROOT, b"other"), (below[9], b"d"), RenameTarget::Any)
             .await;
         assert!(matches!(refused, Err(FsError::NotEmpty)), "{refused:?}");
-        fs.rename((ROOT, b"other"), (deepest, b"d"), Target::Any)
+        fs.rename((ROOT, b"other"), (deepest, b"d"), RenameTarget::Any)
             .await
             .expect("moved");
         fs.remove_directory(deepest, b"d").await.expect("it goes");
@@ -262,9 +265,9 @@ fn directories_are_as_deep_as_one_likes_and_none_comes_to_be_in_itself() {
 fn a_symbolic_link_leads_as_far_as_a_path_may() {
     run(|world| async move {
         for len in [1, 384, 385, 512, 513, SYMLINK_MAX] {
-            let new = New {
+            let new = FileSpec {
                 target: (0..len).map(|n| b'a' + (n % 26) as u8).collect(),
-                ..New::of(Kind::Symlink, 0o777)
+                ..FileSpec::of(FileKind::Symlink, 0o777)
             };
             let made = world.fs.make(ROOT, len.to_string().as_bytes(), &new).await;
             let link = made.expect("made").file;
@@ -276,9 +279,9 @@ fn a_symbolic_link_leads_as_far_as_a_path_may() {
             (vec![], "nowhere"),
             (vec![b'x'; SYMLINK_MAX + 1], "too far"),
         ] {
-            let new = New {
+            let new = FileSpec {
                 target,
-                ..New::of(Kind::Symlink, 0o777)
+                ..FileSpec::of(FileKind::Symlink, 0o777)
             };
             assert!(world.fs.make(ROOT, b"wrong", &new).await.is_err(), "{why}");
         }
@@ -288,11 +291,11 @@ fn a_symbolic_link_leads_as_far_as_a_path_may() {
 
 #[test]
 fn files_that_were_only_read_are_not_all_kept_in_memory() {
-    run_on(256 << 20, Geometry::default(), |world| async move {
+    run_on(256 << 20, FsGeometry::default(), |world| async move {
         let count = cases(200_000, 20_000);
         for n in 0..count {
             let file = world
-                .make(ROOT, n.to_string().as_bytes(), Kind::Regular)
+                .make(ROOT, n.to_string().as_bytes(), FileKind::Regular)
                 .await;
             world.fs.forget(file, 1).await.expect("forgotten");
         }

@@ -1,8 +1,8 @@
 //! Reports the locations of a file's bytes.
 
 use forebay_device::BufMut;
-use forebay_dfs::{Fallocate, FsError, Kind, ROOT};
-use forebay_vsl::Where;
+use forebay_dfs::{Fallocate, FileKind, FsError, ROOT};
+use forebay_vsl::SectorLocation;
 
 use super::world::run;
 
@@ -10,7 +10,7 @@ use super::world::run;
 fn bytes_are_with_the_i_node_then_gathered_then_on_the_medium_and_holes_are_nowhere() {
     run(|world| async move {
         let fs = &world.fs;
-        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        let file = world.make(ROOT, b"a", FileKind::Regular).await;
         assert_eq!(fs.places(file, 0..100, 9).await.expect("told"), []);
         let write = async |at, len, with| {
             let mut data = BufMut::zeroed(len);
@@ -24,27 +24,31 @@ fn bytes_are_with_the_i_node_then_gathered_then_on_the_medium_and_holes_are_nowh
             parts.collect::<Vec<_>>()
         };
         write(0, 10, 1).await;
-        assert_eq!(told(3..100).await, [(3..10, Where::Memory)]);
+        assert_eq!(told(3..100).await, [(3..10, SectorLocation::Memory)]);
         write(1 << 20, 5000, 0xab).await;
         write(3 << 20, 100, 2).await;
         let punched = fs.fallocate(file, 0, 512, Fallocate::Punch).await;
         punched.expect("done");
         let expected = [
-            (100..1 << 20, Where::Nowhere),
-            (1 << 20..(1 << 20) + 5120, Where::Memory),
-            ((1 << 20) + 5120..3 << 20, Where::Nowhere),
-            (3 << 20..(3 << 20) + 100, Where::Memory),
+            (100..1 << 20, SectorLocation::Nowhere),
+            (1 << 20..(1 << 20) + 5120, SectorLocation::Memory),
+            ((1 << 20) + 5120..3 << 20, SectorLocation::Nowhere),
+            (3 << 20..(3 << 20) + 100, SectorLocation::Memory),
         ];
         assert_eq!(told(100..u64::MAX).await, expected);
         // The open segment is in memory until it is full.
-        let other = world.make(ROOT, b"b", Kind::Regular).await;
+        let other = world.make(ROOT, b"b", FileKind::Regular).await;
         for _ in 0..4 {
             let data = BufMut::zeroed(1 << 20).freeze();
             fs.write(other, None, data).await.expect("written");
         }
         fs.sync().await.expect("durable");
         let told = told((1 << 20) + 1000..2 << 20).await;
-        let [(bytes, Where::Medium(at)), (_, Where::Nowhere)] = &told[..] else {
+        let [
+            (bytes, SectorLocation::Medium(at)),
+            (_, SectorLocation::Nowhere),
+        ] = &told[..]
+        else {
             panic!("{told:?}");
         };
         assert_eq!(*bytes, (1 << 20) + 1000..(1 << 20) + 5120);

@@ -1,7 +1,7 @@
 //! Preallocated space counts as used, is reserved for its file, and is released.
 
 use forebay_device::BufMut;
-use forebay_dfs::{Edits, Fallocate, Fs, FsError, Kind, NewAttributes, ROOT};
+use forebay_dfs::{Edits, Fallocate, FileKind, Fs, FsError, NewAttributes, ROOT};
 use forebay_rng::Rng;
 use forebay_vsl::SpaceError;
 
@@ -51,8 +51,8 @@ fn preallocated_space_counts_as_taken_and_is_there_when_all_else_is_full() {
     run(|world| async move {
         let fs = &world.fs;
         let (file, filler) = (
-            world.make(ROOT, b"file", Kind::Regular).await,
-            world.make(ROOT, b"filler", Kind::Regular).await,
+            world.make(ROOT, b"file", FileKind::Regular).await,
+            world.make(ROOT, b"filler", FileKind::Regular).await,
         );
         let (free, _) = taken(fs, file).await;
         fs.fallocate(file, 0, 4 * MIB, EXTEND)
@@ -95,8 +95,8 @@ fn preallocated_space_counts_as_taken_and_is_there_when_all_else_is_full() {
 fn what_is_released_can_be_had_by_others() {
     run(|world| async move {
         let fs = &world.fs;
-        let file = world.make(ROOT, b"file", Kind::Regular).await;
-        let other = world.make(ROOT, b"other", Kind::Regular).await;
+        let file = world.make(ROOT, b"file", FileKind::Regular).await;
+        let other = world.make(ROOT, b"other", FileKind::Regular).await;
         zeroes(fs, file, Some(0), 1000).await.expect("written");
         let before = taken(fs, file).await;
         fs.fallocate(file, 0, 2 * MIB, KEEP)
@@ -158,7 +158,7 @@ fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
         for together in [false, true] {
             for is_written in [false, true] {
                 let name = format!("{together} {is_written}");
-                let file = world.make(ROOT, name.as_bytes(), Kind::Regular).await;
+                let file = world.make(ROOT, name.as_bytes(), FileKind::Regular).await;
                 let len = 100 * 512 + 100;
                 fs.fallocate(file, 0, len, EXTEND)
                     .await
@@ -192,7 +192,7 @@ fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
 fn holes_made_at_once_in_one_file_each_release_theirs() {
     run(|world| async move {
         let fs = &world.fs;
-        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        let file = world.make(ROOT, b"file", FileKind::Regular).await;
         fs.fallocate(file, 0, MIB, EXTEND)
             .await
             .expect("preallocated");
@@ -211,7 +211,7 @@ fn holes_made_at_once_in_one_file_each_release_theirs() {
 fn small_files_and_those_that_move_keep_what_is_preallocated() {
     run(|world| async move {
         let fs = &world.fs;
-        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        let file = world.make(ROOT, b"file", FileKind::Regular).await;
         fs.fallocate(file, 0, 1024, EXTEND)
             .await
             .expect("preallocated");
@@ -219,7 +219,7 @@ fn small_files_and_those_that_move_keep_what_is_preallocated() {
         zeroes(fs, file, Some(0), 1024).await.expect("written");
         assert_eq!(sectors(fs, file).await, 2);
         // Moves the data from the i-node to the slot, and from there to the chunk.
-        let moving = world.make(ROOT, b"moving", Kind::Regular).await;
+        let moving = world.make(ROOT, b"moving", FileKind::Regular).await;
         zeroes(fs, moving, Some(0), 100).await.expect("written");
         fs.fallocate(moving, 0, 100_000, KEEP)
             .await
@@ -245,7 +245,7 @@ fn small_files_and_those_that_move_keep_what_is_preallocated() {
 fn a_file_has_no_more_preallocated_ranges_than_its_record_holds() {
     run(|world| async move {
         let fs = &world.fs;
-        let file = world.make(ROOT, b"file", Kind::Regular).await;
+        let file = world.make(ROOT, b"file", FileKind::Regular).await;
         for n in 0..510 {
             fs.fallocate(file, n * 8192, 4096, KEEP)
                 .await
@@ -280,8 +280,8 @@ fn a_file_has_no_more_preallocated_ranges_than_its_record_holds() {
 fn records_that_are_used_up_or_whose_file_is_gone_are_removed() {
     run(|world| async move {
         let fs = &world.fs;
-        let used_up = world.make(ROOT, b"used up", Kind::Regular).await;
-        let kept = world.make(ROOT, b"kept", Kind::Regular).await;
+        let used_up = world.make(ROOT, b"used up", FileKind::Regular).await;
+        let kept = world.make(ROOT, b"kept", FileKind::Regular).await;
         for file in [used_up, kept] {
             fs.fallocate(file, 0, MIB, EXTEND)
                 .await
@@ -291,7 +291,7 @@ fn records_that_are_used_up_or_whose_file_is_gone_are_removed() {
         let records = async |fs: &Fs| {
             let mut found = 0;
             fs.dump(&mut |item| {
-                found += u64::from(matches!(item, forebay_dfs::DumpItem::Preallocated { .. }));
+                found += u64::from(matches!(item, forebay_dfs::FsDumpItem::Preallocated { .. }));
             })
             .await
             .expect("dumped");

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Fallocate, FsError, Kind, New, NewAttributes, ROOT};
+use forebay_dfs::{Fallocate, FileKind, FileSpec, FsError, NewAttributes, ROOT};
 use futures_util::future::join;
 
 use super::world::{run, there};
@@ -23,7 +23,7 @@ fn bytes(of: u8, len: usize) -> Buf {
 fn what_is_read_while_a_file_moves_to_a_chunk_is_its_data() {
     run(|world| async move {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
-        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        let file = world.make(ROOT, b"a", FileKind::Regular).await;
         fs.write(file, Some(0), bytes(7, 20_000))
             .await
             .expect("written");
@@ -56,7 +56,7 @@ fn what_is_read_while_a_file_is_cut_off_is_never_zeroes_that_nobody_wrote() {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
         // Some of the sizes trigger the interleaving that this test needs.
         for round in 0..200 {
-            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            let file = world.make(ROOT, b"a", FileKind::Regular).await;
             let len = 2000 + 97 * round;
             fs.write(file, Some(0), bytes(7, len))
                 .await
@@ -89,7 +89,7 @@ fn what_is_read_while_a_file_is_cut_off_is_never_zeroes_that_nobody_wrote() {
 fn the_time_of_a_change_is_kept_when_somebody_reads_meanwhile() {
     run(|world| async move {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
-        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        let file = world.make(ROOT, b"a", FileKind::Regular).await;
         world.now.set(2000);
         let is_done = Rc::new(Cell::new(false));
         let writes = async {
@@ -125,7 +125,7 @@ fn a_file_that_is_forgotten_while_its_last_name_goes_is_gone() {
     run(|world| async move {
         let fs = world.fs.clone();
         for _ in 0..400 {
-            let file = world.make(ROOT, b"a", Kind::Regular).await;
+            let file = world.make(ROOT, b"a", FileKind::Regular).await;
             let (gone, forgotten) = join(fs.unlink(ROOT, b"a"), fs.forget(file, 1)).await;
             gone.expect("its name goes");
             forgotten.expect("it goes");
@@ -142,14 +142,14 @@ fn who_looks_a_name_up_while_it_comes_or_goes_finds_all_of_it_or_nothing() {
         let is_done = Cell::new(false);
         let changes = async {
             for round in 0..400u32 {
-                let file = world.make(ROOT, b"a", Kind::Regular).await;
+                let file = world.make(ROOT, b"a", FileKind::Regular).await;
                 fs.write(file, Some(0), bytes(1, 100))
                     .await
                     .expect("written");
                 fs.forget(file, 1).await.expect("forgotten");
                 if round % 3 == 0 {
-                    world.make(ROOT, b"b", Kind::Regular).await;
-                    fs.rename((ROOT, b"b"), (ROOT, b"a"), forebay_dfs::Target::Any)
+                    world.make(ROOT, b"b", FileKind::Regular).await;
+                    fs.rename((ROOT, b"b"), (ROOT, b"a"), forebay_dfs::RenameTarget::Any)
                         .await
                         .expect("renamed");
                 }
@@ -173,7 +173,7 @@ fn who_looks_a_name_up_while_it_comes_or_goes_finds_all_of_it_or_nothing() {
 fn a_hole_in_the_middle_leaves_the_end_where_somebody_else_puts_it() {
     run(|world| async move {
         let fs = &world.fs;
-        let file = world.make(ROOT, b"a", Kind::Regular).await;
+        let file = world.make(ROOT, b"a", FileKind::Regular).await;
         let whole = bytes(7, 100_000);
         fs.write(file, Some(0), whole).await.expect("written");
         let keep_size = true;
@@ -200,13 +200,13 @@ fn files_without_a_name_go_when_all_is_forgotten_at_once() {
     run(|world| async move {
         let fs = world.fs.clone();
         for n in 0..20_u8 {
-            let file = world.make(ROOT, &[b'a' + n], Kind::Regular).await;
+            let file = world.make(ROOT, &[b'a' + n], FileKind::Regular).await;
             fs.write(file, Some(0), bytes(n, 20_000)).await.unwrap();
             if n % 2 == 0 {
                 fs.unlink(ROOT, &[b'a' + n]).await.unwrap();
             }
         }
-        let new = New::of(Kind::Regular, 0o600);
+        let new = FileSpec::of(FileKind::Regular, 0o600);
         fs.make_nameless(&new).await.unwrap();
         fs.forget_all().await.unwrap();
         for n in 0..20_u8 {

@@ -4,43 +4,50 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, RamDevice};
-use forebay_dfs::{Clock, Fs, Geometry, Kind, Making, New, ROOT, Time, VolumeId, create, open};
+use forebay_dfs::{
+    FileKind, FileSpec, FileTime, Fs, FsClock, FsGeometry, FsSpec, ROOT, VolumeId, create, open,
+};
 use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_vsl::{Layout, Options, Workers};
+use forebay_vsl::{SegmentLayout, SpaceSettings, SpaceWorkers};
 
 /// A filesystem with its runtime, clock and device.
-pub(crate) struct World {
+pub(crate) struct FsTestbed {
     pub(crate) rt: Rt,
     pub(crate) fs: Fs,
     /// The present time, in seconds.
     pub(crate) now: Rc<Cell<i64>>,
     device: Rc<dyn Device>,
-    _workers: Workers,
+    _workers: SpaceWorkers,
 }
 
-async fn attach(rt: &Rt, device: &Rc<dyn Device>, now: &Rc<Cell<i64>>) -> (Fs, Workers) {
-    let opened = forebay_vsl::open(rt.clone(), Rc::clone(device), Options::default(), false);
+async fn attach(rt: &Rt, device: &Rc<dyn Device>, now: &Rc<Cell<i64>>) -> (Fs, SpaceWorkers) {
+    let opened = forebay_vsl::open(
+        rt.clone(),
+        Rc::clone(device),
+        SpaceSettings::default(),
+        false,
+    );
     let (space, workers, _) = opened.await.expect("taken up");
     let fs = open(space, clock(now)).await.expect("taken up");
     (fs, workers)
 }
 
-fn clock(now: &Rc<Cell<i64>>) -> Clock {
+fn clock(now: &Rc<Cell<i64>>) -> FsClock {
     let now = Rc::clone(now);
-    Rc::new(move || Time {
+    Rc::new(move || FileTime {
         seconds: now.get(),
         nanos: 0,
     })
 }
 
-impl World {
-    async fn new(rt: Rt, bytes: u64, geometry: Geometry) -> World {
+impl FsTestbed {
+    async fn new(rt: Rt, bytes: u64, geometry: FsGeometry) -> FsTestbed {
         let device: Rc<dyn Device> = Rc::new(RamDevice::new(bytes, 4096));
-        let making = forebay_vsl::Making {
+        let making = forebay_vsl::SpaceSpec {
             volume: VolumeId([1; 16]),
-            layout: Layout::for_device(&device.geometry(), None).expect("it fits"),
+            layout: SegmentLayout::for_device(&device.geometry(), None).expect("it fits"),
             space_sectors: geometry.space_sectors(),
-            placement: forebay_vsl::Kind::Lfs,
+            placement: forebay_vsl::PlacementKind::Lfs,
             auto: false,
             page_sectors: 8,
             disk: None,
@@ -49,10 +56,14 @@ impl World {
         made.await.expect("made");
         let now = Rc::new(Cell::new(1000));
         {
-            let opened =
-                forebay_vsl::open(rt.clone(), Rc::clone(&device), Options::default(), false);
+            let opened = forebay_vsl::open(
+                rt.clone(),
+                Rc::clone(&device),
+                SpaceSettings::default(),
+                false,
+            );
             let (space, _workers, _) = opened.await.expect("taken up");
-            let making = Making {
+            let making = FsSpec {
                 volume: VolumeId([1; 16]),
                 geometry,
                 hash_key: [2; 16],
@@ -62,7 +73,7 @@ impl World {
             create(&space, &making, &clock(&now)).await.expect("made");
         }
         let (fs, workers) = attach(&rt, &device, &now).await;
-        World {
+        FsTestbed {
             rt,
             fs,
             now,
@@ -72,14 +83,14 @@ impl World {
     }
 
     /// Makes everything durable, and opens the filesystem again.
-    pub(crate) async fn again(self) -> World {
+    pub(crate) async fn again(self) -> FsTestbed {
         self.fs.sync().await.expect("durable");
-        let World {
+        let FsTestbed {
             rt, now, device, ..
         } = self;
         drop((self.fs, self._workers));
         let (fs, workers) = attach(&rt, &device, &now).await;
-        World {
+        FsTestbed {
             rt,
             fs,
             now,
@@ -98,22 +109,25 @@ impl World {
     }
 
     /// Makes a file that is in use.
-    pub(crate) async fn make(&self, directory: u64, name: &[u8], kind: Kind) -> u64 {
-        let made = self.fs.make(directory, name, &New::of(kind, 0o755)).await;
+    pub(crate) async fn make(&self, directory: u64, name: &[u8], kind: FileKind) -> u64 {
+        let made = self
+            .fs
+            .make(directory, name, &FileSpec::of(kind, 0o755))
+            .await;
         made.expect("made").file
     }
 }
 
 /// Runs `work` with a filesystem on a device of `bytes` bytes, and checks the filesystem afterwards.
-pub(crate) fn run_on<F: Future<Output = World> + 'static>(
+pub(crate) fn run_on<F: Future<Output = FsTestbed> + 'static>(
     bytes: u64,
-    geometry: Geometry,
-    work: impl FnOnce(World) -> F + 'static,
+    geometry: FsGeometry,
+    work: impl FnOnce(FsTestbed) -> F + 'static,
 ) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
-        let world = work(World::new(rt, bytes, geometry).await).await;
+        let world = work(FsTestbed::new(rt, bytes, geometry).await).await;
         let mut problems = Vec::new();
         let checked = world.fs.check(&mut |problem| problems.push(problem)).await;
         let checked = checked.expect("read");
@@ -123,18 +137,21 @@ pub(crate) fn run_on<F: Future<Output = World> + 'static>(
 }
 
 /// Like [`run_on`], with a device of 64 MiB.
-pub(crate) fn run<F: Future<Output = World> + 'static>(work: impl FnOnce(World) -> F + 'static) {
-    run_on(64 << 20, Geometry::default(), work);
+pub(crate) fn run<F: Future<Output = FsTestbed> + 'static>(
+    work: impl FnOnce(FsTestbed) -> F + 'static,
+) {
+    run_on(64 << 20, FsGeometry::default(), work);
 }
 
 /// Runs `work` with a filesystem that would fail the check afterwards.
 pub(crate) fn run_unchecked<F: Future<Output = ()> + 'static>(
-    work: impl FnOnce(World) -> F + 'static,
+    work: impl FnOnce(FsTestbed) -> F + 'static,
 ) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
-    executor
-        .block_on(async move { work(World::new(rt, 64 << 20, Geometry::default()).await).await });
+    executor.block_on(async move {
+        work(FsTestbed::new(rt, 64 << 20, FsGeometry::default()).await).await
+    });
 }
 
 /// Returns true if the name exists in the root directory.

@@ -15,7 +15,7 @@ const BUFFERS: usize = 2;
 
 /// Which segment is destaged next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
+pub(crate) enum PaperDestageOrder {
     /// The oldest.
     Ring,
     /// The newest.
@@ -25,7 +25,7 @@ pub(crate) enum Order {
 }
 
 #[derive(Clone, Default, Debug)]
-struct Segment {
+struct PaperSegment {
     /// What was put into it, in this order; a fragment may be there more than once.
     fragments: Vec<u64>,
     valid: usize,
@@ -34,7 +34,7 @@ struct Segment {
 
 /// Where what is to be read lies.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FragmentPlaces {
     /// Segments, and how many fragments of them are wanted.
     pub(super) in_log: BTreeMap<usize, u64>,
     /// Some of it is at home.
@@ -43,9 +43,9 @@ pub(super) struct Found {
 
 /// All of it.
 #[derive(Default, Debug)]
-pub(super) struct State {
+pub(super) struct PaperCacheState {
     places: BTreeMap<u64, usize>,
-    segments: Vec<Segment>,
+    segments: Vec<PaperSegment>,
     free: VecDeque<usize>,
     /// Those on the log device with anything in them that counts, oldest first.
     dirty: VecDeque<usize>,
@@ -60,12 +60,12 @@ pub(super) struct State {
     quiet_since: Instant,
 }
 
-impl State {
-    pub(super) fn new(segments: usize) -> State {
-        State {
-            segments: vec![Segment::default(); segments],
+impl PaperCacheState {
+    pub(super) fn new(segments: usize) -> PaperCacheState {
+        PaperCacheState {
+            segments: vec![PaperSegment::default(); segments],
             free: (0..segments).collect(),
-            ..State::default()
+            ..PaperCacheState::default()
         }
     }
 
@@ -169,8 +169,8 @@ impl State {
         self.places.get(&fragment).copied()
     }
 
-    pub(super) fn lookup(&self, fragments: Range<u64>) -> Found {
-        let mut found = Found::default();
+    pub(super) fn lookup(&self, fragments: Range<u64>) -> FragmentPlaces {
+        let mut found = FragmentPlaces::default();
         for fragment in fragments {
             match self.place(fragment) {
                 None => found.home = true,
@@ -194,12 +194,14 @@ impl State {
     }
 
     /// The segments to destage next.
-    pub(super) fn choose(&self, order: Order, window: usize) -> Vec<usize> {
+    pub(super) fn choose(&self, order: PaperDestageOrder, window: usize) -> Vec<usize> {
         let mut all: Vec<usize> = self.dirty.iter().copied().collect();
         match order {
-            Order::Ring => {}
-            Order::LastWritten => all.reverse(),
-            Order::LeastValid => all.sort_by_key(|segment| self.segments[*segment].valid),
+            PaperDestageOrder::Ring => {}
+            PaperDestageOrder::LastWritten => all.reverse(),
+            PaperDestageOrder::LeastValid => {
+                all.sort_by_key(|segment| self.segments[*segment].valid)
+            }
         }
         all.truncate(window);
         all
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     /// Fills a segment with these fragments, and writes it.
-    fn fill(state: &mut State, fragments: Range<u64>) {
+    fn fill(state: &mut PaperCacheState, fragments: Range<u64>) {
         assert!(state.open());
         for fragment in fragments {
             state.put(fragment, Instant::default());
@@ -222,21 +224,21 @@ mod tests {
 
     #[test]
     fn each_order_takes_the_segment_that_it_says() {
-        let mut state = State::new(8);
+        let mut state = PaperCacheState::new(8);
         fill(&mut state, 0..100);
         fill(&mut state, 200..300);
         fill(&mut state, 400..500);
         // Most of the second is overwritten, into the fourth.
         fill(&mut state, 200..290);
-        assert_eq!(state.choose(Order::Ring, 2), [0, 1]);
-        assert_eq!(state.choose(Order::LastWritten, 2), [3, 2]);
-        assert_eq!(state.choose(Order::LeastValid, 2), [1, 3]);
+        assert_eq!(state.choose(PaperDestageOrder::Ring, 2), [0, 1]);
+        assert_eq!(state.choose(PaperDestageOrder::LastWritten, 2), [3, 2]);
+        assert_eq!(state.choose(PaperDestageOrder::LeastValid, 2), [1, 3]);
         assert_eq!(state.live(1), (290..300).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_segment_is_free_when_nothing_in_it_counts_and_not_before() {
-        let mut state = State::new(4);
+        let mut state = PaperCacheState::new(4);
         fill(&mut state, 0..3);
         assert_eq!(state.used(), 0.25);
         state.forget(0);
@@ -244,7 +246,7 @@ mod tests {
         assert!(state.is_dirty());
         fill(&mut state, 2..3);
         assert_eq!(
-            (state.used(), state.choose(Order::Ring, 9)),
+            (state.used(), state.choose(PaperDestageOrder::Ring, 9)),
             (0.25, vec![1])
         );
         state.forget(2);
@@ -253,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_read_is_told_where_its_fragments_lie() {
-        let mut state = State::new(4);
+        let mut state = PaperCacheState::new(4);
         fill(&mut state, 0..2);
         assert!(state.open());
         state.put(5, Instant::default());

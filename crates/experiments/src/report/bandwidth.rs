@@ -1,14 +1,14 @@
 //! Figure 10: bandwidth by the size of requests.
 
 use anyhow::Result;
-use forebay_report::Page;
-use forebay_report::plot::{self, Curves, Frame};
+use forebay_report::ReportPage;
+use forebay_report::plot::{self, CurveSet, FigureFrame};
 
-use crate::bandwidth::{Curve, SEGMENT_KIB, SIZES};
-use crate::disks::Shape;
+use crate::bandwidth::{BandwidthCurve, SEGMENT_KIB, SIZES};
+use crate::disks::CacheShape;
 use crate::speedup::papers_ratio;
 
-pub(super) fn write(page: &mut Page, curves: &[Curve]) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, curves: &[BandwidthCurve]) -> Result<()> {
     page.heading("Bandwidth by the size of requests (figure 10)");
     page.paragraph(
         "Random writes of 20 MB in all, one at a time, until all is durable; MB/s. In brackets: what requests of \
@@ -31,23 +31,23 @@ pub(super) fn write(page: &mut Page, curves: &[Curve]) -> Result<()> {
     draw(page, curves)
 }
 
-fn draw(page: &mut Page, curves: &[Curve]) -> Result<()> {
+fn draw(page: &mut ReportPage, curves: &[BandwidthCurve]) -> Result<()> {
     let most = curves[0].rate(SEGMENT_KIB) / 1e6;
     let papers = SIZES.map(|kib| papers_ratio(kib).map_or(f64::NAN, |ratio| most / ratio));
     let name = "paper's disk, drawn as if equal at 128 KiB".to_owned();
     // The last is in the table only: drawn, it would cover that of the plain disk.
-    let ours = curves.iter().take(Shape::REAL.len()).map(|curve| {
+    let ours = curves.iter().take(CacheShape::REAL.len()).map(|curve| {
         let rates = curve.rates.iter().map(|rate| rate / 1e6);
         (curve.name.clone(), rates.collect())
     });
     let curves: Vec<(String, Vec<f64>)> = ours.chain([(name, papers.to_vec())]).collect();
-    let curves = Curves {
+    let curves = CurveSet {
         places: &SIZES.map(|kib| kib.to_string()),
         logarithmic: true,
         curves: &curves,
     };
     let title = "Figure 10: random writes";
-    let frame = Frame {
+    let frame = FigureFrame {
         title,
         x: "size of a request, KiB",
         y: "MB/s (logarithmic)",

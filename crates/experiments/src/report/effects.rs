@@ -1,14 +1,14 @@
 //! Sizes, orders and thresholds.
 
 use anyhow::Result;
-use forebay_report::Page;
-use forebay_report::plot::{self, Curves, Frame};
+use forebay_report::ReportPage;
+use forebay_report::plot::{self, CurveSet, FigureFrame};
 use forebay_units::ByteLen;
 
-use crate::effects::{Point, Sweep, USERS, Way};
-use crate::measured::Measured;
+use crate::effects::{DestageVariant, ParameterSweep, SweepPoint, USERS};
+use crate::measured::PaperMeasurements;
 
-pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
     page.heading("The log's size");
     page.paragraph(&format!(
         "{USERS} users untar, copy and remove, in segments of 128 KiB, which are the paper's. *Home*: what the \
@@ -47,9 +47,9 @@ pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
 }
 
 /// A table and a figure of what was varied.
-fn sweep(page: &mut Page, sweeps: &[Sweep], file: &str, title: &str) -> Result<()> {
+fn sweep(page: &mut ReportPage, sweeps: &[ParameterSweep], file: &str, title: &str) -> Result<()> {
     let rows = sweeps.iter().flat_map(|sweep| {
-        let row = move |(kib, point): &(u64, Point)| {
+        let row = move |(kib, point): &(u64, SweepPoint)| {
             let mut row = vec![format!("{}, {}", sweep.name, ByteLen::kib(*kib))];
             row.extend(point.seconds.map(|seconds| format!("{seconds:.1} s")));
             row.push(format!("{:.2}", point.destaged));
@@ -62,18 +62,18 @@ fn sweep(page: &mut Page, sweeps: &[Sweep], file: &str, title: &str) -> Result<(
     let places: Vec<String> = places
         .map(|(kib, _)| ByteLen::kib(*kib).to_string())
         .collect();
-    let curve = |sweep: &Sweep| {
+    let curve = |sweep: &ParameterSweep| {
         let points = sweep.points.iter();
         let sums = points.map(|(_, point)| point.seconds.iter().sum::<f64>());
         (sweep.name.to_owned(), sums.collect())
     };
     let curves: Vec<(String, Vec<f64>)> = sweeps.iter().map(curve).collect();
-    let curves = Curves {
+    let curves = CurveSet {
         places: &places,
         logarithmic: false,
         curves: &curves,
     };
-    let frame = Frame {
+    let frame = FigureFrame {
         title,
         x: title,
         y: "seconds, all three programs",
@@ -83,7 +83,7 @@ fn sweep(page: &mut Page, sweeps: &[Sweep], file: &str, title: &str) -> Result<(
     Ok(())
 }
 
-fn ways(page: &mut Page, what: &str, ways: &[Way]) {
+fn ways(page: &mut ReportPage, what: &str, ways: &[DestageVariant]) {
     let rows = ways.iter().map(|way| {
         let seen = &way.seen;
         let home = &seen.spent.writes;

@@ -1,6 +1,6 @@
 //! What was measured on real filesystems, on a real clock.
 
-use forebay_report::Page;
+use forebay_report::ReportPage;
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct FilesystemRun {
     pub notes: Vec<String>,
 }
 
-pub(super) fn write(page: &mut Page, runs: Result<&[FilesystemRun], &str>) {
+pub(super) fn write(page: &mut ReportPage, runs: Result<&[FilesystemRun], &str>) {
     page.heading("Real filesystems");
     let runs = match runs {
         Ok(runs) => runs,
@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut Page, runs: Result<&[FilesystemRun], &str>) {
     }
 }
 
-fn one(page: &mut Page, run: &FilesystemRun) {
+fn one(page: &mut ReportPage, run: &FilesystemRun) {
     let users = who(run.users.into());
     page.paragraph(&format!(
         "### {}: {users}, {} files each",
@@ -86,7 +86,7 @@ mod tests {
             notes: vec!["a note".into()],
         };
         let folder = tempfile::tempdir().unwrap();
-        let mut page = Page::begin(folder.path(), "A title").unwrap();
+        let mut page = ReportPage::begin(folder.path(), "A title").unwrap();
         write(&mut page, Ok(&[run]));
         for part in [
             "ext4: 4 users, 508 files each",

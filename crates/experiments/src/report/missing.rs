@@ -1,12 +1,12 @@
 //! What of the maximum a logical DCD does not reach, and why.
 
 use anyhow::Result;
-use forebay_report::Page;
-use forebay_report::plot::{self, Curves, Frame};
+use forebay_report::ReportPage;
+use forebay_report::plot::{self, CurveSet, FigureFrame};
 
-use crate::arm::Part;
-use crate::measured::{DELAYS_MS, Measured, Run};
-use crate::users::{PHASES, Phase, who};
+use crate::arm::RequestTotals;
+use crate::measured::{DELAYS_MS, PaperMeasurements, ProgramRun};
+use crate::users::{PHASES, ProgramPhase, who};
 
 /// Users and programs (copy and remove) of which a curve is drawn.
 const DRAWN: [(u64, usize); 4] = [(1, 1), (1, 2), (4, 1), (4, 2)];
@@ -14,7 +14,7 @@ const DRAWN: [(u64, usize); 4] = [(1, 1), (1, 2), (4, 1), (4, 2)];
 const SHOWN_MS: [u64; 2] = [50, 500];
 
 /// What the disk of a logical DCD did.
-pub(super) fn arm(page: &mut Page, measured: &Measured) {
+pub(super) fn arm(page: &mut ReportPage, measured: &PaperMeasurements) {
     page.paragraph("### Where the rest goes");
     page.paragraph(
         "A logical DCD has one arm. Each write to the log takes it away from who reads: for the ways to the log \
@@ -43,9 +43,9 @@ pub(super) fn arm(page: &mut Page, measured: &Measured) {
     page.table(&header, rows);
 }
 
-fn arm_row(run: &Run, program: usize, ms: u64, phase: &Phase) -> Vec<String> {
+fn arm_row(run: &ProgramRun, program: usize, ms: u64, phase: &ProgramPhase) -> Vec<String> {
     let spent = &phase.spent;
-    let part = |part: &Part| {
+    let part = |part: &RequestTotals| {
         let megabytes = part.bytes as f64 / 1e6;
         format!("{:.1} ({}, {megabytes:.1} MB)", part.seconds, part.requests)
     };
@@ -66,7 +66,7 @@ fn arm_row(run: &Run, program: usize, ms: u64, phase: &Phase) -> Vec<String> {
 }
 
 /// What it is worth to let writes wait.
-pub(super) fn delays(page: &mut Page, measured: &Measured) -> Result<()> {
+pub(super) fn delays(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
     page.paragraph("### How long writes may wait");
     page.paragraph(
         "The share of the maximum (writes free) that a logical DCD reaches with each `--max-delay`. The paper's \
@@ -87,12 +87,12 @@ pub(super) fn delays(page: &mut Page, measured: &Measured) -> Result<()> {
 }
 
 /// Percent of the maximum, for each of [`DELAYS_MS`].
-fn shares(run: &Run, program: usize) -> Vec<f64> {
-    let share = |phases: &[Phase; 3]| 100.0 * run.least(program) / phases[program].seconds;
+fn shares(run: &ProgramRun, program: usize) -> Vec<f64> {
+    let share = |phases: &[ProgramPhase; 3]| 100.0 * run.least(program) / phases[program].seconds;
     run.delays.iter().map(share).collect()
 }
 
-fn draw_delays(page: &mut Page, measured: &Measured) -> Result<()> {
+fn draw_delays(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
     let title = "Shares of the maximum by how long writes may wait";
     let few = measured.programs();
     let few = few.filter(|(run, program)| DRAWN.contains(&(run.users, *program)));
@@ -102,12 +102,12 @@ fn draw_delays(page: &mut Page, measured: &Measured) -> Result<()> {
             (name, shares(run, program))
         })
         .collect();
-    let curves = Curves {
+    let curves = CurveSet {
         places: &DELAYS_MS.map(|ms| ms.to_string()),
         logarithmic: false,
         curves: &curves,
     };
-    let frame = Frame {
+    let frame = FigureFrame {
         title,
         x: "longest time that a write waits in memory, ms",
         y: "% of the maximum (writes free)",

@@ -1,11 +1,11 @@
 //! Figures 7 to 9: what the programs take.
 
 use anyhow::Result;
-use forebay_report::Page;
-use forebay_report::plot::{self, Bar, Bars, Frame};
+use forebay_report::ReportPage;
+use forebay_report::plot::{self, BarGroup, FigureFrame, StackedBar};
 
-use crate::measured::{Column, Measured, Run};
-use crate::users::{PHASES, Phase, who};
+use crate::measured::{PaperMeasurements, ProgramRun, RunColumn};
+use crate::users::{PHASES, ProgramPhase, who};
 
 /// The paper's figure for each number of users.
 const FIGURES: [&str; 3] = ["7", "8", "9"];
@@ -24,7 +24,7 @@ pub(super) fn papers(users: u64, program: usize) -> &'static str {
     }
 }
 
-pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
     page.heading("Execution times (figures 7 to 9)");
     page.paragraph(
         "Seconds until the last user's program ends, and how many times as fast as the plain disk that is; then \
@@ -43,7 +43,7 @@ pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
     Ok(())
 }
 
-fn one(page: &mut Page, run: &Run, figure: &str) -> Result<()> {
+fn one(page: &mut ReportPage, run: &ProgramRun, figure: &str) -> Result<()> {
     page.paragraph(&format!("### {} (figure {figure})", who(run.users)));
     let mut header = vec!["on"];
     header.extend(PHASES);
@@ -53,12 +53,12 @@ fn one(page: &mut Page, run: &Run, figure: &str) -> Result<()> {
     page.table(&header, rows.chain([paper.collect()]));
     let name = format!("figure-{figure}.svg");
     let title = format!("{} (figure {figure})", who(run.users));
-    let frame = Frame {
+    let frame = FigureFrame {
         title: &title,
         x: "",
         y: "seconds",
     };
-    let groups: Vec<Bars<'_>> = (0..PHASES.len())
+    let groups: Vec<BarGroup<'_>> = (0..PHASES.len())
         .map(|program| group(run, program))
         .collect();
     let parts = ["processor", "waiting"];
@@ -67,8 +67,8 @@ fn one(page: &mut Page, run: &Run, figure: &str) -> Result<()> {
     Ok(())
 }
 
-fn row(run: &Run, column: &Column) -> Vec<String> {
-    let cell = |(program, phase): (usize, &Phase)| {
+fn row(run: &ProgramRun, column: &RunColumn) -> Vec<String> {
+    let cell = |(program, phase): (usize, &ProgramPhase)| {
         format!(
             "{:.1} s, **{:.1} ×** ({:.0} %; {:.1} s)",
             phase.seconds,
@@ -82,16 +82,16 @@ fn row(run: &Run, column: &Column) -> Vec<String> {
     row
 }
 
-fn group(run: &Run, program: usize) -> Bars<'static> {
-    let bar = |(column, name): (&Column, &'static str)| {
+fn group(run: &ProgramRun, program: usize) -> BarGroup<'static> {
+    let bar = |(column, name): (&RunColumn, &'static str)| {
         let phase = &column.phases[program];
-        Bar {
+        StackedBar {
             name,
             parts: [phase.processor, phase.seconds - phase.processor],
             says: format!("{:.1} ×", run.speedup(program, phase.seconds)),
         }
     };
-    Bars {
+    BarGroup {
         name: format!(
             "{} (paper: {})",
             PHASES[program],

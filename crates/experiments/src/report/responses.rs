@@ -1,11 +1,11 @@
 //! Figures 11 and 12: response times while four users copy.
 
 use anyhow::Result;
-use forebay_report::Page;
-use forebay_report::plot::{self, Frame};
+use forebay_report::ReportPage;
+use forebay_report::plot::{self, FigureFrame};
 
-use crate::measured::{Column, Measured};
-use crate::response::{Of, Responses};
+use crate::measured::{PaperMeasurements, RunColumn};
+use crate::response::{ResponseFilter, ResponseTimes};
 use crate::users::who;
 
 const COPY: usize = 1;
@@ -19,32 +19,32 @@ const CLASSES: u32 = 50;
 const FILES: [&str; 3] = ["plain", "logical", "physical"];
 
 /// A figure of the paper; what it says of the plain disk and of the DCD.
-struct Papers {
+struct PaperFigure {
     figure: &'static str,
     what: &'static str,
-    of: Of,
+    of: ResponseFilter,
     means: [&'static str; 2],
     within_1_ms: [&'static str; 2],
 }
 
-const PAPERS: [Papers; 2] = [
-    Papers {
+const PAPERS: [PaperFigure; 2] = [
+    PaperFigure {
         figure: "11",
         what: "writes",
-        of: Of::Writes,
+        of: ResponseFilter::Writes,
         means: ["135.30", "9.59"],
         within_1_ms: ["–", "95 %"],
     },
-    Papers {
+    PaperFigure {
         figure: "12",
         what: "reads",
-        of: Of::Reads,
+        of: ResponseFilter::Reads,
         means: ["42.28", "6.69"],
         within_1_ms: ["very few", "40 %"],
     },
 ];
 
-pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
     let Some(run) = measured.papers_run() else {
         return Ok(());
     };
@@ -82,7 +82,7 @@ pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
 }
 
 /// The paper's values and ours.
-fn rows(papers: &Papers, columns: &[Column]) -> Vec<Vec<String>> {
+fn rows(papers: &PaperFigure, columns: &[RunColumn]) -> Vec<Vec<String>> {
     let theirs = ["plain disk", "DCD"]
         .into_iter()
         .enumerate()
@@ -95,7 +95,7 @@ fn rows(papers: &Papers, columns: &[Column]) -> Vec<Vec<String>> {
             vec![name, mean, none(), none(), papers.within_1_ms[n].into()]
         });
     let ours = columns.iter().map(|column| {
-        let times = Responses::of(papers.of, &column.phases[COPY].requests);
+        let times = ResponseTimes::of(papers.of, &column.phases[COPY].requests);
         vec![
             format!(
                 "{}, {} ({} of them)",
@@ -113,8 +113,8 @@ fn rows(papers: &Papers, columns: &[Column]) -> Vec<Vec<String>> {
 }
 
 /// Draws a figure; `n` is the column's place.
-fn draw(page: &mut Page, papers: &Papers, column: &Column, n: usize) -> Result<()> {
-    let times = Responses::of(papers.of, &column.phases[COPY].requests);
+fn draw(page: &mut ReportPage, papers: &PaperFigure, column: &RunColumn, n: usize) -> Result<()> {
+    let times = ResponseTimes::of(papers.of, &column.phases[COPY].requests);
     let covers = |most: &f64| times.within(*most) >= NEARLY_ALL;
     let most = SCALES_MS.into_iter().find(covers).unwrap_or(500.0);
     let width = most / f64::from(CLASSES);
@@ -139,7 +139,7 @@ fn draw(page: &mut Page, papers: &Papers, column: &Column, n: usize) -> Result<(
         column.name,
         times.mean()
     );
-    let frame = Frame {
+    let frame = FigureFrame {
         title: &title,
         x: "response time, ms",
         y: "% of requests",

@@ -1,12 +1,12 @@
 //! The maximum possible speedup.
 
 use anyhow::Result;
-use forebay_report::Page;
+use forebay_report::ReportPage;
 
 use super::{missing, programs};
-use crate::bandwidth::{Curve, SEGMENT_KIB};
-use crate::measured::{Column, Measured, Run};
-use crate::speedup::{Estimate, Mixture};
+use crate::bandwidth::{BandwidthCurve, SEGMENT_KIB};
+use crate::measured::{PaperMeasurements, ProgramRun, RunColumn};
+use crate::speedup::{SpeedupEstimate, WriteMixture};
 use crate::users::{PHASES, who};
 
 /// The program that the paper's section is about.
@@ -16,7 +16,7 @@ const MAXIMA: [&str; 2] = ["writes free", "the paper's way"];
 /// The share of the maximum that is to be reached.
 const BAR: f64 = 0.9;
 
-pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
     page.heading("The maximum possible speedup, and the share reached");
     page.paragraph(
         "Two maxima. *Writes free*: the same programs on a device that takes writes in no time, and reads from \
@@ -50,11 +50,11 @@ pub(super) fn write(page: &mut Page, measured: &Measured) -> Result<()> {
 }
 
 /// The seconds that a program takes by each of [`MAXIMA`].
-fn least(run: &Run, program: usize, rate: f64) -> [f64; 2] {
+fn least(run: &ProgramRun, program: usize, rate: f64) -> [f64; 2] {
     [run.least(program), run.papers_least(program, rate)]
 }
 
-fn row(run: &Run, program: usize, rate: f64) -> Vec<String> {
+fn row(run: &ProgramRun, program: usize, rate: f64) -> Vec<String> {
     let least = least(run, program, rate);
     let times = |seconds| format!("{:.1} ×", run.speedup(program, seconds));
     let mut row = vec![format!("{}, {}", who(run.users), PHASES[program])];
@@ -69,7 +69,7 @@ fn row(run: &Run, program: usize, rate: f64) -> Vec<String> {
 }
 
 /// Where the bar is met and where not, by one of [`MAXIMA`].
-fn verdict(measured: &Measured, which: usize, rate: f64) -> String {
+fn verdict(measured: &PaperMeasurements, which: usize, rate: f64) -> String {
     let (mut missed, mut all) = (Vec::new(), 0);
     for (run, program) in measured.programs() {
         for column in run.caches() {
@@ -93,13 +93,13 @@ fn verdict(measured: &Measured, which: usize, rate: f64) -> String {
 }
 
 /// The paper's estimate, for its program and its users.
-fn papers_way(page: &mut Page, measured: &Measured) {
+fn papers_way(page: &mut ReportPage, measured: &PaperMeasurements) {
     let Some(run) = measured.papers_run() else {
         return;
     };
     let plain = &run.plain()[REMOVE];
     let fixed = run.least(REMOVE) / plain.seconds;
-    let mixture = Mixture::of(&plain.requests);
+    let mixture = WriteMixture::of(&plain.requests);
     let shares: Vec<String> = mixture
         .shares()
         .map(|(kib, share)| format!("{share:.0} % of {kib} KiB"))
@@ -131,11 +131,16 @@ fn papers_way(page: &mut Page, measured: &Measured) {
     );
 }
 
-fn estimates(run: &Run, curve: &Curve, mixture: &Mixture, fixed: f64) -> Vec<Vec<String>> {
-    let [by_number, by_time] = Estimate::both(mixture, curve, fixed);
-    let [paper_number, paper_time] = Estimate::papers();
-    let ours = |name: &str, estimate: Estimate| {
-        let reached = |column: &Column| {
+fn estimates(
+    run: &ProgramRun,
+    curve: &BandwidthCurve,
+    mixture: &WriteMixture,
+    fixed: f64,
+) -> Vec<Vec<String>> {
+    let [by_number, by_time] = SpeedupEstimate::both(mixture, curve, fixed);
+    let [paper_number, paper_time] = SpeedupEstimate::papers();
+    let ours = |name: &str, estimate: SpeedupEstimate| {
+        let reached = |column: &RunColumn| {
             let speedup = run.speedup(REMOVE, column.phases[REMOVE].seconds);
             format!(
                 "{speedup:.1} × ({:.0} %)",
@@ -150,7 +155,7 @@ fn estimates(run: &Run, curve: &Curve, mixture: &Mixture, fixed: f64) -> Vec<Vec
             reached(&run.caches()[1]),
         ]
     };
-    let theirs = |name: &str, estimate: Estimate| {
+    let theirs = |name: &str, estimate: SpeedupEstimate| {
         vec![
             name.to_owned(),
             format!("{:.1}", estimate.ratio),

@@ -1,12 +1,12 @@
 //! A node of the map.
 
 use forebay_segments::format::envelope::{
-    FormatError, HEADER_BYTES, Reader, VERSION, VolumeId, begin, finish, open, stored_crc,
+    ByteReader, FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open, stored_crc,
 };
 use forebay_units::SECTOR_BYTES;
 
-use crate::extent::{Check, EXTENT_SECTORS_MAX, Extent, INLINE_SECTORS_MAX};
-use crate::place::Place;
+use crate::extent::{EXTENT_SECTORS_MAX, ExtentCheck, INLINE_SECTORS_MAX, MapExtent};
+use crate::place::LogPlace;
 
 const MAGIC: &[u8; 8] = b"FOREMAP\x03";
 const WHAT: &str = "node of the map";
@@ -36,7 +36,7 @@ pub(crate) const DELTA_MAX: u64 = (1 << DELTA_BITS) - 1;
 const DELTA_BITS: u32 = 28;
 /// Bits of a place that share a word with the delta. The other bits are in the second word.
 const PLACE_LOW_BITS: u32 = u64::BITS - DELTA_BITS;
-const PLACE_HIGH_BITS: u32 = Place::END.trailing_zeros() - PLACE_LOW_BITS;
+const PLACE_HIGH_BITS: u32 = LogPlace::END.trailing_zeros() - PLACE_LOW_BITS;
 const SECTORS_BITS: u32 = EXTENT_SECTORS_MAX.count_ones();
 const KIND_SHIFT: u32 = PLACE_HIGH_BITS + SECTORS_BITS;
 const _: () = assert!(KIND_SHIFT + 2 == u32::BITS);
@@ -48,7 +48,7 @@ const KIND_OWN: u32 = 3;
 
 /// A leaf entry: an extent in 16 bytes, with the same layout in memory and on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Packed {
+pub(crate) struct PackedExtent {
     /// Bits 27 to 0: the first sector, less the leaf's base. Bits 63 to 28: the low 36 bits of the place.
     delta_and_place: u64,
     /// Bits 16 to 0: the high 17 bits of the place. Bits 29 to 17: the length in sectors. Bits 31 to 30: the kind.
@@ -56,14 +56,14 @@ pub(crate) struct Packed {
     crc: u32,
 }
 
-impl Packed {
+impl PackedExtent {
     /// Packs an extent of a leaf with this base. The extent must begin at most [`DELTA_MAX`] behind the base.
-    pub(crate) fn new(extent: &Extent, base: u64) -> Packed {
+    pub(crate) fn new(extent: &MapExtent, base: u64) -> PackedExtent {
         let (kind, crc) = kind_of(extent.check);
         let (place, delta) = (extent.place.0, extent.sector - base);
         debug_assert!(delta <= DELTA_MAX && extent.sectors <= EXTENT_SECTORS_MAX);
         let high = (place >> PLACE_LOW_BITS) as u32;
-        Packed {
+        PackedExtent {
             delta_and_place: delta | place << DELTA_BITS,
             place_and_length: high
                 | (extent.sectors as u32) << PLACE_HIGH_BITS
@@ -79,9 +79,9 @@ impl Packed {
 
     /// Returns the entry with another delta.
     #[must_use]
-    pub(crate) fn with_delta(self, delta: u64) -> Packed {
+    pub(crate) fn with_delta(self, delta: u64) -> PackedExtent {
         debug_assert!(delta <= DELTA_MAX);
-        Packed {
+        PackedExtent {
             delta_and_place: self.delta_and_place & !DELTA_MAX | delta,
             ..self
         }
@@ -92,14 +92,14 @@ impl Packed {
         u64::from(self.place_and_length >> PLACE_HIGH_BITS) & EXTENT_SECTORS_MAX
     }
 
-    fn place(self) -> Place {
+    fn place(self) -> LogPlace {
         let high = u64::from(self.place_and_length) & ((1 << PLACE_HIGH_BITS) - 1);
-        Place(self.delta_and_place >> DELTA_BITS | high << PLACE_LOW_BITS)
+        LogPlace(self.delta_and_place >> DELTA_BITS | high << PLACE_LOW_BITS)
     }
 
     /// Unpacks the extent of an entry of a leaf with this base.
-    pub(crate) fn extent(self, base: u64) -> Extent {
-        Extent {
+    pub(crate) fn extent(self, base: u64) -> MapExtent {
+        MapExtent {
             sector: base + self.delta(),
             sectors: self.sectors(),
             place: self.place(),
@@ -113,8 +113,8 @@ impl Packed {
         out.extend_from_slice(&self.crc.to_le_bytes());
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Packed> {
-        Some(Packed {
+    fn decode(from: &mut ByteReader<'_>) -> Option<PackedExtent> {
+        Some(PackedExtent {
             delta_and_place: from.uint(8)?,
             place_and_length: from.uint(4)? as u32,
             crc: from.uint(4)? as u32,
@@ -123,7 +123,7 @@ impl Packed {
 }
 
 /// Returns the bytes that an extent takes in a leaf behind another extent.
-pub(crate) fn bytes_behind(before: Option<&Extent>, extent: &Extent) -> usize {
+pub(crate) fn bytes_behind(before: Option<&MapExtent>, extent: &MapExtent) -> usize {
     if before.is_some_and(|before| before.goes_on_in(extent)) {
         BLOCK_BYTES
     } else {
@@ -140,28 +140,28 @@ pub const fn run_bytes(sectors: u64) -> u64 {
 
 /// A child of an inner node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Child {
+pub struct ChildRef {
     /// No sector below this is in the child, unless the child is the first of its parent.
     pub first: u64,
     /// The place of the child.
-    pub place: Place,
+    pub place: LogPlace,
     /// The CRC32C stored in the child. It distinguishes the child from an older node at the same place.
     pub crc: u32,
 }
 
 /// The content of a node, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Content {
+pub enum NodeContent {
     /// Extents that do not overlap. The last begins less than 2^28 sectors behind the node's base. Together they take
     /// at most as many bytes as [`LEAF_EXTENTS_MAX`] entries.
-    Leaf(Vec<Extent>),
+    Leaf(Vec<MapExtent>),
     /// 1 to [`INNER_ENTRIES_MAX`] children.
-    Inner(Vec<Child>),
+    Inner(Vec<ChildRef>),
 }
 
 /// A node of the map as stored on the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Node {
+pub struct StoredNode {
     /// The volume that the map belongs to.
     pub volume: VolumeId,
     /// 0 for a leaf, otherwise one more than the level of its children.
@@ -169,30 +169,30 @@ pub struct Node {
     /// A sector that the node covers, at or before the first sector that is mapped in it.
     pub base: u64,
     /// The content: extents at level 0, children above.
-    pub content: Content,
+    pub content: NodeContent,
 }
 
 /// Returns the encoded kind, and the checksum: 0 for the kinds without a checksum.
-fn kind_of(check: Check) -> (u32, u32) {
+fn kind_of(check: ExtentCheck) -> (u32, u32) {
     match check {
-        Check::Inline(crc) => (KIND_INLINE, crc),
-        Check::Segment => (KIND_SEGMENT, 0),
-        Check::None => (KIND_NONE, 0),
-        Check::Own(crc) => (KIND_OWN, crc),
+        ExtentCheck::Inline(crc) => (KIND_INLINE, crc),
+        ExtentCheck::Segment => (KIND_SEGMENT, 0),
+        ExtentCheck::None => (KIND_NONE, 0),
+        ExtentCheck::Own(crc) => (KIND_OWN, crc),
     }
 }
 
 /// Decodes a kind of two bits.
-fn check_of(kind: u32, crc: u32) -> Check {
+fn check_of(kind: u32, crc: u32) -> ExtentCheck {
     match kind {
-        KIND_INLINE => Check::Inline(crc),
-        KIND_SEGMENT => Check::Segment,
-        KIND_NONE => Check::None,
-        _ => Check::Own(crc),
+        KIND_INLINE => ExtentCheck::Inline(crc),
+        KIND_SEGMENT => ExtentCheck::Segment,
+        KIND_NONE => ExtentCheck::None,
+        _ => ExtentCheck::Own(crc),
     }
 }
 
-impl Node {
+impl StoredNode {
     /// Encodes the node.
     ///
     /// # Panics
@@ -200,20 +200,20 @@ impl Node {
     pub fn encode(&self) -> [u8; NODE_BYTES] {
         let mut out = begin(MAGIC, VERSION, self.volume);
         let count = match &self.content {
-            Content::Leaf(extents) => runs(extents).count(),
-            Content::Inner(children) => children.len(),
+            NodeContent::Leaf(extents) => runs(extents).count(),
+            NodeContent::Inner(children) => children.len(),
         };
         out.extend_from_slice(&self.base.to_le_bytes());
         out.extend_from_slice(&(count as u16).to_le_bytes());
         out.extend_from_slice(&[self.level, 0, 0, 0, 0, 0]);
         debug_assert_eq!(out.len(), ENTRIES_AT);
         match &self.content {
-            Content::Leaf(extents) => {
+            NodeContent::Leaf(extents) => {
                 for run in runs(extents) {
                     encode_run(run, self.base, &mut out);
                 }
             }
-            Content::Inner(children) => {
+            NodeContent::Inner(children) => {
                 for child in children {
                     out.extend_from_slice(&child.first.to_le_bytes());
                     out.extend_from_slice(&child.place.0.to_le_bytes()[..PLACE_BYTES]);
@@ -229,7 +229,7 @@ impl Node {
     /// # Errors
     /// If the bytes are not a node of this version, or are damaged or inconsistent: entries must be in order without
     /// overlap, and within the space and the places of the log.
-    pub fn decode(bytes: &[u8]) -> Result<Node, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<StoredNode, FormatError> {
         let mut from = open(bytes, MAGIC, WHAT)?;
         node(&mut from).ok_or(FormatError::Content(WHAT))
     }
@@ -240,7 +240,7 @@ impl Node {
     }
 }
 
-fn node(from: &mut Reader<'_>) -> Option<Node> {
+fn node(from: &mut ByteReader<'_>) -> Option<StoredNode> {
     let (volume, base) = (from.volume()?, from.uint(8)?);
     let (count, level) = (from.uint(2)? as usize, from.uint(1)? as u8);
     from.take(5)?;
@@ -252,10 +252,10 @@ fn node(from: &mut Reader<'_>) -> Option<Node> {
         return None;
     }
     let content = match level {
-        0 => Content::Leaf(extents(from, count, base)?),
-        _ => Content::Inner(children(from, count, base)?),
+        0 => NodeContent::Leaf(extents(from, count, base)?),
+        _ => NodeContent::Inner(children(from, count, base)?),
     };
-    Some(Node {
+    Some(StoredNode {
         volume,
         level,
         base,
@@ -264,20 +264,20 @@ fn node(from: &mut Reader<'_>) -> Option<Node> {
 }
 
 /// Groups extents by entry: a block that continues the previous block shares its entry.
-fn runs(extents: &[Extent]) -> impl Iterator<Item = &[Extent]> {
-    extents.chunk_by(Extent::goes_on_in)
+fn runs(extents: &[MapExtent]) -> impl Iterator<Item = &[MapExtent]> {
+    extents.chunk_by(MapExtent::goes_on_in)
 }
 
-fn encode_run(run: &[Extent], base: u64, out: &mut Vec<u8>) {
+fn encode_run(run: &[MapExtent], base: u64, out: &mut Vec<u8>) {
     let (first, behind) = run.split_first().expect("a run is not empty");
     let sectors = run.iter().map(|extent| extent.sectors).sum();
-    Packed::new(&Extent { sectors, ..*first }, base).encode(out);
+    PackedExtent::new(&MapExtent { sectors, ..*first }, base).encode(out);
     for extent in behind {
         out.extend_from_slice(&kind_of(extent.check).1.to_le_bytes());
     }
 }
 
-fn extents(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Extent>> {
+fn extents(from: &mut ByteReader<'_>, count: usize, base: u64) -> Option<Vec<MapExtent>> {
     let (mut extents, mut end) = (Vec::with_capacity(count), base);
     for _ in 0..count {
         let run = run(from, base)?;
@@ -293,11 +293,13 @@ fn extents(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Extent>
                 _ => check_of(kind, from.uint(BLOCK_BYTES)? as u32),
             };
             let to = match run.check {
-                Check::Inline(_) | Check::Own(_) => at + INLINE_SECTORS_MAX.min(end - at),
+                ExtentCheck::Inline(_) | ExtentCheck::Own(_) => {
+                    at + INLINE_SECTORS_MAX.min(end - at)
+                }
                 _ => end,
             };
             let part = run.part(at..to)?;
-            extents.push(Extent { check, ..part });
+            extents.push(MapExtent { check, ..part });
             at = to;
         }
     }
@@ -306,28 +308,28 @@ fn extents(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Extent>
 }
 
 /// Decodes an entry as if it were one extent.
-fn run(from: &mut Reader<'_>, base: u64) -> Option<Extent> {
-    let packed = Packed::decode(from)?;
+fn run(from: &mut ByteReader<'_>, base: u64) -> Option<MapExtent> {
+    let packed = PackedExtent::decode(from)?;
     base.checked_add(packed.delta())?;
     let run = packed.extent(base);
     run.sector.checked_add(run.sectors)?;
-    let possible = run.sectors > 0 && run.place.0 + run.sectors <= Place::END;
+    let possible = run.sectors > 0 && run.place.0 + run.sectors <= LogPlace::END;
     possible.then_some(run)
 }
 
-fn children(from: &mut Reader<'_>, count: usize, base: u64) -> Option<Vec<Child>> {
-    let mut children: Vec<Child> = Vec::with_capacity(count);
+fn children(from: &mut ByteReader<'_>, count: usize, base: u64) -> Option<Vec<ChildRef>> {
+    let mut children: Vec<ChildRef> = Vec::with_capacity(count);
     for _ in 0..count {
-        let child = Child {
+        let child = ChildRef {
             first: from.uint(8)?,
-            place: Place(from.uint(PLACE_BYTES)?),
+            place: LogPlace(from.uint(PLACE_BYTES)?),
             crc: from.uint(4)? as u32,
         };
         let in_order = match children.last() {
             Some(before) => before.first < child.first,
             None => child.first == base,
         };
-        if !in_order || child.place.0 + NODE_SECTORS > Place::END {
+        if !in_order || child.place.0 + NODE_SECTORS > LogPlace::END {
             return None;
         }
         children.push(child);

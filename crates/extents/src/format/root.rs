@@ -1,9 +1,9 @@
 //! The root of a map, as a checkpoint stores it.
 
-use forebay_segments::format::envelope::Reader;
+use forebay_segments::format::envelope::ByteReader;
 
 use super::node::{LEVELS_MAX, NODE_SECTORS, PLACE_BYTES};
-use crate::place::Place;
+use crate::place::LogPlace;
 
 /// Length of an encoded root.
 pub const ROOT_BYTES: usize = 36;
@@ -14,7 +14,7 @@ pub const DETACHED_BYTES: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RootRef {
     /// The place of the root node.
-    pub place: Place,
+    pub place: LogPlace,
     /// The level of the root node; 0 if it is a leaf.
     pub level: u8,
     /// The CRC32C stored in the node.
@@ -43,7 +43,7 @@ impl RootRef {
     pub fn decode(bytes: &[u8]) -> Option<RootRef> {
         let (node, counts) = bytes.split_at_checked(DETACHED_BYTES)?;
         let DetachedRef { place, level, crc } = DetachedRef::decode(node)?;
-        let mut from = Reader(counts);
+        let mut from = ByteReader(counts);
         let root = RootRef {
             place,
             level,
@@ -61,7 +61,7 @@ impl RootRef {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DetachedRef {
     /// The place of the node.
-    pub place: Place,
+    pub place: LogPlace,
     /// The level; 0 for a leaf.
     pub level: u8,
     /// The CRC32C stored in the node.
@@ -80,10 +80,10 @@ impl DetachedRef {
 
     /// Decodes a detached root. Returns `None` if the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<DetachedRef> {
-        let mut from = Reader(bytes);
-        let (place, level) = (Place(from.uint(PLACE_BYTES)?), from.uint(1)? as u8);
+        let mut from = ByteReader(bytes);
+        let (place, level) = (LogPlace(from.uint(PLACE_BYTES)?), from.uint(1)? as u8);
         let crc = from.uint(4)? as u32;
-        let possible = place.0 + NODE_SECTORS <= Place::END && level < LEVELS_MAX;
+        let possible = place.0 + NODE_SECTORS <= LogPlace::END && level < LEVELS_MAX;
         (possible && from.0.is_empty()).then_some(DetachedRef { place, level, crc })
     }
 }

@@ -1,25 +1,25 @@
 //! Splitting of full nodes, and joining or dropping of nodes with few entries.
 
-use super::leaf::{Change, End, Leaf, middle, note_behind};
-use super::nodes::states::Remains;
-use super::nodes::{Body, Inner, NodeId, Slot};
-use super::path::{Path, Step};
-use super::{Map, Root};
-use crate::extent::{Changes, Extent};
+use super::leaf::{LeafChange, LeafEnd, LeafNode, middle, note_behind};
+use super::nodes::states::LeftoverCopy;
+use super::nodes::{InnerNode, NodeBody, NodeIndex, NodeLocation};
+use super::path::{NodePath, PathStep};
+use super::{ExtentMap, TreeRoot};
+use crate::extent::{MapChanges, MapExtent};
 use crate::format::LEVELS_MAX;
 
-impl Map {
+impl ExtentMap {
     /// Creates the first leaf, which is empty.
     pub(super) fn plant(&mut self) {
-        let leaf = Leaf::of(&[], 0).expect("nothing fits anywhere");
-        let slot = self.grown(Body::Leaf(leaf), 0);
-        self.root = Some(Root { slot, level: 0 });
+        let leaf = LeafNode::of(&[], 0).expect("nothing fits anywhere");
+        let slot = self.grown(NodeBody::Leaf(leaf), 0);
+        self.root = Some(TreeRoot { slot, level: 0 });
     }
 
     /// Adds a new node.
-    pub(super) fn grown(&mut self, body: Body, level: u8) -> Slot {
+    pub(super) fn grown(&mut self, body: NodeBody, level: u8) -> NodeLocation {
         self.totals.nodes = self.totals.nodes.saturating_add(1);
-        Slot::Loaded(self.nodes.add_new(body, level))
+        NodeLocation::Loaded(self.nodes.add_new(body, level))
     }
 
     /// Makes space in the leaf at the path's end for `change`, which begins at `sector`: entries move to a neighbour
@@ -28,10 +28,10 @@ impl Map {
     /// full.
     pub(super) fn split_for(
         &mut self,
-        path: &Path,
-        change: &Change,
+        path: &NodePath,
+        change: &LeafChange,
         sector: u64,
-        changes: &mut Changes,
+        changes: &mut MapChanges,
     ) {
         let leaf = self.nodes.leaf(path.leaf());
         let is_full = leaf.encoded_with(change) > self.shape.leaf_bytes();
@@ -41,19 +41,19 @@ impl Map {
         }
         let leaf = self.nodes.leaf(path.leaf());
         let (at, first) = match end {
-            Some(End::Last) => (leaf.len(), sector),
-            Some(End::First) if !is_full => (0, leaf.key(0)),
+            Some(LeafEnd::Last) => (leaf.len(), sector),
+            Some(LeafEnd::First) if !is_full => (0, leaf.key(0)),
             _ => (leaf.middle(), leaf.key(leaf.middle())),
         };
         self.mark(path);
         let right = self.nodes.edit_leaf(path.leaf(), |leaf| leaf.split_off(at));
-        let slot = self.grown(Body::Leaf(right), 0);
+        let slot = self.grown(NodeBody::Leaf(right), 0);
         self.insert_child(path.steps(), first, slot);
     }
 
     /// Moves entries of the full leaf at the path's end to a neighbour in memory, unless the neighbour is nearly full
     /// as well.
-    fn relieve(&mut self, path: &Path, changes: &mut Changes) -> bool {
+    fn relieve(&mut self, path: &NodePath, changes: &mut MapChanges) -> bool {
         let (leaf, above) = path.steps().split_last().expect("a way to some node");
         if above.is_empty() {
             return false;
@@ -74,7 +74,7 @@ impl Map {
 
     /// Returns the pairs of the chosen child of the last step and each of its neighbours in memory: the left node's
     /// index in the parent, and both nodes.
-    fn pairs(&self, steps: &[Step]) -> Vec<(usize, NodeId, NodeId)> {
+    fn pairs(&self, steps: &[PathStep]) -> Vec<(usize, NodeIndex, NodeIndex)> {
         let parent = steps[steps.len() - 1];
         let (inner, child) = (self.nodes.inner(parent.id), parent.child());
         let lefts = [child.checked_sub(1), Some(child)].into_iter().flatten();
@@ -86,14 +86,14 @@ impl Map {
     }
 
     /// Sets the first key of the last step's node to the first sector that the node covers.
-    fn rekey(&mut self, steps: &[Step]) {
+    fn rekey(&mut self, steps: &[PathStep]) {
         let (parent, start) = (steps[steps.len() - 1], self.start(steps));
-        let rekey = |inner: &mut Inner| inner.keys[0] = start;
+        let rekey = |inner: &mut InnerNode| inner.keys[0] = start;
         self.nodes.edit_inner(parent.id, rekey);
     }
 
     /// Inserts a node that was split off behind the node at the end of `steps`.
-    fn insert_child(&mut self, steps: &[Step], first: u64, slot: Slot) {
+    fn insert_child(&mut self, steps: &[PathStep], first: u64, slot: NodeLocation) {
         let (_, above) = steps.split_last().expect("a way to some node");
         let Some(parent) = above.last() else {
             return self.grow(first, slot);
@@ -109,14 +109,14 @@ impl Map {
         });
         if let Some(right) = right {
             let (first, level) = (right.keys[0], self.nodes.get(parent.id).level);
-            let slot = self.grown(Body::Inner(Box::new(right)), level);
+            let slot = self.grown(NodeBody::Inner(Box::new(right)), level);
             self.insert_child(above, first, slot);
         }
     }
 
     /// Returns the first sector that the last step's node covers. The node's first key may be larger, since the node's
     /// range may have grown while it was not in memory.
-    pub(super) fn start(&self, steps: &[Step]) -> u64 {
+    pub(super) fn start(&self, steps: &[PathStep]) -> u64 {
         let above = steps.iter().rev().skip(1);
         let start = above
             .filter(|step| step.child > 0)
@@ -125,20 +125,20 @@ impl Map {
     }
 
     /// Adds a new root above the old root and the node beside it.
-    fn grow(&mut self, first: u64, slot: Slot) {
+    fn grow(&mut self, first: u64, slot: NodeLocation) {
         let old = self.root.expect("a root was split");
         let level = old.level + 1;
         assert!(level < LEVELS_MAX, "a map of {level} levels");
-        let mut inner = Inner::default();
+        let mut inner = InnerNode::default();
         inner.insert(0, 0, old.slot);
         inner.insert(1, first, slot);
-        let slot = self.grown(Body::Inner(Box::new(inner)), level);
-        self.root = Some(Root { slot, level });
+        let slot = self.grown(NodeBody::Inner(Box::new(inner)), level);
+        self.root = Some(TreeRoot { slot, level });
     }
 
     /// Rebalances after the leaf at the path's end became smaller. Empty nodes are dropped, and nodes with few entries
     /// are joined with a neighbour in memory. The nodes on the path are already marked as changed.
-    pub(super) fn settle(&mut self, path: &Path, changes: &mut Changes) {
+    pub(super) fn settle(&mut self, path: &NodePath, changes: &mut MapChanges) {
         let is_empty = self.nodes.leaf(path.leaf()).len() == 0;
         if is_empty && self.pinned(&path.range) && !self.has_heir(path.steps()) {
             self.hollow.push(path.range.start);
@@ -160,13 +160,13 @@ impl Map {
             {
                 self.mark(&path);
                 // The leaf is dropped, so no extent moves to another leaf.
-                self.settle(&path, &mut Changes::default());
+                self.settle(&path, &mut MapChanges::default());
             }
         }
     }
 
-    /// As [`Map::settle`], for the last step's node only. Returns true if its parent has lost a child.
-    pub(super) fn settle_at(&mut self, steps: &[Step], changes: &mut Changes) -> bool {
+    /// As [`ExtentMap::settle`], for the last step's node only. Returns true if its parent has lost a child.
+    pub(super) fn settle_at(&mut self, steps: &[PathStep], changes: &mut MapChanges) -> bool {
         let (last, above) = steps.split_last().expect("a way to some node");
         let parent = above.last().expect("a node that is not the root");
         let node = self.nodes.get(last.id);
@@ -185,7 +185,7 @@ impl Map {
 
     /// Returns true if the leaf that would inherit the sectors of the last step's node is in memory, or if no other
     /// node would remain.
-    fn has_heir(&self, steps: &[Step]) -> bool {
+    fn has_heir(&self, steps: &[PathStep]) -> bool {
         let above = steps.iter().rev().skip(1);
         let mut brothers = above.filter(|step| self.nodes.inner(step.id).len() > 1);
         let Some(parent) = brothers.next() else {
@@ -194,7 +194,7 @@ impl Map {
         let (inner, child) = (self.nodes.inner(parent.id), parent.child());
         let mut slot = inner.slots[if child > 0 { child - 1 } else { 1 }];
         while let Some(id) = slot.id() {
-            let Body::Inner(inner) = &self.nodes.get(id).body else {
+            let NodeBody::Inner(inner) = &self.nodes.get(id).body else {
                 return true;
             };
             slot = inner.slots[if child > 0 { inner.len() - 1 } else { 0 }];
@@ -209,7 +209,7 @@ impl Map {
         {
             self.root = match &self.nodes.get(id).body {
                 body if body.len() == 0 => None,
-                Body::Inner(inner) if inner.len() == 1 => Some(Root {
+                NodeBody::Inner(inner) if inner.len() == 1 => Some(TreeRoot {
                     slot: inner.slots[0],
                     level: root.level - 1,
                 }),
@@ -220,17 +220,19 @@ impl Map {
     }
 
     /// Records that a node left the tree.
-    pub(super) fn forget(&mut self, slot: Slot) {
+    pub(super) fn forget(&mut self, slot: NodeLocation) {
         let id = slot.id().expect("only nodes in memory leave the tree");
         self.totals.nodes = self.totals.nodes.saturating_sub(1);
         match (self.nodes.forget(id), &mut self.writing) {
-            (Remains::Orphan(place), Some(writing)) => writing.orphans.push(place),
-            (Remains::Copy(place) | Remains::Orphan(place), _) => self.dropped.push(place),
-            (Remains::Nothing, _) => {}
+            (LeftoverCopy::Orphan(place), Some(writing)) => writing.orphans.push(place),
+            (LeftoverCopy::Copy(place) | LeftoverCopy::Orphan(place), _) => {
+                self.dropped.push(place)
+            }
+            (LeftoverCopy::Nothing, _) => {}
         }
     }
 
-    /// Returns the limit of [`Body::fill`] for a node of this level.
+    /// Returns the limit of [`NodeBody::fill`] for a node of this level.
     fn room(&self, level: u8) -> usize {
         match level {
             0 => self.shape.leaf,
@@ -240,7 +242,7 @@ impl Map {
 
     /// Joins the chosen child of the last step with a neighbour. If no neighbour has enough space, entries are balanced
     /// between the child and a neighbour. Returns true if a node was removed.
-    fn share(&mut self, steps: &[Step], changes: &mut Changes) -> bool {
+    fn share(&mut self, steps: &[PathStep], changes: &mut MapChanges) -> bool {
         let parent = steps[steps.len() - 1];
         self.rekey(steps);
         let pairs = self.pairs(steps);
@@ -263,12 +265,18 @@ impl Map {
 
     /// Moves the entries of the child `left` of `parent` and of its right neighbour into the first of the two, or
     /// distributes them `evenly`. Returns false, and changes nothing, if entries would be too far apart for one leaf.
-    fn pour(&mut self, parent: NodeId, left: usize, evenly: bool, changes: &mut Changes) -> bool {
+    fn pour(
+        &mut self,
+        parent: NodeIndex,
+        left: usize,
+        evenly: bool,
+        changes: &mut MapChanges,
+    ) -> bool {
         let inner = self.nodes.inner(parent);
         let between = inner.keys[left + 1];
         let [one, other] = [left, left + 1].map(|at| inner.slots[at].id().expect("in memory"));
         let poured = match &self.nodes.get(one).body {
-            Body::Leaf(_) => self.pour_leaves(one, other, evenly, changes),
+            NodeBody::Leaf(_) => self.pour_leaves(one, other, evenly, changes),
             _ => Some(self.pour_inner(one, other, between, evenly)),
         };
         let Some(first) = poured else {
@@ -276,7 +284,7 @@ impl Map {
         };
         match first {
             Some(first) => {
-                let rekey = |inner: &mut Inner| inner.keys[left + 1] = first;
+                let rekey = |inner: &mut InnerNode| inner.keys[left + 1] = first;
                 self.nodes.edit_inner(parent, rekey);
             }
             None => {
@@ -293,19 +301,19 @@ impl Map {
     /// entries are too far apart.
     fn pour_leaves(
         &mut self,
-        one: NodeId,
-        other: NodeId,
+        one: NodeIndex,
+        other: NodeIndex,
         evenly: bool,
-        changes: &mut Changes,
+        changes: &mut MapChanges,
     ) -> Option<Option<u64>> {
         // Extents that continue each other across the leaves are not joined: callers count extents, and only changes
         // are reported to them.
         let [one_len, other_len] = [one, other].map(|id| self.nodes.leaf(id).len());
         let both = [one, other].map(|id| self.nodes.leaf(id).extents());
-        let all: Vec<Extent> = both.into_iter().flatten().collect();
+        let all: Vec<MapExtent> = both.into_iter().flatten().collect();
         let (kept, given) = all.split_at(if evenly { middle(&all) } else { all.len() });
         let base = self.nodes.leaf(one).base();
-        let (kept, given) = (Leaf::of(kept, base)?, Leaf::of(given, base)?);
+        let (kept, given) = (LeafNode::of(kept, base)?, LeafNode::of(given, base)?);
         // The first extent of the right leaf now has a predecessor in its leaf, which it may follow.
         if one_len > 0 && other_len > 0 && kept.len() != one_len {
             note_behind(None, Some(all[one_len - 1]), all[one_len], changes);
@@ -322,8 +330,8 @@ impl Map {
 
     fn pour_inner(
         &mut self,
-        one: NodeId,
-        other: NodeId,
+        one: NodeIndex,
+        other: NodeIndex,
         between: u64,
         evenly: bool,
     ) -> Option<u64> {

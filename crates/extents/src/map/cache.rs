@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::leaf::Leaf;
+use super::leaf::LeafNode;
 use super::nodes::states::NodeState;
-use super::nodes::{Body, Inner, NodeId, Slot};
-use super::{Map, Need};
-use crate::extent::Extent;
-use crate::format::{Child, Content, FormatError, Node as Block, VolumeId};
+use super::nodes::{InnerNode, NodeBody, NodeIndex, NodeLocation};
+use super::{ExtentMap, NeededNode};
+use crate::extent::MapExtent;
+use crate::format::{ChildRef, FormatError, NodeContent, StoredNode as Block, VolumeId};
 
-/// Rounds of evictions in one call of [`Map::shrink`].
+/// Rounds of evictions in one call of [`ExtentMap::shrink`].
 const ROUNDS: usize = 4;
 /// Nodes that a round examines without evicting any, and nodes that one call of compaction moves.
 const LOOKS: usize = 1024;
@@ -24,7 +24,7 @@ const EVICTIONS_MAX: usize = 1024;
 
 /// An error for a block that is not the needed node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LoadError {
+pub enum NodeLoadError {
     /// The block is not a node, or is damaged.
     #[error(transparent)]
     Format(#[from] FormatError),
@@ -73,12 +73,12 @@ impl PinTable {
 }
 
 /// Ranges that a caller is about to change. Their nodes stay in memory until the caller releases or drops the pins.
-pub struct Pins {
+pub struct RangePins {
     table: Rc<RefCell<PinTable>>,
     ranges: Vec<(u64, u64)>,
 }
 
-impl Pins {
+impl RangePins {
     /// Releases the pins.
     pub fn release(&mut self) {
         let mut table = self.table.borrow_mut();
@@ -88,28 +88,28 @@ impl Pins {
     }
 }
 
-impl Drop for Pins {
+impl Drop for RangePins {
     fn drop(&mut self) {
         self.release();
     }
 }
 
-impl Map {
+impl ExtentMap {
     /// Returns an empty set of pins for this map.
-    pub fn pins(&self) -> Pins {
-        Pins {
+    pub fn pins(&self) -> RangePins {
+        RangePins {
             table: Rc::clone(&self.pins),
             ranges: Vec::new(),
         }
     }
 
-    /// Pins the nodes of `range` in memory. After `Ok`, every operation on the range succeeds without [`Need`] until
+    /// Pins the nodes of `range` in memory. After `Ok`, every operation on the range succeeds without [`NeededNode`] until
     /// `pins` are released, regardless of other changes of the map.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory. Nodes that are already loaded are pinned, so each loaded node is a step
+    /// [`NeededNode`] if a node is not in memory. Nodes that are already loaded are pinned, so each loaded node is a step
     /// towards success.
-    pub fn prepare(&mut self, range: Range<u64>, pins: &mut Pins) -> Result<(), Need> {
+    pub fn prepare(&mut self, range: Range<u64>, pins: &mut RangePins) -> Result<(), NeededNode> {
         let pinned = (range.start, range.end);
         // The caller calls again after each loaded node.
         if !range.is_empty() && pins.ranges.last() != Some(&pinned) {
@@ -123,18 +123,18 @@ impl Map {
     ///
     /// # Errors
     /// If the bytes are not the needed node.
-    pub fn load(&mut self, need: &Need, bytes: &[u8]) -> Result<(), LoadError> {
+    pub fn load(&mut self, need: &NeededNode, bytes: &[u8]) -> Result<(), NodeLoadError> {
         let block = verified(self.volume, need, bytes)?;
         let (place, crc) = (need.place, need.crc);
-        let missing = Slot::Medium { place, crc };
+        let missing = NodeLocation::Medium { place, crc };
         let hook = self.hook(need.range.start, need.level).ok().flatten();
         if let Some(hook) = hook.filter(|hook| hook.slot == missing) {
-            let body = body(block, &hook.range).ok_or(LoadError::Misplaced)?;
+            let body = body(block, &hook.range).ok_or(NodeLoadError::Misplaced)?;
             let id = self.nodes.add_loaded(body, need.level, place, crc);
-            self.set_slot(&hook, Slot::Loaded(id));
+            self.set_slot(&hook, NodeLocation::Loaded(id));
         } else if let Some(root) = self.detached.iter_mut().find(|root| root.slot == missing) {
-            let body = body(block, &need.range).ok_or(LoadError::Misplaced)?;
-            root.slot = Slot::Loaded(self.nodes.add_loaded(body, need.level, place, crc));
+            let body = body(block, &need.range).ok_or(NodeLoadError::Misplaced)?;
+            root.slot = NodeLocation::Loaded(self.nodes.add_loaded(body, need.level, place, crc));
         }
         Ok(())
     }
@@ -208,11 +208,11 @@ impl Map {
             let node = self.nodes.get(id);
             let hook = self.hook(node.body.key(), node.level).ok().flatten();
             // Detached nodes are not found from the root, and stay in their slots until they are reaped.
-            let Some(hook) = hook.filter(|hook| hook.slot == Slot::Loaded(id)) else {
+            let Some(hook) = hook.filter(|hook| hook.slot == NodeLocation::Loaded(id)) else {
                 return false;
             };
             let to = self.nodes.compact(id);
-            self.set_slot(&hook, Slot::Loaded(to));
+            self.set_slot(&hook, NodeLocation::Loaded(to));
             let trimmed = self.nodes.trim_last();
             debug_assert!(trimmed != Some(id));
         }
@@ -220,13 +220,13 @@ impl Map {
     }
 
     /// Evicts a clean node, or removes it from the clock if it can never be evicted. Returns false if the node stays.
-    fn evict(&mut self, id: NodeId) -> bool {
+    fn evict(&mut self, id: NodeIndex) -> bool {
         let node = self.nodes.get(id);
         debug_assert!(self.nodes.state(id) == NodeState::Clean);
         if node.take_used() {
             return false;
         }
-        if let Body::Inner(inner) = &node.body
+        if let NodeBody::Inner(inner) = &node.body
             && inner.has_loaded()
         {
             return false;
@@ -234,7 +234,7 @@ impl Map {
         let Ok(Some(hook)) = self.hook(node.body.key(), node.level) else {
             return false;
         };
-        if hook.slot != Slot::Loaded(id) {
+        if hook.slot != NodeLocation::Loaded(id) {
             // The node is detached, and is never evicted.
             self.nodes.retire(id);
             return true;
@@ -249,35 +249,39 @@ impl Map {
 }
 
 /// Decodes and verifies the node that `need` refers to.
-pub(super) fn verified(volume: VolumeId, need: &Need, bytes: &[u8]) -> Result<Block, LoadError> {
+pub(super) fn verified(
+    volume: VolumeId,
+    need: &NeededNode,
+    bytes: &[u8],
+) -> Result<Block, NodeLoadError> {
     let block = Block::decode(bytes)?;
     if Block::crc(bytes) != Some(need.crc) {
-        return Err(LoadError::Stale);
+        return Err(NodeLoadError::Stale);
     }
     if block.volume != volume || block.level != need.level {
-        return Err(LoadError::Misplaced);
+        return Err(NodeLoadError::Misplaced);
     }
     Ok(block)
 }
 
 /// Returns the content of a node that covers `range`, or `None` if the content exceeds the range.
-fn body(block: Block, range: &Range<u64>) -> Option<Body> {
+fn body(block: Block, range: &Range<u64>) -> Option<NodeBody> {
     let within = |sector: u64| range.contains(&sector);
     if !within(block.base) {
         return None;
     }
     Some(match block.content {
-        Content::Leaf(extents) => {
-            let end = extents.last().map_or(block.base, Extent::end);
-            Body::Leaf(Leaf::of(&extents, block.base).filter(|_| end <= range.end)?)
+        NodeContent::Leaf(extents) => {
+            let end = extents.last().map_or(block.base, MapExtent::end);
+            NodeBody::Leaf(LeafNode::of(&extents, block.base).filter(|_| end <= range.end)?)
         }
-        Content::Inner(children) => {
+        NodeContent::Inner(children) => {
             children.last().filter(|last| within(last.first))?;
-            let of = |child: &Child| Slot::Medium {
+            let of = |child: &ChildRef| NodeLocation::Medium {
                 place: child.place,
                 crc: child.crc,
             };
-            Body::Inner(Box::new(Inner {
+            NodeBody::Inner(Box::new(InnerNode {
                 keys: children.iter().map(|child| child.first).collect(),
                 slots: children.iter().map(of).collect(),
             }))

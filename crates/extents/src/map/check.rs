@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use super::leaf::encoded_bytes;
 use super::nodes::states::NodeState;
-use super::nodes::{Body, NodeId, Slot};
+use super::nodes::{NodeBody, NodeIndex, NodeLocation};
 use super::path::narrow;
-use super::{Map, Totals};
+use super::{ExtentMap, MapTotals};
 
 /// A node that breaks an invariant of the map.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the map's node of level {level} that begins at sector {sector}: {what}")]
-pub struct Flaw {
+pub struct NodeFlaw {
     /// The level of the node.
     pub level: u8,
     /// The first sector that the node covers.
@@ -22,8 +22,8 @@ pub struct Flaw {
 
 /// Counts collected during a check.
 #[derive(Default)]
-struct Seen {
-    totals: Totals,
+struct CheckCounts {
+    totals: MapTotals,
     nodes: usize,
     clean: usize,
     written: usize,
@@ -35,15 +35,15 @@ struct Seen {
     missing: usize,
 }
 
-impl Map {
+impl ExtentMap {
     /// Checks every node in memory: order, bounds, levels, states and counts. The totals are compared if the whole map
     /// is in memory.
     ///
     /// # Errors
     /// The first flaw found.
-    pub fn check(&self) -> Result<(), Flaw> {
-        let mut seen = Seen::default();
-        let whole = |what| Flaw {
+    pub fn check(&self) -> Result<(), NodeFlaw> {
+        let mut seen = CheckCounts::default();
+        let whole = |what| NodeFlaw {
             level: self.root.map_or(0, |root| root.level),
             sector: 0,
             what,
@@ -86,15 +86,15 @@ impl Map {
 
     fn check_node(
         &self,
-        id: NodeId,
+        id: NodeIndex,
         level: u8,
         range: Range<u64>,
-        seen: &mut Seen,
-    ) -> Result<(), Flaw> {
+        seen: &mut CheckCounts,
+    ) -> Result<(), NodeFlaw> {
         let node = self.nodes.get(id);
         let demand = |holds: bool, what| {
             let sector = range.start;
-            let flaw = Flaw {
+            let flaw = NodeFlaw {
                 level,
                 sector,
                 what,
@@ -118,8 +118,8 @@ impl Map {
         demand(node.body.len() > 0 || level == 0, "empty")?;
         demand(range.contains(&node.body.key()), "begins outside its range")?;
         let inner = match &node.body {
-            Body::Inner(inner) => inner,
-            Body::Leaf(_) => {
+            NodeBody::Inner(inner) => inner,
+            NodeBody::Leaf(_) => {
                 demand(level == 0, "a leaf above the lowest level")?;
                 return demand(self.is_leaf_sound(id, &range, seen), "extents out of order");
             }
@@ -129,7 +129,7 @@ impl Map {
         let last = inner.keys.last().is_some_and(|last| *last < range.end);
         demand(last, "a child outside its range")?;
         for (at, slot) in inner.slots.iter().enumerate() {
-            let Slot::Loaded(id) = *slot else {
+            let NodeLocation::Loaded(id) = *slot else {
                 seen.missing += 1;
                 continue;
             };
@@ -144,7 +144,7 @@ impl Map {
         Ok(())
     }
 
-    fn is_leaf_sound(&self, id: NodeId, range: &Range<u64>, seen: &mut Seen) -> bool {
+    fn is_leaf_sound(&self, id: NodeIndex, range: &Range<u64>, seen: &mut CheckCounts) -> bool {
         let leaf = self.nodes.leaf(id);
         let extents = || leaf.extents();
         seen.totals.entries += leaf.len() as u64;

@@ -10,28 +10,28 @@
 //! tree before its copy is complete: the copy is live until the next root is valid. So after each checkpoint, the live
 //! nodes are exactly those reachable from its root and from the roots of the detached subtrees, as recovery finds them.
 
-use super::nodes::Slot;
+use super::nodes::NodeLocation;
 use super::nodes::states::NodeState;
-use super::writing::Writing;
-use super::{Map, Root};
+use super::writing::ActiveSnapshot;
+use super::{ExtentMap, TreeRoot};
 use crate::format::{DetachedRef, RootRef};
-use crate::map::Need;
-use crate::place::Place;
+use crate::map::NeededNode;
+use crate::place::LogPlace;
 
 /// A checkpoint whose nodes are written, and whose roots the caller makes valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Completed {
+pub struct CompletedCheckpoint {
     /// The root of the map at the freeze; `None` if the map was empty.
     pub root: Option<RootRef>,
     /// The subtrees that were detached at the freeze. Empty without a root.
     pub detached: Vec<DetachedRef>,
     /// Places of nodes that are reachable from the previous checkpoint but not from these roots.
-    pub superseded: Vec<Place>,
+    pub superseded: Vec<LogPlace>,
 }
 
-impl Map {
-    /// Begins a snapshot of the map. Then the caller calls [`Map::next_to_write`] and [`Map::written`] in turn until
-    /// all nodes are written. When all nodes are durable, the caller may write the roots that [`Map::frozen_roots`]
+impl ExtentMap {
+    /// Begins a snapshot of the map. Then the caller calls [`ExtentMap::next_to_write`] and [`ExtentMap::written`] in turn until
+    /// all nodes are written. When all nodes are durable, the caller may write the roots that [`ExtentMap::frozen_roots`]
     /// returns, and then complete the snapshot.
     ///
     /// # Panics
@@ -51,19 +51,19 @@ impl Map {
         let roots = roots.map(|root| self.frozen_root(*root)).collect();
         let dropped = std::mem::take(&mut self.dropped);
         let totals = self.root.map(|_| self.totals);
-        self.writing = Some(Box::new(Writing::new(totals, roots, dropped)));
+        self.writing = Some(Box::new(ActiveSnapshot::new(totals, roots, dropped)));
     }
 
     /// Returns a root as the snapshot contains it: by place, if the snapshot does not write the node.
-    fn frozen_root(&self, root: Root) -> Root {
+    fn frozen_root(&self, root: TreeRoot) -> TreeRoot {
         let slot = match root.slot {
-            Slot::Loaded(id) if self.nodes.state(id) == NodeState::Clean => {
+            NodeLocation::Loaded(id) if self.nodes.state(id) == NodeState::Clean => {
                 let (place, crc) = self.nodes.copy(id).expect("a clean node has a copy");
-                Slot::Medium { place, crc }
+                NodeLocation::Medium { place, crc }
             }
             slot => slot,
         };
-        Root { slot, ..root }
+        TreeRoot { slot, ..root }
     }
 
     /// Completes the snapshot, whose checkpoint is on the device. Nodes that have not changed since the freeze are now
@@ -71,11 +71,11 @@ impl Map {
     ///
     /// # Panics
     /// If no snapshot is under way, or a node of it was not written.
-    pub fn complete(&mut self) -> Completed {
+    pub fn complete(&mut self) -> CompletedCheckpoint {
         let (root, detached) = self.frozen_roots();
         let writing = self.writing.take().expect("a snapshot is under way");
         self.nodes.complete();
-        let Writing {
+        let ActiveSnapshot {
             superseded,
             mut orphans,
             ..
@@ -85,7 +85,7 @@ impl Map {
             std::mem::swap(&mut self.dropped, &mut orphans);
         }
         self.dropped.append(&mut orphans);
-        Completed {
+        CompletedCheckpoint {
             root,
             detached,
             superseded,
@@ -109,11 +109,11 @@ impl Map {
     /// reaped, so only the counts show whether a segment is free.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory; nothing is changed.
-    pub fn redirty(&mut self, level: u8, key: u64, place: Place) -> Result<bool, Need> {
+    /// [`NeededNode`] if a node is not in memory; nothing is changed.
+    pub fn redirty(&mut self, level: u8, key: u64, place: LogPlace) -> Result<bool, NeededNode> {
         let home = self.hook(key, level)?.and_then(|hook| match hook.slot {
-            Slot::Loaded(id) => self.nodes.copy(id).map(|(home, _)| home),
-            Slot::Medium { place, .. } => Some(place),
+            NodeLocation::Loaded(id) => self.nodes.copy(id).map(|(home, _)| home),
+            NodeLocation::Medium { place, .. } => Some(place),
         });
         if home != Some(place) {
             return Ok(false);

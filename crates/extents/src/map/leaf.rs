@@ -4,17 +4,17 @@
 use std::ops::Range;
 
 use super::ALLOCATION_BYTES;
-use crate::extent::{Changes, Extent, LeafExtent, in_leaf};
-use crate::format::{DELTA_MAX, Packed, bytes_behind};
-use crate::place::Place;
+use crate::extent::{LeafExtent, MapChanges, MapExtent, in_leaf};
+use crate::format::{DELTA_MAX, PackedExtent, bytes_behind};
+use crate::place::LogPlace;
 
 /// The capacity for entries changes in steps of this size.
 const STEP: usize = 8;
 /// Extents in order, without overlap.
 #[derive(Clone)]
-pub(super) struct Leaf {
+pub(super) struct LeafNode {
     /// The entries; only the first `len` are valid, the others are spare capacity.
-    entries: Box<[Packed]>,
+    entries: Box<[PackedExtent]>,
     /// A sector at or before the first entry, and within the leaf's range.
     base: u64,
     /// The first sector of the last entry, less the base.
@@ -24,10 +24,10 @@ pub(super) struct Leaf {
     encoded: u16,
 }
 
-impl Leaf {
+impl LeafNode {
     /// Returns a leaf of extents in order, or `None` if they are too far apart for one leaf. An empty leaf has the base
     /// `otherwise`.
-    pub(super) fn of(extents: &[Extent], otherwise: u64) -> Option<Leaf> {
+    pub(super) fn of(extents: &[MapExtent], otherwise: u64) -> Option<LeafNode> {
         let base = extents.first().map_or(otherwise, |first| first.sector);
         let last = extents.last().map_or(base, |last| last.sector);
         if last - base > DELTA_MAX {
@@ -36,9 +36,11 @@ impl Leaf {
         let len = extents.len();
         let packed = |at: usize| {
             let extent = extents.get(at);
-            extent.map_or_else(Packed::default, |extent| Packed::new(extent, base))
+            extent.map_or_else(PackedExtent::default, |extent| {
+                PackedExtent::new(extent, base)
+            })
         };
-        Some(Leaf {
+        Some(LeafNode {
             entries: (0..len.next_multiple_of(STEP)).map(packed).collect(),
             base,
             last: (last - base) as u32,
@@ -48,8 +50,8 @@ impl Leaf {
     }
 
     /// Returns an empty leaf as a placeholder for a free slot.
-    pub(super) fn nothing() -> Leaf {
-        Leaf {
+    pub(super) fn nothing() -> LeafNode {
+        LeafNode {
             entries: Box::default(),
             base: 0,
             last: 0,
@@ -72,7 +74,7 @@ impl Leaf {
     }
 
     /// Returns the bytes that the entries take on the device after `change`.
-    pub(super) fn encoded_with(&self, change: &Change) -> usize {
+    pub(super) fn encoded_with(&self, change: &LeafChange) -> usize {
         let at = &change.at;
         let before = at.start.checked_sub(1).map(|before| self.get(before));
         let behind = (at.end < self.len()).then(|| self.get(at.end));
@@ -84,7 +86,7 @@ impl Leaf {
     /// Returns the index of the entry that splits the leaf into halves with about equal bytes on the device. With three
     /// entries or more, neither half is empty.
     pub(super) fn middle(&self) -> usize {
-        let extents: Vec<Extent> = self.extents().collect();
+        let extents: Vec<MapExtent> = self.extents().collect();
         middle(&extents)
     }
 
@@ -96,7 +98,7 @@ impl Leaf {
         }
     }
 
-    fn entries(&self) -> &[Packed] {
+    fn entries(&self) -> &[PackedExtent] {
         &self.entries[..self.len()]
     }
 
@@ -105,11 +107,11 @@ impl Leaf {
         self.base + self.entries()[at].delta()
     }
 
-    pub(super) fn get(&self, at: usize) -> Extent {
+    pub(super) fn get(&self, at: usize) -> MapExtent {
         self.entries()[at].extent(self.base)
     }
 
-    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
+    pub(super) fn extents(&self) -> impl Iterator<Item = MapExtent> {
         self.entries().iter().map(|entry| entry.extent(self.base))
     }
 
@@ -157,7 +159,7 @@ impl Leaf {
     }
 
     /// Returns the extents in `range`, clipped to it.
-    pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Extent> {
+    pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = MapExtent> {
         let from = self.position(range.start);
         let extents = self.entries()[from..].iter();
         extents.map_while(move |entry| entry.extent(self.base).part(range.clone()))
@@ -165,8 +167,8 @@ impl Leaf {
 
     /// Returns the leaf's base after `change`: the present base if possible. `None` if the entries would be too far
     /// apart.
-    pub(super) fn base_with(&self, change: &Change) -> Option<u64> {
-        let fits = |extent: &Extent| {
+    pub(super) fn base_with(&self, change: &LeafChange) -> Option<u64> {
+        let fits = |extent: &MapExtent| {
             let delta = extent.sector.checked_sub(self.base);
             self.len > 0 && delta.is_some_and(|delta| delta <= DELTA_MAX)
         };
@@ -186,7 +188,7 @@ impl Leaf {
     }
 
     /// Applies `change`; the leaf's base becomes `base`.
-    pub(super) fn apply(&mut self, change: &Change, base: u64) {
+    pub(super) fn apply(&mut self, change: &LeafChange, base: u64) {
         let (at, with) = (change.at.clone(), change.with());
         let (len, len_after) = (self.len(), self.len() - at.len() + with.len());
         let room = self.entries.len();
@@ -201,7 +203,7 @@ impl Leaf {
                 entries.copy_within(at.end..len, behind);
             }
             for (entry, extent) in entries[at.start..].iter_mut().zip(with) {
-                *entry = Packed::new(extent, base);
+                *entry = PackedExtent::new(extent, base);
             }
         } else {
             let shift = self.base.wrapping_sub(base);
@@ -211,9 +213,9 @@ impl Leaf {
             };
             let entry = |i: usize| match i {
                 _ if i < at.start => old(i),
-                _ if i < behind => Packed::new(&with[i - at.start], base),
+                _ if i < behind => PackedExtent::new(&with[i - at.start], base),
                 _ if i < len_after => old(i - behind + at.end),
-                _ => Packed::default(),
+                _ => PackedExtent::default(),
             };
             self.entries = (0..len_after.next_multiple_of(STEP)).map(entry).collect();
             self.base = base;
@@ -226,10 +228,10 @@ impl Leaf {
     }
 
     /// Moves all entries from `at` on into a new leaf.
-    pub(super) fn split_off(&mut self, at: usize) -> Leaf {
-        let extents: Vec<Extent> = self.extents().collect();
+    pub(super) fn split_off(&mut self, at: usize) -> LeafNode {
+        let extents: Vec<MapExtent> = self.extents().collect();
         let (left, right) = extents.split_at(at);
-        let of = |part| Leaf::of(part, self.base).expect("less than there was");
+        let of = |part| LeafNode::of(part, self.base).expect("less than there was");
         let (left, right) = (of(left), of(right));
         *self = left;
         right
@@ -238,8 +240,8 @@ impl Leaf {
 
 /// Returns the bytes that extents take on the device behind another extent in the same leaf.
 pub(super) fn encoded_bytes(
-    mut before: Option<Extent>,
-    extents: impl Iterator<Item = Extent>,
+    mut before: Option<MapExtent>,
+    extents: impl Iterator<Item = MapExtent>,
 ) -> usize {
     let bytes = extents.map(|extent| {
         let bytes = bytes_behind(before.as_ref(), &extent);
@@ -251,7 +253,7 @@ pub(super) fn encoded_bytes(
 
 /// Returns the number of first extents that take about half of the bytes on the device. With three extents or more,
 /// neither half is empty. The blocks of a page stay together.
-pub(super) fn middle(extents: &[Extent]) -> usize {
+pub(super) fn middle(extents: &[MapExtent]) -> usize {
     let half = encoded_bytes(None, extents.iter().copied()) / 2;
     let (mut bytes, mut before) = (0, None);
     let left = extents.iter().take_while(|extent| {
@@ -272,24 +274,24 @@ pub(super) fn middle(extents: &[Extent]) -> usize {
 }
 
 /// The effect on a leaf of mapping or clearing a range.
-pub(super) struct Change {
+pub(super) struct LeafChange {
     /// The removed entries.
     at: Range<usize>,
-    with: [Extent; 3],
+    with: [MapExtent; 3],
     count: usize,
     /// The index of the new extent in `with`.
     new: Option<usize>,
 }
 
-impl Change {
+impl LeafChange {
     /// Returns the change that unmaps `range`.
-    pub(super) fn clear(leaf: &Leaf, range: Range<u64>) -> Change {
+    pub(super) fn clear(leaf: &LeafNode, range: Range<u64>) -> LeafChange {
         let (at, left, right) = around(leaf, &range);
-        Change::new(at, [left, None, right])
+        LeafChange::new(at, [left, None, right])
     }
 
     /// Returns the change that maps `extent`, joined with the neighbours that it continues or that continue it.
-    pub(super) fn set(leaf: &Leaf, extent: Extent) -> Change {
+    pub(super) fn set(leaf: &LeafNode, extent: MapExtent) -> LeafChange {
         let range = extent.sector..extent.end();
         let (mut at, mut left, mut right) = around(leaf, &range);
         let mut new = extent;
@@ -303,15 +305,15 @@ impl Change {
             new = joined;
             at.end += usize::from(right.take().is_none());
         }
-        Change::new(at, [left, Some(new), right])
+        LeafChange::new(at, [left, Some(new), right])
     }
 
-    fn new(at: Range<usize>, with: [Option<Extent>; 3]) -> Change {
-        const NOTHING: Extent = Extent {
+    fn new(at: Range<usize>, with: [Option<MapExtent>; 3]) -> LeafChange {
+        const NOTHING: MapExtent = MapExtent {
             sector: 0,
             sectors: 0,
-            place: Place(0),
-            check: crate::extent::Check::None,
+            place: LogPlace(0),
+            check: crate::extent::ExtentCheck::None,
         };
         let new = with[1].map(|_| usize::from(with[0].is_some()));
         let (mut packed, mut count) = ([NOTHING; 3], 0);
@@ -319,7 +321,7 @@ impl Change {
             packed[count] = extent;
             count += 1;
         }
-        Change {
+        LeafChange {
             at,
             with: packed,
             count,
@@ -328,7 +330,7 @@ impl Change {
     }
 
     /// Returns the added entries.
-    fn with(&self) -> &[Extent] {
+    fn with(&self) -> &[MapExtent] {
         &self.with[..self.count]
     }
 
@@ -343,17 +345,17 @@ impl Change {
     }
 
     /// Returns the end of `leaf` at which all new entries lie, if the change replaces no entry.
-    pub(super) fn is_at_end(&self, leaf: &Leaf) -> Option<End> {
+    pub(super) fn is_at_end(&self, leaf: &LeafNode) -> Option<LeafEnd> {
         match (self.at.is_empty(), self.at.start) {
-            (true, at) if at == leaf.len() => Some(End::Last),
-            (true, 0) => Some(End::First),
+            (true, at) if at == leaf.len() => Some(LeafEnd::Last),
+            (true, 0) => Some(LeafEnd::First),
             _ => None,
         }
     }
 
     /// Appends the effects on the extents of `leaf` to `changes`. Returns the sectors of the removed and of the added
     /// extents.
-    pub(super) fn note(&self, leaf: &Leaf, changes: &mut Changes) -> (u64, u64) {
+    pub(super) fn note(&self, leaf: &LeafNode, changes: &mut MapChanges) -> (u64, u64) {
         let before = self.at.start.checked_sub(1).map(|before| leaf.get(before));
         let behind = (self.at.end < leaf.len()).then(|| leaf.get(self.at.end));
         let (mut gone, mut come) = (0, 0);
@@ -382,10 +384,10 @@ impl Change {
 
 /// Records an unchanged extent whose `follows` flag changes with its predecessor.
 pub(super) fn note_behind(
-    before: Option<Extent>,
-    now: Option<Extent>,
-    extent: Extent,
-    changes: &mut Changes,
+    before: Option<MapExtent>,
+    now: Option<MapExtent>,
+    extent: MapExtent,
+    changes: &mut MapChanges,
 ) {
     let [was, is] = [before, now].map(|before| {
         let follows = before.is_some_and(|before| before.is_followed_by(&extent));
@@ -399,14 +401,17 @@ pub(super) fn note_behind(
 
 /// An end of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum LeafEnd {
     First,
     Last,
 }
 
 /// Returns the entries that overlap `range`, the remaining part of the first entry before the range, and the remaining
 /// part of the last entry behind it.
-fn around(leaf: &Leaf, range: &Range<u64>) -> (Range<usize>, Option<Extent>, Option<Extent>) {
+fn around(
+    leaf: &LeafNode,
+    range: &Range<u64>,
+) -> (Range<usize>, Option<MapExtent>, Option<MapExtent>) {
     let start = leaf.position(range.start);
     let mut end = start;
     while end < leaf.len() && leaf.key(end) < range.end {

@@ -7,21 +7,21 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::ALLOCATION_BYTES;
-use super::leaf::Leaf;
+use super::leaf::LeafNode;
 use crate::format::LEAF_ENTRY_BYTES;
-use crate::place::Place;
-use ring::Ring;
-use states::{Aside, Counts, Epochs};
+use crate::place::LogPlace;
+use ring::NodeRing;
+use states::{FrozenNode, NodeCounts, SnapshotEpochs};
 
 /// The capacity for children grows in steps of this size.
 const STEP: usize = 8;
 
 /// The index of a node in memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct NodeId(u32);
+pub(super) struct NodeIndex(u32);
 
-impl NodeId {
-    pub(super) const NONE: NodeId = NodeId(u32::MAX);
+impl NodeIndex {
+    pub(super) const NONE: NodeIndex = NodeIndex(u32::MAX);
 
     fn index(self) -> usize {
         self.0 as usize
@@ -30,31 +30,31 @@ impl NodeId {
 
 /// The location of a node, as its parent stores it, or the map for the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Slot {
+pub(super) enum NodeLocation {
     /// On the device only, with the CRC32C stored in the node.
-    Medium { place: Place, crc: u32 },
+    Medium { place: LogPlace, crc: u32 },
     /// In memory. The node contains the place of its copy on the device.
-    Loaded(NodeId),
+    Loaded(NodeIndex),
 }
 
-impl Slot {
+impl NodeLocation {
     /// Returns the node if it is in memory.
-    pub(super) fn id(self) -> Option<NodeId> {
+    pub(super) fn id(self) -> Option<NodeIndex> {
         match self {
-            Slot::Loaded(id) => Some(id),
-            Slot::Medium { .. } => None,
+            NodeLocation::Loaded(id) => Some(id),
+            NodeLocation::Medium { .. } => None,
         }
     }
 }
 
 /// Children in order of their keys. The first child covers all sectors before the second key.
 #[derive(Clone, Default)]
-pub(super) struct Inner {
+pub(super) struct InnerNode {
     pub(super) keys: Vec<u64>,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<NodeLocation>,
 }
 
-impl Inner {
+impl InnerNode {
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -65,7 +65,7 @@ impl Inner {
         behind.saturating_sub(1)
     }
 
-    pub(super) fn insert(&mut self, at: usize, key: u64, slot: Slot) {
+    pub(super) fn insert(&mut self, at: usize, key: u64, slot: NodeLocation) {
         if self.keys.len() == self.keys.capacity() {
             self.keys.reserve_exact(STEP);
             self.slots.reserve_exact(STEP);
@@ -74,14 +74,14 @@ impl Inner {
         self.slots.insert(at, slot);
     }
 
-    pub(super) fn remove(&mut self, at: usize) -> Slot {
+    pub(super) fn remove(&mut self, at: usize) -> NodeLocation {
         self.keys.remove(at);
         self.slots.remove(at)
     }
 
     /// Moves all children from `at` on into a new node.
-    pub(super) fn split_off(&mut self, at: usize) -> Inner {
-        let right = Inner {
+    pub(super) fn split_off(&mut self, at: usize) -> InnerNode {
+        let right = InnerNode {
             keys: self.keys.split_off(at),
             slots: self.slots.split_off(at),
         };
@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// Appends the children of `right`.
-    pub(super) fn append(&mut self, mut right: Inner) {
+    pub(super) fn append(&mut self, mut right: InnerNode) {
         self.keys.reserve_exact(right.len());
         self.slots.reserve_exact(right.len());
         self.keys.append(&mut right.keys);
@@ -105,32 +105,32 @@ impl Inner {
 
     fn bytes(&self) -> usize {
         let vectors = self.keys.capacity() * size_of::<u64>()
-            + self.slots.capacity() * size_of::<Slot>()
-            + size_of::<Inner>();
+            + self.slots.capacity() * size_of::<NodeLocation>()
+            + size_of::<InnerNode>();
         vectors + 3 * ALLOCATION_BYTES
     }
 }
 
 /// The content of a node.
 #[derive(Clone)]
-pub(super) enum Body {
-    Leaf(Leaf),
-    Inner(Box<Inner>),
+pub(super) enum NodeBody {
+    Leaf(LeafNode),
+    Inner(Box<InnerNode>),
 }
 
-impl Body {
+impl NodeBody {
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Body::Leaf(leaf) => leaf.bytes(),
-            Body::Inner(inner) => inner.bytes(),
+            NodeBody::Leaf(leaf) => leaf.bytes(),
+            NodeBody::Inner(inner) => inner.bytes(),
         }
     }
 
     /// Returns the number of entries or children.
     pub(super) fn len(&self) -> usize {
         match self {
-            Body::Leaf(leaf) => leaf.len(),
-            Body::Inner(inner) => inner.len(),
+            NodeBody::Leaf(leaf) => leaf.len(),
+            NodeBody::Inner(inner) => inner.len(),
         }
     }
 
@@ -138,25 +138,25 @@ impl Body {
     /// bytes in units of the longest entry, rounded up. 0 if the node is empty.
     pub(super) fn fill(&self) -> usize {
         match self {
-            Body::Leaf(leaf) => leaf.encoded().div_ceil(LEAF_ENTRY_BYTES),
-            Body::Inner(inner) => inner.len(),
+            NodeBody::Leaf(leaf) => leaf.encoded().div_ceil(LEAF_ENTRY_BYTES),
+            NodeBody::Inner(inner) => inner.len(),
         }
     }
 
     /// Returns a sector that the node covers. Meaningless if the node is empty.
     pub(super) fn key(&self) -> u64 {
         match self {
-            Body::Leaf(leaf) => leaf.base(),
-            Body::Inner(inner) => inner.keys.first().copied().unwrap_or(0),
+            NodeBody::Leaf(leaf) => leaf.base(),
+            NodeBody::Inner(inner) => inner.keys.first().copied().unwrap_or(0),
         }
     }
 }
 
 /// A node in memory. `states.rs` describes how its numbers determine its state.
-pub(super) struct Node {
-    pub(super) body: Body,
-    /// The place of the copy on the device; [`Node::NOWHERE`] before a checkpoint has written the node.
-    pub(super) place: Place,
+pub(super) struct LoadedNode {
+    pub(super) body: NodeBody,
+    /// The place of the copy on the device; [`LoadedNode::NOWHERE`] before a checkpoint has written the node.
+    pub(super) place: LogPlace,
     /// The CRC32C of the copy.
     pub(super) crc: u32,
     /// The snapshot that wrote the copy; 0 if the node was loaded.
@@ -164,9 +164,9 @@ pub(super) struct Node {
     /// The epoch in which the node was last changed; 0 if the node is equal to its copy.
     pub(super) epoch: u32,
     /// The neighbours in the node's ring.
-    pub(super) next: NodeId,
-    pub(super) previous: NodeId,
-    /// The level; [`Node::FREE`] for a free slot.
+    pub(super) next: NodeIndex,
+    pub(super) previous: NodeIndex,
+    /// The level; [`LoadedNode::FREE`] for a free slot.
     pub(super) level: u8,
     /// True if the clock ignores the node, since it can never be evicted.
     pub(super) retired: bool,
@@ -175,30 +175,30 @@ pub(super) struct Node {
 }
 
 // Apart from the entries, nodes are most of the map's memory.
-const _: () = assert!(size_of::<Node>() == 64 && size_of::<Slot>() == 16);
+const _: () = assert!(size_of::<LoadedNode>() == 64 && size_of::<NodeLocation>() == 16);
 
-impl Node {
-    pub(super) const NOWHERE: Place = Place(u64::MAX);
+impl LoadedNode {
+    pub(super) const NOWHERE: LogPlace = LogPlace(u64::MAX);
     const FREE: u8 = u8::MAX;
 
     /// Returns a node that no checkpoint has written.
-    pub(super) fn new(body: Body, level: u8, epoch: u32) -> Node {
-        Node {
+    pub(super) fn new(body: NodeBody, level: u8, epoch: u32) -> LoadedNode {
+        LoadedNode {
             body,
-            place: Node::NOWHERE,
+            place: LoadedNode::NOWHERE,
             crc: 0,
             written_by: 0,
             epoch,
-            next: NodeId::NONE,
-            previous: NodeId::NONE,
+            next: NodeIndex::NONE,
+            previous: NodeIndex::NONE,
             level,
             retired: false,
             used: Cell::new(true),
         }
     }
 
-    fn free() -> Node {
-        Node::new(Body::Leaf(Leaf::nothing()), Node::FREE, 0)
+    fn free() -> LoadedNode {
+        LoadedNode::new(NodeBody::Leaf(LeafNode::nothing()), LoadedNode::FREE, 0)
     }
 
     pub(super) fn touch(&self) {
@@ -213,40 +213,40 @@ impl Node {
     }
 
     pub(super) fn is_free(&self) -> bool {
-        self.level == Node::FREE
+        self.level == LoadedNode::FREE
     }
 }
 
 /// All nodes in memory.
-pub(super) struct Nodes {
-    all: Vec<Node>,
+pub(super) struct NodeTable {
+    all: Vec<LoadedNode>,
     /// Slots whose ids are available.
-    pub(super) free: Ring,
+    pub(super) free: NodeRing,
     /// Memory of the bodies.
     bytes: usize,
-    pub(super) epochs: Epochs,
-    pub(super) counts: Counts,
+    pub(super) epochs: SnapshotEpochs,
+    pub(super) counts: NodeCounts,
     /// Nodes that the clock examines: those equal to a copy of a completed checkpoint.
-    pub(super) clean: Ring,
+    pub(super) clean: NodeRing,
     /// Nodes that the snapshot under way has written and that are unchanged since.
-    pub(super) written: Ring,
+    pub(super) written: NodeRing,
     /// Nodes of the snapshot that changed or left the tree before they were written, in their state at the freeze.
     /// Their ids are not reused until they are written.
-    pub(super) aside: BTreeMap<NodeId, Aside>,
+    pub(super) aside: BTreeMap<NodeIndex, FrozenNode>,
     /// Memory of the bodies set aside.
     pub(super) aside_bytes: usize,
 }
 
-impl Nodes {
-    pub(super) fn new() -> Nodes {
-        Nodes {
+impl NodeTable {
+    pub(super) fn new() -> NodeTable {
+        NodeTable {
             all: Vec::new(),
-            free: Ring::default(),
+            free: NodeRing::default(),
             bytes: 0,
-            epochs: Epochs::default(),
-            counts: Counts::default(),
-            clean: Ring::default(),
-            written: Ring::default(),
+            epochs: SnapshotEpochs::default(),
+            counts: NodeCounts::default(),
+            clean: NodeRing::default(),
+            written: NodeRing::default(),
             aside: BTreeMap::new(),
             aside_bytes: 0,
         }
@@ -254,14 +254,14 @@ impl Nodes {
 
     /// Returns the memory of all nodes, including those set aside, in bytes.
     pub(super) fn memory(&self) -> usize {
-        let aside = self.aside.len() * Aside::BYTES + self.aside_bytes;
-        self.all.capacity() * size_of::<Node>() + self.bytes + aside
+        let aside = self.aside.len() * FrozenNode::BYTES + self.aside_bytes;
+        self.all.capacity() * size_of::<LoadedNode>() + self.bytes + aside
     }
 
     /// Returns about the memory that compaction frees. Compaction leaves a quarter of all slots free.
     pub(super) fn sparse_bytes(&self) -> usize {
         let surplus = (4 * self.free.len()).saturating_sub(self.all.len());
-        surplus.div_ceil(3) * size_of::<Node>()
+        surplus.div_ceil(3) * size_of::<LoadedNode>()
     }
 
     /// Recounts the memory of the bodies, and of those set aside.
@@ -281,33 +281,33 @@ impl Nodes {
         self.all.len()
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
-        (0..self.all.len()).map(|at| NodeId(at as u32))
+    pub(super) fn ids(&self) -> impl Iterator<Item = NodeIndex> {
+        (0..self.all.len()).map(|at| NodeIndex(at as u32))
     }
 
-    pub(super) fn get(&self, id: NodeId) -> &Node {
+    pub(super) fn get(&self, id: NodeIndex) -> &LoadedNode {
         &self.all[id.index()]
     }
 
-    pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
+    pub(super) fn get_mut(&mut self, id: NodeIndex) -> &mut LoadedNode {
         &mut self.all[id.index()]
     }
 
-    pub(super) fn leaf(&self, id: NodeId) -> &Leaf {
+    pub(super) fn leaf(&self, id: NodeIndex) -> &LeafNode {
         match &self.get(id).body {
-            Body::Leaf(leaf) => leaf,
-            Body::Inner(_) => unreachable!("a node of level 0 is a leaf"),
+            NodeBody::Leaf(leaf) => leaf,
+            NodeBody::Inner(_) => unreachable!("a node of level 0 is a leaf"),
         }
     }
 
-    pub(super) fn inner(&self, id: NodeId) -> &Inner {
+    pub(super) fn inner(&self, id: NodeIndex) -> &InnerNode {
         match &self.get(id).body {
-            Body::Inner(inner) => inner,
-            Body::Leaf(_) => unreachable!("a node above level 0 is no leaf"),
+            NodeBody::Inner(inner) => inner,
+            NodeBody::Leaf(_) => unreachable!("a node above level 0 is no leaf"),
         }
     }
 
-    pub(super) fn add(&mut self, node: Node) -> NodeId {
+    pub(super) fn add(&mut self, node: LoadedNode) -> NodeIndex {
         self.bytes += node.body.bytes();
         if let Some(id) = self.free.head() {
             self.free = self.free.unlink(self, id);
@@ -318,25 +318,25 @@ impl Nodes {
             self.all.reserve_exact(self.all.len() / 16 + 16);
         }
         self.all.push(node);
-        NodeId(self.all.len() as u32 - 1)
+        NodeIndex(self.all.len() as u32 - 1)
     }
 
-    /// Removes a node. Its id is not reused before [`Nodes::release`].
-    pub(super) fn take(&mut self, id: NodeId) -> Node {
-        let node = std::mem::replace(self.get_mut(id), Node::free());
+    /// Removes a node. Its id is not reused before [`NodeTable::release`].
+    pub(super) fn take(&mut self, id: NodeIndex) -> LoadedNode {
+        let node = std::mem::replace(self.get_mut(id), LoadedNode::free());
         self.bytes -= node.body.bytes();
         node
     }
 
     /// Makes the id of a removed node available.
-    pub(super) fn release(&mut self, id: NodeId) {
+    pub(super) fn release(&mut self, id: NodeIndex) {
         debug_assert!(self.get(id).is_free());
         self.free = self.free.link(self, id);
     }
 
     /// Moves a node that is in no ring to the next free slot. Returns the new id, which the caller must store in the
     /// parent.
-    pub(super) fn relocate(&mut self, id: NodeId) -> NodeId {
+    pub(super) fn relocate(&mut self, id: NodeIndex) -> NodeIndex {
         let node = self.take(id);
         let to = self.add(node);
         self.release(id);
@@ -344,8 +344,8 @@ impl Nodes {
     }
 
     /// Removes the last slot if it is free. Otherwise, returns the node in it.
-    pub(super) fn trim_last(&mut self) -> Option<NodeId> {
-        let last = NodeId(self.all.len().checked_sub(1)? as u32);
+    pub(super) fn trim_last(&mut self) -> Option<NodeIndex> {
+        let last = NodeIndex(self.all.len().checked_sub(1)? as u32);
         if !self.get(last).is_free() {
             return Some(last);
         }
@@ -359,7 +359,7 @@ impl Nodes {
     }
 
     /// Changes the body of a node that is marked as changed.
-    fn edit<T>(&mut self, id: NodeId, change: impl FnOnce(&mut Body) -> T) -> T {
+    fn edit<T>(&mut self, id: NodeIndex, change: impl FnOnce(&mut NodeBody) -> T) -> T {
         debug_assert!(
             self.is_changed(id),
             "a change that no checkpoint would write"
@@ -373,25 +373,33 @@ impl Nodes {
         done
     }
 
-    pub(super) fn edit_leaf<T>(&mut self, id: NodeId, change: impl FnOnce(&mut Leaf) -> T) -> T {
+    pub(super) fn edit_leaf<T>(
+        &mut self,
+        id: NodeIndex,
+        change: impl FnOnce(&mut LeafNode) -> T,
+    ) -> T {
         self.edit(id, |body| match body {
-            Body::Leaf(leaf) => change(leaf),
-            Body::Inner(_) => unreachable!("a node of level 0 is a leaf"),
+            NodeBody::Leaf(leaf) => change(leaf),
+            NodeBody::Inner(_) => unreachable!("a node of level 0 is a leaf"),
         })
     }
 
-    pub(super) fn edit_inner<T>(&mut self, id: NodeId, change: impl FnOnce(&mut Inner) -> T) -> T {
+    pub(super) fn edit_inner<T>(
+        &mut self,
+        id: NodeIndex,
+        change: impl FnOnce(&mut InnerNode) -> T,
+    ) -> T {
         self.edit(id, |body| match body {
-            Body::Inner(inner) => change(inner),
-            Body::Leaf(_) => unreachable!("a node above level 0 is no leaf"),
+            NodeBody::Inner(inner) => change(inner),
+            NodeBody::Leaf(_) => unreachable!("a node above level 0 is no leaf"),
         })
     }
 
     /// Replaces the location of a child that was loaded or evicted. This does not change the parent's state.
-    pub(super) fn set_slot(&mut self, parent: NodeId, child: usize, slot: Slot) {
+    pub(super) fn set_slot(&mut self, parent: NodeIndex, child: usize, slot: NodeLocation) {
         match &mut self.get_mut(parent).body {
-            Body::Inner(inner) => inner.slots[child] = slot,
-            Body::Leaf(_) => unreachable!("a leaf has no children"),
+            NodeBody::Inner(inner) => inner.slots[child] = slot,
+            NodeBody::Leaf(_) => unreachable!("a leaf has no children"),
         }
     }
 }

@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-use super::nodes::{Body, Inner, NodeId, Slot};
-use super::{Map, Root};
+use super::nodes::{InnerNode, NodeBody, NodeIndex, NodeLocation};
+use super::{ExtentMap, TreeRoot};
 use crate::format::LEVELS_MAX;
-use crate::place::Place;
+use crate::place::LogPlace;
 
 /// All sectors that a map can have.
 pub(super) const SPACE: Range<u64> = 0..u64::MAX;
 
-/// A node that must be read and passed to [`Map::load`] before the operation can succeed.
+/// A node that must be read and passed to [`ExtentMap::load`] before the operation can succeed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the map's node of level {level} at place {} is not in memory", place.0)]
-pub struct Need {
+pub struct NeededNode {
     /// The place of the node.
-    pub place: Place,
+    pub place: LogPlace,
     /// The CRC32C stored in the node.
     pub crc: u32,
     /// The level; 0 for a leaf.
@@ -26,43 +26,43 @@ pub struct Need {
 
 /// A node on a path, and the index of its child on the path.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
-    pub(super) id: NodeId,
+pub(super) struct PathStep {
+    pub(super) id: NodeIndex,
     pub(super) child: u16,
 }
 
-impl Step {
+impl PathStep {
     pub(super) fn child(self) -> usize {
         self.child.into()
     }
 }
 
 /// A path from the root to a node in memory.
-pub(super) struct Path {
-    steps: [Step; LEVELS_MAX as usize],
+pub(super) struct NodePath {
+    steps: [PathStep; LEVELS_MAX as usize],
     len: usize,
     /// The sectors that the last node covers.
     pub(super) range: Range<u64>,
 }
 
-impl Path {
+impl NodePath {
     /// Returns the steps from the root to the node, including both.
-    pub(super) fn steps(&self) -> &[Step] {
+    pub(super) fn steps(&self) -> &[PathStep] {
         &self.steps[..self.len]
     }
 
     /// Returns the last node of the path.
-    pub(super) fn leaf(&self) -> NodeId {
+    pub(super) fn leaf(&self) -> NodeIndex {
         self.steps[self.len - 1].id
     }
 
-    fn push(&mut self, id: NodeId) {
-        self.steps[self.len] = Step { id, child: 0 };
+    fn push(&mut self, id: NodeIndex) {
+        self.steps[self.len] = PathStep { id, child: 0 };
         self.len += 1;
     }
 
     /// Continues the path at the child of the last node that covers `key`.
-    fn choose(&mut self, inner: &Inner, key: u64) -> Slot {
+    fn choose(&mut self, inner: &InnerNode, key: u64) -> NodeLocation {
         let child = inner.child_of(key);
         self.steps[self.len - 1].child = child as u16;
         narrow(&mut self.range, inner, child);
@@ -71,7 +71,7 @@ impl Path {
 }
 
 /// Narrows a node's range to the range of one of its children.
-pub(super) fn narrow(range: &mut Range<u64>, inner: &Inner, child: usize) {
+pub(super) fn narrow(range: &mut Range<u64>, inner: &InnerNode, child: usize) {
     if child > 0 {
         range.start = inner.keys[child];
     }
@@ -81,23 +81,24 @@ pub(super) fn narrow(range: &mut Range<u64>, inner: &Inner, child: usize) {
 }
 
 /// The reference to a node in the tree. The node may be in memory or not.
-pub(super) struct Hook {
+pub(super) struct NodeRef {
     /// The parent and the index of the node in it; `None` for the root.
-    parent: Option<(NodeId, usize)>,
-    pub(super) slot: Slot,
+    parent: Option<(NodeIndex, usize)>,
+    pub(super) slot: NodeLocation,
     /// The sectors that the node covers.
     pub(super) range: Range<u64>,
 }
 
-impl Map {
+impl ExtentMap {
     /// Returns the path to the node of this level that covers `key`, or `None` if the tree has fewer levels.
-    pub(super) fn find(&self, key: u64, level: u8) -> Result<Option<Path>, Need> {
-        let Some(Root { slot, level: top }) = self.root.filter(|root| root.level >= level) else {
+    pub(super) fn find(&self, key: u64, level: u8) -> Result<Option<NodePath>, NeededNode> {
+        let Some(TreeRoot { slot, level: top }) = self.root.filter(|root| root.level >= level)
+        else {
             return Ok(None);
         };
         let id = loaded(slot, top, SPACE)?;
-        let nowhere = Step { id, child: 0 };
-        let mut path = Path {
+        let nowhere = PathStep { id, child: 0 };
+        let mut path = NodePath {
             steps: [nowhere; LEVELS_MAX as usize],
             len: 0,
             range: SPACE,
@@ -107,7 +108,7 @@ impl Map {
             let node = self.nodes.get(id);
             node.touch();
             path.push(id);
-            let Body::Inner(inner) = &node.body else {
+            let NodeBody::Inner(inner) = &node.body else {
                 break;
             };
             if at == level {
@@ -121,12 +122,12 @@ impl Map {
     }
 
     /// Returns the reference to the node of this level that covers `key`, or `None` if the tree has fewer levels.
-    pub(super) fn hook(&self, key: u64, level: u8) -> Result<Option<Hook>, Need> {
+    pub(super) fn hook(&self, key: u64, level: u8) -> Result<Option<NodeRef>, NeededNode> {
         let Some(root) = self.root.filter(|root| root.level >= level) else {
             return Ok(None);
         };
         if root.level == level {
-            return Ok(Some(Hook {
+            return Ok(Some(NodeRef {
                 parent: None,
                 slot: root.slot,
                 range: SPACE,
@@ -138,7 +139,7 @@ impl Map {
         let parent = path.leaf();
         let slot = path.choose(self.nodes.inner(parent), key);
         let child = path.steps[path.len - 1].child();
-        Ok(Some(Hook {
+        Ok(Some(NodeRef {
             parent: Some((parent, child)),
             slot,
             range: path.range,
@@ -146,7 +147,7 @@ impl Map {
     }
 
     /// Replaces the location of a node that was loaded or evicted.
-    pub(super) fn set_slot(&mut self, hook: &Hook, slot: Slot) {
+    pub(super) fn set_slot(&mut self, hook: &NodeRef, slot: NodeLocation) {
         match hook.parent {
             Some((parent, child)) => self.nodes.set_slot(parent, child, slot),
             None => self.root.as_mut().expect("it was found at the root").slot = slot,
@@ -154,11 +155,15 @@ impl Map {
     }
 }
 
-/// Returns the node in a slot, or [`Need`] if it is not in memory.
-pub(super) fn loaded(slot: Slot, level: u8, range: Range<u64>) -> Result<NodeId, Need> {
+/// Returns the node in a slot, or [`NeededNode`] if it is not in memory.
+pub(super) fn loaded(
+    slot: NodeLocation,
+    level: u8,
+    range: Range<u64>,
+) -> Result<NodeIndex, NeededNode> {
     match slot {
-        Slot::Loaded(id) => Ok(id),
-        Slot::Medium { place, crc } => Err(Need {
+        NodeLocation::Loaded(id) => Ok(id),
+        NodeLocation::Medium { place, crc } => Err(NeededNode {
             place,
             crc,
             level,

@@ -7,24 +7,28 @@
 
 use std::ops::Range;
 
-use super::nodes::{Body, Inner, NodeId, Slot};
-use super::path::{Path, SPACE, Step, loaded};
-use super::{Map, Need, Pins, Root};
-use crate::extent::Changes;
+use super::nodes::{InnerNode, NodeBody, NodeIndex, NodeLocation};
+use super::path::{NodePath, PathStep, SPACE, loaded};
+use super::{ExtentMap, NeededNode, RangePins, TreeRoot};
+use crate::extent::MapChanges;
 
-impl Map {
+impl ExtentMap {
     /// Returns the number of detached subtrees that are not completely reaped.
     pub fn detached(&self) -> usize {
         self.detached.len()
     }
 
-    /// Unmaps `range` like [`Map::clear`], but needs only its first and last leaves and their parents. The effects in
-    /// these leaves are appended to `changes`; [`Map::reap`] reports the others. Each call detaches at most two
+    /// Unmaps `range` like [`ExtentMap::clear`], but needs only its first and last leaves and their parents. The effects in
+    /// these leaves are appended to `changes`; [`ExtentMap::reap`] reports the others. Each call detaches at most two
     /// subtrees for each level of the tree.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory; nothing is changed.
-    pub fn detach(&mut self, range: Range<u64>, changes: &mut Changes) -> Result<(), Need> {
+    /// [`NeededNode`] if a node is not in memory; nothing is changed.
+    pub fn detach(
+        &mut self,
+        range: Range<u64>,
+        changes: &mut MapChanges,
+    ) -> Result<(), NeededNode> {
         if range.is_empty() {
             return Ok(());
         }
@@ -41,11 +45,15 @@ impl Map {
         self.clear(range, changes)
     }
 
-    /// Pins the nodes that [`Map::detach`] needs, like [`Map::prepare`].
+    /// Pins the nodes that [`ExtentMap::detach`] needs, like [`ExtentMap::prepare`].
     ///
     /// # Errors
-    /// As [`Map::prepare`].
-    pub fn prepare_ends(&mut self, range: Range<u64>, pins: &mut Pins) -> Result<(), Need> {
+    /// As [`ExtentMap::prepare`].
+    pub fn prepare_ends(
+        &mut self,
+        range: Range<u64>,
+        pins: &mut RangePins,
+    ) -> Result<(), NeededNode> {
         if range.is_empty() {
             return Ok(());
         }
@@ -57,14 +65,14 @@ impl Map {
     /// is detached.
     ///
     /// # Errors
-    /// [`Need`] if the node is not in memory.
-    pub fn reap(&mut self, changes: &mut Changes) -> Result<bool, Need> {
-        let Some(Root { slot, level }) = self.detached.last().copied() else {
+    /// [`NeededNode`] if the node is not in memory.
+    pub fn reap(&mut self, changes: &mut MapChanges) -> Result<bool, NeededNode> {
+        let Some(TreeRoot { slot, level }) = self.detached.last().copied() else {
             return Ok(false);
         };
         let id = loaded(slot, level, SPACE)?;
         let left = match &self.nodes.get(id).body {
-            Body::Leaf(leaf) => {
+            NodeBody::Leaf(leaf) => {
                 let gone: u64 = leaf.extents().map(|extent| extent.sectors).sum();
                 changes.gone.extend(leaf.leaf_extents());
                 let (totals, entries) = (&mut self.totals, leaf.len() as u64);
@@ -89,12 +97,12 @@ impl Map {
 
     /// Drops a detached subtree whose root node, given by `need`, is damaged, so that its content is lost. The next
     /// checkpoint supersedes the node. The nodes and extents below it are unknown, so the counts of the map stay too
-    /// high: see [`Map::is_exact`]. Returns false, and changes nothing, if `need` is not the missing root node of a
+    /// high: see [`ExtentMap::is_exact`]. Returns false, and changes nothing, if `need` is not the missing root node of a
     /// detached subtree.
-    pub fn abandon_detached(&mut self, need: &Need) -> bool {
+    pub fn abandon_detached(&mut self, need: &NeededNode) -> bool {
         let (place, crc) = (need.place, need.crc);
-        let missing = Slot::Medium { place, crc };
-        let is_it = |root: &Root| root.slot == missing && root.level == need.level;
+        let missing = NodeLocation::Medium { place, crc };
+        let is_it = |root: &TreeRoot| root.slot == missing && root.level == need.level;
         let Some(at) = self.detached.iter().position(is_it) else {
             return false;
         };
@@ -106,24 +114,24 @@ impl Map {
     }
 
     /// Makes the last child of a detached node a detached subtree of its own. Returns the number of remaining children.
-    fn hand_over(&mut self, id: NodeId, level: u8) -> usize {
+    fn hand_over(&mut self, id: NodeIndex, level: u8) -> usize {
         self.nodes.mark(id);
         let (slot, left) = self.nodes.edit_inner(id, |inner| {
             let slot = inner.remove(inner.len() - 1);
             (slot, inner.len())
         });
         let level = level - 1;
-        self.detached.push(Root { slot, level });
+        self.detached.push(TreeRoot { slot, level });
         left
     }
 
     /// Detaches all nodes between two leaves.
-    fn cut_between(&mut self, left: &Path, right: &Path) {
+    fn cut_between(&mut self, left: &NodePath, right: &NodePath) {
         for path in [left, right] {
             self.mark_steps(inner_steps(path, 0));
         }
         let pairs = left.steps().iter().zip(right.steps());
-        let alike = |(one, other): &(&Step, &Step)| one.child == other.child;
+        let alike = |(one, other): &(&PathStep, &PathStep)| one.child == other.child;
         let fork = pairs.take_while(alike).count();
         let both = (left.steps()[fork], right.steps()[fork]);
         self.cut(both.0.id, both.0.child() + 1..both.1.child());
@@ -137,19 +145,19 @@ impl Map {
     }
 
     /// Detaches some children of a node: a single child as it is, several children under a new node.
-    fn cut(&mut self, id: NodeId, children: Range<usize>) {
+    fn cut(&mut self, id: NodeIndex, children: Range<usize>) {
         if children.is_empty() {
             return;
         }
         let level = self.nodes.get(id).level;
         let run = self.nodes.edit_inner(id, |inner| inner.take(children));
         let root = match run.slots[..] {
-            [slot] => Root {
+            [slot] => TreeRoot {
                 slot,
                 level: level - 1,
             },
-            _ => Root {
-                slot: self.grown(Body::Inner(Box::new(run)), level),
+            _ => TreeRoot {
+                slot: self.grown(NodeBody::Inner(Box::new(run)), level),
                 level,
             },
         };
@@ -168,7 +176,7 @@ impl Map {
             self.mark_steps(inner_steps(&path, 0));
             let steps = &path.steps()[..=depth];
             // Only inner nodes are joined, so no extent moves to another leaf.
-            depth = if self.settle_at(steps, &mut Changes::default()) {
+            depth = if self.settle_at(steps, &mut MapChanges::default()) {
                 1.max(depth - 1)
             } else {
                 depth + 1
@@ -179,15 +187,15 @@ impl Map {
 }
 
 /// Returns the inner nodes of a path to a leaf, from this depth on.
-fn inner_steps(path: &Path, depth: usize) -> &[Step] {
+fn inner_steps(path: &NodePath, depth: usize) -> &[PathStep] {
     let steps = path.steps();
     &steps[depth..steps.len() - 1]
 }
 
-impl Inner {
+impl InnerNode {
     /// Moves some children into a new node.
-    fn take(&mut self, children: Range<usize>) -> Inner {
-        let run = Inner {
+    fn take(&mut self, children: Range<usize>) -> InnerNode {
+        let run = InnerNode {
             keys: self.keys.drain(children.clone()).collect(),
             slots: self.slots.drain(children).collect(),
         };

@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::cache::{LoadError, verified};
-use super::nodes::{Body, NodeId};
+use super::cache::{NodeLoadError, verified};
+use super::nodes::{NodeBody, NodeIndex};
 use super::path::{SPACE, loaded};
-use super::{Map, Need, Root};
-use crate::extent::{Extent, LeafExtent, in_leaf};
-use crate::format::Content;
-use crate::place::Place;
+use super::{ExtentMap, NeededNode, TreeRoot};
+use crate::extent::{LeafExtent, MapExtent, in_leaf};
+use crate::format::NodeContent;
+use crate::place::LogPlace;
 
 /// A leaf of the map.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,21 +21,21 @@ pub struct LeafView {
     /// The sectors that the leaf covers.
     pub range: Range<u64>,
     /// The extents in the leaf, in order.
-    pub extents: Vec<Extent>,
+    pub extents: Vec<MapExtent>,
 }
 
-/// A part of the map that a [`Walk`] visits.
+/// A part of the map that a [`MapWalk`] visits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Visit {
+pub enum MapVisit {
     /// A node of the tree or of a detached subtree.
     Node {
         /// The level; 0 for a leaf.
         level: u8,
         /// The place of its copy on the device, if a checkpoint has written one.
-        place: Option<Place>,
+        place: Option<LogPlace>,
     },
     /// The copy of a node that is no longer in the map. It is live until the next checkpoint supersedes it.
-    Dropped(Place),
+    Dropped(LogPlace),
     /// An extent of the tree.
     Extent(LeafExtent),
     /// An extent of a detached subtree that is not reaped yet. Recovery detaches a subtree again that was reaped before
@@ -45,22 +45,22 @@ pub enum Visit {
 
 /// A walk over all nodes and extents of a map. Nodes may be loaded and evicted meanwhile. After any other change of the
 /// map, later visits may refer to parts that are no longer in the map.
-pub struct Walk {
+pub struct MapWalk {
     /// Visits that were found but not returned yet.
-    found: VecDeque<Visit>,
+    found: VecDeque<MapVisit>,
     /// The first sector of the next leaf of the tree; `None` at the end of the tree.
     next_leaf: Option<u64>,
     /// Nodes of detached subtrees that are not in memory and not walked yet.
-    missing: Vec<Need>,
+    missing: Vec<NeededNode>,
 }
 
-impl Map {
+impl ExtentMap {
     /// Returns the leaf that covers a sector, or `None` if the map has no node. The next leaf begins at the end of its
     /// range.
     ///
     /// # Errors
-    /// [`Need`] if a node is not in memory.
-    pub fn next_leaf(&self, from: u64) -> Result<Option<LeafView>, Need> {
+    /// [`NeededNode`] if a node is not in memory.
+    pub fn next_leaf(&self, from: u64) -> Result<Option<LeafView>, NeededNode> {
         let path = self.find(from, 0)?;
         Ok(path.map(|path| LeafView {
             extents: self.nodes.leaf(path.leaf()).extents().collect(),
@@ -72,10 +72,15 @@ impl Map {
     ///
     /// # Panics
     /// If a snapshot is under way.
-    pub fn walk(&self) -> Walk {
+    pub fn walk(&self) -> MapWalk {
         assert!(self.writing.is_none(), "a walk beside a snapshot");
-        let mut walk = Walk {
-            found: self.dropped.iter().copied().map(Visit::Dropped).collect(),
+        let mut walk = MapWalk {
+            found: self
+                .dropped
+                .iter()
+                .copied()
+                .map(MapVisit::Dropped)
+                .collect(),
             next_leaf: Some(0),
             missing: Vec::new(),
         };
@@ -92,25 +97,29 @@ impl Map {
     /// Appends a node of a detached subtree to `found`, and its child nodes to `below`.
     fn visit_detached(
         &self,
-        id: NodeId,
+        id: NodeIndex,
         level: u8,
-        found: &mut VecDeque<Visit>,
-        below: &mut Vec<Root>,
+        found: &mut VecDeque<MapVisit>,
+        below: &mut Vec<TreeRoot>,
     ) {
         let place = self.nodes.copy(id).map(|(place, _)| place);
-        found.push_back(Visit::Node { level, place });
+        found.push_back(MapVisit::Node { level, place });
         match &self.nodes.get(id).body {
-            Body::Leaf(leaf) => found.extend(leaf.leaf_extents().map(Visit::Detached)),
-            Body::Inner(inner) => {
+            NodeBody::Leaf(leaf) => found.extend(leaf.leaf_extents().map(MapVisit::Detached)),
+            NodeBody::Inner(inner) => {
                 let level = level.saturating_sub(1);
-                below.extend(inner.slots.iter().map(|&slot| Root { slot, level }));
+                below.extend(inner.slots.iter().map(|&slot| TreeRoot { slot, level }));
             }
         }
     }
 
     /// Appends the leaf that begins at sector `at`, and the nodes above it that begin there, to `found`. Returns the
     /// first sector of the next leaf.
-    fn visit_leaf(&self, at: u64, found: &mut VecDeque<Visit>) -> Result<Option<u64>, Need> {
+    fn visit_leaf(
+        &self,
+        at: u64,
+        found: &mut VecDeque<MapVisit>,
+    ) -> Result<Option<u64>, NeededNode> {
         let Some(path) = self.find(at, 0)? else {
             return Ok(None);
         };
@@ -119,20 +128,20 @@ impl Map {
             let id = steps[depth].id;
             let (level, copy) = (self.nodes.get(id).level, self.nodes.copy(id));
             let place = copy.map(|(place, _)| place);
-            found.push_back(Visit::Node { level, place });
+            found.push_back(MapVisit::Node { level, place });
         }
         let extents = self.nodes.leaf(path.leaf()).leaf_extents();
-        found.extend(extents.map(Visit::Extent));
+        found.extend(extents.map(MapVisit::Extent));
         Ok((path.range.end < SPACE.end).then_some(path.range.end))
     }
 }
 
-impl Walk {
+impl MapWalk {
     /// Returns the next node or extent, or `None` at the end. The order is not specified.
     ///
     /// # Errors
-    /// [`Need`] if a node must be read and passed to [`Walk::load`].
-    pub fn next(&mut self, map: &Map) -> Result<Option<Visit>, Need> {
+    /// [`NeededNode`] if a node must be read and passed to [`MapWalk::load`].
+    pub fn next(&mut self, map: &ExtentMap) -> Result<Option<MapVisit>, NeededNode> {
         loop {
             if let Some(visit) = self.found.pop_front() {
                 return Ok(Some(visit));
@@ -151,30 +160,37 @@ impl Walk {
     ///
     /// # Errors
     /// If the bytes are not the needed node.
-    pub fn load(&mut self, map: &mut Map, need: &Need, bytes: &[u8]) -> Result<(), LoadError> {
+    pub fn load(
+        &mut self,
+        map: &mut ExtentMap,
+        need: &NeededNode,
+        bytes: &[u8],
+    ) -> Result<(), NodeLoadError> {
         if !self.awaits(need) {
             return map.load(need, bytes);
         }
         let block = verified(map.volume, need, bytes)?;
         self.pass(need);
         match block.content {
-            Content::Leaf(extents) => {
+            NodeContent::Leaf(extents) => {
                 let extents = in_leaf(None, extents.into_iter());
-                self.found.extend(extents.map(Visit::Detached));
+                self.found.extend(extents.map(MapVisit::Detached));
             }
-            Content::Inner(children) => self.missing.extend(children.iter().map(|child| Need {
-                place: child.place,
-                crc: child.crc,
-                level: need.level.saturating_sub(1),
-                range: SPACE,
-            })),
+            NodeContent::Inner(children) => {
+                self.missing.extend(children.iter().map(|child| NeededNode {
+                    place: child.place,
+                    crc: child.crc,
+                    level: need.level.saturating_sub(1),
+                    range: SPACE,
+                }))
+            }
         }
         Ok(())
     }
 
     /// Skips the subtree below a damaged node of a detached subtree. The node itself is still returned by
-    /// [`Walk::next`]. Returns false, and does nothing, if `need` is not such a node.
-    pub fn skip(&mut self, need: &Need) -> bool {
+    /// [`MapWalk::next`]. Returns false, and does nothing, if `need` is not such a node.
+    pub fn skip(&mut self, need: &NeededNode) -> bool {
         let awaits = self.awaits(need);
         if awaits {
             self.pass(need);
@@ -183,13 +199,13 @@ impl Walk {
     }
 
     /// Returns true if the walk needs this node of a detached subtree.
-    fn awaits(&self, need: &Need) -> bool {
+    fn awaits(&self, need: &NeededNode) -> bool {
         self.next_leaf.is_none() && self.missing.last() == Some(need)
     }
 
-    fn pass(&mut self, need: &Need) {
+    fn pass(&mut self, need: &NeededNode) {
         self.missing.pop();
         let (level, place) = (need.level, Some(need.place));
-        self.found.push_back(Visit::Node { level, place });
+        self.found.push_back(MapVisit::Node { level, place });
     }
 }

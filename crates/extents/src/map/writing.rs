@@ -3,17 +3,17 @@
 //! A node is identified by its id. Its state at the freeze is in memory or, if it was changed since, among the nodes
 //! set aside. Both have their children in the same order, so a position in the walk stays valid after changes.
 
-use super::nodes::{Body, Inner, NodeId, Slot};
-use super::{Map, Root, Totals};
-use crate::format::{Child, Content, DetachedRef, NODE_BYTES, Node as Block, RootRef};
-use crate::place::Place;
+use super::nodes::{InnerNode, NodeBody, NodeIndex, NodeLocation};
+use super::{ExtentMap, MapTotals, TreeRoot};
+use crate::format::{ChildRef, DetachedRef, NODE_BYTES, NodeContent, RootRef, StoredNode as Block};
+use crate::place::LogPlace;
 
 /// A node that a checkpoint must write.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ToWrite {
+pub struct NodeWrite {
     /// The level; 0 for a leaf.
     pub level: u8,
-    /// A sector that the node covers. [`Map::redirty`] finds the node by level and sector.
+    /// A sector that the node covers. [`ExtentMap::redirty`] finds the node by level and sector.
     pub key: u64,
     /// The encoded node.
     pub bytes: [u8; NODE_BYTES],
@@ -21,33 +21,37 @@ pub struct ToWrite {
 
 /// A node on the path to the next node to write, or that node itself.
 #[derive(Clone, Copy)]
-struct Frame {
-    id: NodeId,
+struct SnapshotFrame {
+    id: NodeIndex,
     /// The index of the first child that is not written.
     child: usize,
 }
 
 /// A snapshot that is being written.
-pub(super) struct Writing {
+pub(super) struct ActiveSnapshot {
     /// The counts at the freeze, if the map had a root.
-    totals: Option<Totals>,
+    totals: Option<MapTotals>,
     /// The detached subtrees, followed by the root.
-    roots: Vec<Root>,
+    roots: Vec<TreeRoot>,
     /// The index of the first root that is not written.
     at: usize,
     /// The path from a root to the next node.
-    stack: Vec<Frame>,
+    stack: Vec<SnapshotFrame>,
     /// The CRC32C of the node that was returned to the caller and is not written.
     handed_out: Option<u32>,
     /// Places that the checkpoint supersedes, as far as they are known.
-    pub(super) superseded: Vec<Place>,
+    pub(super) superseded: Vec<LogPlace>,
     /// Places of written nodes that have left the tree. The next checkpoint supersedes these copies.
-    pub(super) orphans: Vec<Place>,
+    pub(super) orphans: Vec<LogPlace>,
 }
 
-impl Writing {
-    pub(super) fn new(totals: Option<Totals>, roots: Vec<Root>, dropped: Vec<Place>) -> Writing {
-        Writing {
+impl ActiveSnapshot {
+    pub(super) fn new(
+        totals: Option<MapTotals>,
+        roots: Vec<TreeRoot>,
+        dropped: Vec<LogPlace>,
+    ) -> ActiveSnapshot {
+        ActiveSnapshot {
             totals,
             roots,
             at: 0,
@@ -64,13 +68,13 @@ impl Writing {
     }
 }
 
-impl Map {
+impl ExtentMap {
     /// Returns the next node of the snapshot to write, or `None` if all are written. Children come before their
-    /// parents. The caller must call [`Map::written`] after each node; until then, the same node is returned.
+    /// parents. The caller must call [`ExtentMap::written`] after each node; until then, the same node is returned.
     ///
     /// # Panics
     /// If no snapshot is under way.
-    pub fn next_to_write(&mut self) -> Option<ToWrite> {
+    pub fn next_to_write(&mut self) -> Option<NodeWrite> {
         let mut writing = self.writing.take().expect("a snapshot is under way");
         let id = self.descend(&mut writing);
         let next = id.map(|id| {
@@ -83,16 +87,16 @@ impl Map {
     }
 
     /// Moves to the next node whose children are all written.
-    fn descend(&self, writing: &mut Writing) -> Option<NodeId> {
+    fn descend(&self, writing: &mut ActiveSnapshot) -> Option<NodeIndex> {
         while writing.stack.is_empty() {
             match writing.roots.get(writing.at)?.slot {
-                Slot::Loaded(id) => writing.stack.push(Frame { id, child: 0 }),
-                Slot::Medium { .. } => writing.at += 1,
+                NodeLocation::Loaded(id) => writing.stack.push(SnapshotFrame { id, child: 0 }),
+                NodeLocation::Medium { .. } => writing.at += 1,
             }
         }
         loop {
             let top = writing.stack.last_mut()?;
-            let Body::Inner(inner) = self.nodes.frozen(top.id).0 else {
+            let NodeBody::Inner(inner) = self.nodes.frozen(top.id).0 else {
                 return Some(top.id);
             };
             let mut rest =
@@ -102,15 +106,15 @@ impl Map {
                 return Some(top.id);
             };
             top.child = at;
-            writing.stack.push(Frame { id, child: 0 });
+            writing.stack.push(SnapshotFrame { id, child: 0 });
         }
     }
 
-    fn encode(&self, id: NodeId) -> ToWrite {
+    fn encode(&self, id: NodeIndex) -> NodeWrite {
         let (body, level) = self.nodes.frozen(id);
         let content = match body {
-            Body::Inner(inner) => Content::Inner(self.children(inner)),
-            Body::Leaf(leaf) => Content::Leaf(leaf.extents().collect()),
+            NodeBody::Inner(inner) => NodeContent::Inner(self.children(inner)),
+            NodeBody::Leaf(leaf) => NodeContent::Leaf(leaf.extents().collect()),
         };
         let block = Block {
             volume: self.volume,
@@ -118,34 +122,36 @@ impl Map {
             base: body.key(),
             content,
         };
-        ToWrite {
+        NodeWrite {
             level,
             key: block.base,
             bytes: block.encode(),
         }
     }
 
-    fn children(&self, inner: &Inner) -> Vec<Child> {
-        let child = |(first, slot): (&u64, &Slot)| {
+    fn children(&self, inner: &InnerNode) -> Vec<ChildRef> {
+        let child = |(first, slot): (&u64, &NodeLocation)| {
             let (place, crc) = match *slot {
-                Slot::Medium { place, crc } => (place, crc),
-                Slot::Loaded(id) => self.nodes.copy(id).expect("children are written first"),
+                NodeLocation::Medium { place, crc } => (place, crc),
+                NodeLocation::Loaded(id) => {
+                    self.nodes.copy(id).expect("children are written first")
+                }
             };
             let first = *first;
-            Child { first, place, crc }
+            ChildRef { first, place, crc }
         };
         inner.keys.iter().zip(&inner.slots).map(child).collect()
     }
 
-    /// Records that the node returned by [`Map::next_to_write`] is written, or is being written, at `place`. It must be
+    /// Records that the node returned by [`ExtentMap::next_to_write`] is written, or is being written, at `place`. It must be
     /// durable before the snapshot is completed.
     ///
     /// # Panics
     /// If no node was returned.
-    pub fn written(&mut self, place: Place) {
+    pub fn written(&mut self, place: LogPlace) {
         let writing = self.writing.as_mut().expect("a snapshot is under way");
         let crc = writing.handed_out.take().expect("a node was handed out");
-        let Frame { id, .. } = writing.stack.pop().expect("the way to that node");
+        let SnapshotFrame { id, .. } = writing.stack.pop().expect("the way to that node");
         let (before, gone) = self.nodes.written(id, place, crc);
         writing.superseded.extend(before);
         if gone {
@@ -157,7 +163,7 @@ impl Map {
                 parent.child += 1;
             }
             None => {
-                writing.roots[writing.at].slot = Slot::Medium { place, crc };
+                writing.roots[writing.at].slot = NodeLocation::Medium { place, crc };
                 writing.at += 1;
             }
         }
@@ -173,18 +179,18 @@ impl Map {
     ///
     /// # Panics
     /// If no snapshot is under way, or a node of it was not written.
-    pub fn superseded(&self) -> &[Place] {
+    pub fn superseded(&self) -> &[LogPlace] {
         &self.all_written().superseded
     }
 
     /// Returns the root of the map at the freeze, unless the map was empty, and the roots of the detached subtrees.
     ///
     /// # Panics
-    /// As [`Map::superseded`].
+    /// As [`ExtentMap::superseded`].
     pub fn frozen_roots(&self) -> (Option<RootRef>, Vec<DetachedRef>) {
         let writing = self.all_written();
         let nodes = writing.roots.iter().map(|root| {
-            let Slot::Medium { place, crc } = root.slot else {
+            let NodeLocation::Medium { place, crc } = root.slot else {
                 unreachable!("all roots are written");
             };
             let level = root.level;
@@ -205,7 +211,7 @@ impl Map {
         (root, detached)
     }
 
-    fn all_written(&self) -> &Writing {
+    fn all_written(&self) -> &ActiveSnapshot {
         assert!(self.unwritten() == 0, "nodes that are not written");
         self.writing.as_ref().expect("a snapshot is under way")
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use forebay_rng::mix;
 use rustix::fs::OFlags;
 
-use super::{Amount, must};
-use crate::buffer::Aligned;
+use super::{AppAmount, must};
+use crate::buffer::AlignedBytes;
 
 /// Machines.
 const MACHINES: u64 = 4;
@@ -25,7 +25,7 @@ fn path(dir: &Path, machine: u64) -> PathBuf {
 }
 
 /// Pieces of an image.
-fn pieces(amount: Amount) -> u64 {
+fn pieces(amount: AppAmount) -> u64 {
     amount.of(8, 1 << 10, 6 << 10)
 }
 
@@ -58,9 +58,9 @@ fn each(work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<()> {
     })
 }
 
-pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn prepare(dir: &Path, amount: AppAmount) -> io::Result<()> {
     each(|machine| {
-        let (file, mut piece) = (open(&path(dir, machine))?, Aligned::zeroed(PIECE));
+        let (file, mut piece) = (open(&path(dir, machine))?, AlignedBytes::zeroed(PIECE));
         for n in 0..pieces(amount) {
             piece.bytes_mut()[..8].copy_from_slice(&stamp(machine, n, 0));
             file.write_all_at(piece.bytes(), n * PIECE as u64)?;
@@ -69,9 +69,9 @@ pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
     })
 }
 
-pub(super) fn run(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     each(|machine| {
-        let (file, mut piece) = (open(&path(dir, machine))?, Aligned::zeroed(PIECE));
+        let (file, mut piece) = (open(&path(dir, machine))?, AlignedBytes::zeroed(PIECE));
         for n in 0..pieces(amount) {
             let at = n * PIECE as u64;
             file.read_exact_at(piece.bytes_mut(), at)?;

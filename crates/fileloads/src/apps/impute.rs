@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use forebay_rng::Rng;
 
-use super::{Amount, must};
-use crate::mapped::Mapped;
+use super::{AppAmount, must};
+use crate::mapped::MappedFile;
 
 /// Samples of each gene.
 const COLUMNS: usize = 256;
@@ -23,7 +23,7 @@ fn path(dir: &Path) -> PathBuf {
 }
 
 /// Rows, and such in which something is missing: one value in each.
-fn size(amount: Amount) -> (usize, usize) {
+fn size(amount: AppAmount) -> (usize, usize) {
     amount.of((1_000, 20), (40_000, 50), (200_000, 60))
 }
 
@@ -32,7 +32,7 @@ fn pattern(kind: u64, column: usize) -> f32 {
     ((kind as f32 + 1.0) * 0.37 * (column as f32 + 1.0)).sin()
 }
 
-pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn prepare(dir: &Path, amount: AppAmount) -> io::Result<()> {
     let (rows, missing) = size(amount);
     let numbers = Rng::new(2);
     let mut out = BufWriter::with_capacity(1 << 20, File::create_new(path(dir))?);
@@ -54,10 +54,10 @@ fn gap(row: usize, rows: usize, missing: usize) -> Option<usize> {
     (row % every == every / 2).then_some(row % COLUMNS)
 }
 
-pub(super) fn run(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     let (rows, missing) = size(amount);
     let file = OpenOptions::new().read(true).write(true).open(path(dir))?;
-    let mut mapped = Mapped::whole(&file)?;
+    let mut mapped = MappedFile::whole(&file)?;
     let values = mapped.numbers::<f32>();
     must(values.len() == rows * COLUMNS, "the matrix")?;
     let (mut filled, mut off) = (0, 0.0);

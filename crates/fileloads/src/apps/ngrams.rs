@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use forebay_rng::{Rng, mix};
 use rustix::fs::OFlags;
 
-use super::{Amount, must};
-use crate::buffer::Aligned;
+use super::{AppAmount, must};
+use crate::buffer::AlignedBytes;
 
 const BLOCK: usize = 4096;
 /// An n-gram's number and how often it was met.
@@ -23,7 +23,7 @@ fn path(dir: &Path) -> PathBuf {
 }
 
 /// Buckets of the table, and questions of each thread.
-fn size(amount: Amount) -> (u64, u64) {
+fn size(amount: AppAmount) -> (u64, u64) {
     amount.of((64, 100), (64 << 10, 10_000), (256 << 10, 60_000))
 }
 
@@ -53,7 +53,7 @@ fn met(rank: u64) -> u64 {
     1_000_000_000 / (rank + 1)
 }
 
-pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn prepare(dir: &Path, amount: AppAmount) -> io::Result<()> {
     let (buckets, _) = size(amount);
     let mut out = BufWriter::with_capacity(1 << 20, File::create_new(path(dir))?);
     for bucket in 0..buckets {
@@ -66,7 +66,7 @@ pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
     out.into_inner()?.sync_all()
 }
 
-pub(super) fn run(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     let path = path(dir);
     std::thread::scope(|scope| {
         let ask = |thread: u64| {
@@ -87,7 +87,7 @@ fn ask(path: &Path, (buckets, questions): (u64, u64), thread: u64) -> io::Result
         .read(true)
         .custom_flags(OFlags::DIRECT.bits().cast_signed())
         .open(path)?;
-    let (numbers, mut buffer) = (Rng::new(thread), Aligned::zeroed(BLOCK));
+    let (numbers, mut buffer) = (Rng::new(thread), AlignedBytes::zeroed(BLOCK));
     for _ in 0..questions {
         let rank = zipf(&numbers, buckets * IN_BLOCK);
         let (bucket, _) = place(rank, buckets);

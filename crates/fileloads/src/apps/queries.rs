@@ -7,7 +7,7 @@ use std::path::Path;
 
 use forebay_rng::Rng;
 
-use super::{Amount, must};
+use super::{AppAmount, must};
 
 /// Bytes of a line: its order, quantity, price in cents, discount in hundredths, day, flag, and a comment.
 const LINE: usize = 128;
@@ -20,12 +20,12 @@ const PRIORITIES: u64 = 5;
 /// Bytes that are read at once.
 const READ: usize = 256 << 10;
 
-fn orders(amount: Amount) -> u64 {
+fn orders(amount: AppAmount) -> u64 {
     amount.of(500, 200 << 10, 1_200 << 10)
 }
 
 /// A line of an order.
-struct Line {
+struct OrderLine {
     order: u64,
     quantity: u64,
     price: u64,
@@ -34,9 +34,9 @@ struct Line {
     flag: usize,
 }
 
-impl Line {
-    fn any(order: u64, numbers: &Rng) -> Line {
-        Line {
+impl OrderLine {
+    fn any(order: u64, numbers: &Rng) -> OrderLine {
+        OrderLine {
             order,
             quantity: 1 + numbers.below(50),
             price: 100 + numbers.below(10_000_000),
@@ -62,8 +62,8 @@ impl Line {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Line {
-        Line {
+    fn decode(bytes: &[u8]) -> OrderLine {
+        OrderLine {
             order: number(bytes, 0),
             quantity: number(bytes, 1),
             price: number(bytes, 2),
@@ -82,19 +82,19 @@ fn number(bytes: &[u8], n: usize) -> u64 {
 
 /// What is asked: sums of quantities and of prices by flag; what certain discounts were worth; lines of urgent orders.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Answers {
+struct QueryAnswers {
     sums: [(u64, u64); FLAGS],
     discounts: u64,
     urgent: u64,
 }
 
-impl Answers {
-    fn sum(&mut self, line: &Line) {
+impl QueryAnswers {
+    fn sum(&mut self, line: &OrderLine) {
         let sums = &mut self.sums[line.flag];
         *sums = (sums.0 + line.quantity, sums.1 + line.price);
     }
 
-    fn discount(&mut self, line: &Line) {
+    fn discount(&mut self, line: &OrderLine) {
         let is_asked = (365..730).contains(&line.day)
             && (5..=7).contains(&line.discount)
             && line.quantity < 24;
@@ -108,17 +108,17 @@ fn is_urgent(order: u64) -> bool {
     order % PRIORITIES == 1
 }
 
-pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn prepare(dir: &Path, amount: AppAmount) -> io::Result<()> {
     let numbers = Rng::new(3);
     let new = |name: &str| -> io::Result<BufWriter<File>> {
         let file = File::create_new(dir.join(name))?;
         Ok(BufWriter::with_capacity(1 << 20, file))
     };
     let (mut lines, mut all) = (new("lines")?, new("orders")?);
-    let mut answers = Answers::default();
+    let mut answers = QueryAnswers::default();
     for order in 0..orders(amount) {
         for _ in 0..LINES_OF_ORDER {
-            let line = Line::any(order, &numbers);
+            let line = OrderLine::any(order, &numbers);
             answers.sum(&line);
             answers.discount(&line);
             answers.urgent += u64::from(is_urgent(order));
@@ -134,12 +134,14 @@ pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
     std::fs::write(dir.join("answers"), format!("{answers:?}"))
 }
 
-pub(super) fn run(dir: &Path, _amount: Amount) -> io::Result<()> {
-    let mut answers = Answers::default();
+pub(super) fn run(dir: &Path, _amount: AppAmount) -> io::Result<()> {
+    let mut answers = QueryAnswers::default();
     // Each question is one pass, as it is where they come one by one and the table is larger than memory.
-    scan(dir, "lines", LINE, |line| answers.sum(&Line::decode(line)))?;
     scan(dir, "lines", LINE, |line| {
-        answers.discount(&Line::decode(line));
+        answers.sum(&OrderLine::decode(line))
+    })?;
+    scan(dir, "lines", LINE, |line| {
+        answers.discount(&OrderLine::decode(line));
     })?;
     let mut urgent = BTreeSet::new();
     scan(dir, "orders", ORDER, |order| {
@@ -148,7 +150,7 @@ pub(super) fn run(dir: &Path, _amount: Amount) -> io::Result<()> {
         }
     })?;
     scan(dir, "lines", LINE, |line| {
-        let is_urgent = urgent.contains(&Line::decode(line).order);
+        let is_urgent = urgent.contains(&OrderLine::decode(line).order);
         answers.urgent += u64::from(is_urgent);
     })?;
     let wanted = std::fs::read_to_string(dir.join("answers"))?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use forebay_rng::Rng;
 
-use super::{Amount, must};
-use crate::mapped::Mapped;
+use super::{AppAmount, must};
+use crate::mapped::MappedFile;
 
 /// What is shorter is sorted by insertion.
 const SHORT: usize = 16;
@@ -16,11 +16,11 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("numbers")
 }
 
-fn count(amount: Amount) -> u64 {
+fn count(amount: AppAmount) -> u64 {
     amount.of(10_000, 4 << 20, 32 << 20)
 }
 
-pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn prepare(dir: &Path, amount: AppAmount) -> io::Result<()> {
     let numbers = Rng::new(1);
     let mut out = BufWriter::with_capacity(1 << 20, File::create_new(path(dir))?);
     for _ in 0..count(amount) {
@@ -29,9 +29,9 @@ pub(super) fn prepare(dir: &Path, amount: Amount) -> io::Result<()> {
     out.into_inner()?.sync_all()
 }
 
-pub(super) fn run(dir: &Path, amount: Amount) -> io::Result<()> {
+pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path(dir))?;
-    let mut mapped = Mapped::whole(&file)?;
+    let mut mapped = MappedFile::whole(&file)?;
     let numbers = mapped.numbers::<u64>();
     let sum = |numbers: &[u64]| numbers.iter().fold(0_u64, |sum, n| sum.wrapping_add(*n));
     let before = sum(numbers);

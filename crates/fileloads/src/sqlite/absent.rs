@@ -4,17 +4,17 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Mode;
+use super::SqliteMode;
 
 /// None that could be there.
-pub enum Database {}
+pub enum SqliteDatabase {}
 
-impl Database {
+impl SqliteDatabase {
     /// None.
     ///
     /// # Errors
     /// None.
-    pub fn open(_dir: &Path, _mode: Mode) -> io::Result<Option<Database>> {
+    pub fn open(_dir: &Path, _mode: SqliteMode) -> io::Result<Option<SqliteDatabase>> {
         Ok(None)
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ffi};
 
-use super::Mode;
+use super::SqliteMode;
 
 /// Rows that are there before anything is measured.
 const ROWS: i64 = 1_000;
@@ -24,7 +24,7 @@ const FIRST: i64 = 10;
 /// Held by who has a database open.
 static IS_OPEN: Mutex<()> = Mutex::new(());
 
-type Call = ffi::sqlite3_syscall_ptr;
+type SyscallPointer = ffi::sqlite3_syscall_ptr;
 
 /// SQLite without `ioctl`, so that it finds no atomic writes.
 struct NoIoctl;
@@ -50,7 +50,7 @@ impl Drop for NoIoctl {
     }
 }
 
-fn set_ioctl(call: Call) -> io::Result<()> {
+fn set_ioctl(call: SyscallPointer) -> io::Result<()> {
     const NAME: *const c_char = c"ioctl".as_ptr();
     // SAFETY: the first is SQLite's own description of the system, which is there as long as the program; it is changed under `IS_OPEN`
     // while no database is open.
@@ -68,7 +68,7 @@ fn set_ioctl(call: Call) -> io::Result<()> {
 }
 
 /// An open database, with some rows. It is the only one.
-pub struct Database {
+pub struct SqliteDatabase {
     // Closed before the calls are SQLite's own again, and that before another is opened.
     connection: Connection,
     _calls: Option<NoIoctl>,
@@ -76,22 +76,22 @@ pub struct Database {
     next: i64,
 }
 
-impl Database {
+impl SqliteDatabase {
     /// A new one in a directory, ready to be measured; nothing if this mode is not to be had there.
     ///
     /// # Errors
     /// SQLite's.
-    pub fn open(dir: &Path, mode: Mode) -> io::Result<Option<Database>> {
+    pub fn open(dir: &Path, mode: SqliteMode) -> io::Result<Option<SqliteDatabase>> {
         let is_open = IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = match mode {
-            Mode::Atomic => None,
+            SqliteMode::Atomic => None,
             _ => Some(NoIoctl::new()?),
         };
         let path = dir.join("database");
         let connection = Connection::open(&path).map_err(io::Error::other)?;
         // By a journal that stays one can see whether there was one.
         let name = match mode {
-            Mode::Atomic => Mode::Persist.name(),
+            SqliteMode::Atomic => SqliteMode::Persist.name(),
             mode => mode.name(),
         };
         let set = connection
@@ -106,20 +106,20 @@ impl Database {
              insert into rows select value, randomblob({BYTES}) from n;"
         );
         connection.execute_batch(&made).map_err(io::Error::other)?;
-        let mut database = Database {
+        let mut database = SqliteDatabase {
             connection,
             _calls: calls,
             _is_open: is_open,
             next: 0,
         };
         let journal = journal(&path);
-        if mode == Mode::Atomic && journal.exists() {
+        if mode == SqliteMode::Atomic && journal.exists() {
             std::fs::remove_file(&journal)?;
         }
         for _ in 0..FIRST {
             database.one()?;
         }
-        Ok((mode != Mode::Atomic || !journal.exists()).then_some(database))
+        Ok((mode != SqliteMode::Atomic || !journal.exists()).then_some(database))
     }
 
     /// One transaction after the other, as long as it is to last: how many were committed.
@@ -170,15 +170,18 @@ mod tests {
 
     #[test]
     fn every_mode_commits_and_without_the_ioctl_there_is_a_journal() {
-        for mode in Mode::ALL {
+        for mode in SqliteMode::ALL {
             let dir = tempfile::tempdir().unwrap();
-            let Some(mut database) = Database::open(dir.path(), mode).unwrap() else {
-                assert_eq!(mode, Mode::Atomic);
+            let Some(mut database) = SqliteDatabase::open(dir.path(), mode).unwrap() else {
+                assert_eq!(mode, SqliteMode::Atomic);
                 continue;
             };
             assert!(database.commit(Duration::ZERO).unwrap() > 0);
             let is_there = journal(&dir.path().join("database")).exists();
-            assert_eq!(is_there, matches!(mode, Mode::Truncate | Mode::Persist));
+            assert_eq!(
+                is_there,
+                matches!(mode, SqliteMode::Truncate | SqliteMode::Persist)
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What programs ask of files on a mounted filesystem.
 
-use forebay_atomic::Part;
+use forebay_atomic::FileChange;
 use forebay_atomic::ioctls::{decode_parts, encode_parts};
 
 use crate::cap;
@@ -12,8 +12,8 @@ pub fn parts(bytes: &[u8]) {
         assert_eq!(encode_parts(id, &parts), bytes);
         for part in parts {
             let end = match part {
-                Part::Write(offset, data) => offset.checked_add(data.len() as u64),
-                Part::Punch(range) => Some(range.end),
+                FileChange::Write(offset, data) => offset.checked_add(data.len() as u64),
+                FileChange::Punch(range) => Some(range.end),
             };
             assert!(end.is_some_and(|end| i64::try_from(end).is_ok()));
         }
@@ -22,9 +22,9 @@ pub fn parts(bytes: &[u8]) {
 
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let both = [
-        Part::Write(7, b"data"),
-        Part::Punch(4096..9000),
-        Part::Write(1 << 40, b"more"),
+        FileChange::Write(7, b"data"),
+        FileChange::Punch(4096..9000),
+        FileChange::Write(1 << 40, b"more"),
     ];
     vec![
         ("both", encode_parts(9, &both)),

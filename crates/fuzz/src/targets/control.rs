@@ -1,7 +1,7 @@
 //! Lines on a control socket.
 
-use forebay_control::{REQUEST_BYTES_MAX, Readiness, Reply, Request};
-use forebay_stack::Status;
+use forebay_control::{ControlReply, ControlRequest, DaemonReadiness, REQUEST_BYTES_MAX};
+use forebay_stack::LayerStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -10,11 +10,11 @@ use crate::cap;
 /// A line, read as each of the things that are said.
 pub fn control(bytes: &[u8]) {
     let line = &bytes[..bytes.len().min(REQUEST_BYTES_MAX)];
-    reads_back::<Request>(line);
-    reads_back::<Readiness>(line);
+    reads_back::<ControlRequest>(line);
+    reads_back::<DaemonReadiness>(line);
     // A report has numbers with fractions, which JSON does not keep to the last bit.
     let reply = cap::within(memory(line), || {
-        serde_json::from_slice::<Reply<Status>>(line)
+        serde_json::from_slice::<ControlReply<LayerStatus>>(line)
     });
     if let Ok(reply) = reply {
         assert!(serde_json::to_vec(&reply).is_ok());

@@ -1,6 +1,8 @@
 //! The structures of a filesystem, each in its sector.
 
-use forebay_dfs::{Entry, Geometry, Inode, Kind, Superblock, Time, VolumeId, again};
+use forebay_dfs::{
+    DirectoryEntry, FileKind, FileTime, FsGeometry, FsSuperblock, Inode, VolumeId, again,
+};
 
 use super::fair;
 use super::log::{each_way, short};
@@ -25,17 +27,17 @@ fn as_sector(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
 /// The superblock, an i-node, an entry, a mark and a record of preallocated ranges.
 pub fn structures(bytes: &[u8]) {
     each_way(bytes, |bytes| {
-        let Ok(read) = cap::within(fair(bytes), || Superblock::decode(bytes)) else {
+        let Ok(read) = cap::within(fair(bytes), || FsSuperblock::decode(bytes)) else {
             return;
         };
         assert!(read.geometry.is_possible());
-        assert_eq!(Superblock::decode(&read.encode()), Ok(read));
+        assert_eq!(FsSuperblock::decode(&read.encode()), Ok(read));
     });
     as_sector(bytes, |bytes| {
         Some(Inode::decode(bytes).ok()??.encode().to_vec())
     });
     as_sector(bytes, |bytes| {
-        Some(Entry::decode(bytes).ok()??.encode().to_vec())
+        Some(DirectoryEntry::decode(bytes).ok()??.encode().to_vec())
     });
     as_sector(bytes, again::mark);
     as_sector(bytes, again::preallocation);
@@ -54,15 +56,15 @@ pub fn attributes(bytes: &[u8]) {
 }
 
 pub(super) fn structures_seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let now = Time {
+    let now = FileTime {
         seconds: 1_700_000_000,
         nanos: 5,
     };
-    let superblock = Superblock {
+    let superblock = FsSuperblock {
         volume: VolumeId([3; 16]),
         mounts: 9,
         hash_key: [4; 16],
-        geometry: Geometry::default(),
+        geometry: FsGeometry::default(),
     };
     let inode = |kind| Inode {
         generation: 1 << 40,
@@ -72,17 +74,17 @@ pub(super) fn structures_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let small = Inode {
         size: 20,
         inline: vec![9; 20],
-        ..inode(Kind::Regular)
+        ..inode(FileKind::Regular)
     };
     let directory = Inode {
         base: 1 << 40,
         parent: 1,
-        ..inode(Kind::Directory)
+        ..inode(FileKind::Directory)
     };
-    let entry = Entry {
+    let entry = DirectoryEntry {
         file: 7,
         generation: 1 << 40,
-        kind: Kind::Regular,
+        kind: FileKind::Regular,
         name: b"a name".to_vec(),
     };
     let mut mark = b"FBOR\0\0\0\0\x07".to_vec();

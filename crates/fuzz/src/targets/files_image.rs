@@ -10,19 +10,19 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, Durability, RamDevice};
 use forebay_dfs::{
-    Clock, Existing, Fallocate, Fs, Geometry, Kind, Listed, Making, New, NewAttributes, ROOT,
-    Target, Time, VolumeId,
+    AttributeCondition, Fallocate, FileKind, FileSpec, FileTime, Fs, FsClock, FsGeometry, FsSpec,
+    ListedEntry, NewAttributes, ROOT, RenameTarget, VolumeId,
 };
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, Sector};
-use forebay_vsl::{Batch, Layout, Options, Space, Workers};
+use forebay_vsl::{Batch, SegmentLayout, Space, SpaceSettings, SpaceWorkers};
 
 use crate::cap;
 use crate::seal::{seal, seal_sector};
 
 const SEGMENT: u64 = 128 << 10;
 const MEDIUM: u64 = (1 << 20) + 64 * SEGMENT;
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: FsGeometry = FsGeometry {
     chunk_bits: 20,
     slot_sectors: 8,
 };
@@ -32,34 +32,34 @@ const MEMORY: usize = 40 << 20;
 const NAMES_MAX: usize = 60;
 
 /// What is mapped, sector by sector.
-type Sectors = BTreeMap<u64, Vec<u8>>;
+type MappedSectors = BTreeMap<u64, Vec<u8>>;
 
 thread_local! {
-    static BASE: OnceCell<Sectors> = const { OnceCell::new() };
+    static BASE: OnceCell<MappedSectors> = const { OnceCell::new() };
 }
 
-fn clock() -> Clock {
-    Rc::new(|| Time {
+fn clock() -> FsClock {
+    Rc::new(|| FileTime {
         seconds: 1_700_000_000,
         nanos: 0,
     })
 }
 
-async fn space(rt: &Rt) -> (Space, Workers) {
+async fn space(rt: &Rt) -> (Space, SpaceWorkers) {
     let device: Rc<dyn Device> = Rc::new(RamDevice::new(MEDIUM, 512));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT)));
-    let making = forebay_vsl::Making {
+    let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT)));
+    let making = forebay_vsl::SpaceSpec {
         volume: VolumeId([5; 16]),
         layout: layout.expect("it fits"),
         space_sectors: GEOMETRY.space_sectors(),
-        placement: forebay_vsl::Kind::Lfs,
+        placement: forebay_vsl::PlacementKind::Lfs,
         auto: false,
         page_sectors: 8,
         disk: None,
     };
     let made = forebay_vsl::create(rt.clone(), Rc::clone(&device), &making);
     made.await.expect("made");
-    let opened = forebay_vsl::open(rt.clone(), device, Options::default(), false).await;
+    let opened = forebay_vsl::open(rt.clone(), device, SpaceSettings::default(), false).await;
     let (space, workers, _) = opened.expect("taken up");
     (space, workers)
 }
@@ -67,39 +67,40 @@ async fn space(rt: &Rt) -> (Space, Workers) {
 /// A filesystem with something of everything.
 async fn fill(fs: &Fs) -> forebay_dfs::Result<()> {
     let make = async |directory, name: &[u8], kind, target: &[u8]| {
-        let new = New {
+        let new = FileSpec {
             target: target.to_vec(),
-            ..New::of(kind, 0o755)
+            ..FileSpec::of(kind, 0o755)
         };
         Ok::<_, forebay_dfs::FsError>(fs.make(directory, name, &new).await?.file)
     };
-    let below = make(ROOT, b"directory", Kind::Directory, b"").await?;
-    let deeper = make(below, b"deeper", Kind::Directory, b"").await?;
-    make(deeper, b"deepest", Kind::Directory, b"").await?;
+    let below = make(ROOT, b"directory", FileKind::Directory, b"").await?;
+    let deeper = make(below, b"deeper", FileKind::Directory, b"").await?;
+    make(deeper, b"deepest", FileKind::Directory, b"").await?;
     for (n, len) in [0, 100, 1000, 3000, 6000].into_iter().enumerate() {
-        let file = make(below, &[b'a' + n as u8], Kind::Regular, b"").await?;
+        let file = make(below, &[b'a' + n as u8], FileKind::Regular, b"").await?;
         let mut data = BufMut::zeroed(len);
         data.fill(n as u8 + 1);
         fs.write(file, Some(0), data.freeze()).await?;
         fs.write(file, Some(n as u64 * 3000), BufMut::zeroed(512).freeze())
             .await?;
-        fs.set_attribute(file, b"user.a", &[3; 40], Existing::Any, None)
+        fs.set_attribute(file, b"user.a", &[3; 40], AttributeCondition::Any, None)
             .await?;
         fs.link(file, deeper, &[b'z' - n as u8]).await?;
     }
-    make(ROOT, b"short", Kind::Symlink, b"directory").await?;
-    make(ROOT, b"long", Kind::Symlink, &[b'x'; 900]).await?;
-    make(ROOT, b"pipe", Kind::Fifo, b"").await?;
-    fs.make_nameless(&New::of(Kind::Regular, 0o600)).await?;
+    make(ROOT, b"short", FileKind::Symlink, b"directory").await?;
+    make(ROOT, b"long", FileKind::Symlink, &[b'x'; 900]).await?;
+    make(ROOT, b"pipe", FileKind::Fifo, b"").await?;
+    fs.make_nameless(&FileSpec::of(FileKind::Regular, 0o600))
+        .await?;
     Ok(())
 }
 
-fn base() -> Sectors {
+fn base() -> MappedSectors {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
         let (space, _workers) = space(&rt).await;
-        let making = Making {
+        let making = FsSpec {
             volume: VolumeId([5; 16]),
             geometry: GEOMETRY,
             hash_key: [6; 16],
@@ -113,7 +114,7 @@ fn base() -> Sectors {
             .await
             .expect("taken up");
         fill(&fs).await.expect("filled");
-        let (mut sectors, mut at) = (Sectors::new(), 0);
+        let (mut sectors, mut at) = (MappedSectors::new(), 0);
         while let Some(run) = space.next_mapped(at..space.sectors()).await.expect("read") {
             for sector in run.clone() {
                 let read = space.read(Sector(sector), BufMut::zeroed(512)).await;
@@ -126,9 +127,9 @@ fn base() -> Sectors {
 }
 
 /// Bytes, one after the other; zeroes behind the last.
-struct Script<'a>(&'a [u8]);
+struct SectorScript<'a>(&'a [u8]);
 
-impl Script<'_> {
+impl SectorScript<'_> {
     fn byte(&mut self) -> u8 {
         let first = self.0.first().copied().unwrap_or_default();
         self.0 = self.0.get(1..).unwrap_or_default();
@@ -141,9 +142,9 @@ impl Script<'_> {
 }
 
 /// Changes sectors as an input says.
-fn change(sectors: &mut Sectors, script: &[u8]) {
+fn change(sectors: &mut MappedSectors, script: &[u8]) {
     let places: Vec<u64> = sectors.keys().copied().collect();
-    let mut script = Script(script);
+    let mut script = SectorScript(script);
     while !script.0.is_empty() {
         let what = script.byte();
         let mut place = || places[usize::from(script.byte()) % places.len()];
@@ -224,17 +225,21 @@ async fn act(fs: &Fs, directory: u64, name: &[u8], n: usize) {
     };
     let _ = fs.set(file, &size).await;
     let _ = fs
-        .set_attribute(file, b"user.b", &[1; 600], Existing::Any, None)
+        .set_attribute(file, b"user.b", &[1; 600], AttributeCondition::Any, None)
         .await;
     let _ = fs.remove_attribute(file, b"user.a").await;
     let _ = fs.link(file, ROOT, &[b'A' + n as u8]).await;
     let _ = fs
-        .make(file, b"new", &New::of(Kind::Directory, 0o755))
+        .make(file, b"new", &FileSpec::of(FileKind::Directory, 0o755))
         .await;
-    let target = [Target::Any, Target::Free, Target::Exchange][n % 3];
+    let target = [
+        RenameTarget::Any,
+        RenameTarget::Free,
+        RenameTarget::Exchange,
+    ][n % 3];
     let _ = fs.rename((directory, name), (ROOT, b"moved"), target).await;
     let _ = fs
-        .rename((ROOT, b"moved"), (file, b"in"), Target::Any)
+        .rename((ROOT, b"moved"), (file, b"in"), RenameTarget::Any)
         .await;
     let _ = fs.unlink(directory, name).await;
     let _ = fs.remove_directory(directory, name).await;
@@ -248,7 +253,7 @@ async fn names(fs: &Fs) -> Vec<(u64, Vec<u8>)> {
     while let Some(directory) = wanted.pop() {
         let mut from = 0;
         while let Ok(listed) = fs.list(directory, from, 16).await {
-            let Some(Listed { next, .. }) = listed.last() else {
+            let Some(ListedEntry { next, .. }) = listed.last() else {
                 break;
             };
             from = *next;
@@ -266,7 +271,7 @@ async fn names(fs: &Fs) -> Vec<(u64, Vec<u8>)> {
     found
 }
 
-async fn exercise(rt: Rt, sectors: Sectors) {
+async fn exercise(rt: Rt, sectors: MappedSectors) {
     let (space, _workers) = space(&rt).await;
     let mut batch = Batch::new();
     for (at, bytes) in &sectors {
@@ -289,7 +294,9 @@ async fn exercise(rt: Rt, sectors: Sectors) {
         for (n, (directory, name)) in all.iter().enumerate() {
             act(&fs, *directory, name, n).await;
         }
-        let _ = fs.make(ROOT, b"more", &New::of(Kind::Regular, 0o644)).await;
+        let _ = fs
+            .make(ROOT, b"more", &FileSpec::of(FileKind::Regular, 0o644))
+            .await;
         let _ = fs.sync().await;
         let _ = fs.check(&mut ignore).await;
     }

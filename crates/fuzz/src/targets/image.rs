@@ -14,13 +14,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    Acknowledge, AttachError, AttachOptions, AttachReport, CheckVerdict, CreateOptions,
-    DataIdentity, Gaps, Volume, VolumeId,
+    AckMode, AttachOptions, AttachReport, CheckVerdict, CreateOptions, DataIdentity,
+    DcdAttachError, DcdVolume, OffsetPolicy, VolumeId,
 };
 use forebay_device::{
-    Asked, BufMut, Device, DeviceError, Durability, Hooks, RamDevice, Room, Tap, is_zero,
+    BufMut, Device, DeviceError, Durability, RamDevice, Tap, TapHooks, TapRequest, ZeroedSpace,
+    is_zero,
 };
-use forebay_log::{HEADER_BYTES, OpenError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
+use forebay_log::{HEADER_BYTES, LogOpenError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::ByteLen;
 
@@ -37,11 +38,11 @@ const DRAIN_TIME: Duration = Duration::from_secs(3600);
 const STEP: u64 = 4096;
 
 thread_local! {
-    static BASE: OnceCell<Base> = const { OnceCell::new() };
+    static BASE: OnceCell<CrashImages> = const { OnceCell::new() };
 }
 
 /// What a crash left.
-struct Base {
+struct CrashImages {
     log: Vec<u8>,
     data: Vec<u8>,
     /// Where its structures lie.
@@ -50,31 +51,31 @@ struct Base {
 
 /// Counts what changes a device.
 #[derive(Default)]
-struct Changes {
+struct ChangeCounter {
     changes: Cell<u64>,
 }
 
-impl Hooks for Changes {
-    async fn before(&self, asked: &Asked) -> forebay_device::Result<()> {
+impl TapHooks for ChangeCounter {
+    async fn before(&self, asked: &TapRequest) -> forebay_device::Result<()> {
         self.changes
             .set(self.changes.get() + u64::from(asked.changes()));
         Ok(())
     }
 }
 
-type Watched = Tap<RamDevice, Changes>;
+type CountedRam = Tap<RamDevice, ChangeCounter>;
 
-fn watched(len: u64, bytes: &[u8]) -> Rc<Watched> {
+fn watched(len: u64, bytes: &[u8]) -> Rc<CountedRam> {
     let ram = RamDevice::new(len, 512);
     for (n, page) in bytes.chunks(4096).enumerate() {
         if !is_zero(page) {
             ram.poke(n as u64 * 4096, page);
         }
     }
-    Rc::new(Tap::new(ram, Changes::default()))
+    Rc::new(Tap::new(ram, ChangeCounter::default()))
 }
 
-fn bytes_of(device: &Watched) -> Vec<u8> {
+fn bytes_of(device: &CountedRam) -> Vec<u8> {
     let mut bytes = vec![0; device.geometry().len as usize];
     device.below.peek(0, &mut bytes);
     bytes
@@ -90,16 +91,16 @@ fn identity() -> DataIdentity {
 
 async fn attach(
     rt: &Rt,
-    log: &Rc<Watched>,
-    data: &Rc<Watched>,
+    log: &Rc<CountedRam>,
+    data: &Rc<CountedRam>,
     options: AttachOptions,
-) -> Result<(Volume, AttachReport), AttachError> {
+) -> Result<(DcdVolume, AttachReport), DcdAttachError> {
     let (log, data) = (Rc::clone(log), Rc::clone(data));
-    Volume::attach(rt.clone(), log, data, identity(), options).await
+    DcdVolume::attach(rt.clone(), log, data, identity(), options).await
 }
 
 /// Two lives of a volume, the second ended by a crash, with everything a log can hold.
-fn make_base() -> Base {
+fn make_base() -> CrashImages {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
@@ -126,11 +127,11 @@ fn make_base() -> Base {
         let found = found.filter(|at| magics.iter().any(|magic| log[*at..].starts_with(magic)));
         let mut places = vec![SUPERBLOCK_A_AT as usize, SUPERBLOCK_B_AT as usize];
         places.extend(found);
-        Base { log, data, places }
+        CrashImages { log, data, places }
     })
 }
 
-async fn use_volume(volume: &Volume, life: u8) {
+async fn use_volume(volume: &DcdVolume, life: u8) {
     let write = async |at: u64, len: usize, fill: u8| {
         let buf = BufMut::copy_of(&vec![fill + life; len]).freeze();
         volume
@@ -142,7 +143,7 @@ async fn use_volume(volume: &Volume, life: u8) {
     write(4096 + 512, 1024, 0x30).await;
     volume.flush().await.expect("flushed");
     volume
-        .write_zeroes(8192..65536, Room::Release)
+        .write_zeroes(8192..65536, ZeroedSpace::Release)
         .await
         .expect("zeroed");
     write(16384, 8192, 0x40).await;
@@ -157,9 +158,9 @@ async fn use_volume(volume: &Volume, life: u8) {
 }
 
 /// Takes the input apart.
-struct Script<'a>(&'a [u8]);
+struct ImageScript<'a>(&'a [u8]);
 
-impl Script<'_> {
+impl ImageScript<'_> {
     fn byte(&mut self) -> Option<usize> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -210,10 +211,10 @@ impl Script<'_> {
 }
 
 /// The log that the input makes, and the data device; with the first byte, which is for options.
-fn tampered(bytes: &[u8]) -> (usize, Rc<Watched>, Rc<Watched>) {
+fn tampered(bytes: &[u8]) -> (usize, Rc<CountedRam>, Rc<CountedRam>) {
     BASE.with(|base| {
         let base = base.get_or_init(make_base);
-        let mut script = Script(bytes);
+        let mut script = ImageScript(bytes);
         let flags = script.byte().unwrap_or(0);
         let mut log = base.log.clone();
         while script.change(&mut log, &base.places).is_some() {}
@@ -227,16 +228,16 @@ pub fn image(bytes: &[u8]) {
     let (flags, log, data) = tampered(bytes);
     let options = AttachOptions {
         acknowledge: if flags & 1 == 0 {
-            Acknowledge::Flush
+            AckMode::Flush
         } else {
-            Acknowledge::Write
+            AckMode::Write
         },
         bypass: (flags & 2 != 0).then_some(ByteLen::kib(64)),
         accept_loss: flags & 4 != 0,
         accept_changed: flags & 8 != 0,
         gaps: match flags & 16 {
-            0 => Gaps::default(),
-            _ => Gaps::Scattered(flags as u64),
+            0 => OffsetPolicy::default(),
+            _ => OffsetPolicy::Scattered(flags as u64),
         },
         ..AttachOptions::default()
     };
@@ -265,7 +266,7 @@ pub fn edit(place: u8, at: u8, bytes: &[u8]) -> Vec<u8> {
     [&[1, place, at, bytes.len() as u8 - 1], bytes].concat()
 }
 
-async fn judge(rt: Rt, log: Rc<Watched>, data: Rc<Watched>, options: AttachOptions) {
+async fn judge(rt: Rt, log: Rc<CountedRam>, data: Rc<CountedRam>, options: AttachOptions) {
     let _ = forebay_dcd::inspect(log.clone()).await;
     let with_data: (Rc<dyn Device>, DataIdentity) = (data.clone(), identity());
     let _ = forebay_dcd::check(log.clone(), Some(with_data), &mut |_, _| {}).await;
@@ -290,7 +291,7 @@ async fn judge(rt: Rt, log: Rc<Watched>, data: Rc<Watched>, options: AttachOptio
     // among the newest, and ends the chain once it is not. That is said: only then may it differ.
     let (volume, report) = match attach(&rt, &log, &data, options).await {
         Ok(attached) => attached,
-        Err(AttachError::Log(OpenError::Damaged(_))) => {
+        Err(DcdAttachError::Log(LogOpenError::Damaged(_))) => {
             assert_eq!(
                 log.changes.get() + data.changes.get(),
                 changed,
@@ -331,7 +332,7 @@ async fn judge(rt: Rt, log: Rc<Watched>, data: Rc<Watched>, options: AttachOptio
 }
 
 /// Every block, or that it cannot be read.
-async fn read_all(volume: &Volume) -> Vec<Option<Vec<u8>>> {
+async fn read_all(volume: &DcdVolume) -> Vec<Option<Vec<u8>>> {
     let mut blocks = Vec::new();
     for at in (0..DATA_BYTES).step_by(STEP as usize) {
         let block: Result<BufMut, DeviceError> =

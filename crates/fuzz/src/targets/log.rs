@@ -1,9 +1,9 @@
 //! What lies on a log device, structure by structure.
 
-use forebay_dcd::{DataIdentity, FINGERPRINT_BLOCKS, Fingerprint, Payload};
+use forebay_dcd::{DataIdentity, FINGERPRINT_BLOCKS, Fingerprint, SuperblockPayload};
 use forebay_log::{
-    Entry, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, Record, RingGeometry, SEGMENTS_AT, Summary,
-    SummaryRecord, Superblock, VolumeId,
+    HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, RingEntry, RingGeometry, RingRecord, RingSummary,
+    RingSummaryRecord, RingSuperblock, SEGMENTS_AT, VolumeId,
 };
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
 
@@ -27,7 +27,7 @@ pub(super) fn each_way(bytes: &[u8], look: impl Fn(&[u8])) {
 /// A superblock describes a ring, and reads back as itself.
 pub fn superblock(bytes: &[u8]) {
     each_way(bytes, |bytes| {
-        let Ok(read) = cap::within(fair(bytes), || Superblock::decode(bytes)) else {
+        let Ok(read) = cap::within(fair(bytes), || RingSuperblock::decode(bytes)) else {
             return;
         };
         let layout = RingGeometry::of(&read);
@@ -37,19 +37,19 @@ pub fn superblock(bytes: &[u8]) {
         let again = read.encode();
         let end = HEADER_BYTES - LAYER_BYTES_MAX + read.layer.len();
         assert_eq!(again[BEHIND_CRC..end], bytes[BEHIND_CRC..end]);
-        assert_eq!(Superblock::decode(&again), Ok(read));
+        assert_eq!(RingSuperblock::decode(&again), Ok(read));
     });
 }
 
-fn is_possible(entries: &[Entry], payload_bytes: u32) {
-    let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
+fn is_possible(entries: &[RingEntry], payload_bytes: u32) {
+    let sectors: u64 = entries.iter().map(RingEntry::payload_sectors).sum();
     assert!(sectors * SECTOR_BYTES <= u64::from(payload_bytes));
     for entry in entries {
         let possible = match entry {
-            Entry::Data {
+            RingEntry::Data {
                 sector, sectors, ..
             } => *sectors > 0 && sector.in_line() + sectors <= 8,
-            Entry::Range { sectors, .. } => *sectors > 0,
+            RingEntry::Range { sectors, .. } => *sectors > 0,
         };
         assert!(possible, "{entry:?}");
     }
@@ -58,16 +58,16 @@ fn is_possible(entries: &[Entry], payload_bytes: u32) {
 /// A record's header, too.
 pub fn record(bytes: &[u8]) {
     each_way(bytes, |bytes| {
-        let Ok(read) = cap::within(fair(bytes), || Record::decode(bytes)) else {
+        let Ok(read) = cap::within(fair(bytes), || RingRecord::decode(bytes)) else {
             return;
         };
         is_possible(&read.entries, read.payload_bytes);
         let again = read.encode();
-        assert_eq!(Record::decode(&again), Ok(read.clone()));
+        assert_eq!(RingRecord::decode(&again), Ok(read.clone()));
         let ranges = read
             .entries
             .iter()
-            .filter(|entry| matches!(entry, Entry::Range { .. }));
+            .filter(|entry| matches!(entry, RingEntry::Range { .. }));
         let end = 76 + 10 * read.entries.len() + 3 * ranges.count();
         assert_eq!(again[BEHIND_CRC..end], bytes[BEHIND_CRC..end]);
     });
@@ -92,11 +92,11 @@ pub fn summary(bytes: &[u8]) {
 
 fn look_at_summary(bytes: &[u8]) {
     if let Some(at) = bytes.len().checked_sub(HEADER_BYTES)
-        && let Ok(total) = Summary::total_len(&bytes[at..], SEGMENT_BYTES)
+        && let Ok(total) = RingSummary::total_len(&bytes[at..], SEGMENT_BYTES)
     {
         assert!((HEADER_BYTES..SEGMENT_BYTES as usize).contains(&total));
     }
-    let Ok(read) = cap::within(fair(bytes), || Summary::decode(bytes)) else {
+    let Ok(read) = cap::within(fair(bytes), || RingSummary::decode(bytes)) else {
         return;
     };
     for record in &read.records {
@@ -104,16 +104,16 @@ fn look_at_summary(bytes: &[u8]) {
     }
     let again = read.encode();
     assert_eq!(again.len(), bytes.len());
-    assert_eq!(Summary::decode(&again), Ok(read));
+    assert_eq!(RingSummary::decode(&again), Ok(read));
 }
 
 /// What the write cache keeps in a superblock.
 pub fn payload(bytes: &[u8]) {
-    if let Some(read) = cap::within(fair(bytes), || Payload::decode(bytes)) {
+    if let Some(read) = cap::within(fair(bytes), || SuperblockPayload::decode(bytes)) {
         let again = read.encode();
         assert!(again.len() <= LAYER_BYTES_MAX);
         assert!(bytes.starts_with(&again), "{read:?}");
-        assert_eq!(Payload::decode(&again), Some(read));
+        assert_eq!(SuperblockPayload::decode(&again), Some(read));
     }
 }
 
@@ -127,7 +127,7 @@ pub(super) fn short(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn superblock_seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let plain = Superblock {
+    let plain = RingSuperblock {
         volume: VolumeId([5; 16]),
         generation: 7,
         epoch: Epoch(2),
@@ -144,17 +144,17 @@ pub(super) fn superblock_seeds() -> Vec<(&'static str, Vec<u8>)> {
         gaps: false,
         layer: payload_example().encode(),
     };
-    let clean = Superblock {
+    let clean = RingSuperblock {
         clean: true,
         layer: Vec::new(),
         ..plain.clone()
     };
-    let abandoned = Superblock {
+    let abandoned = RingSuperblock {
         abandoned: true,
         block: 4096,
         ..plain.clone()
     };
-    let gaps = Superblock {
+    let gaps = RingSuperblock {
         gaps: true,
         ..plain.clone()
     };
@@ -166,24 +166,24 @@ pub(super) fn superblock_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn entries(count: u64) -> Vec<Entry> {
+fn entries(count: u64) -> Vec<RingEntry> {
     let one = |n: u64| match n % 4 {
-        0 => Entry::Data {
+        0 => RingEntry::Data {
             sector: Sector(n * 8),
             sectors: 8,
             crc: n as u32,
         },
-        1 => Entry::Data {
+        1 => RingEntry::Data {
             sector: Sector(n * 8 + 3),
             sectors: 2,
             crc: n as u32,
         },
-        2 => Entry::Range {
+        2 => RingEntry::Range {
             kind: RangeKind::Unmap,
             sector: Sector(n << 20),
             sectors: 1 << 11,
         },
-        _ => Entry::Range {
+        _ => RingEntry::Range {
             kind: RangeKind::Lost,
             sector: Sector(n),
             sectors: n,
@@ -192,10 +192,10 @@ fn entries(count: u64) -> Vec<Entry> {
     (0..count).map(one).collect()
 }
 
-fn listed(count: u64, continues: bool) -> SummaryRecord {
+fn listed(count: u64, continues: bool) -> RingSummaryRecord {
     let entries = entries(count);
-    let sectors: u64 = entries.iter().map(Entry::payload_sectors).sum();
-    SummaryRecord {
+    let sectors: u64 = entries.iter().map(RingEntry::payload_sectors).sum();
+    RingSummaryRecord {
         seq: RecordSeq(0),
         offset: 8192,
         payload_bytes: (sectors * SECTOR_BYTES) as u32,
@@ -206,14 +206,14 @@ fn listed(count: u64, continues: bool) -> SummaryRecord {
 
 pub(super) fn record_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let of = |count, continues| {
-        let SummaryRecord {
+        let RingSummaryRecord {
             offset,
             payload_bytes,
             continues,
             entries,
             ..
         } = listed(count, continues);
-        let record = Record {
+        let record = RingRecord {
             volume: VolumeId([5; 16]),
             epoch: Epoch(2),
             segment: SegmentSeq(3),
@@ -234,11 +234,11 @@ pub(super) fn record_seeds() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 pub(super) fn summary_seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let of = |mut records: Vec<SummaryRecord>| {
+    let of = |mut records: Vec<RingSummaryRecord>| {
         for (n, record) in records.iter_mut().enumerate() {
             record.seq = RecordSeq(20 + n as u64);
         }
-        let summary = Summary {
+        let summary = RingSummary {
             volume: VolumeId([5; 16]),
             epoch: Epoch(2),
             segment: SegmentSeq(3),
@@ -260,8 +260,8 @@ pub(super) fn summary_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn payload_example() -> Payload {
-    Payload {
+fn payload_example() -> SuperblockPayload {
+    SuperblockPayload {
         name: "home".into(),
         data: DataIdentity {
             len: 1 << 30,

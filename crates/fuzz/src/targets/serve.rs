@@ -1,10 +1,10 @@
 //! What the kernel and NBD clients send, message by message.
 
-use forebay_fuse::files::Kind;
-use forebay_fuse::{self as fuse_format, FIXED, HEADER, Listing, Op};
+use forebay_fuse::files::FuseFileKind;
+use forebay_fuse::{self as fuse_format, FIXED, FuseOp, HEADER, ReaddirReply};
 use forebay_serve::nbd::format::client::{self, context_query, info_query};
 use forebay_serve::nbd::format::{
-    ContextQuery, InfoQuery, OPTION_BYTES, OptionHeader, REQUEST_BYTES, Request, command, option,
+    ContextQuery, InfoQuery, NbdRequest, OPTION_BYTES, OptionHeader, REQUEST_BYTES, command, option,
 };
 
 use crate::cap;
@@ -24,16 +24,18 @@ fn look_at_fuse(fixed: &[u8; FIXED], total: usize) {
     match cap::within(0, || fuse_format::decode(fixed, total)) {
         Ok(request) => {
             assert!(total >= HEADER);
-            if let Op::Write { len, .. } = request.op {
+            if let FuseOp::Write { len, .. } = request.op {
                 assert_eq!(
                     len as usize + FIXED,
                     total,
                     "no more than was sent may be written"
                 );
             }
-            if let Op::ReadDir { len, .. } = request.op {
-                let mut listing = Listing::new(len as usize);
-                while listing.bytes().len() < 4096 && listing.add(2, 1, Kind::File, b"volume") {}
+            if let FuseOp::ReadDir { len, .. } = request.op {
+                let mut listing = ReaddirReply::new(len as usize);
+                while listing.bytes().len() < 4096
+                    && listing.add(2, 1, FuseFileKind::File, b"volume")
+                {}
                 assert!(listing.bytes().len() <= len as usize);
             }
         }
@@ -76,7 +78,7 @@ pub(super) fn fuse_seeds() -> Vec<(&'static str, Vec<u8>)> {
 
 /// The parts of NBD messages, each decoded from the same bytes; none may allocate.
 pub fn nbd_format(bytes: &[u8]) {
-    if let Some(request) = cap::within(0, || Request::decode(bytes)) {
+    if let Some(request) = cap::within(0, || NbdRequest::decode(bytes)) {
         assert_eq!(request.encode(), bytes[..REQUEST_BYTES]);
     }
     let data = match cap::within(0, || OptionHeader::decode(bytes)) {
@@ -103,7 +105,7 @@ pub fn nbd_format(bytes: &[u8]) {
 /// A request as a client sends it, without its payload.
 pub(super) fn nbd_request(command: u16, flags: u16, offset: u64, len: u32) -> Vec<u8> {
     let cookie = 0x1122_3344;
-    Request {
+    NbdRequest {
         flags,
         command,
         cookie,

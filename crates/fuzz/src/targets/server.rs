@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use forebay_device::RamDevice;
 use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_serve::Memory;
-use forebay_serve::nbd::duplex::{self, End};
+use forebay_serve::RequestMemory;
+use forebay_serve::nbd::duplex::{self, DuplexEnd};
 use forebay_serve::nbd::format::client::{self, context_query, info_query};
 use forebay_serve::nbd::format::{
-    CHUNK_BYTES, CHUNK_MAGIC, OPTION_REPLY_MAGIC, Reader, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
-    command, greeting, option, reply,
+    CHUNK_BYTES, CHUNK_MAGIC, OPTION_REPLY_MAGIC, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
+    WireReader, command, greeting, option, reply,
 };
-use forebay_serve::nbd::{BlockStatus, Export, Extent, Limits, Server, Wire};
+use forebay_serve::nbd::{BlockStatus, ClientLimits, NbdExport, NbdServer, NbdWire, StatusExtent};
 
 use super::serve::nbd_request;
 use crate::cap;
@@ -25,15 +25,15 @@ const BYTES_IN_FLIGHT: u64 = 1 << 20;
 const MEMORY: usize = 16 << 20;
 
 /// More extents than an answer may have.
-struct Sectors;
+struct SectorExtents;
 
-impl BlockStatus for Sectors {
+impl BlockStatus for SectorExtents {
     fn context(&self) -> Option<&str> {
         Some("forebay:place")
     }
 
-    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
-        let sectors = range.step_by(512).take(max + 1).map(|at| Extent {
+    fn status(&self, range: Range<u64>, max: usize) -> Vec<StatusExtent> {
+        let sectors = range.step_by(512).take(max + 1).map(|at| StatusExtent {
             len: 512,
             hole: at % 1024 == 0,
             zero: at % 1024 == 0,
@@ -56,15 +56,15 @@ pub fn nbd_server(bytes: &[u8]) {
 
 async fn converse(rt: Rt, stage: u8, bytes: Vec<u8>) {
     let device = Rc::new(RamDevice::new(DEVICE_BYTES, 512));
-    let limits = Limits {
+    let limits = ClientLimits {
         bytes_in_flight: BYTES_IN_FLIGHT,
-        ..Limits::default()
+        ..ClientLimits::default()
     };
-    let server = Server::new(
+    let server = NbdServer::new(
         rt.clone(),
-        vec![Export::new("disk", device).status(Rc::new(Sectors))],
+        vec![NbdExport::new("disk", device).status(Rc::new(SectorExtents))],
         limits,
-        &Memory::default(),
+        &RequestMemory::default(),
     );
     let server = server.expect("one export");
     let (end, theirs) = duplex::pair();
@@ -105,7 +105,7 @@ async fn converse(rt: Rt, stage: u8, bytes: Vec<u8>) {
 fn understand(replies: &[u8]) {
     let mut rest = replies;
     while rest.len() >= SIMPLE_REPLY_BYTES.max(CHUNK_BYTES) {
-        let mut reader = Reader(rest);
+        let mut reader = WireReader(rest);
         let magic = reader.u32().unwrap_or_default();
         let len = if magic == CHUNK_MAGIC {
             let at = CHUNK_BYTES - 4;
@@ -114,7 +114,7 @@ fn understand(replies: &[u8]) {
             // How much data follows only the request tells.
             return;
         } else {
-            let magic = Reader(rest).u64();
+            let magic = WireReader(rest).u64();
             if magic != Some(OPTION_REPLY_MAGIC) {
                 // The answer to EXPORT_NAME has no magic: the length and flags of the export.
                 assert_eq!(magic, Some(DEVICE_BYTES), "{:02x?}", &rest[..20]);
@@ -127,7 +127,7 @@ fn understand(replies: &[u8]) {
 }
 
 /// A client that does all right is answered.
-async fn is_served(end: &Rc<End>) -> bool {
+async fn is_served(end: &Rc<DuplexEnd>) -> bool {
     let mut said = 3u32.to_be_bytes().to_vec();
     said.extend(client::option(option::LIST, &[]));
     if end.write(&said).await.is_err() || end.read(18).await.is_none() {

@@ -3,12 +3,13 @@
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, Durability, RamDevice};
-use forebay_extents::{DetachedRef, Node, RootRef};
+use forebay_extents::{DetachedRef, RootRef, StoredNode};
 use forebay_rt::{Executor, VirtualTime};
-use forebay_segments::Superblock as _;
+use forebay_segments::SuperblockFormat as _;
 use forebay_units::{ByteLen, Sector};
 use forebay_vsl::{
-    Batch, Kind, Layout, Making, Options, Superblock, VolumeId, again, create, open,
+    Batch, PlacementKind, SegmentLayout, SpaceSettings, SpaceSpec, SpaceSuperblock, VolumeId,
+    again, create, open,
 };
 
 use super::fair;
@@ -19,13 +20,13 @@ use crate::seal::seal;
 /// A superblock describes segments that lie on the device, and reads back as itself.
 pub fn superblock(bytes: &[u8]) {
     each_way(bytes, |bytes| {
-        let Ok(read) = cap::within(fair(bytes), || Superblock::decode(bytes)) else {
+        let Ok(read) = cap::within(fair(bytes), || SpaceSuperblock::decode(bytes)) else {
             return;
         };
         let segments = u64::from(read.segment_bytes) * u64::from(read.segment_count);
         assert!(segments < read.len);
         assert!(read.checkpoint * 512 < segments);
-        assert_eq!(Superblock::decode(&read.encode()), Ok(read));
+        assert_eq!(SpaceSuperblock::decode(&read.encode()), Ok(read));
     });
 }
 
@@ -66,10 +67,10 @@ pub fn checkpoint(bytes: &[u8]) {
 pub fn node(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         let most = fair(bytes) + 20 * bytes.len();
-        let Ok(read) = cap::within(most, || Node::decode(bytes)) else {
+        let Ok(read) = cap::within(most, || StoredNode::decode(bytes)) else {
             return;
         };
-        assert_eq!(Node::decode(&read.encode()), Ok(read));
+        assert_eq!(StoredNode::decode(&read.encode()), Ok(read));
     });
     if let Some(read) = RootRef::decode(bytes) {
         assert_eq!(RootRef::decode(&read.encode()), Some(read));
@@ -88,11 +89,12 @@ fn medium() -> Vec<u8> {
     let rt = executor.rt();
     let ram = Rc::new(RamDevice::new(MEDIUM, 512));
     let device = Rc::clone(&ram) as Rc<dyn Device>;
-    let making = Making {
+    let making = SpaceSpec {
         volume: VolumeId([5; 16]),
-        layout: Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT))).expect("fits"),
+        layout: SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT)))
+            .expect("fits"),
         space_sectors: 1 << 30,
-        placement: Kind::HyLogSepBit,
+        placement: PlacementKind::HyLogSepBit,
         auto: false,
         page_sectors: 16,
         disk: None,
@@ -101,7 +103,7 @@ fn medium() -> Vec<u8> {
         create(rt.clone(), Rc::clone(&device), &making)
             .await
             .expect("made");
-        let opened = open(rt, device, Options::default(), false).await;
+        let opened = open(rt, device, SpaceSettings::default(), false).await;
         let (space, _workers, _) = opened.expect("taken up");
         for round in 0..3 {
             for n in 0..200 {
@@ -202,12 +204,14 @@ mod tests {
     /// Inputs of an older version are refused for their version, and nothing that is made of them gets any further.
     #[test]
     fn the_corpus_has_every_structure_in_its_current_version() {
-        let superblocks = accepted("vsl_superblock", |bytes| Superblock::decode(bytes).is_ok());
+        let superblocks = accepted("vsl_superblock", |bytes| {
+            SpaceSuperblock::decode(bytes).is_ok()
+        });
         let records = accepted("vsl_record", |bytes| again::record(bytes).is_some());
         let summaries = accepted("vsl_record", |bytes| again::summary(bytes).is_some());
         let checkpoints = accepted("vsl_checkpoint", |bytes| again::checkpoint(bytes).is_some());
         let indexes = accepted("vsl_checkpoint", |bytes| again::index(bytes).is_some());
-        let nodes = accepted("vsl_node", |bytes| Node::decode(bytes).is_ok());
+        let nodes = accepted("vsl_node", |bytes| StoredNode::decode(bytes).is_ok());
         let found = [superblocks, records, summaries, checkpoints, indexes, nodes];
         assert!(found.iter().all(|count| *count > 0), "{found:?}");
     }

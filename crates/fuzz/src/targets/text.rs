@@ -4,7 +4,10 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use forebay_stack::{Acknowledge, Bypass, Description, Http, Listen, Metrics, Name, Spec, Via};
+use forebay_stack::{
+    AckMode, BypassSize, ConfigFile, DeviceSpec, FrontEndKind, HttpAddress, ListenAddress,
+    MetricsAddress, VolumeName,
+};
 use forebay_units::{ByteLen, TimeSpan};
 
 use super::fair;
@@ -33,16 +36,16 @@ pub fn description(bytes: &[u8]) {
     let Some(text) = as_text(bytes) else { return };
     let (file, name) = (
         Path::new("/etc/forebay/volumes/v.toml"),
-        "v".parse::<Name>().expect("a name"),
+        "v".parse::<VolumeName>().expect("a name"),
     );
     // The parser keeps tokens in vectors that double: a line of dots costs it 270 bytes for each.
     let read = cap::within((64 << 10) + 512 * text.len(), || {
-        Description::parse(text, file, &name)
+        ConfigFile::parse(text, file, &name)
     });
     match read {
         Ok(read) => {
             let written = read.to_toml();
-            let again = Description::parse(&written, file, &name);
+            let again = ConfigFile::parse(&written, file, &name);
             assert_eq!(again.as_ref(), Ok(&read), "written as\n{written}");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
@@ -69,7 +72,7 @@ pub(super) fn description_seeds() -> Vec<(&'static str, Vec<u8>)> {
 /// A device as it is named on the command line.
 pub fn spec(bytes: &[u8]) {
     if let Some(text) = as_text(bytes) {
-        prints_as_it_reads::<Spec>(text);
+        prints_as_it_reads::<DeviceSpec>(text);
     }
 }
 
@@ -84,13 +87,13 @@ pub(super) fn spec_seeds() -> Vec<(&'static str, Vec<u8>)> {
 /// Options with values of their own, and names.
 pub fn options(bytes: &[u8]) {
     if let Some(text) = as_text(bytes) {
-        prints_as_it_reads::<Via>(text);
-        prints_as_it_reads::<Acknowledge>(text);
-        prints_as_it_reads::<Bypass>(text);
-        prints_as_it_reads::<Listen>(text);
-        prints_as_it_reads::<Metrics>(text);
-        prints_as_it_reads::<Http>(text);
-        prints_as_it_reads::<Name>(text);
+        prints_as_it_reads::<FrontEndKind>(text);
+        prints_as_it_reads::<AckMode>(text);
+        prints_as_it_reads::<BypassSize>(text);
+        prints_as_it_reads::<ListenAddress>(text);
+        prints_as_it_reads::<MetricsAddress>(text);
+        prints_as_it_reads::<HttpAddress>(text);
+        prints_as_it_reads::<VolumeName>(text);
     }
 }
 

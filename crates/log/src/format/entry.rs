@@ -1,7 +1,7 @@
 //! Entries of a record: single changes to the volume.
 
-use forebay_segments::format::envelope::Reader;
-use forebay_units::{LINE_SECTORS, Line, Sector};
+use forebay_segments::format::envelope::ByteReader;
+use forebay_units::{BlockNumber, LINE_SECTORS, Sector};
 
 /// Bytes of a data entry.
 pub(crate) const DATA_ENTRY_BYTES: usize = 10;
@@ -29,7 +29,7 @@ pub enum RangeKind {
 
 /// One of the changes that a record makes to the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum RingEntry {
     /// New data within one 4 KiB block. The bytes are the next ones in the record's payload.
     Data {
         /// First sector on the volume.
@@ -50,40 +50,40 @@ pub enum Entry {
     },
 }
 
-impl Entry {
+impl RingEntry {
     /// Returns the sectors of payload that belong to this entry.
     pub fn payload_sectors(&self) -> u64 {
         match self {
-            Entry::Data { sectors, .. } => u64::from(*sectors),
-            Entry::Range { .. } => 0,
+            RingEntry::Data { sectors, .. } => u64::from(*sectors),
+            RingEntry::Range { .. } => 0,
         }
     }
 }
 
-impl forebay_segments::Entry for Entry {
+impl forebay_segments::RecordEntry for RingEntry {
     const BYTES_MIN: usize = DATA_ENTRY_BYTES;
 
     fn encoded_len(&self) -> usize {
         match self {
-            Entry::Data { .. } => DATA_ENTRY_BYTES,
-            Entry::Range { .. } => RANGE_ENTRY_BYTES,
+            RingEntry::Data { .. } => DATA_ENTRY_BYTES,
+            RingEntry::Range { .. } => RANGE_ENTRY_BYTES,
         }
     }
 
     fn payload_sectors(&self) -> u64 {
-        Entry::payload_sectors(self)
+        RingEntry::payload_sectors(self)
     }
 
     fn is_sound(&self, data: &[u8]) -> bool {
         match self {
-            Entry::Data { crc, .. } => crc32c::crc32c(data) == *crc,
-            Entry::Range { .. } => true,
+            RingEntry::Data { crc, .. } => crc32c::crc32c(data) == *crc,
+            RingEntry::Range { .. } => true,
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            Entry::Data {
+            RingEntry::Data {
                 sector,
                 sectors,
                 crc,
@@ -93,7 +93,7 @@ impl forebay_segments::Entry for Entry {
                 out.extend_from_slice(&sector.line().0.to_le_bytes()[..5]);
                 out.extend_from_slice(&crc.to_le_bytes());
             }
-            Entry::Range {
+            RingEntry::Range {
                 kind,
                 sector,
                 sectors,
@@ -113,15 +113,15 @@ impl forebay_segments::Entry for Entry {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Entry> {
+    fn decode(from: &mut ByteReader<'_>) -> Option<RingEntry> {
         let tag = from.take(1)?[0];
         let kind = match (tag >> 6, tag & 0x3f) {
             (0, _) => {
                 let (first, sectors) = (u64::from(tag >> 3), (tag & 7) + 1);
-                let line = Line(from.uint(5)?);
+                let line = BlockNumber(from.uint(5)?);
                 let crc = from.uint(4)? as u32;
                 let sector = line.first_sector().plus(first);
-                return (first + u64::from(sectors) <= LINE_SECTORS).then_some(Entry::Data {
+                return (first + u64::from(sectors) <= LINE_SECTORS).then_some(RingEntry::Data {
                     sector,
                     sectors,
                     crc,
@@ -134,7 +134,7 @@ impl forebay_segments::Entry for Entry {
             _ => return None,
         };
         let (sector, sectors) = (Sector(from.uint(6)?), from.uint(6)?);
-        (sectors > 0).then_some(Entry::Range {
+        (sectors > 0).then_some(RingEntry::Range {
             kind,
             sector,
             sectors,

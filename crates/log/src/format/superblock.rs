@@ -28,7 +28,7 @@ const FLAG_ABANDONED: u32 = 2;
 
 /// Superblock of a log. The device has two copies, A and B. The copy with the higher generation is the current one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Superblock {
+pub struct RingSuperblock {
     /// Volume to which the log belongs.
     pub volume: VolumeId,
     /// Number of this superblock; each superblock written has the next higher generation.
@@ -61,7 +61,7 @@ pub struct Superblock {
     pub layer: Vec<u8>,
 }
 
-impl Superblock {
+impl RingSuperblock {
     /// Encodes the superblock.
     ///
     /// # Panics
@@ -104,7 +104,7 @@ impl Superblock {
     ///
     /// # Errors
     /// If `bytes` are not a superblock of a supported version, are damaged, or have inconsistent fields.
-    pub fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<RingSuperblock, FormatError> {
         const WHAT: &str = "superblock";
         let (version, mut from) = open_version(bytes, MAGIC, WHAT, VERSION_GAPS)?;
         let decoded = (|| {
@@ -118,7 +118,7 @@ impl Superblock {
             if flags & !(FLAG_CLEAN | FLAG_ABANDONED) != 0 {
                 return None;
             }
-            let superblock = Superblock {
+            let superblock = RingSuperblock {
                 volume,
                 generation,
                 epoch: Epoch(epoch),
@@ -159,13 +159,13 @@ impl Superblock {
     }
 }
 
-impl forebay_segments::Superblock for Superblock {
+impl forebay_segments::SuperblockFormat for RingSuperblock {
     fn encode(&self) -> [u8; HEADER_BYTES] {
-        Superblock::encode(self)
+        RingSuperblock::encode(self)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
-        Superblock::decode(bytes)
+    fn decode(bytes: &[u8]) -> Result<RingSuperblock, FormatError> {
+        RingSuperblock::decode(bytes)
     }
 
     fn volume(&self) -> VolumeId {

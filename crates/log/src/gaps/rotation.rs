@@ -31,8 +31,8 @@ use std::time::Duration;
 
 use forebay_rt::Instant;
 
-use super::{Opening, Written};
-use leading::Leading;
+use super::{CompletedWrite, RecordOpening};
+use leading::LeadPhase;
 
 /// Limit of a quick write, in seconds. A device does not rotate if writes directly after the last one are quick. But a
 /// disk has some quick writes, too: the next track may begin just when the head arrives there.
@@ -81,27 +81,27 @@ const TURNS: (f64, f64) = (3e-3, 20e-3);
 const REST: (u32, u32) = (1 << 9, 1 << 20);
 
 /// Policy that learns the rotation of a device.
-pub(crate) struct Rotation {
+pub(crate) struct RotationLearner {
     /// End of the last write: its time, and its place on the device.
     last: Option<(Instant, u64)>,
     /// Opened records whose writes are not complete: the record in flight, and the record after it.
-    placing: VecDeque<Placing>,
-    phase: Phase,
+    placing: VecDeque<OffsetRecord>,
+    phase: RotationPhase,
     /// Length of the next rest, in writes.
     rest: u32,
 }
 
 /// A record that was given an offset, and whose write is not complete.
-struct Placing {
+struct OffsetRecord {
     opened: Instant,
     soon: bool,
-    kind: Kind,
+    kind: OffsetKind,
     /// Start of the write. Known only after the offset was answered.
     at: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum OffsetKind {
     /// No offset, for comparison.
     Control,
     Tried,
@@ -111,15 +111,15 @@ enum Kind {
     },
 }
 
-enum Phase {
-    Plain(Plain),
-    Trying(Trying),
-    Leading(Leading),
+enum RotationPhase {
+    Plain(PlainPhase),
+    Trying(TrialPhase),
+    Leading(LeadPhase),
 }
 
 /// Measurements of writes without offsets, in seconds.
 #[derive(Default)]
-struct Plain {
+struct PlainPhase {
     /// Writes that will still be ignored.
     rest: u32,
     /// Length of the shortest write, in bytes. Other writes must have a similar length.
@@ -131,7 +131,7 @@ struct Plain {
     best: Option<(f64, f64)>,
 }
 
-struct Trying {
+struct TrialPhase {
     step: usize,
     /// Duration of a write without an offset.
     plain: f64,
@@ -141,12 +141,12 @@ struct Trying {
     len: f64,
     /// Writes of another length in a row.
     unlike: u32,
-    tries: Vec<Try>,
+    tries: Vec<OffsetTrial>,
 }
 
 /// Measurement of one write after an offset, in seconds and bytes.
 #[derive(Clone, Copy)]
-struct Try {
+struct OffsetTrial {
     took: f64,
     /// Time from the end of the write before to the end of this write.
     between: f64,
@@ -156,12 +156,12 @@ struct Try {
     paused: f64,
 }
 
-impl Default for Rotation {
-    fn default() -> Rotation {
-        Rotation {
+impl Default for RotationLearner {
+    fn default() -> RotationLearner {
+        RotationLearner {
             last: None,
             placing: VecDeque::new(),
-            phase: Phase::Plain(Plain::default()),
+            phase: RotationPhase::Plain(PlainPhase::default()),
             rest: REST.0,
         }
     }
@@ -171,19 +171,19 @@ fn seconds(later: Instant, earlier: Instant) -> f64 {
     later.max(earlier).since(earlier).as_secs_f64()
 }
 
-impl Rotation {
+impl RotationLearner {
     pub(super) fn wants_gaps(&self) -> bool {
-        !matches!(self.phase, Phase::Plain(_))
+        !matches!(self.phase, RotationPhase::Plain(_))
     }
 
     pub(super) fn turn(&self) -> Option<Duration> {
         match &self.phase {
-            Phase::Leading(leading) => Some(Duration::from_secs_f64(leading.turn)),
+            RotationPhase::Leading(leading) => Some(Duration::from_secs_f64(leading.turn)),
             _ => None,
         }
     }
 
-    pub(super) fn gap(&mut self, opening: &Opening) -> Option<u32> {
+    pub(super) fn gap(&mut self, opening: &RecordOpening) -> Option<u32> {
         self.placing.truncate(usize::from(opening.behind));
         let (then, end) = self.last?;
         // The pause after a write in flight begins when that write is done.
@@ -193,25 +193,25 @@ impl Rotation {
             (seconds(opening.now, then), opening.at.checked_sub(end)?)
         };
         let (kind, gap) = match &mut self.phase {
-            Phase::Plain(_) => return None,
-            Phase::Trying(trying) => {
+            RotationPhase::Plain(_) => return None,
+            RotationPhase::Trying(trying) => {
                 let gap = TRIED[trying.step];
                 if gap > opening.most {
                     self.rest();
                     return None;
                 }
                 let tells = paused <= PAUSE && skipped == 0;
-                (Kind::Tried, tells.then_some(gap)?)
+                (OffsetKind::Tried, tells.then_some(gap)?)
             }
-            Phase::Leading(leading) => leading.gap(opening, paused, skipped as f64)?,
+            RotationPhase::Leading(leading) => leading.gap(opening, paused, skipped as f64)?,
         };
-        self.placing.push_back(Placing {
+        self.placing.push_back(OffsetRecord {
             opened: opening.now,
             soon: opening.soon,
             kind,
-            at: (kind == Kind::Control).then_some(opening.at),
+            at: (kind == OffsetKind::Control).then_some(opening.at),
         });
-        (kind != Kind::Control).then_some(gap)
+        (kind != OffsetKind::Control).then_some(gap)
     }
 
     pub(super) fn placed(&mut self, at: u64) {
@@ -220,7 +220,7 @@ impl Rotation {
         }
     }
 
-    pub(super) fn written(&mut self, write: &Written) {
+    pub(super) fn written(&mut self, write: &CompletedWrite) {
         let end = write.at + write.len;
         let before = self.last.replace((write.done, end));
         let known = self
@@ -231,7 +231,7 @@ impl Rotation {
         let Some((then, from)) = before.filter(|(_, from)| write.alone && *from <= write.at) else {
             return;
         };
-        let mut seen = Try {
+        let mut seen = OffsetTrial {
             took: seconds(write.done, write.issued),
             between: seconds(write.done, then),
             passed: (end - from) as f64,
@@ -242,46 +242,47 @@ impl Rotation {
             seen.paused = seconds(placing.opened, then);
         }
         let next = match (&mut self.phase, placing) {
-            (Phase::Plain(plain), _) if write.at == from => plain.note(&seen),
+            (RotationPhase::Plain(plain), _) if write.at == from => plain.note(&seen),
             (
-                Phase::Trying(trying),
-                Some(Placing {
-                    kind: Kind::Tried, ..
+                RotationPhase::Trying(trying),
+                Some(OffsetRecord {
+                    kind: OffsetKind::Tried,
+                    ..
                 }),
             ) => trying.note(seen),
-            (Phase::Leading(leading), Some(placing)) => leading.note(&seen, &placing),
+            (RotationPhase::Leading(leading), Some(placing)) => leading.note(&seen, &placing),
             _ => None,
         };
         match next {
             None => {}
-            Some(Next::Phase(phase)) => self.phase = phase,
-            Some(Next::Rest) => self.rest(),
+            Some(PhaseChange::Phase(phase)) => self.phase = phase,
+            Some(PhaseChange::Rest) => self.rest(),
         }
-        if matches!(&self.phase, Phase::Leading(leading) if leading.is_proven()) {
+        if matches!(&self.phase, RotationPhase::Leading(leading) if leading.is_proven()) {
             self.rest = REST.0;
         }
     }
 
     /// Leaves no offsets for a while, and then starts again.
     fn rest(&mut self) {
-        let plain = Plain {
+        let plain = PlainPhase {
             rest: self.rest,
-            ..Plain::default()
+            ..PlainPhase::default()
         };
-        self.phase = Phase::Plain(plain);
+        self.phase = RotationPhase::Plain(plain);
         self.rest = (2 * self.rest).min(REST.1);
     }
 }
 
 /// Change of phase after a write.
-enum Next {
-    Phase(Phase),
+enum PhaseChange {
+    Phase(RotationPhase),
     /// Offsets gain nothing on this device.
     Rest,
 }
 
-impl Plain {
-    fn note(&mut self, seen: &Try) -> Option<Next> {
+impl PlainPhase {
+    fn note(&mut self, seen: &OffsetTrial) -> Option<PhaseChange> {
         if seen.len > LONG {
             return None;
         }
@@ -293,7 +294,7 @@ impl Plain {
             return None;
         }
         if ALIKE * seen.len < self.len {
-            *self = Plain::default();
+            *self = PlainPhase::default();
         }
         self.len = match self.writes {
             0 => seen.len,
@@ -311,10 +312,10 @@ impl Plain {
         }
         let (missed, plain) = (*best, self.took / f64::from(self.writes));
         if self.quick > QUICK_WRITES || plain < QUICK {
-            *self = Plain::default();
+            *self = PlainPhase::default();
             return None;
         }
-        Some(Next::Phase(Phase::Trying(Trying {
+        Some(PhaseChange::Phase(RotationPhase::Trying(TrialPhase {
             step: 0,
             plain,
             missed,
@@ -325,27 +326,27 @@ impl Plain {
     }
 }
 
-impl Trying {
-    fn note(&mut self, seen: Try) -> Option<Next> {
+impl TrialPhase {
+    fn note(&mut self, seen: OffsetTrial) -> Option<PhaseChange> {
         if seen.len > ALIKE * self.len {
             self.unlike += 1;
-            return (self.unlike == UNLIKE).then_some(Next::Rest);
+            return (self.unlike == UNLIKE).then_some(PhaseChange::Rest);
         }
         self.unlike = 0;
         self.tries.push(seen);
         if self.tries.len() < TRIES {
             return None;
         }
-        let gains = |seen: &&Try| seen.between < GAINED * self.missed.0;
-        let hits: Vec<Try> = self.tries.iter().filter(gains).copied().collect();
+        let gains = |seen: &&OffsetTrial| seen.between < GAINED * self.missed.0;
+        let hits: Vec<OffsetTrial> = self.tries.iter().filter(gains).copied().collect();
         if hits.len() + 1 >= TRIES {
             let leading = self.leading(&hits);
-            return Some(
-                leading.map_or(Next::Rest, |leading| Next::Phase(Phase::Leading(leading))),
-            );
+            return Some(leading.map_or(PhaseChange::Rest, |leading| {
+                PhaseChange::Phase(RotationPhase::Leading(leading))
+            }));
         }
         if self.tries.iter().all(|seen| seen.took > DEAR * self.plain) {
-            return Some(Next::Rest);
+            return Some(PhaseChange::Rest);
         }
         // Some trials of this step may have gained: exclude them from the estimate of a lost rotation.
         let lost = self.tries.iter().filter(|seen| !gains(seen));
@@ -353,12 +354,12 @@ impl Trying {
         self.missed = lost.map_or(self.missed, |seen| (seen.between, seen.passed));
         self.tries.clear();
         self.step += 1;
-        (self.step == TRIED.len()).then_some(Next::Rest)
+        (self.step == TRIED.len()).then_some(PhaseChange::Rest)
     }
 
     /// Derives the disk's properties from the first offset that gained and the last one that did not. `None` if no disk
     /// rotates at such a speed.
-    fn leading(&self, hits: &[Try]) -> Option<Leading> {
+    fn leading(&self, hits: &[OffsetTrial]) -> Option<LeadPhase> {
         // The quickest write did not cross from one track to the next.
         let rates = hits.iter().map(|hit| hit.passed / hit.between);
         let rate = rates.fold(0.0, f64::max);
@@ -368,6 +369,6 @@ impl Trying {
             .map(|hit| (hit.passed - hit.len) / rate - hit.paused);
         let lead = needed.fold(f64::INFINITY, f64::min).max(0.0);
         let possible = (TURNS.0..=TURNS.1).contains(&turn) && lead < turn;
-        possible.then(|| Leading::new(turn, rate, lead, self.plain))
+        possible.then(|| LeadPhase::new(turn, rate, lead, self.plain))
     }
 }

@@ -3,26 +3,28 @@
 use std::collections::VecDeque;
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_segments::{Next, header_at, payload_is_sound, walk};
+use forebay_segments::{WalkTarget, header_at, payload_is_sound, walk};
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use super::found::RecoveredRecord;
-use super::peek::{Peek, peek};
-use crate::format::{HEADER_BYTES, Record, Ring, Summary, SummaryRecord, Superblock};
+use super::peek::{SegmentPeek, peek};
+use crate::format::{
+    HEADER_BYTES, RingLayout, RingRecord, RingSummary, RingSummaryRecord, RingSuperblock,
+};
 use crate::ring::{RingGeometry, place};
 
 /// Records of one segment that are in the chain.
-pub(super) struct Accepted {
+pub(super) struct ChainSegment {
     pub(super) segment: SegmentSeq,
     pub(super) epoch: Epoch,
     pub(super) first: RecordSeq,
-    pub(super) records: Vec<SummaryRecord>,
+    pub(super) records: Vec<RingSummaryRecord>,
     /// True if the summary on the device lists exactly these records.
     pub(super) summarised: bool,
 }
 
 /// End of the chain.
-pub(super) struct End {
+pub(super) struct ChainEnd {
     pub(super) segment: SegmentSeq,
     pub(super) offset: u32,
     /// The whole segment, if it was read.
@@ -31,10 +33,10 @@ pub(super) struct End {
     pub(super) unreadable: bool,
 }
 
-impl End {
+impl ChainEnd {
     /// Returns the end of a chain that stops at the end of the segment before this one.
-    pub(super) fn nowhere(segment: SegmentSeq) -> End {
-        End {
+    pub(super) fn nowhere(segment: SegmentSeq) -> ChainEnd {
+        ChainEnd {
             segment,
             offset: 0,
             bytes: None,
@@ -44,9 +46,9 @@ impl End {
 }
 
 /// A scan in progress: its position, and the facts found so far.
-pub(super) struct Scanner<'a> {
+pub(super) struct ChainScanner<'a> {
     pub(super) device: &'a dyn Device,
-    pub(super) superblock: &'a Superblock,
+    pub(super) superblock: &'a RingSuperblock,
     pub(super) ring: RingGeometry,
     pub(super) apply: &'a mut dyn FnMut(&RecoveredRecord),
     /// Highest epoch of the superblock and the records found.
@@ -58,7 +60,7 @@ pub(super) struct Scanner<'a> {
     /// Records of a group whose last record was not found yet.
     pub(super) pending: Vec<RecoveredRecord>,
     /// Segments from the first segment of the pending group on.
-    pub(super) recent: VecDeque<Accepted>,
+    pub(super) recent: VecDeque<ChainSegment>,
     pub(super) firsts: VecDeque<RecordSeq>,
     pub(super) records: u64,
     pub(super) bytes_read: u64,
@@ -67,14 +69,14 @@ pub(super) struct Scanner<'a> {
     pub(super) unreadable: Vec<(SegmentSeq, u32)>,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> ChainScanner<'a> {
     /// Starts at the tail of `superblock`.
     pub(super) fn new(
         device: &'a dyn Device,
-        superblock: &'a Superblock,
+        superblock: &'a RingSuperblock,
         apply: &'a mut dyn FnMut(&RecoveredRecord),
-    ) -> Scanner<'a> {
-        Scanner {
+    ) -> ChainScanner<'a> {
+        ChainScanner {
             device,
             superblock,
             ring: RingGeometry::of(superblock),
@@ -93,7 +95,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    pub(super) fn take_evidence(&mut self, peeked: &Peek) {
+    pub(super) fn take_evidence(&mut self, peeked: &SegmentPeek) {
         self.bytes_read += peeked.bytes_read;
         let summary = peeked.summary.as_ref().map(|summary| summary.stable);
         let first = peeked.first.as_ref().map(|record| record.stable);
@@ -102,12 +104,16 @@ impl<'a> Scanner<'a> {
 
     /// Accepts the records of a segment. Returns the end of the chain if the chain ends here. In this case `peeked`
     /// keeps its summary.
-    pub(super) async fn segment(&mut self, peeked: &mut Peek) -> Result<Option<End>, DeviceError> {
+    pub(super) async fn segment(
+        &mut self,
+        peeked: &mut SegmentPeek,
+    ) -> Result<Option<ChainEnd>, DeviceError> {
         let segment = peeked.segment;
-        let follows =
-            |summary: &Summary| summary.first == self.expected && summary.epoch >= self.chain_epoch;
-        let last = |summary: &Summary| summary.first.plus(summary.records.len() as u64).prev();
-        let certain = |summary: &mut Summary| follows(summary) && last(summary) <= self.stable;
+        let follows = |summary: &RingSummary| {
+            summary.first == self.expected && summary.epoch >= self.chain_epoch
+        };
+        let last = |summary: &RingSummary| summary.first.plus(summary.records.len() as u64).prev();
+        let certain = |summary: &mut RingSummary| follows(summary) && last(summary) <= self.stable;
         if let Some(summary) = peeked.summary.take_if(certain) {
             self.accept(segment, summary.epoch, summary.records, true);
             return Ok(None);
@@ -127,24 +133,24 @@ impl<'a> Scanner<'a> {
         }
         if peeked.summary.is_some() || !self.may_begin(peeked.first.as_ref()) {
             let unreadable = peeked.unreadable;
-            return Ok(Some(End {
+            return Ok(Some(ChainEnd {
                 unreadable,
-                ..End::nowhere(segment)
+                ..ChainEnd::nowhere(segment)
             }));
         }
         self.by_headers(segment).await
     }
 
-    fn may_begin(&self, first: Option<&Record>) -> bool {
+    fn may_begin(&self, first: Option<&RingRecord>) -> bool {
         first.is_some_and(|record| record.seq == self.expected && record.epoch >= self.chain_epoch)
     }
 
     /// Returns the number of leading records in a summary that are known to be durable, or verified.
-    fn sound_prefix(&self, bytes: &[u8], summary: &Summary) -> usize {
-        let sound = |(n, listed): &(usize, &SummaryRecord)| {
+    fn sound_prefix(&self, bytes: &[u8], summary: &RingSummary) -> usize {
+        let sound = |(n, listed): &(usize, &RingSummaryRecord)| {
             let seq = summary.first.plus(*n as u64);
             seq <= self.stable
-                || (header_at::<Ring>(
+                || (header_at::<RingLayout>(
                     bytes,
                     listed.offset as usize,
                     summary.volume,
@@ -157,13 +163,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Accepts the records of a segment without a summary by their headers.
-    async fn by_headers(&mut self, segment: SegmentSeq) -> Result<Option<End>, DeviceError> {
+    async fn by_headers(&mut self, segment: SegmentSeq) -> Result<Option<ChainEnd>, DeviceError> {
         let bytes = self.load(segment).await;
         let mut records = Vec::new();
         let (mut at, mut epoch) = (0, None);
         let (volume, block) = (self.superblock.volume, self.ring.block);
-        let next = Next::Is(self.expected);
-        for record in walk::<Ring>(&bytes, block, volume, segment, next) {
+        let next = WalkTarget::Is(self.expected);
+        for record in walk::<RingLayout>(&bytes, block, volume, segment, next) {
             self.stable = self.stable.max(record.stable);
             let certain = record.seq <= self.stable
                 || payload_is_sound(&bytes, record.offset, &record.entries);
@@ -172,7 +178,7 @@ impl<'a> Scanner<'a> {
                 break;
             }
             epoch = Some(record.epoch);
-            let Record {
+            let RingRecord {
                 seq,
                 offset,
                 payload_bytes,
@@ -181,7 +187,7 @@ impl<'a> Scanner<'a> {
                 ..
             } = record;
             at = offset + HEADER_BYTES as u32 + payload_bytes;
-            records.push(SummaryRecord {
+            records.push(RingSummaryRecord {
                 seq,
                 offset,
                 payload_bytes,
@@ -210,9 +216,9 @@ impl<'a> Scanner<'a> {
                 return Ok(None);
             }
             if peeked.unreadable {
-                return Ok(Some(End {
+                return Ok(Some(ChainEnd {
                     unreadable: true,
-                    ..End::nowhere(next)
+                    ..ChainEnd::nowhere(next)
                 }));
             }
         }
@@ -220,16 +226,17 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns an end of the chain within a segment that was read.
-    fn end_within(&self, segment: SegmentSeq, offset: u32, bytes: BufMut) -> End {
-        let header = header_at::<Ring>(&bytes, offset as usize, self.superblock.volume, segment)
-            .filter(|record| record.seq == self.expected);
+    fn end_within(&self, segment: SegmentSeq, offset: u32, bytes: BufMut) -> ChainEnd {
+        let header =
+            header_at::<RingLayout>(&bytes, offset as usize, self.superblock.volume, segment)
+                .filter(|record| record.seq == self.expected);
         let payload = header.map_or(0, |record| record.payload_bytes);
         let needed = offset..offset + HEADER_BYTES as u32 + payload;
         let block = HEADER_BYTES as u32;
         let unreadable = self.unreadable.iter().any(|(in_segment, at)| {
             *in_segment == segment && *at < needed.end && needed.start < *at + block
         });
-        End {
+        ChainEnd {
             segment,
             offset,
             bytes: Some(bytes),
@@ -241,7 +248,7 @@ impl<'a> Scanner<'a> {
         &mut self,
         segment: SegmentSeq,
         epoch: Epoch,
-        records: Vec<SummaryRecord>,
+        records: Vec<RingSummaryRecord>,
         summarised: bool,
     ) {
         if records.is_empty() {
@@ -275,7 +282,7 @@ impl<'a> Scanner<'a> {
                 }
             }
         }
-        self.recent.push_back(Accepted {
+        self.recent.push_back(ChainSegment {
             segment,
             epoch,
             first,

@@ -6,19 +6,19 @@ use forebay_device::DeviceError;
 use forebay_segments::header_at;
 use forebay_units::{Sector, SegmentSeq};
 
-use super::chain::{End, Scanner};
-use super::found::{Damage, Scan};
-use super::peek::Peek;
-use crate::format::{Entry, HEADER_BYTES, Record, Summary, Superblock};
+use super::chain::{ChainEnd, ChainScanner};
+use super::found::{ChainDamage, ScanReport};
+use super::peek::SegmentPeek;
+use crate::format::{HEADER_BYTES, RingEntry, RingRecord, RingSummary, RingSuperblock};
 use crate::state::UNSTABLE_SEGMENTS_MAX;
 
-impl Scanner<'_> {
+impl ChainScanner<'_> {
     /// Returns the result of the scan, after the chain has ended.
     pub(super) async fn finish(
         mut self,
-        end: End,
-        ahead: VecDeque<Peek>,
-    ) -> Result<Scan, DeviceError> {
+        end: ChainEnd,
+        ahead: VecDeque<SegmentPeek>,
+    ) -> Result<ScanReport, DeviceError> {
         let headers = self.headers_beyond(&end, &ahead).await;
         let damage = self.damage(&end, &headers, &ahead);
         // An incomplete write is not applied at all: the chain ends before its first record.
@@ -31,7 +31,7 @@ impl Scanner<'_> {
             None => Vec::new(),
         };
         let leftovers = self.leftovers(next_segment, &ahead);
-        Ok(Scan {
+        Ok(ScanReport {
             epoch: self.epoch,
             next_segment,
             next_record: self.expected,
@@ -49,7 +49,7 @@ impl Scanner<'_> {
 
     /// Removes accepted records beyond the end. Returns the segment after the last one in the chain, and the summary
     /// with which the last segment must be sealed.
-    fn cut(&mut self) -> (SegmentSeq, Option<Summary>) {
+    fn cut(&mut self) -> (SegmentSeq, Option<RingSummary>) {
         let mut next_segment = self.superblock.tail.plus(self.firsts.len() as u64);
         while let Some(mut last) = self.recent.pop_back() {
             let keep = self.expected.since(last.first) as usize;
@@ -62,7 +62,7 @@ impl Scanner<'_> {
                 break;
             }
             last.records.truncate(keep);
-            let seal = Summary {
+            let seal = RingSummary {
                 volume: self.superblock.volume,
                 epoch: last.epoch,
                 segment: last.segment,
@@ -78,7 +78,7 @@ impl Scanner<'_> {
     /// Returns places in the segment to be sealed that a scan could take for its next record if the summary is lost, in
     /// bytes from the segment's start. Unreadable places are included, and so is the first place of such a search,
     /// whatever its content.
-    async fn behind(&mut self, seal: &Summary, end: &End) -> Vec<u32> {
+    async fn behind(&mut self, seal: &RingSummary, end: &ChainEnd) -> Vec<u32> {
         let (from, block) = (seal.records_end(), self.ring.block);
         let loaded;
         let bytes = match &end.bytes {
@@ -104,12 +104,16 @@ impl Scanner<'_> {
     }
 
     /// Returns the segments beyond the end that may contain leftovers, as far as a later scan could look.
-    fn leftovers(&self, next_segment: SegmentSeq, ahead: &VecDeque<Peek>) -> Vec<SegmentSeq> {
+    fn leftovers(
+        &self,
+        next_segment: SegmentSeq,
+        ahead: &VecDeque<SegmentPeek>,
+    ) -> Vec<SegmentSeq> {
         let wipe_end = next_segment.plus(UNSTABLE_SEGMENTS_MAX);
         let end = wipe_end.min(self.ring_end());
         let is_empty = |segment: &SegmentSeq| {
             let seen = ahead.iter().find(|peeked| peeked.segment == *segment);
-            seen.is_some_and(Peek::is_empty)
+            seen.is_some_and(SegmentPeek::is_empty)
         };
         let beyond = (next_segment.0..end.0).map(SegmentSeq);
         beyond.filter(|segment| !is_empty(segment)).collect()
@@ -121,8 +125,8 @@ impl Scanner<'_> {
     }
 
     /// Returns every header in a segment from byte `from` on that is of a valid epoch, at any block.
-    fn headers(&self, bytes: &[u8], segment: SegmentSeq, from: usize) -> Vec<Record> {
-        let Superblock {
+    fn headers(&self, bytes: &[u8], segment: SegmentSeq, from: usize) -> Vec<RingRecord> {
+        let RingSuperblock {
             volume,
             epoch,
             epoch_segment,
@@ -137,7 +141,12 @@ impl Scanner<'_> {
     }
 
     /// Returns the damage if the record at the end of the chain was durable, or if this is unknown.
-    fn damage(&mut self, end: &End, headers: &[Record], ahead: &VecDeque<Peek>) -> Option<Damage> {
+    fn damage(
+        &mut self,
+        end: &ChainEnd,
+        headers: &[RingRecord],
+        ahead: &VecDeque<SegmentPeek>,
+    ) -> Option<ChainDamage> {
         let missing = self
             .pending
             .first()
@@ -161,7 +170,7 @@ impl Scanner<'_> {
         let evidence = self.unread_evidence(segment, offset, ahead);
         let evidence_unread = evidence.filter(|_| in_use && missing > stable && !unreadable);
         let damaged = in_use && missing <= stable || unreadable || evidence_unread.is_some();
-        damaged.then_some(Damage {
+        damaged.then_some(ChainDamage {
             record: missing,
             segment,
             offset,
@@ -176,7 +185,11 @@ impl Scanner<'_> {
     /// segment. The last of these is the one after the last segment with content at its ends. Any of the records may
     /// prove that data was durable. A summary proves no less than the headers before it. So segments with a summary are
     /// not read, except for the next one.
-    async fn headers_beyond(&mut self, end: &End, ahead: &VecDeque<Peek>) -> Vec<Record> {
+    async fn headers_beyond(
+        &mut self,
+        end: &ChainEnd,
+        ahead: &VecDeque<SegmentPeek>,
+    ) -> Vec<RingRecord> {
         let ring_end = self.ring_end();
         let mut headers = match &end.bytes {
             Some(bytes) => self.headers(bytes, end.segment, end.offset as usize),
@@ -209,7 +222,7 @@ impl Scanner<'_> {
         &self,
         end: SegmentSeq,
         offset: u32,
-        ahead: &VecDeque<Peek>,
+        ahead: &VecDeque<SegmentPeek>,
     ) -> Option<SegmentSeq> {
         let at_ends = ahead.iter().filter(|peeked| peeked.unreadable);
         let block = HEADER_BYTES as u32;
@@ -222,12 +235,12 @@ impl Scanner<'_> {
     }
 }
 
-fn written_range(entry: &Entry) -> (Sector, u64) {
+fn written_range(entry: &RingEntry) -> (Sector, u64) {
     match entry {
-        Entry::Data {
+        RingEntry::Data {
             sector, sectors, ..
         } => (*sector, u64::from(*sectors)),
-        Entry::Range {
+        RingEntry::Range {
             sector, sectors, ..
         } => (*sector, *sectors),
     }

@@ -5,8 +5,8 @@ use std::fmt;
 
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
 
-use crate::format::Summary;
-use crate::ring::Placed;
+use crate::format::RingSummary;
+use crate::ring::AddressedEntry;
 
 /// Maximum number of ranges listed in an error text. Further ranges are only counted.
 const NAMED: usize = 8;
@@ -19,12 +19,12 @@ pub struct RecoveredRecord {
     /// The segment it lies in.
     pub segment: SegmentSeq,
     /// Its entries, with addresses.
-    pub entries: Vec<Placed>,
+    pub entries: Vec<AddressedEntry>,
 }
 
 /// Durable data that was not found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Damage {
+pub struct ChainDamage {
     /// The first missing record.
     pub record: RecordSeq,
     /// The segment in which the record should be.
@@ -45,7 +45,7 @@ pub struct Damage {
 
 /// Result of a scan.
 #[derive(Clone, Debug)]
-pub struct Scan {
+pub struct ScanReport {
     /// The highest epoch in the chain or the superblock.
     pub epoch: Epoch,
     /// The next segment to be written.
@@ -57,7 +57,7 @@ pub struct Scan {
     /// The newest record known to have been durable.
     pub stable: RecordSeq,
     /// Damage, if the chain ends too early.
-    pub damage: Option<Damage>,
+    pub damage: Option<ChainDamage>,
     /// Bytes read by the scan.
     pub bytes_read: u64,
     /// Full segments whose summaries could not be read.
@@ -65,16 +65,16 @@ pub struct Scan {
     /// First record of each segment from the tail on.
     pub(crate) firsts: VecDeque<RecordSeq>,
     /// Summary with which the last segment must be sealed. `None` if the segment has exactly this summary.
-    pub(crate) seal: Option<Summary>,
+    pub(crate) seal: Option<RingSummary>,
     /// Places to wipe in that segment after its last record, since a scan could take their content for the next record.
     pub(crate) behind: Vec<u32>,
     /// Segments beyond the end that contain leftovers.
     pub(crate) leftovers: Vec<SegmentSeq>,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for ChainDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage {
+        let ChainDamage {
             record,
             segment,
             offset,

@@ -4,22 +4,22 @@ use forebay_device::{BufMut, Device};
 use forebay_segments::{header_at, read_summary};
 use forebay_units::SegmentSeq;
 
-use crate::format::{HEADER_BYTES, Record, Ring, Summary, Superblock};
+use crate::format::{HEADER_BYTES, RingLayout, RingRecord, RingSummary, RingSuperblock};
 use crate::ring::RingGeometry;
 
 /// Contents of a segment's ends.
-pub(super) struct Peek {
+pub(super) struct SegmentPeek {
     pub(super) segment: SegmentSeq,
-    pub(super) summary: Option<Summary>,
+    pub(super) summary: Option<RingSummary>,
     /// Header of the first record. Set only without a summary.
-    pub(super) first: Option<Record>,
+    pub(super) first: Option<RingRecord>,
     /// True if no summary was found, and the place of the summary or of the first header could not be read. The
     /// segment's content is unknown in this case.
     pub(super) unreadable: bool,
     pub(super) bytes_read: u64,
 }
 
-impl Peek {
+impl SegmentPeek {
     pub(super) fn has_something(&self) -> bool {
         self.summary.is_some() || self.first.is_some()
     }
@@ -33,18 +33,19 @@ impl Peek {
 /// Reads the two ends of a segment.
 pub(super) async fn peek(
     device: &dyn Device,
-    superblock: &Superblock,
+    superblock: &RingSuperblock,
     ring: RingGeometry,
     segment: SegmentSeq,
-) -> Peek {
+) -> SegmentPeek {
     // An unreadable place is no error here; the scan decides later.
     let at = ring.segment_at(segment);
-    let read = read_summary::<Ring>(device, at, ring.shape(), superblock.volume, segment).await;
+    let read =
+        read_summary::<RingLayout>(device, at, ring.shape(), superblock.volume, segment).await;
     let unreadable = read.is_err();
     let summary = read.ok().flatten();
     let counts = |epoch| segment < superblock.epoch_segment || epoch >= superblock.epoch;
     let summary = summary.filter(|summary| counts(summary.epoch));
-    let mut peeked = Peek {
+    let mut peeked = SegmentPeek {
         segment,
         summary,
         first: None,

@@ -3,17 +3,17 @@
 use std::cell::Cell;
 
 /// State of the two copies on the device while the log is in use.
-pub(crate) struct CopyStates {
+pub(crate) struct SuperblockCopyStates {
     /// True if the last write of this copy succeeded.
     whole: [Cell<bool>; 2],
     /// True if this copy records that the log was abandoned.
     abandoned: [Cell<bool>; 2],
 }
 
-impl CopyStates {
+impl SuperblockCopyStates {
     /// Creates the state of two copies that have just been written.
-    pub(crate) fn new() -> CopyStates {
-        CopyStates {
+    pub(crate) fn new() -> SuperblockCopyStates {
+        SuperblockCopyStates {
             whole: [Cell::new(true), Cell::new(true)],
             abandoned: Default::default(),
         }

@@ -5,25 +5,25 @@
 //! Space that was granted to a write is kept in any case: the log leaves an offset only if the write would also fit
 //! into a segment that is not opened yet.
 
-use forebay_segments::{Job, Sealing};
+use forebay_segments::{SummaryFields, WriteJob};
 use forebay_units::round_up;
 
 use crate::format::HEADER_BYTES;
-use crate::state::{State, UNSTABLE_SEGMENTS_MAX};
+use crate::state::{RingState, UNSTABLE_SEGMENTS_MAX};
 
 /// Longest gap between the last record and the summary that is cheaper to write than to skip, in bytes.
 const FILL_BYTES: u32 = 64 << 10;
 
 /// Placement of the next record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Placement {
+pub(crate) enum RecordPlacement {
     /// This many bytes after the end of the record before.
     Behind(u32),
     /// At the start of the next segment.
     NextSegment,
 }
 
-impl State {
+impl RingState {
     /// Returns true if the next record may have an offset: its segment already has a record, no write is open, half of
     /// the ring is free, and the next segment could be opened at once.
     pub(crate) fn may_leave_gap(&self) -> bool {
@@ -52,7 +52,7 @@ impl State {
     }
 
     /// Plans an offset of at least `bytes` before the next record; returns the byte of the device at which the write
-    /// will begin. Callers must check [`State::may_leave_gap`] first, and must call this directly before they open the
+    /// will begin. Callers must check [`RingState::may_leave_gap`] first, and must call this directly before they open the
     /// record.
     ///
     /// Near its end the segment is left instead, since its summary and the first record of the next segment are
@@ -68,9 +68,9 @@ impl State {
         let wanted = u64::from(open.at()) + 2 * u64::from(gap) + u64::from(record);
         let stays = wanted + HEADER_BYTES as u64 <= u64::from(end);
         let (placement, begins) = if stays {
-            (Placement::Behind(gap), open.at() + gap)
+            (RecordPlacement::Behind(gap), open.at() + gap)
         } else {
-            (Placement::NextSegment, end)
+            (RecordPlacement::NextSegment, end)
         };
         self.placement = Some(placement);
         self.ring.segment_at(open.seq()) + u64::from(begins)
@@ -78,7 +78,7 @@ impl State {
 
     /// Returns true if the next record will leave the segment because of an offset.
     pub(crate) fn leaves_segment(&self) -> bool {
-        self.placement == Some(Placement::NextSegment)
+        self.placement == Some(RecordPlacement::NextSegment)
     }
 
     /// Returns the number of writes that wait to be taken.
@@ -95,8 +95,8 @@ impl State {
     pub(super) fn place_next(&mut self) {
         match self.placement.take() {
             None => {}
-            Some(Placement::NextSegment) => self.end_segment(0),
-            Some(Placement::Behind(gap)) => {
+            Some(RecordPlacement::NextSegment) => self.end_segment(0),
+            Some(RecordPlacement::Behind(gap)) => {
                 let open = self
                     .open
                     .as_mut()
@@ -117,7 +117,7 @@ impl State {
         let Some(open) = self.open.take_if(|open| !open.records().is_empty()) else {
             return;
         };
-        let end = Sealing {
+        let end = SummaryFields {
             volume: self.volume,
             epoch: self.epoch,
             stable: self.flight.stable(),
@@ -129,7 +129,7 @@ impl State {
 
     /// Takes the job after this one if both can be one write of at most `most` bytes: the end of a segment and the
     /// beginning of the next one.
-    pub(super) fn take_behind(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
+    pub(super) fn take_behind(&mut self, job: &WriteJob, most: usize) -> Option<(u64, WriteJob)> {
         let ends = job.offset as usize + job.buf.len() == self.ring.segment_bytes as usize;
         let next = job.segment.next();
         let adjacent = ends && self.ring.slot(next) > 0;

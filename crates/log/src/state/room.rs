@@ -4,9 +4,9 @@
 //! must be reliable: bounds are rounded up.
 
 use crate::format::{DATA_ENTRY_BYTES, RANGE_ENTRY_BYTES};
-use crate::state::{State, UNSTABLE_SEGMENTS_MAX};
+use crate::state::{RingState, UNSTABLE_SEGMENTS_MAX};
 
-impl State {
+impl RingState {
     /// Returns true if a write of `bytes` in at most `entries` entries can be appended now without waiting.
     pub(crate) fn has_room(&self, bytes: u64, entries: u64, reserved: u64) -> bool {
         if self

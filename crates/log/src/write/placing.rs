@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 
 use forebay_device::{Device, Durability};
 use forebay_rt::{Event, Instant};
-use forebay_segments::commit::Write;
-use forebay_segments::{Composer, Watcher};
+use forebay_segments::commit::DeviceWrite;
+use forebay_segments::{RecordComposer, WriteWatcher};
 
-use super::Inner;
-use crate::gaps::{Gaps, Opening, Policy, Written};
-use crate::state::State;
+use super::LogShared;
+use crate::gaps::{CompletedWrite, OffsetPolicy, OffsetState, RecordOpening};
+use crate::state::RingState;
 
 /// Policy and the facts that it needs.
-pub(crate) struct Placing {
-    policy: RefCell<Policy>,
+pub(crate) struct OffsetPlanner {
+    policy: RefCell<OffsetState>,
     /// True if the last write had the device to itself and a writer waited for it.
     alone: Cell<bool>,
     /// True if a write that has the device to itself, with a writer waiting for it, is in flight.
@@ -24,7 +24,7 @@ pub(crate) struct Placing {
 }
 
 /// A write in flight, as the policy will learn about it when it is done.
-pub(crate) struct Issued {
+pub(crate) struct IssuedWrite {
     at: u64,
     len: u64,
     when: Instant,
@@ -32,10 +32,10 @@ pub(crate) struct Issued {
     alone: Option<u64>,
 }
 
-impl Placing {
-    pub(super) fn new(gaps: Gaps) -> Placing {
-        Placing {
-            policy: RefCell::new(Policy::new(gaps)),
+impl OffsetPlanner {
+    pub(super) fn new(gaps: OffsetPolicy) -> OffsetPlanner {
+        OffsetPlanner {
+            policy: RefCell::new(OffsetState::new(gaps)),
             alone: Cell::new(false),
             under_way: Cell::new(false),
             wanted: Cell::new(false),
@@ -56,10 +56,10 @@ impl Placing {
     }
 }
 
-impl Inner {
+impl LogShared {
     /// Chooses the place of the next record if the place matters. It matters after a write for which a writer waited,
     /// in a log without other writes.
-    pub(super) fn place_next(&self, state: &mut State, soon: bool) {
+    pub(super) fn place_next(&self, state: &mut RingState, soon: bool) {
         let placing = self.commit.watcher();
         let mut policy = placing.policy.borrow_mut();
         if !policy.wants_gaps() || !state.may_leave_gap() {
@@ -75,7 +75,7 @@ impl Inner {
             placing.ask();
             return;
         }
-        let opening = Opening {
+        let opening = RecordOpening {
             now: self.commit.rt().now(),
             at,
             soon,
@@ -88,15 +88,21 @@ impl Inner {
     }
 }
 
-impl Watcher<State> for Placing {
-    type Issued = Issued;
+impl WriteWatcher<RingState> for OffsetPlanner {
+    type Issued = IssuedWrite;
 
-    fn issued(&self, state: &State, now: Instant, write: &Write, waited_for: bool) -> Issued {
+    fn issued(
+        &self,
+        state: &RingState,
+        now: Instant,
+        write: &DeviceWrite,
+        waited_for: bool,
+    ) -> IssuedWrite {
         let flight = state.flight();
         let own = write.jobs().count();
         let alone = waited_for && flight.jobs_in_flight() == own && !flight.has_jobs();
         self.under_way.set(alone);
-        Issued {
+        IssuedWrite {
             at: write.at,
             len: write.len() as u64,
             when: now,
@@ -106,10 +112,10 @@ impl Watcher<State> for Placing {
 
     fn done(
         &self,
-        state: &State,
+        state: &RingState,
         device: &dyn Device,
         now: Instant,
-        issued: Issued,
+        issued: IssuedWrite,
         durability: Durability,
     ) {
         let next_job = state.flight().next_job();
@@ -124,7 +130,7 @@ impl Watcher<State> for Placing {
         }
         let mut policy = self.policy.borrow_mut();
         let knew = policy.turn().is_some();
-        policy.written(&Written {
+        policy.written(&CompletedWrite {
             at: issued.at,
             len: issued.len,
             issued: issued.when,

@@ -3,18 +3,18 @@
 
 use std::ops::Range;
 
-use super::geometry::{Geometry, Piece};
-use super::mechanics::{Arm, Motor, Transfer};
+use super::geometry::{DiskGeometry, TrackExtent};
+use super::mechanics::{ArmPosition, DriveMotor, PlatterTransfer};
 
 /// A read-ahead in progress.
 #[derive(Clone, Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct ActiveReadAhead {
     /// The segment that is being filled.
     pub(crate) segment: usize,
     /// The next block: all blocks before it are read. The mechanism started on it at `since`.
     block: u64,
     since: u64,
-    arm: Arm,
+    arm: ArmPosition,
     /// End of the read-ahead.
     pub(crate) limit: u64,
     /// Blocks on the same track before the requested ones, if the drive reads them too, and the time at which all of
@@ -22,15 +22,15 @@ pub(crate) struct Ahead {
     before: Option<(Range<u64>, u64)>,
 }
 
-impl Ahead {
+impl ActiveReadAhead {
     pub(crate) fn new(
         segment: usize,
-        (since, arm): (u64, Arm),
+        (since, arm): (u64, ArmPosition),
         block: u64,
         limit: u64,
         before: Option<(Range<u64>, u64)>,
-    ) -> Ahead {
-        Ahead {
+    ) -> ActiveReadAhead {
+        ActiveReadAhead {
             segment,
             block,
             since,
@@ -56,7 +56,7 @@ impl Ahead {
     }
 
     /// Advances to `now`. Returns the block after the last one read.
-    pub(crate) fn advance(&mut self, motor: &Motor, geometry: &Geometry, now: u64) -> u64 {
+    pub(crate) fn advance(&mut self, motor: &DriveMotor, geometry: &DiskGeometry, now: u64) -> u64 {
         while self.block < self.limit {
             let (piece, transfer) = self.next_piece(motor, geometry);
             let blocks = u64::from(piece.blocks);
@@ -71,11 +71,15 @@ impl Ahead {
     }
 
     /// Returns the next blocks up to the limit that are on one track, and their transfer.
-    fn next_piece(&self, motor: &Motor, geometry: &Geometry) -> (Piece, Transfer) {
+    fn next_piece(
+        &self,
+        motor: &DriveMotor,
+        geometry: &DiskGeometry,
+    ) -> (TrackExtent, PlatterTransfer) {
         let piece = geometry.piece(self.block, self.limit - self.block);
         let mut since = self.since;
         if let Some((_, at)) = &self.before
-            && !self.arm.is_over(Arm::at(&piece))
+            && !self.arm.is_over(ArmPosition::at(&piece))
         {
             since = since.max(*at);
         }
@@ -84,20 +88,20 @@ impl Ahead {
         (piece, transfer)
     }
 
-    fn step(&mut self, blocks: u64, transfer: &Transfer) {
+    fn step(&mut self, blocks: u64, transfer: &PlatterTransfer) {
         self.block += blocks;
         self.since = transfer.end;
         self.arm = transfer.arm;
     }
 
-    /// Returns true if all blocks are read at `now`, after [`Ahead::advance`] to this time. The mechanism is idle then:
+    /// Returns true if all blocks are read at `now`, after [`ActiveReadAhead::advance`] to this time. The mechanism is idle then:
     /// a later request must position it again.
     pub(crate) fn is_done(&self, now: u64) -> bool {
         self.block >= self.limit && self.before.as_ref().is_none_or(|(_, at)| *at <= now)
     }
 
     /// Returns the time at which `block` will be read, without an interruption.
-    pub(crate) fn when(&self, motor: &Motor, geometry: &Geometry, block: u64) -> u64 {
+    pub(crate) fn when(&self, motor: &DriveMotor, geometry: &DiskGeometry, block: u64) -> u64 {
         if let Some((before, at)) = &self.before
             && before.contains(&block)
         {
@@ -112,12 +116,12 @@ impl Ahead {
         ahead.since
     }
 
-    /// Returns the position of the arm at `now`, after [`Ahead::advance`] to this time.
-    pub(crate) fn arm(&self, geometry: &Geometry) -> Arm {
+    /// Returns the position of the arm at `now`, after [`ActiveReadAhead::advance`] to this time.
+    pub(crate) fn arm(&self, geometry: &DiskGeometry) -> ArmPosition {
         if self.block >= self.limit {
             return self.arm;
         }
-        Arm::at(&geometry.piece(self.block, 1))
+        ArmPosition::at(&geometry.piece(self.block, 1))
     }
 }
 

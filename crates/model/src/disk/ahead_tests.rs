@@ -5,14 +5,15 @@ use super::*;
 fn how_far_it_got_and_when_it_gets_there_agree() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
-        let geometry = Geometry::new(&spec.layout).expect("the table was checked");
-        let motor = Motor::new(&spec, 0.25);
+        let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
+        let motor = DriveMotor::new(&spec, 0.25);
         // Near slips of the Barracuda, and elsewhere.
         for first in [110_000, 1_000_000] {
-            let transfer = motor.transfer(&geometry, (0, Arm::default()), (first, 8), false, 0);
+            let transfer =
+                motor.transfer(&geometry, (0, ArmPosition::default()), (first, 8), false, 0);
             let limit = first + 1500;
             let begun = (transfer.end, transfer.arm);
-            let mut ahead = Ahead::new(0, begun, first + 8, limit, None);
+            let mut ahead = ActiveReadAhead::new(0, begun, first + 8, limit, None);
             let fresh = ahead.clone();
             let mut last = first + 8;
             for step in 0..400 {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::spec::{CacheSpec, FastWrite, ReadAhead};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct CacheSegment {
     /// Blocks in the segment; empty if it is unused.
     pub(crate) held: Range<u64>,
     /// Blocks that are not on the platters yet: part of `held`.
@@ -31,7 +31,7 @@ pub(crate) struct Segment {
     own: bool,
 }
 
-impl Segment {
+impl CacheSegment {
     pub(crate) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty() || !self.in_flight.is_empty()
     }
@@ -46,8 +46,8 @@ pub(crate) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 /// The segments of the cache.
-pub(crate) struct Cache {
-    pub(crate) segments: Vec<Segment>,
+pub(crate) struct DriveCache {
+    pub(crate) segments: Vec<CacheSegment>,
     /// Capacity of a segment for writes, in blocks.
     segment_blocks: u64,
     /// Capacity of a segment for read blocks.
@@ -62,12 +62,12 @@ pub(crate) struct Cache {
     dirty: Vec<usize>,
 }
 
-impl Cache {
+impl DriveCache {
     /// Creates the cache. `track` is the number of blocks of the largest track.
     ///
     /// A drive that reads ahead by tracks has space for whole tracks. If an extracted segment size is smaller, the
     /// model uses the size of these tracks instead: the extraction saw only single reads.
-    pub(crate) fn new(spec: &CacheSpec, track: u32) -> Cache {
+    pub(crate) fn new(spec: &CacheSpec, track: u32) -> DriveCache {
         let tracks = match spec.read_ahead {
             ReadAhead::No | ReadAhead::Blocks(_) => 0,
             ReadAhead::TrackThenOn => 1,
@@ -79,7 +79,7 @@ impl Cache {
         };
         let own = spec.own_write_segment && spec.segments > 1;
         let segments = (0..spec.segments)
-            .map(|i| Segment {
+            .map(|i| CacheSegment {
                 held: 0..0,
                 dirty: 0..0,
                 in_flight: 0..0,
@@ -92,7 +92,7 @@ impl Cache {
                 own: own && i < spec.write_segments.min(spec.segments - 1),
             })
             .collect();
-        Cache {
+        DriveCache {
             segments,
             segment_blocks: u64::from(spec.segment_blocks),
             room: u64::from(spec.segment_blocks).max(tracks * u64::from(track)),
@@ -203,7 +203,7 @@ impl Cache {
         if range.end - range.start > size {
             return None;
         }
-        let fits = |s: &Segment| {
+        let fits = |s: &CacheSegment| {
             let hull_start = s.dirty.start.min(range.start);
             let hull = if s.dirty.is_empty() {
                 range.clone()
@@ -217,7 +217,7 @@ impl Cache {
                 && hull.end - hull.start <= size
                 && (s.in_flight.is_empty() || hull.end.max(s.held.end) - s.in_flight.start <= size)
         };
-        let written = |s: &Segment| s.dirty_since > 0;
+        let written = |s: &CacheSegment| s.dirty_since > 0;
         let full = self.dirty.len() >= self.dirty_max;
         let found = if full {
             let mut dirty = self.dirty.iter().copied();

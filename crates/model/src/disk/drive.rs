@@ -14,46 +14,50 @@ use std::time::Duration;
 
 use forebay_rt::Instant;
 
-use super::ahead::Ahead;
-use super::cache::Cache;
-use super::geometry::Geometry;
-use super::mechanics::{Arm, Motor, Place};
-use super::options::{CacheChoice, Caches, Completion, Op, Options, Service};
-use super::queue::{Asked, Candidate, Queue, Request, Waiting, Work};
-use super::spec::Spec;
-use super::times::{Overhead, Times};
+use super::ahead::ActiveReadAhead;
+use super::cache::DriveCache;
+use super::geometry::DiskGeometry;
+use super::mechanics::{ArmPosition, BlockStart, DriveMotor};
+use super::options::{
+    CacheChoice, DiskCompletion, DiskOp, DiskOptions, EnabledCaches, ServiceTimes,
+};
+use super::queue::{
+    CacheAnswer, DriveQueue, QueuedRequest, QueuedTransfer, TaskCandidate, WaitingRequest,
+};
+use super::spec::DiskSpec;
+use super::times::{CommandOverhead, ControllerTimes};
 
 /// A disk: its mechanism, its cache, its queue and its clock.
-pub struct Disk {
-    spec: Spec,
-    times: Times,
+pub struct MechanicalDisk {
+    spec: DiskSpec,
+    times: ControllerTimes,
     /// Enabled functions of the cache.
     choice: CacheChoice,
-    geometry: Geometry,
-    motor: Motor,
-    cache: Cache,
-    queue: Queue,
+    geometry: DiskGeometry,
+    motor: DriveMotor,
+    cache: DriveCache,
+    queue: DriveQueue,
     /// Planned completions, whose times may lie in the future; in order of time.
-    pending: VecDeque<Completion>,
-    arm: Arm,
-    busy: Option<Busy>,
-    ahead: Option<Ahead>,
+    pending: VecDeque<DiskCompletion>,
+    arm: ArmPosition,
+    busy: Option<BusyMechanism>,
+    ahead: Option<ActiveReadAhead>,
     /// Time until which the interface is busy with an answer from the cache.
     interface_until: u64,
     /// Time until which the bus is busy with data from or to the platters.
     bus_until: u64,
-    last_op: Op,
-    candidates: Vec<Candidate>,
+    last_op: DiskOp,
+    candidates: Vec<TaskCandidate>,
 }
 
 /// Current task of the mechanism.
-struct Busy {
+struct BusyMechanism {
     until: u64,
-    then: Then,
+    then: TaskEffect,
 }
 
 /// Action after a task of the mechanism.
-enum Then {
+enum TaskEffect {
     Nothing,
     /// The segment holds all blocks up to `end`, and will be filled to `limit`. It also gets the blocks in `before`,
     /// which will have passed the head at the given time.
@@ -67,48 +71,48 @@ enum Then {
 }
 
 /// Completion time of a request, and the parts of its duration.
-struct Plan {
+struct ServicePlan {
     end: u64,
-    service: Service,
+    service: ServiceTimes,
 }
 
 fn span(ns: u64) -> Duration {
     Duration::from_nanos(ns)
 }
 
-impl Disk {
+impl MechanicalDisk {
     /// Creates an idle disk at instant 0, with its arm at cylinder 0 and an empty cache.
     ///
     /// # Panics
-    /// Never with a [`Spec`] from this crate: specs are checked.
-    pub fn new(spec: Spec, options: Options) -> Disk {
-        let geometry = Geometry::new(&spec.layout).expect("a spec's layout was checked");
+    /// Never with a [`DiskSpec`] from this crate: specs are checked.
+    pub fn new(spec: DiskSpec, options: DiskOptions) -> MechanicalDisk {
+        let geometry = DiskGeometry::new(&spec.layout).expect("a spec's layout was checked");
         let choice = match options.caches {
-            Caches::Off => CacheChoice::default(),
-            Caches::Own => spec.own_caches(),
-            Caches::Explicit(choice) => choice,
+            EnabledCaches::Off => CacheChoice::default(),
+            EnabledCaches::Own => spec.own_caches(),
+            EnabledCaches::Explicit(choice) => choice,
         };
-        Disk {
-            motor: Motor::new(&spec, options.phase),
-            times: Times::new(&spec.controller),
-            cache: Cache::new(&spec.cache, largest_track(&spec)),
-            queue: Queue::new(options.scheduling),
+        MechanicalDisk {
+            motor: DriveMotor::new(&spec, options.phase),
+            times: ControllerTimes::new(&spec.controller),
+            cache: DriveCache::new(&spec.cache, largest_track(&spec)),
+            queue: DriveQueue::new(options.scheduling),
             choice,
             geometry,
             spec,
             pending: VecDeque::new(),
-            arm: Arm::default(),
+            arm: ArmPosition::default(),
             busy: None,
             ahead: None,
             interface_until: 0,
             bus_until: 0,
-            last_op: Op::Read,
+            last_op: DiskOp::Read,
             candidates: Vec::new(),
         }
     }
 
     /// The drive's parameters.
-    pub fn spec(&self) -> &Spec {
+    pub fn spec(&self) -> &DiskSpec {
         &self.spec
     }
 
@@ -123,7 +127,7 @@ impl Disk {
     /// # Panics
     /// If the request is empty or goes beyond the end of the disk. A real disk refuses such requests, and callers must
     /// not send them.
-    pub fn submit(&mut self, now: Instant, id: u64, op: Op, first: u64, blocks: u32) {
+    pub fn submit(&mut self, now: Instant, id: u64, op: DiskOp, first: u64, blocks: u32) {
         let end = first.saturating_add(u64::from(blocks));
         assert!(
             blocks > 0 && end <= self.blocks(),
@@ -131,20 +135,20 @@ impl Disk {
             self.blocks()
         );
         let piece = self.geometry.piece(first, 1);
-        let work = Work {
+        let work = QueuedTransfer {
             op,
             range: first..end,
-            place: Place::of(&piece),
+            place: BlockStart::of(&piece),
             slot_ns: self.motor.time_of(piece.slot),
         };
-        self.enqueue(now, id, Request::Transfer(work));
+        self.enqueue(now, id, QueuedRequest::Transfer(work));
     }
 
     /// Submits a flush, which completes when every write completed before is on the platters.
     pub fn flush(&mut self, now: Instant, id: u64) {
         self.run(now.as_nanos());
         let writes = self.cache.writes();
-        self.enqueue(now, id, Request::Flush(writes));
+        self.enqueue(now, id, QueuedRequest::Flush(writes));
     }
 
     /// Returns the time of the next event that the host can notice. `None` without a future event.
@@ -163,21 +167,21 @@ impl Disk {
     }
 
     /// Advances to `now`, and appends the requests completed until then, in order of time.
-    pub fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+    pub fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
         self.run(now.as_nanos());
         while self.pending.front().is_some_and(|c| c.at <= now) {
             done.extend(self.pending.pop_front());
         }
     }
 
-    fn enqueue(&mut self, now: Instant, id: u64, request: Request) {
+    fn enqueue(&mut self, now: Instant, id: u64, request: QueuedRequest) {
         let arrived = now.as_nanos();
         self.run(arrived);
-        self.queue.waiting.push_back(Waiting {
+        self.queue.waiting.push_back(WaitingRequest {
             id,
             arrived,
             request,
-            asked: Asked::NotYet,
+            asked: CacheAnswer::NotYet,
         });
         self.dispatch(arrived);
     }
@@ -214,14 +218,14 @@ impl Disk {
             return;
         };
         match busy.then {
-            Then::Nothing => {}
-            Then::Destaged(segment) => {
+            TaskEffect::Nothing => {}
+            TaskEffect::Destaged(segment) => {
                 let written = self.cache.segments[segment].in_flight.clone();
                 self.cache.end_destage(segment);
                 self.queue.wake_reads(&written);
                 self.queue.wake_writes();
             }
-            Then::Filled {
+            TaskEffect::Filled {
                 segment,
                 end,
                 limit,
@@ -230,7 +234,7 @@ impl Disk {
                 if self.cache.end_fill(segment) {
                     if limit > end || before.is_some() {
                         let from = (busy.until, self.arm);
-                        self.ahead = Some(Ahead::new(segment, from, end, limit, before));
+                        self.ahead = Some(ActiveReadAhead::new(segment, from, end, limit, before));
                     }
                     let start = self.cache.segments[segment].held.start;
                     self.queue.wake_reads(&(start..limit));
@@ -268,30 +272,30 @@ impl Disk {
         let mut index = 0;
         while index < self.queue.waiting.len() {
             let clean = match self.queue.waiting[index].request {
-                Request::Flush(writes) => self.cache.is_clean_up_to(writes),
-                Request::Transfer(_) => false,
+                QueuedRequest::Flush(writes) => self.cache.is_clean_up_to(writes),
+                QueuedRequest::Transfer(_) => false,
             };
             if !clean {
                 index += 1;
                 continue;
             }
-            let plan = Plan {
+            let plan = ServicePlan {
                 end: now,
-                service: Service::default(),
+                service: ServiceTimes::default(),
             };
             self.promise(now, index, plan);
         }
     }
 
     /// Removes a request from the queue, and plans its completion.
-    fn promise(&mut self, now: u64, index: usize, plan: Plan) {
+    fn promise(&mut self, now: u64, index: usize, plan: ServicePlan) {
         let Some(waiting) = self.queue.waiting.remove(index) else {
             return;
         };
-        let completion = Completion {
+        let completion = DiskCompletion {
             id: waiting.id,
             at: Instant::from_nanos(plan.end),
-            service: Service {
+            service: ServiceTimes {
                 queue: span(now - waiting.arrived),
                 ..plan.service
             },
@@ -300,20 +304,20 @@ impl Disk {
         self.pending.insert(place, completion);
     }
 
-    fn overhead(&self, of: Overhead) -> u64 {
+    fn overhead(&self, of: CommandOverhead) -> u64 {
         match self.last_op {
-            Op::Read => of.after_read,
-            Op::Write => of.after_write,
+            DiskOp::Read => of.after_read,
+            DiskOp::Write => of.after_write,
         }
     }
 
-    fn on_bus(&self, work: &Work) -> u64 {
+    fn on_bus(&self, work: &QueuedTransfer) -> u64 {
         self.times.first_block + self.times.block * (work.blocks() - 1)
     }
 }
 
 /// Returns the number of blocks of the largest track.
-fn largest_track(spec: &Spec) -> u32 {
+fn largest_track(spec: &DiskSpec) -> u32 {
     let sectors = spec.layout.zones.iter().map(|zone| zone.sectors);
     sectors.max().unwrap_or(0)
 }

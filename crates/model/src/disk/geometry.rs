@@ -7,14 +7,14 @@
 //!
 //! An angle is a fraction of a rotation, in units of 2⁻⁶⁴: it wraps at a full rotation.
 
-use super::spec::{Layout, Order, Spares, ZoneSpec};
+use super::spec::{DiskLayout, SpareRegion, TrackOrder, ZoneSpec};
 
 /// A fraction of a rotation, in units of 2⁻⁶⁴.
 pub(crate) type Angle = u64;
 
 /// Contiguous blocks on one track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct TrackExtent {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
     /// Angle of the start of the first block.
@@ -28,14 +28,14 @@ pub(crate) struct Piece {
 }
 
 /// Places of all blocks of a disk.
-pub(crate) struct Geometry {
-    zones: Vec<Zone>,
+pub(crate) struct DiskGeometry {
+    zones: Vec<DiskZone>,
     surfaces: u64,
     blocks: u64,
-    order: Order,
+    order: TrackOrder,
 }
 
-struct Zone {
+struct DiskZone {
     /// First block, by its number on the disk.
     first: u64,
     /// Number of blocks, without reserved ones.
@@ -55,17 +55,17 @@ struct Zone {
     slips: Vec<u64>,
 }
 
-impl Zone {
-    fn new(spec: &ZoneSpec, layout: &Layout, first: u64) -> Result<Zone, String> {
+impl DiskZone {
+    fn new(spec: &ZoneSpec, layout: &DiskLayout, first: u64) -> Result<DiskZone, String> {
         let cylinders = u64::from(spec.last_cylinder - spec.first_cylinder) + 1;
         let sectors = u64::from(spec.sectors);
         let surfaces = u64::from(layout.surfaces);
         let slots = cylinders * surfaces * sectors;
         let (part_slots, spares) = match layout.spares {
-            Spares::Track => (sectors, spec.spares),
-            Spares::Cylinders(n) => (u64::from(n) * surfaces * sectors, spec.spares),
-            Spares::Zone => (slots, spec.spares),
-            Spares::Disk => (slots, spec.slips.len() as u64),
+            SpareRegion::Track => (sectors, spec.spares),
+            SpareRegion::Cylinders(n) => (u64::from(n) * surfaces * sectors, spec.spares),
+            SpareRegion::Zone => (slots, spec.spares),
+            SpareRegion::Disk => (slots, spec.slips.len() as u64),
         };
         let name = format!("zone at cylinder {}", spec.first_cylinder);
         if part_slots == 0 || spares >= part_slots {
@@ -81,7 +81,7 @@ impl Zone {
         }
         let slot = u64::MAX / sectors;
         let skew = |blocks: f64| ((blocks / sectors as f64).fract() * 2f64.powi(64)) as u64;
-        let mut zone = Zone {
+        let mut zone = DiskZone {
             first,
             blocks: 0,
             first_cylinder: spec.first_cylinder,
@@ -136,14 +136,14 @@ impl Zone {
     }
 }
 
-impl Geometry {
+impl DiskGeometry {
     /// Assigns all blocks to slots. Returns a reason if the layout is impossible.
-    pub(crate) fn new(layout: &Layout) -> Result<Geometry, String> {
+    pub(crate) fn new(layout: &DiskLayout) -> Result<DiskGeometry, String> {
         check(layout)?;
         let mut zones = Vec::with_capacity(layout.zones.len());
         let mut first = 0;
         for spec in &layout.zones {
-            let zone = Zone::new(spec, layout, first)?;
+            let zone = DiskZone::new(spec, layout, first)?;
             first += zone.blocks;
             zones.push(zone);
         }
@@ -153,7 +153,7 @@ impl Geometry {
                 layout.blocks
             ));
         }
-        Ok(Geometry {
+        Ok(DiskGeometry {
             zones,
             surfaces: u64::from(layout.surfaces),
             blocks: layout.blocks,
@@ -165,7 +165,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If `first` is beyond the end or `blocks` is 0.
-    pub(crate) fn piece(&self, first: u64, blocks: u64) -> Piece {
+    pub(crate) fn piece(&self, first: u64, blocks: u64) -> TrackExtent {
         assert!(first < self.blocks && blocks > 0, "no such blocks");
         let index = self.zones.partition_point(|z| z.first <= first) - 1;
         let zone = &self.zones[index];
@@ -189,11 +189,11 @@ impl Geometry {
             .wrapping_add(zone.slot * sector);
         let cylinder = u64::from(zone.first_cylinder) + cylinder;
         let back = match self.order {
-            Order::Cylinders => false,
-            Order::Serpentine => (cylinder - u64::from(zone.first_cylinder)) % 2 == 1,
-            Order::SerpentineOverZones => cylinder % 2 == 1,
+            TrackOrder::Cylinders => false,
+            TrackOrder::Serpentine => (cylinder - u64::from(zone.first_cylinder)) % 2 == 1,
+            TrackOrder::SerpentineOverZones => cylinder % 2 == 1,
         };
-        Piece {
+        TrackExtent {
             cylinder: cylinder as u32,
             head: (if back { self.surfaces - 1 - nth } else { nth }) as u32,
             angle,
@@ -217,7 +217,7 @@ impl Geometry {
     }
 }
 
-fn check(layout: &Layout) -> Result<(), String> {
+fn check(layout: &DiskLayout) -> Result<(), String> {
     if !(1..=256).contains(&layout.surfaces) || !(1..=10_000_000).contains(&layout.cylinders) {
         return Err("surfaces are 1 to 256, cylinders 1 to 10 million".into());
     }
@@ -243,7 +243,7 @@ fn check(layout: &Layout) -> Result<(), String> {
             return Err(format!("zone {first}: a skew is out of reason"));
         }
     }
-    if layout.spares == Spares::Cylinders(0) {
+    if layout.spares == SpareRegion::Cylinders(0) {
         return Err("spares in ranges of no cylinders".into());
     }
     Ok(())

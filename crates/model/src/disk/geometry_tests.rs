@@ -2,7 +2,7 @@ use super::super::{named, names};
 use super::*;
 
 /// Returns the slot of a block as a sortable key: cylinder, then place in the cylinder, then place on the track.
-fn physical(geometry: &Geometry, block: u64) -> (u32, u64, u64) {
+fn physical(geometry: &DiskGeometry, block: u64) -> (u32, u64, u64) {
     let index = geometry.zones.partition_point(|z| z.first <= block) - 1;
     let zone = &geometry.zones[index];
     let slot = zone.slot_of(block - zone.first);
@@ -18,7 +18,7 @@ fn physical(geometry: &Geometry, block: u64) -> (u32, u64, u64) {
 fn every_block_of_every_drive_has_a_slot_of_its_own_in_rising_order() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
-        let geometry = Geometry::new(&spec.layout).expect("the table was checked");
+        let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
         // All blocks of a disk of gigabytes; a million blocks at each end of a disk of a terabyte.
         let blocks = geometry.blocks();
         let ends = if blocks > 40_000_000 {
@@ -57,7 +57,7 @@ fn a_drive_has_the_blocks_its_table_says() {
 fn no_block_lies_on_a_slip_a_spare_or_a_reserved_slot() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
-        let geometry = Geometry::new(&spec.layout).expect("the table was checked");
+        let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
         for (zone, table) in geometry.zones.iter().zip(&spec.layout.zones) {
             for &slip in &table.slips {
                 // The blocks before and after the slip are adjacent.
@@ -83,7 +83,7 @@ fn no_block_lies_on_a_slip_a_spare_or_a_reserved_slot() {
 fn pieces_cover_a_range_block_by_block() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
-        let geometry = Geometry::new(&spec.layout).expect("the table was checked");
+        let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
         let blocks = geometry.blocks();
         for start in [0, 112_000, blocks / 3, blocks - 20_000] {
             let mut at = start;
@@ -108,10 +108,10 @@ fn pieces_cover_a_range_block_by_block() {
 #[test]
 fn a_layout_that_cannot_be_is_refused() {
     let good = named("cheetah4lp").expect("a known name").layout;
-    let refused = |change: &dyn Fn(&mut Layout)| {
+    let refused = |change: &dyn Fn(&mut DiskLayout)| {
         let mut layout = good.clone();
         change(&mut layout);
-        Geometry::new(&layout).is_err()
+        DiskGeometry::new(&layout).is_err()
     };
     assert!(refused(&|l| l.blocks += 1_000_000));
     assert!(refused(&|l| l.blocks = 0));
@@ -125,6 +125,6 @@ fn a_layout_that_cannot_be_is_refused() {
     assert!(refused(&|l| l.zones[0].slips = vec![u64::MAX]));
     assert!(refused(&|l| l.zones[0].slips = (0..200).collect()));
     assert!(refused(&|l| l.zones[0].track_skew = 1e9));
-    assert!(refused(&|l| l.spares = Spares::Cylinders(0)));
+    assert!(refused(&|l| l.spares = SpareRegion::Cylinders(0)));
     assert!(!refused(&|_| ()));
 }

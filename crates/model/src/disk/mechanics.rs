@@ -3,43 +3,43 @@
 //! The rotational position is a function of the clock alone, computed with 64 bits for a rotation. So it accumulates no
 //! error from request to request, even in long runs.
 
-use super::geometry::{Angle, Geometry, Piece};
-use super::spec::Spec;
+use super::geometry::{Angle, DiskGeometry, TrackExtent};
+use super::spec::DiskSpec;
 
 /// Position of the arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Arm {
+pub(crate) struct ArmPosition {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
     /// True if the last operation at this position was a write.
     pub(crate) wrote: bool,
 }
 
-impl Arm {
-    pub(crate) fn at(piece: &Piece) -> Arm {
-        Arm {
+impl ArmPosition {
+    pub(crate) fn at(piece: &TrackExtent) -> ArmPosition {
+        ArmPosition {
             cylinder: piece.cylinder,
             head: piece.head,
             wrote: false,
         }
     }
 
-    pub(crate) fn is_over(self, other: Arm) -> bool {
+    pub(crate) fn is_over(self, other: ArmPosition) -> bool {
         (self.cylinder, self.head) == (other.cylinder, other.head)
     }
 }
 
 /// Start of a block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) arm: Arm,
+pub(crate) struct BlockStart {
+    pub(crate) arm: ArmPosition,
     pub(crate) angle: Angle,
 }
 
-impl Place {
-    pub(crate) fn of(piece: &Piece) -> Place {
-        Place {
-            arm: Arm::at(piece),
+impl BlockStart {
+    pub(crate) fn of(piece: &TrackExtent) -> BlockStart {
+        BlockStart {
+            arm: ArmPosition::at(piece),
             angle: piece.angle,
         }
     }
@@ -47,7 +47,7 @@ impl Place {
 
 /// A transfer between the platters and the drive's cache. Times are in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct PlatterTransfer {
     /// Duration of moving the arm, switching the head, and settling.
     pub(crate) seek: u64,
     /// Duration of the wait for the first block.
@@ -58,10 +58,10 @@ pub(crate) struct Transfer {
     pub(crate) first_done: u64,
     /// Completion time of all blocks.
     pub(crate) end: u64,
-    pub(crate) arm: Arm,
+    pub(crate) arm: ArmPosition,
 }
 
-pub(crate) struct Motor {
+pub(crate) struct DriveMotor {
     /// Fraction of a rotation in a nanosecond.
     angle_per_ns: Angle,
     rotation_ps: u64,
@@ -83,13 +83,13 @@ pub(crate) fn ns(ms: f64) -> u64 {
     (ms * 1e6).round() as u64
 }
 
-impl Motor {
+impl DriveMotor {
     /// Creates the motor. `phase` is the position at instant 0, as a fraction of a rotation.
-    pub(crate) fn new(spec: &Spec, phase: f64) -> Motor {
+    pub(crate) fn new(spec: &DiskSpec, phase: f64) -> DriveMotor {
         let m = &spec.mechanics;
         let miss = spec.controller.read_miss;
         let rotation_ps = (60e12 / m.rpm).round() as u64;
-        Motor {
+        DriveMotor {
             angle_per_ns: ((1000u128 << 64) / u128::from(rotation_ps)) as u64,
             rotation_ps,
             phase: (phase.rem_euclid(1.0) * 2f64.powi(64)) as u64,
@@ -135,7 +135,7 @@ impl Motor {
     }
 
     /// Returns the duration of a seek from one position to another.
-    pub(crate) fn seek(&self, from: Arm, to: Arm, write: bool) -> u64 {
+    pub(crate) fn seek(&self, from: ArmPosition, to: ArmPosition, write: bool) -> u64 {
         if from.is_over(to) {
             return 0;
         }
@@ -156,7 +156,7 @@ impl Motor {
     /// a request on the same track takes the shortest seek less this time. This applies to two kinds of reads. After a
     /// write the servo must bring another part of the head over the track. On some drives the extraction found no
     /// overhead, since it is part of the seek curve; there it applies to all reads.
-    pub(crate) fn least_before_read(&self, from: Arm, to: Arm) -> u64 {
+    pub(crate) fn least_before_read(&self, from: ArmPosition, to: ArmPosition) -> u64 {
         if from.cylinder != to.cylinder {
             0
         } else if from.head != to.head {
@@ -172,8 +172,8 @@ impl Motor {
     /// begin before `ready`. Scheduling by positioning time compares these times.
     pub(crate) fn positioned(
         &self,
-        (at, arm): (u64, Arm),
-        place: Place,
+        (at, arm): (u64, ArmPosition),
+        place: BlockStart,
         write: bool,
         ready: u64,
     ) -> u64 {
@@ -185,18 +185,18 @@ impl Motor {
     /// not begin before `ready`.
     pub(crate) fn transfer(
         &self,
-        geometry: &Geometry,
-        (at, arm): (u64, Arm),
+        geometry: &DiskGeometry,
+        (at, arm): (u64, ArmPosition),
         (first, blocks): (u64, u64),
         write: bool,
         ready: u64,
-    ) -> Transfer {
+    ) -> PlatterTransfer {
         let any_order = if write {
             self.any_order_write
         } else {
             self.any_order_read
         };
-        let mut result = Transfer {
+        let mut result = PlatterTransfer {
             seek: 0,
             latency: 0,
             arrived: at,
@@ -207,7 +207,7 @@ impl Motor {
         let mut done = 0;
         while done < blocks {
             let piece = geometry.piece(first + done, blocks - done);
-            let to = Arm::at(&piece);
+            let to = ArmPosition::at(&piece);
             let seek = self.seek(result.arm, to, write);
             let arrived = (result.end + seek).max(ready);
             let wait = self.wait_for(piece.angle, arrived);
@@ -228,7 +228,7 @@ impl Motor {
                 result.first_done = first_done;
             }
             result.end = end;
-            result.arm = Arm { wrote: write, ..to };
+            result.arm = ArmPosition { wrote: write, ..to };
             done += u64::from(piece.blocks);
         }
         result
@@ -242,7 +242,7 @@ impl Motor {
 /// track, less the additional settling time of a write: this is the time that the maker planned. On most drives the
 /// extracted figure is a small fraction of this time. With such a figure, a drive would waste nearly all of its skew,
 /// so the model ignores it.
-fn head_switch_ms(spec: &Spec) -> f64 {
+fn head_switch_ms(spec: &DiskSpec) -> f64 {
     let needed_ms = head_switch_needed_ms(spec);
     let extracted_ms = spec.mechanics.head_switch_ms;
     if extracted_ms < needed_ms / 2.0 {
@@ -253,7 +253,7 @@ fn head_switch_ms(spec: &Spec) -> f64 {
 }
 
 /// Returns the duration of a seek to the next cylinder, or the skew if that is less.
-fn head_switch_needed_ms(spec: &Spec) -> f64 {
+fn head_switch_needed_ms(spec: &DiskSpec) -> f64 {
     let m = &spec.mechanics;
     let rotation_ms = 60_000.0 / m.rpm;
     let skew_ms = spec

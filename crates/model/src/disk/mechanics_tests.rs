@@ -1,11 +1,11 @@
-use super::super::spec::Spares;
+use super::super::spec::SpareRegion;
 use super::super::{named, names};
 use super::*;
 
-fn motor(name: &str) -> (Spec, Geometry, Motor) {
+fn motor(name: &str) -> (DiskSpec, DiskGeometry, DriveMotor) {
     let spec = named(name).expect("a known name");
-    let geometry = Geometry::new(&spec.layout).expect("the table was checked");
-    let motor = Motor::new(&spec, 0.0);
+    let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
+    let motor = DriveMotor::new(&spec, 0.0);
     (spec, geometry, motor)
 }
 
@@ -30,7 +30,7 @@ fn the_position_is_carried_exactly_for_years() {
 fn the_same_block_comes_by_once_a_rotation() {
     for (name, _) in names() {
         let (_, geometry, motor) = motor(name);
-        let first = motor.transfer(&geometry, (0, Arm::default()), (5000, 1), false, 0);
+        let first = motor.transfer(&geometry, (0, ArmPosition::default()), (5000, 1), false, 0);
         let again = motor.transfer(&geometry, (first.end, first.arm), (5000, 1), false, 0);
         let apart = again.end - first.end;
         assert!(apart.abs_diff(motor.rotation()) <= 10, "{name}: {apart}");
@@ -46,11 +46,17 @@ fn a_long_transfer_goes_at_the_rate_of_its_zone_and_loses_only_the_skews() {
             let surfaces = u64::from(spec.layout.surfaces);
             let cylinders = 8;
             let spares = match spec.layout.spares {
-                Spares::Track => zone.spares,
+                SpareRegion::Track => zone.spares,
                 _ => 0,
             };
             let blocks = (u64::from(zone.sectors) - spares) * surfaces * cylinders;
-            let transfer = motor.transfer(&geometry, (0, Arm::default()), (0, blocks), write, 0);
+            let transfer = motor.transfer(
+                &geometry,
+                (0, ArmPosition::default()),
+                (0, blocks),
+                write,
+                0,
+            );
             let rotation = motor.rotation() as f64;
             let turns = (transfer.end - transfer.first_done) as f64 / rotation;
             let skews = (zone.track_skew * (surfaces - 1) as f64 + zone.cylinder_skew)
@@ -115,12 +121,12 @@ fn a_head_switch_takes_longer_than_nothing_and_fits_into_the_skew() {
     for (name, _) in names() {
         let (spec, _, motor) = motor(name);
         let change = motor.seek(
-            Arm {
+            ArmPosition {
                 cylinder: 7,
                 head: 0,
                 wrote: false,
             },
-            Arm {
+            ArmPosition {
                 cylinder: 7,
                 head: 1,
                 wrote: false,
@@ -139,7 +145,13 @@ fn reading_in_any_order_takes_a_rotation_at_most() {
     let track = u64::from(spec.layout.zones[0].sectors);
     for start in 0..40 {
         let at = start * 150_000;
-        let read = motor.transfer(&geometry, (at, Arm::default()), (0, track), false, 0);
+        let read = motor.transfer(
+            &geometry,
+            (at, ArmPosition::default()),
+            (0, track),
+            false,
+            0,
+        );
         let took = read.end - at;
         let most = motor.rotation() + motor.rotation() / track + 10;
         assert!(took <= most, "{took} from {at}");

@@ -1,10 +1,10 @@
 //! The mechanical disk.
 //!
-//! A [`Disk`] is plain state with time as an argument. [`Disk::submit`] takes a request and its time,
-//! [`Disk::next_event`] returns the time of the next event, and [`Disk::advance`] advances to a time and returns the
+//! A [`MechanicalDisk`] is plain state with time as an argument. [`MechanicalDisk::submit`] takes a request and its time,
+//! [`MechanicalDisk::next_event`] returns the time of the next event, and [`MechanicalDisk::advance`] advances to a time and returns the
 //! requests completed until then. A disk stores no data, only the places and times of data.
 //!
-//! Parameters come as a [`Spec`], by name ([`named()`]) or from a table ([`Spec::parse`]).
+//! Parameters come as a [`DiskSpec`], by name ([`named()`]) or from a table ([`DiskSpec::parse`]).
 //!
 //! Modules, in reading order: `geometry` maps blocks to places; `mechanics` computes positions of the heads and
 //! durations of transfers; `cache` is the drive's cache, and `ahead` a read-ahead in progress; `queue` chooses the next
@@ -23,8 +23,10 @@ mod spec;
 mod table;
 mod times;
 
-pub use drive::Disk;
+pub use drive::MechanicalDisk;
 pub use named::{named, names};
-pub use options::{CacheChoice, Caches, Completion, Op, Options, Scheduling, Service};
-pub use spec::Spec;
-pub use table::TableError;
+pub use options::{
+    CacheChoice, DiskCompletion, DiskOp, DiskOptions, EnabledCaches, Scheduling, ServiceTimes,
+};
+pub use spec::DiskSpec;
+pub use table::SpecTableError;

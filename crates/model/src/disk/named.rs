@@ -1,6 +1,6 @@
 //! Drives known by name.
 
-use super::spec::Spec;
+use super::spec::DiskSpec;
 
 const TABLES: [(&str, &str); 10] = [
     ("dec_rz26", include_str!("tables/dec_rz26.disk")),
@@ -25,9 +25,9 @@ const TABLES: [(&str, &str); 10] = [
 ///
 /// # Panics
 /// If a table in this crate is invalid, which a test rules out.
-pub fn named(name: &str) -> Option<Spec> {
+pub fn named(name: &str) -> Option<DiskSpec> {
     let (_, table) = TABLES.iter().find(|(known, _)| *known == name)?;
-    Some(Spec::parse(table).unwrap_or_else(|e| panic!("{name}: {e}")))
+    Some(DiskSpec::parse(table).unwrap_or_else(|e| panic!("{name}: {e}")))
 }
 
 /// Returns the names of all drives, oldest first, each with a line on the drive and the source of its figures.

@@ -6,7 +6,7 @@ use forebay_rt::Instant;
 
 /// Kind of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Op {
+pub enum DiskOp {
     /// From the platters or the drive's cache to the host.
     Read,
     /// From the host to the platters, or at first to the drive's cache.
@@ -24,7 +24,7 @@ pub struct CacheChoice {
 
 /// Enabled caches of the drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Caches {
+pub enum EnabledCaches {
     /// No cache: every request goes to the platters. For experiments.
     #[default]
     Off,
@@ -48,9 +48,9 @@ pub enum Scheduling {
 
 /// Options of a disk, in addition to its parameters.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Options {
+pub struct DiskOptions {
     /// Enabled caches.
-    pub caches: Caches,
+    pub caches: EnabledCaches,
     /// Order of service.
     pub scheduling: Scheduling,
     /// Rotational position at instant 0, as a fraction of a rotation.
@@ -59,7 +59,7 @@ pub struct Options {
 
 /// Parts of a request's duration. They may overlap, so their sum can exceed the duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Service {
+pub struct ServiceTimes {
     /// Time in the queue.
     pub queue: Duration,
     /// Time of the controller's work.
@@ -76,11 +76,11 @@ pub struct Service {
 
 /// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Completion {
+pub struct DiskCompletion {
     /// The id with which the request was submitted.
     pub id: u64,
     /// Completion time.
     pub at: Instant,
     /// Parts of the duration.
-    pub service: Service,
+    pub service: ServiceTimes,
 }

@@ -4,35 +4,35 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::cache::overlap;
-use super::mechanics::{Arm, Motor, Place};
-use super::options::{Op, Scheduling};
+use super::mechanics::{ArmPosition, BlockStart, DriveMotor};
+use super::options::{DiskOp, Scheduling};
 
 /// A requested transfer.
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
-    pub(crate) op: Op,
+pub(crate) struct QueuedTransfer {
+    pub(crate) op: DiskOp,
     pub(crate) range: Range<u64>,
-    pub(crate) place: Place,
+    pub(crate) place: BlockStart,
     /// Duration of a block on its track, in nanoseconds.
     pub(crate) slot_ns: u64,
 }
 
-impl Work {
+impl QueuedTransfer {
     pub(crate) fn blocks(&self) -> u64 {
         self.range.end - self.range.start
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Request {
-    Transfer(Work),
+pub(crate) enum QueuedRequest {
+    Transfer(QueuedTransfer),
     /// Waits until this many writes are on the platters.
     Flush(u64),
 }
 
 /// Result of asking the cache for a request. It stays valid until a `wake` function is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum CacheAnswer {
     NotYet,
     /// The cache does not hold the blocks, or has no space for them.
     Miss,
@@ -41,18 +41,18 @@ pub(crate) enum Asked {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRequest {
     pub(crate) id: u64,
     pub(crate) arrived: u64,
-    pub(crate) request: Request,
-    pub(crate) asked: Asked,
+    pub(crate) request: QueuedRequest,
+    pub(crate) asked: CacheAnswer,
 }
 
 /// A possible next task of the mechanism.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
-    pub(crate) task: Task,
-    pub(crate) place: Place,
+pub(crate) struct TaskCandidate {
+    pub(crate) task: MechanismTask,
+    pub(crate) place: BlockStart,
     pub(crate) write: bool,
     /// Earliest time at which the arm can start to move.
     pub(crate) from: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Candidate {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Task {
+pub(crate) enum MechanismTask {
     /// The request at this position of the queue.
     Serve(usize),
     /// The dirty blocks of this segment.
@@ -69,15 +69,15 @@ pub(crate) enum Task {
 }
 
 /// Requests in the order of their arrival.
-pub(crate) struct Queue {
-    pub(crate) waiting: VecDeque<Waiting>,
+pub(crate) struct DriveQueue {
+    pub(crate) waiting: VecDeque<WaitingRequest>,
     scheduling: Scheduling,
     upwards: bool,
 }
 
-impl Queue {
-    pub(crate) fn new(scheduling: Scheduling) -> Queue {
-        Queue {
+impl DriveQueue {
+    pub(crate) fn new(scheduling: Scheduling) -> DriveQueue {
+        DriveQueue {
             waiting: VecDeque::new(),
             scheduling,
             upwards: true,
@@ -87,11 +87,11 @@ impl Queue {
     /// Notes that the cache has, or will soon have, the blocks of `span`: reads that overlap it may ask again.
     pub(crate) fn wake_reads(&mut self, span: &Range<u64>) {
         for waiting in &mut self.waiting {
-            if let Request::Transfer(work) = &waiting.request
-                && work.op == Op::Read
+            if let QueuedRequest::Transfer(work) = &waiting.request
+                && work.op == DiskOp::Read
                 && overlap(&work.range, span)
             {
-                waiting.asked = Asked::NotYet;
+                waiting.asked = CacheAnswer::NotYet;
             }
         }
     }
@@ -99,10 +99,10 @@ impl Queue {
     /// Notes that the cache may have space for writes: they may ask again.
     pub(crate) fn wake_writes(&mut self) {
         for waiting in &mut self.waiting {
-            if let Request::Transfer(work) = &waiting.request
-                && work.op == Op::Write
+            if let QueuedRequest::Transfer(work) = &waiting.request
+                && work.op == DiskOp::Write
             {
-                waiting.asked = Asked::NotYet;
+                waiting.asked = CacheAnswer::NotYet;
             }
         }
     }
@@ -115,10 +115,10 @@ impl Queue {
     /// Chooses one of `candidates`, which are in the order of their arrival.
     pub(crate) fn choose(
         &mut self,
-        motor: &Motor,
-        arm: Arm,
-        candidates: &[Candidate],
-    ) -> Option<Task> {
+        motor: &DriveMotor,
+        arm: ArmPosition,
+        candidates: &[TaskCandidate],
+    ) -> Option<MechanismTask> {
         let chosen = match self.scheduling {
             Scheduling::Fcfs => candidates.first(),
             Scheduling::Sptf => candidates
@@ -137,7 +137,7 @@ impl Queue {
 }
 
 /// Returns the nearest candidate in one direction.
-fn ahead(candidates: &[Candidate], cylinder: u32, upwards: bool) -> Option<&Candidate> {
+fn ahead(candidates: &[TaskCandidate], cylinder: u32, upwards: bool) -> Option<&TaskCandidate> {
     candidates
         .iter()
         .filter(|c| {

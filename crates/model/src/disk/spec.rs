@@ -8,18 +8,18 @@ use super::options::CacheChoice;
 
 /// Parameters of a drive: the maker's figures and measurements.
 ///
-/// Returned by [`named()`](super::named()), or read from a table by [`Spec::parse`].
+/// Returned by [`named()`](super::named()), or read from a table by [`DiskSpec::parse`].
 #[derive(Clone, PartialEq, Debug)]
-pub struct Spec {
+pub struct DiskSpec {
     pub(crate) name: String,
     pub(crate) about: String,
-    pub(crate) layout: Layout,
-    pub(crate) mechanics: Mechanics,
-    pub(crate) controller: Controller,
+    pub(crate) layout: DiskLayout,
+    pub(crate) mechanics: MechanicsSpec,
+    pub(crate) controller: ControllerSpec,
     pub(crate) cache: CacheSpec,
 }
 
-impl Spec {
+impl DiskSpec {
     /// Returns the name of the model.
     pub fn name(&self) -> &str {
         &self.name
@@ -48,7 +48,7 @@ impl Spec {
     /// A table has the bus on which the drive was measured. For drives from 1997 on this is 5 MB/s, although they
     /// support 20 to 80.
     #[must_use]
-    pub fn on_bus(mut self, bytes_per_second: NonZeroU64) -> Spec {
+    pub fn on_bus(mut self, bytes_per_second: NonZeroU64) -> DiskSpec {
         let block_ms = SECTOR_BYTES as f64 * 1000.0 / bytes_per_second.get() as f64;
         self.controller.bus_ms = block_ms;
         self.controller.first_block_ms = block_ms;
@@ -63,18 +63,18 @@ impl Spec {
 
 /// Places of blocks.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct DiskLayout {
     pub(crate) surfaces: u32,
     pub(crate) cylinders: u32,
     pub(crate) blocks: u64,
-    pub(crate) order: Order,
-    pub(crate) spares: Spares,
+    pub(crate) order: TrackOrder,
+    pub(crate) spares: SpareRegion,
     pub(crate) zones: Vec<ZoneSpec>,
 }
 
 /// Order in which the tracks of a cylinder are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
+pub(crate) enum TrackOrder {
     /// Every cylinder begins at surface 0.
     Cylinders,
     /// Every second cylinder of a zone is used backwards, so that a change of cylinder keeps the head.
@@ -85,7 +85,7 @@ pub(crate) enum Order {
 
 /// Part of the disk that shares spare blocks, which lie at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Spares {
+pub(crate) enum SpareRegion {
     /// Each track has its own spares.
     Track,
     /// Each range of this many cylinders has its own spares.
@@ -119,7 +119,7 @@ pub(crate) struct ZoneSpec {
 
 /// Movement of the arm and the platters.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Mechanics {
+pub(crate) struct MechanicsSpec {
     pub(crate) rpm: f64,
     pub(crate) head_switch_ms: f64,
     /// Time added to a seek or head switch before a write. Negative if the published seek curve is that of writes.
@@ -134,23 +134,23 @@ pub(crate) struct Mechanics {
 
 /// Times that depend on the previous request.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Overhead {
+pub(crate) struct OverheadSpec {
     pub(crate) after_read_ms: f64,
     pub(crate) after_write_ms: f64,
 }
 
 /// Costs of a command in addition to the mechanics.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Controller {
+pub(crate) struct ControllerSpec {
     /// Time of a block on the bus.
     pub(crate) bus_ms: f64,
     /// Time of a request's first block on the bus. Overheads were measured with requests of one block as the rest of
     /// their duration, so both values belong together.
     pub(crate) first_block_ms: f64,
-    pub(crate) read_hit: Overhead,
-    pub(crate) read_miss: Overhead,
-    pub(crate) write_hit: Overhead,
-    pub(crate) write_miss: Overhead,
+    pub(crate) read_hit: OverheadSpec,
+    pub(crate) read_miss: OverheadSpec,
+    pub(crate) write_hit: OverheadSpec,
+    pub(crate) write_miss: OverheadSpec,
     /// Time added to the end of every write.
     pub(crate) write_completion_ms: f64,
 }

@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::geometry::Geometry;
+use super::geometry::DiskGeometry;
 use super::spec::{
-    CacheSpec, Controller, FastWrite, Layout, Mechanics, Order, Overhead, ReadAhead, Spares, Spec,
-    ZoneSpec,
+    CacheSpec, ControllerSpec, DiskLayout, DiskSpec, FastWrite, MechanicsSpec, OverheadSpec,
+    ReadAhead, SpareRegion, TrackOrder, ZoneSpec,
 };
 
 /// Reason why a table is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TableError {
+pub struct SpecTableError {
     /// The line, counted from 1; 0 if the error concerns the whole table.
     pub line: usize,
     /// Description of the error.
     pub what: String,
 }
 
-impl fmt::Display for TableError {
+impl fmt::Display for SpecTableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "disk table: {}", self.what),
@@ -32,35 +32,35 @@ impl fmt::Display for TableError {
     }
 }
 
-impl std::error::Error for TableError {}
+impl std::error::Error for SpecTableError {}
 
 /// A line: its number, and its values after the keyword.
-struct Line<'a> {
+struct SpecLine<'a> {
     number: usize,
     rest: &'a str,
 }
 
-impl<'a> Line<'a> {
-    fn error(&self, what: impl Into<String>) -> TableError {
-        TableError {
+impl<'a> SpecLine<'a> {
+    fn error(&self, what: impl Into<String>) -> SpecTableError {
+        SpecTableError {
             line: self.number,
             what: what.into(),
         }
     }
 
-    fn words<const N: usize>(&self) -> Result<[&'a str; N], TableError> {
+    fn words<const N: usize>(&self) -> Result<[&'a str; N], SpecTableError> {
         let words: Vec<&str> = self.rest.split_whitespace().collect();
         words
             .try_into()
             .map_err(|_| self.error(format!("{N} values expected")))
     }
 
-    fn number_of<T: FromStr>(&self, word: &str) -> Result<T, TableError> {
+    fn number_of<T: FromStr>(&self, word: &str) -> Result<T, SpecTableError> {
         word.parse()
             .map_err(|_| self.error(format!("{word} is not a number that fits here")))
     }
 
-    fn time(&self, word: &str) -> Result<f64, TableError> {
+    fn time(&self, word: &str) -> Result<f64, SpecTableError> {
         let ms: f64 = self.number_of(word)?;
         if !ms.is_finite() || ms.abs() > 1e6 {
             return Err(self.error(format!("{word} is not a time")));
@@ -68,7 +68,7 @@ impl<'a> Line<'a> {
         Ok(ms)
     }
 
-    fn span(&self, word: &str) -> Result<f64, TableError> {
+    fn span(&self, word: &str) -> Result<f64, SpecTableError> {
         let ms = self.time(word)?;
         if ms < 0.0 {
             return Err(self.error(format!("{word} is negative")));
@@ -78,33 +78,33 @@ impl<'a> Line<'a> {
 }
 
 /// Lines whose keyword may occur only once, by keyword.
-struct Single<'a>(BTreeMap<&'a str, Line<'a>>);
+struct SingleLines<'a>(BTreeMap<&'a str, SpecLine<'a>>);
 
-impl<'a> Single<'a> {
-    fn line(&mut self, key: &str) -> Result<Line<'a>, TableError> {
-        self.0.remove(key).ok_or_else(|| TableError {
+impl<'a> SingleLines<'a> {
+    fn line(&mut self, key: &str) -> Result<SpecLine<'a>, SpecTableError> {
+        self.0.remove(key).ok_or_else(|| SpecTableError {
             line: 0,
             what: format!("{key} is missing"),
         })
     }
 
-    fn number<T: FromStr>(&mut self, key: &str) -> Result<T, TableError> {
+    fn number<T: FromStr>(&mut self, key: &str) -> Result<T, SpecTableError> {
         let line = self.line(key)?;
         let [word] = line.words()?;
         line.number_of(word)
     }
 
-    fn span(&mut self, key: &str) -> Result<f64, TableError> {
+    fn span(&mut self, key: &str) -> Result<f64, SpecTableError> {
         let line = self.line(key)?;
         let [word] = line.words()?;
         line.span(word)
     }
 
-    fn flag(&mut self, key: &str) -> Result<bool, TableError> {
+    fn flag(&mut self, key: &str) -> Result<bool, SpecTableError> {
         self.choice(key, &[("yes", true), ("no", false)])
     }
 
-    fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Result<T, TableError> {
+    fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Result<T, SpecTableError> {
         let line = self.line(key)?;
         let [word] = line.words()?;
         choices
@@ -114,23 +114,23 @@ impl<'a> Single<'a> {
             .ok_or_else(|| line.error(format!("{word} is not one of the choices of {key}")))
     }
 
-    fn overhead(&mut self, key: &str) -> Result<Overhead, TableError> {
+    fn overhead(&mut self, key: &str) -> Result<OverheadSpec, SpecTableError> {
         let line = self.line(key)?;
         let [read, write] = line.words()?;
-        Ok(Overhead {
+        Ok(OverheadSpec {
             after_read_ms: line.span(read)?,
             after_write_ms: line.span(write)?,
         })
     }
 }
 
-impl Spec {
+impl DiskSpec {
     /// Reads a table, and checks that its drive is possible: zones in order, space for every block, a seek curve.
     ///
     /// # Errors
     /// The first error, with its line.
-    pub fn parse(text: &str) -> Result<Spec, TableError> {
-        let mut single = Single(BTreeMap::new());
+    pub fn parse(text: &str) -> Result<DiskSpec, SpecTableError> {
+        let mut single = SingleLines(BTreeMap::new());
         let mut zones: Vec<ZoneSpec> = Vec::new();
         let mut seek = Vec::new();
         for (index, raw) in text.lines().enumerate() {
@@ -139,7 +139,7 @@ impl Spec {
                 continue;
             }
             let (key, rest) = content.split_once(' ').unwrap_or((content, ""));
-            let line = Line {
+            let line = SpecLine {
                 number: index + 1,
                 rest: rest.trim(),
             };
@@ -159,12 +159,12 @@ impl Spec {
         if let Some((key, line)) = single.0.into_iter().next() {
             return Err(line.error(format!("{key} is not a keyword")));
         }
-        Geometry::new(&spec.layout).map_err(|what| TableError { line: 0, what })?;
+        DiskGeometry::new(&spec.layout).map_err(|what| SpecTableError { line: 0, what })?;
         Ok(spec)
     }
 }
 
-fn zone(line: &Line<'_>) -> Result<ZoneSpec, TableError> {
+fn zone(line: &SpecLine<'_>) -> Result<ZoneSpec, SpecTableError> {
     let [
         first,
         last,
@@ -187,7 +187,7 @@ fn zone(line: &Line<'_>) -> Result<ZoneSpec, TableError> {
     }
     let place = |word: &str| {
         let blocks = line.span(word)?;
-        Ok::<f64, TableError>(blocks)
+        Ok::<f64, SpecTableError>(blocks)
     };
     Ok(ZoneSpec {
         first_cylinder: line.number_of(first)?,
@@ -202,7 +202,7 @@ fn zone(line: &Line<'_>) -> Result<ZoneSpec, TableError> {
     })
 }
 
-fn slips(line: &Line<'_>, zone: Option<&mut ZoneSpec>) -> Result<(), TableError> {
+fn slips(line: &SpecLine<'_>, zone: Option<&mut ZoneSpec>) -> Result<(), SpecTableError> {
     let zone = zone.ok_or_else(|| line.error("slip before the first zone"))?;
     for word in line.rest.split_whitespace() {
         let slip: u64 = line.number_of(word)?;
@@ -214,7 +214,7 @@ fn slips(line: &Line<'_>, zone: Option<&mut ZoneSpec>) -> Result<(), TableError>
     Ok(())
 }
 
-fn seek_points(line: &Line<'_>, seek: &mut Vec<(u32, f64)>) -> Result<(), TableError> {
+fn seek_points(line: &SpecLine<'_>, seek: &mut Vec<(u32, f64)>) -> Result<(), SpecTableError> {
     for word in line.rest.split_whitespace() {
         let (distance, ms) = word
             .split_once(':')
@@ -234,12 +234,12 @@ fn seek_points(line: &Line<'_>, seek: &mut Vec<(u32, f64)>) -> Result<(), TableE
 }
 
 fn assemble(
-    single: &mut Single<'_>,
+    single: &mut SingleLines<'_>,
     zones: Vec<ZoneSpec>,
     seek: Vec<(u32, f64)>,
-) -> Result<Spec, TableError> {
+) -> Result<DiskSpec, SpecTableError> {
     if seek.len() < 2 {
-        return Err(TableError {
+        return Err(SpecTableError {
             line: 0,
             what: "a seek curve has at least two points".into(),
         });
@@ -247,40 +247,40 @@ fn assemble(
     let spares = single.line("spares")?;
     let mut words = spares.rest.split_whitespace();
     let spares = match (words.next(), words.next(), words.next()) {
-        (Some("track"), None, _) => Spares::Track,
-        (Some("zone"), None, _) => Spares::Zone,
-        (Some("disk"), None, _) => Spares::Disk,
-        (Some("cylinders"), Some(n), None) => Spares::Cylinders(spares.number_of(n)?),
+        (Some("track"), None, _) => SpareRegion::Track,
+        (Some("zone"), None, _) => SpareRegion::Zone,
+        (Some("disk"), None, _) => SpareRegion::Disk,
+        (Some("cylinders"), Some(n), None) => SpareRegion::Cylinders(spares.number_of(n)?),
         _ => return Err(spares.error("spares: track, cylinders N, zone or disk")),
     };
     let rpm: f64 = single.span("rpm")?;
     if !(60.0..=100_000.0).contains(&rpm) {
-        return Err(TableError {
+        return Err(SpecTableError {
             line: 0,
             what: format!("{rpm} rpm is no disk's speed"),
         });
     }
     let settle = single.line("write_settle_ms")?;
     let [settle_word] = settle.words()?;
-    Ok(Spec {
+    Ok(DiskSpec {
         name: single.line("name")?.rest.into(),
         about: single.line("about")?.rest.into(),
-        layout: Layout {
+        layout: DiskLayout {
             surfaces: single.number("surfaces")?,
             cylinders: single.number("cylinders")?,
             blocks: single.number("blocks")?,
             order: single.choice(
                 "order",
                 &[
-                    ("cylinders", Order::Cylinders),
-                    ("serpentine", Order::Serpentine),
-                    ("serpentine-over-zones", Order::SerpentineOverZones),
+                    ("cylinders", TrackOrder::Cylinders),
+                    ("serpentine", TrackOrder::Serpentine),
+                    ("serpentine-over-zones", TrackOrder::SerpentineOverZones),
                 ],
             )?,
             spares,
             zones,
         },
-        mechanics: Mechanics {
+        mechanics: MechanicsSpec {
             rpm,
             head_switch_ms: single.span("head_switch_ms")?,
             write_settle_ms: settle.time(settle_word)?,
@@ -288,7 +288,7 @@ fn assemble(
             any_order_read: single.flag("any_order_read")?,
             any_order_write: single.flag("any_order_write")?,
         },
-        controller: Controller {
+        controller: ControllerSpec {
             bus_ms: single.span("bus_ms")?,
             first_block_ms: single.span("first_block_ms")?,
             read_hit: single.overhead("read_hit_overhead_ms")?,
@@ -301,7 +301,7 @@ fn assemble(
     })
 }
 
-fn read_ahead(single: &mut Single<'_>) -> Result<ReadAhead, TableError> {
+fn read_ahead(single: &mut SingleLines<'_>) -> Result<ReadAhead, SpecTableError> {
     let line = single.line("read_ahead")?;
     let words: Vec<&str> = line.rest.split_whitespace().collect();
     match words[..] {
@@ -313,7 +313,7 @@ fn read_ahead(single: &mut Single<'_>) -> Result<ReadAhead, TableError> {
     }
 }
 
-fn cache(single: &mut Single<'_>) -> Result<CacheSpec, TableError> {
+fn cache(single: &mut SingleLines<'_>) -> Result<CacheSpec, SpecTableError> {
     let cache = CacheSpec {
         segments: single.number("segments")?,
         segment_blocks: single.number("segment_blocks")?,
@@ -334,7 +334,7 @@ fn cache(single: &mut Single<'_>) -> Result<CacheSpec, TableError> {
         )?,
     };
     if !(1..=65_536).contains(&cache.segments) || cache.segment_blocks == 0 {
-        return Err(TableError {
+        return Err(SpecTableError {
             line: 0,
             what: "a cache has 1 to 65536 segments of at least one block".into(),
         });

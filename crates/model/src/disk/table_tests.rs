@@ -1,7 +1,7 @@
 use forebay_rng::Rng;
 use forebay_rt::Instant;
 
-use super::super::{Caches, Disk, Op, Options};
+use super::super::{DiskOp, DiskOptions, EnabledCaches, MechanicalDisk};
 use super::*;
 
 const GOOD: &str = include_str!("tables/barracuda.disk");
@@ -33,7 +33,7 @@ fn a_table_without_one_of_its_lines_is_refused() {
             .filter(|(n, _)| *n != number)
             .map(|(_, l)| l)
             .collect();
-        let error = Spec::parse(&rest.join("\n")).expect_err(keyword);
+        let error = DiskSpec::parse(&rest.join("\n")).expect_err(keyword);
         assert!(error.to_string().contains(keyword), "{error}");
     }
 }
@@ -61,7 +61,7 @@ fn a_wrong_line_is_named() {
         ("cylinders 5172", "cylinders 99999999", 0),
     ] {
         assert!(GOOD.contains(from), "{from}");
-        let error = Spec::parse(&GOOD.replacen(from, to, 1)).expect_err(to);
+        let error = DiskSpec::parse(&GOOD.replacen(from, to, 1)).expect_err(to);
         if line > 0 {
             assert_eq!(error.line, line, "{to}: {error}");
         }
@@ -76,27 +76,27 @@ fn what_is_still_a_table_is_a_disk_that_works() {
     for at in 0..GOOD.len() {
         let mut bytes = GOOD.as_bytes().to_vec();
         bytes[at] = rng.pick(b" 0123456789.:-\nx#e");
-        if let Ok(spec) = Spec::parse(&String::from_utf8_lossy(&bytes)) {
+        if let Ok(spec) = DiskSpec::parse(&String::from_utf8_lossy(&bytes)) {
             serve(spec);
             worked += 1;
         }
-        if let Ok(spec) = Spec::parse(&String::from_utf8_lossy(&bytes[..at])) {
+        if let Ok(spec) = DiskSpec::parse(&String::from_utf8_lossy(&bytes[..at])) {
             serve(spec);
         }
     }
     assert!(worked > 100, "only {worked} were still tables");
 }
 
-fn serve(spec: Spec) {
-    let options = Options {
-        caches: Caches::Own,
-        ..Options::default()
+fn serve(spec: DiskSpec) {
+    let options = DiskOptions {
+        caches: EnabledCaches::Own,
+        ..DiskOptions::default()
     };
-    let mut disk = Disk::new(spec, options);
+    let mut disk = MechanicalDisk::new(spec, options);
     let far = disk.blocks() - 8;
     let mut done = Vec::new();
     for (id, first) in (0..).zip([0, far, far / 2, far / 2 + 8, 0, far]) {
-        let op = if id < 3 { Op::Read } else { Op::Write };
+        let op = if id < 3 { DiskOp::Read } else { DiskOp::Write };
         disk.submit(Instant::from_nanos(0), id, op, first, 8);
     }
     while let Some(next) = disk.next_event() {

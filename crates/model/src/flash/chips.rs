@@ -10,31 +10,31 @@ use std::ops::Range;
 use forebay_rt::Instant;
 use slab::Slab;
 
-use super::{Block, Completion, Flash, FlashError, Op, Wear};
-use crate::clockwork::{Done, Model};
+use super::{BlockWear, EraseBlock, Flash, FlashCompletion, FlashError, FlashOp};
+use crate::clockwork::{ClockworkModel, CommandCompletion};
 
 /// The chips and their requests.
-pub(super) struct Chips {
+pub(super) struct FlashChips {
     flash: Flash,
     gang: u64,
     /// A bit for each page, set if the page was programmed since its block was erased.
     programmed: Vec<u64>,
-    requests: Slab<Request>,
+    requests: Slab<ChipRequest>,
     /// Buffer, kept to reuse its memory.
-    done: Vec<Completion>,
+    done: Vec<FlashCompletion>,
 }
 
-struct Request {
+struct ChipRequest {
     id: u64,
     /// Pages and blocks that are not done.
     left: usize,
 }
 
-impl Chips {
+impl FlashChips {
     /// Creates the chips with `gang` lanes in an erase unit. The number of lanes must be a multiple of `gang`.
-    pub(super) fn new(flash: Flash, gang: u32) -> Chips {
+    pub(super) fn new(flash: Flash, gang: u32) -> FlashChips {
         let pages = flash.bytes() / u64::from(flash.part().page_bytes);
-        Chips {
+        FlashChips {
             flash,
             gang: gang.into(),
             programmed: vec![0; pages.div_ceil(64) as usize],
@@ -49,13 +49,13 @@ impl Chips {
     }
 
     /// Returns the block of an erase unit on one of its lanes.
-    fn block(&self, unit: u64, lane: u64) -> Block {
+    fn block(&self, unit: u64, lane: u64) -> EraseBlock {
         let (part, arrangement) = (self.flash.part(), self.flash.arrangement());
         let channels = u64::from(arrangement.channels);
         let dies = channels * u64::from(arrangement.dies_per_channel);
         let gangs = dies * u64::from(part.planes_per_die) / self.gang;
         let lane = unit % gangs * self.gang + lane;
-        Block {
+        EraseBlock {
             channel: (lane % channels) as u32,
             die: (lane % dies / channels) as u32,
             plane: (lane / dies) as u32,
@@ -64,7 +64,7 @@ impl Chips {
     }
 
     /// Returns the block of a page, and the number of the page in the block.
-    fn place(&self, page: u64) -> (Block, u32) {
+    fn place(&self, page: u64) -> (EraseBlock, u32) {
         let (unit, within) = (page / self.unit_pages(), page % self.unit_pages());
         let block = self.block(unit, within % self.gang);
         (block, (within / self.gang) as u32)
@@ -78,7 +78,7 @@ impl Chips {
     pub(super) fn may_program(&self, pages: Range<u64>) -> Result<(), FlashError> {
         for number in pages {
             let (block, page) = self.place(number);
-            let no_place = FlashError::NoSuchPlace(Op::Program { block, page });
+            let no_place = FlashError::NoSuchPlace(FlashOp::Program { block, page });
             let next = self.flash.wear(block).ok_or(no_place)?.next_page;
             if self.is_programmed(number) {
                 return Err(FlashError::Programmed { block, page });
@@ -90,13 +90,13 @@ impl Chips {
         Ok(())
     }
 
-    /// Programs pages. The caller must have checked [`Chips::may_program`].
+    /// Programs pages. The caller must have checked [`FlashChips::may_program`].
     pub(super) fn program(&mut self, now: Instant, id: u64, pages: impl IntoIterator<Item = u64>) {
         let request = self.request(id);
         for number in pages {
             let (block, page) = self.place(number);
             self.flash.skip(block, page).expect("it may be programmed");
-            self.submit(now, request, Op::Program { block, page });
+            self.submit(now, request, FlashOp::Program { block, page });
             self.programmed[(number / 64) as usize] |= 1 << (number % 64);
         }
     }
@@ -105,21 +105,21 @@ impl Chips {
         let request = self.request(id);
         for number in pages {
             let (block, page) = self.place(number);
-            self.submit(now, request, Op::Read { block, page });
+            self.submit(now, request, FlashOp::Read { block, page });
         }
     }
 
     /// Returns the wear of the blocks of erase units.
-    pub(super) fn wear(&self, units: Range<u64>) -> Vec<Wear> {
+    pub(super) fn wear(&self, units: Range<u64>) -> Vec<BlockWear> {
         let of_unit = |unit| (0..self.gang).map(move |lane| self.block(unit, lane));
         let wear = |block| self.flash.wear(block).unwrap_or_default();
         units.flat_map(of_unit).map(wear).collect()
     }
 
     /// Returns the programmed blocks of erase units.
-    pub(super) fn to_erase(&self, units: Range<u64>) -> Vec<Block> {
+    pub(super) fn to_erase(&self, units: Range<u64>) -> Vec<EraseBlock> {
         let of_unit = |unit| (0..self.gang).map(move |lane| self.block(unit, lane));
-        let used = |block: &Block| {
+        let used = |block: &EraseBlock| {
             self.flash
                 .wear(*block)
                 .is_some_and(|wear| wear.next_page > 0)
@@ -128,10 +128,16 @@ impl Chips {
     }
 
     /// Erases `blocks`, which must be all blocks of `units` that are not erased.
-    pub(super) fn erase(&mut self, now: Instant, id: u64, units: Range<u64>, blocks: &[Block]) {
+    pub(super) fn erase(
+        &mut self,
+        now: Instant,
+        id: u64,
+        units: Range<u64>,
+        blocks: &[EraseBlock],
+    ) {
         let request = self.request(id);
         for block in blocks {
-            self.submit(now, request, Op::Erase(*block));
+            self.submit(now, request, FlashOp::Erase(*block));
         }
         for number in units.start * self.unit_pages()..units.end * self.unit_pages() {
             self.programmed[(number / 64) as usize] &= !(1 << (number % 64));
@@ -139,29 +145,29 @@ impl Chips {
     }
 
     fn request(&mut self, id: u64) -> usize {
-        self.requests.insert(Request { id, left: 0 })
+        self.requests.insert(ChipRequest { id, left: 0 })
     }
 
-    fn submit(&mut self, now: Instant, request: usize, op: Op) {
+    fn submit(&mut self, now: Instant, request: usize, op: FlashOp) {
         let taken = self.flash.submit(now, request as u64, op);
         taken.expect("it is on the flash and in order");
         self.requests[request].left += 1;
     }
 }
 
-impl Model for Chips {
+impl ClockworkModel for FlashChips {
     fn next_event(&self) -> Option<Instant> {
         self.flash.next_event()
     }
 
-    fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
+    fn advance(&mut self, now: Instant, done: &mut Vec<CommandCompletion>) {
         self.flash.advance(now, &mut self.done);
-        for Completion { id, at } in self.done.drain(..) {
+        for FlashCompletion { id, at } in self.done.drain(..) {
             let request = &mut self.requests[id as usize];
             request.left -= 1;
             if request.left == 0 {
-                let Request { id, .. } = self.requests.remove(id as usize);
-                done.push(Done { id, at });
+                let ChipRequest { id, .. } = self.requests.remove(id as usize);
+                done.push(CommandCompletion { id, at });
             }
         }
     }

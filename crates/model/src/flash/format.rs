@@ -11,7 +11,7 @@ const CRC_AT: usize = 12;
 
 /// Head of an entry, before the copy of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
+pub(super) struct CopyHeader {
     /// Number of the entry; each entry written has the next higher number.
     pub(super) sequence: u64,
     /// Number of the rewritable block, 0 or 1.
@@ -20,7 +20,7 @@ pub(super) struct Head {
     pub(super) data_crc: u32,
 }
 
-impl Head {
+impl CopyHeader {
     pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut out = [0; HEAD_BYTES];
         out[..8].copy_from_slice(&MAGIC);
@@ -34,13 +34,13 @@ impl Head {
     }
 
     /// Decodes a head. `None` if `bytes` are not an intact head of this version.
-    pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
+    pub(super) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<CopyHeader> {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let mut copy = *bytes;
         copy[CRC_AT..16].fill(0);
         let sound = bytes[..8] == MAGIC && word(8) == VERSION;
         let sound = sound && word(CRC_AT) == crc32c::crc32c(&copy);
-        sound.then(|| Head {
+        sound.then(|| CopyHeader {
             sequence: u64::from(word(16)) | u64::from(word(20)) << 32,
             place: word(24),
             data_crc: word(28),

@@ -2,7 +2,7 @@ use super::*;
 
 const PAGE: &str = include_str!("../../../../docs/format/flash.md");
 
-const HEAD: Head = Head {
+const HEAD: CopyHeader = CopyHeader {
     sequence: 0x0807_0605_0403_0201,
     place: 0x1413_1211,
     data_crc: 0x2423_2221,
@@ -40,11 +40,11 @@ fn the_page_has_every_field_of_a_head_where_it_stands() {
 #[test]
 fn a_head_is_read_back_and_not_with_any_bit_changed() {
     let bytes = HEAD.encode();
-    assert_eq!(Head::decode(&bytes), Some(HEAD));
+    assert_eq!(CopyHeader::decode(&bytes), Some(HEAD));
     for bit in (0..256).chain([HEAD_BYTES * 8 - 1]) {
         let mut changed = bytes;
         changed[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(Head::decode(&changed), None, "bit {bit}");
+        assert_eq!(CopyHeader::decode(&changed), None, "bit {bit}");
     }
-    assert_eq!(Head::decode(&[0xff; HEAD_BYTES]), None);
+    assert_eq!(CopyHeader::decode(&[0xff; HEAD_BYTES]), None);
 }

@@ -19,11 +19,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, Result,
+    ZeroedSpace,
 };
 use forebay_rt::Lock;
 
-use super::format::{HEAD_BYTES, Head};
+use super::format::{CopyHeader, HEAD_BYTES};
 
 /// Bytes in front of the directly mapped flash: the start of segments in logs.
 const FRONT_BYTES: u64 = 1 << 20;
@@ -65,12 +66,12 @@ pub enum FrontedError {
 }
 
 /// Plain flash with a first MiB in which the blocks at byte 0 and at byte 512 KiB can be rewritten.
-pub struct Fronted {
+pub struct FrontedFlash {
     flash: Rc<dyn Device>,
-    geometry: Geometry,
+    geometry: DeviceGeometry,
     unit: u64,
     /// Newest copies of both blocks.
-    newest: RefCell<[Option<Copy>; 2]>,
+    newest: RefCell<[Option<BlockCopy>; 2]>,
     /// Place of the next entry. `None` if the next entry begins another unit.
     next: Cell<Option<u64>>,
     last_sequence: Cell<u64>,
@@ -81,7 +82,7 @@ pub struct Fronted {
 
 /// A copy of a block.
 #[derive(Clone)]
-struct Copy {
+struct BlockCopy {
     sequence: u64,
     /// Erase unit that contains the copy.
     unit: u64,
@@ -89,18 +90,18 @@ struct Copy {
 }
 
 /// A range of the device, split into its part in the first MiB, and the bytes of the flash behind it.
-struct Parts {
+struct SplitRange {
     front: Range<u64>,
     flash: Range<u64>,
 }
 
-impl Fronted {
+impl FrontedFlash {
     /// Finds the newest copies of the two blocks. They are zeroes on flash without copies. The client of the flash must
     /// discard `segment` bytes as a whole, from the first MiB on.
     ///
     /// # Errors
     /// If the segments do not fit the flash, or the flash cannot be read.
-    pub async fn open(flash: Rc<dyn Device>, segment: u64) -> Result<Fronted, FrontedError> {
+    pub async fn open(flash: Rc<dyn Device>, segment: u64) -> Result<FrontedFlash, FrontedError> {
         let below = flash.geometry();
         let unit = u64::from(below.discard_granularity);
         if u64::from(below.block_size) != BLOCK || unit < 3 * ENTRY_BYTES {
@@ -113,8 +114,8 @@ impl Fronted {
         if have < need {
             return Err(FrontedError::TooShort { have, need });
         }
-        let fronted = Fronted {
-            geometry: Geometry {
+        let fronted = FrontedFlash {
+            geometry: DeviceGeometry {
                 len: FRONT_BYTES + have - UNITS * unit,
                 zeroes_by_unmapping: false,
                 ..below
@@ -138,7 +139,7 @@ impl Fronted {
         let entries = BufMut::zeroed(self.unit as usize);
         let entries = self.flash.read(unit * self.unit, entries).await?;
         for (head, data) in entries.as_chunks::<HEAD_BYTES>().0.chunks_exact(2).map(two) {
-            let Some(head) = Head::decode(head) else {
+            let Some(head) = CopyHeader::decode(head) else {
                 continue;
             };
             if head.data_crc != crc32c::crc32c(data) || head.place as usize >= PLACES.len() {
@@ -150,7 +151,7 @@ impl Fronted {
                 .as_ref()
                 .is_none_or(|copy| copy.sequence < head.sequence)
             {
-                *newest = Some(Copy {
+                *newest = Some(BlockCopy {
                     sequence: head.sequence,
                     unit,
                     data: BufMut::copy_of(data).freeze(),
@@ -201,7 +202,7 @@ impl Fronted {
     async fn append(&self, at: u64, place: usize, data: Buf) -> Result<u64> {
         let sequence = self.last_sequence.get() + 1;
         self.last_sequence.set(sequence);
-        let head = Head {
+        let head = CopyHeader {
             sequence,
             place: place as u32,
             data_crc: crc32c::crc32c(&data),
@@ -212,7 +213,7 @@ impl Fronted {
         self.flash
             .write(at, entry.freeze(), Durability::Fua)
             .await?;
-        self.newest.borrow_mut()[place] = Some(Copy {
+        self.newest.borrow_mut()[place] = Some(BlockCopy {
             sequence,
             unit: at / self.unit,
             data,
@@ -220,9 +221,9 @@ impl Fronted {
         Ok(at + ENTRY_BYTES)
     }
 
-    fn parts(&self, range: Range<u64>) -> Parts {
+    fn parts(&self, range: Range<u64>) -> SplitRange {
         let behind = |at: u64| at.max(FRONT_BYTES) - FRONT_BYTES + UNITS * self.unit;
-        Parts {
+        SplitRange {
             front: range.start.min(FRONT_BYTES)..range.end.min(FRONT_BYTES),
             flash: behind(range.start)..behind(range.end),
         }
@@ -252,7 +253,7 @@ impl Fronted {
             let why =
                 format!("only the blocks at 0 and 512 KiB can be written, not that at {stranger}");
             let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
-            return Err(DeviceError::io(Op::Write, range, source));
+            return Err(DeviceError::io(DeviceOp::Write, range, source));
         }
         for block in blocks() {
             let place = usize::from(block == PLACES[1]);
@@ -280,14 +281,14 @@ fn two(blocks: &[[u8; HEAD_BYTES]]) -> (&[u8; HEAD_BYTES], &[u8; HEAD_BYTES]) {
     (&blocks[0], &blocks[1])
 }
 
-impl Device for Fronted {
-    fn geometry(&self) -> Geometry {
+impl Device for FrontedFlash {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry
     }
 
     fn read(&self, at: u64, mut buf: BufMut) -> IoFuture<'_, BufMut> {
         Box::pin(async move {
-            let Parts { front, flash } = self.parts(at..at + buf.len() as u64);
+            let SplitRange { front, flash } = self.parts(at..at + buf.len() as u64);
             if front.is_empty() {
                 return self.flash.read(flash.start, buf).await;
             }
@@ -304,7 +305,7 @@ impl Device for Fronted {
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            let Parts { front, flash } = self.parts(at..at + buf.len() as u64);
+            let SplitRange { front, flash } = self.parts(at..at + buf.len() as u64);
             if front.is_empty() {
                 self.flash.write(flash.start, buf, durability).await
             } else {
@@ -320,7 +321,7 @@ impl Device for Fronted {
     /// Discards whole units behind the first MiB, counted from its end. Discards nothing of the first MiB.
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            let Parts { flash, .. } = self.parts(range);
+            let SplitRange { flash, .. } = self.parts(range);
             if flash.is_empty() {
                 Ok(())
             } else {
@@ -329,9 +330,9 @@ impl Device for Fronted {
         })
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            let Parts { front, flash } = self.parts(range);
+            let SplitRange { front, flash } = self.parts(range);
             self.zero_front(front).await?;
             if flash.is_empty() {
                 Ok(())

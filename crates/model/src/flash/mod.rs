@@ -17,7 +17,7 @@
 //! a microsecond, are not modelled either.
 //!
 //! The flash is state without waiting, like the disk: [`Flash::submit`] takes requests, and [`Flash::advance`] returns
-//! the completions. [`PlainFlash`] waits and stores the data: a device with these rules. [`Fronted`] adds a first MiB
+//! the completions. [`PlainFlash`] waits and stores the data: a device with these rules. [`FrontedFlash`] adds a first MiB
 //! with two rewritable places, which a log-structured volume needs for its superblocks. [`TranslatedFlash`] is an
 //! ordinary solid-state drive over such chips.
 
@@ -33,16 +33,16 @@ mod translated;
 
 use forebay_rt::Instant;
 
-pub use front::{Fronted, FrontedError};
-pub use parts::{Part, named, names};
+pub use front::{FrontedError, FrontedFlash};
+pub use parts::{FlashPart, named, names};
 pub use plain::{FlashUsage, PlainFlash, PlainFlashError};
 pub use translated::{TranslatedFlash, TranslatedFlashError, TranslationOptions, TranslationUsage};
 
-use timing::Timing;
+use timing::FlashTiming;
 
 /// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Completion {
+pub struct FlashCompletion {
     /// The number with which the request was submitted.
     pub id: u64,
     /// Completion time.
@@ -51,7 +51,7 @@ pub struct Completion {
 
 /// Number of parts of one kind, on channels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrangement {
+pub struct ChipArrangement {
     /// Channels, which transfer concurrently.
     pub channels: u32,
     /// Dies on each channel. They share the channel's transfers, and otherwise work concurrently.
@@ -60,7 +60,7 @@ pub struct Arrangement {
 
 /// An erase block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Block {
+pub struct EraseBlock {
     /// The channel.
     pub channel: u32,
     /// The die on that channel.
@@ -73,30 +73,32 @@ pub struct Block {
 
 /// A request to the flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
+pub enum FlashOp {
     /// Reads one page. An erased page may be read; it contains ones.
     Read {
         /// Block of the page.
-        block: Block,
+        block: EraseBlock,
         /// Number of the page in its block.
         page: u32,
     },
     /// Programs one page.
     Program {
         /// Block of the page.
-        block: Block,
+        block: EraseBlock,
         /// Number of the page in its block.
         page: u32,
     },
     /// Erases a block.
-    Erase(Block),
+    Erase(EraseBlock),
 }
 
-impl Op {
+impl FlashOp {
     /// Returns the block of the request.
-    pub fn block(&self) -> Block {
+    pub fn block(&self) -> EraseBlock {
         match *self {
-            Op::Read { block, .. } | Op::Program { block, .. } | Op::Erase(block) => block,
+            FlashOp::Read { block, .. }
+            | FlashOp::Program { block, .. }
+            | FlashOp::Erase(block) => block,
         }
     }
 }
@@ -106,12 +108,12 @@ impl Op {
 pub enum FlashError {
     /// The channel, die, plane, block or page does not exist.
     #[error("{0:?} is not on this flash")]
-    NoSuchPlace(Op),
+    NoSuchPlace(FlashOp),
     /// The page is programmed; its block must be erased first.
     #[error("page {page} of {block:?} is programmed already; erase the block first")]
     Programmed {
         /// The block.
-        block: Block,
+        block: EraseBlock,
         /// The page.
         page: u32,
     },
@@ -119,7 +121,7 @@ pub enum FlashError {
     #[error("page {page} of {block:?} comes after page {next}, which is not programmed yet")]
     OutOfOrder {
         /// The block.
-        block: Block,
+        block: EraseBlock,
         /// The requested page.
         page: u32,
         /// The page that must be programmed next.
@@ -131,7 +133,7 @@ pub enum FlashError {
     )]
     LeftOut {
         /// The block.
-        block: Block,
+        block: EraseBlock,
         /// The requested page.
         page: u32,
         /// The page that can be programmed next.
@@ -141,7 +143,7 @@ pub enum FlashError {
 
 /// Use of an erase block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Wear {
+pub struct BlockWear {
     /// Pages programmed in the block so far.
     pub programs: u64,
     /// Pages read from the block so far.
@@ -154,10 +156,10 @@ pub struct Wear {
 
 /// The state of flash chips: wear and operations in progress.
 pub struct Flash {
-    part: Part,
-    arrangement: Arrangement,
-    wear: Vec<Wear>,
-    timing: Timing,
+    part: FlashPart,
+    arrangement: ChipArrangement,
+    wear: Vec<BlockWear>,
+    timing: FlashTiming,
 }
 
 impl Flash {
@@ -165,8 +167,8 @@ impl Flash {
     ///
     /// # Panics
     /// If the number of channels or dies is 0.
-    pub fn new(part: Part, arrangement: Arrangement) -> Flash {
-        let Arrangement {
+    pub fn new(part: FlashPart, arrangement: ChipArrangement) -> Flash {
+        let ChipArrangement {
             channels,
             dies_per_channel,
         } = arrangement;
@@ -176,18 +178,18 @@ impl Flash {
         Flash {
             part,
             arrangement,
-            wear: vec![Wear::default(); blocks],
-            timing: Timing::new(part, arrangement),
+            wear: vec![BlockWear::default(); blocks],
+            timing: FlashTiming::new(part, arrangement),
         }
     }
 
     /// Returns the kind of the parts.
-    pub fn part(&self) -> &Part {
+    pub fn part(&self) -> &FlashPart {
         &self.part
     }
 
     /// Returns the arrangement of the parts.
-    pub fn arrangement(&self) -> Arrangement {
+    pub fn arrangement(&self) -> ChipArrangement {
         self.arrangement
     }
 
@@ -198,16 +200,16 @@ impl Flash {
     }
 
     /// Returns the wear of a block. `None` if the block does not exist.
-    pub fn wear(&self, block: Block) -> Option<Wear> {
+    pub fn wear(&self, block: EraseBlock) -> Option<BlockWear> {
         self.index(block).map(|index| self.wear[index])
     }
 
     /// Returns the wear of all blocks, in the order of channel, die, plane and block.
-    pub fn all_wear(&self) -> &[Wear] {
+    pub fn all_wear(&self) -> &[BlockWear] {
         &self.wear
     }
 
-    fn index(&self, at: Block) -> Option<usize> {
+    fn index(&self, at: EraseBlock) -> Option<usize> {
         let fits = at.channel < self.arrangement.channels
             && at.die < self.arrangement.dies_per_channel
             && at.plane < self.part.planes_per_die
@@ -224,17 +226,17 @@ impl Flash {
     ///
     /// # Errors
     /// If the rules of NAND forbid the request. It has no effect then.
-    pub fn submit(&mut self, now: Instant, id: u64, op: Op) -> Result<(), FlashError> {
+    pub fn submit(&mut self, now: Instant, id: u64, op: FlashOp) -> Result<(), FlashError> {
         let index = self.index(op.block()).ok_or(FlashError::NoSuchPlace(op))?;
         let wear = &mut self.wear[index];
         match op {
-            Op::Read { page, .. } | Op::Program { page, .. }
+            FlashOp::Read { page, .. } | FlashOp::Program { page, .. }
                 if page >= self.part.pages_per_block =>
             {
                 return Err(FlashError::NoSuchPlace(op));
             }
-            Op::Read { .. } => wear.reads += 1,
-            Op::Program { block, page } => {
+            FlashOp::Read { .. } => wear.reads += 1,
+            FlashOp::Program { block, page } => {
                 let next = wear.next_page;
                 if page < next {
                     return Err(FlashError::Programmed { block, page });
@@ -245,7 +247,7 @@ impl Flash {
                 wear.next_page += 1;
                 wear.programs += 1;
             }
-            Op::Erase(_) => {
+            FlashOp::Erase(_) => {
                 wear.next_page = 0;
                 wear.erases += 1;
             }
@@ -259,10 +261,10 @@ impl Flash {
     ///
     /// # Errors
     /// If the page does not exist, or a page behind it is programmed.
-    pub fn skip(&mut self, block: Block, page: u32) -> Result<(), FlashError> {
+    pub fn skip(&mut self, block: EraseBlock, page: u32) -> Result<(), FlashError> {
         let index = self.index(block);
         let fits = page < self.part.pages_per_block;
-        let no_place = FlashError::NoSuchPlace(Op::Program { block, page });
+        let no_place = FlashError::NoSuchPlace(FlashOp::Program { block, page });
         let wear = &mut self.wear[index.filter(|_| fits).ok_or(no_place)?];
         if page < wear.next_page {
             return Err(FlashError::Programmed { block, page });
@@ -277,7 +279,7 @@ impl Flash {
     }
 
     /// Advances time to `now`; adds completed requests to `done`, in the order of completion.
-    pub fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+    pub fn advance(&mut self, now: Instant, done: &mut Vec<FlashCompletion>) {
         self.timing.advance(now, done);
     }
 }

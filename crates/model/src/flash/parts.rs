@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Properties of a die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct FlashPart {
     /// Name in this crate.
     pub name: &'static str,
     /// Full name, and the source of the figures.
@@ -36,15 +36,15 @@ pub struct Part {
     pub endurance: u32,
 }
 
-impl Part {
+impl FlashPart {
     /// Returns the time to transfer a page with its spare area.
     pub fn transfer(&self) -> Duration {
         self.byte * (self.page_bytes + self.spare_bytes)
     }
 }
 
-const PARTS: [Part; 4] = [
-    Part {
+const PARTS: [FlashPart; 4] = [
+    FlashPart {
         name: "k9xxg08uxm",
         source: "Samsung K9XXG08UXM, SLC, as in Agrawal et al., \"Design Tradeoffs for SSD \
                  Performance\", USENIX ATC 2008, table 1 and section 2 (4 KiB cross the channel in \
@@ -60,7 +60,7 @@ const PARTS: [Part; 4] = [
         byte: Duration::from_nanos(25),
         endurance: 100_000,
     },
-    Part {
+    FlashPart {
         name: "mt29f16g08abaca",
         source: "Micron MT29F16G08ABACA, SLC, ONFI 2.2, data sheet's features: asynchronous \
                  interface (tRC 20 ns), tR maximal, tPROG and tBERS typical",
@@ -75,7 +75,7 @@ const PARTS: [Part; 4] = [
         byte: Duration::from_nanos(20),
         endurance: 60_000,
     },
-    Part {
+    FlashPart {
         name: "mt29f8g08maa",
         source: "Micron MT29F8G08MAA, MLC, data sheet's features: tRC 25 ns, tR maximal, tPROG and \
                  tBERS typical",
@@ -90,7 +90,7 @@ const PARTS: [Part; 4] = [
         byte: Duration::from_nanos(25),
         endurance: 10_000,
     },
-    Part {
+    FlashPart {
         name: "qlc-16k",
         source: "no data sheet: QLC with pages of 16 KiB. tPROG by the 30 MB/s that four planes program in \"A 1Tb 4b/Cell \
                  96-Stacked-WL 3D NAND Flash Memory with 30MB/s Program Throughput\", ISSCC 2020, 13.2 (four planes and \
@@ -110,7 +110,7 @@ const PARTS: [Part; 4] = [
 ];
 
 /// Returns the part with this name.
-pub fn named(name: &str) -> Option<Part> {
+pub fn named(name: &str) -> Option<FlashPart> {
     PARTS.into_iter().find(|part| part.name == name)
 }
 

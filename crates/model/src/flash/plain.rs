@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, Result,
+    ZeroedSpace,
 };
 use forebay_rt::Rt;
 use futures_util::future::join;
 
-use super::chips::Chips;
-use super::{Arrangement, Flash, Part, Wear};
+use super::chips::FlashChips;
+use super::{BlockWear, ChipArrangement, Flash, FlashPart};
 use crate::clockwork::Clockwork;
 
 /// Bytes of a page.
@@ -60,7 +61,7 @@ pub struct FlashUsage {
 
 /// Flash chips as a device.
 ///
-/// - Its *erase units* have the length of [`Geometry::discard_granularity`]. A discard erases them. It affects only
+/// - Its *erase units* have the length of [`DeviceGeometry::discard_granularity`]. A discard erases them. It affects only
 ///   whole
 ///   units, and erases only their programmed blocks.
 /// - A write programs pages of 4096 bytes. A page can be programmed once until its unit is erased. The pages of a block
@@ -73,9 +74,9 @@ pub struct FlashUsage {
 /// Another device stores the content. A request takes the time of the chips, or that of the other device if it is
 /// longer.
 pub struct PlainFlash {
-    clockwork: Clockwork<Chips>,
+    clockwork: Clockwork<FlashChips>,
     data: Rc<dyn Device>,
-    geometry: Geometry,
+    geometry: DeviceGeometry,
 }
 
 impl PlainFlash {
@@ -86,15 +87,15 @@ impl PlainFlash {
     /// If part or gang do not make a device, or `data` is too short for a device.
     pub fn new(
         rt: &Rt,
-        part: Part,
-        arrangement: Arrangement,
+        part: FlashPart,
+        arrangement: ChipArrangement,
         gang: u32,
         data: Rc<dyn Device>,
     ) -> Result<PlainFlash, PlainFlashError> {
         if u64::from(part.page_bytes) != PAGE {
             return Err(PlainFlashError::Page(part.page_bytes));
         }
-        let Arrangement {
+        let ChipArrangement {
             channels,
             dies_per_channel,
         } = arrangement;
@@ -113,7 +114,7 @@ impl PlainFlash {
             return Err(PlainFlashError::TooShort { have, need });
         }
         let len = have.min(flash.bytes());
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             len: len - len % need,
             block_size: PAGE as u32,
             physical_block_size: PAGE as u32,
@@ -123,7 +124,7 @@ impl PlainFlash {
             zeroes_by_unmapping: false,
         };
         Ok(PlainFlash {
-            clockwork: Clockwork::new(rt, Chips::new(flash, gang)),
+            clockwork: Clockwork::new(rt, FlashChips::new(flash, gang)),
             data,
             geometry,
         })
@@ -144,17 +145,17 @@ impl PlainFlash {
     }
 
     /// Returns the wear of each block of the device, erase unit by erase unit.
-    pub fn wear(&self) -> Vec<Wear> {
+    pub fn wear(&self) -> Vec<BlockWear> {
         self.clockwork.look(|chips| self.wear_of(chips))
     }
 
-    fn wear_of(&self, chips: &Chips) -> Vec<Wear> {
+    fn wear_of(&self, chips: &FlashChips) -> Vec<BlockWear> {
         let units = self.geometry.len / u64::from(self.geometry.discard_granularity);
         chips.wear(0..units)
     }
 
     /// Programs pages with `data`, if the rules allow this.
-    async fn program(&self, op: Op, at: u64, data: Buf) -> Result<()> {
+    async fn program(&self, op: DeviceOp, at: u64, data: Buf) -> Result<()> {
         let range = at..at + data.len() as u64;
         let pages = range.start / PAGE..range.end / PAGE;
         let may = self
@@ -174,7 +175,7 @@ impl PlainFlash {
 }
 
 impl Device for PlainFlash {
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry
     }
 
@@ -198,7 +199,7 @@ impl Device for PlainFlash {
     }
 
     fn write(&self, at: u64, buf: Buf, _durability: Durability) -> IoFuture<'_, ()> {
-        Box::pin(self.program(Op::Write, at, buf))
+        Box::pin(self.program(DeviceOp::Write, at, buf))
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
@@ -226,13 +227,13 @@ impl Device for PlainFlash {
     }
 
     /// Programs pages with zeroes, by the rules for writes.
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let mut at = range.start;
             while at < range.end {
                 let len = (range.end - at).min(ZEROES);
                 let zeroes = BufMut::zeroed(len as usize).freeze();
-                self.program(Op::WriteZeroes, at, zeroes).await?;
+                self.program(DeviceOp::WriteZeroes, at, zeroes).await?;
                 at += len;
             }
             Ok(())

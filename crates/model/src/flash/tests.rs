@@ -5,15 +5,15 @@ use super::*;
 const PART: &str = "k9xxg08uxm";
 
 fn flash(channels: u32, dies_per_channel: u32) -> Flash {
-    let arrangement = Arrangement {
+    let arrangement = ChipArrangement {
         channels,
         dies_per_channel,
     };
     Flash::new(named(PART).unwrap(), arrangement)
 }
 
-fn block(channel: u32, die: u32, plane: u32, block: u32) -> Block {
-    Block {
+fn block(channel: u32, die: u32, plane: u32, block: u32) -> EraseBlock {
+    EraseBlock {
         channel,
         die,
         plane,
@@ -21,16 +21,16 @@ fn block(channel: u32, die: u32, plane: u32, block: u32) -> Block {
     }
 }
 
-fn read(block: Block, page: u32) -> Op {
-    Op::Read { block, page }
+fn read(block: EraseBlock, page: u32) -> FlashOp {
+    FlashOp::Read { block, page }
 }
 
-fn program(block: Block, page: u32) -> Op {
-    Op::Program { block, page }
+fn program(block: EraseBlock, page: u32) -> FlashOp {
+    FlashOp::Program { block, page }
 }
 
 /// Submits all requests at the start; returns their completion times, in microseconds.
-fn times(flash: &mut Flash, ops: &[Op]) -> Vec<u64> {
+fn times(flash: &mut Flash, ops: &[FlashOp]) -> Vec<u64> {
     for (id, op) in (0..).zip(ops) {
         flash.submit(Instant::default(), id, *op).unwrap();
     }
@@ -44,7 +44,7 @@ fn run(flash: &mut Flash, count: usize) -> Vec<u64> {
     }
     assert_eq!(done.len(), count);
     assert!(done.is_sorted_by_key(|completion| completion.at));
-    for Completion { id, at } in done {
+    for FlashCompletion { id, at } in done {
         times[id as usize] = at.as_nanos() / 1000;
     }
     times
@@ -57,7 +57,7 @@ fn a_read_is_array_and_transfer_a_program_the_other_way_round_an_erase_array_alo
     let at = block(0, 0, 0, 0);
     assert_eq!(times(&mut flash(1, 1), &[read(at, 0)]), [127]);
     assert_eq!(times(&mut flash(1, 1), &[program(at, 0)]), [302]);
-    assert_eq!(times(&mut flash(1, 1), &[Op::Erase(at)]), [1500]);
+    assert_eq!(times(&mut flash(1, 1), &[FlashOp::Erase(at)]), [1500]);
 }
 
 #[test]
@@ -79,13 +79,16 @@ fn planes_of_a_die_share_the_array_time_and_not_the_channel() {
 
 #[test]
 fn planes_of_a_die_do_not_mix_kinds() {
-    let ops = [Op::Erase(block(0, 0, 0, 0)), read(block(0, 0, 1, 0), 0)];
+    let ops = [
+        FlashOp::Erase(block(0, 0, 0, 0)),
+        read(block(0, 0, 1, 0), 0),
+    ];
     assert_eq!(times(&mut flash(1, 1), &ops), [1500, 1627]);
 }
 
 #[test]
 fn dies_of_a_channel_overlap_in_all_but_transfers_and_channels_in_everything() {
-    let two = |a: Block, b: Block| [program(a, 0), program(b, 0)];
+    let two = |a: EraseBlock, b: EraseBlock| [program(a, 0), program(b, 0)];
     let shared = two(block(0, 0, 0, 0), block(0, 1, 0, 0));
     assert_eq!(times(&mut flash(1, 2), &shared), [302, 404]);
     let apart = two(block(0, 0, 0, 0), block(1, 0, 0, 0));
@@ -106,7 +109,7 @@ fn a_page_is_programmed_once_and_in_order() {
     assert_eq!(submit(program(at, 0)), Ok(()));
     let again = FlashError::Programmed { block: at, page: 0 };
     assert_eq!(submit(program(at, 0)), Err(again));
-    assert_eq!(submit(Op::Erase(at)), Ok(()));
+    assert_eq!(submit(FlashOp::Erase(at)), Ok(()));
     assert_eq!(submit(program(at, 0)), Ok(()));
 }
 
@@ -122,7 +125,9 @@ fn pages_may_be_left_out_and_are_so_until_the_block_is_erased() {
     let none = FlashError::NoSuchPlace(program(at, 64));
     assert_eq!(flash.skip(at, 64), Err(none));
     assert_eq!(flash.wear(at).unwrap().programs, 2);
-    flash.submit(Instant::default(), 0, Op::Erase(at)).unwrap();
+    flash
+        .submit(Instant::default(), 0, FlashOp::Erase(at))
+        .unwrap();
     flash.submit(Instant::default(), 0, program(at, 0)).unwrap();
 }
 
@@ -131,7 +136,7 @@ fn a_refused_request_leaves_no_trace() {
     let mut flash = flash(1, 1);
     let at = block(0, 0, 0, 0);
     assert!(flash.submit(Instant::default(), 0, program(at, 3)).is_err());
-    assert_eq!(flash.wear(at), Some(Wear::default()));
+    assert_eq!(flash.wear(at), Some(BlockWear::default()));
     assert_eq!(flash.next_event(), None);
 }
 
@@ -142,12 +147,12 @@ fn programs_and_erases_are_counted_by_block() {
     let ops = [
         program(a, 0),
         program(a, 1),
-        Op::Erase(a),
+        FlashOp::Erase(a),
         program(a, 0),
         program(b, 0),
     ];
     times(&mut flash, &ops);
-    let wear = |programs, erases| Wear {
+    let wear = |programs, erases| BlockWear {
         programs,
         erases,
         reads: 0,
@@ -207,7 +212,7 @@ fn every_named_part_is_found_and_says_where_its_figures_are_from() {
     assert_eq!(names().count(), 4);
     assert_eq!(named("no such part"), None);
     // 16 Gbit, as in its name.
-    let arrangement = Arrangement {
+    let arrangement = ChipArrangement {
         channels: 1,
         dies_per_channel: 1,
     };

@@ -12,34 +12,34 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use forebay_rt::Instant;
 
-use super::{Arrangement, Completion, Op, Part};
+use super::{ChipArrangement, FlashCompletion, FlashOp, FlashPart};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum FlashOpKind {
     Read,
     Program,
     Erase,
 }
 
-fn kind(op: &Op) -> Kind {
+fn kind(op: &FlashOp) -> FlashOpKind {
     match op {
-        Op::Read { .. } => Kind::Read,
-        Op::Program { .. } => Kind::Program,
-        Op::Erase(_) => Kind::Erase,
+        FlashOp::Read { .. } => FlashOpKind::Read,
+        FlashOp::Program { .. } => FlashOpKind::Program,
+        FlashOp::Erase(_) => FlashOpKind::Erase,
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueuedFlashOp {
     /// Number of the submission; the lowest number waited longest.
     turn: u64,
     id: u64,
-    kind: Kind,
+    kind: FlashOpKind,
 }
 
 /// Requests that a die serves at present.
-struct Group {
-    kind: Kind,
+struct DieGroup {
+    kind: FlashOpKind,
     ids: Vec<u64>,
     /// Remaining transfers.
     transfers: usize,
@@ -47,21 +47,21 @@ struct Group {
 
 struct Die {
     channel: usize,
-    planes: Vec<VecDeque<Waiting>>,
-    group: Option<Group>,
-    /// True if an [`Event::Begin`] is planned.
+    planes: Vec<VecDeque<QueuedFlashOp>>,
+    group: Option<DieGroup>,
+    /// True if an [`FlashEvent::Begin`] is planned.
     begins: bool,
 }
 
 #[derive(Default)]
-struct Channel {
+struct FlashChannel {
     busy: bool,
     /// Dies that need a transfer, with the request of the transfer.
     queue: VecDeque<(usize, u64)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Event {
+enum FlashEvent {
     /// An idle die received a request. It begins with all requests of this instant.
     Begin { die: usize },
     /// A die's array operation is complete.
@@ -70,18 +70,18 @@ enum Event {
     Transfer { die: usize, id: u64 },
 }
 
-pub(super) struct Timing {
-    part: Part,
+pub(super) struct FlashTiming {
+    part: FlashPart,
     dies: Vec<Die>,
     dies_per_channel: usize,
-    channels: Vec<Channel>,
-    events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    channels: Vec<FlashChannel>,
+    events: BinaryHeap<Reverse<(Instant, u64, FlashEvent)>>,
     planned: u64,
     submitted: u64,
 }
 
-impl Timing {
-    pub(super) fn new(part: Part, arrangement: Arrangement) -> Timing {
+impl FlashTiming {
+    pub(super) fn new(part: FlashPart, arrangement: ChipArrangement) -> FlashTiming {
         let dies_per_channel = arrangement.dies_per_channel as usize;
         let channels = arrangement.channels as usize;
         let die = |n: usize| Die {
@@ -90,21 +90,21 @@ impl Timing {
             group: None,
             begins: false,
         };
-        Timing {
+        FlashTiming {
             part,
             dies: (0..channels * dies_per_channel).map(die).collect(),
             dies_per_channel,
-            channels: (0..channels).map(|_| Channel::default()).collect(),
+            channels: (0..channels).map(|_| FlashChannel::default()).collect(),
             events: BinaryHeap::new(),
             planned: 0,
             submitted: 0,
         }
     }
 
-    pub(super) fn submit(&mut self, now: Instant, id: u64, op: Op) {
+    pub(super) fn submit(&mut self, now: Instant, id: u64, op: FlashOp) {
         let block = op.block();
         let die = block.channel as usize * self.dies_per_channel + block.die as usize;
-        let waiting = Waiting {
+        let waiting = QueuedFlashOp {
             turn: self.submitted,
             id,
             kind: kind(&op),
@@ -113,7 +113,7 @@ impl Timing {
         let state = &mut self.dies[die];
         state.planes[block.plane as usize].push_back(waiting);
         if state.group.is_none() && !std::mem::replace(&mut state.begins, true) {
-            self.plan(now, Event::Begin { die });
+            self.plan(now, FlashEvent::Begin { die });
         }
     }
 
@@ -121,23 +121,23 @@ impl Timing {
         self.events.peek().map(|Reverse((at, ..))| *at)
     }
 
-    pub(super) fn advance(&mut self, now: Instant, done: &mut Vec<Completion>) {
+    pub(super) fn advance(&mut self, now: Instant, done: &mut Vec<FlashCompletion>) {
         while let Some(Reverse((at, _, event))) = self.events.peek().copied()
             && at <= now
         {
             self.events.pop();
             match event {
-                Event::Begin { die } => {
+                FlashEvent::Begin { die } => {
                     self.dies[die].begins = false;
                     self.begin(die, at);
                 }
-                Event::Array { die } => self.array_over(die, at, done),
-                Event::Transfer { die, id } => self.transfer_over(die, id, at, done),
+                FlashEvent::Array { die } => self.array_over(die, at, done),
+                FlashEvent::Transfer { die, id } => self.transfer_over(die, id, at, done),
             }
         }
     }
 
-    fn plan(&mut self, at: Instant, event: Event) {
+    fn plan(&mut self, at: Instant, event: FlashEvent) {
         self.events.push(Reverse((at, self.planned, event)));
         self.planned += 1;
     }
@@ -152,22 +152,22 @@ impl Timing {
         let Some(first) = heads.min_by_key(|head| head.turn).copied() else {
             return;
         };
-        let of_kind = |plane: &mut VecDeque<Waiting>| {
+        let of_kind = |plane: &mut VecDeque<QueuedFlashOp>| {
             let fits = plane.front().is_some_and(|head| head.kind == first.kind);
             fits.then(|| plane.pop_front()).flatten()
         };
-        let mut group: Vec<Waiting> = state.planes.iter_mut().filter_map(of_kind).collect();
+        let mut group: Vec<QueuedFlashOp> = state.planes.iter_mut().filter_map(of_kind).collect();
         group.sort_by_key(|waiting| waiting.turn);
         let ids: Vec<u64> = group.iter().map(|waiting| waiting.id).collect();
-        state.group = Some(Group {
+        state.group = Some(DieGroup {
             kind: first.kind,
             transfers: ids.len(),
             ids: ids.clone(),
         });
         match first.kind {
-            Kind::Read => self.plan(now.plus(self.part.read), Event::Array { die }),
-            Kind::Erase => self.plan(now.plus(self.part.erase), Event::Array { die }),
-            Kind::Program => self.transfer_all(die, &ids, now),
+            FlashOpKind::Read => self.plan(now.plus(self.part.read), FlashEvent::Array { die }),
+            FlashOpKind::Erase => self.plan(now.plus(self.part.erase), FlashEvent::Array { die }),
+            FlashOpKind::Program => self.transfer_all(die, &ids, now),
         }
     }
 
@@ -185,39 +185,42 @@ impl Timing {
         }
         if let Some((die, id)) = state.queue.pop_front() {
             state.busy = true;
-            self.plan(now.plus(self.part.transfer()), Event::Transfer { die, id });
+            self.plan(
+                now.plus(self.part.transfer()),
+                FlashEvent::Transfer { die, id },
+            );
         }
     }
 
-    fn array_over(&mut self, die: usize, at: Instant, done: &mut Vec<Completion>) {
+    fn array_over(&mut self, die: usize, at: Instant, done: &mut Vec<FlashCompletion>) {
         let state = &mut self.dies[die];
         let group = state
             .group
             .as_ref()
             .expect("an array operation has a group");
         let ids = group.ids.clone();
-        if group.kind == Kind::Read {
+        if group.kind == FlashOpKind::Read {
             self.transfer_all(die, &ids, at);
             return;
         }
         state.group = None;
-        done.extend(ids.into_iter().map(|id| Completion { id, at }));
+        done.extend(ids.into_iter().map(|id| FlashCompletion { id, at }));
         self.begin(die, at);
     }
 
-    fn transfer_over(&mut self, die: usize, id: u64, at: Instant, done: &mut Vec<Completion>) {
+    fn transfer_over(&mut self, die: usize, id: u64, at: Instant, done: &mut Vec<FlashCompletion>) {
         let state = &mut self.dies[die];
         let channel = state.channel;
         let group = state.group.as_mut().expect("a transfer has a group");
         group.transfers -= 1;
         let (kind, last) = (group.kind, group.transfers == 0);
-        if kind == Kind::Read {
-            done.push(Completion { id, at });
+        if kind == FlashOpKind::Read {
+            done.push(FlashCompletion { id, at });
         }
-        if last && kind == Kind::Read {
+        if last && kind == FlashOpKind::Read {
             state.group = None;
         } else if last {
-            self.plan(at.plus(self.part.program), Event::Array { die });
+            self.plan(at.plus(self.part.program), FlashEvent::Array { die });
         }
         self.channels[channel].busy = false;
         self.use_channel(channel, at);

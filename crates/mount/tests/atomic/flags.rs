@@ -8,7 +8,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 use std::process::Command;
 
-use forebay_atomic::{Part, Transaction};
+use forebay_atomic::{FileChange, FileTransaction};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, IFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps,
     UTIME_NOW, XattrFlags, copy_file_range, fallocate, fcntl_setfl, ioctl_getflags, ioctl_setflags,
@@ -16,7 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::harness::{Mounted, has, skip};
+use crate::harness::{AtomicMount, has, skip};
 use crate::programs::run;
 use crate::users::{NOBODY, as_nobody, open_to_all};
 
@@ -55,7 +55,7 @@ fn touch(path: &Path, to_now: bool) -> Result<(), Errno> {
 
 #[test]
 fn nothing_of_an_immutable_file_changes_until_it_is_not_one() {
-    let Some(mounted) = Mounted::new("nothing_of_an_immutable_file_changes") else {
+    let Some(mounted) = AtomicMount::new("nothing_of_an_immutable_file_changes") else {
         return;
     };
     let dir = mounted.dir();
@@ -102,7 +102,7 @@ fn nothing_of_an_immutable_file_changes_until_it_is_not_one() {
 
 #[test]
 fn names_neither_come_to_an_immutable_directory_nor_go_from_it() {
-    let Some(mounted) = Mounted::new("names_neither_come_to_an_immutable_directory") else {
+    let Some(mounted) = AtomicMount::new("names_neither_come_to_an_immutable_directory") else {
         return;
     };
     let dir = mounted.dir();
@@ -133,7 +133,7 @@ fn names_neither_come_to_an_immutable_directory_nor_go_from_it() {
 
 #[test]
 fn to_an_append_only_file_data_is_only_added() {
-    let Some(mounted) = Mounted::new("to_an_append_only_file_data_is_only_added") else {
+    let Some(mounted) = AtomicMount::new("to_an_append_only_file_data_is_only_added") else {
         return;
     };
     let dir = mounted.dir();
@@ -201,7 +201,7 @@ fn what_is_stored_in_memory_of_an_immutable_file_is_not_written() {
     if !has("python3") {
         return skip(test, "no python3");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -218,7 +218,7 @@ fn what_is_stored_in_memory_of_an_immutable_file_is_not_written() {
 #[test]
 fn a_transaction_is_refused_whole_if_one_of_its_files_has_become_protected() {
     let test = "a_transaction_is_refused_whole_if_one_of_its_files_has_become_protected";
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let paths = [mounted.dir().join("a"), mounted.dir().join("b")];
@@ -228,8 +228,8 @@ fn a_transaction_is_refused_whole_if_one_of_its_files_has_become_protected() {
     let open = |path: &Path| File::options().read(true).write(true).open(path);
     for flag in [IFlags::IMMUTABLE, IFlags::APPEND] {
         let [a, b] = [0, 1].map(|n: usize| open(&paths[n]).expect("opened"));
-        let both = Transaction::begin(&a).expect("begun");
-        both.change(&a, &[Part::Write(0, b"changed")])
+        let both = FileTransaction::begin(&a).expect("begun");
+        both.change(&a, &[FileChange::Write(0, b"changed")])
             .expect("kept");
         both.join(&b).expect("joined");
         b.write_all_at(b"changed", 4096).expect("kept");
@@ -254,7 +254,7 @@ fn chattr_and_lsattr_work_and_only_the_owner_and_root_set_flags() {
     {
         return skip(test, "no chattr or lsattr");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let dir = mounted.dir();

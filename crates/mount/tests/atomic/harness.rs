@@ -41,17 +41,17 @@ pub(crate) fn has(program: &str) -> bool {
     found.is_ok()
 }
 
-/// A mounted filesystem. [`Mounted::finish`] unmounts and checks it.
-pub(crate) struct Mounted {
+/// A mounted filesystem. [`AtomicMount::finish`] unmounts and checks it.
+pub(crate) struct AtomicMount {
     server: Child,
     says: BufReader<ChildStdout>,
     // Dropped last, after everything that uses it.
     scratch: Option<tempfile::TempDir>,
 }
 
-impl Mounted {
+impl AtomicMount {
     /// Mounts a filesystem in memory for a test. `None`, with a report, if mounting is not possible.
-    pub(crate) fn new(test: &str) -> Option<Mounted> {
+    pub(crate) fn new(test: &str) -> Option<AtomicMount> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             skip(test, "not root, or no /dev/fuse");
             return None;
@@ -59,7 +59,7 @@ impl Mounted {
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
         std::fs::create_dir(scratch.path().join("mnt")).expect("made");
         let (server, says) = serve(scratch.path());
-        Some(Mounted {
+        Some(AtomicMount {
             server,
             says,
             scratch: Some(scratch),
@@ -102,7 +102,7 @@ fn serve(scratch: &Path) -> (Child, BufReader<ChildStdout>) {
     (server, says)
 }
 
-impl Drop for Mounted {
+impl Drop for AtomicMount {
     fn drop(&mut self) {
         if let Ok(None) = self.server.try_wait()
             && std::thread::panicking()

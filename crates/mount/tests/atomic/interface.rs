@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use forebay_atomic::{Part, Transaction, change, exchange, features, punch};
+use forebay_atomic::{FileChange, FileTransaction, change, exchange, features, punch};
 use forebay_device::BufMut;
 
-use crate::harness::Mounted;
+use crate::harness::AtomicMount;
 
 const PAGE: u64 = 4096;
 
@@ -38,7 +38,7 @@ fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Option<i32> {
 
 #[test]
 fn parts_of_a_file_are_changed_at_once_and_cached_pages_follow() {
-    let Some(mounted) = Mounted::new("parts_of_a_file_are_changed_at_once") else {
+    let Some(mounted) = AtomicMount::new("parts_of_a_file_are_changed_at_once") else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -48,10 +48,10 @@ fn parts_of_a_file_are_changed_at_once_and_cached_pages_follow() {
     let said = features(&file).expect("said");
     assert_eq!((said.version, said.bytes_max), (1, 64 << 20));
     let parts = [
-        Part::Write(100, b"new"),
-        Part::Punch(PAGE..3 * PAGE),
-        Part::Write(2 * PAGE, b"over it"),
-        Part::Write(30_000, b"end"),
+        FileChange::Write(100, b"new"),
+        FileChange::Punch(PAGE..3 * PAGE),
+        FileChange::Write(2 * PAGE, b"over it"),
+        FileChange::Write(30_000, b"end"),
     ];
     change(&file, &parts).expect("done");
     let mut expected = vec![b'a'; 20_000];
@@ -72,7 +72,7 @@ fn parts_of_a_file_are_changed_at_once_and_cached_pages_follow() {
 
 #[test]
 fn files_of_a_transaction_change_together_and_not_before() {
-    let Some(mounted) = Mounted::new("files_of_a_transaction_change_together") else {
+    let Some(mounted) = AtomicMount::new("files_of_a_transaction_change_together") else {
         return;
     };
     let paths = ["a", "b"].map(|name| mounted.dir().join(name));
@@ -82,9 +82,10 @@ fn files_of_a_transaction_change_together_and_not_before() {
     }
     // One transaction with more data than one ioctl carries, with buffered writes, and with direct writes.
     let direct = open(&paths[1], libc::O_DIRECT);
-    let both = Transaction::begin(&a).expect("begun");
+    let both = FileTransaction::begin(&a).expect("begun");
     let long = vec![b'b'; 100_000];
-    both.change(&a, &[Part::Write(1000, &long)]).expect("kept");
+    both.change(&a, &[FileChange::Write(1000, &long)])
+        .expect("kept");
     both.join(&b).expect("joined");
     both.join(&direct).expect("joined");
     b.write_all_at(&[b'c'; 4096], 0).expect("kept");
@@ -116,7 +117,7 @@ fn files_of_a_transaction_change_together_and_not_before() {
 
 #[test]
 fn what_is_given_up_or_whose_file_is_closed_never_was() {
-    let Some(mounted) = Mounted::new("what_is_given_up_never_was") else {
+    let Some(mounted) = AtomicMount::new("what_is_given_up_never_was") else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -125,7 +126,7 @@ fn what_is_given_up_or_whose_file_is_closed_never_was() {
     for closes in [false, true] {
         let owner = open(&path, 0);
         let writer = open(&path, 0);
-        let given_up = Transaction::begin(&owner).expect("begun");
+        let given_up = FileTransaction::begin(&owner).expect("begun");
         given_up.join(&writer).expect("joined");
         writer.write_all_at(&[b'b'; 4096], 4096).expect("kept");
         writer.write_all_at(&[b'c'; 10], 0).expect("kept");
@@ -150,33 +151,33 @@ fn what_is_given_up_or_whose_file_is_closed_never_was() {
 
 #[test]
 fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
-    let Some(mounted) = Mounted::new("what_cannot_be_in_a_transaction_is_refused") else {
+    let Some(mounted) = AtomicMount::new("what_cannot_be_in_a_transaction_is_refused") else {
         return;
     };
     let path = mounted.dir().join("a");
     let file = open(&path, 0);
     file.write_all_at(&[b'a'; 8192], 0).expect("written");
-    let one = Transaction::begin(&file).expect("begun");
-    assert_eq!(errno(Transaction::begin(&file)), Some(libc::EBUSY));
+    let one = FileTransaction::begin(&file).expect("begun");
+    assert_eq!(errno(FileTransaction::begin(&file)), Some(libc::EBUSY));
     one.join(&file).expect("joined");
     assert_eq!(errno(one.join(&file)), Some(libc::EBUSY));
-    let parts = [Part::Write(0, b"x")];
+    let parts = [FileChange::Write(0, b"x")];
     assert_eq!(errno(change(&file, &parts)), Some(libc::EBUSY));
     assert_eq!(errno(file.set_len(10)), Some(libc::EBUSY));
     file.write_all_at(&[b'b'; 4096], 0).expect("kept");
     file.sync_all().expect("what is done is durable");
     // Another transaction of the same file is independent: the last commit wins.
     let other = open(&path, 0);
-    let second = Transaction::begin(&other).expect("begun");
+    let second = FileTransaction::begin(&other).expect("begun");
     second
-        .change(&other, &[Part::Write(0, b"second")])
+        .change(&other, &[FileChange::Write(0, b"second")])
         .expect("kept");
     second.commit().expect("done");
     assert_eq!(there(&path, 0, 6), b"second");
     one.commit().expect("done");
     assert_eq!(there(&path, 0, 6), b"bbbbbb");
     // A transaction that exceeds the limit is not committed at all.
-    let large = Transaction::begin(&file).expect("begun");
+    let large = FileTransaction::begin(&file).expect("begun");
     large.join(&file).expect("joined");
     let part = vec![b'c'; 1 << 20];
     let mut kept = 0;
@@ -192,7 +193,7 @@ fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
     assert!(read(&file, 4096, 8192) == [b'a'; 4096]);
     // A file that is removed before the commit.
     let gone = open(&mounted.dir().join("gone"), 0);
-    let last = Transaction::begin(&file).expect("begun");
+    let last = FileTransaction::begin(&file).expect("begun");
     last.change(&gone, &parts).expect("kept");
     std::fs::remove_file(mounted.dir().join("gone")).expect("removed");
     drop(gone);
@@ -203,7 +204,7 @@ fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
 
 #[test]
 fn two_files_exchange_what_they_have() {
-    let Some(mounted) = Mounted::new("two_files_exchange_what_they_have") else {
+    let Some(mounted) = AtomicMount::new("two_files_exchange_what_they_have") else {
         return;
     };
     let [a, b] = ["a", "b"].map(|name| open(&mounted.dir().join(name), 0));
@@ -223,7 +224,7 @@ fn two_files_exchange_what_they_have() {
 
 #[test]
 fn a_part_of_a_file_is_copied_within_the_server_with_its_holes() {
-    let Some(mounted) = Mounted::new("a_part_of_a_file_is_copied_within_the_server") else {
+    let Some(mounted) = AtomicMount::new("a_part_of_a_file_is_copied_within_the_server") else {
         return;
     };
     let [a, b] = ["a", "b"].map(|name| open(&mounted.dir().join(name), 0));
@@ -250,7 +251,7 @@ fn a_part_of_a_file_is_copied_within_the_server_with_its_holes() {
 
 #[test]
 fn what_is_appended_goes_to_the_end_that_an_update_left() {
-    let Some(mounted) = Mounted::new("what_is_appended_goes_to_the_end") else {
+    let Some(mounted) = AtomicMount::new("what_is_appended_goes_to_the_end") else {
         return;
     };
     let [path, longer] = ["a", "b"].map(|name| mounted.dir().join(name));
@@ -264,7 +265,7 @@ fn what_is_appended_goes_to_the_end_that_an_update_left() {
     let file = open(&path, 0);
     assert_eq!(file.metadata().expect("known").len(), 100);
     let appending = OpenOptions::new().append(true).open(&path).expect("opened");
-    change(&file, &[Part::Write(100, &[b'B'; 5000])]).expect("done");
+    change(&file, &[FileChange::Write(100, &[b'B'; 5000])]).expect("done");
     (&appending).write_all(b"XYZ").expect("appended");
     assert_eq!(content(&path).len(), 5103);
     assert_eq!(&content(&path)[5099..], b"BXYZ");
@@ -282,7 +283,7 @@ fn what_is_appended_goes_to_the_end_that_an_update_left() {
     std::fs::write(&path, [b'a'; 100]).expect("written");
     let file = OpenOptions::new().read(true).append(true).open(&path);
     let file = file.expect("opened");
-    let transaction = Transaction::begin(&file).expect("begun");
+    let transaction = FileTransaction::begin(&file).expect("begun");
     transaction.join(&file).expect("joined");
     (&file).write_all(&[b'K'; 4096]).expect("kept");
     (&file).write_all(b"kept").expect("kept");
@@ -297,7 +298,7 @@ fn what_is_appended_goes_to_the_end_that_an_update_left() {
 
 #[test]
 fn times_of_a_file_are_new_when_whole_pages_of_it_were_committed() {
-    let Some(mounted) = Mounted::new("times_of_a_file_are_new") else {
+    let Some(mounted) = AtomicMount::new("times_of_a_file_are_new") else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -305,7 +306,7 @@ fn times_of_a_file_are_new_when_whole_pages_of_it_were_committed() {
     file.write_all_at(&[b'a'; 2 * PAGE as usize], 0)
         .expect("written");
     let before = file.metadata().expect("known").modified().expect("a time");
-    let transaction = Transaction::begin(&file).expect("begun");
+    let transaction = FileTransaction::begin(&file).expect("begun");
     transaction.join(&file).expect("joined");
     file.write_all_at(&[b'N'; PAGE as usize], 0).expect("kept");
     transaction.commit().expect("done");

@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::harness::{Mounted, has, skip};
+use crate::harness::{AtomicMount, has, skip};
 use crate::programs::{run, unmount};
 use crate::users::{as_nobody, open_to_all};
 
@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn a_name_that_moves_can_leave_a_whiteout_and_overlays_have_their_upper_layer_here() {
     let test = "a_name_that_moves_can_leave_a_whiteout";
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let dir = mounted.dir();
@@ -86,7 +86,7 @@ fn is_overlaid_whiteout(path: &Path) -> bool {
 
 #[test]
 fn the_time_at_which_a_file_was_made_stays() {
-    let Some(mounted) = Mounted::new("the_time_at_which_a_file_was_made_stays") else {
+    let Some(mounted) = AtomicMount::new("the_time_at_which_a_file_was_made_stays") else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -115,7 +115,7 @@ fn the_time_at_which_a_file_was_made_stays() {
 #[test]
 fn extended_attributes_have_the_name_spaces_of_linux() {
     let test = "extended_attributes_have_the_name_spaces_of_linux";
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -157,7 +157,7 @@ fn a_filesystem_that_root_shuts_down_keeps_everything_and_does_nothing_more() {
     if !has("python3") || !has("setpriv") {
         return skip(test, "no python3, or no setpriv");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let dir = mounted.dir();
@@ -201,7 +201,7 @@ fn a_file_that_is_open_for_direct_requests_can_be_mapped() {
     if !has("python3") {
         return skip(test, "no python3");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let mut python = Command::new("python3");
@@ -218,7 +218,7 @@ fn reads_through_the_page_cache_see_a_direct_write_that_has_ended() {
     if !has("python3") {
         return skip(test, "no python3");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/atomic/direct.py");
@@ -230,7 +230,7 @@ fn reads_through_the_page_cache_see_a_direct_write_that_has_ended() {
 
 #[test]
 fn fallocate_reserves_space_which_others_do_not_get() {
-    let Some(mounted) = Mounted::new("fallocate_reserves_space") else {
+    let Some(mounted) = AtomicMount::new("fallocate_reserves_space") else {
         return;
     };
     let dir = mounted.dir();
@@ -281,7 +281,7 @@ fn fallocate_reserves_space_which_others_do_not_get() {
 /// Found by a hostile review: a copy with more extents than a batch may have was refused (E2BIG).
 #[test]
 fn a_file_of_many_small_pieces_is_copied_with_its_holes() {
-    let Some(mounted) = Mounted::new("a_file_of_many_small_pieces_is_copied") else {
+    let Some(mounted) = AtomicMount::new("a_file_of_many_small_pieces_is_copied") else {
         return;
     };
     let dir = mounted.dir();

@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{Mounted, has, skip};
+use crate::harness::{AtomicMount, has, skip};
 use crate::programs::{atomic, run};
 
 fn does(test: &str, case: &str) {
     if !has("python3") {
         return skip(test, "no python3");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/atomic/mapped.py");

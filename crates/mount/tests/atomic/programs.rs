@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Mounted, has, skip};
+use crate::harness::{AtomicMount, has, skip};
 
 #[path = "../../examples/transfer.rs"]
 #[allow(dead_code, reason = "its main function is the example's")]
@@ -64,7 +64,7 @@ fn was_transferred(dir: &Path) {
 
 #[test]
 fn the_example_in_rust_does_what_it_says() {
-    if let Some(mounted) = Mounted::new("the_example_in_rust_does_what_it_says") {
+    if let Some(mounted) = AtomicMount::new("the_example_in_rust_does_what_it_says") {
         transfer::transfer(&mounted.dir()).expect("done");
         was_transferred(&mounted.dir());
         mounted.finish();
@@ -76,7 +76,7 @@ fn the_example_in_c_does_what_it_says() {
     if !has("cc") {
         return skip("the_example_in_c_does_what_it_says", "no cc");
     }
-    if let Some(mounted) = Mounted::new("the_example_in_c_does_what_it_says") {
+    if let Some(mounted) = AtomicMount::new("the_example_in_c_does_what_it_says") {
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
         let program = compiled(&atomic().join("examples/transfer.c"), scratch.path());
         let said = run(Command::new(program).arg(mounted.dir()));
@@ -91,7 +91,7 @@ fn the_example_in_python_does_what_it_says() {
     if !has("python3") {
         return skip("the_example_in_python_does_what_it_says", "no python3");
     }
-    if let Some(mounted) = Mounted::new("the_example_in_python_does_what_it_says") {
+    if let Some(mounted) = AtomicMount::new("the_example_in_python_does_what_it_says") {
         let mut python = Command::new("python3");
         python.arg("-B").arg(atomic().join("examples/transfer.py"));
         python.env("PYTHONPATH", atomic().join("python"));
@@ -104,7 +104,7 @@ fn the_example_in_python_does_what_it_says() {
 /// The constants in the C header must equal those of the Rust library, which the server uses.
 #[test]
 fn the_header_has_the_numbers_that_the_server_knows() {
-    use forebay_atomic::ioctls::{CHANGE_HEADER, Command as Asked, FEATURES, PART};
+    use forebay_atomic::ioctls::{AtomicCommand as Asked, CHANGE_HEADER, FEATURES, PART};
 
     if !has("cc") {
         return skip("the_header_has_the_numbers_that_the_server_knows", "no cc");
@@ -186,7 +186,7 @@ directory = os.open(sys.argv[1], os.O_RDONLY)
 # Nothing was started; volatile writes; something else; a directory.
 print(refused(a, 0xf502), refused(a, 0xf503), refused(a, 0xf504), refused(a, 0x5401), refused(directory, 0xf501), sep=", ")
 "#;
-    if let Some(mounted) = Mounted::new("files_take_what_databases_ask_of_other_filesystems") {
+    if let Some(mounted) = AtomicMount::new("files_take_what_databases_ask_of_other_filesystems") {
         let said = run(Command::new("python3")
             .args(["-c", text])
             .arg(mounted.dir()));

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use forebay_atomic::{Part, change};
+use forebay_atomic::{FileChange, change};
 use forebay_rng::Rng;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::harness::{Mounted, has, skip};
+use crate::harness::{AtomicMount, has, skip};
 
 const PAGE: u64 = 4096;
 pub(crate) const NOBODY: u32 = 65534;
@@ -29,13 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Work of all threads.
 #[derive(Default)]
-struct Done {
+struct ThreadTotals {
     changes: AtomicU64,
     reads: AtomicU64,
     is_enough: AtomicBool,
 }
 
-impl Done {
+impl ThreadTotals {
     fn counts(&self) -> (u64, u64) {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (of(&self.changes), of(&self.reads))
@@ -50,13 +50,13 @@ fn cut_off(dir: &Path) {
 
 #[test]
 fn many_atomic_changes_and_reads_at_once_do_not_hang_the_mount() {
-    let Some(mounted) = Mounted::new("many_atomic_changes_and_reads_at_once") else {
+    let Some(mounted) = AtomicMount::new("many_atomic_changes_and_reads_at_once") else {
         return;
     };
     let path = mounted.dir().join("shared");
     let pages = 2048;
     fs::write(&path, vec![b'a'; (pages * PAGE) as usize]).expect("written");
-    let done = Arc::new(Done::default());
+    let done = Arc::new(ThreadTotals::default());
     let run = |n: u64| {
         let (path, done) = (path.clone(), Arc::clone(&done));
         let thread = std::thread::Builder::new().stack_size(128 << 10);
@@ -68,7 +68,7 @@ fn many_atomic_changes_and_reads_at_once_do_not_hang_the_mount() {
             while !done.is_enough.load(Ordering::Relaxed) {
                 if n < CHANGERS {
                     let at = rng.below(pages) * PAGE;
-                    if change(&file, &[Part::Write(at, b"changed")]).is_err() {
+                    if change(&file, &[FileChange::Write(at, b"changed")]).is_err() {
                         return false;
                     }
                     done.changes.fetch_add(1, Ordering::Relaxed);
@@ -147,7 +147,7 @@ fn a_file_that_somebody_else_changes_loses_its_privileges_for_the_kernel_too() {
     if !has("setpriv") {
         return skip(test, "no setpriv");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let dir = mounted.dir();
@@ -204,7 +204,7 @@ fn an_owner_who_is_not_of_the_group_loses_setgid_with_an_access_list() {
     if !has("setpriv") || !has("setfacl") {
         return skip(test, "no setpriv, or no setfacl");
     }
-    let Some(mounted) = Mounted::new(test) else {
+    let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
     let dir = mounted.dir();

@@ -1,8 +1,8 @@
 //! The client's side: its messages, and the server's answers.
 
 use super::{
-    CHUNK_BYTES, CHUNK_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, Reader, SIMPLE_REPLY_BYTES,
-    SIMPLE_REPLY_MAGIC, chunk,
+    CHUNK_BYTES, CHUNK_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, SIMPLE_REPLY_BYTES,
+    SIMPLE_REPLY_MAGIC, WireReader, chunk,
 };
 
 /// Bytes of a reply to an option before its data.
@@ -58,7 +58,7 @@ pub struct OptionReply {
 impl OptionReply {
     /// Decodes the first [`OPTION_REPLY_BYTES`] of `bytes`; `None` if they are not a reply to an option.
     pub fn decode(bytes: &[u8]) -> Option<OptionReply> {
-        let mut reader = Reader(bytes);
+        let mut reader = WireReader(bytes);
         (reader.u64()? == OPTION_REPLY_MAGIC).then_some(())?;
         Some(OptionReply {
             option: reader.u32()?,
@@ -80,7 +80,7 @@ pub struct SimpleReply {
 impl SimpleReply {
     /// Decodes the first [`SIMPLE_REPLY_BYTES`] of `bytes`; `None` if they are not a simple reply.
     pub fn decode(bytes: &[u8]) -> Option<SimpleReply> {
-        let mut reader = Reader(bytes.get(..SIMPLE_REPLY_BYTES)?);
+        let mut reader = WireReader(bytes.get(..SIMPLE_REPLY_BYTES)?);
         (reader.u32()? == SIMPLE_REPLY_MAGIC).then_some(())?;
         Some(SimpleReply {
             errno: reader.u32()?,
@@ -105,7 +105,7 @@ pub struct ChunkHeader {
 impl ChunkHeader {
     /// Decodes the first [`CHUNK_BYTES`] of `bytes`; `None` if they are not a chunk.
     pub fn decode(bytes: &[u8]) -> Option<ChunkHeader> {
-        let mut reader = Reader(bytes.get(..CHUNK_BYTES)?);
+        let mut reader = WireReader(bytes.get(..CHUNK_BYTES)?);
         (reader.u32()? == CHUNK_MAGIC).then_some(())?;
         Some(ChunkHeader {
             done: reader.u16()? & chunk::DONE != 0,

@@ -5,18 +5,18 @@ use super::*;
 
 #[test]
 fn a_request_reads_back_as_it_was_written() {
-    let request = Request {
+    let request = NbdRequest {
         flags: command_flag::FUA,
         command: command::WRITE,
         cookie: 0x0102_0304_0506_0708,
         offset: 1 << 40,
         len: 4096,
     };
-    assert_eq!(Request::decode(&request.encode()), Some(request));
+    assert_eq!(NbdRequest::decode(&request.encode()), Some(request));
     let mut broken = request.encode();
     broken[0] ^= 1;
-    assert_eq!(Request::decode(&broken), None);
-    assert_eq!(Request::decode(&request.encode()[..27]), None);
+    assert_eq!(NbdRequest::decode(&broken), None);
+    assert_eq!(NbdRequest::decode(&request.encode()[..27]), None);
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn strings_are_refused_when_they_are_too_long_cut_short_or_not_text() {
     let string = |len: u32, bytes: &[u8]| {
         let mut data = len.to_be_bytes().to_vec();
         data.extend_from_slice(bytes);
-        Reader(&data).string().map(str::to_owned)
+        WireReader(&data).string().map(str::to_owned)
     };
     assert_eq!(string(2, b"ab").as_deref(), Some("ab"));
     assert_eq!(string(3, b"ab"), None);
@@ -56,7 +56,7 @@ fn a_context_query_that_claims_billions_of_strings_is_refused_at_the_first_missi
 #[test]
 fn replies_are_laid_out_as_the_protocol_says() {
     assert_eq!(
-        simple_reply(7, Some(Errno::Io)),
+        simple_reply(7, Some(NbdErrno::Io)),
         *b"\x67\x44\x66\x98\0\0\0\x05\0\0\0\0\0\0\0\x07"
     );
     assert_eq!(
@@ -64,7 +64,7 @@ fn replies_are_laid_out_as_the_protocol_says() {
         *b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x07\0\0\x04\x08\0\0\0\0\0\0\x02\0"
     );
     assert_eq!(
-        error_chunk(7, true, Errno::Inval, Some(512)),
+        error_chunk(7, true, NbdErrno::Inval, Some(512)),
         b"\x66\x8e\x33\xef\0\x01\x80\x02\0\0\0\0\0\0\0\x07\0\0\0\x0e\0\0\0\x16\0\0\0\0\0\0\0\0\x02\0"
     );
     assert_eq!(
@@ -106,7 +106,7 @@ fn what_the_servers_side_says_the_clients_side_understands() {
         len: 3,
     };
     assert_eq!(client::OptionReply::decode(&replies), Some(expected));
-    let simple = simple_reply(7, Some(Errno::Io));
+    let simple = simple_reply(7, Some(NbdErrno::Io));
     let expected = client::SimpleReply {
         errno: 5,
         cookie: 7,
@@ -130,7 +130,7 @@ fn what_the_servers_side_says_the_clients_side_understands() {
 proptest! {
     #[test]
     fn no_bytes_make_decoding_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Request::decode(&data);
+        let _ = NbdRequest::decode(&data);
         let _ = OptionHeader::decode(&data);
         if let Some(query) = InfoQuery::decode(&data) {
             query.wants(info::NAME);
@@ -142,7 +142,7 @@ proptest! {
 
     #[test]
     fn every_request_reads_back(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
-        let request = Request { flags, command, cookie, offset, len };
-        prop_assert_eq!(Request::decode(&request.encode()), Some(request));
+        let request = NbdRequest { flags, command, cookie, offset, len };
+        prop_assert_eq!(NbdRequest::decode(&request.encode()), Some(request));
     }
 }

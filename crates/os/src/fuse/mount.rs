@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::fusermount;
-use crate::{Mount, mounts};
+use crate::{MountEntry, mounts};
 
 /// The filesystem's type as `/proc/self/mountinfo` shows it.
 pub const FUSE_TYPE: &str = "fuse.forebay";
@@ -146,7 +146,7 @@ impl FuseMount {
     /// # Errors
     /// If it cannot be unmounted.
     pub fn clear_dead(&self) -> io::Result<bool> {
-        let ours = |mount: &Mount| {
+        let ours = |mount: &MountEntry| {
             mount.point == self.dir
                 && mount.fstype == FUSE_TYPE
                 && mount.source == Path::new(&self.source)
@@ -172,7 +172,7 @@ impl FuseMount {
     /// if that is unknown.
     pub fn is_there(&self, device: Option<(u32, u32)>) -> bool {
         let known = mounts().ok().zip(device);
-        let is_it = |mount: &Mount, device| mount.point == self.dir && mount.device == device;
+        let is_it = |mount: &MountEntry, device| mount.point == self.dir && mount.device == device;
         known.is_none_or(|(all, device)| all.iter().any(|mount| is_it(mount, device)))
     }
 

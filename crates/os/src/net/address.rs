@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// An address to listen at or connect to. Parsed and printed as `unix:/run/forebay.sock` or `localhost:10809`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Address {
+pub enum SocketAddress {
     /// The path of a unix socket.
     Unix(PathBuf),
     /// A host (name or number; IPv6 in brackets) and a port.
@@ -18,9 +18,9 @@ pub enum Address {
 /// Error: the text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not an address (write for example unix:/run/forebay.sock or localhost:10809)")]
-pub struct ParseAddressError(String);
+pub struct SocketAddressError(String);
 
-impl Address {
+impl SocketAddress {
     /// Resolves a TCP address to numeric addresses. Queries the name service, and may block.
     ///
     /// # Errors
@@ -35,34 +35,34 @@ impl Address {
     }
 }
 
-impl FromStr for Address {
-    type Err = ParseAddressError;
+impl FromStr for SocketAddress {
+    type Err = SocketAddressError;
 
-    fn from_str(text: &str) -> Result<Address, ParseAddressError> {
-        let error = || ParseAddressError(text.into());
+    fn from_str(text: &str) -> Result<SocketAddress, SocketAddressError> {
+        let error = || SocketAddressError(text.into());
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err(error()),
-                path => Ok(Address::Unix(path.into())),
+                path => Ok(SocketAddress::Unix(path.into())),
             };
         }
         if text.starts_with('/') {
-            return Ok(Address::Unix(text.into()));
+            return Ok(SocketAddress::Unix(text.into()));
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(error)?;
         port.parse::<u16>().map_err(|_| error())?;
         if host.is_empty() || (host.contains(':') && !host.starts_with('[')) {
             return Err(error());
         }
-        Ok(Address::Tcp(text.into()))
+        Ok(SocketAddress::Tcp(text.into()))
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for SocketAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
-            Address::Tcp(host_and_port) => f.write_str(host_and_port),
+            SocketAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            SocketAddress::Tcp(host_and_port) => f.write_str(host_and_port),
         }
     }
 }
@@ -79,9 +79,9 @@ mod tests {
             "[::1]:80",
             "0.0.0.0:0",
         ] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<SocketAddress>().unwrap().to_string(), text);
         }
-        assert_eq!("/x".parse(), Ok(Address::Unix("/x".into())));
+        assert_eq!("/x".parse(), Ok(SocketAddress::Unix("/x".into())));
     }
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
             ":80",
             "a:70000",
         ] {
-            assert!(text.parse::<Address>().is_err(), "{text}");
+            assert!(text.parse::<SocketAddress>().is_err(), "{text}");
         }
     }
 }

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::stream::make_blocking;
-use super::{Address, Stream};
-use crate::{Fd, Ring};
+use super::{SocketAddress, SocketStream};
+use crate::{IoRing, SharedFd};
 
 /// Longest wait for an address that is in use. After a process is killed, its requests in progress keep its sockets
 /// listening until the kernel has finished them. Such sockets cannot be distinguished from those of a running process,
@@ -34,22 +34,24 @@ fn patiently<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// A listening socket.
-pub struct Listener {
-    ring: Rc<Ring>,
-    fd: Fd,
+pub struct SocketListener {
+    ring: Rc<IoRing>,
+    fd: SharedFd,
     /// The socket file that this listener created, with its device and inode numbers.
     made: Option<(PathBuf, u64, u64)>,
 }
 
-impl Listener {
+impl SocketListener {
     /// Listens at `address`.
     ///
     /// # Errors
-    /// Those of [`Listener::unix`] and [`Listener::tcp`].
-    pub fn bind(ring: &Rc<Ring>, address: &Address) -> io::Result<Listener> {
+    /// Those of [`SocketListener::unix`] and [`SocketListener::tcp`].
+    pub fn bind(ring: &Rc<IoRing>, address: &SocketAddress) -> io::Result<SocketListener> {
         match address {
-            Address::Unix(path) => Listener::unix(ring, path),
-            Address::Tcp(host_and_port) => Listener::tcp(ring, &Address::resolve(host_and_port)?),
+            SocketAddress::Unix(path) => SocketListener::unix(ring, path),
+            SocketAddress::Tcp(host_and_port) => {
+                SocketListener::tcp(ring, &SocketAddress::resolve(host_and_port)?)
+            }
         }
     }
 
@@ -58,7 +60,7 @@ impl Listener {
     ///
     /// # Errors
     /// `AddrInUse` if another process keeps listening there, or the path is not a socket.
-    pub fn unix(ring: &Rc<Ring>, path: &Path) -> io::Result<Listener> {
+    pub fn unix(ring: &Rc<IoRing>, path: &Path) -> io::Result<SocketListener> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 refuse_what_is_no_socket(path)?;
@@ -68,7 +70,7 @@ impl Listener {
             other => other?,
         };
         let made = fs::symlink_metadata(path)?;
-        Ok(Listener {
+        Ok(SocketListener {
             ring: Rc::clone(ring),
             fd: Rc::new(listener.into()),
             made: Some((path.into(), made.dev(), made.ino())),
@@ -76,22 +78,22 @@ impl Listener {
     }
 
     /// Listens on the first of `addresses` that is available. Port 0 selects a free port; see
-    /// [`Listener::local_address`].
+    /// [`SocketListener::local_address`].
     ///
     /// # Errors
     /// The error of `bind(2)` for the last address.
-    pub fn tcp(ring: &Rc<Ring>, addresses: &[SocketAddr]) -> io::Result<Listener> {
+    pub fn tcp(ring: &Rc<IoRing>, addresses: &[SocketAddr]) -> io::Result<SocketListener> {
         let listener = patiently(|| TcpListener::bind(addresses))?;
-        Listener::from_fd(ring, listener.into())
+        SocketListener::from_fd(ring, listener.into())
     }
 
     /// Takes over a listening socket, for example from a service manager.
     ///
     /// # Errors
     /// If the descriptor cannot be waited on.
-    pub fn from_fd(ring: &Rc<Ring>, fd: OwnedFd) -> io::Result<Listener> {
+    pub fn from_fd(ring: &Rc<IoRing>, fd: OwnedFd) -> io::Result<SocketListener> {
         make_blocking(&fd)?;
-        Ok(Listener {
+        Ok(SocketListener {
             ring: Rc::clone(ring),
             fd: Rc::new(fd),
             made: None,
@@ -108,18 +110,18 @@ impl Listener {
     ///
     /// # Errors
     /// If the process has no descriptor left (`EMFILE`): the caller must close some or wait before it tries again.
-    pub async fn accept(&self) -> io::Result<Stream> {
+    pub async fn accept(&self) -> io::Result<SocketStream> {
         loop {
             match self.ring.accept(&self.fd).await {
                 // The client closed this connection while it was queued; the next connection may be good.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                result => return Stream::from_fd(&self.ring, result?),
+                result => return SocketStream::from_fd(&self.ring, result?),
             }
         }
     }
 }
 
-impl Drop for Listener {
+impl Drop for SocketListener {
     fn drop(&mut self) {
         let Some((path, dev, ino)) = &self.made else {
             return;

@@ -4,6 +4,6 @@ mod address;
 mod listener;
 mod stream;
 
-pub use address::{Address, ParseAddressError};
-pub use listener::Listener;
-pub use stream::Stream;
+pub use address::{SocketAddress, SocketAddressError};
+pub use listener::SocketListener;
+pub use stream::SocketStream;

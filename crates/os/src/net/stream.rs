@@ -10,9 +10,9 @@ use forebay_device::{Buf, BufMut};
 use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-use super::Address;
-use crate::ring::Message;
-use crate::{Fd, Ring};
+use super::SocketAddress;
+use crate::ring::SocketMessage;
+use crate::{IoRing, SharedFd};
 
 /// Buffer of a unix socket in bytes, for each direction. The system's default holds less than one large request, so
 /// each request would take several rounds between the two processes. (TCP adjusts its buffers itself, and better than a
@@ -20,24 +20,24 @@ use crate::{Fd, Ring};
 const UNIX_BUFFER_BYTES: usize = 4 << 20;
 
 /// A connected socket. One receive and one send may be in progress at the same time.
-pub struct Stream {
-    ring: Rc<Ring>,
-    fd: Fd,
+pub struct SocketStream {
+    ring: Rc<IoRing>,
+    fd: SharedFd,
 }
 
-impl Stream {
+impl SocketStream {
     /// Takes over a connected socket and configures it: no delay for TCP, large buffers for unix.
     ///
     /// # Errors
     /// If the descriptor is not a socket.
-    pub fn from_fd(ring: &Rc<Ring>, fd: OwnedFd) -> io::Result<Stream> {
+    pub fn from_fd(ring: &Rc<IoRing>, fd: OwnedFd) -> io::Result<SocketStream> {
         make_blocking(&fd)?;
         if sockopt::socket_domain(&fd)? == AddressFamily::UNIX {
             enlarge_buffers(&fd)?;
         } else {
             sockopt::set_tcp_nodelay(&fd, true)?;
         }
-        Ok(Stream {
+        Ok(SocketStream {
             ring: Rc::clone(ring),
             fd: Rc::new(fd),
         })
@@ -47,11 +47,11 @@ impl Stream {
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn pair(ring: &Rc<Ring>) -> io::Result<(Stream, Stream)> {
+    pub fn pair(ring: &Rc<IoRing>) -> io::Result<(SocketStream, SocketStream)> {
         let (a, b) = std::os::unix::net::UnixStream::pair()?;
         Ok((
-            Stream::from_fd(ring, a.into())?,
-            Stream::from_fd(ring, b.into())?,
+            SocketStream::from_fd(ring, a.into())?,
+            SocketStream::from_fd(ring, b.into())?,
         ))
     }
 
@@ -59,14 +59,14 @@ impl Stream {
     ///
     /// # Errors
     /// The error of `connect(2)` for the last address, or that the name is unknown.
-    pub async fn connect(ring: &Rc<Ring>, address: &Address) -> io::Result<Stream> {
+    pub async fn connect(ring: &Rc<IoRing>, address: &SocketAddress) -> io::Result<SocketStream> {
         let host_and_port = match address {
-            Address::Unix(path) => return Stream::connect_unix(ring, path).await,
-            Address::Tcp(host_and_port) => host_and_port,
+            SocketAddress::Unix(path) => return SocketStream::connect_unix(ring, path).await,
+            SocketAddress::Tcp(host_and_port) => host_and_port,
         };
         let mut last = None;
-        for address in Address::resolve(host_and_port)? {
-            match Stream::connect_tcp(ring, address).await {
+        for address in SocketAddress::resolve(host_and_port)? {
+            match SocketStream::connect_tcp(ring, address).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),
             }
@@ -78,34 +78,34 @@ impl Stream {
     ///
     /// # Errors
     /// Those of `connect(2)`.
-    pub async fn connect_unix(ring: &Rc<Ring>, path: &Path) -> io::Result<Stream> {
+    pub async fn connect_unix(ring: &Rc<IoRing>, path: &Path) -> io::Result<SocketStream> {
         let address = SocketAddrUnix::new(path)?;
-        Stream::connect_any(ring, AddressFamily::UNIX, address.into()).await
+        SocketStream::connect_any(ring, AddressFamily::UNIX, address.into()).await
     }
 
     /// Connects by TCP.
     ///
     /// # Errors
     /// Those of `connect(2)`.
-    pub async fn connect_tcp(ring: &Rc<Ring>, address: SocketAddr) -> io::Result<Stream> {
+    pub async fn connect_tcp(ring: &Rc<IoRing>, address: SocketAddr) -> io::Result<SocketStream> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
-        Stream::connect_any(ring, family, address.into()).await
+        SocketStream::connect_any(ring, family, address.into()).await
     }
 
     async fn connect_any(
-        ring: &Rc<Ring>,
+        ring: &Rc<IoRing>,
         family: AddressFamily,
         address: SocketAddrAny,
-    ) -> io::Result<Stream> {
+    ) -> io::Result<SocketStream> {
         let kind = SocketType::STREAM;
         let fd = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
         let fd = Rc::new(fd);
         ring.connect(&fd, address).await?;
         let fd = Rc::into_inner(fd).expect("the request that shared it is done");
-        Stream::from_fd(ring, fd)
+        SocketStream::from_fd(ring, fd)
     }
 
     /// Receives once, up to the whole of `buf`, and returns the buffer with the number of received bytes: 0 if the peer
@@ -135,9 +135,9 @@ impl Stream {
     /// Sends all of `bufs`, in order, without copying them together.
     ///
     /// # Errors
-    /// As for [`Stream::send`].
+    /// As for [`SocketStream::send`].
     pub async fn send_vectored(&self, bufs: Vec<Buf>) -> io::Result<()> {
-        let mut message = Message::new(bufs);
+        let mut message = SocketMessage::new(bufs);
         while !message.is_sent() {
             let (result, back) = self.ring.send_message(&self.fd, message).await;
             message = back;
@@ -160,7 +160,7 @@ impl Stream {
     }
 
     /// Returns the socket, for operations that this type lacks.
-    pub fn fd(&self) -> &Fd {
+    pub fn fd(&self) -> &SharedFd {
         &self.fd
     }
 }

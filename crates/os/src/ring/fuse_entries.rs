@@ -23,10 +23,10 @@ use std::task::Poll;
 
 use io_uring::{opcode, types};
 
-use super::queue::{Entry, too_short};
-use super::reports::{Memory, Reports};
-use super::slot::{Hold, Slot, State};
-use super::{Fd, Ring};
+use super::queue::{UringEntry, too_short};
+use super::reports::{FuseEntryTable, PrivateMapping};
+use super::slot::{HeldMemory, UringSlot, UringSlotState};
+use super::{IoRing, SharedFd};
 
 /// Bytes of a request's own header, `fuse_in_header`, and of an answer's, `fuse_out_header`.
 const IN_HEADER: usize = 40;
@@ -46,9 +46,9 @@ const COMMIT_AND_FETCH: u32 = 2;
 
 /// The entries of one connection.
 pub struct FuseEntries {
-    ring: Rc<Ring>,
-    fd: Fd,
-    reports: Rc<Reports>,
+    ring: Rc<IoRing>,
+    fd: SharedFd,
+    reports: Rc<FuseEntryTable>,
     /// Number of entries of each queue.
     of_each: usize,
     payload: usize,
@@ -68,8 +68,8 @@ impl FuseEntries {
     /// # Errors
     /// If memory is short, or the ring lacks long entries for such commands.
     pub fn register(
-        ring: &Rc<Ring>,
-        fd: &Fd,
+        ring: &Rc<IoRing>,
+        fd: &SharedFd,
         queues: usize,
         of_each: usize,
         payload: usize,
@@ -78,7 +78,7 @@ impl FuseEntries {
             return Err(too_short());
         }
         let count = queues * of_each;
-        let memory = Memory::new(count * (payload + HEADERS_APART))?;
+        let memory = PrivateMapping::new(count * (payload + HEADERS_APART))?;
         let place = |entry: usize| {
             // SAFETY: both lie inside the mapping: first all payloads, then all headers.
             let (header, body) = unsafe {
@@ -96,7 +96,7 @@ impl FuseEntries {
         let entries = Rc::new(FuseEntries {
             ring: Rc::clone(ring),
             fd: Rc::clone(fd),
-            reports: Rc::new(Reports {
+            reports: Rc::new(FuseEntryTable {
                 told: RefCell::default(),
                 places: (0..count).map(place).collect(),
                 _memory: memory,
@@ -154,16 +154,16 @@ impl FuseEntries {
             .addr(Some(at))
             .build();
         let mut queues = self.ring.queues.borrow_mut();
-        let key = queues.slots.insert(Slot {
-            state: State::Told,
-            hold: Hold::Entry(Rc::clone(&self.reports), index),
+        let key = queues.slots.insert(UringSlot {
+            state: UringSlotState::Told,
+            hold: HeldMemory::Entry(Rc::clone(&self.reports), index),
             _fd: Rc::clone(&self.fd),
             stays: true,
         });
         let entry = with_len(entry, place.len() as u32).user_data(key as u64);
         // SAFETY: the memory belongs to the reports, which the slot holds until the completion is seen. By the
         // invariant, nothing else uses it.
-        unsafe { queues.push(Entry::Long(entry)) };
+        unsafe { queues.push(UringEntry::Long(entry)) };
     }
 
     fn memory(&self, index: usize, part: usize) -> NonNull<u8> {
@@ -185,7 +185,7 @@ fn with_len(mut entry: io_uring::squeue::Entry128, len: u32) -> io_uring::squeue
 
 /// A request in an entry.
 #[derive(Clone, Copy)]
-pub struct FuseRequest<'a> {
+pub struct FuseMessage<'a> {
     /// The header that all requests have.
     pub header: &'a [u8; IN_HEADER],
     /// The part that depends on the opcode, of a fixed length.
@@ -223,13 +223,13 @@ impl FuseEntry {
     }
 
     /// Returns the request. Lengths beyond the entry's memory, which the kernel would not send, are cut.
-    pub fn request(&self) -> FuseRequest<'_> {
+    pub fn request(&self) -> FuseMessage<'_> {
         let payload = u32::from_ne_bytes(self.number(PAYLOAD_AT)) as usize;
         let payload = payload.min(self.entries.payload);
         let whole = u32::from_ne_bytes(self.number(0)) as usize;
         let op = whole.saturating_sub(IN_HEADER + payload).min(OP_BYTES);
         let header = self.header();
-        FuseRequest {
+        FuseMessage {
             header: header.first_chunk().expect("the header is longer"),
             op: &header[OP_AT..OP_AT + op],
             payload: &self.payload()[..payload],
@@ -259,9 +259,9 @@ mod tests {
 
     #[test]
     fn a_driver_that_will_not_have_entries_gives_each_back_once() {
-        let ring = Ring::new(8).unwrap();
+        let ring = IoRing::new(8).unwrap();
         let executor = Executor::new(Rc::clone(&ring) as Rc<dyn forebay_rt::Driver>);
-        let zero: Fd = Rc::new(std::fs::File::open("/dev/zero").unwrap().into());
+        let zero: SharedFd = Rc::new(std::fs::File::open("/dev/zero").unwrap().into());
         executor.block_on(async move {
             // More entries than fit into the queue at a time.
             let entries = FuseEntries::register(&ring, &zero, 5, 4, 4096);

@@ -31,20 +31,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant as StdInstant};
 
-use forebay_rt::{Driver, Instant, Turn, Unpark, Wait};
+use forebay_rt::{Driver, DriverTurn, Instant, Unpark, WaitLimit};
 use io_uring::{opcode, squeue, types};
 use slab::Slab;
 
-pub use self::fuse_entries::{FuseEntries, FuseEntry, FuseRequest};
-use self::polling::{Polling, STEP_MAX, Waited};
-use self::queue::{Entry, Queue};
-use self::slot::Hold;
-pub(crate) use self::slot::Message;
-use self::slot::{Slot, State};
+pub use self::fuse_entries::{FuseEntries, FuseEntry, FuseMessage};
+use self::polling::{PollPacing, STEP_MAX, WaitOutcome};
+use self::queue::{UringEntry, UringQueue};
+use self::slot::HeldMemory;
+pub(crate) use self::slot::SocketMessage;
+use self::slot::{UringSlot, UringSlotState};
 use self::unpark::Doorbell;
 
 /// A file descriptor that a request can keep open until it completes.
-pub type Fd = Rc<OwnedFd>;
+pub type SharedFd = Rc<OwnedFd>;
 
 /// Key of completions that are ignored: those of cancellations.
 const KEY_IGNORED: u64 = u64::MAX;
@@ -60,19 +60,19 @@ const DISK_BATCH: usize = 8;
 /// leaked, because the kernel may still write to it.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The io_uring of one executor, which is also its clock. It is shared as `Rc<Ring>`: with the executor as its driver,
+/// The io_uring of one executor, which is also its clock. It is shared as `Rc<IoRing>`: with the executor as its driver,
 /// and with everything that makes requests.
-pub struct Ring {
-    queues: RefCell<Queues>,
+pub struct IoRing {
+    queues: RefCell<UringQueues>,
     doorbell: Arc<Doorbell>,
     start: StdInstant,
 }
 
-struct Queues {
-    uring: Queue,
-    slots: Slab<Slot>,
+struct UringQueues {
+    uring: UringQueue,
+    slots: Slab<UringSlot>,
     /// Entries for which the submission queue was full and could not be submitted.
-    backlog: VecDeque<Entry>,
+    backlog: VecDeque<UringEntry>,
     /// Number of pushed entries whose completion has not been seen.
     in_flight: usize,
     /// Tasks to wake when the borrow ends; kept to reuse its memory.
@@ -80,19 +80,19 @@ struct Queues {
     /// The kernel reads the doorbell's count into this. Boxed so that it can outlive the ring.
     doorbell_count: Box<[u8; 8]>,
     doorbell_armed: bool,
-    polling: Polling,
+    polling: PollPacing,
 }
 
-impl Ring {
+impl IoRing {
     /// Creates a ring that accepts `entries` requests (rounded up to a power of two) between two system calls; any
     /// number may be in flight. Only the calling thread may use it.
     ///
     /// # Errors
     /// If the kernel has no io_uring, forbids it, or is too old (before Linux 5.11).
-    pub fn new(entries: u32) -> io::Result<Rc<Ring>> {
+    pub fn new(entries: u32) -> io::Result<Rc<IoRing>> {
         let uring = setup::build(entries)?;
-        Ok(Rc::new(Ring {
-            queues: RefCell::new(Queues {
+        Ok(Rc::new(IoRing {
+            queues: RefCell::new(UringQueues {
                 uring,
                 slots: Slab::with_capacity(entries as usize),
                 backlog: VecDeque::new(),
@@ -100,7 +100,7 @@ impl Ring {
                 woken: Vec::new(),
                 doorbell_count: Box::default(),
                 doorbell_armed: false,
-                polling: Polling::default(),
+                polling: PollPacing::default(),
             }),
             doorbell: Arc::new(Doorbell::new()?),
             start: StdInstant::now(),
@@ -115,13 +115,13 @@ impl Ring {
     unsafe fn start(
         self: &Rc<Self>,
         entry: squeue::Entry,
-        hold: Hold,
-        fd: &Fd,
+        hold: HeldMemory,
+        fd: &SharedFd,
         on_drop: OnDrop,
-    ) -> Request {
+    ) -> UringRequest {
         let mut queues = self.queues.borrow_mut();
-        let key = queues.slots.insert(Slot {
-            state: State::Pending(None),
+        let key = queues.slots.insert(UringSlot {
+            state: UringSlotState::Pending(None),
             hold,
             _fd: Rc::clone(fd),
             stays: on_drop == OnDrop::Stay,
@@ -132,18 +132,18 @@ impl Ring {
         if on_drop == OnDrop::Finish && queues.uring.queued() >= DISK_BATCH {
             queues.enter(0, None);
         }
-        Request {
+        UringRequest {
             ring: Rc::clone(self),
             key: Some(key),
             on_drop,
         }
     }
 
-    fn wait_for(&self, wait: Wait) -> Option<Option<Duration>> {
+    fn wait_for(&self, wait: WaitLimit) -> Option<Option<Duration>> {
         match wait {
-            Wait::No => None,
-            Wait::Forever => Some(None),
-            Wait::Until(at) => {
+            WaitLimit::No => None,
+            WaitLimit::Forever => Some(None),
+            WaitLimit::Until(at) => {
                 let left = at.since(self.now());
                 (!left.is_zero()).then_some(Some(left))
             }
@@ -151,12 +151,12 @@ impl Ring {
     }
 }
 
-impl Driver for Ring {
+impl Driver for IoRing {
     fn now(&self) -> Instant {
         Instant::from_nanos(self.start.elapsed().as_nanos() as u64)
     }
 
-    fn turn(&self, wait: Wait) -> Turn {
+    fn turn(&self, wait: WaitLimit) -> DriverTurn {
         let mut queues = self.queues.borrow_mut();
         let seen = queues.reap();
         match self.wait_for(wait).filter(|_| seen == 0) {
@@ -173,7 +173,7 @@ impl Driver for Ring {
                         _ => queues.submit_if_needed(),
                     }
                     self.doorbell.end_wait();
-                    Waited::Slept(began.elapsed())
+                    WaitOutcome::Slept(began.elapsed())
                 });
                 queues.polling.note(waited);
             }
@@ -185,7 +185,7 @@ impl Driver for Ring {
         woken.drain(..).for_each(Waker::wake);
         self.queues.borrow_mut().woken = woken;
         self.doorbell.clear();
-        Turn::Progress
+        DriverTurn::Progress
     }
 
     fn unparker(&self) -> Arc<dyn Unpark> {
@@ -193,7 +193,7 @@ impl Driver for Ring {
     }
 }
 
-impl Ring {
+impl IoRing {
     /// For `time`, lets the kernel do work that it has deferred until this thread waits. A request whose worker was
     /// delayed after its completion keeps its file open until then.
     pub(crate) fn let_finish(&self, time: Duration) {
@@ -204,10 +204,10 @@ impl Ring {
     }
 }
 
-impl Queues {
+impl UringQueues {
     /// # Safety
     /// The memory that `entry` points to must stay valid until its completion is seen.
-    unsafe fn push(&mut self, entry: Entry) {
+    unsafe fn push(&mut self, entry: UringEntry) {
         self.in_flight += 1;
         if self.backlog.is_empty() {
             // SAFETY: the caller's guarantee.
@@ -242,18 +242,23 @@ impl Queues {
     }
 
     /// Looks for completions for `time`. Returns the result, or `None` if the thread should sleep now.
-    fn look(&mut self, doorbell: &Doorbell, began: StdInstant, time: Duration) -> Option<Waited> {
+    fn look(
+        &mut self,
+        doorbell: &Doorbell,
+        began: StdInstant,
+        time: Duration,
+    ) -> Option<WaitOutcome> {
         let mut last = began;
         while last.duration_since(began) < time {
             self.submit_if_needed();
             if self.reap() > 0 || doorbell.is_rung() {
-                return Some(Waited::Found);
+                return Some(WaitOutcome::Found);
             }
             // Gives the processor to other threads that want it.
             std::thread::yield_now();
             let now = StdInstant::now();
             if now.duration_since(last) > STEP_MAX {
-                self.polling.note(Waited::Disturbed);
+                self.polling.note(WaitOutcome::Disturbed);
                 return None;
             }
             last = now;
@@ -305,10 +310,10 @@ impl Queues {
                     let key = key as usize;
                     let slot = &mut self.slots[key];
                     match slot.complete(completion.result()) {
-                        State::Pending(Some(waker)) => self.woken.push(waker),
-                        State::Orphaned => self.slots.remove(key).discard(),
-                        State::Told => self.woken.extend(self.slots.remove(key).tell()),
-                        State::Pending(None) | State::Done(_) => {}
+                        UringSlotState::Pending(Some(waker)) => self.woken.push(waker),
+                        UringSlotState::Orphaned => self.slots.remove(key).discard(),
+                        UringSlotState::Told => self.woken.extend(self.slots.remove(key).tell()),
+                        UringSlotState::Pending(None) | UringSlotState::Done(_) => {}
                     }
                 }
             }
@@ -329,7 +334,7 @@ impl Queues {
 
     /// Returns the number of pending requests that use no memory and end with the ring.
     fn staying(&self) -> usize {
-        let stays = |slot: &Slot| slot.stays && !matches!(slot.state, State::Done(_));
+        let stays = |slot: &UringSlot| slot.stays && !matches!(slot.state, UringSlotState::Done(_));
         self.slots.iter().filter(|(_, slot)| stays(slot)).count()
     }
 
@@ -341,7 +346,7 @@ impl Queues {
     }
 }
 
-impl Drop for Ring {
+impl Drop for IoRing {
     fn drop(&mut self) {
         let deadline = StdInstant::now() + DRAIN_PATIENCE;
         let queues = self.queues.get_mut();
@@ -363,7 +368,7 @@ impl Drop for Ring {
         let left = queues.in_flight - queues.staying();
         // A driver can fill its entries until this thread ends, and then it is too late to see a completion.
         let mut slots = queues.slots.iter();
-        let told = slots.any(|(_, slot)| matches!(slot.state, State::Told));
+        let told = slots.any(|(_, slot)| matches!(slot.state, UringSlotState::Told));
         if told && left == 0 {
             std::mem::forget(std::mem::take(&mut queues.slots));
         }
@@ -391,21 +396,21 @@ enum OnDrop {
 }
 
 /// A request in progress. Resolves to the kernel's result and the held memory.
-struct Request {
-    ring: Rc<Ring>,
+struct UringRequest {
+    ring: Rc<IoRing>,
     /// `None` once the result is taken.
     key: Option<usize>,
     on_drop: OnDrop,
 }
 
-impl Future for Request {
-    type Output = (io::Result<u32>, Hold);
+impl Future for UringRequest {
+    type Output = (io::Result<u32>, HeldMemory);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let key = self.key.expect("a request is not polled after its end");
         let mut queues = self.ring.queues.borrow_mut();
         match &mut queues.slots[key].state {
-            State::Done(result) => {
+            UringSlotState::Done(result) => {
                 let result = match *result {
                     n if n >= 0 => Ok(n as u32),
                     errno => Err(io::Error::from_raw_os_error(-errno)),
@@ -415,9 +420,10 @@ impl Future for Request {
                 self.key = None;
                 Poll::Ready((result, hold))
             }
-            State::Pending(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
+            UringSlotState::Pending(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
             state => {
-                let before = std::mem::replace(state, State::Pending(Some(cx.waker().clone())));
+                let before =
+                    std::mem::replace(state, UringSlotState::Pending(Some(cx.waker().clone())));
                 // The last waker of another task may drop requests, which borrow the queues.
                 drop(queues);
                 drop(before);
@@ -427,18 +433,18 @@ impl Future for Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for UringRequest {
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let mut queues = self.ring.queues.borrow_mut();
-        let was = std::mem::replace(&mut queues.slots[key].state, State::Orphaned);
+        let was = std::mem::replace(&mut queues.slots[key].state, UringSlotState::Orphaned);
         let left = match was {
-            State::Done(result) => {
+            UringSlotState::Done(result) => {
                 let mut slot = queues.slots.remove(key);
-                slot.state = State::Done(result);
+                slot.state = UringSlotState::Done(result);
                 Some(slot)
             }
-            State::Pending(_) | State::Orphaned | State::Told => {
+            UringSlotState::Pending(_) | UringSlotState::Orphaned | UringSlotState::Told => {
                 if self.on_drop == OnDrop::Cancel {
                     queues.cancel(key);
                 }

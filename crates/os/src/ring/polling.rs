@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(64);
 
 /// Result of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Waited {
+pub(super) enum WaitOutcome {
     /// A completion or wake arrived while the thread looked.
     Found,
     /// Another program used the processor while the thread looked.
@@ -35,7 +35,7 @@ pub(super) enum Waited {
 
 /// State derived from the last waits.
 #[derive(Default)]
-pub(super) struct Polling {
+pub(super) struct PollPacing {
     look: Duration,
     /// Remaining time of the present pause.
     pause: Duration,
@@ -43,7 +43,7 @@ pub(super) struct Polling {
     next_pause: Duration,
 }
 
-impl Polling {
+impl PollPacing {
     /// Returns the time for which the thread looks before it sleeps.
     pub(super) fn look(&self) -> Duration {
         if self.pause.is_zero() {
@@ -54,18 +54,18 @@ impl Polling {
     }
 
     /// Records the result of a wait.
-    pub(super) fn note(&mut self, waited: Waited) {
+    pub(super) fn note(&mut self, waited: WaitOutcome) {
         match waited {
-            Waited::Found => self.next_pause /= 2,
-            Waited::Disturbed => {
+            WaitOutcome::Found => self.next_pause /= 2,
+            WaitOutcome::Disturbed => {
                 self.pause = self.next_pause.max(PAUSE_MIN);
                 self.next_pause = (4 * self.pause).min(PAUSE_MAX);
             }
-            Waited::Slept(time) if time <= LOOK_MAX => {
+            WaitOutcome::Slept(time) if time <= LOOK_MAX => {
                 self.pause = self.pause.saturating_sub(time);
                 self.look = (self.look * 2).clamp(LOOK_MIN, LOOK_MAX);
             }
-            Waited::Slept(time) => {
+            WaitOutcome::Slept(time) => {
                 self.pause = self.pause.saturating_sub(time);
                 self.look /= 2;
                 if self.look < LOOK_MIN {
@@ -80,11 +80,11 @@ impl Polling {
 mod tests {
     use super::*;
 
-    const SHORT: Waited = Waited::Slept(Duration::from_micros(60));
-    const LONG: Waited = Waited::Slept(Duration::from_millis(1));
+    const SHORT: WaitOutcome = WaitOutcome::Slept(Duration::from_micros(60));
+    const LONG: WaitOutcome = WaitOutcome::Slept(Duration::from_millis(1));
 
-    fn after(waits: &[Waited]) -> Polling {
-        let mut polling = Polling::default();
+    fn after(waits: &[WaitOutcome]) -> PollPacing {
+        let mut polling = PollPacing::default();
         waits.iter().for_each(|waited| polling.note(*waited));
         polling
     }
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(after(&[SHORT]).look(), LOOK_MIN);
         assert_eq!(after(&[SHORT, SHORT]).look(), 2 * LOOK_MIN);
         assert_eq!(after(&[SHORT; 20]).look(), LOOK_MAX);
-        assert_eq!(after(&[SHORT, Waited::Found]).look(), LOOK_MIN);
+        assert_eq!(after(&[SHORT, WaitOutcome::Found]).look(), LOOK_MIN);
     }
 
     #[test]
@@ -112,8 +112,8 @@ mod tests {
     }
 
     /// Returns the time for which a thread that was just disturbed sleeps before it looks again.
-    fn pause(polling: &mut Polling) -> Duration {
-        polling.note(Waited::Disturbed);
+    fn pause(polling: &mut PollPacing) -> Duration {
+        polling.note(WaitOutcome::Disturbed);
         let mut time = Duration::ZERO;
         while polling.look().is_zero() {
             polling.note(SHORT);
@@ -133,7 +133,7 @@ mod tests {
         assert!(pauses.is_sorted() && pauses[5] >= PAUSE_MAX, "{pauses:?}");
         // While looks pay off, an occasional interrupt changes little.
         for _ in 0..20 {
-            polling.note(Waited::Found);
+            polling.note(WaitOutcome::Found);
         }
         assert!(pause(&mut polling) < 2 * PAUSE_MIN);
     }

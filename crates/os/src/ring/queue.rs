@@ -9,44 +9,48 @@ use std::io;
 use io_uring::{IoUring, Submitter, cqueue, squeue};
 
 /// The queues of a ring.
-pub(super) enum Queue {
+pub(super) enum UringQueue {
     Short(IoUring),
     /// Twice as long, with space for the commands of some drivers.
     Long(IoUring<squeue::Entry128>),
 }
 
 /// An entry for submission.
-pub(super) enum Entry {
+pub(super) enum UringEntry {
     Short(squeue::Entry),
     /// Only for long queues.
     Long(squeue::Entry128),
 }
 
-impl From<squeue::Entry> for Entry {
-    fn from(entry: squeue::Entry) -> Entry {
-        Entry::Short(entry)
+impl From<squeue::Entry> for UringEntry {
+    fn from(entry: squeue::Entry) -> UringEntry {
+        UringEntry::Short(entry)
     }
 }
 
-impl Queue {
+impl UringQueue {
     pub(super) fn is_long(&self) -> bool {
-        matches!(self, Queue::Long(_))
+        matches!(self, UringQueue::Long(_))
     }
 
     /// Pushes an entry. Returns false if the queue is full.
     ///
     /// # Safety
     /// The memory that the entry points to must stay valid until its completion is seen.
-    pub(super) unsafe fn push(&mut self, entry: &Entry) -> bool {
+    pub(super) unsafe fn push(&mut self, entry: &UringEntry) -> bool {
         // SAFETY: the caller's guarantee, in all of these.
         let pushed = unsafe {
             match (self, entry) {
-                (Queue::Short(ring), Entry::Short(entry)) => ring.submission().push(entry),
-                (Queue::Long(ring), Entry::Short(entry)) => {
+                (UringQueue::Short(ring), UringEntry::Short(entry)) => {
+                    ring.submission().push(entry)
+                }
+                (UringQueue::Long(ring), UringEntry::Short(entry)) => {
                     ring.submission().push(&entry.clone().into())
                 }
-                (Queue::Long(ring), Entry::Long(entry)) => ring.submission().push(entry),
-                (Queue::Short(_), Entry::Long(_)) => unreachable!("asked for by `is_long`"),
+                (UringQueue::Long(ring), UringEntry::Long(entry)) => ring.submission().push(entry),
+                (UringQueue::Short(_), UringEntry::Long(_)) => {
+                    unreachable!("asked for by `is_long`")
+                }
             }
         };
         pushed.is_ok()
@@ -55,8 +59,8 @@ impl Queue {
     /// Returns the number of entries that are not submitted yet.
     pub(super) fn queued(&mut self) -> usize {
         match self {
-            Queue::Short(ring) => ring.submission().len(),
-            Queue::Long(ring) => ring.submission().len(),
+            UringQueue::Short(ring) => ring.submission().len(),
+            UringQueue::Long(ring) => ring.submission().len(),
         }
     }
 
@@ -66,22 +70,22 @@ impl Queue {
             !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
         }
         match self {
-            Queue::Short(ring) => wants(&ring.submission()),
-            Queue::Long(ring) => wants(&ring.submission()),
+            UringQueue::Short(ring) => wants(&ring.submission()),
+            UringQueue::Long(ring) => wants(&ring.submission()),
         }
     }
 
     pub(super) fn submitter(&self) -> Submitter<'_> {
         match self {
-            Queue::Short(ring) => ring.submitter(),
-            Queue::Long(ring) => ring.submitter(),
+            UringQueue::Short(ring) => ring.submitter(),
+            UringQueue::Long(ring) => ring.submitter(),
         }
     }
 
     pub(super) fn next_completion(&mut self) -> Option<cqueue::Entry> {
         match self {
-            Queue::Short(ring) => ring.completion().next(),
-            Queue::Long(ring) => ring.completion().next(),
+            UringQueue::Short(ring) => ring.completion().next(),
+            UringQueue::Long(ring) => ring.completion().next(),
         }
     }
 }

@@ -11,21 +11,21 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// Results of entries from the kernel that have not been read yet.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct FuseEntryResults {
     pub(super) back: VecDeque<(usize, i32)>,
     pub(super) waker: Option<Waker>,
 }
 
 /// The memory of all entries of a connection, and the entries that came back.
-pub(crate) struct Reports {
-    pub(super) told: RefCell<Told>,
+pub(crate) struct FuseEntryTable {
+    pub(super) told: RefCell<FuseEntryResults>,
     /// Owns the memory of `places`.
-    pub(super) _memory: Memory,
+    pub(super) _memory: PrivateMapping,
     /// Header and payload of each entry, in the form that the kernel reads.
     pub(super) places: Vec<[libc::iovec; 2]>,
 }
 
-impl Reports {
+impl FuseEntryTable {
     /// Records that an entry came back, and returns the waker of the waiting task.
     pub(super) fn put(&self, entry: usize, result: i32) -> Option<Waker> {
         let mut told = self.told.borrow_mut();
@@ -35,13 +35,13 @@ impl Reports {
 }
 
 /// A private mapping.
-pub(super) struct Memory {
+pub(super) struct PrivateMapping {
     pub(super) at: NonNull<u8>,
     len: usize,
 }
 
-impl Memory {
-    pub(super) fn new(len: usize) -> io::Result<Memory> {
+impl PrivateMapping {
+    pub(super) fn new(len: usize) -> io::Result<PrivateMapping> {
         let (anywhere, protection) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let at =
@@ -51,11 +51,11 @@ impl Memory {
         // memory stays in small pages, which the kernel looks up one by one.
         let _ = unsafe { rustix::mm::madvise(at, len, Advice::LinuxHugepage) };
         let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Memory { at, len })
+        Ok(PrivateMapping { at, len })
     }
 }
 
-impl Drop for Memory {
+impl Drop for PrivateMapping {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length, and nothing refers to it any more.
         let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };

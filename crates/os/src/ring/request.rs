@@ -16,7 +16,7 @@ use io_uring::{opcode, squeue, types};
 use rustix::net::SocketAddrAny;
 
 use super::slot::new_fd;
-use super::{Fd, Hold, Message, OnDrop, Ring};
+use super::{HeldMemory, IoRing, OnDrop, SharedFd, SocketMessage};
 
 /// Largest single transfer; the kernel's own limit is just under 2 GiB.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
@@ -28,7 +28,7 @@ const NO_OFFSET: u64 = u64::MAX;
 /// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`: `_IO(0x12, 0)`.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
 
-fn fd_of(fd: &Fd) -> types::Fd {
+fn fd_of(fd: &SharedFd) -> types::Fd {
     types::Fd(fd.as_raw_fd())
 }
 
@@ -40,11 +40,11 @@ fn transfer_len(len: usize, from: usize) -> u32 {
     (len - from).min(TRANSFER_BYTES_MAX) as u32
 }
 
-impl Ring {
+impl IoRing {
     /// Reads once from byte `at` of a file into `buf[from..]`.
     pub(crate) async fn read_at(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         mut buf: BufMut,
         from: usize,
         at: u64,
@@ -54,7 +54,7 @@ impl Ring {
             let memory = buf[from..].as_mut_ptr();
             let entry = opcode::Read::new(fd_of(fd), memory, len).offset(at).build();
             // SAFETY: the memory is the buffer's.
-            let request = unsafe { self.start(entry, Hold::Filled(buf), fd, OnDrop::Finish) };
+            let request = unsafe { self.start(entry, HeldMemory::Filled(buf), fd, OnDrop::Finish) };
             let (result, hold) = request.await;
             buf = filled(hold);
             if !again(&result) {
@@ -66,7 +66,7 @@ impl Ring {
     /// Writes `buf[from..]` once to byte `at` of a file; `flags` are those of `pwritev2`.
     pub(crate) async fn write_at(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         mut buf: Buf,
         from: usize,
         at: u64,
@@ -79,7 +79,7 @@ impl Ring {
                 .rw_flags(flags)
                 .build();
             // SAFETY: the memory is the buffer's.
-            let request = unsafe { self.start(entry, Hold::Read(buf), fd, OnDrop::Finish) };
+            let request = unsafe { self.start(entry, HeldMemory::Read(buf), fd, OnDrop::Finish) };
             let (result, hold) = request.await;
             buf = read(hold);
             if !again(&result) {
@@ -89,7 +89,7 @@ impl Ring {
     }
 
     /// Makes a file's data durable, with the metadata that is needed to find the data.
-    pub(crate) async fn fdatasync(self: &Rc<Self>, fd: &Fd) -> io::Result<()> {
+    pub(crate) async fn fdatasync(self: &Rc<Self>, fd: &SharedFd) -> io::Result<()> {
         let build = || {
             opcode::Fsync::new(fd_of(fd))
                 .flags(types::FsyncFlags::DATASYNC)
@@ -101,7 +101,7 @@ impl Ring {
     /// Executes `fallocate(2)`.
     pub(crate) async fn fallocate(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         mode: i32,
         at: u64,
         len: u64,
@@ -118,7 +118,7 @@ impl Ring {
     /// Discards part of a block device (Linux 6.12).
     pub(crate) async fn discard_blocks(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         at: u64,
         len: u64,
     ) -> io::Result<()> {
@@ -145,18 +145,18 @@ impl Ring {
     /// The command must name no memory.
     pub unsafe fn command(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         op: u32,
         bytes: [u8; 16],
     ) -> impl Future<Output = io::Result<u32>> + use<> {
         let entry = opcode::UringCmd16::new(fd_of(fd), op).cmd(bytes).build();
         // SAFETY: the entry points to no memory, and by the caller's guarantee the command does not either.
-        let request = unsafe { self.start(entry, Hold::Nothing, fd, OnDrop::Stay) };
+        let request = unsafe { self.start(entry, HeldMemory::Nothing, fd, OnDrop::Stay) };
         async { request.await.0 }
     }
 
     /// Waits until one of `events` (`POLLIN`, …) or an error is present, and returns which.
-    pub(crate) async fn poll(self: &Rc<Self>, fd: &Fd, events: i16) -> io::Result<u32> {
+    pub(crate) async fn poll(self: &Rc<Self>, fd: &SharedFd, events: i16) -> io::Result<u32> {
         let build = || opcode::PollAdd::new(fd_of(fd), events as u32).build();
         self.plain(fd, OnDrop::Cancel, build).await
     }
@@ -164,13 +164,13 @@ impl Ring {
     /// Makes a request that uses no memory.
     async fn plain(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         on_drop: OnDrop,
         build: impl Fn() -> squeue::Entry,
     ) -> io::Result<u32> {
         loop {
             // SAFETY: none of the entries passed in here points to memory.
-            let request = unsafe { self.start(build(), Hold::Nothing, fd, on_drop) };
+            let request = unsafe { self.start(build(), HeldMemory::Nothing, fd, on_drop) };
             let (result, _) = request.await;
             if !again(&result) {
                 return result;
@@ -185,14 +185,18 @@ impl Ring {
     ///
     /// # Errors
     /// Those of `read(2)`.
-    pub async fn read_fd(self: &Rc<Self>, fd: &Fd, mut buf: BufMut) -> io::Result<(BufMut, usize)> {
+    pub async fn read_fd(
+        self: &Rc<Self>,
+        fd: &SharedFd,
+        mut buf: BufMut,
+    ) -> io::Result<(BufMut, usize)> {
         loop {
             let len = transfer_len(buf.len(), 0);
             let entry = opcode::Read::new(fd_of(fd), buf.as_mut_ptr(), len)
                 .offset(NO_OFFSET)
                 .build();
             // SAFETY: the memory is the buffer's.
-            let request = unsafe { self.start(entry, Hold::Filled(buf), fd, OnDrop::Cancel) };
+            let request = unsafe { self.start(entry, HeldMemory::Filled(buf), fd, OnDrop::Cancel) };
             let (result, hold) = request.await;
             buf = filled(hold);
             match result {
@@ -209,14 +213,14 @@ impl Ring {
     ///
     /// # Errors
     /// Those of `write(2)`.
-    pub async fn write_fd(self: &Rc<Self>, fd: &Fd, mut buf: Buf) -> io::Result<usize> {
+    pub async fn write_fd(self: &Rc<Self>, fd: &SharedFd, mut buf: Buf) -> io::Result<usize> {
         loop {
             let len = transfer_len(buf.len(), 0);
             let entry = opcode::Write::new(fd_of(fd), buf.as_ptr(), len)
                 .offset(NO_OFFSET)
                 .build();
             // SAFETY: the memory is the buffer's.
-            let request = unsafe { self.start(entry, Hold::Read(buf), fd, OnDrop::Cancel) };
+            let request = unsafe { self.start(entry, HeldMemory::Read(buf), fd, OnDrop::Cancel) };
             let (result, hold) = request.await;
             buf = read(hold);
             match result {
@@ -232,14 +236,14 @@ impl Ring {
     /// Receives once into `buf`.
     pub(crate) async fn recv(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         mut buf: BufMut,
     ) -> (io::Result<u32>, BufMut) {
         loop {
             let len = transfer_len(buf.len(), 0);
             let entry = opcode::Recv::new(fd_of(fd), buf.as_mut_ptr(), len).build();
             // SAFETY: the memory is the buffer's.
-            let request = unsafe { self.start(entry, Hold::Filled(buf), fd, OnDrop::Cancel) };
+            let request = unsafe { self.start(entry, HeldMemory::Filled(buf), fd, OnDrop::Cancel) };
             let (result, hold) = request.await;
             buf = filled(hold);
             if !again(&result) {
@@ -251,7 +255,7 @@ impl Ring {
     /// Sends `buf[from..]`, in most cases all of it.
     pub(crate) async fn send(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         mut buf: Buf,
         from: usize,
     ) -> (io::Result<u32>, Buf) {
@@ -261,7 +265,7 @@ impl Ring {
                 .flags(SEND_FLAGS)
                 .build();
             // SAFETY: the memory is the buffer's.
-            let request = unsafe { self.start(entry, Hold::Read(buf), fd, OnDrop::Cancel) };
+            let request = unsafe { self.start(entry, HeldMemory::Read(buf), fd, OnDrop::Cancel) };
             let (result, hold) = request.await;
             buf = read(hold);
             if !again(&result) {
@@ -273,18 +277,19 @@ impl Ring {
     /// Sends the rest of a message, in most cases all of it.
     pub(crate) async fn send_message(
         self: &Rc<Self>,
-        fd: &Fd,
-        mut message: Box<Message>,
-    ) -> (io::Result<u32>, Box<Message>) {
+        fd: &SharedFd,
+        mut message: Box<SocketMessage>,
+    ) -> (io::Result<u32>, Box<SocketMessage>) {
         loop {
             message.point();
             let entry = opcode::SendMsg::new(fd_of(fd), &raw const message.header)
                 .flags(SEND_FLAGS as u32)
                 .build();
             // SAFETY: the header is in the box, and the box owns the memory that it points to.
-            let request = unsafe { self.start(entry, Hold::Message(message), fd, OnDrop::Cancel) };
+            let request =
+                unsafe { self.start(entry, HeldMemory::Message(message), fd, OnDrop::Cancel) };
             let (result, hold) = request.await;
-            let Hold::Message(back) = hold else {
+            let HeldMemory::Message(back) = hold else {
                 unreachable!("a request gives back what it held")
             };
             message = back;
@@ -295,14 +300,14 @@ impl Ring {
     }
 
     /// Accepts the next connection of a listening socket.
-    pub(crate) async fn accept(self: &Rc<Self>, fd: &Fd) -> io::Result<OwnedFd> {
+    pub(crate) async fn accept(self: &Rc<Self>, fd: &SharedFd) -> io::Result<OwnedFd> {
         loop {
             let none = std::ptr::null_mut();
             let entry = opcode::Accept::new(fd_of(fd), none, none.cast())
                 .flags(libc::SOCK_CLOEXEC)
                 .build();
             // SAFETY: the entry points to no memory.
-            let request = unsafe { self.start(entry, Hold::NewFd, fd, OnDrop::Cancel) };
+            let request = unsafe { self.start(entry, HeldMemory::NewFd, fd, OnDrop::Cancel) };
             let (result, _) = request.await;
             if !again(&result) {
                 return result.map(|fd| new_fd(fd as i32));
@@ -313,14 +318,15 @@ impl Ring {
     /// Connects a socket.
     pub(crate) async fn connect(
         self: &Rc<Self>,
-        fd: &Fd,
+        fd: &SharedFd,
         address: SocketAddrAny,
     ) -> io::Result<()> {
         let address = Box::new(address);
         let memory = address.as_ptr().cast::<libc::sockaddr>();
         let entry = opcode::Connect::new(fd_of(fd), memory, address.addr_len()).build();
         // SAFETY: the address is in the box.
-        let request = unsafe { self.start(entry, Hold::Address(address), fd, OnDrop::Cancel) };
+        let request =
+            unsafe { self.start(entry, HeldMemory::Address(address), fd, OnDrop::Cancel) };
         request.await.0.map(drop)
     }
 }
@@ -328,23 +334,23 @@ impl Ring {
 /// Sends everything, and returns an error instead of raising a signal if the peer is gone.
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
-fn filled(hold: Hold) -> BufMut {
+fn filled(hold: HeldMemory) -> BufMut {
     match hold {
-        Hold::Filled(buf) => buf,
+        HeldMemory::Filled(buf) => buf,
         _ => unreachable!("a request gives back what it held"),
     }
 }
 
-fn read(hold: Hold) -> Buf {
+fn read(hold: HeldMemory) -> Buf {
     match hold {
-        Hold::Read(buf) => buf,
+        HeldMemory::Read(buf) => buf,
         _ => unreachable!("a request gives back what it held"),
     }
 }
 
-impl Message {
+impl SocketMessage {
     /// Creates a message of all of `bufs`, in order.
-    pub(crate) fn new(bufs: Vec<Buf>) -> Box<Message> {
+    pub(crate) fn new(bufs: Vec<Buf>) -> Box<SocketMessage> {
         let parts = bufs
             .iter()
             .map(|buf| libc::iovec {
@@ -354,7 +360,7 @@ impl Message {
             .collect();
         // SAFETY: a message header is plain data for which all zeroes is "nothing".
         let header = unsafe { std::mem::zeroed() };
-        Box::new(Message {
+        Box::new(SocketMessage {
             _bufs: bufs,
             parts,
             sent_parts: 0,

@@ -5,7 +5,7 @@ use std::io;
 use io_uring::squeue::EntryMarker;
 use io_uring::{IoUring, Parameters, cqueue};
 
-use super::queue::Queue;
+use super::queue::UringQueue;
 
 /// Completions that the queue holds for each entry of the submission queue, so that requests in flight beyond one batch
 /// do not overflow it (which is slow, but loses nothing).
@@ -13,20 +13,25 @@ const COMPLETIONS_PER_ENTRY: u32 = 8;
 const COMPLETIONS_MIN: u32 = 4096;
 
 /// A set of ring features to request.
-type Wish<S> = fn(&mut io_uring::Builder<S>);
+type SetupFeatures<S> = fn(&mut io_uring::Builder<S>);
 
-pub(super) fn build(entries: u32) -> io::Result<Queue> {
+pub(super) fn build(entries: u32) -> io::Result<UringQueue> {
     // Long entries: Linux 5.19.
     match build_of(entries) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-        built => return built.map_err(explained).and_then(suitable).map(Queue::Long),
+        built => {
+            return built
+                .map_err(explained)
+                .and_then(suitable)
+                .map(UringQueue::Long);
+        }
     }
     let built = build_of(entries).map_err(explained);
-    built.and_then(suitable).map(Queue::Short)
+    built.and_then(suitable).map(UringQueue::Short)
 }
 
 fn build_of<S: EntryMarker>(entries: u32) -> io::Result<IoUring<S>> {
-    let wishes: [Wish<S>; 3] = [
+    let wishes: [SetupFeatures<S>; 3] = [
         // Linux 6.6.
         |b| {
             b.setup_single_issuer().setup_defer_taskrun();

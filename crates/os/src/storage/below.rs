@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::mountinfo::Mount;
+use super::mountinfo::MountEntry;
 use super::sysfs::{self, DevNumber};
 
 /// Devices stacked deeper than this are not followed.
@@ -14,7 +14,7 @@ const DEPTH_MAX: u32 = 16;
 /// The disks that hold a path's data, as far as the system reports: those of a partition, of a logical volume or an
 /// array, of the filesystem that contains a file, or of a loop device's file; and all devices in between.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Disks {
+pub struct UnderlyingDisks {
     /// Kernel names of the disks, and whether each is reached through a filesystem.
     names: BTreeMap<String, bool>,
     through_files: bool,
@@ -30,16 +30,16 @@ pub struct CommonDisk {
     pub through_files: bool,
 }
 
-impl Disks {
+impl UnderlyingDisks {
     /// Returns the disks of the file or block device at `path`; empty if the path does not exist.
-    pub fn below(path: impl AsRef<Path>) -> Disks {
-        let mut disks = Disks::default();
+    pub fn below(path: impl AsRef<Path>) -> UnderlyingDisks {
+        let mut disks = UnderlyingDisks::default();
         disks.add_path(Path::new("/sys"), path.as_ref(), 0);
         disks
     }
 
     /// Returns a disk that both are on, preferably a disk that they are on without filesystems.
-    pub fn common(&self, others: &Disks) -> Option<CommonDisk> {
+    pub fn common(&self, others: &UnderlyingDisks) -> Option<CommonDisk> {
         let common = self.names.iter().filter_map(|(name, through_files)| {
             let others = others.names.get(name)?;
             Some(CommonDisk {
@@ -66,7 +66,7 @@ impl Disks {
             return self.add_device(sys, number, depth);
         }
         // Some filesystems (btrfs) have their own device number; the mount names the device.
-        let source = Mount::of(&path).and_then(|mount| fs::metadata(mount.source).ok());
+        let source = MountEntry::of(&path).and_then(|mount| fs::metadata(mount.source).ok());
         if let Some(source) = source.filter(|source| source.file_type().is_block_device()) {
             self.add_device(sys, DevNumber(source.rdev()), depth);
         }
@@ -165,7 +165,7 @@ mod tests {
             ("8:32", "sdc", false, &[]),
         ]);
         let below = |major, minor| {
-            let mut disks = Disks::default();
+            let mut disks = UnderlyingDisks::default();
             disks.add_device(sys.path(), DevNumber(rustix::fs::makedev(major, minor)), 0);
             disks
         };
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(common((8, 16), (9, 0)), Some("sdb".into()), "an array");
         assert_eq!(common((8, 1), (8, 17)), None);
         assert_eq!(common((8, 32), (9, 0)), None);
-        assert_eq!(below(7, 7), Disks::default(), "no such device");
+        assert_eq!(below(7, 7), UnderlyingDisks::default(), "no such device");
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         let disks = ["a", "b"].map(|name| {
             let path = dir.path().join(name);
             fs::write(&path, "content").unwrap();
-            Disks::below(path)
+            UnderlyingDisks::below(path)
         });
         assert_eq!(disks[0], disks[1]);
         if let Some(disk) = disks[0].common(&disks[1]) {

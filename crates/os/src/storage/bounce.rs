@@ -10,13 +10,13 @@ const IDLE_BYTES: usize = 2 << 20;
 const IDLE_BUFFERS_MIN: usize = 4;
 
 /// Buffers to copy through, which are reused.
-pub(super) struct Bounce {
+pub(super) struct BounceBuffers {
     pools: [BufPool; CLASSES],
 }
 
-impl Bounce {
-    pub(super) fn new() -> Bounce {
-        Bounce {
+impl BounceBuffers {
+    pub(super) fn new() -> BounceBuffers {
+        BounceBuffers {
             pools: std::array::from_fn(|class| {
                 let len = SMALLEST << class;
                 BufPool::keeping(len, (IDLE_BYTES / len).max(IDLE_BUFFERS_MIN))
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_aligned_and_equal_whatever_its_length() {
-        let bounce = Bounce::new();
+        let bounce = BounceBuffers::new();
         for len in [1, 512, 4096, 4097, 1 << 20, (1 << 20) + 512] {
             let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
             let copy = bounce.copy_of(&data);

@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use super::error::Users;
+use super::error::DeviceUsers;
 use super::mountinfo;
 use super::sysfs::{self, DevNumber};
 
 /// Returns the mounts, swap, devices and processes that use a block device, its partitions, or the disk that it is a
 /// partition of. `ours` descriptors of this process are not counted.
-pub(super) fn users_of_device(device: DevNumber, ours: usize) -> Users {
+pub(super) fn users_of_device(device: DevNumber, ours: usize) -> DeviceUsers {
     let family = family(device);
     let mut users = mounts(&family);
     users.extend(swaps(&family));
@@ -22,13 +22,13 @@ pub(super) fn users_of_device(device: DevNumber, ours: usize) -> Users {
     users.extend(processes(ours, |m| {
         m.file_type().is_block_device() && family.iter().any(|(number, _)| number.0 == m.rdev())
     }));
-    Users(users)
+    DeviceUsers(users)
 }
 
 /// Returns the processes that have a file open. `ours` descriptors of this process are not counted.
-pub(super) fn users_of_file(file: &fs::Metadata, ours: usize) -> Users {
+pub(super) fn users_of_file(file: &fs::Metadata, ours: usize) -> DeviceUsers {
     let (dev, ino) = (file.dev(), file.ino());
-    Users(processes(ours, |m| (m.dev(), m.ino()) == (dev, ino)))
+    DeviceUsers(processes(ours, |m| (m.dev(), m.ino()) == (dev, ino)))
 }
 
 /// Returns the device, its partitions, and the disk that it is a partition of, with their kernel names.

@@ -8,7 +8,7 @@ use forebay_device::{BufMut, Device, Durability, Result};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustix::fs::{FallocateFlags, IFlags};
 
-use super::CreateError;
+use super::FileCreateError;
 
 /// Creates a file of `len` bytes that reads as zeroes, durable when this returns. Unless `sparse`, all of its space is
 /// allocated, so that later writes cannot fail for lack of space. Blocks.
@@ -17,16 +17,16 @@ use super::CreateError;
 /// [`zero_fill`] does that in advance.
 ///
 /// # Errors
-/// See [`CreateError`]. A file that could not be completed is removed.
-pub fn create_file(path: impl AsRef<Path>, len: u64, sparse: bool) -> Result<(), CreateError> {
+/// See [`FileCreateError`]. A file that could not be completed is removed.
+pub fn create_file(path: impl AsRef<Path>, len: u64, sparse: bool) -> Result<(), FileCreateError> {
     let path = path.as_ref();
     let failed = |action, source: io::Error| match source.kind() {
-        io::ErrorKind::AlreadyExists => CreateError::Exists { path: path.into() },
-        io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge => CreateError::NoSpace {
+        io::ErrorKind::AlreadyExists => FileCreateError::Exists { path: path.into() },
+        io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge => FileCreateError::NoSpace {
             path: path.into(),
             len,
         },
-        _ => CreateError::Io {
+        _ => FileCreateError::Io {
             path: path.into(),
             action,
             source,

@@ -1,6 +1,6 @@
 //! The two real devices: a regular file and a block device.
 //!
-//! Their reads, writes and flushes are the same ([`Core`]); they differ in releasing space and zeroing.
+//! Their reads, writes and flushes are the same ([`DeviceCore`]); they differ in releasing space and zeroing.
 
 use std::cell::{Cell, OnceCell};
 use std::io;
@@ -9,14 +9,15 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Result, Room,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, Result,
+    ZeroedSpace,
 };
 use forebay_units::{round_down, round_up};
 use rustix::fs::SeekFrom;
 
-use super::bounce::Bounce;
-use super::probe::Probed;
-use crate::{Fd, Ring};
+use super::bounce::BounceBuffers;
+use super::probe::DeviceProbe;
+use crate::{IoRing, SharedFd};
 
 /// Bytes per write where zeroes must be written.
 const ZEROES_BYTES: usize = 1 << 20;
@@ -25,25 +26,30 @@ const ZEROES_BYTES: usize = 1 << 20;
 const ZERO_BY_WRITING_MAX: u64 = 32 << 10;
 
 /// The common part of both kinds of device.
-pub(super) struct Core {
-    ring: Rc<Ring>,
-    fd: Fd,
-    geometry: Cell<Geometry>,
+pub(super) struct DeviceCore {
+    ring: Rc<IoRing>,
+    fd: SharedFd,
+    geometry: Cell<DeviceGeometry>,
     memory_align: usize,
     read_only: bool,
-    bounce: Bounce,
+    bounce: BounceBuffers,
     zeroes: OnceCell<Buf>,
 }
 
-impl Core {
-    pub(super) fn new(ring: &Rc<Ring>, fd: OwnedFd, probed: Probed, read_only: bool) -> Core {
-        Core {
+impl DeviceCore {
+    pub(super) fn new(
+        ring: &Rc<IoRing>,
+        fd: OwnedFd,
+        probed: DeviceProbe,
+        read_only: bool,
+    ) -> DeviceCore {
+        DeviceCore {
             ring: Rc::clone(ring),
             fd: Rc::new(fd),
             geometry: Cell::new(probed.geometry),
             memory_align: probed.memory_align,
             read_only,
-            bounce: Bounce::new(),
+            bounce: BounceBuffers::new(),
             zeroes: OnceCell::new(),
         }
     }
@@ -52,7 +58,7 @@ impl Core {
         (bytes.as_ptr() as usize).is_multiple_of(self.memory_align)
     }
 
-    fn writable(&self, op: Op) -> Result<()> {
+    fn writable(&self, op: DeviceOp) -> Result<()> {
         if self.read_only {
             return Err(DeviceError::ReadOnly { op });
         }
@@ -80,7 +86,7 @@ impl Core {
                 Ok(n) => done += n,
                 Err(error) => {
                     let range = at..at + buf.len() as u64;
-                    return Err(DeviceError::io(Op::Read, range, error));
+                    return Err(DeviceError::io(DeviceOp::Read, range, error));
                 }
             }
             if done >= buf.len() {
@@ -90,7 +96,7 @@ impl Core {
     }
 
     async fn write(&self, at: u64, mut buf: Buf, durability: Durability) -> Result<()> {
-        self.writable(Op::Write)?;
+        self.writable(DeviceOp::Write)?;
         if !self.is_aligned(&buf) {
             buf = self.bounce.copy_of(&buf);
         }
@@ -108,7 +114,7 @@ impl Core {
                 Ok(n) => done += n,
                 Err(error) => {
                     let range = at..at + buf.len() as u64;
-                    return Err(DeviceError::io(Op::Write, range, error));
+                    return Err(DeviceError::io(DeviceOp::Write, range, error));
                 }
             }
             if done >= buf.len() {
@@ -129,11 +135,11 @@ impl Core {
     /// Reads the length from the system, for files and block devices, and rounds it down to whole blocks.
     fn refresh_len(&self) -> Result<u64> {
         let end = rustix::fs::seek(&*self.fd, SeekFrom::End(0));
-        let end = end.map_err(|errno| DeviceError::io(Op::Read, 0..0, errno.into()))?;
+        let end = end.map_err(|errno| DeviceError::io(DeviceOp::Read, 0..0, errno.into()))?;
         let geometry = self.geometry.get();
         let len = round_down(end, geometry.block_size.into());
         if len > geometry.len {
-            self.geometry.set(Geometry { len, ..geometry });
+            self.geometry.set(DeviceGeometry { len, ..geometry });
         }
         Ok(len)
     }
@@ -143,7 +149,7 @@ impl Core {
             return Ok(());
         }
         let result = self.ring.fdatasync(&self.fd).await;
-        result.map_err(|error| DeviceError::io(Op::Flush, 0..0, error))
+        result.map_err(|error| DeviceError::io(DeviceOp::Flush, 0..0, error))
     }
 
     async fn fallocate(&self, mode: i32, range: &Range<u64>) -> io::Result<()> {
@@ -160,14 +166,14 @@ impl Core {
             let now = (range.end - at).min(ZEROES_BYTES as u64);
             self.write(at, zeroes.slice(..now as usize), Durability::Flush)
                 .await
-                .map_err(|error| as_op(error, Op::WriteZeroes))?;
+                .map_err(|error| as_op(error, DeviceOp::WriteZeroes))?;
             at += now;
         }
         Ok(())
     }
 }
 
-pub(super) fn as_op(error: DeviceError, op: Op) -> DeviceError {
+pub(super) fn as_op(error: DeviceError, op: DeviceOp) -> DeviceError {
     match error {
         DeviceError::Io { range, source, .. } => DeviceError::Io { op, range, source },
         other => other,
@@ -185,18 +191,18 @@ const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// An optional feature of the system. Once it turns out to be missing, it is not tried again.
-struct Way(Cell<bool>);
+struct OptionalFeature(Cell<bool>);
 
-impl Way {
-    fn new() -> Way {
-        Way(Cell::new(true))
+impl OptionalFeature {
+    fn new() -> OptionalFeature {
+        OptionalFeature(Cell::new(true))
     }
 
     /// Returns the result of `tried`; `None` if the system does not support the feature.
     async fn tried(
         &self,
         tried: impl Future<Output = io::Result<()>>,
-        (op, range): (Op, &Range<u64>),
+        (op, range): (DeviceOp, &Range<u64>),
     ) -> Option<Result<()>> {
         if !self.0.get() {
             return None;
@@ -213,22 +219,22 @@ impl Way {
 
 /// A regular file.
 pub(super) struct FileDevice {
-    core: Core,
-    zero_range: Way,
-    punch_hole: Way,
+    core: DeviceCore,
+    zero_range: OptionalFeature,
+    punch_hole: OptionalFeature,
 }
 
 impl FileDevice {
-    pub(super) fn new(core: Core) -> FileDevice {
+    pub(super) fn new(core: DeviceCore) -> FileDevice {
         FileDevice {
             core,
-            zero_range: Way::new(),
-            punch_hole: Way::new(),
+            zero_range: OptionalFeature::new(),
+            punch_hole: OptionalFeature::new(),
         }
     }
 
     async fn discard(&self, range: Range<u64>) -> Result<()> {
-        self.core.writable(Op::Discard)?;
+        self.core.writable(DeviceOp::Discard)?;
         let unit = u64::from(self.core.geometry.get().discard_granularity);
         if unit == 0 {
             return Ok(());
@@ -239,14 +245,14 @@ impl FileDevice {
             return Ok(());
         }
         let result = self.core.fallocate(PUNCH_HOLE, &whole).await;
-        result.map_err(|error| DeviceError::io(Op::Discard, range, error))
+        result.map_err(|error| DeviceError::io(DeviceOp::Discard, range, error))
     }
 
-    async fn write_zeroes(&self, range: Range<u64>, room: Room) -> Result<()> {
-        self.core.writable(Op::WriteZeroes)?;
+    async fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> Result<()> {
+        self.core.writable(DeviceOp::WriteZeroes)?;
         match room {
-            Room::Release => self.unmap(range).await,
-            Room::Keep => self.zero(range).await,
+            ZeroedSpace::Release => self.unmap(range).await,
+            ZeroedSpace::Keep => self.zero(range).await,
         }
     }
 
@@ -254,7 +260,7 @@ impl FileDevice {
     /// where blocks are allocated. Writing zeroes here would allocate space inside a hole.
     async fn unmap(&self, range: Range<u64>) -> Result<()> {
         let tried = self.core.fallocate(PUNCH_HOLE, &range);
-        let what = (Op::WriteZeroes, &range);
+        let what = (DeviceOp::WriteZeroes, &range);
         match self.punch_hole.tried(tried, what).await {
             Some(done) => done,
             None => self.zero(range).await,
@@ -271,7 +277,7 @@ impl FileDevice {
         self.core.write_zeroes(range.start..middle.start).await?;
         self.core.write_zeroes(middle.end..range.end).await?;
         let tried = self.core.fallocate(ZERO_RANGE, &middle);
-        let what = (Op::WriteZeroes, &range);
+        let what = (DeviceOp::WriteZeroes, &range);
         match self.zero_range.tried(tried, what).await {
             Some(done) => done,
             None => self.core.write_zeroes(middle).await,
@@ -281,29 +287,29 @@ impl FileDevice {
 
 /// A block device.
 pub(super) struct BlockDevice {
-    core: Core,
-    discard: Way,
-    punch_hole: Way,
-    zero_range: Way,
+    core: DeviceCore,
+    discard: OptionalFeature,
+    punch_hole: OptionalFeature,
+    zero_range: OptionalFeature,
 }
 
 impl BlockDevice {
-    pub(super) fn new(core: Core) -> BlockDevice {
+    pub(super) fn new(core: DeviceCore) -> BlockDevice {
         BlockDevice {
             core,
-            discard: Way::new(),
-            punch_hole: Way::new(),
-            zero_range: Way::new(),
+            discard: OptionalFeature::new(),
+            punch_hole: OptionalFeature::new(),
+            zero_range: OptionalFeature::new(),
         }
     }
 
     async fn discard(&self, range: Range<u64>) -> Result<()> {
-        self.core.writable(Op::Discard)?;
+        self.core.writable(DeviceOp::Discard)?;
         if self.core.geometry.get().discard_granularity == 0 {
             return Ok(());
         }
-        let Core { ring, fd, .. } = &self.core;
-        let what = (Op::Discard, &range);
+        let DeviceCore { ring, fd, .. } = &self.core;
+        let what = (DeviceOp::Discard, &range);
         let tried = ring.discard_blocks(fd, range.start, range.end - range.start);
         if let Some(done) = self.discard.tried(tried, what).await {
             return done;
@@ -313,10 +319,10 @@ impl BlockDevice {
         self.punch_hole.tried(tried, what).await.unwrap_or(Ok(()))
     }
 
-    async fn write_zeroes(&self, range: Range<u64>, room: Room) -> Result<()> {
-        self.core.writable(Op::WriteZeroes)?;
-        let what = (Op::WriteZeroes, &range);
-        if room == Room::Release {
+    async fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> Result<()> {
+        self.core.writable(DeviceOp::WriteZeroes)?;
+        let what = (DeviceOp::WriteZeroes, &range);
+        if room == ZeroedSpace::Release {
             // As for a discard, and the kernel ensures that the range reads as zeroes.
             let tried = self.core.fallocate(PUNCH_HOLE, &range);
             if let Some(done) = self.punch_hole.tried(tried, what).await {
@@ -335,7 +341,7 @@ impl BlockDevice {
 macro_rules! device {
     ($device:ty) => {
         impl Device for $device {
-            fn geometry(&self) -> Geometry {
+            fn geometry(&self) -> DeviceGeometry {
                 self.core.geometry.get()
             }
 
@@ -359,7 +365,7 @@ macro_rules! device {
                 Box::pin(self.discard(range))
             }
 
-            fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+            fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
                 Box::pin(self.write_zeroes(range, room))
             }
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Reason why a path cannot be opened as a device.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum DeviceOpenError {
     /// The path does not exist.
     #[error(
         "cannot open {}: it does not exist; check the path, or create the file first",
@@ -79,7 +79,7 @@ pub enum OpenError {
         /// The path, as given.
         path: PathBuf,
         /// The users.
-        users: Users,
+        users: DeviceUsers,
     },
     /// The file is the backing file of a loop device.
     #[error(
@@ -93,7 +93,7 @@ pub enum OpenError {
         /// The loop device, as a path.
         loop_device: String,
         /// The users of the loop device.
-        users: Users,
+        users: DeviceUsers,
     },
     /// Another process has opened and locked it.
     #[error(
@@ -104,7 +104,7 @@ pub enum OpenError {
         /// The path, as given.
         path: PathBuf,
         /// The processes, as far as they are visible.
-        users: Users,
+        users: DeviceUsers,
         /// True if the other process only reads.
         reads: bool,
     },
@@ -134,9 +134,9 @@ pub enum OpenError {
 
 /// Users of a device, as far as the system reports them: `mounted at /mnt`, `process 12 (qemu)`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Users(pub Vec<String>);
+pub struct DeviceUsers(pub Vec<String>);
 
-impl fmt::Display for Users {
+impl fmt::Display for DeviceUsers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [] => f.write_str("the system does not say by whom"),
@@ -147,7 +147,7 @@ impl fmt::Display for Users {
 
 /// Reason why a file cannot be created.
 #[derive(Debug, thiserror::Error)]
-pub enum CreateError {
+pub enum FileCreateError {
     /// The path already exists, and is never overwritten.
     #[error(
         "cannot create {}: it exists already; remove it first or choose another path",

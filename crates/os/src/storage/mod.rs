@@ -13,10 +13,10 @@ mod probe;
 mod small_blocks;
 mod sysfs;
 
-pub use below::{CommonDisk, Disks, loop_devices_over};
+pub use below::{CommonDisk, UnderlyingDisks, loop_devices_over};
 pub use create::{create_file, zero_fill};
 
-pub use error::{CreateError, OpenError, Users};
+pub use error::{DeviceOpenError, DeviceUsers, FileCreateError};
 pub use identity::{DeviceIdentity, DeviceKind, NodeId, identity, node_id};
-pub use mountinfo::{Mount, mounts};
-pub use open::{OpenOptions, Opened, open};
+pub use mountinfo::{MountEntry, mounts};
+pub use open::{DeviceOpenOptions, LockedDevice, open};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mount {
+pub struct MountEntry {
     /// Major and minor number of the filesystem's device.
     pub device: (u32, u32),
     /// Mount point.
@@ -19,9 +19,9 @@ pub struct Mount {
     pub source: PathBuf,
 }
 
-impl Mount {
+impl MountEntry {
     /// Returns the mount that contains `path`, without accessing the path.
-    pub(super) fn of(path: &Path) -> Option<Mount> {
+    pub(super) fn of(path: &Path) -> Option<MountEntry> {
         let mounts = mounts().unwrap_or_default().into_iter();
         // The innermost mount, and the uppermost of several in one place.
         let around = mounts.filter(|mount| path.starts_with(&mount.point));
@@ -33,19 +33,19 @@ impl Mount {
 ///
 /// # Errors
 /// If `/proc` is missing.
-pub fn mounts() -> io::Result<Vec<Mount>> {
+pub fn mounts() -> io::Result<Vec<MountEntry>> {
     let text = std::fs::read("/proc/self/mountinfo")?;
     Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
 }
 
-fn parse(line: &[u8]) -> Option<Mount> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|b| *b == b' ');
     let device = str::from_utf8(fields.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let point = fields.nth(1)?;
     // Any number of optional fields, then a dash.
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-    Some(Mount {
+    Some(MountEntry {
         device: (major.parse().ok()?, minor.parse().ok()?),
         point: unescape(point).into(),
         fstype: String::from_utf8_lossy(fields.next()?).into_owned(),
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_line_is_understood_with_and_without_optional_fields() {
         let with = br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 x:2 - ext3 /dev/ro\134ot rw";
-        let expected = Mount {
+        let expected = MountEntry {
             device: (98, 0),
             point: "/mnt 2".into(),
             fstype: "ext3".into(),
@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn the_innermost_mount_is_found_without_looking() {
-        let root = Mount::of("/".as_ref()).expect("something is mounted");
+        let root = MountEntry::of("/".as_ref()).expect("something is mounted");
         assert_eq!(root.point, Path::new("/"));
-        let proc = Mount::of("/proc/self/no/such/file".as_ref()).expect("and this");
+        let proc = MountEntry::of("/proc/self/no/such/file".as_ref()).expect("and this");
         assert_eq!(proc.fstype, "proc");
     }
 }

@@ -13,14 +13,14 @@ use forebay_units::{SECTOR_BYTES, round_down};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::disk::{BlockDevice, Core, FileDevice};
+use super::disk::{BlockDevice, DeviceCore, FileDevice};
 use super::identity::{DeviceIdentity, DeviceKind, identity};
-use super::probe::{self, Probed};
+use super::probe::{self, DeviceProbe};
 use super::small_blocks::SmallBlocks;
 use super::sysfs::DevNumber;
-use super::{OpenError, busy, error::Users, sysfs};
+use super::{DeviceOpenError, busy, error::DeviceUsers, sysfs};
 use crate::sys::ForeignLock;
-use crate::{Ring, sys};
+use crate::{IoRing, sys};
 
 /// Longest wait for a device that is in use without a visible user. A killed process leaves this state: its requests
 /// keep their files open and locked until the kernel has finished them, which takes long on a slow disk. Requests of
@@ -36,7 +36,7 @@ const LOCK_TRIES: u32 = 100;
 
 /// Options for opening a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpenOptions {
+pub struct DeviceOpenOptions {
     /// Opens for reading only, which is also possible while a block device is mounted. Several readers may share a
     /// device, but not with a writer that holds the lock.
     pub read_only: bool,
@@ -48,19 +48,19 @@ pub struct OpenOptions {
     pub outlast_readers: bool,
 }
 
-impl OpenOptions {
+impl DeviceOpenOptions {
     /// Returns the options for opening existing data, in blocks of any size.
-    pub fn existing() -> OpenOptions {
-        OpenOptions {
+    pub fn existing() -> DeviceOpenOptions {
+        DeviceOpenOptions {
             small_blocks: true,
-            ..OpenOptions::default()
+            ..DeviceOpenOptions::default()
         }
     }
 
     /// Returns the options with waiting for other processes that only read the device.
     #[must_use]
-    pub fn outlasting_readers(self) -> OpenOptions {
-        OpenOptions {
+    pub fn outlasting_readers(self) -> DeviceOpenOptions {
+        DeviceOpenOptions {
             outlast_readers: true,
             ..self
         }
@@ -68,8 +68,8 @@ impl OpenOptions {
 
     /// Returns the options for reading only.
     #[must_use]
-    pub fn for_reading(self) -> OpenOptions {
-        OpenOptions {
+    pub fn for_reading(self) -> DeviceOpenOptions {
+        DeviceOpenOptions {
             read_only: true,
             ..self
         }
@@ -77,7 +77,7 @@ impl OpenOptions {
 }
 
 /// An open device. It is closed and unlocked when the last share of `device` is dropped.
-pub struct Opened {
+pub struct LockedDevice {
     /// The device.
     pub device: Rc<dyn Device>,
     /// Identity of the device.
@@ -88,13 +88,13 @@ pub struct Opened {
 /// processes that use the same protection cannot open it.
 ///
 /// # Errors
-/// See [`OpenError`]; each says what to do about it.
+/// See [`DeviceOpenError`]; each says what to do about it.
 pub fn open(
-    ring: &Rc<Ring>,
+    ring: &Rc<IoRing>,
     path: impl AsRef<Path>,
-    options: OpenOptions,
-) -> Result<Opened, OpenError> {
-    let asked = Asked {
+    options: DeviceOpenOptions,
+) -> Result<LockedDevice, DeviceOpenError> {
+    let asked = OpenRequest {
         path: path.as_ref().to_owned(),
         read_only: options.read_only,
         small_blocks: options.small_blocks,
@@ -109,42 +109,42 @@ pub fn open(
         }
         DeviceKind::Block => {
             let (fd, probed) = asked.patiently(ring, || asked.open_block(&canonical, &metadata))?;
-            let core = Core::new(ring, fd, probed, asked.read_only);
+            let core = DeviceCore::new(ring, fd, probed, asked.read_only);
             asked.in_small_blocks(Rc::new(BlockDevice::new(core)), None)
         }
     };
     let identity = identity(&canonical).map_err(|e| asked.refused(e, "identifying it"))?;
-    Ok(Opened { device, identity })
+    Ok(LockedDevice { device, identity })
 }
 
 /// The request, for the text of errors.
-struct Asked {
+struct OpenRequest {
     path: PathBuf,
     read_only: bool,
     small_blocks: bool,
     outlast_readers: bool,
 }
 
-impl Asked {
+impl OpenRequest {
     /// Retries `open` while the device is in use without a visible user, or only by a reader that can be waited for.
     fn patiently<T>(
         &self,
-        ring: &Ring,
-        open: impl Fn() -> Result<T, OpenError>,
-    ) -> Result<T, OpenError> {
+        ring: &IoRing,
+        open: impl Fn() -> Result<T, DeviceOpenError>,
+    ) -> Result<T, DeviceOpenError> {
         let begun = Instant::now();
         let mut said = false;
         loop {
             let done = open();
             let waited = begun.elapsed();
             let (why, most) = match &done {
-                Err(OpenError::InUse { users, .. } | OpenError::Locked { users, .. })
-                    if users.0.is_empty() =>
-                {
+                Err(
+                    DeviceOpenError::InUse { users, .. } | DeviceOpenError::Locked { users, .. },
+                ) if users.0.is_empty() => {
                     let why = "in use, and by nobody who can be seen: waiting for requests of a process that was killed";
                     (why, NOBODY_MAX)
                 }
-                Err(OpenError::Locked { reads: true, .. }) if self.outlast_readers => {
+                Err(DeviceOpenError::Locked { reads: true, .. }) if self.outlast_readers => {
                     ("another process reads it: waiting for that", READERS_MAX)
                 }
                 _ => return done,
@@ -160,7 +160,7 @@ impl Asked {
         }
     }
 
-    fn kind_of(&self, metadata: &fs::Metadata) -> Result<DeviceKind, OpenError> {
+    fn kind_of(&self, metadata: &fs::Metadata) -> Result<DeviceKind, DeviceOpenError> {
         let kind = metadata.file_type();
         let what = if kind.is_file() {
             return Ok(DeviceKind::File);
@@ -175,7 +175,7 @@ impl Asked {
         } else {
             "a socket"
         };
-        Err(OpenError::NotStorage {
+        Err(DeviceOpenError::NotStorage {
             path: self.path.clone(),
             what,
         })
@@ -185,7 +185,7 @@ impl Asked {
         &self,
         canonical: &Path,
         metadata: &fs::Metadata,
-    ) -> Result<(OwnedFd, Probed), OpenError> {
+    ) -> Result<(OwnedFd, DeviceProbe), DeviceOpenError> {
         self.no_loop_over(metadata)?;
         let (fd, direct) = self.open_direct_if_possible(canonical)?;
         // Metadata of the open file, since the path may refer to another file by now.
@@ -200,14 +200,14 @@ impl Asked {
     /// Returns the file as a device.
     fn file(
         &self,
-        ring: &Rc<Ring>,
+        ring: &Rc<IoRing>,
         fd: OwnedFd,
-        mut probed: Probed,
-    ) -> Result<Rc<dyn Device>, OpenError> {
+        mut probed: DeviceProbe,
+    ) -> Result<Rc<dyn Device>, DeviceOpenError> {
         let (len, block) = (probed.geometry.len, probed.geometry.block_size);
         let whole = round_down(len, block.into());
         let device = |fd, probed| -> Rc<dyn Device> {
-            let core = Core::new(ring, fd, probed, self.read_only);
+            let core = DeviceCore::new(ring, fd, probed, self.read_only);
             Rc::new(FileDevice::new(core))
         };
         let rest = if whole < len {
@@ -234,11 +234,14 @@ impl Asked {
         Rc::new(SmallBlocks::new(device, rest))
     }
 
-    fn open_direct_if_possible(&self, canonical: &Path) -> Result<(OwnedFd, bool), OpenError> {
+    fn open_direct_if_possible(
+        &self,
+        canonical: &Path,
+    ) -> Result<(OwnedFd, bool), DeviceOpenError> {
         match rustix::fs::open(canonical, self.flags() | OFlags::DIRECT, Mode::empty()) {
             Ok(fd) if probe::does_direct_io(fd.as_fd()) => return Ok((fd, true)),
             Ok(_) | Err(Errno::INVAL) => {}
-            Err(errno) => return Err(self.open_failed(errno, Users::default)),
+            Err(errno) => return Err(self.open_failed(errno, DeviceUsers::default)),
         }
         tracing::warn!(
             path = %self.path.display(),
@@ -247,15 +250,15 @@ impl Asked {
         );
         match rustix::fs::open(canonical, self.flags(), Mode::empty()) {
             Ok(fd) => Ok((fd, false)),
-            Err(errno) => Err(self.open_failed(errno, Users::default)),
+            Err(errno) => Err(self.open_failed(errno, DeviceUsers::default)),
         }
     }
 
     /// Refuses a backing file of a loop device. The kernel allows a loop device over storage that another process
     /// writes to: it ignores locks as well as claims on a block device.
-    fn no_loop_over(&self, metadata: &fs::Metadata) -> Result<(), OpenError> {
+    fn no_loop_over(&self, metadata: &fs::Metadata) -> Result<(), DeviceOpenError> {
         match sysfs::loop_over(metadata) {
-            Some((name, number)) if !self.read_only => Err(OpenError::BacksLoop {
+            Some((name, number)) if !self.read_only => Err(DeviceOpenError::BacksLoop {
                 path: self.path.clone(),
                 loop_device: format!("/dev/{name}"),
                 users: busy::users_of_device(number, 0),
@@ -268,10 +271,10 @@ impl Asked {
         &self,
         canonical: &Path,
         metadata: &fs::Metadata,
-    ) -> Result<(OwnedFd, Probed), OpenError> {
+    ) -> Result<(OwnedFd, DeviceProbe), DeviceOpenError> {
         let number = DevNumber(metadata.rdev());
         if !self.read_only && number.is_read_only() {
-            return Err(self.open_failed(Errno::ROFS, Users::default));
+            return Err(self.open_failed(Errno::ROFS, DeviceUsers::default));
         }
         self.no_loop_over(metadata)?;
         let mut flags = self.flags() | OFlags::DIRECT;
@@ -298,7 +301,11 @@ impl Asked {
         access | OFlags::CLOEXEC
     }
 
-    fn lock(&self, fd: impl AsFd, users: impl Fn(usize) -> Users) -> Result<(), OpenError> {
+    fn lock(
+        &self,
+        fd: impl AsFd,
+        users: impl Fn(usize) -> DeviceUsers,
+    ) -> Result<(), DeviceOpenError> {
         let fd = fd.as_fd();
         // A lock may disappear between the refusal and the query for its kind: then the lock is tried again. A lock
         // that keeps appearing and disappearing is treated as a reader's.
@@ -317,7 +324,7 @@ impl Asked {
                 break;
             }
         }
-        Err(OpenError::Locked {
+        Err(DeviceOpenError::Locked {
             path: self.path.clone(),
             // The descriptor opened above counts as a user, too.
             users: users(1),
@@ -325,15 +332,15 @@ impl Asked {
         })
     }
 
-    fn check(&self, probed: &Probed) -> Result<(), OpenError> {
+    fn check(&self, probed: &DeviceProbe) -> Result<(), DeviceOpenError> {
         let path = || self.path.clone();
         let (len, block_size) = (probed.geometry.len, probed.geometry.block_size);
         if block_size != 512 && block_size != 4096 {
             let path = path();
-            return Err(OpenError::BlockSize { path, block_size });
+            return Err(DeviceOpenError::BlockSize { path, block_size });
         }
         if len == 0 {
-            return Err(OpenError::Empty { path: path() });
+            return Err(DeviceOpenError::Empty { path: path() });
         }
         let whole = if self.small_blocks {
             SECTOR_BYTES
@@ -341,7 +348,7 @@ impl Asked {
             block_size.into()
         };
         if !len.is_multiple_of(whole) {
-            return Err(OpenError::NotWholeBlocks {
+            return Err(DeviceOpenError::NotWholeBlocks {
                 path: path(),
                 len,
                 block_size,
@@ -350,18 +357,18 @@ impl Asked {
         Ok(())
     }
 
-    fn open_failed(&self, errno: Errno, users: impl Fn() -> Users) -> OpenError {
+    fn open_failed(&self, errno: Errno, users: impl Fn() -> DeviceUsers) -> DeviceOpenError {
         let path = self.path.clone();
         match errno {
-            Errno::BUSY => OpenError::InUse {
+            Errno::BUSY => DeviceOpenError::InUse {
                 path,
                 users: users(),
             },
-            Errno::TXTBSY => OpenError::InUse {
+            Errno::TXTBSY => DeviceOpenError::InUse {
                 path,
-                users: Users(vec!["as swap, or as a running program".into()]),
+                users: DeviceUsers(vec!["as swap, or as a running program".into()]),
             },
-            Errno::ROFS => OpenError::ReadOnly {
+            Errno::ROFS => DeviceOpenError::ReadOnly {
                 what: match fs::metadata(&path) {
                     Ok(m) if m.file_type().is_block_device() => "the device",
                     _ => "its filesystem",
@@ -372,15 +379,17 @@ impl Asked {
         }
     }
 
-    fn refused(&self, source: io::Error, action: &'static str) -> OpenError {
+    fn refused(&self, source: io::Error, action: &'static str) -> DeviceOpenError {
         let path = self.path.clone();
         match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => OpenError::Missing { path },
-            io::ErrorKind::PermissionDenied => OpenError::Denied {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                DeviceOpenError::Missing { path }
+            }
+            io::ErrorKind::PermissionDenied => DeviceOpenError::Denied {
                 path,
                 read_only: self.read_only,
             },
-            _ => OpenError::Io {
+            _ => DeviceOpenError::Io {
                 path,
                 action,
                 source,

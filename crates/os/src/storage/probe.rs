@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
-use forebay_device::{ALIGN, Geometry};
+use forebay_device::{ALIGN, DeviceGeometry};
 use forebay_units::SECTOR_BYTES;
 use rustix::fs::{AtFlags, FallocateFlags, SeekFrom, StatxFlags, statx};
 
@@ -15,21 +15,21 @@ use super::sysfs::DevNumber;
 const PREFERRED_IO_BYTES: u32 = 128 << 10;
 
 /// Properties of a device that are needed for I/O on it.
-pub(super) struct Probed {
-    pub(super) geometry: Geometry,
+pub(super) struct DeviceProbe {
+    pub(super) geometry: DeviceGeometry,
     /// Required alignment of a request's memory, in bytes.
     pub(super) memory_align: usize,
 }
 
-impl Probed {
+impl DeviceProbe {
     /// Returns the properties of the same file opened without `O_DIRECT`.
-    pub(super) fn through_the_page_cache(&self) -> Probed {
-        let geometry = Geometry {
+    pub(super) fn through_the_page_cache(&self) -> DeviceProbe {
+        let geometry = DeviceGeometry {
             block_size: SECTOR_BYTES as u32,
             discard_granularity: 0,
             ..self.geometry
         };
-        Probed {
+        DeviceProbe {
             geometry,
             memory_align: 1,
         }
@@ -73,7 +73,7 @@ pub(super) fn file(
     metadata: &fs::Metadata,
     direct: bool,
     writable: bool,
-) -> Probed {
+) -> DeviceProbe {
     let disk = DevNumber(metadata.dev());
     let told = direct_align(fd).filter(|_| direct);
     let logical = told.map(|align| align.offset).or_else(|| {
@@ -88,8 +88,8 @@ pub(super) fn file(
     let filesystem_block = u32::try_from(metadata.blksize()).unwrap_or(4096);
     let physical = disk.queue("physical_block_size").unwrap_or(0) as u32;
     let punches_holes = writable && punches_holes(fd, metadata.len());
-    Probed {
-        geometry: Geometry {
+    DeviceProbe {
+        geometry: DeviceGeometry {
             len: metadata.len(),
             block_size,
             physical_block_size: at_least(physical.min(filesystem_block), block_size),
@@ -111,14 +111,14 @@ pub(super) fn file(
 }
 
 /// Returns a block device's properties.
-pub(super) fn block(fd: BorrowedFd<'_>, device: DevNumber) -> rustix::io::Result<Probed> {
+pub(super) fn block(fd: BorrowedFd<'_>, device: DevNumber) -> rustix::io::Result<DeviceProbe> {
     let block_size = rustix::fs::ioctl_blksszget(fd)?;
     let physical = rustix::fs::ioctl_blkpbszget(fd)?;
     let discards = device.queue("discard_max_bytes").unwrap_or(0) > 0;
     let granularity = device.queue("discard_granularity").unwrap_or(0) as u32;
     let align = direct_align(fd);
-    Ok(Probed {
-        geometry: Geometry {
+    Ok(DeviceProbe {
+        geometry: DeviceGeometry {
             len: rustix::fs::seek(fd, SeekFrom::End(0))?,
             block_size,
             physical_block_size: at_least(physical, block_size),

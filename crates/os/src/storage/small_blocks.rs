@@ -21,7 +21,9 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Op, Result, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, Result, ZeroedSpace,
+};
 use forebay_rt::RangeLock;
 use forebay_units::{SECTOR_BYTES, round_down, round_up};
 
@@ -112,7 +114,7 @@ impl SmallBlocks {
                 continue;
             }
             let old = self.large.read(edge, BufMut::zeroed(block as usize)).await;
-            let old = old.map_err(|error| as_op(error, Op::Write))?;
+            let old = old.map_err(|error| as_op(error, DeviceOp::Write))?;
             let to = (edge - around.start) as usize;
             whole[to..to + old.len()].copy_from_slice(&old);
         }
@@ -141,12 +143,12 @@ impl SmallBlocks {
         self.large.discard(whole).await
     }
 
-    async fn write_zeroes(&self, range: Range<u64>, room: Room) -> Result<()> {
+    async fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> Result<()> {
         let (whole, edges) = self.inner(&range);
         for edge in edges.into_iter().filter(|edge| !edge.is_empty()) {
             let zeroes = BufMut::zeroed((edge.end - edge.start) as usize).freeze();
             let written = self.write(edge.start, zeroes, Durability::Flush).await;
-            written.map_err(|error| as_op(error, Op::WriteZeroes))?;
+            written.map_err(|error| as_op(error, DeviceOp::WriteZeroes))?;
         }
         if whole.is_empty() {
             return Ok(());
@@ -166,9 +168,9 @@ impl Device for SmallBlocks {
         }
     }
 
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         let large = self.large.geometry();
-        Geometry {
+        DeviceGeometry {
             len: self.rest.as_ref().map_or(large.len, |d| d.geometry().len),
             block_size: SECTOR_BYTES as u32,
             ..large
@@ -192,7 +194,7 @@ impl Device for SmallBlocks {
         Box::pin(self.discard(range))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(self.write_zeroes(range, room))
     }
 }
@@ -202,31 +204,31 @@ mod tests {
     use std::cell::RefCell;
     use std::time::Duration;
 
-    use forebay_device::{Asked, Hooks, RamDevice, Result, Tap};
+    use forebay_device::{RamDevice, Result, Tap, TapHooks, TapRequest};
     use forebay_rng::Rng;
     use forebay_rt::{Executor, Rt, VirtualTime};
 
     use super::*;
 
     /// Delays each request, and records writes.
-    struct Slow {
+    struct SlowHooks {
         rt: Rt,
         writes: RefCell<Vec<Range<u64>>>,
     }
 
-    impl Hooks for Slow {
-        async fn before(&self, asked: &Asked) -> Result<()> {
+    impl TapHooks for SlowHooks {
+        async fn before(&self, asked: &TapRequest) -> Result<()> {
             if asked.changes() {
                 self.rt.sleep(Duration::from_millis(1)).await;
             }
-            if let Asked::Write(..) = asked {
+            if let TapRequest::Write(..) = asked {
                 self.writes.borrow_mut().push(asked.range());
             }
             Ok(())
         }
 
-        async fn after(&self, asked: &Asked) -> Result<()> {
-            if let Asked::Read(_) = asked {
+        async fn after(&self, asked: &TapRequest) -> Result<()> {
+            if let TapRequest::Read(_) = asked {
                 self.rt.sleep(Duration::from_millis(1)).await;
             }
             Ok(())
@@ -234,7 +236,7 @@ mod tests {
     }
 
     /// Memory in large blocks.
-    type Large = Tap<RamDevice, Slow>;
+    type Large = Tap<RamDevice, SlowHooks>;
 
     const LARGE: u64 = 64 << 10;
     /// With a rest after the large blocks.
@@ -244,7 +246,7 @@ mod tests {
         test: impl FnOnce(Rt, Rc<Large>, Rc<SmallBlocks>) -> F,
     ) {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
-        let hooks = Slow {
+        let hooks = SlowHooks {
             rt: executor.rt(),
             writes: RefCell::default(),
         };
@@ -303,7 +305,10 @@ mod tests {
                 let bytes = range.start as usize..range.end as usize;
                 match random(4) {
                     0 => {
-                        small.write_zeroes(range, Room::Keep).await.expect("zeroes");
+                        small
+                            .write_zeroes(range, ZeroedSpace::Keep)
+                            .await
+                            .expect("zeroes");
                         model[bytes].fill(0);
                     }
                     1 => {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::mountinfo::Mount;
+use super::mountinfo::MountEntry;
 
 /// A block device's number, as `stat` returns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +115,7 @@ const ANSWERED_ELSEWHERE: [&str; 9] = [
 /// Returns true if `path` is in a filesystem that is served elsewhere, other than that of device `except`. Accessing
 /// the path means waiting for the server, which may hang, or may be the calling process.
 pub(super) fn may_hang(path: &Path, except: DevNumber) -> bool {
-    let innermost = Mount::of(path);
+    let innermost = MountEntry::of(path);
     innermost.is_some_and(|mount| {
         let kind = mount.fstype.split('.').next().unwrap_or_default();
         let (major, minor) = mount.device;

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, Device};
-use forebay_os::{OpenOptions, Ring};
+use forebay_os::{DeviceOpenOptions, IoRing};
 use forebay_rt::{Executor, Rt};
 
 /// Runs the future of `make` on an executor with its own ring.
-pub(crate) fn run<T, F>(make: impl FnOnce(Rt, Rc<Ring>) -> F) -> T
+pub(crate) fn run<T, F>(make: impl FnOnce(Rt, Rc<IoRing>) -> F) -> T
 where
     T: 'static,
     F: Future<Output = T> + 'static,
 {
-    let ring = Ring::new(64).expect("an io_uring");
+    let ring = IoRing::new(64).expect("an io_uring");
     let executor = Executor::new(Rc::clone(&ring) as Rc<dyn forebay_rt::Driver>);
     executor.block_on(make(executor.rt(), ring))
 }
@@ -32,8 +32,8 @@ pub(crate) fn file(dir: &tempfile::TempDir, name: &str, len: u64) -> PathBuf {
     path
 }
 
-pub(crate) fn open(ring: &Rc<Ring>, path: impl AsRef<std::path::Path>) -> Rc<dyn Device> {
-    forebay_os::open(ring, path, OpenOptions::default())
+pub(crate) fn open(ring: &Rc<IoRing>, path: impl AsRef<std::path::Path>) -> Rc<dyn Device> {
+    forebay_os::open(ring, path, DeviceOpenOptions::default())
         .unwrap()
         .device
 }

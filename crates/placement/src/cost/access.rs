@@ -2,14 +2,14 @@
 
 /// Pages with the same write frequency.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Class {
+pub struct PageClass {
     /// Fraction of all pages that hold data.
     pub pages: f64,
     /// Fraction of all writes that these pages receive.
     pub writes: f64,
 }
 
-impl Class {
+impl PageClass {
     /// Returns the write frequency of one of these pages, as a multiple of the mean over all pages.
     pub fn rate(&self) -> f64 {
         self.writes / self.pages
@@ -19,17 +19,17 @@ impl Class {
 /// A distribution of writes over pages: a few classes, hottest first. The fractions of pages and of writes each add up
 /// to 1.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Access(Vec<Class>);
+pub struct AccessDistribution(Vec<PageClass>);
 
 /// Number of the hottest pages of a Zipf distribution that have a class each.
 const ZIPF_SINGLE: u64 = 16;
 /// Size of each further class relative to the pages before it, in percent.
 const ZIPF_GROWTH: u64 = 50;
 
-impl Access {
+impl AccessDistribution {
     /// Returns the distribution with the same frequency for all pages.
-    pub fn uniform() -> Access {
-        Access(vec![Class {
+    pub fn uniform() -> AccessDistribution {
+        AccessDistribution(vec![PageClass {
             pages: 1.0,
             writes: 1.0,
         }])
@@ -37,12 +37,12 @@ impl Access {
 
     /// Returns the distribution in which the fraction `pages` of the pages receives the fraction `writes` of the
     /// writes, for example 0.2 and 0.8.
-    pub fn skewed(writes: f64, pages: f64) -> Access {
-        Access::of([(pages, writes), (1.0 - pages, 1.0 - writes)])
+    pub fn skewed(writes: f64, pages: f64) -> AccessDistribution {
+        AccessDistribution::of([(pages, writes), (1.0 - pages, 1.0 - writes)])
     }
 
     /// Returns the distribution in which the frequency of the n-th page of `pages` is proportional to n^−`exponent`.
-    pub fn zipf(pages: u64, exponent: f64) -> Access {
+    pub fn zipf(pages: u64, exponent: f64) -> AccessDistribution {
         let (mut classes, mut first) = (Vec::new(), 1);
         while first <= pages {
             let many = if first <= ZIPF_SINGLE {
@@ -54,34 +54,34 @@ impl Access {
             classes.push(((next - first) as f64, power_sum(first, next, exponent)));
             first = next;
         }
-        Access::of(classes)
+        AccessDistribution::of(classes)
     }
 
     /// Creates a distribution from numbers of pages and writes, in any unit and order. Ignores values that are not
     /// finite or negative, and writes without a page. Returns the uniform distribution if no writes are left.
-    pub fn of(counts: impl IntoIterator<Item = (f64, f64)>) -> Access {
+    pub fn of(counts: impl IntoIterator<Item = (f64, f64)>) -> AccessDistribution {
         let sound = |value: f64| value.is_finite() && value >= 0.0;
         let counts = counts.into_iter();
-        let mut classes: Vec<Class> = counts
+        let mut classes: Vec<PageClass> = counts
             .filter(|&(pages, writes)| sound(pages) && sound(writes) && pages > 0.0)
-            .map(|(pages, writes)| Class { pages, writes })
+            .map(|(pages, writes)| PageClass { pages, writes })
             .collect();
         let pages: f64 = classes.iter().map(|class| class.pages).sum();
         let writes: f64 = classes.iter().map(|class| class.writes).sum();
         let whole = pages.is_finite() && writes.is_finite() && writes > 0.0;
         if !whole {
-            return Access::uniform();
+            return AccessDistribution::uniform();
         }
         for class in &mut classes {
             class.pages /= pages;
             class.writes /= writes;
         }
         classes.sort_by(|a, b| b.rate().total_cmp(&a.rate()));
-        Access(classes)
+        AccessDistribution(classes)
     }
 
     /// Returns the classes, hottest first.
-    pub fn classes(&self) -> &[Class] {
+    pub fn classes(&self) -> &[PageClass] {
         &self.0
     }
 
@@ -100,7 +100,7 @@ impl Access {
     }
 
     /// Returns the distribution over the hottest fraction `hot` of the pages alone. Uniform if `hot` is 0.
-    pub fn hottest(&self, hot: f64) -> Access {
+    pub fn hottest(&self, hot: f64) -> AccessDistribution {
         let mut left = hot.clamp(0.0, 1.0);
         let mut taken = Vec::new();
         for class in &self.0 {
@@ -108,7 +108,7 @@ impl Access {
             taken.push((pages, pages * class.rate()));
             left -= pages;
         }
-        Access::of(taken)
+        AccessDistribution::of(taken)
     }
 }
 

@@ -1,13 +1,13 @@
 //! HyLog: hot pages in a log, cold pages overwritten in place.
 
-use super::{Access, cleaning_cost, cleaning_utilisation};
+use super::{AccessDistribution, cleaning_cost, cleaning_utilisation};
 
 /// Number of evenly spaced hot shares that are tried, besides the bounds of the classes.
 const TRIED: u32 = 64;
 
 /// A division of the pages into hot and cold.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Hybrid {
+pub struct HybridSplit {
     /// h: the fraction of the pages that is logged, the hottest ones. At 0 all pages are overwritten. At 1 all pages
     /// are logged.
     pub share: f64,
@@ -45,7 +45,7 @@ fn hybrid_cost_at(u: f64, share: f64, received: f64, efficiency: f64) -> f64 {
 
 /// Returns the hot share with the lowest cost on a disk of utilisation `d`, with uniform updates in the hot log. Of
 /// equal shares it returns the smallest.
-pub fn best_hot_share(access: &Access, d: f64, efficiency: f64) -> Hybrid {
+pub fn best_hot_share(access: &AccessDistribution, d: f64, efficiency: f64) -> HybridSplit {
     best_hot_share_by(access, d, efficiency, |_, dense| {
         cleaning_utilisation(dense)
     })
@@ -54,11 +54,11 @@ pub fn best_hot_share(access: &Access, d: f64, efficiency: f64) -> Hybrid {
 /// Returns the best hot share like [`best_hot_share`], with a model of cleaning: `cleaned` returns the utilisation at
 /// which a hot log is cleaned, from the log's fraction of the pages and the log's utilisation.
 pub fn best_hot_share_by(
-    access: &Access,
+    access: &AccessDistribution,
     d: f64,
     efficiency: f64,
     cleaned: impl Fn(f64, f64) -> f64,
-) -> Hybrid {
+) -> HybridSplit {
     let mut bound = 0.0;
     let bounds = access.classes().iter().map(|class| {
         bound += class.pages;
@@ -67,7 +67,7 @@ pub fn best_hot_share_by(
     let even = (0..=TRIED).map(|n| f64::from(n) / f64::from(TRIED));
     let mut shares: Vec<f64> = bounds.chain(even).collect();
     shares.sort_by(f64::total_cmp);
-    let mut best = Hybrid {
+    let mut best = HybridSplit {
         share: 0.0,
         received: 0.0,
         cost: efficiency,
@@ -77,7 +77,7 @@ pub fn best_hot_share_by(
         let u = cleaned(share, hot_log_utilisation(share, d));
         let cost = hybrid_cost_at(u, share, received, efficiency);
         if cost < best.cost {
-            best = Hybrid {
+            best = HybridSplit {
                 share,
                 received,
                 cost,

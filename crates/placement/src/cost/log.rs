@@ -5,7 +5,7 @@
 //! field model for a class of garbage collection algorithms in flash-based solid state drives", SIGMETRICS 2013. The
 //! derivations are short and given here, so that they can be checked.
 
-use super::{Access, decreasing_root};
+use super::{AccessDistribution, decreasing_root};
 
 /// Returns the utilisation at cleaning, averaged over writes, for **perfect** separation: the classes are grouped into
 /// at most `streams` logs. Each log is cleaned separately, and the free space is divided optimally. This is a bound for
@@ -15,7 +15,7 @@ use super::{Access, decreasing_root};
 /// The gain of a little more space is r/(e^x − 1 − x), which is the same λ for all logs at the optimum.
 ///
 /// The groups are found step by step. Each step adds the boundary with the largest gain.
-pub fn separated_utilisation(access: &Access, d: f64, streams: usize) -> f64 {
+pub fn separated_utilisation(access: &AccessDistribution, d: f64, streams: usize) -> f64 {
     let count = access.classes().len();
     let mut bounds = vec![0, count];
     let mut best = grouped(access, &bounds, d);
@@ -36,10 +36,10 @@ pub fn separated_utilisation(access: &Access, d: f64, streams: usize) -> f64 {
 }
 
 /// Returns the utilisation for the groups of classes that end at `bounds`.
-fn grouped(access: &Access, bounds: &[usize], d: f64) -> f64 {
+fn grouped(access: &AccessDistribution, bounds: &[usize], d: f64) -> f64 {
     let groups = bounds.windows(2).map(|pair| {
         let classes = &access.classes()[pair[0]..pair[1]];
-        let sum = |part: fn(&super::Class) -> f64| classes.iter().map(part).sum::<f64>();
+        let sum = |part: fn(&super::PageClass) -> f64| classes.iter().map(part).sum::<f64>();
         (sum(|class| class.pages), sum(|class| class.writes))
     });
     let groups: Vec<(f64, f64)> = groups.collect();

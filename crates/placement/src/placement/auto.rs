@@ -1,9 +1,9 @@
 //! Choice of the policy with the lowest expected cost on a device, with the reason.
 
-use super::Kind;
+use super::PlacementKind;
 use crate::cost::{
-    self, APPENDED, Access, Disk, best_hot_share_by, cleaning_cost, greedy_utilisation,
-    separated_utilisation,
+    self, APPENDED, AccessDistribution, DiskParameters, best_hot_share_by, cleaning_cost,
+    greedy_utilisation, separated_utilisation,
 };
 
 /// Fraction by which a policy must be cheaper than a simpler one.
@@ -27,9 +27,9 @@ const SEGMENT_PAGES_MAX: u64 = 1024;
 
 /// Properties of a device that will be divided into segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Medium {
+pub struct DeviceProperties {
     /// Positioning time and bandwidth, measured.
-    pub disk: Disk,
+    pub disk: DiskParameters,
     /// True if data can be overwritten: not on flash or in objects of a store.
     pub in_place: bool,
     /// Bytes of a page.
@@ -40,21 +40,21 @@ pub struct Medium {
 
 /// A choice and its reasons.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Chosen {
+pub struct PolicyChoice {
     /// The policy.
-    pub kind: Kind,
+    pub kind: PlacementKind,
     /// Expected costs of all policies that the device allows, simplest first, in segment I/Os per segment's worth of
     /// pages that clients write.
-    pub costs: Vec<(Kind, f64)>,
+    pub costs: Vec<(PlacementKind, f64)>,
     /// The reason, as a sentence.
     pub why: String,
 }
 
 /// Properties of the clients' writes.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Known {
+pub struct WorkloadProperties {
     /// Distribution of writes over pages.
-    pub access: Access,
+    pub access: AccessDistribution,
     /// Utilisation of the device, from 0 to 1.
     pub utilisation: f64,
     /// Mean length of a write, in bytes.
@@ -63,15 +63,15 @@ pub struct Known {
     pub log_ratio: f64,
 }
 
-impl Known {
+impl WorkloadProperties {
     /// Returns the assumptions for a new volume with pages of `page_bytes`. The volume will hold up to `size` bytes on
     /// segments of `medium` bytes. A fifth of the pages receives 80 % of the writes. Segments will be 80 % full, or as
     /// full as possible if that is more. A volume larger than its device will not be full.
-    pub fn assumed(page_bytes: u64, size: u64, medium: u64) -> Known {
+    pub fn assumed(page_bytes: u64, size: u64, medium: u64) -> WorkloadProperties {
         let most = size as f64 / medium.max(1) as f64;
         let utilisation = if most > 1.0 { USUAL } else { most.max(USUAL) };
-        Known {
-            access: Access::skewed(0.8, 0.2),
+        WorkloadProperties {
+            access: AccessDistribution::skewed(0.8, 0.2),
             utilisation,
             write_bytes: page_bytes,
             log_ratio: 1.0,
@@ -81,16 +81,16 @@ impl Known {
 
 /// Returns the policy with the lowest expected cost on `medium` for the known writes. Of policies with similar costs it
 /// returns the simplest.
-pub fn choose(medium: &Medium, known: &Known) -> Chosen {
+pub fn choose(medium: &DeviceProperties, known: &WorkloadProperties) -> PolicyChoice {
     let costs = expected(medium, known);
-    let mut best = (Kind::Lfs, f64::INFINITY);
+    let mut best = (PlacementKind::Lfs, f64::INFINITY);
     for &(kind, cost) in &costs {
         if cost < best.1 * (1.0 - WORTH) {
             best = (kind, cost);
         }
     }
     let why = reason(medium, best, &costs, known);
-    Chosen {
+    PolicyChoice {
         kind: best.0,
         costs,
         why,
@@ -100,20 +100,23 @@ pub fn choose(medium: &Medium, known: &Known) -> Chosen {
 /// Returns the choice for a device with several measurements, the most usual measurement first. If the measurements
 /// lead to different policies, it returns the policy with the lowest cost in the worst case, as a multiple of the best
 /// policy's cost there.
-pub fn choose_by_all(measured: &[Medium], known: &Known) -> Option<Chosen> {
-    let all: Vec<Chosen> = measured
+pub fn choose_by_all(
+    measured: &[DeviceProperties],
+    known: &WorkloadProperties,
+) -> Option<PolicyChoice> {
+    let all: Vec<PolicyChoice> = measured
         .iter()
         .map(|medium| choose(medium, known))
         .collect();
     let usual = all.first()?.clone();
-    let mut kinds: Vec<Kind> = all.iter().map(|chosen| chosen.kind).collect();
+    let mut kinds: Vec<PlacementKind> = all.iter().map(|chosen| chosen.kind).collect();
     kinds.sort_unstable_by_key(|kind| kind.code());
     kinds.dedup();
     if kinds.len() < 2 {
         return Some(usual);
     }
-    let regret = |kind: Kind| {
-        let of = |chosen: &Chosen| {
+    let regret = |kind: PlacementKind| {
+        let of = |chosen: &PolicyChoice| {
             let cost = |wanted| chosen.costs.iter().find(|(kind, _)| *kind == wanted);
             match (cost(kind), cost(chosen.kind)) {
                 (Some((_, cost)), Some((_, best))) => cost / best,
@@ -130,7 +133,7 @@ pub fn choose_by_all(measured: &[Medium], known: &Known) -> Option<Chosen> {
             format!("{kind} in {count}")
         })
         .collect();
-    Some(Chosen {
+    Some(PolicyChoice {
         kind,
         why: format!(
             "{kind}, which costs at most {worst:.2} times as much as the best: the device was measured {} times, and the \
@@ -144,7 +147,7 @@ pub fn choose_by_all(measured: &[Medium], known: &Known) -> Option<Chosen> {
 }
 
 /// Returns the cost of writes in place, including the log write before.
-fn in_place_cost(medium: &Medium, known: &Known) -> f64 {
+fn in_place_cost(medium: &DeviceProperties, known: &WorkloadProperties) -> f64 {
     let home = medium
         .disk
         .home_cost(known.write_bytes, medium.segment_bytes);
@@ -152,7 +155,7 @@ fn in_place_cost(medium: &Medium, known: &Known) -> f64 {
 }
 
 /// Returns the expected costs, the simplest policy first.
-fn expected(medium: &Medium, known: &Known) -> Vec<(Kind, f64)> {
+fn expected(medium: &DeviceProperties, known: &WorkloadProperties) -> Vec<(PlacementKind, f64)> {
     let (d, access) = (known.utilisation, &known.access);
     let pages = medium.segment_bytes / medium.page_bytes.max(1);
     let pages = pages.clamp(1, SEGMENT_PAGES_MAX) as u32;
@@ -171,23 +174,23 @@ fn expected(medium: &Medium, known: &Known) -> Vec<(Kind, f64)> {
     let cleaned = |_, dense| greedy_utilisation(dense, pages);
     let hybrid = best_hot_share_by(access, d, in_place, cleaned).cost;
     let all = [
-        (Kind::Overwrite, in_place),
-        (Kind::Lfs, log(LFS_GAINS)),
-        (Kind::Wolf, log(WOLF_GAINS)),
-        (Kind::SepBit, log(SEPBIT_GAINS)),
+        (PlacementKind::Overwrite, in_place),
+        (PlacementKind::Lfs, log(LFS_GAINS)),
+        (PlacementKind::Wolf, log(WOLF_GAINS)),
+        (PlacementKind::SepBit, log(SEPBIT_GAINS)),
         // Both policies log all writes if that is cheaper.
-        (Kind::HyLog, log(LFS_GAINS).min(hybrid)),
-        (Kind::HyLogSepBit, log(SEPBIT_GAINS).min(hybrid)),
+        (PlacementKind::HyLog, log(LFS_GAINS).min(hybrid)),
+        (PlacementKind::HyLogSepBit, log(SEPBIT_GAINS).min(hybrid)),
     ];
-    let possible = |(kind, _): &(Kind, f64)| medium.in_place || !kind.in_place();
+    let possible = |(kind, _): &(PlacementKind, f64)| medium.in_place || !kind.in_place();
     all.into_iter().filter(possible).collect()
 }
 
 fn reason(
-    medium: &Medium,
-    (kind, cost): (Kind, f64),
-    costs: &[(Kind, f64)],
-    known: &Known,
+    medium: &DeviceProperties,
+    (kind, cost): (PlacementKind, f64),
+    costs: &[(PlacementKind, f64)],
+    known: &WorkloadProperties,
 ) -> String {
     let others = costs.iter().filter(|(other, _)| *other != kind);
     let others: Vec<String> = others

@@ -1,14 +1,14 @@
 use super::*;
 
-const DISK: Medium = Medium {
-    disk: Disk::OF_2003,
+const DISK: DeviceProperties = DeviceProperties {
+    disk: DiskParameters::OF_2003,
     in_place: true,
     page_bytes: 8 << 10,
     segment_bytes: 1 << 20,
 };
 
-const FLASH: Medium = Medium {
-    disk: Disk {
+const FLASH: DeviceProperties = DeviceProperties {
+    disk: DiskParameters {
         positioning: 0.0,
         bandwidth: 500e6,
         arms: 1.0,
@@ -17,45 +17,48 @@ const FLASH: Medium = Medium {
     ..DISK
 };
 
-fn at(d: f64, access: Access) -> Known {
-    Known {
+fn at(d: f64, access: AccessDistribution) -> WorkloadProperties {
+    WorkloadProperties {
         access,
         utilisation: d,
-        ..Known::assumed(8 << 10, 0, 1)
+        ..WorkloadProperties::assumed(8 << 10, 0, 1)
     }
 }
 
-fn chosen(medium: &Medium, d: f64) -> Kind {
-    choose(medium, &at(d, Access::skewed(0.8, 0.2))).kind
+fn chosen(medium: &DeviceProperties, d: f64) -> PlacementKind {
+    choose(medium, &at(d, AccessDistribution::skewed(0.8, 0.2))).kind
 }
 
 #[test]
 fn a_full_disk_is_to_have_a_hybrid_and_an_empty_one_a_log() {
-    assert_eq!(chosen(&DISK, 0.3), Kind::Lfs);
-    assert_eq!(chosen(&DISK, 0.98), Kind::HyLog);
-    let even = choose(&DISK, &at(0.999, Access::uniform()));
-    assert_eq!(even.kind, Kind::Overwrite);
+    assert_eq!(chosen(&DISK, 0.3), PlacementKind::Lfs);
+    assert_eq!(chosen(&DISK, 0.98), PlacementKind::HyLog);
+    let even = choose(&DISK, &at(0.999, AccessDistribution::uniform()));
+    assert_eq!(even.kind, PlacementKind::Overwrite);
 }
 
 #[test]
 fn what_does_not_pay_for_positioning_is_overwritten_and_what_cannot_be_is_logged() {
-    let fast = Medium {
+    let fast = DeviceProperties {
         in_place: true,
         ..FLASH
     };
-    assert_eq!(chosen(&fast, 0.9), Kind::Overwrite);
-    let zipf = Access::zipf(1 << 16, 0.99);
-    assert_eq!(choose(&FLASH, &at(0.9, zipf)).kind, Kind::SepBit);
-    assert_eq!(choose(&FLASH, &at(0.9, Access::uniform())).kind, Kind::Lfs);
-    let costs = choose(&FLASH, &at(0.9, Access::uniform())).costs;
+    assert_eq!(chosen(&fast, 0.9), PlacementKind::Overwrite);
+    let zipf = AccessDistribution::zipf(1 << 16, 0.99);
+    assert_eq!(choose(&FLASH, &at(0.9, zipf)).kind, PlacementKind::SepBit);
+    assert_eq!(
+        choose(&FLASH, &at(0.9, AccessDistribution::uniform())).kind,
+        PlacementKind::Lfs
+    );
+    let costs = choose(&FLASH, &at(0.9, AccessDistribution::uniform())).costs;
     assert!(costs.iter().all(|(kind, _)| !kind.in_place()), "{costs:?}");
 }
 
 #[test]
 fn the_reason_names_what_was_measured_and_what_the_others_would_cost() {
-    let chosen = choose(&DISK, &at(0.98, Access::skewed(0.8, 0.2)));
-    let costs: Vec<Kind> = chosen.costs.iter().map(|(kind, _)| *kind).collect();
-    assert_eq!(costs.len(), Kind::ALL.len());
+    let chosen = choose(&DISK, &at(0.98, AccessDistribution::skewed(0.8, 0.2)));
+    let costs: Vec<PlacementKind> = chosen.costs.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(costs.len(), PlacementKind::ALL.len());
     for part in ["33.3 times", "0.94", "98 %", "80 %", "overwrite ", "lfs "] {
         assert!(chosen.why.contains(part), "{part}: {}", chosen.why);
     }
@@ -64,7 +67,7 @@ fn the_reason_names_what_was_measured_and_what_the_others_would_cost() {
 #[test]
 fn a_full_medium_is_chosen_for_too() {
     for (medium, d) in [(&DISK, 1.0), (&FLASH, 1.0), (&DISK, 0.0), (&FLASH, 0.0)] {
-        let chosen = choose(medium, &at(d, Access::uniform()));
+        let chosen = choose(medium, &at(d, AccessDistribution::uniform()));
         assert!(
             chosen.costs.iter().any(|(kind, _)| *kind == chosen.kind),
             "{chosen:?}"
@@ -74,14 +77,14 @@ fn a_full_medium_is_chosen_for_too() {
 
 #[test]
 fn where_measurements_differ_the_choice_is_near_the_best_of_each_and_says_so() {
-    let slow = |positioning| Medium {
-        disk: Disk {
+    let slow = |positioning| DeviceProperties {
+        disk: DiskParameters {
             positioning,
             ..DISK.disk
         },
         ..DISK
     };
-    let known = at(0.9, Access::uniform());
+    let known = at(0.9, AccessDistribution::uniform());
     let same = choose_by_all(&[slow(0.005), slow(0.006)], &known).unwrap();
     assert_eq!(same, choose(&slow(0.005), &known));
     let all = [slow(0.002), slow(0.0), slow(0.0002), slow(0.02)];
@@ -93,7 +96,7 @@ fn where_measurements_differ_the_choice_is_near_the_best_of_each_and_says_so() {
 
 #[test]
 fn a_volume_that_may_become_fuller_than_usual_is_chosen_for_as_full_as_it_may_become() {
-    let kind = |size| choose(&DISK, &Known::assumed(8 << 10, size, 1000)).kind;
+    let kind = |size| choose(&DISK, &WorkloadProperties::assumed(8 << 10, size, 1000)).kind;
     assert_eq!(kind(500), chosen(&DISK, 0.8));
     assert_eq!(kind(980), chosen(&DISK, 0.98));
     // The volume is larger than the device, so it will not be full.

@@ -27,25 +27,25 @@ const ROWS: usize = 2;
 const SINGLE: u8 = 16;
 
 /// Numbers of pages by count.
-pub(super) type ByCount = [f64; COUNT_MAX as usize + 1];
+pub(super) type PagesByCount = [f64; COUNT_MAX as usize + 1];
 
 /// Numbers of page writes by the count of the page.
 pub(super) type WritesByCount = [u64; COUNT_MAX as usize + 1];
 
 /// Counts of pages.
 #[derive(Clone, Debug)]
-pub(super) struct Counts {
+pub(super) struct PageCounts {
     /// Both rows, one after the other. Empty before the first count.
     now: Vec<u8>,
     before: Vec<u8>,
     row: usize,
 }
 
-impl Counts {
+impl PageCounts {
     /// Creates counts that take `bytes` bytes.
-    pub(super) fn new(bytes: usize) -> Counts {
+    pub(super) fn new(bytes: usize) -> PageCounts {
         let row = (bytes / (2 * ROWS)).max(1);
-        Counts {
+        PageCounts {
             now: Vec::new(),
             before: Vec::new(),
             row,
@@ -100,13 +100,13 @@ impl Counts {
 
 /// A random sample of the written pages. All pages are equally likely.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
+pub(super) struct PageSample {
     pages: BTreeSet<u64>,
     /// One page in 2 to this power is in the sample.
     zeroes: u32,
 }
 
-impl Sample {
+impl PageSample {
     /// Notes a write of `page`.
     pub(super) fn saw(&mut self, page: u64) {
         if !self.has_room_for(page) || !self.pages.insert(page) {
@@ -120,7 +120,7 @@ impl Sample {
     }
 
     /// Returns the estimated number of pages for each older count.
-    pub(super) fn by_count(&self, counts: &Counts) -> ByCount {
+    pub(super) fn by_count(&self, counts: &PageCounts) -> PagesByCount {
         let mut pages = [0.0; COUNT_MAX as usize + 1];
         let each = 2f64.powi(self.zeroes as i32);
         for &page in &self.pages {
@@ -130,7 +130,7 @@ impl Sample {
     }
 
     /// Removes pages without a count.
-    pub(super) fn forget(&mut self, counts: &Counts) {
+    pub(super) fn forget(&mut self, counts: &PageCounts) {
         self.pages.retain(|&page| counts.before(page) > 0);
         if self.pages.len() < SAMPLE / 4 {
             self.zeroes = self.zeroes.saturating_sub(1);
@@ -149,7 +149,7 @@ impl Sample {
 }
 
 /// Returns pages and writes by count, with higher counts combined.
-pub(super) fn classes(pages: &ByCount, writes: &WritesByCount) -> Vec<(f64, f64)> {
+pub(super) fn classes(pages: &PagesByCount, writes: &WritesByCount) -> Vec<(f64, f64)> {
     let mut classes: Vec<(f64, f64)> = Vec::new();
     let mut class = None;
     for (count, (&pages, &writes)) in (0..=COUNT_MAX).zip(pages.iter().zip(writes)) {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn counts_are_never_too_low_and_right_for_most_pages_while_they_are_fewer_than_cells() {
-        let mut counts = Counts::new(64 << 10);
+        let mut counts = PageCounts::new(64 << 10);
         let many = |page: u64| 1 + page % 7;
         let pages = counts.len() as u64 / 8;
         for page in 0..pages {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_before_fades_and_even_writes_weigh_four_epochs() {
-        let mut counts = Counts::new(64 << 10);
+        let mut counts = PageCounts::new(64 << 10);
         for _ in 0..30 {
             (0..20).for_each(|_| counts.count(7));
             counts.turn();
@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn the_sample_estimates_how_many_pages_have_which_count() {
-        let (mut counts, mut sample, rng) = (Counts::new(4 << 20), Sample::default(), Rng::new(5));
+        let (mut counts, mut sample, rng) =
+            (PageCounts::new(4 << 20), PageSample::default(), Rng::new(5));
         let pages: Vec<u64> = (0..100_000).map(|_| rng.next() >> 20).collect();
         for (n, &page) in pages.iter().enumerate() {
             (0..1 + n % 4).for_each(|_| counts.count(page));

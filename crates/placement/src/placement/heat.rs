@@ -20,10 +20,14 @@
 //! knows its writes. But on a very full volume even half of the expected cost of logging uniform accesses exceeds the
 //! cost of writes in place. In this case nothing is logged at first.
 
-use super::counts::{ByCount, COUNT_MAX, Counts, EPOCHS, Sample, WritesByCount, classes};
+use super::counts::{
+    COUNT_MAX, EPOCHS, PageCounts, PageSample, PagesByCount, WritesByCount, classes,
+};
 use super::pages::{alike, pages, spread};
-use super::{Fill, Options};
-use crate::cost::{APPENDED, Access, Hybrid, best_hot_share_by, cleaning_cost, greedy_utilisation};
+use super::{FillLevel, PlacementOptions};
+use crate::cost::{
+    APPENDED, AccessDistribution, HybridSplit, best_hot_share_by, cleaning_cost, greedy_utilisation,
+};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 /// An epoch has one page write for this many pages.
@@ -47,7 +51,7 @@ const NEWEST: f64 = 0.5;
 
 /// Rule that separates hot and cold pages.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Rule {
+enum HeatRule {
     /// Hot if the overwritten data lived for fewer sectors of client writes.
     Lifetime(u64),
     /// Hot if the count is above `bar`; of pages with exactly this count, the fraction `share` is hot.
@@ -56,7 +60,7 @@ enum Rule {
 
 /// Observations of the current epoch.
 #[derive(Clone, Debug)]
-struct Epoch {
+struct HeatEpoch {
     writes: u64,
     sectors: u64,
     requests: u64,
@@ -64,9 +68,9 @@ struct Epoch {
     by_count: WritesByCount,
 }
 
-impl Default for Epoch {
-    fn default() -> Epoch {
-        Epoch {
+impl Default for HeatEpoch {
+    fn default() -> HeatEpoch {
+        HeatEpoch {
             writes: 0,
             sectors: 0,
             requests: 0,
@@ -77,15 +81,15 @@ impl Default for Epoch {
 
 /// Classification of pages as hot or cold.
 #[derive(Clone, Debug)]
-pub(super) struct Heat {
-    options: Options,
-    counts: Counts,
-    sample: Sample,
-    epoch: Epoch,
+pub(super) struct PageHeat {
+    options: PlacementOptions,
+    counts: PageCounts,
+    sample: PageSample,
+    epoch: HeatEpoch,
     /// Epochs that have passed, at most two.
     passed: u8,
-    fill: Fill,
-    rule: Rule,
+    fill: FillLevel,
+    rule: HeatRule,
     /// Limit of lifetimes that corresponds to the threshold.
     lifetime: u64,
     /// Cost of writing a segment's worth of data in place, in writes of the recent length.
@@ -94,27 +98,27 @@ pub(super) struct Heat {
     measured: Option<f64>,
     /// Sectors that clients wrote while everything was logged, and sectors moved for them, since the last measurement.
     logged: (u64, u64),
-    best: Hybrid,
+    best: HybridSplit,
     /// Utilisation, in steps, at the last decision made without observations.
     presumed_at: Option<u64>,
 }
 
-impl Heat {
-    pub(super) fn new(options: &Options) -> Heat {
+impl PageHeat {
+    pub(super) fn new(options: &PlacementOptions) -> PageHeat {
         let page_bytes = u64::from(options.page()) * SECTOR_BYTES;
-        let best = Hybrid {
+        let best = HybridSplit {
             share: 1.0,
             received: 1.0,
             cost: 0.0,
         };
-        Heat {
+        PageHeat {
             options: *options,
-            counts: Counts::new(options.memory()),
-            sample: Sample::default(),
-            epoch: Epoch::default(),
+            counts: PageCounts::new(options.memory()),
+            sample: PageSample::default(),
+            epoch: HeatEpoch::default(),
             passed: 0,
-            fill: Fill::default(),
-            rule: Rule::Lifetime(u64::MAX),
+            fill: FillLevel::default(),
+            rule: HeatRule::Lifetime(u64::MAX),
             lifetime: u64::MAX,
             home_cost: options.disk.home_cost(page_bytes, options.segment_bytes),
             measured: None,
@@ -125,7 +129,7 @@ impl Heat {
     }
 
     /// Returns the division aimed at, with its expected cost.
-    pub(super) fn best(&self) -> &Hybrid {
+    pub(super) fn best(&self) -> &HybridSplit {
         &self.best
     }
 
@@ -142,8 +146,8 @@ impl Heat {
     /// Returns the threshold of counts, if counts decide.
     pub(super) fn bar(&self) -> Option<u8> {
         match self.rule {
-            Rule::Count { bar, .. } => Some(bar),
-            Rule::Lifetime(_) => None,
+            HeatRule::Count { bar, .. } => Some(bar),
+            HeatRule::Lifetime(_) => None,
         }
     }
 
@@ -153,7 +157,7 @@ impl Heat {
     }
 
     /// Notes the fill level of the device.
-    pub(super) fn filled(&mut self, fill: Fill) {
+    pub(super) fn filled(&mut self, fill: FillLevel) {
         self.fill = fill;
         if self.passed < 2 && self.measured.is_none() && !self.divides() {
             self.presume();
@@ -172,12 +176,12 @@ impl Heat {
         } else {
             (0.0, home, 0)
         };
-        self.best = Hybrid {
+        self.best = HybridSplit {
             share,
             received: share,
             cost,
         };
-        (self.lifetime, self.rule) = (lifetime, Rule::Lifetime(lifetime));
+        (self.lifetime, self.rule) = (lifetime, HeatRule::Lifetime(lifetime));
     }
 
     /// Returns true if some pages are hot and others are cold.
@@ -197,16 +201,16 @@ impl Heat {
         self.measured = (measured >= 0.0).then_some(measured);
         self.best.share = share;
         self.lifetime = lifetime;
-        self.rule = Rule::Lifetime(lifetime);
+        self.rule = HeatRule::Lifetime(lifetime);
     }
 
     /// Returns true if the first page of an extent is hot, and the number of sectors with the same result. `lived` is
     /// the lifetime of the data at the first page, if any.
     pub(super) fn judge(&self, at: Sector, sectors: u32, lived: Option<u64>) -> (bool, u32) {
         match self.rule {
-            Rule::Lifetime(u64::MAX) => (true, sectors),
-            Rule::Lifetime(bar) => (lived.is_some_and(|lived| lived < bar), sectors),
-            Rule::Count { bar, share } => alike(at, sectors, self.options.page(), |page| {
+            HeatRule::Lifetime(u64::MAX) => (true, sectors),
+            HeatRule::Lifetime(bar) => (lived.is_some_and(|lived| lived < bar), sectors),
+            HeatRule::Count { bar, share } => alike(at, sectors, self.options.page(), |page| {
                 let count = self.counts.before(page);
                 count > bar || count == bar && (spread(page) as f64) < share * 2f64.powi(64)
             }),
@@ -265,7 +269,7 @@ impl Heat {
             return;
         }
         let pages = self.with_unwritten(before);
-        let access = Access::of(classes(&pages, &epoch.by_count));
+        let access = AccessDistribution::of(classes(&pages, &epoch.by_count));
         let best = self.best_share(&access);
         let old = self.best.share;
         let both_divide = [old, best.share]
@@ -276,19 +280,19 @@ impl Heat {
         } else {
             best.share
         };
-        self.best = Hybrid { share, ..best };
+        self.best = HybridSplit { share, ..best };
         self.set_threshold(&epoch);
     }
 
     /// Returns the hot share with the lowest expected cost. Prefers all or nothing unless it costs clearly more: pages
     /// that cross the threshold cause costs, and so does a change between the two.
-    fn best_share(&self, access: &Access) -> Hybrid {
+    fn best_share(&self, access: &AccessDistribution) -> HybridSplit {
         let (d, e) = (self.fill.utilisation(), self.home_cost + APPENDED);
         let cleaned = |_, dense| greedy_utilisation(dense, self.segment_pages());
         let best = best_hot_share_by(access, d, e, cleaned);
         let logged = self.log_cost() * self.measured.unwrap_or(1.0);
         let ends = [(1.0, logged), (0.0, e)];
-        let ends = ends.map(|(share, cost)| Hybrid {
+        let ends = ends.map(|(share, cost)| HybridSplit {
             share,
             received: share,
             cost,
@@ -329,14 +333,14 @@ impl Heat {
     }
 
     /// Returns the number of pages for each count, including pages that were never written.
-    fn with_unwritten(&self, mut pages: ByCount) -> ByCount {
+    fn with_unwritten(&self, mut pages: PagesByCount) -> PagesByCount {
         let written: f64 = pages[1..].iter().sum();
         pages[0] = pages[0].max(self.live_pages() as f64 - written);
         pages
     }
 
     /// Sets the threshold that results in the wanted hot share.
-    fn set_threshold(&mut self, epoch: &Epoch) {
+    fn set_threshold(&mut self, epoch: &HeatEpoch) {
         let now = self.sample.by_count(&self.counts);
         let pages = self.with_unwritten(now);
         let mut left = self.best.share * pages.iter().sum::<f64>();
@@ -352,7 +356,7 @@ impl Heat {
             share if share >= 1.0 => 1.0,
             _ => (left / pages[usize::from(bar)].max(1.0)).clamp(0.0, 1.0),
         };
-        self.rule = Rule::Count { bar, share };
+        self.rule = HeatRule::Count { bar, share };
         self.lifetime = match (self.best.share, bar) {
             (share, _) if share >= 1.0 => u64::MAX,
             (share, _) if share <= 0.0 => 0,

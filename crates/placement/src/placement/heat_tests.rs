@@ -4,10 +4,10 @@ use forebay_rng::Rng;
 const PAGE: u64 = 16;
 
 /// Creates the state of a disk with this many pages of data and utilisation `d`.
-fn heat(pages: u64, d: f64) -> Heat {
-    let mut heat = Heat::new(&Options::default());
+fn heat(pages: u64, d: f64) -> PageHeat {
+    let mut heat = PageHeat::new(&PlacementOptions::default());
     let live = pages * PAGE;
-    heat.filled(Fill {
+    heat.filled(FillLevel {
         live,
         capacity: (live as f64 / d) as u64,
     });
@@ -16,7 +16,7 @@ fn heat(pages: u64, d: f64) -> Heat {
 
 /// Writes single pages: `hot` of a hundred go to the first `part` percent. While everything is logged, the moved amount
 /// follows the model.
-fn write(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, part: (u64, u64)) {
+fn write(heat: &mut PageHeat, rng: &Rng, pages: u64, times: u64, part: (u64, u64)) {
     let moved = (heat.log_cost() / 2.0 - 1.0) * PAGE as f64;
     for _ in 0..times {
         heat.moved(moved as u32);
@@ -24,7 +24,7 @@ fn write(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, part: (u64, u64)) {
     }
 }
 
-fn write_only(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, (hot, part): (u64, u64)) {
+fn write_only(heat: &mut PageHeat, rng: &Rng, pages: u64, times: u64, (hot, part): (u64, u64)) {
     let bound = pages * part / 100;
     for _ in 0..times {
         let page = if rng.below(100) < hot {
@@ -36,7 +36,7 @@ fn write_only(heat: &mut Heat, rng: &Rng, pages: u64, times: u64, (hot, part): (
     }
 }
 
-fn share_hot(heat: &Heat, pages: std::ops::Range<u64>) -> f64 {
+fn share_hot(heat: &PageHeat, pages: std::ops::Range<u64>) -> f64 {
     let many = pages.end - pages.start;
     let is_hot = |page: &u64| heat.judge(Sector(page * PAGE), PAGE as u32, Some(0)).0;
     pages.filter(is_hot).count() as f64 / many as f64
@@ -100,7 +100,7 @@ fn pages_that_turn_hot_are_found_and_those_that_were_are_forgotten() {
     let mut heat = heat(pages, 0.98);
     write(&mut heat, &rng, pages, 10 * pages, (80, 20));
     // Now four fifths of the writes go to the last fifth.
-    let mirrored = |heat: &mut Heat, times| {
+    let mirrored = |heat: &mut PageHeat, times| {
         for _ in 0..times {
             let page = if rng.below(100) < 80 {
                 pages - 1 - rng.below(pages / 5)
@@ -135,7 +135,10 @@ fn long_writes_are_worth_less_of_a_log() {
 
 #[test]
 fn before_anything_is_known_all_is_logged_to_learn_what_that_costs() {
-    for fresh in [heat(20_000, 0.92), Heat::new(&Options::default())] {
+    for fresh in [
+        heat(20_000, 0.92),
+        PageHeat::new(&PlacementOptions::default()),
+    ] {
         assert_eq!(fresh.judge(Sector(0), 999, None), (true, 999));
         assert_eq!(fresh.judge(Sector(0), 999, Some(1 << 40)), (true, 999));
     }
@@ -144,17 +147,17 @@ fn before_anything_is_known_all_is_logged_to_learn_what_that_costs() {
 #[test]
 fn before_anything_is_known_nothing_is_logged_where_that_would_cost_far_more_than_writing_home() {
     let (pages, rng) = (20_000, Rng::new(8));
-    let fill = |d: f64| Fill {
+    let fill = |d: f64| FillLevel {
         live: pages * PAGE,
         capacity: ((pages * PAGE) as f64 / d) as u64,
     };
     let mut heat = heat(pages, 0.6);
-    let is_logged = |heat: &Heat| heat.judge(Sector(0), 16, Some(0)).0;
+    let is_logged = |heat: &PageHeat| heat.judge(Sector(0), 16, Some(0)).0;
     assert!(is_logged(&heat));
     heat.filled(fill(0.995));
     assert!(!is_logged(&heat), "{:?}", heat.best());
     // Also after a restart with a state in which nothing was measured.
-    let mut after = Heat::new(&Options::default());
+    let mut after = PageHeat::new(&PlacementOptions::default());
     after.restore(1.0, u64::MAX, heat.measured());
     after.filled(fill(0.995));
     assert!(!is_logged(&after));
@@ -166,7 +169,7 @@ fn before_anything_is_known_nothing_is_logged_where_that_would_cost_far_more_tha
         cheap.moved(1000 * PAGE as u32);
         write_only(&mut cheap, &rng, pages, pages / 2, (80, 20));
     }
-    let mut after = Heat::new(&Options::default());
+    let mut after = PageHeat::new(&PlacementOptions::default());
     after.restore(cheap.best().share, cheap.lifetime(), cheap.measured());
     after.filled(fill(0.995));
     assert!(is_logged(&after), "{:?}", after.best());
@@ -177,7 +180,7 @@ fn after_a_restart_lifetimes_are_compared_with_what_the_threshold_amounted_to() 
     let (pages, rng) = (20_000, Rng::new(6));
     let mut before = heat(pages, 0.98);
     write(&mut before, &rng, pages, 10 * pages, (80, 20));
-    let mut after = Heat::new(&Options::default());
+    let mut after = PageHeat::new(&PlacementOptions::default());
     after.restore(before.best().share, before.lifetime(), before.measured());
     after.filled(before.fill);
     assert_eq!(after.best().share, before.best().share);

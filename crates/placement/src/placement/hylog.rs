@@ -7,18 +7,18 @@
 //! Any other policy can control the hot log; in the paper it is `lfs`. Its streams come first. One stream follows for
 //! cold data without a place: the first writes of clients, and moved data that fits no hole.
 
-use super::heat::Heat;
+use super::heat::PageHeat;
 use super::{
-    Collected, Fact, Fill, Kind, MovedPiece, MovedPlace, Needs, Options, Placed, Placement,
-    UserPlace, UserWrite, saved,
+    CollectedSegment, FillLevel, MovedExtent, MovedPlace, Placement, PlacementAnswer,
+    PlacementKind, PlacementOptions, PolicyFact, PolicyNeeds, UserPlace, UserWrite, saved,
 };
-use crate::victim::Selection;
+use crate::victim::VictimSelection;
 
 /// HyLog, with the policy of its hot log.
 #[derive(Debug)]
 pub(super) struct HyLog<L> {
-    kind: Kind,
-    heat: Heat,
+    kind: PlacementKind,
+    heat: PageHeat,
     log: L,
     plugs: bool,
     /// Hot and cold sectors that clients wrote, and that cleaning found.
@@ -27,10 +27,10 @@ pub(super) struct HyLog<L> {
 }
 
 impl<L: Placement> HyLog<L> {
-    pub(super) fn new(kind: Kind, options: &Options, log: L) -> HyLog<L> {
+    pub(super) fn new(kind: PlacementKind, options: &PlacementOptions, log: L) -> HyLog<L> {
         HyLog {
             kind,
-            heat: Heat::new(options),
+            heat: PageHeat::new(options),
             log,
             plugs: options.plugs,
             written: [0; 2],
@@ -49,13 +49,13 @@ fn hot_share([hot, cold]: [u64; 2]) -> f64 {
 }
 
 impl<L: Placement> Placement for HyLog<L> {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> PlacementKind {
         self.kind
     }
 
-    fn needs(&self) -> Needs {
+    fn needs(&self) -> PolicyNeeds {
         let log = self.log.needs();
-        Needs {
+        PolicyNeeds {
             user: log.user + 1,
             moved: log.moved + 1,
             in_place: true,
@@ -63,14 +63,14 @@ impl<L: Placement> Placement for HyLog<L> {
         }
     }
 
-    fn place_user(&mut self, write: &UserWrite) -> Placed<UserPlace> {
+    fn place_user(&mut self, write: &UserWrite) -> PlacementAnswer<UserPlace> {
         let age = write.overwrites.map(|old| write.now.since(old.born));
         let (hot, sectors) = self.heat.judge(write.at, write.sectors, age);
         let part = UserWrite { sectors, ..*write };
         let placed = if hot {
             self.log.place_user(&part)
         } else {
-            Placed {
+            PlacementAnswer {
                 place: UserPlace::InPlace(self.log.needs().user),
                 sectors,
             }
@@ -82,14 +82,14 @@ impl<L: Placement> Placement for HyLog<L> {
         placed
     }
 
-    fn place_moved(&mut self, piece: &MovedPiece) -> Placed<MovedPlace> {
+    fn place_moved(&mut self, piece: &MovedExtent) -> PlacementAnswer<MovedPlace> {
         let age = piece.now.since(piece.born);
         let (hot, sectors) = self.heat.judge(piece.at, piece.sectors, Some(age));
-        let part = MovedPiece { sectors, ..*piece };
+        let part = MovedExtent { sectors, ..*piece };
         let placed = if hot {
             self.log.place_moved(&part)
         } else {
-            Placed {
+            PlacementAnswer {
                 place: MovedPlace::Plug(self.log.needs().moved),
                 sectors,
             }
@@ -102,26 +102,26 @@ impl<L: Placement> Placement for HyLog<L> {
     /// Returns the selection of the log's policy. But if holes between cold pages are plugged, selection by age would
     /// move cold pages for nothing, so the selection is greedy. If holes are not plugged, selection by age returns the
     /// holes' space to the log.
-    fn selection(&self) -> Selection {
+    fn selection(&self) -> VictimSelection {
         if self.plugs && self.heat.divides() {
-            Selection::Greedy
+            VictimSelection::Greedy
         } else {
             self.log.selection()
         }
     }
 
-    fn collected(&mut self, segment: &Collected) {
+    fn collected(&mut self, segment: &CollectedSegment) {
         self.log.collected(segment);
     }
 
-    fn filled(&mut self, fill: Fill) {
+    fn filled(&mut self, fill: FillLevel) {
         self.heat.filled(fill);
         self.log.filled(fill);
     }
 
-    fn describe(&self) -> Vec<Fact> {
+    fn describe(&self) -> Vec<PolicyFact> {
         let best = self.heat.best();
-        let fact = |name, value, unit| Fact { name, value, unit };
+        let fact = |name, value, unit| PolicyFact { name, value, unit };
         let mut facts = vec![
             fact("hot share", best.share, "of pages"),
             fact("expected of them", best.received, "of writes"),

@@ -4,9 +4,9 @@
 //! `heat.rs`, pages are ranked by older counts and weighed by the writes of the epoch. Otherwise pages with more writes
 //! by chance would look hot, and uniform accesses would look skewed.
 
-use super::counts::{COUNT_MAX, Counts, Sample, WritesByCount, classes};
+use super::counts::{COUNT_MAX, PageCounts, PageSample, WritesByCount, classes};
 use super::pages::pages;
-use crate::cost::Access;
+use crate::cost::AccessDistribution;
 use forebay_units::{SECTOR_BYTES, Sector};
 
 /// Bytes of counts. Only pages of the sample are counted, so few pages share a count.
@@ -18,10 +18,10 @@ const SAMPLED_MIN: u64 = 256;
 
 /// Learnt properties of client writes.
 #[derive(Clone, Debug)]
-pub struct Profile {
+pub struct WriteProfile {
     page: u32,
-    counts: Counts,
-    sample: Sample,
+    counts: PageCounts,
+    sample: PageSample,
     by_count: WritesByCount,
     /// Writes in this epoch that overwrote a page of the sample.
     sampled: u64,
@@ -33,20 +33,20 @@ pub struct Profile {
 
 /// Result of an epoch.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Profiled {
+pub struct EpochProfile {
     /// Distribution of writes over pages.
-    pub access: Access,
+    pub access: AccessDistribution,
     /// Mean length of a write, in bytes.
     pub write_bytes: u64,
 }
 
-impl Profile {
+impl WriteProfile {
     /// Creates an empty profile for pages of `page_sectors` sectors.
-    pub fn new(page_sectors: u32) -> Profile {
-        Profile {
+    pub fn new(page_sectors: u32) -> WriteProfile {
+        WriteProfile {
             page: page_sectors.max(1),
-            counts: Counts::new(COUNT_BYTES),
-            sample: Sample::default(),
+            counts: PageCounts::new(COUNT_BYTES),
+            sample: PageSample::default(),
             by_count: [0; COUNT_MAX as usize + 1],
             sampled: 0,
             requests: 0,
@@ -81,7 +81,7 @@ impl Profile {
         }
     }
 
-    /// Returns true if enough was written for a result of [`Profile::turn`], on a volume with `live_sectors` of data.
+    /// Returns true if enough was written for a result of [`WriteProfile::turn`], on a volume with `live_sectors` of data.
     pub fn is_full(&self, live_sectors: u64) -> bool {
         let pages = live_sectors / u64::from(self.page);
         let writes = self.sampled.saturating_mul(self.sample.one_in());
@@ -89,7 +89,7 @@ impl Profile {
     }
 
     /// Ends the epoch. Returns its result from the third epoch on.
-    pub fn turn(&mut self, live_sectors: u64) -> Option<Profiled> {
+    pub fn turn(&mut self, live_sectors: u64) -> Option<EpochProfile> {
         let mut pages = self.sample.by_count(&self.counts);
         let write_bytes = self.sectors * SECTOR_BYTES / self.requests.max(1);
         let by_count = std::mem::replace(&mut self.by_count, [0; COUNT_MAX as usize + 1]);
@@ -103,8 +103,8 @@ impl Profile {
         let live = live_sectors as f64 / f64::from(self.page);
         let written: f64 = pages[1..].iter().sum();
         pages[0] = pages[0].max(live - written);
-        Some(Profiled {
-            access: Access::of(classes(&pages, &by_count)),
+        Some(EpochProfile {
+            access: AccessDistribution::of(classes(&pages, &by_count)),
             write_bytes,
         })
     }
@@ -118,8 +118,8 @@ mod tests {
     const PAGES: u64 = 40_000;
 
     /// Returns the profile after some epochs of writes, of which `hot` percent go to the first 20 % of the pages.
-    fn profiled(hot: u64, pages: u64) -> Profiled {
-        let (mut profile, rng) = (Profile::new(16), Rng::new(hot));
+    fn profiled(hot: u64, pages: u64) -> EpochProfile {
+        let (mut profile, rng) = (WriteProfile::new(16), Rng::new(hot));
         let mut last = None;
         for _ in 0..12 * pages {
             let page = if rng.below(100) < hot {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_written_for_the_first_time_tells_nothing() {
-        let mut profile = Profile::new(16);
+        let mut profile = WriteProfile::new(16);
         for page in 0..PAGES {
             profile.wrote(Sector(page * 16), 16, |_| false);
         }

@@ -10,7 +10,7 @@
 //!
 //! Little-endian. The bytes are opaque to the code that stores them.
 
-use super::{Kind, SAVED_MAX};
+use super::{PlacementKind, SAVED_MAX};
 
 const MAGIC: [u8; 2] = *b"PL";
 const VERSION: u8 = 1;
@@ -24,7 +24,7 @@ pub(super) const fn len(numbers: usize) -> usize {
 }
 
 /// Encodes the numbers of a policy. Omits numbers that do not fit.
-pub(super) fn encode(kind: Kind, numbers: &[u64]) -> Vec<u8> {
+pub(super) fn encode(kind: PlacementKind, numbers: &[u64]) -> Vec<u8> {
     let [p, l] = MAGIC;
     let mut bytes = vec![p, l, kind.code(), VERSION];
     let most = (SAVED_MAX - HEAD - CRC) / NUMBER;
@@ -35,7 +35,7 @@ pub(super) fn encode(kind: Kind, numbers: &[u64]) -> Vec<u8> {
 }
 
 /// Decodes the numbers of this policy. `None` for any other bytes.
-pub(super) fn decode<const N: usize>(kind: Kind, bytes: &[u8]) -> Option<[u64; N]> {
+pub(super) fn decode<const N: usize>(kind: PlacementKind, bytes: &[u8]) -> Option<[u64; N]> {
     let (body, crc) = bytes.split_last_chunk::<CRC>()?;
     let (head, numbers) = body.split_first_chunk::<HEAD>()?;
     let [p, l] = MAGIC;
@@ -57,17 +57,20 @@ mod tests {
 
     #[test]
     fn what_was_encoded_is_decoded_for_the_same_policy_only() {
-        let bytes = encode(Kind::SepBit, &[7, u64::MAX]);
-        assert_eq!(decode::<2>(Kind::SepBit, &bytes), Some([7, u64::MAX]));
-        assert_eq!(decode::<2>(Kind::Wolf, &bytes), None);
-        assert_eq!(decode::<1>(Kind::SepBit, &bytes), None);
-        assert_eq!(decode::<3>(Kind::SepBit, &bytes), None);
+        let bytes = encode(PlacementKind::SepBit, &[7, u64::MAX]);
+        assert_eq!(
+            decode::<2>(PlacementKind::SepBit, &bytes),
+            Some([7, u64::MAX])
+        );
+        assert_eq!(decode::<2>(PlacementKind::Wolf, &bytes), None);
+        assert_eq!(decode::<1>(PlacementKind::SepBit, &bytes), None);
+        assert_eq!(decode::<3>(PlacementKind::SepBit, &bytes), None);
         for len in 0..bytes.len() {
-            assert_eq!(decode::<2>(Kind::SepBit, &bytes[..len]), None);
+            assert_eq!(decode::<2>(PlacementKind::SepBit, &bytes[..len]), None);
             let mut bad = bytes.clone();
             bad[len] ^= 1;
-            assert_eq!(decode::<2>(Kind::SepBit, &bad), None);
+            assert_eq!(decode::<2>(PlacementKind::SepBit, &bad), None);
         }
-        assert!(encode(Kind::Lfs, &[1; 9999]).len() <= SAVED_MAX);
+        assert!(encode(PlacementKind::Lfs, &[1; 9999]).len() <= SAVED_MAX);
     }
 }

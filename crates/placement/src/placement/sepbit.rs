@@ -13,8 +13,8 @@
 //! is ℓ.
 
 use super::{
-    Collected, Fact, Kind, MovedPiece, MovedPlace, Needs, Order, Placed, Placement, Stream,
-    UserPlace, UserWrite, saved,
+    CollectedSegment, MoveOrder, MovedExtent, MovedPlace, Placement, PlacementAnswer,
+    PlacementKind, PlacementStream, PolicyFact, PolicyNeeds, UserPlace, UserWrite, saved,
 };
 
 /// Number of collected segments of class 0 for a mean.
@@ -49,8 +49,8 @@ impl Default for SepBit {
 }
 
 impl SepBit {
-    fn class_of_moved(&self, piece: &MovedPiece) -> u8 {
-        if piece.stream == Stream::User(0) {
+    fn class_of_moved(&self, piece: &MovedExtent) -> u8 {
+        if piece.stream == PlacementStream::User(0) {
             return OF_SHORT_LIVED;
         }
         let age = piece.now.since(piece.born);
@@ -62,40 +62,40 @@ impl SepBit {
 }
 
 impl Placement for SepBit {
-    fn kind(&self) -> Kind {
-        Kind::SepBit
+    fn kind(&self) -> PlacementKind {
+        PlacementKind::SepBit
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> PolicyNeeds {
+        PolicyNeeds {
             user: 2,
             moved: BY_AGE + 1 + AGES.len() as u8,
             in_place: false,
-            order: Order::AsFound,
+            order: MoveOrder::AsFound,
         }
     }
 
-    fn place_user(&mut self, write: &UserWrite) -> Placed<UserPlace> {
+    fn place_user(&mut self, write: &UserWrite) -> PlacementAnswer<UserPlace> {
         let lived = write.overwrites.map(|old| write.now.since(old.born));
         let short = lived.is_some_and(|lived| lived < self.lifetime);
         let class = if short { 0 } else { 1 };
         let written = &mut self.written[usize::from(class)];
         *written = written.saturating_add(u64::from(write.sectors));
-        Placed {
+        PlacementAnswer {
             place: UserPlace::Append(class),
             sectors: write.sectors,
         }
     }
 
-    fn place_moved(&mut self, piece: &MovedPiece) -> Placed<MovedPlace> {
-        Placed {
+    fn place_moved(&mut self, piece: &MovedExtent) -> PlacementAnswer<MovedPlace> {
+        PlacementAnswer {
             place: MovedPlace::Append(self.class_of_moved(piece)),
             sectors: piece.sectors,
         }
     }
 
-    fn collected(&mut self, segment: &Collected) {
-        if segment.stream != Stream::User(0) {
+    fn collected(&mut self, segment: &CollectedSegment) {
+        if segment.stream != PlacementStream::User(0) {
             return;
         }
         self.collected += 1;
@@ -107,19 +107,19 @@ impl Placement for SepBit {
         }
     }
 
-    fn describe(&self) -> Vec<Fact> {
+    fn describe(&self) -> Vec<PolicyFact> {
         let [short, long] = self.written.map(|sectors| sectors as f64);
         let lifetime = match self.lifetime {
             u64::MAX => f64::INFINITY,
             lifetime => lifetime as f64,
         };
         vec![
-            Fact {
+            PolicyFact {
                 name: "short-lived for less than",
                 value: lifetime,
                 unit: "sectors written",
             },
-            Fact {
+            PolicyFact {
                 name: "taken for short-lived",
                 value: short / (short + long).max(1.0),
                 unit: "of writes",

@@ -1,11 +1,14 @@
 //! Change of the policy of a volume in use.
 //!
 //! The policy of a new volume rests on two assumptions: the clients' writes, and the utilisation. Both are learnt in
-//! use, together with the real cost of cleaning. At the end of each epoch of the [`Profile`] the tuner chooses again.
+//! use, together with the real cost of cleaning. At the end of each epoch of the [`WriteProfile`] the tuner chooses again.
 //! It changes the policy only if several looks in a row found the same better policy. The gain must also be worth a
 //! period in which new segments are filled beside old ones.
 
-use super::{Chosen, Fill, Kind, Known, Medium, Profile, choose};
+use super::{
+    DeviceProperties, FillLevel, PlacementKind, PolicyChoice, WorkloadProperties, WriteProfile,
+    choose,
+};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 /// Number of consecutive looks that must find the same better policy.
@@ -26,7 +29,7 @@ const RATIO_MAX: f64 = 4.0;
 
 /// Work of a volume up to a look, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Done {
+pub struct WorkTotals {
     /// Bytes written by clients.
     pub written: u64,
     /// Bytes of these that were written in place.
@@ -37,51 +40,51 @@ pub struct Done {
 
 /// Result of a look.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Look {
+pub struct TunerDecision {
     /// The policy to change to now, if any.
-    pub change: Option<Kind>,
+    pub change: Option<PlacementKind>,
     /// The policy with the lowest cost, with the reason.
-    pub chosen: Chosen,
+    pub chosen: PolicyChoice,
 }
 
 /// Status of a tuner.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Tuning {
+pub struct TunerStatus {
     /// The newest reason.
     pub why: Option<String>,
     /// Looks so far.
     pub looks: u64,
     /// The policy that the newest looks found better than the present one, and the number of such looks in a row.
-    pub leaning: Option<(Kind, u32)>,
+    pub leaning: Option<(PlacementKind, u32)>,
 }
 
 /// Learnt values for the choice of a volume's policy.
 #[derive(Clone, Debug)]
 pub struct Tuner {
-    medium: Medium,
-    profile: Profile,
+    medium: DeviceProperties,
+    profile: WriteProfile,
     /// Work of the volume at the last look.
-    done: Done,
+    done: WorkTotals,
     log_ratio: f64,
     rest: u32,
-    said: Tuning,
+    said: TunerStatus,
 }
 
 impl Tuner {
     /// Creates a tuner that knows nothing about the writes to this device.
-    pub fn new(medium: Medium) -> Tuner {
+    pub fn new(medium: DeviceProperties) -> Tuner {
         let page_sectors = (medium.page_bytes / SECTOR_BYTES).clamp(1, 1 << 16) as u32;
         Tuner {
             medium,
-            profile: Profile::new(page_sectors),
-            done: Done::default(),
+            profile: WriteProfile::new(page_sectors),
+            done: WorkTotals::default(),
             log_ratio: 1.0,
             rest: 0,
-            said: Tuning::default(),
+            said: TunerStatus::default(),
         }
     }
 
-    /// Notes a client write; see [`Profile::wrote`].
+    /// Notes a client write; see [`WriteProfile::wrote`].
     pub fn wrote(&mut self, at: Sector, sectors: u32, is_mapped: impl Fn(Sector) -> bool) {
         self.profile.wrote(at, sectors, is_mapped);
     }
@@ -92,7 +95,7 @@ impl Tuner {
     }
 
     /// Returns the status.
-    pub fn said(&self) -> &Tuning {
+    pub fn said(&self) -> &TunerStatus {
         &self.said
     }
 
@@ -107,13 +110,13 @@ impl Tuner {
     /// writes are unknown.
     pub fn look(
         &mut self,
-        present: Kind,
-        (fill, live_sectors): (Fill, u64),
-        done: Done,
-        fits: impl Fn(Kind) -> bool,
-    ) -> Option<Look> {
+        present: PlacementKind,
+        (fill, live_sectors): (FillLevel, u64),
+        done: WorkTotals,
+        fits: impl Fn(PlacementKind) -> bool,
+    ) -> Option<TunerDecision> {
         let profiled = self.profile.turn(live_sectors)?;
-        let mut known = Known {
+        let mut known = WorkloadProperties {
             access: profiled.access,
             utilisation: fill.utilisation(),
             write_bytes: profiled.write_bytes,
@@ -138,7 +141,7 @@ impl Tuner {
         };
         let change = self.said.leaning.filter(|(_, looks)| *looks >= LOOKS);
         let change = change.filter(|_| self.rest == 0);
-        Some(Look {
+        Some(TunerDecision {
             change: change.map(|(kind, _)| kind),
             chosen,
         })
@@ -146,7 +149,7 @@ impl Tuner {
 
     /// Measures the cost of cleaning since the last look, if everything was logged. Moved data is read and written;
     /// dead data is not read. So the cost is one segment I/O less than in the model.
-    fn measure(&mut self, present: Kind, done: Done, known: &Known) {
+    fn measure(&mut self, present: PlacementKind, done: WorkTotals, known: &WorkloadProperties) {
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let written = since(done.written, self.done.written);
         let in_place = since(done.in_place, self.done.in_place);
@@ -162,7 +165,7 @@ impl Tuner {
         }
         let model = choose(&self.medium, known).costs;
         let log = if present.in_place() {
-            Kind::Lfs
+            PlacementKind::Lfs
         } else {
             present
         };

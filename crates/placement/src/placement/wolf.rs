@@ -16,11 +16,11 @@ mod references;
 
 use super::pages::{alike, pages};
 use super::{
-    Fact, Kind, MovedPiece, MovedPlace, Needs, Options, Order, Placed, Placement, UserPlace,
-    UserWrite, saved,
+    MoveOrder, MovedExtent, MovedPlace, Placement, PlacementAnswer, PlacementKind,
+    PlacementOptions, PolicyFact, PolicyNeeds, UserPlace, UserWrite, saved,
 };
 use forebay_units::SECTOR_BYTES;
-use references::References;
+use references::ReferenceCounts;
 
 const SECOND: u64 = 1_000_000_000;
 /// Initial time limit and its bounds, in seconds.
@@ -41,7 +41,7 @@ pub(super) struct Wolf {
     buffers: usize,
     /// Capacity of the buffers, in page writes.
     room: u64,
-    references: References,
+    references: ReferenceCounts,
     /// Time limit of a count, in seconds.
     bar: u64,
     /// Bounds between buffers: for each bound that its count exceeds, a page goes to the next more active buffer.
@@ -54,7 +54,7 @@ pub(super) struct Wolf {
 }
 
 impl Wolf {
-    pub(super) fn new(options: &Options) -> Wolf {
+    pub(super) fn new(options: &PlacementOptions) -> Wolf {
         let buffers = usize::from(options.buffers).clamp(2, BUFFERS_MAX);
         let page_bytes = u64::from(options.page()) * SECTOR_BYTES;
         let pages = options.segment_bytes / page_bytes;
@@ -62,7 +62,7 @@ impl Wolf {
             page: options.page(),
             buffers,
             room: (pages * buffers as u64).max(64),
-            references: References::new(options.memory()),
+            references: ReferenceCounts::new(options.memory()),
             bar: BAR,
             bounds: [1; BUFFERS_MAX - 1],
             seen: [0; COUNTS],
@@ -104,20 +104,20 @@ impl Wolf {
 }
 
 impl Placement for Wolf {
-    fn kind(&self) -> Kind {
-        Kind::Wolf
+    fn kind(&self) -> PlacementKind {
+        PlacementKind::Wolf
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> PolicyNeeds {
+        PolicyNeeds {
             user: self.buffers as u8,
             moved: 1,
             in_place: false,
-            order: Order::Age,
+            order: MoveOrder::Age,
         }
     }
 
-    fn place_user(&mut self, write: &UserWrite) -> Placed<UserPlace> {
+    fn place_user(&mut self, write: &UserWrite) -> PlacementAnswer<UserPlace> {
         let seconds = write.nanos / SECOND;
         let count = |page| 1 + self.references.get(page, seconds, self.bar);
         let (buffer, sectors) = alike(write.at, write.sectors, self.page, |page| {
@@ -133,21 +133,21 @@ impl Placement for Wolf {
         if self.held >= self.room {
             self.turn();
         }
-        Placed {
+        PlacementAnswer {
             place: UserPlace::Append(buffer as u8),
             sectors,
         }
     }
 
-    fn place_moved(&mut self, piece: &MovedPiece) -> Placed<MovedPlace> {
-        Placed {
+    fn place_moved(&mut self, piece: &MovedExtent) -> PlacementAnswer<MovedPlace> {
+        PlacementAnswer {
             place: MovedPlace::Append(0),
             sectors: piece.sectors,
         }
     }
 
-    fn describe(&self) -> Vec<Fact> {
-        let fact = |name, value, unit| Fact { name, value, unit };
+    fn describe(&self) -> Vec<PolicyFact> {
+        let fact = |name, value, unit| PolicyFact { name, value, unit };
         let bound = self.bounds[(self.buffers - 1) / 2];
         vec![
             fact(

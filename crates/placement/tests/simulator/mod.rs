@@ -5,10 +5,10 @@
 
 use forebay_placement::WriteClock;
 use forebay_placement::placement::{
-    Collected, Fill, Kind, MovedPiece, MovedPlace, Needs, Options, Order, Overwritten, Placement,
-    Stream, UserPlace, UserWrite,
+    CollectedSegment, FillLevel, MoveOrder, MovedExtent, MovedPlace, OverwrittenExtent, Placement,
+    PlacementKind, PlacementOptions, PlacementStream, PolicyNeeds, UserPlace, UserWrite,
 };
-use forebay_placement::victim::{Closed, Selection, Victims};
+use forebay_placement::victim::{ClosedSegment, VictimSelection, Victims};
 use forebay_units::Sector;
 
 /// Sectors of a page: 8 KiB.
@@ -19,10 +19,10 @@ const BETWEEN: u64 = 1_000_000;
 
 /// Parameters of a simulation.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
-    pub(crate) kind: Kind,
+pub(crate) struct SimulatorConfig {
+    pub(crate) kind: PlacementKind,
     /// Method of choosing victims, if it differs from the policy's.
-    pub(crate) selection: Option<Selection>,
+    pub(crate) selection: Option<VictimSelection>,
     pub(crate) segments: u32,
     /// Pages of a segment.
     pub(crate) pages: u32,
@@ -30,23 +30,23 @@ pub(crate) struct Config {
     pub(crate) data: u32,
     /// Segments that are cleaned together.
     pub(crate) together: usize,
-    pub(crate) options: Options,
+    pub(crate) options: PlacementOptions,
 }
 
-impl Config {
+impl SimulatorConfig {
     /// Creates the parameters of a device whose utilisation is `d`.
-    pub(crate) fn new(kind: Kind, segments: u32, pages: u32, d: f64) -> Config {
-        Config {
+    pub(crate) fn new(kind: PlacementKind, segments: u32, pages: u32, d: f64) -> SimulatorConfig {
+        SimulatorConfig {
             kind,
             selection: None,
             segments,
             pages,
             data: (f64::from(segments) * f64::from(pages) * d) as u32,
             together: 1,
-            options: Options {
+            options: PlacementOptions {
                 segment_bytes: u64::from(pages) * PAGE * 512,
                 plugs: true,
-                ..Options::default()
+                ..PlacementOptions::default()
             },
         }
     }
@@ -54,7 +54,7 @@ impl Config {
 
 /// Pages read and written. For segments, their number.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct PageTally {
     pub(crate) users: u64,
     pub in_place: u64,
     pub(crate) moved: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Tally {
     pub(crate) collected: u64,
 }
 
-impl Tally {
+impl PageTally {
     /// Returns the pages written per page that clients write.
     pub(crate) fn amplification(&self) -> f64 {
         (self.users + self.moved + self.plugged) as f64 / self.users as f64
@@ -78,49 +78,49 @@ impl Tally {
 }
 
 #[derive(Clone, Debug)]
-struct Segment {
+struct SimulatedSegment {
     live: u32,
     filled: u32,
-    stream: Stream,
+    stream: PlacementStream,
     opened: u64,
     closed: u64,
 }
 
 /// A device in use.
 pub(crate) struct Simulator {
-    config: Config,
+    config: SimulatorConfig,
     policy: Box<dyn Placement>,
-    needs: Needs,
+    needs: PolicyNeeds,
     /// Slot of each page, and the time of its last write.
     places: Vec<u32>,
     born: Vec<u64>,
     /// The page in each slot.
     slots: Vec<u32>,
-    segments: Vec<Segment>,
+    segments: Vec<SimulatedSegment>,
     victims: Victims,
     free: Vec<u32>,
     open: [Vec<Option<u32>>; 2],
     /// A segment whose holes are being plugged, and the next slot to examine.
     plugging: Option<(u32, u32)>,
     clock: u64,
-    pub(crate) tally: Tally,
+    pub(crate) tally: PageTally,
 }
 
 impl Simulator {
     /// Creates a device on which all data was written once, in order.
-    pub(crate) fn new(config: Config) -> Simulator {
+    pub(crate) fn new(config: SimulatorConfig) -> Simulator {
         let slots = (config.segments * config.pages) as usize;
         let mut policy = config.kind.build(&config.options);
         let needs = policy.needs();
         let kept = u32::from(needs.moved) + config.together as u32;
-        policy.filled(Fill {
+        policy.filled(FillLevel {
             live: u64::from(config.data) * PAGE,
             capacity: u64::from((config.segments - kept) * config.pages) * PAGE,
         });
-        let segment = Segment {
+        let segment = SimulatedSegment {
             live: 0,
             filled: 0,
-            stream: Stream::User(0),
+            stream: PlacementStream::User(0),
             opened: 0,
             closed: 0,
         };
@@ -137,7 +137,7 @@ impl Simulator {
             open,
             plugging: None,
             clock: 0,
-            tally: Tally::default(),
+            tally: PageTally::default(),
             config,
         };
         for page in 0..simulator.config.data {
@@ -152,9 +152,9 @@ impl Simulator {
         times: u64,
         measured: u64,
         mut next: impl FnMut() -> u32,
-    ) -> Tally {
+    ) -> PageTally {
         (0..times).for_each(|_| self.write(next()));
-        self.tally = Tally::default();
+        self.tally = PageTally::default();
         (0..measured).for_each(|_| self.write(next()));
         self.tally
     }
@@ -174,7 +174,7 @@ impl Simulator {
     pub(crate) fn write(&mut self, page: u32) {
         self.make_room();
         let old = self.places[page as usize];
-        let overwrites = (old != NONE).then(|| Overwritten {
+        let overwrites = (old != NONE).then(|| OverwrittenExtent {
             born: WriteClock(self.born[page as usize]),
             stream: self.segments[(old / self.config.pages) as usize].stream,
         });
@@ -193,7 +193,7 @@ impl Simulator {
             UserPlace::InPlace(_) if old != NONE => self.tally.in_place += 1,
             UserPlace::InPlace(stream) | UserPlace::Append(stream) => {
                 self.kill(old);
-                self.append(Stream::User(stream), page);
+                self.append(PlacementStream::User(stream), page);
             }
         }
     }
@@ -209,10 +209,10 @@ impl Simulator {
         self.victims.changed(number, segment.live);
     }
 
-    fn append(&mut self, stream: Stream, page: u32) {
+    fn append(&mut self, stream: PlacementStream, page: u32) {
         let (kind, at) = match stream {
-            Stream::User(at) => (0, usize::from(at)),
-            Stream::Moved(at) => (1, usize::from(at)),
+            PlacementStream::User(at) => (0, usize::from(at)),
+            PlacementStream::Moved(at) => (1, usize::from(at)),
         };
         let number = self.open[kind][at].unwrap_or_else(|| {
             let number = self.free.pop().expect("cleaning keeps some free");
@@ -231,7 +231,7 @@ impl Simulator {
         self.open[kind][at] = (!full).then_some(number);
         if full {
             segment.closed = self.clock;
-            let closed = Closed {
+            let closed = ClosedSegment {
                 capacity: self.config.pages,
                 live: segment.live,
                 closed: WriteClock(segment.closed),
@@ -269,12 +269,12 @@ impl Simulator {
             let live = slots.map(|slot| (self.slots[slot as usize], victim.segment));
             pages.extend(live.filter(|(page, _)| *page != NONE));
         }
-        if self.needs.order == Order::Age {
+        if self.needs.order == MoveOrder::Age {
             pages.sort_by_key(|&(page, _)| self.born[page as usize]);
         }
         for victim in &victims {
             let segment = &self.segments[victim.segment as usize];
-            self.policy.collected(&Collected {
+            self.policy.collected(&CollectedSegment {
                 stream: segment.stream,
                 opened: WriteClock(segment.opened),
                 closed: WriteClock(segment.closed),
@@ -295,7 +295,7 @@ impl Simulator {
 
     fn move_page(&mut self, page: u32, from: u32) {
         let segment = &self.segments[from as usize];
-        let placed = self.policy.place_moved(&MovedPiece {
+        let placed = self.policy.place_moved(&MovedExtent {
             at: Sector(u64::from(page) * PAGE),
             sectors: PAGE as u32,
             now: WriteClock(self.clock),
@@ -307,7 +307,7 @@ impl Simulator {
         match placed.place {
             MovedPlace::Plug(_) if self.plug(page) => self.tally.plugged += 1,
             MovedPlace::Plug(stream) | MovedPlace::Append(stream) => {
-                self.append(Stream::Moved(stream), page);
+                self.append(PlacementStream::Moved(stream), page);
                 self.tally.moved += 1;
             }
         }

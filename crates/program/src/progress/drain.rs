@@ -2,23 +2,23 @@
 //! there. Their speeds are unrelated: zeroing is a few large requests, data many small ones. Each kind is therefore
 //! measured only while it is in progress.
 
-use forebay_control::Left;
+use forebay_control::RemainingWork;
 use forebay_units::ByteLen;
 
-use super::estimate::{Part, left_in_words};
+use super::estimate::{WorkEstimate, left_in_words};
 
 /// The progress of a drain.
 #[derive(Default)]
-pub(super) struct Drain {
+pub(super) struct DrainEstimate {
     /// The ranges to be zeroed or discarded.
-    marks: Part,
-    data: Part,
+    marks: WorkEstimate,
+    data: WorkEstimate,
     doing: String,
 }
 
-impl Drain {
+impl DrainEstimate {
     /// Records the remaining work, `span` seconds after the previous call.
-    pub(super) fn look(&mut self, left: &Left, span: f64) {
+    pub(super) fn look(&mut self, left: &RemainingWork, span: f64) {
         self.doing.clone_from(&left.doing);
         let (marks, data) = if self.is_at_marks() {
             (span, 0.0)
@@ -83,8 +83,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn left(doing: &str, marked: u64, dirty: u64, homeward: u64) -> Left {
-        Left {
+    fn left(doing: &str, marked: u64, dirty: u64, homeward: u64) -> RemainingWork {
+        RemainingWork {
             dirty_bytes: dirty,
             homeward_bytes: homeward,
             marked_bytes: marked,
@@ -92,8 +92,8 @@ mod tests {
         }
     }
 
-    /// Calls [`Drain::look`] once a second, for `seconds`.
-    fn look(drain: &mut Drain, seconds: u64, at: impl Fn(u64) -> Left) {
+    /// Calls [`DrainEstimate::look`] once a second, for `seconds`.
+    fn look(drain: &mut DrainEstimate, seconds: u64, at: impl Fn(u64) -> RemainingWork) {
         for second in 1..=seconds {
             drain.look(&at(second), 1.0);
         }
@@ -103,7 +103,7 @@ mod tests {
     /// ranges that mkfs had discarded, the progress was 0 bytes with an unknown remaining time, and then 51,788 s.
     #[test]
     fn zeroing_is_work_and_does_not_slow_down_the_estimate_for_data() {
-        let mut drain = Drain::default();
+        let mut drain = DrainEstimate::default();
         let (marked, dirty) = (4000 * MIB, 140 * MIB);
         drain.look(&left("reading", marked, dirty, 0), 0.2);
         look(&mut drain, 100, |at| {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_both_kinds_of_work_is_added_up() {
-        let mut drain = Drain::default();
+        let mut drain = DrainEstimate::default();
         drain.look(&left("zeroing", 200 * MIB, 100 * MIB, 0), 0.0);
         look(&mut drain, 10, |at| {
             left("zeroing", (200 - at * 10) * MIB, 100 * MIB, 0)
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_drain_that_gets_nowhere_says_why() {
-        let mut drain = Drain::default();
+        let mut drain = DrainEstimate::default();
         look(&mut drain, 20, |_| left("retrying", 0, MIB, 0));
         assert_eq!(
             drain.text(),

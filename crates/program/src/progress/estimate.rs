@@ -10,7 +10,7 @@ const GRAIN_S: f64 = 0.1;
 
 /// A work with a decreasing remainder.
 #[derive(Default)]
-pub(super) struct Part {
+pub(super) struct WorkEstimate {
     most: u64,
     left: u64,
     /// Total time of work, in seconds.
@@ -19,7 +19,7 @@ pub(super) struct Part {
     changes: VecDeque<(f64, u64)>,
 }
 
-impl Part {
+impl WorkEstimate {
     /// Records the remaining work after `worked_s` further seconds of work.
     pub(super) fn look(&mut self, left: u64, worked_s: f64) {
         self.worked_s += worked_s;
@@ -84,8 +84,8 @@ pub(super) fn left_in_words(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Calls [`Part::look`] five times a second, for `seconds`; `left` returns the remainder.
-    fn look(part: &mut Part, seconds: u32, left: impl Fn(f64) -> u64) {
+    /// Calls [`WorkEstimate::look`] five times a second, for `seconds`; `left` returns the remainder.
+    fn look(part: &mut WorkEstimate, seconds: u32, left: impl Fn(f64) -> u64) {
         for n in 1..=seconds * 5 {
             part.look(left(f64::from(n) / 5.0), 0.2);
         }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known_before_anything_was_done_and_nothing_left_takes_no_time() {
-        let mut part = Part::default();
+        let mut part = WorkEstimate::default();
         assert_eq!((part.rate(), part.time_left()), (None, Some(0.0)));
         look(&mut part, 30, |_| 1000);
         assert_eq!((part.rate(), part.time_left()), (None, None));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_last_seconds_count_and_not_the_beginning() {
-        let mut part = Part::default();
+        let mut part = WorkEstimate::default();
         part.look(100_000, 0.0);
         look(&mut part, 60, |at| 100_000 - at as u64);
         look(&mut part, 15, |at| 99_940 - (at * 1000.0) as u64);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_comes_in_lumps_is_estimated_by_whole_lumps() {
-        let mut part = Part::default();
+        let mut part = WorkEstimate::default();
         part.look(1000, 0.0);
         // 100 bytes are completed every 4 seconds.
         for second in 4..30 {
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_standstill_lowers_the_rate_bit_by_bit_and_growth_leaves_none() {
-        let mut part = Part::default();
+        let mut part = WorkEstimate::default();
         part.look(1000, 0.0);
         look(&mut part, 10, |at| 1000 - (at * 10.0) as u64);
         let before = part.rate().unwrap();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn many_looks_in_a_short_time_take_little_memory() {
-        let mut part = Part::default();
+        let mut part = WorkEstimate::default();
         for n in 0..100_000 {
             part.look(1_000_000 - n, 0.001);
         }

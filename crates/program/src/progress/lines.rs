@@ -9,7 +9,7 @@ const PARTS: u64 = 10;
 
 /// The lines printed so far.
 #[derive(Default)]
-pub(super) struct Due {
+pub(super) struct ProgressLines {
     /// The time of the last line in seconds since the beginning, and the part of the work at that time.
     last_s: f64,
     part: u64,
@@ -18,7 +18,7 @@ pub(super) struct Due {
     lines: u64,
 }
 
-impl Due {
+impl ProgressLines {
     /// Returns true if a line is due `now_s` seconds after the beginning, with `done` as the completed and the total
     /// work, and `doing` as the activity. A line that is due is recorded as printed.
     pub(super) fn is_due(&mut self, now_s: f64, done: (u64, u64), doing: &str) -> bool {
@@ -50,7 +50,7 @@ mod tests {
 
     /// Returns the times of the lines, for work that is polled five times a second.
     fn lines(seconds: u32, at: impl Fn(f64) -> ((u64, u64), &'static str)) -> Vec<f64> {
-        let mut due = Due::default();
+        let mut due = ProgressLines::default();
         let times = (1..=seconds * 5).map(|n| f64::from(n) / 5.0);
         let times = times.filter(|now| {
             let (done, doing) = at(*now);

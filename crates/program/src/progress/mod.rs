@@ -11,29 +11,29 @@ mod lines;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use forebay_control::Left;
+use forebay_control::RemainingWork;
 use forebay_units::ByteLen;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use drain::Drain;
-use estimate::Part;
-use lines::Due;
+use drain::DrainEstimate;
+use estimate::WorkEstimate;
+use lines::ProgressLines;
 
 /// Interval between two updates of a bar.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
 /// The progress of one work, measured in bytes.
-pub struct Progress {
-    work: Part,
-    shown: Shown,
+pub struct ByteProgress {
+    work: WorkEstimate,
+    shown: ProgressDisplay,
 }
 
-impl Progress {
+impl ByteProgress {
     /// Begins to show progress for `what`. Prints nothing before the first values are known.
-    pub fn new(what: impl Into<String>) -> Progress {
-        Progress {
-            work: Part::default(),
-            shown: Shown::new(what.into()),
+    pub fn new(what: impl Into<String>) -> ByteProgress {
+        ByteProgress {
+            work: WorkEstimate::default(),
+            shown: ProgressDisplay::new(what.into()),
         }
     }
 
@@ -60,22 +60,22 @@ impl Progress {
 }
 
 /// The progress of a drain, measured by the remaining work.
-pub struct Draining {
-    drain: Drain,
-    shown: Shown,
+pub struct DrainProgress {
+    drain: DrainEstimate,
+    shown: ProgressDisplay,
 }
 
-impl Draining {
+impl DrainProgress {
     /// Begins to show progress for `what`.
-    pub fn new(what: String) -> Draining {
-        Draining {
-            drain: Drain::default(),
-            shown: Shown::new(what),
+    pub fn new(what: String) -> DrainProgress {
+        DrainProgress {
+            drain: DrainEstimate::default(),
+            shown: ProgressDisplay::new(what),
         }
     }
 
     /// Records the remaining work.
-    pub fn set(&mut self, left: &Left) {
+    pub fn set(&mut self, left: &RemainingWork) {
         let span = self.shown.look();
         self.drain.look(left, span);
         let (done, total) = self.drain.done();
@@ -91,17 +91,17 @@ impl Draining {
 }
 
 /// The display of progress.
-struct Shown {
+struct ProgressDisplay {
     what: String,
     bar: Option<ProgressBar>,
     began: Instant,
     looked: Instant,
     drawn: Option<Instant>,
-    due: Due,
+    due: ProgressLines,
 }
 
-impl Shown {
-    fn new(what: String) -> Shown {
+impl ProgressDisplay {
+    fn new(what: String) -> ProgressDisplay {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar =
                 ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
@@ -110,13 +110,13 @@ impl Shown {
             bar
         });
         let now = Instant::now();
-        Shown {
+        ProgressDisplay {
             what,
             bar,
             began: now,
             looked: now,
             drawn: None,
-            due: Due::default(),
+            due: ProgressLines::default(),
         }
     }
 

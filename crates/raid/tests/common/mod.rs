@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Asked, Buf, BufMut, Device, DeviceError, Durability, Geometry, Hooks, IoFuture, Op, RamDevice,
-    Result, Room, Tap,
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, RamDevice,
+    Result, Tap, TapHooks, TapRequest, ZeroedSpace,
 };
-use forebay_raid::Parity;
+use forebay_raid::ParityArray;
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 
@@ -33,7 +33,7 @@ pub(crate) async fn read(device: &dyn Device, at: u64, len: usize) -> Result<Vec
 
 /// The requests of a member that fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum MemberFault {
     Nothing,
     Reads,
     /// A failing write has written the first half of its blocks.
@@ -43,28 +43,28 @@ pub(crate) enum Fault {
 }
 
 /// The behaviour of a member's requests.
-pub(crate) struct Ways {
+pub(crate) struct MemberHooks {
     rt: Rt,
-    asked: RefCell<Vec<(Op, Range<u64>)>>,
+    asked: RefCell<Vec<(DeviceOp, Range<u64>)>>,
     takes: Cell<Duration>,
     jitter: RefCell<Option<Rng>>,
-    fault: RefCell<(Fault, Range<u64>)>,
+    fault: RefCell<(MemberFault, Range<u64>)>,
     volatile: bool,
     fua: Cell<bool>,
     ram: Rc<RamDevice>,
 }
 
 /// A member.
-pub(crate) type Trial = Tap<Rc<RamDevice>, Ways>;
+pub(crate) type MemberDevice = Tap<Rc<RamDevice>, MemberHooks>;
 
-impl Ways {
+impl MemberHooks {
     /// Returns the requests since the last call.
-    pub(crate) fn asked(&self) -> Vec<(Op, Range<u64>)> {
+    pub(crate) fn asked(&self) -> Vec<(DeviceOp, Range<u64>)> {
         self.asked.take()
     }
 
     /// Returns the kinds of the requests since the last call.
-    pub(crate) fn ops(&self) -> Vec<Op> {
+    pub(crate) fn ops(&self) -> Vec<DeviceOp> {
         self.asked().into_iter().map(|(op, _)| op).collect()
     }
 
@@ -82,46 +82,49 @@ impl Ways {
         self.jitter.replace(Some(Rng::new(seed)));
     }
 
-    pub(crate) fn fails(&self, fault: Fault, within: Range<u64>) {
+    pub(crate) fn fails(&self, fault: MemberFault, within: Range<u64>) {
         self.fault.replace((fault, within));
     }
 
-    fn fault_of(&self, asked: &Asked) -> bool {
+    fn fault_of(&self, asked: &TapRequest) -> bool {
         let (fault, within) = self.fault.borrow().clone();
         let range = asked.range();
         let hit = range.start < within.end && within.start < range.end;
         match (fault, asked.op()) {
-            (Fault::Nothing, _) => false,
-            (Fault::Flushes | Fault::All, Op::Flush) => true,
-            (Fault::Reads | Fault::All, Op::Read) => hit,
-            (Fault::Writes | Fault::All, Op::Write | Op::WriteZeroes | Op::Discard) => hit,
+            (MemberFault::Nothing, _) => false,
+            (MemberFault::Flushes | MemberFault::All, DeviceOp::Flush) => true,
+            (MemberFault::Reads | MemberFault::All, DeviceOp::Read) => hit,
+            (
+                MemberFault::Writes | MemberFault::All,
+                DeviceOp::Write | DeviceOp::WriteZeroes | DeviceOp::Discard,
+            ) => hit,
             _ => false,
         }
     }
 
     /// Applies the first half of a failing request.
-    fn half_done(&self, asked: &Asked) {
+    fn half_done(&self, asked: &TapRequest) {
         let range = asked.range();
         let half = (range.end - range.start) / 1024 * 512;
         match asked {
-            Asked::Write(at, data, _) => self.ram.poke(*at, &data[..half as usize]),
-            Asked::WriteZeroes(..) => self.ram.poke(range.start, &vec![0; half as usize]),
+            TapRequest::Write(at, data, _) => self.ram.poke(*at, &data[..half as usize]),
+            TapRequest::WriteZeroes(..) => self.ram.poke(range.start, &vec![0; half as usize]),
             _ => {}
         }
     }
 }
 
-impl Hooks for Ways {
-    fn geometry(&self, below: Geometry) -> Geometry {
-        Geometry {
+impl TapHooks for MemberHooks {
+    fn geometry(&self, below: DeviceGeometry) -> DeviceGeometry {
+        DeviceGeometry {
             volatile: self.volatile,
             ..below
         }
     }
 
-    async fn before(&self, asked: &Asked) -> Result<()> {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
         self.asked.borrow_mut().push((asked.op(), asked.range()));
-        if let Asked::Write(_, _, Durability::Fua) = asked {
+        if let TapRequest::Write(_, _, Durability::Fua) = asked {
             self.fua.set(true);
         }
         let jitter = self.jitter.borrow().as_ref().map(|rng| rng.below(1000));
@@ -138,14 +141,14 @@ impl Hooks for Ways {
     }
 }
 
-pub(crate) fn member(rt: &Rt, len: u64, volatile: bool) -> Rc<Trial> {
+pub(crate) fn member(rt: &Rt, len: u64, volatile: bool) -> Rc<MemberDevice> {
     let ram = Rc::new(RamDevice::new(len, 512));
-    let ways = Ways {
+    let ways = MemberHooks {
         rt: rt.clone(),
         asked: RefCell::default(),
         takes: Cell::new(Duration::ZERO),
         jitter: RefCell::default(),
-        fault: RefCell::new((Fault::Nothing, 0..0)),
+        fault: RefCell::new((MemberFault::Nothing, 0..0)),
         volatile,
         fua: Cell::new(false),
         ram: Rc::clone(&ram),
@@ -153,23 +156,23 @@ pub(crate) fn member(rt: &Rt, len: u64, volatile: bool) -> Rc<Trial> {
     Rc::new(Tap::new(ram, ways))
 }
 
-pub(crate) fn members(rt: &Rt, count: usize, len: u64) -> Vec<Rc<Trial>> {
+pub(crate) fn members(rt: &Rt, count: usize, len: u64) -> Vec<Rc<MemberDevice>> {
     (0..count).map(|_| member(rt, len, false)).collect()
 }
 
-pub(crate) fn devices(members: &[Rc<Trial>]) -> Vec<Rc<dyn Device>> {
-    let device = |member: &Rc<Trial>| Rc::clone(member) as Rc<dyn Device>;
+pub(crate) fn devices(members: &[Rc<MemberDevice>]) -> Vec<Rc<dyn Device>> {
+    let device = |member: &Rc<MemberDevice>| Rc::clone(member) as Rc<dyn Device>;
     members.iter().map(device).collect()
 }
 
 /// A device with a changed geometry.
-pub(crate) struct Like<F> {
+pub(crate) struct GeometryOverride<F> {
     pub(crate) below: RamDevice,
     pub(crate) change: F,
 }
 
-impl<F: Fn(Geometry) -> Geometry> Device for Like<F> {
-    fn geometry(&self) -> Geometry {
+impl<F: Fn(DeviceGeometry) -> DeviceGeometry> Device for GeometryOverride<F> {
+    fn geometry(&self) -> DeviceGeometry {
         (self.change)(self.below.geometry())
     }
 
@@ -189,18 +192,18 @@ impl<F: Fn(Geometry) -> Geometry> Device for Like<F> {
         self.below.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.below.write_zeroes(range, room)
     }
 }
 
-pub(crate) fn parity(rt: &Rt, members: &[Rc<Trial>], unit: u32) -> Parity {
+pub(crate) fn parity(rt: &Rt, members: &[Rc<MemberDevice>], unit: u32) -> ParityArray {
     let members = devices(members).into_iter().map(Some).collect();
-    Parity::new(rt, members, unit).unwrap()
+    ParityArray::new(rt, members, unit).unwrap()
 }
 
 /// Returns true if the sum of the members' contents is zero everywhere.
-pub(crate) fn sum_is_zero(members: &[Rc<Trial>]) -> bool {
+pub(crate) fn sum_is_zero(members: &[Rc<MemberDevice>]) -> bool {
     let len = members[0].below.geometry().len as usize;
     let mut sum = vec![0; len];
     for member in members {

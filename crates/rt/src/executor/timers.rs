@@ -10,12 +10,12 @@ use crate::Instant;
 
 /// The timers of an executor, in the order of their instants; equal instants in the order of creation.
 #[derive(Default)]
-pub(super) struct Timers {
+pub(super) struct TimerQueue {
     wakers: BTreeMap<(Instant, u64), Waker>,
     next_id: u64,
 }
 
-impl Timers {
+impl TimerQueue {
     pub(super) fn first(&self) -> Option<Instant> {
         self.wakers.keys().next().map(|(at, _)| *at)
     }
@@ -27,15 +27,15 @@ impl Timers {
 }
 
 /// Waits until an instant. Created by [`Rt::sleep`] and [`Rt::sleep_until`].
-pub struct Sleep {
+pub struct SleepFuture {
     rt: Rt,
     until: Instant,
     id: Option<u64>,
 }
 
-impl Sleep {
-    pub(super) fn new(rt: Rt, until: Instant) -> Sleep {
-        Sleep {
+impl SleepFuture {
+    pub(super) fn new(rt: Rt, until: Instant) -> SleepFuture {
+        SleepFuture {
             rt,
             until,
             id: None,
@@ -43,7 +43,7 @@ impl Sleep {
     }
 }
 
-impl Future for Sleep {
+impl Future for SleepFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -67,7 +67,7 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
+impl Drop for SleepFuture {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.rt

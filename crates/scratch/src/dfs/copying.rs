@@ -9,8 +9,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use forebay_fuse::files::Kind;
-use forebay_fuse::{self as fuse, FIXED, Op, Request, Stat, init_flag, open_flag};
+use forebay_fuse::files::FuseFileKind;
+use forebay_fuse::{
+    self as fuse, FIXED, FuseAttributes, FuseOp, FuseRequest, init_flag, open_flag,
+};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -22,14 +24,14 @@ const NAME: &[u8] = b"memory";
 const VALID_S: u64 = 3600;
 
 /// Memory as a file, mounted. Dropped, it is not any more.
-pub(super) struct Copying {
+pub(super) struct FuseMemoryFile {
     dir: PathBuf,
     serving: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl Copying {
+impl FuseMemoryFile {
     /// So many bytes.
-    pub(super) fn mount(dir: &Path, len: u64) -> io::Result<Copying> {
+    pub(super) fn mount(dir: &Path, len: u64) -> io::Result<FuseMemoryFile> {
         let device = File::options().read(true).write(true).open("/dev/fuse")?;
         let options = format!(
             "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions",
@@ -41,7 +43,7 @@ impl Copying {
         // All of it is there before something is measured.
         let memory = vec![1; usize::try_from(len).map_err(io::Error::other)?];
         let serving = std::thread::spawn(move || serve(&device, memory));
-        Ok(Copying {
+        Ok(FuseMemoryFile {
             dir: dir.to_owned(),
             serving: Some(serving),
         })
@@ -52,7 +54,7 @@ impl Copying {
     }
 }
 
-impl Drop for Copying {
+impl Drop for FuseMemoryFile {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH);
         if let Some(serving) = self.serving.take() {
@@ -77,13 +79,18 @@ fn serve(device: &File, mut memory: Vec<u8>) -> io::Result<()> {
         };
         let front = &fixed[fuse::HEADER..total.clamp(fuse::HEADER, FIXED)];
         let body = [front, &rest[..total.saturating_sub(FIXED)]];
-        if request.op != Op::Forget {
+        if request.op != FuseOp::Forget {
             answer(device, &request, body, &mut memory)?;
         }
     }
 }
 
-fn answer(device: &File, request: &Request, body: [&[u8]; 2], memory: &mut [u8]) -> io::Result<()> {
+fn answer(
+    device: &File,
+    request: &FuseRequest,
+    body: [&[u8]; 2],
+    memory: &mut [u8],
+) -> io::Result<()> {
     let range = |at: u64, len: u32| {
         let at = usize::try_from(at).unwrap_or(usize::MAX).min(memory.len());
         at..at.saturating_add(len as usize).min(memory.len())
@@ -91,18 +98,18 @@ fn answer(device: &File, request: &Request, body: [&[u8]; 2], memory: &mut [u8])
     let stat = stat(request.node, memory.len() as u64);
     let (mut errno, mut reply) = (0, Vec::new());
     match request.op {
-        Op::Read { at, len } => {
+        FuseOp::Read { at, len } => {
             let range = range(at, len);
             return send(device, request.unique, 0, &memory[range]);
         }
-        Op::Write { at, len, .. } => {
+        FuseOp::Write { at, len, .. } => {
             let range = range(at, len);
             let len = range.len();
             memory[range].copy_from_slice(&body[1][..len]);
             return send(device, request.unique, 0, &fuse::write_out(len as u32));
         }
-        Op::Init { flags, .. } => {
-            let limits = fuse::Limits {
+        FuseOp::Init { flags, .. } => {
+            let limits = fuse::InitReply {
                 flags: init_flag::ASYNC_READ
                     | init_flag::BIG_WRITES
                     | init_flag::ASYNC_DIO
@@ -113,19 +120,19 @@ fn answer(device: &File, request: &Request, body: [&[u8]; 2], memory: &mut [u8])
             };
             reply.extend_from_slice(&fuse::init_out(flags, limits));
         }
-        Op::Lookup if fuse::is_name(body, NAME) => {
+        FuseOp::Lookup if fuse::is_name(body, NAME) => {
             let stat = self::stat(FILE, memory.len() as u64);
             reply.extend_from_slice(&fuse::entry_out(&stat, 0, VALID_S));
         }
-        Op::Lookup => errno = Errno::NOENT.raw_os_error(),
-        Op::GetAttr | Op::SetAttr { .. } => {
+        FuseOp::Lookup => errno = Errno::NOENT.raw_os_error(),
+        FuseOp::GetAttr | FuseOp::SetAttr { .. } => {
             reply.extend_from_slice(&fuse::attr_out(&stat, VALID_S));
         }
-        Op::Open => {
+        FuseOp::Open => {
             let flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
             reply.extend_from_slice(&fuse::open_out(0, flags));
         }
-        Op::Release | Op::Fsync | Op::Destroy => {}
+        FuseOp::Release | FuseOp::Fsync | FuseOp::Destroy => {}
         _ => errno = Errno::NOSYS.raw_os_error(),
     }
     send(device, request.unique, errno, &reply)
@@ -140,17 +147,17 @@ fn send(device: &File, unique: u64, errno: i32, payload: &[u8]) -> io::Result<()
     }
 }
 
-fn stat(node: u64, len: u64) -> Stat {
+fn stat(node: u64, len: u64) -> FuseAttributes {
     let (kind, permissions, len) = match node {
-        FILE => (Kind::File, 0o600, len),
-        _ => (Kind::Directory, 0o700, 0),
+        FILE => (FuseFileKind::File, 0o600, len),
+        _ => (FuseFileKind::Directory, 0o700, 0),
     };
-    Stat {
+    FuseAttributes {
         node,
         mode: kind.mode() | permissions,
         links: 1,
         len,
         preferred_io: 4096,
-        ..Stat::default()
+        ..FuseAttributes::default()
     }
 }

@@ -6,33 +6,33 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_fileloads::mariadb::{self, Pages, Server, Size};
-use forebay_fileloads::sqlite::{Database, IS_BUILT_IN, Mode};
-use forebay_fileloads::{Took, measured, names};
-use forebay_program::failure::{Failure, Outcome};
+use forebay_fileloads::mariadb::{self, DoublewriteMode, MariadbServer, MariadbSize};
+use forebay_fileloads::sqlite::{IS_BUILT_IN, SqliteDatabase, SqliteMode};
+use forebay_fileloads::{TimeTaken, measured, names};
+use forebay_program::failure::{CommandFailure, CommandResult};
 
-use super::places::{EXT4, FOREBAY, Place};
-use crate::Stop;
-use crate::place::Scratch;
+use super::places::{BenchPlace, EXT4, FOREBAY};
+use crate::UserStop;
+use crate::place::ScratchDir;
 
 /// How much is measured.
-pub(super) struct Amount {
-    pub(super) size: Size,
+pub(super) struct DatabaseAmount {
+    pub(super) size: MariadbSize,
     /// How long each load of MariaDB lasts, ...
     pub(super) load: Duration,
     /// ... and the commits of SQLite in each mode.
     pub(super) commits: Duration,
 }
 
-impl Amount {
-    pub(super) fn of(quick: bool) -> Amount {
+impl DatabaseAmount {
+    pub(super) fn of(quick: bool) -> DatabaseAmount {
         let (pool, log, rows, load, commits) = if quick {
             (16 << 20, 16 << 20, 50_000, 4, 500)
         } else {
             (64 << 20, 64 << 20, 250_000, 20, 3_000)
         };
-        Amount {
-            size: Size {
+        DatabaseAmount {
+            size: MariadbSize {
                 pool,
                 log,
                 tables: 4,
@@ -46,9 +46,9 @@ impl Amount {
 }
 
 /// What a database did in one round.
-pub(super) struct Done {
+pub(super) struct DatabaseRound {
     pub(super) transactions: u64,
-    pub(super) took: Took,
+    pub(super) took: TimeTaken,
     /// Written to the device meanwhile, in bytes, and until what was not durable was.
     pub(super) written: u64,
     /// Pages that went through the place for pages written twice.
@@ -56,40 +56,40 @@ pub(super) struct Done {
 }
 
 /// What was measured in all places, round by round.
-pub(super) type Places = BTreeMap<&'static str, Vec<Done>>;
+pub(super) type DatabaseRounds = BTreeMap<&'static str, Vec<DatabaseRound>>;
 
 /// All that was measured.
 #[derive(Default)]
-pub(super) struct Databases {
+pub(super) struct DatabaseMeasurements {
     /// By where, since it is not everywhere the same.
-    pub(super) mariadb: BTreeMap<Pages, Places>,
+    pub(super) mariadb: BTreeMap<DoublewriteMode, DatabaseRounds>,
     /// Why there is nothing of MariaDB.
     pub(super) no_mariadb: Option<String>,
-    /// By the place in [`Mode::ALL`].
-    pub(super) sqlite: BTreeMap<usize, Places>,
+    /// By the place in [`SqliteMode::ALL`].
+    pub(super) sqlite: BTreeMap<usize, DatabaseRounds>,
 }
 
 /// Where MariaDB works: elsewhere it would say nothing more.
 const SERVED: [&str; 3] = [FOREBAY, EXT4, "xfs"];
 
 /// How pages get home there: as usual, and written once.
-fn pages(place: &Place) -> [Pages; 2] {
+fn pages(place: &BenchPlace) -> [DoublewriteMode; 2] {
     match place.name {
-        FOREBAY => [Pages::Twice, Pages::AtomicIfFound],
-        _ => [Pages::Twice, Pages::Unsafe],
+        FOREBAY => [DoublewriteMode::Twice, DoublewriteMode::AtomicIfFound],
+        _ => [DoublewriteMode::Twice, DoublewriteMode::Unsafe],
     }
 }
 
 /// Measures all of it, so many rounds.
 pub(super) fn measure(
-    scratch: &Scratch,
-    places: &[Place],
-    (amount, rounds): (&Amount, u32),
-    stop: &Stop,
-) -> Outcome<Databases> {
-    let mut all = Databases::default();
+    scratch: &ScratchDir,
+    places: &[BenchPlace],
+    (amount, rounds): (&DatabaseAmount, u32),
+    stop: &UserStop,
+) -> CommandResult<DatabaseMeasurements> {
+    let mut all = DatabaseMeasurements::default();
     let served = places.iter().filter(|place| SERVED.contains(&place.name));
-    let served: Vec<(&Place, PathBuf)> = served
+    let served: Vec<(&BenchPlace, PathBuf)> = served
         .filter_map(|place| Some((place, place.dir.as_ref()?.join("mariadb"))))
         .collect();
     if let Err(why) = prepare(scratch, &served, amount, stop)? {
@@ -109,7 +109,7 @@ pub(super) fn measure(
     }
     for (_, data) in &served {
         if data.exists() {
-            fs::remove_dir_all(data).map_err(Failure::io)?;
+            fs::remove_dir_all(data).map_err(CommandFailure::io)?;
         }
     }
     Ok(all)
@@ -117,17 +117,17 @@ pub(super) fn measure(
 
 /// Makes MariaDB's data once, and copies it everywhere; or why that cannot be.
 fn prepare(
-    scratch: &Scratch,
-    served: &[(&Place, PathBuf)],
-    amount: &Amount,
-    stop: &Stop,
-) -> Outcome<Result<(), String>> {
+    scratch: &ScratchDir,
+    served: &[(&BenchPlace, PathBuf)],
+    amount: &DatabaseAmount,
+    stop: &UserStop,
+) -> CommandResult<Result<(), String>> {
     if let Some(program) = mariadb::missing() {
         return Ok(Err(format!("{program} is not installed")));
     }
     eprintln!("forebay: MariaDB's tables");
     let data = scratch.dir().join("mariadb");
-    if let Err(error) = Server::prepare(&data, amount.size, &|| stop.is_set()) {
+    if let Err(error) = MariadbServer::prepare(&data, amount.size, &|| stop.is_set()) {
         stop.check()?;
         return Ok(Err(error.to_string()));
     }
@@ -137,7 +137,7 @@ fn prepare(
             .and_then(|()| names::sync(to))
             .map_err(|error| super::failed(place, "MariaDB's tables", &error))?;
     }
-    fs::remove_dir_all(data).map_err(Failure::io)?;
+    fs::remove_dir_all(data).map_err(CommandFailure::io)?;
     Ok(Ok(()))
 }
 
@@ -157,12 +157,12 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn mariadb_round(
-    served: &[(&Place, PathBuf)],
-    amount: &Amount,
+    served: &[(&BenchPlace, PathBuf)],
+    amount: &DatabaseAmount,
     round: u32,
-    all: &mut Databases,
-    stop: &Stop,
-) -> Outcome {
+    all: &mut DatabaseMeasurements,
+    stop: &UserStop,
+) -> CommandResult {
     for turn in 0..2 {
         for (place, data) in served {
             stop.check()?;
@@ -180,19 +180,19 @@ fn mariadb_round(
 
 /// What a server does for so long.
 fn load(
-    place: &Place,
+    place: &BenchPlace,
     data: &Path,
-    pages: Pages,
-    amount: &Amount,
-    stop: &Stop,
-) -> io::Result<Done> {
+    pages: DoublewriteMode,
+    amount: &DatabaseAmount,
+    stop: &UserStop,
+) -> io::Result<DatabaseRound> {
     let is_to_stop = || stop.is_set();
-    let server = Server::start(data, amount.size, pages, &is_to_stop)?;
+    let server = MariadbServer::start(data, amount.size, pages, &is_to_stop)?;
     let twice = "Innodb_dblwr_pages_written";
     let (pages_before, before) = (server.count(twice)?, place.written()?);
     let (transactions, took) = server.load(amount.load)?;
     names::sync(data)?;
-    let done = Done {
+    let done = DatabaseRound {
         transactions,
         took,
         written: place.written()?.saturating_sub(before),
@@ -203,13 +203,13 @@ fn load(
 }
 
 fn sqlite_round(
-    places: &[Place],
-    amount: &Amount,
+    places: &[BenchPlace],
+    amount: &DatabaseAmount,
     round: u32,
-    all: &mut Databases,
-    stop: &Stop,
-) -> Outcome {
-    for (n, mode) in Mode::ALL.into_iter().enumerate() {
+    all: &mut DatabaseMeasurements,
+    stop: &UserStop,
+) -> CommandResult {
+    for (n, mode) in SqliteMode::ALL.into_iter().enumerate() {
         for place in places.iter().filter(|place| place.file.is_some()) {
             let Some(dir) = &place.dir else { continue };
             stop.check()?;
@@ -226,15 +226,20 @@ fn sqlite_round(
 }
 
 /// Commits of a new database; none where it has no such mode.
-fn commits(place: &Place, dir: &Path, mode: Mode, lasts: Duration) -> io::Result<Option<Done>> {
+fn commits(
+    place: &BenchPlace,
+    dir: &Path,
+    mode: SqliteMode,
+    lasts: Duration,
+) -> io::Result<Option<DatabaseRound>> {
     fs::create_dir(dir)?;
     let mut done = None;
-    if let Some(mut database) = Database::open(dir, mode)? {
+    if let Some(mut database) = SqliteDatabase::open(dir, mode)? {
         names::sync(dir)?;
         let before = place.written()?;
         let (transactions, took) = measured(|| database.commit(lasts))?;
         names::sync(dir)?;
-        done = Some(Done {
+        done = Some(DatabaseRound {
             transactions,
             took,
             written: place.written()?.saturating_sub(before),
@@ -246,7 +251,12 @@ fn commits(place: &Place, dir: &Path, mode: Mode, lasts: Duration) -> io::Result
 }
 
 /// What failed when all is to stop failed for that.
-fn stopped_or_failed(place: &Place, what: &str, error: &io::Error, stop: &Stop) -> Failure {
+fn stopped_or_failed(
+    place: &BenchPlace,
+    what: &str,
+    error: &io::Error,
+    stop: &UserStop,
+) -> CommandFailure {
     match stop.check() {
         Err(stopped) => stopped,
         Ok(()) => super::failed(place, what, error),
@@ -254,10 +264,10 @@ fn stopped_or_failed(place: &Place, what: &str, error: &io::Error, stop: &Stop) 
 }
 
 /// How pages get home, in words.
-pub(super) fn how(pages: Pages) -> &'static str {
+pub(super) fn how(pages: DoublewriteMode) -> &'static str {
     match pages {
-        Pages::Twice => "each page twice",
-        Pages::AtomicIfFound => "each page once, since writes are atomic",
-        Pages::Unsafe => "each page once by `--skip-innodb-doublewrite`: **unsafe**",
+        DoublewriteMode::Twice => "each page twice",
+        DoublewriteMode::AtomicIfFound => "each page once, since writes are atomic",
+        DoublewriteMode::Unsafe => "each page once by `--skip-innodb-doublewrite`: **unsafe**",
     }
 }

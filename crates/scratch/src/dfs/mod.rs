@@ -13,21 +13,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_fileloads::apps::{Amount, App};
-use forebay_fileloads::names::{self, Tree};
-use forebay_fileloads::random::{self, What};
-use forebay_fileloads::{Took, forget_caches, measured};
-use forebay_program::failure::{Failure, Outcome};
+use forebay_fileloads::apps::{App, AppAmount};
+use forebay_fileloads::names::{self, SourceTree};
+use forebay_fileloads::random::{self, RandomOp};
+use forebay_fileloads::{TimeTaken, forget_caches, measured};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 use forebay_report::Circumstances;
 
 use crate::args::DfsArgs;
-use crate::place::Scratch;
+use crate::place::ScratchDir;
 use crate::system::can_mount;
-use crate::{Stop, stoppable};
+use crate::{UserStop, stoppable};
 
-use databases::Databases;
-use places::{Place, all, need};
+use databases::DatabaseMeasurements;
+use places::{BenchPlace, all, need};
 
 /// What is done to names, in this order.
 const NAMES: [&str; 8] = [
@@ -42,7 +42,7 @@ const NAMES: [&str; 8] = [
 ];
 
 /// How much is measured.
-struct Scale {
+struct DfsBenchScale {
     rounds: u32,
     /// Of each image, and of the file of small random requests.
     image: u64,
@@ -51,70 +51,70 @@ struct Scale {
     lasts: Duration,
     /// Small files; such that are made durable each; files of the tree.
     names: [u64; 3],
-    apps: Amount,
-    databases: databases::Amount,
+    apps: AppAmount,
+    databases: databases::DatabaseAmount,
 }
 
-impl Scale {
-    fn of(quick: bool) -> Scale {
+impl DfsBenchScale {
+    fn of(quick: bool) -> DfsBenchScale {
         if quick {
-            Scale {
+            DfsBenchScale {
                 rounds: 1,
                 image: 1 << 30,
                 file: 256 << 20,
                 threads: &[1, 8, 64],
                 lasts: Duration::from_millis(300),
                 names: [3_000, 100, 1_000],
-                apps: Amount::Quick,
-                databases: databases::Amount::of(quick),
+                apps: AppAmount::Quick,
+                databases: databases::DatabaseAmount::of(quick),
             }
         } else {
-            Scale {
+            DfsBenchScale {
                 rounds: 3,
                 image: 4 << 30,
                 file: 1 << 30,
                 threads: &[1, 2, 4, 8, 16, 32, 64],
                 lasts: Duration::from_secs(1),
                 names: [100_000, 2_000, 20_000],
-                apps: Amount::Full,
-                databases: databases::Amount::of(quick),
+                apps: AppAmount::Full,
+                databases: databases::DatabaseAmount::of(quick),
             }
         }
     }
 }
 
 /// Something that was measured in one place: how many, and how long they took, in each round.
-type Rounds = Vec<(u64, Took)>;
+type PlaceRounds = Vec<(u64, TimeTaken)>;
 
 /// All that was measured, by what it is and where.
 #[derive(Default)]
-struct Measured {
+struct DfsMeasurements {
     /// By whether it is a write, and by threads.
-    random: BTreeMap<(bool, u64), BTreeMap<&'static str, Rounds>>,
+    random: BTreeMap<(bool, u64), BTreeMap<&'static str, PlaceRounds>>,
     /// By the place in [`NAMES`].
-    names: BTreeMap<usize, BTreeMap<&'static str, Rounds>>,
+    names: BTreeMap<usize, BTreeMap<&'static str, PlaceRounds>>,
     /// By the place in [`App::ALL`].
-    apps: BTreeMap<usize, BTreeMap<&'static str, Rounds>>,
-    databases: Databases,
+    apps: BTreeMap<usize, BTreeMap<&'static str, PlaceRounds>>,
+    databases: DatabaseMeasurements,
 }
 
 /// `forebay bench dfs`.
 ///
 /// # Errors
 /// If not root, something cannot be measured or written, or a signal came.
-pub fn run(args: DfsArgs) -> Outcome {
+pub fn run(args: DfsArgs) -> CommandResult {
     let report = stoppable(move |stop| work(&args, &stop))?;
     result_line!("{}", report.display());
     Ok(())
 }
 
-fn work(args: &DfsArgs, stop: &Stop) -> Outcome<PathBuf> {
-    can_mount().map_err(Failure::general)?;
+fn work(args: &DfsArgs, stop: &UserStop) -> CommandResult<PathBuf> {
+    can_mount().map_err(CommandFailure::general)?;
     let circumstances = Circumstances::begin();
-    let scale = Scale::of(args.quick);
-    let scratch = Scratch::new(args.dir.as_deref(), false, need(scale.image))?;
+    let scale = DfsBenchScale::of(args.quick);
+    let scratch = ScratchDir::new(args.dir.as_deref(), false, need(scale.image))?;
     let places = all(&scratch, scale.image, scale.file, stop)?;
-    let mut measured = Measured::default();
+    let mut measured = DfsMeasurements::default();
     for place in &places.0 {
         if let Some(file) = &place.file {
             random::fill(file, scale.file).map_err(|error| failed(place, "blocks", &error))?;
@@ -129,7 +129,7 @@ fn work(args: &DfsArgs, stop: &Stop) -> Outcome<PathBuf> {
     }
     for place in &places.0 {
         if let (Some(_), Some(file)) = (&place.dir, &place.file) {
-            std::fs::remove_file(file).map_err(Failure::io)?;
+            std::fs::remove_file(file).map_err(CommandFailure::io)?;
         }
     }
     for round in 1..=scale.rounds {
@@ -159,22 +159,27 @@ fn work(args: &DfsArgs, stop: &Stop) -> Outcome<PathBuf> {
     let amount = (&scale.databases, scale.rounds);
     measured.databases = databases::measure(&scratch, &places.0, amount, stop)?;
     report::write(&args.output, &circumstances, &scale, &measured)
-        .map_err(|error| Failure::io(format!("{error:#}")))
+        .map_err(|error| CommandFailure::io(format!("{error:#}")))
 }
 
-fn failed(place: &Place, what: &str, error: &io::Error) -> Failure {
-    Failure::io(format!("{}: {what}: {error}", place.name))
+fn failed(place: &BenchPlace, what: &str, error: &io::Error) -> CommandFailure {
+    CommandFailure::io(format!("{}: {what}: {error}", place.name))
 }
 
-fn random_round(places: &[Place], scale: &Scale, measured: &mut Measured, stop: &Stop) -> Outcome {
+fn random_round(
+    places: &[BenchPlace],
+    scale: &DfsBenchScale,
+    measured: &mut DfsMeasurements,
+    stop: &UserStop,
+) -> CommandResult {
     for threads in scale.threads {
-        for what in [What::Write, What::Read] {
+        for what in [RandomOp::Write, RandomOp::Read] {
             for place in places {
                 let Some(file) = &place.file else { continue };
                 stop.check()?;
                 let done = random::blocks(file, scale.file, what, *threads, scale.lasts);
                 let done = done.map_err(|error| failed(place, "blocks", &error))?;
-                let of = measured.random.entry((what == What::Write, *threads));
+                let of = measured.random.entry((what == RandomOp::Write, *threads));
                 let rounds = of.or_default().entry(place.name).or_default();
                 rounds.push((done.blocks, done.took));
             }
@@ -184,11 +189,11 @@ fn random_round(places: &[Place], scale: &Scale, measured: &mut Measured, stop: 
 }
 
 /// All of [`NAMES`], in a directory of its own.
-fn names_round(dir: &Path, scale: &Scale) -> io::Result<Vec<(u64, Took)>> {
+fn names_round(dir: &Path, scale: &DfsBenchScale) -> io::Result<Vec<(u64, TimeTaken)>> {
     let dir = dir.join("names");
     std::fs::create_dir(&dir)?;
     let [small, durable, files] = scale.names;
-    let (tree, at) = (Tree::of(files), dir.join("tree"));
+    let (tree, at) = (SourceTree::of(files), dir.join("tree"));
     let mut all = Vec::new();
     let mut step = |count: u64, work: &dyn Fn() -> io::Result<()>| -> io::Result<()> {
         let ((), took) = measured(work)?;
@@ -210,7 +215,7 @@ fn names_round(dir: &Path, scale: &Scale) -> io::Result<Vec<(u64, Took)>> {
     Ok(all)
 }
 
-fn one_app(dir: &Path, app: App, amount: Amount) -> io::Result<Took> {
+fn one_app(dir: &Path, app: App, amount: AppAmount) -> io::Result<TimeTaken> {
     let dir = dir.join("application");
     std::fs::create_dir(&dir)?;
     let took = app.run(&dir, amount);

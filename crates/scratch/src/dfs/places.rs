@@ -5,15 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forebay_program::failure::{Failure, Outcome};
+use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
-use forebay_stack::Kind;
+use forebay_stack::LayerKind;
 
-use super::copying::Copying;
-use crate::Stop;
-use crate::drive::Volume;
-use crate::place::Scratch;
-use crate::system::{Image, Loop, Mount, tool};
+use super::copying::FuseMemoryFile;
+use crate::UserStop;
+use crate::drive::ScratchVolume;
+use crate::place::ScratchDir;
+use crate::system::{ImageLoop, ScratchImage, ToolMount, tool};
 
 /// How each is called in the report.
 pub(super) const RAW: &str = "raw";
@@ -26,16 +26,16 @@ pub(super) const BINDFS: &str = "bindfs on ext4";
 pub(super) const FUSE2FS: &str = "fuse2fs";
 
 /// Somewhere to work.
-pub(super) struct Place {
+pub(super) struct BenchPlace {
     pub(super) name: &'static str,
     /// A directory for files, if it has any.
     pub(super) dir: Option<PathBuf>,
     /// What small random requests go to.
     pub(super) file: Option<PathBuf>,
-    kept: Kept,
+    kept: PlaceGuard,
 }
 
-impl Place {
+impl BenchPlace {
     /// How many bytes were ever written to the device below its files, from when that was made. Of a filesystem of Forebay's, from
     /// when its daemon was started. Nothing is told of others.
     ///
@@ -43,28 +43,30 @@ impl Place {
     /// If the system or the daemon does not tell.
     pub(super) fn written(&self) -> io::Result<u64> {
         match &self.kept {
-            Kept::Loop(device) | Kept::Mount(_, device) => device.written(),
-            Kept::Files(Unmount(volume, _)) => volume.written(),
-            Kept::Copying(_) | Kept::Process(_) => Err(io::ErrorKind::Unsupported.into()),
+            PlaceGuard::Loop(device) | PlaceGuard::Mount(_, device) => device.written(),
+            PlaceGuard::Files(UnmountOnDrop(volume, _)) => volume.written(),
+            PlaceGuard::Copying(_) | PlaceGuard::Process(_) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
         }
     }
 }
 
 /// What is undone when a place is no longer needed, in this order.
 #[expect(dead_code, reason = "kept to be dropped")]
-enum Kept {
-    Copying(Copying),
-    Loop(Loop),
-    Mount(Mount, Loop),
-    Files(Unmount),
+enum PlaceGuard {
+    Copying(FuseMemoryFile),
+    Loop(ImageLoop),
+    Mount(ToolMount, ImageLoop),
+    Files(UnmountOnDrop),
     /// On another place.
-    Process(Mount),
+    Process(ToolMount),
 }
 
 /// The filesystem, mounted.
-struct Unmount(Volume, PathBuf);
+struct UnmountOnDrop(ScratchVolume, PathBuf);
 
-impl Drop for Unmount {
+impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
         if let Err(failure) = self.0.umount(&self.1) {
             eprintln!("forebay: {failure}");
@@ -73,36 +75,41 @@ impl Drop for Unmount {
 }
 
 /// All of them. What was made last, and may lie on another, goes first.
-pub(super) struct Places(pub(super) Vec<Place>);
+pub(super) struct BenchPlaces(pub(super) Vec<BenchPlace>);
 
-impl Drop for Places {
+impl Drop for BenchPlaces {
     fn drop(&mut self) {
         while self.0.pop().is_some() {}
     }
 }
 
 /// Makes all that can be had here.
-pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Outcome<Places> {
-    let image = |name: &str| -> Outcome<Image> {
+pub(super) fn all(
+    scratch: &ScratchDir,
+    bytes: u64,
+    memory: u64,
+    stop: &UserStop,
+) -> CommandResult<BenchPlaces> {
+    let image = |name: &str| -> CommandResult<ScratchImage> {
         let path = scratch.image(&format!("{name}.img"), bytes, stop)?;
-        Ok(Image { path, part: None })
+        Ok(ScratchImage { path, part: None })
     };
     let at = |name: &str| scratch.subdir(&format!("at-{name}"));
-    let mut made = Places(Vec::new());
+    let mut made = BenchPlaces(Vec::new());
     let places = &mut made.0;
-    let raw = Loop::over(&image("raw")?)?;
-    places.push(Place {
+    let raw = ImageLoop::over(&image("raw")?)?;
+    places.push(BenchPlace {
         name: RAW,
         dir: None,
         file: Some(raw.device().into()),
-        kept: Kept::Loop(raw),
+        kept: PlaceGuard::Loop(raw),
     });
-    let copying = Copying::mount(&at("memory")?, memory).map_err(Failure::io)?;
-    places.push(Place {
+    let copying = FuseMemoryFile::mount(&at("memory")?, memory).map_err(CommandFailure::io)?;
+    places.push(BenchPlace {
         name: COPYING,
         dir: None,
         file: Some(copying.file()),
-        kept: Kept::Copying(copying),
+        kept: PlaceGuard::Copying(copying),
     });
     places.push(forebay(scratch, &image(FOREBAY)?, &at(FOREBAY)?)?);
     for (name, make) in [
@@ -120,14 +127,14 @@ pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Ou
             continue;
         }
         let (image, at) = (image(name)?, at(name)?);
-        let device = Loop::over(&image)?;
+        let device = ImageLoop::over(&image)?;
         tool(&program, &[make, &[device.device()]].concat())?;
-        let mount = Mount::of(name, device.device(), at.clone(), "defaults")?;
-        places.push(Place {
+        let mount = ToolMount::of(name, device.device(), at.clone(), "defaults")?;
+        places.push(BenchPlace {
             name,
             file: Some(at.join("blocks")),
             dir: Some(at),
-            kept: Kept::Mount(mount, device),
+            kept: PlaceGuard::Mount(mount, device),
         });
     }
     let others = others(scratch, &image, places)?;
@@ -135,38 +142,38 @@ pub(super) fn all(scratch: &Scratch, bytes: u64, memory: u64, stop: &Stop) -> Ou
     Ok(made)
 }
 
-fn forebay(scratch: &Scratch, image: &Image, at: &Path) -> Outcome<Place> {
-    let kind = Kind::Files.to_string();
+fn forebay(scratch: &ScratchDir, image: &ScratchImage, at: &Path) -> CommandResult<BenchPlace> {
+    let kind = LayerKind::Files.to_string();
     let spec = image.path.display().to_string();
-    let volume = Volume::create(scratch, "files", &spec, &["--volume", &kind, "--force"])?;
+    let volume = ScratchVolume::create(scratch, "files", &spec, &["--volume", &kind, "--force"])?;
     volume.mount(at)?;
-    let mounted = Unmount(volume, at.to_owned());
-    Ok(Place {
+    let mounted = UnmountOnDrop(volume, at.to_owned());
+    Ok(BenchPlace {
         name: FOREBAY,
         file: Some(at.join("blocks")),
         dir: Some(at.to_owned()),
-        kept: Kept::Files(mounted),
+        kept: PlaceGuard::Files(mounted),
     })
 }
 
 /// Filesystems in processes of others, for names alone.
 fn others(
-    scratch: &Scratch,
-    image: &dyn Fn(&str) -> Outcome<Image>,
-    places: &[Place],
-) -> Outcome<Vec<Place>> {
+    scratch: &ScratchDir,
+    image: &dyn Fn(&str) -> CommandResult<ScratchImage>,
+    places: &[BenchPlace],
+) -> CommandResult<Vec<BenchPlace>> {
     let mut others = Vec::new();
-    let of = |name: &'static str, at: PathBuf| Place {
+    let of = |name: &'static str, at: PathBuf| BenchPlace {
         name,
         dir: Some(at.clone()),
         file: None,
-        kept: Kept::Process(Mount::taken(at)),
+        kept: PlaceGuard::Process(ToolMount::taken(at)),
     };
     let ext4 = places.iter().find(|place| place.name == EXT4);
     let below = ext4.and_then(|place| place.dir.clone());
     if let (true, Some(below)) = (is_there("bindfs"), below) {
         let (below, at) = (below.join("bound"), scratch.subdir("at-bindfs")?);
-        std::fs::create_dir(&below).map_err(Failure::io)?;
+        std::fs::create_dir(&below).map_err(CommandFailure::io)?;
         tool(
             "bindfs",
             &[&below.display().to_string(), &at.display().to_string()],

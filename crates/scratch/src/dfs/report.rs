@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use forebay_fileloads::apps::App;
-use forebay_report::plot::{self, Curves, Frame};
-use forebay_report::{Circumstances, Page};
+use forebay_report::plot::{self, CurveSet, FigureFrame};
+use forebay_report::{Circumstances, ReportPage};
 
 use super::places::{BINDFS, COPYING, EXT4, F2FS, FOREBAY, FUSE2FS, RAW};
-use super::{Measured, NAMES, Rounds, Scale};
+use super::{DfsBenchScale, DfsMeasurements, NAMES, PlaceRounds};
 
 /// What was measured in all places.
-type Places = BTreeMap<&'static str, Rounds>;
+type RoundsByPlace = BTreeMap<&'static str, PlaceRounds>;
 
 /// In this order.
 const ORDER: [&str; 9] = [
@@ -26,7 +26,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn rates(rounds: &Rounds) -> Vec<f64> {
+fn rates(rounds: &PlaceRounds) -> Vec<f64> {
     rounds
         .iter()
         .map(|(count, took)| took.rate(*count))
@@ -34,7 +34,7 @@ fn rates(rounds: &Rounds) -> Vec<f64> {
 }
 
 /// The median of the ratios, round by round.
-fn ratio(places: &Places, ours: &str, theirs: &str) -> Option<f64> {
+fn ratio(places: &RoundsByPlace, ours: &str, theirs: &str) -> Option<f64> {
     let (ours, theirs) = (rates(places.get(ours)?), rates(places.get(theirs)?));
     Some(median(
         ours.iter().zip(theirs).map(|(a, b)| a / b).collect(),
@@ -53,7 +53,7 @@ fn judged(ratio: Option<f64>, bar: f64) -> String {
     }
 }
 
-fn there(all: &BTreeMap<impl Ord, Places>) -> Vec<&'static str> {
+fn there(all: &BTreeMap<impl Ord, RoundsByPlace>) -> Vec<&'static str> {
     let is_there = |name: &&str| all.values().any(|places| places.contains_key(name));
     ORDER.into_iter().filter(is_there).collect()
 }
@@ -62,10 +62,10 @@ fn there(all: &BTreeMap<impl Ord, Places>) -> Vec<&'static str> {
 pub(super) fn write(
     folder: &Path,
     circumstances: &Circumstances,
-    scale: &Scale,
-    measured: &Measured,
+    scale: &DfsBenchScale,
+    measured: &DfsMeasurements,
 ) -> Result<PathBuf> {
-    let mut page = Page::begin(folder, "How fast the filesystem is")?;
+    let mut page = ReportPage::begin(folder, "How fast the filesystem is")?;
     page.paragraph(
         "Measured by `forebay bench dfs`: Forebay's filesystem beside others, each on an image of the same size on the same \
          disk; others than Forebay's by a loop device with direct I/O. All are mounted all the time and take turns, in rounds; \
@@ -97,7 +97,7 @@ fn way() -> &'static str {
     }
 }
 
-fn random(page: &mut Page, scale: &Scale, measured: &Measured) -> Result<()> {
+fn random(page: &mut ReportPage, scale: &DfsBenchScale, measured: &DfsMeasurements) -> Result<()> {
     page.heading("Random 4 KiB, past the page cache");
     page.paragraph(&format!(
         "In a file of {} MiB that is there, each thread one request after the other. *Copying* is a FUSE file that only \
@@ -138,12 +138,12 @@ fn random(page: &mut Page, scale: &Scale, measured: &Measured) -> Result<()> {
         };
         let curves: Vec<(String, Vec<f64>)> = names.iter().map(curve).collect();
         let (title, file) = (format!("Random 4 KiB {what}"), format!("random-{what}.svg"));
-        let frame = Frame {
+        let frame = FigureFrame {
             title: &title,
             x: "threads",
             y: "a second",
         };
-        let curves = Curves {
+        let curves = CurveSet {
             places: &places,
             logarithmic: true,
             curves: &curves,
@@ -155,7 +155,7 @@ fn random(page: &mut Page, scale: &Scale, measured: &Measured) -> Result<()> {
     Ok(())
 }
 
-fn processor(page: &mut Page, names: &[&'static str], measured: &Measured) {
+fn processor(page: &mut ReportPage, names: &[&'static str], measured: &DfsMeasurements) {
     let mut header = vec!["processor time of each, in µs".to_owned()];
     header.extend(names.iter().map(|name| (*name).to_owned()));
     let rows = measured.random.iter().map(|((is_write, threads), places)| {
@@ -182,7 +182,7 @@ fn said(rate: Option<f64>) -> String {
     rate.map_or("–".into(), |rate| format!("{rate:.0}"))
 }
 
-fn names(page: &mut Page, scale: &Scale, measured: &Measured) {
+fn names(page: &mut ReportPage, scale: &DfsBenchScale, measured: &DfsMeasurements) {
     page.heading("Many small files");
     let [small, durable, files] = scale.names;
     page.paragraph(&format!(
@@ -212,7 +212,7 @@ fn names(page: &mut Page, scale: &Scale, measured: &Measured) {
     page.table(&header, rows);
 }
 
-fn apps(page: &mut Page, measured: &Measured) {
+fn apps(page: &mut ReportPage, measured: &DfsMeasurements) {
     page.heading("The paper's applications");
     page.paragraph(
         "Written anew, smaller, and each begun with nothing cached. The paper's values are for ext3 and its DFS on a \

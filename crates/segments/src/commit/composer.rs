@@ -4,17 +4,17 @@ use forebay_device::{Device, Durability};
 use forebay_rt::Instant;
 use forebay_units::{RecordSeq, SegmentSeq};
 
-use super::write::Write;
-use crate::flight::Flight;
-use crate::ram::Job;
+use super::write::DeviceWrite;
+use crate::flight::InFlightSegments;
+use crate::ram::WriteJob;
 
 /// Composes records. Plain state, without waiting.
-pub trait Composer: 'static {
+pub trait RecordComposer: 'static {
     /// Returns the segments and writes on their way to the device.
-    fn flight(&self) -> &Flight;
+    fn flight(&self) -> &InFlightSegments;
 
     /// Returns the segments and writes for changes.
-    fn flight_mut(&mut self) -> &mut Flight;
+    fn flight_mut(&mut self) -> &mut InFlightSegments;
 
     /// Returns the byte of the device at which a segment in memory begins.
     fn segment_at(&self, segment: SegmentSeq) -> u64;
@@ -35,20 +35,26 @@ pub trait Composer: 'static {
     fn set_stable(&mut self, covered: RecordSeq);
 
     /// Takes the job behind this one, if both fit one write of at most `most` bytes.
-    fn take_joining(&mut self, job: &Job, most: usize) -> Option<(u64, Job)> {
+    fn take_joining(&mut self, job: &WriteJob, most: usize) -> Option<(u64, WriteJob)> {
         let _ = (job, most);
         None
     }
 }
 
 /// Observes the writes, for measurements.
-pub trait Watcher<C: Composer>: 'static {
+pub trait WriteWatcher<C: RecordComposer>: 'static {
     /// Data that the watcher keeps for a write until the write is done.
     type Issued;
 
     /// Called when a write is issued. `waited_for` is true if a caller waits for the write itself, and not only for
     /// free space.
-    fn issued(&self, composer: &C, now: Instant, write: &Write, waited_for: bool) -> Self::Issued;
+    fn issued(
+        &self,
+        composer: &C,
+        now: Instant,
+        write: &DeviceWrite,
+        waited_for: bool,
+    ) -> Self::Issued;
 
     /// Called when the write is done.
     fn done(
@@ -61,10 +67,10 @@ pub trait Watcher<C: Composer>: 'static {
     );
 }
 
-impl<C: Composer> Watcher<C> for () {
+impl<C: RecordComposer> WriteWatcher<C> for () {
     type Issued = ();
 
-    fn issued(&self, _: &C, _: Instant, _: &Write, _: bool) {}
+    fn issued(&self, _: &C, _: Instant, _: &DeviceWrite, _: bool) {}
 
     fn done(&self, _: &C, _: &dyn Device, _: Instant, (): (), _: Durability) {}
 }

@@ -1,12 +1,12 @@
 //! The newest durable record, the time since which it is durable, and waiting for a newer one.
 
-use forebay_rt::{Instant, Listener};
+use forebay_rt::{EventListener, Instant};
 use forebay_units::RecordSeq;
 
-use super::Commit;
-use super::composer::{Composer, Watcher};
+use super::CommitPipeline;
+use super::composer::{RecordComposer, WriteWatcher};
 
-impl<C: Composer, W: Watcher<C>> Commit<C, W> {
+impl<C: RecordComposer, W: WriteWatcher<C>> CommitPipeline<C, W> {
     /// Records that every record up to `covered` is durable now.
     pub(super) fn set_stable(&self, covered: RecordSeq) {
         let mut composer = self.composer_mut();
@@ -24,8 +24,8 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
     }
 
     /// Returns a listener that resolves when a record becomes durable, or the log fails or is stopped. The caller must
-    /// take the listener before it reads [`Commit::newest_stable`].
-    pub fn durable(&self) -> Listener<'_> {
+    /// take the listener before it reads [`CommitPipeline::newest_stable`].
+    pub fn durable(&self) -> EventListener<'_> {
         self.durable.listen()
     }
 }

@@ -15,8 +15,8 @@ use std::time::Duration;
 use forebay_rt::Instant;
 use forebay_units::RecordSeq;
 
-use super::composer::{Composer, Watcher};
-use super::{Commit, LogError};
+use super::composer::{RecordComposer, WriteWatcher};
+use super::{CommitPipeline, LogError};
 
 /// Reaction to a failed write or flush of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,17 +79,17 @@ impl From<WaitError> for LogError {
 
 /// Pauses between tries.
 #[derive(Clone, Copy)]
-pub(super) struct Backoff {
+pub(super) struct RetryBackoff {
     next: Duration,
     most: Duration,
 }
 
-impl Backoff {
+impl RetryBackoff {
     /// Creates pauses that begin with `first`, but at least one millisecond, so that pauses grow.
-    pub(super) fn new(first: Duration, most: Duration) -> Backoff {
+    pub(super) fn new(first: Duration, most: Duration) -> RetryBackoff {
         let least = Duration::from_millis(1);
         let (next, most) = (first.max(least), most.max(least));
-        Backoff { next, most }
+        RetryBackoff { next, most }
     }
 
     /// Returns the next pause.
@@ -102,16 +102,16 @@ impl Backoff {
 
 /// Failures that no success has ended yet.
 #[derive(Default)]
-pub(super) struct Faults {
+pub(super) struct CommitFaults {
     /// Writes that failed and are tried again.
     writes: Cell<usize>,
     /// The time of the next try if the newest flush failed, and the pauses after that try.
-    flush: Cell<Option<(Instant, Backoff)>>,
+    flush: Cell<Option<(Instant, RetryBackoff)>>,
     current: RefCell<Option<DeviceFault>>,
     failed_flushes: Cell<u64>,
 }
 
-impl Faults {
+impl CommitFaults {
     fn failed(&self, now: Instant, cause: &str) {
         let mut current = self.current.borrow_mut();
         match &mut *current {
@@ -135,7 +135,7 @@ impl Faults {
     }
 }
 
-impl<C: Composer, W: Watcher<C>> Commit<C, W> {
+impl<C: RecordComposer, W: WriteWatcher<C>> CommitPipeline<C, W> {
     /// Returns the present fault of the device. `None` if the device works or failures are latched.
     pub fn fault(&self) -> Option<DeviceFault> {
         self.faults.current.borrow().clone()
@@ -162,7 +162,7 @@ impl<C: Composer, W: Watcher<C>> Commit<C, W> {
         };
         let now = self.rt.now();
         let earlier = self.faults.flush.get().map(|(_, backoff)| backoff);
-        let mut backoff = earlier.unwrap_or(Backoff::new(first, most));
+        let mut backoff = earlier.unwrap_or(RetryBackoff::new(first, most));
         let until = now.plus(backoff.pause());
         self.faults.flush.set(Some((until, backoff)));
         self.faults.failed(now, cause);

@@ -5,18 +5,18 @@ use std::rc::Rc;
 use forebay_device::{DeviceError, Durability};
 use forebay_units::RecordSeq;
 
-use super::composer::{Composer, Watcher};
-use super::faults::{Backoff, OnFailure};
-use super::write::Write;
-use super::{Commit, JOBS_MAX, LONE_BYTES};
-use crate::ram::Job;
+use super::composer::{RecordComposer, WriteWatcher};
+use super::faults::{OnFailure, RetryBackoff};
+use super::write::DeviceWrite;
+use super::{CommitPipeline, JOBS_MAX, LONE_BYTES};
+use crate::ram::WriteJob;
 use crate::unstable::JobEnd;
 
 /// True if a caller waits for the write itself, and not only for free space.
 type WaitedFor = bool;
 
 /// Keeps the device supplied with composed records, oldest first.
-pub(super) async fn pump<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
+pub(super) async fn pump<C: RecordComposer, W: WriteWatcher<C>>(commit: Rc<CommitPipeline<C, W>>) {
     loop {
         let work = commit.work.listen();
         while !commit.has_failed()
@@ -35,7 +35,9 @@ pub(super) async fn pump<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
 }
 
 /// Takes the oldest composed record that is not in flight, unless the device has enough writes.
-fn next_write<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>) -> Option<Write> {
+fn next_write<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: &CommitPipeline<C, W>,
+) -> Option<DeviceWrite> {
     let mut composer = commit.composer_mut();
     if composer.flight().jobs_in_flight() >= JOBS_MAX {
         return None;
@@ -46,9 +48,9 @@ fn next_write<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>) -> Option<Write
 
 /// Writes once. Returns true if the write succeeded and its data is not lost. After a failure, another task tries the
 /// write again, unless failures are latched.
-async fn write_jobs<C: Composer, W: Watcher<C>>(
-    commit: Rc<Commit<C, W>>,
-    write: Write,
+async fn write_jobs<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: Rc<CommitPipeline<C, W>>,
+    write: DeviceWrite,
     durability: Durability,
     waited: WaitedFor,
 ) -> bool {
@@ -70,7 +72,7 @@ async fn write_jobs<C: Composer, W: Watcher<C>>(
                 commit.flush_failed(&cause);
             }
             commit.write_failed(&cause);
-            let backoff = Backoff::new(first, most);
+            let backoff = RetryBackoff::new(first, most);
             let again = write_again(Rc::clone(&commit), write, waited, backoff);
             commit.rt.spawn(again).detach();
         }
@@ -80,11 +82,11 @@ async fn write_jobs<C: Composer, W: Watcher<C>>(
 
 /// Tries the write until it succeeds or the commit ends. The job stays in flight meanwhile, so no record from it on is
 /// treated as written.
-async fn write_again<C: Composer, W: Watcher<C>>(
-    commit: Rc<Commit<C, W>>,
-    write: Write,
+async fn write_again<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: Rc<CommitPipeline<C, W>>,
+    write: DeviceWrite,
     waited: WaitedFor,
-    mut backoff: Backoff,
+    mut backoff: RetryBackoff,
 ) {
     while commit.pause(backoff.pause()).await {
         match try_write(&commit, &write, Durability::Flush, waited).await {
@@ -94,9 +96,9 @@ async fn write_again<C: Composer, W: Watcher<C>>(
     }
 }
 
-async fn try_write<C: Composer, W: Watcher<C>>(
-    commit: &Commit<C, W>,
-    write: &Write,
+async fn try_write<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: &CommitPipeline<C, W>,
+    write: &DeviceWrite,
     durability: Durability,
     waited: WaitedFor,
 ) -> Result<JobEnd, DeviceError> {
@@ -134,7 +136,9 @@ async fn try_write<C: Composer, W: Watcher<C>>(
 }
 
 /// Closes the open record at its deadline.
-pub(super) async fn ticker<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
+pub(super) async fn ticker<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: Rc<CommitPipeline<C, W>>,
+) {
     loop {
         let timed = commit.timed.listen();
         let Some((record, at)) = commit.deadline.get() else {
@@ -157,7 +161,9 @@ pub(super) async fn ticker<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>)
 }
 
 /// Composes and writes the data appended until now.
-pub(super) async fn hand_over<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
+pub(super) async fn hand_over<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: Rc<CommitPipeline<C, W>>,
+) {
     commit.handing_over.set(false);
     if let Some(write) = first_write(&commit, None).1 {
         commit.work.notify_all();
@@ -167,7 +173,7 @@ pub(super) async fn hand_over<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W
 
 /// Performs one group commit: everything appended before it starts becomes durable by one flush, or by FUA if it is one
 /// small write and nothing else must be made durable.
-pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) {
+pub(super) async fn round<C: RecordComposer, W: WriteWatcher<C>>(commit: Rc<CommitPipeline<C, W>>) {
     // The first write is issued here rather than by the pump, since a lone writer waits for it.
     let (target, write) = first_write(&commit, Some(LONE_BYTES));
     if let Some(write) = write {
@@ -197,7 +203,10 @@ pub(super) async fn round<C: Composer, W: Watcher<C>>(commit: Rc<Commit<C, W>>) 
 
 /// Flushes until every record up to `target` is durable, or the commit ends. While a write fails, the records before
 /// that write are flushed without it.
-async fn flush_written<C: Composer, W: Watcher<C>>(commit: &Rc<Commit<C, W>>, target: RecordSeq) {
+async fn flush_written<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: &Rc<CommitPipeline<C, W>>,
+    target: RecordSeq,
+) {
     let ready = || {
         let composer = commit.composer();
         let flight = composer.flight();
@@ -228,10 +237,10 @@ async fn flush_written<C: Composer, W: Watcher<C>>(commit: &Rc<Commit<C, W>>, ta
 }
 
 /// Composes the open record. Returns the newest record, and the first write to issue.
-fn first_write<C: Composer, W: Watcher<C>>(
-    commit: &Commit<C, W>,
+fn first_write<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: &CommitPipeline<C, W>,
     joining: Option<usize>,
-) -> (RecordSeq, Option<Write>) {
+) -> (RecordSeq, Option<DeviceWrite>) {
     let mut composer = commit.composer_mut();
     let newest = composer.close();
     let job = composer.flight_mut().take_job();
@@ -241,17 +250,24 @@ fn first_write<C: Composer, W: Watcher<C>>(
 
 /// Returns the write for this job. If `joining` is set, the next job is included if it lies directly behind the job and
 /// both together have at most `joining` bytes.
-fn write_of<C: Composer>(composer: &mut C, job: (u64, Job), joining: Option<usize>) -> Write {
+fn write_of<C: RecordComposer>(
+    composer: &mut C,
+    job: (u64, WriteJob),
+    joining: Option<usize>,
+) -> DeviceWrite {
     let at = composer.segment_at(job.1.segment);
     // Repeated writes keep their original boundaries.
     let joining = joining.filter(|_| !composer.flight().has_lost());
     let next = joining.and_then(|most| composer.take_joining(&job.1, most));
-    Write::of(job, at, next)
+    DeviceWrite::of(job, at, next)
 }
 
 /// Returns true if this write, which was taken, contains all data that is not durable. Then the device need not make
 /// other data durable with it.
-fn is_lone<C: Composer, W: Watcher<C>>(commit: &Commit<C, W>, write: &Write) -> bool {
+fn is_lone<C: RecordComposer, W: WriteWatcher<C>>(
+    commit: &CommitPipeline<C, W>,
+    write: &DeviceWrite,
+) -> bool {
     let composer = commit.composer();
     let flight = composer.flight();
     let only = flight.jobs_in_flight() == write.jobs().count() && !flight.has_jobs();

@@ -3,10 +3,10 @@
 use forebay_device::{Buf, BufMut};
 use forebay_units::{RecordSeq, SegmentSeq};
 
-use crate::ram::Job;
+use crate::ram::WriteJob;
 
 /// A write to the device: one job, or two adjacent jobs.
-pub struct Write {
+pub struct DeviceWrite {
     jobs: [Option<(u64, SegmentSeq)>; 2],
     /// The position on the device, in bytes.
     pub at: u64,
@@ -16,14 +16,18 @@ pub struct Write {
     pub(super) last: RecordSeq,
 }
 
-impl Write {
+impl DeviceWrite {
     /// Returns the write of a job whose segment begins at byte `segment_at` of the device, joined with the adjacent job
     /// `next`, if given.
-    pub(super) fn of((id, job): (u64, Job), segment_at: u64, next: Option<(u64, Job)>) -> Write {
+    pub(super) fn of(
+        (id, job): (u64, WriteJob),
+        segment_at: u64,
+        next: Option<(u64, WriteJob)>,
+    ) -> DeviceWrite {
         let at = segment_at + u64::from(job.offset);
         let first = Some((id, job.segment));
         let Some((id, next)) = next else {
-            return Write {
+            return DeviceWrite {
                 jobs: [first, None],
                 at,
                 buf: job.buf,
@@ -33,7 +37,7 @@ impl Write {
         let mut both = BufMut::zeroed(job.buf.len() + next.buf.len());
         both[..job.buf.len()].copy_from_slice(&job.buf);
         both[job.buf.len()..].copy_from_slice(&next.buf);
-        Write {
+        DeviceWrite {
             jobs: [first, Some((id, next.segment))],
             at,
             buf: both.freeze(),

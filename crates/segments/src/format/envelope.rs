@@ -104,9 +104,9 @@ pub(super) fn preamble<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
     what: &'static str,
-) -> Result<Reader<'a>, FormatError> {
+) -> Result<ByteReader<'a>, FormatError> {
     version(bytes, magic, what, VERSION)?;
-    Ok(Reader(&bytes[VOLUME_AT..]))
+    Ok(ByteReader(&bytes[VOLUME_AT..]))
 }
 
 /// Returns the version, if it is known: 1 to `newest`.
@@ -149,7 +149,7 @@ pub fn open<'a>(
     bytes: &'a [u8],
     magic: &[u8; 8],
     what: &'static str,
-) -> Result<Reader<'a>, FormatError> {
+) -> Result<ByteReader<'a>, FormatError> {
     Ok(open_version(bytes, magic, what, VERSION)?.1)
 }
 
@@ -162,18 +162,18 @@ pub fn open_version<'a>(
     magic: &[u8; 8],
     what: &'static str,
     newest: u32,
-) -> Result<(u32, Reader<'a>), FormatError> {
+) -> Result<(u32, ByteReader<'a>), FormatError> {
     let version = version(bytes, magic, what, newest)?;
     if crc_without_field(bytes) != stored_crc(bytes) {
         return Err(FormatError::Checksum(what));
     }
-    Ok((version, Reader(&bytes[VOLUME_AT..])))
+    Ok((version, ByteReader(&bytes[VOLUME_AT..])))
 }
 
 /// The bytes that are not decoded yet.
-pub struct Reader<'a>(pub &'a [u8]);
+pub struct ByteReader<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     /// Takes the next `n` bytes.
     pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(n)?;

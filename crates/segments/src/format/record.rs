@@ -2,8 +2,10 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use super::entry::{Layout, encode_entries, payload_fits};
-use super::envelope::{FormatError, HEADER_BYTES, Reader, VERSION, VolumeId, begin, finish, open};
+use super::entry::{LogLayout, encode_entries, payload_fits};
+use super::envelope::{
+    ByteReader, FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open,
+};
 
 const ENTRIES_AT: usize = 76;
 /// The most bytes of entries in a record's header.
@@ -13,7 +15,7 @@ const FLAG_CONTINUES: u16 = 1;
 
 /// The header of a record, with its changes of the volume. The payload follows directly.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record<L: Layout> {
+pub struct RecordHeader<L: LogLayout> {
     /// The volume's identity.
     pub volume: VolumeId,
     /// The epoch in which the record was written.
@@ -34,7 +36,7 @@ pub struct Record<L: Layout> {
     pub entries: Vec<L::Entry>,
 }
 
-impl<L: Layout> Record<L> {
+impl<L: LogLayout> RecordHeader<L> {
     /// Encodes the header.
     ///
     /// # Panics
@@ -57,7 +59,7 @@ impl<L: Layout> Record<L> {
     ///
     /// # Errors
     /// If the bytes are not a header of this version, or are damaged or inconsistent.
-    pub fn decode(bytes: &[u8]) -> Result<Record<L>, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<RecordHeader<L>, FormatError> {
         const WHAT: &str = "record header";
         let mut from = open(bytes, L::RECORD, WHAT)?;
         let decoded = (|| {
@@ -67,7 +69,7 @@ impl<L: Layout> Record<L> {
             let (offset, payload_bytes) = (from.uint(4)? as u32, from.uint(4)? as u32);
             let (count, continues) = (from.uint(2)? as usize, from.continues()?);
             let entries = from.entries(count)?;
-            let record = Record {
+            let record = RecordHeader {
                 volume,
                 epoch,
                 segment,
@@ -89,7 +91,7 @@ pub(super) fn continues_flag(continues: bool) -> u16 {
     if continues { FLAG_CONTINUES } else { 0 }
 }
 
-impl Reader<'_> {
+impl ByteReader<'_> {
     pub(super) fn continues(&mut self) -> Option<bool> {
         match self.uint(2)? as u16 {
             0 => Some(false),

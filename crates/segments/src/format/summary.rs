@@ -2,9 +2,9 @@
 
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
-use super::entry::{Layout, encode_entries, payload_fits};
+use super::entry::{LogLayout, encode_entries, payload_fits};
 use super::envelope::{
-    CRC_AT, FormatError, HEADER_BYTES, Reader, VERSION, VOLUME_AT, VolumeId, begin,
+    ByteReader, CRC_AT, FormatError, HEADER_BYTES, VERSION, VOLUME_AT, VolumeId, begin,
     crc_without_field, preamble, stored_crc,
 };
 use super::record::continues_flag;
@@ -14,20 +14,20 @@ const TOTAL_AT: usize = 72;
 const BODY_AT: usize = 76;
 /// Bytes in a summary's body for each record, before its entries: the record's number, if the layout is numbered,
 /// offset, length of the payload, number of entries, and flags.
-pub(crate) const fn summary_record_bytes<L: Layout>() -> usize {
+pub(crate) const fn summary_record_bytes<L: LogLayout>() -> usize {
     if L::NUMBERED { 20 } else { 12 }
 }
 
 /// A record in a summary.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SummaryRecord<L: Layout> {
+pub struct SummaryRecord<L: LogLayout> {
     /// The record's number.
     pub seq: RecordSeq,
     /// The offset of its header in the segment, in bytes.
     pub offset: u32,
     /// Bytes of payload, padded to the log's block.
     pub payload_bytes: u32,
-    /// As in [`super::Record::continues`].
+    /// As in [`super::RecordHeader::continues`].
     pub continues: bool,
     /// The changes, in order.
     pub entries: Vec<L::Entry>,
@@ -38,14 +38,14 @@ pub struct SummaryRecord<L: Layout> {
 /// The last block contains the fixed fields and the first part of the body. A longer body continues in the blocks
 /// before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Summary<L: Layout> {
+pub struct SegmentSummary<L: LogLayout> {
     /// The volume's identity.
     pub volume: VolumeId,
     /// The epoch of all its records.
     pub epoch: Epoch,
     /// The segment.
     pub segment: SegmentSeq,
-    /// The number of the first record. Without numbers of their own ([`Layout::NUMBERED`]), the other records have
+    /// The number of the first record. Without numbers of their own ([`LogLayout::NUMBERED`]), the other records have
     /// consecutive numbers.
     pub first: RecordSeq,
     /// Every record up to this number was durable when the summary was composed.
@@ -60,7 +60,7 @@ pub fn summary_len(body: usize) -> usize {
     HEADER_BYTES + body.saturating_sub(first).next_multiple_of(HEADER_BYTES)
 }
 
-impl<L: Layout> Summary<L> {
+impl<L: LogLayout> SegmentSummary<L> {
     /// Encodes the summary, which belongs at the very end of the segment.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -123,11 +123,11 @@ impl<L: Layout> Summary<L> {
         }
     }
 
-    /// Decodes a summary of the length that [`Summary::total_len`] returns.
+    /// Decodes a summary of the length that [`SegmentSummary::total_len`] returns.
     ///
     /// # Errors
     /// If the bytes are not a summary of this version, or are damaged or inconsistent.
-    pub fn decode(bytes: &[u8]) -> Result<Summary<L>, FormatError> {
+    pub fn decode(bytes: &[u8]) -> Result<SegmentSummary<L>, FormatError> {
         const WHAT: &str = "summary";
         let split = bytes
             .len()
@@ -149,14 +149,14 @@ impl<L: Layout> Summary<L> {
             }
             let mut body = last[BODY_AT..].to_vec();
             body.extend_from_slice(rest);
-            let mut body = Reader(body.get(..body_len)?);
+            let mut body = ByteReader(body.get(..body_len)?);
             let mut records = Vec::new();
             for n in 0..count as u64 {
                 records.push(body.summary_record::<L>(first.plus(n))?);
             }
             let ascending = records.is_sorted_by(|a: &SummaryRecord<L>, b| a.seq < b.seq);
             let begins = records.first().is_some_and(|record| record.seq == first);
-            (body.0.is_empty() && begins && ascending).then_some(Summary {
+            (body.0.is_empty() && begins && ascending).then_some(SegmentSummary {
                 volume,
                 epoch,
                 segment,
@@ -169,8 +169,8 @@ impl<L: Layout> Summary<L> {
     }
 }
 
-impl Reader<'_> {
-    fn summary_record<L: Layout>(&mut self, implied: RecordSeq) -> Option<SummaryRecord<L>> {
+impl ByteReader<'_> {
+    fn summary_record<L: LogLayout>(&mut self, implied: RecordSeq) -> Option<SummaryRecord<L>> {
         let seq = if L::NUMBERED {
             RecordSeq(self.counter()?)
         } else {

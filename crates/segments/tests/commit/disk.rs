@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
 use forebay_rt::Rt;
 
 const BLOCK: u32 = 512;
@@ -12,7 +14,7 @@ const LEN: usize = 32 << 20;
 
 /// The disk. After a failed flush or a failed durable write, it drops every write that is not durable: completed
 /// writes, and those in flight, which still complete without an error.
-pub(crate) struct Disk {
+pub(crate) struct ForgetfulDisk {
     rt: Rt,
     pub(crate) latency: Cell<Duration>,
     pub(crate) fails_writes: Cell<bool>,
@@ -32,9 +34,9 @@ pub(crate) struct Disk {
     flushing: Cell<bool>,
 }
 
-impl Disk {
-    pub(crate) fn new(rt: &Rt) -> Disk {
-        Disk {
+impl ForgetfulDisk {
+    pub(crate) fn new(rt: &Rt) -> ForgetfulDisk {
+        ForgetfulDisk {
             rt: rt.clone(),
             latency: Cell::new(Duration::from_millis(1)),
             fails_writes: Cell::new(false),
@@ -60,7 +62,7 @@ impl Disk {
         self.forgotten.set(self.forgotten.get() + 1);
     }
 
-    fn error(op: Op, range: Range<u64>) -> DeviceError {
+    fn error(op: DeviceOp, range: Range<u64>) -> DeviceError {
         DeviceError::io(op, range, std::io::Error::from_raw_os_error(5))
     }
 }
@@ -69,9 +71,9 @@ fn store(image: &RefCell<Vec<u8>>, at: u64, bytes: &[u8]) {
     image.borrow_mut()[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
 }
 
-impl Device for Disk {
-    fn geometry(&self) -> Geometry {
-        Geometry {
+impl Device for ForgetfulDisk {
+    fn geometry(&self) -> DeviceGeometry {
+        DeviceGeometry {
             len: LEN as u64,
             block_size: BLOCK,
             physical_block_size: BLOCK,
@@ -85,7 +87,10 @@ impl Device for Disk {
     /// Group commit never reads.
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
         let range = at..at + buf.len() as u64;
-        Box::pin(std::future::ready(Err(Disk::error(Op::Read, range))))
+        Box::pin(std::future::ready(Err(ForgetfulDisk::error(
+            DeviceOp::Read,
+            range,
+        ))))
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
@@ -96,13 +101,13 @@ impl Device for Disk {
             let range = at..at + buf.len() as u64;
             let touches = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
             if self.fails_writes.get() || self.bad.borrow().as_ref().is_some_and(touches) {
-                return Err(Disk::error(Op::Write, range));
+                return Err(ForgetfulDisk::error(DeviceOp::Write, range));
             }
             if durability == Durability::Fua {
                 if self.fails_flushes.get() {
                     self.forget();
                     self.rt.sleep(self.late.get()).await;
-                    return Err(Disk::error(Op::Write, range));
+                    return Err(ForgetfulDisk::error(DeviceOp::Write, range));
                 }
                 store(&self.stable, at, &buf);
             } else if forgotten == self.forgotten.get() {
@@ -121,7 +126,7 @@ impl Device for Disk {
             self.flushing.set(false);
             if self.fails_flushes.get() {
                 self.forget();
-                return Err(Disk::error(Op::Flush, 0..0));
+                return Err(ForgetfulDisk::error(DeviceOp::Flush, 0..0));
             }
             // A failed durable write drops the cache, so fewer writes may be left.
             let mut cached = self.cached.borrow_mut();
@@ -137,7 +142,7 @@ impl Device for Disk {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, _: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _: ZeroedSpace) -> IoFuture<'_, ()> {
         let len = (range.end - range.start) as usize;
         self.write(range.start, BufMut::zeroed(len).freeze(), Durability::Flush)
     }

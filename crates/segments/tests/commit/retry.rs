@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, Durability};
 use forebay_rt::Task;
-use forebay_segments::{Composer, OnFailure, WaitError};
+use forebay_segments::{OnFailure, RecordComposer, WaitError};
 use forebay_units::RecordSeq;
 
-use crate::rig::{HOUR, Rig, run, since_start};
+use crate::rig::{CommitRig, HOUR, run, since_start};
 
 const RETRY: OnFailure = OnFailure::RETRY;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(10);
 const PAST: u64 = 31 << 20;
 
 /// Ends all faults of the disk.
-fn heal(rig: &Rig) {
+fn heal(rig: &CommitRig) {
     rig.disk.fails_writes.set(false);
     rig.disk.fails_flushes.set(false);
     rig.disk.bad.take();
@@ -29,14 +29,14 @@ fn zeroes() -> Buf {
     BufMut::zeroed(512).freeze()
 }
 
-async fn write_past(rig: &Rig, byte: u8) {
+async fn write_past(rig: &CommitRig, byte: u8) {
     let mut buf = BufMut::zeroed(512);
     buf.fill(byte);
     let write = rig.disk.write(PAST, buf.freeze(), Durability::Flush);
     write.await.expect("works");
 }
 
-fn past(rig: &Rig) -> u8 {
+fn past(rig: &CommitRig) -> u8 {
     rig.disk.stable(PAST..PAST + 1)[0]
 }
 
@@ -250,7 +250,7 @@ fn a_writer_past_the_log_can_tell_that_a_flush_failed_before_its_own_succeeded()
 
 /// Starts a durable write to `PAST` that fails and is reported late. Meanwhile the device works, but has dropped its
 /// cache.
-async fn fail_late(rig: &Rig) -> Task<()> {
+async fn fail_late(rig: &CommitRig) -> Task<()> {
     rig.disk.late.set(SECOND);
     rig.disk.fails_flushes.set(true);
     let write = rig.spawn_flush(async |rig| {
@@ -354,7 +354,7 @@ fn a_slow_device_that_makes_progress_costs_no_patience() {
 }
 
 /// Drops everything during a fault. Asserts that all tasks end, and that the waiters get an error.
-fn assert_all_ends(fault: fn(&Rig)) {
+fn assert_all_ends(fault: fn(&CommitRig)) {
     run(RETRY, async move |rig| {
         let mut last = rig.append_closed(8);
         rig.commit.flush(last).await.expect("works");
@@ -400,7 +400,7 @@ fn all_tasks_end_with_the_workers_while_one_place_fails() {
 #[test]
 fn a_fault_is_told_once_when_it_begins_and_once_when_it_ends() {
     // The subscriber is global to the process, since the events of interest are determined once for all threads.
-    tracing::subscriber::set_global_default(Told).expect("no other test has one");
+    tracing::subscriber::set_global_default(LevelSubscriber).expect("no other test has one");
     run(RETRY, async |rig| {
         for _ in 0..2 {
             rig.disk.fails_writes.set(true);
@@ -424,9 +424,9 @@ thread_local! {
     static TOLD: RefCell<Vec<tracing::Level>> = const { RefCell::new(Vec::new()) };
 }
 
-struct Told;
+struct LevelSubscriber;
 
-impl tracing::Subscriber for Told {
+impl tracing::Subscriber for LevelSubscriber {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }

@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use forebay_device::Device;
 use forebay_rt::{Executor, Instant, Rt, Task, VirtualTime};
-use forebay_segments::format::envelope::Reader;
+use forebay_segments::format::envelope::ByteReader;
 use forebay_segments::{
-    Builder, Closing, Commit, CommitWorkers, Composer, Entry, Flight, Gathering, Layout, Next,
-    OnFailure, Sealing, Shape, Summary, VolumeId, payload_is_sound, walk,
+    CommitPipeline, CommitWorkers, GatherLimits, HeaderFields, InFlightSegments, LogLayout,
+    OnFailure, RecordComposer, RecordEntry, SegmentBuilder, SegmentShape, SegmentSummary,
+    SummaryFields, VolumeId, WalkTarget, payload_is_sound, walk,
 };
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use crate::disk::Disk;
+use crate::disk::ForgetfulDisk;
 
 pub(crate) const SEGMENT: u32 = 128 << 10;
-const SHAPE: Shape = Shape {
+const SHAPE: SegmentShape = SegmentShape {
     segment_bytes: SEGMENT,
     block: 512,
 };
@@ -27,12 +28,12 @@ const EPOCH: Epoch = Epoch(1);
 
 /// A number, which determines the data.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Note {
+pub(crate) struct NoteEntry {
     number: u32,
     sectors: u8,
 }
 
-impl Note {
+impl NoteEntry {
     fn data(&self) -> Vec<u8> {
         let len = usize::from(self.sectors) * SECTOR_BYTES as usize;
         self.number
@@ -44,7 +45,7 @@ impl Note {
     }
 }
 
-impl Entry for Note {
+impl RecordEntry for NoteEntry {
     const BYTES_MIN: usize = 5;
 
     fn encoded_len(&self) -> usize {
@@ -56,8 +57,8 @@ impl Entry for Note {
         out.push(self.sectors);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Note> {
-        Some(Note {
+    fn decode(from: &mut ByteReader<'_>) -> Option<NoteEntry> {
+        Some(NoteEntry {
             number: from.uint(4)? as u32,
             sectors: from.uint(1)? as u8,
         })
@@ -73,19 +74,19 @@ impl Entry for Note {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Notes {}
+pub(crate) enum NoteLayout {}
 
-impl Layout for Notes {
-    type Entry = Note;
+impl LogLayout for NoteLayout {
+    type Entry = NoteEntry;
     const RECORD: &'static [u8; 8] = b"TESTREC\x01";
     const SUMMARY: &'static [u8; 8] = b"TESTSUM\x01";
     const NUMBERED: bool = true;
 }
 
 /// Composes notes, segment after segment.
-pub(crate) struct Stream {
-    flight: Flight,
-    open: Option<Builder<Notes>>,
+pub(crate) struct NoteComposer {
+    flight: InFlightSegments,
+    open: Option<SegmentBuilder<NoteLayout>>,
     next_segment: SegmentSeq,
     next_record: RecordSeq,
     notes: u32,
@@ -93,10 +94,10 @@ pub(crate) struct Stream {
     begun: BTreeSet<SegmentSeq>,
 }
 
-impl Stream {
-    fn new() -> Stream {
-        Stream {
-            flight: Flight::new(SHAPE, RecordSeq(0), 0),
+impl NoteComposer {
+    fn new() -> NoteComposer {
+        NoteComposer {
+            flight: InFlightSegments::new(SHAPE, RecordSeq(0), 0),
             open: None,
             next_segment: SegmentSeq(0),
             next_record: RecordSeq(1),
@@ -107,20 +108,21 @@ impl Stream {
 
     fn append(&mut self, sectors: u8) -> RecordSeq {
         let number = self.notes;
-        let note = Note { number, sectors };
+        let note = NoteEntry { number, sectors };
         self.notes += 1;
         let (data, len) = (note.data(), u32::from(sectors) * SECTOR_BYTES as u32);
-        let fits = |open: &Builder<Notes>| open.fits_record(note.encoded_len(), len);
+        let fits = |open: &SegmentBuilder<NoteLayout>| open.fits_record(note.encoded_len(), len);
         if !self.open.as_ref().is_some_and(fits) {
             self.close();
-            let fits = |open: &Builder<Notes>| open.fits_new_record(note.encoded_len(), len);
+            let fits =
+                |open: &SegmentBuilder<NoteLayout>| open.fits_new_record(note.encoded_len(), len);
             if !self.open.as_ref().is_some_and(fits) {
                 self.seal();
                 let seq = self.next_segment;
                 self.next_segment = seq.next();
                 self.flight.begin_segment(seq);
                 self.begun.insert(seq);
-                self.open = Some(Builder::new(seq, SHAPE, 0));
+                self.open = Some(SegmentBuilder::new(seq, SHAPE, 0));
             }
             self.open.as_mut().expect("opened").open_record();
             self.next_record = self.next_record.next();
@@ -135,7 +137,7 @@ impl Stream {
     pub(crate) fn seal(&mut self) {
         self.close();
         let Some(open) = self.open.take() else { return };
-        let end = Sealing {
+        let end = SummaryFields {
             volume: VOLUME,
             epoch: EPOCH,
             stable: self.flight.stable(),
@@ -146,12 +148,12 @@ impl Stream {
     }
 }
 
-impl Composer for Stream {
-    fn flight(&self) -> &Flight {
+impl RecordComposer for NoteComposer {
+    fn flight(&self) -> &InFlightSegments {
         &self.flight
     }
 
-    fn flight_mut(&mut self) -> &mut Flight {
+    fn flight_mut(&mut self) -> &mut InFlightSegments {
         &mut self.flight
     }
 
@@ -165,13 +167,15 @@ impl Composer for Stream {
     }
 
     fn open_bytes(&self) -> u32 {
-        self.open.as_ref().map_or(0, Builder::open_record_bytes)
+        self.open
+            .as_ref()
+            .map_or(0, SegmentBuilder::open_record_bytes)
     }
 
     fn close(&mut self) -> RecordSeq {
         let seq = self.next_record.prev();
         if let Some(open) = &mut self.open {
-            let closing = Closing {
+            let closing = HeaderFields {
                 volume: VOLUME,
                 epoch: EPOCH,
                 seq,
@@ -197,10 +201,10 @@ impl Composer for Stream {
 
 /// A commit of notes on a disk.
 #[derive(Clone)]
-pub(crate) struct Rig {
+pub(crate) struct CommitRig {
     pub(crate) rt: Rt,
-    pub(crate) disk: Rc<Disk>,
-    pub(crate) commit: Rc<Commit<Stream>>,
+    pub(crate) disk: Rc<ForgetfulDisk>,
+    pub(crate) commit: Rc<CommitPipeline<NoteComposer>>,
     pub(crate) workers: Rc<RefCell<Option<CommitWorkers>>>,
     /// A record that was found, the first in its segment, at which the next recovery begins its search.
     known: Rc<Cell<(SegmentSeq, RecordSeq)>>,
@@ -208,14 +212,15 @@ pub(crate) struct Rig {
     sound: Rc<RefCell<BTreeSet<SegmentSeq>>>,
 }
 
-impl Rig {
-    fn new(rt: &Rt, on_failure: OnFailure) -> Rig {
-        let disk = Rc::new(Disk::new(rt));
+impl CommitRig {
+    fn new(rt: &Rt, on_failure: OnFailure) -> CommitRig {
+        let disk = Rc::new(ForgetfulDisk::new(rt));
         let device: Rc<dyn Device> = disk.clone();
-        let gathering = Gathering::after(Duration::from_millis(50));
-        let stream = Stream::new();
-        let (commit, workers) = Commit::new(rt.clone(), device, gathering, on_failure, stream, ());
-        Rig {
+        let gathering = GatherLimits::after(Duration::from_millis(50));
+        let stream = NoteComposer::new();
+        let (commit, workers) =
+            CommitPipeline::new(rt.clone(), device, gathering, on_failure, stream, ());
+        CommitRig {
             rt: rt.clone(),
             disk,
             commit,
@@ -252,7 +257,7 @@ impl Rig {
     /// Runs a flush in a task of its own.
     pub(crate) fn spawn_flush<T: 'static>(
         &self,
-        flush: impl AsyncFnOnce(&Rig) -> T + 'static,
+        flush: impl AsyncFnOnce(&CommitRig) -> T + 'static,
     ) -> Task<T> {
         let rig = self.clone();
         self.rt.spawn(async move { flush(&rig).await })
@@ -264,7 +269,9 @@ impl Rig {
         for segment in self.commit.composer().begun.range(known..) {
             let bytes = self.segment_bytes(*segment);
             let first = next;
-            for record in walk::<Notes>(&bytes, SHAPE.block, VOLUME, *segment, Next::Is(next)) {
+            for record in
+                walk::<NoteLayout>(&bytes, SHAPE.block, VOLUME, *segment, WalkTarget::Is(next))
+            {
                 if !payload_is_sound(&bytes, record.offset, &record.entries) {
                     return next.prev();
                 }
@@ -296,8 +303,9 @@ impl Rig {
             }
             let bytes = self.segment_bytes(segment);
             let last = &bytes[bytes.len() - 4096..];
-            let len = Summary::<Notes>::total_len(last, SEGMENT).expect("a summary's end");
-            let summary = Summary::<Notes>::decode(&bytes[bytes.len() - len..]);
+            let len =
+                SegmentSummary::<NoteLayout>::total_len(last, SEGMENT).expect("a summary's end");
+            let summary = SegmentSummary::<NoteLayout>::decode(&bytes[bytes.len() - len..]);
             let summary = summary.expect("a durable summary");
             assert_eq!(summary.segment, segment);
             for record in &summary.records {
@@ -317,9 +325,9 @@ pub(crate) fn since_start(rt: &Rt) -> Duration {
 /// Runs a test on a virtual clock.
 pub(crate) fn run<F: Future<Output = ()> + 'static>(
     on_failure: OnFailure,
-    test: impl FnOnce(Rig) -> F,
+    test: impl FnOnce(CommitRig) -> F,
 ) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
-    let rig = Rig::new(&executor.rt(), on_failure);
+    let rig = CommitRig::new(&executor.rt(), on_failure);
     executor.block_on(test(rig));
 }

@@ -4,18 +4,18 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_segments::{Composer, OnFailure};
+use forebay_segments::{OnFailure, RecordComposer};
 use forebay_units::RecordSeq;
 
-use crate::rig::{Rig, run};
+use crate::rig::{CommitRig, run};
 
 /// A pseudo-random generator.
 #[derive(Clone)]
-struct Chance(Rc<Cell<u64>>);
+struct SoakRng(Rc<Cell<u64>>);
 
-impl Chance {
-    fn new(seed: u64) -> Chance {
-        Chance(Rc::new(Cell::new(
+impl SoakRng {
+    fn new(seed: u64) -> SoakRng {
+        SoakRng(Rc::new(Cell::new(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         )))
     }
@@ -31,7 +31,7 @@ impl Chance {
 }
 
 /// Appends and flushes, and asserts the guarantee of each acknowledgement.
-async fn write(rig: Rig, chance: Chance, acknowledged: Rc<Cell<u64>>) {
+async fn write(rig: CommitRig, chance: SoakRng, acknowledged: Rc<Cell<u64>>) {
     for _ in 0..25 {
         let mut last = RecordSeq(0);
         for _ in 0..1 + chance.below(4) {
@@ -70,7 +70,7 @@ async fn write(rig: Rig, chance: Chance, acknowledged: Rc<Cell<u64>>) {
 }
 
 /// Makes the disk fail from time to time.
-async fn spoil(rig: Rig, chance: Chance) {
+async fn spoil(rig: CommitRig, chance: SoakRng) {
     loop {
         let span = Duration::from_micros(100 + chance.below(40_000));
         rig.rt.sleep(span).await;
@@ -90,7 +90,7 @@ fn whatever_is_acknowledged_comes_back_whenever_the_disk_fails() {
     for seed in 1..=40 {
         let (acknowledged, failures) = (Rc::clone(&acknowledged), Rc::clone(&failures));
         run(OnFailure::RETRY, async move |rig| {
-            let chance = Chance::new(seed);
+            let chance = SoakRng::new(seed);
             let spoiling = rig.rt.spawn(spoil(rig.clone(), chance.clone()));
             let writers: Vec<_> = (0..3)
                 .map(|_| write(rig.clone(), chance.clone(), Rc::clone(&acknowledged)))

@@ -8,7 +8,7 @@ const SYS_BLOCK: &str = "/sys/block";
 /// A block device of this process. Another program can take the device away (`losetup -d`, `nbd-client -d`), and its
 /// name can then belong to another device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct OwnBlockDevice {
     node: PathBuf,
     /// A file of sysfs, and its content as long as the device is the original one.
     file: PathBuf,
@@ -19,14 +19,14 @@ fn text(file: &Path) -> Option<Vec<u8>> {
     fs::read(file).ok()
 }
 
-impl Held {
+impl OwnBlockDevice {
     /// Describes a device that was just made. `file` in its sysfs directory contains something that distinguishes it
     /// from others. The content is read back from the kernel, because it can differ from the content that was set (a
     /// path without links).
-    pub(super) fn by(node: &Path, file: &str) -> Held {
+    pub(super) fn by(node: &Path, file: &str) -> OwnBlockDevice {
         let sys = Path::new(SYS_BLOCK).join(node.file_name().unwrap_or_default());
         let file = sys.join(file);
-        Held {
+        OwnBlockDevice {
             node: node.to_owned(),
             text: text(&file),
             file,
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_device_without_what_distinguishes_it_is_not_held() {
-        let held = Held::by("/dev/loop4000".as_ref(), "loop/backing_file");
+        let held = OwnBlockDevice::by("/dev/loop4000".as_ref(), "loop/backing_file");
         assert_eq!(held.path(), Path::new("/dev/loop4000"));
         assert!(!held.is_there());
     }

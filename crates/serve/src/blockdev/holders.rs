@@ -14,7 +14,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A user of a block device or of one of its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Holder {
+pub enum DeviceHolder {
     /// A filesystem on the device is mounted at this directory.
     Mounted(PathBuf),
     /// The device is used as swap.
@@ -33,26 +33,26 @@ pub enum Holder {
     },
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for DeviceHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Holder::Mounted(at) => write!(f, "mounted on {}", at.display()),
-            Holder::Swap => write!(f, "in use as swap"),
-            Holder::Device(name) => write!(f, "part of /dev/{name}"),
-            Holder::Loop(path) => write!(
+            DeviceHolder::Mounted(at) => write!(f, "mounted on {}", at.display()),
+            DeviceHolder::Swap => write!(f, "in use as swap"),
+            DeviceHolder::Device(name) => write!(f, "part of /dev/{name}"),
+            DeviceHolder::Loop(path) => write!(
                 f,
                 "beneath the loop device {path} (`losetup -d {path}` takes that away)"
             ),
-            Holder::Process { pid, name } => write!(f, "open in {name} (process {pid})"),
+            DeviceHolder::Process { pid, name } => write!(f, "open in {name} (process {pid})"),
         }
     }
 }
 
 /// The known users of a device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Holders(pub Vec<Holder>);
+pub struct DeviceHolders(pub Vec<DeviceHolder>);
 
-impl fmt::Display for Holders {
+impl fmt::Display for DeviceHolders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("by something that cannot be seen from here");
@@ -65,16 +65,16 @@ impl fmt::Display for Holders {
     }
 }
 
-impl Holders {
+impl DeviceHolders {
     /// Returns true if a user is not a process: only processes can be expected to close the device soon.
     pub(crate) fn are_lasting(&self) -> bool {
-        let lasting = |holder: &Holder| !matches!(holder, Holder::Process { .. });
+        let lasting = |holder: &DeviceHolder| !matches!(holder, DeviceHolder::Process { .. });
         self.0.iter().any(lasting)
     }
 }
 
 /// Finds the users of `/dev/NAME` and its partitions, as far as this mount and process namespace shows them.
-pub(crate) fn holders(name: &str) -> Holders {
+pub(crate) fn holders(name: &str) -> DeviceHolders {
     let nodes = nodes(name);
     let mut found = Vec::new();
     let is_node = |path: &Path| {
@@ -91,7 +91,7 @@ pub(crate) fn holders(name: &str) -> Holders {
             is_in_dev && fs::canonicalize(&mount.source).is_ok_and(|source| is_node(&source))
         };
         if by_number || is_node(&mount.source) || by_link() {
-            found.push(Holder::Mounted(mount.point));
+            found.push(DeviceHolder::Mounted(mount.point));
         }
     }
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
@@ -100,22 +100,22 @@ pub(crate) fn holders(name: &str) -> Holders {
         .filter_map(|line| line.split(' ').next())
         .any(|path| is_node(path.as_ref()))
     {
-        found.push(Holder::Swap);
+        found.push(DeviceHolder::Swap);
     }
     for node in &nodes {
         for holder in names_in(&node.sys.join("holders")) {
-            found.push(Holder::Device(holder));
+            found.push(DeviceHolder::Device(holder));
         }
         let above = loop_devices_over(Path::new("/dev").join(&node.name));
-        found.extend(above.into_iter().map(Holder::Loop));
+        found.extend(above.into_iter().map(DeviceHolder::Loop));
     }
     found.extend(processes(is_node));
-    Holders(found)
+    DeviceHolders(found)
 }
 
 /// Like [`holders`], but if only processes have the device open, looks again for a while: they may only probe the
 /// device.
-pub(crate) fn lasting_holders(name: &str) -> Holders {
+pub(crate) fn lasting_holders(name: &str) -> DeviceHolders {
     for _ in 0..LOOKS {
         let found = holders(name);
         if found.0.is_empty() || found.are_lasting() {
@@ -127,14 +127,14 @@ pub(crate) fn lasting_holders(name: &str) -> Holders {
 }
 
 /// A block device or partition.
-struct Node {
+struct SysBlockNode {
     name: String,
     sys: PathBuf,
     number: Option<(u32, u32)>,
 }
 
-fn nodes(name: &str) -> Vec<Node> {
-    let node = |name: &str, sys: PathBuf| Node {
+fn nodes(name: &str) -> Vec<SysBlockNode> {
+    let node = |name: &str, sys: PathBuf| SysBlockNode {
         name: name.to_owned(),
         number: fs::read_to_string(sys.join("dev")).ok().and_then(|text| {
             let (major, minor) = text.trim().split_once(':')?;
@@ -162,7 +162,7 @@ fn names_in(dir: &Path) -> Vec<String> {
 
 /// Returns the processes besides this one that have a matching path open. Only reads the links: following a link could
 /// lead into the filesystem that is being unmounted.
-fn processes(is_node: impl Fn(&Path) -> bool) -> Vec<Holder> {
+fn processes(is_node: impl Fn(&Path) -> bool) -> Vec<DeviceHolder> {
     let mut found = Vec::new();
     for pid in names_in("/proc".as_ref())
         .iter()
@@ -177,7 +177,7 @@ fn processes(is_node: impl Fn(&Path) -> bool) -> Vec<Holder> {
         if targets.any(|target| is_node(&target)) {
             let name = fs::read_to_string(proc.join("comm")).unwrap_or_default();
             let name = name.trim().to_owned();
-            found.push(Holder::Process { pid, name });
+            found.push(DeviceHolder::Process { pid, name });
         }
     }
     found
@@ -205,26 +205,26 @@ mod tests {
         assert!(pids.contains(&other.id()), "{pids:?}");
     }
 
-    fn pid(holder: &Holder) -> Option<u32> {
+    fn pid(holder: &DeviceHolder) -> Option<u32> {
         match holder {
-            Holder::Process { pid, .. } => Some(*pid),
+            DeviceHolder::Process { pid, .. } => Some(*pid),
             _ => None,
         }
     }
 
-    fn is_ours(holder: &Holder) -> bool {
+    fn is_ours(holder: &DeviceHolder) -> bool {
         pid(holder) == Some(std::process::id())
     }
 
     #[test]
     fn holders_are_named_one_by_one_and_nobody_is_admitted() {
-        let holders = Holders(vec![
-            Holder::Mounted("/mnt".into()),
-            Holder::Process {
+        let holders = DeviceHolders(vec![
+            DeviceHolder::Mounted("/mnt".into()),
+            DeviceHolder::Process {
                 pid: 7,
                 name: "fio".into(),
             },
-            Holder::Loop("/dev/loop3".into()),
+            DeviceHolder::Loop("/dev/loop3".into()),
         ]);
         assert_eq!(
             holders.to_string(),
@@ -233,7 +233,7 @@ mod tests {
         );
         assert!(holders.are_lasting());
         assert_eq!(
-            Holders::default().to_string(),
+            DeviceHolders::default().to_string(),
             "by something that cannot be seen from here"
         );
     }

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_os::Ring;
+use forebay_os::IoRing;
 use forebay_rt::Rt;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use super::held::Held;
-use super::holders::{Holders, LOOK_EVERY, LOOKS, holders, lasting_holders};
-use super::loopdev::{self, Access, Loop};
-use super::stale::{Cleaned, CleanupError, InUse, cleanup_stale};
-use crate::Memory;
-use crate::fuse::{Ended, IO_BYTES_MAX, UnmountError};
+use super::held::OwnBlockDevice;
+use super::holders::{DeviceHolders, LOOK_EVERY, LOOKS, holders, lasting_holders};
+use super::loopdev::{self, LoopAccess, LoopDevice};
+use super::stale::{CleanupError, LeftoverPolicy, RemovedLeftovers, cleanup_stale};
+use crate::RequestMemory;
+use crate::fuse::{IO_BYTES_MAX, SessionEnd, UnmountError};
 use crate::volume_file::VolumeFile;
 use forebay_os::isolated;
 
@@ -35,21 +35,21 @@ pub struct LoopOptions {
     /// Makes the kernel look for a partition table (`/dev/loopNp1`, …).
     pub partitions: bool,
     /// Handling of leftovers of a killed predecessor that are still in use.
-    pub leftovers: InUse,
+    pub leftovers: LeftoverPolicy,
 }
 
 impl Default for LoopOptions {
     fn default() -> LoopOptions {
         LoopOptions {
             partitions: true,
-            leftovers: InUse::Refuse,
+            leftovers: LeftoverPolicy::Refuse,
         }
     }
 }
 
 /// An error of attaching. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
-pub enum AttachError {
+pub enum LoopAttachError {
     /// Leftovers of a killed predecessor could not be removed.
     #[error(transparent)]
     Leftovers(#[from] CleanupError),
@@ -73,14 +73,14 @@ pub enum AttachError {
 
 /// An error of detaching. Unless stated otherwise, the block device is still attached and served; try again later.
 #[derive(Debug, thiserror::Error)]
-pub enum DetachError {
+pub enum LoopDetachError {
     /// The block device is in use.
     #[error("{} is in use: {holders}; nothing was undone", device.display())]
     Busy {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// The file below is open elsewhere.
     #[error("{} is open elsewhere{}; nothing was undone", file.display(), named(others))]
@@ -127,7 +127,7 @@ pub struct LoopVolume {
     /// Name of the loop device, until it is cleared.
     name: Option<String>,
     node: PathBuf,
-    held: Option<Held>,
+    held: Option<OwnBlockDevice>,
     /// The cached data of the block device is lost, and this was reported once: do not try to write it back again.
     cache_lost: bool,
 }
@@ -138,27 +138,27 @@ pub struct LoopVolume {
 /// that name.
 ///
 /// # Errors
-/// See [`AttachError`].
+/// See [`LoopAttachError`].
 ///
 /// # Panics
 /// If the device's geometry breaks the contract.
 pub async fn attach_loop(
     rt: &Rt,
-    ring: &Rc<Ring>,
+    ring: &Rc<IoRing>,
     device: Rc<dyn Device>,
-    memory: &Memory,
+    memory: &RequestMemory,
     runtime_dir: &Path,
     name: &str,
     options: LoopOptions,
-) -> Result<LoopVolume, AttachError> {
+) -> Result<LoopVolume, LoopAttachError> {
     let (dir, owned_name) = (runtime_dir.to_owned(), name.to_owned());
-    let mount_failed = |source| AttachError::Mount {
+    let mount_failed = |source| LoopAttachError::Mount {
         runtime_dir: runtime_dir.to_owned(),
         source,
     };
     let cleaned = isolated(move || cleanup_stale(&dir, &owned_name, options.leftovers)).await;
     let cleaned = cleaned.map_err(mount_failed)??;
-    if cleaned != Cleaned::default() {
+    if cleaned != RemovedLeftovers::default() {
         tracing::info!(
             ?cleaned,
             volume = name,
@@ -186,26 +186,26 @@ pub async fn attach_loop(
     match made.and_then(|made| made) {
         Ok(made) => {
             volume.node = loopdev::node(&made.name);
-            volume.held = Some(Held::by(&volume.node, "loop/backing_file"));
+            volume.held = Some(OwnBlockDevice::by(&volume.node, "loop/backing_file"));
             made.log();
             volume.name = Some(made.name);
             Ok(volume)
         }
         Err(source) => {
             volume.give_up().await;
-            Err(AttachError::Loop { file, source })
+            Err(LoopAttachError::Loop { file, source })
         }
     }
 }
 
 /// A loop device, and the deviations from its ideal settings.
-struct Made {
+struct ConfiguredLoop {
     name: String,
     direct: bool,
     tuned: Result<(), (PathBuf, io::Error)>,
 }
 
-impl Made {
+impl ConfiguredLoop {
     fn log(&self) {
         let device = &self.name;
         if !self.direct {
@@ -221,17 +221,17 @@ impl Made {
 }
 
 /// Sets up a loop device over `file`. Waits for the thread that serves the file.
-fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<Made> {
+fn make(file: &Path, block_size: u32, partitions: bool) -> io::Result<ConfiguredLoop> {
     let open = File::options().read(true).write(true).open(file)?;
     let mut attempts = 0;
     loop {
         let name = loopdev::find_free()?;
-        let dev = Loop::open(&name, Access::Configure)?;
+        let dev = LoopDevice::open(&name, LoopAccess::Configure)?;
         match dev.configure(open.as_fd(), file, block_size, partitions) {
             Ok(()) => {
                 let direct = dev.status()?.is_some_and(|status| status.direct);
                 let tuned = loopdev::tune(&name, REQUEST_BYTES_MAX, DISCARD_BYTES_MAX);
-                return Ok(Made {
+                return Ok(ConfiguredLoop {
                     name,
                     direct,
                     tuned,
@@ -250,24 +250,24 @@ fn resize(name: &str, file: &Path) -> io::Result<()> {
     // The kernel uses its cached length of the file, unless the caller forces a request to the server.
     let always_ask = AtFlags::STATX_FORCE_SYNC;
     statx(CWD, file, always_ask, StatxFlags::SIZE)?;
-    Loop::open(name, Access::Configure)?.resize()
+    LoopDevice::open(name, LoopAccess::Configure)?.resize()
 }
 
 /// The reason for refusing an operation on a block device.
 const LOST: &str = "the block device was taken away by another program";
 
 /// The result of an attempt to clear a loop device.
-enum Cleared {
+enum ClearOutcome {
     Yes,
-    Busy(Holders),
+    Busy(DeviceHolders),
 }
 
 /// Clears loop device `name` if it is over `file` and unused. With `save`, first writes back its cached data.
-fn clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError> {
+fn clear(name: &str, file: &Path, save: bool) -> Result<ClearOutcome, LoopDetachError> {
     let mut looks = 0;
     loop {
         match try_clear(name, file, save)? {
-            Cleared::Busy(holders) if !holders.are_lasting() && looks < LOOKS => {
+            ClearOutcome::Busy(holders) if !holders.are_lasting() && looks < LOOKS => {
                 looks += 1;
                 std::thread::sleep(LOOK_EVERY);
             }
@@ -276,32 +276,33 @@ fn clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError> {
     }
 }
 
-fn try_clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError> {
+fn try_clear(name: &str, file: &Path, save: bool) -> Result<ClearOutcome, LoopDetachError> {
     let device = loopdev::node(name);
-    let failed = |source| DetachError::Io {
+    let failed = |source| LoopDetachError::Io {
         device: device.clone(),
         source,
     };
     let ours = loopdev::file_name(file);
-    let is_ours = |dev: &Loop| Ok(dev.status()?.is_some_and(|status| status.file_name == ours));
+    let is_ours =
+        |dev: &LoopDevice| Ok(dev.status()?.is_some_and(|status| status.file_name == ours));
     // Determine the users before this process itself opens the device.
     let users = holders(name);
     if !users.0.is_empty() {
-        return Ok(Cleared::Busy(users));
+        return Ok(ClearOutcome::Busy(users));
     }
-    let dev = match Loop::open(name, Access::Claim) {
+    let dev = match LoopDevice::open(name, LoopAccess::Claim) {
         Ok(dev) => dev,
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            return Ok(Cleared::Busy(holders(name)));
+            return Ok(ClearOutcome::Busy(holders(name)));
         }
         Err(error) => return Err(failed(error)),
     };
     if !is_ours(&dev).map_err(failed)? {
         // Another program cleared the loop device (`losetup --detach`), and it may be a different one by now.
-        return Ok(Cleared::Yes);
+        return Ok(ClearOutcome::Yes);
     }
     if save {
-        dev.sync().map_err(|source| DetachError::WriteBack {
+        dev.sync().map_err(|source| LoopDetachError::WriteBack {
             device: device.clone(),
             source,
         })?;
@@ -309,13 +310,13 @@ fn try_clear(name: &str, file: &Path, save: bool) -> Result<Cleared, DetachError
     dev.clear().map_err(failed)?;
     drop(dev);
     // If another process has the device open, the driver only schedules the clearing for the last close.
-    let dev = Loop::open(name, Access::Look).map_err(failed)?;
+    let dev = LoopDevice::open(name, LoopAccess::Look).map_err(failed)?;
     if is_ours(&dev).map_err(failed)? {
         dev.keep().map_err(failed)?;
         drop(dev);
-        return Ok(Cleared::Busy(holders(name)));
+        return Ok(ClearOutcome::Busy(holders(name)));
     }
-    Ok(Cleared::Yes)
+    Ok(ClearOutcome::Yes)
 }
 
 impl LoopVolume {
@@ -325,36 +326,36 @@ impl LoopVolume {
     }
 
     /// Returns a handle for checking that the block device still exists.
-    pub fn held(&self) -> Option<Held> {
+    pub fn held(&self) -> Option<OwnBlockDevice> {
         self.held.clone()
     }
 
     /// Returns the name of the loop device, unless it was cleared by us or by another program (`losetup -d`): then its
     /// number may belong to another device.
     fn own_device(&self) -> Option<String> {
-        let is_lost = self.held.as_ref().is_some_and(Held::is_lost);
+        let is_lost = self.held.as_ref().is_some_and(OwnBlockDevice::is_lost);
         self.name.clone().filter(|_| !is_lost)
     }
 
     /// Checks that the block device is unused.
     ///
     /// # Errors
-    /// [`DetachError::Busy`] and [`DetachError::FileBusy`].
-    pub async fn check_unused(&self) -> Result<(), DetachError> {
+    /// [`LoopDetachError::Busy`] and [`LoopDetachError::FileBusy`].
+    pub async fn check_unused(&self) -> Result<(), LoopDetachError> {
         let Some(name) = self.own_device() else {
             return Ok(());
         };
         self.wait_for_other_handles().await?;
         let device = self.node.clone();
         let users = isolated(move || lasting_holders(&name)).await;
-        let users = users.map_err(|source| DetachError::Io {
+        let users = users.map_err(|source| LoopDetachError::Io {
             device: device.clone(),
             source,
         })?;
         if users.0.is_empty() {
             Ok(())
         } else {
-            Err(DetachError::Busy {
+            Err(LoopDetachError::Busy {
                 device,
                 holders: users,
             })
@@ -368,7 +369,7 @@ impl LoopVolume {
 
     /// Waits until the service ends by itself, for example because an administrator unmounts the filesystem by force,
     /// and returns the reason. The loop device then fails all requests; [`LoopVolume::detach`] still removes it.
-    pub async fn ended(&mut self) -> Rc<Ended> {
+    pub async fn ended(&mut self) -> Rc<SessionEnd> {
         self.fuse.ended().await
     }
 
@@ -395,18 +396,18 @@ impl LoopVolume {
     /// its directory.
     ///
     /// # Errors
-    /// See [`DetachError`]. If the device is in use, nothing is changed. Another call continues at the failed step.
-    pub async fn detach(&mut self) -> Result<(), DetachError> {
+    /// See [`LoopDetachError`]. If the device is in use, nothing is changed. Another call continues at the failed step.
+    pub async fn detach(&mut self) -> Result<(), LoopDetachError> {
         if let Some(name) = self.own_device() {
             self.wait_for_other_handles().await?;
             self.clear(name).await?;
         }
         self.name = None;
-        self.unmount().await.map_err(DetachError::Unmount)
+        self.unmount().await.map_err(LoopDetachError::Unmount)
     }
 
     /// Waits until the loop device is the only user of the file. The server learns of a close with a delay.
-    async fn wait_for_other_handles(&self) -> Result<(), DetachError> {
+    async fn wait_for_other_handles(&self) -> Result<(), LoopDetachError> {
         let loops_own = 1;
         for _ in 0..LOOKS {
             if self.fuse.is_over() || self.fuse.handles() <= loops_own {
@@ -423,7 +424,7 @@ impl LoopVolume {
         let others = loopdev::in_use().unwrap_or_default().into_iter();
         let others = others.filter(|name| self.name.as_ref() != Some(name));
         let others = others.filter(|name| loopdev::backing_file(name) == shown);
-        Err(DetachError::FileBusy {
+        Err(LoopDetachError::FileBusy {
             others: others
                 .map(|name| loopdev::node(&name).display().to_string())
                 .collect(),
@@ -431,20 +432,20 @@ impl LoopVolume {
         })
     }
 
-    async fn clear(&mut self, name: String) -> Result<(), DetachError> {
+    async fn clear(&mut self, name: String) -> Result<(), LoopDetachError> {
         let file = self.fuse.file();
         // Without a server the cached data cannot be written back.
         let save = !self.cache_lost && !self.fuse.is_over();
         let cleared = isolated(move || clear(&name, &file, save)).await;
         let device = self.node.clone();
         match cleared {
-            Ok(Ok(Cleared::Yes)) => Ok(()),
-            Ok(Ok(Cleared::Busy(holders))) => Err(DetachError::Busy { device, holders }),
+            Ok(Ok(ClearOutcome::Yes)) => Ok(()),
+            Ok(Ok(ClearOutcome::Busy(holders))) => Err(LoopDetachError::Busy { device, holders }),
             Ok(Err(error)) => {
-                self.cache_lost |= matches!(error, DetachError::WriteBack { .. });
+                self.cache_lost |= matches!(error, LoopDetachError::WriteBack { .. });
                 Err(error)
             }
-            Err(source) => Err(DetachError::Io { device, source }),
+            Err(source) => Err(LoopDetachError::Io { device, source }),
         }
     }
 

@@ -25,7 +25,7 @@ const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// `struct loop_info64`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Info {
+struct LoopInfo64 {
     device: u64,
     inode: u64,
     rdevice: u64,
@@ -41,8 +41,8 @@ struct Info {
     init: [u64; 2],
 }
 
-impl Info {
-    const ZERO: Info = Info {
+impl LoopInfo64 {
+    const ZERO: LoopInfo64 = LoopInfo64 {
         device: 0,
         inode: 0,
         rdevice: 0,
@@ -61,19 +61,19 @@ impl Info {
 
 /// `struct loop_config`.
 #[repr(C)]
-struct Config {
+struct LoopConfig {
     fd: u32,
     block_size: u32,
-    info: Info,
+    info: LoopInfo64,
     reserved: [u64; 8],
 }
 
 /// The properties of a configured loop device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Status {
+pub(crate) struct LoopStatus {
     /// Device number of the filesystem that contains the file.
     pub file_device: u64,
-    /// The first 63 bytes of the file's path, as passed to [`Loop::configure`].
+    /// The first 63 bytes of the file's path, as passed to [`LoopDevice::configure`].
     pub file_name: [u8; 64],
     /// True if the loop device bypasses the page cache of the file.
     pub direct: bool,
@@ -89,7 +89,7 @@ pub(crate) fn file_name(path: &Path) -> [u8; 64] {
 }
 
 /// An open loop device.
-pub(crate) struct Loop {
+pub(crate) struct LoopDevice {
     dev: File,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn node(name: &str) -> PathBuf {
 
 /// The purpose of opening a loop device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Access {
+pub(crate) enum LoopAccess {
     /// Read its state. (Closing a device that was open for writing makes udev probe it.)
     Look,
     /// Configure it.
@@ -123,20 +123,20 @@ pub(crate) enum Access {
     Claim,
 }
 
-impl Loop {
+impl LoopDevice {
     /// Opens device `name`.
-    pub(crate) fn open(name: &str, access: Access) -> io::Result<Loop> {
-        let exclusive = if access == Access::Claim {
+    pub(crate) fn open(name: &str, access: LoopAccess) -> io::Result<LoopDevice> {
+        let exclusive = if access == LoopAccess::Claim {
             libc::O_EXCL
         } else {
             0
         };
         let dev = File::options()
             .read(true)
-            .write(access != Access::Look)
+            .write(access != LoopAccess::Look)
             .custom_flags(exclusive)
             .open(node(name))?;
-        Ok(Loop { dev })
+        Ok(LoopDevice { dev })
     }
 
     /// Turns the loop device into a block device over `file`. `EBUSY` if it is already in use.
@@ -147,10 +147,10 @@ impl Loop {
         block_size: u32,
         partitions: bool,
     ) -> io::Result<()> {
-        let mut info = Info::ZERO;
+        let mut info = LoopInfo64::ZERO;
         info.flags = LO_FLAGS_DIRECT_IO | if partitions { LO_FLAGS_PARTSCAN } else { 0 };
         info.file_name = file_name(path);
-        let config = Config {
+        let config = LoopConfig {
             fd: file.as_raw_fd().cast_unsigned(),
             block_size,
             info,
@@ -160,8 +160,8 @@ impl Loop {
         self.check(unsafe { libc::ioctl(self.dev.as_raw_fd(), LOOP_CONFIGURE, &raw const config) })
     }
 
-    fn info(&self) -> io::Result<Option<Info>> {
-        let mut info = Info::ZERO;
+    fn info(&self) -> io::Result<Option<LoopInfo64>> {
+        let mut info = LoopInfo64::ZERO;
         // SAFETY: the request writes a loop_info64, which outlives the call.
         let done = unsafe { libc::ioctl(self.dev.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) };
         match self.check(done) {
@@ -172,8 +172,8 @@ impl Loop {
     }
 
     /// Returns the device's properties; `None` if it is not in use.
-    pub(crate) fn status(&self) -> io::Result<Option<Status>> {
-        Ok(self.info()?.map(|info| Status {
+    pub(crate) fn status(&self) -> io::Result<Option<LoopStatus>> {
+        Ok(self.info()?.map(|info| LoopStatus {
             file_device: info.device,
             file_name: info.file_name,
             direct: info.flags & LO_FLAGS_DIRECT_IO != 0,
@@ -192,7 +192,7 @@ impl Loop {
         self.check(unsafe { libc::ioctl(self.dev.as_raw_fd(), LOOP_CLR_FD) })
     }
 
-    /// Cancels a [`Loop::clear`] that is pending because another process has the device open.
+    /// Cancels a [`LoopDevice::clear`] that is pending because another process has the device open.
     pub(crate) fn keep(&self) -> io::Result<()> {
         let Some(mut info) = self.info()? else {
             return Ok(());
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn the_structures_are_as_long_as_the_kernels() {
-        assert_eq!(size_of::<Info>(), 232);
-        assert_eq!(size_of::<Config>(), 304);
+        assert_eq!(size_of::<LoopInfo64>(), 232);
+        assert_eq!(size_of::<LoopConfig>(), 304);
     }
 
     #[test]

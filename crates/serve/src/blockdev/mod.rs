@@ -26,15 +26,15 @@ mod nbd;
 mod stale;
 mod ublk;
 
-pub use held::Held;
-pub use holders::{Holder, Holders};
-pub use loop_volume::{AttachError, DetachError, LoopOptions, LoopVolume, attach_loop};
+pub use held::OwnBlockDevice;
+pub use holders::{DeviceHolder, DeviceHolders};
+pub use loop_volume::{LoopAttachError, LoopDetachError, LoopOptions, LoopVolume, attach_loop};
 pub use marks::{VolumeMarks, is_of_volume};
 pub use nbd::{
     NbdDevice, NbdError, NbdOptions, attach_nbd, clear_nbd_leftover, nbd_usable, no_nbd_leftover,
     waiting_nbd_device,
 };
-pub use stale::{Cleaned, CleanupError, InUse, cleanup_stale};
+pub use stale::{CleanupError, LeftoverPolicy, RemovedLeftovers, cleanup_stale};
 pub use ublk::{
     UblkDevice, UblkError, UblkOptions, attach_ublk, clear_ublk_leftover, ublk_usable,
     waiting_ublk_device,

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forebay_os::{Mount, mounts};
+use forebay_os::{MountEntry, mounts};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::holders::{Holder, Holders, LOOK_EVERY, LOOKS, holders};
-use super::loopdev::{self, Access, Loop};
+use super::holders::{DeviceHolder, DeviceHolders, LOOK_EVERY, LOOKS, holders};
+use super::loopdev::{self, LoopAccess, LoopDevice};
 use crate::volume_file::{directory, file_in};
 use forebay_os::FUSE_TYPE;
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Handling of leftovers that are still in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InUse {
+pub enum LeftoverPolicy {
     /// Leaves everything unchanged and reports the users.
     Refuse,
     /// Detaches filesystems that are mounted from the device from the file tree (as `umount --lazy` does). Programs
@@ -34,7 +34,7 @@ pub enum InUse {
 
 /// The removed leftovers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Cleaned {
+pub struct RemovedLeftovers {
     /// Mount directories of the detached filesystems.
     pub detached: Vec<PathBuf>,
     /// Cleared loop devices.
@@ -75,7 +75,7 @@ pub enum CleanupError {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// The system refused the operation.
     #[error("cannot clear away {}: {source}", what.display())]
@@ -95,7 +95,7 @@ fn io_error(what: &Path) -> impl Fn(io::Error) -> CleanupError {
 }
 
 /// Removes the leftovers of a killed server of volume `name`: filesystems mounted from its loop device (only with
-/// [`InUse::Detach`]), the loop device, the FUSE mount, and its directory.
+/// [`LeftoverPolicy::Detach`]), the loop device, the FUSE mount, and its directory.
 ///
 /// May wait for the disk and for other servers, so a thread that serves must not call this.
 ///
@@ -104,8 +104,8 @@ fn io_error(what: &Path) -> impl Fn(io::Error) -> CleanupError {
 pub fn cleanup_stale(
     runtime_dir: &Path,
     name: &str,
-    in_use: InUse,
-) -> Result<Cleaned, CleanupError> {
+    in_use: LeftoverPolicy,
+) -> Result<RemovedLeftovers, CleanupError> {
     let dir = directory(runtime_dir, name);
     let file = file_in(&dir);
     let mut mounts = mounts().map_err(io_error(&dir))?;
@@ -121,7 +121,7 @@ pub fn cleanup_stale(
     if !mounts.is_empty() {
         check_dead(&dir)?;
     }
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = RemovedLeftovers::default();
     for device in loopdev::in_use().map_err(io_error(&dir))? {
         let is_ours = || is_over(&device, &file, &mounts);
         if is_ours() {
@@ -159,7 +159,7 @@ fn check_dead(dir: &Path) -> Result<(), CleanupError> {
 
 /// Returns true if loop device `name` is over `file`, which may have been in one of `mounts`. After a lazy unmount the
 /// kernel no longer has the file's whole path, but the name recorded in the loop device stays.
-fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
+fn is_over(name: &str, file: &Path, mounts: &[MountEntry]) -> bool {
     let Some(path) = loopdev::backing_file(name) else {
         return false;
     };
@@ -170,7 +170,7 @@ fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
     if path.file_name() != file.file_name() {
         return false;
     }
-    let status = Loop::open(name, Access::Look).and_then(|dev| dev.status());
+    let status = LoopDevice::open(name, LoopAccess::Look).and_then(|dev| dev.status());
     let Ok(Some(status)) = status else {
         return false;
     };
@@ -185,23 +185,23 @@ fn is_over(name: &str, file: &Path, mounts: &[Mount]) -> bool {
 fn clear(
     name: &str,
     is_ours: impl Fn() -> bool,
-    in_use: InUse,
-    cleaned: &mut Cleaned,
+    in_use: LeftoverPolicy,
+    cleaned: &mut RemovedLeftovers,
 ) -> Result<(), CleanupError> {
     let device = loopdev::node(name);
     // A cleared loop device can be reused by any program under the same number. While the device is open here it keeps
     // its file, so all following checks and operations apply to the device that was found.
-    let dev = Loop::open(name, Access::Look).map_err(io_error(&device))?;
+    let dev = LoopDevice::open(name, LoopAccess::Look).map_err(io_error(&device))?;
     if !is_ours() {
         return Ok(());
     }
     let mut users = match in_use {
-        InUse::Refuse => lasting_users(name, |users| users.0.is_empty()),
-        InUse::Detach => holders(name),
+        LeftoverPolicy::Refuse => lasting_users(name, |users| users.0.is_empty()),
+        LeftoverPolicy::Detach => holders(name),
     };
-    if in_use == InUse::Detach {
+    if in_use == LeftoverPolicy::Detach {
         for holder in users.0.iter().rev() {
-            if let Holder::Mounted(at) = holder {
+            if let DeviceHolder::Mounted(at) = holder {
                 let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
                 rustix::mount::unmount(at, flags).map_err(|error| io_error(at)(error.into()))?;
                 cleaned.detached.push(at.clone());
@@ -210,7 +210,7 @@ fn clear(
         users = holders(name);
     }
     // A process that has the failed device open is no obstacle to a lazy clear; other users are.
-    let obstacle = !users.0.is_empty() && (in_use == InUse::Refuse || users.are_lasting());
+    let obstacle = !users.0.is_empty() && (in_use == LeftoverPolicy::Refuse || users.are_lasting());
     if obstacle {
         return Err(CleanupError::InUse {
             device,
@@ -221,7 +221,7 @@ fn clear(
     drop(dev);
     // The device is cleared when the processes that opened it meanwhile have closed it. Its later owner does not
     // matter.
-    if in_use == InUse::Refuse {
+    if in_use == LeftoverPolicy::Refuse {
         let users = lasting_users(name, |_| !is_ours());
         if is_ours() {
             return Err(CleanupError::InUse {
@@ -236,7 +236,7 @@ fn clear(
 
 /// Returns the users of a device. Looks again for a while, since processes that only probe the device close it soon,
 /// until a lasting user is found or `is_enough` returns true.
-fn lasting_users(name: &str, is_enough: impl Fn(&Holders) -> bool) -> Holders {
+fn lasting_users(name: &str, is_enough: impl Fn(&DeviceHolders) -> bool) -> DeviceHolders {
     for _ in 0..LOOKS {
         let users = holders(name);
         if is_enough(&users) || users.are_lasting() {
@@ -247,11 +247,11 @@ fn lasting_users(name: &str, is_enough: impl Fn(&Holders) -> bool) -> Holders {
     holders(name)
 }
 
-fn unmount(dir: &Path, in_use: InUse) -> io::Result<()> {
+fn unmount(dir: &Path, in_use: LeftoverPolicy) -> io::Result<()> {
     let unmount = |flags| rustix::mount::unmount(dir, flags | UnmountFlags::NOFOLLOW);
     match unmount(UnmountFlags::empty()) {
         // A detached loop device may hold the file until its last user closes it.
-        Err(Errno::BUSY) if in_use == InUse::Detach => unmount(UnmountFlags::DETACH)?,
+        Err(Errno::BUSY) if in_use == LeftoverPolicy::Detach => unmount(UnmountFlags::DETACH)?,
         done => done?,
     }
     Ok(())

@@ -11,7 +11,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use forebay_os::Fd;
+use forebay_os::SharedFd;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -19,7 +19,7 @@ use forebay_fuse::{FIXED, OUT_HEADER, out_header};
 
 /// The result of an attempt to receive a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Received {
+pub(crate) enum ReceiveOutcome {
     /// A request of this many bytes.
     Message(usize),
     /// No request is queued.
@@ -32,14 +32,14 @@ pub(crate) enum Received {
 
 /// One connection to the kernel's FUSE.
 #[derive(Debug)]
-pub(crate) struct Channel {
-    fd: Fd,
+pub(crate) struct FuseChannel {
+    fd: SharedFd,
 }
 
-impl Channel {
+impl FuseChannel {
     /// Wraps the non-blocking descriptor of a mounted filesystem.
-    pub(crate) fn new(fd: OwnedFd) -> Channel {
-        Channel { fd: Rc::new(fd) }
+    pub(crate) fn new(fd: OwnedFd) -> FuseChannel {
+        FuseChannel { fd: Rc::new(fd) }
     }
 
     /// Returns the descriptor.
@@ -48,13 +48,13 @@ impl Channel {
     }
 
     /// Returns the shared descriptor, for commands of the driver, which must keep it.
-    pub(crate) fn shared(&self) -> &Fd {
+    pub(crate) fn shared(&self) -> &SharedFd {
         &self.fd
     }
 
     /// Returns a descriptor that is readable when requests are queued. The ring may hold it. It must be created after
     /// mounting: before, the kernel has nothing to watch.
-    pub(crate) fn watch(&self) -> io::Result<Fd> {
+    pub(crate) fn watch(&self) -> io::Result<SharedFd> {
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
         epoll::add(&watch, &self.fd, data, epoll::EventFlags::IN)?;
@@ -63,14 +63,18 @@ impl Channel {
 
     /// Receives the next request, if any: its first bytes into `fixed`, the rest, such as a write's data, into `rest`.
     /// So the data of a write has the alignment of `rest`.
-    pub(crate) fn receive(&self, fixed: &mut [u8; FIXED], rest: &mut [u8]) -> io::Result<Received> {
+    pub(crate) fn receive(
+        &self,
+        fixed: &mut [u8; FIXED],
+        rest: &mut [u8],
+    ) -> io::Result<ReceiveOutcome> {
         let mut parts = [IoSliceMut::new(fixed), IoSliceMut::new(rest)];
         loop {
             return match rustix::io::readv(&self.fd, &mut parts) {
-                Ok(n) => Ok(Received::Message(n)),
-                Err(Errno::AGAIN) => Ok(Received::Nothing),
-                Err(Errno::NODEV) => Ok(Received::Unmounted),
-                Err(Errno::CONNABORTED) => Ok(Received::Aborted),
+                Ok(n) => Ok(ReceiveOutcome::Message(n)),
+                Err(Errno::AGAIN) => Ok(ReceiveOutcome::Nothing),
+                Err(Errno::NODEV) => Ok(ReceiveOutcome::Unmounted),
+                Err(Errno::CONNABORTED) => Ok(ReceiveOutcome::Aborted),
                 // The request was cancelled during the copy; others may be queued.
                 Err(Errno::NOENT | Errno::INTR) => continue,
                 Err(error) => Err(error.into()),

@@ -9,15 +9,15 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_fuse::{self as format, FIXED, HEADER, Malformed};
+use forebay_fuse::{self as format, FIXED, HEADER, MalformedRequest};
 use forebay_os::FuseEntries;
-use forebay_rt::{Account, Rt, Task};
+use forebay_rt::{BudgetAccount, Rt, Task};
 
 use super::IO_BYTES_MAX;
-use super::entry::{Entry, OF_EACH_MIN};
-use super::handler::Handler;
-use super::request::{Arrival, Came, Connection};
-use crate::requests::{FRONT_RESERVE, Memory};
+use super::entry::{OF_EACH_MIN, ReceivedEntry};
+use super::handler::FuseHandler;
+use super::request::{FuseConnection, IncomingRequest, RequestOrigin};
+use crate::requests::{FRONT_RESERVE, RequestMemory};
 
 /// The entries of all queues together take this fraction (1/`SHARE`) of the memory for requests.
 const SHARE: u64 = 4;
@@ -28,12 +28,15 @@ const BATCH: usize = 32;
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The task that receives requests through the ring.
-pub(super) type Fetching = Task<()>;
+pub(super) type FetchTask = Task<()>;
 
 /// Makes the kernel send requests through the ring. `None` if the memory does not suffice for the number of processors.
 /// Then, or if the kernel refuses the entries later, all requests come through `/dev/fuse`.
-pub(super) fn fetch<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>) -> Option<Fetching> {
-    let plan = match processors().and_then(|queues| Plan::new(&connection.memory, queues)) {
+pub(super) fn fetch<H: FuseHandler>(
+    connection: &Rc<FuseConnection>,
+    handler: &Rc<H>,
+) -> Option<FetchTask> {
+    let plan = match processors().and_then(|queues| EntryPlan::new(&connection.memory, queues)) {
         Ok(plan) => plan,
         Err(error) => {
             tracing::info!(%error, "requests come by /dev/fuse, though the kernel offers io_uring");
@@ -50,15 +53,15 @@ pub(super) fn fetch<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>) ->
 }
 
 /// The number of entries, and the account for their memory and for other memory of their requests.
-struct Plan {
+struct EntryPlan {
     queues: usize,
     of_each: usize,
-    account: Account,
+    account: BudgetAccount,
 }
 
-impl Plan {
-    fn new(memory: &Memory, queues: usize) -> io::Result<Plan> {
-        let each = Memory::cost(IO_BYTES_MAX);
+impl EntryPlan {
+    fn new(memory: &RequestMemory, queues: usize) -> io::Result<EntryPlan> {
+        let each = RequestMemory::cost(IO_BYTES_MAX);
         let fit = (memory.bound() / SHARE / each) as usize / queues;
         if fit < OF_EACH_MIN {
             let small = format!("{queues} processors want more memory for requests");
@@ -67,22 +70,22 @@ impl Plan {
         let of_each = fit.min(OF_EACH_MAX);
         let all = each * (queues * of_each) as u64;
         let account = memory.account(all + FRONT_RESERVE);
-        Ok(Plan {
+        Ok(EntryPlan {
             queues,
             of_each,
             account: account.ok_or_else(|| io::Error::other("the memory is promised to others"))?,
         })
     }
 
-    async fn carry_out<H: Handler>(
+    async fn carry_out<H: FuseHandler>(
         self,
-        connection: &Rc<Connection>,
+        connection: &Rc<FuseConnection>,
         handler: &Rc<H>,
     ) -> io::Result<()> {
         let mut leases = Vec::new();
         for _ in 0..self.queues * self.of_each {
             // The lease is within the account's reserve, so it is granted at once.
-            let lease = self.account.lease(Memory::cost(IO_BYTES_MAX)).await;
+            let lease = self.account.lease(RequestMemory::cost(IO_BYTES_MAX)).await;
             leases.push(lease);
         }
         let (queues, of_each, fd) = (self.queues, self.of_each, connection.channel.shared());
@@ -111,18 +114,18 @@ fn count(list: &str) -> Option<usize> {
 }
 
 /// Receives requests until the connection has ended and all entries are back.
-async fn take_requests<H: Handler>(
-    connection: &Rc<Connection>,
+async fn take_requests<H: FuseHandler>(
+    connection: &Rc<FuseConnection>,
     handler: &Rc<H>,
     entries: &Rc<FuseEntries>,
-    account: &Account,
+    account: &BudgetAccount,
 ) {
     let (mut in_a_row, mut left) = (0, entries.count());
     while left > 0 {
         match entries.next().await {
             Ok(entry) => {
                 connection.by_ring.set(true);
-                let entry = Entry { entry, account };
+                let entry = ReceivedEntry { entry, account };
                 take(connection, handler, entry).await;
                 in_a_row += 1;
                 if in_a_row == BATCH {
@@ -138,7 +141,11 @@ async fn take_requests<H: Handler>(
     }
 }
 
-async fn take<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>, entry: Entry<'_>) {
+async fn take<H: FuseHandler>(
+    connection: &Rc<FuseConnection>,
+    handler: &Rc<H>,
+    entry: ReceivedEntry<'_>,
+) {
     let mut fixed = [0; FIXED];
     let asked = entry.entry.request();
     let op = asked.op.len().min(FIXED - HEADER);
@@ -147,23 +154,23 @@ async fn take<H: Handler>(connection: &Rc<Connection>, handler: &Rc<H>, entry: E
     let total = HEADER + asked.op.len() + asked.payload.len();
     let request = match format::decode(&fixed, total) {
         Ok(request) => request,
-        Err(Malformed { unique }) => {
+        Err(MalformedRequest { unique }) => {
             tracing::warn!(bytes = total, ?unique, "a malformed FUSE request");
             let unique = unique.unwrap_or_default();
             return connection.refuse(unique, Some(entry.entry), libc::EIO);
         }
     };
-    let arrival = Arrival {
+    let arrival = IncomingRequest {
         connection,
         admission: connection.under_way.admit(0).await,
-        came: Came::Fetched(entry),
+        came: RequestOrigin::Fetched(entry),
         request,
     };
     handler.take(arrival).await;
 }
 
 /// Waits until the kernel has returned all entries of an ended connection.
-pub(super) async fn end(rt: &Rt, fetching: Fetching) {
+pub(super) async fn end(rt: &Rt, fetching: FetchTask) {
     if rt.timeout(END_PATIENCE, fetching).await.is_err() {
         tracing::warn!("the kernel keeps entries of a FUSE connection that has ended");
     }
@@ -189,10 +196,10 @@ mod tests {
     #[test]
     fn each_queue_gets_its_part_of_a_quarter_of_the_memory_or_none_gets_any() {
         let of_each = |bound, queues| {
-            let plan = Plan::new(&Memory::new(bound), queues);
+            let plan = EntryPlan::new(&RequestMemory::new(bound), queues);
             plan.map(|plan| plan.of_each).ok()
         };
-        let (least, usual) = (Memory::BYTES_MIN, Memory::BYTES_DEFAULT);
+        let (least, usual) = (RequestMemory::BYTES_MIN, RequestMemory::BYTES_DEFAULT);
         for (bound, queues, expected) in [
             (usual, 1, Some(OF_EACH_MAX)),
             (usual, 2, Some(31)),
@@ -205,8 +212,8 @@ mod tests {
             assert_eq!(of_each(bound, queues), expected, "{bound} by {queues}");
         }
         // Memory reserved by others is not available.
-        let memory = Memory::new(usual);
+        let memory = RequestMemory::new(usual);
         let promised = memory.account(usual / 5 * 4);
-        assert!(promised.is_some() && Plan::new(&memory, 2).is_err());
+        assert!(promised.is_some() && EntryPlan::new(&memory, 2).is_err());
     }
 }

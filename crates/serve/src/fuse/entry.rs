@@ -2,32 +2,32 @@
 
 use forebay_device::Buf;
 use forebay_os::FuseEntry;
-use forebay_rt::{Account, Lease};
+use forebay_rt::{BudgetAccount, BudgetLease};
 
-use crate::requests::Memory;
+use crate::requests::RequestMemory;
 
 /// Minimum number of entries in a queue: with fewer, requests of one processor would wait for each other.
 pub(super) const OF_EACH_MIN: usize = 4;
 
 /// A request in an entry, and the account for its memory.
-pub(super) struct Entry<'a> {
+pub(super) struct ReceivedEntry<'a> {
     pub(super) entry: FuseEntry,
-    pub(super) account: &'a Account,
+    pub(super) account: &'a BudgetAccount,
 }
 
-impl Entry<'_> {
+impl ReceivedEntry<'_> {
     pub(super) fn body(&self) -> [&[u8]; 2] {
         let request = self.entry.request();
         [request.op, request.payload]
     }
 
-    pub(super) async fn lease(&self, len: usize) -> Lease {
-        self.account.lease(Memory::cost(len)).await
+    pub(super) async fn lease(&self, len: usize) -> BudgetLease {
+        self.account.lease(RequestMemory::cost(len)).await
     }
 
     /// Returns a copy of the first `len` bytes of a write's data. The copy is needed because the entry's memory belongs
     /// to the kernel again after the answer.
-    pub(super) async fn data(&mut self, memory: &Memory, len: usize) -> (Buf, Lease) {
+    pub(super) async fn data(&mut self, memory: &RequestMemory, len: usize) -> (Buf, BudgetLease) {
         let lease = self.lease(len).await;
         let mut data = memory.take(len);
         data.copy_from_slice(&self.entry.request().payload[..len]);

@@ -3,37 +3,37 @@
 use std::io;
 
 use forebay_device::{Buf, BufMut};
-use forebay_rt::{Account, Lease};
+use forebay_rt::{BudgetAccount, BudgetLease};
 
 use super::IO_BYTES_MAX;
-use super::channel::{Channel, Received};
-use crate::requests::{FRONT_RESERVE, Memory};
+use super::channel::{FuseChannel, ReceiveOutcome};
+use crate::requests::{FRONT_RESERVE, RequestMemory};
 use forebay_fuse::{FIXED, HEADER};
 
 /// Data of a write up to this length is copied out of the receive buffer. Longer data keeps the buffer.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
 /// A buffer for one message, and the account for the memory of requests.
-pub(super) struct Inbox {
-    memory: Memory,
-    account: Account,
+pub(super) struct FuseInbox {
+    memory: RequestMemory,
+    account: BudgetAccount,
     pub(super) fixed: [u8; FIXED],
     /// A buffer of the largest size.
     rest: BufMut,
-    lease: Lease,
+    lease: BudgetLease,
 }
 
-impl Inbox {
+impl FuseInbox {
     /// Creates an inbox with its receive buffer.
     ///
     /// # Errors
     /// If all of the memory is reserved by others.
-    pub(super) async fn new(memory: &Memory) -> io::Result<Inbox> {
+    pub(super) async fn new(memory: &RequestMemory) -> io::Result<FuseInbox> {
         let promised = "the memory for requests is promised to others";
         let account = memory.account(FRONT_RESERVE);
         let account = account.ok_or_else(|| io::Error::other(promised))?;
-        Ok(Inbox {
-            lease: account.lease(Memory::cost(IO_BYTES_MAX)).await,
+        Ok(FuseInbox {
+            lease: account.lease(RequestMemory::cost(IO_BYTES_MAX)).await,
             rest: memory.take(IO_BYTES_MAX),
             fixed: [0; FIXED],
             memory: memory.clone(),
@@ -42,7 +42,7 @@ impl Inbox {
     }
 
     /// Receives the next message, if any.
-    pub(super) fn receive(&mut self, channel: &Channel) -> io::Result<Received> {
+    pub(super) fn receive(&mut self, channel: &FuseChannel) -> io::Result<ReceiveOutcome> {
         channel.receive(&mut self.fixed, &mut self.rest)
     }
 
@@ -53,14 +53,14 @@ impl Inbox {
     }
 
     /// Waits for memory for `len` bytes.
-    pub(super) async fn lease(&self, len: usize) -> Lease {
-        self.account.lease(Memory::cost(len)).await
+    pub(super) async fn lease(&self, len: usize) -> BudgetLease {
+        self.account.lease(RequestMemory::cost(len)).await
     }
 
     /// Returns the first `len` bytes of a write's data, with their lease. Short data is copied: otherwise it would
     /// block the whole buffer, and the copy is cheap because this processor just wrote the data. Long data is returned
     /// in its buffer, and a new buffer replaces it.
-    pub(super) async fn data(&mut self, len: usize) -> (Buf, Lease) {
+    pub(super) async fn data(&mut self, len: usize) -> (Buf, BudgetLease) {
         if len <= COPIED_BYTES_MAX {
             let lease = self.lease(len).await;
             let mut part = self.memory.take(len);

@@ -1,4 +1,4 @@
-//! A FUSE server: passes the kernel's requests to a mounted filesystem on to a `Handler`.
+//! A FUSE server: passes the kernel's requests to a mounted filesystem on to a `FuseHandler`.
 //!
 //! # Reasons for an own implementation of the protocol
 //!
@@ -57,11 +57,11 @@ mod request;
 mod session;
 
 pub use forebay_os::FuseMount as Mount;
-pub use handler::{Handler, Wishes};
-pub use mounted::{Mounted, Over, UnmountError};
-pub use notify::Stale;
-pub use request::{Arrival, Underway};
-pub use session::Ended;
+pub use handler::{FuseHandler, InitOptions};
+pub use mounted::{ServedMount, SessionEndEvent, UnmountError};
+pub use notify::StaleCache;
+pub use request::{ActiveRequest, IncomingRequest};
+pub use session::SessionEnd;
 
 use crate::requests::PART_BYTES;
 

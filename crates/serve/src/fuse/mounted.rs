@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_os::{FuseMount as Mount, Poller, Ring, isolated};
+use forebay_os::{FdPoller, FuseMount as Mount, IoRing, isolated};
 use forebay_rt::{Event, Rt, Task};
 
-use super::channel::Channel;
-use super::handler::Handler;
-use super::notify::Notifier;
-use super::request::Connection;
-use super::session::{self, Ended, UNDER_WAY_MAX};
-use crate::requests::{Memory, UnderWay};
+use super::channel::FuseChannel;
+use super::handler::FuseHandler;
+use super::notify::KernelNotifier;
+use super::request::FuseConnection;
+use super::session::{self, SessionEnd, UNDER_WAY_MAX};
+use crate::requests::{RequestLimiter, RequestMemory};
 
 /// A mounted filesystem. Unmount it before dropping it; otherwise a stale mount stays behind.
-pub struct Mounted {
+pub struct ServedMount {
     rt: Rt,
-    serving: Option<Task<Ended>>,
-    ended: Option<Rc<Ended>>,
-    over: Over,
+    serving: Option<Task<SessionEnd>>,
+    ended: Option<Rc<SessionEnd>>,
+    over: SessionEndEvent,
     by_ring: Rc<Cell<bool>>,
     mount: Mount,
     /// The system's number of the filesystem, unique among all mounted filesystems.
@@ -30,9 +30,9 @@ pub struct Mounted {
 
 /// The end of a session, by any unmount, as an event. Clones share it.
 #[derive(Clone, Default)]
-pub struct Over(Rc<(Cell<bool>, Event)>);
+pub struct SessionEndEvent(Rc<(Cell<bool>, Event)>);
 
-impl Over {
+impl SessionEndEvent {
     fn set(&self) {
         self.0.0.set(true);
         self.0.1.notify_all();
@@ -73,47 +73,47 @@ pub enum UnmountError {
     },
 }
 
-impl Mounted {
+impl ServedMount {
     /// Mounts the filesystem of `handler`, and serves it on `rt` with buffers from `memory`.
     ///
     /// # Errors
     /// If `/dev/fuse` cannot be opened or mounted: the kernel has no FUSE, or the process is not root.
-    pub fn new<H: Handler>(
+    pub fn new<H: FuseHandler>(
         rt: &Rt,
-        ring: &Rc<Ring>,
+        ring: &Rc<IoRing>,
         handler: Rc<H>,
-        memory: &Memory,
+        memory: &RequestMemory,
         mount: Mount,
-    ) -> io::Result<Mounted> {
+    ) -> io::Result<ServedMount> {
         forebay_os::io_flusher();
-        let channel = Channel::new(mount.mount()?);
+        let channel = FuseChannel::new(mount.mount()?);
         let watch = channel.watch().inspect_err(|_| {
             let _ = mount.unmount(true);
         })?;
         let device = mount.device();
-        let connection = Rc::new(Connection {
+        let connection = Rc::new(FuseConnection {
             rt: rt.clone(),
             ring: Rc::clone(ring),
             read_ahead: device.map(|(major, minor)| {
                 format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb").into()
             }),
             channel,
-            notifier: Notifier::default(),
+            notifier: KernelNotifier::default(),
             memory: memory.clone(),
-            under_way: UnderWay::new(UNDER_WAY_MAX),
+            under_way: RequestLimiter::new(UNDER_WAY_MAX),
             by_ring: Rc::default(),
             agreed: Cell::default(),
             waiting_entries: Cell::default(),
         });
         let by_ring = Rc::clone(&connection.by_ring);
-        let (over, poller) = (Over::default(), Poller::new(ring, watch));
+        let (over, poller) = (SessionEndEvent::default(), FdPoller::new(ring, watch));
         let tell = over.clone();
         let serving = async move {
             let ended = session::serve(connection, handler, poller).await;
             tell.set();
             ended
         };
-        Ok(Mounted {
+        Ok(ServedMount {
             rt: rt.clone(),
             serving: Some(rt.spawn(serving)),
             ended: None,
@@ -149,12 +149,12 @@ impl Mounted {
     }
 
     /// Returns the event of the session's end.
-    pub fn over(&self) -> Over {
+    pub fn over(&self) -> SessionEndEvent {
         self.over.clone()
     }
 
     /// Waits until the session ends, and returns the reason. Any unmount ends the session, also one by another process.
-    pub async fn ended(&mut self) -> Rc<Ended> {
+    pub async fn ended(&mut self) -> Rc<SessionEnd> {
         if let Some(serving) = self.serving.as_mut() {
             let ended = Rc::new(serving.await);
             self.serving = None;
@@ -197,7 +197,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for ServedMount {
     fn drop(&mut self) {
         if self.serving.is_some() {
             tracing::warn!(dir = %self.mount.dir.display(), "a FUSE filesystem was dropped while mounted");

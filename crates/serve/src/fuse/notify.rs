@@ -21,10 +21,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use forebay_fuse::invalidation;
-use forebay_os::{Outcome, Report, promise};
+use forebay_os::{IsolatedFuture, ResultSender, promise};
 use rustix::io::Errno;
 
-use super::channel::Channel;
+use super::channel::FuseChannel;
 
 /// If a file has more ranges than this, they are merged into one.
 const RANGES_MAX: usize = 64;
@@ -34,7 +34,7 @@ const DONE_MIN: usize = 64;
 
 /// Invalid cached data of a file: a range of bytes, or, without a range, only the attributes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Stale {
+pub struct StaleCache {
     /// The inode.
     pub node: u64,
     /// The bytes; the pages that contain them are invalid.
@@ -43,21 +43,21 @@ pub struct Stale {
 
 /// The queues of the notification threads.
 #[derive(Default)]
-pub(super) struct Notifier {
-    of_pages: RefCell<Option<Teller>>,
-    of_attributes: RefCell<Option<Teller>>,
+pub(super) struct KernelNotifier {
+    of_pages: RefCell<Option<NotifyThread>>,
+    of_attributes: RefCell<Option<NotifyThread>>,
 }
 
-impl Notifier {
+impl KernelNotifier {
     /// Invalidates the kernel's caches. Each returned future resolves when one of the notifications is done.
     ///
     /// # Errors
     /// If a thread cannot be created.
     pub(super) fn forget(
         &self,
-        channel: &Channel,
-        stale: &[Stale],
-    ) -> io::Result<Vec<Outcome<()>>> {
+        channel: &FuseChannel,
+        stale: &[StaleCache],
+    ) -> io::Result<Vec<IsolatedFuture<()>>> {
         let mut told = Vec::new();
         for one in stale {
             let (done, outcome) = promise();
@@ -67,14 +67,23 @@ impl Notifier {
         Ok(told)
     }
 
-    /// Like [`Notifier::forget`], for a caller that does not wait.
-    pub(super) fn forget_later(&self, channel: &Channel, stale: &[Stale]) -> io::Result<()> {
+    /// Like [`KernelNotifier::forget`], for a caller that does not wait.
+    pub(super) fn forget_later(
+        &self,
+        channel: &FuseChannel,
+        stale: &[StaleCache],
+    ) -> io::Result<()> {
         stale
             .iter()
             .try_for_each(|one| self.give(channel, one, None))
     }
 
-    fn give(&self, to: &Channel, stale: &Stale, done: Option<Report<()>>) -> io::Result<()> {
+    fn give(
+        &self,
+        to: &FuseChannel,
+        stale: &StaleCache,
+        done: Option<ResultSender<()>>,
+    ) -> io::Result<()> {
         let bytes = stale.bytes.clone().filter(|bytes| bytes.start < bytes.end);
         let teller = match bytes {
             Some(_) => &self.of_pages,
@@ -83,7 +92,7 @@ impl Notifier {
         let mut teller = teller.borrow_mut();
         let teller = match &mut *teller {
             Some(teller) => teller,
-            none => none.insert(Teller::new(to)?),
+            none => none.insert(NotifyThread::new(to)?),
         };
         teller.tell(stale.node, bytes, done);
         Ok(())
@@ -91,37 +100,37 @@ impl Notifier {
 }
 
 /// A notification thread, which ends when this handle is dropped.
-struct Teller(Arc<Shared>);
+struct NotifyThread(Arc<NotifyShared>);
 
 #[derive(Default)]
-struct Shared {
-    jobs: Mutex<Jobs>,
+struct NotifyShared {
+    jobs: Mutex<NotifyQueue>,
     more: Condvar,
 }
 
 /// The queued notifications.
 #[derive(Default)]
-struct Jobs {
+struct NotifyQueue {
     /// The files in order of their arrival.
     order: VecDeque<u64>,
-    of: BTreeMap<u64, Job>,
+    of: BTreeMap<u64, FileNotifications>,
     has_ended: bool,
 }
 
 /// The queued notifications about a file.
 #[derive(Default)]
-struct Job {
+struct FileNotifications {
     ranges: Vec<Range<u64>>,
-    done: Vec<Report<()>>,
+    done: Vec<ResultSender<()>>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Jobs> {
+impl NotifyShared {
+    fn lock(&self) -> MutexGuard<'_, NotifyQueue> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the next notification. `None` if the thread must end.
-    fn next(&self) -> Option<(u64, Job)> {
+    fn next(&self) -> Option<(u64, FileNotifications)> {
         let mut jobs = self.lock();
         loop {
             if let Some(node) = jobs.order.pop_front() {
@@ -136,10 +145,10 @@ impl Shared {
     }
 }
 
-impl Teller {
-    fn new(to: &Channel) -> io::Result<Teller> {
+impl NotifyThread {
+    fn new(to: &FuseChannel) -> io::Result<NotifyThread> {
         let fd = to.fd().try_clone_to_owned()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(NotifyShared::default());
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("forebay-notify".into());
         thread.spawn(move || {
@@ -150,27 +159,27 @@ impl Teller {
                 }
             }
         })?;
-        Ok(Teller(shared))
+        Ok(NotifyThread(shared))
     }
 
-    fn tell(&self, node: u64, bytes: Option<Range<u64>>, done: Option<Report<()>>) {
+    fn tell(&self, node: u64, bytes: Option<Range<u64>>, done: Option<ResultSender<()>>) {
         let mut jobs = self.0.lock();
         let jobs = &mut *jobs;
         let job = jobs.of.entry(node).or_insert_with(|| {
             jobs.order.push_back(node);
-            Job::default()
+            FileNotifications::default()
         });
         job.ranges.extend(bytes);
         simplify(&mut job.ranges);
         if job.done.len() >= DONE_MIN && job.done.len().is_power_of_two() {
-            job.done.retain(Report::is_awaited);
+            job.done.retain(ResultSender::is_awaited);
         }
         job.done.extend(done);
         self.0.more.notify_one();
     }
 }
 
-impl Drop for Teller {
+impl Drop for NotifyThread {
     fn drop(&mut self) {
         self.0.lock().has_ended = true;
         self.0.more.notify_one();

@@ -8,16 +8,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_os::{FuseEntry, Ring};
-use forebay_rt::{Event, Instant, Lease, Rt};
+use forebay_os::{FuseEntry, IoRing};
+use forebay_rt::{BudgetLease, Event, Instant, Rt};
 use futures_util::future::try_join_all;
 
-use super::channel::Channel;
-use super::entry::{Entry, OF_EACH_MIN};
-use super::inbox::Inbox;
-use super::notify::{Notifier, Stale};
-use crate::requests::{Admission, Load, Memory, UnderWay, start};
-use forebay_fuse::{self as format, Op, Request, out_header};
+use super::channel::FuseChannel;
+use super::entry::{OF_EACH_MIN, ReceivedEntry};
+use super::inbox::FuseInbox;
+use super::notify::{KernelNotifier, StaleCache};
+use crate::requests::{AdmittedRequest, RequestLimiter, RequestLoad, RequestMemory, start};
+use forebay_fuse::{self as format, FuseOp, FuseRequest, out_header};
 
 /// Number of requests in entries that may wait for the kernel without a time limit. It is smaller than the number of
 /// entries of a queue, because all of them can be in one queue.
@@ -26,15 +26,15 @@ const WAITING_ENTRIES_MAX: usize = OF_EACH_MIN / 2;
 const ENTRY_PATIENCE: Duration = Duration::from_millis(20);
 
 /// State shared by the requests of one connection.
-pub(super) struct Connection {
+pub(super) struct FuseConnection {
     pub(super) rt: Rt,
-    pub(super) ring: Rc<Ring>,
-    pub(super) channel: Channel,
-    pub(super) notifier: Notifier,
-    pub(super) memory: Memory,
+    pub(super) ring: Rc<IoRing>,
+    pub(super) channel: FuseChannel,
+    pub(super) notifier: KernelNotifier,
+    pub(super) memory: RequestMemory,
     /// The kernel's file for the read-ahead limit, in KiB.
     pub(super) read_ahead: Option<PathBuf>,
-    pub(super) under_way: UnderWay,
+    pub(super) under_way: RequestLimiter,
     /// True once requests come through the ring.
     pub(super) by_ring: Rc<Cell<bool>>,
     /// The flags agreed on with the kernel (`init_flag`).
@@ -43,7 +43,7 @@ pub(super) struct Connection {
     pub(super) waiting_entries: Cell<usize>,
 }
 
-impl Connection {
+impl FuseConnection {
     /// Answers a request with `payload`, in the entry that the request came in, if any.
     fn reply(&self, unique: u64, entry: Option<FuseEntry>, payload: &[u8]) {
         match entry {
@@ -53,7 +53,7 @@ impl Connection {
     }
 
     /// Invalidates the kernel's caches of files, and waits for the end of the invalidation.
-    async fn told(&self, stale: &[Stale]) {
+    async fn told(&self, stale: &[StaleCache]) {
         let told = match self.notifier.forget(&self.channel, stale) {
             Ok(all) => try_join_all(all).await.map(drop),
             Err(error) => Err(error),
@@ -73,24 +73,24 @@ impl Connection {
 }
 
 /// The way a request came.
-pub(super) enum Came<'a> {
+pub(super) enum RequestOrigin<'a> {
     /// Through `/dev/fuse`: the inbox that contains it, and its length in bytes.
-    Read(&'a mut Inbox, usize),
+    Read(&'a mut FuseInbox, usize),
     /// Through the ring, in an entry.
-    Fetched(Entry<'a>),
+    Fetched(ReceivedEntry<'a>),
 }
 
 /// Counts an entry of the ring among those whose requests wait for the kernel, until it is dropped.
-struct Waits<'a>(&'a Cell<usize>);
+struct WaitingEntry<'a>(&'a Cell<usize>);
 
-impl Waits<'_> {
-    fn new(count: &Cell<usize>) -> Waits<'_> {
+impl WaitingEntry<'_> {
+    fn new(count: &Cell<usize>) -> WaitingEntry<'_> {
         count.set(count.get() + 1);
-        Waits(count)
+        WaitingEntry(count)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingEntry<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -100,17 +100,17 @@ fn not_told(error: &io::Error) {
     tracing::warn!(%error, "the kernel could not be told that what it keeps of a file is old");
 }
 
-/// A received request. It must be either answered at once or [begun](Arrival::begin).
-pub struct Arrival<'a> {
-    pub(super) connection: &'a Rc<Connection>,
-    pub(super) admission: Admission<'a>,
-    pub(super) came: Came<'a>,
-    pub(super) request: Request,
+/// A received request. It must be either answered at once or [begun](IncomingRequest::begin).
+pub struct IncomingRequest<'a> {
+    pub(super) connection: &'a Rc<FuseConnection>,
+    pub(super) admission: AdmittedRequest<'a>,
+    pub(super) came: RequestOrigin<'a>,
+    pub(super) request: FuseRequest,
 }
 
-impl Arrival<'_> {
+impl IncomingRequest<'_> {
     /// Returns the operation.
-    pub fn op(&self) -> Op {
+    pub fn op(&self) -> FuseOp {
         self.request.op
     }
 
@@ -120,14 +120,14 @@ impl Arrival<'_> {
     }
 
     /// Returns the decoded request, which includes the user and process that made it.
-    pub fn request(&self) -> Request {
+    pub fn request(&self) -> FuseRequest {
         self.request
     }
 
     fn parts(&self) -> [&[u8]; 2] {
         match &self.came {
-            Came::Read(inbox, total) => inbox.body(*total),
-            Came::Fetched(entry) => entry.body(),
+            RequestOrigin::Read(inbox, total) => inbox.body(*total),
+            RequestOrigin::Fetched(entry) => entry.body(),
         }
     }
 
@@ -143,8 +143,8 @@ impl Arrival<'_> {
 
     fn entry(self) -> Option<FuseEntry> {
         match self.came {
-            Came::Read(..) => None,
-            Came::Fetched(entry) => Some(entry.entry),
+            RequestOrigin::Read(..) => None,
+            RequestOrigin::Fetched(entry) => Some(entry.entry),
         }
     }
 
@@ -161,30 +161,30 @@ impl Arrival<'_> {
     }
 
     /// Waits for memory for `len` bytes, which other requests will return.
-    pub async fn lease(&self, len: usize) -> Lease {
+    pub async fn lease(&self, len: usize) -> BudgetLease {
         match &self.came {
-            Came::Read(inbox, _) => inbox.lease(len).await,
-            Came::Fetched(entry) => entry.lease(len).await,
+            RequestOrigin::Read(inbox, _) => inbox.lease(len).await,
+            RequestOrigin::Fetched(entry) => entry.lease(len).await,
         }
     }
 
     /// Waits for memory, and returns the first `len` bytes of the request's data with their lease.
-    pub async fn data(&mut self, len: usize) -> (Buf, Lease) {
+    pub async fn data(&mut self, len: usize) -> (Buf, BudgetLease) {
         match &mut self.came {
-            Came::Read(inbox, _) => inbox.data(len).await,
-            Came::Fetched(entry) => entry.data(&self.connection.memory, len).await,
+            RequestOrigin::Read(inbox, _) => inbox.data(len).await,
+            RequestOrigin::Fetched(entry) => entry.data(&self.connection.memory, len).await,
         }
     }
 
     /// Begins the request, to be answered later: polls `answer` at once, and makes it a task if it is then still
     /// pending.
-    pub fn begin<F: Future<Output = ()> + 'static>(self, answer: impl FnOnce(Underway) -> F) {
+    pub fn begin<F: Future<Output = ()> + 'static>(self, answer: impl FnOnce(ActiveRequest) -> F) {
         let connection = Rc::clone(self.connection);
         let entry = match self.came {
-            Came::Read(..) => None,
-            Came::Fetched(entry) => Some(entry.entry),
+            RequestOrigin::Read(..) => None,
+            RequestOrigin::Fetched(entry) => Some(entry.entry),
         };
-        let underway = Underway {
+        let underway = ActiveRequest {
             unique: self.request.unique,
             entry: Cell::new(entry),
             place: Cell::new(Some(self.admission.keep())),
@@ -202,17 +202,17 @@ impl Arrival<'_> {
 /// has got answers to other requests, because it waits for pages that are being read. So a request that waits for the
 /// kernel returns its place among those under way. Otherwise such requests could occupy all places, and no read would
 /// be accepted. An entry of the ring cannot be returned that early, so the wait is short if few entries are left.
-pub struct Underway {
-    connection: Rc<Connection>,
+pub struct ActiveRequest {
+    connection: Rc<FuseConnection>,
     unique: u64,
     /// The entry that the request came in, which must carry the answer.
     entry: Cell<Option<FuseEntry>>,
     /// The request's place among those under way, until the request waits for the kernel.
-    place: Cell<Option<Load>>,
+    place: Cell<Option<RequestLoad>>,
     began: Instant,
 }
 
-impl Underway {
+impl ActiveRequest {
     /// Returns a buffer of `len` bytes, which the caller has leased.
     pub fn buffer(&self, len: usize) -> BufMut {
         self.connection.memory.take(len)
@@ -243,19 +243,19 @@ impl Underway {
     /// the answer to a request that holds pages of these files: a read, or a write of a part of a page. If the request
     /// is in an entry of the ring and many such requests wait, the wait is limited to 20 ms; the kernel finishes the
     /// invalidation soon after.
-    pub async fn forget(&self, stale: &[Stale]) {
+    pub async fn forget(&self, stale: &[StaleCache]) {
         self.wait_for(stale, self.connection.told(stale)).await;
     }
 
     /// Waits until `told` is done, or until a time limit if few entries are left.
-    async fn wait_for(&self, stale: &[Stale], told: impl Future<Output = ()>) {
+    async fn wait_for(&self, stale: &[StaleCache], told: impl Future<Output = ()>) {
         self.set_aside();
         let waiting = &self.connection.waiting_entries;
         let Some(entry) = self.entry.take() else {
             return told.await;
         };
         self.entry.set(Some(entry));
-        let _waits = Waits::new(waiting);
+        let _waits = WaitingEntry::new(waiting);
         // A notification about attributes is always processed soon.
         let is_soon = stale.iter().all(|stale| stale.bytes.is_none());
         if is_soon || waiting.get() <= WAITING_ENTRIES_MAX {
@@ -265,8 +265,8 @@ impl Underway {
         let _ = told.await;
     }
 
-    /// Like [`Underway::forget`], and drops `kept` when the invalidation is really complete.
-    pub async fn forget_keeping<T: 'static>(&self, stale: &[Stale], kept: T) {
+    /// Like [`ActiveRequest::forget`], and drops `kept` when the invalidation is really complete.
+    pub async fn forget_keeping<T: 'static>(&self, stale: &[StaleCache], kept: T) {
         let connection = Rc::clone(&self.connection);
         let is_told = Rc::new((Cell::new(false), Event::new()));
         let (all, tells) = (stale.to_vec(), Rc::clone(&is_told));
@@ -284,9 +284,9 @@ impl Underway {
         self.wait_for(stale, told).await;
     }
 
-    /// Like [`Underway::forget`], with a time limit. Returns true if the invalidation is complete; otherwise it
+    /// Like [`ActiveRequest::forget`], with a time limit. Returns true if the invalidation is complete; otherwise it
     /// completes later.
-    pub async fn forget_within(&self, stale: &[Stale], patience: Duration) -> bool {
+    pub async fn forget_within(&self, stale: &[StaleCache], patience: Duration) -> bool {
         self.set_aside();
         let told = self
             .connection
@@ -295,8 +295,8 @@ impl Underway {
         told.await.is_ok()
     }
 
-    /// Like [`Underway::forget`], without waiting.
-    pub fn forget_later(&self, stale: &[Stale]) {
+    /// Like [`ActiveRequest::forget`], without waiting.
+    pub fn forget_later(&self, stale: &[StaleCache]) {
         let connection = &self.connection;
         let notifier = &connection.notifier;
         if let Err(error) = notifier.forget_later(&connection.channel, stale) {
@@ -318,7 +318,7 @@ impl Underway {
     }
 }
 
-impl Drop for Underway {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         // A request in an entry is answered in any case; otherwise the kernel would lose the entry for ever.
         if let Some(entry) = self.entry.take() {

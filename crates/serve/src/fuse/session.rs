@@ -5,16 +5,16 @@
 use std::io;
 use std::rc::Rc;
 
-use forebay_os::Poller;
+use forebay_os::FdPoller;
 
 use super::IO_BYTES_MAX;
-use super::channel::Received;
-use super::entries::{self, Fetching};
-use super::handler::{Handler, Wishes};
-use super::inbox::Inbox;
-use super::request::{Arrival, Came, Connection};
-use crate::requests::Load;
-use forebay_fuse::{self as format, Limits, Malformed, Op, Request, init_flag};
+use super::channel::ReceiveOutcome;
+use super::entries::{self, FetchTask};
+use super::handler::{FuseHandler, InitOptions};
+use super::inbox::FuseInbox;
+use super::request::{FuseConnection, IncomingRequest, RequestOrigin};
+use crate::requests::RequestLoad;
+use forebay_fuse::{self as format, FuseOp, FuseRequest, InitReply, MalformedRequest, init_flag};
 
 /// Requests received in a row before other tasks can run.
 const BATCH: usize = 32;
@@ -22,14 +22,14 @@ const BATCH: usize = 32;
 /// reasonable depth of a direct user, so that FUSE's own throttle never acts.
 const BACKGROUND_MAX: u16 = 1024;
 /// Limit on the requests under way: begun and not yet answered. Their memory has its own bound.
-pub(super) const UNDER_WAY_MAX: Load = Load {
+pub(super) const UNDER_WAY_MAX: RequestLoad = RequestLoad {
     requests: 1024,
     bytes: u64::MAX,
 };
 
 /// The reason for the end of a session.
 #[derive(Debug)]
-pub enum Ended {
+pub enum SessionEnd {
     /// The filesystem was unmounted.
     Unmounted,
     /// The connection was cut: `umount --force`, or by hand in `/sys/fs/fuse/connections`.
@@ -40,15 +40,15 @@ pub enum Ended {
 
 /// Serves until the filesystem is gone, then waits for the requests under way. `readable` is ready when requests are
 /// queued.
-pub(super) async fn serve<H: Handler>(
-    connection: Rc<Connection>,
+pub(super) async fn serve<H: FuseHandler>(
+    connection: Rc<FuseConnection>,
     handler: Rc<H>,
-    readable: Poller,
-) -> Ended {
+    readable: FdPoller,
+) -> SessionEnd {
     let mut fetching = None;
-    let ended = match Inbox::new(&connection.memory).await {
+    let ended = match FuseInbox::new(&connection.memory).await {
         Ok(inbox) => take_requests(&connection, &handler, inbox, &readable, &mut fetching).await,
-        Err(error) => Ended::Failed(error),
+        Err(error) => SessionEnd::Failed(error),
     };
     tracing::debug!(?ended, "FUSE session ends");
     connection.under_way.idle().await;
@@ -58,17 +58,17 @@ pub(super) async fn serve<H: Handler>(
     ended
 }
 
-async fn take_requests<H: Handler>(
-    connection: &Rc<Connection>,
+async fn take_requests<H: FuseHandler>(
+    connection: &Rc<FuseConnection>,
     handler: &Rc<H>,
-    mut inbox: Inbox,
-    readable: &Poller,
-    fetching: &mut Option<Fetching>,
-) -> Ended {
+    mut inbox: FuseInbox,
+    readable: &FdPoller,
+    fetching: &mut Option<FetchTask>,
+) -> SessionEnd {
     let mut in_a_row = 0;
     loop {
         match inbox.receive(&connection.channel) {
-            Ok(Received::Message(total)) => {
+            Ok(ReceiveOutcome::Message(total)) => {
                 if take(connection, handler, &mut inbox, total).await {
                     *fetching = entries::fetch(connection, handler);
                 }
@@ -78,30 +78,30 @@ async fn take_requests<H: Handler>(
                     connection.rt.yield_now().await;
                 }
             }
-            Ok(Received::Nothing) => {
+            Ok(ReceiveOutcome::Nothing) => {
                 in_a_row = 0;
                 if let Err(error) = readable.readable().await {
-                    return Ended::Failed(error);
+                    return SessionEnd::Failed(error);
                 }
             }
-            Ok(Received::Unmounted) => return Ended::Unmounted,
-            Ok(Received::Aborted) => return Ended::Aborted,
-            Err(error) => return Ended::Failed(error),
+            Ok(ReceiveOutcome::Unmounted) => return SessionEnd::Unmounted,
+            Ok(ReceiveOutcome::Aborted) => return SessionEnd::Aborted,
+            Err(error) => return SessionEnd::Failed(error),
         }
     }
 }
 
 /// Processes one message of `total` bytes. Waits for its place among the requests under way, and for its memory, which
 /// other requests will return. Returns true if requests may come through the ring from now on.
-async fn take<H: Handler>(
-    connection: &Rc<Connection>,
+async fn take<H: FuseHandler>(
+    connection: &Rc<FuseConnection>,
     handler: &Rc<H>,
-    inbox: &mut Inbox,
+    inbox: &mut FuseInbox,
     total: usize,
 ) -> bool {
     let request = match format::decode(&inbox.fixed, total) {
         Ok(request) => request,
-        Err(Malformed { unique }) => {
+        Err(MalformedRequest { unique }) => {
             tracing::warn!(bytes = total, ?unique, "a malformed FUSE request");
             if let Some(unique) = unique {
                 connection.channel.reply_error(unique, libc::EIO);
@@ -109,13 +109,13 @@ async fn take<H: Handler>(
             return false;
         }
     };
-    if let Op::Init { major, flags } = request.op {
+    if let FuseOp::Init { major, flags } = request.op {
         return init(connection, handler.wishes(), &request, major, flags);
     }
-    let arrival = Arrival {
+    let arrival = IncomingRequest {
         connection,
         admission: connection.under_way.admit(0).await,
-        came: Came::Read(inbox, total),
+        came: RequestOrigin::Read(inbox, total),
         request,
     };
     handler.take(arrival).await;
@@ -123,9 +123,9 @@ async fn take<H: Handler>(
 }
 
 fn init(
-    connection: &Connection,
-    wishes: Wishes,
-    request: &Request,
+    connection: &FuseConnection,
+    wishes: InitOptions,
+    request: &FuseRequest,
     major: u32,
     offered: u64,
 ) -> bool {
@@ -136,7 +136,7 @@ fn init(
         return false;
     }
     // A newer kernel reads our major version from the reply, and repeats the request with this version.
-    let limits = Limits {
+    let limits = InitReply {
         flags: wishes.flags,
         read_ahead: wishes.read_ahead,
         io_bytes_max: IO_BYTES_MAX as u32,

@@ -1,7 +1,7 @@
 //! An NBD client for programs and tests that use a served volume without the kernel's driver.
 //!
-//! [`Client`] runs over any byte stream. It sends what the caller asks for, valid or not, so that tests can try servers
-//! with it. [`BlockingClient`] wraps it over a socket for callers without an executor.
+//! [`NbdClient`] runs over any byte stream. It sends what the caller asks for, valid or not, so that tests can try servers
+//! with it. [`BlockingNbdClient`] wraps it over a socket for callers without an executor.
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -12,8 +12,8 @@ use futures_util::future::FutureExt;
 
 use super::format::client::{self, ChunkHeader, OPTION_REPLY_BYTES, OptionReply, SimpleReply};
 use super::format::{
-    CHUNK_BYTES, Reader, Request, SIMPLE_REPLY_BYTES, chunk, command, greeting, handshake_flag,
-    info, option, reply,
+    CHUNK_BYTES, NbdRequest, SIMPLE_REPLY_BYTES, WireReader, chunk, command, greeting,
+    handshake_flag, info, option, reply,
 };
 
 /// Limit on the length of an option's reply or of a chunk, in bytes. A longer reply cannot come from a server.
@@ -22,7 +22,7 @@ const REPLY_BYTES_MAX: u32 = 64 << 20;
 const FLAGS: u32 = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES) as u32;
 
 /// A byte stream to a server.
-pub trait Peer {
+pub trait ServerStream {
     /// Receives exactly `n` bytes.
     fn read(&self, n: usize) -> impl Future<Output = io::Result<Vec<u8>>>;
 
@@ -32,18 +32,18 @@ pub trait Peer {
 
 /// A chunk of a structured reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Chunk {
+pub struct ReplyChunk {
     /// Kind of the chunk, cookie of its request, and the flag of the last chunk.
     pub header: ChunkHeader,
     /// Payload.
     pub data: Vec<u8>,
 }
 
-impl Chunk {
+impl ReplyChunk {
     /// Decodes an error chunk: its error number, and the offset of the error if the chunk contains an offset. `None`
     /// for other chunks.
     pub fn error(&self) -> Option<(u32, Option<u64>)> {
-        let mut reader = Reader(&self.data);
+        let mut reader = WireReader(&self.data);
         let errno = reader.u32()?;
         let text = reader.u16()?;
         reader.bytes(text.into())?;
@@ -60,7 +60,7 @@ impl Chunk {
         if self.header.kind != chunk::BLOCK_STATUS {
             return None;
         }
-        let mut reader = Reader(&self.data);
+        let mut reader = WireReader(&self.data);
         let context = reader.u32()?;
         let extents = std::iter::from_fn(|| Some((reader.u32()?, reader.u32()?)));
         Some((context, extents.collect()))
@@ -68,7 +68,7 @@ impl Chunk {
 }
 
 /// A connection to a server. One task uses it at a time; it may have several requests under way.
-pub struct Client<P> {
+pub struct NbdClient<P> {
     peer: P,
     cookie: u64,
 }
@@ -78,10 +78,10 @@ fn garbage(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-impl<P: Peer> Client<P> {
+impl<P: ServerStream> NbdClient<P> {
     /// Creates a client; sends nothing yet.
-    pub fn new(peer: P) -> Client<P> {
-        Client { peer, cookie: 0 }
+    pub fn new(peer: P) -> NbdClient<P> {
+        NbdClient { peer, cookie: 0 }
     }
 
     /// Returns the stream.
@@ -130,7 +130,7 @@ impl<P: Peer> Client<P> {
             return Err(io::Error::other("the server refuses the export"));
         }
         let len = replies.iter().find_map(|(_, data)| {
-            let mut reader = Reader(data);
+            let mut reader = WireReader(data);
             (reader.u16()? == info::EXPORT).then(|| reader.u64())?
         });
         len.ok_or_else(|| garbage("no size"))
@@ -146,7 +146,7 @@ impl<P: Peer> Client<P> {
         payload: &[u8],
     ) -> io::Result<u64> {
         self.cookie += 1;
-        let request = Request {
+        let request = NbdRequest {
             flags,
             command,
             cookie: self.cookie,
@@ -164,12 +164,12 @@ impl<P: Peer> Client<P> {
     }
 
     /// Receives the next chunk.
-    pub async fn chunk(&self) -> io::Result<Chunk> {
+    pub async fn chunk(&self) -> io::Result<ReplyChunk> {
         let header = ChunkHeader::decode(&self.peer.read(CHUNK_BYTES).await?);
         let header = header.filter(|header| header.len <= REPLY_BYTES_MAX);
         let header = header.ok_or_else(|| garbage("another chunk"))?;
         let data = self.peer.read(header.len as usize).await?;
-        Ok(Chunk { header, data })
+        Ok(ReplyChunk { header, data })
     }
 
     /// Sends a request with a simple reply, while no other is under way. Returns the reply's error number, 0 on
@@ -196,7 +196,7 @@ impl<P: Peer> Client<P> {
         flags: u16,
         offset: u64,
         len: u32,
-    ) -> io::Result<Vec<Chunk>> {
+    ) -> io::Result<Vec<ReplyChunk>> {
         let cookie = self.send(command, flags, offset, len, &[]).await?;
         let mut chunks = Vec::new();
         loop {
@@ -214,9 +214,9 @@ impl<P: Peer> Client<P> {
 }
 
 /// A blocking socket: its futures are ready when they are first polled.
-struct Blocking(UnixStream);
+struct BlockingSocket(UnixStream);
 
-impl Peer for Blocking {
+impl ServerStream for BlockingSocket {
     async fn read(&self, n: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; n];
         (&self.0).read_exact(&mut bytes)?;
@@ -233,21 +233,21 @@ fn now<T>(done: impl Future<Output = T>) -> T {
 }
 
 /// A connection to one export over a unix socket, with one request at a time: enough to use a volume without root.
-pub struct BlockingClient {
-    client: Client<Blocking>,
+pub struct BlockingNbdClient {
+    client: NbdClient<BlockingSocket>,
     len: u64,
 }
 
-impl BlockingClient {
+impl BlockingNbdClient {
     /// Connects to the export `name` at the unix socket `path`.
     ///
     /// # Errors
     /// If the connection fails, or the server has no such export.
-    pub fn connect(path: &Path, name: &str) -> io::Result<BlockingClient> {
-        let client = Client::new(Blocking(UnixStream::connect(path)?));
+    pub fn connect(path: &Path, name: &str) -> io::Result<BlockingNbdClient> {
+        let client = NbdClient::new(BlockingSocket(UnixStream::connect(path)?));
         now(client.greet(FLAGS))?;
         let len = now(client.go(name))?;
-        Ok(BlockingClient { client, len })
+        Ok(BlockingNbdClient { client, len })
     }
 
     /// Returns the export's length in bytes.
@@ -292,7 +292,7 @@ impl BlockingClient {
     }
 }
 
-impl Drop for BlockingClient {
+impl Drop for BlockingNbdClient {
     fn drop(&mut self) {
         // An error is harmless: the server is gone already.
         let _ = now(self.client.send(command::DISC, 0, 0, 0, &[]));

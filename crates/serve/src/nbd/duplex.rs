@@ -8,10 +8,10 @@ use std::rc::Rc;
 use forebay_device::{Buf, BufMut};
 use forebay_rt::Event;
 
-use super::client::Peer;
-use super::wire::{Wire, WireFuture};
+use super::client::ServerStream;
+use super::wire::{NbdWire, WireFuture};
 
-struct Pipe {
+struct DuplexPipe {
     bytes: RefCell<VecDeque<u8>>,
     capacity: usize,
     /// Limit on the bytes of one transfer.
@@ -20,9 +20,9 @@ struct Pipe {
     changed: Event,
 }
 
-impl Pipe {
-    fn new() -> Rc<Pipe> {
-        Rc::new(Pipe {
+impl DuplexPipe {
+    fn new() -> Rc<DuplexPipe> {
+        Rc::new(DuplexPipe {
             bytes: RefCell::default(),
             capacity: 1 << 20,
             grain: Cell::new(usize::MAX),
@@ -72,16 +72,16 @@ impl Pipe {
 }
 
 /// One end of the stream.
-pub struct End {
-    incoming: Rc<Pipe>,
-    outgoing: Rc<Pipe>,
+pub struct DuplexEnd {
+    incoming: Rc<DuplexPipe>,
+    outgoing: Rc<DuplexPipe>,
 }
 
 /// Returns two connected ends.
-pub fn pair() -> (Rc<End>, Rc<End>) {
-    let (a, b) = (Pipe::new(), Pipe::new());
-    let end = |incoming: &Rc<Pipe>, outgoing: &Rc<Pipe>| {
-        Rc::new(End {
+pub fn pair() -> (Rc<DuplexEnd>, Rc<DuplexEnd>) {
+    let (a, b) = (DuplexPipe::new(), DuplexPipe::new());
+    let end = |incoming: &Rc<DuplexPipe>, outgoing: &Rc<DuplexPipe>| {
+        Rc::new(DuplexEnd {
             incoming: Rc::clone(incoming),
             outgoing: Rc::clone(outgoing),
         })
@@ -89,7 +89,7 @@ pub fn pair() -> (Rc<End>, Rc<End>) {
     (end(&a, &b), end(&b, &a))
 }
 
-impl End {
+impl DuplexEnd {
     /// Sends `bytes`, and waits for free capacity in the stream.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl End {
     }
 }
 
-impl Wire for End {
+impl NbdWire for DuplexEnd {
     fn recv(&self, mut buf: BufMut) -> WireFuture<'_, (BufMut, usize)> {
         Box::pin(async move {
             let n = self.incoming.recv(&mut buf).await;
@@ -150,15 +150,15 @@ impl Wire for End {
     }
 }
 
-impl Peer for Rc<End> {
+impl ServerStream for Rc<DuplexEnd> {
     async fn read(&self, n: usize) -> io::Result<Vec<u8>> {
-        let read = End::read(self, n).await;
+        let read = DuplexEnd::read(self, n).await;
         read.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
     async fn write(&self, parts: &[&[u8]]) -> io::Result<()> {
         for part in parts {
-            End::write(self, part).await?;
+            DuplexEnd::write(self, part).await?;
         }
         Ok(())
     }

@@ -8,33 +8,33 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, DeviceError, Result};
-use forebay_rt::Lease;
+use forebay_rt::BudgetLease;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::connection::{Connection, Ticket};
-use super::format::{self, Errno};
-use super::handshake::Contexts;
-use super::inbox::Received;
-use super::status::Extent;
-use crate::requests::{Change, Fault, PART_BYTES};
+use super::connection::{NbdConnection, ReplyTicket};
+use super::format::{self, NbdErrno};
+use super::handshake::MetaContexts;
+use super::inbox::WritePayload;
+use super::status::StatusExtent;
+use crate::requests::{ChangeRequest, PART_BYTES, RequestFault};
 
 /// Limit on the extents in an answer. A client that wants more asks again from the end of the last extent.
 const EXTENTS_MAX: usize = 4096;
 
 /// A write in several parts, each of which is written while the next is received. If the client has sent all parts, the
 /// write is answered when the last part drops its reference.
-pub(super) struct Parted {
-    conn: Rc<Connection>,
-    ticket: Ticket,
+pub(super) struct SplitWrite {
+    conn: Rc<NbdConnection>,
+    ticket: ReplyTicket,
     /// The first error of a part.
-    outcome: Cell<Result<(), Errno>>,
+    outcome: Cell<Result<(), NbdErrno>>,
     received: Cell<bool>,
 }
 
-impl Parted {
-    pub(super) fn new(conn: Rc<Connection>, ticket: Ticket) -> Rc<Parted> {
-        Rc::new(Parted {
+impl SplitWrite {
+    pub(super) fn new(conn: Rc<NbdConnection>, ticket: ReplyTicket) -> Rc<SplitWrite> {
+        Rc::new(SplitWrite {
             conn,
             ticket,
             outcome: Cell::new(Ok(())),
@@ -48,7 +48,7 @@ impl Parted {
     }
 }
 
-impl Drop for Parted {
+impl Drop for SplitWrite {
     fn drop(&mut self) {
         if self.received.get() {
             self.conn.reply(self.ticket, self.outcome.get())
@@ -60,14 +60,14 @@ impl Drop for Parted {
 
 /// Converts a device's error. The protocol reserves `EOVERFLOW` and `ENOTSUP` for one use each, so neither is returned
 /// here.
-fn errno(error: &DeviceError) -> Errno {
-    match Fault::of(error) {
-        Fault::Io => Errno::Io,
-        Fault::NoMemory => Errno::NoMem,
-        Fault::NoSpace => Errno::NoSpc,
-        Fault::ReadOnly => Errno::Perm,
-        Fault::Unaligned | Fault::Refused => Errno::Inval,
-        Fault::Closing => Errno::Shutdown,
+fn errno(error: &DeviceError) -> NbdErrno {
+    match RequestFault::of(error) {
+        RequestFault::Io => NbdErrno::Io,
+        RequestFault::NoMemory => NbdErrno::NoMem,
+        RequestFault::NoSpace => NbdErrno::NoSpc,
+        RequestFault::ReadOnly => NbdErrno::Perm,
+        RequestFault::Unaligned | RequestFault::Refused => NbdErrno::Inval,
+        RequestFault::Closing => NbdErrno::Shutdown,
     }
 }
 
@@ -79,15 +79,15 @@ pub(super) fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Answers a request that returns no data.
-fn answer(conn: &Connection, ticket: Ticket, outcome: Result<()>) {
+fn answer(conn: &NbdConnection, ticket: ReplyTicket, outcome: Result<()>) {
     conn.reply(ticket, outcome.as_ref().map_err(errno).copied());
 }
 
 pub(super) async fn write(
-    conn: Rc<Connection>,
-    ticket: Ticket,
+    conn: Rc<NbdConnection>,
+    ticket: ReplyTicket,
     at: u64,
-    Received { data, lease }: Received,
+    WritePayload { data, lease }: WritePayload,
     fua: bool,
 ) {
     let outcome = conn.target().write(at, data, fua).await;
@@ -96,9 +96,9 @@ pub(super) async fn write(
 }
 
 pub(super) async fn write_part(
-    whole: Rc<Parted>,
+    whole: Rc<SplitWrite>,
     at: u64,
-    Received { data, lease }: Received,
+    WritePayload { data, lease }: WritePayload,
     fua: bool,
 ) {
     let outcome = whole.conn.target().write(at, data, fua).await;
@@ -107,12 +107,17 @@ pub(super) async fn write_part(
     whole.outcome.set(whole.outcome.get().and(outcome));
 }
 
-pub(super) async fn change(conn: Rc<Connection>, ticket: Ticket, change: Change) {
+pub(super) async fn change(conn: Rc<NbdConnection>, ticket: ReplyTicket, change: ChangeRequest) {
     let outcome = conn.target().change(change).await;
     answer(&conn, ticket, outcome);
 }
 
-pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>, lease: Lease) {
+pub(super) async fn read(
+    conn: Rc<NbdConnection>,
+    ticket: ReplyTicket,
+    range: Range<u64>,
+    lease: BudgetLease,
+) {
     let len = (range.end - range.start) as usize;
     let buf = conn.memory.take(len);
     match conn.target().read(range.start, buf).await {
@@ -124,10 +129,10 @@ pub(super) async fn read(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>
 /// Executes a large read that needs a single answer. The first part cannot be sent before the last is read, because the
 /// header contains the outcome of the whole.
 pub(super) async fn read_whole(
-    conn: Rc<Connection>,
-    ticket: Ticket,
+    conn: Rc<NbdConnection>,
+    ticket: ReplyTicket,
     range: Range<u64>,
-    lease: Lease,
+    lease: BudgetLease,
 ) {
     let (target, start) = (conn.target(), range.start);
     let reads = parts(range).map(|part| {
@@ -152,7 +157,7 @@ pub(super) async fn read_whole(
 
 /// Executes a large read that may be answered in chunks. Each chunk's read begins when memory for it is available, and
 /// the chunk is sent as soon as it is read.
-pub(super) async fn read_chunks(conn: Rc<Connection>, ticket: Ticket, range: Range<u64>) {
+pub(super) async fn read_chunks(conn: Rc<NbdConnection>, ticket: ReplyTicket, range: Range<u64>) {
     let owner = &conn;
     let mut reads: FuturesUnordered<_> = parts(range)
         .map(|part| async move {
@@ -173,7 +178,11 @@ pub(super) async fn read_chunks(conn: Rc<Connection>, ticket: Ticket, range: Ran
 }
 
 /// Returns lengths and values of `extents`, clipped to `len` bytes, with neighbours of equal value merged.
-fn describe(extents: &[Extent], len: u64, value: impl Fn(&Extent) -> u32) -> Vec<(u32, u32)> {
+fn describe(
+    extents: &[StatusExtent],
+    len: u64,
+    value: impl Fn(&StatusExtent) -> u32,
+) -> Vec<(u32, u32)> {
     let mut out: Vec<(u32, u32)> = Vec::new();
     let mut left = len;
     for extent in extents.iter().take(EXTENTS_MAX) {
@@ -198,24 +207,28 @@ fn describe(extents: &[Extent], len: u64, value: impl Fn(&Extent) -> u32) -> Vec
 
 /// Answers a block status request. It answers from memory, so the function is not async.
 pub(super) fn status(
-    conn: &Connection,
-    ticket: Ticket,
+    conn: &NbdConnection,
+    ticket: ReplyTicket,
     range: Range<u64>,
     one: bool,
-    lease: Lease,
+    lease: BudgetLease,
 ) {
     const HOLE: u32 = 1 << 0;
     const ZERO: u32 = 1 << 1;
     let session = &conn.session;
     let len = range.end - range.start;
     let extents = session.export.block_status().status(range, EXTENTS_MAX);
-    let allocation = |e: &Extent| if e.hole { HOLE } else { 0 } | if e.zero { ZERO } else { 0 };
+    let allocation =
+        |e: &StatusExtent| if e.hole { HOLE } else { 0 } | if e.zero { ZERO } else { 0 };
     let mut chunks = Vec::new();
     if session.contexts.allocation {
-        chunks.push((Contexts::ALLOCATION, describe(&extents, len, allocation)));
+        chunks.push((
+            MetaContexts::ALLOCATION,
+            describe(&extents, len, allocation),
+        ));
     }
     if session.contexts.own {
-        chunks.push((Contexts::OWN, describe(&extents, len, |e| e.value)));
+        chunks.push((MetaContexts::OWN, describe(&extents, len, |e| e.value)));
     }
     let last = chunks.len() - 1;
     for (i, (context, mut extents)) in chunks.into_iter().enumerate() {
@@ -231,24 +244,24 @@ pub(super) fn status(
 
 #[cfg(test)]
 mod tests {
-    use forebay_device::Op;
+    use forebay_device::DeviceOp;
 
     use super::*;
 
     #[test]
     fn a_systems_error_becomes_one_the_protocol_allows() {
         for (system, expected) in [
-            (5, Errno::Io),
-            (12, Errno::NoMem),
-            (30, Errno::Perm),
-            (122, Errno::NoSpc),
-            (95, Errno::Inval),
-            (75, Errno::Inval),
-            (108, Errno::Shutdown),
-            (-1, Errno::Io),
+            (5, NbdErrno::Io),
+            (12, NbdErrno::NoMem),
+            (30, NbdErrno::Perm),
+            (122, NbdErrno::NoSpc),
+            (95, NbdErrno::Inval),
+            (75, NbdErrno::Inval),
+            (108, NbdErrno::Shutdown),
+            (-1, NbdErrno::Io),
         ] {
             let source = std::io::Error::from_raw_os_error(system);
-            let error = DeviceError::io(Op::Read, 0..0, source);
+            let error = DeviceError::io(DeviceOp::Read, 0..0, source);
             assert_eq!(errno(&error), expected, "{system}");
         }
     }

@@ -2,36 +2,36 @@
 
 use std::rc::Rc;
 
-use forebay_device::{Device, Geometry};
+use forebay_device::{Device, DeviceGeometry};
 
 use super::format::{STRING_BYTES_MAX, export_flag};
 use super::status::{AllData, BlockStatus};
-use crate::requests::{Target, WHOLE_BYTES_MAX};
+use crate::requests::{FrontDevice, WHOLE_BYTES_MAX};
 
 /// The largest READ or WRITE served, in bytes. The protocol wants every server to accept this size.
 pub const REQUEST_BYTES_MAX: u32 = WHOLE_BYTES_MAX as u32;
 
 /// A device under a name.
 #[derive(Clone)]
-pub struct Export {
+pub struct NbdExport {
     name: String,
     description: String,
-    target: Rc<Target>,
+    target: Rc<FrontDevice>,
     status: Rc<dyn BlockStatus>,
     fast_zeroes: bool,
     read_only: bool,
 }
 
-impl Export {
+impl NbdExport {
     /// Creates an export of all of `device` with the name `name`.
     ///
     /// # Panics
     /// If the device's geometry breaks the contract of `Device`.
-    pub fn new(name: impl Into<String>, device: Rc<dyn Device>) -> Export {
-        Export {
+    pub fn new(name: impl Into<String>, device: Rc<dyn Device>) -> NbdExport {
+        NbdExport {
             name: name.into(),
             description: String::new(),
-            target: Rc::new(Target::new(device, "nbd")),
+            target: Rc::new(FrontDevice::new(device, "nbd")),
             status: Rc::new(AllData),
             fast_zeroes: false,
             read_only: false,
@@ -40,14 +40,14 @@ impl Export {
 
     /// Sets a human-readable description.
     #[must_use]
-    pub fn description(mut self, text: impl Into<String>) -> Export {
+    pub fn description(mut self, text: impl Into<String>) -> NbdExport {
         self.description = text.into();
         self
     }
 
     /// Sets the source of block status.
     #[must_use]
-    pub fn status(mut self, status: Rc<dyn BlockStatus>) -> Export {
+    pub fn status(mut self, status: Rc<dyn BlockStatus>) -> NbdExport {
         self.status = status;
         self
     }
@@ -55,14 +55,14 @@ impl Export {
     /// Declares (`true`) that the device's `write_zeroes` is faster than writing zeroes. The export then serves
     /// requests for fast zeroes instead of refusing them.
     #[must_use]
-    pub fn fast_zeroes(mut self, fast: bool) -> Export {
+    pub fn fast_zeroes(mut self, fast: bool) -> NbdExport {
         self.fast_zeroes = fast;
         self
     }
 
     /// Makes (`true`) the export refuse all requests that change the device.
     #[must_use]
-    pub fn read_only(mut self, read_only: bool) -> Export {
+    pub fn read_only(mut self, read_only: bool) -> NbdExport {
         self.read_only = read_only;
         self
     }
@@ -76,11 +76,11 @@ impl Export {
         &self.description
     }
 
-    pub(super) fn target(&self) -> &Target {
+    pub(super) fn target(&self) -> &FrontDevice {
         &self.target
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> DeviceGeometry {
         self.target.geometry()
     }
 
@@ -143,10 +143,10 @@ pub enum ExportError {
 }
 
 /// The exports of a server, at least one. The first is also found under the empty name, the default.
-pub(super) struct Exports(Vec<Rc<Export>>);
+pub(super) struct ExportList(Vec<Rc<NbdExport>>);
 
-impl Exports {
-    pub(super) fn new(exports: Vec<Export>) -> Result<Exports, ExportError> {
+impl ExportList {
+    pub(super) fn new(exports: Vec<NbdExport>) -> Result<ExportList, ExportError> {
         if exports.is_empty() {
             return Err(ExportError::None);
         }
@@ -158,19 +158,19 @@ impl Exports {
                 return Err(ExportError::Duplicate(export.name.clone()));
             }
         }
-        Ok(Exports(exports.into_iter().map(Rc::new).collect()))
+        Ok(ExportList(exports.into_iter().map(Rc::new).collect()))
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&Rc<Export>> {
+    pub(super) fn find(&self, name: &str) -> Option<&Rc<NbdExport>> {
         let named = self.0.iter().find(|export| export.name == name);
         named.or_else(|| name.is_empty().then(|| self.default()))
     }
 
-    pub(super) fn default(&self) -> &Rc<Export> {
+    pub(super) fn default(&self) -> &Rc<NbdExport> {
         &self.0[0]
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<Export>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Rc<NbdExport>> {
         self.0.iter()
     }
 }

@@ -1,17 +1,17 @@
 //! The handshake before the first request.
 //!
-//! [`Negotiation`] holds the options agreed on so far. It turns one option into its replies and a [`Step`], without
+//! [`NbdNegotiation`] holds the options agreed on so far. It turns one option into its replies and a [`HandshakeStep`], without
 //! I/O. [`negotiate`] only transfers the bytes.
 
 use std::rc::Rc;
 
 use forebay_device::BufMut;
 
-use super::export::{Export, Exports};
+use super::export::{ExportList, NbdExport};
 use super::format::{self, ContextQuery, InfoQuery, OptionHeader, handshake_flag, info, reply};
-use super::hangup::Hangup;
-use super::inbox::Inbox;
-use super::wire::Wire;
+use super::hangup::HangupReason;
+use super::inbox::NbdInbox;
+use super::wire::NbdWire;
 
 /// Options with more data than this are refused: four times the longest name.
 const OPTION_DATA_BYTES_MAX: usize = 4 * format::STRING_BYTES_MAX;
@@ -22,23 +22,23 @@ const OPTIONS_MAX: usize = 1024;
 
 /// The metadata contexts a client chose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Contexts {
+pub(super) struct MetaContexts {
     /// `base:allocation`.
     pub(super) allocation: bool,
     /// The context defined by the export's block status.
     pub(super) own: bool,
 }
 
-impl Contexts {
+impl MetaContexts {
     /// The context numbers, the same in every session.
     pub(super) const ALLOCATION: u32 = 1;
     pub(super) const OWN: u32 = 2;
 
     /// Returns numbers and names of the contexts of `export`.
-    fn of(export: &Export) -> impl Iterator<Item = (u32, &str)> {
+    fn of(export: &NbdExport) -> impl Iterator<Item = (u32, &str)> {
         let own = export.block_status().context();
-        let own = own.map(|name| (Contexts::OWN, name));
-        std::iter::once((Contexts::ALLOCATION, "base:allocation")).chain(own)
+        let own = own.map(|name| (MetaContexts::OWN, name));
+        std::iter::once((MetaContexts::ALLOCATION, "base:allocation")).chain(own)
     }
 
     pub(super) fn any(self) -> bool {
@@ -47,14 +47,14 @@ impl Contexts {
 
     fn add(&mut self, id: u32) {
         match id {
-            Contexts::ALLOCATION => self.allocation = true,
+            MetaContexts::ALLOCATION => self.allocation = true,
             _ => self.own = true,
         }
     }
 
     fn has(self, id: u32) -> bool {
         match id {
-            Contexts::ALLOCATION => self.allocation,
+            MetaContexts::ALLOCATION => self.allocation,
             _ => self.own,
         }
     }
@@ -62,48 +62,48 @@ impl Contexts {
 
 /// The result of a handshake.
 #[derive(Clone)]
-pub(super) struct Session {
-    pub(super) export: Rc<Export>,
+pub(super) struct NbdSession {
+    pub(super) export: Rc<NbdExport>,
     pub(super) structured: bool,
-    pub(super) contexts: Contexts,
+    pub(super) contexts: MetaContexts,
 }
 
-impl Session {
+impl NbdSession {
     /// Returns a session without any option.
-    pub(super) fn plain(export: Rc<Export>) -> Session {
-        Session {
+    pub(super) fn plain(export: Rc<NbdExport>) -> NbdSession {
+        NbdSession {
             export,
             structured: false,
-            contexts: Contexts::default(),
+            contexts: MetaContexts::default(),
         }
     }
 }
 
 /// The step after an option's replies.
-pub(super) enum Step {
+pub(super) enum HandshakeStep {
     /// Read the next option.
     Next,
     /// Start to serve requests.
-    Enter(Session),
+    Enter(NbdSession),
     /// Close the connection.
     Close,
 }
 
-pub(super) struct Negotiation {
-    exports: Rc<Exports>,
+pub(super) struct NbdNegotiation {
+    exports: Rc<ExportList>,
     no_zeroes: bool,
     structured: bool,
     /// The chosen contexts, and the export they are for.
-    contexts: Option<(Rc<Export>, Contexts)>,
+    contexts: Option<(Rc<NbdExport>, MetaContexts)>,
 }
 
-impl Negotiation {
+impl NbdNegotiation {
     /// Starts a negotiation after the client's answer to the greeting; `None` if the client sets a flag that was not
     /// offered.
-    pub(super) fn new(exports: Rc<Exports>, client_flags: u32) -> Option<Negotiation> {
+    pub(super) fn new(exports: Rc<ExportList>, client_flags: u32) -> Option<NbdNegotiation> {
         let no_zeroes = u32::from(handshake_flag::NO_ZEROES);
         let known = u32::from(handshake_flag::FIXED_NEWSTYLE) | no_zeroes;
-        (client_flags & !known == 0).then_some(Negotiation {
+        (client_flags & !known == 0).then_some(NbdNegotiation {
             exports,
             no_zeroes: client_flags & no_zeroes != 0,
             structured: false,
@@ -112,20 +112,20 @@ impl Negotiation {
     }
 
     /// Answers one option, appending the replies to `out`.
-    pub(super) fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+    pub(super) fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> HandshakeStep {
         use format::option::*;
         match option {
             EXPORT_NAME => self.export_name(data, out),
             ABORT => {
                 format::option_reply(out, option, reply::ACK, &[]);
-                Step::Close
+                HandshakeStep::Close
             }
             LIST => self.list(data, out),
             INFO | GO => self.info(option, data, out),
             STRUCTURED_REPLY if data.is_empty() => {
                 self.structured = true;
                 format::option_reply(out, option, reply::ACK, &[]);
-                Step::Next
+                HandshakeStep::Next
             }
             STRUCTURED_REPLY => invalid(out, option, "no data is expected"),
             LIST_META_CONTEXT | SET_META_CONTEXT => self.meta_context(option, data, out),
@@ -134,20 +134,20 @@ impl Negotiation {
     }
 
     /// Answers the old option for entering an export. The answer is a bare size and cannot contain an error.
-    fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+    fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> HandshakeStep {
         let name = std::str::from_utf8(data).ok();
         let Some(export) = name.and_then(|name| self.exports.find(name)) else {
-            return Step::Close;
+            return HandshakeStep::Close;
         };
         out.extend_from_slice(&export.geometry().len.to_be_bytes());
         out.extend_from_slice(&export.flags(self.structured).to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
-        Step::Enter(self.session(export))
+        HandshakeStep::Enter(self.session(export))
     }
 
-    fn list(&self, data: &[u8], out: &mut Vec<u8>) -> Step {
+    fn list(&self, data: &[u8], out: &mut Vec<u8>) -> HandshakeStep {
         use format::option::LIST;
         if !data.is_empty() {
             return invalid(out, LIST, "no data is expected");
@@ -159,10 +159,10 @@ impl Negotiation {
             format::option_reply(out, LIST, reply::SERVER, &data);
         }
         format::option_reply(out, LIST, reply::ACK, &[]);
-        Step::Next
+        HandshakeStep::Next
     }
 
-    fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+    fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> HandshakeStep {
         let Some(query) = InfoQuery::decode(data) else {
             return invalid(out, option, "the request is not well formed");
         };
@@ -192,13 +192,13 @@ impl Negotiation {
         tell(info::BLOCK_SIZE, &sizes);
         format::option_reply(out, option, reply::ACK, &[]);
         if option == format::option::GO {
-            Step::Enter(self.session(export))
+            HandshakeStep::Enter(self.session(export))
         } else {
-            Step::Next
+            HandshakeStep::Next
         }
     }
 
-    fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+    fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> HandshakeStep {
         let choosing = option == format::option::SET_META_CONTEXT;
         if choosing {
             // Every new choice, even an invalid one, voids the previous choice.
@@ -213,8 +213,8 @@ impl Negotiation {
         let Some(export) = self.exports.find(query.name) else {
             return refuse(out, option, reply::ERR_UNKNOWN, "no such export");
         };
-        let mut found = Contexts::default();
-        for (id, name) in Contexts::of(export) {
+        let mut found = MetaContexts::default();
+        for (id, name) in MetaContexts::of(export) {
             let asked = query.queries().any(|asked| {
                 // "base:" stands for a whole namespace, but only in a list request.
                 let all = !choosing && asked.ends_with(':') && name.starts_with(asked);
@@ -224,7 +224,7 @@ impl Negotiation {
                 found.add(id);
             }
         }
-        for (id, name) in Contexts::of(export).filter(|(id, _)| found.has(*id)) {
+        for (id, name) in MetaContexts::of(export).filter(|(id, _)| found.has(*id)) {
             let id = if choosing { id } else { 0 };
             let data = [&id.to_be_bytes(), name.as_bytes()];
             format::option_reply(out, option, reply::META_CONTEXT, &data);
@@ -233,14 +233,14 @@ impl Negotiation {
         if choosing {
             self.contexts = Some((Rc::clone(export), found));
         }
-        Step::Next
+        HandshakeStep::Next
     }
 
-    fn session(&self, export: &Rc<Export>) -> Session {
+    fn session(&self, export: &Rc<NbdExport>) -> NbdSession {
         // Contexts chosen for one export do not apply to another.
         let chosen = self.contexts.as_ref();
         let chosen = chosen.filter(|(chosen_for, _)| Rc::ptr_eq(chosen_for, export));
-        Session {
+        NbdSession {
             export: Rc::clone(export),
             structured: self.structured,
             contexts: chosen.map(|(_, contexts)| *contexts).unwrap_or_default(),
@@ -248,41 +248,41 @@ impl Negotiation {
     }
 }
 
-fn invalid(out: &mut Vec<u8>, option: u32, text: &str) -> Step {
+fn invalid(out: &mut Vec<u8>, option: u32, text: &str) -> HandshakeStep {
     refuse(out, option, reply::ERR_INVALID, text)
 }
 
-fn refuse(out: &mut Vec<u8>, option: u32, error: u32, text: &str) -> Step {
+fn refuse(out: &mut Vec<u8>, option: u32, error: u32, text: &str) -> HandshakeStep {
     format::option_reply(out, option, error, &[text.as_bytes()]);
-    Step::Next
+    HandshakeStep::Next
 }
 
-async fn send(wire: &dyn Wire, bytes: &[u8]) -> Result<(), Hangup> {
+async fn send(wire: &dyn NbdWire, bytes: &[u8]) -> Result<(), HangupReason> {
     let bytes = BufMut::copy_of(bytes).freeze();
-    wire.send(vec![bytes]).await.map_err(Hangup::Wire)
+    wire.send(vec![bytes]).await.map_err(HangupReason::Wire)
 }
 
 /// Runs the whole handshake.
 pub(super) async fn negotiate(
-    inbox: &mut Inbox,
-    wire: &dyn Wire,
-    exports: &Rc<Exports>,
-) -> Result<Session, Hangup> {
+    inbox: &mut NbdInbox,
+    wire: &dyn NbdWire,
+    exports: &Rc<ExportList>,
+) -> Result<NbdSession, HangupReason> {
     send(wire, &format::greeting()).await?;
     inbox.need(format::CLIENT_FLAGS_BYTES).await?;
     let flags = inbox.take(format::CLIENT_FLAGS_BYTES);
-    let mut negotiation = format::Reader(&flags)
+    let mut negotiation = format::WireReader(&flags)
         .u32()
-        .and_then(|flags| Negotiation::new(Rc::clone(exports), flags))
-        .ok_or(Hangup::Garbage("flags that were not offered"))?;
+        .and_then(|flags| NbdNegotiation::new(Rc::clone(exports), flags))
+        .ok_or(HangupReason::Garbage("flags that were not offered"))?;
     for _ in 0..OPTIONS_MAX {
         inbox.need(format::OPTION_BYTES).await?;
         let header = OptionHeader::decode(&inbox.take(format::OPTION_BYTES))
-            .ok_or(Hangup::Garbage("an option without its magic number"))?;
+            .ok_or(HangupReason::Garbage("an option without its magic number"))?;
         let len = header.len as usize;
         let mut out = Vec::new();
         let step = if len > OPTION_SKIP_BYTES_MAX {
-            return Err(Hangup::Garbage("an option of absurd length"));
+            return Err(HangupReason::Garbage("an option of absurd length"));
         } else if len > OPTION_DATA_BYTES_MAX {
             inbox.skip(len as u64).await?;
             refuse(&mut out, header.option, reply::ERR_TOO_BIG, "too long")
@@ -294,10 +294,10 @@ pub(super) async fn negotiate(
             send(wire, &out).await?;
         }
         match step {
-            Step::Next => {}
-            Step::Enter(session) => return Ok(session),
-            Step::Close => return Err(Hangup::Disconnect),
+            HandshakeStep::Next => {}
+            HandshakeStep::Enter(session) => return Ok(session),
+            HandshakeStep::Close => return Err(HangupReason::Disconnect),
         }
     }
-    Err(Hangup::Garbage("options without end"))
+    Err(HangupReason::Garbage("options without end"))
 }

@@ -2,7 +2,7 @@
 
 /// The reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Hangup {
+pub(super) enum HangupReason {
     /// The client asked to disconnect.
     #[error("the client is done")]
     Disconnect,

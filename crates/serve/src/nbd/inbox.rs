@@ -13,11 +13,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_rt::{Account, Lease, Rt};
+use forebay_rt::{BudgetAccount, BudgetLease, Rt};
 
-use super::hangup::Hangup;
-use super::wire::Wire;
-use crate::requests::{Memory, PART_BYTES};
+use super::hangup::HangupReason;
+use super::wire::NbdWire;
+use crate::requests::{PART_BYTES, RequestMemory};
 
 /// Bytes of a receive buffer: several dozen 4 KiB writes.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
@@ -32,41 +32,42 @@ const AFTER_LARGE_BYTES: usize = 4 << 10;
 const DIRECT_BYTES: usize = 128 << 10;
 
 /// The memory that receiving needs to make progress: a buffer, its replacement, and part of a payload.
-pub(super) const RESERVE: u64 = 2 * Memory::cost(BUFFER_BYTES) + Memory::cost(PART_BYTES);
+pub(super) const RESERVE: u64 =
+    2 * RequestMemory::cost(BUFFER_BYTES) + RequestMemory::cost(PART_BYTES);
 
 /// The payload of a write, and its lease on the daemon's memory.
-pub(super) struct Received {
+pub(super) struct WritePayload {
     pub(super) data: Buf,
     /// Lease shared by all payloads in one buffer.
-    pub(super) lease: Option<Rc<Lease>>,
+    pub(super) lease: Option<Rc<BudgetLease>>,
 }
 
-pub(super) struct Inbox {
+pub(super) struct NbdInbox {
     rt: Rt,
-    wire: Rc<dyn Wire>,
-    memory: Memory,
-    account: Account,
+    wire: Rc<dyn NbdWire>,
+    memory: RequestMemory,
+    account: BudgetAccount,
     /// The first `filled` bytes are received and not yet taken; the rest is free. `None` while a transfer owns the
     /// buffer.
     buf: Option<BufMut>,
     /// Lease for the whole of `buf`, including the bytes taken off its front.
-    lease: Option<Rc<Lease>>,
+    lease: Option<Rc<BudgetLease>>,
     filled: usize,
     /// The last payload was large.
     after_large: bool,
     stall: Duration,
 }
 
-impl Inbox {
+impl NbdInbox {
     /// Creates an empty inbox. `account` has [`RESERVE`].
     pub(super) fn new(
         rt: Rt,
-        wire: Rc<dyn Wire>,
-        memory: Memory,
-        account: Account,
+        wire: Rc<dyn NbdWire>,
+        memory: RequestMemory,
+        account: BudgetAccount,
         stall: Duration,
-    ) -> Inbox {
-        Inbox {
+    ) -> NbdInbox {
+        NbdInbox {
             rt,
             wire,
             memory,
@@ -85,7 +86,7 @@ impl Inbox {
     }
 
     /// Waits, without a time limit, until a byte is received.
-    pub(super) async fn wait(&mut self) -> Result<(), Hangup> {
+    pub(super) async fn wait(&mut self) -> Result<(), HangupReason> {
         if self.filled == 0 {
             self.receive(1, None).await?;
         }
@@ -95,7 +96,7 @@ impl Inbox {
     /// Waits until `n` bytes are received. Returns an error if the peer sends nothing for longer than the stall time.
     ///
     /// `n` is at most half a buffer.
-    pub(super) async fn need(&mut self, n: usize) -> Result<(), Hangup> {
+    pub(super) async fn need(&mut self, n: usize) -> Result<(), HangupReason> {
         debug_assert!(n <= BUFFER_BYTES / 2);
         while self.filled < n {
             self.receive(n, Some(self.stall)).await?;
@@ -115,16 +116,16 @@ impl Inbox {
 
     /// Receives the next `len` bytes, at most [`PART_BYTES`]: a small payload as a slice of the buffer, a large payload
     /// into its own memory.
-    pub(super) async fn payload(&mut self, len: usize) -> Result<Received, Hangup> {
+    pub(super) async fn payload(&mut self, len: usize) -> Result<WritePayload, HangupReason> {
         if len < DIRECT_BYTES {
             self.need(len).await?;
-            return Ok(Received {
+            return Ok(WritePayload {
                 data: self.take(len).freeze(),
                 lease: self.lease.clone(),
             });
         }
         self.after_large = true;
-        let lease = self.account.lease(Memory::cost(len)).await;
+        let lease = self.account.lease(RequestMemory::cost(len)).await;
         let mut whole = self.memory.take(len);
         let n = self.filled.min(len);
         let mut filled = whole.split_to(n);
@@ -134,14 +135,14 @@ impl Inbox {
             filled = join(filled, buf.split_to(n));
             whole = buf;
         }
-        Ok(Received {
+        Ok(WritePayload {
             data: filled.freeze(),
             lease: Some(Rc::new(lease)),
         })
     }
 
     /// Receives and drops the next `len` bytes.
-    pub(super) async fn skip(&mut self, mut len: u64) -> Result<(), Hangup> {
+    pub(super) async fn skip(&mut self, mut len: u64) -> Result<(), HangupReason> {
         while len > 0 {
             self.need(1).await?;
             let n = usize::try_from(len).map_or(self.filled, |len| len.min(self.filled));
@@ -152,7 +153,7 @@ impl Inbox {
     }
 
     /// Does one transfer into the buffer, which afterwards has a capacity of at least `want` bytes in all.
-    async fn receive(&mut self, want: usize, limit: Option<Duration>) -> Result<(), Hangup> {
+    async fn receive(&mut self, want: usize, limit: Option<Duration>) -> Result<(), HangupReason> {
         let mut buf = match self.buf.take() {
             Some(buf) if buf.len() >= want.max(self.filled + ROOM_BYTES_MIN) => buf,
             old => self.take_over(old).await,
@@ -176,7 +177,7 @@ impl Inbox {
         if old.is_none() {
             self.lease = None;
         }
-        let lease = self.account.lease(Memory::cost(BUFFER_BYTES)).await;
+        let lease = self.account.lease(RequestMemory::cost(BUFFER_BYTES)).await;
         let mut fresh = self.memory.take(BUFFER_BYTES);
         if let Some(old) = old {
             fresh[..self.filled].copy_from_slice(&old[..self.filled]);
@@ -189,17 +190,17 @@ impl Inbox {
         &self,
         buf: BufMut,
         limit: Option<Duration>,
-    ) -> Result<(BufMut, usize), Hangup> {
+    ) -> Result<(BufMut, usize), HangupReason> {
         let transfer = self.wire.recv(buf);
         let outcome = match limit {
             None => transfer.await,
             Some(limit) => match self.rt.timeout(limit, transfer).await {
                 Ok(outcome) => outcome,
-                Err(_) => return Err(Hangup::Stalled),
+                Err(_) => return Err(HangupReason::Stalled),
             },
         };
-        match outcome.map_err(Hangup::Wire)? {
-            (_, 0) => Err(Hangup::Gone),
+        match outcome.map_err(HangupReason::Wire)? {
+            (_, 0) => Err(HangupReason::Gone),
             received => Ok(received),
         }
     }

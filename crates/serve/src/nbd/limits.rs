@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::requests::Load;
+use crate::requests::RequestLoad;
 
 /// Limits on the resources of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Concurrent connections. The number of memory reserves (2.6 MiB each) limits them further. A connection beyond
     /// the limit is closed at once. A client may be idle for ever after the handshake, so the permissions of the socket
     /// must restrict the clients that can connect.
@@ -20,23 +20,23 @@ pub struct Limits {
     pub stall_time: Duration,
     /// Requests under way on a connection. The server does not read further requests.
     pub requests_in_flight: u32,
-    /// Data of these requests, in bytes. [`crate::Memory`] bounds the total of all connections.
+    /// Data of these requests, in bytes. [`crate::RequestMemory`] bounds the total of all connections.
     pub bytes_in_flight: u64,
 }
 
-impl Limits {
+impl ClientLimits {
     /// Returns the limit on the requests under way of a connection.
-    pub(super) fn under_way(&self) -> Load {
-        Load {
+    pub(super) fn under_way(&self) -> RequestLoad {
+        RequestLoad {
             requests: self.requests_in_flight,
             bytes: self.bytes_in_flight,
         }
     }
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits {
             connections: 64,
             handshakes: 16,
             handshake_time: Duration::from_secs(30),

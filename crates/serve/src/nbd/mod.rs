@@ -1,8 +1,8 @@
 //! A server of the NBD protocol (network block device, fixed newstyle), for any `Device`.
 //!
 //! It runs on the volume's own executor, so a request goes from the socket to the device, and its reply back, without a
-//! thread switch or a lock. [`Server`] is given connections (anything that is a [`Wire`], or the connections that a
-//! listening socket accepts) and serves [`Export`]s to them:
+//! thread switch or a lock. [`NbdServer`] is given connections (anything that is a [`NbdWire`], or the connections that a
+//! listening socket accepts) and serves [`NbdExport`]s to them:
 //!
 //! ```text
 //!  Wire ─▶ inbox ─▶ handshake ─▶ request::check ─▶ execute ─▶ Device
@@ -22,7 +22,7 @@
 //! - An invalid request is answered with an error (`EINVAL`, `ENOSPC` past the end, `EPERM` on a read-only export), and
 //!   the connection continues. Bytes that are not a request end the connection.
 //!
-//! Clients cannot, whatever they send, make the server hold more than [`Limits`] and the bound of its [`crate::Memory`]
+//! Clients cannot, whatever they send, make the server hold more than [`ClientLimits`] and the bound of its [`crate::RequestMemory`]
 //! allow, block another client, or stop the server. The crate `nbd` decodes and encodes all bytes, and does not
 //! allocate by a received length.
 //!
@@ -48,11 +48,11 @@ mod status;
 mod transmission;
 mod wire;
 
-pub use export::{Export, ExportError, REQUEST_BYTES_MAX};
+pub use export::{ExportError, NbdExport, REQUEST_BYTES_MAX};
 /// The encoding of the protocol.
 pub use forebay_nbd::format;
-pub use limits::Limits;
-pub use server::Server;
-pub(crate) use socket::Socket;
-pub use status::{BlockStatus, Extent};
-pub use wire::{Wire, WireFuture};
+pub use limits::ClientLimits;
+pub use server::NbdServer;
+pub(crate) use socket::NbdSocket;
+pub use status::{BlockStatus, StatusExtent};
+pub use wire::{NbdWire, WireFuture};

@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use forebay_device::Room;
+use forebay_device::ZeroedSpace;
 
-use super::export::{Export, REQUEST_BYTES_MAX};
-use super::format::{Errno, Request, command, command_flag};
-use super::handshake::Session;
-use crate::requests::Change;
+use super::export::{NbdExport, REQUEST_BYTES_MAX};
+use super::format::{NbdErrno, NbdRequest, command, command_flag};
+use super::handshake::NbdSession;
+use crate::requests::ChangeRequest;
 
 /// A valid request: aligned, inside the export, and allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Command {
+pub(super) enum NbdCommand {
     Read { range: Range<u64>, whole: bool },
     Write { range: Range<u64>, fua: bool },
-    Change(Change),
+    Change(ChangeRequest),
     Status { range: Range<u64>, one: bool },
 }
 
 /// Returns the request flags that the command allows. FUA is allowed for all commands, although some ignore it.
-fn flags_known(code: u16, session: &Session) -> u16 {
+fn flags_known(code: u16, session: &NbdSession) -> u16 {
     use command_flag::*;
     FUA | match code {
         command::READ if session.structured => DF,
@@ -33,67 +33,67 @@ fn flags_known(code: u16, session: &Session) -> u16 {
 ///
 /// # Errors
 /// The error number to answer instead of executing the request.
-pub(super) fn check(session: &Session, request: &Request) -> Result<Command, Errno> {
+pub(super) fn check(session: &NbdSession, request: &NbdRequest) -> Result<NbdCommand, NbdErrno> {
     if request.flags & !flags_known(request.command, session) != 0 {
-        return Err(Errno::Inval);
+        return Err(NbdErrno::Inval);
     }
     let has = |flag| request.flags & flag != 0;
     let fua = has(command_flag::FUA);
     let export = &*session.export;
     match request.command {
         command::READ => {
-            let range = range(export, request, Errno::Inval)?;
+            let range = range(export, request, NbdErrno::Inval)?;
             limit(request)?;
             let whole = !session.structured || has(command_flag::DF);
-            Ok(Command::Read { range, whole })
+            Ok(NbdCommand::Read { range, whole })
         }
         command::WRITE => {
             writable(export)?;
-            let range = range(export, request, Errno::NoSpc)?;
+            let range = range(export, request, NbdErrno::NoSpc)?;
             limit(request)?;
-            Ok(Command::Write { range, fua })
+            Ok(NbdCommand::Write { range, fua })
         }
         command::FLUSH if request.offset == 0 && request.len == 0 => {
-            Ok(Command::Change(Change::Flush))
+            Ok(NbdCommand::Change(ChangeRequest::Flush))
         }
         command::TRIM if export.is_read_only() || export.discards() => {
             writable(export)?;
-            let range = range(export, request, Errno::Inval)?;
-            Ok(Command::Change(Change::Discard { range, fua }))
+            let range = range(export, request, NbdErrno::Inval)?;
+            Ok(NbdCommand::Change(ChangeRequest::Discard { range, fua }))
         }
         command::WRITE_ZEROES => {
             writable(export)?;
-            let range = range(export, request, Errno::NoSpc)?;
+            let range = range(export, request, NbdErrno::NoSpc)?;
             if has(command_flag::FAST_ZERO) && !export.has_fast_zeroes() {
-                return Err(Errno::NotSup);
+                return Err(NbdErrno::NotSup);
             }
             let room = if has(command_flag::NO_HOLE) {
-                Room::Keep
+                ZeroedSpace::Keep
             } else {
-                Room::Release
+                ZeroedSpace::Release
             };
-            Ok(Command::Change(Change::Zero { range, room, fua }))
+            Ok(NbdCommand::Change(ChangeRequest::Zero { range, room, fua }))
         }
         command::BLOCK_STATUS if session.contexts.any() => {
-            let range = range(export, request, Errno::Inval)?;
+            let range = range(export, request, NbdErrno::Inval)?;
             let one = has(command_flag::REQ_ONE);
-            Ok(Command::Status { range, one })
+            Ok(NbdCommand::Status { range, one })
         }
-        _ => Err(Errno::Inval),
+        _ => Err(NbdErrno::Inval),
     }
 }
 
-fn writable(export: &Export) -> Result<(), Errno> {
+fn writable(export: &NbdExport) -> Result<(), NbdErrno> {
     if export.is_read_only() {
-        Err(Errno::Perm)
+        Err(NbdErrno::Perm)
     } else {
         Ok(())
     }
 }
 
-fn limit(request: &Request) -> Result<(), Errno> {
+fn limit(request: &NbdRequest) -> Result<(), NbdErrno> {
     if request.len > REQUEST_BYTES_MAX {
-        Err(Errno::Inval)
+        Err(NbdErrno::Inval)
     } else {
         Ok(())
     }
@@ -101,14 +101,18 @@ fn limit(request: &Request) -> Result<(), Errno> {
 
 /// Returns the request's range if it is in whole blocks, not empty, and inside the export; `past_end` if it ends
 /// outside.
-fn range(export: &Export, request: &Request, past_end: Errno) -> Result<Range<u64>, Errno> {
+fn range(
+    export: &NbdExport,
+    request: &NbdRequest,
+    past_end: NbdErrno,
+) -> Result<Range<u64>, NbdErrno> {
     let geometry = export.geometry();
     let end = request.offset.checked_add(request.len.into());
     let end = end.filter(|end| *end <= geometry.len).ok_or(past_end)?;
     let block = u64::from(geometry.block_size);
     let whole = request.offset.is_multiple_of(block) && end.is_multiple_of(block);
     if request.len == 0 || !whole {
-        return Err(Errno::Inval);
+        return Err(NbdErrno::Inval);
     }
     Ok(request.offset..end)
 }

@@ -6,33 +6,33 @@ use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 
-use forebay_rt::{Account, Event, Rt};
+use forebay_rt::{BudgetAccount, Event, Rt};
 use futures_util::future::{Either, select};
 
-use super::connection::Connection;
-use super::export::{Export, ExportError, Exports};
-use super::handshake::{self, Session};
-use super::hangup::Hangup;
-use super::inbox::{self, Inbox};
-use super::limits::Limits;
+use super::connection::NbdConnection;
+use super::export::{ExportError, ExportList, NbdExport};
+use super::handshake::{self, NbdSession};
+use super::hangup::HangupReason;
+use super::inbox::{self, NbdInbox};
+use super::limits::ClientLimits;
 use super::outbox;
 use super::transmission::{read_requests, send_replies};
-use super::wire::Wire;
-use crate::Memory;
+use super::wire::NbdWire;
+use crate::RequestMemory;
 
 /// The memory that a connection needs to make progress, in bytes.
 const CONNECTION_RESERVE: u64 = inbox::RESERVE + outbox::RESERVE;
 
 /// The server's state of one connection.
 #[derive(Default)]
-struct Client {
+struct ClientState {
     /// The server has asked the connection to end.
     stopped: Cell<bool>,
     stop: Event,
     serving: Cell<bool>,
 }
 
-impl Client {
+impl ClientState {
     fn stop(&self) {
         self.stopped.set(true);
         self.stop.notify_all();
@@ -43,17 +43,17 @@ impl Client {
     }
 }
 
-struct Inner {
+struct NbdServerState {
     rt: Rt,
-    exports: Rc<Exports>,
-    limits: Limits,
-    memory: Memory,
+    exports: Rc<ExportList>,
+    limits: ClientLimits,
+    memory: RequestMemory,
     /// The accounts of unused connection slots: one account for receiving and one for replying. The accounts are
     /// separate, so that a client that sends a write before it receives the answers of its reads can still receive
     /// them. All are opened at the start, so a new connection need not wait for others.
-    accounts: RefCell<Vec<(Account, Account)>>,
+    accounts: RefCell<Vec<(BudgetAccount, BudgetAccount)>>,
     /// The connections in order of their arrival.
-    clients: RefCell<BTreeMap<u64, Rc<Client>>>,
+    clients: RefCell<BTreeMap<u64, Rc<ClientState>>>,
     next_client: Cell<u64>,
     closing: Cell<bool>,
     /// Notified when `closing` becomes true.
@@ -64,9 +64,9 @@ struct Inner {
 
 /// Serves exports to every connection that is passed to it. Clones share the server.
 #[derive(Clone)]
-pub struct Server(Rc<Inner>);
+pub struct NbdServer(Rc<NbdServerState>);
 
-impl Server {
+impl NbdServer {
     /// Creates a server of `exports` that runs on `rt` and takes buffers from `memory`. The first export is the
     /// default.
     ///
@@ -74,10 +74,10 @@ impl Server {
     /// If two exports have the same name, or `exports` is empty.
     pub fn new(
         rt: Rt,
-        exports: Vec<Export>,
-        mut limits: Limits,
-        memory: &Memory,
-    ) -> Result<Server, ExportError> {
+        exports: Vec<NbdExport>,
+        mut limits: ClientLimits,
+        memory: &RequestMemory,
+    ) -> Result<NbdServer, ExportError> {
         let reserves = memory.accounts_max(CONNECTION_RESERVE);
         let accounts = (0..limits.connections.min(reserves)).map_while(|_| {
             let receiving = memory.account(inbox::RESERVE)?;
@@ -86,9 +86,9 @@ impl Server {
         let accounts: Vec<_> = accounts.collect();
         limits.connections = accounts.len();
         limits.handshakes = limits.handshakes.min(limits.connections.div_ceil(2));
-        Ok(Server(Rc::new(Inner {
+        Ok(NbdServer(Rc::new(NbdServerState {
             rt,
-            exports: Rc::new(Exports::new(exports)?),
+            exports: Rc::new(ExportList::new(exports)?),
             limits,
             memory: memory.clone(),
             accounts: RefCell::new(accounts),
@@ -106,18 +106,18 @@ impl Server {
     }
 
     /// Serves a new connection. Closes the connection instead if a limit is reached, or if the server is closing.
-    pub fn connect(&self, wire: Rc<dyn Wire>) {
+    pub fn connect(&self, wire: Rc<dyn NbdWire>) {
         self.take_over(wire, None);
     }
 
     /// Serves a connection whose client already knows the default export from elsewhere, as the kernel's driver does.
-    /// The connection begins with requests and gets simple replies. Otherwise like [`Server::connect`].
-    pub fn connect_without_handshake(&self, wire: Rc<dyn Wire>) {
-        let session = Session::plain(Rc::clone(self.default_export()));
+    /// The connection begins with requests and gets simple replies. Otherwise like [`NbdServer::connect`].
+    pub fn connect_without_handshake(&self, wire: Rc<dyn NbdWire>) {
+        let session = NbdSession::plain(Rc::clone(self.default_export()));
         self.take_over(wire, Some(session));
     }
 
-    fn take_over(&self, wire: Rc<dyn Wire>, agreed: Option<Session>) {
+    fn take_over(&self, wire: Rc<dyn NbdWire>, agreed: Option<NbdSession>) {
         let inner = &self.0;
         let accounts = if inner.closing.get() {
             None
@@ -133,7 +133,7 @@ impl Server {
             self.make_room_for_handshake();
         }
         let id = inner.next_client.replace(inner.next_client.get() + 1);
-        let client = Rc::new(Client::default());
+        let client = Rc::new(ClientState::default());
         inner.clients.borrow_mut().insert(id, Rc::clone(&client));
         let server = Rc::clone(inner);
         let task = async move {
@@ -163,11 +163,11 @@ impl Server {
     }
 
     /// Returns the export for a client that names none.
-    pub(crate) fn default_export(&self) -> &Rc<Export> {
+    pub(crate) fn default_export(&self) -> &Rc<NbdExport> {
         self.0.exports.default()
     }
 
-    /// Waits for a call of [`Server::shutdown`].
+    /// Waits for a call of [`NbdServer::shutdown`].
     pub(super) async fn closing(&self) {
         let closing = || self.0.closing.get().then_some(());
         self.0.closed.until(closing).await;
@@ -178,7 +178,7 @@ impl Server {
     }
 
     /// Shuts the server down: accepts no more connections or requests, finishes those under way, sends the replies, and
-    /// closes. For a client that does not receive its replies, the server waits at most [`Limits::stall_time`].
+    /// closes. For a client that does not receive its replies, the server waits at most [`ClientLimits::stall_time`].
     pub async fn shutdown(&self) {
         self.0.closing.set(true);
         self.0.closed.notify_all();
@@ -190,17 +190,17 @@ impl Server {
     }
 }
 
-impl Inner {
+impl NbdServerState {
     /// Serves one connection from greeting to end, or from the first request if `agreed` replaces the handshake.
     async fn serve(
         &self,
-        client: &Client,
-        wire: &Rc<dyn Wire>,
-        agreed: Option<Session>,
-        (receiving, replying): (Account, Account),
-    ) -> Hangup {
+        client: &ClientState,
+        wire: &Rc<dyn NbdWire>,
+        agreed: Option<NbdSession>,
+        (receiving, replying): (BudgetAccount, BudgetAccount),
+    ) -> HangupReason {
         let (rt, memory, stall) = (&self.rt, &self.memory, self.limits.stall_time);
-        let mut inbox = Inbox::new(
+        let mut inbox = NbdInbox::new(
             rt.clone(),
             Rc::clone(wire),
             memory.clone(),
@@ -216,7 +216,7 @@ impl Inner {
         };
         client.serving.set(true);
         let (rt, memory) = (rt.clone(), memory.clone());
-        let conn = Connection::new(rt, session, memory, replying, self.limits).await;
+        let conn = NbdConnection::new(rt, session, memory, replying, self.limits).await;
         let conn = Rc::new(conn);
         let sender = send_replies(Rc::clone(&conn), Rc::clone(wire), stall);
         let sender = self.rt.spawn(sender);
@@ -225,8 +225,8 @@ impl Inner {
         })
         .await
         .err()
-        .unwrap_or(Hangup::Stopped);
-        if matches!(hangup, Hangup::Garbage(_) | Hangup::Stalled) {
+        .unwrap_or(HangupReason::Stopped);
+        if matches!(hangup, HangupReason::Garbage(_) | HangupReason::Stalled) {
             // The client violated the protocol, so it gets no more answers.
             wire.shutdown();
         }
@@ -235,20 +235,24 @@ impl Inner {
         hangup
     }
 
-    async fn haggle(&self, inbox: &mut Inbox, wire: &dyn Wire) -> Result<Session, Hangup> {
+    async fn haggle(
+        &self,
+        inbox: &mut NbdInbox,
+        wire: &dyn NbdWire,
+    ) -> Result<NbdSession, HangupReason> {
         let haggling = handshake::negotiate(inbox, wire, &self.exports);
         let limit = self.limits.handshake_time;
         let outcome = self.rt.timeout(limit, haggling).await;
-        outcome.unwrap_or(Err(Hangup::Stalled))
+        outcome.unwrap_or(Err(HangupReason::Stalled))
     }
 }
 
 async fn unless_stopped<T>(
-    client: &Client,
-    work: impl Future<Output = Result<T, Hangup>>,
-) -> Result<T, Hangup> {
+    client: &ClientState,
+    work: impl Future<Output = Result<T, HangupReason>>,
+) -> Result<T, HangupReason> {
     match select(pin!(work), pin!(client.stopped())).await {
         Either::Left((outcome, _)) => outcome,
-        Either::Right(_) => Err(Hangup::Stopped),
+        Either::Right(_) => Err(HangupReason::Stopped),
     }
 }

@@ -7,30 +7,30 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_os::{Listener, Stream};
+use forebay_os::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use super::server::Server;
-use super::wire::{Wire, WireFuture};
+use super::server::NbdServer;
+use super::wire::{NbdWire, WireFuture};
 
 /// Pause after the system ran out of a resource, until other sockets or files are closed.
 const SCARCITY_PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) struct Socket(Stream);
+pub(crate) struct NbdSocket(SocketStream);
 
-impl Socket {
-    pub(crate) fn new(stream: Stream) -> Socket {
+impl NbdSocket {
+    pub(crate) fn new(stream: SocketStream) -> NbdSocket {
         // An idle client may stay connected for ever, but a client whose machine is gone should not.
         if let Err(error) = sockopt::set_socket_keepalive(&**stream.fd(), true) {
             tracing::debug!(target: "forebay::nbd", %error, "no keep-alive");
         }
-        Socket(stream)
+        NbdSocket(stream)
     }
 }
 
-impl Wire for Socket {
+impl NbdWire for NbdSocket {
     fn recv(&self, buf: BufMut) -> WireFuture<'_, (BufMut, usize)> {
         Box::pin(self.0.recv(buf))
     }
@@ -45,12 +45,12 @@ impl Wire for Socket {
     }
 }
 
-impl Server {
-    /// Accepts connections from `listener` until [`Server::shutdown`].
+impl NbdServer {
+    /// Accepts connections from `listener` until [`NbdServer::shutdown`].
     ///
     /// # Errors
     /// If accepting fails for a reason that does not go away with time.
-    pub async fn listen(&self, listener: &Listener) -> io::Result<()> {
+    pub async fn listen(&self, listener: &SocketListener) -> io::Result<()> {
         let mut closing = pin!(self.closing());
         loop {
             let accepted = match select(pin!(listener.accept()), closing.as_mut()).await {
@@ -58,7 +58,7 @@ impl Server {
                 Either::Right(_) => return Ok(()),
             };
             match accepted {
-                Ok(stream) => self.connect(Rc::new(Socket::new(stream))),
+                Ok(stream) => self.connect(Rc::new(NbdSocket::new(stream))),
                 Err(error) if is_scarcity(&error) => {
                     tracing::warn!(target: "forebay::nbd", %error, "cannot accept for now");
                     self.rt().sleep(SCARCITY_PAUSE).await;

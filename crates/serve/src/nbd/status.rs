@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A range of an export in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
+pub struct StatusExtent {
     /// Length in bytes: not zero, whole blocks.
     pub len: u64,
     /// True if no space is allocated for the range.
@@ -18,22 +18,22 @@ pub struct Extent {
 /// Returns the state of ranges of an export. Answers from memory, at once.
 pub trait BlockStatus {
     /// Returns the name (`NAMESPACE:NAME`) of an additional metadata context, for states that the protocol's
-    /// `base:allocation` cannot express. The context of this name defines the meaning of [`Extent::value`].
+    /// `base:allocation` cannot express. The context of this name defines the meaning of [`StatusExtent::value`].
     fn context(&self) -> Option<&str> {
         None
     }
 
     /// Returns consecutive extents from `range.start` on, at least one. They may end before `range` does or reach past
     /// it, and need not be more than `max`.
-    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent>;
+    fn status(&self, range: Range<u64>, max: usize) -> Vec<StatusExtent>;
 }
 
 /// The block status of an export without status information: everything is allocated and holds data.
 pub(super) struct AllData;
 
 impl BlockStatus for AllData {
-    fn status(&self, range: Range<u64>, _max: usize) -> Vec<Extent> {
-        vec![Extent {
+    fn status(&self, range: Range<u64>, _max: usize) -> Vec<StatusExtent> {
+        vec![StatusExtent {
             len: range.end - range.start,
             hole: false,
             zero: false,

@@ -12,22 +12,22 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::connection::{Connection, Ticket};
-use super::execute::{self, Parted};
+use super::connection::{NbdConnection, ReplyTicket};
+use super::execute::{self, SplitWrite};
 use super::export::REQUEST_BYTES_MAX;
-use super::format::{self, Errno, Request, command};
-use super::hangup::Hangup;
-use super::inbox::Inbox;
-use super::outbox::Replies;
-use super::request::{self, Command};
-use super::wire::Wire;
-use crate::requests::{Admission, PART_BYTES, start};
+use super::format::{self, NbdErrno, NbdRequest, command};
+use super::hangup::HangupReason;
+use super::inbox::NbdInbox;
+use super::outbox::ReplyBatch;
+use super::request::{self, NbdCommand};
+use super::wire::NbdWire;
+use crate::requests::{AdmittedRequest, PART_BYTES, start};
 
 /// Memory for an answer to BLOCK_STATUS, in bytes: the extents of two contexts.
 const STATUS_BYTES: u64 = 64 << 10;
 
 /// Reads and starts requests until the client disconnects or violates the protocol.
-pub(super) async fn read_requests(conn: &Rc<Connection>, inbox: &mut Inbox) -> Hangup {
+pub(super) async fn read_requests(conn: &Rc<NbdConnection>, inbox: &mut NbdInbox) -> HangupReason {
     loop {
         if let Err(hangup) = next_request(conn, inbox).await {
             return hangup;
@@ -35,14 +35,14 @@ pub(super) async fn read_requests(conn: &Rc<Connection>, inbox: &mut Inbox) -> H
     }
 }
 
-async fn next_request(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<(), Hangup> {
+async fn next_request(conn: &Rc<NbdConnection>, inbox: &mut NbdInbox) -> Result<(), HangupReason> {
     inbox.wait().await?;
     inbox.need(format::REQUEST_BYTES).await?;
-    let request = Request::decode(inbox.received())
-        .ok_or(Hangup::Garbage("a request without its magic number"))?;
+    let request = NbdRequest::decode(inbox.received())
+        .ok_or(HangupReason::Garbage("a request without its magic number"))?;
     drop(inbox.take(format::REQUEST_BYTES));
     if request.command == command::DISC {
-        return Err(Hangup::Disconnect);
+        return Err(HangupReason::Disconnect);
     }
     match request::check(&conn.session, &request) {
         Ok(command) => accept(conn, inbox, request.cookie, command).await,
@@ -52,14 +52,14 @@ async fn next_request(conn: &Rc<Connection>, inbox: &mut Inbox) -> Result<(), Ha
 
 /// Answers a request with an error, after skipping its payload.
 async fn refuse(
-    conn: &Rc<Connection>,
-    inbox: &mut Inbox,
-    request: &Request,
-    errno: Errno,
-) -> Result<(), Hangup> {
+    conn: &Rc<NbdConnection>,
+    inbox: &mut NbdInbox,
+    request: &NbdRequest,
+    errno: NbdErrno,
+) -> Result<(), HangupReason> {
     if request.command == command::WRITE {
         if request.len > 2 * REQUEST_BYTES_MAX {
-            return Err(Hangup::Garbage("a write of absurd length"));
+            return Err(HangupReason::Garbage("a write of absurd length"));
         }
         inbox.skip(request.len.into()).await?;
     }
@@ -72,34 +72,36 @@ async fn refuse(
 }
 
 /// Turns the admission into a ticket. The request's share is returned when its reply is sent.
-fn ticket(cookie: u64, admission: Admission<'_>) -> Ticket {
-    Ticket {
+fn ticket(cookie: u64, admission: AdmittedRequest<'_>) -> ReplyTicket {
+    ReplyTicket {
         cookie,
         load: admission.keep(),
     }
 }
 
 async fn accept(
-    conn: &Rc<Connection>,
-    inbox: &mut Inbox,
+    conn: &Rc<NbdConnection>,
+    inbox: &mut NbdInbox,
     cookie: u64,
-    command: Command,
-) -> Result<(), Hangup> {
+    command: NbdCommand,
+) -> Result<(), HangupReason> {
     let bytes = match &command {
-        Command::Read { range, .. } | Command::Write { range, .. } => range.end - range.start,
-        Command::Status { .. } => STATUS_BYTES,
-        Command::Change(_) => 0,
+        NbdCommand::Read { range, .. } | NbdCommand::Write { range, .. } => range.end - range.start,
+        NbdCommand::Status { .. } => STATUS_BYTES,
+        NbdCommand::Change(_) => 0,
     };
     // Until a request has its ticket, dropping the admission returns its share if the client disconnects.
     let admission = conn.under_way.admit(bytes).await;
     match command {
-        Command::Write { range, fua } => write(conn, inbox, admission, cookie, range, fua).await?,
-        Command::Read { range, whole } => read(conn, admission, cookie, range, whole).await,
-        Command::Change(change) => {
+        NbdCommand::Write { range, fua } => {
+            write(conn, inbox, admission, cookie, range, fua).await?
+        }
+        NbdCommand::Read { range, whole } => read(conn, admission, cookie, range, whole).await,
+        NbdCommand::Change(change) => {
             let (owner, ticket) = (Rc::clone(conn), ticket(cookie, admission));
             start(&conn.rt, execute::change(owner, ticket, change));
         }
-        Command::Status { range, one } => {
+        NbdCommand::Status { range, one } => {
             let lease = conn.reply_memory(bytes as usize).await;
             execute::status(conn, ticket(cookie, admission), range, one, lease);
         }
@@ -108,8 +110,8 @@ async fn accept(
 }
 
 async fn read(
-    conn: &Rc<Connection>,
-    admission: Admission<'_>,
+    conn: &Rc<NbdConnection>,
+    admission: AdmittedRequest<'_>,
     cookie: u64,
     range: Range<u64>,
     whole: bool,
@@ -131,13 +133,13 @@ async fn read(
 }
 
 async fn write(
-    conn: &Rc<Connection>,
-    inbox: &mut Inbox,
-    admission: Admission<'_>,
+    conn: &Rc<NbdConnection>,
+    inbox: &mut NbdInbox,
+    admission: AdmittedRequest<'_>,
     cookie: u64,
     range: Range<u64>,
     fua: bool,
-) -> Result<(), Hangup> {
+) -> Result<(), HangupReason> {
     if range.end - range.start <= PART_BYTES as u64 {
         let payload = inbox.payload((range.end - range.start) as usize).await?;
         let (owner, ticket) = (Rc::clone(conn), ticket(cookie, admission));
@@ -148,7 +150,7 @@ async fn write(
         return Ok(());
     }
     // The write never needs memory for more than one part at a time, however long it is.
-    let whole = Parted::new(Rc::clone(conn), ticket(cookie, admission));
+    let whole = SplitWrite::new(Rc::clone(conn), ticket(cookie, admission));
     for part in execute::parts(range) {
         let payload = inbox.payload((part.end - part.start) as usize).await?;
         let write = execute::write_part(Rc::clone(&whole), part.start, payload, fua);
@@ -160,7 +162,7 @@ async fn write(
 
 /// Sends replies until the connection is over. When sending fails, shuts the wire down and only counts the remaining
 /// replies.
-pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall: Duration) {
+pub(super) async fn send_replies(conn: Rc<NbdConnection>, wire: Rc<dyn NbdWire>, stall: Duration) {
     let mut broken = false;
     loop {
         let next = || {
@@ -168,7 +170,7 @@ pub(super) async fn send_replies(conn: Rc<Connection>, wire: Rc<dyn Wire>, stall
             let none = replies.pieces.is_empty();
             (!none || conn.is_over()).then_some(replies)
         };
-        let Replies {
+        let ReplyBatch {
             pieces,
             leases,
             settled,

@@ -10,7 +10,7 @@ use forebay_device::{Buf, BufMut};
 pub type WireFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + 'a>>;
 
 /// A connected byte stream. At most one `recv` and one `send` are in flight at a time.
-pub trait Wire {
+pub trait NbdWire {
     /// Receives into the front of `buf`, and returns `buf` and the number of bytes; 0 is the end of the stream.
     /// Dropping the future loses the received bytes.
     fn recv(&self, buf: BufMut) -> WireFuture<'_, (BufMut, usize)>;

@@ -1,11 +1,11 @@
 //! Conversion of a device's error into an answer for the client.
 
-use forebay_device::{DeviceError, Op};
+use forebay_device::{DeviceError, DeviceOp};
 
 /// The errors that protocols distinguish. Each protocol has codes for some of them, and reports the others as I/O
 /// errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum RequestFault {
     /// The device failed.
     Io,
     /// The system has no memory for the request.
@@ -22,22 +22,22 @@ pub(crate) enum Fault {
     Closing,
 }
 
-impl Fault {
-    pub(crate) fn of(error: &DeviceError) -> Fault {
+impl RequestFault {
+    pub(crate) fn of(error: &DeviceError) -> RequestFault {
         match error {
-            DeviceError::Unaligned { .. } => Fault::Unaligned,
-            _ => Fault::of_system(error.errno()),
+            DeviceError::Unaligned { .. } => RequestFault::Unaligned,
+            _ => RequestFault::of_system(error.errno()),
         }
     }
 
-    fn of_system(errno: i32) -> Fault {
+    fn of_system(errno: i32) -> RequestFault {
         match errno {
-            libc::EPERM | libc::EACCES | libc::EROFS => Fault::ReadOnly,
-            libc::ENOMEM => Fault::NoMemory,
-            libc::EINVAL | libc::EOVERFLOW | libc::EOPNOTSUPP => Fault::Refused,
-            libc::EFBIG | libc::ENOSPC | libc::EDQUOT => Fault::NoSpace,
-            libc::ESHUTDOWN => Fault::Closing,
-            _ => Fault::Io,
+            libc::EPERM | libc::EACCES | libc::EROFS => RequestFault::ReadOnly,
+            libc::ENOMEM => RequestFault::NoMemory,
+            libc::EINVAL | libc::EOVERFLOW | libc::EOPNOTSUPP => RequestFault::Refused,
+            libc::EFBIG | libc::ENOSPC | libc::EDQUOT => RequestFault::NoSpace,
+            libc::ESHUTDOWN => RequestFault::Closing,
+            _ => RequestFault::Io,
         }
     }
 }
@@ -47,11 +47,17 @@ impl Fault {
 /// `ENOSYS` to a flush, FUSE never sends another flush and pretends that flushes succeed. `ENOSPC` is not returned for
 /// a flush, because a flush that finds no free space has lost writes.
 pub fn kernel_errno(error: &DeviceError) -> i32 {
-    let is_flush = matches!(error, DeviceError::Io { op: Op::Flush, .. });
-    match Fault::of(error) {
-        Fault::Unaligned => libc::EINVAL,
-        Fault::NoSpace if !is_flush => libc::ENOSPC,
-        Fault::ReadOnly => libc::EROFS,
+    let is_flush = matches!(
+        error,
+        DeviceError::Io {
+            op: DeviceOp::Flush,
+            ..
+        }
+    );
+    match RequestFault::of(error) {
+        RequestFault::Unaligned => libc::EINVAL,
+        RequestFault::NoSpace if !is_flush => libc::ENOSPC,
+        RequestFault::ReadOnly => libc::EROFS,
         _ => libc::EIO,
     }
 }
@@ -62,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    fn system(op: Op, errno: i32) -> DeviceError {
+    fn system(op: DeviceOp, errno: i32) -> DeviceError {
         DeviceError::io(op, 0..0, Error::from_raw_os_error(errno))
     }
 
@@ -79,7 +85,7 @@ mod tests {
             512,
         ] {
             assert_eq!(
-                kernel_errno(&system(Op::Flush, errno)),
+                kernel_errno(&system(DeviceOp::Flush, errno)),
                 libc::EIO,
                 "{errno}"
             );
@@ -89,16 +95,18 @@ mod tests {
     #[test]
     fn what_the_asker_can_do_something_about_is_told() {
         let unaligned = DeviceError::Unaligned {
-            op: Op::WriteZeroes,
+            op: DeviceOp::WriteZeroes,
             range: 1..2,
             block_size: 512,
         };
-        let read_only = DeviceError::ReadOnly { op: Op::Write };
+        let read_only = DeviceError::ReadOnly {
+            op: DeviceOp::Write,
+        };
         for (error, errno) in [
             (unaligned, libc::EINVAL),
             (read_only, libc::EROFS),
-            (system(Op::Write, libc::ENOSPC), libc::ENOSPC),
-            (system(Op::Write, libc::EINVAL), libc::EIO),
+            (system(DeviceOp::Write, libc::ENOSPC), libc::ENOSPC),
+            (system(DeviceOp::Write, libc::EINVAL), libc::EIO),
         ] {
             assert_eq!(kernel_errno(&error), errno, "{error}");
         }

@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use forebay_device::{ALIGN, BufMut, BufPool};
-use forebay_rt::{Account, Budget};
+use forebay_rt::{Budget, BudgetAccount};
 
 /// The largest request that is answered as a whole, in bytes. The NBD protocol wants every server to accept this size.
 pub(crate) const WHOLE_BYTES_MAX: usize = 32 << 20;
@@ -26,25 +26,25 @@ const IDLE_BUFFERS_MIN: usize = 4;
 /// The reserve of a front end other than an NBD connection, in bytes. It suffices for a file served by FUSE, which
 /// needs four buffers for the largest write that is not in whole blocks: the receive buffer, the data, the surrounding
 /// blocks, and the data read from these blocks.
-pub(crate) const FRONT_RESERVE: u64 = 4 * Memory::cost(PART_BYTES);
+pub(crate) const FRONT_RESERVE: u64 = 4 * RequestMemory::cost(PART_BYTES);
 
 /// A supply of buffers under one bound. Clones share the supply.
 #[derive(Clone)]
-pub struct Memory(Rc<Inner>);
+pub struct RequestMemory(Rc<RequestPools>);
 
-struct Inner {
+struct RequestPools {
     budget: Budget,
     /// One pool for each power of two from 4 KiB to [`PART_BYTES`].
     pools: Vec<BufPool>,
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory::new(Memory::BYTES_DEFAULT)
+impl Default for RequestMemory {
+    fn default() -> RequestMemory {
+        RequestMemory::new(RequestMemory::BYTES_DEFAULT)
     }
 }
 
-impl Memory {
+impl RequestMemory {
     /// The smallest bound, in bytes. It suffices for the largest request, which is answered as a whole, and for the
     /// reserves of another front end and of some connections.
     pub const BYTES_MIN: u64 = 64 << 20;
@@ -54,15 +54,18 @@ impl Memory {
     /// Creates a supply of `bound` bytes.
     ///
     /// # Panics
-    /// If `bound` is less than [`Memory::BYTES_MIN`].
-    pub fn new(bound: u64) -> Memory {
-        assert!(bound >= Memory::BYTES_MIN, "{bound} bytes for requests");
+    /// If `bound` is less than [`RequestMemory::BYTES_MIN`].
+    pub fn new(bound: u64) -> RequestMemory {
+        assert!(
+            bound >= RequestMemory::BYTES_MIN,
+            "{bound} bytes for requests"
+        );
         let pools = (0..CLASSES).map(|class| {
             let len = 1 << (SMALLEST_LOG2 + class);
             BufPool::keeping(len, (IDLE_BYTES / len).max(IDLE_BUFFERS_MIN)).in_huge_pages()
         });
-        Memory(Rc::new(Inner {
-            budget: Budget::new(bound, Memory::cost(WHOLE_BYTES_MAX)),
+        RequestMemory(Rc::new(RequestPools {
+            budget: Budget::new(bound, RequestMemory::cost(WHOLE_BYTES_MAX)),
             pools: pools.collect(),
         }))
     }
@@ -90,13 +93,13 @@ impl Memory {
     }
 
     /// Opens an account; `None` if the bound does not allow its reserve.
-    pub(crate) fn account(&self, reserve: u64) -> Option<Account> {
+    pub(crate) fn account(&self, reserve: u64) -> Option<BudgetAccount> {
         self.0.budget.account(reserve)
     }
 
     /// Returns the number of accounts with this reserve that the bound allows beside the reserve of another front end.
     pub(crate) fn accounts_max(&self, reserve: u64) -> usize {
-        let largest = Memory::cost(WHOLE_BYTES_MAX);
+        let largest = RequestMemory::cost(WHOLE_BYTES_MAX);
         let free = self.bound().saturating_sub(largest + FRONT_RESERVE);
         (free / reserve) as usize
     }
@@ -158,25 +161,33 @@ mod tests {
 
     #[test]
     fn a_buffer_is_as_long_as_asked_for_and_costs_more_than_that() {
-        let memory = Memory::default();
+        let memory = RequestMemory::default();
         for len in [1, 512, 4096, 4097, 65_536, PART_BYTES - 512, PART_BYTES] {
             assert_eq!(memory.take(len).len(), len);
-            assert!(Memory::cost(len) > len as u64);
+            assert!(RequestMemory::cost(len) > len as u64);
         }
-        let parts = Memory::cost(2 * PART_BYTES + 1);
-        assert_eq!(parts, 2 * Memory::cost(PART_BYTES) + Memory::cost(1));
+        let parts = RequestMemory::cost(2 * PART_BYTES + 1);
+        assert_eq!(
+            parts,
+            2 * RequestMemory::cost(PART_BYTES) + RequestMemory::cost(1)
+        );
     }
 
     #[test]
     fn what_is_kept_unused_counts_and_gives_way() {
-        let memory = Memory::new(Memory::BYTES_MIN);
+        let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
         let account = memory.account(0).unwrap();
-        let lease = |len| account.lease(Memory::cost(len)).now_or_never().unwrap();
+        let lease = |len| {
+            account
+                .lease(RequestMemory::cost(len))
+                .now_or_never()
+                .unwrap()
+        };
         let hold = |len| (memory.take(len), lease(len));
         // Take all of the memory, as a burst of requests would.
         let mut all = Vec::new();
         while account
-            .lease(Memory::cost(PART_BYTES))
+            .lease(RequestMemory::cost(PART_BYTES))
             .now_or_never()
             .is_some()
         {
@@ -188,7 +199,7 @@ mod tests {
         assert!(kept > 0 && kept <= 8 << 20, "{kept}");
         // Take small buffers up to the bound: the idle large buffers are freed.
         let mut all = Vec::new();
-        while let Some(lease) = account.lease(Memory::cost(4096)).now_or_never() {
+        while let Some(lease) = account.lease(RequestMemory::cost(4096)).now_or_never() {
             all.push((memory.take(4096), lease));
             assert!(memory.0.budget.held() + memory.idle() <= memory.bound());
         }

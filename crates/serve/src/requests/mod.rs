@@ -2,13 +2,13 @@
 //!
 //! A front end takes a request from its peer and goes through these steps:
 //!
-//! 1. It has the request admitted among those that are [`UnderWay`], and leases [`Memory`] for the data. While a place
+//! 1. It has the request admitted among those that are [`RequestLimiter`], and leases [`RequestMemory`] for the data. While a place
 //!    or memory is lacking, it accepts no more requests from this peer. A peer that sends too much thus delays only
 //!    itself.
 //! 2. It begins the request with [`start()`], which runs the request at once as far as possible, and makes it a task
 //!    only if it has to wait.
-//! 3. It calls the [`Target`], the device behind the checks that every layer has.
-//! 4. It replies. [`Fault`] converts an error into the protocol's code.
+//! 3. It calls the [`FrontDevice`], the device behind the checks that every layer has.
+//! 4. It replies. [`RequestFault`] converts an error into the protocol's code.
 //! 5. It returns the memory, and then the request's place, when the reply is sent or no longer wanted.
 //!
 //! These steps wait only for the device, for a place, and for memory. They allocate only the future of the request.
@@ -19,10 +19,10 @@ mod start;
 mod target;
 mod under_way;
 
-pub(crate) use fault::Fault;
+pub(crate) use fault::RequestFault;
 pub use fault::kernel_errno;
-pub use memory::Memory;
+pub use memory::RequestMemory;
 pub(crate) use memory::{FRONT_RESERVE, PART_BYTES, WHOLE_BYTES_MAX};
 pub(crate) use start::start;
-pub(crate) use target::{Change, Target};
-pub(crate) use under_way::{Admission, Load, UnderWay};
+pub(crate) use target::{ChangeRequest, FrontDevice};
+pub(crate) use under_way::{AdmittedRequest, RequestLimiter, RequestLoad};

@@ -3,18 +3,20 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, Checked, Device, Durability, Geometry, IoFuture, Result, Room};
+use forebay_device::{
+    Buf, BufMut, CheckedDevice, Device, DeviceGeometry, Durability, IoFuture, Result, ZeroedSpace,
+};
 
 /// A device as front ends use it: with checks, and with forced unit access for all requests for which protocols allow
 /// it (a `Device` has FUA for writes only).
-pub(crate) struct Target {
-    device: Checked<Rc<dyn Device>>,
+pub(crate) struct FrontDevice {
+    device: CheckedDevice<Rc<dyn Device>>,
 }
 
 /// A request that carries no data in either direction and is answered by success or an error. With `fua`, its effect is
 /// durable when it is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
+pub(crate) enum ChangeRequest {
     /// See [`Device::flush`].
     Flush,
     /// See [`Device::discard`].
@@ -22,23 +24,23 @@ pub(crate) enum Change {
     /// See [`Device::write_zeroes`].
     Zero {
         range: Range<u64>,
-        room: Room,
+        room: ZeroedSpace,
         fua: bool,
     },
 }
 
-impl Target {
+impl FrontDevice {
     /// Wraps `device`. Traces call this layer `front`.
     ///
     /// # Panics
     /// If the device's geometry breaks the contract.
-    pub(crate) fn new(device: Rc<dyn Device>, front: &'static str) -> Target {
-        Target {
-            device: Checked::new(device, front),
+    pub(crate) fn new(device: Rc<dyn Device>, front: &'static str) -> FrontDevice {
+        FrontDevice {
+            device: CheckedDevice::new(device, front),
         }
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> DeviceGeometry {
         self.device.geometry()
     }
 
@@ -57,14 +59,14 @@ impl Target {
         self.device.write(at, data, durability)
     }
 
-    pub(crate) async fn change(&self, change: Change) -> Result<()> {
+    pub(crate) async fn change(&self, change: ChangeRequest) -> Result<()> {
         match change {
-            Change::Flush => self.device.flush().await,
-            Change::Discard { range, fua } => {
+            ChangeRequest::Flush => self.device.flush().await,
+            ChangeRequest::Discard { range, fua } => {
                 self.device.discard(range).await?;
                 self.durably(fua).await
             }
-            Change::Zero { range, room, fua } => {
+            ChangeRequest::Zero { range, room, fua } => {
                 self.device.write_zeroes(range, room).await?;
                 self.durably(fua).await
             }

@@ -6,20 +6,20 @@ use forebay_rt::Event;
 
 /// The size of one or more requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct RequestLoad {
     /// Number of requests.
     pub(crate) requests: u32,
     /// Data of the requests, in bytes.
     pub(crate) bytes: u64,
 }
 
-impl Load {
+impl RequestLoad {
     /// Returns the load of one request with `bytes` of data.
-    pub(crate) fn one(bytes: u64) -> Load {
-        Load { requests: 1, bytes }
+    pub(crate) fn one(bytes: u64) -> RequestLoad {
+        RequestLoad { requests: 1, bytes }
     }
 
-    pub(crate) fn add(&mut self, other: Load) {
+    pub(crate) fn add(&mut self, other: RequestLoad) {
         self.requests += other.requests;
         self.bytes += other.bytes;
     }
@@ -30,9 +30,9 @@ impl Load {
 /// Invariants:
 /// - `now` is the sum of requests that were admitted and neither released nor set aside.
 /// - `aside` is the number of requests that were set aside and have not ended.
-pub(crate) struct UnderWay {
-    max: Load,
-    now: Cell<Load>,
+pub(crate) struct RequestLimiter {
+    max: RequestLoad,
+    now: Cell<RequestLoad>,
     /// Requests without a place, because they wait for the peer.
     aside: Cell<u32>,
     /// Notified when `now` or `aside` decreases.
@@ -42,30 +42,30 @@ pub(crate) struct UnderWay {
 /// A request's place among those under way. Dropping it returns the place: the peer may disconnect before it has sent
 /// the data.
 #[must_use = "it is given back at once otherwise"]
-pub(crate) struct Admission<'a> {
-    under_way: &'a UnderWay,
-    load: Load,
+pub(crate) struct AdmittedRequest<'a> {
+    under_way: &'a RequestLimiter,
+    load: RequestLoad,
 }
 
-impl Admission<'_> {
+impl AdmittedRequest<'_> {
     /// Keeps the place beyond this value. The caller must release the returned load.
-    pub(crate) fn keep(self) -> Load {
+    pub(crate) fn keep(self) -> RequestLoad {
         let load = self.load;
         std::mem::forget(self);
         load
     }
 }
 
-impl Drop for Admission<'_> {
+impl Drop for AdmittedRequest<'_> {
     fn drop(&mut self) {
         self.under_way.release(self.load);
     }
 }
 
-impl UnderWay {
+impl RequestLimiter {
     /// Creates an empty set with the limit `max`.
-    pub(crate) fn new(max: Load) -> UnderWay {
-        UnderWay {
+    pub(crate) fn new(max: RequestLoad) -> RequestLimiter {
+        RequestLimiter {
             max,
             now: Cell::default(),
             aside: Cell::default(),
@@ -75,17 +75,17 @@ impl UnderWay {
 
     /// Waits until a request with `bytes` of data may be under way too. A single request is always admitted, so the
     /// limit on bytes may be smaller than the largest request.
-    pub(crate) async fn admit(&self, bytes: u64) -> Admission<'_> {
+    pub(crate) async fn admit(&self, bytes: u64) -> AdmittedRequest<'_> {
         if !self.has_room(bytes) {
             let room = || self.has_room(bytes).then_some(());
             self.less.until(room).await;
         }
-        let load = Load::one(bytes);
+        let load = RequestLoad::one(bytes);
         let mut now = self.now.get();
         now.add(load);
         self.now.set(now);
         let under_way = self;
-        Admission { under_way, load }
+        AdmittedRequest { under_way, load }
     }
 
     fn has_room(&self, bytes: u64) -> bool {
@@ -95,12 +95,12 @@ impl UnderWay {
     }
 
     /// Returns the places of requests with this total load.
-    pub(crate) fn release(&self, load: Load) {
-        if load == Load::default() {
+    pub(crate) fn release(&self, load: RequestLoad) {
+        if load == RequestLoad::default() {
             return;
         }
         let now = self.now.get();
-        self.now.set(Load {
+        self.now.set(RequestLoad {
             requests: now.requests - load.requests,
             bytes: now.bytes - load.bytes,
         });
@@ -108,8 +108,8 @@ impl UnderWay {
     }
 
     /// Returns a request's place before the request ends, because the request waits for the peer, and the peer may need
-    /// the place to continue. The caller must call [`UnderWay::end_aside`] when the request ends.
-    pub(crate) fn set_aside(&self, load: Load) {
+    /// the place to continue. The caller must call [`RequestLimiter::end_aside`] when the request ends.
+    pub(crate) fn set_aside(&self, load: RequestLoad) {
         self.aside.set(self.aside.get() + load.requests);
         self.release(load);
     }
@@ -139,14 +139,14 @@ mod tests {
 
     use super::*;
 
-    const MAX: Load = Load {
+    const MAX: RequestLoad = RequestLoad {
         requests: 2,
         bytes: 100,
     };
 
     #[test]
     fn a_request_waits_for_a_place_and_for_its_bytes() {
-        let under_way = UnderWay::new(MAX);
+        let under_way = RequestLimiter::new(MAX);
         let admit = |bytes| under_way.admit(bytes).now_or_never();
         let first = admit(60).expect("room").keep();
         assert!(admit(41).is_none());
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_request_that_does_not_come_about_leaves_its_place() {
-        let under_way = UnderWay::new(MAX);
+        let under_way = RequestLimiter::new(MAX);
         drop(under_way.admit(100).now_or_never());
         assert!(under_way.is_idle());
         assert!(under_way.admit(100).now_or_never().is_some());

@@ -5,14 +5,17 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, Geometry, Result, Room};
-use forebay_fuse::files::Kind;
-use forebay_fuse::{self as format, Listing, Op, ROOT, Room as Units, Stat, init_flag, open_flag};
+use forebay_device::{Device, DeviceError, DeviceGeometry, Result, ZeroedSpace};
+use forebay_fuse::files::FuseFileKind;
+use forebay_fuse::{
+    self as format, FuseAttributes, FuseOp, ROOT, ReaddirReply, StatfsReply as Units, init_flag,
+    open_flag,
+};
 use forebay_rt::RangeLock;
 
 use super::unaligned;
-use crate::fuse::{Arrival, Handler, IO_BYTES_MAX, Underway, Wishes};
-use crate::requests::{Change, Target, kernel_errno};
+use crate::fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
+use crate::requests::{ChangeRequest, FrontDevice, kernel_errno};
 
 /// Name of the file.
 pub(super) const NAME: &str = "volume";
@@ -31,8 +34,8 @@ const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
 
 /// The file and its directory.
-pub(super) struct File {
-    target: Target,
+pub(super) struct ServedFile {
+    target: FrontDevice,
     time_s: u64,
     /// Serializes writes to the same blocks: a write that is not in whole blocks reads the surrounding blocks and
     /// writes them back.
@@ -43,41 +46,45 @@ pub(super) struct File {
     discard_hidden: Cell<bool>,
 }
 
-impl Handler for File {
-    fn wishes(&self) -> Wishes {
+impl FuseHandler for ServedFile {
+    fn wishes(&self) -> InitOptions {
         use init_flag::{ABORT_ERROR, ASYNC_DIO, ASYNC_READ, BIG_WRITES, MAX_PAGES};
-        Wishes {
+        InitOptions {
             flags: ASYNC_READ | BIG_WRITES | ASYNC_DIO | ABORT_ERROR | MAX_PAGES,
             // The file bypasses the page cache, so a read-ahead would have no destination.
             read_ahead: 0,
         }
     }
 
-    async fn take(self: &Rc<Self>, arrival: Arrival<'_>) {
+    async fn take(self: &Rc<Self>, arrival: IncomingRequest<'_>) {
         match arrival.op() {
             op if !concerns(op, arrival.node()) => arrival.refuse(libc::EISDIR),
-            Op::Read { at, len } => self.read(arrival, at, len).await,
-            Op::Write { at, len, .. } => self.write(arrival, at, len).await,
-            Op::Fsync => self.flush(arrival),
-            Op::Fallocate { at, len, mode } => self.fallocate(arrival, at, len, mode),
+            FuseOp::Read { at, len } => self.read(arrival, at, len).await,
+            FuseOp::Write { at, len, .. } => self.write(arrival, at, len).await,
+            FuseOp::Fsync => self.flush(arrival),
+            FuseOp::Fallocate { at, len, mode } => self.fallocate(arrival, at, len, mode),
             _ => self.answer(arrival),
         }
     }
 }
 
 /// Returns false if the request is valid for the file only, and names another node.
-fn concerns(op: Op, node: u64) -> bool {
+fn concerns(op: FuseOp, node: u64) -> bool {
     let file_only = matches!(
         op,
-        Op::Open | Op::Read { .. } | Op::Write { .. } | Op::Fsync | Op::Fallocate { .. }
+        FuseOp::Open
+            | FuseOp::Read { .. }
+            | FuseOp::Write { .. }
+            | FuseOp::Fsync
+            | FuseOp::Fallocate { .. }
     );
     !file_only || node == VOLUME
 }
 
-impl File {
-    pub(super) fn new(device: Rc<dyn Device>, time_s: u64) -> File {
-        File {
-            target: Target::new(device, "fuse"),
+impl ServedFile {
+    pub(super) fn new(device: Rc<dyn Device>, time_s: u64) -> ServedFile {
+        ServedFile {
+            target: FrontDevice::new(device, "fuse"),
             time_s,
             writes: Rc::default(),
             handles: Cell::new(0),
@@ -96,18 +103,18 @@ impl File {
         self.discard_hidden.set(hidden);
     }
 
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         self.target.geometry()
     }
 
-    fn stat(&self, node: u64) -> Stat {
+    fn stat(&self, node: u64) -> FuseAttributes {
         let geometry = self.geometry();
         let (kind, permissions, links, len) = match node {
-            VOLUME => (Kind::File, 0o600, 1, geometry.len),
-            _ => (Kind::Directory, 0o700, 2, 0),
+            VOLUME => (FuseFileKind::File, 0o600, 1, geometry.len),
+            _ => (FuseFileKind::Directory, 0o700, 2, 0),
         };
         let time = (self.time_s.cast_signed(), 0);
-        Stat {
+        FuseAttributes {
             node,
             mode: kind.mode() | permissions,
             links,
@@ -117,59 +124,62 @@ impl File {
             accessed: time,
             modified: time,
             changed: time,
-            ..Stat::default()
+            ..FuseAttributes::default()
         }
     }
 
     /// Answers the requests that do not need the device.
-    fn answer(&self, arrival: Arrival<'_>) {
+    fn answer(&self, arrival: IncomingRequest<'_>) {
         let node = arrival.node();
         match arrival.op() {
-            Op::Lookup if arrival.is_named(NAME.as_bytes()) => {
+            FuseOp::Lookup if arrival.is_named(NAME.as_bytes()) => {
                 arrival.reply(&format::entry_out(&self.stat(VOLUME), 0, VALID_S));
             }
-            Op::Lookup => arrival.refuse(libc::ENOENT),
-            Op::GetAttr => arrival.reply(&format::attr_out(&self.stat(node), VALID_S)),
-            Op::SetAttr { size, ownership } => {
+            FuseOp::Lookup => arrival.refuse(libc::ENOENT),
+            FuseOp::GetAttr => arrival.reply(&format::attr_out(&self.stat(node), VALID_S)),
+            FuseOp::SetAttr { size, ownership } => {
                 if ownership || size.is_some_and(|size| size != self.geometry().len) {
                     arrival.refuse(libc::EPERM);
                 } else {
                     arrival.reply(&format::attr_out(&self.stat(node), VALID_S));
                 }
             }
-            Op::Open => self.open(arrival),
-            Op::Release => self.release(arrival),
-            Op::StatFs if self.discard_hidden.get() => arrival.refuse(libc::EOPNOTSUPP),
-            Op::StatFs => self.statfs(arrival),
-            Op::OpenDir => arrival.reply(&format::open_out(0, 0)),
-            Op::ReadDir { at, len } => arrival.reply(listing(at, len as usize).bytes()),
-            Op::ReleaseDir | Op::Destroy => arrival.reply(&[]),
-            Op::Forget => {}
+            FuseOp::Open => self.open(arrival),
+            FuseOp::Release => self.release(arrival),
+            FuseOp::StatFs if self.discard_hidden.get() => arrival.refuse(libc::EOPNOTSUPP),
+            FuseOp::StatFs => self.statfs(arrival),
+            FuseOp::OpenDir => arrival.reply(&format::open_out(0, 0)),
+            FuseOp::ReadDir { at, len } => arrival.reply(listing(at, len as usize).bytes()),
+            FuseOp::ReleaseDir | FuseOp::Destroy => arrival.reply(&[]),
+            FuseOp::Forget => {}
             // The only name cannot be changed.
-            Op::Namespace => arrival.refuse(libc::EPERM),
+            FuseOp::Namespace => arrival.refuse(libc::EPERM),
             // The kernel takes "not implemented" as "never ask again". This is intended for flush on close, for
             // extended attributes, and for interrupts (the interrupted request is answered anyway).
-            Op::Other(_) => arrival.refuse(libc::ENOSYS),
-            Op::Init { .. } => unreachable!("the transport answers it"),
-            Op::Read { .. } | Op::Write { .. } | Op::Fsync | Op::Fallocate { .. } => {
+            FuseOp::Other(_) => arrival.refuse(libc::ENOSYS),
+            FuseOp::Init { .. } => unreachable!("the transport answers it"),
+            FuseOp::Read { .. }
+            | FuseOp::Write { .. }
+            | FuseOp::Fsync
+            | FuseOp::Fallocate { .. } => {
                 unreachable!("requests for the device are seen to before")
             }
         }
     }
 
     /// Opens the file for I/O that bypasses the page cache, with concurrent writes.
-    fn open(&self, arrival: Arrival<'_>) {
+    fn open(&self, arrival: IncomingRequest<'_>) {
         self.handles.set(self.handles.get() + 1);
         let flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
         arrival.reply(&format::open_out(0, flags));
     }
 
-    fn release(&self, arrival: Arrival<'_>) {
+    fn release(&self, arrival: IncomingRequest<'_>) {
         self.handles.set(self.handles.get().saturating_sub(1));
         arrival.reply(&[]);
     }
 
-    fn statfs(&self, arrival: Arrival<'_>) {
+    fn statfs(&self, arrival: IncomingRequest<'_>) {
         let geometry = self.geometry();
         let unit = geometry.discard_granularity.max(geometry.block_size);
         // Report the filesystem as full.
@@ -183,7 +193,7 @@ impl File {
         arrival.reply(&format::statfs_out(room));
     }
 
-    async fn read(self: &Rc<Self>, arrival: Arrival<'_>, at: u64, len: u32) {
+    async fn read(self: &Rc<Self>, arrival: IncomingRequest<'_>, at: u64, len: u32) {
         let geometry = self.geometry();
         // As with any file, a read past the end returns no data.
         let len = u64::from(len).min(geometry.len.saturating_sub(at)) as usize;
@@ -212,7 +222,7 @@ impl File {
         });
     }
 
-    async fn write(self: &Rc<Self>, mut arrival: Arrival<'_>, at: u64, len: u32) {
+    async fn write(self: &Rc<Self>, mut arrival: IncomingRequest<'_>, at: u64, len: u32) {
         let bytes = len as usize;
         let geometry = self.geometry();
         let end = at.checked_add(len.into());
@@ -248,10 +258,10 @@ impl File {
         });
     }
 
-    fn flush(self: &Rc<Self>, arrival: Arrival<'_>) {
+    fn flush(self: &Rc<Self>, arrival: IncomingRequest<'_>) {
         let file = Rc::clone(self);
         arrival.begin(|request| async move {
-            let done = file.target.change(Change::Flush).await;
+            let done = file.target.change(ChangeRequest::Flush).await;
             file.finish(&request, done);
         });
     }
@@ -260,11 +270,11 @@ impl File {
     /// "discard" and for "write zeroes, and deallocate". So the range must read as zeroes afterwards, which a mere
     /// discard does not guarantee. A device that cannot unmap refuses holes. Writing zeroes instead would defeat the
     /// purpose of "deallocate", and a filesystem that trims its free space would have all of this space written.
-    fn fallocate(self: &Rc<Self>, arrival: Arrival<'_>, at: u64, len: u64, mode: u32) {
+    fn fallocate(self: &Rc<Self>, arrival: IncomingRequest<'_>, at: u64, len: u64, mode: u32) {
         let geometry = self.geometry();
         let room = match mode & !KEEP_SIZE {
-            PUNCH_HOLE if geometry.zeroes_by_unmapping => Room::Release,
-            ZERO_RANGE => Room::Keep,
+            PUNCH_HOLE if geometry.zeroes_by_unmapping => ZeroedSpace::Release,
+            ZERO_RANGE => ZeroedSpace::Keep,
             _ => return arrival.refuse(libc::EOPNOTSUPP),
         };
         let end = at.saturating_add(len).min(geometry.len);
@@ -276,21 +286,24 @@ impl File {
                 let to = end.min(at.saturating_add(ZERO_BYTES_MAX));
                 let _turn = file.writes.lock(at..to).await;
                 let (range, fua) = (at..to, false);
-                done = file.target.change(Change::Zero { range, room, fua }).await;
+                done = file
+                    .target
+                    .change(ChangeRequest::Zero { range, room, fua })
+                    .await;
                 at = to;
             }
             file.finish(&request, done);
         });
     }
 
-    fn finish(&self, request: &Underway, done: Result<()>) {
+    fn finish(&self, request: &ActiveRequest, done: Result<()>) {
         match done {
             Ok(()) => request.reply(&[]),
             Err(error) => self.failed(request, &error),
         }
     }
 
-    fn failed(&self, request: &Underway, error: &DeviceError) {
+    fn failed(&self, request: &ActiveRequest, error: &DeviceError) {
         let count = self.errors.get() + 1;
         self.errors.set(count);
         // A failed device fails every request, so log ever more rarely.
@@ -302,13 +315,13 @@ impl File {
 }
 
 /// Returns the directory entries from position `at` on, in at most `bytes_max` bytes.
-fn listing(at: u64, bytes_max: usize) -> Listing {
+fn listing(at: u64, bytes_max: usize) -> ReaddirReply {
     let entries = [
-        (ROOT, Kind::Directory, "."),
-        (ROOT, Kind::Directory, ".."),
-        (VOLUME, Kind::File, NAME),
+        (ROOT, FuseFileKind::Directory, "."),
+        (ROOT, FuseFileKind::Directory, ".."),
+        (VOLUME, FuseFileKind::File, NAME),
     ];
-    let mut listing = Listing::new(bytes_max);
+    let mut listing = ReaddirReply::new(bytes_max);
     for (next, (node, kind, name)) in (1..).zip(entries) {
         if next > at && !listing.add(node, next, kind, name.as_bytes()) {
             break;

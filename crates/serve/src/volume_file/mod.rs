@@ -13,19 +13,19 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_device::Device;
-use forebay_os::Ring;
+use forebay_os::IoRing;
 use forebay_rt::Rt;
 
-use crate::Memory;
-use crate::fuse::{Ended, Mount, Mounted, UnmountError};
+use crate::RequestMemory;
+use crate::fuse::{Mount, ServedMount, SessionEnd, UnmountError};
 
-use file::File;
+use file::ServedFile;
 
 /// A device served as a file. Unmount it before dropping it. Otherwise the stale mount remains until
 /// [`crate::blockdev::cleanup_stale`] or the administrator removes it.
 pub struct VolumeFile {
-    file: Rc<File>,
-    mounted: Mounted,
+    file: Rc<ServedFile>,
+    mounted: ServedMount,
 }
 
 /// Returns the mount directory of volume `name`.
@@ -48,17 +48,17 @@ impl VolumeFile {
     /// If the device's geometry breaks the contract.
     pub fn mount(
         rt: &Rt,
-        ring: &Rc<Ring>,
+        ring: &Rc<IoRing>,
         device: Rc<dyn Device>,
-        memory: &Memory,
+        memory: &RequestMemory,
         runtime_dir: &Path,
         name: &str,
     ) -> io::Result<VolumeFile> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let file = Rc::new(File::new(device, now.unwrap_or_default().as_secs()));
+        let file = Rc::new(ServedFile::new(device, now.unwrap_or_default().as_secs()));
         let dir = directory(runtime_dir, name);
         let mount = Mount::in_its_own(dir, name);
-        let mounted = Mounted::new(rt, ring, Rc::clone(&file), memory, mount)?;
+        let mounted = ServedMount::new(rt, ring, Rc::clone(&file), memory, mount)?;
         Ok(VolumeFile { file, mounted })
     }
 
@@ -88,7 +88,7 @@ impl VolumeFile {
     }
 
     /// Waits until the session ends, and returns the reason. Any unmount ends the session, also one by another process.
-    pub async fn ended(&mut self) -> Rc<Ended> {
+    pub async fn ended(&mut self) -> Rc<SessionEnd> {
         self.mounted.ended().await
     }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use forebay_device::{Buf, BufMut, Result};
 
-use crate::requests::Target;
+use crate::requests::FrontDevice;
 
 /// Returns the whole blocks around `len` bytes from `at`.
 pub(super) fn around(at: u64, len: usize, block: u32) -> Range<u64> {
@@ -19,7 +19,7 @@ pub(super) fn around(at: u64, len: usize, block: u32) -> Range<u64> {
 }
 
 /// Reads `len` bytes from `at`, all inside the device.
-pub(super) async fn read(target: &Target, at: u64, len: usize) -> Result<Buf> {
+pub(super) async fn read(target: &FrontDevice, at: u64, len: usize) -> Result<Buf> {
     let blocks = around(at, len, target.geometry().block_size);
     let skip = (at - blocks.start) as usize;
     let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);
@@ -29,7 +29,7 @@ pub(super) async fn read(target: &Target, at: u64, len: usize) -> Result<Buf> {
 
 /// Writes `data` at `at`, all inside the device. The caller must exclude other writes to the surrounding blocks
 /// meanwhile.
-pub(super) async fn write(target: &Target, at: u64, data: &[u8]) -> Result<()> {
+pub(super) async fn write(target: &FrontDevice, at: u64, data: &[u8]) -> Result<()> {
     let blocks = around(at, data.len(), target.geometry().block_size);
     let skip = (at - blocks.start) as usize;
     let buf = BufMut::zeroed((blocks.end - blocks.start) as usize);

@@ -13,11 +13,15 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use forebay_device::{Asked, Device, DeviceError, Geometry, Hooks, Op, RamDevice, Tap};
-use forebay_os::{OpenOptions, Poller, Ring};
+use forebay_device::{
+    Device, DeviceError, DeviceGeometry, DeviceOp, RamDevice, Tap, TapHooks, TapRequest,
+};
+use forebay_os::{DeviceOpenOptions, FdPoller, IoRing};
 use forebay_rt::Executor;
-use forebay_serve::Memory;
-use forebay_serve::blockdev::{DetachError, InUse, LoopOptions, LoopVolume, attach_loop};
+use forebay_serve::RequestMemory;
+use forebay_serve::blockdev::{
+    LeftoverPolicy, LoopDetachError, LoopOptions, LoopVolume, attach_loop,
+};
 
 /// Returns true if the test can run here; otherwise prints a loud note.
 pub(crate) fn able(programs: &[&str]) -> bool {
@@ -58,7 +62,7 @@ pub(crate) fn run(program: &str, args: &[&str]) -> String {
 
 /// Controls and observations of a device, shared with the test's thread.
 #[derive(Clone, Default)]
-pub(crate) struct Strings {
+pub(crate) struct DeviceControls {
     pub flushes: Arc<AtomicUsize>,
     /// Requests that touch this range fail.
     pub broken: Arc<Mutex<Range<u64>>>,
@@ -69,27 +73,27 @@ pub(crate) struct Strings {
 }
 
 /// The controls of a device, and its support for unmapping.
-struct Observed {
-    strings: Strings,
+struct ControlHooks {
+    strings: DeviceControls,
     unmaps: bool,
 }
 
-impl Observed {
+impl ControlHooks {
     /// Returns true if the request must fail.
-    fn breaks(&self, asked: &Asked) -> bool {
+    fn breaks(&self, asked: &TapRequest) -> bool {
         let range = asked.range();
         let broken = self.strings.broken.lock().expect("no panic").clone();
         match asked.op() {
-            Op::Flush => *self.strings.broken_flush.lock().expect("no panic"),
-            Op::Discard => false,
+            DeviceOp::Flush => *self.strings.broken_flush.lock().expect("no panic"),
+            DeviceOp::Discard => false,
             _ => range.start < broken.end && broken.start < range.end,
         }
     }
 }
 
-impl Hooks for Observed {
-    fn geometry(&self, below: Geometry) -> Geometry {
-        Geometry {
+impl TapHooks for ControlHooks {
+    fn geometry(&self, below: DeviceGeometry) -> DeviceGeometry {
+        DeviceGeometry {
             discard_granularity: if self.unmaps { 4096 } else { 0 },
             zeroes_by_unmapping: self.unmaps,
             volatile: true,
@@ -97,8 +101,8 @@ impl Hooks for Observed {
         }
     }
 
-    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
-        if self.strings.silent && asked.op() == Op::Flush {
+    async fn before(&self, asked: &TapRequest) -> Result<(), DeviceError> {
+        if self.strings.silent && asked.op() == DeviceOp::Flush {
             println!("\nflush");
             std::future::pending::<()>().await;
         }
@@ -110,8 +114,8 @@ impl Hooks for Observed {
         Ok(())
     }
 
-    async fn after(&self, asked: &Asked) -> Result<(), DeviceError> {
-        if asked.op() == Op::Flush {
+    async fn after(&self, asked: &TapRequest) -> Result<(), DeviceError> {
+        if asked.op() == DeviceOp::Flush {
             self.strings.flushes.fetch_add(1, Ordering::SeqCst);
         }
         Ok(())
@@ -119,48 +123,48 @@ impl Hooks for Observed {
 }
 
 /// A volume of `len` bytes, attached and served by a thread.
-pub(crate) struct Server {
+pub(crate) struct LoopServer {
     pub node: PathBuf,
     pub file: PathBuf,
-    pub strings: Strings,
+    pub strings: DeviceControls,
     orders: UnixStream,
-    answers: Receiver<Result<(), DetachError>>,
+    answers: Receiver<Result<(), LoopDetachError>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The parameters of a server.
 #[derive(Clone, Copy)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct LoopServerPlan<'a> {
     pub dir: &'a Path,
     pub name: &'a str,
     pub len: u64,
     pub block_size: u32,
     pub unmaps: bool,
-    pub leftovers: InUse,
+    pub leftovers: LeftoverPolicy,
     /// A file to serve, instead of controlled memory.
     pub disk: Option<&'a Path>,
 }
 
-impl<'a> Plan<'a> {
-    pub(crate) fn new(dir: &'a Path, name: &'a str) -> Plan<'a> {
-        Plan {
+impl<'a> LoopServerPlan<'a> {
+    pub(crate) fn new(dir: &'a Path, name: &'a str) -> LoopServerPlan<'a> {
+        LoopServerPlan {
             dir,
             name,
             len: 64 << 20,
             block_size: 4096,
             unmaps: true,
-            leftovers: InUse::Refuse,
+            leftovers: LeftoverPolicy::Refuse,
             disk: None,
         }
     }
 
     /// Attaches, or panics with the reason.
-    pub(crate) fn serve(self) -> Server {
-        self.serve_on(Strings::default())
+    pub(crate) fn serve(self) -> LoopServer {
+        self.serve_on(DeviceControls::default())
     }
 
     /// Attaches a device controlled by `strings`, or panics with the reason.
-    pub(crate) fn serve_on(self, strings: Strings) -> Server {
+    pub(crate) fn serve_on(self, strings: DeviceControls) -> LoopServer {
         let (orders, thread_orders) = UnixStream::pair().expect("a socket");
         let (tell, told) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
@@ -168,17 +172,17 @@ impl<'a> Plan<'a> {
         let disk = self.disk.map(Path::to_owned);
         let thread_strings = strings.clone();
         let thread = std::thread::spawn(move || {
-            let ring = Ring::new(64).expect("a ring");
+            let ring = IoRing::new(64).expect("a ring");
             let executor = Executor::new(ring.clone());
             let rt = executor.rt();
             executor.block_on(async move {
                 let device: Rc<dyn Device> = match disk {
                     Some(path) => {
-                        let opened = forebay_os::open(&ring, path, OpenOptions::default());
+                        let opened = forebay_os::open(&ring, path, DeviceOpenOptions::default());
                         opened.expect("a disk").device
                     }
                     None => {
-                        let observed = Observed {
+                        let observed = ControlHooks {
                             strings: thread_strings,
                             unmaps: self.unmaps,
                         };
@@ -186,7 +190,7 @@ impl<'a> Plan<'a> {
                         Rc::new(Tap::new(ram, observed))
                     }
                 };
-                let memory = Memory::default();
+                let memory = RequestMemory::default();
                 let options = LoopOptions {
                     leftovers: self.leftovers,
                     ..LoopOptions::default()
@@ -202,7 +206,7 @@ impl<'a> Plan<'a> {
             });
         });
         let (node, file) = told.recv().expect("the server lives").expect("attached");
-        Server {
+        LoopServer {
             node,
             file,
             strings,
@@ -214,12 +218,12 @@ impl<'a> Plan<'a> {
 }
 
 async fn obey(
-    ring: &Rc<Ring>,
+    ring: &Rc<IoRing>,
     orders: UnixStream,
     volume: &mut LoopVolume,
-    answer: &mpsc::Sender<Result<(), DetachError>>,
+    answer: &mpsc::Sender<Result<(), LoopDetachError>>,
 ) {
-    let poller = Poller::new(
+    let poller = FdPoller::new(
         ring,
         Rc::new(OwnedFd::from(orders.try_clone().expect("a copy"))),
     );
@@ -243,8 +247,8 @@ async fn obey(
     }
 }
 
-impl Server {
-    fn order(&mut self, order: u8) -> Result<(), DetachError> {
+impl LoopServer {
+    fn order(&mut self, order: u8) -> Result<(), LoopDetachError> {
         self.orders.write_all(&[order]).expect("the server lives");
         let answer = self.answers.recv().expect("the server answers");
         if answer.is_ok() {
@@ -253,12 +257,12 @@ impl Server {
         answer
     }
 
-    pub(crate) fn detach(&mut self) -> Result<(), DetachError> {
+    pub(crate) fn detach(&mut self) -> Result<(), LoopDetachError> {
         self.order(b'd')
     }
 
     /// Waits until the service has ended by itself, then detaches.
-    pub(crate) fn ended(&mut self) -> Result<(), DetachError> {
+    pub(crate) fn ended(&mut self) -> Result<(), LoopDetachError> {
         self.order(b'e')
     }
 
@@ -283,7 +287,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for LoopServer {
     fn drop(&mut self) {
         if self.thread.is_none() {
             return;
@@ -293,7 +297,7 @@ impl Drop for Server {
         while let Err(error) = self.detach() {
             eprintln!("cleaning up: {error}");
             match error {
-                DetachError::WriteBack { .. } => {}
+                LoopDetachError::WriteBack { .. } => {}
                 _ if std::thread::panicking() => std::process::abort(),
                 _ => panic!("{error}"),
             }
@@ -302,19 +306,19 @@ impl Drop for Server {
 }
 
 /// A filesystem mounted for a test, unmounted at the test's end, also after a panic.
-pub(crate) struct Mounted {
+pub(crate) struct LoopMount {
     pub at: PathBuf,
 }
 
-impl Mounted {
-    pub(crate) fn new(node: &str, at: &Path) -> Mounted {
+impl LoopMount {
+    pub(crate) fn new(node: &str, at: &Path) -> LoopMount {
         std::fs::create_dir_all(at).expect("a directory");
         run("mount", &[node, at.to_str().expect("text")]);
-        Mounted { at: at.to_owned() }
+        LoopMount { at: at.to_owned() }
     }
 }
 
-impl Drop for Mounted {
+impl Drop for LoopMount {
     fn drop(&mut self) {
         let at = self.at.to_str().expect("text");
         let unmount = |args: &[&str]| Command::new("umount").args(args).output();

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use forebay_serve::blockdev::{Cleaned, CleanupError, Holder, InUse, cleanup_stale};
+use forebay_serve::blockdev::{
+    CleanupError, DeviceHolder, LeftoverPolicy, RemovedLeftovers, cleanup_stale,
+};
 
-use crate::harness::{Mounted, Plan, Strings, able, run};
+use crate::harness::{DeviceControls, LoopMount, LoopServerPlan, able, run};
 
 const DIR: &str = "FOREBAY_TEST_SERVE_IN";
 const SILENT: &str = "FOREBAY_TEST_SILENT";
@@ -22,12 +24,12 @@ fn serve_until_killed() {
     let Some(dir) = std::env::var_os(DIR) else {
         return;
     };
-    let strings = Strings {
+    let strings = DeviceControls {
         silent: std::env::var_os(SILENT).is_some(),
-        ..Strings::default()
+        ..DeviceControls::default()
     };
     let silent = strings.silent;
-    let mut server = Plan::new(Path::new(&dir), NAME).serve_on(strings);
+    let mut server = LoopServerPlan::new(Path::new(&dir), NAME).serve_on(strings);
     println!("\nserving {}", server.node());
     if silent {
         server.detach().expect("never");
@@ -38,22 +40,22 @@ fn serve_until_killed() {
 }
 
 /// A server process. Dropping it kills the process and removes its leftovers.
-struct Victim {
+struct VictimServer {
     child: Child,
     node: String,
     dir: PathBuf,
 }
 
-impl Victim {
+impl VictimServer {
     /// Starts a server, and waits until it has attached.
-    fn start(dir: &Path) -> Victim {
-        let (mut victim, mut lines) = Victim::spawn(dir, false);
+    fn start(dir: &Path) -> VictimServer {
+        let (mut victim, mut lines) = VictimServer::spawn(dir, false);
         let node = lines.find_map(|line| line.strip_prefix("serving ").map(str::to_owned));
         victim.node = node.expect("it serves");
         victim
     }
 
-    fn spawn(dir: &Path, silent: bool) -> (Victim, impl Iterator<Item = String>) {
+    fn spawn(dir: &Path, silent: bool) -> (VictimServer, impl Iterator<Item = String>) {
         let mut command = Command::new(std::env::current_exe().expect("itself"));
         command
             .args(["--exact", "killed::serve_until_killed", "--nocapture"])
@@ -64,7 +66,7 @@ impl Victim {
         }
         let mut child = command.spawn().expect("started");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let victim = Victim {
+        let victim = VictimServer {
             node: String::new(),
             child,
             dir: dir.to_owned(),
@@ -78,10 +80,10 @@ impl Victim {
     }
 }
 
-impl Drop for Victim {
+impl Drop for VictimServer {
     fn drop(&mut self) {
         self.kill();
-        if let Err(error) = cleanup_stale(&self.dir, NAME, InUse::Detach) {
+        if let Err(error) = cleanup_stale(&self.dir, NAME, LeftoverPolicy::Detach) {
             eprintln!("cleaning up: {error}");
         }
     }
@@ -93,7 +95,7 @@ fn leftovers_of_a_killed_server_are_cleared_at_the_next_attach() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut victim = Victim::start(dir.path());
+    let mut victim = VictimServer::start(dir.path());
     let node = File::options()
         .read(true)
         .write(true)
@@ -106,7 +108,7 @@ fn leftovers_of_a_killed_server_are_cleared_at_the_next_attach() {
     let error = node.read_exact_at(&mut block, 8 << 20).expect_err("dead");
     assert_eq!(error.raw_os_error(), Some(libc::EIO));
     drop(node);
-    let mut server = Plan::new(dir.path(), NAME).serve();
+    let mut server = LoopServerPlan::new(dir.path(), NAME).serve();
     let node = File::open(&server.node).expect("open");
     node.read_exact_at(&mut block, 8 << 20).expect("alive");
     drop(node);
@@ -120,7 +122,7 @@ fn who_merely_looks_at_a_dead_device_is_waited_for() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut victim = Victim::start(dir.path());
+    let mut victim = VictimServer::start(dir.path());
     let look = File::open(&victim.node).expect("open");
     victim.kill();
     let looks = std::thread::spawn(move || {
@@ -128,7 +130,7 @@ fn who_merely_looks_at_a_dead_device_is_waited_for() {
         std::thread::sleep(Duration::from_millis(300));
         drop(look);
     });
-    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect("waited");
+    let cleaned = cleanup_stale(dir.path(), NAME, LeftoverPolicy::Refuse).expect("waited");
     assert_eq!(cleaned.loops, [PathBuf::from(&victim.node)]);
     looks.join().expect("no panic");
 }
@@ -142,7 +144,7 @@ fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
     let dir = tempfile::tempdir().expect("a directory");
     let other = tempfile::NamedTempFile::new().expect("a file");
     other.as_file().set_len(1 << 20).expect("set");
-    let mut victim = Victim::start(dir.path());
+    let mut victim = VictimServer::start(dir.path());
     let node = victim.node.clone();
     let look = File::open(&node).expect("open");
     victim.kill();
@@ -159,7 +161,7 @@ fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
         // Between the checks of the thread that waits for the end of the device.
         (0..50).any(|_| set_up()).then_some(node)
     });
-    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse);
+    let cleaned = cleanup_stale(dir.path(), NAME, LeftoverPolicy::Refuse);
     if let Some(node) = next.join().expect("no panic") {
         run("losetup", &["--detach", &node]);
     }
@@ -173,27 +175,27 @@ fn a_filesystem_still_mounted_on_a_dead_device_is_named_and_detached_only_on_req
     }
     let dir = tempfile::tempdir().expect("a directory");
     let at = tempfile::tempdir().expect("a directory");
-    let mut victim = Victim::start(dir.path());
+    let mut victim = VictimServer::start(dir.path());
     run("mkfs.ext4", &["-q", "-F", &victim.node]);
-    let mounted = Mounted::new(&victim.node, at.path());
+    let mounted = LoopMount::new(&victim.node, at.path());
     std::fs::write(at.path().join("file"), "content").expect("written");
     victim.kill();
-    let error = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect_err("mounted");
+    let error = cleanup_stale(dir.path(), NAME, LeftoverPolicy::Refuse).expect_err("mounted");
     let CleanupError::InUse { device, holders } = &error else {
         panic!("{error}")
     };
     assert_eq!(device, Path::new(&victim.node));
-    assert_eq!(holders.0, [Holder::Mounted(at.path().into())]);
-    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Detach).expect("on request");
-    let expected = Cleaned {
+    assert_eq!(holders.0, [DeviceHolder::Mounted(at.path().into())]);
+    let cleaned = cleanup_stale(dir.path(), NAME, LeftoverPolicy::Detach).expect("on request");
+    let expected = RemovedLeftovers {
         detached: vec![at.path().into()],
         loops: vec![victim.node.clone().into()],
         mount: Some(dir.path().join("killed.fuse")),
     };
     assert_eq!(cleaned, expected);
     drop(mounted);
-    let again = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect("nothing to do");
-    assert_eq!(again, Cleaned::default());
+    let again = cleanup_stale(dir.path(), NAME, LeftoverPolicy::Refuse).expect("nothing to do");
+    assert_eq!(again, RemovedLeftovers::default());
 }
 
 #[test]
@@ -202,8 +204,9 @@ fn where_nothing_was_left_there_is_nothing_to_clean() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let cleaned = cleanup_stale(dir.path(), "never", InUse::Refuse).expect("nothing to do");
-    assert_eq!(cleaned, Cleaned::default());
+    let cleaned =
+        cleanup_stale(dir.path(), "never", LeftoverPolicy::Refuse).expect("nothing to do");
+    assert_eq!(cleaned, RemovedLeftovers::default());
 }
 
 /// Detaching waits for a flush, on a thread of the process that must answer the flush. If this thread held the
@@ -214,10 +217,10 @@ fn a_server_killed_while_it_waits_for_its_own_answer_is_gone_at_once() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let (mut victim, mut lines) = Victim::spawn(dir.path(), true);
+    let (mut victim, mut lines) = VictimServer::spawn(dir.path(), true);
     lines.find(|line| line == "flush").expect("it detaches");
     victim.kill();
-    let cleaned = cleanup_stale(dir.path(), NAME, InUse::Refuse).expect("dead");
+    let cleaned = cleanup_stale(dir.path(), NAME, LeftoverPolicy::Refuse).expect("dead");
     assert_eq!(cleaned.loops.len(), 1);
     assert_eq!(cleaned.mount, Some(dir.path().join("killed.fuse")));
 }

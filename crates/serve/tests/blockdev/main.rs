@@ -9,7 +9,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 
-use harness::{Mounted, Plan, able, run};
+use harness::{LoopMount, LoopServerPlan, able, run};
 
 fn fio_verify(node: &str, extra: &[&str]) {
     let filename = format!("--filename={node}");
@@ -34,9 +34,9 @@ fn what_is_written_at_random_is_read_back() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     for block_size in [512, 4096] {
-        let mut server = Plan {
+        let mut server = LoopServerPlan {
             block_size,
-            ..Plan::new(dir.path(), "fio")
+            ..LoopServerPlan::new(dir.path(), "fio")
         }
         .serve();
         assert_eq!(server.queue("logical_block_size"), block_size.to_string());
@@ -63,9 +63,9 @@ fn a_file_served_by_the_same_ring_is_read_back_as_written() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let disk = dir.path().join("disk.img");
     forebay_os::create_file(&disk, 64 << 20, true).expect("created");
-    let mut server = Plan {
+    let mut server = LoopServerPlan {
         disk: Some(&disk),
-        ..Plan::new(dir.path(), "disk")
+        ..LoopServerPlan::new(dir.path(), "disk")
     }
     .serve();
     fio_verify(
@@ -96,9 +96,9 @@ fn a_tree_copied_to_a_filesystem_is_whole_after_unmounting_and_checking() {
         ("mkfs.btrfs -q -f", "btrfs check"),
     ] {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut server = Plan {
+        let mut server = LoopServerPlan {
             len: 512 << 20,
-            ..Plan::new(dir.path(), "fs")
+            ..LoopServerPlan::new(dir.path(), "fs")
         }
         .serve();
         let on_node = |command: &str| {
@@ -110,11 +110,11 @@ fn a_tree_copied_to_a_filesystem_is_whole_after_unmounting_and_checking() {
         let at = dir.path().join("mnt");
         let copy = at.join("copy");
         let copy = copy.to_str().expect("text");
-        let mounted = Mounted::new(server.node(), &at);
+        let mounted = LoopMount::new(server.node(), &at);
         run("cp", &["-r", tree, copy]);
         drop(mounted);
         on_node(check);
-        let mounted = Mounted::new(server.node(), &at);
+        let mounted = LoopMount::new(server.node(), &at);
         run("diff", &["-r", tree, copy]);
         drop(mounted);
         assert!(server.flushes() > 0, "{mkfs}");
@@ -128,7 +128,7 @@ fn a_sync_of_the_block_device_is_a_flush_of_the_volume() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Plan::new(dir.path(), "sync").serve();
+    let server = LoopServerPlan::new(dir.path(), "sync").serve();
     let mut node = File::options()
         .write(true)
         .open(&server.node)
@@ -152,7 +152,7 @@ fn discarded_and_zeroed_ranges_read_as_zeroes_and_no_others() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Plan::new(dir.path(), "zero").serve();
+    let server = LoopServerPlan::new(dir.path(), "zero").serve();
     let mut options = File::options();
     let node = options
         .read(true)
@@ -186,10 +186,10 @@ fn a_volume_that_cannot_unmap_is_not_offered_discards_and_is_zeroed_all_the_same
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let with = Plan::new(dir.path(), "with").serve();
-    let without = Plan {
+    let with = LoopServerPlan::new(dir.path(), "with").serve();
+    let without = LoopServerPlan {
         unmaps: false,
-        ..Plan::new(dir.path(), "without")
+        ..LoopServerPlan::new(dir.path(), "without")
     }
     .serve();
     assert_ne!(with.queue("discard_max_bytes"), "0");
@@ -229,7 +229,7 @@ fn an_error_of_the_volume_is_an_io_error_of_the_block_device() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Plan::new(dir.path(), "error").serve();
+    let server = LoopServerPlan::new(dir.path(), "error").serve();
     *server.strings.broken.lock().expect("no panic") = 1 << 20..(1 << 20) + 1;
     let node = File::options()
         .read(true)
@@ -256,7 +256,7 @@ fn the_file_is_the_owners_and_keeps_its_size_and_name() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Plan::new(dir.path(), "file").serve();
+    let server = LoopServerPlan::new(dir.path(), "file").serve();
     let stat = std::fs::metadata(&server.file).expect("stat");
     assert_eq!(
         (stat.mode() & 0o7777, stat.uid(), stat.len()),
@@ -283,7 +283,7 @@ fn memory_that_is_not_aligned_to_pages_serves_as_well() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Plan::new(dir.path(), "memory").serve();
+    let server = LoopServerPlan::new(dir.path(), "memory").serve();
     let offset = ["--rw=randrw", "--bs=2m", "--iomem_align=512"];
     fio_verify(server.node(), &offset);
     fio_verify(server.file.to_str().expect("text"), &offset);
@@ -295,7 +295,7 @@ fn a_write_in_the_midst_of_blocks_leaves_what_is_around_it() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let server = Plan::new(dir.path(), "midst").serve();
+    let server = LoopServerPlan::new(dir.path(), "midst").serve();
     let mut options = File::options();
     let file = options
         .read(true)

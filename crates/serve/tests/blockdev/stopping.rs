@@ -5,9 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use forebay_serve::blockdev::{CleanupError, DetachError, Holder, InUse, cleanup_stale};
+use forebay_serve::blockdev::{
+    CleanupError, DeviceHolder, LeftoverPolicy, LoopDetachError, cleanup_stale,
+};
 
-use crate::harness::{Mounted, Plan, able, run};
+use crate::harness::{LoopMount, LoopServerPlan, able, run};
 
 fn nothing_is_left(dir: &Path) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
@@ -28,14 +30,14 @@ fn a_mounted_device_refuses_to_stop_and_works_on() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let elsewhere = tempfile::tempdir().expect("a directory");
-    let mut server = Plan::new(dir.path(), "mounted").serve();
+    let mut server = LoopServerPlan::new(dir.path(), "mounted").serve();
     run("mkfs.ext4", &["-q", "-F", server.node()]);
-    let mounted = Mounted::new(server.node(), elsewhere.path());
+    let mounted = LoopMount::new(server.node(), elsewhere.path());
     let error = server.detach().expect_err("mounted");
-    let DetachError::Busy { holders, .. } = &error else {
+    let LoopDetachError::Busy { holders, .. } = &error else {
         panic!("{error}")
     };
-    assert_eq!(holders.0, [Holder::Mounted(elsewhere.path().into())]);
+    assert_eq!(holders.0, [DeviceHolder::Mounted(elsewhere.path().into())]);
     let mut file = File::create(elsewhere.path().join("still")).expect("it works on");
     file.write_all(b"there").expect("it works on");
     file.sync_all().expect("it works on");
@@ -50,7 +52,7 @@ fn an_open_device_refuses_to_stop_and_names_who_has_it() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = Plan::new(dir.path(), "open").serve();
+    let mut server = LoopServerPlan::new(dir.path(), "open").serve();
     let node = File::open(&server.node).expect("open");
     // Not this process: the server of a device is not among the device's users.
     let mut sleep = std::process::Command::new("sleep");
@@ -60,15 +62,14 @@ fn an_open_device_refuses_to_stop_and_names_who_has_it() {
     let (pid, _) = (user.id(), user.kill());
     user.wait().expect("ends");
     let error = error.expect_err("open");
-    let DetachError::Busy { holders, .. } = &error else {
+    let LoopDetachError::Busy { holders, .. } = &error else {
         panic!("{error}")
     };
-    let named =
-        |holder: &Holder| matches!(holder, Holder::Process { pid: found, .. } if *found == pid);
+    let named = |holder: &DeviceHolder| matches!(holder, DeviceHolder::Process { pid: found, .. } if *found == pid);
     assert!(holders.0.iter().any(named), "{error}");
     let file = File::open(&server.file).expect("open");
     let error = server.detach().expect_err("the file beneath is open");
-    assert!(matches!(error, DetachError::FileBusy { .. }), "{error}");
+    assert!(matches!(error, LoopDetachError::FileBusy { .. }), "{error}");
     drop(file);
     server.detach().expect("closed");
     nothing_is_left(dir.path());
@@ -80,7 +81,7 @@ fn what_lies_in_the_page_cache_reaches_the_volume_before_it_stops() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = Plan::new(dir.path(), "dirty").serve();
+    let mut server = LoopServerPlan::new(dir.path(), "dirty").serve();
     let mut node = File::options()
         .write(true)
         .open(&server.node)
@@ -99,10 +100,13 @@ fn a_volume_that_cannot_flush_says_so_once_and_can_still_be_stopped() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = Plan::new(dir.path(), "broken").serve();
+    let mut server = LoopServerPlan::new(dir.path(), "broken").serve();
     *server.strings.broken_flush.lock().expect("no panic") = true;
     let error = server.detach().expect_err("a flush failed");
-    assert!(matches!(error, DetachError::WriteBack { .. }), "{error}");
+    assert!(
+        matches!(error, LoopDetachError::WriteBack { .. }),
+        "{error}"
+    );
     server.detach().expect("it was said");
     nothing_is_left(dir.path());
 }
@@ -113,8 +117,8 @@ fn two_volumes_live_side_by_side() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut one = Plan::new(dir.path(), "one").serve();
-    let mut two = Plan::new(dir.path(), "two").serve();
+    let mut one = LoopServerPlan::new(dir.path(), "one").serve();
+    let mut two = LoopServerPlan::new(dir.path(), "two").serve();
     assert_ne!(one.node, two.node);
     let file = |node: &str, job: &str| [format!("--name={job}"), format!("--filename={node}")];
     let common = [
@@ -141,8 +145,8 @@ fn a_volume_that_is_served_is_not_taken_for_a_leftover() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = Plan::new(dir.path(), "alive").serve();
-    for in_use in [InUse::Refuse, InUse::Detach] {
+    let mut server = LoopServerPlan::new(dir.path(), "alive").serve();
+    for in_use in [LeftoverPolicy::Refuse, LeftoverPolicy::Detach] {
         let error = cleanup_stale(dir.path(), "alive", in_use).expect_err("alive");
         assert!(matches!(error, CleanupError::Served { .. }), "{error}");
     }
@@ -156,7 +160,7 @@ fn a_connection_cut_by_a_forced_unmount_ends_the_service_and_is_cleared_away() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    let mut server = Plan::new(dir.path(), "cut").serve();
+    let mut server = LoopServerPlan::new(dir.path(), "cut").serve();
     let mount = server.file.parent().expect("a directory");
     // This cuts the connection, and then fails to unmount under a loop device.
     let forced = Command::new("umount").arg("--force").arg(mount).output();

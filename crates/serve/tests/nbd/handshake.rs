@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use forebay_device::RamDevice;
 use forebay_rt::Rt;
-use forebay_serve::Memory;
+use forebay_serve::RequestMemory;
 use forebay_serve::nbd::format::client::{context_query, info_query};
 use forebay_serve::nbd::format::{export_flag, info, option, reply};
-use forebay_serve::nbd::{Export, ExportError, Limits, Server, duplex};
+use forebay_serve::nbd::{ClientLimits, ExportError, NbdExport, NbdServer, duplex};
 
-use crate::support::client::Client;
-use crate::support::{LEN, Striped, connect, run, serve};
+use crate::support::client::DuplexClient;
+use crate::support::{LEN, StripedStatus, connect, run, serve};
 
 const RW: u16 = export_flag::HAS_FLAGS
     | export_flag::SEND_FLUSH
@@ -24,17 +24,23 @@ fn ram(block_size: u32) -> Rc<RamDevice> {
     Rc::new(RamDevice::new(LEN, block_size))
 }
 
-fn two_exports(rt: &Rt) -> Server {
+fn two_exports(rt: &Rt) -> NbdServer {
     let exports = vec![
-        Export::new("disk", ram(4096))
+        NbdExport::new("disk", ram(4096))
             .description("the first")
-            .status(Rc::new(Striped)),
-        Export::new("second", ram(512)).read_only(true),
+            .status(Rc::new(StripedStatus)),
+        NbdExport::new("second", ram(512)).read_only(true),
     ];
-    Server::new(rt.clone(), exports, Limits::default(), &Memory::default()).unwrap()
+    NbdServer::new(
+        rt.clone(),
+        exports,
+        ClientLimits::default(),
+        &RequestMemory::default(),
+    )
+    .unwrap()
 }
 
-async fn greeted(server: &Server) -> Client {
+async fn greeted(server: &NbdServer) -> DuplexClient {
     let client = connect(server);
     client.greet(3).await;
     client
@@ -249,12 +255,12 @@ fn a_client_that_claims_what_was_not_offered_is_cut_off() {
 fn exports_that_cannot_be_told_apart_are_refused() {
     run(async |rt| {
         let make = |names: &[&str]| {
-            let exports = names.iter().map(|name| Export::new(*name, ram(512)));
-            Server::new(
+            let exports = names.iter().map(|name| NbdExport::new(*name, ram(512)));
+            NbdServer::new(
                 rt.clone(),
                 exports.collect(),
-                Limits::default(),
-                &Memory::default(),
+                ClientLimits::default(),
+                &RequestMemory::default(),
             )
             .err()
         };
@@ -273,7 +279,7 @@ fn a_client_that_begins_with_requests_gets_replies_and_nothing_before() {
         let (ours, theirs) = duplex::pair();
         server.connect_without_handshake(theirs);
         let haggling = greeted(&server).await;
-        let mut kernel = Client::new(ours);
+        let mut kernel = DuplexClient::new(ours);
         assert_eq!(kernel.write(4096, &[7; 4096]).await, 0);
         assert_eq!(kernel.read(4096, 4096).await, Ok(vec![7; 4096]));
         assert_eq!(kernel.end.unread(), 0);

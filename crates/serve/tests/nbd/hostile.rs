@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_rt::{Executor, VirtualTime};
-use forebay_serve::nbd::format::{OPTION_MAGIC, REQUEST_MAGIC, Request, command, option};
+use forebay_serve::nbd::format::{NbdRequest, OPTION_MAGIC, REQUEST_MAGIC, command, option};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -55,7 +55,7 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
     let len = prop_oneof![0..20_000u32, any::<u32>(), (0..64u32).prop_map(|n| n * 512)];
     let one = (0..40u16, 0..10u16, offset, len, any::<u64>(), 0..5000usize);
     let one = one.prop_map(|(flags, command, offset, len, cookie, payload)| {
-        let request = Request {
+        let request = NbdRequest {
             flags,
             command,
             cookie,

@@ -3,25 +3,25 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_serve::Memory;
+use forebay_serve::RequestMemory;
 use forebay_serve::nbd::format::{command, option};
-use forebay_serve::nbd::{Export, Limits, Server};
+use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 
-use crate::support::device::{Probe, probe};
+use crate::support::device::{ProbeDevice, probe};
 use crate::support::{LEN, connect, run, serve};
 
-fn limited(rt: &forebay_rt::Rt, probe: &Rc<Probe>, limits: Limits) -> Server {
-    let export = Export::new("disk", Rc::clone(probe) as _);
-    Server::new(rt.clone(), vec![export], limits, &Memory::default()).unwrap()
+fn limited(rt: &forebay_rt::Rt, probe: &Rc<ProbeDevice>, limits: ClientLimits) -> NbdServer {
+    let export = NbdExport::new("disk", Rc::clone(probe) as _);
+    NbdServer::new(rt.clone(), vec![export], limits, &RequestMemory::default()).unwrap()
 }
 
 #[test]
 fn requests_past_the_limit_stay_in_the_socket_until_others_are_done() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let limits = Limits {
+        let limits = ClientLimits {
             requests_in_flight: 4,
-            ..Limits::default()
+            ..ClientLimits::default()
         };
         let mut client = connect(&limited(&rt, &probe, limits)).go().await;
         probe.hold();
@@ -47,9 +47,9 @@ fn requests_past_the_limit_stay_in_the_socket_until_others_are_done() {
 fn data_past_the_limit_is_not_received_but_a_single_request_always_passes() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let limits = Limits {
+        let limits = ClientLimits {
             bytes_in_flight: 1 << 20,
-            ..Limits::default()
+            ..ClientLimits::default()
         };
         let mut client = connect(&limited(&rt, &probe, limits)).go().await;
         assert_eq!(client.write(0, &vec![1; 4 << 20]).await, 0);
@@ -122,10 +122,10 @@ fn a_client_that_haggles_for_ever_is_given_up() {
 fn those_who_connect_and_say_nothing_make_way_for_those_who_do() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let limits = Limits {
+        let limits = ClientLimits {
             connections: 8,
             handshakes: 4,
-            ..Limits::default()
+            ..ClientLimits::default()
         };
         let server = limited(&rt, &probe, limits);
         let mut early = connect(&server).go().await;
@@ -142,9 +142,9 @@ fn those_who_connect_and_say_nothing_make_way_for_those_who_do() {
 fn connections_past_the_limit_are_closed_and_come_in_when_others_have_left() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let limits = Limits {
+        let limits = ClientLimits {
             connections: 2,
-            ..Limits::default()
+            ..ClientLimits::default()
         };
         let server = limited(&rt, &probe, limits);
         let one = connect(&server).go().await;

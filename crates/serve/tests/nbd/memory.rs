@@ -4,26 +4,26 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_rt::Rt;
-use forebay_serve::Memory;
+use forebay_serve::RequestMemory;
 use forebay_serve::nbd::format::{chunk, command};
-use forebay_serve::nbd::{Export, Limits, Server};
+use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 use futures_util::future::join_all;
 
-use crate::support::client::Client;
-use crate::support::device::{Probe, probe};
+use crate::support::client::DuplexClient;
+use crate::support::device::{ProbeDevice, probe};
 use crate::support::{LEN, connect, run};
 
 const MIB: usize = 1 << 20;
 /// The largest request.
 const LARGEST: u32 = 32 << 20;
 
-fn serve(rt: &Rt, probe: &Rc<Probe>, memory: &Memory) -> Server {
-    let export = Export::new("disk", Rc::clone(probe) as _);
-    Server::new(rt.clone(), vec![export], Limits::default(), memory).unwrap()
+fn serve(rt: &Rt, probe: &Rc<ProbeDevice>, memory: &RequestMemory) -> NbdServer {
+    let export = NbdExport::new("disk", Rc::clone(probe) as _);
+    NbdServer::new(rt.clone(), vec![export], ClientLimits::default(), memory).unwrap()
 }
 
 /// Sends a write of the largest size, filled with `byte`, and waits for its reply.
-async fn write_largest(mut client: Client, byte: u8) -> Client {
+async fn write_largest(mut client: DuplexClient, byte: u8) -> DuplexClient {
     let data = vec![byte; LARGEST as usize];
     assert_eq!(client.write(0, &data).await, 0);
     client
@@ -34,7 +34,7 @@ async fn write_largest(mut client: Client, byte: u8) -> Client {
 fn clients_that_send_large_writes_at_once_share_one_bound_and_all_get_on() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let memory = Memory::new(128 << 20);
+        let memory = RequestMemory::new(128 << 20);
         let server = serve(&rt, &probe, &memory);
         probe.hold();
         let mut clients = Vec::new();
@@ -58,7 +58,7 @@ fn clients_that_send_large_writes_at_once_share_one_bound_and_all_get_on() {
 fn memory_is_given_back_when_it_is_used_no_more() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let memory = Memory::new(128 << 20);
+        let memory = RequestMemory::new(128 << 20);
         let server = serve(&rt, &probe, &memory);
         let clients = (0..8).map(|i| {
             let client = connect(&server);
@@ -82,7 +82,7 @@ fn memory_is_given_back_when_it_is_used_no_more() {
 fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let memory = Memory::new(Memory::BYTES_MIN);
+        let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut other = connect(&server).go().await;
         let mut structured = connect(&server).go_structured(&[]).await;
@@ -125,7 +125,7 @@ fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
 fn a_request_larger_than_what_is_left_is_served_though_smaller_ones_keep_coming() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let memory = Memory::new(Memory::BYTES_MIN);
+        let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut busy = Vec::new();
         for _ in 0..6 {
@@ -153,7 +153,7 @@ fn a_request_larger_than_what_is_left_is_served_though_smaller_ones_keep_coming(
 fn no_more_connections_are_taken_than_memory_is_kept_for() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let memory = Memory::new(Memory::BYTES_MIN);
+        let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut clients = Vec::new();
         loop {
@@ -178,7 +178,7 @@ fn no_more_connections_are_taken_than_memory_is_kept_for() {
 fn a_write_whose_client_leaves_in_the_middle_is_not_answered_and_holds_nothing() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let memory = Memory::new(Memory::BYTES_MIN);
+        let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
         let server = serve(&rt, &probe, &memory);
         let mut client = connect(&server).go().await;
         probe.hold();

@@ -5,28 +5,28 @@ use std::process::Command;
 use std::rc::Rc;
 
 use forebay_device::RamDevice;
-use forebay_os::OpenOptions;
-use forebay_serve::nbd::{BlockStatus, Export, Extent};
+use forebay_os::DeviceOpenOptions;
+use forebay_serve::nbd::{BlockStatus, NbdExport, StatusExtent};
 
 use crate::support::device::probe;
-use crate::support::served::{Served, output, tool, write_noise};
+use crate::support::served::{ServedExports, output, tool, write_noise};
 
 const LEN: u64 = 16 << 20;
 
-fn ram(block_size: u32) -> Export {
-    Export::new("disk", Rc::new(RamDevice::new(LEN, block_size)))
+fn ram(block_size: u32) -> NbdExport {
+    NbdExport::new("disk", Rc::new(RamDevice::new(LEN, block_size)))
 }
 
 /// Block status with the first half in one place, and the second half unallocated.
-struct Halves;
+struct HalvesStatus;
 
-impl BlockStatus for Halves {
+impl BlockStatus for HalvesStatus {
     fn context(&self) -> Option<&str> {
         Some("forebay:place")
     }
 
-    fn status(&self, range: Range<u64>, _max: usize) -> Vec<Extent> {
-        let extent = |len: u64, empty| Extent {
+    fn status(&self, range: Range<u64>, _max: usize) -> Vec<StatusExtent> {
+        let extent = |len: u64, empty| StatusExtent {
             len,
             hole: empty,
             zero: empty,
@@ -45,12 +45,12 @@ fn nbdinfo_sees_what_is_served() {
     let Some(mut info) = tool("nbdinfo") else {
         return;
     };
-    let served = Served::new(|_| {
+    let served = ServedExports::new(|_| {
         let disk = ram(4096)
             .description("a disk")
-            .status(Rc::new(Halves))
+            .status(Rc::new(HalvesStatus))
             .fast_zeroes(true);
-        let other = Export::new("other", Rc::new(RamDevice::new(512, 512))).read_only(true);
+        let other = NbdExport::new("other", Rc::new(RamDevice::new(512, 512))).read_only(true);
         (vec![disk, other], || ())
     });
     let text = output(info.arg("--list").arg(served.uri("")));
@@ -91,7 +91,7 @@ fn nbdcopy_brings_back_what_it_took_over_several_connections() {
     let Some(mut there) = tool("nbdcopy") else {
         return;
     };
-    let served = Served::one(|_| ram(512));
+    let served = ServedExports::one(|_| ram(512));
     let (source, target) = (served.file("source"), served.file("target"));
     write_noise(&source, LEN as usize, 1);
     output(
@@ -115,7 +115,7 @@ fn qemu_img_finds_an_image_equal_to_what_it_converted() {
     let Some(mut convert) = tool("qemu-img") else {
         return;
     };
-    let served = Served::one(|_| ram(4096));
+    let served = ServedExports::one(|_| ram(4096));
     let image = served.file("image");
     write_noise(&image, LEN as usize, 2);
     let formats = ["-n", "-f", "raw", "-O", "raw"];
@@ -145,7 +145,7 @@ fn qemu_io_reads_the_patterns_it_wrote_zeroed_and_discarded() {
     let Some(mut io) = tool("qemu-io") else {
         return;
     };
-    let served = Served::one(|_| ram(512));
+    let served = ServedExports::one(|_| ram(512));
     for command in [
         "write -P 0x5a 0 1M",
         "read -P 0x5a 0 1M",
@@ -170,7 +170,7 @@ fn qemu_io_reads_the_patterns_it_wrote_zeroed_and_discarded() {
     served.finish();
 }
 
-fn fio_verifies(served: &Served) {
+fn fio_verifies(served: &ServedExports) {
     let mut fio = Command::new("fio");
     // fio leaves its state in the working directory.
     fio.current_dir(served.dir());
@@ -197,7 +197,7 @@ fn fio_verifies_what_it_wrote_to_memory() {
     if tool("fio").is_none() {
         return;
     }
-    let served = Served::one(|_| ram(4096));
+    let served = ServedExports::one(|_| ram(4096));
     fio_verifies(&served);
     served.finish();
 }
@@ -210,9 +210,9 @@ fn fio_verifies_what_it_wrote_to_a_file() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("image");
     forebay_os::create_file(&path, LEN, false).unwrap();
-    let served = Served::one(move |ring| {
-        let opened = forebay_os::open(ring, &path, OpenOptions::default()).unwrap();
-        Export::new("disk", opened.device)
+    let served = ServedExports::one(move |ring| {
+        let opened = forebay_os::open(ring, &path, DeviceOpenOptions::default()).unwrap();
+        NbdExport::new("disk", opened.device)
     });
     fio_verifies(&served);
     served.finish();
@@ -264,9 +264,9 @@ fn nbdsh_finds_fua_block_status_and_errors_as_the_protocol_has_them() {
     let Some(mut shell) = tool("nbdsh") else {
         return;
     };
-    let served = Served::new(|_| {
+    let served = ServedExports::new(|_| {
         let probe = probe(LEN, 4096);
-        let export = Export::new("disk", Rc::clone(&probe) as _).status(Rc::new(Halves));
+        let export = NbdExport::new("disk", Rc::clone(&probe) as _).status(Rc::new(HalvesStatus));
         let at_end = move || {
             let expected = [
                 "write(fua) 0+4096",

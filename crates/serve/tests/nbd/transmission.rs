@@ -2,19 +2,19 @@
 
 use std::rc::Rc;
 
-use forebay_serve::nbd::Export;
+use forebay_serve::nbd::NbdExport;
 use forebay_serve::nbd::format::client::info_query;
-use forebay_serve::nbd::format::{Errno, chunk, command, command_flag, export_flag, option};
+use forebay_serve::nbd::format::{NbdErrno, chunk, command, command_flag, export_flag, option};
 
 use crate::support::device::{probe, probe_without_discard};
-use crate::support::{LEN, Striped, connect, run, serve, serve_export};
+use crate::support::{LEN, StripedStatus, connect, run, serve, serve_export};
 
 const MIB: usize = 1 << 20;
-const PERM: u32 = Errno::Perm as u32;
-const IO: u32 = Errno::Io as u32;
-const INVAL: u32 = Errno::Inval as u32;
-const NO_SPACE: u32 = Errno::NoSpc as u32;
-const NOT_SUPPORTED: u32 = Errno::NotSup as u32;
+const PERM: u32 = NbdErrno::Perm as u32;
+const IO: u32 = NbdErrno::Io as u32;
+const INVAL: u32 = NbdErrno::Inval as u32;
+const NO_SPACE: u32 = NbdErrno::NoSpc as u32;
+const NOT_SUPPORTED: u32 = NbdErrno::NotSup as u32;
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 512 + i * 7) as u8).collect()
@@ -120,7 +120,7 @@ fn a_fast_zero_is_done_only_where_it_is_fast_and_refused_without_a_trace_elsewhe
         let both = fast | command_flag::NO_HOLE;
         for (is_fast, expected) in [(false, NOT_SUPPORTED), (true, 0)] {
             let probe = probe(LEN, 4096);
-            let export = Export::new("disk", Rc::clone(&probe) as _).fast_zeroes(is_fast);
+            let export = NbdExport::new("disk", Rc::clone(&probe) as _).fast_zeroes(is_fast);
             let mut client = connect(&serve_export(&rt, export)).go().await;
             for flags in [fast, both] {
                 let answer = client
@@ -199,7 +199,7 @@ fn the_payload_of_a_refused_write_is_skipped() {
 fn a_read_only_export_refuses_whatever_would_change_it() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let export = Export::new("disk", Rc::clone(&probe) as _).read_only(true);
+        let export = NbdExport::new("disk", Rc::clone(&probe) as _).read_only(true);
         let mut client = connect(&serve_export(&rt, export)).go().await;
         assert_eq!(client.write(0, &[1; 4096]).await, PERM);
         for command in [command::TRIM, command::WRITE_ZEROES] {
@@ -283,7 +283,7 @@ fn a_structured_read_that_fails_in_part_says_where() {
 fn block_status_tells_allocation_and_the_exports_own_joined_and_clipped_to_the_request() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
-        let export = Export::new("disk", probe).status(Rc::new(Striped));
+        let export = NbdExport::new("disk", probe).status(Rc::new(StripedStatus));
         let server = serve_export(&rt, export);
         let contexts = ["base:allocation", "forebay:place"];
         let mut client = connect(&server).go_structured(&contexts).await;

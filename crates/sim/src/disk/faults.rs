@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_device::Op;
+use forebay_device::DeviceOp;
 
 /// Faults of a disk. The default is a disk that only loses unflushed data at a power cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct DiskFaults {
     /// Seed of the random choices below.
     pub seed: u64,
     /// One in this many reads fails; 0 means that no read fails. The following rates have the same meaning.
@@ -20,7 +20,7 @@ pub struct Faults {
     pub discards_fail: u64,
     /// Consecutive requests that fail, of all kinds or of those that change data, permanently or for a number of
     /// requests.
-    pub outage: Option<Outage>,
+    pub outage: Option<DiskOutage>,
     /// True if a failed flush, or a failed write with FUA, loses data that was not durable, as on real disks and in
     /// kernels.
     pub forgetful: bool,
@@ -30,7 +30,7 @@ pub struct Faults {
     /// True if the disk acknowledges flushes and FUA without making data durable.
     pub lies: bool,
     /// Change of stored bits: the request at which it happens, and the number of affected bytes.
-    pub rot: Option<Rot>,
+    pub rot: Option<BitRot>,
     /// Bytes that have changed when the incarnation begins. The bytes may also be in places whose content is stored
     /// elsewhere, too; no other data may be lost.
     pub decayed: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Faults {
     /// Time in the incarnation from which the disk has space again.
     pub room_again: Option<Duration>,
     /// Faults limited to times and places.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<TimedFault>,
     /// One in this many requests takes this time.
     pub slow: Option<(u64, Duration)>,
     /// One in this many reads takes this time.
@@ -50,11 +50,11 @@ pub struct Faults {
 
 /// A period in which a disk does not work, counted in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outage {
+pub struct DiskOutage {
     /// The first request that fails, counted from 0: among all requests, or among those of `op`.
     pub from: u64,
     /// Restricts the outage to requests of this kind.
-    pub op: Option<Op>,
+    pub op: Option<DeviceOp>,
     /// Number of failing requests. `None` means all from `from` on.
     pub requests: Option<u64>,
     /// True if reads fail, too.
@@ -63,7 +63,7 @@ pub struct Outage {
 
 /// A period of the incarnation's clock in which a disk, or a place on it, is slow or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct TimedFault {
     /// Start of the period.
     pub from: Duration,
     /// End of the period. `None` if the fault is permanent.
@@ -82,10 +82,10 @@ pub struct Trouble {
     pub fails: bool,
 }
 
-impl Trouble {
+impl TimedFault {
     /// Returns true for a request of this kind and range, issued at this time.
-    pub(super) fn concerns(&self, op: Op, range: &Range<u64>, now: Duration) -> bool {
-        let meant = if op == Op::Read {
+    pub(super) fn concerns(&self, op: DeviceOp, range: &Range<u64>, now: Duration) -> bool {
+        let meant = if op == DeviceOp::Read {
             self.reads
         } else {
             self.changes
@@ -100,14 +100,14 @@ impl Trouble {
 
 /// A spontaneous change of stored bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rot {
+pub struct BitRot {
     /// The request at which the change happens.
     pub at: u64,
     /// Number of affected places.
     pub places: u64,
 }
 
-impl Faults {
+impl DiskFaults {
     /// Returns true if the disk returns all data that it acknowledged as durable, also after a power cut.
     pub fn are_honest(&self) -> bool {
         !self.lies && self.rot.is_none() && self.misdirect.is_none() && self.decayed.is_empty()
@@ -129,7 +129,7 @@ impl Faults {
 
     /// Returns the time from which the disk has no faults. `None` if this never happens, or depends on more than time.
     pub fn end(&self) -> Option<Duration> {
-        let by_time = Faults {
+        let by_time = DiskFaults {
             room: None,
             troubles: Vec::new(),
             ..self.clone()
@@ -151,8 +151,8 @@ impl Faults {
 mod tests {
     use super::*;
 
-    fn trouble(from: u64, to: Option<u64>) -> Trouble {
-        Trouble {
+    fn trouble(from: u64, to: Option<u64>) -> TimedFault {
+        TimedFault {
             from: Duration::from_secs(from),
             to: to.map(Duration::from_secs),
             range: None,
@@ -166,22 +166,22 @@ mod tests {
 
     #[test]
     fn a_trouble_concerns_what_is_asked_in_its_time_and_place() {
-        let here = Trouble {
+        let here = TimedFault {
             range: Some(4096..8192),
             ..trouble(5, Some(10))
         };
         let at = |op, range, second| here.concerns(op, &range, Duration::from_secs(second));
-        assert!(at(Op::Write, 7680..9000, 5) && at(Op::Discard, 0..4097, 9));
-        assert!(!at(Op::Write, 8192..9000, 5) && !at(Op::Write, 0..9000, 10));
-        assert!(!at(Op::Read, 0..9000, 7) && !at(Op::Flush, 0..0, 7));
-        assert!(trouble(5, None).concerns(Op::Flush, &(0..0), Duration::from_secs(9999)));
+        assert!(at(DeviceOp::Write, 7680..9000, 5) && at(DeviceOp::Discard, 0..4097, 9));
+        assert!(!at(DeviceOp::Write, 8192..9000, 5) && !at(DeviceOp::Write, 0..9000, 10));
+        assert!(!at(DeviceOp::Read, 0..9000, 7) && !at(DeviceOp::Flush, 0..0, 7));
+        assert!(trouble(5, None).concerns(DeviceOp::Flush, &(0..0), Duration::from_secs(9999)));
     }
 
     #[test]
     fn a_disk_is_well_again_when_its_last_trouble_is_over_if_it_ever_is() {
-        let faults = |troubles: Vec<Trouble>| Faults {
+        let faults = |troubles: Vec<TimedFault>| DiskFaults {
             troubles,
-            ..Faults::default()
+            ..DiskFaults::default()
         };
         let short = faults(vec![trouble(5, Some(90)), trouble(7, Some(20))]);
         assert_eq!(short.end(), Some(Duration::from_secs(90)));
@@ -189,17 +189,17 @@ mod tests {
             faults(vec![trouble(5, Some(9)), trouble(7, None)]).end(),
             None
         );
-        let full = Faults {
+        let full = DiskFaults {
             room: Some(3),
             ..short.clone()
         };
         assert_eq!(full.end(), None);
-        let room = Faults {
+        let room = DiskFaults {
             room_again: Some(Duration::from_secs(100)),
             ..full
         };
         assert_eq!(room.end(), Some(Duration::from_secs(100)));
-        let now_and_then = Faults {
+        let now_and_then = DiskFaults {
             writes_fail: 9,
             ..short
         };

@@ -11,22 +11,22 @@ static ZEROES: [u8; PAGE] = [0; PAGE];
 const PAGES: usize = 32;
 const CHUNK: usize = PAGE * PAGES;
 
-type Page = [u8; PAGE];
+type ImagePage = [u8; PAGE];
 /// For each sector of a page, the word that the sector repeats.
-type Words = [u64; PAGE / SECTOR];
-type Chunk = [Slot; PAGES];
+type SectorWords = [u64; PAGE / SECTOR];
+type ImageChunk = [PageContent; PAGES];
 
 /// The content of a page.
 #[derive(Clone)]
-enum Slot {
+enum PageContent {
     Zeroes,
     /// Each sector repeats a word of eight bytes.
-    Words(Rc<Words>),
-    Full(Rc<Page>),
+    Words(Rc<SectorWords>),
+    Full(Rc<ImagePage>),
 }
 
 /// Returns the word of each sector in `bytes`, if all sectors repeat a word.
-fn words_of(bytes: &[u8]) -> Option<Words> {
+fn words_of(bytes: &[u8]) -> Option<SectorWords> {
     let mut words = [0; PAGE / SECTOR];
     for (word, sector) in words.iter_mut().zip(bytes.chunks(SECTOR)) {
         let of_sector = sector.as_chunks::<8>().0;
@@ -39,7 +39,7 @@ fn words_of(bytes: &[u8]) -> Option<Words> {
     bytes.chunks(SECTOR).all(repeat).then_some(words)
 }
 
-fn filled(words: &Words) -> Page {
+fn filled(words: &SectorWords) -> ImagePage {
     let mut page = [0; PAGE];
     for (sector, word) in page.chunks_exact_mut(SECTOR).zip(words) {
         sector.as_chunks_mut().0.fill(word.to_le_bytes());
@@ -47,13 +47,13 @@ fn filled(words: &Words) -> Page {
     page
 }
 
-impl Slot {
+impl PageContent {
     /// Copies the part from byte `from` on to `out`. Returns false for zeroes, which are not copied.
     fn read(&self, from: usize, out: &mut [u8]) -> bool {
         match self {
-            Slot::Zeroes => return false,
-            Slot::Full(page) => out.copy_from_slice(&page[from..from + out.len()]),
-            Slot::Words(words)
+            PageContent::Zeroes => return false,
+            PageContent::Full(page) => out.copy_from_slice(&page[from..from + out.len()]),
+            PageContent::Words(words)
                 if from.is_multiple_of(SECTOR) && out.len().is_multiple_of(SECTOR) =>
             {
                 let sectors = out.chunks_exact_mut(SECTOR).zip(&words[from / SECTOR..]);
@@ -61,13 +61,15 @@ impl Slot {
                     sector.as_chunks_mut().0.fill(word.to_le_bytes());
                 }
             }
-            Slot::Words(words) => out.copy_from_slice(&filled(words)[from..from + out.len()]),
+            PageContent::Words(words) => {
+                out.copy_from_slice(&filled(words)[from..from + out.len()])
+            }
         }
         true
     }
 
     fn write(&mut self, from: usize, bytes: &[u8]) {
-        if let Slot::Full(page) = self
+        if let PageContent::Full(page) = self
             && bytes.len() < PAGE
         {
             Rc::make_mut(page)[from..from + bytes.len()].copy_from_slice(bytes);
@@ -76,12 +78,12 @@ impl Slot {
         let in_sectors = from.is_multiple_of(SECTOR) && bytes.len().is_multiple_of(SECTOR);
         if let Some(new) = in_sectors.then(|| words_of(bytes)).flatten() {
             let mut words = match self {
-                Slot::Words(words) => **words,
+                PageContent::Words(words) => **words,
                 _ => [0; PAGE / SECTOR],
             };
             let (first, count) = (from / SECTOR, bytes.len() / SECTOR);
             words[first..first + count].copy_from_slice(&new[..count]);
-            *self = Slot::Words(Rc::new(words));
+            *self = PageContent::Words(Rc::new(words));
             return;
         }
         let mut page = [0; PAGE];
@@ -89,19 +91,19 @@ impl Slot {
             self.read(0, &mut page);
         }
         page[from..from + bytes.len()].copy_from_slice(bytes);
-        *self = Slot::Full(Rc::new(page));
+        *self = PageContent::Full(Rc::new(page));
     }
 
-    fn is_same(&self, other: &Slot) -> bool {
+    fn is_same(&self, other: &PageContent) -> bool {
         match (self, other) {
-            (Slot::Zeroes, Slot::Zeroes) => true,
-            (Slot::Full(one), Slot::Full(two)) => Rc::ptr_eq(one, two) || one == two,
-            (Slot::Words(one), Slot::Words(two)) => one == two,
+            (PageContent::Zeroes, PageContent::Zeroes) => true,
+            (PageContent::Full(one), PageContent::Full(two)) => Rc::ptr_eq(one, two) || one == two,
+            (PageContent::Words(one), PageContent::Words(two)) => one == two,
             _ => self.page() == other.page(),
         }
     }
 
-    fn page(&self) -> Page {
+    fn page(&self) -> ImagePage {
         let mut page = [0; PAGE];
         self.read(0, &mut page);
         page
@@ -111,9 +113,9 @@ impl Slot {
 /// The bytes of a disk. A clone costs a pointer for each 128 KiB. Pages that were never written are zeroes and take no
 /// memory. Pages whose sectors repeat a word take 80 bytes each.
 #[derive(Clone)]
-pub struct Image {
+pub struct DiskImage {
     len: u64,
-    chunks: Vec<Option<Rc<Chunk>>>,
+    chunks: Vec<Option<Rc<ImageChunk>>>,
 }
 
 /// Returns the parts of a range by page: page number, range in the page, range in the data.
@@ -129,16 +131,16 @@ fn pages(at: u64, len: usize) -> impl Iterator<Item = (usize, Range<usize>, Rang
     })
 }
 
-impl Image {
+impl DiskImage {
     /// Creates an image of zeroes.
-    pub fn new(len: u64) -> Image {
+    pub fn new(len: u64) -> DiskImage {
         let chunks = vec![None; (len as usize).div_ceil(CHUNK)];
-        Image { len, chunks }
+        DiskImage { len, chunks }
     }
 
     /// Creates an image of these bytes.
-    pub fn of(bytes: &[u8]) -> Image {
-        let mut image = Image::new(bytes.len() as u64);
+    pub fn of(bytes: &[u8]) -> DiskImage {
+        let mut image = DiskImage::new(bytes.len() as u64);
         for (n, page) in bytes.chunks(PAGE).enumerate() {
             // Whole pages are compared, since tests with little optimisation spend much time here.
             if *page != ZEROES[..page.len()] {
@@ -161,16 +163,16 @@ impl Image {
             .resize((self.len as usize).div_ceil(CHUNK), None);
     }
 
-    fn slot(&self, page: usize) -> &Slot {
+    fn slot(&self, page: usize) -> &PageContent {
         match &self.chunks[page / PAGES] {
             Some(chunk) => &chunk[page % PAGES],
-            None => &Slot::Zeroes,
+            None => &PageContent::Zeroes,
         }
     }
 
-    fn slot_mut(&mut self, page: usize) -> &mut Slot {
+    fn slot_mut(&mut self, page: usize) -> &mut PageContent {
         let chunk = &mut self.chunks[page / PAGES];
-        let chunk = chunk.get_or_insert_with(|| Rc::new([const { Slot::Zeroes }; PAGES]));
+        let chunk = chunk.get_or_insert_with(|| Rc::new([const { PageContent::Zeroes }; PAGES]));
         &mut Rc::make_mut(chunk)[page % PAGES]
     }
 
@@ -183,7 +185,7 @@ impl Image {
         }
     }
 
-    /// Reads like [`Image::read`], into memory that already contains zeroes.
+    /// Reads like [`DiskImage::read`], into memory that already contains zeroes.
     pub fn read_into_zeroes(&self, at: u64, out: &mut [u8]) {
         for (page, from, to) in pages(at, out.len()) {
             self.slot(page).read(from.start, &mut out[to]);
@@ -200,30 +202,33 @@ impl Image {
     /// Writes zeroes to a range.
     pub fn clear(&mut self, range: Range<u64>) {
         for (page, part, _) in pages(range.start, (range.end - range.start) as usize) {
-            if matches!(self.slot(page), Slot::Zeroes) {
+            if matches!(self.slot(page), PageContent::Zeroes) {
                 continue;
             }
             let slot = self.slot_mut(page);
             match part.len() {
-                PAGE => *slot = Slot::Zeroes,
+                PAGE => *slot = PageContent::Zeroes,
                 len => slot.write(part.start, &ZEROES[..len]),
             }
         }
     }
 
     /// Copies a range from `other`.
-    pub fn copy_from(&mut self, other: &Image, range: Range<u64>) {
+    pub fn copy_from(&mut self, other: &DiskImage, range: Range<u64>) {
         for (page, part, _) in pages(range.start, (range.end - range.start) as usize) {
             if part.len() == PAGE {
                 let same = other.slot(page).clone();
-                if !matches!((&same, self.slot(page)), (Slot::Zeroes, Slot::Zeroes)) {
+                if !matches!(
+                    (&same, self.slot(page)),
+                    (PageContent::Zeroes, PageContent::Zeroes)
+                ) {
                     *self.slot_mut(page) = same;
                 }
                 continue;
             }
             let at = (page * PAGE) as u64;
             match other.slot(page) {
-                Slot::Zeroes => self.clear(at + part.start as u64..at + part.end as u64),
+                PageContent::Zeroes => self.clear(at + part.start as u64..at + part.end as u64),
                 slot => {
                     let bytes = &slot.page()[part.clone()];
                     self.slot_mut(page).write(part.start, bytes);
@@ -233,17 +238,18 @@ impl Image {
     }
 
     /// Returns true if both images have the same content. Shared pages are not compared.
-    pub fn is_same(&self, other: &Image) -> bool {
-        let same_chunk = |(one, two): (&Option<Rc<Chunk>>, &Option<Rc<Chunk>>)| match (one, two) {
-            (Some(one), Some(two)) => {
-                let mut slots = one.iter().zip(&**two);
-                Rc::ptr_eq(one, two) || slots.all(|(one, two)| one.is_same(two))
-            }
-            (Some(one), None) | (None, Some(one)) => {
-                one.iter().all(|slot| slot.is_same(&Slot::Zeroes))
-            }
-            (None, None) => true,
-        };
+    pub fn is_same(&self, other: &DiskImage) -> bool {
+        let same_chunk =
+            |(one, two): (&Option<Rc<ImageChunk>>, &Option<Rc<ImageChunk>>)| match (one, two) {
+                (Some(one), Some(two)) => {
+                    let mut slots = one.iter().zip(&**two);
+                    Rc::ptr_eq(one, two) || slots.all(|(one, two)| one.is_same(two))
+                }
+                (Some(one), None) | (None, Some(one)) => {
+                    one.iter().all(|slot| slot.is_same(&PageContent::Zeroes))
+                }
+                (None, None) => true,
+            };
         self.len == other.len && self.chunks.iter().zip(&other.chunks).all(same_chunk)
     }
 
@@ -265,7 +271,7 @@ impl Image {
     pub fn written(&self) -> impl Iterator<Item = u64> + '_ {
         let count = (self.len as usize).div_ceil(PAGE);
         (0..count)
-            .filter(|page| !matches!(self.slot(*page), Slot::Zeroes))
+            .filter(|page| !matches!(self.slot(*page), PageContent::Zeroes))
             .map(|page| (page * PAGE) as u64)
     }
 }
@@ -276,7 +282,7 @@ mod tests {
 
     #[test]
     fn pages_of_words_and_of_bytes_read_as_they_were_written() {
-        let mut image = Image::new(64 << 10);
+        let mut image = DiskImage::new(64 << 10);
         let mut plain = vec![0; 64 << 10];
         let rng = forebay_rng::Rng::new(3);
         for n in 0..2000_usize {
@@ -305,12 +311,12 @@ mod tests {
                 plain[at..at + len]
             );
         }
-        assert!(image.to_vec() == plain && image.is_same(&Image::of(&plain)));
+        assert!(image.to_vec() == plain && image.is_same(&DiskImage::of(&plain)));
     }
 
     #[test]
     fn a_copy_keeps_its_content_when_the_original_is_written() {
-        let mut image = Image::new(300 << 10);
+        let mut image = DiskImage::new(300 << 10);
         image.write(5000, &[7; 9000]);
         let copy = image.clone();
         image.write(6000, &[8; 10]);
@@ -320,8 +326,8 @@ mod tests {
         want[1000..1010].fill(8);
         want[3192..7288].fill(0);
         assert_eq!(image.bytes(5000..14000), want);
-        assert_eq!(Image::of(&image.to_vec()).to_vec(), image.to_vec());
-        assert!(!image.is_same(&copy) && Image::of(&image.to_vec()).is_same(&image));
+        assert_eq!(DiskImage::of(&image.to_vec()).to_vec(), image.to_vec());
+        assert!(!image.is_same(&copy) && DiskImage::of(&image.to_vec()).is_same(&image));
         image.copy_from(&copy, 5500..9000);
         want[500..4000].fill(7);
         assert_eq!(image.bytes(5000..14000), want);

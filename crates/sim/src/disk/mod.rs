@@ -1,10 +1,10 @@
 //! Disks with a volatile cache on a virtual clock. Their power can be cut.
 //!
-//! Every request to a [`Disk`] takes a random time, so requests overtake each other. A write is visible to reads when
+//! Every request to a [`SimDisk`] takes a random time, so requests overtake each other. A write is visible to reads when
 //! it completes. It is durable after a flush that is issued later, or at once with FUA. A power cut at the n-th request
-//! of the scenario stops all disks. For each write that is not durable, completed or in flight, a [`Coin`] keeps or
+//! of the scenario stops all disks. For each write that is not durable, completed or in flight, a [`WriteFate`] keeps or
 //! drops each block. A failed write leaves a mixture of old and new blocks. A failed flush, or a failed write with FUA,
-//! may lose data that was not durable. [`Faults`] lists all other faults.
+//! may lose data that was not durable. [`DiskFaults`] lists all other faults.
 
 mod faults;
 mod image;
@@ -18,31 +18,33 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
 use forebay_rng::Rng;
 use forebay_rt::Rt;
 
-pub use faults::{Faults, Outage, Rot, Trouble};
-pub use image::Image;
-pub use pending::{Fork, Running};
-use pending::{Pending, leave, supersede};
-pub use power::{Coin, Power, Watch};
+pub use faults::{BitRot, DiskFaults, DiskOutage, TimedFault};
+pub use image::DiskImage;
+pub use pending::{DiskFork, RunningDisk};
+use pending::{VolatileWrite, leave, supersede};
+pub use power::{PowerWatch, SharedPower, WriteFate};
 
 /// Function that returns true for a request that fails.
-pub type Fault = Box<dyn Fn(Op, &Range<u64>) -> bool>;
+pub type FaultPredicate = Box<dyn Fn(DeviceOp, &Range<u64>) -> bool>;
 
 /// Function that returns the additional duration of a request, if any.
-pub type Hold = Box<dyn Fn(&Request) -> Option<Duration>>;
+pub type HoldFunction = Box<dyn Fn(&DiskRequest) -> Option<Duration>>;
 
 /// A request to a disk.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct DiskRequest {
     /// Number of the request, from 0 on each disk.
     pub id: u64,
     /// Number among the requests of its kind.
     pub nth: u64,
     /// Kind of the request.
-    pub op: Op,
+    pub op: DeviceOp,
     /// Range in bytes.
     pub range: Range<u64>,
     /// Data of a write.
@@ -51,31 +53,31 @@ pub struct Request {
     pub fua: bool,
 }
 
-impl Request {
+impl DiskRequest {
     /// Returns true if the disk may execute the request with a flush: a failure may then lose all data that was not
     /// durable.
     pub fn is_flush(&self) -> bool {
-        self.op == Op::Flush || self.fua
+        self.op == DeviceOp::Flush || self.fua
     }
 }
 
 /// Observer of a disk's requests and their results.
-pub trait Observer {
+pub trait DiskObserver {
     /// Notes that a request was issued.
-    fn issued(&self, request: &Request);
+    fn issued(&self, request: &DiskRequest);
     /// Notes that a request ended; `failed` is true if it ended with an error.
-    fn ended(&self, request: &Request, failed: bool);
+    fn ended(&self, request: &DiskRequest, failed: bool);
 }
 
 /// A disk of a scenario.
-pub struct Disk {
+pub struct SimDisk {
     rt: Rt,
-    power: Rc<Power>,
+    power: Rc<SharedPower>,
     rng: Rc<Rng>,
-    geometry: Cell<Geometry>,
-    current: RefCell<Image>,
-    stable: RefCell<Image>,
-    pending: RefCell<Vec<Pending>>,
+    geometry: Cell<DeviceGeometry>,
+    current: RefCell<DiskImage>,
+    stable: RefCell<DiskImage>,
+    pending: RefCell<Vec<VolatileWrite>>,
     order: Cell<u64>,
     requests: Cell<u64>,
     by_op: [Cell<u64>; 5],
@@ -88,16 +90,16 @@ pub struct Disk {
     /// Duration of a flush, if it differs from other requests.
     pub flush_takes: Cell<Option<Duration>>,
     /// Predicate for failing requests, by operation and range.
-    pub fault: RefCell<Option<Fault>>,
+    pub fault: RefCell<Option<FaultPredicate>>,
     /// Function for additional durations, called for each request when it is issued.
-    pub hold: RefCell<Option<Hold>>,
+    pub hold: RefCell<Option<HoldFunction>>,
     /// Other faults of the disk.
-    pub faults: RefCell<Faults>,
+    pub faults: RefCell<DiskFaults>,
     /// True if a failed flush, or a failed write with FUA, loses data that was not durable (as on real disks and in
     /// kernels).
     pub forgetful: Cell<bool>,
     /// Disks that share this disk's volatile cache: a failed flush loses data of all of them that was not durable.
-    one_cache: RefCell<Vec<Weak<Disk>>>,
+    one_cache: RefCell<Vec<Weak<SimDisk>>>,
     /// Number of completed flushes.
     pub flushes: Cell<u64>,
     /// Number of flushes in flight.
@@ -105,19 +107,25 @@ pub struct Disk {
     /// Ranges of all writes, in the order of issue.
     pub writes: RefCell<Vec<Range<u64>>>,
     /// Observer of this disk's requests.
-    pub observer: RefCell<Option<Rc<dyn Observer>>>,
+    pub observer: RefCell<Option<Rc<dyn DiskObserver>>>,
 }
 
 /// Returns the index of a write in flight.
-fn position(pending: &[Pending], id: u64) -> usize {
+fn position(pending: &[VolatileWrite], id: u64) -> usize {
     let found = pending.iter().position(|write| write.id == id);
     found.expect("pending")
 }
 
-impl Disk {
+impl SimDisk {
     /// Creates a disk with the content `image`, in blocks of `block` bytes.
-    pub fn new(rt: &Rt, power: &Rc<Power>, rng: &Rc<Rng>, image: Image, block: u32) -> Rc<Disk> {
-        let geometry = Geometry {
+    pub fn new(
+        rt: &Rt,
+        power: &Rc<SharedPower>,
+        rng: &Rc<Rng>,
+        image: DiskImage,
+        block: u32,
+    ) -> Rc<SimDisk> {
+        let geometry = DeviceGeometry {
             len: image.len(),
             block_size: block,
             physical_block_size: block,
@@ -126,7 +134,7 @@ impl Disk {
             discard_granularity: 4096,
             zeroes_by_unmapping: true,
         };
-        Rc::new(Disk {
+        Rc::new(SimDisk {
             rt: rt.clone(),
             power: Rc::clone(power),
             rng: Rc::clone(rng),
@@ -156,10 +164,10 @@ impl Disk {
     }
 
     /// Numbers a request and passes it to the observer.
-    fn ask(&self, op: Op, range: Range<u64>, bytes: Option<Buf>, fua: bool) -> Request {
+    fn ask(&self, op: DeviceOp, range: Range<u64>, bytes: Option<Buf>, fua: bool) -> DiskRequest {
         let id = self.requests.replace(self.requests.get() + 1);
         let nth = self.by_op[op as usize].replace(self.by_op[op as usize].get() + 1);
-        let request = Request {
+        let request = DiskRequest {
             id,
             nth,
             op,
@@ -175,7 +183,11 @@ impl Disk {
         request
     }
 
-    fn ended<T>(&self, request: &Request, out: Result<T, DeviceError>) -> Result<T, DeviceError> {
+    fn ended<T>(
+        &self,
+        request: &DiskRequest,
+        out: Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
         let observer = self.observer.borrow().clone();
         if let Some(observer) = observer {
             observer.ended(request, out.is_err());
@@ -183,16 +195,20 @@ impl Disk {
         out
     }
 
-    async fn take_time(&self, request: &Request) {
+    async fn take_time(&self, request: &DiskRequest) {
         let most = self.slowest.get();
-        let takes = match self.flush_takes.get().filter(|_| request.op == Op::Flush) {
+        let takes = match self
+            .flush_takes
+            .get()
+            .filter(|_| request.op == DeviceOp::Flush)
+        {
             Some(span) => span,
             None if most.is_zero() => Duration::ZERO,
             None => Duration::from_nanos(1 + self.rng.below(most.as_nanos() as u64)),
         };
         let slow_reads = self.faults.borrow().slow_reads;
         let slow = self.faults.borrow().slow;
-        let slow = slow.or(slow_reads.filter(|_| request.op == Op::Read));
+        let slow = slow.or(slow_reads.filter(|_| request.op == DeviceOp::Read));
         let more = slow.filter(|(one_in, _)| self.chance(request.id, 1, *one_in));
         let takes = takes + more.map_or(Duration::ZERO, |(_, span)| span);
         let held = self.hold.borrow().as_ref().and_then(|hold| hold(request));
@@ -209,11 +225,11 @@ impl Disk {
         order
     }
 
-    async fn do_write(&self, request: Request) -> Result<(), DeviceError> {
+    async fn do_write(&self, request: DiskRequest) -> Result<(), DeviceError> {
         self.writes.borrow_mut().push(request.range.clone());
         let place = self.place(&request);
         let len = request.range.end - request.range.start;
-        let write = Pending {
+        let write = VolatileWrite {
             id: self.next_order(),
             done: None,
             at: place,
@@ -263,7 +279,7 @@ impl Disk {
         for block in write.blocks(self.geometry.get().block_size.into()) {
             if self.rng.coin() {
                 let (id, done) = (self.next_order(), Some(self.next_order()));
-                let part = Pending {
+                let part = VolatileWrite {
                     id,
                     done,
                     ..write.part(block)
@@ -277,14 +293,14 @@ impl Disk {
 
     /// Keeps only the last of identical repeated writes. Not while a flush is in flight: it may cover only the older
     /// write.
-    fn drop_repeated(&self, pending: &mut Vec<Pending>, newest: &Pending) {
+    fn drop_repeated(&self, pending: &mut Vec<VolatileWrite>, newest: &VolatileWrite) {
         if self.flushing.get() == 0 {
             pending.retain(|write| !write.is_repeated_by(newest));
         }
     }
 
     async fn do_flush(&self) -> Result<(), DeviceError> {
-        let request = self.ask(Op::Flush, 0..0, None, false);
+        let request = self.ask(DeviceOp::Flush, 0..0, None, false);
         let covered = self.order.get();
         self.flushing.set(self.flushing.get() + 1);
         self.power.request().await;
@@ -311,7 +327,7 @@ impl Disk {
     }
 
     /// Lets disks share a volatile cache, like parts of one disk.
-    pub fn share_cache(disks: &[&Rc<Disk>]) {
+    pub fn share_cache(disks: &[&Rc<SimDisk>]) {
         for disk in disks {
             let others = disks.iter().filter(|other| !Rc::ptr_eq(other, disk));
             let others = others.map(|other| Rc::downgrade(other)).collect();
@@ -333,7 +349,7 @@ impl Disk {
     /// Drops all completed writes that are not durable, as a failed flush may do.
     fn lose_unflushed(&self) {
         let mut pending = self.pending.borrow_mut();
-        let (lost, rest): (Vec<Pending>, Vec<Pending>) =
+        let (lost, rest): (Vec<VolatileWrite>, Vec<VolatileWrite>) =
             pending.drain(..).partition(|write| write.done.is_some());
         *pending = rest;
         let (mut current, stable) = (self.current.borrow_mut(), self.stable.borrow());
@@ -347,11 +363,11 @@ impl Disk {
         let geometry = self.geometry.get();
         self.current.borrow_mut().grow(len);
         self.stable.borrow_mut().grow(len);
-        self.geometry.set(Geometry { len, ..geometry });
+        self.geometry.set(DeviceGeometry { len, ..geometry });
     }
 
     /// Sets the predicate for failing requests.
-    pub fn fail(&self, fault: impl Fn(Op, &Range<u64>) -> bool + 'static) {
+    pub fn fail(&self, fault: impl Fn(DeviceOp, &Range<u64>) -> bool + 'static) {
         self.fault.replace(Some(Box::new(fault)));
     }
 
@@ -361,7 +377,7 @@ impl Disk {
     }
 
     /// Returns the number of requests of a kind so far.
-    pub fn requests_of(&self, op: Op) -> u64 {
+    pub fn requests_of(&self, op: DeviceOp) -> u64 {
         self.by_op[op as usize].get()
     }
 
@@ -376,7 +392,7 @@ impl Disk {
         pending.iter().filter(|write| write.done.is_none()).count()
     }
 
-    /// Returns the number of blocks that are not durable: each of them needs a toss of a [`Coin`].
+    /// Returns the number of blocks that are not durable: each of them needs a toss of a [`WriteFate`].
     pub fn blocks_at_stake(&self) -> u64 {
         let block = u64::from(self.geometry.get().block_size);
         let pending = self.pending.borrow();
@@ -384,15 +400,15 @@ impl Disk {
     }
 
     /// Returns the content of the disk after a power cut now.
-    pub fn cut(&self, coin: Coin) -> Image {
+    pub fn cut(&self, coin: WriteFate) -> DiskImage {
         let block = u64::from(self.geometry.get().block_size);
         let mut medium = self.stable.borrow().clone();
         leave(&mut medium, &self.pending.borrow(), block, coin);
         medium
     }
 
-    /// Returns the bytes of [`Disk::cut`].
-    pub fn after_cut(&self, coin: Coin) -> Vec<u8> {
+    /// Returns the bytes of [`SimDisk::cut`].
+    pub fn after_cut(&self, coin: WriteFate) -> Vec<u8> {
         self.cut(coin).to_vec()
     }
 
@@ -407,14 +423,14 @@ impl Disk {
     }
 }
 
-impl Device for Disk {
-    fn geometry(&self) -> Geometry {
+impl Device for SimDisk {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry.get()
     }
 
     fn read(&self, at: u64, mut buf: BufMut) -> IoFuture<'_, BufMut> {
         Box::pin(async move {
-            let request = self.ask(Op::Read, at..at + buf.len() as u64, None, false);
+            let request = self.ask(DeviceOp::Read, at..at + buf.len() as u64, None, false);
             self.power.stop_if_off().await;
             self.take_time(&request).await;
             let verdict = self.verdict(&request);
@@ -426,7 +442,7 @@ impl Device for Disk {
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let (range, fua) = (at..at + buf.len() as u64, durability == Durability::Fua);
-            self.do_write(self.ask(Op::Write, range, Some(buf), fua))
+            self.do_write(self.ask(DeviceOp::Write, range, Some(buf), fua))
                 .await
         })
     }
@@ -437,14 +453,14 @@ impl Device for Disk {
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            self.do_write(self.ask(Op::Discard, range, None, false))
+            self.do_write(self.ask(DeviceOp::Discard, range, None, false))
                 .await
         })
     }
 
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            self.do_write(self.ask(Op::WriteZeroes, range, None, false))
+            self.do_write(self.ask(DeviceOp::WriteZeroes, range, None, false))
                 .await
         })
     }

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use forebay_device::Buf;
 
-use super::{Coin, Disk, Image};
+use super::{DiskImage, SimDisk, WriteFate};
 
 /// A write that is not durable.
 #[derive(Clone)]
-pub(super) struct Pending {
+pub(super) struct VolatileWrite {
     pub(super) id: u64,
     /// Order of completion. `None` for a write in flight.
     pub(super) done: Option<u64>,
@@ -18,14 +18,14 @@ pub(super) struct Pending {
     pub(super) bytes: Option<Buf>,
 }
 
-impl Pending {
+impl VolatileWrite {
     pub(super) fn range(&self) -> Range<u64> {
         self.at..self.at + self.len
     }
 
-    pub(super) fn part(&self, range: Range<u64>) -> Pending {
+    pub(super) fn part(&self, range: Range<u64>) -> VolatileWrite {
         let within = (range.start - self.at) as usize..(range.end - self.at) as usize;
-        Pending {
+        VolatileWrite {
             id: self.id,
             done: self.done,
             at: range.start,
@@ -34,7 +34,7 @@ impl Pending {
         }
     }
 
-    pub(super) fn apply(&self, image: &mut Image) {
+    pub(super) fn apply(&self, image: &mut DiskImage) {
         match &self.bytes {
             Some(bytes) => image.write(self.at, bytes),
             None => image.clear(self.range()),
@@ -44,7 +44,7 @@ impl Pending {
     /// Returns true if this write completed before `newer`, which is identical. Every result of a cut with both writes
     /// is also possible without this one, unless a flush in flight covers only this one. Without this rule, writes
     /// retried for hours would accumulate.
-    pub(super) fn is_repeated_by(&self, newer: &Pending) -> bool {
+    pub(super) fn is_repeated_by(&self, newer: &VolatileWrite) -> bool {
         let same = self.at == newer.at && self.len == newer.len;
         let before = self.done.is_some() && self.id != newer.id;
         same && before && self.bytes.as_deref() == newer.bytes.as_deref()
@@ -59,8 +59,8 @@ impl Pending {
 }
 
 /// Removes the part in `range` from older completed writes: a newer write of the range is durable.
-pub(super) fn supersede(pending: &mut Vec<Pending>, range: &Range<u64>) {
-    let touches = |write: &Pending| {
+pub(super) fn supersede(pending: &mut Vec<VolatileWrite>, range: &Range<u64>) {
+    let touches = |write: &VolatileWrite| {
         write.done.is_some() && write.at < range.end && range.start < write.at + write.len
     };
     if !pending.iter().any(touches) {
@@ -86,12 +86,17 @@ pub(super) fn supersede(pending: &mut Vec<Pending>, range: &Range<u64>) {
 }
 
 /// Applies to `medium` those blocks of writes that `coin` keeps.
-pub(super) fn leave(medium: &mut Image, pending: &[Pending], block: u64, coin: Coin) {
-    let mut pending: Vec<&Pending> = pending.iter().collect();
+pub(super) fn leave(
+    medium: &mut DiskImage,
+    pending: &[VolatileWrite],
+    block: u64,
+    coin: WriteFate,
+) {
+    let mut pending: Vec<&VolatileWrite> = pending.iter().collect();
     pending.sort_by_key(|write| write.done.unwrap_or(u64::MAX));
     let mut toss = coin.toss();
     for write in pending {
-        if coin == Coin::Keep {
+        if coin == WriteFate::Keep {
             write.apply(medium);
             continue;
         }
@@ -105,15 +110,15 @@ pub(super) fn leave(medium: &mut Image, pending: &[Pending], block: u64, coin: C
 
 /// State of a disk at one moment, for later power cuts at this moment.
 #[derive(Clone)]
-pub struct Fork {
-    stable: Image,
-    pending: Vec<Pending>,
+pub struct DiskFork {
+    stable: DiskImage,
+    pending: Vec<VolatileWrite>,
     block: u64,
 }
 
-impl Fork {
+impl DiskFork {
     /// Returns the content of the disk after a power cut at that moment.
-    pub fn cut(&self, coin: Coin) -> Image {
+    pub fn cut(&self, coin: WriteFate) -> DiskImage {
         let mut medium = self.stable.clone();
         leave(&mut medium, &self.pending, self.block, coin);
         medium
@@ -122,18 +127,18 @@ impl Fork {
 
 /// State of a disk that keeps its power while the process that used it dies.
 #[derive(Clone)]
-pub struct Running {
+pub struct RunningDisk {
     /// Content as visible to reads.
-    pub current: Image,
-    stable: Image,
-    pending: Vec<Pending>,
+    pub current: DiskImage,
+    stable: DiskImage,
+    pending: Vec<VolatileWrite>,
     order: u64,
 }
 
-impl Disk {
+impl SimDisk {
     /// Returns the state of the disk at this moment, for later cuts.
-    pub fn fork(&self) -> Fork {
-        Fork {
+    pub fn fork(&self) -> DiskFork {
+        DiskFork {
             stable: self.stable.borrow().clone(),
             pending: self.pending.borrow().clone(),
             block: self.geometry.get().block_size.into(),
@@ -141,7 +146,7 @@ impl Disk {
     }
 
     /// Returns the state of the disk after the death of the process now: some of the writes in flight have arrived.
-    pub fn running(&self, coin: Coin) -> Running {
+    pub fn running(&self, coin: WriteFate) -> RunningDisk {
         let (mut current, mut order) = (self.current.borrow().clone(), self.order.get());
         let mut toss = coin.toss();
         let mut pending = self.pending.borrow().clone();
@@ -149,7 +154,7 @@ impl Disk {
             if write.done.is_some() {
                 return true;
             }
-            let came = coin == Coin::Keep || toss.kept(true);
+            let came = coin == WriteFate::Keep || toss.kept(true);
             if came {
                 write.apply(&mut current);
                 write.done = Some(order);
@@ -157,7 +162,7 @@ impl Disk {
             }
             came
         });
-        Running {
+        RunningDisk {
             current,
             stable: self.stable.borrow().clone(),
             pending,
@@ -166,7 +171,7 @@ impl Disk {
     }
 
     /// Restores the state of `running`.
-    pub fn resume(&self, running: Running) {
+    pub fn resume(&self, running: RunningDisk) {
         self.current.replace(running.current);
         self.stable.replace(running.stable);
         self.pending.replace(running.pending);
@@ -183,14 +188,14 @@ mod tests {
     use forebay_rng::Rng;
     use forebay_rt::{Executor, VirtualTime};
 
-    use crate::disk::{Coin, Disk, Image, Power};
+    use crate::disk::{DiskImage, SharedPower, SimDisk, WriteFate};
 
     /// A flush in flight during an identical second write made neither of the two writes durable.
     #[test]
     fn a_flush_is_for_what_was_done_before_it_though_that_is_written_again_meanwhile() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
-        let (rt, power, rng) = (executor.rt(), Power::new(None), Rc::new(Rng::new(1)));
-        let disk = Disk::new(&rt, &power, &rng, Image::new(1 << 20), 512);
+        let (rt, power, rng) = (executor.rt(), SharedPower::new(None), Rc::new(Rng::new(1)));
+        let disk = SimDisk::new(&rt, &power, &rng, DiskImage::new(1 << 20), 512);
         disk.flush_takes.set(Some(Duration::from_secs(1)));
         let kept = executor.block_on(async move {
             let ones = || BufMut::copy_of(&[1; 512]).freeze();
@@ -202,7 +207,7 @@ mod tests {
             .await;
             flushing.unwrap();
             again.unwrap();
-            disk.cut(Coin::Drop).bytes(0..512)
+            disk.cut(WriteFate::Drop).bytes(0..512)
         });
         assert_eq!(kept, [1; 512]);
     }

@@ -8,7 +8,7 @@ use forebay_rt::Event;
 
 /// Fate of writes that are not durable at a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Coin {
+pub enum WriteFate {
     /// All are kept.
     Keep,
     /// All are dropped.
@@ -22,14 +22,14 @@ pub enum Coin {
     Mask(u64),
 }
 
-impl Coin {
+impl WriteFate {
     /// Returns the state for one toss after the other. Each toss needs to know if the block begins a write.
-    pub(crate) fn toss(self) -> Toss {
+    pub(crate) fn toss(self) -> FateDraw {
         let seed = match self {
-            Coin::Blocks(seed) | Coin::Writes(seed) => seed,
+            WriteFate::Blocks(seed) | WriteFate::Writes(seed) => seed,
             _ => 0,
         };
-        Toss {
+        FateDraw {
             coin: self,
             rng: Rng::new(seed),
             last: false,
@@ -38,22 +38,22 @@ impl Coin {
     }
 }
 
-pub(crate) struct Toss {
-    coin: Coin,
+pub(crate) struct FateDraw {
+    coin: WriteFate,
     rng: Rng,
     last: bool,
     count: u32,
 }
 
-impl Toss {
+impl FateDraw {
     pub(crate) fn kept(&mut self, new_write: bool) -> bool {
         self.count += 1;
         match self.coin {
-            Coin::Keep => true,
-            Coin::Drop => false,
-            Coin::Mask(mask) => mask.checked_shr(self.count - 1).unwrap_or(0) & 1 == 1,
-            Coin::Blocks(_) => self.rng.coin(),
-            Coin::Writes(_) => {
+            WriteFate::Keep => true,
+            WriteFate::Drop => false,
+            WriteFate::Mask(mask) => mask.checked_shr(self.count - 1).unwrap_or(0) & 1 == 1,
+            WriteFate::Blocks(_) => self.rng.coin(),
+            WriteFate::Writes(_) => {
                 if new_write {
                     self.last = self.rng.coin();
                 }
@@ -64,22 +64,22 @@ impl Toss {
 }
 
 /// Function that receives the number of a request.
-pub type Watch = Box<dyn Fn(u64)>;
+pub type PowerWatch = Box<dyn Fn(u64)>;
 
 /// Power that the disks of a scenario share.
-pub struct Power {
+pub struct SharedPower {
     requests: Cell<u64>,
     cut_at: Cell<Option<u64>>,
     off: Cell<bool>,
     went_off: Event,
     /// Called for every request that changes data, when it is issued.
-    pub watch: RefCell<Option<Watch>>,
+    pub watch: RefCell<Option<PowerWatch>>,
 }
 
-impl Power {
+impl SharedPower {
     /// Creates power that fails at request number `cut_at`.
-    pub fn new(cut_at: Option<u64>) -> Rc<Power> {
-        Rc::new(Power {
+    pub fn new(cut_at: Option<u64>) -> Rc<SharedPower> {
+        Rc::new(SharedPower {
             requests: Cell::new(0),
             cut_at: Cell::new(cut_at),
             off: Cell::new(false),

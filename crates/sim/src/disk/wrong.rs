@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use forebay_device::{DeviceError, Op};
+use forebay_device::{DeviceError, DeviceOp};
 use forebay_rng::{Rng, mix};
 
-use super::{Disk, Request, Trouble};
+use super::{DiskRequest, SimDisk, TimedFault};
 
 /// Maximum number of volatile writes on a disk that lies. Older writes become durable by themselves.
 const LIES_MAX: usize = 96;
 
-impl Disk {
+impl SimDisk {
     /// Returns true once in `one_in` times, decided by the disk's plan for a request.
     pub(super) fn chance(&self, id: u64, salt: u64, one_in: u64) -> bool {
         let seed = self.faults.borrow().seed;
@@ -18,10 +18,10 @@ impl Disk {
     }
 
     /// Returns the error with which a request fails, if it fails.
-    pub(super) fn verdict(&self, request: &Request) -> Result<(), DeviceError> {
+    pub(super) fn verdict(&self, request: &DiskRequest) -> Result<(), DeviceError> {
         const EIO: i32 = 5;
         const ENOSPC: i32 = 28;
-        let Request { id, op, range, .. } = request;
+        let DiskRequest { id, op, range, .. } = request;
         let asked = self
             .fault
             .borrow()
@@ -29,10 +29,10 @@ impl Disk {
             .is_some_and(|fault| fault(*op, range));
         let faults = self.faults.borrow();
         let rate = match op {
-            Op::Read => faults.reads_fail,
-            Op::Write | Op::WriteZeroes => faults.writes_fail,
-            Op::Flush => faults.flushes_fail,
-            Op::Discard => faults.discards_fail,
+            DeviceOp::Read => faults.reads_fail,
+            DeviceOp::Write | DeviceOp::WriteZeroes => faults.writes_fail,
+            DeviceOp::Flush => faults.flushes_fail,
+            DeviceOp::Discard => faults.discards_fail,
         };
         let out = faults.outage.is_some_and(|outage| {
             let n = if outage.op.is_some() {
@@ -44,11 +44,11 @@ impl Disk {
                 .requests
                 .is_some_and(|requests| n >= outage.from + requests);
             let meant = outage.op.is_none_or(|meant| meant == *op);
-            n >= outage.from && !over && meant && (outage.reads || *op != Op::Read)
+            n >= outage.from && !over && meant && (outage.reads || *op != DeviceOp::Read)
         });
         let now = self.age();
         let again = faults.room_again.is_some_and(|again| again <= now);
-        let full = faults.room.filter(|_| *op == Op::Write && !again);
+        let full = faults.room.filter(|_| *op == DeviceOp::Write && !again);
         let out = out || self.troubles(request).any(|trouble| trouble.fails);
         drop(faults);
         let full = full.is_some_and(|room| {
@@ -62,7 +62,7 @@ impl Disk {
             full
         });
         if !(asked || out || full || self.chance(*id, 2, rate)) {
-            if *op == Op::Discard {
+            if *op == DeviceOp::Discard {
                 // As on a thin disk: the space of wholly discarded pages can be written elsewhere.
                 let whole = range.start.div_ceil(4096)..range.end / 4096;
                 self.fresh.borrow_mut().retain(|page| !whole.contains(page));
@@ -81,7 +81,7 @@ impl Disk {
     }
 
     /// Returns the timed faults that affect a request now.
-    fn troubles(&self, request: &Request) -> impl Iterator<Item = Trouble> {
+    fn troubles(&self, request: &DiskRequest) -> impl Iterator<Item = TimedFault> {
         let (troubles, now) = (self.faults.borrow().troubles.clone(), self.age());
         troubles
             .into_iter()
@@ -94,16 +94,16 @@ impl Disk {
     }
 
     /// Returns the additional duration of a request from timed faults.
-    pub(super) fn delay(&self, request: &Request) -> Duration {
+    pub(super) fn delay(&self, request: &DiskRequest) -> Duration {
         self.troubles(request).map(|trouble| trouble.takes).sum()
     }
 
     /// Returns the place to which a write really goes.
-    pub(super) fn place(&self, request: &Request) -> u64 {
+    pub(super) fn place(&self, request: &DiskRequest) -> u64 {
         let n = self.writes_seen.replace(self.writes_seen.get() + 1);
         let at = request.range.start;
         let faults = self.faults.borrow();
-        if faults.misdirect != Some(n) || request.op != Op::Write {
+        if faults.misdirect != Some(n) || request.op != DeviceOp::Write {
             return at;
         }
         self.injected.set(self.injected.get() + 1);

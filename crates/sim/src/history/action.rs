@@ -3,17 +3,17 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability, Room};
+use forebay_device::{BufMut, Device, DeviceError, Durability, ZeroedSpace};
 use forebay_rng::Rng;
 use forebay_rt::Rt;
 use futures_util::future::join_all;
 
-use super::{Shared, What};
+use super::{SharedHistory, StepContent};
 use crate::stamp::{SECTOR, stamp_into};
 
 /// A request of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ScriptAction {
     /// A write, with or without FUA.
     Write {
         /// Range in bytes.
@@ -35,28 +35,33 @@ pub enum Action {
     Pause(Duration),
 }
 
-impl Action {
+impl ScriptAction {
     /// Returns the range that the action changes, if any.
     pub fn range(&self) -> Option<Range<u64>> {
         match self {
-            Action::Write { range, .. } | Action::Zero(range) | Action::Discard(range) => {
-                Some(range.clone())
-            }
-            Action::Batch(_) | Action::Read(_) | Action::Flush | Action::Pause(_) => None,
+            ScriptAction::Write { range, .. }
+            | ScriptAction::Zero(range)
+            | ScriptAction::Discard(range) => Some(range.clone()),
+            ScriptAction::Batch(_)
+            | ScriptAction::Read(_)
+            | ScriptAction::Flush
+            | ScriptAction::Pause(_) => None,
         }
     }
 }
 
-impl std::fmt::Display for Action {
+impl std::fmt::Display for ScriptAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let in_sectors = |range: &Range<u64>| {
             let (start, end) = (range.start / SECTOR as u64, range.end / SECTOR as u64);
             format!("sectors {start}..{end}")
         };
         match self {
-            Action::Write { range, fua: false } => write!(f, "write {}", in_sectors(range)),
-            Action::Write { range, fua: true } => write!(f, "write {} with FUA", in_sectors(range)),
-            Action::Batch(ranges) => {
+            ScriptAction::Write { range, fua: false } => write!(f, "write {}", in_sectors(range)),
+            ScriptAction::Write { range, fua: true } => {
+                write!(f, "write {} with FUA", in_sectors(range))
+            }
+            ScriptAction::Batch(ranges) => {
                 write!(f, "{} writes at once", ranges.len())?;
                 let few = if ranges.len() <= 8 { ranges.len() } else { 3 };
                 for range in &ranges[..few] {
@@ -64,11 +69,11 @@ impl std::fmt::Display for Action {
                 }
                 Ok(())
             }
-            Action::Zero(range) => write!(f, "zero {}", in_sectors(range)),
-            Action::Discard(range) => write!(f, "discard {}", in_sectors(range)),
-            Action::Read(range) => write!(f, "read {}", in_sectors(range)),
-            Action::Flush => f.write_str("flush"),
-            Action::Pause(span) => write!(f, "pause {span:?}"),
+            ScriptAction::Zero(range) => write!(f, "zero {}", in_sectors(range)),
+            ScriptAction::Discard(range) => write!(f, "discard {}", in_sectors(range)),
+            ScriptAction::Read(range) => write!(f, "read {}", in_sectors(range)),
+            ScriptAction::Flush => f.write_str("flush"),
+            ScriptAction::Pause(span) => write!(f, "pause {span:?}"),
         }
     }
 }
@@ -80,13 +85,15 @@ impl std::fmt::Display for Action {
 pub async fn perform(
     volume: &dyn Device,
     rt: &Rt,
-    history: &Shared,
-    action: &Action,
+    history: &SharedHistory,
+    action: &ScriptAction,
 ) -> Result<(), DeviceError> {
     match action {
-        Action::Write { range, fua } => {
+        ScriptAction::Write { range, fua } => {
             let id = history.borrow().next_id();
-            let step = history.borrow_mut().step(range.clone(), What::Data(id));
+            let step = history
+                .borrow_mut()
+                .step(range.clone(), StepContent::Data(id));
             let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
             stamp_into(id, range.start, &mut bytes);
             let durability = if *fua {
@@ -102,9 +109,9 @@ pub async fn perform(
                 history.borrow_mut().set_durable(step);
             }
         }
-        Action::Batch(ranges) => {
+        ScriptAction::Batch(ranges) => {
             let id = history.borrow().next_id();
-            let step = history.borrow_mut().batch(ranges, What::Data(id));
+            let step = history.borrow_mut().batch(ranges, StepContent::Data(id));
             let writes = ranges.iter().map(|range| {
                 let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
                 stamp_into(id, range.start, &mut bytes);
@@ -115,35 +122,35 @@ pub async fn perform(
             }
             history.borrow_mut().acknowledged = step;
         }
-        Action::Zero(range) => {
-            let step = history.borrow_mut().step(range.clone(), What::Zero);
+        ScriptAction::Zero(range) => {
+            let step = history.borrow_mut().step(range.clone(), StepContent::Zero);
             volume.write_zeroes(range.clone(), room_for(range)).await?;
             history.borrow_mut().acknowledged = step;
         }
-        Action::Discard(range) => {
-            let step = history.borrow_mut().step(range.clone(), What::Open);
+        ScriptAction::Discard(range) => {
+            let step = history.borrow_mut().step(range.clone(), StepContent::Open);
             volume.discard(range.clone()).await?;
             history.borrow_mut().acknowledged = step;
         }
-        Action::Read(range) => {
+        ScriptAction::Read(range) => {
             let buf = BufMut::zeroed((range.end - range.start) as usize);
             volume.read(range.start, buf).await?;
         }
-        Action::Flush => {
+        ScriptAction::Flush => {
             let covered = history.borrow().acknowledged;
             volume.flush().await?;
             history.borrow_mut().set_durable(covered);
         }
-        Action::Pause(span) => rt.sleep(*span).await,
+        ScriptAction::Pause(span) => rt.sleep(*span).await,
     }
     Ok(())
 }
 
 /// Returns the treatment of a zeroed range's space: one variant for half of all places, the other elsewhere.
-pub(crate) fn room_for(range: &Range<u64>) -> Room {
+pub(crate) fn room_for(range: &Range<u64>) -> ZeroedSpace {
     match range.start / 512 % 2 {
-        0 => Room::Release,
-        _ => Room::Keep,
+        0 => ZeroedSpace::Release,
+        _ => ZeroedSpace::Keep,
     }
 }
 
@@ -163,24 +170,24 @@ pub fn extent(rng: &Rng, region: &Range<u64>, most: u64) -> Range<u64> {
 }
 
 /// Returns a random action inside `region`.
-pub fn random_action(rng: &Rng, region: &Range<u64>, most: u64) -> Action {
+pub fn random_action(rng: &Rng, region: &Range<u64>, most: u64) -> ScriptAction {
     match rng.below(24) {
-        0 => Action::Discard(extent(rng, region, most)),
-        1 | 2 => Action::Zero(extent(rng, region, most)),
-        3..=6 => Action::Flush,
-        7 => Action::Pause(Duration::from_millis(1 + rng.below(300))),
-        8 => Action::Pause(Duration::from_millis(1000 + rng.below(500))),
+        0 => ScriptAction::Discard(extent(rng, region, most)),
+        1 | 2 => ScriptAction::Zero(extent(rng, region, most)),
+        3..=6 => ScriptAction::Flush,
+        7 => ScriptAction::Pause(Duration::from_millis(1 + rng.below(300))),
+        8 => ScriptAction::Pause(Duration::from_millis(1000 + rng.below(500))),
         9 | 10 => {
             let range = extent(rng, region, most.min(16 << 10));
-            Action::Write { range, fua: true }
+            ScriptAction::Write { range, fua: true }
         }
         11..=14 => {
             let range = extent(rng, region, most);
-            Action::Write { range, fua: false }
+            ScriptAction::Write { range, fua: false }
         }
         _ => {
             let range = extent(rng, region, most.min(12 << 10));
-            Action::Write { range, fua: false }
+            ScriptAction::Write { range, fua: false }
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::{Display, Formatter};
 
-use super::{Life, Plan, Settings};
-use crate::disk::Faults;
-use crate::role::Role;
+use super::{Incarnation, ScenarioPlan, ScenarioSettings};
+use crate::disk::DiskFaults;
+use crate::role::DiskRole;
 
-impl<S: Settings> Plan<S> {
+impl<S: ScenarioSettings> ScenarioPlan<S> {
     /// Writes the volume and its clock.
     fn show_volume(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let (seed, kind) = (self.seed, self.volume.kind());
@@ -26,7 +26,7 @@ impl<S: Settings> Plan<S> {
     }
 
     /// Writes the scripts of writers with actions in an incarnation.
-    fn show_lanes(&self, life: &Life<S::Role>, f: &mut Formatter<'_>) -> std::fmt::Result {
+    fn show_lanes(&self, life: &Incarnation<S::Role>, f: &mut Formatter<'_>) -> std::fmt::Result {
         let lanes = life.scripts.iter().enumerate();
         for (lane, script) in lanes.filter(|(_, script)| !script.actions.is_empty()) {
             let (region, count) = (&self.regions[lane], script.actions.len());
@@ -39,7 +39,7 @@ impl<S: Settings> Plan<S> {
     }
 }
 
-impl<S: Settings> Display for Plan<S> {
+impl<S: ScenarioSettings> Display for ScenarioPlan<S> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         self.show_volume(f)?;
         for (n, life) in self.lives.iter().enumerate() {
@@ -67,7 +67,11 @@ impl<S: Settings> Display for Plan<S> {
 }
 
 /// Writes the block sizes that differ from the volume's, and the faults of each disk.
-fn show_disks<R: Role>(life: &Life<R>, block: u32, f: &mut Formatter<'_>) -> std::fmt::Result {
+fn show_disks<R: DiskRole>(
+    life: &Incarnation<R>,
+    block: u32,
+    f: &mut Formatter<'_>,
+) -> std::fmt::Result {
     if life.disks.iter().any(|(_, disk)| disk.block != block) {
         for (n, (role, disk)) in life.disks.iter().enumerate() {
             let start = ["    ", ", "][n.min(1)];
@@ -86,7 +90,7 @@ fn show_disks<R: Role>(life: &Life<R>, block: u32, f: &mut Formatter<'_>) -> std
 }
 
 /// Returns the faults of a disk, in a few words each.
-fn wrong(faults: &Faults) -> Vec<String> {
+fn wrong(faults: &DiskFaults) -> Vec<String> {
     let rates = [
         ("read", faults.reads_fail),
         ("write", faults.writes_fail),

@@ -23,7 +23,7 @@ const SRT_TEXT_END: &[u8] = b"};\n\x0c";
 
 /// Format of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum TraceFormat {
     /// Text: `time_ns device sector sectors op`, op 0 a write.
     Oltp,
     /// Text, DiskSim's: `time_ms device sector sectors flags`, an even flag a write.
@@ -36,7 +36,7 @@ pub enum Format {
 
 /// A request of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Traced {
+pub struct TraceRequest {
     /// Time since the start of the trace.
     pub at: Duration,
     /// True for a write, false for a read.
@@ -50,19 +50,19 @@ pub struct Traced {
 /// Error: the bytes are not a trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {record} is not one of a trace in this format")]
-pub struct NotATrace {
+pub struct TraceFormatError {
     /// Number of the bad record, counted from 0.
     pub record: usize,
 }
 
-impl Format {
+impl TraceFormat {
     /// Returns the format that a file name indicates.
-    pub fn of_name(name: &str) -> Option<Format> {
+    pub fn of_name(name: &str) -> Option<TraceFormat> {
         match name.rsplit('.').next()? {
-            "ascii" => Some(Format::Oltp),
-            "disksim" => Some(Format::DiskSim),
-            "vscsi" => Some(Format::Vscsi),
-            "srt" => Some(Format::Srt),
+            "ascii" => Some(TraceFormat::Oltp),
+            "disksim" => Some(TraceFormat::DiskSim),
+            "vscsi" => Some(TraceFormat::Vscsi),
+            "srt" => Some(TraceFormat::Srt),
             _ => None,
         }
     }
@@ -71,14 +71,14 @@ impl Format {
     ///
     /// # Errors
     /// If a record does not have this format.
-    pub fn read(self, bytes: &[u8], most: usize) -> Result<Vec<Traced>, NotATrace> {
+    pub fn read(self, bytes: &[u8], most: usize) -> Result<Vec<TraceRequest>, TraceFormatError> {
         match self {
-            Format::Vscsi => all(bytes.chunks(VSCSI_RECORD).map(vscsi), most),
-            Format::Srt => {
-                let records = srt_records(bytes).ok_or(NotATrace { record: 0 })?;
+            TraceFormat::Vscsi => all(bytes.chunks(VSCSI_RECORD).map(vscsi), most),
+            TraceFormat::Srt => {
+                let records = srt_records(bytes).ok_or(TraceFormatError { record: 0 })?;
                 all(records.chunks(SRT_RECORD).map(srt), most)
             }
-            Format::Oltp | Format::DiskSim => {
+            TraceFormat::Oltp | TraceFormat::DiskSim => {
                 let text = String::from_utf8_lossy(bytes);
                 let lines = text.lines().filter(|line| !line.trim().is_empty());
                 all(lines.map(|line| self.line(line)), most)
@@ -86,21 +86,21 @@ impl Format {
         }
     }
 
-    fn line(self, line: &str) -> Option<Traced> {
+    fn line(self, line: &str) -> Option<TraceRequest> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [time, _device, sector, sectors, op] = words[..] else {
             return None;
         };
         let op: u64 = op.parse().ok()?;
         let (at, write) = match self {
-            Format::Oltp => (Duration::from_nanos(time.parse().ok()?), op == 0),
+            TraceFormat::Oltp => (Duration::from_nanos(time.parse().ok()?), op == 0),
             _ => {
                 let ms: f64 = time.parse().ok()?;
                 let at = Duration::try_from_secs_f64(ms / 1e3).ok()?;
                 (at, op.is_multiple_of(2))
             }
         };
-        Some(Traced {
+        Some(TraceRequest {
             at,
             write,
             sector: sector.parse().ok()?,
@@ -111,15 +111,15 @@ impl Format {
 
 /// Returns the first records, if all of them are valid.
 fn all(
-    records: impl Iterator<Item = Option<Traced>>,
+    records: impl Iterator<Item = Option<TraceRequest>>,
     most: usize,
-) -> Result<Vec<Traced>, NotATrace> {
+) -> Result<Vec<TraceRequest>, TraceFormatError> {
     let numbered = records.take(most).enumerate();
-    let read = numbered.map(|(record, traced)| traced.ok_or(NotATrace { record }));
+    let read = numbered.map(|(record, traced)| traced.ok_or(TraceFormatError { record }));
     read.collect()
 }
 
-fn vscsi(record: &[u8]) -> Option<Traced> {
+fn vscsi(record: &[u8]) -> Option<TraceRequest> {
     let number = |at: usize, len: usize| {
         let bytes = record.get(at..at + len)?.iter().rev();
         Some(bytes.fold(0u64, |all, byte| all << 8 | u64::from(*byte)))
@@ -129,7 +129,7 @@ fn vscsi(record: &[u8]) -> Option<Traced> {
         VSCSI_READ => false,
         _ => return None,
     };
-    Some(Traced {
+    Some(TraceRequest {
         at: Duration::from_micros(number(24, 8)?),
         write,
         sector: number(16, 8)?,
@@ -145,7 +145,7 @@ fn srt_records(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(end + SRT_TEXT_END.len()..)
 }
 
-fn srt(record: &[u8]) -> Option<Traced> {
+fn srt(record: &[u8]) -> Option<TraceRequest> {
     let word = |n: usize| {
         let bytes = record.get(n * 4..n * 4 + 4)?;
         Some(u32::from_be_bytes(bytes.try_into().ok()?))
@@ -157,7 +157,7 @@ fn srt(record: &[u8]) -> Option<Traced> {
     word(SRT_RECORD / 4 - 1)?;
     let (at, len) = (u64::from(word(7)?) * SRT_SECTOR, u64::from(word(6)?));
     let micros = Duration::from_micros(word(3)?.into());
-    Some(Traced {
+    Some(TraceRequest {
         at: Duration::from_secs(word(2)?.into()) + micros,
         write: word(11)? & 1 == 0,
         sector: at / SECTOR,
@@ -167,7 +167,7 @@ fn srt(record: &[u8]) -> Option<Traced> {
 
 /// A request measured on a real drive.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Measured {
+pub struct MeasuredRequest {
     /// True for a write, false for a read.
     pub write: bool,
     /// First block.
@@ -182,7 +182,7 @@ pub struct Measured {
 
 /// Reason why a text is not a measured trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotMeasured {
+pub enum MeasuredTraceError {
     /// The text has no requests.
     #[error("it has no requests")]
     Empty,
@@ -192,13 +192,13 @@ pub enum NotMeasured {
         /// Number of the line, counted from 1.
         line: usize,
         /// Reason why the line is not a request.
-        source: NotARequest,
+        source: MeasuredRequestError,
     },
 }
 
 /// Reason why a line is not a measured request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotARequest {
+pub enum MeasuredRequestError {
     /// The line has this number of words.
     #[error("{0} words where there should be 6")]
     Words(usize),
@@ -223,35 +223,36 @@ pub enum NotARequest {
 ///
 /// # Errors
 /// If a line is not a request, or the text has no requests.
-pub fn read_measured(text: &str) -> Result<Vec<Measured>, NotMeasured> {
+pub fn read_measured(text: &str) -> Result<Vec<MeasuredRequest>, MeasuredTraceError> {
     let lines = text.lines().zip(1..);
     let lines = lines.filter(|(text, _)| !text.trim().is_empty());
-    let read = |(text, line)| request(text).map_err(|source| NotMeasured::Line { line, source });
-    let trace: Vec<Measured> = lines.map(read).collect::<Result<_, _>>()?;
+    let read =
+        |(text, line)| request(text).map_err(|source| MeasuredTraceError::Line { line, source });
+    let trace: Vec<MeasuredRequest> = lines.map(read).collect::<Result<_, _>>()?;
     if trace.is_empty() {
-        Err(NotMeasured::Empty)
+        Err(MeasuredTraceError::Empty)
     } else {
         Ok(trace)
     }
 }
 
-fn request(line: &str) -> Result<Measured, NotARequest> {
+fn request(line: &str) -> Result<MeasuredRequest, MeasuredRequestError> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [op, _, first, blocks, service, gap] = words[..] else {
-        return Err(NotARequest::Words(words.len()));
+        return Err(MeasuredRequestError::Words(words.len()));
     };
     let write = match op {
         "R" => false,
         "W" => true,
-        other => return Err(NotARequest::Op(other.to_owned())),
+        other => return Err(MeasuredRequestError::Op(other.to_owned())),
     };
     let blocks = match blocks.parse() {
-        Ok(0) => return Err(NotARequest::NoBlocks),
+        Ok(0) => return Err(MeasuredRequestError::NoBlocks),
         Ok(blocks) => blocks,
-        Err(_) => return Err(NotARequest::Blocks(blocks.to_owned())),
+        Err(_) => return Err(MeasuredRequestError::Blocks(blocks.to_owned())),
     };
-    let not_a_place = |_| NotARequest::First(first.to_owned());
-    Ok(Measured {
+    let not_a_place = |_| MeasuredRequestError::First(first.to_owned());
+    Ok(MeasuredRequest {
         write,
         first: first.parse().map_err(not_a_place)?,
         blocks,
@@ -260,9 +261,9 @@ fn request(line: &str) -> Result<Measured, NotARequest> {
     })
 }
 
-fn microseconds(word: &str) -> Result<f64, NotARequest> {
+fn microseconds(word: &str) -> Result<f64, MeasuredRequestError> {
     let time = word.parse().ok();
     // NaN and infinite values are in no range.
     let time = time.filter(|us| (0.0..1e12).contains(us));
-    time.ok_or_else(|| NotARequest::Time(word.to_owned()))
+    time.ok_or_else(|| MeasuredRequestError::Time(word.to_owned()))
 }

@@ -5,6 +5,6 @@ mod format;
 mod tests;
 
 pub use format::{
-    Format, Measured, NotARequest, NotATrace, NotMeasured, SRT_RECORD, SRT_SECTOR, Traced,
-    VSCSI_READ, VSCSI_RECORD, VSCSI_WRITE, read_measured,
+    MeasuredRequest, MeasuredRequestError, MeasuredTraceError, SRT_RECORD, SRT_SECTOR, TraceFormat,
+    TraceFormatError, TraceRequest, VSCSI_READ, VSCSI_RECORD, VSCSI_WRITE, read_measured,
 };

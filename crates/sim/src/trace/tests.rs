@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::*;
 
-fn traced(at: Duration, write: bool, sector: u64, sectors: u64) -> Traced {
-    Traced {
+fn traced(at: Duration, write: bool, sector: u64, sectors: u64) -> TraceRequest {
+    TraceRequest {
         at,
         write,
         sector,
@@ -13,7 +13,7 @@ fn traced(at: Duration, write: bool, sector: u64, sectors: u64) -> Traced {
 
 #[test]
 fn text_traces_are_read_line_by_line() {
-    let oltp = Format::Oltp
+    let oltp = TraceFormat::Oltp
         .read(b"0 0 303567 7 0\n26214000 0 303574 7 1\n", 9)
         .unwrap();
     let later = Duration::from_nanos(26_214_000);
@@ -24,12 +24,12 @@ fn text_traces_are_read_line_by_line() {
             traced(later, false, 303_574, 7)
         ]
     );
-    let disksim = Format::DiskSim.read(b"7961.5 0 20228336 8 0\n8346.25 0 6397360 496 1\n", 1);
+    let disksim = TraceFormat::DiskSim.read(b"7961.5 0 20228336 8 0\n8346.25 0 6397360 496 1\n", 1);
     let first = Duration::from_micros(7_961_500);
     assert_eq!(disksim.unwrap(), [traced(first, true, 20_228_336, 8)]);
     assert_eq!(
-        Format::Oltp.read(b"0 0 1 1 0\nhello\n", 9),
-        Err(NotATrace { record: 1 })
+        TraceFormat::Oltp.read(b"0 0 1 1 0\nhello\n", 9),
+        Err(TraceFormatError { record: 1 })
     );
 }
 
@@ -41,12 +41,12 @@ fn binary_traces_are_read_record_by_record() {
     bytes[16..24].copy_from_slice(&77u64.to_le_bytes());
     bytes[24..32].copy_from_slice(&5u64.to_le_bytes());
     bytes[32 + 12] = 0x28;
-    let trace = Format::Vscsi.read(&bytes, 9).unwrap();
+    let trace = TraceFormat::Vscsi.read(&bytes, 9).unwrap();
     assert_eq!(trace[0], traced(Duration::from_micros(5), true, 77, 2));
     assert!(!trace[1].write);
     assert_eq!(
-        Format::Vscsi.read(&bytes[..40], 9),
-        Err(NotATrace { record: 1 })
+        TraceFormat::Vscsi.read(&bytes[..40], 9),
+        Err(TraceFormatError { record: 1 })
     );
 }
 
@@ -88,18 +88,21 @@ fn traces_of_hp_are_read_record_by_record_behind_their_text() {
     ]));
     let first = Duration::from_micros(3_000_250);
     assert_eq!(
-        Format::Srt.read(&bytes, 9).unwrap(),
+        TraceFormat::Srt.read(&bytes, 9).unwrap(),
         [
             traced(first, true, 11, 16),
             traced(Duration::from_secs(4), false, 11, 3)
         ]
     );
-    assert_eq!(Format::of_name("week.srt"), Some(Format::Srt));
+    assert_eq!(TraceFormat::of_name("week.srt"), Some(TraceFormat::Srt));
     let short = &bytes[..bytes.len() - 1];
-    assert_eq!(Format::Srt.read(short, 9), Err(NotATrace { record: 1 }));
     assert_eq!(
-        Format::Srt.read(b"no text ends here", 9),
-        Err(NotATrace { record: 0 })
+        TraceFormat::Srt.read(short, 9),
+        Err(TraceFormatError { record: 1 })
+    );
+    assert_eq!(
+        TraceFormat::Srt.read(b"no text ends here", 9),
+        Err(TraceFormatError { record: 0 })
     );
 }
 
@@ -112,14 +115,14 @@ fn a_trace_is_read_as_it_stands() {
     assert_eq!(
         trace,
         [
-            Measured {
+            MeasuredRequest {
                 write: false,
                 first: 2_992_396,
                 blocks: 4,
                 service_us: 13_670.0,
                 gap_us: 35_942.0
             },
-            Measured {
+            MeasuredRequest {
                 write: true,
                 first: 3_865_568,
                 blocks: 8,
@@ -149,10 +152,11 @@ fn what_is_no_trace_is_refused_with_the_line() {
         "\u{0}\u{1}\u{2}",
     ] {
         let error = read_measured(bad).expect_err(bad);
-        let in_line = |error: &NotMeasured| matches!(error, NotMeasured::Line { line: 1, .. });
+        let in_line =
+            |error: &MeasuredTraceError| matches!(error, MeasuredTraceError::Line { line: 1, .. });
         assert!(bad.trim().is_empty() || in_line(&error), "{bad:?}: {error}");
     }
     let later = read_measured(&format!("{GOOD}rubbish\n")).expect_err("a bad third line");
-    let source = NotARequest::Words(1);
-    assert_eq!(later, NotMeasured::Line { line: 3, source });
+    let source = MeasuredRequestError::Words(1);
+    assert_eq!(later, MeasuredTraceError::Line { line: 3, source });
 }

@@ -9,14 +9,14 @@ use std::ops::Range;
 
 use forebay_rng::Rng;
 
-use super::{Bounds, Script};
-use crate::history::Action;
-use crate::lanes::Lanes;
-use crate::stamp::{Content, SECTOR, read_sector};
+use super::{ScriptBounds, WriterScript};
+use crate::history::ScriptAction;
+use crate::lanes::WriterHistories;
+use crate::stamp::{SECTOR, SectorContent, read_sector};
 
 /// Requirements of a commit record. Actions are counted from 0 in the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct CommitRule {
     /// The action that writes the commit record.
     pub commit: usize,
     /// Sector of the commit record.
@@ -30,7 +30,7 @@ fn sectors(range: &Range<u64>) -> Range<u64> {
 }
 
 /// Returns a script of about `len` actions. `None` if the region is too small for a journal.
-pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
+pub fn script(rng: &Rng, bounds: &ScriptBounds, len: usize) -> Option<WriterScript> {
     let unit = bounds.block.max(SECTOR as u64 * 4);
     let start = bounds.region.start.next_multiple_of(bounds.block);
     let room = bounds.region.end.checked_sub(start)?;
@@ -43,7 +43,7 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
     if slots < 2 || homes < 1 || files.end - files.start < 8 * unit {
         return None;
     }
-    let mut script = Script::default();
+    let mut script = WriterScript::default();
     let mut written: BTreeMap<u64, usize> = BTreeMap::new();
     let mut slot = 0;
     while script.actions.len() < len {
@@ -54,12 +54,14 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
             let at = files.start + rng.below(room + 1) * bounds.block;
             let range = at..at + len;
             written.extend(sectors(&range).map(|sector| (sector, script.actions.len())));
-            script.actions.push(Action::Write { range, fua: false });
+            script
+                .actions
+                .push(ScriptAction::Write { range, fua: false });
         }
-        script.actions.push(Action::Flush);
+        script.actions.push(ScriptAction::Flush);
         let at = journal.start + slot % slots * unit;
         slot += 1;
-        script.rules.push(Rule {
+        script.rules.push(CommitRule {
             commit: script.actions.len(),
             sector: at / SECTOR as u64,
             needs: written
@@ -68,17 +70,21 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
                 .collect(),
         });
         let range = at..at + bounds.block;
-        script.actions.push(Action::Write { range, fua: true });
+        script
+            .actions
+            .push(ScriptAction::Write { range, fua: true });
         if rng.coin() {
             let at = metadata.start + rng.below(homes) * unit;
             let range = at..at + bounds.block;
             written.extend(sectors(&range).map(|sector| (sector, script.actions.len())));
-            script.actions.push(Action::Write { range, fua: false });
+            script
+                .actions
+                .push(ScriptAction::Write { range, fua: false });
         }
         if rng.one_in(4) {
             let ms = rng.pick(&[1, 60, 250, 1100]);
             let pause = std::time::Duration::from_millis(ms);
-            script.actions.push(Action::Pause(pause));
+            script.actions.push(ScriptAction::Pause(pause));
         }
     }
     Some(script)
@@ -88,13 +94,18 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Option<Script> {
 ///
 /// # Errors
 /// If a commit record exists and data that it requires is missing.
-pub fn check(lanes: &Lanes, lane: usize, script: &Script, seen: &[u8]) -> Result<(), String> {
+pub fn check(
+    lanes: &WriterHistories,
+    lane: usize,
+    script: &WriterScript,
+    seen: &[u8],
+) -> Result<(), String> {
     if script.rules.is_empty() {
         return Ok(());
     }
     let history = lanes.history(lane);
     let found = |sector: u64| match read_sector(&seen[sector as usize * SECTOR..][..SECTOR]) {
-        Content::Stamp { id, sector: of } if of == sector => history.step_of(id),
+        SectorContent::Stamp { id, sector: of } if of == sector => history.step_of(id),
         _ => None,
     };
     // Steps count the actions that change data.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use forebay_rng::Rng;
 
-use super::{Bounds, Script};
+use super::{ScriptBounds, WriterScript};
 
-use crate::history::{Action, extent};
+use crate::history::{ScriptAction, extent};
 
 /// Parameters of a mix. All values are out of 100, unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
-struct Mix {
+struct RequestMix {
     flushes: u64,
     fua: u64,
     reads: u64,
@@ -28,10 +28,10 @@ struct Mix {
     runs: u64,
 }
 
-impl Mix {
-    fn random(rng: &Rng) -> Mix {
+impl RequestMix {
+    fn random(rng: &Rng) -> RequestMix {
         let rare = |most: u64| if rng.coin() { 0 } else { rng.below(most + 1) };
-        Mix {
+        RequestMix {
             flushes: rng.below(30),
             fua: rare(30),
             reads: rare(30),
@@ -47,8 +47,8 @@ impl Mix {
 }
 
 /// Returns a script of `len` actions.
-pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
-    let mix = Mix::random(rng);
+pub fn script(rng: &Rng, bounds: &ScriptBounds, len: usize) -> WriterScript {
+    let mix = RequestMix::random(rng);
     let room = bounds.region.end - bounds.region.start;
     // Some writes are longer than a record, a segment, or an atomic write.
     let huge = rng
@@ -65,58 +65,64 @@ pub fn script(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
         let action = one(rng, bounds, &mix, most, &mut last);
         actions.push(action);
     }
-    Script {
+    WriterScript {
         actions,
         rules: Vec::new(),
     }
 }
 
 /// Returns a script that fills a small log: large writes with few pauses.
-pub fn flood(rng: &Rng, bounds: &Bounds, len: usize) -> Script {
-    let mix = Mix {
+pub fn flood(rng: &Rng, bounds: &ScriptBounds, len: usize) -> WriterScript {
+    let mix = RequestMix {
         flushes: rng.below(8),
         reads: rng.pick(&[5, 5, 20]),
         pauses: rng.below(4),
         hot: 0,
         most: 64 << 10 << rng.below(3),
-        ..Mix::random(rng)
+        ..RequestMix::random(rng)
     };
     let room = bounds.region.end - bounds.region.start;
     let mut last = bounds.region.start;
     let action = |_| one(rng, bounds, &mix, mix.most.min(room), &mut last);
-    Script {
+    WriterScript {
         actions: (0..2 * len).map(action).collect(),
         rules: Vec::new(),
     }
 }
 
-fn one(rng: &Rng, bounds: &Bounds, mix: &Mix, most: u64, last: &mut u64) -> Action {
+fn one(
+    rng: &Rng,
+    bounds: &ScriptBounds,
+    mix: &RequestMix,
+    most: u64,
+    last: &mut u64,
+) -> ScriptAction {
     let (roll, mut upto) = (rng.below(100), 0);
     let mut is = |share: u64| {
         upto += share;
         roll < upto
     };
     if is(mix.flushes) {
-        return Action::Flush;
+        return ScriptAction::Flush;
     }
     if is(mix.pauses) {
-        return Action::Pause(pause(rng, mix.long_pauses));
+        return ScriptAction::Pause(pause(rng, mix.long_pauses));
     }
     if is(mix.reads) {
-        let whole = Bounds {
+        let whole = ScriptBounds {
             region: 0..bounds.volume,
             ..bounds.clone()
         };
-        return Action::Read(whole.align(extent(rng, &whole.region, most)));
+        return ScriptAction::Read(whole.align(extent(rng, &whole.region, most)));
     }
     if is(mix.zeroes) {
-        return Action::Zero(place(rng, bounds, mix, most, last));
+        return ScriptAction::Zero(place(rng, bounds, mix, most, last));
     }
     if is(mix.discards) {
-        return Action::Discard(place(rng, bounds, mix, most, last));
+        return ScriptAction::Discard(place(rng, bounds, mix, most, last));
     }
     let fua = rng.below(100) < mix.fua;
-    Action::Write {
+    ScriptAction::Write {
         range: place(rng, bounds, mix, most, last),
         fua,
     }
@@ -133,7 +139,13 @@ fn pause(rng: &Rng, long: u64) -> Duration {
     }
 }
 
-fn place(rng: &Rng, bounds: &Bounds, mix: &Mix, most: u64, last: &mut u64) -> Range<u64> {
+fn place(
+    rng: &Rng,
+    bounds: &ScriptBounds,
+    mix: &RequestMix,
+    most: u64,
+    last: &mut u64,
+) -> Range<u64> {
     let Range { start, end } = bounds.region;
     let roll = rng.below(100);
     let range = if roll < mix.hot {

@@ -6,20 +6,20 @@ pub mod recorded;
 
 use std::ops::Range;
 
-use crate::history::Action;
+use crate::history::ScriptAction;
 
 /// Requests of one writer in one incarnation.
 #[derive(Clone, Debug, Default)]
-pub struct Script {
+pub struct WriterScript {
     /// Actions in this order. Each one starts when the one before is done.
-    pub actions: Vec<Action>,
+    pub actions: Vec<ScriptAction>,
     /// Conditions that a reader of its own data structures can check.
-    pub rules: Vec<journal::Rule>,
+    pub rules: Vec<journal::CommitRule>,
 }
 
 /// Limits of a script.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct ScriptBounds {
     /// Region of the writer, in bytes.
     pub region: Range<u64>,
     /// Length of the volume, in bytes. Reads may go anywhere.
@@ -28,7 +28,7 @@ pub struct Bounds {
     pub block: u64,
 }
 
-impl Bounds {
+impl ScriptBounds {
     /// Returns the blocks around a range, inside the region.
     pub fn align(&self, range: Range<u64>) -> Range<u64> {
         let end = range.end.next_multiple_of(self.block).min(self.region.end);

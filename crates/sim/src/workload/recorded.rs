@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use forebay_rng::Rng;
 
-use super::{Bounds, Script};
-use crate::history::Action;
-use crate::trace::Traced;
+use super::{ScriptBounds, WriterScript};
+use crate::history::ScriptAction;
+use crate::trace::TraceRequest;
 
 const SECTOR: u64 = 512;
 /// Maximum pause: long enough for any work that waits for idle time.
@@ -17,8 +17,13 @@ const LEN_MAX: u64 = 256 << 10;
 
 /// Returns a script of `len` requests from a random place in a trace. Traces contain no flushes, so the script adds a
 /// flush once in a random number of writes.
-pub fn script(rng: &Rng, bounds: &Bounds, trace: &[Traced], len: usize) -> Script {
-    let mut script = Script::default();
+pub fn script(
+    rng: &Rng,
+    bounds: &ScriptBounds,
+    trace: &[TraceRequest],
+    len: usize,
+) -> WriterScript {
+    let mut script = WriterScript::default();
     if trace.is_empty() {
         return script;
     }
@@ -29,7 +34,7 @@ pub fn script(rng: &Rng, bounds: &Bounds, trace: &[Traced], len: usize) -> Scrip
         let gap = traced.at.saturating_sub(before).min(PAUSE_MAX);
         before = traced.at;
         if gap > Duration::from_micros(100) {
-            script.actions.push(Action::Pause(gap));
+            script.actions.push(ScriptAction::Pause(gap));
         }
         let region = if traced.write {
             bounds.region.clone()
@@ -41,19 +46,19 @@ pub fn script(rng: &Rng, bounds: &Bounds, trace: &[Traced], len: usize) -> Scrip
         let at = region.start + traced.sector % ((room - len) / SECTOR + 1) * SECTOR;
         let range = at..at + len;
         if !traced.write {
-            let whole = Bounds {
+            let whole = ScriptBounds {
                 region: 0..bounds.volume,
                 ..bounds.clone()
             };
-            script.actions.push(Action::Read(whole.align(range)));
+            script.actions.push(ScriptAction::Read(whole.align(range)));
             continue;
         }
-        script.actions.push(Action::Write {
+        script.actions.push(ScriptAction::Write {
             range: bounds.align(range),
             fua: false,
         });
         if rng.one_in(flushes) {
-            script.actions.push(Action::Flush);
+            script.actions.push(ScriptAction::Flush);
         }
     }
     script
@@ -65,15 +70,15 @@ mod tests {
 
     #[test]
     fn a_script_of_a_trace_stays_in_its_lane_and_keeps_the_pauses() {
-        let trace: Vec<Traced> = (0..50)
-            .map(|n| Traced {
+        let trace: Vec<TraceRequest> = (0..50)
+            .map(|n| TraceRequest {
                 at: Duration::from_millis(n * 40),
                 write: n % 3 != 0,
                 sector: n * 991,
                 sectors: n * 17,
             })
             .collect();
-        let bounds = Bounds {
+        let bounds = ScriptBounds {
             region: 8192..40960,
             volume: 65536,
             block: 4096,
@@ -82,9 +87,9 @@ mod tests {
         let pauses = script
             .actions
             .iter()
-            .filter(|action| matches!(action, Action::Pause(_)));
+            .filter(|action| matches!(action, ScriptAction::Pause(_)));
         assert_eq!(pauses.count(), 29);
-        for range in script.actions.iter().filter_map(Action::range) {
+        for range in script.actions.iter().filter_map(ScriptAction::range) {
             assert!(
                 bounds.region.start <= range.start && range.end <= bounds.region.end,
                 "{range:?}"

@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::memory::Memory;
-use super::{Limits, Moment, Outcome, Tally};
-use crate::disk::{Observer, Power, Request, Running};
-use crate::history::Kept;
-use crate::lanes::Lanes;
-use crate::machine::Medium;
-use crate::plan::Plan;
-use crate::role::Each;
+use super::memory::RecoveryCache;
+use super::{ScenarioLimits, ScenarioOutcome, ScenarioTally, ViolationMoment};
+use crate::disk::{DiskObserver, DiskRequest, RunningDisk, SharedPower};
+use crate::history::SurvivalRule;
+use crate::lanes::WriterHistories;
+use crate::machine::DiskContents;
+use crate::plan::ScenarioPlan;
+use crate::role::PerDisk;
 use crate::stamp::{BEFORE, stamp};
-use crate::subject::{Asked, Bounds, Subject, Watcher};
+use crate::subject::{ClientTotals, RequestWatcher, TestedSystem, TimeBounds};
 use crate::tape::Tape;
 use crate::violation::Violation;
 
@@ -21,25 +21,25 @@ use crate::violation::Violation;
 const CIRCLES: u64 = 5_000_000;
 
 /// Content of a volume, its unreadable sectors, and the possible steps of each writer.
-type Seen = (Vec<u8>, Vec<u64>, Vec<Vec<usize>>);
+type ObservedContent = (Vec<u8>, Vec<u64>, Vec<Vec<usize>>);
 
 /// State that an incarnation leaves.
-pub(crate) struct Left<R> {
+pub(crate) struct SurvivingDisks<R> {
     /// Content of the disks for the next incarnation.
-    pub(crate) medium: Medium<R>,
+    pub(crate) medium: DiskContents<R>,
     /// State of the disks, if their power stayed on.
-    pub(crate) running: Option<Each<R, Running>>,
+    pub(crate) running: Option<PerDisk<R, RunningDisk>>,
 }
 
 /// Shared state of a scenario.
-pub(crate) struct Ctx<S: Subject> {
-    pub(crate) plan: Plan<S>,
+pub(crate) struct ScenarioContext<S: TestedSystem> {
+    pub(crate) plan: ScenarioPlan<S>,
     pub(crate) tape: Tape,
-    pub(crate) lanes: RefCell<Lanes>,
-    pub(crate) tally: Cell<Tally>,
+    pub(crate) lanes: RefCell<WriterHistories>,
+    pub(crate) tally: Cell<ScenarioTally>,
     violation: RefCell<Option<Violation>>,
-    moment: RefCell<Option<Moment>>,
-    limits: Limits,
+    moment: RefCell<Option<ViolationMoment>>,
+    limits: ScenarioLimits,
     given_up: Cell<bool>,
     requests: Cell<u64>,
     /// Number of actions that each writer of this incarnation has begun.
@@ -47,48 +47,52 @@ pub(crate) struct Ctx<S: Subject> {
     /// True while the effect of a cut is being checked.
     pub(crate) looking: Cell<bool>,
     /// Power of the current incarnation.
-    pub(crate) power: RefCell<Option<Rc<Power>>>,
+    pub(crate) power: RefCell<Option<Rc<SharedPower>>>,
     pub(crate) attached: Cell<bool>,
     /// Events of the volume in this incarnation.
     pub(crate) known: Cell<S::Known>,
-    /// True if everything was flushed and the volume was idle until the power cut ([`crate::plan::After::Idle`]).
+    /// True if everything was flushed and the volume was idle until the power cut ([`crate::plan::IncarnationEnd::Idle`]).
     pub(crate) idle: Cell<bool>,
     /// True if a disk returned or stored wrong data.
     pub(crate) harmed: Cell<bool>,
     /// State after an incarnation whose disks continue, with the possible steps. It becomes valid when the volume is
     /// attached again; data read from then on must stay.
-    pub(crate) left: RefCell<Option<Seen>>,
+    pub(crate) left: RefCell<Option<ObservedContent>>,
     /// True if a flush or a write with FUA failed since the writers began: a disk may have lost the content of its
     /// cache.
     flush_failed: Cell<bool>,
     /// Completed requests of the clients of this incarnation.
-    pub(crate) asked: Cell<Asked>,
+    pub(crate) asked: Cell<ClientTotals>,
     /// Bytes of batches of writes in the current incarnation.
-    pub(crate) batches: Cell<Batches>,
+    pub(crate) batches: Cell<BatchBytes>,
     /// Number of the current incarnation.
     pub(crate) life: Cell<usize>,
     /// Recoveries of this scenario.
-    pub(crate) memory: RefCell<Memory<S>>,
+    pub(crate) memory: RefCell<RecoveryCache<S>>,
 }
 
 /// Bytes of batches of writes.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Batches {
+pub(crate) struct BatchBytes {
     pub(crate) begun: u64,
     pub(crate) done: u64,
 }
 
-impl<S: Subject> Ctx<S> {
-    pub(crate) fn new(plan: &Plan<S>, readable: bool, limits: Limits) -> Ctx<S> {
+impl<S: TestedSystem> ScenarioContext<S> {
+    pub(crate) fn new(
+        plan: &ScenarioPlan<S>,
+        readable: bool,
+        limits: ScenarioLimits,
+    ) -> ScenarioContext<S> {
         let base = stamp(BEFORE, 0, plan.len);
-        let worlds = Tally {
+        let worlds = ScenarioTally {
             worlds: 1,
-            ..Tally::default()
+            ..ScenarioTally::default()
         };
-        Ctx {
+        ScenarioContext {
             plan: plan.clone(),
             tape: Tape::new(readable),
-            lanes: RefCell::new(Lanes::new(base, &plan.regions)),
+            lanes: RefCell::new(WriterHistories::new(base, &plan.regions)),
             tally: Cell::new(worlds),
             violation: RefCell::new(None),
             moment: RefCell::new(None),
@@ -112,8 +116,8 @@ impl<S: Subject> Ctx<S> {
     }
 
     /// Returns the result of the scenario.
-    pub(crate) fn outcome(&self) -> Outcome {
-        Outcome {
+    pub(crate) fn outcome(&self) -> ScenarioOutcome {
+        ScenarioOutcome {
             digest: self.tape.digest(),
             tally: self.tally.get(),
             violation: self.violation.borrow().clone(),
@@ -123,7 +127,7 @@ impl<S: Subject> Ctx<S> {
         }
     }
 
-    pub(crate) fn count(&self, add: impl FnOnce(&mut Tally)) {
+    pub(crate) fn count(&self, add: impl FnOnce(&mut ScenarioTally)) {
         let mut tally = self.tally.get();
         add(&mut tally);
         self.tally.set(tally);
@@ -138,7 +142,7 @@ impl<S: Subject> Ctx<S> {
         self.tape.head(|| format!("VIOLATION  {violation}"));
         self.tape.note(7);
         *first = Some(violation);
-        self.moment.replace(Some(Moment {
+        self.moment.replace(Some(ViolationMoment {
             life: self.life.get(),
             begun: self.begun.borrow().clone(),
             by_look: self.looking.get(),
@@ -156,7 +160,7 @@ impl<S: Subject> Ctx<S> {
     fn spend_request(&self) {
         let requests = self.requests.get() + 1;
         self.requests.set(requests);
-        let Limits {
+        let ScenarioLimits {
             requests: most,
             until,
         } = self.limits;
@@ -186,22 +190,22 @@ impl<S: Subject> Ctx<S> {
     }
 
     /// Returns the requests that must survive a crash. The disks continue if `running`.
-    pub(crate) fn kept(&self, running: bool) -> Kept {
+    pub(crate) fn kept(&self, running: bool) -> SurvivalRule {
         let lost = self.flush_failed.get() || !self.plan.volume.outlives_the_process();
         if running && !lost {
-            Kept::Acknowledged
+            SurvivalRule::Acknowledged
         } else {
-            Kept::Durable
+            SurvivalRule::Durable
         }
     }
 
     /// Returns the maximum durations.
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> TimeBounds {
         self.plan.volume.bounds()
     }
 
     /// Returns the block size of each disk in the current incarnation, in bytes.
-    pub(crate) fn blocks(&self) -> Each<S::Role, u32> {
+    pub(crate) fn blocks(&self) -> PerDisk<S::Role, u32> {
         let life = &self.plan.lives[self.life.get()];
         life.disks.map(|_, disk| disk.block)
     }
@@ -219,18 +223,18 @@ impl<S: Subject> Ctx<S> {
 }
 
 /// Observer of a disk's requests in an incarnation, for the tape and the checkers.
-pub(crate) struct Watching<S: Subject> {
-    pub(crate) ctx: Rc<Ctx<S>>,
+pub(crate) struct IncarnationObserver<S: TestedSystem> {
+    pub(crate) ctx: Rc<ScenarioContext<S>>,
     pub(crate) role: S::Role,
-    pub(crate) watcher: Box<dyn Watcher>,
+    pub(crate) watcher: Box<dyn RequestWatcher>,
     pub(crate) rt: forebay_rt::Rt,
 }
 
-impl<S: Subject> Observer for Watching<S> {
-    fn issued(&self, request: &Request) {
+impl<S: TestedSystem> DiskObserver for IncarnationObserver<S> {
+    fn issued(&self, request: &DiskRequest) {
         let (ctx, role) = (&self.ctx, self.role);
         ctx.spend_request();
-        let Request {
+        let DiskRequest {
             id, op, range, fua, ..
         } = request;
         ctx.tape
@@ -244,7 +248,7 @@ impl<S: Subject> Observer for Watching<S> {
         ctx.check(held);
     }
 
-    fn ended(&self, request: &Request, failed: bool) {
+    fn ended(&self, request: &DiskRequest, failed: bool) {
         let (ctx, role) = (&self.ctx, self.role);
         ctx.tape.note(request.id << 1 | u64::from(failed));
         ctx.tape.say(self.rt.now(), || {

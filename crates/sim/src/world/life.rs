@@ -5,30 +5,34 @@ use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::Checked;
+use forebay_device::CheckedDevice;
 use forebay_rng::{Rng, mix};
 use forebay_rt::Rt;
 use futures_util::future::{Either, join, join_all, select};
 
-use super::ctx::{Ctx, Left, Watching};
+use super::ctx::{IncarnationObserver, ScenarioContext, SurvivingDisks};
 use super::look;
-use super::stop::Stopper;
-use super::user::User;
+use super::stop::IncarnationStopper;
+use super::user::ScenarioWriter;
 use crate::clock::LeapingTime;
-use crate::disk::{Coin, Disk, Observer};
-use crate::history::Kept;
-use crate::machine::{Machine, Medium};
-use crate::plan::{Life, Looks, Settings, coin};
-use crate::role::Each;
-use crate::subject::{Attach, Subject};
+use crate::disk::{DiskObserver, SimDisk, WriteFate};
+use crate::history::SurvivalRule;
+use crate::machine::{DiskContents, Machine};
+use crate::plan::{CheckSchedule, Incarnation, ScenarioSettings, coin};
+use crate::role::PerDisk;
+use crate::subject::{AttachPurpose, TestedSystem};
 use crate::violation::Violation;
 
 /// Interval of checks for endless waits, and for the state of the volume.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// Runs an incarnation, on disks that may have been running before.
-pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>) -> Left<S::Role> {
-    let Left { medium, running } = before;
+pub(crate) fn live<S: TestedSystem>(
+    ctx: &Rc<ScenarioContext<S>>,
+    n: usize,
+    before: SurvivingDisks<S::Role>,
+) -> SurvivingDisks<S::Role> {
+    let SurvivingDisks { medium, running } = before;
     let life = &ctx.plan.lives[n];
     let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
     let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
@@ -63,14 +67,14 @@ pub(crate) fn live<S: Subject>(ctx: &Rc<Ctx<S>>, n: usize, before: Left<S::Role>
 }
 
 /// Runs the attached volume with its clients, until it is stopped or the power is cut.
-fn in_service<S: Subject>(
-    ctx: &Rc<Ctx<S>>,
+fn in_service<S: TestedSystem>(
+    ctx: &Rc<ScenarioContext<S>>,
     n: usize,
     machine: &Machine<S::Role>,
     clock: &Rc<LeapingTime>,
 ) {
     let life = &ctx.plan.lives[n];
-    let attach = ctx.plan.volume.attach(machine, Attach::Serve);
+    let attach = ctx.plan.volume.attach(machine, AttachPurpose::Serve);
     let (shared, rt) = (Rc::clone(ctx), machine.rt.clone());
     let users_clock = Rc::clone(clock);
     let ended = machine.run(async move {
@@ -91,31 +95,35 @@ fn in_service<S: Subject>(
     }
 }
 
-fn leave<S: Subject>(
-    ctx: &Ctx<S>,
-    life: &Life<S::Role>,
+fn leave<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    life: &Incarnation<S::Role>,
     machine: &Machine<S::Role>,
-) -> Left<S::Role> {
+) -> SurvivingDisks<S::Role> {
     if !life.killed || !S::may_be_killed(ctx.known.get()) {
-        return Left {
+        return SurvivingDisks {
             medium: machine.cut(life.coin),
             running: None,
         };
     }
     let running = machine.disks.map(|_, disk| disk.running(life.coin));
-    Left {
+    SurvivingDisks {
         medium: running.map(|_, running| running.current.clone()),
         running: Some(running),
     }
 }
 
-fn notice_harm<S: Subject>(ctx: &Ctx<S>, disks: &Disks<S>) {
+fn notice_harm<S: TestedSystem>(ctx: &ScenarioContext<S>, disks: &IncarnationDisks<S>) {
     if ctx.plan.volume.is_dishonest() && disks.iter().any(|(_, disk)| disk.injected() > 0) {
         ctx.harmed.set(true);
     }
 }
 
-fn set_up<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<S::Role>) {
+fn set_up<S: TestedSystem>(
+    ctx: &Rc<ScenarioContext<S>>,
+    life: &Incarnation<S::Role>,
+    machine: &Machine<S::Role>,
+) {
     for (role, disk) in machine.disks.iter() {
         let conditions = &life.disks[role];
         disk.slowest.set(conditions.slowest);
@@ -124,7 +132,7 @@ fn set_up<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<
             disk.rot(*at, |byte| !byte);
         }
         disk.flush_takes.set(conditions.flush_takes);
-        let observer: Rc<dyn Observer> = Rc::new(Watching {
+        let observer: Rc<dyn DiskObserver> = Rc::new(IncarnationObserver {
             ctx: Rc::clone(ctx),
             role,
             watcher: ctx.plan.volume.watcher(role, &machine.disks),
@@ -142,34 +150,38 @@ fn set_up<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<
 }
 
 /// Disks of an incarnation.
-type Disks<S> = Each<<S as Settings>::Role, Rc<Disk>>;
+type IncarnationDisks<S> = PerDisk<<S as ScenarioSettings>::Role, Rc<SimDisk>>;
 
 /// Installs the checks for power cuts at requests.
-fn look_on<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine<S::Role>) {
+fn look_on<S: TestedSystem>(
+    ctx: &Rc<ScenarioContext<S>>,
+    life: &Incarnation<S::Role>,
+    machine: &Machine<S::Role>,
+) {
     let (shared, disks) = (Rc::clone(ctx), machine.disks.clone());
     let (seed, looks) = (mix(life.seed, 5), life.looks);
     let watch = move |request| {
         let rng = Rng::new(mix(seed, request));
-        if shared.is_over() || matches!(looks, Looks::OneIn(n) if !rng.one_in(n)) {
+        if shared.is_over() || matches!(looks, CheckSchedule::OneIn(n) if !rng.one_in(n)) {
             return;
         }
         notice_harm(&shared, &disks);
-        let look = Look {
+        let look = CutCheck {
             ctx: &shared,
             disks: &disks,
             rng: &rng,
             request,
         };
         match looks {
-            Looks::OneIn(_) => {
+            CheckSchedule::OneIn(_) => {
                 let coin = coin(&rng, seed);
                 if shared.plan.volume.outlives_the_process() && rng.coin() {
                     look.at_kill(coin)
                 } else {
-                    look.at_cut(&Each::of(|_| coin), false)
+                    look.at_cut(&PerDisk::of(|_| coin), false)
                 }
             }
-            Looks::Each {
+            CheckSchedule::Each {
                 combinations,
                 recoveries,
             } => look.at_each(combinations, recoveries),
@@ -179,25 +191,25 @@ fn look_on<S: Subject>(ctx: &Rc<Ctx<S>>, life: &Life<S::Role>, machine: &Machine
 }
 
 /// A check at the issue of a request.
-struct Look<'a, S: Subject> {
-    ctx: &'a Ctx<S>,
-    disks: &'a Disks<S>,
+struct CutCheck<'a, S: TestedSystem> {
+    ctx: &'a ScenarioContext<S>,
+    disks: &'a IncarnationDisks<S>,
     rng: &'a Rng,
     request: u64,
 }
 
-impl<S: Subject> Look<'_, S> {
+impl<S: TestedSystem> CutCheck<'_, S> {
     /// Checks the state after a cut, with the coin of each disk for its blocks.
-    fn at_cut(&self, coins: &Each<S::Role, Coin>, all_recoveries: bool) {
+    fn at_cut(&self, coins: &PerDisk<S::Role, WriteFate>, all_recoveries: bool) {
         let (ctx, request) = (self.ctx, self.request);
         let medium = self.disks.map(|role, disk| disk.cut(coins[role]));
         ctx.tape
             .head(|| format!("--- a look: a cut at request {request}, {coins:?}"));
-        self.at(&medium, Kept::Durable, all_recoveries);
+        self.at(&medium, SurvivalRule::Durable, all_recoveries);
     }
 
     /// Checks the state after the death of the process, with the coin for writes in flight.
-    fn at_kill(&self, coin: Coin) {
+    fn at_kill(&self, coin: WriteFate) {
         let (ctx, request) = (self.ctx, self.request);
         let medium = self.disks.map(|_, disk| disk.running(coin).current);
         ctx.tape
@@ -205,7 +217,7 @@ impl<S: Subject> Look<'_, S> {
         self.at(&medium, ctx.kept(true), false);
     }
 
-    fn at(&self, medium: &Medium<S::Role>, kept: Kept, all_recoveries: bool) {
+    fn at(&self, medium: &DiskContents<S::Role>, kept: SurvivalRule, all_recoveries: bool) {
         self.ctx.looking.set(true);
         look::look(self.ctx, medium, kept, self.rng, all_recoveries);
         self.ctx.looking.set(false);
@@ -219,7 +231,7 @@ impl<S: Subject> Look<'_, S> {
             for mask in 0..1 << all {
                 let mut left = mask;
                 let coins = at_stake.map(|_, blocks| {
-                    let coin = Coin::Mask(left);
+                    let coin = WriteFate::Mask(left);
                     left >>= blocks;
                     coin
                 });
@@ -229,14 +241,14 @@ impl<S: Subject> Look<'_, S> {
         let request = self.request;
         let full = recoveries > 0 && request % recoveries == recoveries - 1;
         let coins = [
-            Coin::Keep,
-            Coin::Drop,
-            Coin::Blocks(request),
-            Coin::Writes(request),
+            WriteFate::Keep,
+            WriteFate::Drop,
+            WriteFate::Blocks(request),
+            WriteFate::Writes(request),
         ];
         for (n, coin) in coins.into_iter().enumerate() {
             let full = full && n as u64 == request / recoveries % 4;
-            self.at_cut(&Each::of(|_| coin), full);
+            self.at_cut(&PerDisk::of(|_| coin), full);
         }
         if self.ctx.plan.volume.outlives_the_process() {
             coins.into_iter().for_each(|coin| self.at_kill(coin));
@@ -245,7 +257,7 @@ impl<S: Subject> Look<'_, S> {
 }
 
 /// Handles a failed attach.
-fn refused<S: Subject>(ctx: &Ctx<S>, error: &S::Refusal) {
+fn refused<S: TestedSystem>(ctx: &ScenarioContext<S>, error: &S::Refusal) {
     ctx.tape.head(|| format!("not attached: {error}"));
     ctx.tape.note(3);
     if !ctx.plan.volume.may_fail() && !ctx.harmed.get() {
@@ -256,8 +268,8 @@ fn refused<S: Subject>(ctx: &Ctx<S>, error: &S::Refusal) {
     }
 }
 
-async fn serve<S: Subject>(
-    ctx: &Rc<Ctx<S>>,
+async fn serve<S: TestedSystem>(
+    ctx: &Rc<ScenarioContext<S>>,
     rt: &Rt,
     clock: Rc<LeapingTime>,
     n: usize,
@@ -265,18 +277,18 @@ async fn serve<S: Subject>(
     report: S::Report,
 ) {
     let life = &ctx.plan.lives[n];
-    let users: Vec<User<S>> = (0..life.scripts.len())
+    let users: Vec<ScenarioWriter<S>> = (0..life.scripts.len())
         .map(|lane| {
-            User::new(
+            ScenarioWriter::new(
                 ctx,
                 rt,
                 &clock,
-                Checked::new(volume.clone(), "volume"),
+                CheckedDevice::new(volume.clone(), "volume"),
                 lane,
             )
         })
         .collect();
-    let stopper = Stopper::new(ctx, rt, &clock, &volume);
+    let stopper = IncarnationStopper::new(ctx, rt, &clock, &volume);
     let work = async {
         let scripts = users.iter().zip(&life.scripts);
         let lanes = join_all(scripts.map(|(user, script)| user.work(&script.actions)));
@@ -302,7 +314,7 @@ async fn serve<S: Subject>(
     let guard = async {
         loop {
             rt.sleep(ROUND).await;
-            let waits = users.iter().find_map(User::waits_too_long);
+            let waits = users.iter().find_map(ScenarioWriter::waits_too_long);
             if let Some(what) = waits.or_else(|| stopper.takes_too_long()) {
                 return ctx.violated(Violation::new("liveness", what));
             }
@@ -323,11 +335,11 @@ async fn serve<S: Subject>(
 }
 
 /// Acts as an administrator that searches for unreadable data from time to time, and declares it lost once.
-async fn giving_up<S: Subject>(
-    ctx: &Ctx<S>,
+async fn giving_up<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
     rt: &Rt,
     volume: &S::Volume,
-    life: &Life<S::Role>,
+    life: &Incarnation<S::Role>,
 ) -> Infallible {
     let Some(from) = life.gives_up_at else {
         return pending().await;

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use std::cell::RefCell;
 
-use forebay_device::{BufMut, Checked, Device};
+use forebay_device::{BufMut, CheckedDevice, Device};
 use forebay_rng::{Rng, mix};
 use forebay_rt::VirtualTime;
 
-use super::ctx::{Ctx, Left};
-use super::memory::{Known, Read, Taken};
-use crate::disk::Coin;
-use crate::history::Kept;
-use crate::lanes::Promise;
-use crate::machine::{Machine, Medium};
+use super::ctx::{ScenarioContext, SurvivingDisks};
+use super::memory::{CachedRecovery, ReadContent, RecordedRecovery};
+use crate::disk::WriteFate;
+use crate::history::SurvivalRule;
+use crate::lanes::CrashGuarantee;
+use crate::machine::{DiskContents, Machine};
 use crate::stamp::SECTOR;
-use crate::subject::{Attach, Exchanged, Refused, Subject};
+use crate::subject::{AttachPurpose, ExchangedDisk, RefusalMeaning, TestedSystem};
 use crate::violation::Violation;
 use crate::workload::journal;
 
@@ -24,18 +24,18 @@ use crate::workload::journal;
 const STEP: u64 = 64 << 10;
 
 /// Content of a volume after a cut, with the possible steps.
-pub(crate) struct Found<S: Subject> {
-    read: Rc<Read>,
+pub(crate) struct RecoveredContent<S: TestedSystem> {
+    read: Rc<ReadContent>,
     /// State of the disks at each request of the recovery.
-    taken: Option<Rc<Taken<S>>>,
+    taken: Option<Rc<RecordedRecovery<S>>>,
     after: Vec<Vec<usize>>,
     /// True if the volume continues only if it is made anew.
     ended: bool,
 }
 
-fn healthy<S: Subject>(
-    ctx: &Ctx<S>,
-    medium: &Medium<S::Role>,
+fn healthy<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    medium: &DiskContents<S::Role>,
     cut_at: Option<u64>,
 ) -> Machine<S::Role> {
     let clock = Rc::new(VirtualTime::new());
@@ -46,8 +46,8 @@ fn healthy<S: Subject>(
     machine
 }
 
-async fn read_whole(volume: impl Device) -> Read {
-    let device = Checked::new(volume, "volume");
+async fn read_whole(volume: impl Device) -> ReadContent {
+    let device = CheckedDevice::new(volume, "volume");
     let (len, block) = (
         device.geometry().len,
         u64::from(device.geometry().block_size),
@@ -66,11 +66,15 @@ async fn read_whole(volume: impl Device) -> Read {
             }
         }
     }
-    Read::of(seen, unreadable)
+    ReadContent::of(seen, unreadable)
 }
 
 /// Recovers the volume on healthy disks and reads all of it. The result depends only on the disks, so it is cached.
-fn take_up<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, why: Attach) -> Rc<Taken<S>> {
+fn take_up<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    medium: &DiskContents<S::Role>,
+    why: AttachPurpose,
+) -> Rc<RecordedRecovery<S>> {
     ctx.count(|tally| tally.cycles += 1);
     let life = ctx.life.get();
     if let Some(taken) = ctx.memory.borrow().find(life, why, medium) {
@@ -93,11 +97,11 @@ fn take_up<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, why: Attach) -> R
     });
     machine.power.watch.replace(None);
     let read = read.expect("no cut");
-    let taken = Rc::new(Taken {
+    let taken = Rc::new(RecordedRecovery {
         read,
         forks: forks.take(),
     });
-    ctx.memory.borrow_mut().keep(Known {
+    ctx.memory.borrow_mut().keep(CachedRecovery {
         life,
         why,
         medium: medium.clone(),
@@ -107,24 +111,24 @@ fn take_up<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, why: Attach) -> R
 }
 
 /// Returns the guarantee of the volume in the current situation.
-fn promise<S: Subject>(ctx: &Ctx<S>) -> Promise {
+fn promise<S: TestedSystem>(ctx: &ScenarioContext<S>) -> CrashGuarantee {
     if ctx.harmed.get() {
-        Promise::Known
+        CrashGuarantee::Known
     } else {
         ctx.plan.volume.promise(ctx.known.get())
     }
 }
 
-fn judge<S: Subject>(
-    ctx: &Ctx<S>,
-    read: &Rc<Read>,
-    (promise, kept): (Promise, Kept),
+fn judge<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    read: &Rc<ReadContent>,
+    (promise, kept): (CrashGuarantee, SurvivalRule),
     ended: bool,
-) -> Option<Found<S>> {
+) -> Option<RecoveredContent<S>> {
     let lanes = ctx.lanes.borrow();
     // Temporarily unreadable data is not lost, and neither is data that could not be destaged.
     let kept_back = |sector: &&u64| !lanes.may_be_lost(**sector, kept);
-    if promise != Promise::Known
+    if promise != CrashGuarantee::Known
         && let Some(sector) = read.unreadable.iter().find(kept_back)
     {
         ctx.tape.note(u64::from(read.crc));
@@ -137,13 +141,13 @@ fn judge<S: Subject>(
 }
 
 /// Judges the readable sectors.
-fn judge_readable<S: Subject>(
-    ctx: &Ctx<S>,
-    read: &Rc<Read>,
-    (promise, kept): (Promise, Kept),
+fn judge_readable<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    read: &Rc<ReadContent>,
+    (promise, kept): (CrashGuarantee, SurvivalRule),
     ended: bool,
-) -> Option<Found<S>> {
-    let Read {
+) -> Option<RecoveredContent<S>> {
+    let ReadContent {
         seen,
         unreadable,
         crc,
@@ -165,7 +169,7 @@ fn judge_readable<S: Subject>(
                     .collect();
                 format!("    as after steps {ends:?} of each lane ({promise:?})")
             });
-            Some(Found {
+            Some(RecoveredContent {
                 read: Rc::clone(read),
                 taken: None,
                 after,
@@ -174,9 +178,9 @@ fn judge_readable<S: Subject>(
         }
         Err(wrong) => {
             let checker = match promise {
-                Promise::Prefix => "prefix consistency",
-                Promise::Sectors => "flushed sectors",
-                Promise::Known => "known data",
+                CrashGuarantee::Prefix => "prefix consistency",
+                CrashGuarantee::Sectors => "flushed sectors",
+                CrashGuarantee::Known => "known data",
             };
             ctx.violated(Violation::new(checker, wrong));
             None
@@ -186,10 +190,10 @@ fn judge_readable<S: Subject>(
 
 /// Returns the lost sectors of a refusal that were not written since. `None` if no data was declared lost and no disk
 /// returned wrong data.
-fn lost_for_a_reason<S: Subject>(
-    ctx: &Ctx<S>,
+fn lost_for_a_reason<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
     lost: Option<Vec<u64>>,
-    kept: Kept,
+    kept: SurvivalRule,
 ) -> Option<Vec<u64>> {
     let lanes = ctx.lanes.borrow();
     let Some(mut lost) = lost else {
@@ -209,31 +213,35 @@ fn lost_for_a_reason<S: Subject>(
 }
 
 /// Recovers the disks and judges the content. `None` after a violation, or after a permitted refusal.
-fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Option<Found<S>> {
+fn found<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    medium: &DiskContents<S::Role>,
+    kept: SurvivalRule,
+) -> Option<RecoveredContent<S>> {
     let (promise, harmed) = ((promise(ctx), kept), ctx.harmed.get());
-    let taken = take_up(ctx, medium, Attach::Look);
+    let taken = take_up(ctx, medium, AttachPurpose::Look);
     let refusal = match &taken.read {
         Ok(read) => {
             let found = judge(ctx, read, promise, false)?;
             let taken = Some(Rc::clone(&taken));
-            return Some(Found { taken, ..found });
+            return Some(RecoveredContent { taken, ..found });
         }
         Err(refusal) => refusal,
     };
     let volume = &ctx.plan.volume;
     match volume.refused(refusal, ctx.known.get(), medium) {
-        Refused::Holds(seen, lost) => {
+        RefusalMeaning::Holds(seen, lost) => {
             let lost = lost_for_a_reason(ctx, lost, kept)?;
-            judge(ctx, &Rc::new(Read::of(seen, lost)), promise, true)
+            judge(ctx, &Rc::new(ReadContent::of(seen, lost)), promise, true)
         }
-        Refused::Insist => match &take_up(ctx, medium, Attach::Insist).read {
+        RefusalMeaning::Insist => match &take_up(ctx, medium, AttachPurpose::Insist).read {
             Ok(read) => judge(ctx, read, promise, true),
             Err(error) => {
                 ctx.violated(Violation::new("attach", format!("refused: {error}")));
                 None
             }
         },
-        Refused::WithoutReason => {
+        RefusalMeaning::WithoutReason => {
             ctx.tape.head(|| format!("    refused: {refusal}"));
             ctx.tape.note(2);
             if !harmed {
@@ -247,10 +255,10 @@ fn found<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>, kept: Kept) -> Opti
 
 /// Checks the state after a cut. Sometimes also checks a cut in the recovery. With `all_recoveries`, checks a cut at
 /// each request of the recovery, and at each request of the recovery after that.
-pub(crate) fn look<S: Subject>(
-    ctx: &Ctx<S>,
-    medium: &Medium<S::Role>,
-    kept: Kept,
+pub(crate) fn look<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    medium: &DiskContents<S::Role>,
+    kept: SurvivalRule,
     rng: &Rng,
     all_recoveries: bool,
 ) {
@@ -275,16 +283,21 @@ pub(crate) fn look<S: Subject>(
     }
 }
 
-fn coin(rng: &Rng) -> Coin {
+fn coin(rng: &Rng) -> WriteFate {
     match rng.below(4) {
-        0 => Coin::Drop,
-        1 => Coin::Writes(rng.next()),
-        _ => Coin::Blocks(rng.next()),
+        0 => WriteFate::Drop,
+        1 => WriteFate::Writes(rng.next()),
+        _ => WriteFate::Blocks(rng.next()),
     }
 }
 
 /// Cuts a recovery at some request, and perhaps the next one, and the next.
-fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, taken: &Rc<Taken<S>>, rng: &Rng, read: &Read) {
+fn cuts_in_recovery<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    taken: &Rc<RecordedRecovery<S>>,
+    rng: &Rng,
+    read: &ReadContent,
+) {
     let mut left = Rc::clone(taken);
     for _ in 0..3 {
         match cut_in_recovery(ctx, &left, rng.below(10), coin(rng), read) {
@@ -299,13 +312,13 @@ fn cuts_in_recovery<S: Subject>(ctx: &Ctx<S>, taken: &Rc<Taken<S>>, rng: &Rng, r
 
 /// Cuts a recovery at one of its requests, and checks that the next one finds the same content. Returns the next
 /// recovery. `None` if the recovery has fewer requests.
-fn cut_in_recovery<S: Subject>(
-    ctx: &Ctx<S>,
-    taken: &Taken<S>,
+fn cut_in_recovery<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    taken: &RecordedRecovery<S>,
     cut_at: u64,
-    coin: Coin,
-    read: &Read,
-) -> Option<Rc<Taken<S>>> {
+    coin: WriteFate,
+    read: &ReadContent,
+) -> Option<Rc<RecordedRecovery<S>>> {
     let fork = taken.forks.get(cut_at as usize)?;
     if ctx.is_over() {
         return None;
@@ -314,7 +327,7 @@ fn cut_in_recovery<S: Subject>(
     ctx.tape
         .head(|| format!("    cut at request {cut_at} of the recovery, {coin:?}"));
     ctx.count(|tally| tally.cuts_in_recovery += 1);
-    let next = take_up(ctx, &left, Attach::Look);
+    let next = take_up(ctx, &left, AttachPurpose::Look);
     let wrong = match &next.read {
         Ok(again) if **again == *read => return Some(next),
         Ok(again) if again.seen == read.seen => {
@@ -333,7 +346,7 @@ fn cut_in_recovery<S: Subject>(
     None
 }
 
-fn check_structures<S: Subject>(ctx: &Ctx<S>, seen: &[u8]) {
+fn check_structures<S: TestedSystem>(ctx: &ScenarioContext<S>, seen: &[u8]) {
     // Until the volume is attached, the content belongs to the previous incarnation.
     if ctx.plan.volume.may_fail() || ctx.harmed.get() || ctx.left.borrow().is_some() {
         return;
@@ -347,12 +360,12 @@ fn check_structures<S: Subject>(ctx: &Ctx<S>, seen: &[u8]) {
 }
 
 /// Judges the state after an incarnation, and makes it the start of the next one. `None` if the scenario ends here.
-pub(crate) fn go_on<S: Subject>(
-    ctx: &Ctx<S>,
+pub(crate) fn go_on<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
     life: usize,
-    left: Left<S::Role>,
-) -> Option<Left<S::Role>> {
-    let Left { medium, running } = left;
+    left: SurvivingDisks<S::Role>,
+) -> Option<SurvivingDisks<S::Role>> {
+    let SurvivingDisks { medium, running } = left;
     let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
     let found = found(ctx, &medium, ctx.kept(running.is_some()))?;
     check_structures(ctx, &found.read.seen);
@@ -362,7 +375,7 @@ pub(crate) fn go_on<S: Subject>(
     if let Some(taken) = &found.taken {
         cuts_in_recovery(ctx, taken, &rng, &found.read);
     }
-    let Found {
+    let RecoveredContent {
         read, after, ended, ..
     } = found;
     let running = running.filter(|_| !ended);
@@ -382,13 +395,16 @@ pub(crate) fn go_on<S: Subject>(
     if running.is_none() {
         ctx.settle();
     }
-    Some(Left { medium, running })
+    Some(SurvivingDisks { medium, running })
 }
 
 /// Tests disks of which one was exchanged.
-pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Role>) {
+pub(crate) fn at_exchanged<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    exchanged: ExchangedDisk<S::Role>,
+) {
     let machine = healthy(ctx, &exchanged.medium, None);
-    let attach = ctx.plan.volume.attach(&machine, Attach::Look);
+    let attach = ctx.plan.volume.attach(&machine, AttachPurpose::Look);
     let attached = machine.run(attach).expect("no cut");
     ctx.count(|tally| {
         tally.cycles += 1;
@@ -397,21 +413,21 @@ pub(crate) fn at_exchanged<S: Subject>(ctx: &Ctx<S>, exchanged: Exchanged<S::Rol
     if attached.is_ok() || machine.power.requests() > 0 {
         ctx.violated(Violation::new("attach", exchanged.wrong));
     }
-    let promise = (Promise::Known, Kept::Durable);
-    let read = Rc::new(Read::of(exchanged.volume, Vec::new()));
+    let promise = (CrashGuarantee::Known, SurvivalRule::Durable);
+    let read = Rc::new(ReadContent::of(exchanged.volume, Vec::new()));
     judge(ctx, &read, promise, true);
 }
 
 /// Tests disks on which durable data has rotted: errors are permitted, older data is not.
-pub(crate) fn at_rotten<S: Subject>(ctx: &Ctx<S>, medium: &Medium<S::Role>) {
+pub(crate) fn at_rotten<S: TestedSystem>(ctx: &ScenarioContext<S>, medium: &DiskContents<S::Role>) {
     let Some(rotten) = S::rotten(&ctx.plan, medium) else {
         return;
     };
     ctx.tape.head(|| "--- something rots".into());
     ctx.count(|tally| tally.faults += 1);
-    match &take_up(ctx, &rotten, Attach::Look).read {
+    match &take_up(ctx, &rotten, AttachPurpose::Look).read {
         Ok(read) => {
-            let promise = (promise(ctx), Kept::Durable);
+            let promise = (promise(ctx), SurvivalRule::Durable);
             judge_readable(ctx, read, promise, true);
         }
         Err(refusal) => ctx.tape.head(|| format!("    refused: {refusal}")),

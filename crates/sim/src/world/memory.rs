@@ -3,27 +3,27 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::disk::{Fork, Image};
-use crate::machine::Medium;
-use crate::role::Each;
-use crate::subject::{Attach, Subject};
+use crate::disk::{DiskFork, DiskImage};
+use crate::machine::DiskContents;
+use crate::role::PerDisk;
+use crate::subject::{AttachPurpose, TestedSystem};
 
 /// Maximum number of cached recoveries.
 const REMEMBERED: usize = 8;
 
 /// Content of the volume, and its unreadable sectors.
 #[derive(PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct ReadContent {
     pub(super) seen: Vec<u8>,
     pub(super) unreadable: Vec<u64>,
     /// Checksum of `seen`.
     pub(super) crc: u32,
 }
 
-impl Read {
-    pub(super) fn of(seen: Vec<u8>, unreadable: Vec<u64>) -> Read {
+impl ReadContent {
+    pub(super) fn of(seen: Vec<u8>, unreadable: Vec<u64>) -> ReadContent {
         let crc = crc32c::crc32c(&seen);
-        Read {
+        ReadContent {
             seen,
             unreadable,
             crc,
@@ -32,37 +32,37 @@ impl Read {
 }
 
 /// A recovery on healthy disks: the content of the volume, and the disks at each request that changed them.
-pub(super) struct Taken<S: Subject> {
-    pub(super) read: Result<Rc<Read>, S::Refusal>,
-    pub(super) forks: Vec<Each<S::Role, Fork>>,
+pub(super) struct RecordedRecovery<S: TestedSystem> {
+    pub(super) read: Result<Rc<ReadContent>, S::Refusal>,
+    pub(super) forks: Vec<PerDisk<S::Role, DiskFork>>,
 }
 
 /// Recent recoveries.
-pub(crate) struct Memory<S: Subject>(VecDeque<Known<S>>);
+pub(crate) struct RecoveryCache<S: TestedSystem>(VecDeque<CachedRecovery<S>>);
 
 /// Content of the disks, and its recovery.
-pub(super) struct Known<S: Subject> {
+pub(super) struct CachedRecovery<S: TestedSystem> {
     pub(super) life: usize,
-    pub(super) why: Attach,
-    pub(super) medium: Medium<S::Role>,
-    pub(super) taken: Rc<Taken<S>>,
+    pub(super) why: AttachPurpose,
+    pub(super) medium: DiskContents<S::Role>,
+    pub(super) taken: Rc<RecordedRecovery<S>>,
 }
 
-impl<S: Subject> Default for Memory<S> {
-    fn default() -> Memory<S> {
-        Memory(VecDeque::new())
+impl<S: TestedSystem> Default for RecoveryCache<S> {
+    fn default() -> RecoveryCache<S> {
+        RecoveryCache(VecDeque::new())
     }
 }
 
-impl<S: Subject> Memory<S> {
+impl<S: TestedSystem> RecoveryCache<S> {
     pub(super) fn find(
         &self,
         life: usize,
-        why: Attach,
-        medium: &Medium<S::Role>,
-    ) -> Option<Rc<Taken<S>>> {
-        let is_it = |known: &&Known<S>| {
-            let same = |(role, image): (S::Role, &Image)| known.medium[role].is_same(image);
+        why: AttachPurpose,
+        medium: &DiskContents<S::Role>,
+    ) -> Option<Rc<RecordedRecovery<S>>> {
+        let is_it = |known: &&CachedRecovery<S>| {
+            let same = |(role, image): (S::Role, &DiskImage)| known.medium[role].is_same(image);
             (known.life, known.why) == (life, why) && medium.iter().all(same)
         };
         self.0
@@ -72,7 +72,7 @@ impl<S: Subject> Memory<S> {
             .map(|known| Rc::clone(&known.taken))
     }
 
-    pub(super) fn keep(&mut self, known: Known<S>) {
+    pub(super) fn keep(&mut self, known: CachedRecovery<S>) {
         if self.0.len() == REMEMBERED {
             self.0.pop_front();
         }

@@ -13,15 +13,15 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::panics;
-use crate::plan::Plan;
-use crate::subject::Subject;
+use crate::plan::ScenarioPlan;
+use crate::subject::TestedSystem;
 use crate::violation::Violation;
 
-use ctx::{Ctx, Left};
+use ctx::{ScenarioContext, SurvivingDisks};
 
 /// Work done; values can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ScenarioTally {
     /// Number of scenarios.
     pub worlds: u64,
     /// Number of recoveries and checks of the disks after a power cut.
@@ -36,9 +36,9 @@ pub struct Tally {
     pub virtual_time: Duration,
 }
 
-impl Tally {
+impl ScenarioTally {
     /// Adds the values of `other`.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &ScenarioTally) {
         self.worlds += other.worlds;
         self.cycles += other.cycles;
         self.cuts_in_recovery += other.cuts_in_recovery;
@@ -50,7 +50,7 @@ impl Tally {
 
 /// Limits at which a scenario is abandoned.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
+pub struct ScenarioLimits {
     /// Maximum number of requests to the disks.
     pub requests: Option<u64>,
     /// Time of the real clock.
@@ -59,7 +59,7 @@ pub struct Limits {
 
 /// Moment of a violation in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ViolationMoment {
     /// The incarnation in which, or after which, the violation was found.
     pub life: usize,
     /// Number of actions that each writer had begun in this incarnation.
@@ -70,15 +70,15 @@ pub struct Moment {
 
 /// Result of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     /// Digest, which depends only on the plan and not on the machine.
     pub digest: u64,
     /// Work done.
-    pub tally: Tally,
+    pub tally: ScenarioTally,
     /// The violation, if any.
     pub violation: Option<Violation>,
     /// Moment of the violation.
-    pub moment: Option<Moment>,
+    pub moment: Option<ViolationMoment>,
     /// True if the scenario reached a limit: it did not end by itself, and has no result.
     pub given_up: bool,
     /// Lines of the tape, if requested.
@@ -86,13 +86,17 @@ pub struct Outcome {
 }
 
 /// Runs a scenario. With `readable`, its tape has lines.
-pub fn run<S: Subject>(plan: &Plan<S>, readable: bool) -> Outcome {
-    run_within(plan, readable, Limits::default())
+pub fn run<S: TestedSystem>(plan: &ScenarioPlan<S>, readable: bool) -> ScenarioOutcome {
+    run_within(plan, readable, ScenarioLimits::default())
 }
 
 /// Runs a scenario like [`run`], but abandons it at its limits.
-pub fn run_within<S: Subject>(plan: &Plan<S>, readable: bool, limits: Limits) -> Outcome {
-    let ctx = Rc::new(Ctx::new(plan, readable, limits));
+pub fn run_within<S: TestedSystem>(
+    plan: &ScenarioPlan<S>,
+    readable: bool,
+    limits: ScenarioLimits,
+) -> ScenarioOutcome {
+    let ctx = Rc::new(ScenarioContext::new(plan, readable, limits));
     let lived = catch_unwind(AssertUnwindSafe(|| panics::quietly(|| lives(&ctx))));
     if lived.is_err() {
         let what = panics::last().unwrap_or_else(|| "a panic without words".into());
@@ -101,8 +105,8 @@ pub fn run_within<S: Subject>(plan: &Plan<S>, readable: bool, limits: Limits) ->
     ctx.outcome()
 }
 
-fn lives<S: Subject>(ctx: &Rc<Ctx<S>>) {
-    let mut before = Left {
+fn lives<S: TestedSystem>(ctx: &Rc<ScenarioContext<S>>) {
+    let mut before = SurvivingDisks {
         medium: S::fresh(&ctx.plan),
         running: None,
     };

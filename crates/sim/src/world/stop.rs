@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Checked, Device, DeviceError};
+use forebay_device::{BufMut, CheckedDevice, Device, DeviceError};
 use forebay_rt::{Instant, Rt};
 
-use super::ctx::Ctx;
+use super::ctx::ScenarioContext;
 use crate::clock::LeapingTime;
-use crate::plan::{After, Life};
-use crate::subject::Subject;
+use crate::plan::{Incarnation, IncarnationEnd};
+use crate::subject::TestedSystem;
 use crate::violation::Violation;
 
 /// Maximum length of a read, in bytes.
@@ -20,7 +20,7 @@ const STEP: u64 = 64 << 10;
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Current operation of the whole volume: its start, the clock's leaps until then, and its time limit.
-struct Busy {
+struct VolumeOperation {
     what: &'static str,
     since: Instant,
     leapt: Duration,
@@ -28,22 +28,22 @@ struct Busy {
 }
 
 /// Task that ends an incarnation.
-pub(crate) struct Stopper<'a, S: Subject> {
-    ctx: &'a Ctx<S>,
+pub(crate) struct IncarnationStopper<'a, S: TestedSystem> {
+    ctx: &'a ScenarioContext<S>,
     rt: &'a Rt,
     clock: &'a LeapingTime,
     volume: &'a S::Volume,
-    busy: RefCell<Option<Busy>>,
+    busy: RefCell<Option<VolumeOperation>>,
 }
 
-impl<'a, S: Subject> Stopper<'a, S> {
+impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
     pub(crate) fn new(
-        ctx: &'a Rc<Ctx<S>>,
+        ctx: &'a Rc<ScenarioContext<S>>,
         rt: &'a Rt,
         clock: &'a LeapingTime,
         volume: &'a S::Volume,
-    ) -> Stopper<'a, S> {
-        Stopper {
+    ) -> IncarnationStopper<'a, S> {
+        IncarnationStopper {
             ctx,
             rt,
             clock,
@@ -55,7 +55,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
     /// Returns the operation that exceeds its time limit, if any.
     pub(crate) fn takes_too_long(&self) -> Option<String> {
         let busy = self.busy.borrow();
-        let Busy {
+        let VolumeOperation {
             what,
             since,
             leapt,
@@ -73,7 +73,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
         work: impl Future<Output = T>,
     ) -> T {
         self.ctx.tape.say(self.rt.now(), || what.into());
-        self.busy.replace(Some(Busy {
+        self.busy.replace(Some(VolumeOperation {
             what,
             since: self.rt.now(),
             leapt: self.clock.leapt(),
@@ -88,20 +88,20 @@ impl<'a, S: Subject> Stopper<'a, S> {
     }
 
     /// Executes the planned end after all scripts are done.
-    pub(crate) async fn stop(&self, life: &Life<S::Role>) {
+    pub(crate) async fn stop(&self, life: &Incarnation<S::Role>) {
         match life.after {
-            After::Cut => {}
-            After::Quiet => {
+            IncarnationEnd::Cut => {}
+            IncarnationEnd::Quiet => {
                 self.flush_all().await;
                 self.rt.sleep(Duration::from_millis(700)).await;
             }
-            After::Idle => {
+            IncarnationEnd::Idle => {
                 let flushed = self.flush_all().await;
                 self.rt.sleep(IDLE).await;
                 self.ctx.idle.set(flushed);
             }
-            After::Close => self.close().await,
-            After::Drain => {
+            IncarnationEnd::Close => self.close().await,
+            IncarnationEnd::Drain => {
                 self.drain(life).await;
                 self.close().await;
             }
@@ -120,7 +120,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
 
     async fn flush(&self) -> Result<(), DeviceError> {
         let most = self.ctx.bounds().request;
-        let device = Checked::new(self.volume.clone(), "volume");
+        let device = CheckedDevice::new(self.volume.clone(), "volume");
         self.within("a flush at the end", most, device.flush())
             .await
     }
@@ -144,7 +144,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
     }
 
     /// Drains the volume. If the disks will work again after some time, waits for this time first.
-    async fn drain(&self, life: &Life<S::Role>) {
+    async fn drain(&self, life: &Incarnation<S::Role>) {
         let ctx = self.ctx;
         // A leap of the clock may end the timeout before the drain.
         let steady = ctx.plan.clock_leaps.is_none() && !ctx.is_harmed();
@@ -180,7 +180,7 @@ impl<'a, S: Subject> Stopper<'a, S> {
 
     /// Checks that all data can be read and is correct.
     async fn read_whole(&self) -> Result<(), String> {
-        let device = Checked::new(self.volume.clone(), "volume");
+        let device = CheckedDevice::new(self.volume.clone(), "volume");
         let marks = self.ctx.lanes.borrow_mut().marks();
         let len = device.geometry().len;
         for at in (0..len).step_by(STEP as usize) {

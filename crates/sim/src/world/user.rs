@@ -5,48 +5,48 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Checked, Device, DeviceError, Durability};
+use forebay_device::{BufMut, CheckedDevice, Device, DeviceError, Durability};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Instant, Rt};
 
 use futures_util::future::{join, join_all};
 
-use super::ctx::Ctx;
+use super::ctx::ScenarioContext;
 use crate::clock::LeapingTime;
-use crate::history::{Action, What, room_for};
+use crate::history::{ScriptAction, StepContent, room_for};
 use crate::stamp::stamp_into;
-use crate::subject::{Subject, bytes_of};
+use crate::subject::{TestedSystem, bytes_of};
 use crate::violation::Violation;
 
 /// The action that a writer waits for: its start, the clock's leaps, and the completed bytes of batches until then.
-struct Busy {
-    action: Action,
+struct PendingAction {
+    action: ScriptAction,
     since: Instant,
     leapt: Duration,
     batches_done: u64,
 }
 
 /// A writer of an incarnation.
-pub(crate) struct User<S: Subject> {
-    pub(crate) ctx: Rc<Ctx<S>>,
+pub(crate) struct ScenarioWriter<S: TestedSystem> {
+    pub(crate) ctx: Rc<ScenarioContext<S>>,
     pub(crate) rt: Rt,
     pub(crate) clock: Rc<LeapingTime>,
-    pub(crate) volume: Checked<S::Volume>,
+    pub(crate) volume: CheckedDevice<S::Volume>,
     pub(crate) lane: usize,
-    busy: RefCell<Option<Busy>>,
+    busy: RefCell<Option<PendingAction>>,
 }
 
-impl<S: Subject> User<S> {
+impl<S: TestedSystem> ScenarioWriter<S> {
     pub(crate) fn new(
-        ctx: &Rc<Ctx<S>>,
+        ctx: &Rc<ScenarioContext<S>>,
         rt: &Rt,
         clock: &Rc<LeapingTime>,
-        volume: Checked<S::Volume>,
+        volume: CheckedDevice<S::Volume>,
         lane: usize,
-    ) -> User<S> {
+    ) -> ScenarioWriter<S> {
         let (ctx, rt, clock) = (Rc::clone(ctx), rt.clone(), Rc::clone(clock));
         let busy = RefCell::new(None);
-        User {
+        ScenarioWriter {
             ctx,
             rt,
             clock,
@@ -57,7 +57,7 @@ impl<S: Subject> User<S> {
     }
 
     /// Executes the actions one after the other, until the volume or the scenario ends.
-    pub(crate) async fn work(&self, actions: &[Action]) {
+    pub(crate) async fn work(&self, actions: &[ScriptAction]) {
         for action in actions {
             if self.ctx.is_over() {
                 return;
@@ -67,7 +67,7 @@ impl<S: Subject> User<S> {
                 .tape
                 .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
             let (began, mut batches) = (self.rt.now(), self.ctx.batches.get());
-            self.busy.replace(Some(Busy {
+            self.busy.replace(Some(PendingAction {
                 action: action.clone(),
                 since: began,
                 leapt: self.clock.leapt(),
@@ -100,33 +100,33 @@ impl<S: Subject> User<S> {
     }
 
     /// Checks the duration of an action. `ahead` bytes of batches were in flight or arrived during the action.
-    fn smoothly(&self, action: &Action, began: Instant, ahead: u64) {
+    fn smoothly(&self, action: &ScriptAction, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
         let life = &plan.lives[self.ctx.life.get()];
-        if let Action::Write { fua: false, .. } = action {
+        if let ScriptAction::Write { fua: false, .. } = action {
             let took = self.rt.now().since(began);
             self.ctx.check(S::waited(plan, life, took, ahead));
         }
     }
 
-    fn count(&self, action: &Action) {
+    fn count(&self, action: &ScriptAction) {
         let mut asked = self.ctx.asked.get();
         match action {
-            Action::Write { range, .. } => {
+            ScriptAction::Write { range, .. } => {
                 asked.writes += 1;
                 asked.write_bytes += range.end - range.start;
             }
-            Action::Batch(ranges) => {
+            ScriptAction::Batch(ranges) => {
                 asked.writes += ranges.len() as u64;
                 asked.write_bytes += bytes_of(ranges);
             }
-            Action::Zero(_) | Action::Discard(_) => asked.discards += 1,
-            Action::Read(range) => {
+            ScriptAction::Zero(_) | ScriptAction::Discard(_) => asked.discards += 1,
+            ScriptAction::Read(range) => {
                 asked.reads += 1;
                 asked.read_bytes += range.end - range.start;
             }
-            Action::Flush => asked.flushes += 1,
-            Action::Pause(_) => {}
+            ScriptAction::Flush => asked.flushes += 1,
+            ScriptAction::Pause(_) => {}
         }
         self.ctx.asked.set(asked);
     }
@@ -134,14 +134,14 @@ impl<S: Subject> User<S> {
     /// Returns the action that exceeds its time limit, if any.
     pub(crate) fn waits_too_long(&self) -> Option<String> {
         let busy = self.busy.borrow();
-        let Busy {
+        let PendingAction {
             action,
             since,
             leapt,
             ..
         } = busy.as_ref()?;
         let span = match action {
-            Action::Pause(span) => *span,
+            ScriptAction::Pause(span) => *span,
             _ => Duration::ZERO,
         };
         let took = self.rt.now().since(*since);
@@ -160,11 +160,11 @@ impl<S: Subject> User<S> {
         batches.begun - done_before.unwrap_or(batches.begun)
     }
 
-    fn refused(&self, action: &Action, error: &DeviceError) {
+    fn refused(&self, action: &ScriptAction, error: &DeviceError) {
         self.ctx.tape.say(self.rt.now(), || {
             format!("lane {}: {action}: {error}", self.lane)
         });
-        let writes = matches!(action, Action::Write { .. } | Action::Batch(_));
+        let writes = matches!(action, ScriptAction::Write { .. } | ScriptAction::Batch(_));
         if !self.ctx.plan.volume.may_fail() || writes && self.must_take_writes() {
             let text = format!(
                 "lane {}: {action} failed without a reason: {error}",
@@ -181,9 +181,9 @@ impl<S: Subject> User<S> {
     }
 
     /// Returns the bytes that a batch needs until its last write is done.
-    fn batch_bytes(&self, action: &Action) -> u64 {
+    fn batch_bytes(&self, action: &ScriptAction) -> u64 {
         match action {
-            Action::Batch(ranges) => {
+            ScriptAction::Batch(ranges) => {
                 let beside = self.ctx.bounds().write_bytes;
                 bytes_of(ranges) + ranges.len() as u64 * beside
             }
@@ -191,9 +191,9 @@ impl<S: Subject> User<S> {
         }
     }
 
-    async fn act(&self, action: &Action) -> Result<(), DeviceError> {
+    async fn act(&self, action: &ScriptAction) -> Result<(), DeviceError> {
         match action {
-            Action::Write { range, fua } => {
+            ScriptAction::Write { range, fua } => {
                 let (step, id) = self
                     .ctx
                     .lanes
@@ -219,9 +219,9 @@ impl<S: Subject> User<S> {
                 };
                 self.settle(step, action, *fua, done)
             }
-            Action::Batch(ranges) => self.batch(ranges).await,
-            Action::Zero(range) => {
-                let what = Some(What::Zero);
+            ScriptAction::Batch(ranges) => self.batch(ranges).await,
+            ScriptAction::Zero(range) => {
+                let what = Some(StepContent::Zero);
                 let (step, _) = self
                     .ctx
                     .lanes
@@ -233,8 +233,8 @@ impl<S: Subject> User<S> {
                     .await;
                 self.settle(step, action, false, done)
             }
-            Action::Discard(range) => {
-                let what = Some(What::Open);
+            ScriptAction::Discard(range) => {
+                let what = Some(StepContent::Open);
                 let (step, _) = self
                     .ctx
                     .lanes
@@ -243,14 +243,14 @@ impl<S: Subject> User<S> {
                 let done = self.volume.discard(range.clone()).await;
                 self.settle(step, action, false, done)
             }
-            Action::Read(range) => self.read(range.clone()).await,
-            Action::Flush => {
+            ScriptAction::Read(range) => self.read(range.clone()).await,
+            ScriptAction::Flush => {
                 let marks = self.ctx.lanes.borrow_mut().marks();
                 self.volume.flush().await?;
                 self.ctx.lanes.borrow_mut().durable(&marks);
                 Ok(())
             }
-            Action::Pause(span) => {
+            ScriptAction::Pause(span) => {
                 self.rt.sleep(*span).await;
                 Ok(())
             }
@@ -315,7 +315,7 @@ impl<S: Subject> User<S> {
     fn settle(
         &self,
         step: usize,
-        action: &Action,
+        action: &ScriptAction,
         fua: bool,
         done: Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {

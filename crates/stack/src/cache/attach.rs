@@ -2,19 +2,19 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{AttachOptions, AttachReport, Volume, Witness};
+use forebay_dcd::{AttachOptions, AttachReport, DcdVolume, FailedLogRegistry};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
-use super::in_use::Cache;
+use super::in_use::AttachedCache;
 use super::offline::inspect;
 use crate::layer::Layer;
 use crate::over::{in_words, is_space};
-use crate::{Bypass, CacheOptions, Pair, StackError};
+use crate::{BypassSize, CacheDevices, CacheOptions, StackError};
 
 /// Faults that the administrator accepts when attaching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Accept {
+pub struct AcceptedFaults {
     /// Flushed data is missing from the log.
     pub loss: bool,
     /// The data device differs from the one that the log records.
@@ -22,7 +22,7 @@ pub struct Accept {
 }
 
 /// An attached volume.
-pub struct Attached {
+pub struct AttachedLayer {
     /// The uppermost layer.
     pub layer: Rc<dyn Layer>,
     /// Notes for the administrator about the state in which the volume was found.
@@ -33,19 +33,19 @@ pub struct Attached {
 /// keeps failed-log records on a third device, for logs that failed and could not be marked so themselves.
 ///
 /// # Errors
-/// Those of [`Volume::attach_witnessed`].
+/// Those of [`DcdVolume::attach_witnessed`].
 pub(crate) async fn attach(
     rt: Rt,
-    pair: Pair,
-    accept: Accept,
-    witness: Option<Rc<dyn Witness>>,
-) -> Result<Attached, StackError> {
+    pair: CacheDevices,
+    accept: AcceptedFaults,
+    witness: Option<Rc<dyn FailedLogRegistry>>,
+) -> Result<AttachedLayer, StackError> {
     if !pair.data.identity.names.iter().any(|name| is_space(name)) {
         over_device(&pair).await?;
     }
     let settings = settings(&pair.options, pair.shared, accept);
     let acknowledge = settings.acknowledge;
-    let Pair {
+    let CacheDevices {
         log,
         data,
         same_disk,
@@ -54,7 +54,7 @@ pub(crate) async fn attach(
     } = pair;
     let (log_device, identity) = (log.device, data.identity);
     let attached =
-        Volume::attach_witnessed(rt, log_device, data.device, identity, settings, witness);
+        DcdVolume::attach_witnessed(rt, log_device, data.device, identity, settings, witness);
     let (volume, report) = attached.await.map_err(|error| StackError::Attach {
         log: log.spec.to_string(),
         data: data.spec.to_string(),
@@ -67,14 +67,18 @@ pub(crate) async fn attach(
              written there twice, but are ordered as on a disk"
         ));
     }
-    Ok(Attached {
-        layer: Rc::new(Cache::new(volume, log.spec.to_string(), acknowledge)),
+    Ok(AttachedLayer {
+        layer: Rc::new(AttachedCache::new(
+            volume,
+            log.spec.to_string(),
+            acknowledge,
+        )),
         notes,
     })
 }
 
 /// Refuses the log of a cache over a log-structured volume. Attaching it here would overwrite that volume.
-async fn over_device(pair: &Pair) -> Result<(), StackError> {
+async fn over_device(pair: &CacheDevices) -> Result<(), StackError> {
     let Ok(info) = inspect(&pair.log).await else {
         // Attaching reports the errors of the log.
         return Ok(());
@@ -108,7 +112,7 @@ fn found(report: AttachReport) -> Vec<String> {
 }
 
 /// Unset options get defaults that fit a log on the data device's own disk (`shared`), or on another disk.
-fn settings(options: &CacheOptions, shared: bool, accept: Accept) -> AttachOptions {
+fn settings(options: &CacheOptions, shared: bool, accept: AcceptedFaults) -> AttachOptions {
     let defaults = if shared {
         AttachOptions::on_one_disk()
     } else {
@@ -119,8 +123,8 @@ fn settings(options: &CacheOptions, shared: bool, accept: Accept) -> AttachOptio
         max_delay: options.max_delay.map_or(defaults.max_delay, |span| span.0),
         patience: options.patience.map_or(defaults.patience, |span| span.0),
         bypass: match options.bypass {
-            Some(Bypass::Off) => None,
-            Some(Bypass::From(size)) => Some(size),
+            Some(BypassSize::Off) => None,
+            Some(BypassSize::From(size)) => Some(size),
             None => defaults.bypass,
         },
         map_memory: options.map_memory.unwrap_or(defaults.map_memory),
@@ -138,7 +142,7 @@ mod tests {
 
     /// Returns the resulting maximum delay of writes, and the size from which writes bypass the log.
     fn set(options: &CacheOptions, shared: bool) -> (Duration, Option<ByteLen>) {
-        let settings = settings(options, shared, Accept::default());
+        let settings = settings(options, shared, AcceptedFaults::default());
         (settings.max_delay, settings.bypass)
     }
 
@@ -150,7 +154,7 @@ mod tests {
         assert_eq!(set(&open, true), on_one_disk);
         let said = CacheOptions {
             max_delay: Some("20ms".parse().unwrap()),
-            bypass: Some(Bypass::Off),
+            bypass: Some(BypassSize::Off),
             ..CacheOptions::default()
         };
         for shared in [false, true] {

@@ -3,36 +3,36 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_dcd::{Acknowledge, ResizeError, Volume};
-use forebay_device::{Checked, Device, DeviceError};
+use forebay_dcd::{AckMode, DcdVolume, ResizeError};
+use forebay_device::{CheckedDevice, Device, DeviceError};
 use forebay_units::ByteLen;
 
 use super::words;
-use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent, Resized};
-use crate::not_done::NotDone;
-use crate::{CacheStatus, Cause, Status};
+use crate::layer::{DrainFailure, Layer, LayerFuture, LocatedExtent, ResizeReport};
+use crate::not_done::OperationError;
+use crate::{CacheStatus, ErrorCause, LayerStatus};
 
 /// An attached write cache.
-pub(super) struct Cache {
-    volume: Volume,
-    device: Rc<Checked<Volume>>,
+pub(super) struct AttachedCache {
+    volume: DcdVolume,
+    device: Rc<CheckedDevice<DcdVolume>>,
     /// The log device, as given.
     log: String,
     survives_kill: bool,
 }
 
-impl Cache {
-    pub(super) fn new(volume: Volume, log: String, acknowledge: Acknowledge) -> Cache {
-        Cache {
-            device: Rc::new(Checked::new(volume.clone(), "volume")),
+impl AttachedCache {
+    pub(super) fn new(volume: DcdVolume, log: String, acknowledge: AckMode) -> AttachedCache {
+        AttachedCache {
+            device: Rc::new(CheckedDevice::new(volume.clone(), "volume")),
             volume,
             log,
-            survives_kill: acknowledge != Acknowledge::Flush,
+            survives_kill: acknowledge != AckMode::Flush,
         }
     }
 }
 
-impl Layer for Cache {
+impl Layer for AttachedCache {
     fn name(&self) -> String {
         self.volume.name()
     }
@@ -54,27 +54,27 @@ impl Layer for Cache {
         self.survives_kill
     }
 
-    fn status(&self) -> Status {
-        Status::Cache(CacheStatus {
+    fn status(&self) -> LayerStatus {
+        LayerStatus::Cache(CacheStatus {
             cache: self.volume.status(),
             below: None,
         })
     }
 
-    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+    fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
         self.volume.place(range)
     }
 
-    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+    fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
         Box::pin(async {
             let drained = self.volume.drain().await;
-            drained.map_err(|error| NotDrained(error.to_string()))
+            drained.map_err(|error| DrainFailure(error.to_string()))
         })
     }
 
-    fn what_is_left(&self) -> Option<NotDrained> {
+    fn what_is_left(&self) -> Option<DrainFailure> {
         let left = self.volume.what_is_left()?;
-        Some(NotDrained(left.to_string()))
+        Some(DrainFailure(left.to_string()))
     }
 
     fn has_to_give_up(&self) -> bool {
@@ -89,21 +89,24 @@ impl Layer for Cache {
         self.volume.gives_up()
     }
 
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
+    fn resize(
+        &self,
+        size: Option<ByteLen>,
+    ) -> LayerFuture<'_, Result<ResizeReport, OperationError>> {
         Box::pin(async move {
             if size.is_some() {
                 let text = "a cached volume is as long as its data device: leave out --size, and make that longer";
-                return Err(NotDone::new(Cause::Usage, text));
+                return Err(OperationError::new(ErrorCause::Usage, text));
             }
             let resized = self.volume.resize().await;
             let resized = resized.map_err(|error| {
                 let cause = match &error {
-                    ResizeError::Shrunk { .. } => Cause::Refused,
-                    ResizeError::Device(_) | ResizeError::Log(_) => Cause::Device,
+                    ResizeError::Shrunk { .. } => ErrorCause::Refused,
+                    ResizeError::Device(_) | ResizeError::Log(_) => ErrorCause::Device,
                 };
-                NotDone::new(cause, error)
+                OperationError::new(cause, error)
             })?;
-            Ok(Resized {
+            Ok(ResizeReport {
                 before: resized.before,
                 len: resized.len,
                 notes: resized.notes,

@@ -10,9 +10,10 @@ pub(crate) mod vitals;
 pub(crate) mod words;
 
 pub(crate) use attach::attach;
-pub use attach::{Accept, Attached};
-pub use forebay_dcd::{Testimony, VolumeId, Witness};
-pub use offline::Held;
+pub use attach::{AcceptedFaults, AttachedLayer};
+pub use forebay_dcd::{FailedLogFuture, FailedLogRegistry, VolumeId};
+pub use offline::DetectedLog;
 pub(crate) use offline::{
-    New, cache_of, check, create, dump, erase, held, inspect, room_for_log, salvage, segments_max,
+    CacheCreateSpec, cache_of, check, create, dump, erase, held, inspect, room_for_log, salvage,
+    segments_max,
 };

@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{CreateError, CreateOptions, InspectError, VolumeId, VolumeInfo};
-use forebay_device::{Device, DeviceError, Geometry};
+use forebay_dcd::{CreateOptions, DcdCreateError, InspectError, SuperblockContents, VolumeId};
+use forebay_device::{Device, DeviceError, DeviceGeometry};
 use forebay_log::{FormatError, RingError, RingGeometry, read_superblocks};
 use forebay_units::ByteLen;
 
 use crate::over::is_space;
-use crate::status::{CacheCheck, CheckReport, DumpItem, SalvageReport};
-use crate::{Pair, Part, Spec, StackError, Tree};
+use crate::status::{CacheCheck, LayerCheckReport, LayerDumpItem, LayerSalvageReport};
+use crate::{CacheDevices, DeviceSpec, LayerTree, OpenDevice, StackError};
 
 /// Parameters of a write cache to be created.
 #[derive(Clone, Debug)]
-pub(crate) struct New {
+pub(crate) struct CacheCreateSpec {
     /// The volume's name.
     pub name: String,
     /// The volume's id: 16 random bytes.
@@ -26,7 +26,7 @@ pub(crate) struct New {
 ///
 /// # Errors
 /// If it does not fit, with the reason.
-pub(crate) fn room_for_log(device: &Geometry, segment: ByteLen) -> Result<(), RingError> {
+pub(crate) fn room_for_log(device: &DeviceGeometry, segment: ByteLen) -> Result<(), RingError> {
     RingGeometry::for_device(device, segment).map(|_| ())
 }
 
@@ -39,7 +39,11 @@ pub(crate) fn segments_max(segment: ByteLen) -> u64 {
 ///
 /// # Errors
 /// If the devices are unsuitable, or a device fails.
-pub(crate) async fn create(log: &Part, data: &Part, new: New) -> Result<VolumeInfo, CreateError> {
+pub(crate) async fn create(
+    log: &OpenDevice,
+    data: &OpenDevice,
+    new: CacheCreateSpec,
+) -> Result<SuperblockContents, DcdCreateError> {
     let options = CreateOptions {
         name: new.name,
         volume: VolumeId(new.volume),
@@ -52,7 +56,7 @@ pub(crate) async fn create(log: &Part, data: &Part, new: New) -> Result<VolumeIn
 
 /// A Forebay log found on a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Held {
+pub enum DetectedLog {
     /// The log of a volume that has everything on its data device.
     CleanLog {
         /// The volume's id.
@@ -68,23 +72,23 @@ pub enum Held {
 }
 
 /// Returns the Forebay log on a device, if any.
-pub(crate) async fn held(device: &dyn Device) -> Option<Held> {
+pub(crate) async fn held(device: &dyn Device) -> Option<DetectedLog> {
     let copies = read_superblocks(device).await.ok()?;
     if let Ok(newest) = copies.newest() {
         let volume = newest.volume.to_string();
         return Some(if newest.clean {
-            Held::CleanLog { volume }
+            DetectedLog::CleanLog { volume }
         } else {
-            Held::DirtyLog { volume }
+            DetectedLog::DirtyLog { volume }
         });
     }
     let broken = |copy: Result<_, FormatError>| match copy {
         Err(FormatError::Magic(_)) => None,
-        Err(error) => Some(Held::UnknownLog(error)),
+        Err(error) => Some(DetectedLog::UnknownLog(error)),
         // Both copies are intact, but contradict each other.
         Ok(superblock) => {
-            let superblock: forebay_log::Superblock = superblock;
-            Some(Held::DirtyLog {
+            let superblock: forebay_log::RingSuperblock = superblock;
+            Some(DetectedLog::DirtyLog {
                 volume: superblock.volume.to_string(),
             })
         }
@@ -96,7 +100,7 @@ pub(crate) async fn held(device: &dyn Device) -> Option<Held> {
 ///
 /// # Errors
 /// If the device does not hold a write cache's log.
-pub(crate) async fn inspect(log: &Part) -> Result<VolumeInfo, StackError> {
+pub(crate) async fn inspect(log: &OpenDevice) -> Result<SuperblockContents, StackError> {
     let inspected = forebay_dcd::inspect(Rc::clone(&log.device)).await;
     inspected.map_err(|error| not_a_log(&log.spec, error))
 }
@@ -107,14 +111,14 @@ pub(crate) async fn inspect(log: &Part) -> Result<VolumeInfo, StackError> {
 /// # Errors
 /// If the device does not hold a write cache's log, or cannot be read.
 pub(crate) async fn check(
-    log: &Part,
-    data: Option<&Part>,
+    log: &OpenDevice,
+    data: Option<&OpenDevice>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<CheckReport, StackError> {
+) -> Result<LayerCheckReport, StackError> {
     let data = data.map(|data| (Rc::clone(&data.device), data.identity.clone()));
     let checked = forebay_dcd::check(Rc::clone(&log.device), data, progress).await;
     let report = checked.map_err(|error| not_a_log(&log.spec, error))?;
-    Ok(CheckReport::Cache(CacheCheck {
+    Ok(LayerCheckReport::Cache(CacheCheck {
         cache: report,
         below: None,
     }))
@@ -124,7 +128,7 @@ pub(crate) async fn check(
 ///
 /// # Errors
 /// If the log was not abandoned or belongs to another data device, or a device fails.
-pub(crate) async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
+pub(crate) async fn salvage(pair: &CacheDevices) -> Result<LayerSalvageReport, StackError> {
     let (log, data) = (Rc::clone(&pair.log.device), Rc::clone(&pair.data.device));
     let salvaged = forebay_dcd::salvage(log, data, &pair.data.identity).await;
     let report = salvaged.map_err(|error| StackError::Salvage {
@@ -132,15 +136,18 @@ pub(crate) async fn salvage(pair: &Pair) -> Result<SalvageReport, StackError> {
         data: pair.data.spec.to_string(),
         error,
     })?;
-    Ok(SalvageReport::Cache(report))
+    Ok(LayerSalvageReport::Cache(report))
 }
 
 /// Passes every valid structure of a log to `out`, in the log's order. Changes nothing.
 ///
 /// # Errors
 /// If the device does not hold a log, or cannot be read. The superblocks have been passed before.
-pub(crate) async fn dump(log: &Part, out: &mut dyn FnMut(DumpItem)) -> Result<(), StackError> {
-    let mut out = |item| out(DumpItem::Cache(item));
+pub(crate) async fn dump(
+    log: &OpenDevice,
+    out: &mut dyn FnMut(LayerDumpItem),
+) -> Result<(), StackError> {
+    let mut out = |item| out(LayerDumpItem::Cache(item));
     let dumped = forebay_dcd::dump(Rc::clone(&log.device), &mut out).await;
     dumped.map_err(|error| not_a_log(&log.spec, error))
 }
@@ -149,12 +156,12 @@ pub(crate) async fn dump(log: &Part, out: &mut dyn FnMut(DumpItem)) -> Result<()
 ///
 /// # Errors
 /// Those of the device.
-pub(crate) async fn erase(log: &Part) -> Result<(), DeviceError> {
+pub(crate) async fn erase(log: &OpenDevice) -> Result<(), DeviceError> {
     forebay_dcd::erase(Rc::clone(&log.device)).await
 }
 
 /// Returns the error for a log that cannot be inspected.
-fn not_a_log(log: &Spec, error: InspectError) -> StackError {
+fn not_a_log(log: &DeviceSpec, error: InspectError) -> StackError {
     StackError::NotALog {
         log: log.to_string(),
         error,
@@ -167,10 +174,10 @@ fn not_a_log(log: &Spec, error: InspectError) -> StackError {
 /// # Errors
 /// If the log does not record a usable path.
 pub(crate) fn cache_of(
-    log: Spec,
-    info: &VolumeInfo,
-    data: Option<&Spec>,
-) -> Result<Tree, StackError> {
+    log: DeviceSpec,
+    info: &SuperblockContents,
+    data: Option<&DeviceSpec>,
+) -> Result<LayerTree, StackError> {
     let data = match data {
         Some(data) => data.clone(),
         None => info
@@ -184,8 +191,8 @@ pub(crate) fn cache_of(
             })?,
     };
     Ok(if info.data.names.iter().any(|name| is_space(name)) {
-        Tree::over(log, data)
+        LayerTree::over(log, data)
     } else {
-        Tree::cache(log, data)
+        LayerTree::cache(log, data)
     })
 }

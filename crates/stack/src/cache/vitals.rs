@@ -1,25 +1,25 @@
 //! Figures of a write cache that are worth watching over time.
 
-use forebay_dcd::{Latency, Status};
+use forebay_dcd::{DcdStatus, LatencySummary};
 
-use crate::vitals::{Flow, Room, Vitals};
+use crate::vitals::{FlowCounters, RingUsage, VolumeVitals};
 
 /// Returns a write cache's vital signs: its log as a ring, the clients' requests, and the data written to the data
 /// device.
-pub(crate) fn of(status: &Status) -> Vitals {
-    let requests = |name, count: u64, bytes: Option<u64>, latency: Latency| Flow {
+pub(crate) fn of(status: &DcdStatus) -> VolumeVitals {
+    let requests = |name, count: u64, bytes: Option<u64>, latency: LatencySummary| FlowCounters {
         name,
         count: Some(count),
         bytes,
         latency: Some(latency),
     };
-    let moved = |name, bytes: u64| Flow {
+    let moved = |name, bytes: u64| FlowCounters {
         name,
         bytes: Some(bytes),
-        ..Flow::default()
+        ..FlowCounters::default()
     };
-    Vitals {
-        room: Room {
+    VolumeVitals {
+        room: RingUsage {
             name: "log",
             bytes: status.log_bytes,
             used_bytes: status.log_used_bytes,

@@ -1,35 +1,38 @@
 //! Reports of a write cache, formatted for people.
 
-use forebay_dcd::{CheckReport, CheckVerdict, Destaging, Latency, Mode, SalvageReport, Status};
+use forebay_dcd::{
+    CacheMode, CheckVerdict, DcdCheckReport, DcdStatus, DestageActivity, LatencySummary,
+    LogSalvageReport,
+};
 use forebay_units::ByteLen;
 
-use crate::lines::{Around, Lines};
+use crate::lines::{RenderContext, ReportLines};
 
 /// Share of the log in use from which writers wait for free space: the engine reserves some space for itself.
 const LOG_FULL: f64 = 0.9;
 
 /// Describes the state that requests may be waiting for.
-pub(super) fn what_holds_up(status: &Status) -> String {
+pub(super) fn what_holds_up(status: &DcdStatus) -> String {
     let full = status.log_used_bytes as f64 / status.log_bytes.max(1) as f64;
     in_words(status.mode, status.mode_detail.as_deref(), full)
 }
 
 /// Describes a mode with its detail, and the share of the log in use.
-fn in_words(mode: Mode, detail: Option<&str>, full: f64) -> String {
+fn in_words(mode: CacheMode, detail: Option<&str>, full: f64) -> String {
     let log = match full {
         full if full > LOG_FULL => "the log is full, so writers wait for room in it".to_owned(),
         full => format!("the log is {:.0} % full", full * 100.0),
     };
     match (mode, detail) {
-        (Mode::DataFailing, Some(why)) => format!("{log}; the data device fails: {why}"),
-        (Mode::Degraded, Some(why)) => format!("the log device failed: {why}"),
+        (CacheMode::DataFailing, Some(why)) => format!("{log}; the data device fails: {why}"),
+        (CacheMode::Degraded, Some(why)) => format!("the log device failed: {why}"),
         _ => log,
     }
 }
 
-pub(crate) fn to_give_up(status: &Status) -> Option<String> {
+pub(crate) fn to_give_up(status: &DcdStatus) -> Option<String> {
     match (status.mode, status.unreadable_bytes) {
-        (Mode::Degraded, 0) => Some(
+        (CacheMode::Degraded, 0) => Some(
             "its log failed, and nothing in it that is needed is known to be unreadable".into(),
         ),
         (_, 0) => None,
@@ -41,10 +44,10 @@ pub(crate) fn to_give_up(status: &Status) -> Option<String> {
 }
 
 pub(crate) fn status(
-    status: &Status,
-    earlier: Option<(&Status, f64)>,
-    around: &Around<'_>,
-) -> Lines {
+    status: &DcdStatus,
+    earlier: Option<(&DcdStatus, f64)>,
+    around: &RenderContext<'_>,
+) -> ReportLines {
     let mut lines = vec![
         (
             "log",
@@ -72,7 +75,7 @@ pub(crate) fn status(
     lines
 }
 
-fn dirty(status: &Status) -> String {
+fn dirty(status: &DcdStatus) -> String {
     let eta = match status.drain_eta_s {
         Some(eta) if status.dirty_bytes > 0 => format!(", drained in about {eta:.0} s"),
         _ => String::new(),
@@ -82,7 +85,7 @@ fn dirty(status: &Status) -> String {
         bytes => format!(" and {} to zero or discard", ByteLen(bytes)),
     };
     let doing = match status.destaging {
-        Destaging::Resting => String::new(),
+        DestageActivity::Resting => String::new(),
         doing => format!(", {}", doing.name()),
     };
     format!(
@@ -92,7 +95,7 @@ fn dirty(status: &Status) -> String {
     )
 }
 
-fn requests(status: &Status, lines: &mut Lines) {
+fn requests(status: &DcdStatus, lines: &mut ReportLines) {
     let hit = share(status.read_hit_bytes, status.read_bytes);
     let (reads, bytes) = (status.reads, ByteLen(status.read_bytes));
     let took = latencies(&status.read_latency);
@@ -117,7 +120,7 @@ fn requests(status: &Status, lines: &mut Lines) {
     ));
 }
 
-fn memory(status: &Status, (requests, bound): (u64, u64)) -> String {
+fn memory(status: &DcdStatus, (requests, bound): (u64, u64)) -> String {
     let (map, map_max) = (ByteLen(status.map_bytes), ByteLen(status.map_bytes_max));
     let buffers = ByteLen(status.buffer_bytes);
     let (requests, bound) = (ByteLen(requests), ByteLen(bound));
@@ -126,7 +129,7 @@ fn memory(status: &Status, (requests, bound): (u64, u64)) -> String {
     )
 }
 
-fn what_is_wrong(status: &Status, lines: &mut Lines) {
+fn what_is_wrong(status: &DcdStatus, lines: &mut ReportLines) {
     if status.damaged_bytes > 0 || status.data_errors > 0 {
         let (bytes, errors) = (ByteLen(status.damaged_bytes), status.data_errors);
         let damage =
@@ -162,7 +165,7 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole as f64)
 }
 
-pub(crate) fn latencies(of: &Latency) -> String {
+pub(crate) fn latencies(of: &LatencySummary) -> String {
     if of.count == 0 {
         return String::new();
     }
@@ -172,9 +175,9 @@ pub(crate) fn latencies(of: &Latency) -> String {
     )
 }
 
-fn rates(now: &Status, earlier: &Status, seconds: f64) -> String {
-    let rate = |of: fn(&Status) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
-    let bytes = |of: fn(&Status) -> u64| ByteLen(rate(of) as u64);
+fn rates(now: &DcdStatus, earlier: &DcdStatus, seconds: f64) -> String {
+    let rate = |of: fn(&DcdStatus) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
+    let bytes = |of: fn(&DcdStatus) -> u64| ByteLen(rate(of) as u64);
     format!(
         "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the log, {}/s home",
         rate(|s| s.reads),
@@ -187,7 +190,7 @@ fn rates(now: &Status, earlier: &Status, seconds: f64) -> String {
     )
 }
 
-pub(crate) fn check(report: &CheckReport) -> Vec<String> {
+pub(crate) fn check(report: &DcdCheckReport) -> Vec<String> {
     let info = &report.info;
     let mut lines = vec![
         format!(
@@ -231,7 +234,7 @@ pub(crate) fn check(report: &CheckReport) -> Vec<String> {
 }
 
 /// Lists the data that can be salvaged.
-fn salvageable(report: &SalvageReport, lines: &mut Vec<String>) {
+fn salvageable(report: &LogSalvageReport, lines: &mut Vec<String>) {
     let (found, lost) = (ByteLen(report.found_bytes), ByteLen(report.lost_bytes));
     lines.push(format!(
         "  {lost} were lost with the log, of which {found} can be read from it now; --salvage would \
@@ -243,7 +246,7 @@ fn salvageable(report: &SalvageReport, lines: &mut Vec<String>) {
     not_found(report, lines);
 }
 
-pub(crate) fn salvaged(report: &SalvageReport) -> Vec<String> {
+pub(crate) fn salvaged(report: &LogSalvageReport) -> Vec<String> {
     if report.lost_bytes == 0 {
         return vec!["nothing was lost with this log".into()];
     }
@@ -258,7 +261,7 @@ pub(crate) fn salvaged(report: &SalvageReport) -> Vec<String> {
     lines
 }
 
-fn not_found(report: &SalvageReport, lines: &mut Vec<String>) {
+fn not_found(report: &LogSalvageReport, lines: &mut Vec<String>) {
     let (unreadable, unnamed) = (report.unreadable_bytes, report.unnamed_bytes);
     if unreadable > 0 {
         let bytes = ByteLen(unreadable);
@@ -280,12 +283,15 @@ mod tests {
 
     #[test]
     fn what_holds_up_a_stop_is_named_as_it_is() {
-        assert_eq!(in_words(Mode::Caching, None, 0.4), "the log is 40 % full");
-        let full = in_words(Mode::Caching, None, 0.97);
+        assert_eq!(
+            in_words(CacheMode::Caching, None, 0.4),
+            "the log is 40 % full"
+        );
+        let full = in_words(CacheMode::Caching, None, 0.97);
         assert!(full.contains("writers wait for room"), "{full}");
-        let both = in_words(Mode::DataFailing, Some("No space left"), 0.97);
+        let both = in_words(CacheMode::DataFailing, Some("No space left"), 0.97);
         assert!(both.contains("wait for room") && both.contains("data device fails: No space"));
-        let failed = in_words(Mode::Degraded, Some("no such device"), 0.97);
+        let failed = in_words(CacheMode::Degraded, Some("no such device"), 0.97);
         assert_eq!(failed, "the log device failed: no such device");
     }
 }

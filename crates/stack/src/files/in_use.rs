@@ -6,19 +6,21 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{DeviceError, Op};
-use forebay_dfs::{Clock, Fs};
+use forebay_device::{DeviceError, DeviceOp};
+use forebay_dfs::{Fs, FsClock};
 use forebay_rt::{Rt, Task};
 use forebay_units::ByteLen;
-use forebay_vsl::Workers;
+use forebay_vsl::SpaceWorkers;
 
-use super::status::{self, Counted};
+use super::status::{self, FilesystemCounters};
 use super::words;
-use crate::cache::Attached;
-use crate::layer::{Layer, LayerFuture, NotDrained, PlaceExtent, Resized, Tuned};
-use crate::not_done::NotDone;
+use crate::cache::AttachedLayer;
+use crate::layer::{DrainFailure, Layer, LayerFuture, LocatedExtent, ResizeReport, TuneReport};
+use crate::not_done::OperationError;
 use crate::space::{self, SpaceMode, status_of};
-use crate::{Cause, FilesStatus, Part, Placing, SpaceOptions, StackError, Status};
+use crate::{
+    ErrorCause, FilesStatus, LayerStatus, OpenDevice, RequestedPlacement, SpaceOptions, StackError,
+};
 
 /// Interval at which the fill level is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -33,13 +35,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FAULT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An attached filesystem.
-struct InUse {
+struct AttachedFilesystem {
     rt: Rt,
     name: String,
     id: String,
     fs: Fs,
-    counted: Rc<Counted>,
-    work: RefCell<Option<(Workers, [Task<()>; 3])>>,
+    counted: Rc<FilesystemCounters>,
+    work: RefCell<Option<(SpaceWorkers, [Task<()>; 3])>>,
 }
 
 /// Recovers the filesystem on `data`, and attaches it.
@@ -49,11 +51,11 @@ struct InUse {
 /// the loss.
 pub(crate) async fn attach(
     rt: Rt,
-    data: Part,
+    data: OpenDevice,
     options: &SpaceOptions,
     name: &str,
-    (accept_loss, clock): (bool, Clock),
-) -> Result<Attached, StackError> {
+    (accept_loss, clock): (bool, FsClock),
+) -> Result<AttachedLayer, StackError> {
     let taken_up = space::take_up(&rt, &data, options, space::comfortable(), accept_loss).await;
     let (space, workers, notes) = taken_up?;
     let id = space.superblock().volume.to_string();
@@ -62,13 +64,13 @@ pub(crate) async fn attach(
         data: data.spec.to_string(),
         error,
     })?;
-    let counted = Rc::new(Counted::default());
+    let counted = Rc::new(FilesystemCounters::default());
     let work = [
         rt.spawn(watch(rt.clone(), fs.clone())),
         rt.spawn(keep_all(rt.clone(), fs.clone())),
         rt.spawn(count(rt.clone(), fs.clone())),
     ];
-    let layer = InUse {
+    let layer = AttachedFilesystem {
         rt,
         name: name.into(),
         id,
@@ -76,7 +78,7 @@ pub(crate) async fn attach(
         counted,
         work: RefCell::new(Some((workers, work))),
     };
-    Ok(Attached {
+    Ok(AttachedLayer {
         layer: Rc::new(layer),
         notes,
     })
@@ -132,7 +134,7 @@ async fn count(rt: Rt, fs: Fs) {
     }
 }
 
-impl InUse {
+impl AttachedFilesystem {
     async fn keep(&self) -> Result<(), String> {
         self.fs.sync().await.map_err(|error| error.to_string())?;
         let kept = self.fs.space().settle().await;
@@ -167,13 +169,13 @@ impl InUse {
         self.work.take();
         let Err(cause) = kept else { return Ok(()) };
         Err(DeviceError::Failed {
-            op: Op::Flush,
+            op: DeviceOp::Flush,
             cause: cause.into(),
         })
     }
 }
 
-impl Layer for InUse {
+impl Layer for AttachedFilesystem {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -182,7 +184,7 @@ impl Layer for InUse {
         self.id.clone()
     }
 
-    fn files(&self) -> Option<(Fs, Rc<Counted>)> {
+    fn files(&self) -> Option<(Fs, Rc<FilesystemCounters>)> {
         Some((self.fs.clone(), Rc::clone(&self.counted)))
     }
 
@@ -190,43 +192,49 @@ impl Layer for InUse {
         Some(self.fs.room().free)
     }
 
-    fn status(&self) -> Status {
-        Status::Files(Box::new(FilesStatus {
+    fn status(&self) -> LayerStatus {
+        LayerStatus::Files(Box::new(FilesStatus {
             files: status::of(&self.fs, &self.counted),
-            below: Box::new(Status::Space(status_of(self.fs.space()))),
+            below: Box::new(LayerStatus::Space(status_of(self.fs.space()))),
         }))
     }
 
-    fn place(&self, _range: Range<u64>) -> Vec<PlaceExtent> {
+    fn place(&self, _range: Range<u64>) -> Vec<LocatedExtent> {
         Vec::new()
     }
 
     /// Writes a checkpoint: afterwards all data is durable and recovery has nothing to do.
-    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
-        Box::pin(async { self.keep().await.map_err(NotDrained) })
+    fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        Box::pin(async { self.keep().await.map_err(DrainFailure) })
     }
 
-    fn what_is_left(&self) -> Option<NotDrained> {
+    fn what_is_left(&self) -> Option<DrainFailure> {
         let failure = self.fs.space().failure()?;
-        Some(NotDrained(failure.to_string()))
+        Some(DrainFailure(failure.to_string()))
     }
 
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
+    fn resize(
+        &self,
+        size: Option<ByteLen>,
+    ) -> LayerFuture<'_, Result<ResizeReport, OperationError>> {
         Box::pin(async move {
             match size {
                 None => space::resize_room(self.fs.space()).await,
-                Some(_) => Err(NotDone::new(
-                    Cause::Usage,
+                Some(_) => Err(OperationError::new(
+                    ErrorCause::Usage,
                     "a filesystem is as large as its device: leave out --size, and make that longer",
                 )),
             }
         })
     }
 
-    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+    fn tune(
+        &self,
+        placement: Option<RequestedPlacement>,
+    ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
         Box::pin(async move {
             match placement {
-                Some(Placing::Auto) => Err(NotDone::does_not_choose()),
+                Some(RequestedPlacement::Auto) => Err(OperationError::does_not_choose()),
                 placement => space::tune(self.fs.space(), placement).await,
             }
         })

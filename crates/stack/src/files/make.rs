@@ -3,16 +3,16 @@
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_dfs::{Clock, Geometry, Making};
+use forebay_dfs::{FsClock, FsGeometry, FsSpec};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use forebay_vsl::{Layout, Options, VolumeId, open};
+use forebay_vsl::{SegmentLayout, SpaceSettings, VolumeId, open};
 
-use crate::space::{self, Long, MadeSpace, NewSpace};
+use crate::space::{self, CreatedSpace, SpaceCreateSpec, SpaceLength};
 
 /// Parameters of a filesystem to be created.
 #[derive(Clone, Debug, Default)]
-pub struct FilesWanted {
+pub struct FilesystemCreateSpec {
     /// Largest size of files that share a part of the space.
     pub small_file: Option<ByteLen>,
     /// Maximum size of a file: a power of two. A larger maximum allows fewer files.
@@ -23,16 +23,16 @@ pub struct FilesWanted {
     pub hash_key: [u8; 16],
 }
 
-impl FilesWanted {
+impl FilesystemCreateSpec {
     /// Returns the division of the space.
     ///
     /// # Errors
     /// The reason why such a filesystem is not possible.
-    pub(crate) fn geometry(&self) -> Result<Geometry, String> {
-        let usual = Geometry::default();
+    pub(crate) fn geometry(&self) -> Result<FsGeometry, String> {
+        let usual = FsGeometry::default();
         let slot = self.small_file.map_or(usual.slot_bytes(), |size| size.0);
         let chunk = self.largest_file.map_or(usual.size_max(), |size| size.0);
-        let geometry = Geometry {
+        let geometry = FsGeometry {
             chunk_bits: (chunk / SECTOR_BYTES).checked_ilog2().unwrap_or(0) as u8,
             slot_sectors: u32::try_from(slot / SECTOR_BYTES).unwrap_or(u32::MAX),
         };
@@ -57,17 +57,23 @@ impl FilesWanted {
 pub(crate) async fn make(
     rt: &Rt,
     device: &Rc<dyn Device>,
-    layout: Layout,
+    layout: SegmentLayout,
     id: [u8; 16],
-    (new, wanted, clock): (&NewSpace, &FilesWanted, &Clock),
-) -> Result<(MadeSpace, Geometry), String> {
+    (new, wanted, clock): (&SpaceCreateSpec, &FilesystemCreateSpec, &FsClock),
+) -> Result<(CreatedSpace, FsGeometry), String> {
     let geometry = wanted.geometry()?;
-    let long = Long::Sectors(geometry.space_sectors());
+    let long = SpaceLength::Sectors(geometry.space_sectors());
     let made = space::make(rt, device, layout, id, (new, long)).await;
     let made = made.map_err(|error| error.to_string())?;
-    let opened = open(rt.clone(), Rc::clone(device), Options::default(), false).await;
+    let opened = open(
+        rt.clone(),
+        Rc::clone(device),
+        SpaceSettings::default(),
+        false,
+    )
+    .await;
     let (space, _workers, _) = opened.map_err(|error| error.to_string())?;
-    let making = Making {
+    let making = FsSpec {
         volume: VolumeId(id),
         geometry,
         hash_key: wanted.hash_key,
@@ -87,13 +93,13 @@ mod tests {
 
     #[test]
     fn sizes_of_files_are_powers_of_two_within_bounds() {
-        let wanted = |small: Option<ByteLen>, largest: Option<ByteLen>| FilesWanted {
+        let wanted = |small: Option<ByteLen>, largest: Option<ByteLen>| FilesystemCreateSpec {
             small_file: small,
             largest_file: largest,
-            ..FilesWanted::default()
+            ..FilesystemCreateSpec::default()
         };
         let usual = wanted(None, None).geometry();
-        assert_eq!(usual, Ok(Geometry::default()));
+        assert_eq!(usual, Ok(FsGeometry::default()));
         let other = wanted(Some(ByteLen::kib(64)), Some(ByteLen::gib(1))).geometry();
         let other = other.unwrap();
         assert_eq!((other.slot_bytes(), other.size_max()), (64 << 10, 1 << 30));

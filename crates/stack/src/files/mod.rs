@@ -11,9 +11,9 @@ mod status;
 pub(crate) mod words;
 
 pub(crate) use in_use::attach;
-pub use make::FilesWanted;
+pub use make::FilesystemCreateSpec;
 pub(crate) use make::make;
 pub(crate) use offline::DumpError;
 pub use offline::FilesCheck;
 pub(crate) use offline::{check, dump};
-pub use status::{Asked, Counted, FilesFacts};
+pub use status::{FilesFacts, FilesystemCounters, FilesystemRequestKind};

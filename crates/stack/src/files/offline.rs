@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_dfs::{Clock, DumpItem, Fs, FsError, Time};
+use forebay_dfs::{FileTime, Fs, FsClock, FsDumpItem, FsError};
 use forebay_rt::Rt;
-use forebay_vsl::{OpenError, Space};
+use forebay_vsl::{Space, SpaceOpenError};
 use serde::Serialize;
 
 use crate::space::{self, SpaceCheck, SpaceVerdict};
-use crate::{Part, StackError};
+use crate::{OpenDevice, StackError};
 
 /// Maximum number of problems that are listed; further problems are only counted.
 const PROBLEMS_MAX: usize = 100;
@@ -69,8 +69,8 @@ impl FilesCheck {
 }
 
 /// Returns a constant clock: nothing is changed, so no time is needed.
-fn no_clock() -> Clock {
-    Rc::new(Time::default)
+fn no_clock() -> FsClock {
+    Rc::new(FileTime::default)
 }
 
 /// Checks a filesystem and its space. Changes nothing.
@@ -79,7 +79,7 @@ fn no_clock() -> Clock {
 /// If the device does not hold a filesystem, or fails.
 pub(crate) async fn check(
     rt: &Rt,
-    data: &Part,
+    data: &OpenDevice,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<FilesCheck, StackError> {
     let seen = space::look(rt, &data.device, progress).await;
@@ -133,7 +133,7 @@ async fn look_over(fs: &Fs, damaged: &[Range<u64>], report: &mut FilesCheck) {
 pub(crate) async fn dump(
     rt: &Rt,
     device: &Rc<dyn Device>,
-    out: &mut dyn FnMut(DumpItem),
+    out: &mut dyn FnMut(FsDumpItem),
 ) -> Result<(), DumpError> {
     let space: Space = space::in_memory(rt, device).await?;
     let fs = forebay_dfs::look(space, no_clock()).await?;
@@ -145,10 +145,10 @@ pub(crate) async fn dump(
 pub(crate) enum DumpError {
     /// The space cannot be recovered.
     #[error(transparent)]
-    Space(#[from] OpenError),
+    Space(#[from] SpaceOpenError),
     /// The space does not hold a filesystem.
     #[error(transparent)]
-    Files(#[from] forebay_dfs::OpenError),
+    Files(#[from] forebay_dfs::FsOpenError),
     /// A structure cannot be read.
     #[error(transparent)]
     Fs(#[from] FsError),

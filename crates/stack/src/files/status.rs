@@ -2,9 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use forebay_dcd::{Latencies, Latency};
+use forebay_dcd::{LatencyHistogram, LatencySummary};
 use forebay_device::described;
-use forebay_dfs::{Fs, Room};
+use forebay_dfs::{Fs, FsCapacity};
 use serde::{Deserialize, Serialize};
 
 use crate::space::SpaceMode;
@@ -31,16 +31,16 @@ described! {
         Counter looks: u64 = "All else that was asked: names looked up, attributes, listings",
         Counter full_errors: u64 = "Requests refused since the filesystem was full",
         Counter errors: u64 = "Requests that failed since a device or a structure did",
-        Latency read_latency: Latency = "Latencies of reads",
-        Latency write_latency: Latency = "Latencies of writes",
-        Latency sync_latency: Latency = "Latencies of making durable",
-        Latency change_latency: Latency = "Latencies of changes of names and attributes",
+        Latency read_latency: LatencySummary = "Latencies of reads",
+        Latency write_latency: LatencySummary = "Latencies of writes",
+        Latency sync_latency: LatencySummary = "Latencies of making durable",
+        Latency change_latency: LatencySummary = "Latencies of changes of names and attributes",
     }
 }
 
 /// Kind of a request to a filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum FilesystemRequestKind {
     /// A read of a file.
     Read,
     /// A write to a file.
@@ -53,23 +53,23 @@ pub enum Asked {
     Look,
 }
 
-impl Asked {
+impl FilesystemRequestKind {
     const COUNT: usize = 5;
 }
 
 /// Counters of requests to a filesystem, maintained by the front end that serves it.
 #[derive(Default)]
-pub struct Counted {
-    times: Cell<[u64; Asked::COUNT]>,
-    bytes: Cell<[u64; Asked::COUNT]>,
+pub struct FilesystemCounters {
+    times: Cell<[u64; FilesystemRequestKind::COUNT]>,
+    bytes: Cell<[u64; FilesystemRequestKind::COUNT]>,
     errors: Cell<u64>,
     full: Cell<u64>,
-    latencies: RefCell<[Latencies; Asked::COUNT]>,
+    latencies: RefCell<[LatencyHistogram; FilesystemRequestKind::COUNT]>,
 }
 
-impl Counted {
+impl FilesystemCounters {
     /// Counts a completed request: its bytes, and its duration in nanoseconds.
-    pub fn did(&self, asked: Asked, bytes: u64, ns: u64) {
+    pub fn did(&self, asked: FilesystemRequestKind, bytes: u64, ns: u64) {
         let (n, mut times, mut all) = (asked as usize, self.times.get(), self.bytes.get());
         times[n] += 1;
         all[n] += bytes;
@@ -84,19 +84,19 @@ impl Counted {
         count.set(count.get() + 1);
     }
 
-    fn latency(&self, asked: Asked) -> Latency {
+    fn latency(&self, asked: FilesystemRequestKind) -> LatencySummary {
         self.latencies.borrow()[asked as usize].summary()
     }
 }
 
 /// Returns the mode of a filesystem with this capacity and free space.
-pub(super) fn mode(room: Room) -> SpaceMode {
+pub(super) fn mode(room: FsCapacity) -> SpaceMode {
     let used = room.bytes.saturating_sub(room.free);
     SpaceMode::at(used as f64 / room.bytes.max(1) as f64)
 }
 
 /// Returns the filesystem's present status.
-pub(super) fn of(fs: &Fs, counted: &Counted) -> FilesFacts {
+pub(super) fn of(fs: &Fs, counted: &FilesystemCounters) -> FilesFacts {
     let (room, space, superblock) = (fs.room(), fs.space(), fs.superblock());
     let failure = space.failure().map(|failure| failure.to_string());
     let mode = match &failure {
@@ -113,7 +113,8 @@ pub(super) fn of(fs: &Fs, counted: &Counted) -> FilesFacts {
         _ => None,
     };
     let (times, bytes) = (counted.times.get(), counted.bytes.get());
-    let [of, in_bytes] = [times, bytes].map(|all| move |asked: Asked| all[asked as usize]);
+    let [of, in_bytes] =
+        [times, bytes].map(|all| move |asked: FilesystemRequestKind| all[asked as usize]);
     FilesFacts {
         mode,
         mode_detail: detail,
@@ -124,18 +125,18 @@ pub(super) fn of(fs: &Fs, counted: &Counted) -> FilesFacts {
         file_bytes_max: superblock.geometry.size_max(),
         small_file_bytes_max: superblock.geometry.slot_bytes(),
         mounts: superblock.mounts,
-        reads: of(Asked::Read),
-        read_bytes: in_bytes(Asked::Read),
-        writes: of(Asked::Write),
-        write_bytes: in_bytes(Asked::Write),
-        syncs: of(Asked::Sync),
-        changes: of(Asked::Change),
-        looks: of(Asked::Look),
+        reads: of(FilesystemRequestKind::Read),
+        read_bytes: in_bytes(FilesystemRequestKind::Read),
+        writes: of(FilesystemRequestKind::Write),
+        write_bytes: in_bytes(FilesystemRequestKind::Write),
+        syncs: of(FilesystemRequestKind::Sync),
+        changes: of(FilesystemRequestKind::Change),
+        looks: of(FilesystemRequestKind::Look),
         full_errors: counted.full.get(),
         errors: counted.errors.get(),
-        read_latency: counted.latency(Asked::Read),
-        write_latency: counted.latency(Asked::Write),
-        sync_latency: counted.latency(Asked::Sync),
-        change_latency: counted.latency(Asked::Change),
+        read_latency: counted.latency(FilesystemRequestKind::Read),
+        write_latency: counted.latency(FilesystemRequestKind::Write),
+        sync_latency: counted.latency(FilesystemRequestKind::Sync),
+        change_latency: counted.latency(FilesystemRequestKind::Change),
     }
 }

@@ -1,14 +1,14 @@
 //! Reports of a filesystem, formatted for people, and the figures that are worth watching.
 
-use forebay_dfs::Room as FsRoom;
+use forebay_dfs::FsCapacity as FsRoom;
 use forebay_units::ByteLen;
 
 use super::FilesCheck;
 use super::status::FilesFacts;
 use crate::cache::words::latencies;
-use crate::lines::{Around, Lines};
+use crate::lines::{RenderContext, ReportLines};
 use crate::space::{SpaceMode, SpaceVerdict, words as of_space};
-use crate::vitals::{Flow, Latency, Room, Vitals};
+use crate::vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
 
 /// Describes the fill level.
 pub(super) fn filled(room: FsRoom) -> String {
@@ -24,8 +24,8 @@ pub(super) fn filled(room: FsRoom) -> String {
 pub(crate) fn status(
     files: &FilesFacts,
     earlier: Option<(&FilesFacts, f64)>,
-    around: &Around<'_>,
-) -> Lines {
+    around: &RenderContext<'_>,
+) -> ReportLines {
     let room = FsRoom {
         bytes: files.len,
         free: files.free_bytes,
@@ -56,8 +56,8 @@ pub(crate) fn status(
     lines
 }
 
-fn requests(files: &FilesFacts, lines: &mut Lines) {
-    let counted = |count: u64, bytes: u64, latency: &Latency| {
+fn requests(files: &FilesFacts, lines: &mut ReportLines) {
+    let counted = |count: u64, bytes: u64, latency: &LatencySummary| {
         format!("{count}, {}{}", ByteLen(bytes), latencies(latency))
     };
     lines.push((
@@ -90,17 +90,18 @@ fn rates(now: &FilesFacts, earlier: &FilesFacts, seconds: f64) -> String {
 }
 
 /// Returns a filesystem's vital signs: its fill level, and the clients' requests.
-pub(crate) fn vitals(files: &FilesFacts) -> Vitals {
-    let requests = |name, count: u64, bytes: Option<u64>, latency: Option<Latency>| Flow {
-        name,
-        count: Some(count),
-        bytes,
-        latency,
-    };
+pub(crate) fn vitals(files: &FilesFacts) -> VolumeVitals {
+    let requests =
+        |name, count: u64, bytes: Option<u64>, latency: Option<LatencySummary>| FlowCounters {
+            name,
+            count: Some(count),
+            bytes,
+            latency,
+        };
     let (read_bytes, write_bytes) = (Some(files.read_bytes), Some(files.write_bytes));
     let used = files.len.saturating_sub(files.free_bytes);
-    Vitals {
-        room: Room {
+    VolumeVitals {
+        room: RingUsage {
             name: "used",
             bytes: files.len,
             used_bytes: used,

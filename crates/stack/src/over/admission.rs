@@ -14,11 +14,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
 use forebay_rt::Rt;
 
-use crate::Status;
-use crate::layer::{Layer, Place};
+use crate::LayerStatus;
+use crate::layer::{DataLocation, Layer};
 
 /// Bytes kept free for the map below, in addition to 1/[`MAP_PART`] of the data to be destaged.
 const SPARE: u64 = 1 << 20;
@@ -28,7 +30,7 @@ const MAP_PART: u64 = 16;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cache's device that accepts no more new data than the volume below has space for.
-pub(super) struct Admission {
+pub(super) struct AdmissionDevice {
     rt: Rt,
     above: Rc<dyn Layer>,
     below: Rc<dyn Layer>,
@@ -39,16 +41,16 @@ pub(super) struct Admission {
     under_way: Cell<u64>,
 }
 
-struct UnderWay<'a>(&'a Cell<u64>, u64);
+struct WriteInProgress<'a>(&'a Cell<u64>, u64);
 
-impl<'a> UnderWay<'a> {
-    fn new(bytes: &'a Cell<u64>, len: u64) -> UnderWay<'a> {
+impl<'a> WriteInProgress<'a> {
+    fn new(bytes: &'a Cell<u64>, len: u64) -> WriteInProgress<'a> {
         bytes.set(bytes.get() + len);
-        UnderWay(bytes, len)
+        WriteInProgress(bytes, len)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for WriteInProgress<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - self.1);
     }
@@ -60,9 +62,9 @@ fn slack(room: u64, spoken_for: u64) -> u64 {
     room.saturating_sub(spoken_for + spoken_for / MAP_PART + SPARE)
 }
 
-impl Admission {
-    pub(super) fn new(rt: Rt, above: Rc<dyn Layer>, below: Rc<dyn Layer>) -> Admission {
-        Admission {
+impl AdmissionDevice {
+    pub(super) fn new(rt: Rt, above: Rc<dyn Layer>, below: Rc<dyn Layer>) -> AdmissionDevice {
+        AdmissionDevice {
             rt,
             device: above.device().expect("a cache is a block device"),
             above,
@@ -91,8 +93,8 @@ impl Admission {
     /// Returns the bytes that the cache has destaged so far.
     fn destaged(&self) -> u64 {
         match self.above.status() {
-            Status::Cache(status) => status.cache.destaged_bytes,
-            Status::Space(_) | Status::Files(_) => 0,
+            LayerStatus::Cache(status) => status.cache.destaged_bytes,
+            LayerStatus::Space(_) | LayerStatus::Files(_) => 0,
         }
     }
 
@@ -102,12 +104,14 @@ impl Admission {
             .place(range)
             .into_iter()
             .all(|extent| match extent.place {
-                Place::Home => {
+                DataLocation::Home => {
                     let below = self.below.place(extent.range);
-                    below.iter().all(|extent| extent.place != Place::Zero)
+                    below
+                        .iter()
+                        .all(|extent| extent.place != DataLocation::Zero)
                 }
-                Place::Zero => false,
-                Place::Log | Place::Ram | Place::Damaged => true,
+                DataLocation::Zero => false,
+                DataLocation::Log | DataLocation::Ram | DataLocation::Damaged => true,
             })
     }
 
@@ -128,12 +132,12 @@ impl Admission {
             }
         }
         let full = std::io::Error::from_raw_os_error(ENOSPC);
-        Err(DeviceError::io(Op::Write, range, full))
+        Err(DeviceError::io(DeviceOp::Write, range, full))
     }
 }
 
-impl Device for Admission {
-    fn geometry(&self) -> Geometry {
+impl Device for AdmissionDevice {
+    fn geometry(&self) -> DeviceGeometry {
         self.device.geometry()
     }
 
@@ -145,7 +149,7 @@ impl Device for Admission {
         let len = buf.len() as u64;
         Box::pin(async move {
             self.admit(at..at + len).await?;
-            let _under_way = UnderWay::new(&self.under_way, len);
+            let _under_way = WriteInProgress::new(&self.under_way, len);
             self.device.write(at, buf, durability).await
         })
     }
@@ -158,7 +162,7 @@ impl Device for Admission {
         self.device.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.device.write_zeroes(range, room)
     }
 }
@@ -171,14 +175,14 @@ mod tests {
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;
-    use crate::layer::{LayerFuture, NotDrained, PlaceExtent};
+    use crate::layer::{DrainFailure, LayerFuture, LocatedExtent};
     use crate::status::CacheStatus;
 
     const MIB: u64 = 1 << 20;
 
     /// A simulated layer. As a cache it destages 1 MiB per second while it is drained, up to a limit; as the volume
     /// below it has the given free space.
-    struct Played {
+    struct SimulatedLayer {
         rt: Rt,
         dirty: Cell<u64>,
         destaged: Cell<u64>,
@@ -186,9 +190,9 @@ mod tests {
         room: Option<u64>,
     }
 
-    impl Played {
-        fn new(rt: &Rt, dirty: u64, let_home: u64, room: Option<u64>) -> Rc<Played> {
-            Rc::new(Played {
+    impl SimulatedLayer {
+        fn new(rt: &Rt, dirty: u64, let_home: u64, room: Option<u64>) -> Rc<SimulatedLayer> {
+            Rc::new(SimulatedLayer {
                 rt: rt.clone(),
                 dirty: Cell::new(dirty),
                 destaged: Cell::new(0),
@@ -198,7 +202,7 @@ mod tests {
         }
     }
 
-    impl Layer for Played {
+    impl Layer for SimulatedLayer {
         fn name(&self) -> String {
             String::new()
         }
@@ -215,21 +219,21 @@ mod tests {
             self.room
         }
 
-        fn status(&self) -> Status {
-            let cache = forebay_dcd::Status {
+        fn status(&self) -> LayerStatus {
+            let cache = forebay_dcd::DcdStatus {
                 dirty_bytes: self.dirty.get(),
                 destaged_bytes: self.destaged.get(),
-                ..forebay_dcd::Status::default()
+                ..forebay_dcd::DcdStatus::default()
             };
-            Status::Cache(CacheStatus { cache, below: None })
+            LayerStatus::Cache(CacheStatus { cache, below: None })
         }
 
-        fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
-            let place = Place::Zero;
-            vec![PlaceExtent { range, place }]
+        fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
+            let place = DataLocation::Zero;
+            vec![LocatedExtent { range, place }]
         }
 
-        fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+        fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
             Box::pin(async {
                 while self.dirty.get() > 0 {
                     self.rt.sleep(Duration::from_secs(1)).await;
@@ -243,7 +247,7 @@ mod tests {
             })
         }
 
-        fn what_is_left(&self) -> Option<NotDrained> {
+        fn what_is_left(&self) -> Option<DrainFailure> {
             None
         }
 
@@ -262,9 +266,9 @@ mod tests {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         executor.block_on(async move {
-            let above = Played::new(&rt, dirty * MIB, let_home * MIB, None);
-            let below = Played::new(&rt, 0, 0, Some(8 * MIB));
-            let admission = Admission::new(rt.clone(), above, below);
+            let above = SimulatedLayer::new(&rt, dirty * MIB, let_home * MIB, None);
+            let below = SimulatedLayer::new(&rt, 0, 0, Some(8 * MIB));
+            let admission = AdmissionDevice::new(rt.clone(), above, below);
             let written = admission
                 .write(0, BufMut::copy_of(&[1; 4096]).freeze(), Durability::Flush)
                 .await;

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{DataIdentity, Witness};
+use forebay_dcd::{DataIdentity, FailedLogRegistry};
 use forebay_rt::Rt;
 
-use super::in_use::Over;
+use super::in_use::CachedVolume;
 use super::{as_data, in_words};
-use crate::cache::{self, Accept, Attached};
-use crate::{Pair, SpaceOptions, StackError, space};
+use crate::cache::{self, AcceptedFaults, AttachedLayer};
+use crate::{CacheDevices, SpaceOptions, StackError, space};
 
 /// Recovers the volume on the pair's data device, then the cache over it, and attaches both.
 ///
@@ -16,12 +16,12 @@ use crate::{Pair, SpaceOptions, StackError, space};
 /// If one of them cannot be attached, or they do not belong together.
 pub(crate) async fn attach(
     rt: Rt,
-    pair: Pair,
+    pair: CacheDevices,
     options: &SpaceOptions,
     name: &str,
-    accept: Accept,
-    witness: Option<Rc<dyn Witness>>,
-) -> Result<Attached, StackError> {
+    accept: AcceptedFaults,
+    witness: Option<Rc<dyn FailedLogRegistry>>,
+) -> Result<AttachedLayer, StackError> {
     let info = cache::inspect(&pair.log).await?;
     let data = pair.data.clone();
     let below = space::attach(rt.clone(), data, options, name, accept.loss).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn attach(
     } else {
         belong_together(&pair, &info.data, &data.identity)
     };
-    let over = Pair { data, ..pair };
+    let over = CacheDevices { data, ..pair };
     let attached = match together {
         Ok(()) => cache::attach(rt.clone(), over, accept, witness).await,
         Err(error) => Err(error),
@@ -41,9 +41,9 @@ pub(crate) async fn attach(
     match attached {
         Ok(above) => {
             let notes = below.notes.into_iter().chain(above.notes);
-            Ok(Attached {
+            Ok(AttachedLayer {
                 notes: notes.collect(),
-                layer: Rc::new(Over::new(rt, above.layer, below.layer)),
+                layer: Rc::new(CachedVolume::new(rt, above.layer, below.layer)),
             })
         }
         Err(error) => {
@@ -57,7 +57,7 @@ pub(crate) async fn attach(
 
 /// Checks that the log belongs to a cache over this volume.
 fn belong_together(
-    pair: &Pair,
+    pair: &CacheDevices,
     known: &DataIdentity,
     found: &DataIdentity,
 ) -> Result<(), StackError> {

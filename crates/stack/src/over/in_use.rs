@@ -7,22 +7,24 @@ use forebay_device::{Device, DeviceError};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
-use super::admission::Admission;
-use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent, Resized, Tuned};
-use crate::not_done::NotDone;
-use crate::{CacheStatus, Placing, Status};
+use super::admission::AdmissionDevice;
+use crate::layer::{
+    DataLocation, DrainFailure, Layer, LayerFuture, LocatedExtent, ResizeReport, TuneReport,
+};
+use crate::not_done::OperationError;
+use crate::{CacheStatus, LayerStatus, RequestedPlacement};
 
 /// A cache over another layer.
-pub(super) struct Over {
+pub(super) struct CachedVolume {
     above: Rc<dyn Layer>,
     below: Rc<dyn Layer>,
-    device: Rc<Admission>,
+    device: Rc<AdmissionDevice>,
 }
 
-impl Over {
-    pub(super) fn new(rt: Rt, above: Rc<dyn Layer>, below: Rc<dyn Layer>) -> Over {
-        let device = Admission::new(rt, Rc::clone(&above), Rc::clone(&below));
-        Over {
+impl CachedVolume {
+    pub(super) fn new(rt: Rt, above: Rc<dyn Layer>, below: Rc<dyn Layer>) -> CachedVolume {
+        let device = AdmissionDevice::new(rt, Rc::clone(&above), Rc::clone(&below));
+        CachedVolume {
             above,
             below,
             device: Rc::new(device),
@@ -37,7 +39,7 @@ impl Over {
     }
 }
 
-impl Layer for Over {
+impl Layer for CachedVolume {
     fn name(&self) -> String {
         self.above.name()
     }
@@ -63,9 +65,9 @@ impl Layer for Over {
         self.above.survives_kill() && self.below.survives_kill()
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> LayerStatus {
         match self.above.status() {
-            Status::Cache(status) => Status::Cache(CacheStatus {
+            LayerStatus::Cache(status) => LayerStatus::Cache(CacheStatus {
                 below: Some(Box::new(self.below.status())),
                 ..status
             }),
@@ -73,21 +75,23 @@ impl Layer for Over {
         }
     }
 
-    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+    fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
         let places = self.above.place(range).into_iter();
-        let below = |extent: PlaceExtent| match extent.place {
-            Place::Home => self.below.place(extent.range),
+        let below = |extent: LocatedExtent| match extent.place {
+            DataLocation::Home => self.below.place(extent.range),
             _ => vec![extent],
         };
         places.flat_map(below).collect()
     }
 
-    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<PlaceExtent>> {
+    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<LocatedExtent>> {
         Box::pin(async move {
             let mut places = Vec::new();
             for extent in self.above.place(range) {
                 match extent.place {
-                    Place::Home => places.extend(self.below.look_up_places(extent.range).await),
+                    DataLocation::Home => {
+                        places.extend(self.below.look_up_places(extent.range).await)
+                    }
                     _ => places.push(extent),
                 }
             }
@@ -96,29 +100,35 @@ impl Layer for Over {
     }
 
     /// Resizes the volume below and then the cache, which gets the same length.
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
+    fn resize(
+        &self,
+        size: Option<ByteLen>,
+    ) -> LayerFuture<'_, Result<ResizeReport, OperationError>> {
         Box::pin(async move {
             let below = self.below.resize(size).await?;
             let above = self.above.resize(None).await?;
-            Ok(Resized {
+            Ok(ResizeReport {
                 notes: below.notes.into_iter().chain(above.notes).collect(),
                 ..above
             })
         })
     }
 
-    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+    fn tune(
+        &self,
+        placement: Option<RequestedPlacement>,
+    ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
         self.below.tune(placement)
     }
 
-    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+    fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
         Box::pin(async {
             self.above.drain().await?;
             self.below.drain().await
         })
     }
 
-    fn what_is_left(&self) -> Option<NotDrained> {
+    fn what_is_left(&self) -> Option<DrainFailure> {
         self.above
             .what_is_left()
             .or_else(|| self.below.what_is_left())

@@ -17,7 +17,7 @@ pub(crate) use offline::{check, create, is_under_cache};
 use forebay_dcd::DataIdentity;
 use forebay_device::Device;
 
-use crate::{Part, Spec};
+use crate::{DeviceSpec, OpenDevice};
 
 /// Prefix of a data name in a log if the data is a log-structured volume; the volume's id follows.
 const NAME: &str = "vsl-";
@@ -28,8 +28,8 @@ pub(crate) fn is_space(name: &str) -> bool {
 }
 
 /// Returns a log-structured volume as the data of a cache.
-fn as_data(on: &Part, id: &str, device: std::rc::Rc<dyn Device>) -> Part {
-    Part {
+fn as_data(on: &OpenDevice, id: &str, device: std::rc::Rc<dyn Device>) -> OpenDevice {
+    OpenDevice {
         identity: DataIdentity {
             len: device.geometry().len,
             path: on.identity.path.clone(),
@@ -41,7 +41,7 @@ fn as_data(on: &Part, id: &str, device: std::rc::Rc<dyn Device>) -> Part {
 }
 
 /// Describes the data that a log belongs to.
-pub(crate) fn in_words(names: &[String], data: &Spec) -> String {
+pub(crate) fn in_words(names: &[String], data: &DeviceSpec) -> String {
     match names.iter().find_map(|name| name.strip_prefix(NAME)) {
         Some(id) => format!("the log-structured volume {id}"),
         None => format!("the device {data} itself"),

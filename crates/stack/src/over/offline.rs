@@ -4,18 +4,18 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::VolumeInfo;
+use forebay_dcd::SuperblockContents;
 use forebay_rt::Rt;
-use forebay_vsl::{Linear, OpenError};
+use forebay_vsl::{SpaceDevice, SpaceOpenError};
 
 use super::as_data;
-use crate::cache::{self, New};
-use crate::status::CheckReport;
-use crate::{Pair, Part, StackError, space};
+use crate::cache::{self, CacheCreateSpec};
+use crate::status::LayerCheckReport;
+use crate::{CacheDevices, OpenDevice, StackError, space};
 
 /// Returns true if a device holds a log-structured volume that a cache can be put in front of: both copies of its
 /// superblock must be intact.
-pub(crate) async fn is_under_cache(data: &Part) -> bool {
+pub(crate) async fn is_under_cache(data: &OpenDevice) -> bool {
     let copies = space::superblocks(&*data.device).await;
     copies.is_ok_and(|copies| copies.a.is_ok() && copies.b.is_ok())
 }
@@ -24,7 +24,11 @@ pub(crate) async fn is_under_cache(data: &Part) -> bool {
 ///
 /// # Errors
 /// If the volume cannot be attached, the devices are unsuitable, or a device fails.
-pub(crate) async fn create(rt: &Rt, pair: &Pair, new: New) -> Result<VolumeInfo, StackError> {
+pub(crate) async fn create(
+    rt: &Rt,
+    pair: &CacheDevices,
+    new: CacheCreateSpec,
+) -> Result<SuperblockContents, StackError> {
     let data = looked_at(rt, &pair.data).await;
     let data = data.map_err(|error| StackError::not_a_space(&pair.data.spec, error))?;
     let made = cache::create(&pair.log, &data, new).await;
@@ -41,23 +45,23 @@ pub(crate) async fn create(rt: &Rt, pair: &Pair, new: New) -> Result<VolumeInfo,
 /// If a device does not hold a Forebay structure, or cannot be read.
 pub(crate) async fn check(
     rt: &Rt,
-    pair: &Pair,
+    pair: &CacheDevices,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<CheckReport, StackError> {
+) -> Result<LayerCheckReport, StackError> {
     let below = space::check(rt, &pair.data.device, progress).await;
     let below = below.map_err(|error| StackError::not_a_space(&pair.data.spec, error))?;
     // The check above already reported the faults of the volume below.
     let data = looked_at(rt, &pair.data).await.ok();
     let mut report = cache::check(&pair.log, data.as_ref(), progress).await?;
-    if let CheckReport::Cache(report) = &mut report {
+    if let LayerCheckReport::Cache(report) = &mut report {
         report.below = Some(Box::new(below));
     }
     Ok(report)
 }
 
 /// Returns the volume on a device as the data of a cache. Changes nothing on the device.
-async fn looked_at(rt: &Rt, on: &Part) -> Result<Part, OpenError> {
+async fn looked_at(rt: &Rt, on: &OpenDevice) -> Result<OpenDevice, SpaceOpenError> {
     let space = space::in_memory(rt, &on.device).await?;
     let id = space.superblock().volume.to_string();
-    Ok(as_data(on, &id, Rc::new(Linear::new(space))))
+    Ok(as_data(on, &id, Rc::new(SpaceDevice::new(space))))
 }

@@ -5,20 +5,22 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::Acknowledge;
-use forebay_device::{Checked, Device, DeviceError, Op};
+use forebay_dcd::AckMode;
+use forebay_device::{CheckedDevice, Device, DeviceError, DeviceOp};
 use forebay_rt::{Rt, Task};
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use forebay_vsl::{PlacedRun, Space, SpaceError, Where, Workers};
+use forebay_vsl::{PlacedRange, SectorLocation, Space, SpaceError, SpaceWorkers};
 
 use super::resize::resize;
-use super::served::Served;
+use super::served::CountingDevice;
 use super::status::{self, SpaceMode};
 use super::tune::tune;
 use super::words;
-use crate::layer::{Layer, LayerFuture, NotDrained, Place, PlaceExtent, Resized, Tuned};
-use crate::not_done::NotDone;
-use crate::{Placing, Status};
+use crate::layer::{
+    DataLocation, DrainFailure, Layer, LayerFuture, LocatedExtent, ResizeReport, TuneReport,
+};
+use crate::not_done::OperationError;
+use crate::{LayerStatus, RequestedPlacement};
 
 /// Interval at which the fill level is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -32,34 +34,34 @@ const FAULT_PATIENCE: Duration = Duration::from_secs(10);
 const RUNS_AT_ONCE: usize = 1024;
 
 /// An attached log-structured volume.
-pub(super) struct InUse {
+pub(super) struct AttachedVolume {
     rt: Rt,
     name: String,
     id: String,
-    served: Rc<Served>,
-    device: Rc<Checked<Rc<Served>>>,
+    served: Rc<CountingDevice>,
+    device: Rc<CheckedDevice<Rc<CountingDevice>>>,
     survives_kill: bool,
-    work: RefCell<Option<(Workers, Task<()>)>>,
+    work: RefCell<Option<(SpaceWorkers, Task<()>)>>,
 }
 
-impl InUse {
+impl AttachedVolume {
     pub(super) fn new(
         rt: &Rt,
         name: &str,
-        (space, workers): (Space, Workers),
-        acknowledge: Acknowledge,
-    ) -> InUse {
+        (space, workers): (Space, SpaceWorkers),
+        acknowledge: AckMode,
+    ) -> AttachedVolume {
         let id = space.superblock().volume.to_string();
-        let linear = forebay_vsl::Linear::new(space);
-        let served = Rc::new(Served::new(rt.clone(), linear, acknowledge));
+        let linear = forebay_vsl::SpaceDevice::new(space);
+        let served = Rc::new(CountingDevice::new(rt.clone(), linear, acknowledge));
         let watching = rt.spawn(watch(rt.clone(), Rc::clone(&served)));
-        InUse {
+        AttachedVolume {
             rt: rt.clone(),
             name: name.into(),
             id,
-            device: Rc::new(Checked::new(Rc::clone(&served), "volume")),
+            device: Rc::new(CheckedDevice::new(Rc::clone(&served), "volume")),
             served,
-            survives_kill: acknowledge != Acknowledge::Flush,
+            survives_kill: acknowledge != AckMode::Flush,
             work: RefCell::new(Some((workers, watching))),
         }
     }
@@ -79,7 +81,7 @@ impl InUse {
         };
         let kept = self.rt.timeout(patience, self.space().settle()).await;
         self.work.take();
-        let op = Op::Flush;
+        let op = DeviceOp::Flush;
         match kept {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(DeviceError::Failed {
@@ -95,7 +97,7 @@ impl InUse {
 }
 
 /// Logs when the volume becomes nearly full or full, and when it has free space again.
-async fn watch(rt: Rt, served: Rc<Served>) {
+async fn watch(rt: Rt, served: Rc<CountingDevice>) {
     let mut before = SpaceMode::Serving;
     loop {
         let capacity = served.linear().space().capacity();
@@ -121,7 +123,7 @@ async fn watch(rt: Rt, served: Rc<Served>) {
 }
 
 /// Converts extents of sectors to the places of a byte range.
-fn placed(range: &Range<u64>, runs: &[PlacedRun]) -> Vec<PlaceExtent> {
+fn placed(range: &Range<u64>, runs: &[PlacedRange]) -> Vec<LocatedExtent> {
     let mut places = Vec::new();
     for run in runs {
         let (start, end) = (
@@ -129,9 +131,9 @@ fn placed(range: &Range<u64>, runs: &[PlacedRun]) -> Vec<PlaceExtent> {
             run.sectors.end * SECTOR_BYTES,
         );
         let place = match run.at {
-            Where::Nowhere => Place::Zero,
-            Where::Memory => Place::Ram,
-            Where::Medium(_) => Place::Home,
+            SectorLocation::Nowhere => DataLocation::Zero,
+            SectorLocation::Memory => DataLocation::Ram,
+            SectorLocation::Medium(_) => DataLocation::Home,
         };
         push(
             &mut places,
@@ -142,18 +144,18 @@ fn placed(range: &Range<u64>, runs: &[PlacedRun]) -> Vec<PlaceExtent> {
     places
 }
 
-fn push(places: &mut Vec<PlaceExtent>, range: Range<u64>, place: Place) {
+fn push(places: &mut Vec<LocatedExtent>, range: Range<u64>, place: DataLocation) {
     match places.last_mut() {
         Some(last) if last.place == place => last.range.end = range.end,
-        _ => places.push(PlaceExtent { range, place }),
+        _ => places.push(LocatedExtent { range, place }),
     }
 }
 
-fn not_drained(error: &SpaceError) -> NotDrained {
-    NotDrained(error.to_string())
+fn not_drained(error: &SpaceError) -> DrainFailure {
+    DrainFailure(error.to_string())
 }
 
-impl Layer for InUse {
+impl Layer for AttachedVolume {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -180,22 +182,22 @@ impl Layer for InUse {
         self.survives_kill
     }
 
-    fn status(&self) -> Status {
-        Status::Space(status::of(&self.served))
+    fn status(&self) -> LayerStatus {
+        LayerStatus::Space(status::of(&self.served))
     }
 
     /// Mapped sectors are in memory or on the only device. All other sectors read as zeroes.
-    fn place(&self, range: Range<u64>) -> Vec<PlaceExtent> {
+    fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         let mut places = placed(&range, &self.space().places_now(sectors));
         let end = places.last().map_or(range.start, |last| last.range.end);
         if end < range.end {
-            push(&mut places, end..range.end, Place::Home);
+            push(&mut places, end..range.end, DataLocation::Home);
         }
         places
     }
 
-    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<PlaceExtent>> {
+    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<LocatedExtent>> {
         Box::pin(async move {
             let (mut at, end) = (range.start / SECTOR_BYTES, range.end.div_ceil(SECTOR_BYTES));
             let mut places = Vec::new();
@@ -213,23 +215,29 @@ impl Layer for InUse {
     }
 
     /// Writes a checkpoint: afterwards all data is durable and recovery has nothing to do.
-    fn drain(&self) -> LayerFuture<'_, Result<(), NotDrained>> {
+    fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
         Box::pin(async {
             let kept = self.space().checkpoint().await;
             kept.map_err(|error| not_drained(&error))
         })
     }
 
-    fn what_is_left(&self) -> Option<NotDrained> {
+    fn what_is_left(&self) -> Option<DrainFailure> {
         let failure = self.space().failure()?;
-        Some(NotDrained(failure.to_string()))
+        Some(DrainFailure(failure.to_string()))
     }
 
-    fn resize(&self, size: Option<ByteLen>) -> LayerFuture<'_, Result<Resized, NotDone>> {
+    fn resize(
+        &self,
+        size: Option<ByteLen>,
+    ) -> LayerFuture<'_, Result<ResizeReport, OperationError>> {
         Box::pin(resize(&self.rt, self.space(), size))
     }
 
-    fn tune(&self, placement: Option<Placing>) -> LayerFuture<'_, Result<Tuned, NotDone>> {
+    fn tune(
+        &self,
+        placement: Option<RequestedPlacement>,
+    ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
         Box::pin(tune(self.space(), placement))
     }
 

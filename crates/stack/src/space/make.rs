@@ -2,17 +2,19 @@
 
 use std::rc::Rc;
 
-use forebay_device::{Device, Geometry, Overlay};
-use forebay_placement::placement::{Kind, Known, Medium, choose_by_all};
+use forebay_device::{Device, DeviceGeometry, MemoryOverlay};
+use forebay_placement::placement::{
+    DeviceProperties, PlacementKind, WorkloadProperties, choose_by_all,
+};
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
 use forebay_vsl::{
-    Capacity, GeometryError, Layout, Making, OpenError, Options, SPARE_PART, Space, VolumeId,
-    create, open,
+    GeometryError, SPARE_PART, SegmentLayout, Space, SpaceCapacity, SpaceOpenError, SpaceSettings,
+    SpaceSpec, VolumeId, create, open,
 };
 
-use super::measure::{Measured, measure};
-use super::{Placing, SpareShare};
+use super::measure::{DeviceMeasurement, measure};
+use super::{RequestedPlacement, SpareShare};
 
 /// Default length of a volume, in 64ths of the bytes that can be mapped in extents of one sector. So all of the volume
 /// can be written, in writes of any size and in any order.
@@ -24,13 +26,13 @@ const PAGE: ByteLen = ByteLen::kib(8);
 
 /// Parameters of a log-structured volume to be created.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NewSpace {
+pub(crate) struct SpaceCreateSpec {
     /// Length that clients see; if `None`, the length of [`usual_len`].
     pub(crate) size: Option<ByteLen>,
     /// Bytes in a segment.
     pub(crate) segment: Option<ByteLen>,
     /// Placement of data.
-    pub(crate) placement: Placing,
+    pub(crate) placement: RequestedPlacement,
     /// Page size in bytes, for placements that track pages.
     pub(crate) page: Option<ByteLen>,
     /// Share that is kept free.
@@ -39,7 +41,7 @@ pub(crate) struct NewSpace {
 
 /// Length of a space to be created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Long {
+pub(crate) enum SpaceLength {
     /// Length of a volume that is served as a block device: the requested size, or else as long as fits.
     Wanted,
     /// This number of sectors, whatever the capacity.
@@ -48,7 +50,7 @@ pub(crate) enum Long {
 
 /// A created space.
 #[derive(Clone, Debug)]
-pub(crate) struct MadeSpace {
+pub(crate) struct CreatedSpace {
     /// Length in bytes.
     pub(crate) len: u64,
     /// Bytes that an empty volume can map in extents of one sector.
@@ -58,12 +60,12 @@ pub(crate) struct MadeSpace {
     /// Length in bytes from which cleaning a full volume is expensive.
     pub(crate) usual: u64,
     /// Segments of the space.
-    pub(crate) layout: Layout,
+    pub(crate) layout: SegmentLayout,
     /// Placement of data, and the reason for it.
     pub(crate) placement: String,
 }
 
-impl MadeSpace {
+impl CreatedSpace {
     /// Returns a warning if cleaning will be expensive once the volume is full; empty otherwise.
     pub(crate) fn warning(&self) -> String {
         if self.len > self.usual {
@@ -81,8 +83,11 @@ impl MadeSpace {
 ///
 /// # Errors
 /// If the device cannot hold a volume with these segments.
-pub(crate) fn layout_on(device: &Geometry, new: &NewSpace) -> Result<Layout, GeometryError> {
-    Layout::for_device(device, new.segment)
+pub(crate) fn layout_on(
+    device: &DeviceGeometry,
+    new: &SpaceCreateSpec,
+) -> Result<SegmentLayout, GeometryError> {
+    SegmentLayout::for_device(device, new.segment)
 }
 
 /// Creates an empty volume.
@@ -92,50 +97,50 @@ pub(crate) fn layout_on(device: &Geometry, new: &NewSpace) -> Result<Layout, Geo
 pub(crate) async fn make(
     rt: &Rt,
     device: &Rc<dyn Device>,
-    layout: Layout,
+    layout: SegmentLayout,
     id: [u8; 16],
-    (new, long): (&NewSpace, Long),
-) -> Result<MadeSpace, OpenError> {
+    (new, long): (&SpaceCreateSpec, SpaceLength),
+) -> Result<CreatedSpace, SpaceOpenError> {
     let page = new.page.unwrap_or(PAGE);
     let measured = measure(rt, &**device, (page.0, layout.segment_bytes.into())).await?;
     let (kind, why) = match (new.placement, long) {
-        (Placing::Auto, Long::Sectors(_)) => for_files(&measured, page, &layout),
+        (RequestedPlacement::Auto, SpaceLength::Sectors(_)) => for_files(&measured, page, &layout),
         (asked, _) => placement((asked, new.size), &measured, page, &layout),
     };
-    let mut making = Making {
+    let mut making = SpaceSpec {
         volume: VolumeId(id),
         layout,
         space_sectors: match long {
-            Long::Wanted => layout.len / SECTOR_BYTES,
-            Long::Sectors(sectors) => sectors,
+            SpaceLength::Wanted => layout.len / SECTOR_BYTES,
+            SpaceLength::Sectors(sectors) => sectors,
         },
         placement: kind,
         // The best placement for a filesystem does not follow from costs alone: see `for_files`.
-        auto: new.placement == Placing::Auto && long == Long::Wanted,
+        auto: new.placement == RequestedPlacement::Auto && long == SpaceLength::Wanted,
         page_sectors: (page.0 / SECTOR_BYTES) as u32,
         disk: Some(measured.disk()),
     };
     let comfort = capacity(rt, device, &making, comfortable()).await?;
     let usual = usual_len(comfort.mappable);
     let spare_part = new.spare.map(SpareShare::part);
-    let options = Options {
+    let options = SpaceSettings {
         spare_part,
-        ..Options::default()
+        ..SpaceSettings::default()
     };
     let most = match long {
-        Long::Wanted => capacity(rt, device, &making, options).await?,
-        Long::Sectors(_) => comfort,
+        SpaceLength::Wanted => capacity(rt, device, &making, options).await?,
+        SpaceLength::Sectors(_) => comfort,
     };
     let len = match (new.size, spare_part) {
         (Some(size), _) => round_down(size.0, LEN_UNIT),
         (None, Some(_)) => usual_len(most.mappable),
         (None, None) => usual,
     };
-    if long == Long::Wanted {
+    if long == SpaceLength::Wanted {
         making.space_sectors = len / SECTOR_BYTES;
     }
     create(rt.clone(), Rc::clone(device), &making).await?;
-    Ok(MadeSpace {
+    Ok(CreatedSpace {
         len,
         mappable: most.mappable,
         mappable_in_blocks: most.mappable_in_blocks,
@@ -154,10 +159,14 @@ fn usual_len(mappable: u64) -> u64 {
 ///
 /// # Errors
 /// Those of the device.
-pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Result<u64, OpenError> {
+pub(crate) async fn usual_len_on(
+    rt: &Rt,
+    space: &Space,
+    layout: SegmentLayout,
+) -> Result<u64, SpaceOpenError> {
     let making = {
         let superblock = space.superblock();
-        Making {
+        SpaceSpec {
             volume: superblock.volume,
             layout,
             space_sectors: layout.len / SECTOR_BYTES,
@@ -172,24 +181,24 @@ pub(crate) async fn usual_len_on(rt: &Rt, space: &Space, layout: Layout) -> Resu
 }
 
 fn placement(
-    (asked, size): (Placing, Option<ByteLen>),
-    measured: &Measured,
+    (asked, size): (RequestedPlacement, Option<ByteLen>),
+    measured: &DeviceMeasurement,
     page: ByteLen,
-    layout: &Layout,
-) -> (Kind, String) {
-    if let Placing::As(kind) = asked {
+    layout: &SegmentLayout,
+) -> (PlacementKind, String) {
+    if let RequestedPlacement::As(kind) = asked {
         return (kind, format!("{kind}, as asked for"));
     }
-    let medium = |disk: &_| Medium {
+    let medium = |disk: &_| DeviceProperties {
         disk: *disk,
         in_place: true,
         page_bytes: page.0,
         segment_bytes: layout.segment_bytes.into(),
     };
-    let mediums: Vec<Medium> = measured.disks.iter().map(medium).collect();
+    let mediums: Vec<DeviceProperties> = measured.disks.iter().map(medium).collect();
     let chosen = choose_by_all(
         &mediums,
-        &Known::assumed(page.0, size.map_or(0, |size| size.0), layout.len),
+        &WorkloadProperties::assumed(page.0, size.map_or(0, |size| size.0), layout.len),
     );
     let chosen = chosen.expect("a device is measured at least once");
     let why = if measured.is_stable {
@@ -206,12 +215,16 @@ fn placement(
 /// Chooses the placement of a filesystem's space. Overwritten data goes to the log first, so that an operation is
 /// atomic, and with placement in place would be written twice. A log that is not full writes it once. On flash, 16
 /// concurrent writers made 94,000 writes per second instead of 25,000.
-fn for_files(measured: &Measured, page: ByteLen, layout: &Layout) -> (Kind, String) {
-    let (kind, why) = placement((Placing::Auto, None), measured, page, layout);
+fn for_files(
+    measured: &DeviceMeasurement,
+    page: ByteLen,
+    layout: &SegmentLayout,
+) -> (PlacementKind, String) {
+    let (kind, why) = placement((RequestedPlacement::Auto, None), measured, page, layout);
     match kind {
-        Kind::Overwrite => {
+        PlacementKind::Overwrite => {
             let why = "lfs, since a log is about as quick here as writing in place, and that would be done twice";
-            (Kind::Lfs, why.into())
+            (PlacementKind::Lfs, why.into())
         }
         kind => (kind, why),
     }
@@ -219,10 +232,10 @@ fn for_files(measured: &Measured, page: ByteLen, layout: &Layout) -> (Kind, Stri
 
 /// Returns options that keep enough spare segments to make cleaning cheap, whatever the placement. The default length
 /// of a volume follows from them. A filesystem's space has no such length, so it is always opened with these options.
-pub(crate) fn comfortable() -> Options {
-    Options {
+pub(crate) fn comfortable() -> SpaceSettings {
+    SpaceSettings {
         spare_part: Some(SPARE_PART),
-        ..Options::default()
+        ..SpaceSettings::default()
     }
 }
 
@@ -230,10 +243,10 @@ pub(crate) fn comfortable() -> Options {
 async fn capacity(
     rt: &Rt,
     device: &Rc<dyn Device>,
-    making: &Making,
-    options: Options,
-) -> Result<Capacity, OpenError> {
-    let trial: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
+    making: &SpaceSpec,
+    options: SpaceSettings,
+) -> Result<SpaceCapacity, SpaceOpenError> {
+    let trial: Rc<dyn Device> = Rc::new(MemoryOverlay::new(Rc::clone(device)));
     create(rt.clone(), Rc::clone(&trial), making).await?;
     let (space, _workers, _) = open(rt.clone(), trial, options, false).await?;
     Ok(space.capacity())
@@ -246,24 +259,25 @@ mod tests {
 
     use super::*;
 
-    fn made(placement: Kind, size: Option<ByteLen>, spare: Option<&str>) -> MadeSpace {
+    fn made(placement: PlacementKind, size: Option<ByteLen>, spare: Option<&str>) -> CreatedSpace {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
-        let new = NewSpace {
+        let new = SpaceCreateSpec {
             size,
-            placement: Placing::As(placement),
+            placement: RequestedPlacement::As(placement),
             spare: spare.map(|spare| spare.parse().unwrap()),
-            ..NewSpace::default()
+            ..SpaceCreateSpec::default()
         };
         let layout = layout_on(&device.geometry(), &new).unwrap();
-        let made = async move { make(&rt, &device, layout, [7; 16], (&new, Long::Wanted)).await };
+        let made =
+            async move { make(&rt, &device, layout, [7; 16], (&new, SpaceLength::Wanted)).await };
         executor.block_on(made).unwrap()
     }
 
     #[test]
     fn volumes_that_are_dear_to_clean_when_they_are_full_are_made_with_a_warning() {
-        for kind in Kind::ALL {
+        for kind in PlacementKind::ALL {
             let usual = made(kind, None, None);
             assert_eq!(usual.warning(), "", "{kind}");
             let shorter = made(kind, Some(ByteLen(usual.len / 2)), None);
@@ -272,7 +286,7 @@ mod tests {
             assert!(longer.warning().contains(&ByteLen(usual.usual).to_string()));
             assert!(longer.warning().contains("to clean segments"), "{kind}");
         }
-        let little = made(Kind::Overwrite, None, Some("1/1024"));
+        let little = made(PlacementKind::Overwrite, None, Some("1/1024"));
         assert!(little.warning().contains("to clean segments"), "{little:?}");
     }
 }

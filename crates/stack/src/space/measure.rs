@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_placement::cost::Disk;
+use forebay_placement::cost::DiskParameters;
 use forebay_rt::Rt;
 use futures_util::{StreamExt as _, stream};
 
@@ -35,16 +35,16 @@ const LONGEST_ALL: Duration = Duration::from_secs(12);
 
 /// Result of measuring a device.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Measured {
+pub(super) struct DeviceMeasurement {
     /// The measurements used, the median first.
-    pub(super) disks: Vec<Disk>,
+    pub(super) disks: Vec<DiskParameters>,
     /// True if the measurements agree.
     pub(super) is_stable: bool,
 }
 
-impl Measured {
+impl DeviceMeasurement {
     /// Returns the median measurement.
-    pub(super) fn disk(&self) -> Disk {
+    pub(super) fn disk(&self) -> DiskParameters {
         self.disks[0]
     }
 }
@@ -58,9 +58,9 @@ pub(super) async fn measure(
     rt: &Rt,
     device: &dyn Device,
     (page, segment): (u64, u64),
-) -> Result<Measured, DeviceError> {
+) -> Result<DeviceMeasurement, DeviceError> {
     let (begin, mut disks) = (rt.now(), Vec::new());
-    let efficiency = |disk: &Disk| disk.efficiency(page, segment);
+    let efficiency = |disk: &DiskParameters| disk.efficiency(page, segment);
     let mut is_stable = false;
     while disks.len() < ROUNDS && (disks.is_empty() || rt.now().since(begin) < LONGEST_ALL) {
         disks.push(measure_once(rt, device, disks.len() as u64).await?);
@@ -80,12 +80,16 @@ pub(super) async fn measure(
     disks.sort_by(|a, b| efficiency(a).total_cmp(&efficiency(b)));
     let middle = disks.len() / 2;
     disks.swap(0, middle);
-    Ok(Measured { disks, is_stable })
+    Ok(DeviceMeasurement { disks, is_stable })
 }
 
 /// Reads at distant places, and then in sequence. Each round reads other places, because caches would answer repeated
 /// reads.
-async fn measure_once(rt: &Rt, device: &dyn Device, round: u64) -> Result<Disk, DeviceError> {
+async fn measure_once(
+    rt: &Rt,
+    device: &dyn Device,
+    round: u64,
+) -> Result<DiskParameters, DeviceError> {
     let len = device.geometry().len;
     let read = async |at: u64, bytes: u64| device.read(at, BufMut::zeroed(bytes as usize)).await;
     let (begin, mut reads) = (rt.now(), 0);
@@ -104,7 +108,7 @@ async fn measure_once(rt: &Rt, device: &dyn Device, round: u64) -> Result<Disk, 
         done += RUN;
     }
     let bandwidth = done as f64 / rt.now().since(begin).as_secs_f64().max(1e-6);
-    Ok(Disk {
+    Ok(DiskParameters {
         positioning: (random - PIECE as f64 / bandwidth).max(0.0),
         bandwidth,
         // A device too slow for all of these reads gets no further reads.
@@ -147,39 +151,41 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
 
-    use forebay_device::{Asked, Hooks, RamDevice, Tap};
-    use forebay_model::disk::{Options, named};
-    use forebay_model::{Drive, Emulated};
-    use forebay_raid::Striped;
+    use forebay_device::{RamDevice, Tap, TapHooks, TapRequest};
+    use forebay_model::disk::{DiskOptions, named};
+    use forebay_model::{Drive, EmulatedDisk};
+    use forebay_raid::StripedArray;
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;
 
-    async fn measured_on(rt: &Rt, device: &dyn Device) -> Measured {
+    async fn measured_on(rt: &Rt, device: &dyn Device) -> DeviceMeasurement {
         measure(rt, device, (8 << 10, 1 << 20)).await.unwrap()
     }
 
-    fn measured(disks: usize) -> Disk {
+    fn measured(disks: usize) -> DiskParameters {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let disk = || -> Rc<dyn Device> {
-            let drive = Drive::new(named("cheetah15k5-2003").unwrap(), Options::default());
+            let drive = Drive::new(named("cheetah15k5-2003").unwrap(), DiskOptions::default());
             let memory = Rc::new(RamDevice::new(256 << 20, 512));
-            Rc::new(Emulated::new(&rt, memory, drive).unwrap())
+            Rc::new(EmulatedDisk::new(&rt, memory, drive).unwrap())
         };
         let device: Rc<dyn Device> = match disks {
             1 => disk(),
-            disks => Rc::new(Striped::new((0..disks).map(|_| disk()).collect(), 64 << 10).unwrap()),
+            disks => {
+                Rc::new(StripedArray::new((0..disks).map(|_| disk()).collect(), 64 << 10).unwrap())
+            }
         };
         let on = rt.clone();
         executor.block_on(async move { measured_on(&on, &*device).await.disk() })
     }
 
     /// Each request takes a second.
-    struct Slow(Rt);
+    struct SecondLongHooks(Rt);
 
-    impl Hooks for Slow {
-        async fn before(&self, _: &Asked) -> Result<(), DeviceError> {
+    impl TapHooks for SecondLongHooks {
+        async fn before(&self, _: &TapRequest) -> Result<(), DeviceError> {
             self.0.sleep(Duration::from_secs(1)).await;
             Ok(())
         }
@@ -189,7 +195,7 @@ mod tests {
     fn a_very_slow_device_is_measured_for_seconds_only() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
-        let device = Tap::new(RamDevice::new(64 << 20, 512), Slow(rt.clone()));
+        let device = Tap::new(RamDevice::new(64 << 20, 512), SecondLongHooks(rt.clone()));
         let took = executor.block_on(async move {
             let begin = rt.now();
             let disk = measured_on(&rt, &device).await.disk();
@@ -200,10 +206,10 @@ mod tests {
     }
 
     /// A device whose latency changes every 40 requests.
-    struct Fickle(Rt, Cell<u64>);
+    struct UnstableLatencyHooks(Rt, Cell<u64>);
 
-    impl Hooks for Fickle {
-        async fn before(&self, _: &Asked) -> Result<(), DeviceError> {
+    impl TapHooks for UnstableLatencyHooks {
+        async fn before(&self, _: &TapRequest) -> Result<(), DeviceError> {
             let asked = self.1.replace(self.1.get() + 1);
             let took = [100, 20_000, 3000][(asked / 40) as usize % 3];
             self.0.sleep(Duration::from_micros(took)).await;
@@ -216,15 +222,15 @@ mod tests {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         executor.block_on(async move {
-            let drive = Drive::new(named("cheetah15k5-2003").unwrap(), Options::default());
+            let drive = Drive::new(named("cheetah15k5-2003").unwrap(), DiskOptions::default());
             let memory = Rc::new(RamDevice::new(256 << 20, 512));
-            let disk = Emulated::new(&rt, memory, drive).unwrap();
+            let disk = EmulatedDisk::new(&rt, memory, drive).unwrap();
             let measured = measured_on(&rt, &disk).await;
             assert!(
                 measured.is_stable && measured.disks.len() == AGREE,
                 "{measured:?}"
             );
-            let fickle = Fickle(rt.clone(), Cell::new(0));
+            let fickle = UnstableLatencyHooks(rt.clone(), Cell::new(0));
             let fickle = Tap::new(RamDevice::new(256 << 20, 512), fickle);
             let measured = measured_on(&rt, &fickle).await;
             assert!(!measured.is_stable, "{measured:?}");

@@ -23,13 +23,13 @@ mod tune;
 pub(crate) mod words;
 
 pub(crate) use attach::{attach, take_up};
-pub(crate) use forebay_vsl::{DumpItem as SpaceItem, dump};
+pub(crate) use forebay_vsl::{SpaceDumpItem as SpaceItem, dump};
 pub(crate) use hint::hint;
-pub(crate) use make::{Long, MadeSpace, NewSpace, comfortable, layout_on, make};
+pub(crate) use make::{CreatedSpace, SpaceCreateSpec, SpaceLength, comfortable, layout_on, make};
 pub use offline::{SpaceCheck, SpaceVerdict};
 pub(crate) use offline::{check, erase, in_memory, inspect, is_of_files, look, superblocks};
 pub(crate) use options::{NOT_OF_A_SPACE, NOT_OF_FILES, OF_A_SPACE};
-pub use options::{NoSuchOption, Placing, SpaceOptions};
+pub use options::{NoSuchOption, RequestedPlacement, SpaceOptions};
 pub(crate) use resize::resize_room;
 pub use spare::{ParseSpareError, SpareShare};
 pub(crate) use status::status_of;

@@ -6,12 +6,13 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability, Overlay};
+use forebay_device::{BufMut, Device, DeviceError, Durability, MemoryOverlay};
 use forebay_rt::Rt;
-use forebay_segments::{Copies, PLACES, PairError, read_copies};
+use forebay_segments::{PLACES, PairError, SuperblockPair, read_copies};
 use forebay_units::{SECTOR_BYTES, Sector};
 use forebay_vsl::{
-    Layout, OpenError, Options, Space, SpaceError, Superblock, fits_device, open, pending,
+    SegmentLayout, Space, SpaceError, SpaceOpenError, SpaceSettings, SpaceSuperblock, fits_device,
+    open, pending,
 };
 use serde::Serialize;
 
@@ -77,7 +78,9 @@ pub struct SpaceCheck {
 ///
 /// # Errors
 /// If the device is too short for them.
-pub(crate) async fn superblocks(device: &dyn Device) -> Result<Copies<Superblock>, PairError> {
+pub(crate) async fn superblocks(
+    device: &dyn Device,
+) -> Result<SuperblockPair<SpaceSuperblock>, PairError> {
     read_copies(device).await
 }
 
@@ -85,7 +88,7 @@ pub(crate) async fn superblocks(device: &dyn Device) -> Result<Copies<Superblock
 ///
 /// # Errors
 /// If no superblock is valid, or the device cannot hold its volume.
-pub(crate) async fn inspect(device: &dyn Device) -> Result<Superblock, OpenError> {
+pub(crate) async fn inspect(device: &dyn Device) -> Result<SpaceSuperblock, SpaceOpenError> {
     let copies = superblocks(device).await?;
     let superblock = copies.newest_readable()?.clone();
     Ok(superblock)
@@ -100,12 +103,12 @@ pub(crate) async fn check(
     rt: &Rt,
     device: &Rc<dyn Device>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<SpaceCheck, OpenError> {
+) -> Result<SpaceCheck, SpaceOpenError> {
     Ok(look(rt, device, progress).await?.report)
 }
 
 /// Result of inspecting a space that is not in use.
-pub(crate) struct Seen {
+pub(crate) struct SpaceInspection {
     /// Report of the check.
     pub(crate) report: SpaceCheck,
     /// The first ranges of sectors that cannot be read.
@@ -122,14 +125,14 @@ pub(crate) async fn look(
     rt: &Rt,
     device: &Rc<dyn Device>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Seen, OpenError> {
+) -> Result<SpaceInspection, SpaceOpenError> {
     let copies = superblocks(&**device).await?;
     let superblock = copies.newest_readable()?.clone();
     let mut report = blank(&superblock);
     report.problems.extend(damaged_copy(&copies));
     fits_device(&superblock, &**device)?;
     report.grown_bytes = grown_bytes(&superblock, &**device);
-    let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
+    let overlay: Rc<dyn Device> = Rc::new(MemoryOverlay::new(Rc::clone(device)));
     let (mut damaged, mut taken_up) = (Vec::new(), None);
     let looked = async {
         let pending = pending(&overlay, &superblock).await?;
@@ -139,14 +142,19 @@ pub(crate) async fn look(
             report.verdict = SpaceVerdict::Dirty;
         }
         // Opened without background work: nothing is cleaned here.
-        let (space, _, _) =
-            open(rt.clone(), Rc::clone(&overlay), Options::default(), false).await?;
+        let (space, _, _) = open(
+            rt.clone(),
+            Rc::clone(&overlay),
+            SpaceSettings::default(),
+            false,
+        )
+        .await?;
         taken_up = Some(space.clone());
         read_all(&space, &mut report, &mut damaged, progress).await
     };
     match looked.await {
         Ok(()) => {}
-        Err(OpenError::Device(error)) => return Err(OpenError::Device(error)),
+        Err(SpaceOpenError::Device(error)) => return Err(SpaceOpenError::Device(error)),
         Err(error) => {
             report.verdict = SpaceVerdict::Damaged;
             report.problems.push(error.to_string());
@@ -162,7 +170,7 @@ pub(crate) async fn look(
         let ranges = ranges.map(|(at, sectors)| (at, sectors * SECTOR_BYTES));
         report.damaged_ranges = ranges.collect();
     }
-    Ok(Seen {
+    Ok(SpaceInspection {
         report,
         damaged,
         space: taken_up,
@@ -171,13 +179,13 @@ pub(crate) async fn look(
 
 /// Returns true if a space belongs to a filesystem. Such a space is longer than any space served as a block device,
 /// which ends at 2^63 bytes.
-pub(crate) fn is_of_files(superblock: &Superblock) -> bool {
+pub(crate) fn is_of_files(superblock: &SpaceSuperblock) -> bool {
     superblock.space_sectors > i64::MAX as u64 / SECTOR_BYTES
 }
 
 /// Describes the loss from missing records.
-fn lost_records(error: &OpenError) -> Option<String> {
-    let OpenError::Damaged { missing, stable } = error else {
+fn lost_records(error: &SpaceOpenError) -> Option<String> {
+    let SpaceOpenError::Damaged { missing, stable } = error else {
         return None;
     };
     let records = (stable.0 + 1).saturating_sub(missing.0);
@@ -187,7 +195,7 @@ fn lost_records(error: &OpenError) -> Option<String> {
     ))
 }
 
-fn blank(superblock: &Superblock) -> SpaceCheck {
+fn blank(superblock: &SpaceSuperblock) -> SpaceCheck {
     SpaceCheck {
         verdict: SpaceVerdict::Clean,
         volume: superblock.volume.to_string(),
@@ -209,8 +217,8 @@ fn blank(superblock: &Superblock) -> SpaceCheck {
 }
 
 /// Returns the bytes of a device that its volume could use but does not use yet.
-pub(super) fn grown_bytes(superblock: &Superblock, device: &dyn Device) -> u64 {
-    let layout = Layout::of(superblock);
+pub(super) fn grown_bytes(superblock: &SpaceSuperblock, device: &dyn Device) -> u64 {
+    let layout = SegmentLayout::of(superblock);
     let wanted = layout.on_longer(device.geometry().len);
     u64::from(wanted.segment_count - layout.segment_count) * u64::from(layout.segment_bytes)
 }
@@ -219,9 +227,9 @@ pub(super) fn grown_bytes(superblock: &Superblock, device: &dyn Device) -> u64 {
 ///
 /// # Errors
 /// If it cannot be recovered.
-pub(crate) async fn in_memory(rt: &Rt, device: &Rc<dyn Device>) -> Result<Space, OpenError> {
-    let overlay: Rc<dyn Device> = Rc::new(Overlay::new(Rc::clone(device)));
-    let (space, _, _) = open(rt.clone(), overlay, Options::default(), false).await?;
+pub(crate) async fn in_memory(rt: &Rt, device: &Rc<dyn Device>) -> Result<Space, SpaceOpenError> {
+    let overlay: Rc<dyn Device> = Rc::new(MemoryOverlay::new(Rc::clone(device)));
+    let (space, _, _) = open(rt.clone(), overlay, SpaceSettings::default(), false).await?;
     Ok(space)
 }
 
@@ -231,7 +239,7 @@ async fn read_all(
     report: &mut SpaceCheck,
     damaged: &mut Vec<Range<u64>>,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), OpenError> {
+) -> Result<(), SpaceOpenError> {
     let capacity = space.capacity();
     report.mapped_bytes = capacity.mapped;
     report.mappable_bytes = capacity.mappable;
@@ -241,8 +249,8 @@ async fn read_all(
         let run = match next {
             Ok(Some(run)) => run,
             Ok(None) => break,
-            Err(SpaceError::Node(place, error)) => return Err(OpenError::Node(place, error)),
-            Err(SpaceError::Device(error)) => return Err(OpenError::Device(error)),
+            Err(SpaceError::Node(place, error)) => return Err(SpaceOpenError::Node(place, error)),
+            Err(SpaceError::Device(error)) => return Err(SpaceOpenError::Device(error)),
             Err(error) => {
                 report.problems.push(error.to_string());
                 report.verdict = SpaceVerdict::Damaged;
@@ -266,7 +274,7 @@ async fn read_run(
     at: u64,
     sectors: u64,
     (report, damaged): (&mut SpaceCheck, &mut Vec<Range<u64>>),
-) -> Result<(), OpenError> {
+) -> Result<(), SpaceOpenError> {
     let read = async |at: u64, sectors: u64| {
         let buf = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);
         space.read(Sector(at), buf).await.map(|_| ())
@@ -274,7 +282,7 @@ async fn read_run(
     report.bytes_checked += sectors * SECTOR_BYTES;
     match read(at, sectors).await {
         Ok(()) => return Ok(()),
-        Err(SpaceError::Node(place, error)) => return Err(OpenError::Node(place, error)),
+        Err(SpaceError::Node(place, error)) => return Err(SpaceOpenError::Node(place, error)),
         Err(_) => {}
     }
     let (mut one, mut fails) = (at, None);

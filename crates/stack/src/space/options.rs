@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use forebay_dcd::Acknowledge;
-use forebay_placement::placement::{Kind, UnknownKind};
+use forebay_dcd::AckMode;
+use forebay_placement::placement::{PlacementKind, UnknownPlacement};
 use forebay_units::{ByteLen, TimeSpan};
 
 use super::SpareShare;
-use crate::{CacheOptions, Discard};
+use crate::{CacheOptions, SegmentDiscard};
 
 /// Options of a cache that a log-structured volume does not have.
 pub(crate) const NOT_OF_A_SPACE: [&str; 2] = ["patience", "bypass"];
@@ -38,13 +38,13 @@ pub(crate) const OF_A_SPACE: [&str; 2] = ["discard", "spare"];
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SpaceOptions {
     /// The point at which writes are acknowledged.
-    pub durability: Option<Acknowledge>,
+    pub durability: Option<AckMode>,
     /// Longest time that unflushed data may wait before it is written.
     pub max_delay: Option<TimeSpan>,
     /// Memory limit of the map.
     pub map_memory: Option<ByteLen>,
     /// Discarding of segments before they are reused.
-    pub discard: Option<Discard>,
+    pub discard: Option<SegmentDiscard>,
     /// Share that is kept free.
     pub spare: Option<SpareShare>,
 }
@@ -121,36 +121,36 @@ impl From<SpaceOptions> for CacheOptions {
 
 /// Requested placement of data in a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Placing {
+pub enum RequestedPlacement {
     /// The placement with the lowest expected cost on the device.
     #[default]
     Auto,
     /// This placement.
-    As(Kind),
+    As(PlacementKind),
 }
 
-impl FromStr for Placing {
-    type Err = UnknownKind;
+impl FromStr for RequestedPlacement {
+    type Err = UnknownPlacement;
 
-    fn from_str(text: &str) -> Result<Placing, UnknownKind> {
+    fn from_str(text: &str) -> Result<RequestedPlacement, UnknownPlacement> {
         match text {
-            "auto" => Ok(Placing::Auto),
-            kind => kind.parse().map(Placing::As),
+            "auto" => Ok(RequestedPlacement::Auto),
+            kind => kind.parse().map(RequestedPlacement::As),
         }
     }
 }
 
-impl Placing {
+impl RequestedPlacement {
     /// Returns the name that users write.
     pub fn name(self) -> &'static str {
         match self {
-            Placing::Auto => "auto",
-            Placing::As(kind) => kind.name(),
+            RequestedPlacement::Auto => "auto",
+            RequestedPlacement::As(kind) => kind.name(),
         }
     }
 }
 
-impl fmt::Display for Placing {
+impl fmt::Display for RequestedPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

@@ -2,19 +2,19 @@
 
 use forebay_rt::Rt;
 use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
-use forebay_vsl::{GrowError, Layout, Space};
+use forebay_vsl::{GrowError, SegmentLayout, Space};
 
 use super::make::usual_len_on;
-use crate::Cause;
-use crate::layer::Resized;
-use crate::not_done::NotDone;
+use crate::ErrorCause;
+use crate::layer::ResizeReport;
+use crate::not_done::OperationError;
 
-fn failed(error: GrowError) -> NotDone {
+fn failed(error: GrowError) -> OperationError {
     let cause = match &error {
-        GrowError::Shrunk { .. } => Cause::Refused,
-        GrowError::Device(_) | GrowError::Space(_) => Cause::Device,
+        GrowError::Shrunk { .. } => ErrorCause::Refused,
+        GrowError::Device(_) | GrowError::Space(_) => ErrorCause::Device,
     };
-    NotDone::new(cause, error)
+    OperationError::new(cause, error)
 }
 
 /// Makes a volume use all of its device, and makes it `size` bytes long. Without a size, a volume whose device grew
@@ -26,7 +26,7 @@ pub(super) async fn resize(
     rt: &Rt,
     space: &Space,
     size: Option<ByteLen>,
-) -> Result<Resized, NotDone> {
+) -> Result<ResizeReport, OperationError> {
     let before = space.sectors() * SECTOR_BYTES;
     let (now, wanted) = space.layouts().map_err(failed)?;
     let len = match size {
@@ -34,11 +34,11 @@ pub(super) async fn resize(
         None if wanted == now => before,
         None => {
             let usual = usual_len_on(rt, space, wanted).await;
-            usual.map_err(|error| NotDone::new(Cause::Device, error))?
+            usual.map_err(|error| OperationError::new(ErrorCause::Device, error))?
         }
     };
     space.grow(len / SECTOR_BYTES).await.map_err(failed)?;
-    Ok(Resized {
+    Ok(ResizeReport {
         before,
         len: space.sectors() * SECTOR_BYTES,
         notes: took(&now, &wanted).into_iter().collect(),
@@ -50,12 +50,12 @@ pub(super) async fn resize(
 ///
 /// # Errors
 /// If the device became shorter or fails.
-pub(crate) async fn resize_room(space: &Space) -> Result<Resized, NotDone> {
+pub(crate) async fn resize_room(space: &Space) -> Result<ResizeReport, OperationError> {
     let mappable = || space.capacity().mappable;
     let before = mappable();
     let (now, wanted) = space.layouts().map_err(failed)?;
     space.grow(0).await.map_err(failed)?;
-    Ok(Resized {
+    Ok(ResizeReport {
         before,
         len: mappable().max(before),
         notes: took(&now, &wanted).into_iter().collect(),
@@ -63,8 +63,8 @@ pub(crate) async fn resize_room(space: &Space) -> Result<Resized, NotDone> {
 }
 
 /// Returns the length of a volume for a requested `size`.
-fn possible(size: ByteLen, before: u64) -> Result<u64, NotDone> {
-    let refuse = |why: String| Err(NotDone::new(Cause::Usage, why));
+fn possible(size: ByteLen, before: u64) -> Result<u64, OperationError> {
+    let refuse = |why: String| Err(OperationError::new(ErrorCause::Usage, why));
     if size.0 < before {
         return refuse(format!(
             "it has {} ({before} bytes), and a volume cannot be made shorter: give a --size of that or more",
@@ -80,7 +80,7 @@ fn possible(size: ByteLen, before: u64) -> Result<u64, NotDone> {
 }
 
 /// Describes the segments that a volume added on its device.
-fn took(now: &Layout, wanted: &Layout) -> Option<String> {
+fn took(now: &SegmentLayout, wanted: &SegmentLayout) -> Option<String> {
     let more = wanted.segment_count - now.segment_count;
     (more > 0).then(|| {
         let bytes = u64::from(more) * u64::from(now.segment_bytes);
@@ -107,7 +107,7 @@ mod tests {
             Ok((1 << 20) + 4096)
         );
         let error = possible(ByteLen::mib(512), 1 << 30).unwrap_err();
-        assert!(error.cause == Cause::Usage && error.to_string().contains("shorter"));
+        assert!(error.cause == ErrorCause::Usage && error.to_string().contains("shorter"));
         assert!(possible(ByteLen(1 << 63), 1 << 30).is_err());
     }
 }

@@ -3,14 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use forebay_dcd::{Acknowledge, Latencies, Latency};
-use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Geometry, IoFuture, Op, Room};
+use forebay_dcd::{AckMode, LatencyHistogram, LatencySummary};
+use forebay_device::{
+    Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+};
 use forebay_rt::{Event, Rt};
-use forebay_vsl::Linear;
+use forebay_vsl::SpaceDevice;
 
 /// Counters of requests.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Counted {
+pub(super) struct VolumeCounters {
     pub(super) reads: u64,
     pub(super) read_bytes: u64,
     pub(super) writes: u64,
@@ -25,21 +27,21 @@ pub(super) struct Counted {
 }
 
 /// A volume that is served.
-pub(super) struct Served {
+pub(super) struct CountingDevice {
     rt: Rt,
-    linear: Linear,
-    acknowledge: Acknowledge,
+    linear: SpaceDevice,
+    acknowledge: AckMode,
     closing: Cell<bool>,
     under_way: Cell<u64>,
     idle: Event,
-    counted: Cell<Counted>,
-    latencies: RefCell<[Latencies; 3]>,
+    counted: Cell<VolumeCounters>,
+    latencies: RefCell<[LatencyHistogram; 3]>,
 }
 
 /// A request in progress.
-struct UnderWay<'a>(&'a Served);
+struct RequestInProgress<'a>(&'a CountingDevice);
 
-impl Drop for UnderWay<'_> {
+impl Drop for RequestInProgress<'_> {
     fn drop(&mut self) {
         let left = self.0.under_way.get() - 1;
         self.0.under_way.set(left);
@@ -49,9 +51,9 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Served {
-    pub(super) fn new(rt: Rt, linear: Linear, acknowledge: Acknowledge) -> Served {
-        Served {
+impl CountingDevice {
+    pub(super) fn new(rt: Rt, linear: SpaceDevice, acknowledge: AckMode) -> CountingDevice {
+        CountingDevice {
             rt,
             linear,
             acknowledge,
@@ -59,20 +61,24 @@ impl Served {
             under_way: Cell::new(0),
             idle: Event::new(),
             counted: Cell::default(),
-            latencies: RefCell::new([Latencies::new(), Latencies::new(), Latencies::new()]),
+            latencies: RefCell::new([
+                LatencyHistogram::new(),
+                LatencyHistogram::new(),
+                LatencyHistogram::new(),
+            ]),
         }
     }
 
-    pub(super) fn linear(&self) -> &Linear {
+    pub(super) fn linear(&self) -> &SpaceDevice {
         &self.linear
     }
 
-    pub(super) fn counted(&self) -> Counted {
+    pub(super) fn counted(&self) -> VolumeCounters {
         self.counted.get()
     }
 
     /// Returns the latencies of reads, writes and flushes.
-    pub(super) fn latencies(&self) -> [Latency; 3] {
+    pub(super) fn latencies(&self) -> [LatencySummary; 3] {
         let latencies = self.latencies.borrow();
         [0, 1, 2].map(|n| latencies[n].summary())
     }
@@ -84,7 +90,7 @@ impl Served {
         self.idle.until(done).await;
     }
 
-    fn count(&self, add: impl FnOnce(&mut Counted)) {
+    fn count(&self, add: impl FnOnce(&mut VolumeCounters)) {
         let mut counted = self.counted.get();
         add(&mut counted);
         self.counted.set(counted);
@@ -94,7 +100,7 @@ impl Served {
     /// counted in.
     async fn request<T>(
         &self,
-        op: Op,
+        op: DeviceOp,
         timed: Option<usize>,
         work: impl Future<Output = Result<T, DeviceError>>,
     ) -> Result<T, DeviceError> {
@@ -102,7 +108,7 @@ impl Served {
             return Err(DeviceError::Closed { op });
         }
         self.under_way.set(self.under_way.get() + 1);
-        let _under_way = UnderWay(self);
+        let _under_way = RequestInProgress(self);
         let begin = self.rt.now();
         let done = work.await;
         match (&done, timed) {
@@ -118,8 +124,8 @@ impl Served {
     }
 
     /// Hands a finished write to the device before the acknowledgement, if the mode is `Handover`.
-    async fn keep(&self, op: Op) -> Result<(), DeviceError> {
-        if self.acknowledge != Acknowledge::Handover {
+    async fn keep(&self, op: DeviceOp) -> Result<(), DeviceError> {
+        if self.acknowledge != AckMode::Handover {
             return Ok(());
         }
         let handed_over = self.linear.space().hand_over().await;
@@ -131,21 +137,21 @@ impl Served {
 
     fn durability(&self, asked: Durability) -> Durability {
         match self.acknowledge {
-            Acknowledge::Write => Durability::Fua,
+            AckMode::Write => Durability::Fua,
             _ => asked,
         }
     }
 
     async fn trim(
         &self,
-        op: Op,
+        op: DeviceOp,
         bytes: u64,
         work: impl Future<Output = Result<(), DeviceError>>,
     ) -> Result<(), DeviceError> {
         let all = async {
             work.await?;
             match self.acknowledge {
-                Acknowledge::Write => self.linear.flush().await,
+                AckMode::Write => self.linear.flush().await,
                 _ => self.keep(op).await,
             }
         };
@@ -165,8 +171,8 @@ fn is_full(error: &DeviceError) -> bool {
     }
 }
 
-impl Device for Served {
-    fn geometry(&self) -> Geometry {
+impl Device for CountingDevice {
+    fn geometry(&self) -> DeviceGeometry {
         self.linear.geometry()
     }
 
@@ -174,7 +180,7 @@ impl Device for Served {
         Box::pin(async move {
             let bytes = buf.len() as u64;
             let read = self.linear.read(at, buf);
-            let read = self.request(Op::Read, Some(0), read).await?;
+            let read = self.request(DeviceOp::Read, Some(0), read).await?;
             self.count(|counted| {
                 counted.reads += 1;
                 counted.read_bytes += bytes;
@@ -191,10 +197,10 @@ impl Device for Served {
                 self.linear.write(at, buf, durability).await?;
                 match durability {
                     Durability::Fua => Ok(()),
-                    _ => self.keep(Op::Write).await,
+                    _ => self.keep(DeviceOp::Write).await,
                 }
             };
-            self.request(Op::Write, Some(1), write).await?;
+            self.request(DeviceOp::Write, Some(1), write).await?;
             self.count(|counted| {
                 counted.writes += 1;
                 counted.write_bytes += bytes;
@@ -206,7 +212,7 @@ impl Device for Served {
     fn flush(&self) -> IoFuture<'_, ()> {
         Box::pin(async move {
             let flush = self.linear.flush();
-            self.request(Op::Flush, Some(2), flush).await?;
+            self.request(DeviceOp::Flush, Some(2), flush).await?;
             self.count(|counted| counted.flushes += 1);
             Ok(())
         })
@@ -214,12 +220,12 @@ impl Device for Served {
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
         let bytes = range.end - range.start;
-        Box::pin(self.trim(Op::Discard, bytes, self.linear.discard(range)))
+        Box::pin(self.trim(DeviceOp::Discard, bytes, self.linear.discard(range)))
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         let bytes = range.end - range.start;
         let zeroes = self.linear.write_zeroes(range, room);
-        Box::pin(self.trim(Op::WriteZeroes, bytes, zeroes))
+        Box::pin(self.trim(DeviceOp::WriteZeroes, bytes, zeroes))
     }
 }

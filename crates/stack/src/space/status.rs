@@ -1,12 +1,12 @@
 //! Status of a log-structured volume as users see it. Field names are the names in JSON and in metrics.
 
-use forebay_dcd::Latency;
+use forebay_dcd::LatencySummary;
 use forebay_device::described;
 use forebay_units::SECTOR_BYTES;
-use forebay_vsl::{Capacity, Space};
+use forebay_vsl::{Space, SpaceCapacity};
 use serde::{Deserialize, Serialize};
 
-use super::served::Served;
+use super::served::CountingDevice;
 
 /// Share of the mappable bytes from which the volume is reported as nearly full.
 pub(super) const NEARLY_FULL: f64 = 0.9;
@@ -113,19 +113,19 @@ described! {
         Counter segments_cleaned: u64 = "Segments emptied by the cleaner",
         Counter full_errors: u64 = "Writes refused since the volume was full",
         Counter errors: u64 = "Requests that failed otherwise",
-        Latency read_latency: Latency = "Latencies of reads",
-        Latency write_latency: Latency = "Latencies of writes",
-        Latency flush_latency: Latency = "Latencies of flushes",
+        Latency read_latency: LatencySummary = "Latencies of reads",
+        Latency write_latency: LatencySummary = "Latencies of writes",
+        Latency flush_latency: LatencySummary = "Latencies of flushes",
     }
 }
 
 /// Returns the mapped share of the mappable bytes, 0 to 1.
-pub(super) fn share(capacity: &Capacity) -> f64 {
+pub(super) fn share(capacity: &SpaceCapacity) -> f64 {
     capacity.mapped as f64 / capacity.mappable.max(1) as f64
 }
 
 /// Returns the volume's present status.
-pub(super) fn of(served: &Served) -> SpaceStatus {
+pub(super) fn of(served: &CountingDevice) -> SpaceStatus {
     use forebay_device::Device as _;
     let (geometry, counted) = (served.geometry(), served.counted());
     let [read_latency, write_latency, flush_latency] = served.latencies();

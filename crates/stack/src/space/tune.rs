@@ -2,33 +2,36 @@
 
 use forebay_vsl::{Space, TuneError};
 
-use super::Placing;
-use crate::Cause;
-use crate::layer::Tuned;
-use crate::not_done::NotDone;
+use super::RequestedPlacement;
+use crate::ErrorCause;
+use crate::layer::TuneReport;
+use crate::not_done::OperationError;
 
 /// Changes the placement, if a placement is given.
 ///
 /// # Errors
 /// If the volume is too full for it, or its device fails.
-pub(crate) async fn tune(space: &Space, placement: Option<Placing>) -> Result<Tuned, NotDone> {
+pub(crate) async fn tune(
+    space: &Space,
+    placement: Option<RequestedPlacement>,
+) -> Result<TuneReport, OperationError> {
     let before = space.placement();
     if let Some(placement) = placement {
         let kind = match placement {
-            Placing::Auto => None,
-            Placing::As(kind) => Some(kind),
+            RequestedPlacement::Auto => None,
+            RequestedPlacement::As(kind) => Some(kind),
         };
         let changed = space.set_placement(kind).await;
         changed.map_err(|error| {
             let cause = match &error {
-                TuneError::Full { .. } => Cause::Refused,
-                TuneError::Space(_) => Cause::Device,
+                TuneError::Full { .. } => ErrorCause::Refused,
+                TuneError::Space(_) => ErrorCause::Device,
             };
-            NotDone::new(cause, error)
+            OperationError::new(cause, error)
         })?;
     }
     let tuning = space.tuning();
-    Ok(Tuned {
+    Ok(TuneReport {
         before,
         placement: space.placement(),
         auto: space.is_auto(),

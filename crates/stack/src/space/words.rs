@@ -4,8 +4,8 @@ use forebay_units::ByteLen;
 
 use super::{SpaceCheck, SpaceMode, SpaceStatus, SpaceVerdict};
 use crate::cache::words::latencies;
-use crate::lines::{Around, Lines};
-use crate::vitals::{Flow, Latency, Room, Vitals};
+use crate::lines::{RenderContext, ReportLines};
+use crate::vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
 
 /// Describes the state that requests may be waiting for.
 pub(super) fn what_holds_up(status: &SpaceStatus) -> String {
@@ -28,8 +28,8 @@ pub(super) fn filled(status: &SpaceStatus) -> String {
 pub(crate) fn status(
     status: &SpaceStatus,
     earlier: Option<(&SpaceStatus, f64)>,
-    around: &Around<'_>,
-) -> Lines {
+    around: &RenderContext<'_>,
+) -> ReportLines {
     let facts = status.placement_facts.iter();
     let facts: String = facts
         .map(|fact| format!(", {} {:.2} {}", fact.name, fact.value, fact.unit))
@@ -97,12 +97,12 @@ fn tuned(status: &SpaceStatus) -> Option<String> {
 }
 
 /// Returns the report lines of a volume below a cache.
-pub(crate) fn below(status: &SpaceStatus) -> Lines {
+pub(crate) fn below(status: &SpaceStatus) -> ReportLines {
     let mode = match &status.mode_detail {
         Some(detail) => format!("log-structured, {}: {detail}", status.mode.name()),
         None => format!("log-structured, {}", status.mode.name()),
     };
-    let around = Around {
+    let around = RenderContext {
         log: "",
         requests: (0, 0),
     };
@@ -136,8 +136,8 @@ fn segments(status: &SpaceStatus) -> String {
     )
 }
 
-fn requests(status: &SpaceStatus, lines: &mut Lines) {
-    let counted = |count: u64, bytes: u64, latency: &Latency| {
+fn requests(status: &SpaceStatus, lines: &mut ReportLines) {
+    let counted = |count: u64, bytes: u64, latency: &LatencySummary| {
         format!("{count}, {}{}", ByteLen(bytes), latencies(latency))
     };
     lines.push((
@@ -164,7 +164,7 @@ fn requests(status: &SpaceStatus, lines: &mut Lines) {
     ));
 }
 
-fn what_is_wrong(status: &SpaceStatus, lines: &mut Lines) {
+fn what_is_wrong(status: &SpaceStatus, lines: &mut ReportLines) {
     let refused = match status.full_errors {
         0 => String::new(),
         count => format!("; {count} writes were refused"),
@@ -201,17 +201,18 @@ fn rates(now: &SpaceStatus, earlier: &SpaceStatus, seconds: f64) -> String {
 }
 
 /// Returns a volume's vital signs: its fill level, the clients' requests, and other writes.
-pub(crate) fn vitals(status: &SpaceStatus) -> Vitals {
-    let requests = |name, count: u64, bytes: Option<u64>, latency: Option<Latency>| Flow {
-        name,
-        count: Some(count),
-        bytes,
-        latency,
-    };
-    let written = |name, bytes: u64| Flow {
+pub(crate) fn vitals(status: &SpaceStatus) -> VolumeVitals {
+    let requests =
+        |name, count: u64, bytes: Option<u64>, latency: Option<LatencySummary>| FlowCounters {
+            name,
+            count: Some(count),
+            bytes,
+            latency,
+        };
+    let written = |name, bytes: u64| FlowCounters {
         name,
         bytes: Some(bytes),
-        ..Flow::default()
+        ..FlowCounters::default()
     };
     let SpaceStatus {
         read_latency,
@@ -219,8 +220,8 @@ pub(crate) fn vitals(status: &SpaceStatus) -> Vitals {
         flush_latency,
         ..
     } = *status;
-    Vitals {
-        room: Room {
+    VolumeVitals {
+        room: RingUsage {
             name: "mapped",
             bytes: status.mappable_bytes,
             used_bytes: status.mapped_bytes,
@@ -318,7 +319,7 @@ mod tests {
             mapped_share: mapped_bytes as f64 / 1000.0,
             ..SpaceStatus::default()
         };
-        let around = Around {
+        let around = RenderContext {
             log: "",
             requests: (0, 0),
         };

@@ -1,13 +1,13 @@
 //! Media of today: shingled disks, solid-state drives and chips alone; and the traces at the settings of newer papers.
 
-use forebay_placement::placement::Kind;
+use forebay_placement::placement::PlacementKind;
 
-use super::{Scale, percent, place_of};
-use crate::experiment::{Experiment, Place, What};
+use super::{StudyScale, percent, place_of};
+use crate::experiment::{ExperimentPoint, StudyExperiment, WorkloadSpec};
 use crate::flash_medium::{FlashMedium, FlashPages, RECLAIM_BYTES, RESERVE_THOUSANDTHS};
-use crate::medium::{Array, Medium, MediumKind, Model, PIECE_BYTES};
-use crate::system::Under;
-use crate::workload::{Recorded, Skew, Traced};
+use crate::medium::{DiskArray, MediumKind, PIECE_BYTES, StudyDisk, StudyMedium};
+use crate::system::StudySystem;
+use crate::workload::{Skew, StudyTrace, TracedWorkload};
 
 /// Keys of these experiments, for the report.
 pub(crate) const ZONES: &str = "zones";
@@ -22,42 +22,42 @@ const SEPBIT: f64 = 0.85;
 /// Writes that all media get.
 const ZIPF: Skew = Skew::Zipf(0.99);
 
-const LFS: Under = Under::Volume(Kind::Lfs);
-const WOLF: Under = Under::Volume(Kind::Wolf);
-const SEPBIT_VOLUME: Under = Under::Volume(Kind::SepBit);
+const LFS: StudySystem = StudySystem::Volume(PlacementKind::Lfs);
+const WOLF: StudySystem = StudySystem::Volume(PlacementKind::Wolf);
+const SEPBIT_VOLUME: StudySystem = StudySystem::Volume(PlacementKind::SepBit);
 
 /// The experiments, in the order of the report.
 pub(super) fn experiments(
-    scale: Scale,
-    traces: &[(Recorded, Result<Traced, String>)],
-) -> [Experiment; 3] {
+    scale: StudyScale,
+    traces: &[(StudyTrace, Result<TracedWorkload, String>)],
+) -> [StudyExperiment; 3] {
     [zones(scale), flash(scale), published(scale, traces)]
 }
 
-fn place(name: String, medium: Medium, utilisation: f64) -> Place {
-    Place {
+fn place(name: String, medium: StudyMedium, utilisation: f64) -> ExperimentPoint {
+    ExperimentPoint {
         name,
         medium,
         utilisation,
-        what: What::Drawn(ZIPF, 0),
+        what: WorkloadSpec::Drawn(ZIPF, 0),
         users: super::USERS,
     }
 }
 
-fn zones(scale: Scale) -> Experiment {
+fn zones(scale: StudyScale) -> StudyExperiment {
     let mut places = Vec::new();
     for utilisation in scale.of(&[ROOMY, super::TIGHT], &[ROOMY]) {
         let kinds = [("disk", MediumKind::Disks), ("zones", MediumKind::Zones)];
         for (name, kind) in kinds {
-            let medium = Medium {
+            let medium = StudyMedium {
                 kind,
-                ..super::medium(scale, Model::Terabyte, Array::One, utilisation)
+                ..super::medium(scale, StudyDisk::Terabyte, DiskArray::One, utilisation)
             };
             let name = format!("{name}, {}", percent(utilisation));
             places.push(place(name, medium, utilisation));
         }
     }
-    Experiment {
+    StudyExperiment {
         key: ZONES,
         title: "Shingled disks: zones that are written in order".into(),
         axis: "medium",
@@ -72,32 +72,32 @@ fn zones(scale: Scale) -> Experiment {
 }
 
 /// Bytes that a drive shows, without superblocks.
-fn flash_bytes(scale: Scale) -> u64 {
+fn flash_bytes(scale: StudyScale) -> u64 {
     match scale {
-        Scale::Full => 3 << 30,
-        Scale::Quick => 576 << 20,
+        StudyScale::Full => 3 << 30,
+        StudyScale::Quick => 576 << 20,
     }
 }
 
 /// The place whose segments are as long as a reclaim unit.
 const LONG: &str = "drive, 16 KiB, handles, long segments";
 
-fn flash_medium(scale: Scale, flash: FlashMedium, piece: u64) -> Medium {
+fn flash_medium(scale: StudyScale, flash: FlashMedium, piece: u64) -> StudyMedium {
     let shown = flash_bytes(scale);
     let bytes = match flash {
         FlashMedium::Chips => shown + shown * u64::from(RESERVE_THOUSANDTHS) / 1000,
         FlashMedium::Drive { .. } => shown,
     };
-    Medium {
+    StudyMedium {
         kind: MediumKind::Flash(flash),
-        model: Model::Terabyte,
-        array: Array::One,
+        model: StudyDisk::Terabyte,
+        array: DiskArray::One,
         piece,
         segments: bytes / piece,
     }
 }
 
-fn flash(scale: Scale) -> Experiment {
+fn flash(scale: StudyScale) -> StudyExperiment {
     let drive = |pages, handles| FlashMedium::Drive { pages, handles };
     let [small, large] = [FlashPages::Of4KiB, FlashPages::Of16KiB];
     let media = [
@@ -122,7 +122,7 @@ fn flash(scale: Scale) -> Experiment {
             places.push(place(name, medium, utilisation * shown));
         }
     }
-    Experiment {
+    StudyExperiment {
         key: FLASH,
         title: "Flash: drives with and without placement handles, and chips alone".into(),
         axis: "medium",
@@ -132,19 +132,19 @@ fn flash(scale: Scale) -> Experiment {
                 has the reserve; they cannot be written in place. The utilisation is data by what a drive shows."
             .into(),
         places,
-        systems: vec![Under::Plain, LFS, SEPBIT_VOLUME],
+        systems: vec![StudySystem::Plain, LFS, SEPBIT_VOLUME],
     }
 }
 
 /// The workload of the example that MiDAS comes with: 8 GB of data in 2048 segments of 4 MiB.
-fn zipf_of_midas(scale: Scale) -> Place {
+fn zipf_of_midas(scale: StudyScale) -> ExperimentPoint {
     let utilisation = 8e9 / (2048u64 << 22) as f64;
-    let medium = Medium {
+    let medium = StudyMedium {
         segments: scale.of(&[2048], &[384])[0],
-        ..super::medium(scale, Model::Of1999, Array::One, utilisation)
+        ..super::medium(scale, StudyDisk::Of1999, DiskArray::One, utilisation)
     };
-    Place {
-        what: What::Drawn(Skew::Zipf(1.0), 0),
+    ExperimentPoint {
+        what: WorkloadSpec::Drawn(Skew::Zipf(1.0), 0),
         ..place(
             format!("Zipf 1.0, {}", percent(utilisation)),
             medium,
@@ -153,20 +153,23 @@ fn zipf_of_midas(scale: Scale) -> Place {
     }
 }
 
-fn published(scale: Scale, traces: &[(Recorded, Result<Traced, String>)]) -> Experiment {
+fn published(
+    scale: StudyScale,
+    traces: &[(StudyTrace, Result<TracedWorkload, String>)],
+) -> StudyExperiment {
     let mut places = vec![zipf_of_midas(scale)];
     for (recorded, traced) in traces {
         let Ok(traced) = traced else { continue };
         for utilisation in scale.of(&[SEPBIT, FULL], &[SEPBIT]) {
             let name = format!("{}, {}", recorded.name(), percent(utilisation));
-            let place = Place {
+            let place = ExperimentPoint {
                 users: scale.of(&[super::USERS], &[8])[0],
-                ..place_of(scale, name, Array::One, utilisation)
+                ..place_of(scale, name, DiskArray::One, utilisation)
             };
             places.push(place.of_trace(traced, *recorded));
         }
     }
-    Experiment {
+    StudyExperiment {
         key: PUBLISHED,
         title: "Write amplification beside published figures".into(),
         axis: "trace",

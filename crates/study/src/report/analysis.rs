@@ -1,24 +1,24 @@
 //! The figures that the slides have from their model.
 
 use anyhow::Result;
-use forebay_placement::cost::Disk;
-use forebay_report::Page;
-use forebay_report::plot::{self, Curves, Frame};
+use forebay_placement::cost::DiskParameters;
+use forebay_report::ReportPage;
+use forebay_report::plot::{self, CurveSet, FigureFrame};
 
-use super::bars::{self, Of};
-use crate::analysis::{Compared, costs, potential, segment_sizes};
-use crate::experiment::Results;
+use super::bars::{self, UtilisationBase};
+use crate::analysis::{CrossoverDisk, costs, potential, segment_sizes};
+use crate::experiment::ExperimentResults;
 use crate::workload::PAGE_BYTES;
 
-pub(super) fn write(page: &mut Page, results: &[Results]) -> Result<()> {
-    let compared = Compared::all()?;
+pub(super) fn write(page: &mut ReportPage, results: &[ExperimentResults]) -> Result<()> {
+    let compared = CrossoverDisk::all()?;
     efficiency(page, &compared)?;
     overwrite_and_lfs(page, &compared)?;
     crossovers(page, &compared, results)?;
     hot_share(page)
 }
 
-fn efficiency(page: &mut Page, compared: &[Compared]) -> Result<()> {
+fn efficiency(page: &mut ReportPage, compared: &[CrossoverDisk]) -> Result<()> {
     page.heading("Segment I/O efficiency (slide 12)");
     page.paragraph(
         "How much faster a segment is written in one piece than in pages of 8 KiB. *Slides' disk*: from the positioning \
@@ -28,7 +28,9 @@ fn efficiency(page: &mut Page, compared: &[Compared]) -> Result<()> {
     );
     let mut curves: Vec<(String, Vec<f64>)> = Vec::new();
     for one in compared {
-        let sizes = |disk: Disk| segment_sizes().map(move |size| disk.efficiency(PAGE_BYTES, size));
+        let sizes = |disk: DiskParameters| {
+            segment_sizes().map(move |size| disk.efficiency(PAGE_BYTES, size))
+        };
         let name = one.model.name();
         if let Some(slide) = one.slide {
             curves.push((format!("{name}, slides' disk"), sizes(slide).collect()));
@@ -47,7 +49,7 @@ fn efficiency(page: &mut Page, compared: &[Compared]) -> Result<()> {
         std::iter::once(place.clone()).chain(values).collect()
     };
     page.table(&header, places.iter().enumerate().map(row));
-    let frame = Frame {
+    let frame = FigureFrame {
         title: "Segment I/O efficiency",
         x: "segment, KiB",
         y: "times as fast as pages",
@@ -60,13 +62,13 @@ fn efficiency(page: &mut Page, compared: &[Compared]) -> Result<()> {
 }
 
 fn lines(
-    page: &mut Page,
+    page: &mut ReportPage,
     name: &str,
-    frame: &Frame<'_>,
+    frame: &FigureFrame<'_>,
     places: &[String],
     curves: &[(String, Vec<f64>)],
 ) -> Result<()> {
-    let drawn = Curves {
+    let drawn = CurveSet {
         places,
         logarithmic: false,
         curves,
@@ -76,7 +78,7 @@ fn lines(
     Ok(())
 }
 
-fn overwrite_and_lfs(page: &mut Page, compared: &[Compared]) -> Result<()> {
+fn overwrite_and_lfs(page: &mut ReportPage, compared: &[CrossoverDisk]) -> Result<()> {
     page.heading("Overwrite against LFS (slide 13)");
     page.paragraph(
         "Costs on the disk of 1999 in segment I/Os for each segment's worth of pages that users write: overwriting, a log \
@@ -95,7 +97,7 @@ fn overwrite_and_lfs(page: &mut Page, compared: &[Compared]) -> Result<()> {
         .map(|(name, costs)| ((*name).to_owned(), costs.iter().map(shown).collect()))
         .collect();
     let places: Vec<String> = utilisations.iter().map(|u| format!("{u:.2}")).collect();
-    let frame = Frame {
+    let frame = FigureFrame {
         title: "Overwrite against LFS, disk of 1999",
         x: "utilisation of what is cleaned",
         y: "segment I/Os",
@@ -103,7 +105,11 @@ fn overwrite_and_lfs(page: &mut Page, compared: &[Compared]) -> Result<()> {
     lines(page, "overwrite-lfs.svg", &frame, &places, &curves)
 }
 
-fn crossovers(page: &mut Page, compared: &[Compared], results: &[Results]) -> Result<()> {
+fn crossovers(
+    page: &mut ReportPage,
+    compared: &[CrossoverDisk],
+    results: &[ExperimentResults],
+) -> Result<()> {
     page.heading("Where LFS costs as much as overwriting (slide 14)");
     page.paragraph(
         "By the model from the slides' figures of the disks, and from our models of the disks; with the difference \
@@ -114,8 +120,8 @@ fn crossovers(page: &mut Page, compared: &[Compared], results: &[Results]) -> Re
     );
     let mut rows = Vec::new();
     for one in compared {
-        let simulated = bars::simulated(results, one.model, Of::Medium);
-        let dense = bars::simulated(results, one.model, Of::Segments);
+        let simulated = bars::simulated(results, one.model, UtilisationBase::Medium);
+        let dense = bars::simulated(results, one.model, UtilisationBase::Segments);
         let [slides, ours] = [one.disk(), one.ours].map(|disk| one.crossover(&disk));
         for (n, what) in ["cleaned segments", "disk"].into_iter().enumerate() {
             let slide = one.slide_crossover[n];
@@ -146,14 +152,14 @@ fn crossovers(page: &mut Page, compared: &[Compared], results: &[Results]) -> Re
     Ok(())
 }
 
-fn hot_share(page: &mut Page) -> Result<()> {
+fn hot_share(page: &mut ReportPage) -> Result<()> {
     page.heading("HyLog's potential (slide 17)");
     page.paragraph(
         "Costs by the share of the pages that is logged, as parts of overwriting's, on the disk of 2003 where 80 % of the \
          writes go to 20 % of the pages. At 0 all is overwritten, at 1 all is logged.",
     );
     let shares: Vec<f64> = (0..=20).map(|n| f64::from(n) / 20.0).collect();
-    let efficiency = Disk::OF_2003.efficiency(PAGE_BYTES, 1 << 20);
+    let efficiency = DiskParameters::OF_2003.efficiency(PAGE_BYTES, 1 << 20);
     let all = [0.8, 0.9, 0.95, 0.98].map(|d| potential(efficiency, d, &shares));
     let rows = all.iter().map(|one| {
         vec![
@@ -180,7 +186,7 @@ fn hot_share(page: &mut Page) -> Result<()> {
         })
         .collect();
     let places: Vec<String> = shares.iter().map(|share| format!("{share:.2}")).collect();
-    let frame = Frame {
+    let frame = FigureFrame {
         title: "HyLog's potential",
         x: "hot share",
         y: "cost, overwriting = 1",

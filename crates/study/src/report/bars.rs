@@ -1,14 +1,14 @@
 //! What was to be reached, and whether it is.
 
 use anyhow::Result;
-use forebay_placement::placement::Kind;
-use forebay_report::Page;
+use forebay_placement::placement::PlacementKind;
+use forebay_report::ReportPage;
 
-use crate::analysis::Compared;
-use crate::experiment::Results;
-use crate::medium::Model;
-use crate::run::Outcome;
-use crate::system::Under;
+use crate::analysis::CrossoverDisk;
+use crate::experiment::ExperimentResults;
+use crate::medium::StudyDisk;
+use crate::run::StudyOutcome;
+use crate::system::StudySystem;
 
 /// How near the crossovers are to be to the slides': by the model, and simulated.
 const BY_MODEL: f64 = 0.02;
@@ -18,13 +18,13 @@ const EVERYWHERE: f64 = 0.97;
 const SOMEWHERE: f64 = 1.2;
 
 /// What HyLog is compared with.
-const OTHERS: [Under; 3] = [
-    Under::Plain,
-    Under::Volume(Kind::Lfs),
-    Under::Volume(Kind::Wolf),
+const OTHERS: [StudySystem; 3] = [
+    StudySystem::Plain,
+    StudySystem::Volume(PlacementKind::Lfs),
+    StudySystem::Volume(PlacementKind::Wolf),
 ];
 
-pub(super) fn write(page: &mut Page, results: &[Results]) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, results: &[ExperimentResults]) -> Result<()> {
     page.heading("What was to be reached");
     let rows = [
         by_model()?,
@@ -53,7 +53,7 @@ fn verdict(reached: bool) -> String {
 
 fn by_model() -> Result<[String; 3]> {
     let mut worst: f64 = 0.0;
-    for one in Compared::all()? {
+    for one in CrossoverDisk::all()? {
         let found = one.crossover(&one.disk());
         for (found, slide) in found.iter().zip(one.slide_crossover) {
             worst = worst.max((found - slide).abs());
@@ -66,11 +66,11 @@ fn by_model() -> Result<[String; 3]> {
     ])
 }
 
-fn by_simulation(results: &[Results]) -> Result<[String; 3]> {
+fn by_simulation(results: &[ExperimentResults]) -> Result<[String; 3]> {
     let (mut texts, mut reached) = (Vec::new(), true);
-    for one in Compared::all()? {
+    for one in CrossoverDisk::all()? {
         let [_, slide] = one.slide_crossover;
-        let (text, near) = match simulated(results, one.model, Of::Medium) {
+        let (text, near) = match simulated(results, one.model, UtilisationBase::Medium) {
             Ok(found) => (
                 format!("{found:.3}"),
                 (found - slide).abs() <= BY_SIMULATION,
@@ -89,7 +89,7 @@ fn by_simulation(results: &[Results]) -> Result<[String; 3]> {
 
 /// The capacity to which the utilisation of a crossover refers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum UtilisationBase {
     /// The capacity of the device.
     Medium,
     /// The capacity of the segments in use, without headers and summaries. The cost of cleaning follows from this
@@ -101,8 +101,12 @@ pub(super) enum Of {
 ///
 /// # Errors
 /// If there is none, as far as was measured: what is known instead.
-pub(super) fn simulated(results: &[Results], model: Model, of: Of) -> Result<f64, String> {
-    let is_it = |results: &&Results| {
+pub(super) fn simulated(
+    results: &[ExperimentResults],
+    model: StudyDisk,
+    of: UtilisationBase,
+) -> Result<f64, String> {
+    let is_it = |results: &&ExperimentResults| {
         let first = results.experiment.places.first();
         results.experiment.key.starts_with("even-")
             && first.is_some_and(|place| place.medium.model == model)
@@ -112,15 +116,16 @@ pub(super) fn simulated(results: &[Results], model: Model, of: Of) -> Result<f64
     };
     let mut before: Option<(f64, f64)> = None;
     for (n, place) in results.experiment.places.iter().enumerate() {
-        let ratio = results.rate(n, Under::Volume(Kind::Lfs)) / results.rate(n, Under::Plain);
+        let ratio = results.rate(n, StudySystem::Volume(PlacementKind::Lfs))
+            / results.rate(n, StudySystem::Plain);
         if !ratio.is_finite() {
             break;
         }
         let density = results
-            .outcome(n, Under::Volume(Kind::Lfs))
+            .outcome(n, StudySystem::Volume(PlacementKind::Lfs))
             .and_then(|outcome| outcome.density);
         let utilisation = match (of, density) {
-            (Of::Segments, Some(density)) => density,
+            (UtilisationBase::Segments, Some(density)) => density,
             _ => place.utilisation,
         };
         let here = (utilisation, ratio.ln());
@@ -139,14 +144,18 @@ pub(super) fn simulated(results: &[Results], model: Model, of: Of) -> Result<f64
 }
 
 /// The requests a second of a system that was warm; no number if there are none.
-fn warm(results: &Results, place: usize, under: Under) -> f64 {
+fn warm(results: &ExperimentResults, place: usize, under: StudySystem) -> f64 {
     let outcome = results.outcome(place, under);
     let warm = outcome.filter(|outcome| outcome.warm);
-    warm.map_or(f64::NAN, Outcome::throughput)
+    warm.map_or(f64::NAN, StudyOutcome::throughput)
 }
 
 /// How `under` compares with the best of those of `others` that were measured, wherever it was itself, warm.
-fn compared(results: &[Results], under: Under, others: &[Under]) -> Vec<(f64, String)> {
+fn compared(
+    results: &[ExperimentResults],
+    under: StudySystem,
+    others: &[StudySystem],
+) -> Vec<(f64, String)> {
     let mut all = Vec::new();
     for results in results {
         for (n, place) in results.experiment.places.iter().enumerate() {
@@ -165,11 +174,11 @@ fn compared(results: &[Results], under: Under, others: &[Under]) -> Vec<(f64, St
     all
 }
 
-fn hylog(results: &[Results]) -> [String; 3] {
+fn hylog(results: &[ExperimentResults]) -> [String; 3] {
     let what = format!(
         "HyLog at least {EVERYWHERE} of the best of overwriting, LFS and WOLF everywhere, and {SOMEWHERE} somewhere"
     );
-    let all = compared(results, Under::Volume(Kind::HyLog), &OTHERS);
+    let all = compared(results, StudySystem::Volume(PlacementKind::HyLog), &OTHERS);
     let [Some(worst), Some(best)] = [all.first(), all.last()] else {
         return [what, "not judged".into(), "HyLog was not measured".into()];
     };
@@ -188,9 +197,9 @@ fn hylog(results: &[Results]) -> [String; 3] {
     ]
 }
 
-fn hylog_and_sepbit(results: &[Results]) -> [String; 3] {
+fn hylog_and_sepbit(results: &[ExperimentResults]) -> [String; 3] {
     let what = "HyLog with SepBIT's classes at least HyLog everywhere".to_owned();
-    let [both, hylog] = [Kind::HyLogSepBit, Kind::HyLog].map(Under::Volume);
+    let [both, hylog] = [PlacementKind::HyLogSepBit, PlacementKind::HyLog].map(StudySystem::Volume);
     let all = compared(results, both, &[hylog]);
     let Some(worst) = all.first() else {
         return [what, "not judged".into(), "it was not measured".into()];
@@ -208,16 +217,20 @@ fn hylog_and_sepbit(results: &[Results]) -> [String; 3] {
 /// A volume that chooses for itself is to be so near the best of all placements.
 const AUTO: f64 = 0.97;
 
-fn auto(results: &[Results]) -> [String; 3] {
+fn auto(results: &[ExperimentResults]) -> [String; 3] {
     let what = format!("`auto` at least {AUTO} of the best placement everywhere");
     let placements = [
-        Kind::Lfs,
-        Kind::Wolf,
-        Kind::HyLog,
-        Kind::SepBit,
-        Kind::HyLogSepBit,
+        PlacementKind::Lfs,
+        PlacementKind::Wolf,
+        PlacementKind::HyLog,
+        PlacementKind::SepBit,
+        PlacementKind::HyLogSepBit,
     ];
-    let all = compared(results, Under::Auto, &placements.map(Under::Volume));
+    let all = compared(
+        results,
+        StudySystem::Auto,
+        &placements.map(StudySystem::Volume),
+    );
     let Some(worst) = all.first() else {
         return [what, "not judged".into(), "it was not measured".into()];
     };
@@ -232,7 +245,7 @@ fn auto(results: &[Results]) -> [String; 3] {
 }
 
 /// The slides say that LFS is far ahead of overwriting on modern disks, unless these are very full.
-fn logs_on_modern_disks(results: &[Results]) -> [String; 3] {
+fn logs_on_modern_disks(results: &[ExperimentResults]) -> [String; 3] {
     let what = format!(
         "LFS at least {SOMEWHERE} of overwriting on the disks of 2003 and 2008, up to 80 % in use"
     );
@@ -242,7 +255,8 @@ fn logs_on_modern_disks(results: &[Results]) -> [String; 3] {
         .filter(|results| results.experiment.key.starts_with("disk-"));
     for results in modern {
         for (n, place) in results.experiment.places.iter().enumerate() {
-            let ratio = warm(results, n, Under::Volume(Kind::Lfs)) / warm(results, n, Under::Plain);
+            let ratio = warm(results, n, StudySystem::Volume(PlacementKind::Lfs))
+                / warm(results, n, StudySystem::Plain);
             if place.utilisation <= 0.8 && ratio.is_finite() {
                 reached &= ratio >= SOMEWHERE;
                 texts.push(format!(
@@ -262,14 +276,14 @@ fn logs_on_modern_disks(results: &[Results]) -> [String; 3] {
 /// The slides' hot share for TPC-C, at the utilisation of their comparisons.
 const HOT_SHARE: std::ops::RangeInclusive<f64> = 0.35..=0.45;
 
-fn hot_share(results: &[Results]) -> [String; 3] {
+fn hot_share(results: &[ExperimentResults]) -> [String; 3] {
     let what = "HyLog's hot share for TPC-C from 35 to 45 %, 98 % in use".to_owned();
     let found = results.iter().find_map(|results| {
         let is_it = results.experiment.key == "utilisation";
         let places = results.experiment.places.iter();
         let at = places.rev().position(|place| place.name == "98 %")?;
         let place = results.experiment.places.len() - 1 - at;
-        let outcome = results.outcome(place, Under::Volume(Kind::HyLog))?;
+        let outcome = results.outcome(place, StudySystem::Volume(PlacementKind::HyLog))?;
         let (_, share) = outcome.hot_shares.last()?;
         is_it.then_some(*share)
     });

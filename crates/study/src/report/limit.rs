@@ -1,11 +1,11 @@
 //! What a log could gain by knowing its pages.
 
 use anyhow::{Context, Result};
-use forebay_report::Page;
+use forebay_report::ReportPage;
 
-use crate::oracle::{Shape, amplification, data, writes};
-use crate::plan::Scale;
-use crate::workload::{Skew, Synthetic, TpcC, Workload};
+use crate::oracle::{OracleShape, amplification, data, writes};
+use crate::plan::StudyScale;
+use crate::workload::{Skew, SyntheticWorkload, TpcC, Workload};
 
 /// The data is written so many times over.
 const TIMES: usize = 8;
@@ -13,7 +13,7 @@ const TIMES: usize = 8;
 /// What is written, by names.
 const WRITES: [&str; 4] = ["even", "80/20", "Zipf 0.99", "TPC-C"];
 
-pub(super) fn write(page: &mut Page, scale: Scale) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, scale: StudyScale) -> Result<()> {
     page.heading("The limit: an oracle (beyond the slides)");
     page.paragraph(
         "How often a page is written for each time that users write it, in a simulation of pages without disks: one log for \
@@ -22,15 +22,15 @@ pub(super) fn write(page: &mut Page, scale: Scale) -> Result<()> {
     );
     let segments = 1024;
     let bytes = match scale {
-        Scale::Full => 1 << 20,
-        Scale::Quick => 128 << 10,
+        StudyScale::Full => 1 << 20,
+        StudyScale::Quick => 128 << 10,
     };
     let mut rows = Vec::new();
     for name in WRITES {
         for utilisation in [0.8, 0.9, 0.95] {
             let mut found = Vec::new();
             for knows in [false, true] {
-                let shape = Shape::new(segments, bytes, knows);
+                let shape = OracleShape::new(segments, bytes, knows);
                 let data = data(&shape, utilisation);
                 let written = writes(workload(name, data)?.as_mut(), TIMES * data as usize);
                 found.push(amplification(shape, data, &written));
@@ -51,7 +51,7 @@ fn workload(name: &str, pages: u32) -> Result<Box<dyn Workload>> {
         writes: 80,
         pages: 20,
     };
-    let drawn = |skew| Box::new(Synthetic::new(skew, pages, 0, 1));
+    let drawn = |skew| Box::new(SyntheticWorkload::new(skew, pages, 0, 1));
     Ok(match name {
         "even" => drawn(Skew::Uniform),
         "80/20" => drawn(hot),

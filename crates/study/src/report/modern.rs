@@ -1,15 +1,15 @@
 //! Write amplification on media of today, and beside published figures.
 
-use forebay_report::Page;
+use forebay_report::ReportPage;
 
-use crate::experiment::{Place, Results, What};
-use crate::oracle::{self, Shape};
+use crate::experiment::{ExperimentPoint, ExperimentResults, WorkloadSpec};
+use crate::oracle::{self, OracleShape};
 use crate::plan::modern::{FLASH, PUBLISHED, ZONES};
-use crate::run::Outcome;
-use crate::workload::{Skew, Synthetic};
+use crate::run::StudyOutcome;
+use crate::workload::{Skew, SyntheticWorkload};
 
 /// Adds the tables of an experiment, if it has any.
-pub(super) fn write(page: &mut Page, results: &Results) {
+pub(super) fn write(page: &mut ReportPage, results: &ExperimentResults) {
     match results.experiment.key {
         "raid" => rows_of_parity(page, results),
         ZONES => zones(page, results),
@@ -20,7 +20,7 @@ pub(super) fn write(page: &mut Page, results: &Results) {
 }
 
 /// Everything that was measured, as the names of place and system, and the outcome.
-fn measured(results: &Results) -> Vec<(&str, &str, &Outcome)> {
+fn measured(results: &ExperimentResults) -> Vec<(&str, &str, &StudyOutcome)> {
     let mut all = Vec::new();
     let experiment = &results.experiment;
     for (place, found) in experiment.places.iter().zip(&results.found) {
@@ -43,14 +43,14 @@ fn ratio(part: u64, whole: u64) -> String {
 
 /// Adds a table with a row for everything that was measured and has cells.
 fn table(
-    page: &mut Page,
-    results: &Results,
+    page: &mut ReportPage,
+    results: &ExperimentResults,
     header: &[&str],
-    cells: impl Fn(&Outcome) -> Option<Vec<String>>,
+    cells: impl Fn(&StudyOutcome) -> Option<Vec<String>>,
 ) {
     let mut names = vec![results.experiment.axis, "system"];
     names.extend(header);
-    let row = |(place, system, outcome): (&str, &str, &Outcome)| {
+    let row = |(place, system, outcome): (&str, &str, &StudyOutcome)| {
         let mut row = vec![place.to_owned(), system.to_owned()];
         row.extend(cells(outcome)?);
         Some(row)
@@ -61,7 +61,7 @@ fn table(
     }
 }
 
-fn rows_of_parity(page: &mut Page, results: &Results) {
+fn rows_of_parity(page: &mut ReportPage, results: &ExperimentResults) {
     page.paragraph(
         "Of the data that reached the array with parity, the part that was written in whole rows, for which nothing is read. \
          A segment is as long as the array's rows allow, and begins with a row; what is not whole are the ends of \
@@ -74,7 +74,7 @@ fn rows_of_parity(page: &mut Page, results: &Results) {
     });
 }
 
-fn zones(page: &mut Page, results: &Results) {
+fn zones(page: &mut ReportPage, results: &ExperimentResults) {
     page.paragraph(
         "What the zones counted. *Refused*: writes against their order. *Partly written*: the most zones that were neither \
          empty nor full at one time, beside which a drive's limit on open zones is to be held.",
@@ -87,7 +87,7 @@ fn zones(page: &mut Page, results: &Results) {
     });
 }
 
-fn flash(page: &mut Page, results: &Results) {
+fn flash(page: &mut ReportPage, results: &ExperimentResults) {
     page.paragraph(
         "Write amplification. *Log*: written by the log for each byte that users wrote. *Drive*: programmed by the chips for each byte \
          that was written to the drive. *Total*: programmed for each byte that users wrote. *Collected*: the part of what was \
@@ -137,7 +137,7 @@ const PUBLISHED_FIGURES: [[&str; 4]; 4] = [
 /// Times that the data is written over in the simulation of pages alone.
 const TIMES: usize = 8;
 
-fn published(page: &mut Page, results: &Results) {
+fn published(page: &mut ReportPage, results: &ExperimentResults) {
     page.paragraph(
         "*Density*: how full the segments in use are, without those kept free and without headers and summaries: the \
          utilisation that cleaning has to do with. *Moved*: by the cleaner, for each byte that users write. *Checkpoints*: \
@@ -160,19 +160,19 @@ fn published(page: &mut Page, results: &Results) {
     let rows = PUBLISHED_FIGURES.map(|row| row.map(str::to_owned).to_vec());
     page.table(&["system", "on", "found", "source"], rows.to_vec());
     for place in &results.experiment.places {
-        if let What::Drawn(skew, reads) = place.what {
+        if let WorkloadSpec::Drawn(skew, reads) = place.what {
             pages_alone(page, place, skew, reads);
         }
     }
 }
 
 /// Write amplification of a place in a simulation of pages without an engine, as papers on placement have it.
-fn pages_alone(page: &mut Page, place: &Place, skew: Skew, reads: u64) {
+fn pages_alone(page: &mut ReportPage, place: &ExperimentPoint, skew: Skew, reads: u64) {
     let (medium, utilisation) = (&place.medium, place.utilisation);
     let found = [false, true].map(|knows| {
-        let shape = Shape::new(medium.segments as u32, medium.segment_bytes(), knows);
+        let shape = OracleShape::new(medium.segments as u32, medium.segment_bytes(), knows);
         let data = oracle::data(&shape, utilisation);
-        let mut workload = Synthetic::new(skew, data, reads, 1);
+        let mut workload = SyntheticWorkload::new(skew, data, reads, 1);
         let written = oracle::writes(&mut workload, TIMES * data as usize);
         oracle::amplification(shape, data, &written)
     });

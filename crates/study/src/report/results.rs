@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use forebay_placement::cost::{greedy_utilisation, write_amplification};
-use forebay_report::Page;
-use forebay_report::plot::{self, Curves, Frame};
+use forebay_report::ReportPage;
+use forebay_report::plot::{self, CurveSet, FigureFrame};
 
-use crate::experiment::Results;
-use crate::run::Found;
+use crate::experiment::ExperimentResults;
+use crate::run::StudyResult;
 use crate::workload::PAGE_BYTES;
 
-pub(super) fn write(page: &mut Page, results: &Results) -> Result<()> {
+pub(super) fn write(page: &mut ReportPage, results: &ExperimentResults) -> Result<()> {
     let experiment = &results.experiment;
     page.heading(&experiment.title);
     page.paragraph(&experiment.about);
@@ -24,7 +24,7 @@ pub(super) fn write(page: &mut Page, results: &Results) -> Result<()> {
         "Requests a second; in brackets, bytes written to the medium for each that users wrote. With a star: of a log \
          that was not warm yet, for want of time.",
     );
-    let mut reasons = Reasons::default();
+    let mut reasons = FailureReasons::default();
     let rows: Vec<Vec<String>> = (experiment.places.iter().zip(&results.found))
         .map(|(place, found)| {
             let cells = found.iter().map(|found| cell(found, &mut reasons));
@@ -45,7 +45,7 @@ pub(super) fn write(page: &mut Page, results: &Results) -> Result<()> {
 }
 
 /// What the log moved beside what the model says that it has to.
-fn cleaning(page: &mut Page, results: &Results) {
+fn cleaning(page: &mut ReportPage, results: &ExperimentResults) {
     let experiment = &results.experiment;
     page.paragraph(
         "What `lfs` did. *Density*: how full the segments are that are in use, without those kept free and without \
@@ -87,16 +87,16 @@ fn cleaning(page: &mut Page, results: &Results) {
 
 /// Why there is nothing, each with a letter.
 #[derive(Default)]
-struct Reasons(BTreeMap<String, usize>);
+struct FailureReasons(BTreeMap<String, usize>);
 
-impl Reasons {
+impl FailureReasons {
     fn letter(&mut self, why: &str) -> String {
         let next = self.0.len();
         let n = *self.0.entry(why.to_owned()).or_insert(next);
         char::from_u32(97 + n as u32).unwrap_or('z').to_string()
     }
 
-    fn write(&self, page: &mut Page) {
+    fn write(&self, page: &mut ReportPage) {
         let mut all: Vec<(&usize, &String)> = self.0.iter().map(|(why, n)| (n, why)).collect();
         all.sort();
         let letter = |n: &usize| char::from_u32(97 + *n as u32).unwrap_or('z');
@@ -110,7 +110,7 @@ impl Reasons {
     }
 }
 
-fn cell(found: &Found, reasons: &mut Reasons) -> String {
+fn cell(found: &StudyResult, reasons: &mut FailureReasons) -> String {
     match found {
         Err(why) => format!("– ({})", reasons.letter(&kind_of(why))),
         Ok(outcome) => {
@@ -132,7 +132,7 @@ fn kind_of(why: &str) -> String {
     }
 }
 
-fn draw(page: &mut Page, results: &Results) -> Result<()> {
+fn draw(page: &mut ReportPage, results: &ExperimentResults) -> Result<()> {
     let experiment = &results.experiment;
     let places: Vec<String> = (experiment.places.iter())
         .map(|place| place.name.clone())
@@ -146,12 +146,12 @@ fn draw(page: &mut Page, results: &Results) -> Result<()> {
         return Ok(());
     }
     let name = format!("{}.svg", experiment.key);
-    let frame = Frame {
+    let frame = FigureFrame {
         title: &experiment.title,
         x: experiment.axis,
         y: "requests a second",
     };
-    let lines = Curves {
+    let lines = CurveSet {
         places: &places,
         logarithmic: false,
         curves: &curves,
@@ -162,12 +162,12 @@ fn draw(page: &mut Page, results: &Results) -> Result<()> {
 }
 
 /// The longest request of each system, beside the mean.
-fn longest(page: &mut Page, results: &Results) {
+fn longest(page: &mut ReportPage, results: &ExperimentResults) {
     let experiment = &results.experiment;
     page.paragraph("The longest request, in seconds; in brackets, as a multiple of the mean.");
     let mut header = vec![experiment.axis];
     header.extend(experiment.systems.iter().map(|under| under.name()));
-    let longest = |found: &Found| match found {
+    let longest = |found: &StudyResult| match found {
         Err(_) => "–".to_owned(),
         Ok(outcome) => {
             let nanos = outcome.done.read_nanos + outcome.done.write_nanos;
@@ -188,7 +188,7 @@ fn longest(page: &mut Page, results: &Results) {
 }
 
 /// The hot share over time, of what has one.
-fn said(page: &mut Page, results: &Results) {
+fn said(page: &mut ReportPage, results: &ExperimentResults) {
     let experiment = &results.experiment;
     page.paragraph("### The hot share over time (slide 20)");
     page.paragraph(

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::Access;
+use super::PageAccess;
 
 /// No page.
 const NONE: u32 = u32::MAX;
@@ -22,7 +22,7 @@ pub struct PoolOptions {
 
 /// Of one page.
 #[derive(Clone, Copy)]
-struct Frame {
+struct PoolFrame {
     newer: u32,
     older: u32,
     held: bool,
@@ -31,9 +31,9 @@ struct Frame {
 }
 
 /// A buffer pool over the pages of a database.
-pub struct Pool {
+pub struct DatabasePool {
     options: PoolOptions,
-    pages: Vec<Frame>,
+    pages: Vec<PoolFrame>,
     newest: u32,
     oldest: u32,
     held: u32,
@@ -45,7 +45,7 @@ pub struct Pool {
 
 /// How a page is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
+pub enum PageUse {
     /// It is looked at.
     Read,
     /// It is looked at and changed.
@@ -54,16 +54,16 @@ pub enum Use {
     Fill,
 }
 
-impl Pool {
+impl DatabasePool {
     /// An empty pool over `pages` pages.
-    pub fn new(pages: u32, options: PoolOptions) -> Pool {
-        let frame = Frame {
+    pub fn new(pages: u32, options: PoolOptions) -> DatabasePool {
+        let frame = PoolFrame {
             newer: NONE,
             older: NONE,
             held: false,
             dirty: None,
         };
-        Pool {
+        DatabasePool {
             options: PoolOptions {
                 frames: options.frames.max(2),
                 ..options
@@ -78,24 +78,24 @@ impl Pool {
     }
 
     /// Uses a page; adds to `disk` what that takes there.
-    pub fn touch(&mut self, page: u32, how: Use, disk: &mut VecDeque<Access>) {
+    pub fn touch(&mut self, page: u32, how: PageUse, disk: &mut VecDeque<PageAccess>) {
         if self.pages[page as usize].held {
             self.unlink(page)
         } else {
             self.make_room(disk);
             self.held += 1;
             self.pages[page as usize].held = true;
-            if how != Use::Fill {
-                disk.push_back(Access::read(page));
+            if how != PageUse::Fill {
+                disk.push_back(PageAccess::read(page));
             }
         }
         self.link(page);
-        if how != Use::Read {
+        if how != PageUse::Read {
             self.change(page, disk);
         }
     }
 
-    fn change(&mut self, page: u32, disk: &mut VecDeque<Access>) {
+    fn change(&mut self, page: u32, disk: &mut VecDeque<PageAccess>) {
         self.changes += 1;
         let frame = &mut self.pages[page as usize];
         if frame.dirty.is_none() {
@@ -111,12 +111,12 @@ impl Pool {
             self.dirty.pop_front();
             if current {
                 self.pages[first as usize].dirty = None;
-                disk.push_back(Access::write(first));
+                disk.push_back(PageAccess::write(first));
             }
         }
     }
 
-    fn make_room(&mut self, disk: &mut VecDeque<Access>) {
+    fn make_room(&mut self, disk: &mut VecDeque<PageAccess>) {
         if self.held < self.options.frames {
             return;
         }
@@ -126,12 +126,12 @@ impl Pool {
         let frame = &mut self.pages[page as usize];
         frame.held = false;
         if frame.dirty.take().is_some() {
-            disk.push_back(Access::write(page));
+            disk.push_back(PageAccess::write(page));
         }
     }
 
     fn unlink(&mut self, page: u32) {
-        let Frame { newer, older, .. } = self.pages[page as usize];
+        let PoolFrame { newer, older, .. } = self.pages[page as usize];
         match newer {
             NONE => self.newest = older,
             newer => self.pages[newer as usize].older = older,
@@ -158,11 +158,11 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn pool(frames: u32, dirty_for: u64) -> Pool {
-        Pool::new(10, PoolOptions { frames, dirty_for })
+    fn pool(frames: u32, dirty_for: u64) -> DatabasePool {
+        DatabasePool::new(10, PoolOptions { frames, dirty_for })
     }
 
-    fn touch(pool: &mut Pool, page: u32, how: Use) -> Vec<Access> {
+    fn touch(pool: &mut DatabasePool, page: u32, how: PageUse) -> Vec<PageAccess> {
         let mut disk = VecDeque::new();
         pool.touch(page, how, &mut disk);
         disk.into()
@@ -171,21 +171,21 @@ mod tests {
     #[test]
     fn a_page_that_is_held_takes_nothing_and_the_least_recently_used_goes() {
         let mut pool = pool(2, u64::MAX);
-        assert_eq!(touch(&mut pool, 1, Use::Read), [Access::read(1)]);
-        assert_eq!(touch(&mut pool, 2, Use::Read), [Access::read(2)]);
-        assert_eq!(touch(&mut pool, 1, Use::Read), []);
-        assert_eq!(touch(&mut pool, 3, Use::Read), [Access::read(3)]);
-        assert_eq!(touch(&mut pool, 1, Use::Read), []);
-        assert_eq!(touch(&mut pool, 2, Use::Read), [Access::read(2)]);
+        assert_eq!(touch(&mut pool, 1, PageUse::Read), [PageAccess::read(1)]);
+        assert_eq!(touch(&mut pool, 2, PageUse::Read), [PageAccess::read(2)]);
+        assert_eq!(touch(&mut pool, 1, PageUse::Read), []);
+        assert_eq!(touch(&mut pool, 3, PageUse::Read), [PageAccess::read(3)]);
+        assert_eq!(touch(&mut pool, 1, PageUse::Read), []);
+        assert_eq!(touch(&mut pool, 2, PageUse::Read), [PageAccess::read(2)]);
     }
 
     #[test]
     fn what_was_changed_is_written_before_its_room_is_used_and_what_is_filled_is_not_read() {
         let mut pool = pool(2, u64::MAX);
-        assert_eq!(touch(&mut pool, 1, Use::Fill), []);
-        assert_eq!(touch(&mut pool, 2, Use::Update), [Access::read(2)]);
-        let found = touch(&mut pool, 3, Use::Read);
-        assert_eq!(found, [Access::write(1), Access::read(3)]);
+        assert_eq!(touch(&mut pool, 1, PageUse::Fill), []);
+        assert_eq!(touch(&mut pool, 2, PageUse::Update), [PageAccess::read(2)]);
+        let found = touch(&mut pool, 3, PageUse::Read);
+        assert_eq!(found, [PageAccess::write(1), PageAccess::read(3)]);
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let mut pool = pool(8, 3);
         let mut written = 0;
         for round in 0..30 {
-            let found = touch(&mut pool, 1, Use::Update);
+            let found = touch(&mut pool, 1, PageUse::Update);
             written += found.iter().filter(|access| access.write).count();
             assert!(round > 2 || written == 0);
         }
@@ -204,13 +204,13 @@ mod tests {
     #[test]
     fn a_page_that_made_room_and_came_back_is_dirty_from_its_new_change_on() {
         let mut pool = pool(2, 4);
-        touch(&mut pool, 1, Use::Update);
-        touch(&mut pool, 2, Use::Read);
-        assert_eq!(touch(&mut pool, 3, Use::Read)[0], Access::write(1));
-        touch(&mut pool, 1, Use::Update);
+        touch(&mut pool, 1, PageUse::Update);
+        touch(&mut pool, 2, PageUse::Read);
+        assert_eq!(touch(&mut pool, 3, PageUse::Read)[0], PageAccess::write(1));
+        touch(&mut pool, 1, PageUse::Update);
         for _ in 0..3 {
-            assert_eq!(touch(&mut pool, 1, Use::Update), []);
+            assert_eq!(touch(&mut pool, 1, PageUse::Update), []);
         }
-        assert_eq!(touch(&mut pool, 1, Use::Update), [Access::write(1)]);
+        assert_eq!(touch(&mut pool, 1, PageUse::Update), [PageAccess::write(1)]);
     }
 }

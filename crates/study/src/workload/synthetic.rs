@@ -2,7 +2,7 @@
 
 use forebay_rng::Rng;
 
-use super::{Access, Workload};
+use super::{PageAccess, Workload};
 
 /// How unevenly pages are written.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -21,7 +21,7 @@ pub enum Skew {
 }
 
 /// Writes of single pages drawn independently, and reads among them. Hot pages are scattered over all.
-pub struct Synthetic {
+pub struct SyntheticWorkload {
     skew: Skew,
     /// Percent of the requests that read.
     reads: u64,
@@ -31,12 +31,12 @@ pub struct Synthetic {
     rng: Rng,
 }
 
-impl Synthetic {
+impl SyntheticWorkload {
     /// Requests for `pages` pages, of which `reads` percent read. Reads have the skew of the writes.
     ///
     /// # Panics
     /// If there are fewer than a hundred pages.
-    pub fn new(skew: Skew, pages: u32, reads: u64, seed: u64) -> Synthetic {
+    pub fn new(skew: Skew, pages: u32, reads: u64, seed: u64) -> SyntheticWorkload {
         assert!(pages >= 100, "{pages} pages");
         let rng = Rng::new(seed);
         let mut scattered: Vec<u32> = (0..pages).collect();
@@ -50,7 +50,7 @@ impl Synthetic {
             _ => None,
         };
         let sums = (1..=pages).map_while(term).collect();
-        Synthetic {
+        SyntheticWorkload {
             skew,
             reads,
             scattered,
@@ -81,17 +81,17 @@ impl Synthetic {
     }
 }
 
-impl Workload for Synthetic {
+impl Workload for SyntheticWorkload {
     fn pages(&self) -> u32 {
         self.scattered.len() as u32
     }
 
-    fn next(&mut self, _user: usize) -> Access {
+    fn next(&mut self, _user: usize) -> PageAccess {
         let page = self.scattered[self.rank()];
         if self.rng.below(100) < self.reads {
-            Access::read(page)
+            PageAccess::read(page)
         } else {
-            Access::write(page)
+            PageAccess::write(page)
         }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
 
     /// How often each page is written in `times` requests, most often first.
     fn counts(skew: Skew, pages: u32, times: u32) -> Vec<u32> {
-        let mut synthetic = Synthetic::new(skew, pages, 0, 3);
+        let mut synthetic = SyntheticWorkload::new(skew, pages, 0, 3);
         let mut counts = vec![0; pages as usize];
         for _ in 0..times {
             let access = synthetic.next(0);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn of_even_accesses_as_many_read_as_is_asked_for_and_each_page_has_its_turn() {
-        let mut even = Synthetic::new(Skew::Uniform, 100, 25, 3);
+        let mut even = SyntheticWorkload::new(Skew::Uniform, 100, 25, 3);
         let mut seen = [false; 100];
         let mut reads = 0;
         for _ in 0..10_000 {

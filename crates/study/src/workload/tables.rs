@@ -13,7 +13,7 @@ pub(super) const LINES: u64 = 10;
 
 /// How large a database is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Size {
+pub struct TpcCSize {
     /// Warehouses.
     pub warehouses: u64,
     /// Customers of a district: 3,000 in the standard; also its orders at first.
@@ -24,7 +24,7 @@ pub struct Size {
 
 /// The tables of the standard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Table {
+pub enum TpcCTable {
     /// One row a warehouse.
     Warehouse,
     /// Ten a warehouse.
@@ -45,32 +45,32 @@ pub enum Table {
     History,
 }
 
-impl Table {
+impl TpcCTable {
     /// All of them, in the order in which they lie.
-    pub const ALL: [Table; 9] = [
-        Table::Warehouse,
-        Table::District,
-        Table::Customer,
-        Table::Stock,
-        Table::Item,
-        Table::Orders,
-        Table::NewOrder,
-        Table::OrderLine,
-        Table::History,
+    pub const ALL: [TpcCTable; 9] = [
+        TpcCTable::Warehouse,
+        TpcCTable::District,
+        TpcCTable::Customer,
+        TpcCTable::Stock,
+        TpcCTable::Item,
+        TpcCTable::Orders,
+        TpcCTable::NewOrder,
+        TpcCTable::OrderLine,
+        TpcCTable::History,
     ];
 
     /// Bytes of a row.
     fn row_bytes(self) -> u64 {
         match self {
-            Table::Warehouse => 89,
-            Table::District => 95,
-            Table::Customer => 655,
-            Table::Stock => 306,
-            Table::Item => 82,
-            Table::Orders => 24,
-            Table::NewOrder => 8,
-            Table::OrderLine => 54,
-            Table::History => 46,
+            TpcCTable::Warehouse => 89,
+            TpcCTable::District => 95,
+            TpcCTable::Customer => 655,
+            TpcCTable::Stock => 306,
+            TpcCTable::Item => 82,
+            TpcCTable::Orders => 24,
+            TpcCTable::NewOrder => 8,
+            TpcCTable::OrderLine => 54,
+            TpcCTable::History => 46,
         }
     }
 
@@ -79,36 +79,38 @@ impl Table {
         PAGE_BYTES / self.row_bytes()
     }
 
-    fn rows(self, size: &Size) -> u64 {
+    fn rows(self, size: &TpcCSize) -> u64 {
         let districts = size.warehouses * DISTRICTS;
         match self {
-            Table::Warehouse => size.warehouses,
-            Table::District => districts,
-            Table::Customer | Table::Orders | Table::History => districts * size.customers,
-            Table::Stock => size.warehouses * size.items,
-            Table::Item => size.items,
-            Table::NewOrder => districts * size.undelivered(),
-            Table::OrderLine => districts * size.customers * LINES,
+            TpcCTable::Warehouse => size.warehouses,
+            TpcCTable::District => districts,
+            TpcCTable::Customer | TpcCTable::Orders | TpcCTable::History => {
+                districts * size.customers
+            }
+            TpcCTable::Stock => size.warehouses * size.items,
+            TpcCTable::Item => size.items,
+            TpcCTable::NewOrder => districts * size.undelivered(),
+            TpcCTable::OrderLine => districts * size.customers * LINES,
         }
     }
 
-    fn pages(self, size: &Size) -> u64 {
+    fn pages(self, size: &TpcCSize) -> u64 {
         self.rows(size).div_ceil(self.rows_a_page())
     }
 }
 
-impl Size {
+impl TpcCSize {
     /// Orders of a district that are not delivered at first.
     pub fn undelivered(&self) -> u64 {
         self.customers * 3 / 10
     }
 
     fn pages(&self) -> u64 {
-        Table::ALL.iter().map(|table| table.pages(self)).sum()
+        TpcCTable::ALL.iter().map(|table| table.pages(self)).sum()
     }
 
-    fn scaled(warehouses: u64, thousandths: u64) -> Size {
-        Size {
+    fn scaled(warehouses: u64, thousandths: u64) -> TpcCSize {
+        TpcCSize {
             warehouses,
             customers: (3 * thousandths).max(10),
             items: (100 * thousandths).max(100),
@@ -117,11 +119,11 @@ impl Size {
 
     /// The database with the standard's number of rows for each warehouse, or nearly so, that takes at most so many
     /// pages: as many warehouses as come nearest, and all tables shrunk or stretched alike. None below 40 pages.
-    pub fn for_pages(pages: u64) -> Option<Size> {
-        let standard = |warehouses| Size::scaled(warehouses, 1000).pages();
+    pub fn for_pages(pages: u64) -> Option<TpcCSize> {
+        let standard = |warehouses| TpcCSize::scaled(warehouses, 1000).pages();
         let each = standard(2) - standard(1);
         let warehouses = ((pages + each / 2) / each).max(1);
-        let fits = |thousandths: &u64| Size::scaled(warehouses, *thousandths).pages() <= pages;
+        let fits = |thousandths: &u64| TpcCSize::scaled(warehouses, *thousandths).pages() <= pages;
         let (mut low, mut high) = (0, 4000);
         while low + 1 < high {
             let middle = (low + high) / 2;
@@ -131,44 +133,44 @@ impl Size {
                 high = middle
             }
         }
-        fits(&low).then(|| Size::scaled(warehouses, low))
+        fits(&low).then(|| TpcCSize::scaled(warehouses, low))
     }
 }
 
 /// Where the tables lie.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
-    /// First page and number of pages of each, in the order of [`Table::ALL`].
+pub(super) struct TableLayout {
+    /// First page and number of pages of each, in the order of [`TpcCTable::ALL`].
     tables: Vec<(u64, u64)>,
 }
 
-impl Places {
+impl TableLayout {
     /// One behind the other. What is left of `pages` is the order lines'.
-    pub(super) fn new(size: &Size, pages: u64) -> Places {
+    pub(super) fn new(size: &TpcCSize, pages: u64) -> TableLayout {
         let mut left = pages.saturating_sub(size.pages());
         let mut first = 0;
-        let place = |table: &Table| {
+        let place = |table: &TpcCTable| {
             let mut pages = table.pages(size);
-            if *table == Table::OrderLine {
+            if *table == TpcCTable::OrderLine {
                 pages += std::mem::take(&mut left);
             }
             let placed = (first, pages);
             first += pages;
             placed
         };
-        Places {
-            tables: Table::ALL.iter().map(place).collect(),
+        TableLayout {
+            tables: TpcCTable::ALL.iter().map(place).collect(),
         }
     }
 
     /// The page of a row; of a table that grows, rows come round again.
-    pub(super) fn page(&self, table: Table, row: u64) -> u32 {
+    pub(super) fn page(&self, table: TpcCTable, row: u64) -> u32 {
         let (first, pages) = self.tables[table as usize];
         (first + row / table.rows_a_page() % pages) as u32
     }
 
     /// Rows that a table has room for.
-    pub(super) fn room(&self, table: Table) -> u64 {
+    pub(super) fn room(&self, table: TpcCTable) -> u64 {
         self.tables[table as usize].1 * table.rows_a_page()
     }
 }
@@ -179,8 +181,11 @@ mod tests {
 
     #[test]
     fn a_warehouse_of_the_standard_takes_about_seventy_megabytes() {
-        let one = Size::scaled(1, 1000);
-        let (stock, customers) = (Table::Stock.pages(&one), Table::Customer.pages(&one));
+        let one = TpcCSize::scaled(1, 1000);
+        let (stock, customers) = (
+            TpcCTable::Stock.pages(&one),
+            TpcCTable::Customer.pages(&one),
+        );
         assert_eq!((stock, customers), (3847, 2500));
         assert_eq!(one.undelivered(), 900);
         let bytes = one.pages() * PAGE_BYTES;
@@ -190,7 +195,7 @@ mod tests {
     #[test]
     fn a_database_is_as_large_as_is_asked_for_within_a_hundredth_and_looks_like_the_standards() {
         for pages in [5_000, 20_000, 100_000, 1_000_000] {
-            let size = Size::for_pages(pages).unwrap();
+            let size = TpcCSize::for_pages(pages).unwrap();
             let taken = size.pages();
             assert!(
                 taken <= pages && taken > pages * 99 / 100,
@@ -200,28 +205,28 @@ mod tests {
                 assert!((80_000..125_000).contains(&size.items), "{size:?}");
             }
         }
-        assert_eq!(Size::for_pages(10), None);
+        assert_eq!(TpcCSize::for_pages(10), None);
     }
 
     #[test]
     fn tables_lie_side_by_side_and_fill_all_of_it() {
         let pages = 20_000;
-        let size = Size::for_pages(pages).unwrap();
-        let places = Places::new(&size, pages);
+        let size = TpcCSize::for_pages(pages).unwrap();
+        let places = TableLayout::new(&size, pages);
         let mut end = 0;
         for (first, count) in &places.tables {
             assert_eq!(*first, end);
             end += count;
         }
         assert_eq!(end, pages);
-        let room = places.room(Table::Orders);
+        let room = places.room(TpcCTable::Orders);
         assert_eq!(
-            places.page(Table::Orders, 0),
-            places.page(Table::Orders, room)
+            places.page(TpcCTable::Orders, 0),
+            places.page(TpcCTable::Orders, room)
         );
         assert_ne!(
-            places.page(Table::Orders, 0),
-            places.page(Table::Orders, room - 1)
+            places.page(TpcCTable::Orders, 0),
+            places.page(TpcCTable::Orders, room - 1)
         );
     }
 }

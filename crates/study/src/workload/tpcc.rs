@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use forebay_rng::{Rng, mix};
 
-use super::pool::{Pool, PoolOptions, Use};
-use super::tables::{DISTRICTS, LINES, Places, Size, Table};
-use super::{Access, Workload};
+use super::pool::{DatabasePool, PageUse, PoolOptions};
+use super::tables::{DISTRICTS, LINES, TableLayout, TpcCSize, TpcCTable};
+use super::{PageAccess, Workload};
 
 /// The share of the database that the pool holds, in percent.
 const POOL_PERCENT: u64 = 10;
@@ -24,7 +24,7 @@ const LOOKED_AT: usize = 20;
 
 /// An order in its tables.
 #[derive(Clone, Copy)]
-struct Order {
+struct TpcCOrder {
     row: u64,
     new_order: u64,
     first_line: u64,
@@ -34,14 +34,14 @@ struct Order {
 
 /// What is going on in a district.
 #[derive(Default)]
-struct District {
-    undelivered: VecDeque<Order>,
+struct TpcCDistrict {
+    undelivered: VecDeque<TpcCOrder>,
     /// The last orders: where the lines begin, and the items.
     latest: VecDeque<(u64, Vec<u64>)>,
 }
 
 /// Rows that tables have had so far: the next one's number.
-struct Rows {
+struct TableRows {
     orders: u64,
     new_orders: u64,
     lines: u64,
@@ -51,15 +51,15 @@ struct Rows {
 /// A workload like TPC-C's. Whatever the number of users, they work on the whole of the database: how many they are
 /// says how many transactions are under way, as the replay of a trace would.
 pub struct TpcC {
-    size: Size,
+    size: TpcCSize,
     pages: u32,
-    places: Places,
-    pool: Pool,
+    places: TableLayout,
+    pool: DatabasePool,
     rng: Rng,
-    districts: Vec<District>,
-    rows: Rows,
+    districts: Vec<TpcCDistrict>,
+    rows: TableRows,
     /// What each user's transaction asks of the disk, and has not yet got.
-    waiting: Vec<VecDeque<Access>>,
+    waiting: Vec<VecDeque<PageAccess>>,
     /// The constants of NURand, drawn once for a run.
     constant: u64,
 }
@@ -67,7 +67,7 @@ pub struct TpcC {
 impl TpcC {
     /// A database of so many pages. None if there are too few for one.
     pub fn new(pages: u32, seed: u64) -> Option<TpcC> {
-        let size = Size::for_pages(pages.into())?;
+        let size = TpcCSize::for_pages(pages.into())?;
         let frames = u64::from(pages) * POOL_PERCENT / 100;
         let pool = PoolOptions {
             frames: frames as u32,
@@ -78,11 +78,13 @@ impl TpcC {
         let mut tpcc = TpcC {
             size,
             pages,
-            places: Places::new(&size, pages.into()),
-            pool: Pool::new(pages, pool),
+            places: TableLayout::new(&size, pages.into()),
+            pool: DatabasePool::new(pages, pool),
             rng: Rng::new(seed),
-            districts: (0..districts).map(|n| District::full(&size, n)).collect(),
-            rows: Rows {
+            districts: (0..districts)
+                .map(|n| TpcCDistrict::full(&size, n))
+                .collect(),
+            rows: TableRows {
                 orders,
                 new_orders: districts * size.undelivered(),
                 lines: orders * LINES,
@@ -104,7 +106,7 @@ impl TpcC {
     }
 
     /// How large the database is.
-    pub fn size(&self) -> Size {
+    pub fn size(&self) -> TpcCSize {
         self.size
     }
 
@@ -135,15 +137,15 @@ impl TpcC {
     }
 }
 
-impl District {
+impl TpcCDistrict {
     /// With the orders that there are at first; the youngest are not delivered.
-    fn full(size: &Size, number: u64) -> District {
-        let mut district = District::default();
+    fn full(size: &TpcCSize, number: u64) -> TpcCDistrict {
+        let mut district = TpcCDistrict::default();
         let undelivered = size.undelivered();
         for n in 0..size.customers {
             let row = number * size.customers + n;
             let nth = (n + undelivered).checked_sub(size.customers);
-            let order = Order {
+            let order = TpcCOrder {
                 row,
                 new_order: number * undelivered + nth.unwrap_or(0),
                 first_line: row * LINES,
@@ -166,39 +168,39 @@ impl District {
 }
 
 /// A transaction on its way: what it touches goes through the pool to the disk.
-struct Doing<'a> {
+struct TpcCTransaction<'a> {
     of: &'a mut TpcC,
-    disk: VecDeque<Access>,
+    disk: VecDeque<PageAccess>,
 }
 
-impl Doing<'_> {
-    fn touch(&mut self, table: Table, row: u64, how: Use) {
+impl TpcCTransaction<'_> {
+    fn touch(&mut self, table: TpcCTable, row: u64, how: PageUse) {
         let page = self.of.places.page(table, row);
         self.of.pool.touch(page, how, &mut self.disk);
     }
 
     /// A row at a table's end. A page that is begun holds nothing that anybody wants.
-    fn add(&mut self, table: Table, row: u64) {
+    fn add(&mut self, table: TpcCTable, row: u64) {
         let how = match row % table.rows_a_page() {
-            0 => Use::Fill,
-            _ => Use::Update,
+            0 => PageUse::Fill,
+            _ => PageUse::Update,
         };
         self.touch(table, row, how);
     }
 
-    fn customer(&mut self, district: u64, customer: u64, how: Use) {
+    fn customer(&mut self, district: u64, customer: u64, how: PageUse) {
         let row = district * self.of.size.customers + customer;
-        self.touch(Table::Customer, row, how);
+        self.touch(TpcCTable::Customer, row, how);
     }
 
     /// By number in two of five cases; else by name, of which there are three on average: all are looked at, and
     /// the middle one is meant.
-    fn chosen_customer(&mut self, district: u64, how: Use) {
+    fn chosen_customer(&mut self, district: u64, how: PageUse) {
         let customer = self.of.any_customer();
         if self.of.percent(60) {
             let (all, third) = (self.of.size.customers, self.of.size.customers / 3);
-            self.customer(district, (customer + third) % all, Use::Read);
-            self.customer(district, (customer + 2 * third) % all, Use::Read);
+            self.customer(district, (customer + third) % all, PageUse::Read);
+            self.customer(district, (customer + 2 * third) % all, PageUse::Read);
         }
         self.customer(district, customer, how);
     }
@@ -206,7 +208,7 @@ impl Doing<'_> {
     fn new_order(&mut self, warehouse: u64) {
         let of = &mut *self.of;
         let district = warehouse * DISTRICTS + of.rng.below(DISTRICTS);
-        let order = Order {
+        let order = TpcCOrder {
             row: of.rows.orders,
             new_order: of.rows.new_orders,
             first_line: of.rows.lines,
@@ -220,51 +222,51 @@ impl Doing<'_> {
         let known = &mut of.districts[district as usize];
         known.undelivered.push_back(order);
         known.remember(order.first_line, items.clone());
-        self.touch(Table::Warehouse, warehouse, Use::Read);
-        self.touch(Table::District, district, Use::Update);
-        self.customer(district, order.customer, Use::Read);
-        self.add(Table::Orders, order.row);
-        self.add(Table::NewOrder, order.new_order);
+        self.touch(TpcCTable::Warehouse, warehouse, PageUse::Read);
+        self.touch(TpcCTable::District, district, PageUse::Update);
+        self.customer(district, order.customer, PageUse::Read);
+        self.add(TpcCTable::Orders, order.row);
+        self.add(TpcCTable::NewOrder, order.new_order);
         for (line, item) in (order.first_line..).zip(items) {
             let supplier = if self.of.percent(1) {
                 self.of.another_warehouse(warehouse)
             } else {
                 warehouse
             };
-            self.touch(Table::Item, item, Use::Read);
+            self.touch(TpcCTable::Item, item, PageUse::Read);
             let stock = supplier * self.of.size.items + item;
-            self.touch(Table::Stock, stock, Use::Update);
-            self.add(Table::OrderLine, line);
+            self.touch(TpcCTable::Stock, stock, PageUse::Update);
+            self.add(TpcCTable::OrderLine, line);
         }
     }
 
     fn payment(&mut self, warehouse: u64) {
         let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
-        self.touch(Table::Warehouse, warehouse, Use::Update);
-        self.touch(Table::District, district, Use::Update);
+        self.touch(TpcCTable::Warehouse, warehouse, PageUse::Update);
+        self.touch(TpcCTable::District, district, PageUse::Update);
         let paying = if self.of.percent(15) {
             let other = self.of.another_warehouse(warehouse);
             other * DISTRICTS + self.of.rng.below(DISTRICTS)
         } else {
             district
         };
-        self.chosen_customer(paying, Use::Update);
+        self.chosen_customer(paying, PageUse::Update);
         let row = self.of.rows.history;
         self.of.rows.history += 1;
-        self.add(Table::History, row);
+        self.add(TpcCTable::History, row);
     }
 
     /// A customer's last order is taken to be any that there is.
     fn order_status(&mut self, warehouse: u64) {
         let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
-        self.chosen_customer(district, Use::Read);
-        let orders = self.of.places.room(Table::Orders);
+        self.chosen_customer(district, PageUse::Read);
+        let orders = self.of.places.room(TpcCTable::Orders);
         let row = self.of.rng.below(orders);
-        self.touch(Table::Orders, row, Use::Read);
-        let lines = self.of.places.room(Table::OrderLine);
+        self.touch(TpcCTable::Orders, row, PageUse::Read);
+        let lines = self.of.places.room(TpcCTable::OrderLine);
         let first = row * lines / orders;
         for line in first..first + LINES {
-            self.touch(Table::OrderLine, line, Use::Read);
+            self.touch(TpcCTable::OrderLine, line, PageUse::Read);
         }
     }
 
@@ -275,24 +277,24 @@ impl Doing<'_> {
             let Some(order) = oldest else {
                 continue;
             };
-            self.touch(Table::NewOrder, order.new_order, Use::Update);
-            self.touch(Table::Orders, order.row, Use::Update);
+            self.touch(TpcCTable::NewOrder, order.new_order, PageUse::Update);
+            self.touch(TpcCTable::Orders, order.row, PageUse::Update);
             for line in order.first_line..order.first_line + order.lines {
-                self.touch(Table::OrderLine, line, Use::Update);
+                self.touch(TpcCTable::OrderLine, line, PageUse::Update);
             }
-            self.customer(district, order.customer, Use::Update);
+            self.customer(district, order.customer, PageUse::Update);
         }
     }
 
     fn stock_level(&mut self, warehouse: u64) {
         let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
-        self.touch(Table::District, district, Use::Read);
+        self.touch(TpcCTable::District, district, PageUse::Read);
         let latest = self.of.districts[district as usize].latest.clone();
         for (first_line, items) in latest {
             for (line, item) in (first_line..).zip(items) {
-                self.touch(Table::OrderLine, line, Use::Read);
+                self.touch(TpcCTable::OrderLine, line, PageUse::Read);
                 let stock = warehouse * self.of.size.items + item;
-                self.touch(Table::Stock, stock, Use::Read);
+                self.touch(TpcCTable::Stock, stock, PageUse::Read);
             }
         }
     }
@@ -300,10 +302,10 @@ impl Doing<'_> {
 
 impl TpcC {
     /// Does a transaction; gives what it asks of the disk.
-    fn transaction(&mut self) -> VecDeque<Access> {
+    fn transaction(&mut self) -> VecDeque<PageAccess> {
         let warehouse = self.rng.below(self.size.warehouses);
         let drawn = self.rng.below(100);
-        let mut doing = Doing {
+        let mut doing = TpcCTransaction {
             of: self,
             disk: VecDeque::new(),
         };
@@ -323,7 +325,7 @@ impl Workload for TpcC {
         self.pages
     }
 
-    fn next(&mut self, user: usize) -> Access {
+    fn next(&mut self, user: usize) -> PageAccess {
         if user >= self.waiting.len() {
             self.waiting.resize_with(user + 1, VecDeque::new);
         }
@@ -342,7 +344,7 @@ mod tests {
 
     const PAGES: u32 = 20_000;
 
-    fn accesses(count: usize) -> Vec<Access> {
+    fn accesses(count: usize) -> Vec<PageAccess> {
         let mut tpcc = TpcC::new(PAGES, 5).unwrap();
         (0..count).map(|n| tpcc.next(n % 20)).collect()
     }

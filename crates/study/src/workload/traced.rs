@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use forebay_sim::trace::{self, Format, NotATrace};
+use forebay_sim::trace::{self, TraceFormat, TraceFormatError};
 use forebay_units::SECTOR_BYTES;
 
-use super::{Access, PAGE_BYTES, Workload};
+use super::{PAGE_BYTES, PageAccess, Workload};
 
 const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 /// The longest request, in pages: longer ones become several.
@@ -15,7 +15,7 @@ const REQUEST_PAGES_MAX: u32 = 16;
 
 /// The traces that are looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recorded {
+pub enum StudyTrace {
     /// An OLTP system, like the SPC's Financial1.
     Oltp,
     /// A week of a workstation of 1992: mail and editing.
@@ -26,32 +26,32 @@ pub enum Recorded {
     PostMark,
 }
 
-impl Recorded {
+impl StudyTrace {
     /// All of them.
-    pub const ALL: [Recorded; 4] = [
-        Recorded::Oltp,
-        Recorded::Workstation,
-        Recorded::VirtualMachine,
-        Recorded::PostMark,
+    pub const ALL: [StudyTrace; 4] = [
+        StudyTrace::Oltp,
+        StudyTrace::Workstation,
+        StudyTrace::VirtualMachine,
+        StudyTrace::PostMark,
     ];
 
     /// What it is called in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Recorded::Oltp => "OLTP",
-            Recorded::Workstation => "workstation",
-            Recorded::VirtualMachine => "virtual machine",
-            Recorded::PostMark => "PostMark (mail)",
+            StudyTrace::Oltp => "OLTP",
+            StudyTrace::Workstation => "workstation",
+            StudyTrace::VirtualMachine => "virtual machine",
+            StudyTrace::PostMark => "PostMark (mail)",
         }
     }
 
     /// The name of its file.
     pub fn file(self) -> &'static str {
         match self {
-            Recorded::Oltp => "oltp-financial1-like.ascii",
-            Recorded::Workstation => "hplajw-1week.srt",
-            Recorded::VirtualMachine => "cloudphysics.vscsi",
-            Recorded::PostMark => "postmark.disksim",
+            StudyTrace::Oltp => "oltp-financial1-like.ascii",
+            StudyTrace::Workstation => "hplajw-1week.srt",
+            StudyTrace::VirtualMachine => "cloudphysics.vscsi",
+            StudyTrace::PostMark => "postmark.disksim",
         }
     }
 
@@ -59,14 +59,14 @@ impl Recorded {
     ///
     /// # Errors
     /// If it is not there, or no trace.
-    pub fn read(self, folder: &Path, most: usize) -> Result<Traced, TraceError> {
+    pub fn read(self, folder: &Path, most: usize) -> Result<TracedWorkload, TraceError> {
         let path = folder.join(self.file());
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) => return Err(TraceError::File { path, error }),
         };
-        let format = Format::of_name(self.file()).ok_or(TraceError::Empty)?;
-        Traced::new(&format.read(&bytes, usize::MAX)?, most)
+        let format = TraceFormat::of_name(self.file()).ok_or(TraceError::Empty)?;
+        TracedWorkload::new(&format.read(&bytes, usize::MAX)?, most)
     }
 }
 
@@ -83,7 +83,7 @@ pub enum TraceError {
     },
     /// Its bytes are none.
     #[error(transparent)]
-    Bytes(#[from] NotATrace),
+    Bytes(#[from] TraceFormatError),
     /// It has no requests.
     #[error("it has no requests")]
     Empty,
@@ -93,30 +93,30 @@ pub enum TraceError {
 /// are there that are ever touched, in the order of their addresses, so that as much of a disk is in use as is
 /// to be. Users have copies of their own, that lie side by side; of one copy, whoever comes first gets the next.
 #[derive(Clone, Debug)]
-pub struct Traced {
+pub struct TracedWorkload {
     /// Of a copy.
     pages: u32,
-    accesses: Arc<[Access]>,
+    accesses: Arc<[PageAccess]>,
     /// Where each copy is.
     next: Vec<usize>,
 }
 
-impl Traced {
+impl TracedWorkload {
     /// What was recorded, by pages, until it has touched so many of them.
     ///
     /// # Errors
     /// If there is no request.
-    pub fn new(trace: &[trace::Traced], most: usize) -> Result<Traced, TraceError> {
-        let range = |request: &trace::Traced| {
+    pub fn new(trace: &[trace::TraceRequest], most: usize) -> Result<TracedWorkload, TraceError> {
+        let range = |request: &trace::TraceRequest| {
             let end = request.sector + request.sectors.max(1);
             request.sector / PAGE_SECTORS..end.div_ceil(PAGE_SECTORS)
         };
         let mut touched = BTreeSet::new();
-        let fits = |request: &&trace::Traced| {
+        let fits = |request: &&trace::TraceRequest| {
             touched.extend(range(request));
             touched.len() <= most
         };
-        let trace: Vec<&trace::Traced> = trace.iter().take_while(fits).collect();
+        let trace: Vec<&trace::TraceRequest> = trace.iter().take_while(fits).collect();
         let touched: BTreeSet<u64> = trace.iter().flat_map(|request| range(request)).collect();
         let numbers: BTreeMap<u64, u32> = touched.into_iter().zip(0..).collect();
         let mut accesses = Vec::new();
@@ -127,7 +127,7 @@ impl Traced {
             let mut left = (range.end - range.start) as u32;
             while left > 0 {
                 let pages = left.min(REQUEST_PAGES_MAX);
-                accesses.push(Access {
+                accesses.push(PageAccess {
                     page: first,
                     pages,
                     write: request.write,
@@ -139,7 +139,7 @@ impl Traced {
         if accesses.is_empty() {
             Err(TraceError::Empty)
         } else {
-            Ok(Traced {
+            Ok(TracedWorkload {
                 pages: numbers.len() as u32,
                 accesses: accesses.into(),
                 next: vec![0],
@@ -149,10 +149,10 @@ impl Traced {
 
     /// So many copies of it, which are at different requests.
     #[must_use]
-    pub fn copies(&self, copies: u32) -> Traced {
+    pub fn copies(&self, copies: u32) -> TracedWorkload {
         let all = self.accesses.len() as u64;
         let begin = |copy: u32| (all * u64::from(copy) / u64::from(copies)) as usize;
-        Traced {
+        TracedWorkload {
             next: (0..copies.max(1)).map(begin).collect(),
             ..self.clone()
         }
@@ -164,17 +164,17 @@ impl Traced {
     }
 }
 
-impl Workload for Traced {
+impl Workload for TracedWorkload {
     fn pages(&self) -> u32 {
         self.pages * self.next.len() as u32
     }
 
-    fn next(&mut self, user: usize) -> Access {
+    fn next(&mut self, user: usize) -> PageAccess {
         let copy = user % self.next.len();
         let next = &mut self.next[copy];
         let access = self.accesses[*next];
         *next = (*next + 1) % self.accesses.len();
-        Access {
+        PageAccess {
             page: access.page + copy as u32 * self.pages,
             ..access
         }
@@ -192,8 +192,8 @@ mod tests {
 
     use super::*;
 
-    fn request(write: bool, sector: u64, sectors: u64) -> trace::Traced {
-        trace::Traced {
+    fn request(write: bool, sector: u64, sectors: u64) -> trace::TraceRequest {
+        trace::TraceRequest {
             at: Duration::ZERO,
             write,
             sector,
@@ -208,32 +208,36 @@ mod tests {
             request(false, 8, 16),
             request(true, 16_008, 1),
         ];
-        let mut traced = Traced::new(&trace, 9).unwrap();
+        let mut traced = TracedWorkload::new(&trace, 9).unwrap();
         // Pages 0, 1 and 1000.
         assert_eq!((traced.pages(), traced.requests()), (3, 3));
-        let begun = Traced::new(&trace, 2).unwrap();
+        let begun = TracedWorkload::new(&trace, 2).unwrap();
         assert_eq!((begun.pages(), begun.requests()), (1, 1));
-        let first: Vec<Access> = (0..4).map(|user| traced.next(user)).collect();
-        let read = Access {
+        let first: Vec<PageAccess> = (0..4).map(|user| traced.next(user)).collect();
+        let read = PageAccess {
             page: 0,
             pages: 2,
             write: false,
         };
-        let write = Access::write(2);
+        let write = PageAccess::write(2);
         assert_eq!(first, [write, read, write, write]);
     }
 
     #[test]
     fn long_requests_become_several() {
-        let mut traced = Traced::new(&[request(true, 0, 16 * 40)], 40).unwrap();
+        let mut traced = TracedWorkload::new(&[request(true, 0, 16 * 40)], 40).unwrap();
         let lengths = [0; 3].map(|user| traced.next(user).pages);
         assert_eq!((traced.pages(), lengths), (40, [16, 16, 8]));
-        assert!(matches!(Traced::new(&[], 9), Err(TraceError::Empty)));
+        assert!(matches!(
+            TracedWorkload::new(&[], 9),
+            Err(TraceError::Empty)
+        ));
     }
 
     #[test]
     fn copies_lie_side_by_side_and_begin_apart() {
-        let traced = Traced::new(&[request(true, 0, 16), request(true, 16, 16)], 9).unwrap();
+        let traced =
+            TracedWorkload::new(&[request(true, 0, 16), request(true, 16, 16)], 9).unwrap();
         let mut copies = traced.copies(2);
         assert_eq!(copies.pages(), 4);
         let pages = [0, 1, 2, 0, 1].map(|user| copies.next(user).page);
@@ -244,19 +248,19 @@ mod tests {
     fn each_of_the_files_is_read_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let oltp = "0 3 16 8 0\n1000 3 32 8 1\n";
-        std::fs::write(folder.path().join(Recorded::Oltp.file()), oltp).unwrap();
-        let mut traced = Recorded::Oltp.read(folder.path(), 9).unwrap();
+        std::fs::write(folder.path().join(StudyTrace::Oltp.file()), oltp).unwrap();
+        let mut traced = StudyTrace::Oltp.read(folder.path(), 9).unwrap();
         assert_eq!(
             [0; 2].map(|user| traced.next(user)),
-            [Access::write(0), Access::read(1)]
+            [PageAccess::write(0), PageAccess::read(1)]
         );
-        let missing = Recorded::PostMark.read(folder.path(), 9);
+        let missing = StudyTrace::PostMark.read(folder.path(), 9);
         assert!(matches!(missing, Err(TraceError::File { .. })));
-        std::fs::write(folder.path().join(Recorded::PostMark.file()), "none\n").unwrap();
-        let broken = Recorded::PostMark.read(folder.path(), 9);
+        std::fs::write(folder.path().join(StudyTrace::PostMark.file()), "none\n").unwrap();
+        let broken = StudyTrace::PostMark.read(folder.path(), 9);
         assert!(matches!(broken, Err(TraceError::Bytes(_))));
-        for recorded in Recorded::ALL {
-            assert!(Format::of_name(recorded.file()).is_some());
+        for recorded in StudyTrace::ALL {
+            assert!(TraceFormat::of_name(recorded.file()).is_some());
         }
     }
 }

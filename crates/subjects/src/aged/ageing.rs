@@ -6,25 +6,25 @@ use std::time::Duration;
 use forebay_device::{Device, Durability};
 use forebay_rng::mix;
 use forebay_sim::Violation;
-use forebay_sim::disk::{Coin, Image};
+use forebay_sim::disk::{DiskImage, WriteFate};
 
-use super::content::Content;
-use super::plan::{Durable, Phase};
-use super::recipe::{Age, Aged, Recipe};
+use super::content::ExpectedContent;
+use super::plan::{TrimDurability, WriterPhase};
+use super::recipe::{Age, AgedVolume, Recipe};
 use super::volume::making;
-use super::world::{World, guarded};
-use super::writer::{Over, Writer};
-use crate::space::Role;
+use super::world::{AgedRun, guarded};
+use super::writer::{AgedWriter, IncarnationOver};
+use crate::space::SpaceDisk;
 
 /// Makes a volume and ages it.
 ///
 /// # Errors
 /// The violation that ageing came to.
-pub(super) fn age(recipe: &Recipe) -> Result<Aged, Violation> {
-    let content = Content::new(recipe.lines() as usize, recipe.writers);
-    let world = World::new(recipe, content, 0, false);
-    let (machine, holder) = world.machine(recipe.seed, &Image::new(recipe.medium_bytes()));
-    let disk = Rc::clone(&machine.disks[Role::Medium]);
+pub(super) fn age(recipe: &Recipe) -> Result<AgedVolume, Violation> {
+    let content = ExpectedContent::new(recipe.lines() as usize, recipe.writers);
+    let world = AgedRun::new(recipe, content, 0, false);
+    let (machine, holder) = world.machine(recipe.seed, &DiskImage::new(recipe.medium_bytes()));
+    let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]);
     disk.slowest.set(Duration::from_micros(20));
     let (shared, rt) = (Rc::clone(&world), machine.rt.clone());
     let ageing = move || {
@@ -41,7 +41,7 @@ pub(super) fn age(recipe: &Recipe) -> Result<Aged, Violation> {
             shared.used.set(used.min(shared.recipe.lines()));
             for lane in 0..shared.recipe.writers {
                 let seed = mix(shared.recipe.seed, lane as u64);
-                let writer = Writer {
+                let writer = AgedWriter {
                     lane,
                     ..shared.writer(&space, &rt, &holder, seed)
                 };
@@ -55,13 +55,13 @@ pub(super) fn age(recipe: &Recipe) -> Result<Aged, Violation> {
     };
     let machine = guarded(&world, ageing);
     let image = machine.map(|machine| {
-        let image = machine.cut(Coin::Keep)[Role::Medium].clone();
+        let image = machine.cut(WriteFate::Keep)[SpaceDisk::Medium].clone();
         world.leave(&machine);
         image
     });
     let violation = world.violation.borrow().clone();
     match (violation, image) {
-        (None, Some(image)) => Ok(Aged {
+        (None, Some(image)) => Ok(AgedVolume {
             image,
             content: world.content.borrow().clone(),
             used: world.used.get(),
@@ -74,7 +74,7 @@ pub(super) fn age(recipe: &Recipe) -> Result<Aged, Violation> {
 }
 
 /// What one writer does to age its part of the volume.
-async fn work_to_age(writer: &Writer) -> Result<(), Over> {
+async fn work_to_age(writer: &AgedWriter) -> Result<(), IncarnationOver> {
     let (used, recipe) = (writer.used(), &writer.world.recipe);
     for line in used.clone() {
         writer.write_lines(line..line + 1).await?;
@@ -89,7 +89,7 @@ async fn work_to_age(writer: &Writer) -> Result<(), Over> {
             for line in cold.step_by(recipe.every as usize) {
                 writer.write_lines(line..line + 1).await?;
             }
-            writer.phase(Phase::Hot(40)).await?;
+            writer.phase(WriterPhase::Hot(40)).await?;
         }
         Age::Uniform | Age::Tight | Age::Crowd => {
             for _ in 0..lines {
@@ -103,10 +103,12 @@ async fn work_to_age(writer: &Writer) -> Result<(), Over> {
         }
         Age::Files => {
             for _ in 0..6 {
-                writer.phase(Phase::Delete(10)).await?;
-                writer.phase(Phase::TrimHuge(5, Durable::Flushed)).await?;
-                writer.phase(Phase::Fill(lines / 8)).await?;
-                writer.phase(Phase::TrimSmall(lines / 32)).await?;
+                writer.phase(WriterPhase::Delete(10)).await?;
+                writer
+                    .phase(WriterPhase::TrimHuge(5, TrimDurability::Flushed))
+                    .await?;
+                writer.phase(WriterPhase::Fill(lines / 8)).await?;
+                writer.phase(WriterPhase::TrimSmall(lines / 32)).await?;
             }
         }
         Age::Sparse | Age::Small => {}

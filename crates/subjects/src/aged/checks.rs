@@ -6,7 +6,7 @@ use forebay_placement::cost::{greedy_utilisation, write_amplification};
 use forebay_segments::LogStats;
 use forebay_sim::Violation;
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
-use forebay_vsl::{Kind, Space, Stats};
+use forebay_vsl::{PlacementKind, Space, SpaceStats};
 
 use super::recipe::{Age, Recipe};
 
@@ -78,7 +78,7 @@ pub(super) fn is_full(space: &Space, recipe: &Recipe, new: u64) -> Result<(), Vi
 /// If it was too much.
 pub(super) fn checkpoints(
     recipe: &Recipe,
-    (stats, log): (&Stats, &LogStats),
+    (stats, log): (&SpaceStats, &LogStats),
     asked: u64,
     extents: u64,
 ) -> Result<(), Violation> {
@@ -114,7 +114,7 @@ pub(super) fn checkpoints(
 /// If it is more than the model says.
 pub(super) fn amplification(
     recipe: &Recipe,
-    (before, after): (&Stats, &Stats),
+    (before, after): (&SpaceStats, &SpaceStats),
     pages: u64,
     unused: f64,
 ) -> Result<String, Violation> {
@@ -126,7 +126,7 @@ pub(super) fn amplification(
     let utilisation = utilisation.clamp(0.01, 0.99);
     let model = write_amplification(greedy_utilisation(utilisation, lines as u32));
     let text = format!("uniform overwrites cost {found:.2}, by the model {model:.2}");
-    let is_lfs = recipe.placement == Kind::Lfs && !recipe.changes;
+    let is_lfs = recipe.placement == PlacementKind::Lfs && !recipe.changes;
     let is_plain = is_lfs && recipe.segment_bytes >= 256 << 10;
     if is_plain && found > ABOVE_MODEL * model {
         Err(Violation::new("amplification", text))

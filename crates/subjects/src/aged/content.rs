@@ -2,7 +2,7 @@
 //! that is not durable yet.
 //!
 //! A sector holds one word of eight bytes, repeated: the number of the step that wrote it, and a hash of its own
-//! address. So a disk keeps a sector in eight bytes (`forebay_sim::disk::Image`), and a misplaced or older sector
+//! address. So a disk keeps a sector in eight bytes (`forebay_sim::disk::DiskImage`), and a misplaced or older sector
 //! is recognised. Several writers work at once, each in its own part of the lines, one step at a time.
 
 use std::collections::VecDeque;
@@ -47,7 +47,7 @@ pub(super) fn number_of(bytes: &[u8], sector: usize) -> u32 {
 
 /// A step of a writer that is not known to be durable.
 #[derive(Clone, Debug)]
-struct Step {
+struct VolatileStep {
     /// The number that its sectors hold.
     number: u32,
     /// Sectors that it writes.
@@ -60,31 +60,31 @@ struct Step {
 
 /// The steps of one writer since the last durable one.
 #[derive(Clone, Debug, Default)]
-struct Lane {
-    steps: VecDeque<Step>,
+struct WriterSteps {
+    steps: VecDeque<VolatileStep>,
     /// Steps that became durable and are not in `steps` any more.
     durable: usize,
 }
 
 /// How far each writer was acknowledged at some moment.
-pub(super) type Marks = Vec<usize>;
+pub(super) type AcknowledgedSteps = Vec<usize>;
 
 /// See the module.
 #[derive(Clone)]
-pub(super) struct Content {
+pub(super) struct ExpectedContent {
     /// For each sector, the number as of the last durable step.
     base: Vec<u32>,
     /// The same as of the last acknowledged step.
     now: Vec<u32>,
     /// For each line, true if anything was ever written there.
     touched: Vec<bool>,
-    lanes: Vec<Lane>,
+    lanes: Vec<WriterSteps>,
     next: u32,
     events: u64,
 }
 
 /// A version of a sector: the step in its lane, its number, and the version before.
-struct Version {
+struct SectorStep {
     step: usize,
     number: u32,
     before: u32,
@@ -93,14 +93,14 @@ struct Version {
 /// Marks a sector without versions since the base.
 const NONE: u32 = u32::MAX;
 
-impl Content {
+impl ExpectedContent {
     /// Zeroes, for `lanes` writers.
-    pub(super) fn new(lines: usize, lanes: usize) -> Content {
-        Content {
+    pub(super) fn new(lines: usize, lanes: usize) -> ExpectedContent {
+        ExpectedContent {
             base: vec![0; lines * LINE_SECTORS],
             now: vec![0; lines * LINE_SECTORS],
             touched: vec![false; lines],
-            lanes: vec![Lane::default(); lanes],
+            lanes: vec![WriterSteps::default(); lanes],
             next: 1,
             events: 0,
         }
@@ -155,7 +155,7 @@ impl Content {
             let lines = range.start / LINE_SECTORS..range.end.div_ceil(LINE_SECTORS);
             self.touched[lines].fill(true);
         }
-        self.lanes[lane].steps.push_back(Step {
+        self.lanes[lane].steps.push_back(VolatileStep {
             number,
             writes,
             trims,
@@ -184,8 +184,8 @@ impl Content {
     }
 
     /// How far all writers are acknowledged.
-    pub(super) fn marks(&self) -> Marks {
-        let upto = |lane: &Lane| {
+    pub(super) fn marks(&self) -> AcknowledgedSteps {
+        let upto = |lane: &WriterSteps| {
             let open = lane
                 .steps
                 .back()
@@ -196,7 +196,7 @@ impl Content {
     }
 
     /// Everything up to `marks` is durable.
-    pub(super) fn durable(&mut self, marks: &Marks) {
+    pub(super) fn durable(&mut self, marks: &AcknowledgedSteps) {
         for (lane, upto) in self.lanes.iter_mut().zip(marks) {
             while lane.durable < *upto {
                 lane.durable += 1;
@@ -253,12 +253,12 @@ impl Content {
         self.base = seen;
         self.lanes
             .iter_mut()
-            .for_each(|lane| *lane = Lane::default());
+            .for_each(|lane| *lane = WriterSteps::default());
         Ok(())
     }
 
     /// The newest version of each sector, with its writer, and all versions.
-    fn versions(&self) -> (Vec<(u8, u32)>, Vec<Version>) {
+    fn versions(&self) -> (Vec<(u8, u32)>, Vec<SectorStep>) {
         let mut heads = vec![(0, NONE); self.base.len()];
         let mut versions = Vec::new();
         for (lane, of_lane) in self.lanes.iter().enumerate() {
@@ -269,7 +269,7 @@ impl Content {
                     for sector in range.clone() {
                         let before = heads[sector].1;
                         heads[sector] = (lane as u8, versions.len() as u32);
-                        versions.push(Version {
+                        versions.push(SectorStep {
                             step: n + 1,
                             number,
                             before,
@@ -287,7 +287,7 @@ impl Content {
         sector: usize,
         number: u32,
         head: u32,
-        versions: &[Version],
+        versions: &[SectorStep],
         fits: &mut [u32],
     ) -> bool {
         let (mut at, mut end, mut any) = (head, fits.len(), false);
@@ -308,7 +308,7 @@ impl Content {
         any
     }
 
-    fn chain(head: u32, versions: &[Version]) -> Vec<(usize, u32)> {
+    fn chain(head: u32, versions: &[SectorStep]) -> Vec<(usize, u32)> {
         let mut chain = Vec::new();
         let mut at = head;
         while at != NONE {
@@ -368,7 +368,7 @@ impl Content {
 mod tests {
     use super::*;
 
-    fn with(content: &Content, writes: &[(usize, u32)]) -> Vec<u32> {
+    fn with(content: &ExpectedContent, writes: &[(usize, u32)]) -> Vec<u32> {
         let mut seen = content.base.clone();
         writes.iter().for_each(|(at, number)| seen[*at] = *number);
         seen
@@ -388,14 +388,14 @@ mod tests {
 
     #[test]
     fn judges_prefixes_durable_steps_batches_and_writers_that_go_together() {
-        let mut content = Content::new(4, 2);
+        let mut content = ExpectedContent::new(4, 2);
         let first = content.begin(0, vec![0..1, 2..3], vec![]);
         content.acknowledge(0);
         let second = content.begin(1, vec![16..17], vec![]);
         content.acknowledge(1);
         let third = content.begin(0, vec![0..1], vec![2..3]);
         content.acknowledge(0);
-        let judge = |content: &Content, writes: &[(usize, u32)]| {
+        let judge = |content: &ExpectedContent, writes: &[(usize, u32)]| {
             let seen = with(content, writes);
             content.clone().judge(seen).is_ok()
         };

@@ -7,34 +7,34 @@ use forebay_device::Durability;
 
 use super::checks::{self, QUIET_AFTER, QUIET_RATE};
 use super::content::LINE_SECTORS;
-use super::plan::{Durable, Held, Phase};
-use super::writer::{Ended, Over, Writer};
+use super::plan::{HeldWrites, TrimDurability, WriterPhase};
+use super::writer::{AgedWriter, BatchEnd, IncarnationOver};
 
 /// One in so many overwrites is followed by a flush.
 const FLUSH_ONE_IN: u64 = 64;
 /// How long in-place writes are held while the log comes around.
 const HELD: Duration = Duration::from_secs(20);
 
-impl Writer {
-    pub(super) async fn phase(&self, phase: Phase) -> Result<(), Over> {
+impl AgedWriter {
+    pub(super) async fn phase(&self, phase: WriterPhase) -> Result<(), IncarnationOver> {
         let line = || format!("writer {}: {phase:?}", self.lane);
         self.world.tape.say(self.rt.now(), line);
         match phase {
-            Phase::Overwrite(lines) => self.overwrite(lines).await,
-            Phase::Hot(times) => self.hot_only(times).await,
-            Phase::Pieces(pieces, fua) => self.pieces(pieces, fua).await,
-            Phase::Batches(batches) => self.batches(batches).await,
-            Phase::Fill(lines) => self.fill(lines).await,
-            Phase::TrimHuge(part, durable) => self.trim_huge(part, durable).await,
-            Phase::TrimSmall(trims) => self.trim_small(trims).await,
-            Phase::Delete(part) => self.delete(part).await,
-            Phase::GoRound(cycles) => self.go_round(cycles).await,
-            Phase::Steady => self.steady().await,
-            Phase::Idle(span) => self.idle(span).await,
-            Phase::Read(lines) => self.read(lines).await,
-            Phase::Flush => self.flush().await,
-            Phase::Checkpoint => self.checkpoint().await,
-            Phase::Place(kind) => self.place(kind).await,
+            WriterPhase::Overwrite(lines) => self.overwrite(lines).await,
+            WriterPhase::Hot(times) => self.hot_only(times).await,
+            WriterPhase::Pieces(pieces, fua) => self.pieces(pieces, fua).await,
+            WriterPhase::Batches(batches) => self.batches(batches).await,
+            WriterPhase::Fill(lines) => self.fill(lines).await,
+            WriterPhase::TrimHuge(part, durable) => self.trim_huge(part, durable).await,
+            WriterPhase::TrimSmall(trims) => self.trim_small(trims).await,
+            WriterPhase::Delete(part) => self.delete(part).await,
+            WriterPhase::GoRound(cycles) => self.go_round(cycles).await,
+            WriterPhase::Steady => self.steady().await,
+            WriterPhase::Idle(span) => self.idle(span).await,
+            WriterPhase::Read(lines) => self.read(lines).await,
+            WriterPhase::Flush => self.flush().await,
+            WriterPhase::Checkpoint => self.checkpoint().await,
+            WriterPhase::Place(kind) => self.place(kind).await,
         }
     }
 
@@ -60,7 +60,7 @@ impl Writer {
         from..(from + len).min(within.end)
     }
 
-    async fn overwrite(&self, lines: u64) -> Result<(), Over> {
+    async fn overwrite(&self, lines: u64) -> Result<(), IncarnationOver> {
         let (used, hot) = (self.used(), self.hot());
         for _ in 0..lines {
             let among = if self.rng.below(10) < 8 { &hot } else { &used };
@@ -73,7 +73,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn hot_only(&self, times: u64) -> Result<(), Over> {
+    async fn hot_only(&self, times: u64) -> Result<(), IncarnationOver> {
         let hot = self.hot();
         for _ in 0..times * hot.len() as u64 {
             let line = self.line_of(&hot);
@@ -83,7 +83,7 @@ impl Writer {
     }
 
     /// Overwrites the sectors of all used lines one by one, in no order.
-    pub(super) async fn every_sector(&self, durability: Durability) -> Result<(), Over> {
+    pub(super) async fn every_sector(&self, durability: Durability) -> Result<(), IncarnationOver> {
         let used = self.used();
         let mut sectors: Vec<usize> =
             (used.start * LINE_SECTORS..used.end * LINE_SECTORS).collect();
@@ -95,7 +95,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn pieces(&self, pieces: u64, fua: bool) -> Result<(), Over> {
+    async fn pieces(&self, pieces: u64, fua: bool) -> Result<(), IncarnationOver> {
         let durability = [Durability::Flush, Durability::Fua][usize::from(fua)];
         let used = self.used();
         for _ in 0..pieces {
@@ -118,7 +118,7 @@ impl Writer {
         line + from..line + from + len
     }
 
-    async fn batches(&self, batches: u64) -> Result<(), Over> {
+    async fn batches(&self, batches: u64) -> Result<(), IncarnationOver> {
         let used = self.used();
         for _ in 0..batches {
             let (mut writes, mut trims) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ impl Writer {
     }
 
     /// Writes lines that hold nothing, until the volume is full.
-    pub(super) async fn fill(&self, lines: u64) -> Result<(), Over> {
+    pub(super) async fn fill(&self, lines: u64) -> Result<(), IncarnationOver> {
         let all = self.lines();
         let (mut left, mut refused) = (lines, 0);
         let from = self.used().end.min(all.end - 1);
@@ -151,31 +151,31 @@ impl Writer {
             }
             if self.world.content.borrow().is_empty(line) {
                 match self.write_lines(line..line + 1).await? {
-                    Ended::Done => left -= 1,
-                    Ended::Full | Ended::Unread => refused += 1,
+                    BatchEnd::Done => left -= 1,
+                    BatchEnd::Full | BatchEnd::Unread => refused += 1,
                 }
             }
         }
         Ok(())
     }
 
-    async fn trim_huge(&self, part: u64, durable: Durable) -> Result<(), Over> {
+    async fn trim_huge(&self, part: u64, durable: TrimDurability) -> Result<(), IncarnationOver> {
         let used = self.used();
         let len = (used.len() * part as usize / 100).max(1);
         let from = used.start + self.rng.below((used.len() - len) as u64 + 1) as usize;
         let durability = match durable {
-            Durable::Fua => Durability::Fua,
-            Durable::Flushed | Durable::InCheckpoint => Durability::Flush,
+            TrimDurability::Fua => Durability::Fua,
+            TrimDurability::Flushed | TrimDurability::InCheckpoint => Durability::Flush,
         };
         self.trim_lines(from..from + len, durability).await?;
         match durable {
-            Durable::Fua => Ok(()),
-            Durable::Flushed => self.flush().await,
-            Durable::InCheckpoint => self.checkpoint().await,
+            TrimDurability::Fua => Ok(()),
+            TrimDurability::Flushed => self.flush().await,
+            TrimDurability::InCheckpoint => self.checkpoint().await,
         }
     }
 
-    async fn trim_small(&self, trims: u64) -> Result<(), Over> {
+    async fn trim_small(&self, trims: u64) -> Result<(), IncarnationOver> {
         let used = self.used();
         for _ in 0..trims {
             if self.rng.coin() {
@@ -191,7 +191,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn delete(&self, part: u64) -> Result<(), Over> {
+    async fn delete(&self, part: u64) -> Result<(), IncarnationOver> {
         let used = self.used();
         let len = (used.len() * part as usize / 100).max(1);
         let from = used.start + self.rng.below((used.len() - len) as u64 + 1) as usize;
@@ -203,7 +203,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn read(&self, lines: u64) -> Result<(), Over> {
+    async fn read(&self, lines: u64) -> Result<(), IncarnationOver> {
         let used = self.used();
         for _ in 0..lines {
             self.read_lines(self.run(&used, 32)).await?;
@@ -211,7 +211,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn idle(&self, span: Duration) -> Result<(), Over> {
+    async fn idle(&self, span: Duration) -> Result<(), IncarnationOver> {
         self.rt.sleep(span.min(QUIET_AFTER)).await;
         self.world.progressed();
         let rest = span.saturating_sub(QUIET_AFTER);
@@ -233,7 +233,7 @@ impl Writer {
     }
 
     /// While in-place writes of a few lines are held, those lines are overwritten so often that the log comes around.
-    async fn go_round(&self, cycles: u64) -> Result<(), Over> {
+    async fn go_round(&self, cycles: u64) -> Result<(), IncarnationOver> {
         let used = self.used();
         let hot: Vec<usize> = used
             .step_by(4)
@@ -260,7 +260,7 @@ impl Writer {
 
     /// Writes the hot lines into full segments among lines that stay, overwrites them, and waits until writes in
     /// place are held.
-    async fn hold_in_place(&self, hot: &[usize]) -> Result<(), Over> {
+    async fn hold_in_place(&self, hot: &[usize]) -> Result<(), IncarnationOver> {
         let (first, last) = (hot[0], hot[hot.len() - 1]);
         for line in first..(last + 4).min(self.lines().end) {
             self.write_lines(line..line + 1).await?;
@@ -268,7 +268,7 @@ impl Writer {
         self.flush().await?;
         self.rt.sleep(Duration::from_secs(3)).await;
         let most = 1 + self.rng.below(32);
-        self.holder.arm(Some(Held {
+        self.holder.arm(Some(HeldWrites {
             takes: HELD,
             most,
             in_place: true,
@@ -294,7 +294,7 @@ impl Writer {
     }
 
     /// Overwrites some of the hot lines, and writes and trims others.
-    async fn round(&self, hot: &[usize]) -> Result<(), Over> {
+    async fn round(&self, hot: &[usize]) -> Result<(), IncarnationOver> {
         let all = self.lines();
         let spare = self.used().end.min(all.end - 1)..all.end;
         let filler = (4 + self.rng.below(28) as usize).min(spare.len());
@@ -315,7 +315,7 @@ impl Writer {
     }
 
     /// Overwrites lines in uniform order, and compares what that costs with the model.
-    async fn steady(&self) -> Result<(), Over> {
+    async fn steady(&self) -> Result<(), IncarnationOver> {
         let used = self.used();
         for _ in 0..2 * used.len() {
             self.write_lines(self.run(&used, 1)).await?;
@@ -341,7 +341,7 @@ impl Writer {
             Ok(text) => self.world.tape.say(self.rt.now(), || text),
             Err(violation) if is_uniform => {
                 self.world.violated(violation);
-                return Err(Over);
+                return Err(IncarnationOver);
             }
             Err(_) => {}
         }

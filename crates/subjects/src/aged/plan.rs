@@ -4,11 +4,11 @@ use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
 use forebay_rng::{Rng, mix};
-use forebay_sim::disk::{Coin, Faults, Trouble};
+use forebay_sim::disk::{DiskFaults, TimedFault, WriteFate};
 use forebay_sim::plan::coin;
 
 use super::recipe::{Age, Recipe};
-use forebay_vsl::Kind;
+use forebay_vsl::PlacementKind;
 
 /// Scenarios with seeds next to each other that begin with the same aged volume.
 const OF_A_RECIPE: u64 = 8;
@@ -20,7 +20,7 @@ const REST_SECONDS: u64 = 4 * 3600;
 
 /// What a writer does for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Phase {
+pub(super) enum WriterPhase {
     /// Overwrites so many lines: most of them among the few that are hot.
     Overwrite(u64),
     /// Overwrites hot lines only, each so many times on average.
@@ -32,7 +32,7 @@ pub(super) enum Phase {
     /// Writes so many lines that hold nothing; refused where the volume is full.
     Fill(u64),
     /// Trims so much of its lines, in percent, in one piece; with FUA, or followed by a flush or a checkpoint.
-    TrimHuge(u64, Durable),
+    TrimHuge(u64, TrimDurability),
     /// Trims so many single lines and short runs.
     TrimSmall(u64),
     /// Trims so much of its lines, in percent, line by line in no order.
@@ -49,12 +49,12 @@ pub(super) enum Phase {
     Flush,
     Checkpoint,
     /// Changes the placement; refused where the volume is too full for it.
-    Place(Kind),
+    Place(PlacementKind),
 }
 
 /// How a huge trim is made durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Durable {
+pub(super) enum TrimDurability {
     Fua,
     Flushed,
     InCheckpoint,
@@ -62,22 +62,22 @@ pub(super) enum Durable {
 
 /// From an open to the next crash.
 #[derive(Clone, Debug)]
-pub(super) struct Incarnation {
+pub(super) struct AgedIncarnation {
     pub(super) seed: u64,
     /// The phases of each writer.
-    pub(super) phases: Vec<Vec<Phase>>,
+    pub(super) phases: Vec<Vec<WriterPhase>>,
     /// What the disk does wrong, from the end of the recovery on.
-    pub(super) faults: Faults,
+    pub(super) faults: DiskFaults,
     /// How long writes that are held take: some in-place ones, or a single write of any kind.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<HeldWrites>,
     pub(super) slowest: Duration,
     pub(super) close: bool,
-    pub(super) coin: Coin,
+    pub(super) coin: WriteFate,
 }
 
 /// Writes that take very long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldWrites {
     pub(super) takes: Duration,
     /// How many are held at once.
     pub(super) most: u64,
@@ -90,7 +90,7 @@ pub(super) struct Held {
 pub struct AgedPlan {
     pub(super) seed: u64,
     pub(super) recipe: Recipe,
-    pub(super) incarnations: Vec<Incarnation>,
+    pub(super) incarnations: Vec<AgedIncarnation>,
 }
 
 impl AgedPlan {
@@ -123,7 +123,7 @@ impl AgedPlan {
             let rest = Duration::from_secs(600 + rng.below(REST_SECONDS)).min(left);
             let phases = &mut next.phases[0];
             let at = rng.below(phases.len() as u64 + 1) as usize;
-            phases.insert(at, Phase::Idle(rest));
+            phases.insert(at, WriterPhase::Idle(rest));
             incarnations.push(next);
             left -= rest;
         }
@@ -152,17 +152,17 @@ impl AgedPlan {
             }
             for _ in 0..1 + rng.below(3) {
                 let at = rng.below(phases.len() as u64 + 1) as usize;
-                phases.insert(at, Phase::Place(rng.pick(&Kind::ALL)));
+                phases.insert(at, WriterPhase::Place(rng.pick(&PlacementKind::ALL)));
             }
         }
         self
     }
 }
 
-impl Incarnation {
+impl AgedIncarnation {
     /// The longest that its faults may keep a request waiting.
     pub(super) fn faults_take(&self) -> Duration {
-        let long = |trouble: &Trouble| match trouble.to {
+        let long = |trouble: &TimedFault| match trouble.to {
             Some(to) => to - trouble.from + trouble.takes,
             None => Duration::MAX / 4,
         };
@@ -176,7 +176,7 @@ impl Incarnation {
     }
 }
 
-fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> Incarnation {
+fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> AgedIncarnation {
     let lines = recipe.mappable_lines();
     let goes_round = recipe.goes_round() && !rng.one_in(4);
     let writers = if goes_round || recipe.age != Age::Crowd && rng.coin() {
@@ -194,12 +194,12 @@ fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> Incarnation {
         }
     });
     let (faults, held) = if goes_round {
-        (Faults::default(), None)
+        (DiskFaults::default(), None)
     } else {
         faults(rng, seed)
     };
     let close = rng.one_in(4);
-    Incarnation {
+    AgedIncarnation {
         seed,
         phases: phases.collect(),
         faults,
@@ -210,24 +210,24 @@ fn incarnation(recipe: &Recipe, rng: &Rng, seed: u64) -> Incarnation {
     }
 }
 
-fn go_round(rng: &Rng) -> Vec<Phase> {
-    let round = || Phase::GoRound(4 + rng.below(10));
+fn go_round(rng: &Rng) -> Vec<WriterPhase> {
+    let round = || WriterPhase::GoRound(4 + rng.below(10));
     vec![
         round(),
-        Phase::Read(100),
+        WriterPhase::Read(100),
         round(),
-        Phase::Checkpoint,
+        WriterPhase::Checkpoint,
         round(),
     ]
 }
 
-fn phases(recipe: &Recipe, rng: &Rng, lines: u64) -> Vec<Phase> {
+fn phases(recipe: &Recipe, rng: &Rng, lines: u64) -> Vec<WriterPhase> {
     let mut phases = Vec::new();
     if recipe.age == Age::Crowd {
-        return vec![Phase::Overwrite(lines), Phase::Flush];
+        return vec![WriterPhase::Overwrite(lines), WriterPhase::Flush];
     }
     if recipe.age == Age::Cold && rng.coin() {
-        return vec![Phase::Hot(1 + rng.below(12)), Phase::Flush];
+        return vec![WriterPhase::Hot(1 + rng.below(12)), WriterPhase::Flush];
     }
     if rng.one_in(4) || recipe.age == Age::Sparse && rng.coin() {
         return trim_and_reuse(rng, lines);
@@ -235,60 +235,64 @@ fn phases(recipe: &Recipe, rng: &Rng, lines: u64) -> Vec<Phase> {
     for _ in 0..2 + rng.below(5) {
         let some = lines / (4 << rng.below(5)) + 1;
         phases.push(match rng.below(16) {
-            0..=3 => Phase::Overwrite(2 * some),
-            4..=5 => Phase::Pieces(some, rng.coin()),
-            6 => Phase::Batches(some / 8 + 1),
-            7 => Phase::Fill(some),
-            8 => Phase::TrimHuge(10 + rng.below(80), durable(rng)),
-            9 => Phase::TrimSmall(some / 2 + 1),
-            10 => Phase::Delete(1 + rng.below(30)),
-            11 => Phase::Idle(Duration::from_millis(1 << rng.below(20))),
-            12 => Phase::Read(some / 2 + 1),
-            13 => Phase::Flush,
-            14 => Phase::Checkpoint,
+            0..=3 => WriterPhase::Overwrite(2 * some),
+            4..=5 => WriterPhase::Pieces(some, rng.coin()),
+            6 => WriterPhase::Batches(some / 8 + 1),
+            7 => WriterPhase::Fill(some),
+            8 => WriterPhase::TrimHuge(10 + rng.below(80), durable(rng)),
+            9 => WriterPhase::TrimSmall(some / 2 + 1),
+            10 => WriterPhase::Delete(1 + rng.below(30)),
+            11 => WriterPhase::Idle(Duration::from_millis(1 << rng.below(20))),
+            12 => WriterPhase::Read(some / 2 + 1),
+            13 => WriterPhase::Flush,
+            14 => WriterPhase::Checkpoint,
             _ => {
                 if recipe.age == Age::Uniform {
-                    Phase::Steady
+                    WriterPhase::Steady
                 } else {
-                    Phase::Overwrite(4 * some)
+                    WriterPhase::Overwrite(4 * some)
                 }
             }
         });
     }
     if rng.coin() {
-        phases.push(Phase::Flush);
+        phases.push(WriterPhase::Flush);
     }
     phases
 }
 
-fn durable(rng: &Rng) -> Durable {
-    rng.pick(&[Durable::Fua, Durable::Flushed, Durable::InCheckpoint])
+fn durable(rng: &Rng) -> TrimDurability {
+    rng.pick(&[
+        TrimDurability::Fua,
+        TrimDurability::Flushed,
+        TrimDurability::InCheckpoint,
+    ])
 }
 
 /// A large trim, time to look at what it detached, and new data in its segments, without a checkpoint of the writer's.
-fn trim_and_reuse(rng: &Rng, lines: u64) -> Vec<Phase> {
+fn trim_and_reuse(rng: &Rng, lines: u64) -> Vec<WriterPhase> {
     let mut phases = Vec::new();
     if rng.coin() {
-        phases.push(Phase::Overwrite(1 + rng.below(lines / 8 + 1)));
+        phases.push(WriterPhase::Overwrite(1 + rng.below(lines / 8 + 1)));
     }
     if rng.coin() {
-        phases.push(Phase::Checkpoint);
+        phases.push(WriterPhase::Checkpoint);
     }
     let part = 40 + rng.below(60);
-    phases.push(Phase::TrimHuge(part, durable(rng)));
-    phases.push(Phase::Idle(Duration::from_millis(1 << rng.below(12))));
-    phases.push(Phase::Fill(lines * (20 + rng.below(80)) / 100));
+    phases.push(WriterPhase::TrimHuge(part, durable(rng)));
+    phases.push(WriterPhase::Idle(Duration::from_millis(1 << rng.below(12))));
+    phases.push(WriterPhase::Fill(lines * (20 + rng.below(80)) / 100));
     if !rng.one_in(4) {
-        phases.push(Phase::Flush);
+        phases.push(WriterPhase::Flush);
     }
     phases
 }
 
 /// What the disk does wrong, and how long single writes are held.
-fn faults(rng: &Rng, seed: u64) -> (Faults, Option<Held>) {
-    let mut faults = Faults {
+fn faults(rng: &Rng, seed: u64) -> (DiskFaults, Option<HeldWrites>) {
+    let mut faults = DiskFaults {
         seed: mix(seed, 1),
-        ..Faults::default()
+        ..DiskFaults::default()
     };
     let from = Duration::from_micros(rng.below(1 << (10 + rng.below(14))));
     let long = match rng.below(6) {
@@ -296,7 +300,7 @@ fn faults(rng: &Rng, seed: u64) -> (Faults, Option<Held>) {
         4 => Duration::from_secs(10 + rng.below(600)),
         _ => Duration::from_secs(3600 + rng.below(7200)),
     };
-    let trouble = Trouble {
+    let trouble = TimedFault {
         from,
         to: Some(from + long),
         range: None,
@@ -307,16 +311,16 @@ fn faults(rng: &Rng, seed: u64) -> (Faults, Option<Held>) {
         fails: true,
     };
     let trouble = match rng.below(12) {
-        0..=2 => Trouble {
+        0..=2 => TimedFault {
             reads: true,
             ..trouble
         },
-        3 => Trouble {
+        3 => TimedFault {
             changes: true,
             reads: rng.coin(),
             ..trouble
         },
-        4 => Trouble {
+        4 => TimedFault {
             changes: true,
             reads: true,
             takes: Duration::from_millis(1 << rng.below(10)),
@@ -325,7 +329,7 @@ fn faults(rng: &Rng, seed: u64) -> (Faults, Option<Held>) {
             ..trouble
         },
         5 => {
-            let held = Held {
+            let held = HeldWrites {
                 takes: long,
                 most: 1,
                 in_place: rng.coin(),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use forebay_rng::{Rng, mix};
-use forebay_sim::disk::Image;
-use forebay_vsl::{Kind, Options};
+use forebay_sim::disk::DiskImage;
+use forebay_vsl::{PlacementKind, SpaceSettings};
 
-use super::content::Content;
+use super::content::ExpectedContent;
 
 /// How a volume came to its age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub(super) enum Age {
 pub(super) struct Recipe {
     pub(super) seed: u64,
     pub(super) age: Age,
-    pub(super) placement: Kind,
+    pub(super) placement: PlacementKind,
     pub(super) segments: u64,
     pub(super) segment_bytes: u64,
     pub(super) block: u32,
@@ -60,9 +60,9 @@ pub(super) struct Recipe {
 
 /// An aged volume: its disk, and what it holds.
 #[derive(Clone)]
-pub(super) struct Aged {
-    pub(super) image: Image,
-    pub(super) content: Content,
+pub(super) struct AgedVolume {
+    pub(super) image: DiskImage,
+    pub(super) content: ExpectedContent,
     /// Lines that are written, from the first on.
     pub(super) used: u64,
 }
@@ -88,9 +88,9 @@ impl Recipe {
             age => age,
         };
         let placement = if rng.coin() {
-            Kind::Lfs
+            PlacementKind::Lfs
         } else {
-            rng.pick(&Kind::ALL)
+            rng.pick(&PlacementKind::ALL)
         };
         let (segments, segment_bytes) = rng.pick(&[
             (256, 128 << 10),
@@ -132,7 +132,12 @@ impl Recipe {
             Age::Files => common,
             // Only this age writes a volume in one go and then overwrites it in place, without a checkpoint between.
             Age::Uniform => Recipe {
-                placement: rng.pick(&[placement, placement, Kind::Overwrite, Kind::HyLog]),
+                placement: rng.pick(&[
+                    placement,
+                    placement,
+                    PlacementKind::Overwrite,
+                    PlacementKind::HyLog,
+                ]),
                 ..common
             },
             Age::Cold => {
@@ -145,14 +150,14 @@ impl Recipe {
                     hot: rng.pick(&[5, 10]),
                     every: segment_bytes / 4096 * rng.pick(&[1, 1, 4]),
                     writers: rng.pick(&[1, 1, 2]),
-                    placement: rng.pick(&[Kind::Lfs, Kind::Lfs, placement]),
+                    placement: rng.pick(&[PlacementKind::Lfs, PlacementKind::Lfs, placement]),
                     ..common
                 }
             }
             Age::Pieces => Recipe {
                 filled: rng.pick(&[90, 96, 96, 98]),
                 fua: rng.below(4) < 3,
-                placement: rng.pick(&[Kind::Lfs, placement]),
+                placement: rng.pick(&[PlacementKind::Lfs, placement]),
                 writers: 1,
                 segments: 256,
                 segment_bytes: 128 << 10,
@@ -172,7 +177,7 @@ impl Recipe {
                 placement: if rng.one_in(6) {
                     placement
                 } else {
-                    Kind::Overwrite
+                    PlacementKind::Overwrite
                 },
                 filled: rng.pick(&[10, 20, 50]),
                 writers: 1,
@@ -183,7 +188,7 @@ impl Recipe {
             Age::Tight => Recipe {
                 segments: rng.pick(&[32, 40, 48, 64, 96]),
                 segment_bytes: 128 << 10,
-                placement: rng.pick(&Kind::ALL),
+                placement: rng.pick(&PlacementKind::ALL),
                 filled: rng.pick(&[96, 98, 99]),
                 ..common
             }
@@ -195,7 +200,7 @@ impl Recipe {
         Recipe {
             segments: 2048,
             segment_bytes: 128 << 10,
-            placement: rng.pick(&Kind::ALL),
+            placement: rng.pick(&PlacementKind::ALL),
             filled: rng.pick(&[80, 90]),
             hot: 100,
             writers: 32,
@@ -209,7 +214,7 @@ impl Recipe {
     /// Enough segments for the placement's streams.
     fn roomy(self) -> Recipe {
         let needs = match self.placement {
-            Kind::SepBit | Kind::HyLogSepBit => 64,
+            PlacementKind::SepBit | PlacementKind::HyLogSepBit => 64,
             _ => 40,
         };
         Recipe {
@@ -220,7 +225,7 @@ impl Recipe {
 
     /// True if the log comes around soon, and lines are written in place.
     pub(super) fn goes_round(&self) -> bool {
-        self.age == Age::Small && self.placement == Kind::Overwrite
+        self.age == Age::Small && self.placement == PlacementKind::Overwrite
     }
 
     pub(super) fn medium_bytes(&self) -> u64 {
@@ -241,9 +246,9 @@ impl Recipe {
         self.lines() * self.stride
     }
 
-    pub(super) fn options(&self) -> Options {
-        let common = Options::default();
-        Options {
+    pub(super) fn options(&self) -> SpaceSettings {
+        let common = SpaceSettings::default();
+        SpaceSettings {
             max_delay: self.max_delay,
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
             huge_trim: self.huge_trim,

@@ -6,19 +6,19 @@ use std::rc::Rc;
 use forebay_sim::Violation;
 
 use super::ageing::age;
-use super::recipe::{Aged, Recipe};
+use super::recipe::{AgedVolume, Recipe};
 
 /// States that a thread keeps.
 const KEPT: usize = 3;
 
 /// What ageing led to.
-pub(super) type Start = Rc<Result<Aged, Violation>>;
+pub(super) type AgedStart = Rc<Result<AgedVolume, Violation>>;
 
 impl Recipe {
     /// The volume as it is when scenarios begin; made once, while it is among the last asked for.
-    pub(super) fn start(&self) -> Start {
+    pub(super) fn start(&self) -> AgedStart {
         thread_local! {
-            static STARTS: RefCell<Vec<(Recipe, Start)>> = const { RefCell::new(Vec::new()) };
+            static STARTS: RefCell<Vec<(Recipe, AgedStart)>> = const { RefCell::new(Vec::new()) };
         }
         let known = STARTS.with_borrow(|starts| {
             let known = starts.iter().find(|(recipe, _)| recipe == self);

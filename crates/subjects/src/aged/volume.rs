@@ -5,34 +5,34 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Device, Op};
+use forebay_device::{Device, DeviceOp};
 use forebay_rt::VirtualTime;
-use forebay_sim::disk::{Disk, Image, Request};
+use forebay_sim::disk::{DiskImage, DiskRequest, SimDisk};
 use forebay_sim::machine::Machine;
-use forebay_sim::role::Each;
+use forebay_sim::role::PerDisk;
 use forebay_units::ByteLen;
-use forebay_vsl::{Layout, Making, VolumeId};
+use forebay_vsl::{SegmentLayout, SpaceSpec, VolumeId};
 
-use super::plan::Held;
+use super::plan::HeldWrites;
 use super::recipe::Recipe;
-use crate::space::Role;
+use crate::space::SpaceDisk;
 
 /// Where segments begin on the disk.
 const SEGMENTS_AT: u64 = 1 << 20;
 const VOLUME: VolumeId = VolumeId([0xa6; 16]);
 
 /// A machine whose disk holds `image`.
-pub(super) fn machine(recipe: &Recipe, seed: u64, image: &Image) -> Machine<Role> {
+pub(super) fn machine(recipe: &Recipe, seed: u64, image: &DiskImage) -> Machine<SpaceDisk> {
     let clock = Rc::new(VirtualTime::new());
-    let medium = Each::of(|_| image.clone());
-    let blocks = Each::of(|_| recipe.block);
+    let medium = PerDisk::of(|_| image.clone());
+    let blocks = PerDisk::of(|_| recipe.block);
     Machine::new(seed, None, &medium, &blocks, clock)
 }
 
 /// What `create` needs to make the recipe's volume on a disk.
-pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> Making {
-    let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(recipe.segment_bytes)));
-    Making {
+pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> SpaceSpec {
+    let layout = SegmentLayout::for_device(&disk.geometry(), Some(ByteLen(recipe.segment_bytes)));
+    SpaceSpec {
         volume: VOLUME,
         layout: layout.expect("it is large enough"),
         space_sectors: recipe.space_sectors(),
@@ -44,17 +44,17 @@ pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> Making {
 }
 
 /// Decides which writes of a disk are held.
-pub(super) struct Holder {
+pub(super) struct WriteHolder {
     segment_bytes: u64,
-    held: Cell<Option<Held>>,
+    held: Cell<Option<HeldWrites>>,
     left: Cell<u64>,
     /// For each segment, where its last write in sequence ended.
     ends: RefCell<BTreeMap<u64, u64>>,
 }
 
-impl Holder {
-    pub(super) fn new(recipe: &Recipe) -> Rc<Holder> {
-        Rc::new(Holder {
+impl WriteHolder {
+    pub(super) fn new(recipe: &Recipe) -> Rc<WriteHolder> {
+        Rc::new(WriteHolder {
             segment_bytes: recipe.segment_bytes,
             held: Cell::new(None),
             left: Cell::new(0),
@@ -63,14 +63,14 @@ impl Holder {
     }
 
     /// Has `disk` ask for each request.
-    pub(super) fn watch(self: &Rc<Self>, disk: &Disk) {
+    pub(super) fn watch(self: &Rc<Self>, disk: &SimDisk) {
         let holder = Rc::clone(self);
-        let hold = move |request: &Request| holder.holds(request);
+        let hold = move |request: &DiskRequest| holder.holds(request);
         disk.hold.replace(Some(Box::new(hold)));
     }
 
     /// Holds the next writes that `held` describes, or no more.
-    pub(super) fn arm(&self, held: Option<Held>) {
+    pub(super) fn arm(&self, held: Option<HeldWrites>) {
         self.held.set(held);
         self.left.set(held.map_or(0, |held| held.most));
     }
@@ -80,9 +80,9 @@ impl Holder {
         self.left.get()
     }
 
-    fn holds(&self, request: &Request) -> Option<Duration> {
+    fn holds(&self, request: &DiskRequest) -> Option<Duration> {
         let at = request.range.start.checked_sub(SEGMENTS_AT)?;
-        if request.op != Op::Write {
+        if request.op != DeviceOp::Write {
             return None;
         }
         let (segment, offset) = (at / self.segment_bytes, at % self.segment_bytes);

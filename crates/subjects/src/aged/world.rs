@@ -7,36 +7,36 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device, Op};
+use forebay_device::{BufMut, Device, DeviceOp};
 use forebay_rng::{Rng, mix};
 use forebay_rt::Rt;
 use forebay_sim::Violation;
-use forebay_sim::disk::{Coin, Disk, Image, Observer, Power};
+use forebay_sim::disk::{DiskImage, DiskObserver, SharedPower, SimDisk, WriteFate};
 use forebay_sim::machine::Machine;
 use forebay_sim::panics;
 use forebay_sim::tape::Tape;
-use forebay_sim::world::{Outcome, Tally};
+use forebay_sim::world::{ScenarioOutcome, ScenarioTally};
 use forebay_units::Sector;
-use forebay_vsl::{Space, Workers};
+use forebay_vsl::{Space, SpaceWorkers};
 use futures_util::future::join_all;
 
 use super::checks;
-use super::content::{Content, FOREIGN, LINE_SECTORS, SECTOR, number_of};
-use super::plan::{AgedPlan, Incarnation};
+use super::content::{ExpectedContent, FOREIGN, LINE_SECTORS, SECTOR, number_of};
+use super::plan::{AgedIncarnation, AgedPlan};
 use super::recipe::Recipe;
-use super::volume::{Holder, machine};
-use super::writer::{Over, Writer};
-use crate::space::Role;
-use counter::Counter;
+use super::volume::{WriteHolder, machine};
+use super::writer::{AgedWriter, IncarnationOver};
+use crate::space::SpaceDisk;
+use counter::RequestCounter;
 
 /// Lines that are read at once where they lie next to each other.
 const LINES_AT_ONCE: usize = 64;
 
 /// What all parts of a scenario share.
-pub(super) struct World {
+pub(super) struct AgedRun {
     pub(super) recipe: Recipe,
     pub(super) tape: Tape,
-    pub(super) content: RefCell<Content>,
+    pub(super) content: RefCell<ExpectedContent>,
     /// Lines that ageing wrote.
     pub(super) used: Cell<u64>,
     /// The longest that a request may take in this incarnation.
@@ -54,14 +54,19 @@ pub(super) struct World {
     since_progress: Cell<[u64; 5]>,
     /// Requests of writers after which the power goes.
     cut_after: Cell<Option<u64>>,
-    power: RefCell<Option<Rc<Power>>>,
+    power: RefCell<Option<Rc<SharedPower>>>,
     pub(super) violation: RefCell<Option<Violation>>,
-    tally: Cell<Tally>,
+    tally: Cell<ScenarioTally>,
 }
 
-impl World {
-    pub(super) fn new(recipe: &Recipe, content: Content, used: u64, aloud: bool) -> Rc<World> {
-        Rc::new(World {
+impl AgedRun {
+    pub(super) fn new(
+        recipe: &Recipe,
+        content: ExpectedContent,
+        used: u64,
+        aloud: bool,
+    ) -> Rc<AgedRun> {
+        Rc::new(AgedRun {
             recipe: recipe.clone(),
             tape: Tape::new(aloud),
             content: RefCell::new(content),
@@ -93,9 +98,9 @@ impl World {
     }
 
     /// The disk is asked again and again.
-    pub(super) fn spins(&self, what: &str) -> Over {
+    pub(super) fn spins(&self, what: &str) -> IncarnationOver {
         self.violated(Violation::new("spins", what));
-        Over
+        IncarnationOver
     }
 
     /// True if nothing more is to happen in this incarnation.
@@ -107,14 +112,15 @@ impl World {
     }
 
     /// The disk was asked for something.
-    pub(super) fn requested(&self, op: Op) {
+    pub(super) fn requested(&self, op: DeviceOp) {
         self.requests.set(self.requests.get() + 1);
         let mut since = self.since_progress.get();
         since[op as usize] += 1;
         self.since_progress.set(since);
         let most = checks::requests_max(&self.recipe);
         if since.iter().sum::<u64>() > most && !self.is_over() {
-            let by_op = [Op::Read, Op::Write, Op::Flush].map(|op| (op, since[op as usize]));
+            let by_op = [DeviceOp::Read, DeviceOp::Write, DeviceOp::Flush]
+                .map(|op| (op, since[op as usize]));
             let text =
                 format!("no request of a writer ends during {most} requests to the disk {by_op:?}");
             self.violated(Violation::new("spins", text));
@@ -134,7 +140,7 @@ impl World {
         }
     }
 
-    fn count(&self, add: impl FnOnce(&mut Tally)) {
+    fn count(&self, add: impl FnOnce(&mut ScenarioTally)) {
         let mut tally = self.tally.get();
         add(&mut tally);
         self.tally.set(tally);
@@ -144,16 +150,16 @@ impl World {
     pub(super) fn machine(
         self: &Rc<Self>,
         seed: u64,
-        image: &Image,
-    ) -> (Machine<Role>, Rc<Holder>) {
+        image: &DiskImage,
+    ) -> (Machine<SpaceDisk>, Rc<WriteHolder>) {
         let machine = machine(&self.recipe, seed, image);
-        let disk = &machine.disks[Role::Medium];
-        let counter: Rc<dyn Observer> = Rc::new(Counter {
+        let disk = &machine.disks[SpaceDisk::Medium];
+        let counter: Rc<dyn DiskObserver> = Rc::new(RequestCounter {
             world: Rc::clone(self),
             rt: machine.rt.clone(),
         });
         disk.observer.replace(Some(counter));
-        let holder = Holder::new(&self.recipe);
+        let holder = WriteHolder::new(&self.recipe);
         holder.watch(disk);
         self.power.replace(Some(Rc::clone(&machine.power)));
         self.progressed();
@@ -161,8 +167,8 @@ impl World {
     }
 
     /// Undoes the circles between disk and scenario, and counts what was done.
-    pub(super) fn leave(&self, machine: &Machine<Role>) {
-        let disk = &machine.disks[Role::Medium];
+    pub(super) fn leave(&self, machine: &Machine<SpaceDisk>) {
+        let disk = &machine.disks[SpaceDisk::Medium];
         disk.observer.replace(None);
         disk.hold.replace(None);
         self.power.replace(None);
@@ -177,8 +183,8 @@ impl World {
     pub(super) async fn open(
         self: &Rc<Self>,
         rt: &Rt,
-        disk: &Rc<Disk>,
-    ) -> Result<(Space, Workers), Over> {
+        disk: &Rc<SimDisk>,
+    ) -> Result<(Space, SpaceWorkers), IncarnationOver> {
         let device = Rc::clone(disk) as Rc<dyn Device>;
         let opened = forebay_vsl::open(rt.clone(), device, self.recipe.options(), false);
         self.count(|tally| tally.cycles += 1);
@@ -187,11 +193,11 @@ impl World {
             Ok(Err(error)) => {
                 let text = format!("refused without a reason: {error}");
                 self.violated(Violation::new("attach", text));
-                return Err(Over);
+                return Err(IncarnationOver);
             }
             Err(_) => {
                 self.violated(Violation::new("liveness", "opening does not end"));
-                return Err(Over);
+                return Err(IncarnationOver);
             }
         };
         self.progressed();
@@ -200,13 +206,13 @@ impl World {
         let audited = checks::audit(&space).await;
         audited.map_err(|violation| {
             self.violated(violation);
-            Over
+            IncarnationOver
         })?;
         Ok((space, workers))
     }
 
     /// Reads the whole volume and compares it with the expected content.
-    async fn compare(self: &Rc<Self>, space: &Space) -> Result<(), Over> {
+    async fn compare(self: &Rc<Self>, space: &Space) -> Result<(), IncarnationOver> {
         let lines = self.content.borrow().lines();
         let dense = self.recipe.stride == LINE_SECTORS as u64;
         let mut seen = vec![0; lines * LINE_SECTORS];
@@ -225,7 +231,7 @@ impl World {
         let judged = self.content.borrow_mut().judge(seen);
         judged.map_err(|wrong| {
             self.violated(Violation::new("content", wrong));
-            Over
+            IncarnationOver
         })
     }
 
@@ -250,10 +256,10 @@ impl World {
         self: &Rc<Self>,
         space: &Space,
         rt: &Rt,
-        holder: &Rc<Holder>,
+        holder: &Rc<WriteHolder>,
         seed: u64,
-    ) -> Writer {
-        Writer {
+    ) -> AgedWriter {
+        AgedWriter {
             world: Rc::clone(self),
             space: space.clone(),
             rt: rt.clone(),
@@ -263,13 +269,13 @@ impl World {
         }
     }
 
-    fn outcome(&self) -> Outcome {
-        Outcome {
+    fn outcome(&self) -> ScenarioOutcome {
+        ScenarioOutcome {
             digest: self.tape.digest(),
             tally: self.tally.get(),
             violation: self.violation.borrow().clone(),
             lines: self.tape.lines(),
-            ..Outcome::default()
+            ..ScenarioOutcome::default()
         }
     }
 }
@@ -281,7 +287,7 @@ fn note(line: usize, bytes: &[u8], seen: &mut [u32]) {
 }
 
 /// Runs `work`; a panic in it is a violation.
-pub(super) fn guarded<T>(world: &World, work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(world: &AgedRun, work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(|| panics::quietly(work)));
     done.map_err(|_| {
         let what = panics::last().unwrap_or_else(|| "a panic without words".into());
@@ -291,27 +297,27 @@ pub(super) fn guarded<T>(world: &World, work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Goes through the scenario.
-pub fn run(plan: &AgedPlan) -> Outcome {
+pub fn run(plan: &AgedPlan) -> ScenarioOutcome {
     run_through(plan, false)
 }
 
 /// As [`run`], and says what happens.
-pub fn run_aloud(plan: &AgedPlan) -> Outcome {
+pub fn run_aloud(plan: &AgedPlan) -> ScenarioOutcome {
     run_through(plan, true)
 }
 
-fn run_through(plan: &AgedPlan, aloud: bool) -> Outcome {
+fn run_through(plan: &AgedPlan, aloud: bool) -> ScenarioOutcome {
     let start = plan.recipe.start();
     let aged = match &*start {
         Ok(aged) => aged,
         Err(violation) => {
-            return Outcome {
+            return ScenarioOutcome {
                 violation: Some(violation.clone()),
-                ..Outcome::default()
+                ..ScenarioOutcome::default()
             };
         }
     };
-    let world = World::new(&plan.recipe, aged.content.clone(), aged.used, aloud);
+    let world = AgedRun::new(&plan.recipe, aged.content.clone(), aged.used, aloud);
     world.count(|tally| tally.worlds += 1);
     let mut image = aged.image.clone();
     guarded(&world, || {
@@ -329,7 +335,7 @@ fn run_through(plan: &AgedPlan, aloud: bool) -> Outcome {
 }
 
 /// Sets the incarnation's faults, from now on.
-fn set_faults(world: &World, incarnation: &Incarnation, disk: &Disk, rt: &Rt) {
+fn set_faults(world: &AgedRun, incarnation: &AgedIncarnation, disk: &SimDisk, rt: &Rt) {
     let now = Duration::from_nanos(rt.now().as_nanos());
     let mut faults = incarnation.faults.clone();
     for trouble in &mut faults.troubles {
@@ -343,14 +349,14 @@ fn set_faults(world: &World, incarnation: &Incarnation, disk: &Disk, rt: &Rt) {
 }
 
 /// Lives through one incarnation. Returns what its end leaves on the disk.
-fn live(world: &Rc<World>, incarnation: &Incarnation, image: &Image) -> Image {
+fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -> DiskImage {
     let rng = Rng::new(mix(incarnation.seed, 0xc07));
     world.failed.set(false);
     world.may_fail.set(false);
     world.checkpoints.set(0);
     world.cut_after.set(None);
     let (machine, holder) = world.machine(incarnation.seed, image);
-    let disk = Rc::clone(&machine.disks[Role::Medium]);
+    let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]);
     disk.slowest.set(incarnation.slowest);
     let cut_after = if incarnation.close || rng.coin() {
         None
@@ -369,7 +375,7 @@ fn live(world: &Rc<World>, incarnation: &Incarnation, image: &Image) -> Image {
         shared.writers.set(at_work.count());
         let writers = of.phases.iter().enumerate().map(|(lane, phases)| {
             let seed = mix(of.seed, 100 + lane as u64);
-            let writer = Writer {
+            let writer = AgedWriter {
                 lane,
                 ..shared.writer(&space, &rt, &holder, seed)
             };
@@ -388,25 +394,25 @@ fn live(world: &Rc<World>, incarnation: &Incarnation, image: &Image) -> Image {
     });
     world.leave(&machine);
     let coin = if incarnation.close && !world.failed.get() {
-        Coin::Drop
+        WriteFate::Drop
     } else {
         incarnation.coin
     };
     world
         .tape
         .head(|| format!("the power goes; {coin:?} of unflushed blocks"));
-    machine.cut(coin)[Role::Medium].clone()
+    machine.cut(coin)[SpaceDisk::Medium].clone()
 }
 
 /// The end of an incarnation that nothing cut: costs are compared, and the volume is closed if it is to be.
 async fn end(
-    world: &Rc<World>,
-    incarnation: &Incarnation,
+    world: &Rc<AgedRun>,
+    incarnation: &AgedIncarnation,
     rt: &Rt,
-    disk: &Disk,
+    disk: &SimDisk,
     space: &Space,
-    holder: &Rc<Holder>,
-) -> Result<(), Over> {
+    holder: &Rc<WriteHolder>,
+) -> Result<(), IncarnationOver> {
     let (stats, log) = (space.stats(), space.log_stats());
     let user = stats.bytes_written.max(1);
     world.tape.say(rt.now(), || {
@@ -418,7 +424,7 @@ async fn end(
     let costs = checks::checkpoints(&world.recipe, (&stats, &log), asked, extents);
     costs.map_err(|violation| {
         world.violated(violation);
-        Over
+        IncarnationOver
     })?;
     if !incarnation.close || space.failure().is_some() {
         world.failed.set(space.failure().is_some());
@@ -437,19 +443,19 @@ async fn end(
 }
 
 /// Seconds in which the data that is in memory is written.
-fn stats_seconds(incarnation: &Incarnation) -> u64 {
+fn stats_seconds(incarnation: &AgedIncarnation) -> u64 {
     // 8 MiB on their way in place, line by line and 16 at a time.
     let requests = (8 << 20) / 4096 / 16;
     (requests * incarnation.slowest.as_micros() as u64).div_ceil(1_000_000)
 }
 
 /// Opens the volume once more; what it says is mapped is what it holds.
-fn last_look(world: &Rc<World>, image: &Image) {
+fn last_look(world: &Rc<AgedRun>, image: &DiskImage) {
     world.failed.set(false);
     world.may_fail.set(false);
     world.cut_after.set(None);
     let (machine, _) = world.machine(1, image);
-    let disk = Rc::clone(&machine.disks[Role::Medium]);
+    let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]);
     disk.slowest.set(Duration::from_micros(50));
     let (shared, rt) = (Rc::clone(world), machine.rt.clone());
     machine.run(async move {

@@ -9,20 +9,20 @@ use forebay_rng::Rng;
 use forebay_rt::Rt;
 use forebay_sim::Violation;
 use forebay_units::Sector;
-use forebay_vsl::{Batch, Kind, Space, SpaceError, TuneError};
+use forebay_vsl::{Batch, PlacementKind, Space, SpaceError, TuneError};
 
 use super::checks;
 use super::content::{LINE_SECTORS, SECTOR, fill, number_of};
-use super::volume::Holder;
-use super::world::World;
+use super::volume::WriteHolder;
+use super::world::AgedRun;
 
 /// The incarnation is over for the writer.
 #[derive(Debug)]
-pub(super) struct Over;
+pub(super) struct IncarnationOver;
 
 /// How a batch ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ended {
+pub(super) enum BatchEnd {
     Done,
     /// The volume has no capacity for it.
     Full,
@@ -31,16 +31,16 @@ pub(super) enum Ended {
 }
 
 /// A writer, in its own part of the lines.
-pub(super) struct Writer {
-    pub(super) world: Rc<World>,
+pub(super) struct AgedWriter {
+    pub(super) world: Rc<AgedRun>,
     pub(super) space: Space,
     pub(super) rt: Rt,
-    pub(super) holder: Rc<Holder>,
+    pub(super) holder: Rc<WriteHolder>,
     pub(super) rng: Rng,
     pub(super) lane: usize,
 }
 
-impl Writer {
+impl AgedWriter {
     /// Its lines.
     pub(super) fn lines(&self) -> Range<usize> {
         let recipe = &self.world.recipe;
@@ -67,23 +67,23 @@ impl Writer {
     }
 
     /// Ends the incarnation with a violation.
-    fn violated(&self, checker: &'static str, text: String) -> Over {
+    fn violated(&self, checker: &'static str, text: String) -> IncarnationOver {
         self.world.violated(Violation::new(checker, text));
-        Over
+        IncarnationOver
     }
 
     /// The end of the incarnation, if `error` has a reason.
-    fn failed(&self, what: &str, error: &SpaceError) -> Over {
+    fn failed(&self, what: &str, error: &SpaceError) -> IncarnationOver {
         if self.world.may_fail.get() {
             let line = || format!("writer {}: {what}: {error}", self.lane);
             self.world.tape.say(self.rt.now(), line);
             self.world.failed.set(true);
-            return Over;
+            return IncarnationOver;
         }
         self.violated("errors", format!("{what} failed without a reason: {error}"))
     }
 
-    fn too_long(&self, what: &str, patience: Duration) -> Over {
+    fn too_long(&self, what: &str, patience: Duration) -> IncarnationOver {
         let (capacity, histogram) = (self.space.capacity(), self.space.histogram());
         let text = format!(
             "{what} waits for longer than {patience:?} [{capacity:?}, {histogram:?}, {}]",
@@ -98,10 +98,10 @@ impl Writer {
         writes: Vec<Range<usize>>,
         trims: Vec<Range<usize>>,
         durability: Durability,
-    ) -> Result<Ended, Over> {
+    ) -> Result<BatchEnd, IncarnationOver> {
         let world = &self.world;
         if world.is_over() {
-            return Err(Over);
+            return Err(IncarnationOver);
         }
         let new = {
             let content = world.content.borrow();
@@ -137,19 +137,24 @@ impl Writer {
                         .for_each(|(_, mark)| *mark = 0);
                     content.durable(&marks);
                 }
-                return Ok(Ended::Done);
+                return Ok(BatchEnd::Done);
             }
             Ok(Err(error)) => error,
         };
         if world.is_over() {
-            Err(Over)
+            Err(IncarnationOver)
         } else {
             self.refused(what, new, error).await
         }
     }
 
     /// The last batch failed with `error`; it would have mapped `new` sectors more.
-    async fn refused(&self, what: &str, new: u64, error: SpaceError) -> Result<Ended, Over> {
+    async fn refused(
+        &self,
+        what: &str,
+        new: u64,
+        error: SpaceError,
+    ) -> Result<BatchEnd, IncarnationOver> {
         let world = &self.world;
         match error {
             // What was asked for may be done all the same.
@@ -163,9 +168,9 @@ impl Writer {
                 let full = checks::is_full(&self.space, &world.recipe, new);
                 full.map_err(|violation| {
                     world.violated(violation);
-                    Over
+                    IncarnationOver
                 })?;
-                Ok(Ended::Full)
+                Ok(BatchEnd::Full)
             }
             error if error.lacks_space() => {
                 let text = format!("{what} that maps nothing new is refused: {error}");
@@ -175,7 +180,7 @@ impl Writer {
                 world.content.borrow_mut().refuse(self.lane);
                 // The next batch is asked for only later.
                 self.rt.sleep(Duration::from_millis(50)).await;
-                Ok(Ended::Unread)
+                Ok(BatchEnd::Unread)
             }
             error => {
                 let text = format!("{what} failed without a reason: {error}");
@@ -211,7 +216,10 @@ impl Writer {
     }
 
     /// Writes whole lines, with the usual durability.
-    pub(super) async fn write_lines(&self, lines: Range<usize>) -> Result<Ended, Over> {
+    pub(super) async fn write_lines(
+        &self,
+        lines: Range<usize>,
+    ) -> Result<BatchEnd, IncarnationOver> {
         let sectors = lines.start * LINE_SECTORS..lines.end * LINE_SECTORS;
         self.apply(vec![sectors], Vec::new(), Durability::Flush)
             .await
@@ -222,19 +230,19 @@ impl Writer {
         &self,
         lines: Range<usize>,
         durability: Durability,
-    ) -> Result<Ended, Over> {
+    ) -> Result<BatchEnd, IncarnationOver> {
         let sectors = lines.start * LINE_SECTORS..lines.end * LINE_SECTORS;
         self.apply(Vec::new(), vec![sectors], durability).await
     }
 
-    pub(super) async fn flush(&self) -> Result<(), Over> {
+    pub(super) async fn flush(&self) -> Result<(), IncarnationOver> {
         let marks = self.world.content.borrow().marks();
         let patience = self.world.patience.get();
         let done = self.rt.timeout(patience, self.space.flush()).await;
         self.durable("a flush", done.map_err(|_| patience), &marks)
     }
 
-    pub(super) async fn checkpoint(&self) -> Result<(), Over> {
+    pub(super) async fn checkpoint(&self) -> Result<(), IncarnationOver> {
         let marks = self.world.content.borrow().marks();
         let patience = self.world.patience.get();
         let done = self.rt.timeout(patience, self.space.checkpoint()).await;
@@ -243,7 +251,7 @@ impl Writer {
     }
 
     /// Changes the placement, which is durable then, as a checkpoint is.
-    pub(super) async fn place(&self, kind: Kind) -> Result<(), Over> {
+    pub(super) async fn place(&self, kind: PlacementKind) -> Result<(), IncarnationOver> {
         let marks = self.world.content.borrow().marks();
         let patience = self.world.patience.get();
         let placed = self.space.set_placement(Some(kind));
@@ -263,10 +271,10 @@ impl Writer {
         what: &str,
         done: Result<Result<(), SpaceError>, Duration>,
         marks: &Vec<usize>,
-    ) -> Result<(), Over> {
+    ) -> Result<(), IncarnationOver> {
         self.world.progressed();
         if self.world.is_over() {
-            return Err(Over);
+            return Err(IncarnationOver);
         }
         match done {
             Ok(Ok(())) => {
@@ -281,9 +289,9 @@ impl Writer {
     }
 
     /// Reads lines and compares them with what was written last.
-    pub(super) async fn read_lines(&self, lines: Range<usize>) -> Result<(), Over> {
+    pub(super) async fn read_lines(&self, lines: Range<usize>) -> Result<(), IncarnationOver> {
         if self.world.is_over() {
-            return Err(Over);
+            return Err(IncarnationOver);
         }
         let first = lines.start * LINE_SECTORS;
         let buf = BufMut::to_fill(lines.len() * LINE_SECTORS * SECTOR);

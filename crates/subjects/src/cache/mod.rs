@@ -16,7 +16,7 @@
 //! - An administrator gives up what cannot be read from the log.
 //! - The log device is gone after a crash, and an empty one in its place.
 //! - *Only in worlds marked so, where less can be promised*
-//!   ([`Promise::Known`](forebay_sim::lanes::Promise::Known)): bits of the log change; a write to the log
+//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the log change; a write to the log
 //!   lands elsewhere; flushes and FUA are acknowledged and not done.
 //!
 //! Not injected: rot and stray writes on the data device (nothing there has a checksum).
@@ -34,4 +34,4 @@ mod subject;
 pub mod testbed;
 pub mod volume;
 
-pub use settings::{Cache, Kind, Role};
+pub use settings::{CacheDisk, CacheFaultKind, CacheTarget};

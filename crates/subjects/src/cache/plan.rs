@@ -7,23 +7,23 @@ mod troubles;
 
 use std::time::Duration;
 
-use forebay_dcd::Acknowledge;
-use forebay_device::Op;
+use forebay_dcd::AckMode;
+use forebay_device::DeviceOp;
 use forebay_rng::{Rng, mix};
-use forebay_sim::disk::{Faults, Outage, Rot};
-use forebay_sim::plan::{After, Conditions, Looks, coin, regions};
-use forebay_sim::role::Each;
-use forebay_sim::workload::{Bounds, Script, journal, mix as mixes};
+use forebay_sim::disk::{BitRot, DiskFaults, DiskOutage};
+use forebay_sim::plan::{CheckSchedule, DiskConditions, IncarnationEnd, coin, regions};
+use forebay_sim::role::PerDisk;
+use forebay_sim::workload::{ScriptBounds, WriterScript, journal, mix as mixes};
 
-use super::settings::{Cache, Kind, Role};
+use super::settings::{CacheDisk, CacheFaultKind, CacheTarget};
 
 /// A world of the cache.
-pub type Plan = forebay_sim::plan::Plan<Cache>;
+pub type CachePlan = forebay_sim::plan::ScenarioPlan<CacheTarget>;
 /// A life of one.
-pub type Life = forebay_sim::plan::Life<Role>;
+pub type CacheIncarnation = forebay_sim::plan::Incarnation<CacheDisk>;
 
 /// The world of a seed.
-pub(super) fn of_seed(seed: u64) -> Plan {
+pub(super) fn of_seed(seed: u64) -> CachePlan {
     let rng = Rng::new(mix(seed, 0x0f0e_eba1));
     let kind = kind(&rng);
     let block = if rng.one_in(4) { 4096 } else { 512 };
@@ -36,7 +36,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
         };
     let regions = regions(&rng, len, block.into());
     let lives = 1 + rng.below(1 + rng.below(5));
-    let mut plan = Plan {
+    let mut plan = CachePlan {
         seed,
         volume: cache(&rng, kind, seed, flood),
         block,
@@ -56,14 +56,14 @@ pub(super) fn of_seed(seed: u64) -> Plan {
 }
 
 /// How the cache is attached.
-fn cache(rng: &Rng, kind: Kind, seed: u64, flood: bool) -> Cache {
-    Cache {
+fn cache(rng: &Rng, kind: CacheFaultKind, seed: u64, flood: bool) -> CacheTarget {
+    CacheTarget {
         kind,
         used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
         // Chosen apart, as `resends` is.
         grown: Rng::new(mix(seed, 0x6a_0d)).one_in(6),
         acknowledge: if rng.one_in(8) {
-            Acknowledge::Write
+            AckMode::Write
         } else {
             handover(seed)
         },
@@ -83,24 +83,24 @@ fn gaps(seed: u64) -> Option<u64> {
 }
 
 /// Chosen apart, as [`resends`] is.
-fn handover(seed: u64) -> Acknowledge {
+fn handover(seed: u64) -> AckMode {
     if Rng::new(mix(seed, 0x4a_0d)).one_in(6) {
-        Acknowledge::Handover
+        AckMode::Handover
     } else {
-        Acknowledge::Flush
+        AckMode::Flush
     }
 }
 
 /// How lives end, the more likely more often.
-const AFTERS: [After; 5] = [
-    After::Cut,
-    After::Cut,
-    After::Quiet,
-    After::Close,
-    After::Drain,
+const AFTERS: [IncarnationEnd; 5] = [
+    IncarnationEnd::Cut,
+    IncarnationEnd::Cut,
+    IncarnationEnd::Quiet,
+    IncarnationEnd::Close,
+    IncarnationEnd::Drain,
 ];
 
-fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
+fn life(plan: &CachePlan, rng: &Rng, seed: u64, first: bool) -> CacheIncarnation {
     let len = 4 + rng.below(60) as usize;
     let scripts = scripts(plan, rng, len);
     let requests = 20 + 3 * scripts.len() as u64 * len as u64;
@@ -109,7 +109,7 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
         log.slow_reads = slow_reads(seed);
     }
     let fast = rng.one_in(3);
-    Life {
+    CacheIncarnation {
         seed,
         scripts,
         stop_at: None,
@@ -122,7 +122,7 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
         },
         after: rng.pick(&AFTERS),
         coin: coin(rng, seed),
-        looks: Looks::OneIn(if plan.volume.flood {
+        looks: CheckSchedule::OneIn(if plan.volume.flood {
             6 + rng.below(8)
         } else {
             1 + rng.below(3)
@@ -132,7 +132,13 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
 }
 
 /// The two disks: how fast they are, and what they do wrong.
-fn disks(rng: &Rng, block: u32, fast: bool, log: Faults, data: Faults) -> Each<Role, Conditions> {
+fn disks(
+    rng: &Rng,
+    block: u32,
+    fast: bool,
+    log: DiskFaults,
+    data: DiskFaults,
+) -> PerDisk<CacheDisk, DiskConditions> {
     let us = |most: u64| Duration::from_micros(rng.below(most) + 1);
     let slowest = if fast {
         [us(50), us(50)]
@@ -140,12 +146,12 @@ fn disks(rng: &Rng, block: u32, fast: bool, log: Faults, data: Faults) -> Each<R
         [us(4000), us(20_000)]
     };
     let flush_takes = rng.one_in(3).then(|| us(40_000));
-    Each::of(|role| {
+    PerDisk::of(|role| {
         let (slowest, flush_takes, faults) = match role {
-            Role::Log => (slowest[0], flush_takes, &log),
-            Role::Data => (slowest[1], None, &data),
+            CacheDisk::Log => (slowest[0], flush_takes, &log),
+            CacheDisk::Data => (slowest[1], None, &data),
         };
-        Conditions {
+        DiskConditions {
             block,
             slowest,
             flush_takes,
@@ -155,9 +161,9 @@ fn disks(rng: &Rng, block: u32, fast: bool, log: Faults, data: Faults) -> Each<R
 }
 
 /// What each lane does.
-fn scripts(plan: &Plan, rng: &Rng, len: usize) -> Vec<Script> {
+fn scripts(plan: &CachePlan, rng: &Rng, len: usize) -> Vec<WriterScript> {
     let scripts = plan.regions.iter().map(|region| {
-        let bounds = Bounds {
+        let bounds = ScriptBounds {
             region: region.clone(),
             volume: plan.len,
             block: plan.block.into(),
@@ -175,9 +181,12 @@ fn scripts(plan: &Plan, rng: &Rng, len: usize) -> Vec<Script> {
 }
 
 /// What fails the log shows more where it holds much.
-fn is_hard_on_the_log(kind: Kind, seed: u64) -> bool {
+fn is_hard_on_the_log(kind: CacheFaultKind, seed: u64) -> bool {
     let rng = Rng::new(mix(seed, 0xf1_00d));
-    matches!(kind, Kind::LogFails | Kind::LogReadsFail) && rng.one_in(3)
+    matches!(
+        kind,
+        CacheFaultKind::LogFails | CacheFaultKind::LogReadsFail
+    ) && rng.one_in(3)
 }
 
 /// Chosen apart, so that the other choices of a seed do not depend on it.
@@ -186,28 +195,28 @@ fn resends(seed: u64) -> Option<u64> {
     rng.one_in(4).then(|| 1 + rng.below(8))
 }
 
-fn kind(rng: &Rng) -> Kind {
+fn kind(rng: &Rng) -> CacheFaultKind {
     match rng.below(100) {
-        0..=47 => Kind::Calm,
-        48..=57 => Kind::DataFails,
-        58..=61 => Kind::DataFull,
-        62..=75 => Kind::LogFails,
-        76..=81 => Kind::LogReadsFail,
-        82..=87 => Kind::Rot,
-        88..=92 => Kind::Misdirect,
-        93..=96 => Kind::Lies,
-        _ => Kind::LogLost,
+        0..=47 => CacheFaultKind::Calm,
+        48..=57 => CacheFaultKind::DataFails,
+        58..=61 => CacheFaultKind::DataFull,
+        62..=75 => CacheFaultKind::LogFails,
+        76..=81 => CacheFaultKind::LogReadsFail,
+        82..=87 => CacheFaultKind::Rot,
+        88..=92 => CacheFaultKind::Misdirect,
+        93..=96 => CacheFaultKind::Lies,
+        _ => CacheFaultKind::LogLost,
     }
 }
 
-fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
-    let mut log = Faults {
+fn faults(rng: &Rng, kind: CacheFaultKind, seed: u64, requests: u64) -> (DiskFaults, DiskFaults) {
+    let mut log = DiskFaults {
         seed: mix(seed, 1),
-        ..Faults::default()
+        ..DiskFaults::default()
     };
-    let mut data = Faults {
+    let mut data = DiskFaults {
         seed: mix(seed, 2),
-        ..Faults::default()
+        ..DiskFaults::default()
     };
     let when = rng.below(requests);
     if rng.one_in(6) {
@@ -222,15 +231,15 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
         }
     }
     match kind {
-        Kind::Calm
-        | Kind::Summaries
-        | Kind::LogLost
-        | Kind::Away
-        | Kind::BadPlaces
-        | Kind::Superblocks => {}
-        Kind::DataFails => refuse(rng, &mut data, when),
-        Kind::DataFull => data.room = Some(rng.below(24)),
-        Kind::LogFails => {
+        CacheFaultKind::Calm
+        | CacheFaultKind::Summaries
+        | CacheFaultKind::LogLost
+        | CacheFaultKind::Away
+        | CacheFaultKind::BadPlaces
+        | CacheFaultKind::Superblocks => {}
+        CacheFaultKind::DataFails => refuse(rng, &mut data, when),
+        CacheFaultKind::DataFull => data.room = Some(rng.below(24)),
+        CacheFaultKind::LogFails => {
             // Reading goes on as a rule: what cannot be read back is lost.
             refuse(rng, &mut log, when);
             log.reads_fail = 0;
@@ -240,18 +249,18 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> (Faults, Faults) {
                 data.reads_fail = 0;
             }
         }
-        Kind::LogReadsFail => {
+        CacheFaultKind::LogReadsFail => {
             log.reads_fail = 2 + rng.below(30);
             stop_reading(&mut log, seed);
         }
-        Kind::Rot => {
-            log.rot = Some(Rot {
+        CacheFaultKind::Rot => {
+            log.rot = Some(BitRot {
                 at: when,
                 places: 1 + rng.below(4),
             })
         }
-        Kind::Misdirect => log.misdirect = Some(rng.below(requests / 4)),
-        Kind::Lies => {
+        CacheFaultKind::Misdirect => log.misdirect = Some(rng.below(requests / 4)),
+        CacheFaultKind::Lies => {
             log.lies = true;
             data.lies = rng.coin();
         }
@@ -268,13 +277,13 @@ fn slow_reads(seed: u64) -> Option<(u64, Duration)> {
 
 /// In every other such life no read of the log succeeds for some time, however often it is tried, so
 /// that what only the log has is lost.
-fn stop_reading(log: &mut Faults, seed: u64) {
+fn stop_reading(log: &mut DiskFaults, seed: u64) {
     let rng = Rng::new(mix(seed, 3));
     if rng.coin() {
         log.reads_fail = 0;
-        log.outage = Some(Outage {
+        log.outage = Some(DiskOutage {
             from: 34 + rng.below(120),
-            op: Some(Op::Read),
+            op: Some(DeviceOp::Read),
             requests: rng.coin().then(|| 4 << rng.below(6)),
             reads: true,
         });
@@ -283,7 +292,7 @@ fn stop_reading(log: &mut Faults, seed: u64) {
 
 /// In every other such life the data device takes long for some requests, so that what it was asked
 /// before the log failed is still under way in the rescue.
-fn slow_down(data: &mut Faults, seed: u64) {
+fn slow_down(data: &mut DiskFaults, seed: u64) {
     let rng = Rng::new(mix(seed, 4));
     if rng.coin() {
         let span = Duration::from_millis(20 + rng.below(400));
@@ -291,7 +300,7 @@ fn slow_down(data: &mut Faults, seed: u64) {
     }
 }
 
-fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
+fn refuse(rng: &Rng, faults: &mut DiskFaults, when: u64) {
     faults.forgetful = rng.coin();
     let rate = 4 + rng.below(60);
     match rng.below(6) {
@@ -304,7 +313,7 @@ fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
         kind => {
             let requests = (kind < 5).then(|| 1 + rng.below(1 << rng.below(9)));
             let reads = rng.one_in(3);
-            faults.outage = Some(Outage {
+            faults.outage = Some(DiskOutage {
                 from: when,
                 op: None,
                 requests,

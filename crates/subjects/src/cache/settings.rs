@@ -3,34 +3,34 @@
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
-use forebay_dcd::Acknowledge;
-use forebay_sim::plan::Settings;
+use forebay_dcd::AckMode;
+use forebay_sim::plan::ScenarioSettings;
 
 /// What a disk of a cache is there for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum CacheDisk {
     /// Small writes go there at once.
     Log,
     /// Their home.
     Data,
 }
 
-impl forebay_sim::role::Role for Role {
-    const ALL: &'static [Role] = &[Role::Log, Role::Data];
+impl forebay_sim::role::DiskRole for CacheDisk {
+    const ALL: &'static [CacheDisk] = &[CacheDisk::Log, CacheDisk::Data];
 }
 
-impl Display for Role {
+impl Display for CacheDisk {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Role::Log => "log",
-            Role::Data => "data",
+            CacheDisk::Log => "log",
+            CacheDisk::Data => "data",
         })
     }
 }
 
 /// What may go wrong in a world, beside power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CacheFaultKind {
     /// Nothing.
     Calm,
     /// The data device refuses requests now and then, for a while, or for good.
@@ -62,15 +62,15 @@ pub enum Kind {
 
 /// A cache in one world.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct CacheTarget {
     /// What may go wrong.
-    pub kind: Kind,
+    pub kind: CacheFaultKind,
     /// The log device was something else before.
     pub used_log: bool,
     /// The data device became twice as long since the log was made.
     pub grown: bool,
     /// When a write is acknowledged.
-    pub acknowledge: Acknowledge,
+    pub acknowledge: AckMode,
     /// How long the log waits before it writes.
     pub max_delay: Duration,
     /// Writes from this length on go past the log.
@@ -85,14 +85,14 @@ pub struct Cache {
     pub one_disk: bool,
 }
 
-impl Cache {
+impl CacheTarget {
     /// A cache of the usual kind.
-    pub fn plain(kind: Kind) -> Cache {
-        Cache {
+    pub fn plain(kind: CacheFaultKind) -> CacheTarget {
+        CacheTarget {
             kind,
             used_log: false,
             grown: false,
-            acknowledge: Acknowledge::Flush,
+            acknowledge: AckMode::Flush,
             max_delay: Duration::from_millis(5),
             bypass: None,
             map_memory: None,
@@ -103,8 +103,8 @@ impl Cache {
     }
 }
 
-impl Settings for Cache {
-    type Role = Role;
+impl ScenarioSettings for CacheTarget {
+    type Role = CacheDisk;
 
     fn kind(&self) -> String {
         format!("{:?}", self.kind)
@@ -113,9 +113,9 @@ impl Settings for Cache {
     fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "delay {:?}", self.max_delay)?;
         match self.acknowledge {
-            Acknowledge::Flush => {}
-            Acknowledge::Handover => write!(f, ", writes handed over")?,
-            Acknowledge::Write => write!(f, ", durable writes")?,
+            AckMode::Flush => {}
+            AckMode::Handover => write!(f, ", writes handed over")?,
+            AckMode::Write => write!(f, ", durable writes")?,
         }
         if let Some(from) = self.bypass {
             write!(f, ", past the log from {from} bytes on")?;
@@ -141,15 +141,21 @@ impl Settings for Cache {
     fn may_fail(&self) -> bool {
         !matches!(
             self.kind,
-            Kind::Calm | Kind::Summaries | Kind::LogLost | Kind::Lies
+            CacheFaultKind::Calm
+                | CacheFaultKind::Summaries
+                | CacheFaultKind::LogLost
+                | CacheFaultKind::Lies
         )
     }
 
     fn is_dishonest(&self) -> bool {
-        matches!(self.kind, Kind::Rot | Kind::Misdirect | Kind::Lies)
+        matches!(
+            self.kind,
+            CacheFaultKind::Rot | CacheFaultKind::Misdirect | CacheFaultKind::Lies
+        )
     }
 
-    fn plainer() -> &'static [fn(&mut Cache)] {
+    fn plainer() -> &'static [fn(&mut CacheTarget)] {
         &[
             |cache| cache.bypass = None,
             |cache| cache.map_memory = None,
@@ -157,7 +163,7 @@ impl Settings for Cache {
             |cache| cache.one_disk = false,
             |cache| cache.used_log = false,
             |cache| cache.grown = false,
-            |cache| cache.acknowledge = Acknowledge::Flush,
+            |cache| cache.acknowledge = AckMode::Flush,
         ]
     }
 }

@@ -5,29 +5,32 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use forebay_dcd::{AttachError, AttachOptions, AttachReport, Testimony, Volume, VolumeId, Witness};
-use forebay_device::{BufMut, Checked, Device, DeviceError};
+use forebay_dcd::{
+    AttachOptions, AttachReport, DcdAttachError, DcdVolume, FailedLogFuture, FailedLogRegistry,
+    VolumeId,
+};
+use forebay_device::{BufMut, CheckedDevice, Device, DeviceError};
 use forebay_rt::{Driver, Rt, VirtualTime};
-use forebay_sim::disk::{Coin, Disk, Image};
+use forebay_sim::disk::{DiskImage, SimDisk, WriteFate};
 use forebay_sim::machine::Machine;
-use forebay_sim::role::Each;
+use forebay_sim::role::PerDisk;
 use forebay_sim::stamp::{BEFORE, stamp};
 
-use super::settings::Role;
-use super::volume::{LOG_BYTES, Medium, attaching, medium, with_log};
+use super::settings::CacheDisk;
+use super::volume::{CacheImages, LOG_BYTES, attaching, medium, with_log};
 
 /// A witness that keeps what it is told, as one on a disk of its own would.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct MemoryLogRegistry {
     given_up: RefCell<BTreeMap<VolumeId, u64>>,
 }
 
-impl Witness for Memory {
-    fn given_up(&self, volume: VolumeId) -> Testimony<'_, Option<u64>> {
+impl FailedLogRegistry for MemoryLogRegistry {
+    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
         Box::pin(async move { Ok(self.given_up.borrow().get(&volume).copied()) })
     }
 
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> Testimony<'_, ()> {
+    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
         Box::pin(async move {
             self.given_up.borrow_mut().insert(volume, epoch);
             Ok(())
@@ -36,42 +39,43 @@ impl Witness for Memory {
 }
 
 /// A machine with a log and a data device.
-pub struct World {
-    machine: Machine<Role>,
+pub struct CacheTestbed {
+    machine: Machine<CacheDisk>,
     /// The log device.
-    pub log: Rc<Disk>,
+    pub log: Rc<SimDisk>,
     /// The data device.
-    pub data: Rc<Disk>,
+    pub data: Rc<SimDisk>,
     /// Who remembers logs that were given up, if anybody does.
-    pub witness: RefCell<Option<Rc<dyn Witness>>>,
+    pub witness: RefCell<Option<Rc<dyn FailedLogRegistry>>>,
 }
 
-impl Deref for World {
-    type Target = Machine<Role>;
+impl Deref for CacheTestbed {
+    type Target = Machine<CacheDisk>;
 
-    fn deref(&self) -> &Machine<Role> {
+    fn deref(&self) -> &Machine<CacheDisk> {
         &self.machine
     }
 }
 
-impl World {
+impl CacheTestbed {
     /// A world with these images, whose power goes off at request `cut_at`.
-    pub fn with_images(seed: u64, cut_at: Option<u64>, log: &[u8], data: &[u8]) -> World {
-        let medium = medium(&Image::of(log), &Image::of(data));
-        World::new(seed, cut_at, &medium, 512, Rc::new(VirtualTime::new()))
+    pub fn with_images(seed: u64, cut_at: Option<u64>, log: &[u8], data: &[u8]) -> CacheTestbed {
+        let medium = medium(&DiskImage::of(log), &DiskImage::of(data));
+        CacheTestbed::new(seed, cut_at, &medium, 512, Rc::new(VirtualTime::new()))
     }
 
     /// A world with disks in blocks of `block` bytes, on this clock.
     pub fn new(
         seed: u64,
         cut_at: Option<u64>,
-        medium: &Medium,
+        medium: &CacheImages,
         block: u32,
         clock: Rc<dyn Driver>,
-    ) -> World {
-        let machine = Machine::new(seed, cut_at, medium, &Each::of(|_| block), clock);
-        let [log, data] = [Role::Log, Role::Data].map(|role| Rc::clone(&machine.disks[role]));
-        World {
+    ) -> CacheTestbed {
+        let machine = Machine::new(seed, cut_at, medium, &PerDisk::of(|_| block), clock);
+        let [log, data] =
+            [CacheDisk::Log, CacheDisk::Data].map(|role| Rc::clone(&machine.disks[role]));
+        CacheTestbed {
             machine,
             log,
             data,
@@ -81,14 +85,14 @@ impl World {
 
     /// The same world with a witness.
     #[must_use]
-    pub fn witnessed(self, witness: &Rc<Memory>) -> World {
-        let witness = Rc::clone(witness) as Rc<dyn Witness>;
+    pub fn witnessed(self, witness: &Rc<MemoryLogRegistry>) -> CacheTestbed {
+        let witness = Rc::clone(witness) as Rc<dyn FailedLogRegistry>;
         self.witness.replace(Some(witness));
         self
     }
 
     /// The clock, the log's disk and the data's, for a task to take along.
-    pub fn parts(&self) -> (Rt, Rc<Disk>, Rc<Disk>) {
+    pub fn parts(&self) -> (Rt, Rc<SimDisk>, Rc<SimDisk>) {
         (
             self.machine.rt.clone(),
             Rc::clone(&self.log),
@@ -103,7 +107,7 @@ impl World {
     pub fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         options: AttachOptions,
-        each: impl FnOnce(Volume) -> F + 'static,
+        each: impl FnOnce(DcdVolume) -> F + 'static,
     ) -> Option<T> {
         let attach = self.attaching(options);
         self.run(async move {
@@ -116,7 +120,7 @@ impl World {
     pub fn attach(
         &self,
         options: AttachOptions,
-    ) -> Option<Result<(Volume, AttachReport), AttachError>> {
+    ) -> Option<Result<(DcdVolume, AttachReport), DcdAttachError>> {
         self.run(self.attaching(options))
     }
 
@@ -124,21 +128,21 @@ impl World {
     fn attaching(
         &self,
         options: AttachOptions,
-    ) -> impl Future<Output = Result<(Volume, AttachReport), AttachError>> + use<> {
+    ) -> impl Future<Output = Result<(DcdVolume, AttachReport), DcdAttachError>> + use<> {
         attaching(&self.machine, false, options, self.witness.borrow().clone())
     }
 
     /// As [`Machine::cut`], in plain bytes.
-    pub fn after_cut(&self, coin: Coin) -> Images {
-        Images {
+    pub fn after_cut(&self, coin: WriteFate) -> DiskBytes {
+        DiskBytes {
             log: self.log.after_cut(coin),
             data: self.data.after_cut(coin),
         }
     }
 
     /// The disks as reads see them.
-    pub fn now(&self) -> Images {
-        Images {
+    pub fn now(&self) -> DiskBytes {
+        DiskBytes {
             log: self.log.now(),
             data: self.data.now(),
         }
@@ -147,35 +151,35 @@ impl World {
 
 /// What is on the two disks, in plain bytes.
 #[derive(Clone)]
-pub struct Images {
+pub struct DiskBytes {
     /// Of the log device.
     pub log: Vec<u8>,
     /// Of the data device.
     pub data: Vec<u8>,
 }
 
-impl Images {
+impl DiskBytes {
     /// A data device of `len` bytes with something on it, and a fresh log of the smallest size.
-    pub fn fresh(len: u64) -> Images {
+    pub fn fresh(len: u64) -> DiskBytes {
         let data = stamp(BEFORE, 0, len);
         let log = fresh_log(LOG_BYTES, &data);
-        Images { log, data }
+        DiskBytes { log, data }
     }
 
     /// A world with these disks.
-    pub fn world(&self, seed: u64, cut_at: Option<u64>) -> World {
-        World::with_images(seed, cut_at, &self.log, &self.data)
+    pub fn world(&self, seed: u64, cut_at: Option<u64>) -> CacheTestbed {
+        CacheTestbed::with_images(seed, cut_at, &self.log, &self.data)
     }
 }
 
 /// The image of a fresh log of `len` bytes for a data device that holds `data`.
 pub fn fresh_log(len: u64, data: &[u8]) -> Vec<u8> {
-    with_log(len, &Image::of(data), 512)[Role::Log].to_vec()
+    with_log(len, &DiskImage::of(data), 512)[CacheDisk::Log].to_vec()
 }
 
 /// The volume as a checked device.
-pub fn checked(volume: &Volume) -> Checked<Volume> {
-    Checked::new(volume.clone(), "volume")
+pub fn checked(volume: &DcdVolume) -> CheckedDevice<DcdVolume> {
+    CheckedDevice::new(volume.clone(), "volume")
 }
 
 /// All that is on a device.

@@ -4,19 +4,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use forebay_dcd::{
-    AttachError, AttachOptions, AttachReport, CreateOptions, DataIdentity, Payload, Volume,
-    VolumeId, Witness,
+    AttachOptions, AttachReport, CreateOptions, DataIdentity, DcdAttachError, DcdVolume,
+    FailedLogRegistry, SuperblockPayload, VolumeId,
 };
 use forebay_device::{Device, OneDisk};
-use forebay_log::{HEADER_BYTES, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
+use forebay_log::{HEADER_BYTES, RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_rt::VirtualTime;
-use forebay_sim::disk::{Coin, Disk, Image};
+use forebay_sim::disk::{DiskImage, SimDisk, WriteFate};
 use forebay_sim::machine::Machine;
-use forebay_sim::role::Each;
+use forebay_sim::role::PerDisk;
 use forebay_sim::stamp::{BEFORE, stamp};
 use forebay_units::ByteLen;
 
-use super::settings::Role;
+use super::settings::CacheDisk;
 
 /// Bytes of the smallest log with segments of 128 KiB.
 pub const LOG_BYTES: u64 = (1 << 20) + 32 * (128 << 10);
@@ -24,7 +24,7 @@ pub const LOG_BYTES: u64 = (1 << 20) + 32 * (128 << 10);
 pub const VOLUME: VolumeId = VolumeId([7; 16]);
 
 /// What is on the two disks, cheap to copy.
-pub type Medium = forebay_sim::machine::Medium<Role>;
+pub type CacheImages = forebay_sim::machine::DiskContents<CacheDisk>;
 
 /// What a data device of `len` bytes is known by.
 pub fn identity(len: u64) -> DataIdentity {
@@ -36,10 +36,10 @@ pub fn identity(len: u64) -> DataIdentity {
 }
 
 /// A log and a data device that hold this.
-pub fn medium(log: &Image, data: &Image) -> Medium {
-    Each::of(|role| match role {
-        Role::Log => log.clone(),
-        Role::Data => data.clone(),
+pub fn medium(log: &DiskImage, data: &DiskImage) -> CacheImages {
+    PerDisk::of(|role| match role {
+        CacheDisk::Log => log.clone(),
+        CacheDisk::Data => data.clone(),
     })
 }
 
@@ -48,8 +48,8 @@ pub fn medium(log: &Image, data: &Image) -> Medium {
 ///
 /// # Panics
 /// If no log can be made for such a device.
-pub fn fresh(len: u64, block: u32) -> Medium {
-    with_log(LOG_BYTES, &Image::of(&stamp(BEFORE, 0, len)), block)
+pub fn fresh(len: u64, block: u32) -> CacheImages {
+    with_log(LOG_BYTES, &DiskImage::of(&stamp(BEFORE, 0, len)), block)
 }
 
 /// As [`fresh`], on a log device that was something else before: making a log leaves that in its
@@ -57,30 +57,33 @@ pub fn fresh(len: u64, block: u32) -> Medium {
 ///
 /// # Panics
 /// If no log can be made for such a device.
-pub fn on_used_log(len: u64, block: u32) -> Medium {
-    let before = Image::of(&vec![0xa5; LOG_BYTES as usize]);
-    with_log_on(&before, &Image::of(&stamp(BEFORE, 0, len)), block)
+pub fn on_used_log(len: u64, block: u32) -> CacheImages {
+    let before = DiskImage::of(&vec![0xa5; LOG_BYTES as usize]);
+    with_log_on(&before, &DiskImage::of(&stamp(BEFORE, 0, len)), block)
 }
 
 /// A device as `of` makes it with the log of half of it: the data device grew since the log was made.
-fn on_grown_device(len: u64, of: impl Fn(u64) -> Medium) -> Medium {
+fn on_grown_device(len: u64, of: impl Fn(u64) -> CacheImages) -> CacheImages {
     let made = of(len / 2);
-    medium(&made[Role::Log], &Image::of(&stamp(BEFORE, 0, len)))
+    medium(
+        &made[CacheDisk::Log],
+        &DiskImage::of(&stamp(BEFORE, 0, len)),
+    )
 }
 
 /// A fresh log of `log_len` bytes for a data device that holds `data`.
 ///
 /// # Panics
 /// If no log can be made for such a device.
-pub fn with_log(log_len: u64, data: &Image, block: u32) -> Medium {
-    with_log_on(&Image::new(log_len), data, block)
+pub fn with_log(log_len: u64, data: &DiskImage, block: u32) -> CacheImages {
+    with_log_on(&DiskImage::new(log_len), data, block)
 }
 
 /// What the newer sound copy of a log's superblock says; none if neither is sound.
-pub fn superblock(log: &Image) -> Option<Superblock> {
+pub fn superblock(log: &DiskImage) -> Option<RingSuperblock> {
     let copies = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT].map(|at| {
         let bytes = log.bytes(at..at + HEADER_BYTES as u64);
-        Superblock::decode(&bytes).ok()
+        RingSuperblock::decode(&bytes).ok()
     });
     let sound = copies.into_iter().flatten();
     sound.max_by_key(|copy| copy.generation)
@@ -88,8 +91,8 @@ pub fn superblock(log: &Image) -> Option<Superblock> {
 
 /// The sectors that were lost with a log that was given up, in order: as many as it has room to name,
 /// and so small volumes have no more.
-pub(super) fn lost_with(log: &Image) -> Vec<u64> {
-    let payload = superblock(log).and_then(|newest| Payload::decode(&newest.layer));
+pub(super) fn lost_with(log: &DiskImage) -> Vec<u64> {
+    let payload = superblock(log).and_then(|newest| SuperblockPayload::decode(&newest.layer));
     let ranges = payload.map(|payload| payload.lost).unwrap_or_default();
     let sectors = ranges
         .iter()
@@ -97,11 +100,11 @@ pub(super) fn lost_with(log: &Image) -> Vec<u64> {
     sectors.collect()
 }
 
-fn with_log_on(log: &Image, data: &Image, block: u32) -> Medium {
+fn with_log_on(log: &DiskImage, data: &DiskImage, block: u32) -> CacheImages {
     let clock = Rc::new(VirtualTime::new());
-    let blocks = Each::of(|_| block);
+    let blocks = PerDisk::of(|_| block);
     let machine = Machine::new(0, None, &medium(log, data), &blocks, clock);
-    let [log, home] = [Role::Log, Role::Data].map(|role| Rc::clone(&machine.disks[role]));
+    let [log, home] = [CacheDisk::Log, CacheDisk::Data].map(|role| Rc::clone(&machine.disks[role]));
     let options = CreateOptions {
         name: "test".into(),
         volume: VOLUME,
@@ -110,20 +113,20 @@ fn with_log_on(log: &Image, data: &Image, block: u32) -> Medium {
     };
     let create = async move { forebay_dcd::create(log, home, options).await };
     machine.run(create).expect("no cut").expect("create");
-    machine.cut(Coin::Keep)
+    machine.cut(WriteFate::Keep)
 }
 
 /// Length of the data device, block size of both, whether the log device was something else before, and whether the data
 /// device grew since.
-type Kept = (u64, u32, bool, bool);
+type FreshCacheKey = (u64, u32, bool, bool);
 
 thread_local! {
     /// Fresh disks: made once, shared by all worlds of a thread.
-    static FRESH: RefCell<Vec<(Kept, Medium)>> = const { RefCell::new(Vec::new()) };
+    static FRESH: RefCell<Vec<(FreshCacheKey, CacheImages)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// As [`fresh`] or [`on_used_log`], perhaps with a data device that grew since, made once on a thread.
-pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> Medium {
+pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> CacheImages {
     let key = (len, block, used_log, grown);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);
@@ -148,9 +151,9 @@ pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> Med
 }
 
 /// The two disks as devices, perhaps as parts of one disk.
-fn devices(disks: [Rc<Disk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
+fn devices(disks: [Rc<SimDisk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
     if one_disk {
-        Disk::share_cache(&disks.each_ref());
+        SimDisk::share_cache(&disks.each_ref());
         let parts = OneDisk::over(disks.map(|disk| disk as Rc<dyn Device>));
         return parts.map(|part| part as Rc<dyn Device>);
     }
@@ -160,14 +163,14 @@ fn devices(disks: [Rc<Disk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
 /// Attaching the cache on a machine, to be awaited: what every world, in service and when it is looked
 /// at, is attached with beside the two disks is added here.
 pub fn attaching(
-    machine: &Machine<Role>,
+    machine: &Machine<CacheDisk>,
     one_disk: bool,
     options: AttachOptions,
-    witness: Option<Rc<dyn Witness>>,
-) -> impl Future<Output = Result<(Volume, AttachReport), AttachError>> + use<> {
+    witness: Option<Rc<dyn FailedLogRegistry>>,
+) -> impl Future<Output = Result<(DcdVolume, AttachReport), DcdAttachError>> + use<> {
     let rt = machine.rt.clone();
-    let [log, data] = [Role::Log, Role::Data].map(|role| Rc::clone(&machine.disks[role]));
+    let [log, data] = [CacheDisk::Log, CacheDisk::Data].map(|role| Rc::clone(&machine.disks[role]));
     let identity = identity(data.geometry().len);
     let [log, data] = devices([log, data], one_disk);
-    Volume::attach_witnessed(rt, log, data, identity, options, witness)
+    DcdVolume::attach_witnessed(rt, log, data, identity, options, witness)
 }

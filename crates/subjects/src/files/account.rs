@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::model::{Id, Model};
+use super::model::{FilesModel, ModelId};
 
 /// What one user's directory was like, operation by operation: from what is durable for certain, to what is being done.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct DirectoryHistory {
     /// The first is durable; the last may be under way.
-    states: VecDeque<Model>,
+    states: VecDeque<FilesModel>,
     /// The number of the first.
     first: u64,
     /// The number of the last that is done.
@@ -18,12 +18,12 @@ pub struct Account {
 }
 
 /// The accounts of all users of a world.
-pub type Accounts = Rc<RefCell<Vec<Account>>>;
+pub type DirectoryHistories = Rc<RefCell<Vec<DirectoryHistory>>>;
 
-impl Account {
+impl DirectoryHistory {
     /// One in which nothing has been done to a directory.
-    pub fn new(model: Model) -> Account {
-        Account {
+    pub fn new(model: FilesModel) -> DirectoryHistory {
+        DirectoryHistory {
             states: [model].into(),
             first: 0,
             done: 0,
@@ -31,12 +31,12 @@ impl Account {
     }
 
     /// What the directory is like as far as is known to its user.
-    pub fn now(&self) -> &Model {
+    pub fn now(&self) -> &FilesModel {
         &self.states[(self.done - self.first) as usize]
     }
 
     /// Something is being done that leads to this.
-    pub fn begin(&mut self, model: Model) {
+    pub fn begin(&mut self, model: FilesModel) {
         self.states.truncate((self.done - self.first) as usize + 1);
         self.states.push_back(model);
     }
@@ -51,19 +51,19 @@ impl Account {
     }
 
     /// Several things are being done at once, which lead to any of these.
-    pub fn begin_any(&mut self, models: impl IntoIterator<Item = Model>) {
+    pub fn begin_any(&mut self, models: impl IntoIterator<Item = FilesModel>) {
         self.states.truncate((self.done - self.first) as usize + 1);
         self.states.extend(models);
     }
 
     /// They are done. The last of these is what came of it; a crash may leave any of them, for all that is known.
-    pub fn end_any(&mut self, models: impl IntoIterator<Item = Model>) {
+    pub fn end_any(&mut self, models: impl IntoIterator<Item = FilesModel>) {
         self.begin_any(models);
         self.done = self.first + self.states.len() as u64 - 1;
     }
 
     /// A file is used by its user, or not any more: of what is in the space nothing changes that names lead to.
-    pub fn hold(&mut self, id: Id, held: bool) {
+    pub fn hold(&mut self, id: ModelId, held: bool) {
         let now = &mut self.states[(self.done - self.first) as usize];
         if held {
             now.held.insert(id);
@@ -87,7 +87,7 @@ impl Account {
     }
 
     /// What is found after a crash, if it is what it may be: then all goes on from there.
-    pub fn find(&self, digest: u64) -> Option<Account> {
+    pub fn find(&self, digest: u64) -> Option<DirectoryHistory> {
         let mut found = self.states.iter().rev();
         let mut alike = found.by_ref().filter(|state| state.digest() == digest);
         let mut state = alike.next()?.clone();
@@ -95,6 +95,6 @@ impl Account {
         alike.for_each(|other| state.limit_preallocated(other));
         state.held.clear();
         state.forget_unused();
-        Some(Account::new(state))
+        Some(DirectoryHistory::new(state))
     }
 }

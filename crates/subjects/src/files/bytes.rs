@@ -9,7 +9,7 @@ const PIECE: u64 = 512;
 
 /// Data of a file, where there is some.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Bytes {
+pub struct SparseBytes {
     /// Bytes, holes among them.
     pub size: u64,
     pub(super) pieces: BTreeMap<u64, Rc<[u8; PIECE as usize]>>,
@@ -25,7 +25,7 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Ra
     })
 }
 
-impl Bytes {
+impl SparseBytes {
     /// These bytes from an offset on; less where the file ends.
     pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let end = offset.saturating_add(len).min(self.size);

@@ -4,14 +4,14 @@ use forebay_device::is_zero;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use super::model::{Id, Model, Node, TOP};
+use super::model::{FilesModel, ModelId, ModelNode, TOP};
 
 /// The hash function of digests: the same in each run, and quick, since a digest is taken of all that each crash leaves.
 fn hasher() -> impl Hasher {
     foldhash::quality::FixedState::with_seed(0).build_hasher()
 }
 
-impl Model {
+impl FilesModel {
     /// Something that is the same for two if what names lead to is.
     pub fn digest(&self) -> u64 {
         let mut hasher = hasher();
@@ -20,7 +20,7 @@ impl Model {
         hasher.finish()
     }
 
-    fn hash_below(&self, id: Id, seen: &mut BTreeMap<Id, u64>, hasher: &mut impl Hasher) {
+    fn hash_below(&self, id: ModelId, seen: &mut BTreeMap<ModelId, u64>, hasher: &mut impl Hasher) {
         let next = seen.len() as u64;
         let number = *seen.entry(id).or_insert(next);
         number.hash(hasher);
@@ -36,7 +36,7 @@ impl Model {
     }
 }
 
-impl Node {
+impl ModelNode {
     /// Something that is the same for two of the same content, without their names.
     fn digest(&self) -> u64 {
         self.digest.get_or(|| self.compute_digest())

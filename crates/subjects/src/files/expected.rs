@@ -2,25 +2,25 @@
 
 use forebay_dfs::FsError;
 
-use super::model::Wrong;
+use super::model::ExpectedError;
 
 /// What must not be.
-pub(super) type Violated = String;
+pub(super) type ViolationText = String;
 /// What comes of an operation: whether it was done.
-pub(super) type Step = Result<bool, Violated>;
+pub(super) type StepResult = Result<bool, ViolationText>;
 
 /// Why the filesystem refuses, if it is not for its device or for want of room.
-pub(super) fn wrong(error: &FsError) -> Option<Wrong> {
+pub(super) fn wrong(error: &FsError) -> Option<ExpectedError> {
     Some(match error {
-        FsError::NotFound => Wrong::NotFound,
-        FsError::Exists => Wrong::Exists,
-        FsError::NotDirectory => Wrong::NotDirectory,
-        FsError::IsDirectory => Wrong::IsDirectory,
-        FsError::NotEmpty => Wrong::NotEmpty,
-        FsError::Invalid(_) => Wrong::Invalid,
-        FsError::BeyondEnd => Wrong::BeyondEnd,
-        FsError::NoAttribute => Wrong::NoAttribute,
-        FsError::Protected => Wrong::Protected,
+        FsError::NotFound => ExpectedError::NotFound,
+        FsError::Exists => ExpectedError::Exists,
+        FsError::NotDirectory => ExpectedError::NotDirectory,
+        FsError::IsDirectory => ExpectedError::IsDirectory,
+        FsError::NotEmpty => ExpectedError::NotEmpty,
+        FsError::Invalid(_) => ExpectedError::Invalid,
+        FsError::BeyondEnd => ExpectedError::BeyondEnd,
+        FsError::NoAttribute => ExpectedError::NoAttribute,
+        FsError::Protected => ExpectedError::Protected,
         _ => return None,
     })
 }
@@ -28,9 +28,9 @@ pub(super) fn wrong(error: &FsError) -> Option<Wrong> {
 /// Whether what came is what was to come; what is given is whether it was done.
 pub(super) fn as_expected<T, U>(
     what: impl Fn() -> String,
-    expected: &Result<T, Wrong>,
+    expected: &Result<T, ExpectedError>,
     got: &Result<U, FsError>,
-) -> Step {
+) -> StepResult {
     match (expected, got) {
         (Ok(_), Ok(_)) => Ok(true),
         (_, Err(FsError::Space(_))) => Ok(false),
@@ -42,7 +42,7 @@ pub(super) fn as_expected<T, U>(
 }
 
 /// The same of something that makes room, for which there is always enough.
-pub(super) fn makes_room<T>(what: &str, got: &Result<T, FsError>) -> Result<(), Violated> {
+pub(super) fn makes_room<T>(what: &str, got: &Result<T, FsError>) -> Result<(), ViolationText> {
     match got {
         Err(FsError::Space(error)) if error.lacks_space() => Err(format!("{what}: {error}")),
         _ => Ok(()),

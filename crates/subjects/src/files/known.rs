@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use forebay_dfs::{Fs, FsError, Inode, Time};
+use forebay_dfs::{FileTime, Fs, FsError, Inode};
 
 /// A number and a generation: no two files ever have both.
-type Which = (u64, u64);
+type InodeIdentity = (u64, u64);
 
 /// What is known of the files of a world.
 #[derive(Clone, Default, Debug)]
-pub struct Known {
+pub struct FileObservations {
     /// All that were there at some time.
-    files: BTreeSet<Which>,
+    files: BTreeSet<InodeIdentity>,
     /// When they were changed, as far as that is durable.
-    changed: BTreeMap<Which, Time>,
+    changed: BTreeMap<InodeIdentity, FileTime>,
 }
 
-fn which(inode: &Inode) -> Which {
+fn which(inode: &Inode) -> InodeIdentity {
     (inode.file, inode.generation)
 }
 
-impl Known {
+impl FileObservations {
     /// A file was made.
     ///
     /// # Errors
@@ -46,8 +46,8 @@ impl Known {
     ///
     /// # Errors
     /// If a file's times are older than they were when that was made durable.
-    pub async fn find(&self, fs: &Fs) -> Result<Known, String> {
-        let mut found = Known::default();
+    pub async fn find(&self, fs: &Fs) -> Result<FileObservations, String> {
+        let mut found = FileObservations::default();
         for (number, generation) in &self.files {
             let inode = match fs.inode(*number).await {
                 Ok(inode) if inode.generation == *generation => inode,

@@ -4,20 +4,23 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
-use forebay_dfs::{Fs, FsError, Kind};
+use forebay_dfs::{FileKind, Fs, FsError};
 use forebay_units::RangeSet;
 
-use super::bytes::Bytes;
-use super::model::{Id, Model, TOP};
+use super::bytes::SparseBytes;
+use super::model::{FilesModel, ModelId, TOP};
 
 /// The directory of this number, and all below it; the numbers that files have.
 ///
 /// # Errors
 /// If something cannot be read.
-pub(super) async fn load(fs: &Fs, number: u64) -> Result<(Model, BTreeMap<Id, u64>), FsError> {
-    let mut loading = Loading {
+pub(super) async fn load(
+    fs: &Fs,
+    number: u64,
+) -> Result<(FilesModel, BTreeMap<ModelId, u64>), FsError> {
+    let mut loading = ModelLoader {
         fs,
-        model: Model::new(),
+        model: FilesModel::new(),
         known: BTreeMap::from([(number, TOP)]),
     };
     loading.node(TOP, number).await?;
@@ -27,16 +30,16 @@ pub(super) async fn load(fs: &Fs, number: u64) -> Result<(Model, BTreeMap<Id, u6
     Ok((loading.model, numbers))
 }
 
-struct Loading<'a> {
+struct ModelLoader<'a> {
     fs: &'a Fs,
-    model: Model,
-    known: BTreeMap<u64, Id>,
+    model: FilesModel,
+    known: BTreeMap<u64, ModelId>,
 }
 
-impl Loading<'_> {
+impl ModelLoader<'_> {
     fn directory(
         &mut self,
-        id: Id,
+        id: ModelId,
         number: u64,
     ) -> Pin<Box<dyn Future<Output = Result<(), FsError>> + '_>> {
         Box::pin(async move {
@@ -52,12 +55,12 @@ impl Loading<'_> {
                     if matches!(&entry.name[..], b"." | b"..") {
                         continue;
                     }
-                    let new = self.known.len() as Id;
+                    let new = self.known.len() as ModelId;
                     let below = *self.known.entry(entry.file).or_insert(new);
                     self.model.put_name(id, &entry.name, below);
                     if below == new {
                         self.node(below, entry.file).await?;
-                        if entry.kind == Kind::Directory {
+                        if entry.kind == FileKind::Directory {
                             self.directory(below, entry.file).await?;
                         }
                     }
@@ -66,12 +69,12 @@ impl Loading<'_> {
         })
     }
 
-    async fn node(&mut self, id: Id, number: u64) -> Result<(), FsError> {
+    async fn node(&mut self, id: ModelId, number: u64) -> Result<(), FsError> {
         let inode = self.fs.inode(number).await?;
-        let mut bytes = Bytes::default();
+        let mut bytes = SparseBytes::default();
         match inode.kind {
-            Kind::Symlink => bytes.write(0, &self.fs.read_link(number).await?),
-            Kind::Regular => {
+            FileKind::Symlink => bytes.write(0, &self.fs.read_link(number).await?),
+            FileKind::Regular => {
                 let mut at = 0;
                 while let Some(data) = self.next_data(number, at).await? {
                     let end = self.fs.seek(number, data, true).await?;
@@ -84,7 +87,7 @@ impl Loading<'_> {
             _ => {}
         }
         let attributes = self.fs.attributes(number).await?;
-        let node = super::model::Node {
+        let node = super::model::ModelNode {
             kind: inode.kind,
             permissions: inode.permissions,
             user: inode.user,
@@ -95,7 +98,7 @@ impl Loading<'_> {
             links: inode.links,
             parent: self.known.get(&inode.parent).copied().unwrap_or(TOP),
             preallocated: RangeSet::default(),
-            digest: super::remembered::Remembered::default(),
+            digest: super::remembered::CachedDigest::default(),
         };
         self.model.put(id, node);
         Ok(())

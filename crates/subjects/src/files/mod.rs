@@ -31,9 +31,9 @@ mod user_two;
 mod world;
 mod wrong;
 
-pub use account::{Account, Accounts};
-pub use known::Known;
-pub use model::{Id, Model, TOP};
-pub use plan::World;
-pub use user::User;
+pub use account::{DirectoryHistories, DirectoryHistory};
+pub use known::FileObservations;
+pub use model::{FilesModel, ModelId, TOP};
+pub use plan::FilesScenario;
+pub use user::FilesUser;
 pub use world::{run, run_aloud};

@@ -4,22 +4,22 @@ use forebay_device::is_zero;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use forebay_dfs::{Fallocate, FileFlags, Kind, Target};
+use forebay_dfs::{Fallocate, FileFlags, FileKind, RenameTarget};
 use forebay_units::RangeSet;
 
-use super::bytes::Bytes;
-use super::remembered::Remembered;
-pub(super) use super::wrong::Wrong;
+use super::bytes::SparseBytes;
+use super::remembered::CachedDigest;
+pub(super) use super::wrong::ExpectedError;
 use super::wrong::{may_change, may_grow};
 
 /// A file's number here.
-pub type Id = u64;
+pub type ModelId = u64;
 
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Node {
+pub struct ModelNode {
     /// What kind.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Its permissions.
     pub permissions: u16,
     /// Whose it is.
@@ -27,35 +27,35 @@ pub struct Node {
     /// Its flags.
     pub flags: FileFlags,
     /// Its data; of a symbolic link, where it leads to.
-    pub bytes: Bytes,
+    pub bytes: SparseBytes,
     /// Its names, of a directory.
-    pub names: BTreeMap<Vec<u8>, Id>,
+    pub names: BTreeMap<Vec<u8>, ModelId>,
     /// Extended attributes.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// How many names it has; of a directory two and one for each in it.
     pub links: u32,
     /// The directory a directory is in.
-    pub parent: Id,
+    pub parent: ModelId,
     /// Bytes for which space is preallocated: a write there is not refused for lack of space.
     pub preallocated: RangeSet,
     /// The digest of its content, once that was asked for.
-    pub(super) digest: Remembered,
+    pub(super) digest: CachedDigest,
 }
 
 /// A filesystem, or a part of one below a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Model {
-    nodes: BTreeMap<Id, Rc<Node>>,
-    next: Id,
+pub struct FilesModel {
+    nodes: BTreeMap<ModelId, Rc<ModelNode>>,
+    next: ModelId,
     /// Files without a name that are still used.
-    pub held: BTreeSet<Id>,
+    pub held: BTreeSet<ModelId>,
 }
 
 /// What a new file is.
 #[derive(Clone, Debug)]
-pub struct Fresh {
+pub struct NewModelNode {
     /// What kind.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// Its permissions.
     pub permissions: u16,
     /// Where a symbolic link leads to.
@@ -65,16 +65,16 @@ pub struct Fresh {
 }
 
 /// The number of the directory all is below.
-pub const TOP: Id = 0;
+pub const TOP: ModelId = 0;
 
-impl Model {
+impl FilesModel {
     /// A directory with nothing in it.
-    pub fn new() -> Model {
-        let top = Node {
+    pub fn new() -> FilesModel {
+        let top = ModelNode {
             links: 2,
-            ..Node::of(Kind::Directory, 0o755)
+            ..ModelNode::of(FileKind::Directory, 0o755)
         };
-        Model {
+        FilesModel {
             nodes: BTreeMap::from([(TOP, Rc::new(top))]),
             next: TOP + 1,
             held: BTreeSet::new(),
@@ -82,51 +82,56 @@ impl Model {
     }
 
     /// A file; it is there.
-    pub fn node(&self, id: Id) -> &Node {
+    pub fn node(&self, id: ModelId) -> &ModelNode {
         &self.nodes[&id]
     }
 
-    pub(super) fn change(&mut self, id: Id) -> &mut Node {
+    pub(super) fn change(&mut self, id: ModelId) -> &mut ModelNode {
         let node = Rc::make_mut(self.nodes.get_mut(&id).expect("it is there"));
-        node.digest = Remembered::default();
+        node.digest = CachedDigest::default();
         node
     }
 
     /// All files, with and without names.
-    pub fn ids(&self) -> Vec<Id> {
+    pub fn ids(&self) -> Vec<ModelId> {
         self.nodes.keys().copied().collect()
     }
 
-    fn directory(&self, id: Id) -> Result<&Node, Wrong> {
+    fn directory(&self, id: ModelId) -> Result<&ModelNode, ExpectedError> {
         let node = self.node(id);
         match node.kind {
-            Kind::Directory if node.links == 0 => Err(Wrong::NotFound),
-            Kind::Directory => Ok(node),
-            _ => Err(Wrong::NotDirectory),
+            FileKind::Directory if node.links == 0 => Err(ExpectedError::NotFound),
+            FileKind::Directory => Ok(node),
+            _ => Err(ExpectedError::NotDirectory),
         }
     }
 
-    fn regular(&mut self, id: Id) -> Result<&mut Node, Wrong> {
+    fn regular(&mut self, id: ModelId) -> Result<&mut ModelNode, ExpectedError> {
         match self.node(id).kind {
-            Kind::Regular => Ok(self.change(id)),
-            Kind::Directory => Err(Wrong::IsDirectory),
-            _ => Err(Wrong::Invalid),
+            FileKind::Regular => Ok(self.change(id)),
+            FileKind::Directory => Err(ExpectedError::IsDirectory),
+            _ => Err(ExpectedError::Invalid),
         }
     }
 
     /// What a name is.
-    pub fn named(&self, directory: Id, name: &[u8]) -> Option<Id> {
+    pub fn named(&self, directory: ModelId, name: &[u8]) -> Option<ModelId> {
         self.node(directory).names.get(name).copied()
     }
 
     /// Makes a file.
-    pub fn make(&mut self, directory: Id, name: &[u8], fresh: &Fresh) -> Result<Id, Wrong> {
+    pub fn make(
+        &mut self,
+        directory: ModelId,
+        name: &[u8],
+        fresh: &NewModelNode,
+    ) -> Result<ModelId, ExpectedError> {
         if self.directory(directory)?.names.contains_key(name) {
-            return Err(Wrong::Exists);
+            return Err(ExpectedError::Exists);
         }
         self.may_grow(directory)?;
         let id = self.add(fresh);
-        let is_directory = fresh.kind == Kind::Directory;
+        let is_directory = fresh.kind == FileKind::Directory;
         let node = self.change(id);
         node.links = if is_directory { 2 } else { 1 };
         node.parent = directory;
@@ -137,14 +142,14 @@ impl Model {
     }
 
     /// Makes a file without a name.
-    pub fn make_nameless(&mut self, fresh: &Fresh) -> Id {
+    pub fn make_nameless(&mut self, fresh: &NewModelNode) -> ModelId {
         let id = self.add(fresh);
         self.held.insert(id);
         id
     }
 
-    fn add(&mut self, fresh: &Fresh) -> Id {
-        let mut node = Node::of(fresh.kind, fresh.permissions);
+    fn add(&mut self, fresh: &NewModelNode) -> ModelId {
+        let mut node = ModelNode::of(fresh.kind, fresh.permissions);
         node.bytes.write(0, &fresh.target);
         node.attributes = fresh.attributes.iter().cloned().collect();
         let id = self.next;
@@ -154,13 +159,18 @@ impl Model {
     }
 
     /// Gives a file one more name.
-    pub fn link(&mut self, id: Id, directory: Id, name: &[u8]) -> Result<(), Wrong> {
-        if self.node(id).kind == Kind::Directory {
-            return Err(Wrong::IsDirectory);
+    pub fn link(
+        &mut self,
+        id: ModelId,
+        directory: ModelId,
+        name: &[u8],
+    ) -> Result<(), ExpectedError> {
+        if self.node(id).kind == FileKind::Directory {
+            return Err(ExpectedError::IsDirectory);
         }
         let parent = self.directory(directory)?;
         if parent.names.contains_key(name) {
-            return Err(Wrong::Exists);
+            return Err(ExpectedError::Exists);
         }
         self.may_grow(directory)?;
         self.may_change(id)?;
@@ -172,19 +182,19 @@ impl Model {
     /// Takes a name away.
     pub fn take_away(
         &mut self,
-        directory: Id,
+        directory: ModelId,
         name: &[u8],
         is_directory: bool,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), ExpectedError> {
         self.directory(directory)?;
-        let id = self.named(directory, name).ok_or(Wrong::NotFound)?;
+        let id = self.named(directory, name).ok_or(ExpectedError::NotFound)?;
         self.may_change(directory)?;
         self.may_change(id)?;
         let node = self.node(id);
-        match (node.kind == Kind::Directory, is_directory) {
-            (true, false) => return Err(Wrong::IsDirectory),
-            (false, true) => return Err(Wrong::NotDirectory),
-            (true, true) if !node.names.is_empty() => return Err(Wrong::NotEmpty),
+        match (node.kind == FileKind::Directory, is_directory) {
+            (true, false) => return Err(ExpectedError::IsDirectory),
+            (false, true) => return Err(ExpectedError::NotDirectory),
+            (true, true) if !node.names.is_empty() => return Err(ExpectedError::NotEmpty),
             _ => {}
         }
         let parent = self.change(directory);
@@ -194,10 +204,10 @@ impl Model {
         Ok(())
     }
 
-    fn lose_name(&mut self, id: Id) {
+    fn lose_name(&mut self, id: ModelId) {
         let node = self.change(id);
         node.links = match node.kind {
-            Kind::Directory => 0,
+            FileKind::Directory => 0,
             _ => node.links - 1,
         };
         self.forget_unused();
@@ -206,36 +216,37 @@ impl Model {
     /// Files go that have no name and are not used.
     pub fn forget_unused(&mut self) {
         let held = &self.held;
-        let stays = |id: &Id, node: &Rc<Node>| node.links > 0 || held.contains(id);
+        let stays = |id: &ModelId, node: &Rc<ModelNode>| node.links > 0 || held.contains(id);
         self.nodes.retain(|id, node| stays(id, node));
     }
 
     /// Moves a name.
     pub fn rename(
         &mut self,
-        from: (Id, &[u8]),
-        to: (Id, &[u8]),
-        target: Target,
-    ) -> Result<(), Wrong> {
+        from: (ModelId, &[u8]),
+        to: (ModelId, &[u8]),
+        target: RenameTarget,
+    ) -> Result<(), ExpectedError> {
         self.directory(from.0)?;
         self.directory(to.0)?;
-        let id = self.named(from.0, from.1).ok_or(Wrong::NotFound)?;
+        let id = self.named(from.0, from.1).ok_or(ExpectedError::NotFound)?;
         let there = self.named(to.0, to.1);
         match (there, target) {
-            (Some(_), Target::Free) => return Err(Wrong::Exists),
-            (None, Target::Exchange) => return Err(Wrong::NotFound),
+            (Some(_), RenameTarget::Free) => return Err(ExpectedError::Exists),
+            (None, RenameTarget::Exchange) => return Err(ExpectedError::NotFound),
             (Some(there), _) if there == id => return Ok(()),
             _ => {}
         }
         if from.0 != to.0 && self.is_above(id, to.0) {
-            return Err(Wrong::Invalid);
+            return Err(ExpectedError::Invalid);
         }
         self.may_rename((from.0, id), (to.0, there))?;
-        let is_directory = |model: &Model, id: Id| model.node(id).kind == Kind::Directory;
+        let is_directory =
+            |model: &FilesModel, id: ModelId| model.node(id).kind == FileKind::Directory;
         let moves = is_directory(self, id);
-        if let (Some(there), Target::Exchange) = (there, target) {
+        if let (Some(there), RenameTarget::Exchange) = (there, target) {
             if from.0 != to.0 && self.is_above(there, from.0) {
-                return Err(Wrong::Invalid);
+                return Err(ExpectedError::Invalid);
             }
             self.change(from.0).names.insert(from.1.to_vec(), there);
             self.change(to.0).names.insert(to.1.to_vec(), id);
@@ -250,9 +261,11 @@ impl Model {
         }
         if let Some(there) = there {
             match (moves, is_directory(self, there)) {
-                (true, false) => return Err(Wrong::NotDirectory),
-                (false, true) => return Err(Wrong::IsDirectory),
-                (true, true) if !self.node(there).names.is_empty() => return Err(Wrong::NotEmpty),
+                (true, false) => return Err(ExpectedError::NotDirectory),
+                (false, true) => return Err(ExpectedError::IsDirectory),
+                (true, true) if !self.node(there).names.is_empty() => {
+                    return Err(ExpectedError::NotEmpty);
+                }
                 _ => {}
             }
             self.change(to.0).links -= u32::from(is_directory(self, there));
@@ -271,8 +284,8 @@ impl Model {
     }
 
     /// Whether a file is a directory that another is, or is somewhere below.
-    pub fn is_above(&self, id: Id, mut below: Id) -> bool {
-        while self.node(id).kind == Kind::Directory {
+    pub fn is_above(&self, id: ModelId, mut below: ModelId) -> bool {
+        while self.node(id).kind == FileKind::Directory {
             if below == id {
                 return true;
             }
@@ -285,7 +298,12 @@ impl Model {
     }
 
     /// Writes data.
-    pub fn write(&mut self, id: Id, offset: Option<u64>, data: &[u8]) -> Result<u64, Wrong> {
+    pub fn write(
+        &mut self,
+        id: ModelId,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Result<u64, ExpectedError> {
         let node = self.regular(id)?;
         may_grow(node.flags)?;
         let offset = offset.unwrap_or(node.bytes.size);
@@ -296,7 +314,7 @@ impl Model {
     }
 
     /// Writes data, or, if that is all zeroes, makes a hole, as far as the file has something there.
-    pub fn edit(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Wrong> {
+    pub fn edit(&mut self, id: ModelId, offset: u64, data: &[u8]) -> Result<(), ExpectedError> {
         let node = self.regular(id)?;
         may_change(node.flags)?;
         let end = offset + data.len() as u64;
@@ -310,7 +328,7 @@ impl Model {
     }
 
     /// Gives two files each other's data.
-    pub fn exchange_data(&mut self, one: Id, other: Id) -> Result<(), Wrong> {
+    pub fn exchange_data(&mut self, one: ModelId, other: ModelId) -> Result<(), ExpectedError> {
         self.regular(one)?;
         self.regular(other)?;
         if one != other {
@@ -328,7 +346,7 @@ impl Model {
     }
 
     /// Ends a file elsewhere.
-    pub fn resize(&mut self, id: Id, size: u64) -> Result<(), Wrong> {
+    pub fn resize(&mut self, id: ModelId, size: u64) -> Result<(), ExpectedError> {
         let node = self.regular(id)?;
         may_change(node.flags)?;
         if size <= node.bytes.size {
@@ -341,11 +359,11 @@ impl Model {
     /// Does something to a range.
     pub fn fallocate(
         &mut self,
-        id: Id,
+        id: ModelId,
         offset: u64,
         len: u64,
         what: Fallocate,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), ExpectedError> {
         let node = self.regular(id)?;
         match what {
             Fallocate::Reserve { .. } => may_grow(node.flags)?,
@@ -373,7 +391,7 @@ impl Model {
     }
 
     /// Whose a file is, and who may do what.
-    pub fn set(&mut self, id: Id, permissions: u16, user: u32) -> Result<(), Wrong> {
+    pub fn set(&mut self, id: ModelId, permissions: u16, user: u32) -> Result<(), ExpectedError> {
         self.may_change(id)?;
         let node = self.change(id);
         (node.permissions, node.user) = (permissions, user);
@@ -383,21 +401,21 @@ impl Model {
     /// Sets an extended attribute, or takes it away.
     pub fn set_attribute(
         &mut self,
-        id: Id,
+        id: ModelId,
         name: &[u8],
         value: Option<&[u8]>,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), ExpectedError> {
         self.may_change(id)?;
         let attributes = &mut self.change(id).attributes;
         match value {
             Some(value) => drop(attributes.insert(name.to_vec(), value.to_vec())),
-            None => drop(attributes.remove(name).ok_or(Wrong::NoAttribute)?),
+            None => drop(attributes.remove(name).ok_or(ExpectedError::NoAttribute)?),
         }
         Ok(())
     }
 
     /// Leaves preallocated what is so in another model, too.
-    pub fn limit_preallocated(&mut self, other: &Model) {
+    pub fn limit_preallocated(&mut self, other: &FilesModel) {
         for (id, node) in &mut self.nodes {
             if node.preallocated.is_empty() {
                 continue;
@@ -413,7 +431,7 @@ impl Model {
     }
 
     /// Takes over what is preallocated in a model with the same files, which may have other numbers there.
-    pub fn take_preallocated(&mut self, other: &Model) {
+    pub fn take_preallocated(&mut self, other: &FilesModel) {
         let mut same = vec![(TOP, TOP)];
         let mut seen = BTreeSet::new();
         while let Some((id, from)) = same.pop() {
@@ -431,7 +449,7 @@ impl Model {
     }
 
     /// Puts a file in, as it is.
-    pub fn put(&mut self, id: Id, mut node: Node) {
+    pub fn put(&mut self, id: ModelId, mut node: ModelNode) {
         if let Some(known) = self.nodes.get(&id) {
             node.names.clone_from(&known.names);
         }
@@ -440,31 +458,31 @@ impl Model {
     }
 
     /// Puts a name in, as it is.
-    pub fn put_name(&mut self, directory: Id, name: &[u8], id: Id) {
+    pub fn put_name(&mut self, directory: ModelId, name: &[u8], id: ModelId) {
         self.change(directory).names.insert(name.to_vec(), id);
     }
 }
 
-impl Default for Model {
-    fn default() -> Model {
-        Model::new()
+impl Default for FilesModel {
+    fn default() -> FilesModel {
+        FilesModel::new()
     }
 }
 
-impl Node {
-    fn of(kind: Kind, permissions: u16) -> Node {
-        Node {
+impl ModelNode {
+    fn of(kind: FileKind, permissions: u16) -> ModelNode {
+        ModelNode {
             kind,
             permissions,
             user: 0,
             flags: FileFlags::default(),
-            bytes: Bytes::default(),
+            bytes: SparseBytes::default(),
             names: BTreeMap::new(),
             attributes: BTreeMap::new(),
             links: 0,
             parent: TOP,
             preallocated: RangeSet::default(),
-            digest: Remembered::default(),
+            digest: CachedDigest::default(),
         }
     }
 }

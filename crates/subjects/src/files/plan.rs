@@ -4,13 +4,13 @@ use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
 use forebay_rng::{Rng, mix};
-use forebay_sim::disk::{Coin, Faults, Outage};
+use forebay_sim::disk::{DiskFaults, DiskOutage, WriteFate};
 use forebay_sim::plan::coin;
-use forebay_vsl::Options;
+use forebay_vsl::SpaceSettings;
 
 /// A world.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct FilesScenario {
     /// What all follows from.
     pub seed: u64,
     /// Each has a directory.
@@ -26,36 +26,36 @@ pub struct World {
     /// A checkpoint is made after so many entries.
     pub recovery_entries: u64,
     /// From one attach to the next.
-    pub lives: Vec<Life>,
+    pub lives: Vec<FilesIncarnation>,
 }
 
 /// From taking the filesystem up to a power cut.
 #[derive(Clone, Debug)]
-pub struct Life {
+pub struct FilesIncarnation {
     /// What each user does.
     pub steps: u64,
     /// The power goes at this request that changes something.
     pub cut_at: u64,
     /// What is kept then of what is not durable.
-    pub coin: Coin,
+    pub coin: WriteFate,
     /// One in so many requests is looked at as if the power went there.
     pub looks: u64,
     /// Latencies of requests are at most so long.
     pub slowest: Duration,
     /// What the disk does wrong.
-    pub faults: Faults,
+    pub faults: DiskFaults,
 }
 
-impl Display for World {
+impl Display for FilesScenario {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self:#?}")
     }
 }
 
-impl Life {
+impl FilesIncarnation {
     /// Whether the disk does all that it is asked.
     pub(super) fn is_healthy(&self) -> bool {
-        let Faults {
+        let DiskFaults {
             reads_fail,
             writes_fail,
             flushes_fail,
@@ -66,15 +66,15 @@ impl Life {
     }
 }
 
-impl World {
+impl FilesScenario {
     /// The world of a seed.
-    pub fn of_seed(seed: u64) -> World {
+    pub fn of_seed(seed: u64) -> FilesScenario {
         let rng = Rng::new(mix(seed, 0x00_f11e));
         let lives = 1 + rng.below(4);
         // Of their own, so that other worlds are what they were before there were such.
         let filling = Rng::new(mix(seed, 0x00_f111));
         let pairing = Rng::new(mix(seed, 0x00_7e0));
-        World {
+        FilesScenario {
             seed,
             users: 1 + rng.below(3),
             segments: rng.pick(&[32, 32, 48, 96]),
@@ -93,9 +93,9 @@ impl World {
         }
     }
 
-    pub(super) fn options(&self) -> Options {
-        let common = Options::default();
-        Options {
+    pub(super) fn options(&self) -> SpaceSettings {
+        let common = SpaceSettings::default();
+        SpaceSettings {
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
             check_bytes: self.map_bytes.unwrap_or(common.check_bytes),
             recovery_entries: self.recovery_entries,
@@ -104,18 +104,18 @@ impl World {
     }
 }
 
-fn life(rng: &Rng, seed: u64) -> Life {
+fn life(rng: &Rng, seed: u64) -> FilesIncarnation {
     let steps = 4 + rng.below(120);
-    let mut faults = Faults {
+    let mut faults = DiskFaults {
         seed: mix(seed, 1),
-        ..Faults::default()
+        ..DiskFaults::default()
     };
     match rng.below(12) {
         0 => faults.reads_fail = 4 + rng.below(60),
         1 => faults.flushes_fail = 4 + rng.below(30),
         2 => faults.writes_fail = 4 + rng.below(60),
         3 => {
-            faults.outage = Some(Outage {
+            faults.outage = Some(DiskOutage {
                 from: rng.below(100),
                 op: None,
                 requests: rng.coin().then(|| 1 + rng.below(100)),
@@ -126,7 +126,7 @@ fn life(rng: &Rng, seed: u64) -> Life {
     }
     faults.forgetful = rng.coin();
     let slowest = rng.pick(&[50, 50, 50, 20_000, 20_000, 2_000_000]);
-    Life {
+    FilesIncarnation {
         steps,
         cut_at: rng.below(steps * 2),
         coin: coin(rng, seed),

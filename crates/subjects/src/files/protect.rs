@@ -2,20 +2,24 @@
 
 use forebay_dfs::FileFlags;
 
-use super::model::{Id, Model};
-use super::wrong::{Wrong, may_change, may_grow};
+use super::model::{FilesModel, ModelId};
+use super::wrong::{ExpectedError, may_change, may_grow};
 
-impl Model {
-    pub(super) fn may_grow(&self, id: Id) -> Result<(), Wrong> {
+impl FilesModel {
+    pub(super) fn may_grow(&self, id: ModelId) -> Result<(), ExpectedError> {
         may_grow(self.node(id).flags)
     }
 
-    pub(super) fn may_change(&self, id: Id) -> Result<(), Wrong> {
+    pub(super) fn may_change(&self, id: ModelId) -> Result<(), ExpectedError> {
         may_change(self.node(id).flags)
     }
 
     /// Names may be moved: of what is named by the first, in its directory, to the second.
-    pub(super) fn may_rename(&self, from: (Id, Id), to: (Id, Option<Id>)) -> Result<(), Wrong> {
+    pub(super) fn may_rename(
+        &self,
+        from: (ModelId, ModelId),
+        to: (ModelId, Option<ModelId>),
+    ) -> Result<(), ExpectedError> {
         self.may_change(from.0)?;
         self.may_change(from.1)?;
         match to.1 {
@@ -28,14 +32,14 @@ impl Model {
     }
 
     /// Gives a file flags.
-    pub fn set_flags(&mut self, id: Id, flags: FileFlags) -> Result<(), Wrong> {
+    pub fn set_flags(&mut self, id: ModelId, flags: FileFlags) -> Result<(), ExpectedError> {
         let node = self.change(id);
         let is_immutable = |flags: FileFlags| flags.has(FileFlags::IMMUTABLE);
         if flags != flags.of_kind(node.kind) {
-            return Err(Wrong::Invalid);
+            return Err(ExpectedError::Invalid);
         }
         if is_immutable(flags) && is_immutable(node.flags) && flags != node.flags {
-            return Err(Wrong::Protected);
+            return Err(ExpectedError::Protected);
         }
         node.flags = flags;
         Ok(())

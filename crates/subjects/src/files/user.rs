@@ -4,29 +4,29 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use forebay_dfs::{Existing, Fs, FsError, Inode, Kind, NewAttributes, Target};
-use forebay_mount::Files;
+use forebay_dfs::{AttributeCondition, FileKind, Fs, FsError, Inode, NewAttributes, RenameTarget};
+use forebay_mount::MountedFiles;
 use forebay_rng::Rng;
 
-use super::account::{Account, Accounts};
-use super::expected::{Violated, as_expected, makes_room};
-use super::known::Known;
-use super::model::{Id, Model, Node, TOP, Wrong};
+use super::account::{DirectoryHistories, DirectoryHistory};
+use super::expected::{ViolationText, as_expected, makes_room};
+use super::known::FileObservations;
+use super::model::{ExpectedError, FilesModel, ModelId, ModelNode, TOP};
 
 /// A user.
-pub struct User {
+pub struct FilesUser {
     /// The filesystem.
     pub fs: Fs,
     /// The same, as programs see it that have a file open.
-    pub files: Rc<Files>,
+    pub files: Rc<MountedFiles>,
     /// All accounts.
-    pub accounts: Accounts,
+    pub accounts: DirectoryHistories,
     /// What is known of the files of all.
-    pub known: Rc<RefCell<Known>>,
+    pub known: Rc<RefCell<FileObservations>>,
     /// Which is this user's.
     pub index: usize,
     /// The numbers that files have there.
-    pub numbers: BTreeMap<Id, u64>,
+    pub numbers: BTreeMap<ModelId, u64>,
     /// Where choices come from.
     pub rng: Rng,
     /// There is little room, and this user takes it all now and then.
@@ -55,8 +55,8 @@ pub(super) fn name(rng: &Rng) -> Vec<u8> {
     }
 }
 
-impl User {
-    pub(super) fn model(&self) -> Model {
+impl FilesUser {
+    pub(super) fn model(&self) -> FilesModel {
         self.accounts.borrow()[self.index].now().clone()
     }
 
@@ -64,9 +64,9 @@ impl User {
     pub(super) async fn change<T: PartialEq + std::fmt::Debug, U>(
         &mut self,
         what: impl Fn() -> String,
-        in_model: impl FnOnce(&mut Model) -> Result<T, Wrong>,
+        in_model: impl FnOnce(&mut FilesModel) -> Result<T, ExpectedError>,
         in_fs: impl AsyncFnOnce(&Fs) -> Result<U, FsError>,
-    ) -> Result<Option<(T, U)>, Violated> {
+    ) -> Result<Option<(T, U)>, ViolationText> {
         let mut model = self.model();
         let expected = in_model(&mut model);
         if expected.is_ok() {
@@ -92,7 +92,7 @@ impl User {
     ///
     /// # Errors
     /// If what came of it is not what should.
-    pub async fn step(&mut self) -> Result<(), Violated> {
+    pub async fn step(&mut self) -> Result<(), ViolationText> {
         if self.fills && self.rng.one_in(6) {
             return self.fill().await;
         }
@@ -122,20 +122,24 @@ impl User {
         }
     }
 
-    pub(super) fn any(&self, model: &Model, is_wanted: impl Fn(Kind) -> bool) -> Option<Id> {
+    pub(super) fn any(
+        &self,
+        model: &FilesModel,
+        is_wanted: impl Fn(FileKind) -> bool,
+    ) -> Option<ModelId> {
         let ids = model.ids().into_iter();
-        let ids: Vec<Id> = ids.filter(|id| is_wanted(model.node(*id).kind)).collect();
+        let ids: Vec<ModelId> = ids.filter(|id| is_wanted(model.node(*id).kind)).collect();
         (!ids.is_empty()).then(|| self.rng.pick(&ids))
     }
 
-    pub(super) fn directory(&self, model: &Model) -> (Id, u64) {
-        let any = self.any(model, |kind| kind == Kind::Directory);
+    pub(super) fn directory(&self, model: &FilesModel) -> (ModelId, u64) {
+        let any = self.any(model, |kind| kind == FileKind::Directory);
         let id = any.unwrap_or(TOP);
         (id, self.numbers[&id])
     }
 
     /// The file is used by its user for a while, or only known.
-    pub(super) async fn keep(&mut self, id: Id, number: u64) -> Result<(), Violated> {
+    pub(super) async fn keep(&mut self, id: ModelId, number: u64) -> Result<(), ViolationText> {
         self.numbers.insert(id, number);
         if !self.rng.one_in(4) {
             return self.drop_use(id).await;
@@ -144,23 +148,23 @@ impl User {
         Ok(())
     }
 
-    pub(super) fn hold(&mut self, id: Id) {
+    pub(super) fn hold(&mut self, id: ModelId) {
         let mut accounts = self.accounts.borrow_mut();
         accounts[self.index].hold(id, true);
     }
 
-    pub(super) async fn drop_use(&mut self, id: Id) -> Result<(), Violated> {
+    pub(super) async fn drop_use(&mut self, id: ModelId) -> Result<(), ViolationText> {
         self.let_go(self.numbers[&id]).await
     }
 
     /// The file of this number is used once less.
-    pub(super) async fn let_go(&mut self, number: u64) -> Result<(), Violated> {
+    pub(super) async fn let_go(&mut self, number: u64) -> Result<(), ViolationText> {
         let forgotten = self.fs.forget(number, 1).await;
         makes_room("forget", &forgotten)?;
         as_expected(|| "forget".into(), &Ok(()), &forgotten).map(drop)
     }
 
-    async fn link(&mut self) -> Result<(), Violated> {
+    async fn link(&mut self) -> Result<(), ViolationText> {
         let (model, name) = (self.model(), name(&self.rng));
         let (directory, parent) = self.directory(&model);
         let Some(id) = self.any(&model, |_| !self.rng.one_in(2)) else {
@@ -180,12 +184,12 @@ impl User {
         }
     }
 
-    pub(super) async fn take_away(&mut self) -> Result<(), Violated> {
+    pub(super) async fn take_away(&mut self) -> Result<(), ViolationText> {
         let (model, name) = (self.model(), name(&self.rng));
         let (directory, number) = self.directory(&model);
         let named = model.named(directory, &name).map(|id| model.node(id).kind);
         let is_directory = match named {
-            Some(kind) if !self.rng.one_in(8) => kind == Kind::Directory,
+            Some(kind) if !self.rng.one_in(8) => kind == FileKind::Directory,
             _ => self.rng.coin(),
         };
         self.change_within(
@@ -204,16 +208,16 @@ impl User {
         Ok(())
     }
 
-    pub(super) async fn rename(&mut self) -> Result<(), Violated> {
+    pub(super) async fn rename(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let (from, to) = (self.directory(&model), self.directory(&model));
         let (first, second) = (name(&self.rng), name(&self.rng));
         let target = self.rng.pick(&[
-            Target::Any,
-            Target::Any,
-            Target::Any,
-            Target::Free,
-            Target::Exchange,
+            RenameTarget::Any,
+            RenameTarget::Any,
+            RenameTarget::Any,
+            RenameTarget::Free,
+            RenameTarget::Exchange,
         ]);
         self.change_within(
             true,
@@ -230,7 +234,7 @@ impl User {
         Ok(())
     }
 
-    pub(super) async fn set(&mut self) -> Result<(), Violated> {
+    pub(super) async fn set(&mut self) -> Result<(), ViolationText> {
         let Some(id) = self.any(&self.model(), |_| true) else {
             return Ok(());
         };
@@ -251,7 +255,7 @@ impl User {
         Ok(())
     }
 
-    pub(super) async fn set_attribute(&mut self) -> Result<(), Violated> {
+    pub(super) async fn set_attribute(&mut self) -> Result<(), ViolationText> {
         let Some(id) = self.any(&self.model(), |_| true) else {
             return Ok(());
         };
@@ -266,7 +270,7 @@ impl User {
             |model| model.set_attribute(id, &name, value.as_deref()),
             async |fs| match &value {
                 Some(value) => {
-                    fs.set_attribute(number, &name, value, Existing::Any, None)
+                    fs.set_attribute(number, &name, value, AttributeCondition::Any, None)
                         .await
                 }
                 None => fs.remove_attribute(number, &name).await,
@@ -284,19 +288,19 @@ impl User {
         }
     }
 
-    pub(super) async fn same_inode(&self, id: Id) -> Result<(), Violated> {
+    pub(super) async fn same_inode(&self, id: ModelId) -> Result<(), ViolationText> {
         let inode = self.fs.inode(self.numbers[&id]).await;
         if as_expected(|| format!("look at {id}"), &Ok(()), &inode)? {
             let model = self.model();
             let node = model.node(id);
             let inode = inode.expect("it is done");
             let size = match node.kind {
-                Kind::Directory => node.names.len() as u64,
+                FileKind::Directory => node.names.len() as u64,
                 _ => node.bytes.size,
             };
             let is = |i: &Inode| (i.kind, i.permissions, i.user, i.flags, i.links, i.size);
             let expected = {
-                let Node {
+                let ModelNode {
                     kind,
                     permissions,
                     user,
@@ -311,7 +315,7 @@ impl User {
         Ok(())
     }
 
-    async fn list(&mut self) -> Result<(), Violated> {
+    async fn list(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let (id, number) = self.directory(&model);
         let mut found = BTreeMap::new();
@@ -357,12 +361,12 @@ impl User {
     }
 
     /// Looks a name up, and perhaps uses what it names from then on.
-    async fn look(&mut self) -> Result<(), Violated> {
+    async fn look(&mut self) -> Result<(), ViolationText> {
         let (model, name) = (self.model(), name(&self.rng));
         let (directory, number) = self.directory(&model);
         let expected = match model.node(directory).links {
-            0 => Err(Wrong::NotFound),
-            _ => model.named(directory, &name).ok_or(Wrong::NotFound),
+            0 => Err(ExpectedError::NotFound),
+            _ => model.named(directory, &name).ok_or(ExpectedError::NotFound),
         };
         let got = self.fs.look_up(number, &name).await;
         if !as_expected(
@@ -387,8 +391,8 @@ impl User {
     }
 
     /// Does not use something any more.
-    pub(super) async fn release(&mut self) -> Result<(), Violated> {
-        let held: Vec<Id> = self.model().held.into_iter().collect();
+    pub(super) async fn release(&mut self) -> Result<(), ViolationText> {
+        let held: Vec<ModelId> = self.model().held.into_iter().collect();
         if held.is_empty() {
             return Ok(());
         }
@@ -399,7 +403,7 @@ impl User {
     }
 
     /// Does not use anything any more.
-    pub(super) async fn release_all(&mut self) -> Result<(), Violated> {
+    pub(super) async fn release_all(&mut self) -> Result<(), ViolationText> {
         for id in self.model().held {
             self.drop_use(id).await?;
             self.accounts.borrow_mut()[self.index].hold(id, false);
@@ -409,7 +413,11 @@ impl User {
 
     /// How much each user has done.
     pub(super) fn done_by_all(&self) -> Vec<u64> {
-        self.accounts.borrow().iter().map(Account::done).collect()
+        self.accounts
+            .borrow()
+            .iter()
+            .map(DirectoryHistory::done)
+            .collect()
     }
 
     /// So much of what each user did is durable.
@@ -420,7 +428,7 @@ impl User {
     }
 
     /// Makes durable what was done.
-    async fn sync(&mut self, all: bool) -> Result<(), Violated> {
+    async fn sync(&mut self, all: bool) -> Result<(), ViolationText> {
         let done = self.done_by_all();
         let model = self.model();
         let one = self.any(&model, |_| true).unwrap_or(TOP);

@@ -1,57 +1,57 @@
 //! Two directories that a user moves at once, each to below the other.
 
-use forebay_dfs::{Kind, Target};
+use forebay_dfs::{FileKind, RenameTarget};
 
-use super::act::Act;
-use super::expected::Violated;
-use super::model::{Fresh, Id, Model};
-use super::user::{User, name};
+use super::act::FileOperation;
+use super::expected::ViolationText;
+use super::model::{FilesModel, ModelId, NewModelNode};
+use super::user::{FilesUser, name};
 
 /// A directory that is somewhere.
 #[derive(Clone)]
-struct Named {
-    parent: Id,
+struct NamedDirectory {
+    parent: ModelId,
     name: Vec<u8>,
-    id: Id,
+    id: ModelId,
 }
 
-impl User {
+impl FilesUser {
     /// Two directories, each of which moves to somewhere below the other: both cannot be, or each would be in itself. No directory
     /// has to do with both moves, so nothing but what is held for all moves keeps them apart. None if there are no such.
-    pub(super) fn crossing(&self, model: &Model) -> Option<[Act; 2]> {
-        let directories: Vec<Id> = directories(model);
+    pub(super) fn crossing(&self, model: &FilesModel) -> Option<[FileOperation; 2]> {
+        let directories: Vec<ModelId> = directories(model);
         let below = |id| {
-            let strictly = |at: &&Id| **at != id && model.is_above(id, **at);
-            let all: Vec<Id> = directories.iter().filter(strictly).copied().collect();
+            let strictly = |at: &&ModelId| **at != id && model.is_above(id, **at);
+            let all: Vec<ModelId> = directories.iter().filter(strictly).copied().collect();
             (!all.is_empty()).then(|| self.rng.pick(&all))
         };
         let mut named = named(model, &directories);
         named.retain(|one| below(one.id).is_some());
-        let pick = |some: &[Named]| (!some.is_empty()).then(|| self.rng.pick(some));
+        let pick = |some: &[NamedDirectory]| (!some.is_empty()).then(|| self.rng.pick(some));
         let one = pick(&named)?;
-        let are_apart = |other: &Named| {
+        let are_apart = |other: &NamedDirectory| {
             let is_beside = !model.is_above(one.id, other.id) && !model.is_above(other.id, one.id);
             is_beside && one.parent != other.parent
         };
         named.retain(are_apart);
         let other = pick(&named)?;
-        let moved = |what: &Named, into| {
-            Some(Act::Rename {
+        let moved = |what: &NamedDirectory, into| {
+            Some(FileOperation::Rename {
                 from: (what.parent, what.name.clone()),
                 to: (below(into)?, name(&self.rng)),
-                target: Target::Any,
+                target: RenameTarget::Any,
             })
         };
         Some([moved(&one, other.id)?, moved(&other, one.id)?])
     }
 
     /// Makes directories one in the other, so that there is something to move.
-    pub(super) async fn deepen(&mut self) -> Result<(), Violated> {
+    pub(super) async fn deepen(&mut self) -> Result<(), ViolationText> {
         let mut at = Some(self.directory(&self.model()).0);
         for _ in 0..3 {
             let Some(directory) = at else { break };
-            let fresh = Fresh {
-                kind: Kind::Directory,
+            let fresh = NewModelNode {
+                kind: FileKind::Directory,
                 permissions: 0o755,
                 target: Vec::new(),
                 attributes: Vec::new(),
@@ -63,23 +63,24 @@ impl User {
 }
 
 /// All that are to be found by names.
-fn directories(model: &Model) -> Vec<Id> {
-    let is_one = |id: &Id| model.node(*id).kind == Kind::Directory && model.node(*id).links > 0;
+fn directories(model: &FilesModel) -> Vec<ModelId> {
+    let is_one =
+        |id: &ModelId| model.node(*id).kind == FileKind::Directory && model.node(*id).links > 0;
     model.ids().into_iter().filter(is_one).collect()
 }
 
 /// Those of all directories that have a name.
-fn named(model: &Model, directories: &[Id]) -> Vec<Named> {
-    let within = |parent: &Id| {
+fn named(model: &FilesModel, directories: &[ModelId]) -> Vec<NamedDirectory> {
+    let within = |parent: &ModelId| {
         let parent = *parent;
         let names = model.node(parent).names.iter();
-        names.map(move |(name, id)| Named {
+        names.map(move |(name, id)| NamedDirectory {
             parent,
             name: name.clone(),
             id: *id,
         })
     };
     let all = directories.iter().flat_map(within);
-    all.filter(|named| model.node(named.id).kind == Kind::Directory)
+    all.filter(|named| model.node(named.id).kind == FileKind::Directory)
         .collect()
 }

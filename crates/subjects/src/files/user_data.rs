@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use forebay_device::BufMut;
-use forebay_dfs::{Edits, Fallocate, FileFlags, INLINE_MAX, Kind, NewAttributes};
+use forebay_dfs::{Edits, Fallocate, FileFlags, FileKind, INLINE_MAX, NewAttributes};
 
-use super::expected::{Violated, as_expected};
-use super::model::{Id, Model};
-use super::user::User;
+use super::expected::{ViolationText, as_expected};
+use super::model::{FilesModel, ModelId};
+use super::user::FilesUser;
 
-impl User {
+impl FilesUser {
     /// An offset, or a size.
     pub(super) fn offset(&self) -> u64 {
         match self.rng.below(8) {
@@ -24,13 +24,13 @@ impl User {
         }
     }
 
-    pub(super) fn regular(&self, model: &Model) -> Option<(Id, u64)> {
+    pub(super) fn regular(&self, model: &FilesModel) -> Option<(ModelId, u64)> {
         let rare = self.rng.one_in(40);
-        let id = self.any(model, |kind| rare || kind == Kind::Regular)?;
+        let id = self.any(model, |kind| rare || kind == FileKind::Regular)?;
         Some((id, self.numbers[&id]))
     }
 
-    pub(super) async fn write(&mut self) -> Result<(), Violated> {
+    pub(super) async fn write(&mut self) -> Result<(), ViolationText> {
         let Some((id, number)) = self.regular(&self.model()) else {
             return Ok(());
         };
@@ -67,7 +67,12 @@ impl User {
     }
 
     /// Writes as a program does that opened the file so that it need not ask for durability afterwards.
-    async fn write_durably(&mut self, id: Id, offset: u64, data: &[u8]) -> Result<(), Violated> {
+    async fn write_durably(
+        &mut self,
+        id: ModelId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), ViolationText> {
         let is_sync = self.model().node(id).flags.has(FileFlags::SYNC);
         let flags = if is_sync {
             0
@@ -107,11 +112,11 @@ impl User {
     }
 
     /// Changes several places of several files at once.
-    pub(super) async fn edit(&mut self) -> Result<(), Violated> {
+    pub(super) async fn edit(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let (mut all, mut changes) = (BTreeMap::new(), Vec::new());
         for _ in 0..1 + self.rng.below(4) {
-            let Some(id) = self.any(&model, |kind| kind == Kind::Regular) else {
+            let Some(id) = self.any(&model, |kind| kind == FileKind::Regular) else {
                 return Ok(());
             };
             let edits: &mut Edits = all.entry(self.numbers[&id]).or_default();
@@ -134,7 +139,7 @@ impl User {
         self.change(
             || {
                 let files = changes.iter().map(|(id, ..)| *id);
-                let files: BTreeMap<Id, usize> = files.map(|id| (id, places(id))).collect();
+                let files: BTreeMap<ModelId, usize> = files.map(|id| (id, places(id))).collect();
                 format!("edit files, each in so many places: {files:?}")
             },
             |model| {
@@ -151,7 +156,7 @@ impl User {
     }
 
     /// Two files get each other's data.
-    pub(super) async fn exchange(&mut self) -> Result<(), Violated> {
+    pub(super) async fn exchange(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let (Some((one, first)), Some((other, second))) =
             (self.regular(&model), self.regular(&model))
@@ -168,7 +173,7 @@ impl User {
         self.read(other).await
     }
 
-    pub(super) async fn resize(&mut self) -> Result<(), Violated> {
+    pub(super) async fn resize(&mut self) -> Result<(), ViolationText> {
         let Some((id, number)) = self.regular(&self.model()) else {
             return Ok(());
         };
@@ -188,7 +193,7 @@ impl User {
         self.read(id).await
     }
 
-    pub(super) async fn fallocate(&mut self) -> Result<(), Violated> {
+    pub(super) async fn fallocate(&mut self) -> Result<(), ViolationText> {
         let Some((id, number)) = self.regular(&self.model()) else {
             return Ok(());
         };
@@ -213,10 +218,10 @@ impl User {
     }
 
     /// Reads a part of a file, and asks where its holes are.
-    async fn read(&mut self, id: Id) -> Result<(), Violated> {
+    async fn read(&mut self, id: ModelId) -> Result<(), ViolationText> {
         let model = self.model();
         let node = model.node(id);
-        if node.kind != Kind::Regular {
+        if node.kind != FileKind::Regular {
             return Ok(());
         }
         let offset = if self.rng.coin() {

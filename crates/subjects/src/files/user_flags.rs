@@ -2,13 +2,13 @@
 
 use forebay_dfs::FileFlags;
 
-use super::expected::Violated;
-use super::model::{Id, Model};
-use super::user::User;
+use super::expected::ViolationText;
+use super::model::{FilesModel, ModelId};
+use super::user::FilesUser;
 
-impl User {
+impl FilesUser {
     /// A file, and flags for it: none for most that are protected, so that they change again.
-    pub(super) fn flagged(&self, model: &Model) -> Option<(Id, FileFlags)> {
+    pub(super) fn flagged(&self, model: &FilesModel) -> Option<(ModelId, FileFlags)> {
         let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
         let mut ids = model.ids();
         if !self.rng.one_in(4) {
@@ -30,7 +30,7 @@ impl User {
         }
     }
 
-    pub(super) async fn set_flags(&mut self) -> Result<(), Violated> {
+    pub(super) async fn set_flags(&mut self) -> Result<(), ViolationText> {
         let Some((id, flags)) = self.flagged(&self.model()) else {
             return Ok(());
         };

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use forebay_device::BufMut;
-use forebay_dfs::{Fs, FsError, Kind};
+use forebay_dfs::{FileKind, Fs, FsError};
 
-use super::expected::{Violated, makes_room};
-use super::model::{Id, Model, Wrong};
-use super::user::User;
+use super::expected::{ViolationText, makes_room};
+use super::model::{ExpectedError, FilesModel, ModelId};
+use super::user::FilesUser;
 
 /// No file is longer.
 pub(super) const SIZE_MAX: u64 = 512 << 20;
@@ -16,15 +16,15 @@ const WRITE_MAX: u64 = 64 << 10;
 /// So many writes of one size are enough to take what room there may be.
 const WRITES_MAX: u64 = 64;
 
-impl User {
+impl FilesUser {
     /// As `change`; and if it takes no room, it is not refused for want of it.
     pub(super) async fn change_within<T: PartialEq + std::fmt::Debug, U>(
         &mut self,
         takes_none: bool,
         what: impl Fn() -> String,
-        in_model: impl FnOnce(&mut Model) -> Result<T, Wrong>,
+        in_model: impl FnOnce(&mut FilesModel) -> Result<T, ExpectedError>,
         in_fs: impl AsyncFnOnce(&Fs) -> Result<U, FsError>,
-    ) -> Result<Option<(T, U)>, Violated> {
+    ) -> Result<Option<(T, U)>, ViolationText> {
         let mut full = Ok(());
         let done = self
             .change(&what, in_model, async |fs| {
@@ -41,9 +41,9 @@ impl User {
 
     /// In a world with little room, if space was preallocated in an earlier life: takes all free room, and then writes every
     /// preallocated byte.
-    pub(super) async fn begin(&mut self) -> Result<(), Violated> {
+    pub(super) async fn begin(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
-        let all: Vec<(Id, Range<u64>)> = model
+        let all: Vec<(ModelId, Range<u64>)> = model
             .ids()
             .into_iter()
             .flat_map(|id| {
@@ -65,9 +65,9 @@ impl User {
     }
 
     /// Appends to a file until nothing more fits.
-    async fn take_room(&mut self) -> Result<(), Violated> {
+    async fn take_room(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
-        if let Some(id) = self.any(&model, |kind| kind == Kind::Regular) {
+        if let Some(id) = self.any(&model, |kind| kind == FileKind::Regular) {
             for len in [16 << 10, 4096, 512] {
                 let mut writes = 0;
                 while writes < WRITES_MAX && self.append(id, len).await? {
@@ -79,7 +79,7 @@ impl User {
     }
 
     /// Takes all the room there is, and then does something that takes none.
-    pub(super) async fn fill(&mut self) -> Result<(), Violated> {
+    pub(super) async fn fill(&mut self) -> Result<(), ViolationText> {
         self.take_room().await?;
         match self.rng.below(14) {
             0..=3 => self.take_away().await,
@@ -94,7 +94,7 @@ impl User {
     }
 
     /// Writes so many bytes where a file ends; whether there was room.
-    async fn append(&mut self, id: Id, len: u64) -> Result<bool, Violated> {
+    async fn append(&mut self, id: ModelId, len: u64) -> Result<bool, ViolationText> {
         if self.model().node(id).bytes.size + len > SIZE_MAX {
             return Ok(false);
         }
@@ -112,7 +112,7 @@ impl User {
     }
 
     /// Writes where space is preallocated: that is not refused.
-    async fn write_preallocated(&mut self) -> Result<(), Violated> {
+    async fn write_preallocated(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let mut ids = model.ids();
         ids.retain(|id| !model.node(*id).preallocated.is_empty());
@@ -131,10 +131,10 @@ impl User {
     /// A write to a range for which space is preallocated.
     async fn write_where_preallocated(
         &mut self,
-        id: Id,
+        id: ModelId,
         offset: u64,
         len: u64,
-    ) -> Result<(), Violated> {
+    ) -> Result<(), ViolationText> {
         let mut data = vec![0; len as usize];
         self.rng.fill(&mut data);
         let (number, buf) = (self.numbers[&id], BufMut::copy_of(&data).freeze());
@@ -154,7 +154,7 @@ impl User {
     }
 
     /// Returns true if all bytes of a range are there already, or space is preallocated for them: a write needs no more.
-    pub(super) async fn is_there(&self, id: Id, offset: Option<u64>, len: u64) -> bool {
+    pub(super) async fn is_there(&self, id: ModelId, offset: Option<u64>, len: u64) -> bool {
         let Some(offset) = offset.filter(|_| self.fills) else {
             return false;
         };

@@ -1,23 +1,23 @@
 //! What a user makes.
 
-use forebay_dfs::{INLINE_MAX, Kind, New};
+use forebay_dfs::{FileKind, FileSpec, INLINE_MAX};
 
-use super::expected::Violated;
-use super::model::{Fresh, Id};
-use super::user::{CROWD, User, name};
+use super::expected::ViolationText;
+use super::model::{ModelId, NewModelNode};
+use super::user::{CROWD, FilesUser, name};
 
-impl User {
-    pub(super) fn fresh(&self) -> (Fresh, New) {
+impl FilesUser {
+    pub(super) fn fresh(&self) -> (NewModelNode, FileSpec) {
         let kind = self.rng.pick(&[
-            Kind::Regular,
-            Kind::Regular,
-            Kind::Regular,
-            Kind::Directory,
-            Kind::Symlink,
-            Kind::Fifo,
+            FileKind::Regular,
+            FileKind::Regular,
+            FileKind::Regular,
+            FileKind::Directory,
+            FileKind::Symlink,
+            FileKind::Fifo,
         ]);
         let mut target = Vec::new();
-        if kind == Kind::Symlink {
+        if kind == FileKind::Symlink {
             let len = self.rng.pick(&[1, 20, INLINE_MAX as u64, 385, 4095]);
             target = vec![b'a' + self.rng.below(26) as u8; len as usize];
         }
@@ -28,7 +28,7 @@ impl User {
                 vec![7; self.rng.below(1000) as usize],
             ));
         }
-        let fresh = Fresh {
+        let fresh = NewModelNode {
             kind,
             permissions: self.rng.below(0o10000) as u16,
             target,
@@ -38,7 +38,7 @@ impl User {
         (fresh, new)
     }
 
-    pub(super) async fn make(&mut self) -> Result<(), Violated> {
+    pub(super) async fn make(&mut self) -> Result<(), ViolationText> {
         let (directory, _) = self.directory(&self.model());
         let (fresh, _) = self.fresh();
         self.make_in(directory, &fresh).await.map(drop)
@@ -47,15 +47,15 @@ impl User {
     /// Makes something in a directory, if that can be.
     pub(super) async fn make_in(
         &mut self,
-        directory: Id,
-        fresh: &Fresh,
-    ) -> Result<Option<Id>, Violated> {
+        directory: ModelId,
+        fresh: &NewModelNode,
+    ) -> Result<Option<ModelId>, ViolationText> {
         let name = name(&self.rng);
         self.make_named(directory, &name, fresh).await
     }
 
     /// Makes so many files in one directory that their entries do not fit where they are all to be.
-    pub(super) async fn crowd(&mut self) -> Result<(), Violated> {
+    pub(super) async fn crowd(&mut self) -> Result<(), ViolationText> {
         let (directory, number) = self.directory(&self.model());
         let (fresh, _) = self.fresh();
         for name in CROWD {
@@ -71,10 +71,10 @@ impl User {
 
     async fn make_named(
         &mut self,
-        directory: Id,
+        directory: ModelId,
         name: &[u8],
-        fresh: &Fresh,
-    ) -> Result<Option<Id>, Violated> {
+        fresh: &NewModelNode,
+    ) -> Result<Option<ModelId>, ViolationText> {
         let number = self.numbers[&directory];
         let new = as_new(fresh);
         let made = self
@@ -92,9 +92,9 @@ impl User {
         Ok(Some(id))
     }
 
-    pub(super) async fn make_nameless(&mut self) -> Result<(), Violated> {
+    pub(super) async fn make_nameless(&mut self) -> Result<(), ViolationText> {
         let (fresh, new) = self.fresh();
-        if fresh.kind != Kind::Regular {
+        if fresh.kind != FileKind::Regular {
             return Ok(());
         }
         let made = self
@@ -113,10 +113,10 @@ impl User {
 }
 
 /// The same for the filesystem.
-fn as_new(fresh: &Fresh) -> New {
-    New {
+fn as_new(fresh: &NewModelNode) -> FileSpec {
+    FileSpec {
         target: fresh.target.clone(),
         attributes: fresh.attributes.clone(),
-        ..New::of(fresh.kind, fresh.permissions)
+        ..FileSpec::of(fresh.kind, fresh.permissions)
     }
 }

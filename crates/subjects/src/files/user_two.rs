@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_device::Buf;
-use forebay_dfs::{Fs, FsError, Inode, Kind};
+use forebay_dfs::{FileKind, Fs, FsError, Inode};
 use futures_util::future::join3;
 
-use super::act::{Act, Came, FAR, Got};
-use super::expected::{Violated, as_expected, makes_room, wrong};
+use super::act::{FAR, FileOperation, ModelEffect, OperationResult};
+use super::expected::{ViolationText, as_expected, makes_room, wrong};
 use super::load::load;
-use super::model::{Id, Model, TOP, Wrong};
-use super::user::{User, name};
+use super::model::{ExpectedError, FilesModel, ModelId, TOP};
+use super::user::{FilesUser, name};
 use super::user_full::SIZE_MAX;
 
 const SECTOR: u64 = 512;
@@ -18,31 +18,31 @@ const SECTOR: u64 = 512;
 const READ: usize = 10_000;
 
 /// What two acts come to in one order, or one of them alone.
-struct Course {
+struct SerialOutcome {
     /// Which are done, one after the other.
     order: Vec<usize>,
-    came: Vec<Result<Came, Wrong>>,
-    model: Model,
+    came: Vec<Result<ModelEffect, ExpectedError>>,
+    model: FilesModel,
 }
 
-impl Course {
-    fn of(model: &Model, acts: &[Act; 2], order: &[usize]) -> Course {
+impl SerialOutcome {
+    fn of(model: &FilesModel, acts: &[FileOperation; 2], order: &[usize]) -> SerialOutcome {
         let mut model = model.clone();
         let came = order.iter().map(|n| acts[*n].in_model(&mut model));
-        Course {
+        SerialOutcome {
             order: order.to_vec(),
             came: came.collect(),
             model,
         }
     }
 
-    fn came(&self, act: usize) -> Option<Result<Came, Wrong>> {
+    fn came(&self, act: usize) -> Option<Result<ModelEffect, ExpectedError>> {
         let at = self.order.iter().position(|one| *one == act)?;
         self.came.get(at).copied()
     }
 
     /// Whether it is what came of both acts.
-    fn is(&self, got: &[Got; 2]) -> bool {
+    fn is(&self, got: &[OperationResult; 2]) -> bool {
         got.iter()
             .enumerate()
             .all(|(n, got)| match (self.came(n), got) {
@@ -54,39 +54,39 @@ impl Course {
     }
 
     /// Whether it cannot be told from another course by who looks at what names lead to.
-    fn is_like(&self, other: &Course) -> bool {
+    fn is_like(&self, other: &SerialOutcome) -> bool {
         self.model.digest() == other.model.digest()
     }
 
     /// Files without a name that are other than in another course: nobody could tell afterwards.
-    fn hides(&self, other: &Course) -> bool {
-        let nameless = |id: &Id| self.model.node(*id).links == 0;
+    fn hides(&self, other: &SerialOutcome) -> bool {
+        let nameless = |id: &ModelId| self.model.node(*id).links == 0;
         let mut held = self.model.held.iter().filter(|id| nameless(id));
         held.any(|id| self.model.node(*id) != other.model.node(*id))
     }
 }
 
 /// What is done beside two things.
-struct Beside {
+struct SideOperations {
     /// A file that is read.
-    read: Option<Id>,
+    read: Option<ModelId>,
     /// From there on.
     offset: u64,
     /// A name that is looked up.
-    name: (Id, Vec<u8>),
+    name: (ModelId, Vec<u8>),
     /// A file that is not used any more.
-    released: Option<Id>,
+    released: Option<ModelId>,
 }
 
 /// What came of that.
-struct Seen {
+struct SideResults {
     read: Option<Buf>,
     looked: Result<Inode, FsError>,
     released: Result<(), FsError>,
 }
 
-impl Beside {
-    async fn in_fs(&self, fs: &Fs, numbers: &BTreeMap<Id, u64>) -> Seen {
+impl SideOperations {
+    async fn in_fs(&self, fs: &Fs, numbers: &BTreeMap<ModelId, u64>) -> SideResults {
         let read = async {
             match self.read {
                 Some(id) => fs.read(numbers[&id], self.offset, READ).await.ok(),
@@ -102,7 +102,7 @@ impl Beside {
         let (directory, name) = &self.name;
         let looked = fs.look_up(numbers[directory], name);
         let (read, looked, released) = join3(read, looked, released).await;
-        Seen {
+        SideResults {
             read,
             looked,
             released,
@@ -110,9 +110,9 @@ impl Beside {
     }
 }
 
-impl User {
+impl FilesUser {
     /// Does two things at once.
-    pub(super) async fn two(&mut self) -> Result<(), Violated> {
+    pub(super) async fn two(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let acts = if self.rng.one_in(4) {
             match self.crossing(&model) {
@@ -125,15 +125,15 @@ impl User {
                 _ => return Ok(()),
             }
         };
-        let mut beside = Beside {
+        let mut beside = SideOperations {
             read: self.read_beside(&model, &acts),
             offset: self.offset().min(FAR) / SECTOR * SECTOR,
             name: (self.directory(&model).0, name(&self.rng)),
             released: None,
         };
-        let ids = acts.iter().flat_map(Act::files);
-        let ids: BTreeSet<Id> = ids.chain(beside.read).chain([beside.name.0]).collect();
-        let released: Vec<Id> = model.held.difference(&ids).copied().collect();
+        let ids = acts.iter().flat_map(FileOperation::files);
+        let ids: BTreeSet<ModelId> = ids.chain(beside.read).chain([beside.name.0]).collect();
+        let released: Vec<ModelId> = model.held.difference(&ids).copied().collect();
         if !released.is_empty() {
             beside.released = Some(self.rng.pick(&released));
         }
@@ -145,7 +145,7 @@ impl User {
                 Err(error) => return Err(format!("use {id}: {error}")),
             }
         }
-        let fresh: Vec<Id> = ids.difference(&model.held).copied().collect();
+        let fresh: Vec<ModelId> = ids.difference(&model.held).copied().collect();
         if used.len() == ids.len() {
             fresh.iter().for_each(|id| self.hold(*id));
             self.do_two(&acts, &beside).await?;
@@ -160,22 +160,26 @@ impl User {
     }
 
     /// A file that is read meanwhile: more often than not one that is changed.
-    fn read_beside(&self, model: &Model, acts: &[Act; 2]) -> Option<Id> {
-        let changed = acts.iter().flat_map(Act::files);
-        let regular = changed.filter(|id| model.node(*id).kind == Kind::Regular);
-        let regular: Vec<Id> = regular.collect();
+    fn read_beside(&self, model: &FilesModel, acts: &[FileOperation; 2]) -> Option<ModelId> {
+        let changed = acts.iter().flat_map(FileOperation::files);
+        let regular = changed.filter(|id| model.node(*id).kind == FileKind::Regular);
+        let regular: Vec<ModelId> = regular.collect();
         if regular.is_empty() || self.rng.one_in(4) {
-            self.any(model, |kind| kind == Kind::Regular)
+            self.any(model, |kind| kind == FileKind::Regular)
         } else {
             Some(self.rng.pick(&regular))
         }
     }
 
     /// Two acts at once, on files that are used.
-    async fn do_two(&mut self, acts: &[Act; 2], beside: &Beside) -> Result<(), Violated> {
+    async fn do_two(
+        &mut self,
+        acts: &[FileOperation; 2],
+        beside: &SideOperations,
+    ) -> Result<(), ViolationText> {
         let model = self.model();
         let orders: [&[usize]; 5] = [&[0, 1], &[1, 0], &[0], &[1], &[]];
-        let courses = orders.map(|order| Course::of(&model, acts, order));
+        let courses = orders.map(|order| SerialOutcome::of(&model, acts, order));
         if !self.can_be_told(&courses[0], &courses[1], acts) {
             return Ok(());
         }
@@ -215,16 +219,16 @@ impl User {
     /// Whether what was seen beside two things was so at some time.
     fn must_have_been(
         &self,
-        courses: &[Course; 5],
-        beside: &Beside,
-        seen: &Seen,
-    ) -> Result<(), Violated> {
+        courses: &[SerialOutcome; 5],
+        beside: &SideOperations,
+        seen: &SideResults,
+    ) -> Result<(), ViolationText> {
         let models = || courses.iter().map(|course| &course.model);
         if let Some((id, read)) = beside.read.zip(seen.read.as_ref()) {
             was_there(id, beside.offset, read, models())?;
         }
         let (directory, name) = &beside.name;
-        let is_named = |model: &Model| {
+        let is_named = |model: &FilesModel| {
             let named = model.named(*directory, name);
             match (named, &seen.looked) {
                 (None, Err(FsError::NotFound)) | (_, Err(FsError::Space(_))) => true,
@@ -244,11 +248,16 @@ impl User {
     }
 
     /// Whether it can be found out afterwards which of two was done first, if that matters.
-    fn can_be_told(&self, first: &Course, second: &Course, acts: &[Act; 2]) -> bool {
-        let told = |course: &Course, n| course.came(n).map(|came| came.map(|came| came.at));
+    fn can_be_told(
+        &self,
+        first: &SerialOutcome,
+        second: &SerialOutcome,
+        acts: &[FileOperation; 2],
+    ) -> bool {
+        let told = |course: &SerialOutcome, n| course.came(n).map(|came| came.map(|came| came.at));
         let is_told = (0..2).any(|n| told(first, n) != told(second, n));
         let is_known = is_told || first.is_like(second) || self.reads;
-        let fits = |course: &Course| {
+        let fits = |course: &SerialOutcome| {
             let both = course.order.iter().zip(&course.came);
             let mut ends = both.filter_map(|(n, came)| acts[*n].end(came.ok()?.at));
             ends.all(|end| end < SIZE_MAX)
@@ -259,10 +268,10 @@ impl User {
     /// Which course things took.
     async fn which<'a>(
         &self,
-        courses: &'a [Course; 5],
-        got: &[Got; 2],
-    ) -> Result<&'a Course, Violated> {
-        let fitting: Vec<&Course> = courses.iter().filter(|course| course.is(got)).collect();
+        courses: &'a [SerialOutcome; 5],
+        got: &[OperationResult; 2],
+    ) -> Result<&'a SerialOutcome, ViolationText> {
+        let fitting: Vec<&SerialOutcome> = courses.iter().filter(|course| course.is(got)).collect();
         match fitting[..] {
             [] => Err(format!("two at once, in no order: {got:?}")),
             [one] => Ok(one),
@@ -270,7 +279,7 @@ impl User {
             _ => {
                 let loaded = load(&self.fs, self.numbers[&TOP]).await;
                 let (model, _) = loaded.map_err(|error| format!("after two at once: {error}"))?;
-                let is_it = |course: &&Course| course.model.digest() == model.digest();
+                let is_it = |course: &&SerialOutcome| course.model.digest() == model.digest();
                 let found = fitting.into_iter().find(is_it);
                 found.ok_or_else(|| "after two at once it is like after neither order".into())
             }
@@ -280,15 +289,15 @@ impl User {
     /// What was made, or used once more, is noted.
     async fn made_and_linked(
         &mut self,
-        course: &Course,
-        acts: &[Act; 2],
-        got: [Got; 2],
-    ) -> Result<(), Violated> {
+        course: &SerialOutcome,
+        acts: &[FileOperation; 2],
+        got: [OperationResult; 2],
+    ) -> Result<(), ViolationText> {
         for (n, got) in got.into_iter().enumerate() {
             let (Some(Ok(came)), Ok((_, inode))) = (course.came(n), got) else {
                 continue;
             };
-            if let Act::Link { id, .. } = &acts[n] {
+            if let FileOperation::Link { id, .. } = &acts[n] {
                 self.drop_use(*id).await?;
             }
             if let Some((id, inode)) = came.made.zip(inode) {
@@ -304,11 +313,11 @@ impl User {
 
 /// Whether each sector that was read meanwhile is as it was at some time.
 fn was_there<'a>(
-    id: Id,
+    id: ModelId,
     offset: u64,
     seen: &Buf,
-    models: impl Iterator<Item = &'a Model>,
-) -> Result<(), Violated> {
+    models: impl Iterator<Item = &'a FilesModel>,
+) -> Result<(), ViolationText> {
     let states = models.map(|model| model.node(id).bytes.read(offset, READ as u64));
     let states: Vec<Vec<u8>> = states.collect();
     if states.iter().all(|state| state.len() != seen.len()) {

@@ -8,33 +8,34 @@ use std::time::Duration;
 
 use forebay_device::{BufMut, Device};
 use forebay_dfs::{
-    Checked, Clock, Fs, FsError, Geometry, Kind, Making, New, ROOT, Time, create, open,
+    FileKind, FileSpec, FileTime, Fs, FsCheckTotals, FsClock, FsError, FsGeometry, FsSpec, ROOT,
+    create, open,
 };
-use forebay_mount::{Files, Settings};
+use forebay_mount::{MountSettings, MountedFiles};
 use forebay_rng::{Rng, mix};
 use forebay_rt::{Rt, VirtualTime};
 use forebay_sim::Violation;
-use forebay_sim::disk::{Coin, Disk, Faults, Image};
-use forebay_sim::machine::{Machine, Medium};
+use forebay_sim::disk::{DiskFaults, DiskImage, SimDisk, WriteFate};
+use forebay_sim::machine::{DiskContents, Machine};
 use forebay_sim::plan::coin;
-use forebay_sim::role::Each;
-use forebay_sim::world::{Outcome, Tally};
+use forebay_sim::role::PerDisk;
+use forebay_sim::world::{ScenarioOutcome, ScenarioTally};
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use forebay_vsl::{Layout, Options, Space, VolumeId, Workers};
+use forebay_vsl::{SegmentLayout, Space, SpaceSettings, SpaceWorkers, VolumeId};
 use futures_util::future::join_all;
 
-use super::account::{Account, Accounts};
-use super::known::Known;
+use super::account::{DirectoryHistories, DirectoryHistory};
+use super::known::FileObservations;
 use super::load::load;
-use super::model::{Id, Model};
-use super::plan::{Life, World};
-use super::user::User;
-use crate::space::Role;
+use super::model::{FilesModel, ModelId};
+use super::plan::{FilesIncarnation, FilesScenario};
+use super::user::FilesUser;
+use crate::space::SpaceDisk;
 
 const SEGMENT_BYTES: u64 = 128 << 10;
 const VOLUME: VolumeId = VolumeId([9; 16]);
 /// Files of 512 MiB, slots of 4 KiB.
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: FsGeometry = FsGeometry {
     chunk_bits: 20,
     slot_sectors: 8,
 };
@@ -44,11 +45,11 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const FILLER: &[u8] = b"filler";
 
 /// What is checked while a world goes on, and what came of it.
-struct Ctx {
-    world: World,
-    accounts: Accounts,
-    known: Rc<RefCell<Known>>,
-    tally: RefCell<Tally>,
+struct FilesContext {
+    world: FilesScenario,
+    accounts: DirectoryHistories,
+    known: Rc<RefCell<FileObservations>>,
+    tally: RefCell<ScenarioTally>,
     violation: RefCell<Option<Violation>>,
     digest: RefCell<DefaultHasher>,
     /// Nanoseconds in the lives before.
@@ -58,17 +59,17 @@ struct Ctx {
 }
 
 /// Lives through a world.
-pub fn run(world: &World) -> Outcome {
+pub fn run(world: &FilesScenario) -> ScenarioOutcome {
     live_through(world, false)
 }
 
 /// The same, and prints what users do.
-pub fn run_aloud(world: &World) -> Outcome {
+pub fn run_aloud(world: &FilesScenario) -> ScenarioOutcome {
     live_through(world, true)
 }
 
-fn live_through(world: &World, aloud: bool) -> Outcome {
-    let ctx = Rc::new(Ctx {
+fn live_through(world: &FilesScenario, aloud: bool) -> ScenarioOutcome {
+    let ctx = Rc::new(FilesContext {
         world: world.clone(),
         accounts: Rc::default(),
         known: Rc::default(),
@@ -88,19 +89,19 @@ fn live_through(world: &World, aloud: bool) -> Outcome {
     let mut tally = *ctx.tally.borrow();
     tally.worlds = 1;
     let digest = ctx.digest.borrow().finish();
-    Outcome {
+    ScenarioOutcome {
         digest,
         tally,
         violation: ctx.violation.take(),
-        ..Outcome::default()
+        ..ScenarioOutcome::default()
     }
 }
 
-fn clock_of(rt: &Rt, from: u64) -> Clock {
+fn clock_of(rt: &Rt, from: u64) -> FsClock {
     let rt = rt.clone();
     Rc::new(move || {
         let ns = from + rt.now().as_nanos();
-        Time {
+        FileTime {
             seconds: (ns / 1_000_000_000) as i64,
             nanos: (ns % 1_000_000_000) as u32,
         }
@@ -109,7 +110,7 @@ fn clock_of(rt: &Rt, from: u64) -> Clock {
 
 /// Takes room, but for so many bytes.
 async fn fill(fs: &Fs, left: u64) -> Result<(), FsError> {
-    let new = New::of(Kind::Regular, 0o644);
+    let new = FileSpec::of(FileKind::Regular, 0o644);
     let file = fs.make(ROOT, FILLER, &new).await?.file;
     loop {
         let sectors = fs.room().free.saturating_sub(left) / SECTOR_BYTES;
@@ -123,51 +124,56 @@ async fn fill(fs: &Fs, left: u64) -> Result<(), FsError> {
 }
 
 /// What is attached.
-struct Attached {
+struct AttachedFs {
     fs: Fs,
-    _workers: Workers,
+    _workers: SpaceWorkers,
 }
 
 async fn attach(
     rt: Rt,
     disk: Rc<dyn Device>,
-    options: Options,
-    clock: Clock,
-) -> Result<Attached, String> {
+    options: SpaceSettings,
+    clock: FsClock,
+) -> Result<AttachedFs, String> {
     let opened = forebay_vsl::open(rt, disk, options, false).await;
     let (space, workers, _) = opened.map_err(|error| error.to_string())?;
     let fs = open(space, clock)
         .await
         .map_err(|error| error.to_string())?;
-    Ok(Attached {
+    Ok(AttachedFs {
         fs,
         _workers: workers,
     })
 }
 
-impl Ctx {
+impl FilesContext {
     fn violated(&self, checker: &'static str, what: String) {
         let mut violation = self.violation.borrow_mut();
         violation.get_or_insert(Violation::new(checker, what));
     }
 
-    fn machine(&self, seed: u64, cut_at: Option<u64>, medium: &Medium<Role>) -> Machine<Role> {
-        let blocks = Each::of(|_| 512);
+    fn machine(
+        &self,
+        seed: u64,
+        cut_at: Option<u64>,
+        medium: &DiskContents<SpaceDisk>,
+    ) -> Machine<SpaceDisk> {
+        let blocks = PerDisk::of(|_| 512);
         Machine::new(seed, cut_at, medium, &blocks, Rc::new(VirtualTime::new()))
     }
 
     /// A disk with a filesystem in which each user has a directory.
-    fn made(&self) -> Medium<Role> {
+    fn made(&self) -> DiskContents<SpaceDisk> {
         let len = (1 << 20) + self.world.segments * SEGMENT_BYTES;
-        let empty = Each::of(|_| Image::new(len));
+        let empty = PerDisk::of(|_| DiskImage::new(len));
         let machine = self.machine(0, None, &empty);
-        let disk: Rc<dyn Device> = Rc::clone(&machine.disks[Role::Medium]) as Rc<dyn Device>;
-        let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT_BYTES)));
-        let making = forebay_vsl::Making {
+        let disk: Rc<dyn Device> = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
+        let layout = SegmentLayout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT_BYTES)));
+        let making = forebay_vsl::SpaceSpec {
             volume: VOLUME,
             layout: layout.expect("it is large enough"),
             space_sectors: GEOMETRY.space_sectors(),
-            placement: forebay_vsl::Kind::Lfs,
+            placement: forebay_vsl::PlacementKind::Lfs,
             auto: false,
             page_sectors: 8,
             disk: None,
@@ -178,9 +184,9 @@ impl Ctx {
             forebay_vsl::create(rt.clone(), Rc::clone(&disk), &making)
                 .await
                 .expect("made");
-            let opened = forebay_vsl::open(rt, disk, Options::default(), false).await;
-            let (space, _workers, _): (Space, Workers, _) = opened.expect("taken up");
-            let making = Making {
+            let opened = forebay_vsl::open(rt, disk, SpaceSettings::default(), false).await;
+            let (space, _workers, _): (Space, SpaceWorkers, _) = opened.expect("taken up");
+            let making = FsSpec {
                 volume: VOLUME,
                 geometry: GEOMETRY,
                 hash_key: [3; 16],
@@ -190,7 +196,7 @@ impl Ctx {
             create(&space, &making, &clock).await.expect("made");
             let fs = open(space, clock).await.expect("taken up");
             for user in 0..users {
-                let new = New::of(Kind::Directory, 0o755);
+                let new = FileSpec::of(FileKind::Directory, 0o755);
                 let made = fs.make(ROOT, &[b'0' + user as u8], &new).await;
                 fs.forget(made.expect("made").file, 1).await.expect("it is");
             }
@@ -200,17 +206,21 @@ impl Ctx {
             fs.sync().await.expect("durable");
         };
         machine.run(work).expect("no cut");
-        let fresh = (0..users).map(|_| Account::new(Model::new()));
+        let fresh = (0..users).map(|_| DirectoryHistory::new(FilesModel::new()));
         self.accounts.borrow_mut().extend(fresh);
-        machine.cut(Coin::Keep)
+        machine.cut(WriteFate::Keep)
     }
 
     /// Lives a life, and looks at what it leaves.
-    fn live(self: &Rc<Self>, n: usize, medium: &Medium<Role>) -> Medium<Role> {
+    fn live(
+        self: &Rc<Self>,
+        n: usize,
+        medium: &DiskContents<SpaceDisk>,
+    ) -> DiskContents<SpaceDisk> {
         let life = self.world.lives[n].clone();
         let seed = mix(self.world.seed, 1000 + n as u64);
         let machine = self.machine(seed, Some(life.cut_at), medium);
-        let disk = &machine.disks[Role::Medium];
+        let disk = &machine.disks[SpaceDisk::Medium];
         disk.slowest.set(life.slowest);
         disk.faults.replace(life.faults.clone());
         let (ctx, watched) = (Rc::clone(self), Rc::clone(disk));
@@ -218,7 +228,7 @@ impl Ctx {
             let rng = Rng::new(mix(seed, request));
             if rng.one_in(ctx.world.lives[n].looks) && ctx.violation.borrow().is_none() {
                 let image = watched.cut(coin(&rng, mix(seed, request + 1)));
-                ctx.look(&Each::of(|_| image.clone()), &rng);
+                ctx.look(&PerDisk::of(|_| image.clone()), &rng);
             }
         })));
         let clock = clock_of(&machine.rt, self.clock.get());
@@ -248,10 +258,10 @@ impl Ctx {
     fn serve(
         self: &Rc<Self>,
         rt: Rt,
-        disk: Rc<Disk>,
+        disk: Rc<SimDisk>,
         seed: u64,
         n: usize,
-        clock: Clock,
+        clock: FsClock,
     ) -> impl Future<Output = ()> + 'static {
         let ctx = Rc::clone(self);
         async move {
@@ -274,7 +284,7 @@ impl Ctx {
                 }
             });
             join_all(users).await;
-            disk.faults.replace(Faults::default());
+            disk.faults.replace(DiskFaults::default());
             if attached.fs.space().failure().is_none() && ctx.violation.borrow().is_none() {
                 let is_healthy = ctx.world.lives[n].is_healthy();
                 let healed = ctx.look_at_healed(&attached.fs, is_healthy).await;
@@ -283,7 +293,13 @@ impl Ctx {
         }
     }
 
-    async fn work(&self, fs: Fs, index: usize, rng: Rng, life: &Life) -> Result<(), String> {
+    async fn work(
+        &self,
+        fs: Fs,
+        index: usize,
+        rng: Rng,
+        life: &FilesIncarnation,
+    ) -> Result<(), String> {
         let directory = match fs.look_up(ROOT, &[b'0' + index as u8]).await {
             Ok(inode) => inode.file,
             Err(FsError::Space(_)) => return Ok(()),
@@ -294,8 +310,8 @@ impl Ctx {
             Err(FsError::Space(_)) => return Ok(()),
             Err(error) => return Err(format!("user {index}: {error}")),
         };
-        let mut user = User {
-            files: Rc::new(Files::new(fs.clone(), Settings::default())),
+        let mut user = FilesUser {
+            files: Rc::new(MountedFiles::new(fs.clone(), MountSettings::default())),
             fs,
             accounts: Rc::clone(&self.accounts),
             known: Rc::clone(&self.known),
@@ -321,9 +337,9 @@ impl Ctx {
     fn same_numbers(
         &self,
         index: usize,
-        read: &Model,
-        numbers: BTreeMap<Id, u64>,
-    ) -> Result<BTreeMap<Id, u64>, String> {
+        read: &FilesModel,
+        numbers: BTreeMap<ModelId, u64>,
+    ) -> Result<BTreeMap<ModelId, u64>, String> {
         let mut accounts = self.accounts.borrow_mut();
         let expected = accounts[index].now().digest();
         if read.digest() != expected {
@@ -334,18 +350,22 @@ impl Ctx {
         let mut model = read.clone();
         // It shows nowhere, but it must be there.
         model.take_preallocated(accounts[index].now());
-        accounts[index] = Account::new(model);
+        accounts[index] = DirectoryHistory::new(model);
         Ok(numbers)
     }
 
     /// Looks at what a cut left; gives what is there now, if it is what it may be.
-    fn look(self: &Rc<Self>, medium: &Medium<Role>, rng: &Rng) -> Option<(Vec<Account>, Known)> {
+    fn look(
+        self: &Rc<Self>,
+        medium: &DiskContents<SpaceDisk>,
+        rng: &Rng,
+    ) -> Option<(Vec<DirectoryHistory>, FileObservations)> {
         self.tally.borrow_mut().cycles += 1;
         let mut medium = medium.clone();
         if rng.one_in(4) {
             // The power goes again while it is taken up.
             let machine = self.machine(rng.next(), Some(rng.below(12)), &medium);
-            let disk = Rc::clone(&machine.disks[Role::Medium]) as Rc<dyn Device>;
+            let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
             let clock = clock_of(&machine.rt, self.clock.get());
             let attached = attach(machine.rt.clone(), disk, self.world.options(), clock);
             machine.run(async move { drop(attached.await) });
@@ -355,7 +375,7 @@ impl Ctx {
             tally.cuts_in_recovery += 1;
         }
         let machine = self.machine(0, None, &medium);
-        let disk = Rc::clone(&machine.disks[Role::Medium]) as Rc<dyn Device>;
+        let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
         let clock = clock_of(&machine.rt, self.clock.get());
         let attached = attach(machine.rt.clone(), disk, self.world.options(), clock);
         let ctx = Rc::clone(self);
@@ -373,7 +393,7 @@ impl Ctx {
     }
 
     /// Whether `check` finds nothing.
-    async fn checked(&self, fs: &Fs) -> Result<Checked, String> {
+    async fn checked(&self, fs: &Fs) -> Result<FsCheckTotals, String> {
         let mut problems = Vec::new();
         let checked = fs.check(&mut |problem| problems.push(problem)).await;
         match problems.first() {
@@ -382,7 +402,7 @@ impl Ctx {
         }
     }
 
-    async fn look_at(&self, fs: &Fs) -> Result<(Vec<Account>, Known), String> {
+    async fn look_at(&self, fs: &Fs) -> Result<(Vec<DirectoryHistory>, FileObservations), String> {
         if self.checked(fs).await?.orphans > 0 {
             return Err("files without a name are left".into());
         }

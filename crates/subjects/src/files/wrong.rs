@@ -4,7 +4,7 @@ use forebay_dfs::FileFlags;
 
 /// Why something is not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wrong {
+pub enum ExpectedError {
     /// There is no such name.
     NotFound,
     /// The name is taken.
@@ -25,18 +25,18 @@ pub enum Wrong {
     Protected,
 }
 
-pub(super) fn may_grow(flags: FileFlags) -> Result<(), Wrong> {
+pub(super) fn may_grow(flags: FileFlags) -> Result<(), ExpectedError> {
     if flags.has(FileFlags::IMMUTABLE) {
-        Err(Wrong::Protected)
+        Err(ExpectedError::Protected)
     } else {
         Ok(())
     }
 }
 
-pub(super) fn may_change(flags: FileFlags) -> Result<(), Wrong> {
+pub(super) fn may_change(flags: FileFlags) -> Result<(), ExpectedError> {
     let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
     if flags.has(protect) {
-        Err(Wrong::Protected)
+        Err(ExpectedError::Protected)
     } else {
         Ok(())
     }

@@ -13,13 +13,13 @@ mod trace;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use forebay_model::disk::{self, CacheChoice, Caches, Op, Options, Spec};
+use forebay_model::disk::{self, CacheChoice, DiskOp, DiskOptions, DiskSpec, EnabledCaches};
 
-use replay::{Gap, Times};
+use replay::{GapMeaning, SortedServiceTimes};
 
 /// Arguments of `demerit`.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DemeritArgs {
     /// A model's name, or a file with a drive's table
     model: String,
     /// A measured trace
@@ -27,16 +27,16 @@ pub(crate) struct Args {
     /// Whether the gap in a line is the idle time before its request or after it [default: as
     /// the traces of that drive have it]
     #[arg(long, value_enum)]
-    gap: Option<Gap>,
+    gap: Option<GapMeaning>,
     /// Average over so many starting phases of the rotation
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     phases: u32,
     /// Report writes as done when they are in the drive's cache [default: as the drive was set]
     #[arg(long, value_enum)]
-    write_cache: Option<Switch>,
+    write_cache: Option<OnOff>,
     /// Keep what was read, and read on after it [default: as the drive was set]
     #[arg(long, value_enum)]
-    read_ahead: Option<Switch>,
+    read_ahead: Option<OnOff>,
     /// Draw the distributions of the service times into this SVG file
     #[arg(long)]
     plot: Option<PathBuf>,
@@ -49,24 +49,24 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Switch {
+enum OnOff {
     On,
     Off,
 }
 
 /// The mean of a figure over the starting phases, and its standard deviation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figure {
+pub(crate) struct PhaseMean {
     pub(crate) mean: f64,
     pub(crate) spread: f64,
 }
 
-impl Figure {
-    fn of(values: &[f64]) -> Figure {
+impl PhaseMean {
+    fn of(values: &[f64]) -> PhaseMean {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let square = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
-        Figure {
+        PhaseMean {
             mean,
             spread: square.sqrt(),
         }
@@ -74,33 +74,36 @@ impl Figure {
 }
 
 /// What a comparison comes to, in milliseconds. `None` where the trace has no such requests.
-pub(crate) struct Outcome {
-    pub(crate) all: Figure,
-    pub(crate) reads: Option<Figure>,
-    pub(crate) writes: Option<Figure>,
+pub(crate) struct DemeritOutcome {
+    pub(crate) all: PhaseMean,
+    pub(crate) reads: Option<PhaseMean>,
+    pub(crate) writes: Option<PhaseMean>,
     pub(crate) mean_real: f64,
-    pub(crate) mean_model: Figure,
+    pub(crate) mean_model: PhaseMean,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &DemeritArgs) -> Result<()> {
     let spec = find(&args.model)?;
     let trace = trace::load(&args.trace)?;
     trace::check(&trace, &spec)
         .with_context(|| format!("{} does not fit {}", args.trace.display(), spec.name()))?;
-    let gap = args.gap.unwrap_or_else(|| Gap::of(&spec));
-    let options = Options {
+    let gap = args.gap.unwrap_or_else(|| GapMeaning::of(&spec));
+    let options = DiskOptions {
         caches: caches(args, &spec),
-        ..Options::default()
+        ..DiskOptions::default()
     };
     let phases = (0..args.phases).map(|k| f64::from(k) / f64::from(args.phases));
-    let replayed = |phase| replay::replay(&spec, Options { phase, ..options }, &trace, gap);
+    let replayed = |phase| replay::replay(&spec, DiskOptions { phase, ..options }, &trace, gap);
     let runs: Vec<Vec<f64>> = phases.map(replayed).collect();
     let measured: Vec<f64> = trace.iter().map(|r| r.service_us / 1000.0).collect();
     if let Some(path) = &args.requests {
         write(path, &trace::beside(&trace, &measured, &runs[0]))?;
     }
-    let real = Times::new(&trace, &measured);
-    let runs: Vec<Times> = runs.iter().map(|ms| Times::new(&trace, ms)).collect();
+    let real = SortedServiceTimes::new(&trace, &measured);
+    let runs: Vec<SortedServiceTimes> = runs
+        .iter()
+        .map(|ms| SortedServiceTimes::new(&trace, ms))
+        .collect();
     let outcome = compare(&real, &runs);
     if let Some(path) = &args.plot {
         let title = format!("{} and its model", spec.name());
@@ -119,7 +122,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 /// The model of that name, or the one in that file.
-pub(crate) fn find(model: &str) -> Result<Spec> {
+pub(crate) fn find(model: &str) -> Result<DiskSpec> {
     if let Some(spec) = disk::named(model) {
         return Ok(spec);
     }
@@ -130,35 +133,35 @@ pub(crate) fn find(model: &str) -> Result<Spec> {
         names.join(", ")
     );
     let text = std::fs::read_to_string(model).with_context(|| format!("cannot read {model}"))?;
-    Spec::parse(&text).with_context(|| format!("{model} is not a drive's table"))
+    DiskSpec::parse(&text).with_context(|| format!("{model} is not a drive's table"))
 }
 
-fn caches(args: &Args, spec: &Spec) -> Caches {
+fn caches(args: &DemeritArgs, spec: &DiskSpec) -> EnabledCaches {
     let own = spec.own_caches();
-    let pick = |given: Option<Switch>, own| given.map_or(own, |s| s == Switch::On);
-    Caches::Explicit(CacheChoice {
+    let pick = |given: Option<OnOff>, own| given.map_or(own, |s| s == OnOff::On);
+    EnabledCaches::Explicit(CacheChoice {
         immediate_report: pick(args.write_cache, own.immediate_report),
         read_ahead: pick(args.read_ahead, own.read_ahead),
     })
 }
 
 /// The demerit of each run, averaged.
-pub(crate) fn compare(real: &Times, runs: &[Times]) -> Outcome {
-    let figure = |of: &dyn Fn(&Times) -> Vec<f64>| {
+pub(crate) fn compare(real: &SortedServiceTimes, runs: &[SortedServiceTimes]) -> DemeritOutcome {
+    let figure = |of: &dyn Fn(&SortedServiceTimes) -> Vec<f64>| {
         let real = of(real);
         let each: Vec<f64> = runs.iter().map(|run| demerit(&real, &of(run))).collect();
-        (!real.is_empty()).then(|| Figure::of(&each))
+        (!real.is_empty()).then(|| PhaseMean::of(&each))
     };
-    let mean = |times: &Times| {
+    let mean = |times: &SortedServiceTimes| {
         let all = times.all();
         all.iter().sum::<f64>() / all.len() as f64
     };
-    Outcome {
-        all: figure(&Times::all).unwrap_or_default(),
-        reads: figure(&|t| t.of(Op::Read)),
-        writes: figure(&|t| t.of(Op::Write)),
+    DemeritOutcome {
+        all: figure(&SortedServiceTimes::all).unwrap_or_default(),
+        reads: figure(&|t| t.of(DiskOp::Read)),
+        writes: figure(&|t| t.of(DiskOp::Write)),
         mean_real: mean(real),
-        mean_model: Figure::of(&runs.iter().map(mean).collect::<Vec<_>>()),
+        mean_model: PhaseMean::of(&runs.iter().map(mean).collect::<Vec<_>>()),
     }
 }
 
@@ -169,9 +172,9 @@ fn demerit(real: &[f64], model: &[f64]) -> f64 {
     (sum / real.len() as f64).sqrt()
 }
 
-fn text(outcome: &Outcome, phases: u32) -> String {
+fn text(outcome: &DemeritOutcome, phases: u32) -> String {
     let ms = |f: Option<f64>| f.map_or("n/a".to_string(), |f| format!("{f:.3}"));
-    let both = |f: &Option<Figure>| (ms(f.map(|f| f.mean)), ms(f.map(|f| f.spread)));
+    let both = |f: &Option<PhaseMean>| (ms(f.map(|f| f.mean)), ms(f.map(|f| f.spread)));
     let (reads, reads_spread) = both(&outcome.reads);
     let (writes, writes_spread) = both(&outcome.writes);
     format!(
@@ -187,9 +190,9 @@ fn text(outcome: &Outcome, phases: u32) -> String {
     )
 }
 
-fn json(outcome: &Outcome, phases: u32) -> serde_json::Value {
-    let mean = |f: &Option<Figure>| f.map(|f| f.mean);
-    let spread = |f: &Option<Figure>| f.map(|f| f.spread);
+fn json(outcome: &DemeritOutcome, phases: u32) -> serde_json::Value {
+    let mean = |f: &Option<PhaseMean>| f.map(|f| f.mean);
+    let spread = |f: &Option<PhaseMean>| f.map(|f| f.spread);
     serde_json::json!({
         "demerit_ms": outcome.all.mean,
         "reads_ms": mean(&outcome.reads),

@@ -11,7 +11,7 @@
 //! - Recoveries are cut one after the other, by the power or because the process is killed.
 //! - Behind the last life of a volume that was flushed and idle, one byte has changed: what was flushed is there, or gives errors.
 //! - *Only in worlds marked so, where less can be promised*
-//!   ([`Promise::Known`](forebay_sim::lanes::Promise::Known)): bits of the disk change; a write lands elsewhere;
+//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the disk change; a write lands elsewhere;
 //!   flushes and FUA are acknowledged and not done.
 //!
 //! # Reading order
@@ -26,5 +26,5 @@ mod settings;
 mod subject;
 mod volume;
 
-pub use settings::{Kind, Role, Space};
-pub use volume::Served;
+pub use settings::{SpaceDisk, SpaceFaultKind, SpaceTarget};
+pub use volume::AttachedSpace;

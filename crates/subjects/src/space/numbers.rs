@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use forebay_sim::Violation;
-use forebay_sim::disk::Image;
+use forebay_sim::disk::DiskImage;
 
 use super::volume::SEGMENT_BYTES;
 
@@ -17,7 +17,7 @@ const SEGMENT_AT: usize = 40;
 const HEADER: usize = 48;
 
 /// The epoch and the number of the segment that begins at a byte of the disk; `None` if no record begins there.
-fn segment(disk: &Image, at: u64) -> Option<(u64, u64)> {
+fn segment(disk: &DiskImage, at: u64) -> Option<(u64, u64)> {
     let mut header = [0; HEADER];
     disk.read(at, &mut header);
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
@@ -30,7 +30,7 @@ fn segment(disk: &Image, at: u64) -> Option<(u64, u64)> {
 ///
 /// # Errors
 /// If a segment that was opened in this life has the epoch or the number of one that was there before.
-pub(super) fn are_new(before: &Image, after: &Image) -> Result<(), Violation> {
+pub(super) fn are_new(before: &DiskImage, after: &DiskImage) -> Result<(), Violation> {
     let places = || (SEGMENTS_AT..after.len()).step_by(SEGMENT_BYTES as usize);
     let known = places().filter_map(|at| segment(before, at));
     let (epochs, numbers): (BTreeSet<u64>, BTreeSet<u64>) = known.unzip();
@@ -51,7 +51,7 @@ pub(super) fn are_new(before: &Image, after: &Image) -> Result<(), Violation> {
 mod tests {
     use super::*;
 
-    fn opened(disk: &Image, slot: u64, epoch: u64, number: u64) -> Image {
+    fn opened(disk: &DiskImage, slot: u64, epoch: u64, number: u64) -> DiskImage {
         let mut header = [0; HEADER];
         header[..7].copy_from_slice(b"FOREVRC");
         header[EPOCH_AT..SEGMENT_AT].copy_from_slice(&epoch.to_le_bytes());
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn an_epoch_or_a_number_that_comes_again_is_seen() {
-        let empty = Image::new(SEGMENTS_AT + 4 * SEGMENT_BYTES);
+        let empty = DiskImage::new(SEGMENTS_AT + 4 * SEGMENT_BYTES);
         let before = opened(&opened(&empty, 0, 3, 10), 1, 4, 11);
         assert!(are_new(&before, &before).is_ok());
         assert!(are_new(&before, &opened(&before, 1, 5, 12)).is_ok());

@@ -3,30 +3,30 @@
 use std::time::Duration;
 
 use forebay_rng::{Rng, mix};
-use forebay_sim::disk::{Faults, Outage, Rot, Trouble};
-use forebay_sim::plan::{After, Conditions, Looks, coin, regions};
-use forebay_sim::role::Each;
-use forebay_sim::workload::{Bounds, Script, journal, mix as mixes};
+use forebay_sim::disk::{BitRot, DiskFaults, DiskOutage, TimedFault};
+use forebay_sim::plan::{CheckSchedule, DiskConditions, IncarnationEnd, coin, regions};
+use forebay_sim::role::PerDisk;
+use forebay_sim::workload::{ScriptBounds, WriterScript, journal, mix as mixes};
 
 use super::numbers::SEGMENTS_AT;
-use super::settings::{Kind, Placing, Role, Space};
+use super::settings::{Placing, SpaceDisk, SpaceFaultKind, SpaceTarget};
 
 /// A world of the virtual storage layer.
-pub(super) type Plan = forebay_sim::plan::Plan<Space>;
+pub(super) type SpacePlan = forebay_sim::plan::ScenarioPlan<SpaceTarget>;
 /// A life of one.
-type Life = forebay_sim::plan::Life<Role>;
+type SpaceIncarnation = forebay_sim::plan::Incarnation<SpaceDisk>;
 
 /// How lives end, the more likely more often.
-const AFTERS: [After; 5] = [
-    After::Cut,
-    After::Cut,
-    After::Quiet,
-    After::Close,
-    After::Drain,
+const AFTERS: [IncarnationEnd; 5] = [
+    IncarnationEnd::Cut,
+    IncarnationEnd::Cut,
+    IncarnationEnd::Quiet,
+    IncarnationEnd::Close,
+    IncarnationEnd::Drain,
 ];
 
 /// The world of a seed.
-pub(super) fn of_seed(seed: u64) -> Plan {
+pub(super) fn of_seed(seed: u64) -> SpacePlan {
     let rng = Rng::new(mix(seed, 0x05_bace));
     let kind = kind(&rng);
     let block = if rng.one_in(4) { 4096 } else { 512 };
@@ -38,9 +38,9 @@ pub(super) fn of_seed(seed: u64) -> Plan {
             rng.pick(&[0, 0, 0, 1, 1, 2, 3])
         };
     let regions = regions(&rng, len, block.into());
-    let mut plan = Plan {
+    let mut plan = SpacePlan {
         seed,
-        volume: Space {
+        volume: SpaceTarget {
             kind,
             max_delay: Duration::from_micros(200 << rng.below(9)),
             map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
@@ -81,7 +81,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
     let rng = Rng::new(mix(seed, 0x7e_3e11));
     plan.volume.changes = rng.one_in(8).then(|| rng.next());
     let rng = Rng::new(mix(seed, 0x1d_1e07));
-    if plan.volume.kind == Kind::Calm && rng.one_in(16) {
+    if plan.volume.kind == SpaceFaultKind::Calm && rng.one_in(16) {
         rots_behind_the_last_life(&mut plan, &rng);
     }
     plan
@@ -89,7 +89,7 @@ pub(super) fn of_seed(seed: u64) -> Plan {
 
 /// The last life ends with a flush and is idle, and then something rots that is durable. Parts of what was written in place have
 /// no checksum, so no placement does that.
-fn rots_behind_the_last_life(plan: &mut Plan, rng: &Rng) {
+fn rots_behind_the_last_life(plan: &mut SpacePlan, rng: &Rng) {
     if plan.volume.placement.in_place() {
         plan.volume.placement = rng.pick(&[Placing::Lfs, Placing::Wolf, Placing::SepBit]);
     }
@@ -97,30 +97,30 @@ fn rots_behind_the_last_life(plan: &mut Plan, rng: &Rng) {
     // A clock that leaps may end the idle time before the volume has noted anything.
     plan.clock_leaps = None;
     let last = plan.lives.last_mut().expect("a life");
-    (last.cut_at, last.killed, last.after) = (u64::MAX, false, After::Idle);
+    (last.cut_at, last.killed, last.after) = (u64::MAX, false, IncarnationEnd::Idle);
 }
 
 /// Superblocks, or other durable writes, fail now and then, of a disk that forgets its cache then and reports the failure late.
-fn durable_writes_fail(plan: &mut Plan, rng: &Rng) {
-    plan.volume.kind = Kind::Fails;
+fn durable_writes_fail(plan: &mut SpacePlan, rng: &Rng) {
+    plan.volume.kind = SpaceFaultKind::Fails;
     plan.volume.recovery_entries = 8 << rng.below(5);
     if rng.coin() {
         plan.volume.placement = Placing::Overwrite;
         plan.volume.home_bytes = rng.pick(&[4096, 16 << 10]);
     }
     for (n, life) in (0..).zip(&mut plan.lives) {
-        let conditions = &mut life.disks[Role::Medium];
+        let conditions = &mut life.disks[SpaceDisk::Medium];
         conditions.flush_takes = Some(Duration::from_micros(1 + rng.below(2000)));
-        conditions.faults = Faults {
+        conditions.faults = DiskFaults {
             seed: mix(plan.seed, 100 + n),
             forgetful: true,
             fua_reported_late: true,
-            ..Faults::default()
+            ..DiskFaults::default()
         };
         if rng.one_in(4) {
             conditions.faults.writes_fail = 4 + rng.below(20)
         } else {
-            conditions.faults.troubles.push(Trouble {
+            conditions.faults.troubles.push(TimedFault {
                 from: Duration::ZERO,
                 to: None,
                 range: Some(0..SEGMENTS_AT),
@@ -135,9 +135,9 @@ fn durable_writes_fail(plan: &mut Plan, rng: &Rng) {
 }
 
 /// The process is killed, or the power goes, and the recoveries after that are cut as well.
-fn recoveries_are_cut(plan: &mut Plan, rng: &Rng) {
+fn recoveries_are_cut(plan: &mut SpacePlan, rng: &Rng) {
     let first = plan.lives[0].clone();
-    let again = |n: u64| Life {
+    let again = |n: u64| SpaceIncarnation {
         seed: mix(first.seed, 20 + n),
         ..first.clone()
     };
@@ -154,25 +154,28 @@ fn recoveries_are_cut(plan: &mut Plan, rng: &Rng) {
 }
 
 /// Pages are brought home all the time, and flushes fail now and then, of a disk that forgets then what they were for.
-fn flushes_fail_while_brought_home(plan: &mut Plan, rng: &Rng) {
-    plan.volume.kind = Kind::Fails;
+fn flushes_fail_while_brought_home(plan: &mut SpacePlan, rng: &Rng) {
+    plan.volume.kind = SpaceFaultKind::Fails;
     plan.volume.placement = Placing::Overwrite;
     plan.volume.home_bytes = rng.pick(&[4096, 16 << 10]);
     for (n, life) in (0..).zip(&mut plan.lives) {
-        let conditions = &mut life.disks[Role::Medium];
+        let conditions = &mut life.disks[SpaceDisk::Medium];
         conditions.flush_takes = Some(Duration::from_micros(1 + rng.below(20_000)));
-        conditions.faults = Faults {
+        conditions.faults = DiskFaults {
             seed: mix(plan.seed, 100 + n),
             flushes_fail: 4 + rng.below(20),
             forgetful: true,
-            ..Faults::default()
+            ..DiskFaults::default()
         };
     }
 }
 
 /// Parts of what was brought home have no checksum, so of a disk that harms data nothing can be asked there.
-fn placing(rng: &Rng, kind: Kind) -> Placing {
-    let honest = !matches!(kind, Kind::Rot | Kind::Misdirect | Kind::Lies);
+fn placing(rng: &Rng, kind: SpaceFaultKind) -> Placing {
+    let honest = !matches!(
+        kind,
+        SpaceFaultKind::Rot | SpaceFaultKind::Misdirect | SpaceFaultKind::Lies
+    );
     let chosen = if rng.coin() {
         Placing::Lfs
     } else {
@@ -185,31 +188,31 @@ fn placing(rng: &Rng, kind: Kind) -> Placing {
     }
 }
 
-fn kind(rng: &Rng) -> Kind {
+fn kind(rng: &Rng) -> SpaceFaultKind {
     match rng.below(100) {
-        0..=64 => Kind::Calm,
-        65..=79 => Kind::Fails,
-        80..=87 => Kind::ReadsFail,
-        88..=91 => Kind::Rot,
-        92..=95 => Kind::Misdirect,
-        _ => Kind::Lies,
+        0..=64 => SpaceFaultKind::Calm,
+        65..=79 => SpaceFaultKind::Fails,
+        80..=87 => SpaceFaultKind::ReadsFail,
+        88..=91 => SpaceFaultKind::Rot,
+        92..=95 => SpaceFaultKind::Misdirect,
+        _ => SpaceFaultKind::Lies,
     }
 }
 
-fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
+fn life(plan: &SpacePlan, rng: &Rng, seed: u64, first: bool) -> SpaceIncarnation {
     let len = 4 + rng.below(60) as usize;
     let scripts = scripts(plan, rng, len);
     let requests = 20 + 3 * scripts.len() as u64 * len as u64;
     let faults = faults(rng, plan.volume.kind, seed, requests);
     let fast = rng.one_in(3);
     let us = |most: u64| Duration::from_micros(rng.below(most) + 1);
-    let conditions = Conditions {
+    let conditions = DiskConditions {
         block: plan.block,
         slowest: us(if fast { 50 } else { 20_000 }),
         flush_takes: rng.one_in(3).then(|| us(40_000)),
         faults,
     };
-    Life {
+    SpaceIncarnation {
         seed,
         scripts,
         stop_at: None,
@@ -222,19 +225,19 @@ fn life(plan: &Plan, rng: &Rng, seed: u64, first: bool) -> Life {
         },
         after: rng.pick(&AFTERS),
         coin: coin(rng, seed),
-        looks: Looks::OneIn(if plan.volume.flood {
+        looks: CheckSchedule::OneIn(if plan.volume.flood {
             6 + rng.below(8)
         } else {
             1 + rng.below(3)
         }),
-        disks: Each::of(|_| conditions.clone()),
+        disks: PerDisk::of(|_| conditions.clone()),
     }
 }
 
 /// What each lane does.
-fn scripts(plan: &Plan, rng: &Rng, len: usize) -> Vec<Script> {
+fn scripts(plan: &SpacePlan, rng: &Rng, len: usize) -> Vec<WriterScript> {
     let scripts = plan.regions.iter().map(|region| {
-        let bounds = Bounds {
+        let bounds = ScriptBounds {
             region: region.clone(),
             volume: plan.len,
             block: plan.block.into(),
@@ -251,10 +254,10 @@ fn scripts(plan: &Plan, rng: &Rng, len: usize) -> Vec<Script> {
     scripts.collect()
 }
 
-fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> Faults {
-    let mut faults = Faults {
+fn faults(rng: &Rng, kind: SpaceFaultKind, seed: u64, requests: u64) -> DiskFaults {
+    let mut faults = DiskFaults {
         seed: mix(seed, 1),
-        ..Faults::default()
+        ..DiskFaults::default()
     };
     let when = rng.below(requests);
     if rng.one_in(6) {
@@ -268,22 +271,22 @@ fn faults(rng: &Rng, kind: Kind, seed: u64, requests: u64) -> Faults {
         faults.slow_reads = Some((2 + reads.below(12), span));
     }
     match kind {
-        Kind::Calm => {}
-        Kind::Fails => refuse(rng, &mut faults, when),
-        Kind::ReadsFail => faults.reads_fail = 2 + rng.below(30),
-        Kind::Rot => {
-            faults.rot = Some(Rot {
+        SpaceFaultKind::Calm => {}
+        SpaceFaultKind::Fails => refuse(rng, &mut faults, when),
+        SpaceFaultKind::ReadsFail => faults.reads_fail = 2 + rng.below(30),
+        SpaceFaultKind::Rot => {
+            faults.rot = Some(BitRot {
                 at: when,
                 places: 1 + rng.below(4),
             });
         }
-        Kind::Misdirect => faults.misdirect = Some(rng.below(requests / 4 + 1)),
-        Kind::Lies => faults.lies = true,
+        SpaceFaultKind::Misdirect => faults.misdirect = Some(rng.below(requests / 4 + 1)),
+        SpaceFaultKind::Lies => faults.lies = true,
     }
     faults
 }
 
-fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
+fn refuse(rng: &Rng, faults: &mut DiskFaults, when: u64) {
     faults.forgetful = rng.coin();
     let rate = 4 + rng.below(60);
     match rng.below(5) {
@@ -292,7 +295,7 @@ fn refuse(rng: &Rng, faults: &mut Faults, when: u64) {
         kind => {
             let requests = (kind < 4).then(|| 1 + rng.below(1 << rng.below(9)));
             let reads = rng.one_in(3);
-            faults.outage = Some(Outage {
+            faults.outage = Some(DiskOutage {
                 from: when,
                 op: None,
                 requests,

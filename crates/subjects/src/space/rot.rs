@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use forebay_rng::Rng;
-use forebay_sim::disk::Image;
+use forebay_sim::disk::DiskImage;
 
 use super::numbers::SEGMENTS_AT;
 
@@ -22,7 +22,7 @@ const NEWEST: u64 = 6;
 
 /// A record on the disk, in the order of epochs and numbers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Record {
+struct StoredRecord {
     epoch: u64,
     number: u64,
     /// The byte at which the header begins.
@@ -30,13 +30,13 @@ struct Record {
     payload_bytes: u32,
 }
 
-impl Record {
+impl StoredRecord {
     /// The record whose header begins at a byte of the disk, if one does.
-    fn at(disk: &Image, at: u64) -> Option<Record> {
+    fn at(disk: &DiskImage, at: u64) -> Option<StoredRecord> {
         let mut header = [0; FIELDS];
         disk.read(at, &mut header);
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
-        header.starts_with(b"FOREVRC").then(|| Record {
+        header.starts_with(b"FOREVRC").then(|| StoredRecord {
             epoch: number(EPOCH_AT),
             number: number(RECORD_AT),
             at,
@@ -60,17 +60,18 @@ impl Record {
 }
 
 /// The records on a disk, the newest first. Some of them may be left over from what was written before.
-fn records(disk: &Image, block: u32) -> Vec<Record> {
+fn records(disk: &DiskImage, block: u32) -> Vec<StoredRecord> {
     let pages = disk.written().filter(|page| *page >= SEGMENTS_AT);
     let places = pages.flat_map(|page| (page..page + HEADER).step_by(block as usize));
     let places = places.filter(|at| at + HEADER <= disk.len());
-    let mut records: Vec<Record> = places.filter_map(|at| Record::at(disk, at)).collect();
+    let mut records: Vec<StoredRecord> =
+        places.filter_map(|at| StoredRecord::at(disk, at)).collect();
     records.sort_by(|one, other| other.cmp(one));
     records
 }
 
 /// A disk on which one byte has changed: mostly of a record that is new.
-pub(super) fn rotten(disk: &Image, block: u32, rng: &Rng) -> Option<Image> {
+pub(super) fn rotten(disk: &DiskImage, block: u32, rng: &Rng) -> Option<DiskImage> {
     let records = records(disk, block);
     let newest = NEWEST.min(records.len() as u64);
     let record = match (newest, rng.coin()) {
@@ -99,7 +100,7 @@ pub(super) fn rotten(disk: &Image, block: u32, rng: &Rng) -> Option<Image> {
 mod tests {
     use super::*;
 
-    fn write(disk: &mut Image, at: u64, epoch: u64, number: u64) {
+    fn write(disk: &mut DiskImage, at: u64, epoch: u64, number: u64) {
         let mut header = vec![0; HEADER as usize];
         header[..8].copy_from_slice(b"FOREVRC\x02");
         header[EPOCH_AT..EPOCH_AT + 8].copy_from_slice(&epoch.to_le_bytes());
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_newest_record_rots_most_often() {
-        let mut disk = Image::new(SEGMENTS_AT + (1 << 20));
+        let mut disk = DiskImage::new(SEGMENTS_AT + (1 << 20));
         let at = [0, 8192, 131_584, 262_144].map(|at| SEGMENTS_AT + at);
         for (at, (epoch, number)) in at.iter().zip([(1, 90), (2, 7), (2, 9), (2, 8)]) {
             write(&mut disk, *at, epoch, number);

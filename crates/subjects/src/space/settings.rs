@@ -3,21 +3,21 @@
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
-use forebay_sim::plan::Settings;
-pub(super) use forebay_vsl::Kind as Placing;
+use forebay_sim::plan::ScenarioSettings;
+pub(super) use forebay_vsl::PlacementKind as Placing;
 
 /// There is one disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum SpaceDisk {
     /// It has everything.
     Medium,
 }
 
-impl forebay_sim::role::Role for Role {
-    const ALL: &'static [Role] = &[Role::Medium];
+impl forebay_sim::role::DiskRole for SpaceDisk {
+    const ALL: &'static [SpaceDisk] = &[SpaceDisk::Medium];
 }
 
-impl Display for Role {
+impl Display for SpaceDisk {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str("medium")
     }
@@ -25,7 +25,7 @@ impl Display for Role {
 
 /// What may go wrong in a world, beside power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpaceFaultKind {
     /// Nothing.
     Calm,
     /// The disk refuses requests now and then, for a while, or for good.
@@ -42,9 +42,9 @@ pub enum Kind {
 
 /// A volume in one world.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct SpaceTarget {
     /// What may go wrong.
-    pub kind: Kind,
+    pub kind: SpaceFaultKind,
     /// How long what is appended waits before it is written.
     pub max_delay: Duration,
     /// The memory that the map may take, in bytes, if that is little.
@@ -66,22 +66,22 @@ pub struct Space {
     /// What lies in segments that are hardly worn is moved at every turn.
     pub levelled: bool,
     /// How data is placed.
-    pub placement: forebay_vsl::Kind,
+    pub placement: forebay_vsl::PlacementKind,
     /// The placement is changed now and then, as follows from this seed.
     pub changes: Option<u64>,
 }
 
-impl Space {
+impl SpaceTarget {
     /// A volume of the usual kind.
-    pub fn plain(kind: Kind) -> Space {
-        Space {
+    pub fn plain(kind: SpaceFaultKind) -> SpaceTarget {
+        SpaceTarget {
             kind,
             max_delay: Duration::from_millis(5),
             map_bytes: None,
             recovery_entries: 1 << 20,
             huge_trim: 1 << 17,
             detached_max: 1024,
-            home_bytes: forebay_vsl::Options::default().home_bytes,
+            home_bytes: forebay_vsl::SpaceSettings::default().home_bytes,
             flood: false,
             discard: false,
             levelled: false,
@@ -98,8 +98,8 @@ impl Space {
     }
 }
 
-impl Settings for Space {
-    type Role = Role;
+impl ScenarioSettings for SpaceTarget {
+    type Role = SpaceDisk;
 
     fn kind(&self) -> String {
         format!("{:?}", self.kind)
@@ -128,14 +128,17 @@ impl Settings for Space {
     }
 
     fn may_fail(&self) -> bool {
-        !matches!(self.kind, Kind::Calm | Kind::Lies)
+        !matches!(self.kind, SpaceFaultKind::Calm | SpaceFaultKind::Lies)
     }
 
     fn is_dishonest(&self) -> bool {
-        matches!(self.kind, Kind::Rot | Kind::Misdirect | Kind::Lies)
+        matches!(
+            self.kind,
+            SpaceFaultKind::Rot | SpaceFaultKind::Misdirect | SpaceFaultKind::Lies
+        )
     }
 
-    fn plainer() -> &'static [fn(&mut Space)] {
+    fn plainer() -> &'static [fn(&mut SpaceTarget)] {
         &[
             |space| space.map_bytes = None,
             |space| space.discard = false,

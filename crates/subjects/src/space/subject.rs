@@ -3,28 +3,30 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Device, DeviceError, IoFuture, Op};
+use forebay_device::{Device, DeviceError, DeviceOp, IoFuture};
 use forebay_rng::{Rng, mix};
 use forebay_sim::Violation;
-use forebay_sim::disk::{Disk, Request};
+use forebay_sim::disk::{DiskRequest, SimDisk};
 use forebay_sim::exhaustive::cuts;
-use forebay_sim::lanes::{Lanes, Promise};
+use forebay_sim::lanes::{CrashGuarantee, WriterHistories};
 use forebay_sim::machine::Machine;
-use forebay_sim::role::Each;
-use forebay_sim::subject::{Attach, Attaching, Bounds, Refused, Subject, Watcher};
-use forebay_vsl::{Levelling, OpenError, Options, Recovery};
+use forebay_sim::role::PerDisk;
+use forebay_sim::subject::{
+    AttachFuture, AttachPurpose, RefusalMeaning, RequestWatcher, TestedSystem, TimeBounds,
+};
+use forebay_vsl::{SpaceOpenError, SpaceRecovery, SpaceSettings, WearLevelling};
 
 use super::numbers;
-use super::plan::{Plan, of_seed};
+use super::plan::{SpacePlan, of_seed};
 use super::rot;
-use super::settings::{Kind, Role, Space};
-use super::volume::{Changes, Medium, Served, attaching, holding, kept};
+use super::settings::{SpaceDisk, SpaceFaultKind, SpaceTarget};
+use super::volume::{AttachedSpace, PlacementChanges, SpaceImage, attaching, holding, kept};
 
 /// Time limit of the last checkpoint, which a device that fails can hold up for ever. The program has the same limit.
 const CHECKPOINT: Duration = Duration::from_secs(10);
 
 /// How long anything may take, in virtual time.
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: TimeBounds = TimeBounds {
     request: Duration::from_secs(240),
     close: Duration::from_secs(120),
     drain: Duration::from_secs(300),
@@ -34,15 +36,15 @@ const BOUNDS: Bounds = Bounds {
 
 /// What has happened to a volume in one life.
 #[derive(Clone, Copy, Default)]
-pub struct Known {
+pub struct SpaceObservations {
     /// Something it had to write or flush failed.
     failed: bool,
 }
 
-impl Space {
-    fn options(&self) -> Options {
-        let common = Options::default();
-        Options {
+impl SpaceTarget {
+    fn options(&self) -> SpaceSettings {
+        let common = SpaceSettings::default();
+        SpaceSettings {
             max_delay: self.max_delay,
             map_bytes: self.map_bytes.unwrap_or(common.map_bytes),
             check_bytes: self.map_bytes.unwrap_or(common.check_bytes),
@@ -51,7 +53,7 @@ impl Space {
             patience: common.patience,
             discard: self.discard,
             levelling: if self.levelled {
-                Levelling { bound: 1, every: 1 }
+                WearLevelling { bound: 1, every: 1 }
             } else {
                 common.levelling
             },
@@ -63,59 +65,68 @@ impl Space {
 }
 
 /// Nothing is to be said of its requests one by one.
-struct Nothing;
+struct NoWatcher;
 
-impl Watcher for Nothing {
-    fn issued(&self, _: &Lanes, _: &Request) -> Result<(), Violation> {
+impl RequestWatcher for NoWatcher {
+    fn issued(&self, _: &WriterHistories, _: &DiskRequest) -> Result<(), Violation> {
         Ok(())
     }
 
-    fn ended(&self, _: &Request, _: bool) {}
+    fn ended(&self, _: &DiskRequest, _: bool) {}
 }
 
 /// How a fresh volume places data, and whether that changes.
-fn placed(plan: &Plan) -> (forebay_vsl::Kind, bool) {
+fn placed(plan: &SpacePlan) -> (forebay_vsl::PlacementKind, bool) {
     (plan.volume.placement, plan.volume.changes.is_some())
 }
 
-impl Subject for Space {
-    type Volume = Served;
-    type Report = Recovery;
-    type Refusal = OpenError;
+impl TestedSystem for SpaceTarget {
+    type Volume = AttachedSpace;
+    type Report = SpaceRecovery;
+    type Refusal = SpaceOpenError;
     type Undrained = DeviceError;
-    type Known = Known;
+    type Known = SpaceObservations;
 
-    fn plan(seed: u64) -> Plan {
+    fn plan(seed: u64) -> SpacePlan {
         of_seed(seed)
     }
 
-    fn fresh(plan: &Plan) -> Medium {
+    fn fresh(plan: &SpacePlan) -> SpaceImage {
         kept(plan.len, plan.block, placed(plan))
     }
 
-    fn renewed(plan: &Plan, seen: &[u8]) -> Medium {
+    fn renewed(plan: &SpacePlan, seen: &[u8]) -> SpaceImage {
         holding(seen, plan.block, placed(plan))
     }
 
-    fn attach(&self, machine: &Machine<Role>, why: Attach) -> Attaching<Space> {
+    fn attach(
+        &self,
+        machine: &Machine<SpaceDisk>,
+        why: AttachPurpose,
+    ) -> AttachFuture<SpaceTarget> {
         let options = match why {
-            Attach::Serve => self.options(),
-            Attach::Look | Attach::Insist => Options::default(),
+            AttachPurpose::Serve => self.options(),
+            AttachPurpose::Look | AttachPurpose::Insist => SpaceSettings::default(),
         };
         let changes = match why {
-            Attach::Serve => self.changes.map(|seed| Changes {
+            AttachPurpose::Serve => self.changes.map(|seed| PlacementChanges {
                 rng: Rng::new(seed),
-                kinds: (forebay_vsl::Kind::ALL.into_iter())
+                kinds: (forebay_vsl::PlacementKind::ALL.into_iter())
                     .filter(|kind| self.allows(*kind))
                     .collect(),
             }),
-            Attach::Look | Attach::Insist => None,
+            AttachPurpose::Look | AttachPurpose::Insist => None,
         };
-        Box::pin(attaching(machine, options, why == Attach::Insist, changes))
+        Box::pin(attaching(
+            machine,
+            options,
+            why == AttachPurpose::Insist,
+            changes,
+        ))
     }
 
     /// What was acknowledged is made durable, and a checkpoint made, so that the next attach finds it at once.
-    fn close(volume: &Served) -> IoFuture<'_, ()> {
+    fn close(volume: &AttachedSpace) -> IoFuture<'_, ()> {
         Box::pin(async {
             volume.flush().await?;
             // Without one, what was flushed is found as after a crash.
@@ -125,51 +136,62 @@ impl Subject for Space {
         })
     }
 
-    async fn drain(volume: &Served) -> Result<(), DeviceError> {
+    async fn drain(volume: &AttachedSpace) -> Result<(), DeviceError> {
         volume.flush().await
     }
 
-    fn promise(&self, _: Known) -> Promise {
-        Promise::Prefix
+    fn promise(&self, _: SpaceObservations) -> CrashGuarantee {
+        CrashGuarantee::Prefix
     }
 
     fn fua_covers_earlier(&self) -> bool {
         true
     }
 
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> TimeBounds {
         BOUNDS
     }
 
-    fn check_lived(before: &Medium, after: &Medium) -> Result<(), Violation> {
-        numbers::are_new(&before[Role::Medium], &after[Role::Medium])
+    fn check_lived(before: &SpaceImage, after: &SpaceImage) -> Result<(), Violation> {
+        numbers::are_new(&before[SpaceDisk::Medium], &after[SpaceDisk::Medium])
     }
 
-    fn rotten(plan: &Plan, medium: &Medium) -> Option<Medium> {
+    fn rotten(plan: &SpacePlan, medium: &SpaceImage) -> Option<SpaceImage> {
         let rng = Rng::new(mix(plan.seed, 0x0607_7e02));
-        let disk = rot::rotten(&medium[Role::Medium], plan.block, &rng)?;
-        Some(Each::of(|_| disk.clone()))
+        let disk = rot::rotten(&medium[SpaceDisk::Medium], plan.block, &rng)?;
+        Some(PerDisk::of(|_| disk.clone()))
     }
 
-    fn refused(&self, _: &OpenError, _: Known, _: &Medium) -> Refused {
-        Refused::WithoutReason
+    fn refused(&self, _: &SpaceOpenError, _: SpaceObservations, _: &SpaceImage) -> RefusalMeaning {
+        RefusalMeaning::WithoutReason
     }
 
-    fn watcher(&self, _: Role, _: &Each<Role, Rc<Disk>>) -> Box<dyn Watcher> {
-        Box::new(Nothing)
+    fn watcher(
+        &self,
+        _: SpaceDisk,
+        _: &PerDisk<SpaceDisk, Rc<SimDisk>>,
+    ) -> Box<dyn RequestWatcher> {
+        Box::new(NoWatcher)
     }
 
-    fn ended(&self, known: &mut Known, attached: bool, _: Role, request: &Request, failed: bool) {
-        known.failed |= failed && attached && request.op != Op::Read;
+    fn ended(
+        &self,
+        known: &mut SpaceObservations,
+        attached: bool,
+        _: SpaceDisk,
+        request: &DiskRequest,
+        failed: bool,
+    ) {
+        known.failed |= failed && attached && request.op != DeviceOp::Read;
     }
 
     /// What is known of what the process left is only what was flushed.
-    fn may_be_killed(known: Known) -> bool {
+    fn may_be_killed(known: SpaceObservations) -> bool {
         !known.failed
     }
 
-    fn cut_everywhere(seed: u64) -> Vec<(String, Plan)> {
-        let plain = Space::plain(Kind::Calm);
+    fn cut_everywhere(seed: u64) -> Vec<(String, SpacePlan)> {
+        let plain = SpaceTarget::plain(SpaceFaultKind::Calm);
         let variants = [("a plain volume", 512), ("large blocks", 4096)];
         let named = variants.map(|(name, block)| {
             let plan = cuts(seed, plain.clone(), block, 128 << 10);
@@ -178,12 +200,12 @@ impl Subject for Space {
         named.into()
     }
 
-    fn failing(_: Role, op: Op) -> Option<Space> {
+    fn failing(_: SpaceDisk, op: DeviceOp) -> Option<SpaceTarget> {
         let kind = match op {
-            Op::Discard | Op::WriteZeroes => return None,
-            Op::Read => Kind::ReadsFail,
-            Op::Write | Op::Flush => Kind::Fails,
+            DeviceOp::Discard | DeviceOp::WriteZeroes => return None,
+            DeviceOp::Read => SpaceFaultKind::ReadsFail,
+            DeviceOp::Write | DeviceOp::Flush => SpaceFaultKind::Fails,
         };
-        Some(Space::plain(kind))
+        Some(SpaceTarget::plain(kind))
     }
 }

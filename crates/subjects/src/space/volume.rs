@@ -5,30 +5,31 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Buf, BufMut, Device, Durability, Geometry, IoFuture, Room};
+use forebay_device::{Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, ZeroedSpace};
 use forebay_rng::Rng;
 use forebay_rt::{Rt, Task, VirtualTime};
-use forebay_sim::disk::{Coin, Image};
+use forebay_sim::disk::{DiskImage, WriteFate};
 use forebay_sim::machine::Machine;
-use forebay_sim::role::Each;
+use forebay_sim::role::PerDisk;
 use forebay_sim::stamp::{BEFORE, stamp};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{
-    Kind, Layout, Linear, Making, OpenError, Options, Recovery, Space, VolumeId, Workers,
+    PlacementKind, SegmentLayout, Space, SpaceDevice, SpaceOpenError, SpaceRecovery, SpaceSettings,
+    SpaceSpec, SpaceWorkers, VolumeId,
 };
 
-use super::settings::Role;
+use super::settings::SpaceDisk;
 
 /// Bytes of a segment: the smallest.
 pub(super) const SEGMENT_BYTES: u64 = 128 << 10;
 
 /// Bytes of the disk: the fewest segments, or enough for the streams of all placements that it will have.
-fn medium_bytes(placement: Kind, changes: bool) -> u64 {
+fn medium_bytes(placement: PlacementKind, changes: bool) -> u64 {
     let segments = match placement {
         _ if changes => 64,
-        Kind::Lfs | Kind::Overwrite => 32,
-        Kind::Wolf | Kind::HyLog => 40,
-        Kind::SepBit | Kind::HyLogSepBit => 64,
+        PlacementKind::Lfs | PlacementKind::Overwrite => 32,
+        PlacementKind::Wolf | PlacementKind::HyLog => 40,
+        PlacementKind::SepBit | PlacementKind::HyLogSepBit => 64,
     };
     (1 << 20) + segments * SEGMENT_BYTES
 }
@@ -37,26 +38,26 @@ fn medium_bytes(placement: Kind, changes: bool) -> u64 {
 const VOLUME: VolumeId = VolumeId([9; 16]);
 
 /// What is on the disk, cheap to copy.
-pub(super) type Medium = forebay_sim::machine::Medium<Role>;
+pub(super) type SpaceImage = forebay_sim::machine::DiskContents<SpaceDisk>;
 
 /// A volume that is attached.
 #[derive(Clone)]
-pub struct Served {
+pub struct AttachedSpace {
     pub(super) rt: Rt,
-    linear: Linear,
-    _workers: Rc<Workers>,
+    linear: SpaceDevice,
+    _workers: Rc<SpaceWorkers>,
     _changing: Option<Rc<Task<()>>>,
 }
 
-impl Served {
+impl AttachedSpace {
     /// The volume as a device.
-    pub fn linear(&self) -> &Linear {
+    pub fn linear(&self) -> &SpaceDevice {
         &self.linear
     }
 }
 
-impl Device for Served {
-    fn geometry(&self) -> Geometry {
+impl Device for AttachedSpace {
+    fn geometry(&self) -> DeviceGeometry {
         self.linear.geometry()
     }
 
@@ -76,19 +77,19 @@ impl Device for Served {
         self.linear.discard(range)
     }
 
-    fn write_zeroes(&self, range: Range<u64>, room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
         self.linear.write_zeroes(range, room)
     }
 }
 
 /// Changes of the placement while a volume is attached.
-pub(super) struct Changes {
+pub(super) struct PlacementChanges {
     pub(super) rng: Rng,
     /// What it is changed to.
-    pub(super) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<PlacementKind>,
 }
 
-impl Changes {
+impl PlacementChanges {
     /// Makes a few. One that is refused since the volume is too full, or that fails with the disk, changes nothing.
     async fn make(self, rt: Rt, space: Space) {
         for _ in 0..1 + self.rng.below(6) {
@@ -102,13 +103,13 @@ impl Changes {
 
 /// Attaching the volume on a machine, to be awaited.
 pub(super) fn attaching(
-    machine: &Machine<Role>,
-    options: Options,
+    machine: &Machine<SpaceDisk>,
+    options: SpaceSettings,
     accept_loss: bool,
-    changes: Option<Changes>,
-) -> impl Future<Output = Result<(Served, Recovery), OpenError>> + use<> {
+    changes: Option<PlacementChanges>,
+) -> impl Future<Output = Result<(AttachedSpace, SpaceRecovery), SpaceOpenError>> + use<> {
     let rt = machine.rt.clone();
-    let disk: Rc<dyn Device> = Rc::clone(&machine.disks[Role::Medium]) as Rc<dyn Device>;
+    let disk: Rc<dyn Device> = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
     async move {
         let opened = forebay_vsl::open(rt.clone(), disk, options, accept_loss).await;
         let (space, workers, recovery) = opened?;
@@ -116,10 +117,10 @@ pub(super) fn attaching(
             let changing = changes.make(rt.clone(), space.clone());
             Rc::new(rt.spawn(changing))
         });
-        let served = Served {
+        let served = AttachedSpace {
             _changing: changing,
             rt,
-            linear: Linear::new(space),
+            linear: SpaceDevice::new(space),
             _workers: Rc::new(workers),
         };
         Ok((served, recovery))
@@ -130,14 +131,18 @@ pub(super) fn attaching(
 ///
 /// # Panics
 /// If no volume can be made there.
-pub(super) fn holding(holds: &[u8], block: u32, (placement, changes): (Kind, bool)) -> Medium {
+pub(super) fn holding(
+    holds: &[u8],
+    block: u32,
+    (placement, changes): (PlacementKind, bool),
+) -> SpaceImage {
     let clock = Rc::new(VirtualTime::new());
-    let blocks = Each::of(|_| block);
-    let empty = Each::of(|_| Image::new(medium_bytes(placement, changes)));
+    let blocks = PerDisk::of(|_| block);
+    let empty = PerDisk::of(|_| DiskImage::new(medium_bytes(placement, changes)));
     let machine = Machine::new(0, None, &empty, &blocks, clock);
-    let disk: Rc<dyn Device> = Rc::clone(&machine.disks[Role::Medium]) as Rc<dyn Device>;
-    let layout = Layout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT_BYTES)));
-    let making = Making {
+    let disk: Rc<dyn Device> = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
+    let layout = SegmentLayout::for_device(&disk.geometry(), Some(ByteLen(SEGMENT_BYTES)));
+    let making = SpaceSpec {
         volume: VOLUME,
         layout: layout.expect("it is large enough"),
         space_sectors: holds.len() as u64 / SECTOR_BYTES,
@@ -149,7 +154,7 @@ pub(super) fn holding(holds: &[u8], block: u32, (placement, changes): (Kind, boo
     let rt = machine.rt.clone();
     let create = async move { forebay_vsl::create(rt, disk, &making).await };
     machine.run(create).expect("no cut").expect("created");
-    let attach = attaching(&machine, Options::default(), false, None);
+    let attach = attaching(&machine, SpaceSettings::default(), false, None);
     let buf = BufMut::copy_of(holds).freeze();
     let fill = async move {
         let (served, _) = attach.await.expect("attached");
@@ -160,19 +165,19 @@ pub(super) fn holding(holds: &[u8], block: u32, (placement, changes): (Kind, boo
         served.linear.space().checkpoint().await.expect("kept");
     };
     machine.run(fill).expect("no cut");
-    machine.cut(Coin::Keep)
+    machine.cut(WriteFate::Keep)
 }
 
 /// What a fresh disk is made for: the volume's length, the disk's blocks, the placement, and whether that changes.
-type Fresh = (u64, u32, (Kind, bool));
+type FreshSpaceKey = (u64, u32, (PlacementKind, bool));
 
 thread_local! {
     /// Fresh disks: made once, shared by all worlds of a thread.
-    static FRESH: RefCell<Vec<(Fresh, Medium)>> = const { RefCell::new(Vec::new()) };
+    static FRESH: RefCell<Vec<(FreshSpaceKey, SpaceImage)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A disk with a volume that holds what every volume holds before, made once on a thread.
-pub(super) fn kept(len: u64, block: u32, placement: (Kind, bool)) -> Medium {
+pub(super) fn kept(len: u64, block: u32, placement: (PlacementKind, bool)) -> SpaceImage {
     let key = (len, block, placement);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);

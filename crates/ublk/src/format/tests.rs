@@ -29,7 +29,7 @@ fn commands_have_the_numbers_that_the_kernels_macros_give() {
 
 #[test]
 fn a_control_command_has_its_fields_where_the_kernel_looks() {
-    let command = ControlCommand {
+    let command = UblkControlCommand {
         device: 0x0403_0201,
         buffer: (0x1817_1615_1413_1211, 0x2221),
         data: 0x3837_3635_3433_3231,
@@ -46,7 +46,7 @@ fn a_control_command_has_its_fields_where_the_kernel_looks() {
 
 #[test]
 fn the_command_of_a_tag_names_no_address() {
-    let command = QueueCommand {
+    let command = UblkQueueCommand {
         tag: 0x0201,
         result: -5,
     };
@@ -58,10 +58,10 @@ fn the_command_of_a_tag_names_no_address() {
 
 #[test]
 fn what_a_device_is_has_its_fields_where_the_kernel_looks() {
-    let info = DeviceInfo {
+    let info = UblkDeviceInfo {
         queues: 1,
         depth: 128,
-        state: State::Quiesced,
+        state: UblkDeviceState::Quiesced,
         io_bytes_max: 1 << 20,
         id: 7,
         server_pid: -1,
@@ -81,7 +81,7 @@ fn what_a_device_is_has_its_fields_where_the_kernel_looks() {
 
 #[test]
 fn what_a_block_device_is_like_has_its_fields_where_the_kernel_looks() {
-    let params = Params {
+    let params = UblkParams {
         volatile: true,
         logical_shift: 9,
         physical_shift: 12,
@@ -106,33 +106,33 @@ fn what_a_block_device_is_like_has_its_fields_where_the_kernel_looks() {
     assert_eq!((u32_at(&bytes, 40), u32_at(&bytes, 44)), (0, 4096));
     assert_eq!((u32_at(&bytes, 48), u32_at(&bytes, 52)), (131_072, 65_536));
     assert_eq!((u16_at(&bytes, 56), u16_at(&bytes, 58)), (1, 0));
-    let plain = Params {
+    let plain = UblkParams {
         volatile: false,
         ..params
     };
     assert_eq!(u32_at(&plain.encode(), 8), 0);
     // The driver fills in at most the length of the query.
-    assert_eq!(u32_at(&Params::question(), 0), 60);
+    assert_eq!(u32_at(&UblkParams::question(), 0), 60);
 }
 
-fn descriptor(op_flags: u32, sectors: u32, first: u64) -> Descriptor {
+fn descriptor(op_flags: u32, sectors: u32, first: u64) -> UblkDescriptor {
     let mut bytes = [0xff; DESCRIPTOR];
     bytes[..4].copy_from_slice(&op_flags.to_ne_bytes());
     bytes[4..8].copy_from_slice(&sectors.to_ne_bytes());
     bytes[8..16].copy_from_slice(&first.to_ne_bytes());
-    Descriptor::decode(&bytes)
+    UblkDescriptor::decode(&bytes)
 }
 
 #[test]
 fn requests_are_told_apart_whatever_else_is_said_of_them() {
     for (number, op) in [
-        (0, Op::Read),
-        (1, Op::Write),
-        (2, Op::Flush),
-        (3, Op::Discard),
-        (5, Op::WriteZeroes),
-        (4, Op::Other(4)),
-        (255, Op::Other(255)),
+        (0, UblkOp::Read),
+        (1, UblkOp::Write),
+        (2, UblkOp::Flush),
+        (3, UblkOp::Discard),
+        (5, UblkOp::WriteZeroes),
+        (4, UblkOp::Other(4)),
+        (255, UblkOp::Other(255)),
     ] {
         // Flags for "do not try for long", "metadata", "swap".
         let others = 1 << 8 | 1 << 11 | 1 << 16;
@@ -169,11 +169,11 @@ proptest! {
         (queues, depth, state, io_bytes_max) in any::<(u16, u16, u16, u32)>(),
         (id, server_pid, flags, volume) in any::<(u32, i32, u64, u64)>(),
     ) {
-        let state = State::of(state);
-        let info = DeviceInfo {
+        let state = UblkDeviceState::of(state);
+        let info = UblkDeviceInfo {
             queues, depth, state, io_bytes_max, id, server_pid, flags, volume,
         };
-        prop_assert_eq!(DeviceInfo::decode(&info.encode()), info);
+        prop_assert_eq!(UblkDeviceInfo::decode(&info.encode()), info);
     }
 
     #[test]
@@ -182,10 +182,10 @@ proptest! {
         (sectors_max, sectors, discard_granularity) in any::<(u32, u64, u32)>(),
         (discard_sectors_max, zero_sectors_max) in any::<(u32, u32)>(),
     ) {
-        let params = Params {
+        let params = UblkParams {
             volatile, logical_shift, physical_shift, optimal_shift, sectors_max, sectors,
             discard_granularity, discard_sectors_max, zero_sectors_max,
         };
-        prop_assert_eq!(Params::decode(&params.encode()), params);
+        prop_assert_eq!(UblkParams::decode(&params.encode()), params);
     }
 }

@@ -3,46 +3,46 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_placement::placement::{MovedPiece, MovedPlace};
+use forebay_placement::placement::{MovedExtent, MovedPlace};
 use forebay_units::{SECTOR_BYTES, Sector};
 
-use super::Moving;
-use super::load::Piece;
-use crate::claim::{Claim, Floors as _, Grant};
+use super::MoveMode;
+use super::load::LiveFragment;
+use crate::claim::{ClaimFloors as _, SegmentClaim, SegmentGrant};
 use crate::error::SpaceError;
-use crate::format::{Entry, Stream, rounded_clock};
+use crate::format::{SpaceEntry, StreamNumber, rounded_clock};
 use crate::prepared::mapped;
-use crate::room::Room;
-use crate::space::Inner;
-use crate::streams::Counts;
-use forebay_extents::{Changes, Check, Extent, Map};
+use crate::room::SpaceBudget;
+use crate::space::SpaceInner;
+use crate::streams::StreamCounts;
+use forebay_extents::{ExtentCheck, ExtentMap, MapChanges, MapExtent};
 
 /// The maximum number of live ranges that can remain of a fragment of eight sectors.
 const RUNS_MAX: u64 = 4;
 
-impl Inner {
+impl SpaceInner {
     /// Appends a copy of a fragment to the stream that the placement chooses, as far as the fragment is still live by
     /// then. Returns false if free space is missing, and stays missing until other segments are cleaned.
     pub(super) async fn move_piece(
         self: &Rc<Self>,
-        piece: Piece,
-        moving: Moving,
+        piece: LiveFragment,
+        moving: MoveMode,
     ) -> Result<bool, SpaceError> {
         let mut rest = piece;
         while rest.sectors > 0 {
             let (stream, sectors) = if moving.one_stream {
-                (Stream::moved(0), rest.sectors)
+                (StreamNumber::moved(0), rest.sectors)
             } else {
                 self.place_moved(&rest)
             };
-            let behind = Piece {
+            let behind = LiveFragment {
                 sector: rest.sector.plus(sectors),
                 sectors: rest.sectors - sectors,
                 place: rest.place.plus(sectors),
                 data: rest.data.slice((sectors * SECTOR_BYTES) as usize..),
                 ..rest.clone()
             };
-            let part = Piece {
+            let part = LiveFragment {
                 sectors,
                 data: rest.data.slice(..(sectors * SECTOR_BYTES) as usize),
                 ..rest
@@ -56,28 +56,28 @@ impl Inner {
     }
 
     /// Returns the stream that a fragment moves to, and the number of its sectors that go there.
-    fn place_moved(&self, piece: &Piece) -> (Stream, u64) {
+    fn place_moved(&self, piece: &LiveFragment) -> (StreamNumber, u64) {
         let streams = self.commit.composer();
         let counts = streams.counts;
-        let moved = MovedPiece {
+        let moved = MovedExtent {
             at: piece.sector,
             sectors: piece.sectors as u32,
             now: streams.clock,
             born: piece.born,
-            stream: Counts::named(piece.stream),
+            stream: StreamCounts::named(piece.stream),
             segment_age: streams.clock.since(piece.closed),
         };
         let placed = self.placement.borrow_mut().place_moved(&moved);
         let (MovedPlace::Append(n) | MovedPlace::Plug(n)) = placed.place;
-        let stream = Stream::moved(n.min(counts.moved - 1));
+        let stream = StreamNumber::moved(n.min(counts.moved - 1));
         (stream, u64::from(placed.sectors).clamp(1, piece.sectors))
     }
 
     async fn append_moved(
         self: &Rc<Self>,
-        stream: Stream,
-        piece: &Piece,
-        claim: Claim,
+        stream: StreamNumber,
+        piece: &LiveFragment,
+        claim: SegmentClaim,
     ) -> Result<bool, SpaceError> {
         let mut pins = self.map.borrow().pins();
         self.prepare(piece.sector, piece.sectors, &mut pins).await?;
@@ -114,9 +114,9 @@ impl Inner {
     /// Sends the moved data off, and makes empty segments usable. Returns false if neither these steps nor a checkpoint
     /// can free a segment. If only memory is missing, no checkpoint is requested: the device must take the pending
     /// writes first, and a checkpoint would add more of them.
-    pub(crate) fn make_way(self: &Rc<Self>, claim: Claim) -> bool {
+    pub(crate) fn make_way(self: &Rc<Self>, claim: SegmentClaim) -> bool {
         self.send_off();
-        let room = Room::of(&self.commit.composer(), &self.map.borrow());
+        let room = SpaceBudget::of(&self.commit.composer(), &self.map.borrow());
         let need = room.floor(claim) + 1;
         self.replenish(need);
         let (usable, helps, has_room) = {
@@ -133,12 +133,12 @@ impl Inner {
     /// Returns permission to append an entry of moved data, or of data that was written in place.
     pub(crate) fn grant_to_move(
         &self,
-        claim: Claim,
-        stream: Stream,
+        claim: SegmentClaim,
+        stream: StreamNumber,
         sectors: u64,
-    ) -> Option<Grant> {
+    ) -> Option<SegmentGrant> {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
-        let room = Room::of(&streams, &map);
+        let room = SpaceBudget::of(&streams, &map);
         if room.needs_checkpoint() {
             return None;
         }
@@ -146,7 +146,12 @@ impl Inner {
     }
 
     /// Appends a copy of the ranges of a fragment that are still live, and makes the map point at the copy.
-    fn move_now(self: &Rc<Self>, mut grant: Grant, stream: Stream, piece: &Piece) {
+    fn move_now(
+        self: &Rc<Self>,
+        mut grant: SegmentGrant,
+        stream: StreamNumber,
+        piece: &LiveFragment,
+    ) {
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
         for run in still_live(&map, piece) {
@@ -156,7 +161,7 @@ impl Inner {
             let data = &piece.data[from..from + (sectors * SECTOR_BYTES) as usize];
             let crc = crc32c::crc32c(data);
             let was = piece.place.plus(skip);
-            let entry = Entry::Moved {
+            let entry = SpaceEntry::Moved {
                 sector: Sector(run.start),
                 sectors: sectors as u8,
                 crc,
@@ -164,13 +169,13 @@ impl Inner {
                 born: rounded_clock(piece.born),
             };
             let place = streams.append(&mut grant, stream, entry, data);
-            let to = Extent {
+            let to = MapExtent {
                 sector: run.start,
                 sectors,
                 place,
-                check: Check::Inline(crc),
+                check: ExtentCheck::Inline(crc),
             };
-            let mut changes = Changes::default();
+            let mut changes = MapChanges::default();
             let moved = map.replace_if(was, to, &mut changes);
             moved.expect("the nodes were prepared");
             streams.table.count(&changes);
@@ -184,7 +189,7 @@ impl Inner {
 }
 
 /// Returns the ranges of a fragment that the map still points at, since no client wrote or trimmed them meanwhile.
-fn still_live(map: &Map, piece: &Piece) -> Vec<Range<u64>> {
+fn still_live(map: &ExtentMap, piece: &LiveFragment) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for extent in mapped(map, piece.sector, piece.sectors) {
         if extent.place != piece.place.plus(extent.sector - piece.sector.0) {

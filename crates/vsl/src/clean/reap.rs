@@ -2,21 +2,21 @@
 
 use std::rc::Rc;
 
-use forebay_extents::{Changes, Need};
+use forebay_extents::{MapChanges, NeededNode};
 
-use super::retry::Retry;
+use super::retry::ReadRetry;
 use crate::error::SpaceError;
-use crate::space::Inner;
+use crate::space::SpaceInner;
 
 /// Number of reads before a node with a wrong checksum counts as damaged.
 const READS_OF_DAMAGED: u32 = 3;
 
 /// Walks detached subtrees of the map, and releases the places that they refer to.
-pub(crate) async fn reaper(inner: Rc<Inner>) {
-    let (mut retry, mut damaged) = (Retry::new(), 0);
+pub(crate) async fn reaper(inner: Rc<SpaceInner>) {
+    let (mut retry, mut damaged) = (ReadRetry::new(), 0);
     loop {
         let asked = inner.reap_asked.listen();
-        let mut changes = Changes::default();
+        let mut changes = MapChanges::default();
         let tried = inner.map.borrow_mut().reap(&mut changes);
         let need = match tried {
             Ok(true) => {
@@ -34,7 +34,7 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
         drop(asked);
         match inner.load(&need).await {
             Ok(()) => {
-                (retry, damaged) = (Retry::new(), 0);
+                (retry, damaged) = (ReadRetry::new(), 0);
                 inner.reaper_fault.replace(None);
             }
             Err(_) if inner.commit.failure().is_some() => return,
@@ -59,10 +59,10 @@ pub(crate) async fn reaper(inner: Rc<Inner>) {
     }
 }
 
-impl Inner {
+impl SpaceInner {
     /// Forgets a detached subtree whose root is damaged. The places below this root are unknown, and count as live
     /// until live data is counted again. A checkpoint makes the next attach count again, also after a crash.
-    fn abandon(self: &Rc<Self>, need: &Need) {
+    fn abandon(self: &Rc<Self>, need: &NeededNode) {
         if self.map.borrow_mut().abandon_detached(need) {
             tracing::error!(
                 place = need.place.0,

@@ -9,15 +9,15 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 
 /// The next time to try failed reads again.
-pub(super) struct Retry {
+pub(super) struct ReadRetry {
     after: Duration,
     pub(super) at: Option<Instant>,
     pub(super) failures: u32,
 }
 
-impl Retry {
-    pub(super) fn new() -> Retry {
-        Retry {
+impl ReadRetry {
+    pub(super) fn new() -> ReadRetry {
+        ReadRetry {
             after: RETRY_FIRST,
             at: None,
             failures: 0,

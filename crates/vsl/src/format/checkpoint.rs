@@ -5,12 +5,12 @@
 //! places of nodes and of the table itself are an exception: they are as the checkpoint wrote them.
 
 use forebay_placement::WriteClock;
-use forebay_segments::format::envelope::{HEADER_BYTES, Reader};
+use forebay_segments::format::envelope::{ByteReader, HEADER_BYTES};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
-use super::entry::{Stream, put_clock};
-use crate::segment::{Segment, SegmentPhase};
-use forebay_extents::Place;
+use super::entry::{StreamNumber, put_clock};
+use crate::segment::{SegmentEntry, SegmentPhase};
+use forebay_extents::LogPlace;
 use forebay_extents::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 
 /// Number of segments in one chunk of the table.
@@ -27,14 +27,14 @@ const CHUNK_REF_BYTES: usize = 16;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TableChunk {
     /// The segments of the chunk, in order.
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<SegmentEntry>,
 }
 
 /// Reference to a chunk of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkRef {
     /// Place of the chunk.
-    pub(crate) place: Place,
+    pub(crate) place: LogPlace,
     /// Slot of the segment that contains the chunk. The table itself maps segments to slots, so the slot must be known
     /// before the table is read.
     pub(crate) slot: u32,
@@ -46,7 +46,7 @@ pub(crate) struct ChunkRef {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PartRef {
     /// Place of the part.
-    pub(crate) place: Place,
+    pub(crate) place: LogPlace,
     /// Slot of the segment that contains the part.
     pub(crate) slot: u32,
     /// Length in sectors.
@@ -57,14 +57,14 @@ pub(crate) struct PartRef {
 
 /// The places of the body's parts. The superblock points at this index.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Index {
+pub(crate) struct CheckpointIndex {
     /// Length of the body in bytes.
     pub(crate) body_bytes: u32,
     /// The parts, in order.
     pub(crate) parts: Vec<PartRef>,
 }
 
-impl Index {
+impl CheckpointIndex {
     /// Encodes the index, in whole blocks.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = INDEX_MAGIC.to_vec();
@@ -81,15 +81,15 @@ impl Index {
     }
 
     /// Decodes the index. The caller has compared the checksum. `None` if the index is malformed.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Index> {
-        let mut from = Reader(bytes);
+    pub(crate) fn decode(bytes: &[u8]) -> Option<CheckpointIndex> {
+        let mut from = ByteReader(bytes);
         if from.take(8)? != INDEX_MAGIC {
             return None;
         }
         let (body_bytes, count) = (from.uint(4)? as u32, from.uint(4)? as usize);
         let parts = from.many(count, PART_REF_BYTES, |from| {
             Some(PartRef {
-                place: Place(from.uint(8)?),
+                place: LogPlace(from.uint(8)?),
                 slot: from.uint(4)? as u32,
                 sectors: from.uint(4)? as u32,
                 crc: from.uint(4)? as u32,
@@ -100,7 +100,7 @@ impl Index {
         };
         let sectors: u64 = parts.iter().map(|part| u64::from(part.sectors)).sum();
         let whole = parts.iter().all(fits) && u64::from(body_bytes) <= sectors * SECTOR_BYTES;
-        whole.then_some(Index { body_bytes, parts })
+        whole.then_some(CheckpointIndex { body_bytes, parts })
     }
 }
 
@@ -108,7 +108,7 @@ impl Index {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpenSegment {
     /// Stream of the segment.
-    pub(crate) stream: Stream,
+    pub(crate) stream: StreamNumber,
     /// Slot of the segment.
     pub(crate) slot: u32,
     /// Number of the segment.
@@ -174,7 +174,7 @@ impl TableChunk {
 
     /// Decodes a chunk of `count` segments. `None` if it is not valid.
     pub(crate) fn decode(bytes: &[u8], count: usize) -> Option<TableChunk> {
-        let mut from = Reader(bytes.get(..count.checked_mul(SEGMENT_BYTES)?)?);
+        let mut from = ByteReader(bytes.get(..count.checked_mul(SEGMENT_BYTES)?)?);
         let mut segments = Vec::with_capacity(count);
         for _ in 0..count {
             let phase = match from.uint(1)? {
@@ -184,9 +184,9 @@ impl TableChunk {
                 3 => SegmentPhase::Closed,
                 _ => return None,
             };
-            let segment = Segment {
+            let segment = SegmentEntry {
                 phase,
-                stream: Stream(from.uint(1)? as u8),
+                stream: StreamNumber(from.uint(1)? as u8),
                 live: from.uint(3)? as u32,
                 units: from.uint(3)? as u32,
                 seq: SegmentSeq(from.uint(7)?),
@@ -251,7 +251,7 @@ impl Checkpoint {
 
     /// Decodes the body. The caller has compared the checksum. `None` if the body is malformed.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Checkpoint> {
-        let mut from = Reader(bytes);
+        let mut from = ByteReader(bytes);
         if from.take(8)? != MAGIC {
             return None;
         }
@@ -270,14 +270,14 @@ impl Checkpoint {
         let cuts = count()?;
         let table = from.many(chunks, CHUNK_REF_BYTES, |from| {
             Some(ChunkRef {
-                place: Place(from.uint(8)?),
+                place: LogPlace(from.uint(8)?),
                 slot: from.uint(4)? as u32,
                 crc: from.uint(4)? as u32,
             })
         })?;
         let open = from.many(opens, 16, |from| {
             Some(OpenSegment {
-                stream: Stream(from.uint(4)? as u8),
+                stream: StreamNumber(from.uint(4)? as u8),
                 slot: from.uint(4)? as u32,
                 seq: SegmentSeq(from.counter()?),
             })
@@ -315,13 +315,13 @@ pub(crate) fn encode_queue(slots: &[u32]) -> Vec<u8> {
 
 /// Decodes the segments that [`encode_queue`] encoded. `None` if `bytes` is malformed.
 pub(crate) fn decode_queue(bytes: &[u8]) -> Option<Vec<u32>> {
-    let mut from = Reader(bytes);
+    let mut from = ByteReader(bytes);
     let len = from.uint(4)? as usize;
     from.many(len, 4, |from| Some(from.uint(4)? as u32))
 }
 
 /// Decodes lists whose length was read from the device.
-trait Many {
+trait ListDecoder {
     fn many<T>(
         &mut self,
         count: usize,
@@ -330,7 +330,7 @@ trait Many {
     ) -> Option<Vec<T>>;
 }
 
-impl Many for Reader<'_> {
+impl ListDecoder for ByteReader<'_> {
     fn many<T>(
         &mut self,
         count: usize,

@@ -1,10 +1,10 @@
 //! The entries of records: changes of the space, one fragment each.
 
 use forebay_placement::WriteClock;
-use forebay_segments::format::envelope::Reader;
-use forebay_units::{LINE_SECTORS, Line, Sector};
+use forebay_segments::format::envelope::ByteReader;
+use forebay_units::{BlockNumber, LINE_SECTORS, Sector};
 
-use forebay_extents::Place;
+use forebay_extents::LogPlace;
 
 /// Maximum bytes of an entry in a header.
 pub(crate) const ENTRY_BYTES_MAX: usize = HOME_BYTES;
@@ -44,24 +44,24 @@ const LINES_END: u64 = 1 << 61;
 /// A stream of segments. The meaning of a number does not depend on the placement, so the placement of a volume can
 /// change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Stream(pub u8);
+pub(crate) struct StreamNumber(pub u8);
 
-impl Stream {
+impl StreamNumber {
     /// The first stream of moved data. Lower numbers are streams of clients' writes.
     const MOVED: u8 = 16;
     /// The stream that checkpoints write to.
-    pub(crate) const META: Stream = Stream(31);
+    pub(crate) const META: StreamNumber = StreamNumber(31);
     /// Numbers that a volume uses.
     pub(crate) const COUNT: usize = 32;
 
     /// Returns the stream of moved data with number `n`.
-    pub(crate) fn moved(n: u8) -> Stream {
-        Stream(Stream::MOVED + n)
+    pub(crate) fn moved(n: u8) -> StreamNumber {
+        StreamNumber(StreamNumber::MOVED + n)
     }
 
     /// Returns true if the stream holds writes of clients.
     pub(crate) fn is_user(self) -> bool {
-        self.0 < Stream::MOVED
+        self.0 < StreamNumber::MOVED
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) enum MetaKind {
 
 /// An entry of a record: one change of the space, or one item of metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entry {
+pub(crate) enum SpaceEntry {
     /// New data for a fragment of one block of 4 KiB. The data is next in the record's payload.
     Data {
         /// First sector.
@@ -99,7 +99,7 @@ pub(crate) enum Entry {
         /// CRC32C of the data.
         crc: u32,
         /// The old place.
-        from: Place,
+        from: LogPlace,
         /// Time of the client's write, as a [`rounded_clock`].
         born: WriteClock,
     },
@@ -114,18 +114,18 @@ pub(crate) enum Entry {
     /// still has at the old place.
     Home {
         /// The block.
-        line: Line,
+        line: BlockNumber,
         /// CRC32C of the data.
         crc: u32,
         /// The old place.
-        from: Place,
+        from: LogPlace,
         /// The new place.
-        place: Place,
+        place: LogPlace,
     },
     /// The first entry of a segment: its purpose.
     Opened {
         /// Stream of the segment.
-        stream: Stream,
+        stream: StreamNumber,
         /// Time at which the segment was opened.
         clock: WriteClock,
     },
@@ -183,28 +183,28 @@ fn shifted_clock(bits: u64) -> Option<WriteClock> {
     (clock < CLOCK_END && clock_shift(clock) == shift).then_some(WriteClock(clock))
 }
 
-impl Entry {
+impl SpaceEntry {
     /// Returns true if the entry directly continues `before`, so that everything but length and checksum follows from
     /// `before`.
-    fn is_next(&self, before: Option<&Entry>) -> bool {
+    fn is_next(&self, before: Option<&SpaceEntry>) -> bool {
         match (before, self) {
             (
-                Some(Entry::Data {
+                Some(SpaceEntry::Data {
                     sector: first,
                     sectors,
                     ..
                 }),
-                Entry::Data { sector, .. },
+                SpaceEntry::Data { sector, .. },
             ) => first.0.checked_add(u64::from(*sectors)) == Some(sector.0),
             (
-                Some(Entry::Moved {
+                Some(SpaceEntry::Moved {
                     sector: first,
                     sectors,
                     from: source,
                     born: clock,
                     ..
                 }),
-                Entry::Moved {
+                SpaceEntry::Moved {
                     sector, from, born, ..
                 },
             ) => {
@@ -217,24 +217,24 @@ impl Entry {
     }
 
     /// Decodes the entry that continues `before`.
-    fn next(before: &Entry, tag: u8, from: &mut Reader<'_>) -> Option<Entry> {
+    fn next(before: &SpaceEntry, tag: u8, from: &mut ByteReader<'_>) -> Option<SpaceEntry> {
         let (sectors, crc) = ((tag & 7) + 1, from.uint(4)? as u32);
         let fits = |sector: Sector| {
             let in_line = u64::from(sector.in_line()) + u64::from(sectors) <= LINE_SECTORS;
             in_line && sector.0.checked_add(u64::from(sectors)).is_some()
         };
         match *before {
-            Entry::Data {
+            SpaceEntry::Data {
                 sector, sectors: n, ..
             } => {
                 let sector = sector.plus(u64::from(n));
-                fits(sector).then_some(Entry::Data {
+                fits(sector).then_some(SpaceEntry::Data {
                     sector,
                     sectors,
                     crc,
                 })
             }
-            Entry::Moved {
+            SpaceEntry::Moved {
                 sector,
                 sectors: n,
                 from,
@@ -242,7 +242,7 @@ impl Entry {
                 ..
             } => {
                 let sector = sector.plus(u64::from(n));
-                fits(sector).then_some(Entry::Moved {
+                fits(sector).then_some(SpaceEntry::Moved {
                     sector,
                     sectors,
                     crc,
@@ -258,7 +258,10 @@ impl Entry {
     pub(crate) fn changes_the_map(&self) -> bool {
         matches!(
             self,
-            Entry::Data { .. } | Entry::Moved { .. } | Entry::Trim { .. } | Entry::Home { .. }
+            SpaceEntry::Data { .. }
+                | SpaceEntry::Moved { .. }
+                | SpaceEntry::Trim { .. }
+                | SpaceEntry::Home { .. }
         )
     }
 
@@ -268,29 +271,29 @@ impl Entry {
         put(out, crc.into(), 4);
     }
 
-    fn piece(tag: u8, from: &mut Reader<'_>) -> Option<(Sector, u8, u32)> {
+    fn piece(tag: u8, from: &mut ByteReader<'_>) -> Option<(Sector, u8, u32)> {
         let (first, sectors) = (u64::from(tag >> 3 & 7), (tag & 7) + 1);
         let line = from.uint(8).filter(|line| *line < LINES_END)?;
         let crc = from.uint(4)? as u32;
-        let sector = Line(line).first_sector().plus(first);
+        let sector = BlockNumber(line).first_sector().plus(first);
         // A range up to the very last sector has no end that fits into 64 bits.
         let end = sector.0.checked_add(u64::from(sectors));
         let in_line = first + u64::from(sectors) <= LINE_SECTORS;
         (in_line && end.is_some()).then_some((sector, sectors, crc))
     }
 
-    fn other(tag: u8, from: &mut Reader<'_>) -> Option<Entry> {
+    fn other(tag: u8, from: &mut ByteReader<'_>) -> Option<SpaceEntry> {
         match tag {
             TRIM => {
                 let (sector, sectors) = (Sector(from.uint(8)?), from.uint(8)?);
                 let ends = sector.0.checked_add(sectors).is_some();
-                (sectors > 0 && ends).then_some(Entry::Trim { sector, sectors })
+                (sectors > 0 && ends).then_some(SpaceEntry::Trim { sector, sectors })
             }
-            OPENED => Some(Entry::Opened {
-                stream: Stream(from.uint(1)? as u8),
+            OPENED => Some(SpaceEntry::Opened {
+                stream: StreamNumber(from.uint(1)? as u8),
                 clock: WriteClock(from.uint(WIDE)?),
             }),
-            NODE => Some(Entry::Node {
+            NODE => Some(SpaceEntry::Node {
                 level: from.uint(1)? as u8,
                 key: from.uint(8)?,
                 crc: from.uint(4)? as u32,
@@ -303,7 +306,7 @@ impl Entry {
                     3 => MetaKind::Index,
                     _ => return None,
                 };
-                Some(Entry::Meta {
+                Some(SpaceEntry::Meta {
                     kind,
                     index: from.uint(4)? as u32,
                     sectors: from.uint(2)? as u16,
@@ -311,15 +314,15 @@ impl Entry {
                 })
             }
             HOME => {
-                let line = Line(from.uint(8)?);
+                let line = BlockNumber(from.uint(8)?);
                 let end = (line.0 < LINES_END).then(|| line.first_sector().0);
                 // A range up to the very last sector has no end that fits into 64 bits.
                 end?.checked_add(LINE_SECTORS)?;
-                Some(Entry::Home {
+                Some(SpaceEntry::Home {
                     line,
                     crc: from.uint(4)? as u32,
-                    from: Place(from.uint(WIDE)?),
-                    place: Place(from.uint(WIDE)?),
+                    from: LogPlace(from.uint(WIDE)?),
+                    place: LogPlace(from.uint(WIDE)?),
                 })
             }
             _ => None,
@@ -327,36 +330,36 @@ impl Entry {
     }
 }
 
-impl forebay_segments::Entry for Entry {
+impl forebay_segments::RecordEntry for SpaceEntry {
     const BYTES_MIN: usize = NEXT_BYTES;
 
     fn encoded_len(&self) -> usize {
         match self {
-            Entry::Data { .. } => DATA_BYTES,
-            Entry::Moved { .. } => MOVED_BYTES,
-            Entry::Trim { .. } => TRIM_BYTES,
-            Entry::Opened { .. } => OPENED_BYTES,
-            Entry::Node { .. } => NODE_BYTES,
-            Entry::Meta { .. } => META_BYTES,
-            Entry::Home { .. } => HOME_BYTES,
+            SpaceEntry::Data { .. } => DATA_BYTES,
+            SpaceEntry::Moved { .. } => MOVED_BYTES,
+            SpaceEntry::Trim { .. } => TRIM_BYTES,
+            SpaceEntry::Opened { .. } => OPENED_BYTES,
+            SpaceEntry::Node { .. } => NODE_BYTES,
+            SpaceEntry::Meta { .. } => META_BYTES,
+            SpaceEntry::Home { .. } => HOME_BYTES,
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         match *self {
-            Entry::Data {
+            SpaceEntry::Data {
                 sector,
                 sectors,
                 crc,
-            } => Entry::put_piece(out, DATA, sector, sectors, crc),
-            Entry::Moved {
+            } => SpaceEntry::put_piece(out, DATA, sector, sectors, crc),
+            SpaceEntry::Moved {
                 sector,
                 sectors,
                 crc,
                 from,
                 born,
             } => {
-                Entry::put_piece(out, MOVED, sector, sectors, crc);
+                SpaceEntry::put_piece(out, MOVED, sector, sectors, crc);
                 put(out, from.0, WIDE);
                 let shift = clock_shift(born.0);
                 put(
@@ -365,21 +368,21 @@ impl forebay_segments::Entry for Entry {
                     ROUNDED,
                 );
             }
-            Entry::Trim { sector, sectors } => {
+            SpaceEntry::Trim { sector, sectors } => {
                 out.push(TRIM);
                 put(out, sector.0, 8);
                 put(out, sectors, 8);
             }
-            Entry::Opened { stream, clock } => {
+            SpaceEntry::Opened { stream, clock } => {
                 out.extend_from_slice(&[OPENED, stream.0]);
                 put_clock(out, clock);
             }
-            Entry::Node { level, key, crc } => {
+            SpaceEntry::Node { level, key, crc } => {
                 out.extend_from_slice(&[NODE, level]);
                 put(out, key, 8);
                 put(out, crc.into(), 4);
             }
-            Entry::Meta {
+            SpaceEntry::Meta {
                 kind,
                 index,
                 sectors,
@@ -396,7 +399,7 @@ impl forebay_segments::Entry for Entry {
                 put(out, sectors.into(), 2);
                 put(out, crc.into(), 4);
             }
-            Entry::Home {
+            SpaceEntry::Home {
                 line,
                 crc,
                 from,
@@ -411,32 +414,32 @@ impl forebay_segments::Entry for Entry {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Entry> {
+    fn decode(from: &mut ByteReader<'_>) -> Option<SpaceEntry> {
         let tag = from.take(1)?[0];
         match tag >> 6 {
             DATA => {
-                let (sector, sectors, crc) = Entry::piece(tag, from)?;
-                Some(Entry::Data {
+                let (sector, sectors, crc) = SpaceEntry::piece(tag, from)?;
+                Some(SpaceEntry::Data {
                     sector,
                     sectors,
                     crc,
                 })
             }
             MOVED => {
-                let (sector, sectors, crc) = Entry::piece(tag, from)?;
-                Some(Entry::Moved {
+                let (sector, sectors, crc) = SpaceEntry::piece(tag, from)?;
+                Some(SpaceEntry::Moved {
                     sector,
                     sectors,
                     crc,
-                    from: Place(from.uint(WIDE)?),
+                    from: LogPlace(from.uint(WIDE)?),
                     born: shifted_clock(from.uint(ROUNDED)?)?,
                 })
             }
-            _ => Entry::other(tag, from),
+            _ => SpaceEntry::other(tag, from),
         }
     }
 
-    fn encoded_len_behind(&self, before: Option<&Entry>) -> usize {
+    fn encoded_len_behind(&self, before: Option<&SpaceEntry>) -> usize {
         if self.is_next(before) {
             NEXT_BYTES
         } else {
@@ -444,9 +447,9 @@ impl forebay_segments::Entry for Entry {
         }
     }
 
-    fn encode_behind(&self, before: Option<&Entry>, out: &mut Vec<u8>) {
+    fn encode_behind(&self, before: Option<&SpaceEntry>, out: &mut Vec<u8>) {
         match *self {
-            Entry::Data { sectors, crc, .. } | Entry::Moved { sectors, crc, .. }
+            SpaceEntry::Data { sectors, crc, .. } | SpaceEntry::Moved { sectors, crc, .. }
                 if self.is_next(before) =>
             {
                 out.push(NEXT << 6 | (sectors - 1));
@@ -456,35 +459,37 @@ impl forebay_segments::Entry for Entry {
         }
     }
 
-    fn decode_behind(before: Option<&Entry>, from: &mut Reader<'_>) -> Option<Entry> {
+    fn decode_behind(before: Option<&SpaceEntry>, from: &mut ByteReader<'_>) -> Option<SpaceEntry> {
         match from.0.first().copied() {
             Some(tag) if tag >> 6 == NEXT => {
                 let tag = from.take(1)?[0];
                 let whole = tag & !7 == NEXT << 6;
                 before
                     .filter(|_| whole)
-                    .and_then(|before| Entry::next(before, tag, from))
+                    .and_then(|before| SpaceEntry::next(before, tag, from))
             }
-            _ => Entry::decode(from),
+            _ => SpaceEntry::decode(from),
         }
     }
 
     fn payload_sectors(&self) -> u64 {
         match self {
-            Entry::Data { sectors, .. } | Entry::Moved { sectors, .. } => u64::from(*sectors),
-            Entry::Node { .. } => NODE_SECTORS,
-            Entry::Meta { sectors, .. } => u64::from(*sectors),
-            Entry::Trim { .. } | Entry::Opened { .. } | Entry::Home { .. } => 0,
+            SpaceEntry::Data { sectors, .. } | SpaceEntry::Moved { sectors, .. } => {
+                u64::from(*sectors)
+            }
+            SpaceEntry::Node { .. } => NODE_SECTORS,
+            SpaceEntry::Meta { sectors, .. } => u64::from(*sectors),
+            SpaceEntry::Trim { .. } | SpaceEntry::Opened { .. } | SpaceEntry::Home { .. } => 0,
         }
     }
 
     fn is_sound(&self, data: &[u8]) -> bool {
         match self {
-            Entry::Data { crc, .. }
-            | Entry::Moved { crc, .. }
-            | Entry::Node { crc, .. }
-            | Entry::Meta { crc, .. } => crc32c::crc32c(data) == *crc,
-            Entry::Trim { .. } | Entry::Opened { .. } | Entry::Home { .. } => true,
+            SpaceEntry::Data { crc, .. }
+            | SpaceEntry::Moved { crc, .. }
+            | SpaceEntry::Node { crc, .. }
+            | SpaceEntry::Meta { crc, .. } => crc32c::crc32c(data) == *crc,
+            SpaceEntry::Trim { .. } | SpaceEntry::Opened { .. } | SpaceEntry::Home { .. } => true,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The superblock: the properties of a volume, and the place of its newest checkpoint.
 
-use forebay_extents::Place;
-use forebay_placement::cost::Disk;
-use forebay_placement::placement::Kind;
+use forebay_extents::LogPlace;
+use forebay_placement::cost::DiskParameters;
+use forebay_placement::placement::PlacementKind;
 use forebay_segments::format::envelope::{
     FormatError, HEADER_BYTES, VolumeId, begin, finish, open_version,
 };
@@ -27,7 +27,7 @@ pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// The properties of a volume. Of the two copies A and B, the copy with the higher generation is valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Superblock {
+pub struct SpaceSuperblock {
     /// The volume that this superblock belongs to.
     pub volume: VolumeId,
     /// Number of the superblock: one more for each superblock written.
@@ -60,7 +60,7 @@ pub struct Superblock {
     /// CRC32C of the index.
     pub checkpoint_crc: u32,
     /// Placement of data.
-    pub placement: Kind,
+    pub placement: PlacementKind,
     /// Sectors of a page, for placements that use pages.
     pub page_sectors: u32,
     /// Time that the device takes to reach a random position, in nanoseconds; 0 if unknown.
@@ -74,13 +74,13 @@ pub struct Superblock {
     pub auto: bool,
 }
 
-impl Superblock {
+impl SpaceSuperblock {
     /// Returns the model of the device, for the cost of writes in place. If the device is unknown, returns a disk of
     /// 2003.
-    pub fn disk(&self) -> Disk {
+    pub fn disk(&self) -> DiskParameters {
         match self.bandwidth {
-            0 => Disk::OF_2003,
-            bandwidth => Disk {
+            0 => DiskParameters::OF_2003,
+            bandwidth => DiskParameters {
                 positioning: f64::from(self.positioning) / 1e9,
                 bandwidth: f64::from(bandwidth) * 1024.0,
                 arms: f64::from(self.arms.max(100)) / 100.0,
@@ -101,14 +101,14 @@ impl Superblock {
             && ends.is_some_and(|end| end <= self.len)
             && sectors > 0
             && self.epoch <= self.reserved_epoch
-            && self.reserved_segments.0 <= Place::END / segment_sectors
-            && self.checkpoint_segment.0 < Place::END / segment_sectors
+            && self.reserved_segments.0 <= LogPlace::END / segment_sectors
+            && self.checkpoint_segment.0 < LogPlace::END / segment_sectors
             && self.checkpoint / segment_sectors < u64::from(self.segment_count)
             && self.checkpoint % segment_sectors + sectors <= segment_sectors
     }
 }
 
-impl forebay_segments::Superblock for Superblock {
+impl forebay_segments::SuperblockFormat for SpaceSuperblock {
     fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = begin(MAGIC, VERSION, self.volume);
         for n in [
@@ -142,7 +142,7 @@ impl forebay_segments::Superblock for Superblock {
         finish(out)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Superblock, FormatError> {
+    fn decode(bytes: &[u8]) -> Result<SpaceSuperblock, FormatError> {
         const WHAT: &str = "superblock";
         let (version, mut from) = open_version(bytes, MAGIC, WHAT, VERSION)?;
         if version < VERSION {
@@ -162,7 +162,7 @@ impl forebay_segments::Superblock for Superblock {
             let reserved_segments = SegmentSeq(from.counter()?);
             let stable = RecordSeq(from.counter()?);
             let mut next = || Some(from.uint(4)? as u32);
-            let superblock = Superblock {
+            let superblock = SpaceSuperblock {
                 volume,
                 generation,
                 epoch,
@@ -178,7 +178,7 @@ impl forebay_segments::Superblock for Superblock {
                 checkpoint,
                 checkpoint_segment,
                 checkpoint_crc: next()?,
-                placement: Kind::from_code(u8::try_from(next()?).ok()?)?,
+                placement: PlacementKind::from_code(u8::try_from(next()?).ok()?)?,
                 page_sectors: next()?,
                 positioning: next()?,
                 bandwidth: next()?,

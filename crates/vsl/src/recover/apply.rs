@@ -3,24 +3,24 @@
 use forebay_placement::WriteClock;
 use std::rc::Rc;
 
-use forebay_segments::{Entry as _, HEADER_BYTES};
+use forebay_segments::{HEADER_BYTES, RecordEntry as _};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 
 use super::scan::FoundRecord;
-use crate::error::{OpenError, SpaceError};
-use crate::format::Entry;
+use crate::error::{SpaceError, SpaceOpenError};
+use crate::format::SpaceEntry;
 use crate::homes::at_home;
 use crate::prepared::unmap;
-use crate::space::Inner;
-use forebay_extents::Place;
-use forebay_extents::{Changes, Check, Extent};
+use crate::space::SpaceInner;
+use forebay_extents::LogPlace;
+use forebay_extents::{ExtentCheck, MapChanges, MapExtent};
 
 /// Applies records in order. Returns the number of records that changed the map, and the number of their entries that
 /// did.
 pub(super) async fn apply(
-    inner: &Rc<Inner>,
+    inner: &Rc<SpaceInner>,
     records: &[FoundRecord],
-) -> Result<(u64, u64), OpenError> {
+) -> Result<(u64, u64), SpaceOpenError> {
     let layout = inner.commit.composer().layout;
     let (mut entries, mut changed, mut changes) = (0, 0, 0);
     for record in records {
@@ -56,7 +56,7 @@ pub(super) async fn apply(
     Ok((changed, changes))
 }
 
-impl Inner {
+impl SpaceInner {
     /// Reopens the segment of a record if it was opened behind the cut: the slot's old contents are no longer live.
     fn come_to(&self, record: &FoundRecord) {
         let table = &mut self.commit.composer_mut().table;
@@ -65,7 +65,7 @@ impl Inner {
             return;
         }
         let (stream, clock) = match record.entries.first() {
-            Some(Entry::Opened { stream, clock }) => (*stream, *clock),
+            Some(SpaceEntry::Opened { stream, clock }) => (*stream, *clock),
             _ => (known.stream, known.closed),
         };
         let detached = self.map.borrow().detached() > 0;
@@ -73,38 +73,40 @@ impl Inner {
     }
 }
 
-fn as_open_error(error: SpaceError) -> OpenError {
+fn as_open_error(error: SpaceError) -> SpaceOpenError {
     match error {
-        SpaceError::Device(error) => OpenError::Device(error),
-        SpaceError::Node(place, error) => OpenError::Node(place, error),
-        SpaceError::Failed(error) => OpenError::Failed(error),
+        SpaceError::Device(error) => SpaceOpenError::Device(error),
+        SpaceError::Node(place, error) => SpaceOpenError::Node(place, error),
+        SpaceError::Failed(error) => SpaceOpenError::Failed(error),
         // Applied entries were accepted before, so these errors are not expected.
         SpaceError::Batch(_)
         | SpaceError::Full { .. }
         | SpaceError::Large { .. }
         | SpaceError::Damaged { .. }
         | SpaceError::Headers(_)
-        | SpaceError::Failing { .. } => OpenError::Room("a record cannot be applied"),
+        | SpaceError::Failing { .. } => SpaceOpenError::Room("a record cannot be applied"),
     }
 }
 
-impl Inner {
-    async fn apply_entry(&self, entry: &Entry, place: Place) -> Result<(), SpaceError> {
+impl SpaceInner {
+    async fn apply_entry(&self, entry: &SpaceEntry, place: LogPlace) -> Result<(), SpaceError> {
         let range = match *entry {
-            Entry::Data {
+            SpaceEntry::Data {
                 sector, sectors, ..
             }
-            | Entry::Moved {
+            | SpaceEntry::Moved {
                 sector, sectors, ..
             } => (sector, u64::from(sectors)),
-            Entry::Trim { sector, sectors } => (sector, sectors),
-            Entry::Home { line, .. } => (line.first_sector(), LINE_SECTORS),
-            Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => return Ok(()),
+            SpaceEntry::Trim { sector, sectors } => (sector, sectors),
+            SpaceEntry::Home { line, .. } => (line.first_sector(), LINE_SECTORS),
+            SpaceEntry::Opened { .. } | SpaceEntry::Node { .. } | SpaceEntry::Meta { .. } => {
+                return Ok(());
+            }
         };
         let huge = self.options.huge_trim;
         let mut pins = self.map.borrow().pins();
         match entry {
-            Entry::Trim { .. } => {
+            SpaceEntry::Trim { .. } => {
                 self.prepare_to_unmap(range.0, range.1, huge, &mut pins)
                     .await?;
             }
@@ -112,35 +114,35 @@ impl Inner {
         }
         let mut streams = self.commit.composer_mut();
         let mut map = self.map.borrow_mut();
-        let mut changes = Changes::default();
+        let mut changes = MapChanges::default();
         let (sector, sectors) = (range.0.0, range.1);
         match *entry {
-            Entry::Data { crc, .. } => {
-                let extent = Extent {
+            SpaceEntry::Data { crc, .. } => {
+                let extent = MapExtent {
                     sector,
                     sectors,
                     place,
-                    check: Check::Inline(crc),
+                    check: ExtentCheck::Inline(crc),
                 };
                 map.set(extent, &mut changes).expect("prepared");
                 streams.clock = WriteClock(streams.clock.0 + sectors);
             }
-            Entry::Moved {
+            SpaceEntry::Moved {
                 crc, from, born, ..
             } => {
-                let to = Extent {
+                let to = MapExtent {
                     sector,
                     sectors,
                     place,
-                    check: Check::Inline(crc),
+                    check: ExtentCheck::Inline(crc),
                 };
                 map.replace_if(from, to, &mut changes).expect("prepared");
                 if let Some(slot) = streams.table.slot_at(place) {
                     streams.table.set_born(slot, born);
                 }
             }
-            Entry::Trim { .. } => unmap(&mut map, range.0, sectors, huge, &mut changes),
-            Entry::Home {
+            SpaceEntry::Trim { .. } => unmap(&mut map, range.0, sectors, huge, &mut changes),
+            SpaceEntry::Home {
                 line,
                 crc,
                 from,
@@ -149,7 +151,7 @@ impl Inner {
                 let to = at_home(line, place, crc);
                 map.replace_if(from, to, &mut changes).expect("prepared");
             }
-            Entry::Opened { .. } | Entry::Node { .. } | Entry::Meta { .. } => {}
+            SpaceEntry::Opened { .. } | SpaceEntry::Node { .. } | SpaceEntry::Meta { .. } => {}
         }
         streams.table.count(&changes);
         Ok(())

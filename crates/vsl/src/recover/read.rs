@@ -1,34 +1,36 @@
 //! Reading of the checkpoint that a superblock points at.
 
-use forebay_extents::Place;
+use forebay_extents::LogPlace;
 use forebay_units::SECTOR_BYTES;
 
-use crate::error::OpenError;
-use crate::format::{Checkpoint, Index, PartRef, Superblock, TABLE_CHUNK_SEGMENTS, TableChunk};
-use crate::geometry::{Layout, Slot};
-use crate::meta::{Meta, chunk_sectors};
-use crate::segment::Segment;
+use crate::error::SpaceOpenError;
+use crate::format::{
+    Checkpoint, CheckpointIndex, PartRef, SpaceSuperblock, TABLE_CHUNK_SEGMENTS, TableChunk,
+};
+use crate::geometry::{SegmentLayout, SegmentSlot};
+use crate::meta::{CheckpointParts, chunk_sectors};
+use crate::segment::SegmentEntry;
 use crate::store::{SegmentStore, read_checked};
 
 /// A checkpoint from which recovery starts.
-pub(crate) struct ReadCheckpoint {
+pub(crate) struct LoadedCheckpoint {
     pub(crate) checkpoint: Checkpoint,
     /// The table of segments at the cut.
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<SegmentEntry>,
     /// The places of the checkpoint beside nodes, and their slots.
-    pub(crate) meta: Meta,
-    pub(crate) slots: Vec<(Slot, Place)>,
+    pub(crate) meta: CheckpointParts,
+    pub(crate) slots: Vec<(SegmentSlot, LogPlace)>,
 }
 
-struct Reader<'a> {
+struct CheckpointReader<'a> {
     store: &'a dyn SegmentStore,
-    superblock: &'a Superblock,
-    layout: Layout,
+    superblock: &'a SpaceSuperblock,
+    layout: SegmentLayout,
 }
 
-impl Reader<'_> {
-    fn damaged(&self, what: &'static str) -> OpenError {
-        OpenError::Checkpoint(self.superblock.checkpoint, what)
+impl CheckpointReader<'_> {
+    fn damaged(&self, what: &'static str) -> SpaceOpenError {
+        SpaceOpenError::Checkpoint(self.superblock.checkpoint, what)
     }
 
     /// Reads bytes of a slot, and compares their checksum.
@@ -38,23 +40,23 @@ impl Reader<'_> {
         offset: u64,
         sectors: u64,
         crc: u32,
-    ) -> Result<Vec<u8>, OpenError> {
+    ) -> Result<Vec<u8>, SpaceOpenError> {
         let end = offset + sectors * SECTOR_BYTES;
         if slot >= self.layout.segment_count || end > u64::from(self.layout.segment_bytes) {
             return Err(self.damaged("it names a place beyond the device"));
         }
         let check = |bytes: &[u8]| (crc32c::crc32c(bytes) == crc).then(|| bytes.to_vec());
-        let read = read_checked(self.store, Slot(slot), offset..end, check).await?;
+        let read = read_checked(self.store, SegmentSlot(slot), offset..end, check).await?;
         read.ok_or_else(|| self.damaged("it does not match its checksum"))
     }
 
     async fn at_place(
         &self,
-        place: Place,
+        place: LogPlace,
         slot: u32,
         sectors: u64,
         crc: u32,
-    ) -> Result<Vec<u8>, OpenError> {
+    ) -> Result<Vec<u8>, SpaceOpenError> {
         if !self.layout.is_in_one(place, sectors) {
             return Err(self.damaged("it names a place across segments"));
         }
@@ -62,7 +64,7 @@ impl Reader<'_> {
         self.bytes(slot, offset, sectors, crc).await
     }
 
-    async fn body(&self, index: &Index) -> Result<Checkpoint, OpenError> {
+    async fn body(&self, index: &CheckpointIndex) -> Result<Checkpoint, SpaceOpenError> {
         let mut body = Vec::new();
         for part in &index.parts {
             let PartRef {
@@ -84,10 +86,10 @@ impl Reader<'_> {
 /// The store failed, or the checkpoint is damaged.
 pub(crate) async fn read_checkpoint(
     store: &dyn SegmentStore,
-    superblock: &Superblock,
-) -> Result<ReadCheckpoint, OpenError> {
-    let layout = Layout::of(superblock);
-    let reader = Reader {
+    superblock: &SpaceSuperblock,
+) -> Result<LoadedCheckpoint, SpaceOpenError> {
+    let layout = SegmentLayout::of(superblock);
+    let reader = CheckpointReader {
         store,
         superblock,
         layout,
@@ -101,11 +103,12 @@ pub(crate) async fn read_checkpoint(
     let bytes = reader
         .bytes(slot, offset, sectors, superblock.checkpoint_crc)
         .await?;
-    let index =
-        Index::decode(&bytes).ok_or_else(|| reader.damaged("its index contradicts itself"))?;
+    let index = CheckpointIndex::decode(&bytes)
+        .ok_or_else(|| reader.damaged("its index contradicts itself"))?;
     let place = layout.place(superblock.checkpoint_segment, offset as u32);
-    let mut slots = vec![(Slot(slot), place)];
-    slots.extend(index.parts.iter().map(|part| (Slot(part.slot), part.place)));
+    let mut slots = vec![(SegmentSlot(slot), place)];
+    let parts = index.parts.iter();
+    slots.extend(parts.map(|part| (SegmentSlot(part.slot), part.place)));
     let checkpoint = reader.body(&index).await?;
     let count = layout.segment_count as usize;
     if checkpoint.table.len() != count.div_ceil(TABLE_CHUNK_SEGMENTS) {
@@ -121,30 +124,24 @@ pub(crate) async fn read_checkpoint(
         let decoded = TableChunk::decode(&bytes, here);
         let decoded = decoded.ok_or_else(|| reader.damaged("its table contradicts itself"))?;
         segments.extend(decoded.segments);
-        slots.push((Slot(chunk.slot), chunk.place));
+        slots.push((SegmentSlot(chunk.slot), chunk.place));
     }
     let in_range = |slot: &u32| (*slot as usize) < count;
-    let numbered = segments
-        .iter()
-        .all(|segment| segment.seq.0 < layout.numbers());
-    let sound = numbered
+    let is_numbered = |segment: &SegmentEntry| segment.seq.0 < layout.numbers();
+    let sound = segments.iter().all(is_numbered)
         && checkpoint.queue.iter().all(in_range)
         && checkpoint.open.iter().all(|open| in_range(&open.slot));
     if !sound {
         return Err(reader.damaged("it does not fit its volume"));
     }
-    let mut body: Vec<(Place, u64)> = vec![(place, sectors)];
-    body.extend(
-        index
-            .parts
-            .iter()
-            .map(|part| (part.place, part.sectors.into())),
-    );
-    let meta = Meta {
+    let mut body: Vec<(LogPlace, u64)> = vec![(place, sectors)];
+    let parts = index.parts.iter();
+    body.extend(parts.map(|part| (part.place, part.sectors.into())));
+    let meta = CheckpointParts {
         table: checkpoint.table.iter().copied().map(Some).collect(),
         body,
     };
-    Ok(ReadCheckpoint {
+    Ok(LoadedCheckpoint {
         checkpoint,
         segments,
         meta,

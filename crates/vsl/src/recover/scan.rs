@@ -21,15 +21,17 @@
 use std::collections::{BTreeMap, HashSet};
 
 use forebay_device::{DeviceError, is_zero};
-use forebay_segments::{Entry as _, payload_is_sound};
+use forebay_segments::{RecordEntry as _, payload_is_sound};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_up};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use crate::format::{Checkpoint, Entry, HEADER_BYTES, MetaKind, Record, Superblock, decode_queue};
-use crate::geometry::{Layout, Slot};
-use crate::headers::Headers;
-use crate::recover::Ahead;
+use crate::format::{
+    Checkpoint, HEADER_BYTES, MetaKind, SpaceEntry, SpaceRecord, SpaceSuperblock, decode_queue,
+};
+use crate::geometry::{SegmentLayout, SegmentSlot};
+use crate::headers::HeaderReader;
+use crate::recover::QueueLookahead;
 use crate::store::{SegmentStore, read_checked, read_summary};
 
 /// Number of segments that are read concurrently.
@@ -38,16 +40,16 @@ const LOOKS: usize = 32;
 /// A record that was written since the checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundRecord {
-    pub(crate) slot: Slot,
+    pub(crate) slot: SegmentSlot,
     pub(crate) segment: SegmentSeq,
     pub(crate) offset: u32,
     pub(crate) continues: bool,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<SpaceEntry>,
 }
 
 /// The records that were written since a checkpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct Scan {
+pub(crate) struct RecoveryScan {
     /// The valid records in order, from the first record behind the cut on.
     pub(crate) records: Vec<FoundRecord>,
     /// The last valid record.
@@ -55,12 +57,12 @@ pub(crate) struct Scan {
     /// The newest record known to have been durable.
     pub(crate) stable: RecordSeq,
     /// The allocation queue from the cut on, with opened and unopened segments.
-    pub(crate) queue: Vec<Slot>,
+    pub(crate) queue: Vec<SegmentSlot>,
     /// Bytes read by the scan.
     pub(crate) bytes_read: u64,
 }
 
-impl Scan {
+impl RecoveryScan {
     /// Returns true if durable data is missing.
     pub(crate) fn is_damaged(&self) -> bool {
         self.last < self.stable
@@ -72,7 +74,7 @@ impl Scan {
     /// Segments that were opened through such a record have no durable record, so all of them were in memory at once.
     /// If durable records are missing, the queue is unknown. But records behind the checkpoint keep their segments from
     /// being used again, so each slot was opened at most once.
-    pub(crate) fn behind_all(&self, checkpoint: &Checkpoint, layout: &Layout) -> SegmentSeq {
+    pub(crate) fn behind_all(&self, checkpoint: &Checkpoint, layout: &SegmentLayout) -> SegmentSeq {
         let slots = u64::from(layout.segment_count);
         let given = if self.is_damaged() {
             slots
@@ -84,7 +86,7 @@ impl Scan {
 }
 
 /// The records found in one segment.
-struct Look {
+struct SlotScan {
     records: Vec<(RecordSeq, FoundRecord)>,
     stable: RecordSeq,
     bytes_read: u64,
@@ -93,16 +95,16 @@ struct Look {
 }
 
 /// The volume to scan.
-struct Place<'a> {
+struct ScannedVolume<'a> {
     store: &'a dyn SegmentStore,
-    superblock: &'a Superblock,
+    superblock: &'a SpaceSuperblock,
 }
 
-impl Place<'_> {
+impl ScannedVolume<'_> {
     /// Returns the records in a segment, if it was opened with this number in the superblock's epoch.
-    async fn look(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
+    async fn look(&self, slot: SegmentSlot, segment: SegmentSeq) -> Result<SlotScan, DeviceError> {
         let volume = self.superblock.volume;
-        let mut look = Look {
+        let mut look = SlotScan {
             records: Vec::new(),
             stable: RecordSeq(0),
             bytes_read: HEADER_BYTES as u64,
@@ -135,16 +137,20 @@ impl Place<'_> {
         Ok(look)
     }
 
-    fn headers(&self, slot: Slot, segment: SegmentSeq) -> Headers<'_> {
+    fn headers(&self, slot: SegmentSlot, segment: SegmentSeq) -> HeaderReader<'_> {
         let superblock = self.superblock;
         let epoch = Some(superblock.epoch);
-        Headers::new(self.store, superblock.volume, (slot, segment), epoch)
+        HeaderReader::new(self.store, superblock.volume, (slot, segment), epoch)
     }
 
     /// Searches a segment with a garbled first header for records. Later records show whether the first record was
     /// durable.
-    async fn look_through(&self, slot: Slot, segment: SegmentSeq) -> Result<Look, DeviceError> {
-        let mut look = Look {
+    async fn look_through(
+        &self,
+        slot: SegmentSlot,
+        segment: SegmentSeq,
+    ) -> Result<SlotScan, DeviceError> {
+        let mut look = SlotScan {
             records: Vec::new(),
             stable: RecordSeq(0),
             bytes_read: 0,
@@ -155,7 +161,11 @@ impl Place<'_> {
     }
 
     /// Adds the records of a segment to `look`.
-    async fn follow(&self, mut headers: Headers<'_>, look: &mut Look) -> Result<(), DeviceError> {
+    async fn follow(
+        &self,
+        mut headers: HeaderReader<'_>,
+        look: &mut SlotScan,
+    ) -> Result<(), DeviceError> {
         while let Some(record) = headers.next().await? {
             look.stable = look.stable.max(record.stable);
             let found = FoundRecord {
@@ -183,7 +193,7 @@ impl Place<'_> {
         let from = u64::from(record.offset);
         let is_whole = |bytes: &[u8]| {
             let header = header_at_offset(bytes, self.superblock, record);
-            let is_it = |header: Record| {
+            let is_it = |header: SpaceRecord| {
                 header.seq == seq
                     && header.epoch == self.superblock.epoch
                     && header.entries == record.entries
@@ -198,13 +208,13 @@ impl Place<'_> {
     async fn queue_in(
         &self,
         record: &FoundRecord,
-        known: &mut HashSet<Slot>,
-    ) -> Result<Option<Vec<Slot>>, DeviceError> {
+        known: &mut HashSet<SegmentSlot>,
+    ) -> Result<Option<Vec<SegmentSlot>>, DeviceError> {
         let mut at = u64::from(record.offset) + HEADER_BYTES as u64;
         let mut slots = Vec::new();
         for entry in &record.entries {
             let len = entry.payload_sectors() * SECTOR_BYTES;
-            if let Entry::Meta {
+            if let SpaceEntry::Meta {
                 kind: MetaKind::Queue,
                 crc,
                 ..
@@ -218,19 +228,23 @@ impl Place<'_> {
                 let Some(more) = read else {
                     return Ok(None);
                 };
-                slots.extend(more.into_iter().map(Slot));
+                slots.extend(more.into_iter().map(SegmentSlot));
             }
             at += len;
         }
         let count = self.store.layout().segment_count;
-        let sound = |slot: &Slot| slot.0 < count && known.insert(*slot);
+        let sound = |slot: &SegmentSlot| slot.0 < count && known.insert(*slot);
         Ok(slots.iter().all(sound).then_some(slots))
     }
 }
 
 /// Returns the header at the start of `bytes`, if it belongs to the place of `record`.
-fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord) -> Option<Record> {
-    let header = Record::decode(bytes.get(..HEADER_BYTES)?).ok()?;
+fn header_at_offset(
+    bytes: &[u8],
+    superblock: &SpaceSuperblock,
+    record: &FoundRecord,
+) -> Option<SpaceRecord> {
+    let header = SpaceRecord::decode(bytes.get(..HEADER_BYTES)?).ok()?;
     let here = header.volume == superblock.volume
         && header.segment == record.segment
         && header.offset == record.offset;
@@ -239,16 +253,16 @@ fn header_at_offset(bytes: &[u8], superblock: &Superblock, record: &FoundRecord)
 
 /// Returns true for a torn or damaged header, and for other old contents: neither a record nor zeroes.
 fn is_garbled(first: &[u8]) -> bool {
-    Record::decode(first).is_err() && !is_zero(first)
+    SpaceRecord::decode(first).is_err() && !is_zero(first)
 }
 
 /// The allocation queue from the cut on, according to headers. Their records may be invalid.
-struct Queue {
-    slots: Vec<Slot>,
+struct ScannedQueue {
+    slots: Vec<SegmentSlot>,
     /// Number of slots in the checkpoint's list.
     first: usize,
     /// Set of the slots in `slots`.
-    known: HashSet<Slot>,
+    known: HashSet<SegmentSlot>,
     /// Records that continue the queue, each with the length of the queue including this record.
     continued: Vec<(RecordSeq, usize)>,
     /// The next record to follow.
@@ -257,11 +271,11 @@ struct Queue {
     unsound: Option<RecordSeq>,
 }
 
-impl Queue {
+impl ScannedQueue {
     /// Creates the queue of the checkpoint.
-    fn new(checkpoint: &Checkpoint) -> Queue {
-        let slots: Vec<Slot> = checkpoint.queue.iter().copied().map(Slot).collect();
-        Queue {
+    fn new(checkpoint: &Checkpoint) -> ScannedQueue {
+        let slots: Vec<SegmentSlot> = checkpoint.queue.iter().copied().map(SegmentSlot).collect();
+        ScannedQueue {
             known: slots.iter().copied().collect(),
             first: slots.len(),
             slots,
@@ -274,7 +288,7 @@ impl Queue {
     /// Follows the found headers in order, until a header is missing.
     async fn follow(
         &mut self,
-        place: &Place<'_>,
+        place: &ScannedVolume<'_>,
         found: &BTreeMap<RecordSeq, FoundRecord>,
     ) -> Result<(), DeviceError> {
         while self.unsound.is_none()
@@ -294,7 +308,7 @@ impl Queue {
     }
 
     /// Returns the queue including the records up to `last`.
-    fn up_to(mut self, last: RecordSeq) -> Vec<Slot> {
+    fn up_to(mut self, last: RecordSeq) -> Vec<SegmentSlot> {
         let behind = self
             .continued
             .partition_point(|(record, _)| *record <= last);
@@ -310,17 +324,17 @@ impl Queue {
 }
 
 /// The results so far.
-struct Found {
+struct ScanProgress {
     records: BTreeMap<RecordSeq, FoundRecord>,
     cut: RecordSeq,
     /// Number of segments examined since the last segment with records.
     nothing: usize,
     /// Segments since the last segment with records whose first bytes are garbled.
-    garbled: Vec<(Slot, SegmentSeq)>,
+    garbled: Vec<(SegmentSlot, SegmentSeq)>,
 }
 
-impl Found {
-    fn take(&mut self, look: Look, scan: &mut Scan) -> bool {
+impl ScanProgress {
+    fn take(&mut self, look: SlotScan, scan: &mut RecoveryScan) -> bool {
         scan.stable = scan.stable.max(look.stable);
         scan.bytes_read += look.bytes_read;
         let shows = !look.records.is_empty();
@@ -337,28 +351,29 @@ impl Found {
 /// The store's: unreadable data may be needed.
 pub(crate) async fn scan(
     store: &dyn SegmentStore,
-    superblock: &Superblock,
+    superblock: &SpaceSuperblock,
     checkpoint: &Checkpoint,
-    ahead: Ahead,
-) -> Result<Scan, DeviceError> {
-    let place = Place { store, superblock };
-    let mut scan = Scan {
+    ahead: QueueLookahead,
+) -> Result<RecoveryScan, DeviceError> {
+    let place = ScannedVolume { store, superblock };
+    let mut scan = RecoveryScan {
         records: Vec::new(),
         last: checkpoint.cut,
         stable: checkpoint.cut.max(superblock.stable),
         queue: Vec::new(),
         bytes_read: 0,
     };
-    let mut queue = Queue::new(checkpoint);
-    let mut found = Found {
+    let mut queue = ScannedQueue::new(checkpoint);
+    let mut found = ScanProgress {
         records: BTreeMap::new(),
         cut: checkpoint.cut,
         nothing: 0,
         garbled: Vec::new(),
     };
     let open = checkpoint.open.iter();
-    let mut wanted: Vec<(Slot, SegmentSeq)> =
-        open.map(|open| (Slot(open.slot), open.seq)).collect();
+    let mut wanted: Vec<(SegmentSlot, SegmentSeq)> = open
+        .map(|open| (SegmentSlot(open.slot), open.seq))
+        .collect();
     let mut known = 0;
     loop {
         let new = queue.slots.iter().enumerate().skip(known);
@@ -377,11 +392,11 @@ pub(crate) async fn scan(
 
 /// Examines segments in the order in which they were opened, as far as they can have been opened.
 async fn look_at(
-    place: &Place<'_>,
-    wanted: &mut Vec<(Slot, SegmentSeq)>,
-    found: &mut Found,
-    scan: &mut Scan,
-    ahead: Ahead,
+    place: &ScannedVolume<'_>,
+    wanted: &mut Vec<(SegmentSlot, SegmentSeq)>,
+    found: &mut ScanProgress,
+    scan: &mut RecoveryScan,
+    ahead: QueueLookahead,
 ) -> Result<(), DeviceError> {
     let looks = stream::iter(wanted.drain(..))
         .map(async |(slot, segment)| Ok(((slot, segment), place.look(slot, segment).await?)))
@@ -390,7 +405,7 @@ async fn look_at(
     while found.nothing <= ahead.looked_at
         && let Some(look) = looks.next().await
     {
-        let ((slot, segment), look): ((Slot, SegmentSeq), Look) = look?;
+        let ((slot, segment), look): ((SegmentSlot, SegmentSeq), SlotScan) = look?;
         if look.garbled && found.nothing <= ahead.looked_through {
             found.garbled.push((slot, segment));
         }
@@ -415,9 +430,9 @@ async fn look_at(
 
 /// Searches the garbled segments. Returns true if one of them has records.
 async fn look_through_all(
-    place: &Place<'_>,
-    found: &mut Found,
-    scan: &mut Scan,
+    place: &ScannedVolume<'_>,
+    found: &mut ScanProgress,
+    scan: &mut RecoveryScan,
 ) -> Result<bool, DeviceError> {
     let mut shows = false;
     for (slot, segment) in std::mem::take(&mut found.garbled) {
@@ -429,9 +444,9 @@ async fn look_through_all(
 
 /// Takes records in order, until a record is missing, damaged, or the `unsound` record.
 async fn take(
-    place: &Place<'_>,
+    place: &ScannedVolume<'_>,
     mut found: BTreeMap<RecordSeq, FoundRecord>,
-    scan: &mut Scan,
+    scan: &mut RecoveryScan,
     unsound: Option<RecordSeq>,
 ) -> Result<(), DeviceError> {
     let (mut next, mut complete) = (scan.last.next(), 0);

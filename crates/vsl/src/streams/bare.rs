@@ -1,10 +1,10 @@
 //! Segments without a summary.
 
-use forebay_segments::{HEADER_BYTES, Layout as _};
+use forebay_segments::{HEADER_BYTES, LogLayout as _};
 
-use super::{Open, Streams};
-use crate::format::{Stream, Volume};
-use crate::geometry::Layout;
+use super::{FillingSegment, SegmentStreams};
+use crate::format::{SpaceRecordLayout, StreamNumber};
+use crate::geometry::SegmentLayout;
 
 /// Maximum number of records in a segment of clients' data without a summary.
 ///
@@ -18,7 +18,7 @@ const USER_BARE_RECORDS: usize = 2;
 const MOVED_BARE_RECORDS: usize = 16;
 
 /// Returns the maximum number of records in a segment without a summary.
-pub(super) fn bare_records(layout: &Layout, is_user: bool) -> usize {
+pub(super) fn bare_records(layout: &SegmentLayout, is_user: bool) -> usize {
     if is_user {
         USER_BARE_RECORDS
     } else {
@@ -29,32 +29,42 @@ pub(super) fn bare_records(layout: &Layout, is_user: bool) -> usize {
 /// Returns true if data at offset `at` of a segment would make its last block look like a summary. A client that knows
 /// the volume's id could otherwise forge a summary with any contents. Such data is neither appended nor written in
 /// place there.
-pub(crate) fn forges_summary(layout: &Layout, at: u32, data: &[u8]) -> bool {
+pub(crate) fn forges_summary(layout: &SegmentLayout, at: u32, data: &[u8]) -> bool {
     let last = layout.segment_bytes - HEADER_BYTES as u32;
     let skip = last.checked_sub(at);
     let block = skip.and_then(|skip| data.get(skip as usize..));
-    block.is_some_and(|block| block.starts_with(Volume::SUMMARY))
+    block.is_some_and(|block| block.starts_with(SpaceRecordLayout::SUMMARY))
 }
 
-impl Open {
+impl FillingSegment {
     /// Returns true if an entry with its data may go to the open record.
-    pub(super) fn fits_record(&self, layout: &Layout, entry_bytes: usize, data: &[u8]) -> bool {
+    pub(super) fn fits_record(
+        &self,
+        layout: &SegmentLayout,
+        entry_bytes: usize,
+        data: &[u8],
+    ) -> bool {
         let at = self.builder.at() + self.builder.open_record_bytes();
         self.builder.fits_record(entry_bytes, data.len() as u32)
             && !forges_summary(layout, at, data)
     }
 
     /// Returns true if an entry with its data may go to a new record. No record may be open.
-    pub(super) fn fits_new_record(&self, layout: &Layout, entry_bytes: usize, data: &[u8]) -> bool {
+    pub(super) fn fits_new_record(
+        &self,
+        layout: &SegmentLayout,
+        entry_bytes: usize,
+        data: &[u8],
+    ) -> bool {
         let at = self.builder.at() + HEADER_BYTES as u32;
         self.builder.fits_new_record(entry_bytes, data.len() as u32)
             && !forges_summary(layout, at, data)
     }
 }
 
-impl Streams {
+impl SegmentStreams {
     /// Returns the maximum number of records in a segment of a stream without a summary.
-    pub(super) fn bare_records(&self, stream: Stream) -> usize {
+    pub(super) fn bare_records(&self, stream: StreamNumber) -> usize {
         bare_records(&self.layout, stream.is_user())
     }
 }

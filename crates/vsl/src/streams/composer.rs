@@ -1,16 +1,16 @@
 //! The open segments as the composer of group commit.
 
-use forebay_segments::{Composer, Flight};
+use forebay_segments::{InFlightSegments, RecordComposer};
 use forebay_units::{RecordSeq, SegmentSeq};
 
-use super::{FLUSH_AFTER_SEGMENTS, Streams};
+use super::{FLUSH_AFTER_SEGMENTS, SegmentStreams};
 
-impl Composer for Streams {
-    fn flight(&self) -> &Flight {
+impl RecordComposer for SegmentStreams {
+    fn flight(&self) -> &InFlightSegments {
         &self.flight
     }
 
-    fn flight_mut(&mut self) -> &mut Flight {
+    fn flight_mut(&mut self) -> &mut InFlightSegments {
         &mut self.flight
     }
 

@@ -2,11 +2,11 @@
 
 use forebay_placement::placement;
 
-use crate::format::Stream;
+use crate::format::StreamNumber;
 
 /// The streams in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Counts {
+pub(crate) struct StreamCounts {
     /// Number of streams for clients' writes. They have the numbers from 0 on.
     pub(crate) user: u8,
     /// Number of streams of moved data.
@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     pub(crate) page_in_place: Option<u64>,
 }
 
-impl Counts {
+impl StreamCounts {
     /// Maximum number of streams of a placement, including the stream of checkpoints.
     pub(crate) const MOST: usize = 9;
 
@@ -23,23 +23,23 @@ impl Counts {
     ///
     /// # Panics
     /// The placement needs more streams than are numbered.
-    pub(crate) fn of(needs: placement::Needs, page: u64) -> Counts {
+    pub(crate) fn of(needs: placement::PolicyNeeds, page: u64) -> StreamCounts {
         let (user, moved) = (needs.user, needs.moved);
-        assert!(Stream(user).is_user() && Stream::moved(moved) <= Stream::META);
-        let counts = Counts {
+        assert!(StreamNumber(user).is_user() && StreamNumber::moved(moved) <= StreamNumber::META);
+        let counts = StreamCounts {
             user,
             moved,
             page_in_place: needs.in_place.then_some(page),
         };
-        assert!(usize::from(counts.all()) <= Counts::MOST);
+        assert!(usize::from(counts.all()) <= StreamCounts::MOST);
         counts
     }
 
     /// Returns the placement's name of a stream. Placements have no name for the stream of checkpoints.
-    pub(crate) fn named(stream: Stream) -> placement::Stream {
-        match stream.0.checked_sub(Stream::moved(0).0) {
-            None => placement::Stream::User(stream.0),
-            Some(moved) => placement::Stream::Moved(moved),
+    pub(crate) fn named(stream: StreamNumber) -> placement::PlacementStream {
+        match stream.0.checked_sub(StreamNumber::moved(0).0) {
+            None => placement::PlacementStream::User(stream.0),
+            Some(moved) => placement::PlacementStream::Moved(moved),
         }
     }
 
@@ -49,31 +49,31 @@ impl Counts {
     }
 
     /// Returns the last stream of moved data: the stream of the coldest data, if the placement separates it.
-    pub(crate) fn last_moved(self) -> Stream {
-        Stream::moved(self.moved - 1)
+    pub(crate) fn last_moved(self) -> StreamNumber {
+        StreamNumber::moved(self.moved - 1)
     }
 
     /// Returns the index of a stream among the streams in use. A stream that is not in use has the index of the last
     /// stream of its kind.
-    pub(crate) fn index(self, stream: Stream) -> u8 {
+    pub(crate) fn index(self, stream: StreamNumber) -> u8 {
         match self.nearest(stream) {
-            Stream::META => self.user + self.moved,
+            StreamNumber::META => self.user + self.moved,
             stream if stream.is_user() => stream.0,
-            stream => self.user + stream.0 - Stream::moved(0).0,
+            stream => self.user + stream.0 - StreamNumber::moved(0).0,
         }
     }
 
     /// Returns the stream itself if it is in use, otherwise the last stream of its kind that is in use.
-    pub(crate) fn nearest(self, stream: Stream) -> Stream {
+    pub(crate) fn nearest(self, stream: StreamNumber) -> StreamNumber {
         match stream {
-            Stream::META => stream,
-            _ if stream.is_user() => Stream(stream.0.min(self.user - 1)),
+            StreamNumber::META => stream,
+            _ if stream.is_user() => StreamNumber(stream.0.min(self.user - 1)),
             _ => stream.min(self.last_moved()),
         }
     }
 
     /// Returns true if the stream is in use.
-    pub(crate) fn has(self, stream: Stream) -> bool {
+    pub(crate) fn has(self, stream: StreamNumber) -> bool {
         self.nearest(stream) == stream
     }
 }

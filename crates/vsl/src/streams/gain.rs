@@ -1,14 +1,14 @@
 //! The check that cleaning can gain a whole segment.
 
 use forebay_placement::WriteClock;
-use forebay_placement::victim::Selection;
+use forebay_placement::victim::VictimSelection;
 use forebay_segments::HEADER_BYTES;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 
-use super::Streams;
-use crate::format::Stream;
+use super::SegmentStreams;
+use crate::format::StreamNumber;
 
-impl Streams {
+impl SegmentStreams {
     /// Returns true if cleaning can gain a whole segment: from the segments that are worth cleaning, and the rest of
     /// the segment that data is moved to.
     ///
@@ -27,7 +27,7 @@ impl Streams {
         let (now, worth) = (WriteClock(0), self.table.worth());
         let best = self
             .table
-            .choose(Selection::Greedy, now, wanted, usize::MAX, worth);
+            .choose(VictimSelection::Greedy, now, wanted, usize::MAX, worth);
         let gain: u64 = best.iter().map(|victim| u64::from(victim.gain)).sum();
         gain >= wanted
     }
@@ -35,7 +35,7 @@ impl Streams {
     /// Returns the sectors left for data in the open segment that receives all moved data while free segments are
     /// short.
     fn rest_of_moved(&self) -> u64 {
-        let open = self.open[usize::from(Stream::moved(0).0)].as_ref();
+        let open = self.open[usize::from(StreamNumber::moved(0).0)].as_ref();
         open.map_or(0, |open| {
             // The next record begins with a header.
             let header = if open.builder.has_open_record() {

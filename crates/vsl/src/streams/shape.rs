@@ -1,24 +1,24 @@
 //! The properties of the streams that depend on the placement, and their change.
 
-use super::{Counts, Streams};
+use super::{SegmentStreams, StreamCounts};
 use crate::changed::ChangedBounds;
-use crate::format::Stream;
+use crate::format::StreamNumber;
 
 /// The properties of the streams and of the reserves that depend on the placement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamShape {
-    pub(crate) counts: Counts,
+    pub(crate) counts: StreamCounts,
     pub(crate) changed: ChangedBounds,
     /// Number of segments for each segment that is kept free of mapped data.
     pub(crate) spare_part: u64,
 }
 
-impl Streams {
+impl SegmentStreams {
     /// Ends all open records, and the segments of streams that are not in use with `counts`.
-    pub(crate) fn leave_for(&mut self, counts: Counts) {
+    pub(crate) fn leave_for(&mut self, counts: StreamCounts) {
         self.end_all();
-        for n in 0..Stream::COUNT as u8 {
-            let stream = Stream(n);
+        for n in 0..StreamNumber::COUNT as u8 {
+            let stream = StreamNumber(n);
             if self.open[usize::from(n)].is_some() && !counts.has(stream) {
                 // The rest of the segment is written, so that a segment can be a zone that is written in order.
                 self.seal(stream, self.layout.segment_bytes);

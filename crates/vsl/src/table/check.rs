@@ -1,7 +1,7 @@
 //! Checks of the table's invariants.
 
 use super::SegmentTable;
-use crate::geometry::Slot;
+use crate::geometry::SegmentSlot;
 use crate::segment::SegmentState;
 use crate::weight::units_at_most;
 
@@ -14,7 +14,7 @@ impl SegmentTable {
         let (mut counts, mut live, mut weight) = ([0; SegmentState::COUNT], 0, 0);
         let (mut with_lists, mut node_segments) = (0, 0);
         for n in 0..self.len() {
-            let slot = Slot(n as u32);
+            let slot = SegmentSlot(n as u32);
             let (segment, state) = (self.get(slot), self.state(slot));
             counts[state as usize] += 1;
             live += u64::from(self.live_in(slot));

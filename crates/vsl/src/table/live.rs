@@ -1,18 +1,18 @@
 //! Accounting of live sectors in segments.
 
-use forebay_extents::{Changes, Place};
+use forebay_extents::{LogPlace, MapChanges};
 use forebay_units::SegmentSeq;
 
 use super::{SegmentTable, weight_of};
-use crate::counted::Counted;
-use crate::geometry::Slot;
+use crate::counted::MapCounts;
+use crate::geometry::SegmentSlot;
 use crate::segment::SegmentState;
 use crate::weight::units_of;
 
 impl SegmentTable {
     /// Returns all numbers that have places, with their slots, in no particular order.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = (SegmentSeq, Slot)> {
-        let slots = (0..self.len() as u32).map(Slot);
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (SegmentSeq, SegmentSlot)> {
+        let slots = (0..self.len() as u32).map(SegmentSlot);
         slots.filter_map(|slot| {
             let number = self.get(slot).seq;
             (self.slot_of(number) == Some(slot)).then_some((number, slot))
@@ -26,8 +26,8 @@ impl SegmentTable {
     }
 
     /// Replaces the counts of live sectors by a new count.
-    pub(crate) fn set_counts(&mut self, counted: &Counted) {
-        let numbers: Vec<(SegmentSeq, Slot)> = self.numbers().collect();
+    pub(crate) fn set_counts(&mut self, counted: &MapCounts) {
+        let numbers: Vec<(SegmentSeq, SegmentSlot)> = self.numbers().collect();
         for (number, slot) in numbers {
             let (live, units) = counted.segments.get(&number).copied().unwrap_or_default();
             let (before, had) = (self.weight_of(slot), self.get(slot).live);
@@ -42,7 +42,7 @@ impl SegmentTable {
     }
 
     /// Applies changes of the map to the counts. The map's extents in a segment are its live data.
-    pub(crate) fn count(&mut self, changes: &Changes) {
+    pub(crate) fn count(&mut self, changes: &MapChanges) {
         // Add first, so that a segment with a remaining part is never empty in between.
         for one in &changes.new {
             self.add(one.extent.place, one.extent.sectors, units_of(one));
@@ -59,9 +59,12 @@ impl SegmentTable {
     }
 
     /// Counts sectors of the newest checkpoint beside nodes.
-    pub(crate) fn count_meta(&mut self, place: Place, sectors: u64) {
+    pub(crate) fn count_meta(&mut self, place: LogPlace, sectors: u64) {
         let Some(slot) = self.slot_at(place) else {
-            return self.doubt(Slot(0), "a checkpoint lies in a segment that is retired");
+            return self.doubt(
+                SegmentSlot(0),
+                "a checkpoint lies in a segment that is retired",
+            );
         };
         let before = self.weight_of(slot);
         self.states[slot.0 as usize].meta += sectors as u32;
@@ -70,9 +73,12 @@ impl SegmentTable {
     }
 
     /// Discounts sectors of a superseded checkpoint beside nodes.
-    pub(crate) fn discount_meta(&mut self, place: Place, sectors: u64) {
+    pub(crate) fn discount_meta(&mut self, place: LogPlace, sectors: u64) {
         let Some(slot) = self.slot_at(place) else {
-            return self.doubt(Slot(0), "a checkpoint lay in a segment that is retired");
+            return self.doubt(
+                SegmentSlot(0),
+                "a checkpoint lay in a segment that is retired",
+            );
         };
         let before = self.weight_of(slot);
         self.states[slot.0 as usize].meta -= sectors as u32;
@@ -81,13 +87,13 @@ impl SegmentTable {
     }
 
     /// Counts a node that the newest checkpoint points at.
-    pub(crate) fn count_node(&mut self, place: Place, sectors: u64) {
+    pub(crate) fn count_node(&mut self, place: LogPlace, sectors: u64) {
         self.nodes += sectors;
         self.add(place, sectors, 0);
     }
 
     /// Discounts a node that no checkpoint points at any more.
-    pub(crate) fn discount_node(&mut self, place: Place, sectors: u64) {
+    pub(crate) fn discount_node(&mut self, place: LogPlace, sectors: u64) {
         self.nodes = self.nodes.saturating_sub(sectors);
         self.subtract(place, sectors, 0);
     }
@@ -97,10 +103,13 @@ impl SegmentTable {
         self.nodes = sectors;
     }
 
-    fn add(&mut self, place: Place, sectors: u64, units: u64) {
+    fn add(&mut self, place: LogPlace, sectors: u64, units: u64) {
         let Some(slot) = self.slot_at(place) else {
             // The map points at a retired number only if counts were wrong.
-            return self.doubt(Slot(0), "the map points at a segment that is retired");
+            return self.doubt(
+                SegmentSlot(0),
+                "the map points at a segment that is retired",
+            );
         };
         let before = self.weight_of(slot);
         let segment = self.segments.get_mut(slot);
@@ -110,7 +119,7 @@ impl SegmentTable {
         self.reweigh(slot, before);
     }
 
-    fn subtract(&mut self, place: Place, sectors: u64, units: u64) {
+    fn subtract(&mut self, place: LogPlace, sectors: u64, units: u64) {
         // Data in a retired segment was released with the segment.
         let Some(slot) = self.slot_at(place) else {
             return;
@@ -128,17 +137,17 @@ impl SegmentTable {
     }
 
     /// Returns the live sectors of a segment: data, nodes and other parts of checkpoints.
-    pub(crate) fn live_in(&self, slot: Slot) -> u32 {
+    pub(crate) fn live_in(&self, slot: SegmentSlot) -> u32 {
         self.get(slot).live + self.states[slot.0 as usize].meta
     }
 
-    pub(super) fn weight_of(&self, slot: Slot) -> u64 {
+    pub(super) fn weight_of(&self, slot: SegmentSlot) -> u64 {
         let meta = self.states[slot.0 as usize].meta;
         weight_of(self.get(slot)) + u64::from(meta)
     }
 
     /// Updates sums and state after the weight of a segment has changed.
-    pub(super) fn reweigh(&mut self, slot: Slot, before: u64) {
+    pub(super) fn reweigh(&mut self, slot: SegmentSlot, before: u64) {
         let (now, live) = (self.weight_of(slot), self.live_in(slot));
         self.weight = self.weight - before + now;
         match self.state(slot) {

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use forebay_placement::WriteClock;
-use forebay_placement::victim::{Selection, Victim};
+use forebay_placement::victim::{CleaningVictim, VictimSelection};
 use forebay_units::{RecordSeq, SegmentSeq};
 
 use super::SegmentTable;
-use crate::format::Stream;
-use crate::geometry::Slot;
-use crate::segment::{Frontier, SegmentState};
+use crate::format::StreamNumber;
+use crate::geometry::SegmentSlot;
+use crate::segment::{CheckpointFrontier, SegmentState};
 
 /// Minimum number of segments that are kept free of mapped data.
 const SPARE_MIN: u64 = 3;
@@ -36,20 +36,20 @@ impl SegmentTable {
     /// least `least` sectors.
     pub(crate) fn choose(
         &self,
-        selection: Selection,
+        selection: VictimSelection,
         now: WriteClock,
         wanted: u64,
         most: usize,
         least: u32,
-    ) -> Vec<Victim> {
+    ) -> Vec<CleaningVictim> {
         self.victims.choose(selection, now, wanted, most, least)
     }
 
     /// Returns segments of nodes that gain at least `least` sectors, largest gain first.
-    pub(crate) fn choose_of_nodes(&self, least: u32) -> Vec<Victim> {
+    pub(crate) fn choose_of_nodes(&self, least: u32) -> Vec<CleaningVictim> {
         let now = WriteClock(0);
-        let mut all = self.choose(Selection::Greedy, now, u64::MAX, usize::MAX, least);
-        all.retain(|victim| self.get(Slot(victim.segment)).stream == Stream::META);
+        let mut all = self.choose(VictimSelection::Greedy, now, u64::MAX, usize::MAX, least);
+        all.retain(|victim| self.get(SegmentSlot(victim.segment)).stream == StreamNumber::META);
         all
     }
 
@@ -69,12 +69,12 @@ impl SegmentTable {
     }
 
     /// Returns true if a segment can be used again only after a checkpoint, once it is empty.
-    pub(crate) fn needs_checkpoint(&self, slot: Slot) -> bool {
+    pub(crate) fn needs_checkpoint(&self, slot: SegmentSlot) -> bool {
         !self.frontier.is_past(self.get(slot).seq)
     }
 
     /// Begins to clean a segment. Returns false if another operation on the segment is in progress.
-    pub(crate) fn begin_cleaning(&mut self, slot: Slot) -> bool {
+    pub(crate) fn begin_cleaning(&mut self, slot: SegmentSlot) -> bool {
         let may = self.state(slot) == SegmentState::Closed;
         if may {
             self.change(slot, SegmentState::Cleaning);
@@ -84,7 +84,7 @@ impl SegmentTable {
 
     /// Ends the cleaning of a segment after all readable data was moved. If some data was `unreadable`, the value is
     /// true if the segment can be tried again later.
-    pub(crate) fn end_cleaning(&mut self, slot: Slot, unreadable: Option<bool>) {
+    pub(crate) fn end_cleaning(&mut self, slot: SegmentSlot, unreadable: Option<bool>) {
         if self.state(slot) != SegmentState::Cleaning {
             return;
         }
@@ -98,7 +98,7 @@ impl SegmentTable {
     }
 
     /// Ends the cleaning of a segment without a result. The segment can be chosen again.
-    pub(crate) fn stop_cleaning(&mut self, slot: Slot) {
+    pub(crate) fn stop_cleaning(&mut self, slot: SegmentSlot) {
         if self.state(slot) == SegmentState::Cleaning {
             self.change(slot, self.rest(slot));
         }
@@ -107,7 +107,7 @@ impl SegmentTable {
     /// Makes at most `most` segments available again that were not cleaned because of a device error.
     pub(crate) fn retry_unreadable(&mut self, most: usize) {
         let unreadable = self.members(SegmentState::Unreadable).iter();
-        let slots: Vec<Slot> = unreadable
+        let slots: Vec<SegmentSlot> = unreadable
             .copied()
             .filter(|slot| self.states[slot.0 as usize].later)
             .take(most)
@@ -118,7 +118,7 @@ impl SegmentTable {
     }
 
     /// Returns a full segment with so little wear that its contents should move, if wear levelling is due.
-    pub(crate) fn unworn(&mut self) -> Option<Slot> {
+    pub(crate) fn unworn(&mut self) -> Option<SegmentSlot> {
         let states = &self.states;
         self.free
             .unworn(|slot| states[slot.0 as usize].state == SegmentState::Closed)
@@ -131,7 +131,7 @@ impl SegmentTable {
 
     /// Returns the slot of a segment if its garbage blocks may be overwritten in place: it is full, has live data, and
     /// is not being cleaned.
-    pub(crate) fn may_overwrite(&self, segment: SegmentSeq) -> Option<Slot> {
+    pub(crate) fn may_overwrite(&self, segment: SegmentSeq) -> Option<SegmentSlot> {
         let slot = self.slot_of(segment)?;
         let may = match self.state(slot) {
             SegmentState::Closed => true,
@@ -143,7 +143,7 @@ impl SegmentTable {
 
     /// Begins a write in place to a segment. The segment is neither cleaned nor opened until
     /// [`SegmentTable::end_in_place`]. [`SegmentTable::may_overwrite`] must have allowed the write.
-    pub(crate) fn begin_in_place(&mut self, slot: Slot) {
+    pub(crate) fn begin_in_place(&mut self, slot: SegmentSlot) {
         self.states[slot.0 as usize].in_place += 1;
         if self.state(slot) == SegmentState::Closed {
             self.change(slot, SegmentState::InPlace);
@@ -151,7 +151,7 @@ impl SegmentTable {
     }
 
     /// Ends a write in place, successful or not.
-    pub(crate) fn end_in_place(&mut self, slot: Slot) {
+    pub(crate) fn end_in_place(&mut self, slot: SegmentSlot) {
         let known = &mut self.states[slot.0 as usize];
         known.in_place -= 1;
         if known.in_place == 0 {
@@ -162,7 +162,7 @@ impl SegmentTable {
     /// Makes empty segments that need no checkpoint settle until a record is durable. Returns true if any segment
     /// settles.
     pub(crate) fn settle(&mut self, until: RecordSeq) -> bool {
-        let slots: Vec<Slot> = if self.doubtful {
+        let slots: Vec<SegmentSlot> = if self.doubtful {
             // These segments can have live data after all.
             Vec::new()
         } else {
@@ -206,7 +206,7 @@ impl SegmentTable {
     }
 
     /// Frees a segment that is no longer needed.
-    fn release(&mut self, slot: Slot) {
+    fn release(&mut self, slot: SegmentSlot) {
         let next = if self.discards {
             SegmentState::Stale
         } else {
@@ -216,9 +216,9 @@ impl SegmentTable {
     }
 
     /// Takes at most `most` free segments to discard, in order.
-    pub(crate) fn take_stale(&mut self, most: usize) -> Vec<Slot> {
+    pub(crate) fn take_stale(&mut self, most: usize) -> Vec<SegmentSlot> {
         let stale = self.members(SegmentState::Stale).iter().take(most);
-        let stale: Vec<Slot> = stale.copied().collect();
+        let stale: Vec<SegmentSlot> = stale.copied().collect();
         for slot in &stale {
             self.change(*slot, SegmentState::Discarding);
         }
@@ -226,11 +226,11 @@ impl SegmentTable {
     }
 
     /// Takes at most `most` free segments of `slots` to discard again. At least half of the free segments stay free.
-    pub(crate) fn take_free_of(&mut self, slots: Range<u32>, most: usize) -> Vec<Slot> {
+    pub(crate) fn take_free_of(&mut self, slots: Range<u32>, most: usize) -> Vec<SegmentSlot> {
         let most = most.min(self.free() / 2);
-        let is_free = |slot: &Slot| self.state(*slot) == SegmentState::Free;
+        let is_free = |slot: &SegmentSlot| self.state(*slot) == SegmentState::Free;
         let all = slots.start..slots.end.min(self.states.len() as u32);
-        let taken: Vec<Slot> = all.map(Slot).filter(is_free).take(most).collect();
+        let taken: Vec<SegmentSlot> = all.map(SegmentSlot).filter(is_free).take(most).collect();
         for slot in &taken {
             self.change(*slot, SegmentState::Discarding);
         }
@@ -238,14 +238,14 @@ impl SegmentTable {
     }
 
     /// Frees segments after their discard.
-    pub(crate) fn discarded(&mut self, slots: &[Slot]) {
+    pub(crate) fn discarded(&mut self, slots: &[SegmentSlot]) {
         for slot in slots {
             self.change(*slot, SegmentState::Free);
         }
     }
 
     /// Takes at most `most` free segments to queue, least worn first.
-    pub(crate) fn take_free(&mut self, most: usize) -> Vec<Slot> {
+    pub(crate) fn take_free(&mut self, most: usize) -> Vec<SegmentSlot> {
         let mut taken = Vec::new();
         while taken.len() < most
             && let Some(slot) = self.free.take()
@@ -257,15 +257,15 @@ impl SegmentTable {
     }
 
     /// Adds free segments to the allocation queue.
-    pub(crate) fn extend(&mut self, slots: Vec<Slot>) {
+    pub(crate) fn extend(&mut self, slots: Vec<SegmentSlot>) {
         self.queue.extend(slots);
     }
 
     /// Updates states after the checkpoint that was cut at `frontier` became valid.
-    pub(crate) fn pass(&mut self, frontier: Frontier) {
+    pub(crate) fn pass(&mut self, frontier: CheckpointFrontier) {
         self.frontier = frontier;
         let cleaned = self.members(SegmentState::Cleaned).iter();
-        let waiting: Vec<Slot> = cleaned
+        let waiting: Vec<SegmentSlot> = cleaned
             .chain(self.members(SegmentState::Pending))
             .copied()
             .collect();
@@ -278,12 +278,12 @@ impl SegmentTable {
     }
 
     /// Prevents a segment from being used again while it is read.
-    pub(crate) fn pin(&mut self, slot: Slot) {
+    pub(crate) fn pin(&mut self, slot: SegmentSlot) {
         self.states[slot.0 as usize].pins += 1;
     }
 
     /// Ends a read. Returns true if this freed the segment.
-    pub(crate) fn unpin(&mut self, slot: Slot) -> bool {
+    pub(crate) fn unpin(&mut self, slot: SegmentSlot) -> bool {
         let known = &mut self.states[slot.0 as usize];
         known.pins -= 1;
         let freed = known.pins == 0 && known.state == SegmentState::Pinned;

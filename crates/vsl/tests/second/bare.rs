@@ -6,30 +6,30 @@ use std::time::Duration;
 use forebay_device::{Buf, BufMut};
 use forebay_rng::Rng;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
-use forebay_vsl::{Batch, Kind, OpenError, Options, SpaceError, open};
+use forebay_vsl::{Batch, PlacementKind, SpaceError, SpaceOpenError, SpaceSettings, open};
 
-use crate::world::{Model, Shape, Volume, World, content, on_a_volume};
+use crate::world::{ExpectedExtents, OpenSpace, SpaceTestbed, TestbedShape, content, on_a_volume};
 
 const SEGMENT: u64 = 1 << 20;
 const RECORD: &[u8; 8] = b"FOREVRC\x02";
 const SUMMARY: &[u8; 8] = b"FOREVSU\x02";
 
-fn shape(segments: u64, kind: Kind) -> Shape {
-    Shape {
+fn shape(segments: u64, kind: PlacementKind) -> TestbedShape {
+    TestbedShape {
         segments,
         segment: SEGMENT,
         kind,
     }
 }
 
-fn block(world: &World, at: u64) -> Vec<u8> {
+fn block(world: &SpaceTestbed, at: u64) -> Vec<u8> {
     let mut block = vec![0; 4096];
     world.device.below.peek(at, &mut block);
     block
 }
 
 /// Returns the offsets of segments that contain a record, and whether they end with a summary.
-fn segments(world: &World) -> Vec<(u64, bool)> {
+fn segments(world: &SpaceTestbed) -> Vec<(u64, bool)> {
     let all = (0..world.shape.segments).map(|n| (1 << 20) + n * SEGMENT);
     let used = all.filter(|at| block(world, *at).starts_with(RECORD));
     let ends = |at: u64| block(world, at + SEGMENT - 4096).starts_with(SUMMARY);
@@ -37,7 +37,7 @@ fn segments(world: &World) -> Vec<(u64, bool)> {
 }
 
 /// Returns the offsets of the headers of the records in a segment.
-fn headers(world: &World, segment: u64) -> Vec<u64> {
+fn headers(world: &SpaceTestbed, segment: u64) -> Vec<u64> {
     let all = (segment..segment + SEGMENT).step_by(4096);
     let number = |at: u64| block(world, at)[40..48].to_vec();
     let first = number(segment);
@@ -45,18 +45,23 @@ fn headers(world: &World, segment: u64) -> Vec<u64> {
     all.filter(is_header).collect()
 }
 
-fn rot(world: &World, at: u64) {
+fn rot(world: &SpaceTestbed, at: u64) {
     let mut byte = [0];
     world.device.below.peek(at, &mut byte);
     world.device.below.poke(at, &[byte[0] ^ 8]);
 }
 
-async fn write(volume: &Volume, key: u64, sector: u64, sectors: u64) {
+async fn write(volume: &OpenSpace, key: u64, sector: u64, sectors: u64) {
     let data = content(key, 1, sectors * SECTOR_BYTES);
     volume.apply(&Batch::of_write(Sector(sector), data)).await;
 }
 
-async fn is_read(volume: &Volume, key: u64, sector: u64, sectors: u64) -> Result<(), SpaceError> {
+async fn is_read(
+    volume: &OpenSpace,
+    key: u64,
+    sector: u64,
+    sectors: u64,
+) -> Result<(), SpaceError> {
     let read = volume.read(sector, sectors).await?;
     assert!(
         read[..] == content(key, 1, sectors * SECTOR_BYTES)[..],
@@ -70,8 +75,8 @@ const MIB: u64 = 2048;
 
 #[test]
 fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
-    on_a_volume(shape(128, Kind::Lfs), async |world| {
-        let volume = world.open(Options::default()).await;
+    on_a_volume(shape(128, PlacementKind::Lfs), async |world| {
+        let volume = world.open(SpaceSettings::default()).await;
         for n in 0..64 {
             write(&volume, n, n * MIB, MIB).await;
             if n % 8 == 7 {
@@ -96,7 +101,12 @@ fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
         let faults = &world.device;
         faults.reads.take();
         faults.bytes_read.take();
-        let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+        let opened = open(
+            world.rt.clone(),
+            world.below(),
+            SpaceSettings::default(),
+            false,
+        );
         let (space, workers, _) = opened.await.expect("opened");
         let (reads, bytes) = (faults.reads.get(), faults.bytes_read.get());
         println!("{reads} reads of {bytes} bytes");
@@ -105,7 +115,7 @@ fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
         assert!(bytes < 3 << 20, "{bytes}");
         space.audit().await.expect("all is counted");
         drop((space, workers));
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         for n in 0..64 {
             is_read(&volume, n, n * MIB, MIB).await.expect("read");
         }
@@ -114,7 +124,7 @@ fn segments_of_large_writes_have_no_summary_and_are_recovered_by_few_reads() {
 
 /// Writes records of more than half a segment, so that some segments contain one record and a part of another. Returns
 /// the offset of such a segment.
-async fn two_records(world: &World, volume: &Volume) -> u64 {
+async fn two_records(world: &SpaceTestbed, volume: &OpenSpace) -> u64 {
     write(volume, 1, 100 * MIB, MIB).await;
     volume.flush().await;
     for n in 0..8 {
@@ -136,7 +146,7 @@ async fn two_records(world: &World, volume: &Volume) -> u64 {
 }
 
 /// Returns the sectors of 4 KiB blocks of the space that lie in a range of the device.
-async fn blocks_in(volume: &Volume, range: std::ops::Range<u64>) -> Vec<u64> {
+async fn blocks_in(volume: &OpenSpace, range: std::ops::Range<u64>) -> Vec<u64> {
     let mut found = Vec::new();
     for from in [0, 100 * MIB] {
         for at in (from..from + 8 * MIB).step_by(LINE_SECTORS as usize) {
@@ -150,8 +160,8 @@ async fn blocks_in(volume: &Volume, range: std::ops::Range<u64>) -> Vec<u64> {
 #[test]
 fn data_that_a_damaged_header_has_the_checksums_of_is_an_error_and_other_data_is_read() {
     for damaged in [0, 1] {
-        on_a_volume(shape(128, Kind::Lfs), async move |world| {
-            let volume = world.open(Options::default()).await;
+        on_a_volume(shape(128, PlacementKind::Lfs), async move |world| {
+            let volume = world.open(SpaceSettings::default()).await;
             let segment = two_records(&world, &volume).await;
             volume.checkpoint().await;
             world.rt.sleep(Duration::from_secs(2)).await;
@@ -182,8 +192,8 @@ fn data_that_a_damaged_header_has_the_checksums_of_is_an_error_and_other_data_is
 #[test]
 fn a_damaged_header_behind_the_checkpoint_is_no_torn_end() {
     for damaged in [0, 1] {
-        on_a_volume(shape(128, Kind::Lfs), async move |world| {
-            let volume = world.open(Options::default()).await;
+        on_a_volume(shape(128, PlacementKind::Lfs), async move |world| {
+            let volume = world.open(SpaceSettings::default()).await;
             let segment = two_records(&world, &volume).await;
             write(&volume, 9, 400 * MIB, MIB).await;
             volume.flush().await;
@@ -192,14 +202,24 @@ fn a_damaged_header_behind_the_checkpoint_is_no_torn_end() {
             drop(volume);
             rot(&world, headers(&world, segment)[damaged] + 200);
             let before = world.image();
-            let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+            let opened = open(
+                world.rt.clone(),
+                world.below(),
+                SpaceSettings::default(),
+                false,
+            );
             let Err(error) = opened.await else {
                 panic!("it was opened");
             };
-            assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+            assert!(matches!(error, SpaceOpenError::Damaged { .. }), "{error}");
             assert!(world.image() == before, "the device was changed");
             // With the loss accepted, the data written before is present.
-            let opened = open(world.rt.clone(), world.below(), Options::default(), true);
+            let opened = open(
+                world.rt.clone(),
+                world.below(),
+                SpaceSettings::default(),
+                true,
+            );
             let (space, workers, _) = opened.await.expect("opened");
             space.audit().await.expect("all is counted");
             let read = space.read(Sector(100 * MIB), BufMut::zeroed(4096)).await;
@@ -210,7 +230,7 @@ fn a_damaged_header_behind_the_checkpoint_is_no_torn_end() {
 }
 
 /// Writes versions of scattered blocks in batches of 200, so that each segment has one or two records.
-async fn rewrite(volume: &Volume, model: &mut Model, keys: &[u64]) {
+async fn rewrite(volume: &OpenSpace, model: &mut ExpectedExtents, keys: &[u64]) {
     for some in keys.chunks(200) {
         let mut batch = Batch::new();
         for key in some {
@@ -223,10 +243,10 @@ async fn rewrite(volume: &Volume, model: &mut Model, keys: &[u64]) {
 
 #[test]
 fn segments_of_moved_data_are_recovered_by_few_reads() {
-    on_a_volume(shape(48, Kind::Lfs), async |world| {
-        let volume = world.open(Options::default()).await;
+    on_a_volume(shape(48, PlacementKind::Lfs), async |world| {
+        let volume = world.open(SpaceSettings::default()).await;
         let count = volume.space.capacity().mappable / 4096 * 9 / 10;
-        let mut model = Model::new(count, LINE_SECTORS, 2 * LINE_SECTORS);
+        let mut model = ExpectedExtents::new(count, LINE_SECTORS, 2 * LINE_SECTORS);
         let all: Vec<u64> = (0..count).collect();
         rewrite(&volume, &mut model, &all).await;
         let stats = || volume.space.stats();
@@ -243,13 +263,20 @@ fn segments_of_moved_data_are_recovered_by_few_reads() {
         drop(volume);
         let faults = &world.device;
         faults.reads.take();
-        let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+        let opened = open(
+            world.rt.clone(),
+            world.below(),
+            SpaceSettings::default(),
+            false,
+        );
         let (space, workers, _) = opened.await.expect("opened");
         let reads = faults.reads.get();
         println!("{reads} reads");
         assert!(reads < 10 * 48, "{reads}");
         drop((space, workers));
-        model.compare(&world.open(Options::default()).await).await;
+        model
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
     });
 }
 
@@ -257,10 +284,10 @@ fn segments_of_moved_data_are_recovered_by_few_reads() {
 #[test]
 fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_it_is_live() {
     for damaged in [0, 1] {
-        on_a_volume(shape(48, Kind::Lfs), async move |world| {
-            let volume = world.open(Options::default()).await;
+        on_a_volume(shape(48, PlacementKind::Lfs), async move |world| {
+            let volume = world.open(SpaceSettings::default()).await;
             let count = volume.space.capacity().mappable / 4096 * 8 / 10;
-            let mut model = Model::new(count, LINE_SECTORS, 2 * LINE_SECTORS);
+            let mut model = ExpectedExtents::new(count, LINE_SECTORS, 2 * LINE_SECTORS);
             let all: Vec<u64> = (0..count).collect();
             rewrite(&volume, &mut model, &all).await;
             volume.flush().await;
@@ -321,7 +348,7 @@ fn a_segment_with_a_damaged_header_is_neither_emptied_nor_reused_while_data_in_i
             volume.audit().await;
             model.compare(&volume).await;
             drop(volume);
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             model.compare(&volume).await;
             // The segment is usable again once these blocks are overwritten.
             let kept: Vec<u64> = kept.into_iter().collect();
@@ -347,7 +374,7 @@ fn forged() -> Buf {
 }
 
 /// Asserts that segments that seem to end with a summary have one. Returns the number of other segments.
-fn bare_of(world: &World) -> usize {
+fn bare_of(world: &SpaceTestbed) -> usize {
     let (bare, with): (Vec<_>, Vec<_>) = segments(world)
         .into_iter()
         .partition(|(_, summary)| !summary);
@@ -361,8 +388,8 @@ fn bare_of(world: &World) -> usize {
 /// A client that knows the format of summaries writes them everywhere. None of them must reach the end of a segment.
 #[test]
 fn no_data_of_clients_is_taken_for_a_summary() {
-    on_a_volume(shape(48, Kind::Lfs), async move |world| {
-        let volume = world.open(Options::default()).await;
+    on_a_volume(shape(48, PlacementKind::Lfs), async move |world| {
+        let volume = world.open(SpaceSettings::default()).await;
         for n in 0..60 {
             // Fragments begin at block boundaries, and elsewhere.
             let at = n % 20 * 2 * MIB + n / 20;
@@ -377,7 +404,7 @@ fn no_data_of_clients_is_taken_for_a_summary() {
             assert!(read[..] == forged()[..], "{n}");
         }
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let read = volume.read(2, MIB).await.expect("read");
         assert!(read[..] == forged()[..]);
     });
@@ -386,8 +413,8 @@ fn no_data_of_clients_is_taken_for_a_summary() {
 /// Data of other clients lies at the end of segments, and is overwritten in place with forged summaries.
 #[test]
 fn no_data_that_is_written_in_place_is_taken_for_a_summary() {
-    on_a_volume(shape(64, Kind::Overwrite), async move |world| {
-        let volume = world.open(Options::default()).await;
+    on_a_volume(shape(64, PlacementKind::Overwrite), async move |world| {
+        let volume = world.open(SpaceSettings::default()).await;
         for n in 0..16 {
             write(&volume, n, n * MIB, MIB).await;
         }

@@ -5,24 +5,24 @@ use std::time::Duration;
 use forebay_device::Durability;
 use forebay_rng::Rng;
 use forebay_units::{LINE_BYTES, LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Options};
+use forebay_vsl::{Batch, PlacementKind, SpaceSettings};
 
-use crate::world::{Model, SOON, Shape, content, on_a_volume};
+use crate::world::{ExpectedExtents, SOON, TestbedShape, content, on_a_volume};
 
 /// One of this number of cold blocks is overwritten once.
 const EVERY: u64 = 250;
 
 /// Fills `fill` % of a volume of the usual length, and overwrites `hot` % of it `times` times. Returns the bytes
 /// written to the device for each byte of clients.
-fn overwritten(kind: Kind, fill: u64, hot: u64, times: u64, how: Durability) -> f64 {
-    let shape = Shape {
+fn overwritten(kind: PlacementKind, fill: u64, hot: u64, times: u64, how: Durability) -> f64 {
+    let shape = TestbedShape {
         segments: 128,
         segment: 256 << 10,
         kind,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(volume.usual_length() * fill / 100 / LINE_BYTES);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(volume.usual_length() * fill / 100 / LINE_BYTES);
         for n in 0..model.len() {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -44,7 +44,9 @@ fn overwritten(kind: Kind, fill: u64, hot: u64, times: u64, how: Durability) -> 
         volume.flush().await;
         volume.audit().await;
         drop(volume);
-        model.compare(&world.open(Options::default()).await).await;
+        model
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
         written
     })
 }
@@ -52,7 +54,7 @@ fn overwritten(kind: Kind, fill: u64, hot: u64, times: u64, how: Durability) -> 
 /// Found by a hostile review: no segment was worth cleaning, and checkpoints were made forever.
 #[test]
 fn writers_go_on_where_all_but_a_tenth_of_a_volume_is_cold() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         for fill in [90, 98] {
             let written = overwritten(kind, fill, 10, 10, Durability::Flush);
             assert!(written < 30.0, "{kind}, {fill} %: {written}");
@@ -63,7 +65,7 @@ fn writers_go_on_where_all_but_a_tenth_of_a_volume_is_cold() {
 /// Found by a hostile review: with durable writes, the records' headers took the space that the cleaner gained.
 #[test]
 fn durable_writes_go_on_where_a_full_volume_is_cold() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         overwritten(kind, 98, 5, 8, Durability::Fua);
     }
 }
@@ -73,19 +75,23 @@ fn durable_writes_go_on_where_a_full_volume_is_cold() {
 fn a_full_volume_goes_on_wherever_cleaning_was_interrupted() {
     for seed in 0..8 {
         let rng = Rng::new(seed);
-        let shape = Shape {
+        let shape = TestbedShape {
             segments: rng.pick(&[64, 96, 128]),
             segment: rng.pick(&[128 << 10, 256 << 10]),
-            kind: rng.pick(&[Kind::Lfs, Kind::Lfs, Kind::HyLogSepBit]),
+            kind: rng.pick(&[
+                PlacementKind::Lfs,
+                PlacementKind::Lfs,
+                PlacementKind::HyLogSepBit,
+            ]),
         };
         on_a_volume(shape, async move |world| {
-            let options = Options {
+            let options = SpaceSettings {
                 spare_part: Some(128),
-                ..Options::default()
+                ..SpaceSettings::default()
             };
             let mut volume = world.open(options).await;
             let blocks = volume.space.capacity().mappable_in_blocks / LINE_BYTES;
-            let mut model = Model::of_blocks(blocks);
+            let mut model = ExpectedExtents::of_blocks(blocks);
             for n in 0..blocks {
                 model.write(&volume, n, Durability::Flush).await;
             }

@@ -8,9 +8,11 @@ use forebay_device::Durability;
 use forebay_rng::Rng;
 use forebay_rt::Instant;
 use forebay_units::{LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Options, SpaceError};
+use forebay_vsl::{Batch, PlacementKind, SpaceError, SpaceSettings};
 
-use crate::world::{Model, SOON, Shape, Volume, World, content, on_a_volume};
+use crate::world::{
+    ExpectedExtents, OpenSpace, SOON, SpaceTestbed, TestbedShape, content, on_a_volume,
+};
 
 const WRITERS: u64 = 32;
 const SEGMENTS: u64 = 128;
@@ -24,22 +26,22 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// Ends of the writes of all writers.
 #[derive(Default)]
-struct Ends {
+struct CrowdResults {
     done: u64,
     refused: u64,
     longest: Duration,
 }
 
 /// A crowd of writers with separate blocks.
-struct Crowd {
-    world: World,
-    model: Rc<RefCell<Model>>,
-    ends: Rc<RefCell<Ends>>,
+struct WriterCrowd {
+    world: SpaceTestbed,
+    model: Rc<RefCell<ExpectedExtents>>,
+    ends: Rc<RefCell<CrowdResults>>,
 }
 
-impl Crowd {
-    fn new(world: &World, model: Model) -> Crowd {
-        Crowd {
+impl WriterCrowd {
+    fn new(world: &SpaceTestbed, model: ExpectedExtents) -> WriterCrowd {
+        WriterCrowd {
             world: world.clone(),
             model: Rc::new(RefCell::new(model)),
             ends: Rc::default(),
@@ -47,7 +49,7 @@ impl Crowd {
     }
 
     /// Lets all writers overwrite blocks until `until`. Returns the ends of their writes.
-    async fn write_until(&self, volume: &Volume, until: Instant) -> Ends {
+    async fn write_until(&self, volume: &OpenSpace, until: Instant) -> CrowdResults {
         let writers = (0..WRITERS).map(|writer| {
             let (rt, space) = (self.world.rt.clone(), volume.space.clone());
             let (model, ends) = (Rc::clone(&self.model), Rc::clone(&self.ends));
@@ -81,15 +83,15 @@ impl Crowd {
         self.ends.take()
     }
 
-    async fn compare(&self, volume: &Volume) {
-        let model = self.model.replace(Model::of_blocks(0));
+    async fn compare(&self, volume: &OpenSpace) {
+        let model = self.model.replace(ExpectedExtents::of_blocks(0));
         model.compare(volume).await;
         self.model.replace(model);
     }
 }
 
 /// Fills the volume with adjacent blocks until it refuses the next block.
-async fn filled(volume: &Volume) -> Model {
+async fn filled(volume: &OpenSpace) -> ExpectedExtents {
     let mut blocks = 0;
     let full = loop {
         let batch = Batch::of_write(Sector(blocks * LINE_SECTORS), content(blocks, 1, 4096));
@@ -99,19 +101,19 @@ async fn filled(volume: &Volume) -> Model {
         }
     };
     assert!(matches!(full, SpaceError::Full { .. }), "{full}");
-    let mut model = Model::of_blocks(blocks);
+    let mut model = ExpectedExtents::of_blocks(blocks);
     (0..blocks).for_each(|n| model.written(n));
     model
 }
 
-fn crowded(kind: Kind) {
-    let shape = Shape {
+fn crowded(kind: PlacementKind) {
+    let shape = TestbedShape {
         segments: SEGMENTS,
         segment: SEGMENT,
         kind,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let mut model = filled(&volume).await;
         let rng = Rng::new(1);
         for _ in 0..model.len() {
@@ -119,14 +121,14 @@ fn crowded(kind: Kind) {
                 .write(&volume, rng.below(model.len()), Durability::Flush)
                 .await;
         }
-        let crowd = Crowd::new(&world, model);
+        let crowd = WriterCrowd::new(&world, model);
         world.device.reads_fail.set(true);
         let during = crowd.write_until(&volume, world.rt.now().plus(FAULT)).await;
         println!(
             "{kind}: {} done, {} refused, longest {:?}",
             during.done, during.refused, during.longest
         );
-        let most = Options::default().patience + LATE;
+        let most = SpaceSettings::default().patience + LATE;
         assert!(during.longest < most, "{kind}: {:?}", during.longest);
         assert!(during.refused > 0, "{kind}: the volume is full");
         world.device.reads_fail.set(false);
@@ -141,7 +143,9 @@ fn crowded(kind: Kind) {
         volume.audit().await;
         crowd.compare(&volume).await;
         drop(volume);
-        crowd.compare(&world.open(Options::default()).await).await;
+        crowd
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
     });
 }
 
@@ -149,7 +153,7 @@ fn crowded(kind: Kind) {
 /// another second. So the last of 32 writers got its error after 81 s instead of 60 s.
 #[test]
 fn many_writers_on_a_full_volume_go_on_after_reads_have_failed_for_minutes() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         crowded(kind);
     }
 }

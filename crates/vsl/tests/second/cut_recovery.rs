@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use forebay_device::{Durability, Op};
+use forebay_device::{DeviceOp, Durability};
 use forebay_rt::Task;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
-use forebay_vsl::{Kind, Options, SpaceError, open};
+use forebay_vsl::{PlacementKind, SpaceError, SpaceSettings, open};
 
-use crate::world::{Model, SOON, Shape, Volume, World, content, on_a_volume};
+use crate::world::{
+    ExpectedExtents, OpenSpace, SOON, SpaceTestbed, TestbedShape, content, on_a_volume,
+};
 
 const BLOCK: usize = 4096;
 /// Number of durable blocks of the volume.
@@ -23,7 +25,7 @@ fn changed(one: &[u8], other: &[u8]) -> Vec<usize> {
 }
 
 /// Makes the device lose the writes to these blocks.
-fn forget(world: &World, blocks: &[usize], before: &[u8]) {
+fn forget(world: &SpaceTestbed, blocks: &[usize], before: &[u8]) {
     for at in blocks {
         let block = &before[*at..*at + BLOCK];
         world.device.below.poke(*at as u64, block);
@@ -31,9 +33,9 @@ fn forget(world: &World, blocks: &[usize], before: &[u8]) {
 }
 
 /// Opens a volume and flushes some blocks. Returns it with the expected contents.
-async fn flushed(world: &World) -> (Volume, Model) {
-    let volume = world.open(Options::default()).await;
-    let mut model = Model::of_blocks(WRITTEN);
+async fn flushed(world: &SpaceTestbed) -> (OpenSpace, ExpectedExtents) {
+    let volume = world.open(SpaceSettings::default()).await;
+    let mut model = ExpectedExtents::of_blocks(WRITTEN);
     for n in 0..WRITTEN {
         model.write(&volume, n, Durability::Flush).await;
     }
@@ -41,8 +43,8 @@ async fn flushed(world: &World) -> (Volume, Model) {
     (volume, model)
 }
 
-fn shape(kind: Kind) -> Shape {
-    Shape {
+fn shape(kind: PlacementKind) -> TestbedShape {
+    TestbedShape {
         segments: 64,
         segment: 256 << 10,
         kind,
@@ -53,7 +55,7 @@ fn shape(kind: Kind) -> Shape {
 /// the device loses the unflushed writes.
 #[test]
 fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
-    for kind in [Kind::Lfs, Kind::HyLogSepBit] {
+    for kind in [PlacementKind::Lfs, PlacementKind::HyLogSepBit] {
         on_a_volume(shape(kind), async move |world| {
             let (volume, model) = flushed(&world).await;
             let durable = world.image();
@@ -70,7 +72,7 @@ fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
             let (rt, below) = (world.rt.clone(), world.below());
             let opening = world
                 .rt
-                .spawn(async move { open(rt, below, Options::default(), false).await });
+                .spawn(async move { open(rt, below, SpaceSettings::default(), false).await });
             while faults.failed.get() == 0 {
                 world.rt.sleep(Duration::from_micros(10)).await;
             }
@@ -78,7 +80,7 @@ fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
             faults.flushes_fail.set(false);
             let opened = world.rt.timeout(600 * SOON, opening).await;
             drop(opened.expect("opening ends"));
-            let volume = world.open_damaged(Options::default()).await;
+            let volume = world.open_damaged(SpaceSettings::default()).await;
             for n in 0..WRITTEN {
                 let read = volume.read(n * LINE_SECTORS, LINE_SECTORS).await;
                 let read = read.unwrap_or_else(|error| panic!("{kind}: {n}: {error}"));
@@ -93,15 +95,15 @@ fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
 /// A process is killed after writes that no client flushed. The next process recovers them, and is interrupted after
 /// some writes by a power failure. The recovered records are then lost although the process flushed the device, but its
 /// own writes remain. A third process opens the volume and continues.
-fn killed_then_cut(kind: Kind, cut_after: u64, writes: u64) {
-    let shape = Shape {
+fn killed_then_cut(kind: PlacementKind, cut_after: u64, writes: u64) {
+    let shape = TestbedShape {
         segments: 512,
         segment: 128 << 10,
         kind,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::new(19_700, 1, 4096);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::new(19_700, 1, 4096);
         for n in 0..model.len() {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -116,7 +118,12 @@ fn killed_then_cut(kind: Kind, cut_after: u64, writes: u64) {
         drop(volume);
         let killed = world.image();
         world.device.writes_left.set(Some(cut_after));
-        let opening = open(world.rt.clone(), world.below(), Options::default(), false);
+        let opening = open(
+            world.rt.clone(),
+            world.below(),
+            SpaceSettings::default(),
+            false,
+        );
         let opened = world.rt.timeout(SOON, opening).await;
         assert!(opened.is_err(), "recovery writes more");
         world.device.writes_left.set(None);
@@ -124,20 +131,20 @@ fn killed_then_cut(kind: Kind, cut_after: u64, writes: u64) {
         let mut lost = changed(&durable, &killed);
         lost.retain(|at| !recovered.contains(at));
         forget(&world, &lost, &durable);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         model.compare(&volume).await;
         for n in 0..writes {
             model.write(&volume, n * 37, Durability::Fua).await;
         }
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         model.compare(&volume).await;
     });
 }
 
 #[test]
 fn what_a_recovery_wrote_that_was_cut_is_not_taken_for_what_a_later_one_wrote() {
-    for kind in [Kind::Lfs, Kind::SepBit] {
+    for kind in [PlacementKind::Lfs, PlacementKind::SepBit] {
         for (cut_after, writes) in [(3, 1), (4, 30)] {
             killed_then_cut(kind, cut_after, writes);
         }
@@ -145,8 +152,8 @@ fn what_a_recovery_wrote_that_was_cut_is_not_taken_for_what_a_later_one_wrote() 
 }
 
 /// Begins a checkpoint, and waits until its superblock is being written. This write is held until [`fail_superblock`].
-async fn hold_superblock(world: &World, volume: &Volume) -> Task<Result<(), SpaceError>> {
-    world.device.held.set(Some((Op::Write, 0)));
+async fn hold_superblock(world: &SpaceTestbed, volume: &OpenSpace) -> Task<Result<(), SpaceError>> {
+    world.device.held.set(Some((DeviceOp::Write, 0)));
     let space = volume.space.clone();
     let checkpoint = world.rt.spawn(async move { space.checkpoint().await });
     while world.device.holding.get() == 0 {
@@ -156,7 +163,7 @@ async fn hold_superblock(world: &World, volume: &Volume) -> Task<Result<(), Spac
 }
 
 /// Makes the writes of the superblock fail.
-async fn fail_superblock(world: &World) {
+async fn fail_superblock(world: &SpaceTestbed) {
     world.device.superblocks_fail.set(true);
     world.device.held.set(None);
     while world.device.failed.get() == 0 {
@@ -168,7 +175,7 @@ async fn fail_superblock(world: &World) {
 /// before it reports the failure. A flush between the two events would not make that data durable.
 #[test]
 fn no_flush_is_believed_beside_a_superblock_that_fails_in_the_end() {
-    on_a_volume(shape(Kind::Lfs), async move |world| {
+    on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let (volume, mut model) = flushed(&world).await;
         let checkpoint = hold_superblock(&world, &volume).await;
         let durable = world.image();
@@ -187,7 +194,7 @@ fn no_flush_is_believed_beside_a_superblock_that_fails_in_the_end() {
         let flushed = flushed.expect("a flush ends");
         drop((volume, checkpoint));
         world.device.superblocks_fail.set(false);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         if flushed.is_ok() {
             model.compare(&volume).await;
         }
@@ -198,7 +205,7 @@ fn no_flush_is_believed_beside_a_superblock_that_fails_in_the_end() {
 /// in between.
 #[test]
 fn nothing_is_written_durably_beside_a_superblock_that_fails_in_the_end() {
-    on_a_volume(shape(Kind::Lfs), async move |world| {
+    on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let (volume, mut model) = flushed(&world).await;
         // No other data must become durable.
         let checkpoint = hold_superblock(&world, &volume).await;
@@ -215,7 +222,7 @@ fn nothing_is_written_durably_beside_a_superblock_that_fails_in_the_end() {
         let written = written.expect("a write ends");
         drop((volume, checkpoint));
         world.device.superblocks_fail.set(false);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         if written.is_ok() {
             model.written(0);
             model.compare(&volume).await;

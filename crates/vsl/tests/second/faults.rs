@@ -2,23 +2,25 @@
 
 use std::time::Duration;
 
-use forebay_device::{Durability, Op};
+use forebay_device::{DeviceOp, Durability};
 use forebay_rng::Rng;
 use forebay_units::{LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Options, SpaceError};
+use forebay_vsl::{Batch, PlacementKind, SpaceError, SpaceSettings};
 
-use crate::world::{Model, SOON, Shape, Volume, World, content, on_a_volume};
+use crate::world::{
+    ExpectedExtents, OpenSpace, SOON, SpaceTestbed, TestbedShape, content, on_a_volume,
+};
 
 const STRIDE: u64 = 4096;
-const SHAPE: Shape = Shape {
+const SHAPE: TestbedShape = TestbedShape {
     segments: 128,
     segment: 256 << 10,
-    kind: Kind::Lfs,
+    kind: PlacementKind::Lfs,
 };
 
 /// Fills a volume to 90 % and overwrites it until the cleaner works.
-async fn in_use(volume: &Volume, rng: &Rng) -> Model {
-    let mut model = Model::of_blocks(volume.usual_length() * 9 / 10 / 4096);
+async fn in_use(volume: &OpenSpace, rng: &Rng) -> ExpectedExtents {
+    let mut model = ExpectedExtents::of_blocks(volume.usual_length() * 9 / 10 / 4096);
     for n in 0..model.len() {
         model.write(volume, n, Durability::Flush).await;
     }
@@ -37,9 +39,9 @@ async fn in_use(volume: &Volume, rng: &Rng) -> Model {
 /// Overwrites blocks for a time, as far as writes succeed meanwhile. An interrupted write may or may not have been
 /// applied: these blocks are written again at the end. Returns the number of refused writes.
 async fn write_for(
-    world: &World,
-    volume: &Volume,
-    model: &mut Model,
+    world: &SpaceTestbed,
+    volume: &OpenSpace,
+    model: &mut ExpectedExtents,
     rng: &Rng,
     span: Duration,
 ) -> u64 {
@@ -53,7 +55,10 @@ async fn write_for(
         match world.rt.timeout(left, write).await {
             Ok(Ok(_)) => model.written(n),
             Ok(Err(SpaceError::Failing { .. })) => {
-                let (waited, patience) = (world.rt.now().since(began), Options::default().patience);
+                let (waited, patience) = (
+                    world.rt.now().since(began),
+                    SpaceSettings::default().patience,
+                );
                 assert!(waited >= patience && waited < patience + SOON, "{waited:?}");
                 refused += 1;
             }
@@ -70,13 +75,13 @@ async fn write_for(
 
 fn reads_fail_for(span: Duration) {
     on_a_volume(SHAPE, async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let rng = Rng::new(1);
         let mut model = in_use(&volume, &rng).await;
         world.device.reads_fail.set(true);
         let refused = write_for(&world, &volume, &mut model, &rng, span).await;
         assert!(world.device.failed.get() > 0, "reads failed");
-        assert_eq!(refused > 0, span > Options::default().patience);
+        assert_eq!(refused > 0, span > SpaceSettings::default().patience);
         for _ in 0..2 * model.len() {
             model
                 .write(&volume, rng.below(model.len()), Durability::Flush)
@@ -90,7 +95,9 @@ fn reads_fail_for(span: Duration) {
         model.trimmed(0..half);
         volume.flush().await;
         drop(volume);
-        model.compare(&world.open(Options::default()).await).await;
+        model
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
     });
 }
 
@@ -107,7 +114,7 @@ fn writers_go_on_after_reads_have_failed_for_an_hour() {
 }
 
 /// Fills the volume with single blocks far apart until it is full. Returns the number of blocks.
-async fn filled(volume: &Volume, from: u64) -> u64 {
+async fn filled(volume: &OpenSpace, from: u64) -> u64 {
     for n in from.. {
         let batch = Batch::of_write(Sector(n * STRIDE), content(n, 1, 4096));
         match volume.try_apply(&batch, Durability::Flush).await {
@@ -120,16 +127,16 @@ async fn filled(volume: &Volume, from: u64) -> u64 {
 }
 
 /// Returns options with memory for so few nodes of the map that most nodes must be read.
-fn little_map() -> Options {
-    Options {
+fn little_map() -> SpaceSettings {
+    SpaceSettings {
         map_bytes: 64 << 10,
-        ..Options::default()
+        ..SpaceSettings::default()
     }
 }
 
 /// Fills a volume and trims most of it in one batch. Reads fail from then on. Also returns the number of blocks that
 /// filled the volume.
-async fn trimmed_and_failing(world: &World) -> (Volume, u64) {
+async fn trimmed_and_failing(world: &SpaceTestbed) -> (OpenSpace, u64) {
     let volume = world.open(little_map()).await;
     let all = filled(&volume, 0).await;
     volume.checkpoint().await;
@@ -185,7 +192,7 @@ fn what_was_trimmed_is_looked_at_ever_more_seldom_while_reads_fail() {
 }
 
 /// Changes bytes in the leaf of the map that describes these sectors.
-fn damage_leaf(world: &World, sectors: std::ops::Range<u64>) {
+fn damage_leaf(world: &SpaceTestbed, sectors: std::ops::Range<u64>) {
     let (from, to) = (1 << 20, (1 << 20) + SHAPE.segments * SHAPE.segment);
     for at in (from..to).step_by(4096) {
         let mut block = [0; 4096];
@@ -203,9 +210,9 @@ fn damage_leaf(world: &World, sectors: std::ops::Range<u64>) {
 #[test]
 fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
     on_a_volume(SHAPE, async |world| {
-        let options = Options {
+        let options = SpaceSettings {
             map_bytes: 64 << 10,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let volume = world.open(options).await;
         let capacity = volume.space.capacity().mappable / 4096;
@@ -246,7 +253,7 @@ fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
 #[test]
 fn a_read_that_never_ends_in_a_segment_that_gets_free_stops_no_writer() {
     on_a_volume(SHAPE, async |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let rng = Rng::new(1);
         let mut model = in_use(&volume, &rng).await;
         volume.flush().await;
@@ -254,7 +261,7 @@ fn a_read_that_never_ends_in_a_segment_that_gets_free_stops_no_writer() {
         let at = held * LINE_SECTORS;
         let before = volume.read(at, LINE_SECTORS).await.expect("read");
         let place = volume.place(at).await.expect("it is on the device");
-        world.device.held.set(Some((Op::Read, place)));
+        world.device.held.set(Some((DeviceOp::Read, place)));
         let space = volume.space.clone();
         let reading = world.rt.spawn(async move {
             let buf = forebay_device::BufMut::zeroed(4096);
@@ -287,14 +294,14 @@ fn a_read_that_never_ends_in_a_segment_that_gets_free_stops_no_writer() {
 #[test]
 fn a_volume_settles_within_ten_seconds_while_the_cleaner_has_work() {
     on_a_volume(SHAPE, async |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let rng = Rng::new(1);
         let model = in_use(&volume, &rng).await;
         let settled = world.rt.timeout(SOON, volume.space.settle()).await;
         let settled = settled.unwrap_or_else(|_| panic!("{}", volume.space.explain()));
         settled.expect("settled");
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         assert_eq!(volume.recovery.entries, 0, "{:?}", volume.recovery);
         model.compare(&volume).await;
     });

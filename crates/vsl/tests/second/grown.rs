@@ -5,30 +5,32 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
-use forebay_sim::disk::{Coin, Image};
+use forebay_sim::disk::{DiskImage, WriteFate};
 use forebay_sim::machine::Machine;
 use forebay_units::{LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, GrowError, Kind, Options, SpaceError, open};
+use forebay_vsl::{Batch, GrowError, PlacementKind, SpaceError, SpaceSettings, open};
 
-use crate::power::{Medium, SEGMENT, SEGMENTS_AT, machine, made};
-use crate::world::{Model, SECTORS, Shape, Volume, World, content, on_a_volume};
+use crate::power::{SEGMENT, SEGMENTS_AT, SoleDisk, machine, made};
+use crate::world::{
+    ExpectedExtents, OpenSpace, SECTORS, SpaceTestbed, TestbedShape, content, on_a_volume,
+};
 
-fn shape(segments: u64) -> Shape {
-    Shape {
+fn shape(segments: u64) -> TestbedShape {
+    TestbedShape {
         segments,
         segment: SEGMENT,
-        kind: Kind::Lfs,
+        kind: PlacementKind::Lfs,
     }
 }
 
 /// Extends the device to the length of `segments` segments and a part of another.
-fn extend(world: &World, segments: u64) {
+fn extend(world: &SpaceTestbed, segments: u64) {
     let len = SEGMENTS_AT + segments * SEGMENT + SEGMENT / 2;
     world.device.below.grow(len);
 }
 
 /// Writes new blocks from `first` on until the volume is full. Returns the number of blocks that fitted.
-async fn fill(volume: &Volume, model: &mut Model, first: u64) -> u64 {
+async fn fill(volume: &OpenSpace, model: &mut ExpectedExtents, first: u64) -> u64 {
     for n in first..model.len() {
         match volume.try_apply(&model.next(n), Durability::Flush).await {
             Ok(_) => model.written(n),
@@ -44,8 +46,8 @@ async fn fill(volume: &Volume, model: &mut Model, first: u64) -> u64 {
 fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
     for (before, after) in [(40, 60), (40, 300), (600, 5000)] {
         on_a_volume(shape(before), async move |world| {
-            let volume = world.open(Options::default()).await;
-            let mut model = Model::of_blocks(after * SEGMENT / 4096);
+            let volume = world.open(SpaceSettings::default()).await;
+            let mut model = ExpectedExtents::of_blocks(after * SEGMENT / 4096);
             let full = fill(&volume, &mut model, 0).await;
             let room = volume.space.capacity().mappable;
             extend(&world, after);
@@ -64,7 +66,7 @@ fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
             volume.flush().await;
             volume.audit().await;
             drop(volume);
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             assert_eq!(u64::from(volume.space.superblock().segment_count), after);
             model.compare(&volume).await;
         });
@@ -74,7 +76,7 @@ fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
 #[test]
 fn the_space_becomes_longer_with_the_device_and_by_itself_and_never_shorter() {
     on_a_volume(shape(40), async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let sectors = || volume.space.sectors();
         volume.space.grow(SECTORS / 2).await.expect("nothing to do");
         assert_eq!((sectors(), volume.space.stats().checkpoints), (SECTORS, 1));
@@ -85,7 +87,7 @@ fn the_space_becomes_longer_with_the_device_and_by_itself_and_never_shorter() {
         assert_eq!(sectors(), SECTORS + 16);
         assert_eq!(volume.space.superblock().segment_count, 50);
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         assert_eq!(volume.space.sectors(), SECTORS + 16);
     });
 }
@@ -93,8 +95,8 @@ fn the_space_becomes_longer_with_the_device_and_by_itself_and_never_shorter() {
 #[test]
 fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind_it() {
     on_a_volume(shape(40), async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(2000);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(2000);
         for n in 0..400 {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -119,7 +121,7 @@ fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind
         volume.audit().await;
         // The volume was not closed: records behind the checkpoint are recovered, also from new segments.
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         assert!(volume.recovery.entries > 0);
         model.compare(&volume).await;
     });
@@ -128,7 +130,7 @@ fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind
 #[test]
 fn a_device_that_became_shorter_is_refused_and_the_volume_stays_as_it_is() {
     on_a_volume(shape(40), async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         world.device.shorter.set(4096);
         let error = volume.space.grow(0).await.expect_err("refused");
         assert!(matches!(error, GrowError::Shrunk { .. }), "{error}");
@@ -140,11 +142,11 @@ fn a_device_that_became_shorter_is_refused_and_the_volume_stays_as_it_is() {
 const OLD: u64 = 200;
 
 /// Returns a disk with a volume of 40 segments that contains data.
-fn used() -> Image {
-    let machine = machine(1, None, &made(40, Kind::Lfs));
-    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
+fn used() -> DiskImage {
+    let machine = machine(1, None, &made(40, PlacementKind::Lfs));
+    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[SoleDisk]));
     let written = machine.run(async move {
-        let opened = open(rt, disk, Options::default(), false).await;
+        let opened = open(rt, disk, SpaceSettings::default(), false).await;
         let (space, _workers, _) = opened.expect("opened");
         for n in 0..OLD {
             let batch = Batch::of_write(Sector(n * LINE_SECTORS), content(n, 1, 4096));
@@ -153,21 +155,21 @@ fn used() -> Image {
         space.flush().await.expect("flushed");
     });
     written.expect("no cut");
-    machine.cut(Coin::Keep)[Medium].clone()
+    machine.cut(WriteFate::Keep)[SoleDisk].clone()
 }
 
 /// Grows a volume in use from 40 to 700 segments, which takes several checkpoints. The power fails at request `cut_at`.
 /// Returns the number of blocks that are durable afterwards, whether all writes completed, and the machine with the
 /// disk.
-fn grown_with_a_cut(image: &Image, cut_at: u64) -> (u64, bool, Machine<Medium>) {
+fn grown_with_a_cut(image: &DiskImage, cut_at: u64) -> (u64, bool, Machine<SoleDisk>) {
     let machine = machine(cut_at, Some(cut_at), image);
-    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
+    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[SoleDisk]));
     let durable = Rc::new(Cell::new(0));
     let told = Rc::clone(&durable);
     let ended = machine.run(async move {
         disk.grow(SEGMENTS_AT + 700 * SEGMENT);
         let disk: Rc<dyn Device> = disk;
-        let opened = open(rt, disk, Options::default(), false).await;
+        let opened = open(rt, disk, SpaceSettings::default(), false).await;
         let (space, _workers, _) = opened.expect("opened");
         space.grow(SECTORS + 8).await.expect("grown");
         for n in 0..40 {
@@ -187,13 +189,13 @@ fn a_power_cut_anywhere_while_a_volume_grows_leaves_it_as_it_was_or_as_it_is_to_
     let (mut lengths, mut n) = ([0, 0], 0);
     loop {
         let (durable, ended, cut) = grown_with_a_cut(&image, n);
-        for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
-            let left = cut.cut(coin)[Medium].clone();
+        for coin in [WriteFate::Drop, WriteFate::Keep, WriteFate::Blocks(n)] {
+            let left = cut.cut(coin)[SoleDisk].clone();
             let again = machine(n + 1000, None, &left);
-            let (rt, disk) = (again.rt.clone(), Rc::clone(&again.disks[Medium]));
+            let (rt, disk) = (again.rt.clone(), Rc::clone(&again.disks[SoleDisk]));
             let found = again.run(async move {
                 let disk: Rc<dyn Device> = disk;
-                let opened = open(rt, disk, Options::default(), false).await;
+                let opened = open(rt, disk, SpaceSettings::default(), false).await;
                 let (space, _workers, _) = opened.unwrap_or_else(|error| panic!("{n}: {error}"));
                 space.audit().await.expect("all is counted");
                 for block in 0..OLD + durable {

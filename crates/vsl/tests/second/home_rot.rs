@@ -3,23 +3,28 @@
 use std::time::Duration;
 
 use forebay_units::{LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Options, SpaceError};
+use forebay_vsl::{Batch, PlacementKind, SpaceError, SpaceSettings};
 
-use crate::world::{Shape, Volume, World, content, on_a_volume};
+use crate::world::{OpenSpace, SpaceTestbed, TestbedShape, content, on_a_volume};
 
 /// The block that is written in place, and the byte of it that changes.
 const BLOCK: u64 = 5;
 const DAMAGED: u64 = 100;
 
 /// Fate of the block.
-struct Outcome {
+struct RotOutcome {
     /// True if the block was moved from the place of its write in place.
     moved: bool,
     read: Result<bool, SpaceError>,
 }
 
 /// Writes a block whole or in two halves, and then whole again, so that it is written in place. Returns its place.
-async fn written_in_place(world: &World, volume: &Volume, blocks: u64, halves: bool) -> u64 {
+async fn written_in_place(
+    world: &SpaceTestbed,
+    volume: &OpenSpace,
+    blocks: u64,
+    halves: bool,
+) -> u64 {
     let half = LINE_SECTORS / 2;
     for n in 0..blocks * 8 / 10 {
         let at = n * LINE_SECTORS;
@@ -58,7 +63,7 @@ async fn written_in_place(world: &World, volume: &Volume, blocks: u64, halves: b
 
 /// Trims nearly all of the block's segment and much of all other segments, writes as much elsewhere, and waits until
 /// the cleaner has read the block.
-async fn cleaned(world: &World, volume: &Volume, blocks: u64, place: u64) {
+async fn cleaned(world: &SpaceTestbed, volume: &OpenSpace, blocks: u64, place: u64) {
     let mut trim = Batch::new();
     trim.trim(Sector(0), BLOCK * LINE_SECTORS);
     trim.trim(Sector((BLOCK + 1) * LINE_SECTORS), 54 * LINE_SECTORS);
@@ -85,14 +90,14 @@ async fn cleaned(world: &World, volume: &Volume, blocks: u64, place: u64) {
     faults.watch.set(None);
 }
 
-fn cleaned_after(halves: bool, damage: bool) -> Outcome {
-    let shape = Shape {
+fn cleaned_after(halves: bool, damage: bool) -> RotOutcome {
+    let shape = TestbedShape {
         segments: 96,
         segment: 256 << 10,
-        kind: Kind::Overwrite,
+        kind: PlacementKind::Overwrite,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let blocks = volume.space.capacity().mappable / 4096;
         let place = written_in_place(&world, &volume, blocks, halves).await;
         if damage {
@@ -107,14 +112,14 @@ fn cleaned_after(halves: bool, damage: bool) -> Outcome {
         let before = volume.read(at, LINE_SECTORS).await.map(is_right);
         let moved = volume.place(at).await != Some(place);
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let read = volume.read(at, LINE_SECTORS).await.map(is_right);
         assert_eq!(
             before.is_ok(),
             read.is_ok(),
             "a crash changes nothing of it"
         );
-        Outcome { moved, read }
+        RotOutcome { moved, read }
     })
 }
 

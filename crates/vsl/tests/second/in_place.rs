@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use forebay_device::{Durability, Op};
+use forebay_device::{DeviceOp, Durability};
 use forebay_rng::Rng;
 use forebay_units::{LINE_BYTES, LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Options};
+use forebay_vsl::{Batch, PlacementKind, SpaceSettings};
 
-use crate::world::{Model, SOON, Shape, Volume, content, on_a_volume};
+use crate::world::{ExpectedExtents, OpenSpace, SOON, TestbedShape, content, on_a_volume};
 
-const SHAPE: Shape = Shape {
+const SHAPE: TestbedShape = TestbedShape {
     segments: 40,
     segment: 128 << 10,
-    kind: Kind::Overwrite,
+    kind: PlacementKind::Overwrite,
 };
 const BLOCK: u64 = 5;
 /// Blocks from here on are written once each, to fill segments, and trimmed.
 const FILLER: u64 = 1000;
 
 /// Writes blocks until earlier data is no longer in memory.
-async fn fill(volume: &Volume, next: &mut u64, blocks: u64) {
+async fn fill(volume: &OpenSpace, next: &mut u64, blocks: u64) {
     for _ in 0..blocks {
         let at = Sector(*next * LINE_SECTORS);
         volume
@@ -34,8 +34,8 @@ async fn fill(volume: &Volume, next: &mut u64, blocks: u64) {
 #[test]
 fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_copy() {
     on_a_volume(SHAPE, async |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(100);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(100);
         for n in 0..100 {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -43,7 +43,7 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
         world.rt.sleep(Duration::from_secs(3)).await;
         let (at, faults) = (BLOCK * LINE_SECTORS, &world.device);
         let home = volume.place(at).await.expect("it is on the device");
-        faults.held.set(Some((Op::Write, home)));
+        faults.held.set(Some((DeviceOp::Write, home)));
         let mut next = FILLER;
         fill(&volume, &mut next, 40).await;
         model.write(&volume, BLOCK, Durability::Flush).await;
@@ -93,7 +93,9 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
         volume.audit().await;
         volume.flush().await;
         drop(volume);
-        model.compare(&world.open(Options::default()).await).await;
+        model
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
     });
 }
 
@@ -102,14 +104,14 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
 /// torn end, and all flushed data was lost.
 #[test]
 fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_the_flush() {
-    const LARGE: Shape = Shape {
+    const LARGE: TestbedShape = TestbedShape {
         segments: 512,
         ..SHAPE
     };
     for segments in [2, 9, 40, 100, 200] {
         on_a_volume(LARGE, async move |world| {
-            let volume = world.open(Options::default()).await;
-            let mut model = Model::of_blocks(segments * 32);
+            let volume = world.open(SpaceSettings::default()).await;
+            let mut model = ExpectedExtents::of_blocks(segments * 32);
             for n in 0..model.len() {
                 model.write(&volume, n, Durability::Flush).await;
             }
@@ -120,7 +122,7 @@ fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_
             volume.flush().await;
             world.rt.sleep(SOON).await;
             drop(volume);
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             model.compare(&volume).await;
         });
     }
@@ -131,8 +133,9 @@ fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_
 #[test]
 fn the_cleaner_rests_while_a_write_in_place_is_held_up() {
     on_a_volume(SHAPE, async |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(volume.space.capacity().mappable_in_blocks / LINE_BYTES);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model =
+            ExpectedExtents::of_blocks(volume.space.capacity().mappable_in_blocks / LINE_BYTES);
         for n in 0..model.len() {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -142,7 +145,7 @@ fn the_cleaner_rests_while_a_write_in_place_is_held_up() {
         let home = volume.place(BLOCK * LINE_SECTORS).await;
         faults
             .held
-            .set(Some((Op::Write, home.expect("it is on the device"))));
+            .set(Some((DeviceOp::Write, home.expect("it is on the device"))));
         model.write(&volume, BLOCK, Durability::Flush).await;
         let rng = Rng::new(3);
         for _ in 0..60 {

@@ -5,21 +5,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_device::{BufMut, Device as _, Durability, Op};
-use forebay_rt::{Driver, Instant, Turn, Unpark, VirtualTime, Wait};
+use forebay_device::{BufMut, Device as _, DeviceOp, Durability};
+use forebay_rt::{Driver, DriverTurn, Instant, Unpark, VirtualTime, WaitLimit};
 use forebay_segments::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, read_copies};
 use forebay_units::{LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, OpenError, Options, SpaceError, Superblock, open};
+use forebay_vsl::{
+    Batch, PlacementKind, SpaceError, SpaceOpenError, SpaceSettings, SpaceSuperblock, open,
+};
 
-use crate::world::{Model, Shape, Volume, World, add, content, on_a_clock, on_a_volume};
+use crate::world::{
+    ExpectedExtents, OpenSpace, SpaceTestbed, TestbedShape, add, content, on_a_clock, on_a_volume,
+};
 
 /// Bytes of a record's header.
 const HEADER: u64 = 4096;
 /// Idle time of a volume before its process is killed.
 const IDLE: Duration = Duration::from_secs(2);
 
-fn shape(kind: Kind) -> Shape {
-    Shape {
+fn shape(kind: PlacementKind) -> TestbedShape {
+    TestbedShape {
         segments: 64,
         segment: 256 << 10,
         kind,
@@ -27,8 +31,8 @@ fn shape(kind: Kind) -> Shape {
 }
 
 /// Writes some blocks durably, one of them twice, and leaves the volume idle.
-async fn idle_behind_a_flush(volume: &Volume, how: Durability) {
-    let mut model = Model::of_blocks(8);
+async fn idle_behind_a_flush(volume: &OpenSpace, how: Durability) {
+    let mut model = ExpectedExtents::of_blocks(8);
     for n in 0..model.len() {
         model.write(volume, n, Durability::Fua).await;
     }
@@ -38,7 +42,7 @@ async fn idle_behind_a_flush(volume: &Volume, how: Durability) {
 }
 
 /// Returns the byte of the device at which the data of the last record lies.
-fn last_data(world: &World) -> u64 {
+fn last_data(world: &SpaceTestbed) -> u64 {
     let (image, data) = (world.image(), content(3, 2, HEADER));
     let mut blocks = image.chunks_exact(HEADER as usize);
     let n = blocks.rposition(|block| *block == data[..]);
@@ -46,17 +50,23 @@ fn last_data(world: &World) -> u64 {
 }
 
 /// Replaces a block of the device by zeroes.
-async fn damage(world: &World, at: u64) {
+async fn damage(world: &SpaceTestbed, at: u64) {
     let zeroes = BufMut::zeroed(HEADER as usize).freeze();
     let written = world.device.write(at, zeroes, Durability::Fua).await;
     written.expect("written");
 }
 
 /// Returns the first missing record and the last durable record, if the volume is refused because of them.
-async fn missing(world: &World) -> Option<(u64, u64)> {
-    let opened = open(world.rt.clone(), world.below(), Options::default(), false).await;
+async fn missing(world: &SpaceTestbed) -> Option<(u64, u64)> {
+    let opened = open(
+        world.rt.clone(),
+        world.below(),
+        SpaceSettings::default(),
+        false,
+    )
+    .await;
     match opened {
-        Err(OpenError::Damaged { missing, stable }) => Some((missing.0, stable.0)),
+        Err(SpaceOpenError::Damaged { missing, stable }) => Some((missing.0, stable.0)),
         Err(error) => panic!("{error}"),
         Ok(_) => None,
     }
@@ -65,14 +75,14 @@ async fn missing(world: &World) -> Option<(u64, u64)> {
 /// The data of the last flush was lost, and older data of the same sectors was returned without an error.
 #[test]
 fn damage_to_the_data_of_the_last_flushed_record_is_reported() {
-    for kind in [Kind::Lfs, Kind::HyLogSepBit] {
+    for kind in [PlacementKind::Lfs, PlacementKind::HyLogSepBit] {
         for how in [Durability::Flush, Durability::Fua] {
             on_a_volume(shape(kind), async move |world| {
-                let volume = world.open(Options::default()).await;
+                let volume = world.open(SpaceSettings::default()).await;
                 idle_behind_a_flush(&volume, how).await;
                 drop(volume);
                 damage(&world, last_data(&world)).await;
-                let volume = world.open(Options::default()).await;
+                let volume = world.open(SpaceSettings::default()).await;
                 let read = |n: u64| volume.read(n * LINE_SECTORS, LINE_SECTORS);
                 let error = read(3).await.err();
                 assert!(
@@ -90,8 +100,8 @@ fn damage_to_the_data_of_the_last_flushed_record_is_reported() {
 /// Damage to the record's header: the record is missing.
 #[test]
 fn a_missing_last_flushed_record_is_reported_and_may_be_given_up() {
-    on_a_volume(shape(Kind::Lfs), async move |world| {
-        let volume = world.open(Options::default()).await;
+    on_a_volume(shape(PlacementKind::Lfs), async move |world| {
+        let volume = world.open(SpaceSettings::default()).await;
         idle_behind_a_flush(&volume, Durability::Flush).await;
         drop(volume);
         damage(&world, last_data(&world) - HEADER).await;
@@ -99,7 +109,13 @@ fn a_missing_last_flushed_record_is_reported_and_may_be_given_up() {
             let (missing, stable) = missing(&world).await.expect("refused");
             assert_eq!(missing, stable);
         }
-        let opened = open(world.rt.clone(), world.below(), Options::default(), true).await;
+        let opened = open(
+            world.rt.clone(),
+            world.below(),
+            SpaceSettings::default(),
+            true,
+        )
+        .await;
         drop(opened.expect("opened, with a loss"));
         // The volume continues with the numbers of the lost records.
         assert_eq!(missing(&world).await, None);
@@ -108,18 +124,18 @@ fn a_missing_last_flushed_record_is_reported_and_may_be_given_up() {
 
 /// Counts the jumps of the virtual time.
 #[derive(Default)]
-struct CountingTime {
+struct JumpCounter {
     below: VirtualTime,
     jumps: Cell<u64>,
 }
 
-impl Driver for CountingTime {
+impl Driver for JumpCounter {
     fn now(&self) -> Instant {
         self.below.now()
     }
 
-    fn turn(&self, wait: Wait) -> Turn {
-        add(&self.jumps, matches!(wait, Wait::Until(_)).into());
+    fn turn(&self, wait: WaitLimit) -> DriverTurn {
+        add(&self.jumps, matches!(wait, WaitLimit::Until(_)).into());
         self.below.turn(wait)
     }
 
@@ -130,11 +146,11 @@ impl Driver for CountingTime {
 
 #[test]
 fn a_flush_is_noted_once_and_an_idle_volume_sleeps() {
-    let clock = Rc::new(CountingTime::default());
+    let clock = Rc::new(JumpCounter::default());
     let driver = Rc::clone(&clock) as Rc<dyn Driver>;
-    on_a_clock(driver, shape(Kind::Lfs), async move |world| {
+    on_a_clock(driver, shape(PlacementKind::Lfs), async move |world| {
         world.create().await;
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         world.rt.sleep(IDLE).await;
         let superblocks = || world.device.superblocks.take();
         superblocks();
@@ -163,9 +179,9 @@ fn a_flush_is_noted_once_and_an_idle_volume_sleeps() {
 /// Each later record confirms the record before.
 #[test]
 fn nothing_is_noted_while_flushes_follow_each_other() {
-    on_a_volume(shape(Kind::Lfs), async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(8);
+    on_a_volume(shape(PlacementKind::Lfs), async move |world| {
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(8);
         world.rt.sleep(IDLE).await;
         world.device.superblocks.take();
         for n in 0..200 {
@@ -180,8 +196,8 @@ fn nothing_is_noted_while_flushes_follow_each_other() {
 
 #[test]
 fn a_note_that_fails_holds_up_nothing_and_is_tried_again() {
-    on_a_volume(shape(Kind::Lfs), async move |world| {
-        let volume = world.open(Options::default()).await;
+    on_a_volume(shape(PlacementKind::Lfs), async move |world| {
+        let volume = world.open(SpaceSettings::default()).await;
         world.rt.sleep(IDLE).await;
         let faults = &world.device;
         faults.superblocks_fail.set(true);
@@ -204,12 +220,12 @@ fn a_note_that_fails_holds_up_nothing_and_is_tried_again() {
 /// The superblock of a checkpoint waits for the superblock of a note, and has a later generation.
 #[test]
 fn a_note_and_a_checkpoint_at_once_leave_both_copies_with_the_checkpoint() {
-    on_a_volume(shape(Kind::Lfs), async move |world| {
-        let volume = world.open(Options::default()).await;
+    on_a_volume(shape(PlacementKind::Lfs), async move |world| {
+        let volume = world.open(SpaceSettings::default()).await;
         world.rt.sleep(IDLE).await;
         for copy in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
             let before = volume.space.superblock().clone();
-            world.device.held.set(Some((Op::Write, copy)));
+            world.device.held.set(Some((DeviceOp::Write, copy)));
             idle_behind_a_flush(&volume, Durability::Fua).await;
             assert_eq!(world.device.holding.get(), 1, "a note is being written");
             let space = volume.space.clone();
@@ -218,7 +234,7 @@ fn a_note_and_a_checkpoint_at_once_leave_both_copies_with_the_checkpoint() {
             assert!(!checkpoint.is_finished());
             world.device.held.set(None);
             checkpoint.await.expect("made");
-            let copies = read_copies::<Superblock>(&*world.device).await;
+            let copies = read_copies::<SpaceSuperblock>(&*world.device).await;
             let copies = copies.expect("read");
             let after = volume.space.superblock().clone();
             for found in [copies.a, copies.b] {

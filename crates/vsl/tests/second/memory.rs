@@ -7,17 +7,17 @@ use std::time::Duration;
 use forebay_device::Durability;
 use forebay_rng::Rng;
 use forebay_units::{LINE_BYTES, LINE_SECTORS};
-use forebay_vsl::{Kind, Options};
+use forebay_vsl::{PlacementKind, SpaceSettings};
 
-use crate::world::{Model, Shape, on_a_device, on_a_volume};
+use crate::world::{ExpectedExtents, TestbedShape, on_a_device, on_a_volume};
 
 /// A leaf of the map holds one extent at this distance.
 const FAR: u64 = 1 << 33;
 const NODE: u64 = 4096;
-const SHAPE: Shape = Shape {
+const SHAPE: TestbedShape = TestbedShape {
     segments: 1024,
     segment: 1 << 20,
-    kind: Kind::Lfs,
+    kind: PlacementKind::Lfs,
 };
 
 /// Found by a hostile review: changed leaves stayed in memory without a bound, and each read searched through all of
@@ -27,12 +27,12 @@ fn changed_leaves_take_bounded_memory_and_reads_beside_them_read_few_nodes() {
     const LEAVES: u64 = 20_000;
     const MAP: u64 = 4 << 20;
     on_a_volume(SHAPE, async |world| {
-        let options = Options {
+        let options = SpaceSettings {
             map_bytes: MAP,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let volume = world.open(options).await;
-        let mut model = Model::new(LEAVES, 1, FAR);
+        let mut model = ExpectedExtents::new(LEAVES, 1, FAR);
         let mut most = 0;
         for n in 0..LEAVES {
             model.write(&volume, n, Durability::Flush).await;
@@ -70,20 +70,20 @@ fn changed_leaves_take_bounded_memory_and_reads_beside_them_read_few_nodes() {
 fn cleaning_and_an_idle_hour_keep_to_the_bounds_of_memory_and_recovery() {
     const ENTRIES: u64 = 2000;
     const MAP: u64 = 256 << 10;
-    let shape = Shape {
+    let shape = TestbedShape {
         segments: 256,
         segment: 256 << 10,
         ..SHAPE
     };
     on_a_volume(shape, async |world| {
-        let options = Options {
+        let options = SpaceSettings {
             map_bytes: MAP,
             recovery_entries: ENTRIES,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let volume = world.open(options).await;
         let blocks = volume.space.capacity().mappable / 8 * 7 / LINE_BYTES;
-        let mut model = Model::of_blocks(blocks);
+        let mut model = ExpectedExtents::of_blocks(blocks);
         let rng = Rng::new(2);
         let mut order: Vec<u64> = (0..blocks).collect();
         rng.shuffle(&mut order);
@@ -120,8 +120,8 @@ fn other_tasks_run_while_a_checkpoint_of_many_leaves_is_composed() {
     // The device takes no time, so only the checkpoint itself can yield.
     on_a_device(SHAPE, async |world| {
         world.create().await;
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::new(LEAVES, 1, FAR);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::new(LEAVES, 1, FAR);
         for n in 0..LEAVES {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -163,12 +163,12 @@ fn other_tasks_run_while_a_checkpoint_of_many_leaves_is_composed() {
 #[test]
 fn an_audit_ends_though_the_map_may_take_no_memory() {
     on_a_volume(SHAPE, async |world| {
-        let options = Options {
+        let options = SpaceSettings {
             map_bytes: 0,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let volume = world.open(options).await;
-        let mut model = Model::new(3000, LINE_SECTORS, 2 * LINE_SECTORS);
+        let mut model = ExpectedExtents::new(3000, LINE_SECTORS, 2 * LINE_SECTORS);
         for n in 0..3000 {
             model.write(&volume, n, Durability::Flush).await;
         }

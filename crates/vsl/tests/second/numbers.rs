@@ -4,27 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay_device::Durability;
-use forebay_vsl::{Kind, Options, open};
+use forebay_vsl::{PlacementKind, SpaceSettings, open};
 
-use crate::world::{Model, SOON, Shape, World, on_a_volume};
+use crate::world::{ExpectedExtents, SOON, SpaceTestbed, TestbedShape, on_a_volume};
 
 const BLOCK: usize = 4096;
 
 /// The first fields of a record's header.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Header {
+struct HeaderNumbers {
     epoch: u64,
     segment: u64,
     record: u64,
 }
 
 /// Returns the headers of records on a device, by their places.
-fn headers(image: &[u8]) -> BTreeMap<usize, Header> {
+fn headers(image: &[u8]) -> BTreeMap<usize, HeaderNumbers> {
     let blocks = (0..image.len()).step_by(BLOCK);
     let headers = blocks.filter_map(|at| {
         let block = &image[at..at + BLOCK];
         let word = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight"));
-        let header = Header {
+        let header = HeaderNumbers {
             epoch: word(32),
             segment: word(40),
             record: word(48),
@@ -35,7 +35,10 @@ fn headers(image: &[u8]) -> BTreeMap<usize, Header> {
 }
 
 /// Returns the headers in `after` that are not in `before`.
-fn written(before: &BTreeMap<usize, Header>, after: &BTreeMap<usize, Header>) -> Vec<Header> {
+fn written(
+    before: &BTreeMap<usize, HeaderNumbers>,
+    after: &BTreeMap<usize, HeaderNumbers>,
+) -> Vec<HeaderNumbers> {
     let new = after
         .iter()
         .filter(|(at, header)| before.get(at) != Some(header));
@@ -47,15 +50,15 @@ fn written(before: &BTreeMap<usize, Header>, after: &BTreeMap<usize, Header>) ->
 /// numbers.
 #[test]
 fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
-    for kind in [Kind::Lfs, Kind::HyLogSepBit] {
-        let shape = Shape {
+    for kind in [PlacementKind::Lfs, PlacementKind::HyLogSepBit] {
+        let shape = TestbedShape {
             segments: 64,
             segment: 128 << 10,
             kind,
         };
         on_a_volume(shape, async move |world| {
-            let volume = world.open(Options::default()).await;
-            let mut model = Model::of_blocks(300);
+            let volume = world.open(SpaceSettings::default()).await;
+            let mut model = ExpectedExtents::of_blocks(300);
             for n in 0..300 {
                 model.write(&volume, n, Durability::Flush).await;
             }
@@ -66,7 +69,12 @@ fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
             for writes in 0.. {
                 let before = headers(&world.image());
                 world.device.writes_left.set(Some(writes));
-                let opening = open(world.rt.clone(), world.below(), Options::default(), false);
+                let opening = open(
+                    world.rt.clone(),
+                    world.below(),
+                    SpaceSettings::default(),
+                    false,
+                );
                 let opened = world.rt.timeout(SOON, opening).await;
                 world.device.writes_left.set(None);
                 let new = written(&before, &headers(&world.image()));
@@ -87,7 +95,7 @@ fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
                 }
             }
             assert!(tries >= 3, "{tries} tries wrote something");
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             model.compare(&volume).await;
         });
     }
@@ -95,8 +103,8 @@ fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
 
 /// Writes while every flush fails, until segments are filled that a record added to the allocation queue. This record
 /// is not durable. Then the power fails, and the first record that is not durable is lost.
-async fn lose_the_queue(world: &World, model: &Model) {
-    let volume = world.open(Options::default()).await;
+async fn lose_the_queue(world: &SpaceTestbed, model: &ExpectedExtents) {
+    let volume = world.open(SpaceSettings::default()).await;
     volume.flush().await;
     let durable = world.image();
     let known = headers(&durable);
@@ -120,14 +128,14 @@ async fn lose_the_queue(world: &World, model: &Model) {
 /// no number is used twice.
 #[test]
 fn no_number_is_given_again_that_a_lost_record_put_on_the_queue() {
-    let shape = Shape {
+    let shape = TestbedShape {
         segments: 256,
         segment: 128 << 10,
-        kind: Kind::Lfs,
+        kind: PlacementKind::Lfs,
     };
     on_a_volume(shape, async |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(2000);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(2000);
         for n in 0..500 {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -136,7 +144,7 @@ fn no_number_is_given_again_that_a_lost_record_put_on_the_queue() {
         let mut given: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..5 {
             lose_the_queue(&world, &model).await;
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             model.compare(&volume).await;
             for n in 0..500 {
                 model.write(&volume, n, Durability::Flush).await;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use forebay_device::Durability;
 use forebay_rng::Rng;
-use forebay_vsl::{Kind, Options, SpaceError, open};
+use forebay_vsl::{PlacementKind, SpaceError, SpaceSettings, open};
 
-use crate::world::{Faults, Model, SOON, Shape, on_a_volume};
+use crate::world::{ExpectedExtents, SOON, TestbedFaults, TestbedShape, on_a_volume};
 
-const SHAPE: Shape = Shape {
+const SHAPE: TestbedShape = TestbedShape {
     segments: 128,
     segment: 256 << 10,
-    kind: Kind::Lfs,
+    kind: PlacementKind::Lfs,
 };
 const HOUR: Duration = Duration::from_secs(3600);
 /// Time after which a volume has tried again. Until then, requests are refused immediately.
@@ -21,10 +21,10 @@ const BEFORE: Duration = Duration::from_millis(10);
 
 /// Makes the device fail for an hour while blocks are written, then work again. Compares all data written, before and
 /// after a crash.
-fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
-    on_a_volume(Shape { kind, ..SHAPE }, async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(volume.usual_length() * 8 / 10 / 4096);
+fn fails_for_an_hour(kind: PlacementKind, set: fn(&TestbedFaults, bool)) {
+    on_a_volume(TestbedShape { kind, ..SHAPE }, async move |world| {
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(volume.usual_length() * 8 / 10 / 4096);
         for n in 0..model.len() {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -42,7 +42,10 @@ fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
                     model.written(n);
                 }
                 Err(SpaceError::Failing { lasted, .. }) => {
-                    assert!(lasted + BEFORE >= Options::default().patience, "{lasted:?}");
+                    assert!(
+                        lasted + BEFORE >= SpaceSettings::default().patience,
+                        "{lasted:?}"
+                    );
                     refused += 1;
                     // The next request would be refused immediately, so clients pause.
                     world.rt.sleep(Duration::from_secs(1)).await;
@@ -63,7 +66,7 @@ fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
         model.compare(&volume).await;
         volume.audit().await;
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         model.compare(&volume).await;
         for _ in 0..model.len() {
             model
@@ -77,8 +80,8 @@ fn fails_for_an_hour(kind: Kind, set: fn(&Faults, bool)) {
 }
 
 /// Runs the scenario with a placement that only appends, and with one that writes in place.
-fn fails_for_an_hour_in_any_placement(set: fn(&Faults, bool)) {
-    for kind in [Kind::Lfs, Kind::Overwrite] {
+fn fails_for_an_hour_in_any_placement(set: fn(&TestbedFaults, bool)) {
+    for kind in [PlacementKind::Lfs, PlacementKind::Overwrite] {
         fails_for_an_hour(kind, set);
     }
 }
@@ -106,9 +109,9 @@ fn superblocks_that_cannot_be_written_for_an_hour_lose_no_data() {
 #[test]
 fn opening_is_refused_after_its_patience_where_superblocks_cannot_be_written() {
     on_a_volume(SHAPE, async |world| {
-        let options = Options::default();
+        let options = SpaceSettings::default();
         let volume = world.open(options).await;
-        let mut model = Model::of_blocks(10);
+        let mut model = ExpectedExtents::of_blocks(10);
         for n in 0..10 {
             model.write(&volume, n, Durability::Fua).await;
         }
@@ -131,12 +134,12 @@ fn opening_is_refused_after_its_patience_where_superblocks_cannot_be_written() {
 fn a_flush_is_refused_after_its_patience_and_succeeds_when_the_device_works_again() {
     on_a_volume(SHAPE, async |world| {
         let patience = Duration::from_secs(5);
-        let options = Options {
+        let options = SpaceSettings {
             patience,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let volume = world.open(options).await;
-        let mut model = Model::of_blocks(10);
+        let mut model = ExpectedExtents::of_blocks(10);
         for n in 0..10 {
             model.write(&volume, n, Durability::Flush).await;
         }

@@ -3,16 +3,16 @@
 use forebay_device::Durability;
 use forebay_rng::Rng;
 use forebay_units::{LINE_BYTES, LINE_SECTORS, SECTOR_BYTES, Sector};
-use forebay_vsl::{Batch, Kind, Options, SpaceError};
+use forebay_vsl::{Batch, PlacementKind, SpaceError, SpaceSettings};
 
-use crate::world::{Shape, Volume, content, on_a_volume};
+use crate::world::{OpenSpace, TestbedShape, content, on_a_volume};
 
 const BLOCK: i64 = LINE_SECTORS as i64;
 /// The first sector of data written without preallocation.
 const ELSEWHERE: u64 = 1 << 40;
 
 /// Writes a block of which `preallocated` sectors were preallocated.
-async fn write(volume: &Volume, block: u64, preallocated: i64) -> Result<i64, SpaceError> {
+async fn write(volume: &OpenSpace, block: u64, preallocated: i64) -> Result<i64, SpaceError> {
     let data = content(block, 1, LINE_BYTES);
     let mut batch = Batch::of_write(Sector(block * LINE_SECTORS), data);
     batch.preallocate(-preallocated);
@@ -20,7 +20,7 @@ async fn write(volume: &Volume, block: u64, preallocated: i64) -> Result<i64, Sp
 }
 
 /// Writes blocks, and then sectors, far apart until the volume is full. Returns the sectors written.
-async fn fill_elsewhere(volume: &Volume) -> u64 {
+async fn fill_elsewhere(volume: &OpenSpace) -> u64 {
     let mut written = 0;
     for bytes in [LINE_BYTES, SECTOR_BYTES] {
         let data = content(1, 1, bytes);
@@ -39,21 +39,26 @@ async fn fill_elsewhere(volume: &Volume) -> u64 {
 
 #[test]
 fn preallocated_space_is_there_for_its_batches_and_for_no_others() {
-    for kind in [Kind::Lfs, Kind::HyLog, Kind::SepBit, Kind::Overwrite] {
+    for kind in [
+        PlacementKind::Lfs,
+        PlacementKind::HyLog,
+        PlacementKind::SepBit,
+        PlacementKind::Overwrite,
+    ] {
         for part in [10, 50, 100] {
             preallocates(kind, part);
         }
     }
 }
 
-fn preallocates(kind: Kind, part: u64) {
-    let shape = Shape {
+fn preallocates(kind: PlacementKind, part: u64) {
+    let shape = TestbedShape {
         segments: 128,
         segment: 128 << 10,
         kind,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let blocks = volume.space.capacity().mappable_in_blocks / LINE_BYTES * part / 100;
         let mut batch = Batch::of_write(Sector(1 << 45), content(0, 1, SECTOR_BYTES));
         batch.preallocate((blocks - 1) as i64 * BLOCK);
@@ -83,13 +88,13 @@ fn preallocates(kind: Kind, part: u64) {
 
 #[test]
 fn more_than_there_is_cannot_be_preallocated_and_what_is_given_back_can() {
-    let shape = Shape {
+    let shape = TestbedShape {
         segments: 96,
         segment: 128 << 10,
-        kind: Kind::HyLog,
+        kind: PlacementKind::HyLog,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let free = volume.space.capacity().mappable_in_blocks;
         let asking = |bytes: u64| {
             let mut batch = Batch::of_write(Sector(8), content(0, 1, SECTOR_BYTES));

@@ -1,22 +1,22 @@
 //! The cost of opening a volume is proportional to the data written since the last checkpoint.
 
 use forebay_device::{BufMut, Device as _, Durability};
-use forebay_segments::{FormatError, PairError, Superblock as _};
+use forebay_segments::{FormatError, PairError, SuperblockFormat as _};
 use forebay_units::LINE_SECTORS;
-use forebay_vsl::{Kind, OpenError, Options, SpaceError, open};
+use forebay_vsl::{PlacementKind, SpaceError, SpaceOpenError, SpaceSettings, open};
 
-use crate::world::{Model, Shape, on_a_device, on_a_volume};
+use crate::world::{ExpectedExtents, TestbedShape, on_a_device, on_a_volume};
 
 /// Returns the number of reads, and the bytes read, to open a volume after `flushes` durable writes of one block.
 fn read_by_recovery(flushes: u64, segment: u64) -> (u64, u64) {
-    let shape = Shape {
+    let shape = TestbedShape {
         segments: (256 << 20) / segment,
         segment,
-        kind: Kind::Lfs,
+        kind: PlacementKind::Lfs,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(10_007);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(10_007);
         for n in 0..flushes {
             model
                 .write(&volume, n * 7919 % 10_007, Durability::Fua)
@@ -31,13 +31,20 @@ fn read_by_recovery(flushes: u64, segment: u64) -> (u64, u64) {
         let faults = &world.device;
         faults.reads.take();
         faults.bytes_read.take();
-        let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+        let opened = open(
+            world.rt.clone(),
+            world.below(),
+            SpaceSettings::default(),
+            false,
+        );
         let (space, workers, recovery) = opened.await.expect("opened");
         let read = (faults.reads.get(), faults.bytes_read.get());
         assert_eq!(recovery.entries, flushes);
         space.audit().await.expect("all is counted");
         drop((space, workers));
-        model.compare(&world.open(Options::default()).await).await;
+        model
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
         read
     })
 }
@@ -60,16 +67,16 @@ fn twice_as_many_flushed_records_cost_recovery_at_most_twice_as_many_reads() {
 /// the checkpoint's queue did not contain yet.
 #[test]
 fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flush() {
-    for kind in [Kind::Lfs, Kind::HyLogSepBit] {
+    for kind in [PlacementKind::Lfs, PlacementKind::HyLogSepBit] {
         for blocks in [64, 1000, 4000, 8000] {
-            let shape = Shape {
+            let shape = TestbedShape {
                 segments: 512,
                 segment: 128 << 10,
                 kind,
             };
             on_a_volume(shape, async move |world| {
-                let volume = world.open(Options::default()).await;
-                let mut model = Model::of_blocks(blocks);
+                let volume = world.open(SpaceSettings::default()).await;
+                let mut model = ExpectedExtents::of_blocks(blocks);
                 for n in 0..blocks {
                     model.write(&volume, n, Durability::Flush).await;
                 }
@@ -82,7 +89,7 @@ fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flu
                     .device
                     .write(at / 4096 * 4096, sector, Durability::Fua);
                 damaged.await.expect("written");
-                let volume = world.open(Options::default()).await;
+                let volume = world.open(SpaceSettings::default()).await;
                 let read = volume.read(3 * LINE_SECTORS, LINE_SECTORS).await;
                 let error = read.err();
                 assert!(
@@ -100,8 +107,8 @@ fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flu
 #[test]
 fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
     for (segments, segment) in [(200, 1 << 20), (1000, 1 << 20), (100, 4 << 20)] {
-        let kind = Kind::Lfs;
-        let shape = Shape {
+        let kind = PlacementKind::Lfs;
+        let shape = TestbedShape {
             segments,
             segment,
             kind,
@@ -124,7 +131,12 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
                 let faults = &world.device;
                 faults.bytes_read.take();
                 faults.most_reading.take();
-                let opened = open(world.rt.clone(), world.below(), Options::default(), false);
+                let opened = open(
+                    world.rt.clone(),
+                    world.below(),
+                    SpaceSettings::default(),
+                    false,
+                );
                 let (space, workers, _) = opened.await.expect("opened");
                 space.settle().await.expect("settled");
                 let (read, most) = (faults.bytes_read.get(), faults.most_reading.get());
@@ -151,14 +163,14 @@ fn a_volume_of_an_older_version_is_refused_by_its_version_and_not_changed() {
 }
 
 fn refuse_version(version: u32) {
-    let shape = Shape {
+    let shape = TestbedShape {
         segments: 64,
         segment: 256 << 10,
-        kind: Kind::Lfs,
+        kind: PlacementKind::Lfs,
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(50);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(50);
         for n in 0..50 {
             model.write(&volume, n, Durability::Fua).await;
         }
@@ -183,13 +195,13 @@ fn refuse_version(version: u32) {
             let opened = open(
                 world.rt.clone(),
                 world.below(),
-                Options::default(),
+                SpaceSettings::default(),
                 accept_loss,
             );
             let Err(error) = opened.await else {
                 panic!("it was opened");
             };
-            let OpenError::Superblocks(PairError::NoSuperblock { a, .. }) = &error else {
+            let SpaceOpenError::Superblocks(PairError::NoSuperblock { a, .. }) = &error else {
                 panic!("{error:?}");
             };
             let is_old =
@@ -211,20 +223,20 @@ fn refuse_version(version: u32) {
 /// Checks the helpers: a checkpoint leaves recovery nothing to apply.
 #[test]
 fn a_checkpoint_leaves_recovery_nothing_to_apply() {
-    let shape = Shape {
+    let shape = TestbedShape {
         segments: 64,
         segment: 256 << 10,
-        kind: Kind::Lfs,
+        kind: PlacementKind::Lfs,
     };
     on_a_volume(shape, async |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::new(500, LINE_SECTORS, LINE_SECTORS);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::new(500, LINE_SECTORS, LINE_SECTORS);
         for n in 0..500 {
             model.write(&volume, n, Durability::Flush).await;
         }
         volume.checkpoint().await;
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         assert_eq!(volume.recovery.entries, 0);
         model.compare(&volume).await;
     });

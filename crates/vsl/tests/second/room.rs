@@ -3,17 +3,17 @@
 use forebay_device::{Device, Durability};
 use forebay_rng::Rng;
 use forebay_units::SECTOR_BYTES;
-use forebay_vsl::{Kind, Linear, Options};
+use forebay_vsl::{PlacementKind, SpaceDevice, SpaceSettings};
 
-use crate::world::{Model, SOON, Shape, content, on_a_device, on_a_volume};
+use crate::world::{ExpectedExtents, SOON, TestbedShape, content, on_a_device, on_a_volume};
 
 /// Fills a volume of the usual length in random order in fragments.
-fn filled_in_pieces(shape: Shape, piece: u64) {
+fn filled_in_pieces(shape: TestbedShape, piece: u64) {
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         let len = volume.usual_length();
         let sectors = piece / SECTOR_BYTES;
-        let mut model = Model::new(len / piece, sectors, sectors);
+        let mut model = ExpectedExtents::new(len / piece, sectors, sectors);
         let mut order: Vec<u64> = (0..len / piece).collect();
         Rng::new(3).shuffle(&mut order);
         for n in order {
@@ -23,7 +23,9 @@ fn filled_in_pieces(shape: Shape, piece: u64) {
         volume.flush().await;
         volume.audit().await;
         drop(volume);
-        model.compare(&world.open(Options::default()).await).await;
+        model
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
     });
 }
 
@@ -33,9 +35,9 @@ fn filled_in_pieces(shape: Shape, piece: u64) {
 fn a_volume_of_the_usual_length_is_filled_in_random_order_in_pieces_of_any_size() {
     for piece in [4096, 2048, 1024, 512] {
         for (segments, segment) in [(64, 128 << 10), (128, 256 << 10)] {
-            let kind = Kind::Lfs;
+            let kind = PlacementKind::Lfs;
             filled_in_pieces(
-                Shape {
+                TestbedShape {
                     segments,
                     segment,
                     kind,
@@ -49,10 +51,15 @@ fn a_volume_of_the_usual_length_is_filled_in_random_order_in_pieces_of_any_size(
 /// Placements with several streams.
 #[test]
 fn a_volume_with_several_streams_is_filled_in_sectors() {
-    for kind in [Kind::Wolf, Kind::SepBit, Kind::HyLogSepBit, Kind::Overwrite] {
+    for kind in [
+        PlacementKind::Wolf,
+        PlacementKind::SepBit,
+        PlacementKind::HyLogSepBit,
+        PlacementKind::Overwrite,
+    ] {
         let (segments, segment) = (64, 128 << 10);
         filled_in_pieces(
-            Shape {
+            TestbedShape {
                 segments,
                 segment,
                 kind,
@@ -66,16 +73,16 @@ fn a_volume_with_several_streams_is_filled_in_sectors() {
 /// test was written: an overwrite waited forever for more segments than could be free at once.
 #[test]
 fn one_write_of_any_length_that_fits_succeeds_on_a_small_volume() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         for (segments, segment) in [(40, 128u64 << 10), (64, 128 << 10), (64, 1 << 20)] {
-            let shape = Shape {
+            let shape = TestbedShape {
                 segments,
                 segment,
                 kind,
             };
             on_a_volume(shape, async |world| {
-                let volume = world.open(Options::default()).await;
-                let linear = Linear::new(volume.space.clone());
+                let volume = world.open(SpaceSettings::default()).await;
+                let linear = SpaceDevice::new(volume.space.clone());
                 let whole = volume.usual_length();
                 let lengths = [256 << 10, 1 << 20, 4 << 20, 16 << 20, whole];
                 for len in lengths.into_iter().filter(|len| *len <= whole) {
@@ -104,10 +111,10 @@ fn one_write_of_any_length_that_fits_succeeds_on_a_small_volume() {
 #[test]
 fn a_volume_of_very_many_small_segments_is_made_and_used() {
     for segments in [64 << 10, 256 << 10] {
-        let kind = Kind::Lfs;
+        let kind = PlacementKind::Lfs;
         let segment = 128 << 10;
         on_a_device(
-            Shape {
+            TestbedShape {
                 segments,
                 segment,
                 kind,
@@ -118,8 +125,8 @@ fn a_volume_of_very_many_small_segments_is_made_and_used() {
                     .timeout(SOON, world.create())
                     .await
                     .expect("making ends");
-                let volume = world.open(Options::default()).await;
-                let mut model = Model::of_blocks(1000);
+                let volume = world.open(SpaceSettings::default()).await;
+                let mut model = ExpectedExtents::of_blocks(1000);
                 for n in 0..1000 {
                     model.write(&volume, n, Durability::Flush).await;
                 }
@@ -127,7 +134,9 @@ fn a_volume_of_very_many_small_segments_is_made_and_used() {
                 let len = volume.usual_length();
                 assert!(len > segments * segment / 2, "{len} of {segments} segments");
                 drop(volume);
-                model.compare(&world.open(Options::default()).await).await;
+                model
+                    .compare(&world.open(SpaceSettings::default()).await)
+                    .await;
             },
         );
     }

@@ -4,34 +4,34 @@ use std::time::Duration;
 
 use forebay_device::Durability;
 use forebay_units::{LINE_SECTORS, Sector};
-use forebay_vsl::{Batch, Kind, Options};
+use forebay_vsl::{Batch, PlacementKind, SpaceSettings};
 use futures_util::future::join3;
 
-use crate::world::{Model, SOON, Shape, on_a_volume};
+use crate::world::{ExpectedExtents, SOON, TestbedShape, on_a_volume};
 
 const STRIDE: u64 = 4096;
-const SHAPE: Shape = Shape {
+const SHAPE: TestbedShape = TestbedShape {
     segments: 252,
     segment: 256 << 10,
-    kind: Kind::Lfs,
+    kind: PlacementKind::Lfs,
 };
 
 /// The minimum lengths of huge trims before and after a crash, and whether a checkpoint follows the trim.
-struct Case {
+struct TrimCase {
     before: u64,
     after: u64,
     checkpoint: bool,
 }
 
 /// Trims most of a volume, fills the freed segments, loses power, and continues.
-fn trimmed_and_filled_again(case: Case) {
+fn trimmed_and_filled_again(case: TrimCase) {
     on_a_volume(SHAPE, async move |world| {
-        let options = Options {
+        let options = SpaceSettings {
             huge_trim: case.before,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let volume = world.open(options).await;
-        let mut model = Model::new(28_000, LINE_SECTORS, STRIDE);
+        let mut model = ExpectedExtents::new(28_000, LINE_SECTORS, STRIDE);
         for n in 0..12_000 {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -52,7 +52,7 @@ fn trimmed_and_filled_again(case: Case) {
         }
         volume.flush().await;
         drop(volume);
-        let options = Options {
+        let options = SpaceSettings {
             huge_trim: case.after,
             ..options
         };
@@ -74,8 +74,8 @@ fn trimmed_and_filled_again(case: Case) {
 /// Found by a hostile review: recovery mistook segments that were reused after the trim for their old contents.
 #[test]
 fn flushed_data_in_segments_that_a_huge_trim_freed_survives_a_crash() {
-    let usual = Options::default().huge_trim;
-    trimmed_and_filled_again(Case {
+    let usual = SpaceSettings::default().huge_trim;
+    trimmed_and_filled_again(TrimCase {
         before: usual,
         after: usual,
         checkpoint: false,
@@ -85,8 +85,8 @@ fn flushed_data_in_segments_that_a_huge_trim_freed_survives_a_crash() {
 /// Found by a hostile review: a checkpoint named trimmed subtrees whose segments were used again before the crash.
 #[test]
 fn flushed_data_survives_a_crash_behind_a_checkpoint_that_names_trimmed_subtrees() {
-    let usual = Options::default().huge_trim;
-    trimmed_and_filled_again(Case {
+    let usual = SpaceSettings::default().huge_trim;
+    trimmed_and_filled_again(TrimCase {
         before: usual,
         after: usual,
         checkpoint: true,
@@ -97,9 +97,9 @@ fn flushed_data_survives_a_crash_behind_a_checkpoint_that_names_trimmed_subtrees
 /// the crash.
 #[test]
 fn a_trim_that_only_recovery_takes_for_huge_loses_no_data() {
-    trimmed_and_filled_again(Case {
+    trimmed_and_filled_again(TrimCase {
         before: u64::MAX,
-        after: Options::default().huge_trim,
+        after: SpaceSettings::default().huge_trim,
         checkpoint: false,
     });
 }
@@ -110,13 +110,13 @@ fn a_checkpoint_behind_two_batches_of_huge_trims_is_made_and_opened() {
     const EXTENTS: u64 = 2 * 8192;
     // A leaf of the map holds one extent at this distance.
     const FAR: u64 = 1 << 33;
-    let shape = Shape {
+    let shape = TestbedShape {
         segments: 1024,
         ..SHAPE
     };
     on_a_volume(shape, async move |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::new(EXTENTS + 1, LINE_SECTORS, FAR);
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::new(EXTENTS + 1, LINE_SECTORS, FAR);
         for n in 0..=EXTENTS {
             model.write(&volume, n, Durability::Flush).await;
         }
@@ -142,7 +142,7 @@ fn a_checkpoint_behind_two_batches_of_huge_trims_is_made_and_opened() {
         let made = rt.timeout(10 * SOON, volume.space.checkpoint()).await;
         made.expect("it ends").expect("a checkpoint was made");
         drop(volume);
-        let volume = world.open(Options::default()).await;
+        let volume = world.open(SpaceSettings::default()).await;
         model.compare(&volume).await;
         rt.sleep(SOON).await;
         for n in 0..2000 {
@@ -152,6 +152,8 @@ fn a_checkpoint_behind_two_batches_of_huge_trims_is_made_and_opened() {
         volume.audit().await;
         assert_eq!(volume.space.capacity().mapped, 2001 * 4096);
         drop(volume);
-        model.compare(&world.open(Options::default()).await).await;
+        model
+            .compare(&world.open(SpaceSettings::default()).await)
+            .await;
     });
 }

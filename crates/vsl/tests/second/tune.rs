@@ -6,20 +6,23 @@ use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability};
 use forebay_rng::Rng;
-use forebay_sim::disk::{Coin, Image};
+use forebay_sim::disk::{DiskImage, WriteFate};
 use forebay_sim::machine::Machine;
 use forebay_units::{ByteLen, LINE_SECTORS, Sector};
 use forebay_vsl::{
-    Batch, Disk, Kind, Layout, Making, Options, SpaceError, TuneError, VolumeId, create, open,
+    Batch, DiskParameters, PlacementKind, SegmentLayout, SpaceError, SpaceSettings, SpaceSpec,
+    TuneError, VolumeId, create, open,
 };
 
-use crate::power::{Medium, SEGMENT, machine, made};
-use crate::world::{Model, SECTORS, SOON, Shape, Volume, content, on_a_device, on_a_volume};
+use crate::power::{SEGMENT, SoleDisk, machine, made};
+use crate::world::{
+    ExpectedExtents, OpenSpace, SECTORS, SOON, TestbedShape, content, on_a_device, on_a_volume,
+};
 
 const SEGMENTS: u64 = 80;
 
-fn shape(kind: Kind) -> Shape {
-    Shape {
+fn shape(kind: PlacementKind) -> TestbedShape {
+    TestbedShape {
         segments: SEGMENTS,
         segment: SEGMENT,
         kind,
@@ -27,7 +30,7 @@ fn shape(kind: Kind) -> Shape {
 }
 
 /// Writes blocks at random until the cleaner must work.
-async fn churn(volume: &Volume, model: &mut Model, rng: &Rng, writes: u64) {
+async fn churn(volume: &OpenSpace, model: &mut ExpectedExtents, rng: &Rng, writes: u64) {
     for _ in 0..writes {
         let n = rng.below(model.len());
         model.write(volume, n, Durability::Flush).await;
@@ -37,15 +40,15 @@ async fn churn(volume: &Volume, model: &mut Model, rng: &Rng, writes: u64) {
 /// Every pair of placements, one after the other, with concurrent writes; then a kill.
 #[test]
 fn the_placement_changes_from_any_to_any_under_writers_and_nothing_is_lost() {
-    for from in Kind::ALL {
+    for from in PlacementKind::ALL {
         on_a_volume(shape(from), async move |world| {
-            let volume = world.open(Options::default()).await;
-            let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096 / 2);
+            let volume = world.open(SpaceSettings::default()).await;
+            let mut model = ExpectedExtents::of_blocks(SEGMENTS * SEGMENT / 4096 / 2);
             let rng = Rng::new(from.code().into());
             for n in 0..model.len() {
                 model.write(&volume, n, Durability::Flush).await;
             }
-            for to in Kind::ALL {
+            for to in PlacementKind::ALL {
                 let space = volume.space.clone();
                 let changing = world
                     .rt
@@ -64,7 +67,7 @@ fn the_placement_changes_from_any_to_any_under_writers_and_nothing_is_lost() {
             }
             volume.flush().await;
             drop(volume);
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             assert_eq!(volume.space.placement(), from);
             model.compare(&volume).await;
         });
@@ -73,9 +76,9 @@ fn the_placement_changes_from_any_to_any_under_writers_and_nothing_is_lost() {
 
 #[test]
 fn a_volume_that_is_too_full_for_a_placement_keeps_the_one_it_has() {
-    on_a_volume(shape(Kind::Overwrite), async |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096);
+    on_a_volume(shape(PlacementKind::Overwrite), async |world| {
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(SEGMENTS * SEGMENT / 4096);
         let mut written = 0;
         for n in 0..model.len() {
             match volume.try_apply(&model.next(n), Durability::Flush).await {
@@ -87,15 +90,24 @@ fn a_volume_that_is_too_full_for_a_placement_keeps_the_one_it_has() {
                 Err(error) => panic!("{n}: {error}"),
             }
         }
-        let error = volume.space.set_placement(Some(Kind::SepBit)).await;
+        let error = volume
+            .space
+            .set_placement(Some(PlacementKind::SepBit))
+            .await;
         let Err(TuneError::Full { kind, over }) = error else {
             panic!("{error:?}");
         };
-        assert!(kind == Kind::SepBit && over > ByteLen(SEGMENT), "{over}");
-        assert_eq!(volume.space.placement(), Kind::Overwrite);
+        assert!(
+            kind == PlacementKind::SepBit && over > ByteLen(SEGMENT),
+            "{over}"
+        );
+        assert_eq!(volume.space.placement(), PlacementKind::Overwrite);
         volume.trim(0, written / 4 * LINE_SECTORS).await;
         model.trimmed(0..written / 4);
-        let changed = volume.space.set_placement(Some(Kind::SepBit)).await;
+        let changed = volume
+            .space
+            .set_placement(Some(PlacementKind::SepBit))
+            .await;
         changed.expect("it fits now");
         model.compare(&volume).await;
     });
@@ -106,16 +118,17 @@ fn a_volume_that_is_too_full_for_a_placement_keeps_the_one_it_has() {
 fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_say_what_they_would()
 {
     for auto in [true, false] {
-        on_a_device(shape(Kind::Overwrite), async move |world| {
-            let layout = Layout::for_device(&world.device.geometry(), Some(ByteLen(SEGMENT)));
-            let making = Making {
+        on_a_device(shape(PlacementKind::Overwrite), async move |world| {
+            let layout =
+                SegmentLayout::for_device(&world.device.geometry(), Some(ByteLen(SEGMENT)));
+            let making = SpaceSpec {
                 volume: VolumeId([7; 16]),
                 layout: layout.expect("fits"),
                 space_sectors: SECTORS,
-                placement: Kind::Overwrite,
+                placement: PlacementKind::Overwrite,
                 auto,
                 page_sectors: 8,
-                disk: Some(Disk {
+                disk: Some(DiskParameters {
                     positioning: 0.01,
                     bandwidth: 60e6,
                     arms: 1.0,
@@ -124,8 +137,8 @@ fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_s
             create(world.rt.clone(), world.below(), &making)
                 .await
                 .expect("made");
-            let volume = world.open(Options::default()).await;
-            let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096 / 3);
+            let volume = world.open(SpaceSettings::default()).await;
+            let mut model = ExpectedExtents::of_blocks(SEGMENTS * SEGMENT / 4096 / 3);
             for n in 0..model.len() {
                 model.write(&volume, n, Durability::Flush).await;
             }
@@ -135,17 +148,17 @@ fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_s
             let tuning = volume.space.tuning();
             assert!(tuning.looks > 3, "{tuning:?}");
             let why = tuning.why.expect("known");
-            let best: Kind = why
+            let best: PlacementKind = why
                 .split(',')
                 .next()
                 .and_then(|kind| kind.parse().ok())
                 .expect("named");
-            assert!(best != Kind::Overwrite, "{why}");
+            assert!(best != PlacementKind::Overwrite, "{why}");
             let placed = volume.space.placement();
-            assert_eq!(placed != Kind::Overwrite, auto, "{placed}");
+            assert_eq!(placed != PlacementKind::Overwrite, auto, "{placed}");
             volume.flush().await;
             drop(volume);
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             assert_eq!(volume.space.is_auto(), auto);
             assert_eq!(volume.space.placement(), placed);
             model.compare(&volume).await;
@@ -157,18 +170,18 @@ fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_s
 #[test]
 fn a_crowd_of_changes_on_a_nearly_full_volume_leaves_no_stream_behind_and_loses_nothing() {
     for seed in 0..2 {
-        let shape = Shape {
+        let shape = TestbedShape {
             segments: 280,
-            ..shape(Kind::HyLogSepBit)
+            ..shape(PlacementKind::HyLogSepBit)
         };
         on_a_volume(shape, async move |world| {
-            let options = Options {
+            let options = SpaceSettings {
                 map_bytes: 0,
-                ..Options::default()
+                ..SpaceSettings::default()
             };
             let volume = world.open(options).await;
             // Single sectors, so that the map does not fit its memory, and the cleaner reads it before it moves data.
-            let mut model = Model::new(36_000, 1, 2);
+            let mut model = ExpectedExtents::new(36_000, 1, 2);
             for n in 0..model.len() {
                 model.write(&volume, n, Durability::Flush).await;
             }
@@ -182,7 +195,7 @@ fn a_crowd_of_changes_on_a_nearly_full_volume_leaves_no_stream_behind_and_loses_
                         let mut count = 0;
                         while !end.get() {
                             rt.sleep(Duration::from_micros(rng.below(4000))).await;
-                            let kind = rng.pick(&Kind::ALL);
+                            let kind = rng.pick(&PlacementKind::ALL);
                             match space.set_placement(Some(kind)).await {
                                 Ok(()) => count += 1,
                                 Err(TuneError::Full { .. }) => {}
@@ -205,7 +218,7 @@ fn a_crowd_of_changes_on_a_nearly_full_volume_leaves_no_stream_behind_and_loses_
             assert_eq!(volume.space.superblock().placement, placed);
             volume.flush().await;
             drop(volume);
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             assert_eq!(volume.space.placement(), placed);
             model.compare(&volume).await;
         });
@@ -216,9 +229,9 @@ fn a_crowd_of_changes_on_a_nearly_full_volume_leaves_no_stream_behind_and_loses_
 /// overwritten.
 #[test]
 fn a_volume_that_is_full_with_one_placement_goes_on_with_each_that_it_fits() {
-    on_a_volume(shape(Kind::SepBit), async |world| {
-        let volume = world.open(Options::default()).await;
-        let mut model = Model::of_blocks(SEGMENTS * SEGMENT / 4096);
+    on_a_volume(shape(PlacementKind::SepBit), async |world| {
+        let volume = world.open(SpaceSettings::default()).await;
+        let mut model = ExpectedExtents::of_blocks(SEGMENTS * SEGMENT / 4096);
         let mut written = 0;
         for n in 0..model.len() {
             match volume.try_apply(&model.next(n), Durability::Flush).await {
@@ -232,7 +245,10 @@ fn a_volume_that_is_full_with_one_placement_goes_on_with_each_that_it_fits() {
         }
         let rng = Rng::new(3);
         let mut changed = 0;
-        for kind in Kind::ALL.into_iter().chain([Kind::Overwrite, Kind::HyLog]) {
+        for kind in PlacementKind::ALL
+            .into_iter()
+            .chain([PlacementKind::Overwrite, PlacementKind::HyLog])
+        {
             match volume.space.set_placement(Some(kind)).await {
                 Ok(()) => changed += 1,
                 Err(TuneError::Full { .. }) => {}
@@ -253,10 +269,13 @@ fn a_volume_that_is_full_with_one_placement_goes_on_with_each_that_it_fits() {
 /// The fault lasts for an hour. To a placement that keeps less free, and to one that keeps more.
 #[test]
 fn a_change_on_a_device_that_fails_waits_for_it_and_loses_nothing() {
-    for (from, to) in [(Kind::SepBit, Kind::HyLog), (Kind::Overwrite, Kind::SepBit)] {
+    for (from, to) in [
+        (PlacementKind::SepBit, PlacementKind::HyLog),
+        (PlacementKind::Overwrite, PlacementKind::SepBit),
+    ] {
         on_a_volume(shape(from), async move |world| {
-            let volume = world.open(Options::default()).await;
-            let mut model = Model::of_blocks(200);
+            let volume = world.open(SpaceSettings::default()).await;
+            let mut model = ExpectedExtents::of_blocks(200);
             for n in 0..model.len() {
                 model.write(&volume, n, Durability::Flush).await;
             }
@@ -275,7 +294,7 @@ fn a_change_on_a_device_that_fails_waits_for_it_and_loses_nothing() {
             churn(&volume, &mut model, &Rng::new(1), 500).await;
             volume.flush().await;
             drop(volume);
-            let volume = world.open(Options::default()).await;
+            let volume = world.open(SpaceSettings::default()).await;
             assert_eq!(volume.space.placement(), to);
             model.compare(&volume).await;
         });
@@ -285,17 +304,17 @@ fn a_change_on_a_device_that_fails_waits_for_it_and_loses_nothing() {
 /// Opens a volume, and changes its placement from `from` to `to` between two writes. The power fails at
 /// request `cut_at`. Returns the number of durable blocks, whether all writes completed, and the machine with the disk.
 fn changed_with_a_cut(
-    image: &Image,
-    (from, to): (Kind, Kind),
+    image: &DiskImage,
+    (from, to): (PlacementKind, PlacementKind),
     cut_at: u64,
-) -> (u64, bool, Machine<Medium>) {
+) -> (u64, bool, Machine<SoleDisk>) {
     let machine = machine(cut_at, Some(cut_at), image);
-    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[Medium]));
+    let (rt, disk) = (machine.rt.clone(), Rc::clone(&machine.disks[SoleDisk]));
     let durable = Rc::new(Cell::new(0));
     let told = Rc::clone(&durable);
     let ended = machine.run(async move {
         let disk: Rc<dyn Device> = disk;
-        let opened = open(rt, disk, Options::default(), false).await;
+        let opened = open(rt, disk, SpaceSettings::default(), false).await;
         let (space, _workers, _) = opened.expect("opened");
         assert_eq!(space.placement(), from);
         for n in 0..20 {
@@ -314,18 +333,21 @@ fn changed_with_a_cut(
 #[test]
 fn a_power_cut_anywhere_while_the_placement_changes_leaves_either_and_all_data() {
     // A placement that keeps less free, and one that keeps more free.
-    for (from, to) in [(Kind::SepBit, Kind::HyLog), (Kind::Overwrite, Kind::SepBit)] {
+    for (from, to) in [
+        (PlacementKind::SepBit, PlacementKind::HyLog),
+        (PlacementKind::Overwrite, PlacementKind::SepBit),
+    ] {
         let image = made(SEGMENTS, from);
         let (mut found, mut n) = ([0, 0], 0);
         loop {
             let (durable, ended, cut) = changed_with_a_cut(&image, (from, to), n);
-            for coin in [Coin::Drop, Coin::Keep, Coin::Blocks(n)] {
-                let left = cut.cut(coin)[Medium].clone();
+            for coin in [WriteFate::Drop, WriteFate::Keep, WriteFate::Blocks(n)] {
+                let left = cut.cut(coin)[SoleDisk].clone();
                 let again = machine(n + 1000, None, &left);
-                let (rt, disk) = (again.rt.clone(), Rc::clone(&again.disks[Medium]));
+                let (rt, disk) = (again.rt.clone(), Rc::clone(&again.disks[SoleDisk]));
                 let kind = again.run(async move {
                     let disk: Rc<dyn Device> = disk;
-                    let opened = open(rt, disk, Options::default(), false).await;
+                    let opened = open(rt, disk, SpaceSettings::default(), false).await;
                     let (space, _workers, _) =
                         opened.unwrap_or_else(|error| panic!("{n}: {error}"));
                     space.audit().await.expect("all is counted");

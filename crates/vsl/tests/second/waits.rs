@@ -13,14 +13,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability, RamDevice};
-use forebay_model::disk::{CacheChoice, Caches, Options as DiskOptions, Scheduling, named};
-use forebay_model::{Drive, Emulated};
-use forebay_placement::cost::Disk;
+use forebay_model::disk::{CacheChoice, DiskOptions, EnabledCaches, Scheduling, named};
+use forebay_model::{Drive, EmulatedDisk};
+use forebay_placement::cost::DiskParameters;
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
 use forebay_vsl::{
-    Batch, Kind, Layout, Making, Options, Space, SpaceError, VolumeId, create, open,
+    Batch, PlacementKind, SegmentLayout, Space, SpaceError, SpaceSettings, SpaceSpec, VolumeId,
+    create, open,
 };
 
 const SEGMENTS: u64 = 128;
@@ -36,7 +37,7 @@ const MEASURED: u64 = 1;
 /// Returns a disk of 2003 that acknowledges a write when the data is on the platter.
 fn disk(rt: &Rt) -> Rc<dyn Device> {
     let options = DiskOptions {
-        caches: Caches::Explicit(CacheChoice {
+        caches: EnabledCaches::Explicit(CacheChoice {
             immediate_report: false,
             read_ahead: true,
         }),
@@ -45,7 +46,7 @@ fn disk(rt: &Rt) -> Rc<dyn Device> {
     };
     let drive = Drive::new(named("cheetah15k5-2003").expect("known"), options);
     let memory = Rc::new(RamDevice::new((1 << 20) + SEGMENTS * SEGMENT, 512));
-    Rc::new(Emulated::new(rt, memory, drive).expect("fits"))
+    Rc::new(EmulatedDisk::new(rt, memory, drive).expect("fits"))
 }
 
 async fn write(space: &Space, page: u64) -> Result<(), SpaceError> {
@@ -56,17 +57,17 @@ async fn write(space: &Space, page: u64) -> Result<(), SpaceError> {
 
 /// Creates and opens a volume on the disk, and fills it with pages until it refuses the next page. Returns the number
 /// of pages.
-async fn filled(rt: &Rt, kind: Kind) -> (Space, forebay_vsl::Workers, u64) {
+async fn filled(rt: &Rt, kind: PlacementKind) -> (Space, forebay_vsl::SpaceWorkers, u64) {
     let device = disk(rt);
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(SEGMENT)));
-    let making = Making {
+    let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(SEGMENT)));
+    let making = SpaceSpec {
         volume: VolumeId([7; 16]),
         layout: layout.expect("fits"),
         space_sectors: 1 << 30,
         placement: kind,
         auto: false,
         page_sectors: PAGE_SECTORS as u32,
-        disk: Some(Disk {
+        disk: Some(DiskParameters {
             positioning: 0.0052,
             bandwidth: 60e6,
             arms: 1.0,
@@ -75,7 +76,7 @@ async fn filled(rt: &Rt, kind: Kind) -> (Space, forebay_vsl::Workers, u64) {
     create(rt.clone(), Rc::clone(&device), &making)
         .await
         .expect("made");
-    let opened = open(rt.clone(), device, Options::default(), false).await;
+    let opened = open(rt.clone(), device, SpaceSettings::default(), false).await;
     let (space, workers, _) = opened.expect("opened");
     let mut pages = 0;
     loop {
@@ -112,7 +113,7 @@ async fn overwrite(rt: &Rt, space: &Space, clients: u64, pages: u64, each: u64) 
 }
 
 /// Compares the longest wait with the mean cost of cleaning.
-fn waits(kind: Kind, clients: u64) {
+fn waits(kind: PlacementKind, clients: u64) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
@@ -142,7 +143,7 @@ fn waits(kind: Kind, clients: u64) {
 /// second.
 #[test]
 fn no_write_of_a_full_volume_waits_for_more_than_ten_times_the_mean_cost_of_cleaning() {
-    for kind in Kind::ALL {
+    for kind in PlacementKind::ALL {
         for clients in [1, 8] {
             waits(kind, clients);
         }

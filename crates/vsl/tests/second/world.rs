@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{
-    Asked, Buf, BufMut, Device, DeviceError, Durability, Hooks, Op, RamDevice, Tap,
+    Buf, BufMut, Device, DeviceError, DeviceOp, Durability, RamDevice, Tap, TapHooks, TapRequest,
 };
 use forebay_rt::{Driver, Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, LINE_BYTES, LINE_SECTORS, SECTOR_BYTES, Sector};
 use forebay_vsl::{
-    Batch, Kind, Layout, Making, Options, Recovery, Space, SpaceError, VolumeId, Where, Workers,
-    create, open,
+    Batch, PlacementKind, SectorLocation, SegmentLayout, Space, SpaceError, SpaceRecovery,
+    SpaceSettings, SpaceSpec, SpaceWorkers, VolumeId, create, open,
 };
 
 /// Sectors of the space.
@@ -21,18 +21,18 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// The shape of a device, and the placement of the volume on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct TestbedShape {
     pub(crate) segments: u64,
     /// Bytes of a segment.
     pub(crate) segment: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PlacementKind,
 }
 
 /// Byte offset of the first segment on the device.
 const SEGMENTS_AT: u64 = 1 << 20;
 
 /// Faults and delays of a device, and counts of its requests.
-pub(crate) struct Faults {
+pub(crate) struct TestbedFaults {
     rt: Rt,
     /// Time of each request, in addition to one nanosecond for each byte.
     pub(crate) delay: Cell<Duration>,
@@ -45,7 +45,7 @@ pub(crate) struct Faults {
     /// Writes before the first segment, including failed writes.
     pub(crate) superblocks: Cell<u64>,
     /// The first request of this kind that covers this byte waits until the cell is cleared.
-    pub(crate) held: Cell<Option<(Op, u64)>>,
+    pub(crate) held: Cell<Option<(DeviceOp, u64)>>,
     /// Number of requests that wait for this.
     pub(crate) holding: Cell<u64>,
     /// Number of writes that the device accepts before its power fails. No later request ends.
@@ -67,9 +67,9 @@ pub(crate) fn add(cell: &Cell<u64>, more: u64) {
     cell.set(cell.get() + more);
 }
 
-impl Faults {
-    fn new(rt: Rt) -> Faults {
-        Faults {
+impl TestbedFaults {
+    fn new(rt: Rt) -> TestbedFaults {
+        TestbedFaults {
             rt,
             delay: Cell::default(),
             reads_fail: Cell::default(),
@@ -105,39 +105,39 @@ impl Faults {
     }
 
     /// Counts a write. Does not return if the power has failed.
-    async fn while_power_lasts(&self, op: Op) {
+    async fn while_power_lasts(&self, op: DeviceOp) {
         let left = self.writes_left.get();
         if left == Some(0) {
             std::future::pending::<()>().await;
         }
-        if op == Op::Write {
+        if op == DeviceOp::Write {
             self.writes_left.set(left.map(|left| left - 1));
         }
     }
 
-    fn fails(&self, op: Op, at: u64) -> bool {
+    fn fails(&self, op: DeviceOp, at: u64) -> bool {
         match op {
-            Op::Read => self.reads_fail.get(),
-            Op::Write if at < SEGMENTS_AT && self.superblocks_fail.get() => true,
-            Op::Write => self.writes_fail.get(),
-            Op::Flush => self.writes_fail.get() || self.flushes_fail.get(),
+            DeviceOp::Read => self.reads_fail.get(),
+            DeviceOp::Write if at < SEGMENTS_AT && self.superblocks_fail.get() => true,
+            DeviceOp::Write => self.writes_fail.get(),
+            DeviceOp::Flush => self.writes_fail.get() || self.flushes_fail.get(),
             _ => false,
         }
     }
 }
 
-impl Hooks for Faults {
+impl TapHooks for TestbedFaults {
     fn refreshed(&self, len: u64) -> u64 {
         len - self.shorter.get()
     }
 
-    async fn before(&self, asked: &Asked) -> Result<(), DeviceError> {
+    async fn before(&self, asked: &TapRequest) -> Result<(), DeviceError> {
         let (op, range) = (asked.op(), asked.range());
         let len = range.end - range.start;
-        if op == Op::Read {
+        if op == DeviceOp::Read {
             self.count_read(range.start, len);
         }
-        if op == Op::Write && range.start < SEGMENTS_AT {
+        if op == DeviceOp::Write && range.start < SEGMENTS_AT {
             add(&self.superblocks, 1);
         }
         self.while_power_lasts(op).await;
@@ -159,7 +159,7 @@ impl Hooks for Faults {
         }
         if self.fails(op, range.start) {
             add(&self.failed, 1);
-            if op == Op::Read {
+            if op == DeviceOp::Read {
                 self.reading.set(self.reading.get() - len);
             }
             return Err(DeviceError::Failed {
@@ -170,8 +170,8 @@ impl Hooks for Faults {
         Ok(())
     }
 
-    async fn after(&self, asked: &Asked) -> Result<(), DeviceError> {
-        if let Asked::Read(range) = asked {
+    async fn after(&self, asked: &TapRequest) -> Result<(), DeviceError> {
+        if let TapRequest::Read(range) = asked {
             self.reading
                 .set(self.reading.get() - (range.end - range.start));
         }
@@ -181,16 +181,16 @@ impl Hooks for Faults {
 
 /// A device with faults, and the runtime of the tests on it.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct SpaceTestbed {
     pub(crate) rt: Rt,
-    pub(crate) device: Rc<Tap<RamDevice, Faults>>,
-    pub(crate) shape: Shape,
+    pub(crate) device: Rc<Tap<RamDevice, TestbedFaults>>,
+    pub(crate) shape: TestbedShape,
 }
 
 /// Runs a test on a new volume of this shape. Requests take 50 µs and a nanosecond for each byte.
 pub(crate) fn on_a_volume<T: 'static>(
-    shape: Shape,
-    test: impl AsyncFnOnce(World) -> T + 'static,
+    shape: TestbedShape,
+    test: impl AsyncFnOnce(SpaceTestbed) -> T + 'static,
 ) -> T {
     on_a_device(shape, async move |world| {
         world.device.delay.set(Duration::from_micros(50));
@@ -201,8 +201,8 @@ pub(crate) fn on_a_volume<T: 'static>(
 
 /// Runs a test on a device of this shape that contains zeroes and takes no time.
 pub(crate) fn on_a_device<T: 'static>(
-    shape: Shape,
-    test: impl AsyncFnOnce(World) -> T + 'static,
+    shape: TestbedShape,
+    test: impl AsyncFnOnce(SpaceTestbed) -> T + 'static,
 ) -> T {
     on_a_clock(Rc::new(VirtualTime::new()), shape, test)
 }
@@ -210,17 +210,17 @@ pub(crate) fn on_a_device<T: 'static>(
 /// Runs a test on a device of this shape with the given clock.
 pub(crate) fn on_a_clock<T: 'static>(
     clock: Rc<dyn Driver>,
-    shape: Shape,
-    test: impl AsyncFnOnce(World) -> T + 'static,
+    shape: TestbedShape,
+    test: impl AsyncFnOnce(SpaceTestbed) -> T + 'static,
 ) -> T {
     let executor = Executor::new(clock);
     let rt = executor.rt();
     let below = RamDevice::new(SEGMENTS_AT + shape.segments * shape.segment, 4096);
-    let device = Rc::new(Tap::new(below, Faults::new(rt.clone())));
-    executor.block_on(test(World { rt, device, shape }))
+    let device = Rc::new(Tap::new(below, TestbedFaults::new(rt.clone())));
+    executor.block_on(test(SpaceTestbed { rt, device, shape }))
 }
 
-impl World {
+impl SpaceTestbed {
     /// Returns all bytes of the device.
     pub(crate) fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.device.geometry().len as usize];
@@ -233,8 +233,9 @@ impl World {
     }
 
     pub(crate) async fn create(&self) {
-        let layout = Layout::for_device(&self.device.geometry(), Some(ByteLen(self.shape.segment)));
-        let making = Making {
+        let layout =
+            SegmentLayout::for_device(&self.device.geometry(), Some(ByteLen(self.shape.segment)));
+        let making = SpaceSpec {
             volume: VolumeId([7; 16]),
             layout: layout.expect("fits"),
             space_sectors: SECTORS,
@@ -249,21 +250,21 @@ impl World {
     }
 
     /// Opens the volume, and compares its counts with a walk over the map.
-    pub(crate) async fn open(&self, options: Options) -> Volume {
+    pub(crate) async fn open(&self, options: SpaceSettings) -> OpenSpace {
         let volume = self.open_damaged(options).await;
         volume.audit().await;
         volume
     }
 
     /// Opens a volume with a part of the map unreadable.
-    pub(crate) async fn open_damaged(&self, options: Options) -> Volume {
+    pub(crate) async fn open_damaged(&self, options: SpaceSettings) -> OpenSpace {
         let opened = self.rt.timeout(
             600 * SOON,
             open(self.rt.clone(), self.below(), options, false),
         );
         let opened = opened.await.expect("opening ends");
         let (space, workers, recovery) = opened.expect("opened");
-        Volume {
+        OpenSpace {
             space,
             recovery,
             rt: self.rt.clone(),
@@ -273,14 +274,14 @@ impl World {
 }
 
 /// An open volume.
-pub(crate) struct Volume {
+pub(crate) struct OpenSpace {
     pub(crate) space: Space,
-    pub(crate) recovery: Recovery,
+    pub(crate) recovery: SpaceRecovery,
     pub(crate) rt: Rt,
-    _workers: Workers,
+    _workers: SpaceWorkers,
 }
 
-impl Volume {
+impl OpenSpace {
     /// Returns the length that a volume usually shows, in bytes: slightly less than the mappable space.
     pub(crate) fn usual_length(&self) -> u64 {
         self.space.capacity().mappable / 64 * 63 / LINE_BYTES * LINE_BYTES
@@ -338,7 +339,7 @@ impl Volume {
             .await
             .expect("told");
         match runs[0].at {
-            Where::Medium(at) => Some(at),
+            SectorLocation::Medium(at) => Some(at),
             _ => None,
         }
     }
@@ -366,16 +367,16 @@ pub(crate) fn content(key: u64, version: u64, bytes: u64) -> Buf {
 }
 
 /// The expected contents of a number of extents of equal length.
-pub(crate) struct Model {
+pub(crate) struct ExpectedExtents {
     versions: Vec<u64>,
     /// Sectors of an extent, and distance between the starts of extents.
     sectors: u64,
     stride: u64,
 }
 
-impl Model {
-    pub(crate) fn new(extents: u64, sectors: u64, stride: u64) -> Model {
-        Model {
+impl ExpectedExtents {
+    pub(crate) fn new(extents: u64, sectors: u64, stride: u64) -> ExpectedExtents {
+        ExpectedExtents {
             versions: vec![0; extents as usize],
             sectors,
             stride,
@@ -383,8 +384,8 @@ impl Model {
     }
 
     /// Returns a model of adjacent blocks of 4 KiB.
-    pub(crate) fn of_blocks(count: u64) -> Model {
-        Model::new(count, LINE_SECTORS, LINE_SECTORS)
+    pub(crate) fn of_blocks(count: u64) -> ExpectedExtents {
+        ExpectedExtents::new(count, LINE_SECTORS, LINE_SECTORS)
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -410,7 +411,7 @@ impl Model {
         self.versions[n as usize] += 1;
     }
 
-    pub(crate) async fn write(&mut self, volume: &Volume, n: u64, how: Durability) {
+    pub(crate) async fn write(&mut self, volume: &OpenSpace, n: u64, how: Durability) {
         let applied = volume.try_apply(&self.next(n), how).await;
         applied.unwrap_or_else(|error| panic!("{n}: {error}; {}", volume.space.explain()));
         self.written(n);
@@ -422,7 +423,7 @@ impl Model {
     }
 
     /// Compares all extents with the volume's contents.
-    pub(crate) async fn compare(&self, volume: &Volume) {
+    pub(crate) async fn compare(&self, volume: &OpenSpace) {
         for (n, version) in (0..).zip(&self.versions) {
             let read = volume.read(n * self.stride, self.sectors).await;
             let read = read.unwrap_or_else(|error| panic!("{n}: {error}"));

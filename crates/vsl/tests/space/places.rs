@@ -1,12 +1,12 @@
 //! Locations of data: in memory, on the device, or unmapped.
 
 use forebay_device::{BufMut, Device};
-use forebay_vsl::{PlacedRun, Where};
+use forebay_vsl::{PlacedRange, SectorLocation};
 
 use crate::world::{SECTORS, on_a_space, write};
 
-fn run(from: u64, to: u64, at: Where) -> PlacedRun {
-    PlacedRun {
+fn run(from: u64, to: u64, at: SectorLocation) -> PlacedRange {
+    PlacedRange {
         sectors: from..to,
         at,
     }
@@ -18,9 +18,9 @@ fn what_is_gathered_is_in_memory_and_once_durable_on_the_medium_where_it_can_be_
         write(&space, 100, 8, 0xaa).await;
         let places = space.places(0..200, 10).await.expect("told");
         let expected = [
-            run(0, 100, Where::Nowhere),
-            run(100, 108, Where::Memory),
-            run(108, 200, Where::Nowhere),
+            run(0, 100, SectorLocation::Nowhere),
+            run(100, 108, SectorLocation::Memory),
+            run(108, 200, SectorLocation::Nowhere),
         ];
         assert_eq!(places, expected);
         assert_eq!(space.places_now(0..200), expected);
@@ -31,10 +31,10 @@ fn what_is_gathered_is_in_memory_and_once_durable_on_the_medium_where_it_can_be_
         space.flush().await.expect("flushed");
         space.checkpoint().await.expect("kept");
         let places = space.places(0..200, 10).await.expect("told");
-        let [_, PlacedRun { sectors, at }, _] = &places[..] else {
+        let [_, PlacedRange { sectors, at }, _] = &places[..] else {
             panic!("{places:?}");
         };
-        let &Where::Medium(at) = at else {
+        let &SectorLocation::Medium(at) = at else {
             panic!("{places:?}");
         };
         assert_eq!(*sectors, 100..108);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Durability};
 use forebay_units::{SECTOR_BYTES, Sector};
-use forebay_vsl::{Batch, Options, open};
+use forebay_vsl::{Batch, SpaceSettings, open};
 
 use crate::world::on_a_new_device;
 
@@ -22,7 +22,13 @@ fn what_lies_at_the_far_end_of_the_space_is_read_trimmed_and_found_again() {
         SECTORS - 1,
     ];
     on_a_new_device(SECTORS, async move |rt, device| {
-        let opened = open(rt.clone(), Rc::clone(&device), Options::default(), false).await;
+        let opened = open(
+            rt.clone(),
+            Rc::clone(&device),
+            SpaceSettings::default(),
+            false,
+        )
+        .await;
         let (space, workers, _) = opened.expect("taken up");
         let mut batch = Batch::new();
         for (n, sector) in (1u8..).zip(at) {
@@ -39,7 +45,7 @@ fn what_lies_at_the_far_end_of_the_space_is_read_trimmed_and_found_again() {
         trim.trim(Sector(1 << 35), (1 << 62) - (1 << 35));
         space.apply(&trim, Durability::Fua).await.expect("done");
         drop((space, workers));
-        let opened = open(rt, device, Options::default(), false).await;
+        let opened = open(rt, device, SpaceSettings::default(), false).await;
         let (space, _workers, _) = opened.expect("taken up");
         let mut found = Vec::new();
         let mut from = 0;

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use forebay_device::{BufMut, Device, Durability, RamDevice};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES, Sector};
-use forebay_vsl::{Batch, Kind, Layout, Making, Options, Space, VolumeId, create, open};
+use forebay_vsl::{
+    Batch, PlacementKind, SegmentLayout, Space, SpaceSettings, SpaceSpec, VolumeId, create, open,
+};
 
 /// Sectors of the space.
 pub(crate) const SECTORS: u64 = 1 << 40;
@@ -15,12 +17,13 @@ pub(crate) fn on_a_new_device(sectors: u64, work: impl AsyncFnOnce(Rt, Rc<dyn De
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let device: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 20, 4096));
-    let layout = Layout::for_device(&device.geometry(), Some(ByteLen(256 << 10))).expect("fits");
-    let making = Making {
+    let layout =
+        SegmentLayout::for_device(&device.geometry(), Some(ByteLen(256 << 10))).expect("fits");
+    let making = SpaceSpec {
         volume: VolumeId([7; 16]),
         layout,
         space_sectors: sectors,
-        placement: Kind::Lfs,
+        placement: PlacementKind::Lfs,
         auto: false,
         page_sectors: 8,
         disk: None,
@@ -36,9 +39,9 @@ pub(crate) fn on_a_new_device(sectors: u64, work: impl AsyncFnOnce(Rt, Rc<dyn De
 pub(crate) fn on_a_space(work: impl AsyncFnOnce(Space, Rc<dyn Device>) + 'static) {
     on_a_new_device(SECTORS, async |rt, device| {
         // Only the minimum of the map stays in memory.
-        let options = Options {
+        let options = SpaceSettings {
             map_bytes: 0,
-            ..Options::default()
+            ..SpaceSettings::default()
         };
         let opened = open(rt, Rc::clone(&device), options, false).await;
         let (space, _workers, _) = opened.expect("taken up");

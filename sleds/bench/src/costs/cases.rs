@@ -1,7 +1,7 @@
 //! Compared commands, their input files, and the state of these files in the page cache.
 
 /// A command that both `GNU` and `sleds` accept.
-pub(super) struct Case {
+pub(super) struct CostCase {
     /// Name of the program; `sleds TOOL` for our side.
     pub(super) tool: &'static str,
     pub(super) args: &'static [&'static str],
@@ -10,16 +10,16 @@ pub(super) struct Case {
     pub(super) cold: bool,
 }
 
-const fn case(tool: &'static str, args: &'static [&'static str]) -> Case {
-    Case {
+const fn case(tool: &'static str, args: &'static [&'static str]) -> CostCase {
+    CostCase {
         tool,
         args,
         cold: false,
     }
 }
 
-const fn cold(tool: &'static str, args: &'static [&'static str]) -> Case {
-    Case {
+const fn cold(tool: &'static str, args: &'static [&'static str]) -> CostCase {
+    CostCase {
         tool,
         args,
         cold: true,
@@ -28,7 +28,7 @@ const fn cold(tool: &'static str, args: &'static [&'static str]) -> Case {
 
 /// All commands. `grep` searches for `forebay`, which occurs from the beginning on, for each `penstock`, which occurs
 /// once somewhere in a large text, and for `spillway`, which does not occur.
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[CostCase] = &[
     cold("wc", &[]),
     cold("wc", &["-l"]),
     case("wc", &["-w"]),
@@ -66,7 +66,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-impl Case {
+impl CostCase {
     /// Returns the command in shell notation.
     pub(super) fn title(&self) -> String {
         let quoted = |arg: &&str| {
@@ -84,7 +84,7 @@ impl Case {
 
 /// State of the files in the page cache before a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum PageCacheState {
     Cached,
     /// The second half of each file is cached.
     Half,
@@ -93,18 +93,22 @@ pub(super) enum State {
     Throttled,
 }
 
-pub(super) const STATES: [(State, &str, &str); 4] = [
-    (State::Cached, "cached", "all cached"),
-    (State::Half, "half", "second half cached"),
-    (State::Uncached, "uncached", "none cached"),
-    (State::Throttled, "throttled", "none cached, slow disk"),
+pub(super) const STATES: [(PageCacheState, &str, &str); 4] = [
+    (PageCacheState::Cached, "cached", "all cached"),
+    (PageCacheState::Half, "half", "second half cached"),
+    (PageCacheState::Uncached, "uncached", "none cached"),
+    (
+        PageCacheState::Throttled,
+        "throttled",
+        "none cached, slow disk",
+    ),
 ];
 
-impl State {
+impl PageCacheState {
     /// Returns the limit for the ratio of our time to GNU's.
     pub(super) fn bar(self) -> f64 {
         match self {
-            State::Cached => 1.00,
+            PageCacheState::Cached => 1.00,
             _ => 1.02,
         }
     }
@@ -112,7 +116,7 @@ impl State {
 
 /// Kinds of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Input {
+pub(super) enum InputKind {
     Large,
     Medium,
     Tiny,
@@ -123,25 +127,25 @@ pub(super) enum Input {
     Binary,
 }
 
-pub(super) const INPUTS: [(Input, &str, &str); 8] = [
-    (Input::Large, "large", "a large text"),
-    (Input::Medium, "medium", "a text of 1 MiB"),
-    (Input::Tiny, "tiny", "a text of 64 bytes"),
-    (Input::Many, "many", "2,000 texts of 4 KiB"),
-    (Input::Tree, "tree", "a directory of them (grep -r)"),
-    (Input::Long, "long", "lines of 4 MiB"),
-    (Input::Scripts, "scripts", "text in several scripts"),
-    (Input::Binary, "binary", "random bytes"),
+pub(super) const INPUTS: [(InputKind, &str, &str); 8] = [
+    (InputKind::Large, "large", "a large text"),
+    (InputKind::Medium, "medium", "a text of 1 MiB"),
+    (InputKind::Tiny, "tiny", "a text of 64 bytes"),
+    (InputKind::Many, "many", "2,000 texts of 4 KiB"),
+    (InputKind::Tree, "tree", "a directory of them (grep -r)"),
+    (InputKind::Long, "long", "lines of 4 MiB"),
+    (InputKind::Scripts, "scripts", "text in several scripts"),
+    (InputKind::Binary, "binary", "random bytes"),
 ];
 
-impl Input {
+impl InputKind {
     /// Returns true if a command is measured on this input in a state.
-    pub(super) fn takes(self, case: &Case, state: State) -> bool {
-        let readable = self != Input::Tree || case.tool == "grep";
-        let slow_enough = state != State::Throttled || self == Input::Large;
-        let differs =
-            state != State::Half || !matches!(self, Input::Tiny | Input::Many | Input::Tree);
-        readable && slow_enough && differs && (case.cold || state == State::Cached)
+    pub(super) fn takes(self, case: &CostCase, state: PageCacheState) -> bool {
+        let readable = self != InputKind::Tree || case.tool == "grep";
+        let slow_enough = state != PageCacheState::Throttled || self == InputKind::Large;
+        let differs = state != PageCacheState::Half
+            || !matches!(self, InputKind::Tiny | InputKind::Many | InputKind::Tree);
+        readable && slow_enough && differs && (case.cold || state == PageCacheState::Cached)
     }
 }
 
@@ -160,8 +164,8 @@ mod tests {
     #[test]
     fn directories_are_for_grep() {
         let (wc, grep) = (case("wc", &[]), case("grep", &["e"]));
-        assert!(!Input::Tree.takes(&wc, State::Cached));
-        assert!(Input::Tree.takes(&grep, State::Cached));
-        assert!(!Input::Large.takes(&grep, State::Uncached));
+        assert!(!InputKind::Tree.takes(&wc, PageCacheState::Cached));
+        assert!(InputKind::Tree.takes(&grep, PageCacheState::Cached));
+        assert!(!InputKind::Large.takes(&grep, PageCacheState::Uncached));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
 
-use super::cases::{Input, State};
+use super::cases::{InputKind, PageCacheState};
 use crate::arguments::MIB;
 use crate::files::{self, NEEDLE};
 use forebay_rng::Rng;
@@ -18,7 +18,7 @@ const SMALL: u64 = 4096;
 const LONG_LINE: usize = 4 << 20;
 
 /// Files on disk.
-pub(super) struct Made {
+pub(super) struct InputFiles {
     /// Operands for the command line.
     pub(super) operands: Vec<PathBuf>,
     pub(super) recursive: bool,
@@ -29,25 +29,32 @@ pub(super) struct Made {
 ///
 /// # Errors
 /// If the files cannot be written.
-pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Result<Made> {
+pub(super) fn make(
+    input: InputKind,
+    directory: &Path,
+    large: u64,
+    seed: u64,
+) -> Result<InputFiles> {
     fs::create_dir(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let one = directory.join("text");
     let part = (large / 4).max(MIB);
     match input {
-        Input::Large => files::text(&one, large, seed)?,
-        Input::Medium => files::text(&one, MIB, seed)?,
-        Input::Tiny => files::text(&one, 64, seed)?,
-        Input::Long => long_lines(&one, part, seed)?,
-        Input::Scripts => write(&one, part, scripts, seed)?,
-        Input::Binary => write(
+        InputKind::Large => files::text(&one, large, seed)?,
+        InputKind::Medium => files::text(&one, MIB, seed)?,
+        InputKind::Tiny => files::text(&one, 64, seed)?,
+        InputKind::Long => long_lines(&one, part, seed)?,
+        InputKind::Scripts => write(&one, part, scripts, seed)?,
+        InputKind::Binary => write(
             &one,
             part,
             |out, rng| out.extend(rng.next().to_ne_bytes()),
             seed,
         )?,
-        Input::Many | Input::Tree => return many(directory, seed, input == Input::Tree),
+        InputKind::Many | InputKind::Tree => {
+            return many(directory, seed, input == InputKind::Tree);
+        }
     }
-    Ok(Made {
+    Ok(InputFiles {
         operands: vec![one.clone()],
         recursive: false,
         files: vec![one],
@@ -55,13 +62,13 @@ pub(super) fn make(input: Input, directory: &Path, large: u64, seed: u64) -> Res
 }
 
 /// Makes many small files. Their folder is the operand if `recursive` is true.
-fn many(directory: &Path, seed: u64, recursive: bool) -> Result<Made> {
+fn many(directory: &Path, seed: u64, recursive: bool) -> Result<InputFiles> {
     let name = |n| directory.join(format!("text{n}"));
     for n in 0..MANY {
         files::text(&name(n), SMALL, seed + n)?;
     }
     let files: Vec<_> = (0..MANY).map(name).collect();
-    Ok(Made {
+    Ok(InputFiles {
         operands: if recursive {
             vec![directory.to_owned()]
         } else {
@@ -130,25 +137,25 @@ fn scripts(line: &mut Vec<u8>, rng: &Rng) {
     line.push(b'\n');
 }
 
-impl Made {
+impl InputFiles {
     /// Brings the files into a state.
     ///
     /// # Errors
     /// If the files cannot be read.
-    pub(super) fn prepare(&self, state: State) -> Result<()> {
+    pub(super) fn prepare(&self, state: PageCacheState) -> Result<()> {
         self.files.iter().try_for_each(|path| prepare(path, state))
     }
 }
 
-fn prepare(path: &Path, state: State) -> Result<()> {
+fn prepare(path: &Path, state: PageCacheState) -> Result<()> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let length = file.metadata()?.len();
     let at = match state {
-        State::Cached => 0,
-        State::Half => length / 2,
-        State::Uncached | State::Throttled => length,
+        PageCacheState::Cached => 0,
+        PageCacheState::Half => length / 2,
+        PageCacheState::Uncached | PageCacheState::Throttled => length,
     };
-    if state != State::Cached {
+    if state != PageCacheState::Cached {
         fadvise(&file, 0, None, Advice::DontNeed)?;
         // Read-ahead would cache more than requested.
         fadvise(&file, 0, None, Advice::Random)?;

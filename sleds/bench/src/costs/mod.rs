@@ -17,14 +17,14 @@ use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::MemfdFlags;
 
-use super::arguments::{Folders, mebibytes};
-use super::cgroup::{Limited, Limits, UNLIMITED};
+use super::arguments::{BenchFolders, mebibytes};
+use super::cgroup::{CgroupGuard, MachineLimits, UNLIMITED};
 use super::files;
-use super::measure::{self, Run};
+use super::measure::{self, RunMeasurement};
 use super::stats::Median;
-use cases::{CASES, Case, INPUTS, Input, STATES, State};
-use inputs::Made;
-use table::{Cell, LOCALES, Row, Section};
+use cases::{CASES, CostCase, INPUTS, InputKind, PageCacheState, STATES};
+use inputs::InputFiles;
+use table::{CostCell, CostRow, CostSection, LOCALES};
 
 /// Minimum duration of a round in seconds. A round is repeated up to [`REPEATS`] times to reach it.
 const ROUND_S: f64 = 0.03;
@@ -32,9 +32,9 @@ const REPEATS: usize = 30;
 
 /// Options of the measurement.
 #[derive(clap::Args)]
-pub(super) struct Settings {
+pub(super) struct CostSettings {
     #[command(flatten)]
-    folders: Folders,
+    folders: BenchFolders,
     /// Names to measure: wc, grep; large, medium, tiny, many, tree, long, scripts, binary; cached, half, uncached,
     /// throttled
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -50,7 +50,7 @@ pub(super) struct Settings {
     rate: u64,
 }
 
-impl Settings {
+impl CostSettings {
     /// Returns true if `name`, one of `names`, is selected. Without a selection among `names`, all are selected.
     fn wants(&self, name: &str, names: &[&str]) -> bool {
         let named = |name: &str| self.only.iter().any(|only| only == name);
@@ -61,14 +61,14 @@ impl Settings {
         self.wants(tool, &TOOLS)
     }
 
-    fn inputs(&self) -> impl Iterator<Item = (Input, &'static str, &'static str)> {
+    fn inputs(&self) -> impl Iterator<Item = (InputKind, &'static str, &'static str)> {
         let names = INPUTS.map(|(_, name, _)| name);
         INPUTS
             .into_iter()
             .filter(move |(_, name, _)| self.wants(name, &names))
     }
 
-    fn states(&self) -> impl Iterator<Item = (State, &'static str, &'static str)> {
+    fn states(&self) -> impl Iterator<Item = (PageCacheState, &'static str, &'static str)> {
         let names = STATES.map(|(_, name, _)| name);
         STATES
             .into_iter()
@@ -82,7 +82,7 @@ const TOOLS: [&str; 2] = ["wc", "grep"];
 ///
 /// # Errors
 /// If files cannot be made, a program fails, or the outputs of both programs differ.
-pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
+pub(super) fn run(settings: &CostSettings) -> Result<PathBuf> {
     check_names(&settings.only)?;
     files::make_folder(&settings.folders.output)?;
     let scratch = files::scratch(&settings.folders.directory)?;
@@ -94,7 +94,8 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
         let directory = scratch.path().join(name);
         let made = inputs::make(input, &directory, settings.size, settings.folders.seed)?;
         for (state, _, state_name) in settings.states() {
-            let takes = |case: &&Case| input.takes(case, state) && settings.wants_tool(case.tool);
+            let takes =
+                |case: &&CostCase| input.takes(case, state) && settings.wants_tool(case.tool);
             let cases: Vec<_> = CASES.iter().filter(takes).collect();
             if cases.is_empty() {
                 continue;
@@ -107,7 +108,7 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
                         progress.set_message(format!("{title}: {case}"));
                         progress.tick();
                     })?;
-                    sections.push(Section { title, state, rows });
+                    sections.push(CostSection { title, state, rows });
                 }
             }
         }
@@ -120,18 +121,18 @@ pub(super) fn run(settings: &Settings) -> Result<PathBuf> {
 
 /// Measures commands on files in a state. Calls `begins` for each command.
 fn rows(
-    settings: &Settings,
-    cases: &[&Case],
-    made: &Made,
-    state: State,
+    settings: &CostSettings,
+    cases: &[&CostCase],
+    made: &InputFiles,
+    state: PageCacheState,
     begins: impl Fn(&str),
-) -> Result<Vec<Row>> {
-    let row = |case: &&Case| {
+) -> Result<Vec<CostRow>> {
+    let row = |case: &&CostCase| {
         let title = case.title();
         begins(&title);
         let cells = LOCALES.map(|locale| cell(settings, case, made, state, locale));
         let cells = cells.into_iter().collect::<Result<_>>()?;
-        Ok(Row { title, cells })
+        Ok(CostRow { title, cells })
     };
     cases.iter().map(row).collect()
 }
@@ -150,23 +151,28 @@ fn check_names(only: &[String]) -> Result<()> {
 }
 
 /// Throttles the disk if the state requires it.
-fn limited(settings: &Settings, state: State, directory: &Path) -> Result<Option<Limited>> {
-    let limits = Limits {
+fn limited(
+    settings: &CostSettings,
+    state: PageCacheState,
+    directory: &Path,
+) -> Result<Option<CgroupGuard>> {
+    let limits = MachineLimits {
         memory: UNLIMITED,
         read_bps: settings.rate,
     };
-    let slow = state == State::Throttled;
-    slow.then(|| Limited::enter(directory, limits)).transpose()
+    let slow = state == PageCacheState::Throttled;
+    slow.then(|| CgroupGuard::enter(directory, limits))
+        .transpose()
 }
 
 /// The two command lines to compare.
-struct Pair {
+struct CommandPair {
     gnu: (PathBuf, Vec<OsString>),
     ours: (PathBuf, Vec<OsString>),
 }
 
-impl Pair {
-    fn new(case: &Case, made: &Made) -> Result<Pair> {
+impl CommandPair {
+    fn new(case: &CostCase, made: &InputFiles) -> Result<CommandPair> {
         let mut args: Vec<OsString> = Vec::new();
         if made.recursive {
             args.push("-r".into());
@@ -175,7 +181,7 @@ impl Pair {
         args.extend(made.operands.iter().map(OsString::from));
         let tool = OsString::from(case.tool);
         let program = measure::this_program()?;
-        Ok(Pair {
+        Ok(CommandPair {
             ours: (
                 program,
                 std::iter::once(tool).chain(args.iter().cloned()).collect(),
@@ -186,8 +192,14 @@ impl Pair {
 }
 
 /// Measures one command in one locale: rounds of GNU's program and ours, in alternating order.
-fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &str) -> Result<Cell> {
-    let pair = Pair::new(case, made)?;
+fn cell(
+    settings: &CostSettings,
+    case: &CostCase,
+    made: &InputFiles,
+    state: PageCacheState,
+    locale: &str,
+) -> Result<CostCell> {
+    let pair = CommandPair::new(case, made)?;
     let output = File::from(rustix::fs::memfd_create("printed", MemfdFlags::CLOEXEC)?);
     let measure = |ours: bool| {
         made.prepare(state)?;
@@ -215,8 +227,8 @@ fn cell(settings: &Settings, case: &Case, made: &Made, state: State, locale: &st
 /// Runs both programs in turn. In pairs with an even number, GNU's is first.
 fn round(
     pairs: Range<usize>,
-    measure: &impl Fn(bool) -> Result<Run>,
-) -> Result<(Vec<Run>, Vec<Run>)> {
+    measure: &impl Fn(bool) -> Result<RunMeasurement>,
+) -> Result<(Vec<RunMeasurement>, Vec<RunMeasurement>)> {
     let (mut gnu, mut ours) = (Vec::new(), Vec::new());
     for pair in pairs {
         if pair % 2 == 0 {
@@ -231,22 +243,28 @@ fn round(
 }
 
 /// Returns the ratios of our times to GNU's, round by round.
-fn compare(rounds: &[(Vec<Run>, Vec<Run>)]) -> Cell {
-    let sum = |runs: &[Run], what: fn(&Run) -> f64| runs.iter().map(what).sum::<f64>();
-    let ratios = |what: fn(&Run) -> f64| {
-        let ratio = |(gnu, ours): &(Vec<Run>, Vec<Run>)| sum(ours, what) / sum(gnu, what);
+fn compare(rounds: &[(Vec<RunMeasurement>, Vec<RunMeasurement>)]) -> CostCell {
+    let sum = |runs: &[RunMeasurement], what: fn(&RunMeasurement) -> f64| {
+        runs.iter().map(what).sum::<f64>()
+    };
+    let ratios = |what: fn(&RunMeasurement) -> f64| {
+        let ratio = |(gnu, ours): &(Vec<RunMeasurement>, Vec<RunMeasurement>)| {
+            sum(ours, what) / sum(gnu, what)
+        };
         Median::of(&rounds.iter().map(ratio).collect::<Vec<_>>())
     };
-    let mean = |(gnu, _): &(Vec<Run>, Vec<Run>)| sum(gnu, |run| run.seconds) / gnu.len() as f64;
+    let mean = |(gnu, _): &(Vec<RunMeasurement>, Vec<RunMeasurement>)| {
+        sum(gnu, |run| run.seconds) / gnu.len() as f64
+    };
     let means: Vec<f64> = rounds.iter().map(mean).collect();
-    Cell {
+    CostCell {
         wall: ratios(|run| run.seconds),
         cpu: ratios(|run| run.cpu_s),
         gnu_s: Median::of(&means).median,
     }
 }
 
-fn preface(settings: &Settings) -> Result<String> {
+fn preface(settings: &CostSettings) -> Result<String> {
     let mut text = String::new();
     writeln!(
         text,
@@ -277,9 +295,9 @@ fn version(program: &Path) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn settings(only: &[&str]) -> Settings {
-        Settings {
-            folders: Folders::default(),
+    fn settings(only: &[&str]) -> CostSettings {
+        CostSettings {
+            folders: BenchFolders::default(),
             only: only.iter().map(|name| (*name).to_owned()).collect(),
             rounds: 11,
             size: 1 << 20,
@@ -300,7 +318,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let run = |seconds: f64| Run {
+        let run = |seconds: f64| RunMeasurement {
             seconds,
             cpu_s: seconds / 2.0,
             read_bytes: 0,
@@ -317,12 +335,12 @@ mod tests {
 
     #[test]
     fn ours_gets_the_same_words_behind_its_name() {
-        let made = Made {
+        let made = InputFiles {
             operands: vec!["a".into(), "b".into()],
             recursive: true,
             files: Vec::new(),
         };
-        let pair = Pair::new(&CASES[6], &made).unwrap();
+        let pair = CommandPair::new(&CASES[6], &made).unwrap();
         assert_eq!(pair.gnu.1, ["-r", "forebay", "a", "b"]);
         assert_eq!(pair.ours.1, ["grep", "-r", "forebay", "a", "b"]);
     }

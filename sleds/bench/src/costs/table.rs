@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::cases::State;
+use super::cases::PageCacheState;
 use crate::stats::Median;
 
 /// Locales of all measurements.
@@ -10,7 +10,7 @@ pub(super) const LOCALES: [&str; 2] = ["C", "C.UTF-8"];
 
 /// Result of a command on an input in a state, in a locale: ratios of our values to GNU's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cell {
+pub(super) struct CostCell {
     pub(super) wall: Median,
     pub(super) cpu: Median,
     /// Seconds of GNU's program.
@@ -18,21 +18,21 @@ pub(super) struct Cell {
 }
 
 /// A command in all locales.
-pub(super) struct Row {
+pub(super) struct CostRow {
     pub(super) title: String,
-    pub(super) cells: Vec<Cell>,
+    pub(super) cells: Vec<CostCell>,
 }
 
 /// All commands on an input in a state.
-pub(super) struct Section {
+pub(super) struct CostSection {
     pub(super) title: String,
-    pub(super) state: State,
-    pub(super) rows: Vec<Row>,
+    pub(super) state: PageCacheState,
+    pub(super) rows: Vec<CostRow>,
 }
 
 /// Comparison of a ratio with its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum RatioVerdict {
     Met,
     /// The median is above the limit, but part of the interval is not.
     Perhaps,
@@ -42,31 +42,31 @@ enum Verdict {
 /// Excess over the limit that is ignored.
 const ROUNDING: f64 = 0.005;
 
-fn verdict(ratio: Median, bar: f64) -> Verdict {
+fn verdict(ratio: Median, bar: f64) -> RatioVerdict {
     match (ratio.median > bar + ROUNDING, ratio.low > bar + ROUNDING) {
-        (_, true) => Verdict::Missed,
-        (true, _) => Verdict::Perhaps,
-        _ => Verdict::Met,
+        (_, true) => RatioVerdict::Missed,
+        (true, _) => RatioVerdict::Perhaps,
+        _ => RatioVerdict::Met,
     }
 }
 
 fn show(ratio: Median, bar: f64) -> String {
     let range = format!("({:.2}–{:.2})", ratio.low, ratio.high);
     match verdict(ratio, bar) {
-        Verdict::Met => format!("{:.2} {range}", ratio.median),
-        Verdict::Perhaps => format!("{:.2}? {range}", ratio.median),
-        Verdict::Missed => format!("**{:.2}** {range}", ratio.median),
+        RatioVerdict::Met => format!("{:.2} {range}", ratio.median),
+        RatioVerdict::Perhaps => format!("{:.2}? {range}", ratio.median),
+        RatioVerdict::Missed => format!("**{:.2}** {range}", ratio.median),
     }
 }
 
 /// Returns the page, which begins with `preface`.
-pub(super) fn page(preface: &str, sections: &[Section]) -> String {
+pub(super) fn page(preface: &str, sections: &[CostSection]) -> String {
     let mut page = format!(
         "# Our times beside GNU's\n\n{preface}\n{}",
         summary(sections)
     );
     for section in sections {
-        let Section { title, state, rows } = section;
+        let CostSection { title, state, rows } = section;
         let bar = state.bar();
         // Writing to a string cannot fail.
         let _ = writeln!(page, "\n## {title} (bar {bar:.2})\n");
@@ -88,7 +88,7 @@ pub(super) fn page(preface: &str, sections: &[Section]) -> String {
 }
 
 /// Returns the number of time ratios above the limit, and the worst ones.
-fn summary(sections: &[Section]) -> String {
+fn summary(sections: &[CostSection]) -> String {
     let mut missed = Vec::new();
     let (mut count, mut perhaps) = (0, 0);
     for section in sections {
@@ -96,9 +96,9 @@ fn summary(sections: &[Section]) -> String {
             for (cell, locale) in row.cells.iter().zip(LOCALES) {
                 count += 1;
                 match verdict(cell.wall, section.state.bar()) {
-                    Verdict::Met => {}
-                    Verdict::Perhaps => perhaps += 1,
-                    Verdict::Missed => {
+                    RatioVerdict::Met => {}
+                    RatioVerdict::Perhaps => perhaps += 1,
+                    RatioVerdict::Missed => {
                         let over = cell.wall.median / section.state.bar();
                         missed.push((over, format!("{} ({locale}), {}", row.title, section.title)));
                     }
@@ -128,26 +128,26 @@ mod tests {
 
     #[test]
     fn only_what_is_surely_above_the_bar_misses_it() {
-        assert_eq!(verdict(ratio(0.9, 1.0, 1.1), 1.0), Verdict::Met);
-        assert_eq!(verdict(ratio(0.9, 1.1, 1.2), 1.0), Verdict::Perhaps);
-        assert_eq!(verdict(ratio(1.03, 1.1, 1.2), 1.02), Verdict::Missed);
+        assert_eq!(verdict(ratio(0.9, 1.0, 1.1), 1.0), RatioVerdict::Met);
+        assert_eq!(verdict(ratio(0.9, 1.1, 1.2), 1.0), RatioVerdict::Perhaps);
+        assert_eq!(verdict(ratio(1.03, 1.1, 1.2), 1.02), RatioVerdict::Missed);
         assert_eq!(show(ratio(1.03, 1.1, 1.2), 1.02), "**1.10** (1.03–1.20)");
     }
 
     #[test]
     fn the_page_counts_and_names_what_misses() {
-        let cell = |median: f64| Cell {
+        let cell = |median: f64| CostCell {
             wall: ratio(median - 0.01, median, median + 0.01),
             cpu: ratio(0.5, 0.5, 0.5),
             gnu_s: 0.002,
         };
-        let rows = vec![Row {
+        let rows = vec![CostRow {
             title: "grep -E 'a|b'".to_owned(),
             cells: vec![cell(0.9), cell(1.2)],
         }];
-        let section = Section {
+        let section = CostSection {
             title: "a text".to_owned(),
-            state: State::Cached,
+            state: PageCacheState::Cached,
             rows,
         };
         let page = page("", &[section]);

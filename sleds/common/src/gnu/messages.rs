@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use crate::gnu::{Usage, quoted_if_needed};
+use crate::gnu::{UsageError, quoted_if_needed};
 
 /// Concatenates the parts of a message: texts, and names that may not be text.
 #[macro_export]
@@ -14,15 +14,15 @@ macro_rules! text {
 }
 
 /// Writes a tool's messages, and records that an error was reported.
-pub struct Complaints {
+pub struct ErrorReporter {
     tool: &'static str,
     any: bool,
 }
 
-impl Complaints {
+impl ErrorReporter {
     /// Makes the messages of the tool `sleds TOOL`.
-    pub fn new(tool: &'static str) -> Complaints {
-        Complaints { tool, any: false }
+    pub fn new(tool: &'static str) -> ErrorReporter {
+        ErrorReporter { tool, any: false }
     }
 
     /// Returns true if an error was reported.
@@ -42,7 +42,7 @@ impl Complaints {
     }
 
     /// Reports an error in the command line, with a hint about help.
-    pub fn wrong_usage(&mut self, usage: &Usage) {
+    pub fn wrong_usage(&mut self, usage: &UsageError) {
         let hint = format!("\nTry 'sleds {} --help' for more information.", self.tool);
         self.say(text!(usage.0, hint));
     }
@@ -54,14 +54,14 @@ impl Complaints {
 }
 
 /// Prints a tool's help on standard output.
-pub fn print_help(command: clap::Command, complaints: &mut Complaints) {
+pub fn print_help(command: clap::Command, complaints: &mut ErrorReporter) {
     let name = format!("sleds {}", command.get_name());
     let help = command.bin_name(name).render_help();
     print(&help.to_string(), complaints);
 }
 
 /// Prints a tool's version on standard output.
-pub fn print_version(complaints: &mut Complaints) {
+pub fn print_version(complaints: &mut ErrorReporter) {
     let version = env!("CARGO_PKG_VERSION");
     print(
         &format!("sleds {} (Forebay) {version}\n", complaints.tool),
@@ -69,7 +69,7 @@ pub fn print_version(complaints: &mut Complaints) {
     );
 }
 
-fn print(text: &str, complaints: &mut Complaints) {
+fn print(text: &str, complaints: &mut ErrorReporter) {
     if let Err(error) = io::stdout().write_all(text.as_bytes()) {
         complaints.say(format!("write error: {}", reason(&error)));
     }

@@ -7,6 +7,9 @@ mod options;
 mod options_tests;
 mod quote;
 
-pub use messages::{Complaints, note, print_help, print_version, reason};
-pub use options::{Arg, Item, Opt, Usage, command, one_of, parse, parse_words, permutes};
+pub use messages::{ErrorReporter, note, print_help, print_version, reason};
+pub use options::{
+    OptionArgument, ParsedArgument, ToolOption, UsageError, command, one_of, parse, parse_words,
+    permutes,
+};
 pub use quote::{escape_letter, quotation_marks, quoted, quoted_if_needed, quoted_in_locale};

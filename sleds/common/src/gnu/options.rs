@@ -10,7 +10,7 @@ use crate::text;
 
 /// Argument of an option, with its name in the help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arg {
+pub enum OptionArgument {
     /// No argument.
     None,
     /// A required argument.
@@ -20,7 +20,7 @@ pub enum Arg {
 }
 
 /// An option. Several rows may share an `id`.
-pub struct Opt<T: 'static> {
+pub struct ToolOption<T: 'static> {
     /// Identifier of the option in the tool.
     pub id: T,
     /// Letter.
@@ -28,7 +28,7 @@ pub struct Opt<T: 'static> {
     /// Long name.
     pub long: Option<&'static str>,
     /// Argument.
-    pub arg: Arg,
+    pub arg: OptionArgument,
     /// Help text; empty for a hidden option.
     pub help: &'static str,
     /// True if the GNU program does not have the option. Its name cannot be abbreviated, so that an abbreviation of
@@ -36,16 +36,16 @@ pub struct Opt<T: 'static> {
     pub ours: bool,
 }
 
-impl<T: Copy> Opt<T> {
+impl<T: Copy> ToolOption<T> {
     /// Makes an option; `short` is 0 for an option without a letter.
     pub const fn new(
         id: T,
         short: u8,
         long: Option<&'static str>,
-        arg: Arg,
+        arg: OptionArgument,
         help: &'static str,
-    ) -> Opt<T> {
-        Opt {
+    ) -> ToolOption<T> {
+        ToolOption {
             id,
             short: if short == 0 { None } else { Some(short) },
             long,
@@ -56,8 +56,8 @@ impl<T: Copy> Opt<T> {
     }
 
     /// Makes an option without an argument.
-    pub const fn flag(id: T, short: u8, long: &'static str, help: &'static str) -> Opt<T> {
-        Opt::new(id, short, Some(long), Arg::None, help)
+    pub const fn flag(id: T, short: u8, long: &'static str, help: &'static str) -> ToolOption<T> {
+        ToolOption::new(id, short, Some(long), OptionArgument::None, help)
     }
 
     /// Makes an option with an argument, which the help calls `arg`.
@@ -67,19 +67,19 @@ impl<T: Copy> Opt<T> {
         long: &'static str,
         arg: &'static str,
         help: &'static str,
-    ) -> Opt<T> {
-        Opt::new(id, short, Some(long), Arg::Required(arg), help)
+    ) -> ToolOption<T> {
+        ToolOption::new(id, short, Some(long), OptionArgument::Required(arg), help)
     }
 
     /// Marks an option that the GNU program does not have.
-    pub const fn of_ours(self) -> Opt<T> {
-        Opt { ours: true, ..self }
+    pub const fn of_ours(self) -> ToolOption<T> {
+        ToolOption { ours: true, ..self }
     }
 }
 
 /// A parsed item of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Item<T> {
+pub enum ParsedArgument<T> {
     /// An option, with its argument.
     Option(T, Option<OsString>),
     /// An operand.
@@ -88,24 +88,24 @@ pub enum Item<T> {
 
 /// An error in the command line; contains the text of the message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Usage(pub Vec<u8>);
+pub struct UsageError(pub Vec<u8>);
 
 /// Parses `args`. If `permute` is false, the first operand ends the options.
 pub fn parse<T: Copy + PartialEq>(
-    table: &[Opt<T>],
+    table: &[ToolOption<T>],
     args: Vec<OsString>,
     permute: bool,
-) -> Result<Vec<Item<T>>, Usage> {
+) -> Result<Vec<ParsedArgument<T>>, UsageError> {
     let items = parse_words(table, args, permute)?;
     Ok(items.into_iter().map(|(_, item)| item).collect())
 }
 
 /// Parses `args` like [`parse`]. Each item has the number of its word on the command line.
 pub fn parse_words<T: Copy + PartialEq>(
-    table: &[Opt<T>],
+    table: &[ToolOption<T>],
     args: Vec<OsString>,
     permute: bool,
-) -> Result<Vec<(usize, Item<T>)>, Usage> {
+) -> Result<Vec<(usize, ParsedArgument<T>)>, UsageError> {
     let mut items = Vec::with_capacity(args.len());
     let mut args = args.into_iter();
     let mut word = 0;
@@ -119,14 +119,14 @@ pub fn parse_words<T: Copy + PartialEq>(
                 short(table, letters, &mut args, &mut add)?;
             }
             _ => {
-                items.push((word, Item::Operand(arg)));
+                items.push((word, ParsedArgument::Operand(arg)));
                 if !permute {
                     break;
                 }
             }
         }
     }
-    items.extend(args.map(|arg| (word + 1, Item::Operand(arg))));
+    items.extend(args.map(|arg| (word + 1, ParsedArgument::Operand(arg))));
     Ok(items)
 }
 
@@ -137,44 +137,48 @@ pub fn permutes() -> bool {
 
 /// Parses the option in `--TEXT`.
 fn long<T: Copy + PartialEq>(
-    table: &[Opt<T>],
+    table: &[ToolOption<T>],
     text: &[u8],
     args: &mut impl Iterator<Item = OsString>,
-) -> Result<Item<T>, Usage> {
+) -> Result<ParsedArgument<T>, UsageError> {
     let at = text.iter().position(|b| *b == b'=');
     let name = &text[..at.unwrap_or(text.len())];
     let value = at.map(|at| OsStr::from_bytes(&text[at + 1..]).to_owned());
     let opt = find_long(table, name, text)?;
     let full = opt.long.unwrap_or_default().as_bytes();
     match (opt.arg, value) {
-        (Arg::None, Some(_)) => {
+        (OptionArgument::None, Some(_)) => {
             let text = text!("option '--", full, "' doesn't allow an argument");
-            Err(Usage(text))
+            Err(UsageError(text))
         }
-        (Arg::Required(_), None) => match args.next() {
-            Some(value) => Ok(Item::Option(opt.id, Some(value))),
-            None => Err(Usage(text!("option '--", full, "' requires an argument"))),
+        (OptionArgument::Required(_), None) => match args.next() {
+            Some(value) => Ok(ParsedArgument::Option(opt.id, Some(value))),
+            None => Err(UsageError(text!(
+                "option '--",
+                full,
+                "' requires an argument"
+            ))),
         },
-        (_, value) => Ok(Item::Option(opt.id, value)),
+        (_, value) => Ok(ParsedArgument::Option(opt.id, value)),
     }
 }
 
 /// Finds the option called `name`, or the only option that `name` abbreviates.
 fn find_long<'t, T: Copy + PartialEq>(
-    table: &'t [Opt<T>],
+    table: &'t [ToolOption<T>],
     name: &[u8],
     text: &[u8],
-) -> Result<&'t Opt<T>, Usage> {
-    let long = |opt: &Opt<T>| opt.long.unwrap_or_default().as_bytes();
+) -> Result<&'t ToolOption<T>, UsageError> {
+    let long = |opt: &ToolOption<T>| opt.long.unwrap_or_default().as_bytes();
     if let Some(exact) = table.iter().find(|o| o.long.is_some() && long(o) == name) {
         return Ok(exact);
     }
-    let begins = |o: &&Opt<T>| o.long.is_some() && !o.ours && long(o).starts_with(name);
-    let possible: Vec<&Opt<T>> = table.iter().filter(begins).collect();
+    let begins = |o: &&ToolOption<T>| o.long.is_some() && !o.ours && long(o).starts_with(name);
+    let possible: Vec<&ToolOption<T>> = table.iter().filter(begins).collect();
     let Some(first) = possible.first() else {
-        return Err(Usage(text!("unrecognized option '--", text, "'")));
+        return Err(UsageError(text!("unrecognized option '--", text, "'")));
     };
-    let same = |o: &&Opt<T>| o.id == first.id && o.arg == first.arg;
+    let same = |o: &&ToolOption<T>| o.id == first.id && o.arg == first.arg;
     if possible.iter().all(same) {
         return Ok(first);
     }
@@ -182,37 +186,37 @@ fn find_long<'t, T: Copy + PartialEq>(
     for opt in &possible {
         words.extend_from_slice(&text!(" '--", long(opt), "'"));
     }
-    Err(Usage(words))
+    Err(UsageError(words))
 }
 
 /// Parses the options in `-LETTERS`.
 fn short<T: Copy + PartialEq>(
-    table: &[Opt<T>],
+    table: &[ToolOption<T>],
     letters: &[u8],
     args: &mut impl Iterator<Item = OsString>,
-    add: &mut impl FnMut(Item<T>),
-) -> Result<(), Usage> {
+    add: &mut impl FnMut(ParsedArgument<T>),
+) -> Result<(), UsageError> {
     for (at, letter) in letters.iter().enumerate() {
         let Some(opt) = table.iter().find(|o| o.short == Some(*letter)) else {
-            return Err(Usage(text!("invalid option -- '", [*letter], "'")));
+            return Err(UsageError(text!("invalid option -- '", [*letter], "'")));
         };
         let rest = &letters[at + 1..];
         let attached = || (!rest.is_empty()).then(|| OsString::from_vec(rest.to_vec()));
         let value = match opt.arg {
-            Arg::None => {
-                add(Item::Option(opt.id, None));
+            OptionArgument::None => {
+                add(ParsedArgument::Option(opt.id, None));
                 continue;
             }
-            Arg::Optional(_) => attached(),
-            Arg::Required(_) => match attached().or_else(|| args.next()) {
+            OptionArgument::Optional(_) => attached(),
+            OptionArgument::Required(_) => match attached().or_else(|| args.next()) {
                 Some(value) => Some(value),
                 None => {
                     let text = text!("option requires an argument -- '", [*letter], "'");
-                    return Err(Usage(text));
+                    return Err(UsageError(text));
                 }
             },
         };
-        add(Item::Option(opt.id, value));
+        add(ParsedArgument::Option(opt.id, value));
         break;
     }
     Ok(())
@@ -223,7 +227,7 @@ pub fn one_of<T: Copy + PartialEq>(
     option: &str,
     word: &OsStr,
     table: &[(&str, T)],
-) -> Result<T, Usage> {
+) -> Result<T, UsageError> {
     if let Some((_, exact)) = table.iter().find(|(name, _)| *name == word) {
         return Ok(*exact);
     }
@@ -240,7 +244,7 @@ pub fn one_of<T: Copy + PartialEq>(
         .map(|(name, _)| format!("\n  - {open}{name}{close}"));
     let names: String = names.collect();
     let rest = format!("{close} for {open}{option}{close}\nValid arguments are:{names}");
-    Err(Usage(text!(
+    Err(UsageError(text!(
         what,
         " argument ",
         open,
@@ -250,14 +254,14 @@ pub fn one_of<T: Copy + PartialEq>(
 }
 
 /// Returns `base` with the options of `table`, for help, man pages and completions.
-pub fn command<T>(base: clap::Command, table: &[Opt<T>]) -> clap::Command {
+pub fn command<T>(base: clap::Command, table: &[ToolOption<T>]) -> clap::Command {
     let shown = table.iter().enumerate().filter(|(_, o)| !o.help.is_empty());
     base.disable_help_flag(true)
         .disable_version_flag(true)
         .args(shown.map(|(at, opt)| arg(at, opt)))
 }
 
-fn arg<T>(at: usize, opt: &Opt<T>) -> clap::Arg {
+fn arg<T>(at: usize, opt: &ToolOption<T>) -> clap::Arg {
     let mut arg = clap::Arg::new(at.to_string()).help(opt.help);
     if let Some(short) = opt.short {
         arg = arg.short(char::from(short));
@@ -266,8 +270,8 @@ fn arg<T>(at: usize, opt: &Opt<T>) -> clap::Arg {
         arg = arg.long(long);
     }
     match opt.arg {
-        Arg::None => arg.action(clap::ArgAction::SetTrue),
-        Arg::Required(name) => arg.value_name(name),
-        Arg::Optional(name) => arg.value_name(name).num_args(0..=1).require_equals(true),
+        OptionArgument::None => arg.action(clap::ArgAction::SetTrue),
+        OptionArgument::Required(name) => arg.value_name(name),
+        OptionArgument::Optional(name) => arg.value_name(name).num_args(0..=1).require_equals(true),
     }
 }

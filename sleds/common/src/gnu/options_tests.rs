@@ -1,9 +1,9 @@
 use std::ffi::OsString;
 
-use super::options::{Arg, Item, Opt, Usage, one_of, parse};
+use super::options::{OptionArgument, ParsedArgument, ToolOption, UsageError, one_of, parse};
 
-const fn opt(id: char, short: u8, long: &'static str, arg: Arg) -> Opt<char> {
-    Opt {
+const fn opt(id: char, short: u8, long: &'static str, arg: OptionArgument) -> ToolOption<char> {
+    ToolOption {
         id,
         short: Some(short),
         long: Some(long),
@@ -13,26 +13,27 @@ const fn opt(id: char, short: u8, long: &'static str, arg: Arg) -> Opt<char> {
     }
 }
 
-const TABLE: [Opt<char>; 6] = [
-    opt('l', b'l', "lines", Arg::None),
-    opt('e', b'e', "regexp", Arg::Required("RE")),
-    opt('c', b'k', "color", Arg::Optional("WHEN")),
-    opt('c', b'K', "colour", Arg::Optional("WHEN")),
-    opt('r', b'r', "recursive", Arg::None),
-    Opt {
+const TABLE: [ToolOption<char>; 6] = [
+    opt('l', b'l', "lines", OptionArgument::None),
+    opt('e', b'e', "regexp", OptionArgument::Required("RE")),
+    opt('c', b'k', "color", OptionArgument::Optional("WHEN")),
+    opt('c', b'K', "colour", OptionArgument::Optional("WHEN")),
+    opt('r', b'r', "recursive", OptionArgument::None),
+    ToolOption {
         ours: true,
-        ..opt('p', b'p', "links", Arg::None)
+        ..opt('p', b'p', "links", OptionArgument::None)
     },
 ];
 
 fn taken(args: &[&str], permute: bool) -> Result<String, String> {
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
     let text = |os: OsString| os.into_string().unwrap();
-    let items = parse(&TABLE, args, permute).map_err(|Usage(t)| String::from_utf8(t).unwrap())?;
+    let items =
+        parse(&TABLE, args, permute).map_err(|UsageError(t)| String::from_utf8(t).unwrap())?;
     let shown = items.into_iter().map(|item| match item {
-        Item::Operand(o) => format!("[{}]", text(o)),
-        Item::Option(id, None) => id.to_string(),
-        Item::Option(id, Some(value)) => format!("{id}={}", text(value)),
+        ParsedArgument::Operand(o) => format!("[{}]", text(o)),
+        ParsedArgument::Option(id, None) => id.to_string(),
+        ParsedArgument::Option(id, Some(value)) => format!("{id}={}", text(value)),
     });
     Ok(shown.collect::<Vec<_>>().join(" "))
 }
@@ -95,7 +96,7 @@ fn a_wrong_command_line_is_refused_in_getopts_words() {
 fn a_word_of_a_list_may_be_shortened_and_the_list_is_told_if_it_is_none() {
     let table = [("auto", 1), ("always", 2), ("only", 3)];
     assert_eq!(one_of("--total", "o".as_ref(), &table), Ok(3));
-    let Usage(text) = one_of("--total", "a".as_ref(), &table).unwrap_err();
+    let UsageError(text) = one_of("--total", "a".as_ref(), &table).unwrap_err();
     let text = String::from_utf8(text).unwrap();
     assert!(
         text.starts_with("ambiguous argument") && text.contains("- "),

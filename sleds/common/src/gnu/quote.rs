@@ -8,17 +8,17 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::locale::{Charset, Decoded, Locale};
+use crate::locale::{Charset, DecodedChar, Locale};
 
 /// Returns `name` in quotes, as in `extra operand 'x'`.
 pub fn quoted(name: impl AsRef<Path>) -> Vec<u8> {
-    let name = Name::of(name.as_ref());
+    let name = SplitName::of(name.as_ref());
     name.in_quotes()
 }
 
 /// Returns `name`, in quotes if a shell would not accept it unchanged, or if it has a colon.
 pub fn quoted_if_needed(name: impl AsRef<Path>) -> Vec<u8> {
-    let name = Name::of(name.as_ref());
+    let name = SplitName::of(name.as_ref());
     if name.needs_quotes() {
         name.in_quotes()
     } else {
@@ -27,37 +27,37 @@ pub fn quoted_if_needed(name: impl AsRef<Path>) -> Vec<u8> {
 }
 
 /// A file name, split into its characters.
-struct Name<'a> {
+struct SplitName<'a> {
     bytes: &'a [u8],
-    chars: Vec<Char<'a>>,
+    chars: Vec<NameChar<'a>>,
 }
 
-struct Char<'a> {
+struct NameChar<'a> {
     bytes: &'a [u8],
     shown: bool,
 }
 
-impl<'a> Name<'a> {
-    fn of(path: &'a Path) -> Name<'a> {
+impl<'a> SplitName<'a> {
+    fn of(path: &'a Path) -> SplitName<'a> {
         let bytes = path.as_os_str().as_bytes();
         let locale = Locale::of_environment();
         let mut chars = Vec::new();
         let mut rest = bytes;
         while !rest.is_empty() {
             let (length, shown) = match locale.decode(rest) {
-                Decoded::Char(c, length) => (length, locale.is_print(c)),
-                Decoded::Invalid => (1, false),
-                Decoded::Incomplete => (rest.len(), false),
+                DecodedChar::Char(c, length) => (length, locale.is_print(c)),
+                DecodedChar::Invalid => (1, false),
+                DecodedChar::Incomplete => (rest.len(), false),
             };
             let (now, later) = rest.split_at(length);
-            chars.push(Char { bytes: now, shown });
+            chars.push(NameChar { bytes: now, shown });
             rest = later;
         }
-        Name { bytes, chars }
+        SplitName { bytes, chars }
     }
 
     fn needs_quotes(&self) -> bool {
-        let special = |(at, c): (usize, &Char<'_>)| match c.bytes {
+        let special = |(at, c): (usize, &NameChar<'_>)| match c.bytes {
             [b'{' | b'}'] => self.bytes.len() == 1,
             [b'#' | b'~'] => at == 0,
             [c] if b" !\"$&()*;<=>[^`|'?\\:".contains(c) => true,
@@ -68,7 +68,7 @@ impl<'a> Name<'a> {
 
     /// Returns true if the name fits in double quotes without escapes.
     fn suits_double_quotes(&self) -> bool {
-        let harmless = |(at, c): (usize, &Char<'_>)| match c.bytes {
+        let harmless = |(at, c): (usize, &NameChar<'_>)| match c.bytes {
             [b'#' | b'~'] => at == 0,
             [b'{' | b'}'] => self.bytes.len() == 1,
             [c] if b"!\"$&()*;<=>[^`|?\\".contains(c) => false,

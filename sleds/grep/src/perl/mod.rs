@@ -9,12 +9,12 @@ use std::ops::Range;
 
 use memchr::memchr;
 
-use sys::Code;
-pub(super) use sys::Failure;
+use sys::PcreCode;
+pub(super) use sys::PcreError;
 
 /// Options of the pattern and of lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
+pub(super) struct PerlOptions {
     pub(super) icase: bool,
     /// Characters are UTF-8, not bytes.
     pub(super) utf8: bool,
@@ -27,22 +27,22 @@ pub(super) struct Options {
 }
 
 /// A pattern, ready to search.
-pub(super) struct Regex {
-    code: Code,
+pub(super) struct PerlRegex {
+    code: PcreCode,
     eol: u8,
 }
 
-impl Regex {
+impl PerlRegex {
     /// Compiles `pattern`. The error is PCRE2's text.
-    pub(super) fn new(pattern: &[u8], options: Options) -> Result<Regex, String> {
+    pub(super) fn new(pattern: &[u8], options: PerlOptions) -> Result<PerlRegex, String> {
         let words = options.whole_words && !options.whole_lines;
         let pattern = if words {
             [b"(?<!\\w)(?:", pattern, b")(?!\\w)"].concat()
         } else {
             pattern.to_vec()
         };
-        Ok(Regex {
-            code: Code::new(&pattern, options)?,
+        Ok(PerlRegex {
+            code: PcreCode::new(&pattern, options)?,
             eol: options.eol,
         })
     }
@@ -53,7 +53,7 @@ impl Regex {
         &mut self,
         lines: &[u8],
         mut from: usize,
-    ) -> Result<Option<Range<usize>>, Failure> {
+    ) -> Result<Option<Range<usize>>, PcreError> {
         while from < lines.len() {
             let end = memchr(self.eol, &lines[from..]).map_or(lines.len(), |at| from + at);
             if self.find(&lines[from..end], 0)?.is_some() {
@@ -69,7 +69,7 @@ impl Regex {
         &mut self,
         line: &[u8],
         from: usize,
-    ) -> Result<Option<Range<usize>>, Failure> {
+    ) -> Result<Option<Range<usize>>, PcreError> {
         self.code.find(line, from)
     }
 }

@@ -1,7 +1,7 @@
 //! A safe wrapper of PCRE2.
 //!
-//! Invariant of the unsafe code: the pointers of a [`Code`] are valid objects that PCRE2 made for it. No other code
-//! uses them, and they are freed once, when the [`Code`] is dropped.
+//! Invariant of the unsafe code: the pointers of a [`PcreCode`] are valid objects that PCRE2 made for it. No other code
+//! uses them, and they are freed once, when the [`PcreCode`] is dropped.
 #![allow(unsafe_code, reason = "PCRE2 is a library in C")]
 
 use std::ops::Range;
@@ -9,16 +9,16 @@ use std::ptr::{self, NonNull};
 
 use pcre2_sys::*;
 
-use super::Options;
+use super::PerlOptions;
 
 /// Bytes of the stack for PCRE2's machine code: initial and maximum.
 const STACK_BYTES: [usize; 2] = [32 << 10, 1 << 30];
 
 /// PCRE2 abandoned a search; contains its error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct Failure(i32);
+pub(in super::super) struct PcreError(i32);
 
-impl Failure {
+impl PcreError {
     /// Returns the error in GNU grep's words.
     pub(in super::super) fn reason(self) -> String {
         let what = match self.0 {
@@ -35,22 +35,22 @@ impl Failure {
 }
 
 /// A compiled pattern, and the objects for searching with it.
-pub(super) struct Code {
+pub(super) struct PcreCode {
     code: NonNull<pcre2_code_8>,
     data: NonNull<pcre2_match_data_8>,
     context: NonNull<pcre2_match_context_8>,
     /// Stack of the machine code. Without it, the machine code has only a small stack.
     stack: Option<NonNull<pcre2_jit_stack_8>>,
     /// Classes and cases of bytes in the locale. In UTF-8, PCRE2 uses its own.
-    _tables: Option<Tables>,
+    _tables: Option<PcreTables>,
 }
 
 // SAFETY: PCRE2's objects may be used from any thread, as long as it is one at a time.
-unsafe impl Send for Code {}
+unsafe impl Send for PcreCode {}
 
-impl Code {
-    pub(super) fn new(pattern: &[u8], options: Options) -> Result<Code, String> {
-        let tables = (!options.utf8).then(Tables::of_locale);
+impl PcreCode {
+    pub(super) fn new(pattern: &[u8], options: PerlOptions) -> Result<PcreCode, String> {
+        let tables = (!options.utf8).then(PcreTables::of_locale);
         let code = compile(pattern, options, tables.as_ref())?;
         let [first, most] = STACK_BYTES;
         // SAFETY: the code is valid. If it cannot be compiled to machine code, it is interpreted.
@@ -63,11 +63,11 @@ impl Code {
             )
         };
         let (Some(data), Some(context)) = (NonNull::new(data), NonNull::new(context)) else {
-            std::alloc::handle_alloc_error(std::alloc::Layout::new::<Code>());
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<PcreCode>());
         };
         // SAFETY: the context is valid; the stack lives as long, or is null, which selects a small stack.
         unsafe { pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.cast()) };
-        Ok(Code {
+        Ok(PcreCode {
             code,
             data,
             context,
@@ -81,7 +81,7 @@ impl Code {
         &mut self,
         text: &[u8],
         from: usize,
-    ) -> Result<Option<Range<usize>>, Failure> {
+    ) -> Result<Option<Range<usize>>, PcreError> {
         // SAFETY: by the module's invariant; the text has the given length.
         let code = unsafe {
             pcre2_match_8(
@@ -97,7 +97,7 @@ impl Code {
         match code {
             1.. => Ok(Some(self.found())),
             PCRE2_ERROR_NOMATCH => Ok(None),
-            error => Err(Failure(error)),
+            error => Err(PcreError(error)),
         }
     }
 
@@ -115,8 +115,8 @@ impl Code {
 /// Compiles a pattern. The caller owns the result.
 fn compile(
     pattern: &[u8],
-    options: Options,
-    tables: Option<&Tables>,
+    options: PerlOptions,
+    tables: Option<&PcreTables>,
 ) -> Result<NonNull<pcre2_code_8>, String> {
     let mut flags = PCRE2_DOLLAR_ENDONLY;
     if options.icase {
@@ -146,7 +146,7 @@ fn compile(
     NonNull::new(code).ok_or_else(|| message(error))
 }
 
-impl Drop for Code {
+impl Drop for PcreCode {
     fn drop(&mut self) {
         // SAFETY: by the module's invariant.
         unsafe {
@@ -161,16 +161,16 @@ impl Drop for Code {
 }
 
 /// PCRE2's tables for the C library's locale.
-struct Tables(*const u8);
+struct PcreTables(*const u8);
 
-impl Tables {
-    fn of_locale() -> Tables {
+impl PcreTables {
+    fn of_locale() -> PcreTables {
         // SAFETY: without a context, PCRE2 allocates with the C library.
-        Tables(unsafe { pcre2_maketables_8(ptr::null_mut()) })
+        PcreTables(unsafe { pcre2_maketables_8(ptr::null_mut()) })
     }
 }
 
-impl Drop for Tables {
+impl Drop for PcreTables {
     fn drop(&mut self) {
         // SAFETY: the tables were made without a context, and are no longer in use.
         unsafe { pcre2_maketables_free_8(ptr::null_mut(), self.0) }

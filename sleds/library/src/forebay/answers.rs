@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::volume::Part;
+use super::volume::TierExtent;
 use super::{ioctls, refine, volume};
-use crate::extents::{Extent, Under};
+use crate::extents::{BackingExtent, BackingTier};
 
 /// Length of a mounted filesystem's answer about the places of bytes.
 pub const PLACES_BYTES: usize = ioctls::ARGUMENT;
@@ -29,24 +29,24 @@ pub fn of_medium(answer: &[u8; MEDIUM_BYTES]) -> usize {
 /// Returns the parts of a file of `length` bytes that lies contiguously from byte `at` of a volume on. The volume gives
 /// `answer` to every question. The parts are in order and without gaps.
 pub fn of_volume(answer: &[u8], at: u64, length: u64) -> Vec<Range<u64>> {
-    let whole = Extent {
+    let whole = BackingExtent {
         offset: 0,
         end: length,
-        under: Under::Data(Some(at)),
+        under: BackingTier::Data(Some(at)),
     };
-    ranges(&refine::refine(&[whole], Some(0), Always(answer)))
+    ranges(&refine::refine(&[whole], Some(0), ConstantAnswer(answer)))
 }
 
 /// Gives the same answer to every question.
-struct Always<'a>(&'a [u8]);
+struct ConstantAnswer<'a>(&'a [u8]);
 
-impl refine::Tell for Always<'_> {
-    fn tell(&mut self, _start: u64, _end: u64) -> Option<(Vec<Part>, u64)> {
+impl refine::TierReporter for ConstantAnswer<'_> {
+    fn tell(&mut self, _start: u64, _end: u64) -> Option<(Vec<TierExtent>, u64)> {
         volume::parts(self.0)
     }
 }
 
-fn ranges(extents: &[Extent]) -> Vec<Range<u64>> {
+fn ranges(extents: &[BackingExtent]) -> Vec<Range<u64>> {
     let ranges = extents.iter().map(|extent| extent.offset..extent.end);
     ranges.collect()
 }

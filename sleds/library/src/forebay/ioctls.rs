@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::Medium;
-use crate::extents::{Extent, Under};
+use super::ReportedDevice;
+use crate::extents::{BackingExtent, BackingTier};
 use crate::sys;
 
 /// `_IOWR(0xFB, 0x40, char[16352])`
@@ -26,14 +26,14 @@ const BLOCK_DEVICE: u32 = 1;
 const FILE: u32 = 2;
 
 /// Returns the data device of the filesystem that contains `file`. `None` if the filesystem does not support the ioctl.
-/// A filesystem that does not know its data device returns an empty `Medium`.
-pub(super) fn medium(file: &File) -> Option<Medium> {
+/// A filesystem that does not know its data device returns an empty `ReportedDevice`.
+pub(super) fn medium(file: &File) -> Option<ReportedDevice> {
     let mut bytes = vec![0; MEDIUM_BYTES];
     sys::ioctl(file.as_fd(), MEDIUM, &mut bytes).ok()?;
     Some(decode_medium(&bytes))
 }
 
-pub(super) fn decode_medium(bytes: &[u8]) -> Medium {
+pub(super) fn decode_medium(bytes: &[u8]) -> ReportedDevice {
     let path = &bytes[HEADER..];
     let end = path.iter().position(|byte| *byte == 0);
     let kind = u32_at(bytes, 0);
@@ -43,7 +43,7 @@ pub(super) fn decode_medium(bytes: &[u8]) -> Medium {
     } else {
         &[]
     };
-    Medium {
+    ReportedDevice {
         path: OsStr::from_bytes(path).into(),
         device: (u32_at(bytes, 4), u32_at(bytes, 8)),
         inode: (kind == FILE).then(|| u64_at(bytes, 16)),
@@ -53,8 +53,8 @@ pub(super) fn decode_medium(bytes: &[u8]) -> Medium {
 
 /// Returns the extents of bytes `from` to `to`, in order and without gaps. Bytes that the filesystem does not report
 /// are unknown.
-pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
-    let mut found: Vec<Extent> = Vec::new();
+pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<BackingExtent> {
+    let mut found: Vec<BackingExtent> = Vec::new();
     let (mut at, mut argument) = (from, vec![0; ARGUMENT]);
     while at < to {
         argument[..HEADER].fill(0);
@@ -70,10 +70,10 @@ pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
         at = told;
     }
     if at < to {
-        found.push(Extent {
+        found.push(BackingExtent {
             offset: at,
             end: to,
-            under: Under::Unknown,
+            under: BackingTier::Unknown,
         });
     }
     found
@@ -81,7 +81,11 @@ pub(super) fn extents(file: &File, from: u64, to: u64) -> Vec<Extent> {
 
 /// Adds the extents that an answer reports for bytes `from` to `to`, and returns their end. Parts that do not match the
 /// question are ignored.
-pub(super) fn believe(argument: &[u8], (from, to): (u64, u64), found: &mut Vec<Extent>) -> u64 {
+pub(super) fn believe(
+    argument: &[u8],
+    (from, to): (u64, u64),
+    found: &mut Vec<BackingExtent>,
+) -> u64 {
     let mut at = from;
     for part in decode_places(argument) {
         if part.offset != at || part.end <= at || part.end > to {
@@ -95,26 +99,26 @@ pub(super) fn believe(argument: &[u8], (from, to): (u64, u64), found: &mut Vec<E
 
 /// Joins adjacent extents, but not those of data: places on the data device are not contiguous where bytes of a file
 /// are.
-fn push(found: &mut Vec<Extent>, part: Extent) {
+fn push(found: &mut Vec<BackingExtent>, part: BackingExtent) {
     match found.last_mut() {
-        Some(last) if last.under == part.under && !matches!(part.under, Under::Data(_)) => {
+        Some(last) if last.under == part.under && !matches!(part.under, BackingTier::Data(_)) => {
             last.end = part.end;
         }
         _ => found.push(part),
     }
 }
 
-fn decode_places(argument: &[u8]) -> impl Iterator<Item = Extent> {
+fn decode_places(argument: &[u8]) -> impl Iterator<Item = BackingExtent> {
     let count = u32_at(argument, 16) as usize;
     let parts = argument[HEADER..].chunks_exact(PART).take(count);
-    parts.map(|part| Extent {
+    parts.map(|part| BackingExtent {
         offset: u64_at(part, 0),
         end: u64_at(part, 8),
         under: match u32_at(part, 24) {
-            NOWHERE => Under::Nothing,
-            MEMORY => Under::Memory,
-            ON_MEDIUM => Under::Data(Some(u64_at(part, 16))),
-            _ => Under::Unknown,
+            NOWHERE => BackingTier::Nothing,
+            MEMORY => BackingTier::Memory,
+            ON_MEDIUM => BackingTier::Data(Some(u64_at(part, 16))),
+            _ => BackingTier::Unknown,
         },
     })
 }
@@ -169,10 +173,10 @@ mod tests {
             ];
             bytes.extend(as_on_the_page("Part", &part));
         }
-        let extent = |offset, end, under| Extent { offset, end, under };
+        let extent = |offset, end, under| BackingExtent { offset, end, under };
         let expected = [
-            extent(7, 300, Under::Memory),
-            extent(300, 900, Under::Data(Some(12345))),
+            extent(7, 300, BackingTier::Memory),
+            extent(300, 900, BackingTier::Data(Some(12345))),
         ];
         assert!(decode_places(&bytes).eq(expected));
         let medium = [
@@ -186,7 +190,7 @@ mod tests {
         ];
         let bytes = as_on_the_page("Medium", &medium);
         assert_eq!(bytes.len(), MEDIUM_BYTES);
-        let expected = Medium {
+        let expected = ReportedDevice {
             path: "/dev/x".into(),
             device: (8, 17),
             inode: Some(99),

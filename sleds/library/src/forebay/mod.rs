@@ -14,11 +14,11 @@ use std::fs::File;
 use std::os::unix::fs::FileTypeExt as _;
 use std::time::Instant;
 
-use crate::device::Place;
-use crate::extents::{self, Extent, Under};
-use crate::table::Spread;
+use crate::device::FilePlace;
+use crate::extents::{self, BackingExtent, BackingTier};
+use crate::table::EstimateRange;
 
-pub(crate) use volume::Volume;
+pub(crate) use volume::VolumeClient;
 
 /// Mount type of Forebay's filesystems.
 const FSTYPE: &str = "fuse.forebay";
@@ -29,31 +29,31 @@ const TRIPS: usize = 7;
 
 /// The part of Forebay that answers questions about places.
 #[derive(Clone, Debug)]
-pub(crate) enum Whom {
+pub(crate) enum PlaceSource {
     /// The filesystem that contains the file, asked through the file itself.
     Filesystem,
     /// The volume below the file's filesystem.
-    Volume(Volume),
+    Volume(VolumeClient),
 }
 
 /// A filesystem or volume of Forebay.
 #[derive(Clone, Debug)]
-pub(crate) struct Below {
+pub(crate) struct TieredStore {
     /// Name.
     pub(crate) name: String,
-    pub(crate) whom: Whom,
+    pub(crate) whom: PlaceSource,
     /// Place of the data device, if known, and the position on the first device of that place that reported addresses
     /// begin at.
-    pub(crate) home: Option<(Place, Option<u64>)>,
+    pub(crate) home: Option<(FilePlace, Option<u64>)>,
     /// Place of the log device.
-    pub(crate) log: Option<Place>,
+    pub(crate) log: Option<FilePlace>,
     /// Round trip of a question in seconds. A read request takes about the same time on its way.
-    pub(crate) trip_s: Spread,
+    pub(crate) trip_s: EstimateRange,
 }
 
-impl Below {
+impl TieredStore {
     /// Returns the Forebay instance below `file`, if it answers.
-    pub(crate) fn of(file: &File, place: &Place) -> Option<Below> {
+    pub(crate) fn of(file: &File, place: &FilePlace) -> Option<TieredStore> {
         let top = place.top();
         if let Some(point) = top.name.strip_prefix(FSTYPE) {
             // The identity of the mount contains the name of the instance.
@@ -65,14 +65,14 @@ impl Below {
             let number = top.name.strip_prefix(prefix);
             number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
         });
-        let found = is_one.then(|| Volume::find(&top.name)).flatten()?;
+        let found = is_one.then(|| VolumeClient::find(&top.name)).flatten()?;
         let trip_s = trips(|| found.volume.is_there().then_some(()))?;
         // The volume reports places on the data device relative to the first byte of the data device.
         let start = found.home.as_ref().and_then(|home| home.start);
         let home = found.home.and_then(|home| home.place());
-        Some(Below {
+        Some(TieredStore {
             name: found.volume.name().to_owned(),
-            whom: Whom::Volume(found.volume),
+            whom: PlaceSource::Volume(found.volume),
             home: home.map(|home| {
                 let device = home.start.zip(start);
                 let start = device.map(|(device, start)| device.saturating_add(start));
@@ -89,15 +89,15 @@ impl Below {
         file: &File,
         (from, to): (u64, u64),
         partition: Option<u64>,
-    ) -> Vec<Extent> {
+    ) -> Vec<BackingExtent> {
         match &self.whom {
-            Whom::Filesystem => ioctls::extents(file, from, to),
-            Whom::Volume(volume) => {
+            PlaceSource::Filesystem => ioctls::extents(file, from, to),
+            PlaceSource::Volume(volume) => {
                 let extents = if is_block_device(file) {
-                    vec![Extent {
+                    vec![BackingExtent {
                         offset: from,
                         end: to,
-                        under: Under::Data(Some(from)),
+                        under: BackingTier::Data(Some(from)),
                     }]
                 } else {
                     extents::extents(file, from, to)
@@ -109,14 +109,14 @@ impl Below {
 }
 
 /// Returns the mounted filesystem that contains `file`.
-fn filesystem(file: &File, name: &str) -> Option<Below> {
+fn filesystem(file: &File, name: &str) -> Option<TieredStore> {
     let medium = ioctls::medium(file)?;
     let trip_s = trips(|| ioctls::medium(file).map(drop))?;
     let start = medium.start;
     let home = medium.place();
-    Some(Below {
+    Some(TieredStore {
         name: name.to_owned(),
-        whom: Whom::Filesystem,
+        whom: PlaceSource::Filesystem,
         home: home.map(|home| {
             let start = home.start.zip(start);
             let start = start.map(|(device, start)| device.saturating_add(start));
@@ -133,19 +133,19 @@ fn is_block_device(file: &File) -> bool {
 }
 
 /// Measures the time from a question to its answer.
-fn trips(mut ask: impl FnMut() -> Option<()>) -> Option<Spread> {
+fn trips(mut ask: impl FnMut() -> Option<()>) -> Option<EstimateRange> {
     let mut trips = Vec::with_capacity(TRIPS);
     for _ in 0..TRIPS {
         let begun = Instant::now();
         ask()?;
         trips.push(begun.elapsed().as_secs_f64().max(1e-9));
     }
-    Spread::of(&trips)
+    EstimateRange::of(&trips)
 }
 
 /// A device or file that Forebay reports as its data device or log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Medium {
+struct ReportedDevice {
     path: std::path::PathBuf,
     /// Major and minor number: of the block device, or of the filesystem that contains the file.
     device: (u32, u32),
@@ -155,8 +155,8 @@ struct Medium {
     start: Option<u64>,
 }
 
-impl Medium {
-    fn place(&self) -> Option<Place> {
-        Place::of_medium(&self.path, self.device, self.inode)
+impl ReportedDevice {
+    fn place(&self) -> Option<FilePlace> {
+        FilePlace::of_medium(&self.path, self.device, self.inode)
     }
 }

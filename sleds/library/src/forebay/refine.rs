@@ -1,8 +1,8 @@
 //! Translates places on a block device into the tiers of the volume below the device.
 
-use crate::extents::{Extent, Under};
+use crate::extents::{BackingExtent, BackingTier};
 
-use super::volume::{Asking, In, Part};
+use super::volume::{PlaceQuery, ReportedTier, TierExtent};
 
 /// Minimum number of bytes per question: adjacent bytes of a file often lie close together on the device.
 const ASK_BYTES: u64 = 1 << 20;
@@ -10,21 +10,25 @@ const ASK_BYTES: u64 = 1 << 20;
 const QUESTIONS_MAX: usize = 1024;
 
 /// Reports the tiers of bytes of the block device.
-pub(super) trait Tell {
+pub(super) trait TierReporter {
     /// Returns parts, and the end of the reported range; `None` without an answer.
-    fn tell(&mut self, start: u64, end: u64) -> Option<(Vec<Part>, u64)>;
+    fn tell(&mut self, start: u64, end: u64) -> Option<(Vec<TierExtent>, u64)>;
 }
 
-impl Tell for Asking<'_> {
-    fn tell(&mut self, start: u64, end: u64) -> Option<(Vec<Part>, u64)> {
+impl TierReporter for PlaceQuery<'_> {
+    fn tell(&mut self, start: u64, end: u64) -> Option<(Vec<TierExtent>, u64)> {
         self.places(start, end)
     }
 }
 
 /// Refines extents whose data lies on a block device by the tier of each byte. The filesystem begins at byte
 /// `partition` of the device. The result is in order and without gaps, like `extents`.
-pub(super) fn refine(extents: &[Extent], partition: Option<u64>, teller: impl Tell) -> Vec<Extent> {
-    let mut told = Told {
+pub(super) fn refine(
+    extents: &[BackingExtent],
+    partition: Option<u64>,
+    teller: impl TierReporter,
+) -> Vec<BackingExtent> {
+    let mut told = TierLookup {
         teller,
         window: Vec::new(),
         covers: (0, 0),
@@ -33,11 +37,16 @@ pub(super) fn refine(extents: &[Extent], partition: Option<u64>, teller: impl Te
     let mut refined = Vec::with_capacity(extents.len());
     for extent in extents {
         match (extent.under, partition) {
-            (Under::Data(Some(at)), Some(partition)) => {
+            (BackingTier::Data(Some(at)), Some(partition)) => {
                 told.refine(extent, at, partition, &mut refined);
             }
             // The place on the device is not known.
-            (Under::Data(_), _) => push(&mut refined, extent.end, extent.offset, Under::Unknown),
+            (BackingTier::Data(_), _) => push(
+                &mut refined,
+                extent.end,
+                extent.offset,
+                BackingTier::Unknown,
+            ),
             (under, _) => push(&mut refined, extent.end, extent.offset, under),
         }
     }
@@ -45,17 +54,23 @@ pub(super) fn refine(extents: &[Extent], partition: Option<u64>, teller: impl Te
 }
 
 /// The most recent answer.
-struct Told<T> {
+struct TierLookup<T> {
     teller: T,
-    window: Vec<Part>,
+    window: Vec<TierExtent>,
     /// The range of the device that the answer covers.
     covers: (u64, u64),
     questions: usize,
 }
 
-impl<T: Tell> Told<T> {
+impl<T: TierReporter> TierLookup<T> {
     /// Adds the tiers of an extent that lies at byte `at` of the filesystem's device.
-    fn refine(&mut self, extent: &Extent, at: u64, partition: u64, refined: &mut Vec<Extent>) {
+    fn refine(
+        &mut self,
+        extent: &BackingExtent,
+        at: u64,
+        partition: u64,
+        refined: &mut Vec<BackingExtent>,
+    ) {
         let mut offset = extent.offset;
         while offset < extent.end {
             let here = at + (offset - extent.offset);
@@ -67,21 +82,21 @@ impl<T: Tell> Told<T> {
                 break;
             };
             let under = match place {
-                In::Home => Under::Data(Some(here)),
-                In::Log => Under::Log,
-                In::Memory => Under::Memory,
-                In::Nowhere => Under::Nothing,
-                In::Unknown => Under::Unknown,
+                ReportedTier::Home => BackingTier::Data(Some(here)),
+                ReportedTier::Log => BackingTier::Log,
+                ReportedTier::Memory => BackingTier::Memory,
+                ReportedTier::Nowhere => BackingTier::Nothing,
+                ReportedTier::Unknown => BackingTier::Unknown,
             };
             push(refined, offset + length, offset, under);
             offset += length;
         }
-        push(refined, extent.end, offset, Under::Unknown);
+        push(refined, extent.end, offset, BackingTier::Unknown);
     }
 
     /// Returns the tier of byte `at` of the device, and the number of bytes from there on in the same tier, at most
     /// `left`. `None` without an answer.
-    fn what_is_at(&mut self, at: u64, left: u64) -> Option<(u64, In)> {
+    fn what_is_at(&mut self, at: u64, left: u64) -> Option<(u64, ReportedTier)> {
         if !(self.covers.0..self.covers.1).contains(&at) {
             if self.questions == QUESTIONS_MAX {
                 return None;
@@ -100,18 +115,20 @@ impl<T: Tell> Told<T> {
         let (end, place) = match self.window.get(after) {
             Some(part) if part.start <= at => (part.end, part.place),
             // No reported part contains the byte.
-            Some(part) => (part.start, In::Unknown),
-            None => (self.covers.1, In::Unknown),
+            Some(part) => (part.start, ReportedTier::Unknown),
+            None => (self.covers.1, ReportedTier::Unknown),
         };
         Some(((end.min(self.covers.1) - at).min(left), place))
     }
 }
 
-fn push(refined: &mut Vec<Extent>, end: u64, offset: u64, under: Under) {
+fn push(refined: &mut Vec<BackingExtent>, end: u64, offset: u64, under: BackingTier) {
     if offset < end {
         match refined.last_mut() {
-            Some(last) if last.under == under && !matches!(under, Under::Data(_)) => last.end = end,
-            _ => refined.push(Extent { offset, end, under }),
+            Some(last) if last.under == under && !matches!(under, BackingTier::Data(_)) => {
+                last.end = end
+            }
+            _ => refined.push(BackingExtent { offset, end, under }),
         }
     }
 }

@@ -11,22 +11,22 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A connection.
-pub(super) struct Socket {
+pub(super) struct VolumeSocket {
     stream: UnixStream,
 }
 
-impl Socket {
+impl VolumeSocket {
     /// Connects without waiting. Fails if the server does not accept clients, or too many clients are queued.
     ///
     /// # Errors
     /// If the socket has no server, or the caller may not connect.
-    pub(super) fn connect(path: &Path) -> io::Result<Socket> {
+    pub(super) fn connect(path: &Path) -> io::Result<VolumeSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         let stream = UnixStream::from(socket);
         stream.set_nonblocking(false)?;
-        Ok(Socket { stream })
+        Ok(VolumeSocket { stream })
     }
 
     /// Sends a line, and returns the line of the answer.

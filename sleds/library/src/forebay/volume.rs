@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::Medium;
-use super::socket::Socket;
+use super::ReportedDevice;
+use super::socket::VolumeSocket;
 
 /// Time limit of one answer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -23,7 +23,7 @@ const VOLUMES_MAX: usize = 64;
 /// Reported tier of a part of a volume's block device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum In {
+pub(super) enum ReportedTier {
     Home,
     Log,
     Memory,
@@ -35,26 +35,26 @@ pub(super) enum In {
 
 /// A part of a volume's block device.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-pub(super) struct Part {
+pub(super) struct TierExtent {
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) place: In,
+    pub(super) place: ReportedTier,
 }
 
 /// The fields of an answer that are used here.
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct PlacesAnswer {
     reply: String,
     device: Option<String>,
     end: u64,
-    parts: Vec<Part>,
-    home: Option<On>,
-    log: Option<On>,
+    parts: Vec<TierExtent>,
+    home: Option<DeviceAnswer>,
+    log: Option<DeviceAnswer>,
 }
 
 /// A device or file below a volume.
 #[derive(Debug, Deserialize)]
-struct On {
+struct DeviceAnswer {
     path: PathBuf,
     major: u32,
     minor: u32,
@@ -62,9 +62,9 @@ struct On {
     start: Option<u64>,
 }
 
-impl From<On> for Medium {
-    fn from(on: On) -> Medium {
-        Medium {
+impl From<DeviceAnswer> for ReportedDevice {
+    fn from(on: DeviceAnswer) -> ReportedDevice {
+        ReportedDevice {
             path: on.path,
             device: (on.major, on.minor),
             inode: on.inode,
@@ -75,37 +75,37 @@ impl From<On> for Medium {
 
 /// A volume in use. Clones share its state.
 #[derive(Clone, Debug)]
-pub(crate) struct Volume {
+pub(crate) struct VolumeClient {
     socket: Arc<Path>,
     /// Time since which the volume has been silent.
     silent: Arc<Mutex<Option<Instant>>>,
 }
 
 /// A volume, and the devices below it.
-pub(super) struct Found {
-    pub(super) volume: Volume,
-    pub(super) home: Option<Medium>,
-    pub(super) log: Option<Medium>,
+pub(super) struct LocatedVolume {
+    pub(super) volume: VolumeClient,
+    pub(super) home: Option<ReportedDevice>,
+    pub(super) log: Option<ReportedDevice>,
 }
 
-impl Volume {
+impl VolumeClient {
     /// Finds the volume that serves this block device, among the volumes whose sockets the caller may use.
-    pub(super) fn find(device: &str) -> Option<Found> {
+    pub(super) fn find(device: &str) -> Option<LocatedVolume> {
         let device = format!("/dev/{device}");
         let deadline = Instant::now() + PATIENCE_IN_ALL;
         sockets().into_iter().take(VOLUMES_MAX).find_map(|socket| {
-            let mut connection = Socket::connect(&socket).ok()?;
+            let mut connection = VolumeSocket::connect(&socket).ok()?;
             let answer = ask(&mut connection, 0, 0, deadline)?;
-            (answer.device.as_deref() == Some(&device)).then(|| Found {
-                volume: Volume::at(&socket),
-                home: answer.home.map(Medium::from),
-                log: answer.log.map(Medium::from),
+            (answer.device.as_deref() == Some(&device)).then(|| LocatedVolume {
+                volume: VolumeClient::at(&socket),
+                home: answer.home.map(ReportedDevice::from),
+                log: answer.log.map(ReportedDevice::from),
             })
         })
     }
 
-    fn at(socket: &Path) -> Volume {
-        Volume {
+    fn at(socket: &Path) -> VolumeClient {
+        VolumeClient {
             socket: socket.into(),
             silent: Arc::default(),
         }
@@ -123,15 +123,15 @@ impl Volume {
     }
 
     /// Begins the questions about one file.
-    pub(super) fn ask(&self) -> Asking<'_> {
+    pub(super) fn ask(&self) -> PlaceQuery<'_> {
         let silent = *lock(&self.silent);
         let sulks = silent.is_some_and(|since| since.elapsed() < SULK);
-        Asking {
+        PlaceQuery {
             volume: self,
             connection: if sulks {
                 None
             } else {
-                Socket::connect(&self.socket).ok()
+                VolumeSocket::connect(&self.socket).ok()
             },
             deadline: Instant::now() + PATIENCE_IN_ALL,
         }
@@ -139,16 +139,16 @@ impl Volume {
 }
 
 /// Questions about one file.
-pub(super) struct Asking<'v> {
-    volume: &'v Volume,
-    connection: Option<Socket>,
+pub(super) struct PlaceQuery<'v> {
+    volume: &'v VolumeClient,
+    connection: Option<VolumeSocket>,
     deadline: Instant,
 }
 
-impl Asking<'_> {
+impl PlaceQuery<'_> {
     /// Returns the places of bytes `start` to `end` of the block device: parts, and the end of the reported range.
     /// `None` without an answer; all further questions are then not answered either.
-    pub(super) fn places(&mut self, start: u64, end: u64) -> Option<(Vec<Part>, u64)> {
+    pub(super) fn places(&mut self, start: u64, end: u64) -> Option<(Vec<TierExtent>, u64)> {
         let connection = self.connection.as_mut()?;
         let answer = ask(connection, start, end, self.deadline);
         if answer.is_none() {
@@ -165,20 +165,20 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-fn ask(socket: &mut Socket, start: u64, end: u64, deadline: Instant) -> Option<Answer> {
+fn ask(socket: &mut VolumeSocket, start: u64, end: u64, deadline: Instant) -> Option<PlacesAnswer> {
     let question = format!("{{\"command\":\"place\",\"start\":{start},\"end\":{end}}}\n");
     let deadline = deadline.min(Instant::now() + PATIENCE);
     let answer = socket.ask(&question, deadline).ok()?;
     decode(&answer)
 }
 
-fn decode(answer: &[u8]) -> Option<Answer> {
-    let answer: Answer = serde_json::from_slice(answer).ok()?;
+fn decode(answer: &[u8]) -> Option<PlacesAnswer> {
+    let answer: PlacesAnswer = serde_json::from_slice(answer).ok()?;
     (answer.reply == "places").then_some(answer)
 }
 
 /// Decodes the parts of an answer, and the end of the reported range.
-pub(super) fn parts(answer: &[u8]) -> Option<(Vec<Part>, u64)> {
+pub(super) fn parts(answer: &[u8]) -> Option<(Vec<TierExtent>, u64)> {
     decode(answer).map(|answer| (answer.parts, answer.end))
 }
 

@@ -6,7 +6,9 @@ use std::thread;
 
 use super::*;
 
-fn listening(answers: Vec<&'static str>) -> (tempfile::TempDir, Volume, thread::JoinHandle<()>) {
+fn listening(
+    answers: Vec<&'static str>,
+) -> (tempfile::TempDir, VolumeClient, thread::JoinHandle<()>) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("v.sock");
     let listener = UnixListener::bind(&path).expect("a socket");
@@ -20,7 +22,7 @@ fn listening(answers: Vec<&'static str>) -> (tempfile::TempDir, Volume, thread::
         // Waits until the client disconnects.
         assert!(lines.next().is_none());
     });
-    (dir, Volume::at(&path), server)
+    (dir, VolumeClient::at(&path), server)
 }
 
 #[test]
@@ -35,8 +37,11 @@ fn an_answer_is_understood_with_words_of_newer_programs_in_it() {
     assert_eq!(volume.name(), "v");
     let mut asking = volume.ask();
     let (parts, end) = asking.places(0, 9).expect("told");
-    let places: Vec<In> = parts.iter().map(|part| part.place).collect();
-    assert_eq!((places, end), (vec![In::Log, In::Unknown], 9));
+    let places: Vec<ReportedTier> = parts.iter().map(|part| part.place).collect();
+    assert_eq!(
+        (places, end),
+        (vec![ReportedTier::Log, ReportedTier::Unknown], 9)
+    );
     assert_eq!(asking.places(0, 9), None);
     server.join().expect("it went as it should");
 }
@@ -47,7 +52,7 @@ fn a_daemon_that_hangs_is_left_alone_after_a_while_and_then_not_asked_again() {
     let path = dir.path().join("v.sock");
     // The kernel accepts clients, but the server never answers.
     let _listener = UnixListener::bind(&path).expect("a socket");
-    let volume = Volume::at(&path);
+    let volume = VolumeClient::at(&path);
     assert!(!volume.is_there());
     let again = volume.ask();
     assert!(again.connection.is_none(), "it is asked again at once");
@@ -68,5 +73,5 @@ fn where_too_many_wait_to_be_taken_in_nobody_waits_with_them() {
     rustix::net::listen(&socket, 0).expect("listening");
     let _first = UnixStream::connect(&path).expect("in line");
     // A plain `connect` would wait forever.
-    assert!(Socket::connect(&path).is_err());
+    assert!(VolumeSocket::connect(&path).is_err());
 }

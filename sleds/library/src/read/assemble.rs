@@ -1,6 +1,6 @@
 //! Assembles whole units from the bytes that reads return.
 
-use super::{Piece, Unit};
+use super::{FilePiece, ReadUnit};
 
 /// Size of a cache line. The kernel copies 25 % faster to memory that begins at a cache line.
 const LINE: usize = 64;
@@ -11,7 +11,7 @@ const PAGE: usize = 4096;
 ///
 /// `buf[start..start + given]` is the last piece returned, `buf[start + given..filled]` is not yet returned. The file's
 /// byte `at` is at `buf[start]`.
-pub(crate) struct Assembly {
+pub(crate) struct PieceAssembly {
     buf: Vec<u8>,
     at: u64,
     start: usize,
@@ -20,13 +20,13 @@ pub(crate) struct Assembly {
     /// Number of bytes at the front of the unreturned range that contain no record end. A long record is therefore
     /// searched only once.
     searched: usize,
-    unit: Unit,
+    unit: ReadUnit,
     chunk: usize,
 }
 
-impl Assembly {
-    pub(crate) fn new(unit: Unit, chunk: usize, at: u64) -> Assembly {
-        Assembly {
+impl PieceAssembly {
+    pub(crate) fn new(unit: ReadUnit, chunk: usize, at: u64) -> PieceAssembly {
+        PieceAssembly {
             buf: Vec::new(),
             at,
             start: 0,
@@ -99,7 +99,7 @@ impl Assembly {
         self.given = 0;
     }
 
-    /// Adds the `n` bytes that the caller put into the space from [`Assembly::make_room`].
+    /// Adds the `n` bytes that the caller put into the space from [`PieceAssembly::make_room`].
     pub(crate) fn add(&mut self, n: usize) {
         self.filled += n;
         debug_assert!(self.filled <= self.buf.len());
@@ -138,15 +138,15 @@ impl Assembly {
         let rest = &self.buf[self.start..self.filled];
         let fitting = rest.len().min(self.chunk);
         match self.unit {
-            Unit::Bytes => fitting,
-            Unit::Elements { size, .. } => {
+            ReadUnit::Bytes => fitting,
+            ReadUnit::Elements { size, .. } => {
                 let size = size.max(1) as usize;
                 match (fitting / size, rest.len() / size) {
                     (0, 0) => 0,
                     (count, _) => count.max(1) * size,
                 }
             }
-            Unit::Records(end) => {
+            ReadUnit::Records(end) => {
                 let from = self.searched.min(fitting);
                 let last = rest[from..fitting].iter().rposition(|byte| *byte == end);
                 if let Some(last) = last {
@@ -165,9 +165,9 @@ impl Assembly {
         }
     }
 
-    /// Returns the piece that [`Assembly::cut`] selected.
-    pub(crate) fn piece(&self) -> Piece<'_> {
-        Piece {
+    /// Returns the piece that [`PieceAssembly::cut`] selected.
+    pub(crate) fn piece(&self) -> FilePiece<'_> {
+        FilePiece {
             offset: self.at,
             data: &self.buf[self.start..self.start + self.given],
         }
@@ -179,10 +179,10 @@ mod tests {
     use super::*;
 
     /// Returns the pieces that result from these additions.
-    fn pieces(unit: Unit, chunk: usize, additions: &[&str]) -> Vec<(u64, String)> {
-        let mut assembly = Assembly::new(unit, chunk, 100);
+    fn pieces(unit: ReadUnit, chunk: usize, additions: &[&str]) -> Vec<(u64, String)> {
+        let mut assembly = PieceAssembly::new(unit, chunk, 100);
         let mut all = Vec::new();
-        let mut take = |assembly: &mut Assembly, ended| {
+        let mut take = |assembly: &mut PieceAssembly, ended| {
             while assembly.cut(ended) {
                 let piece = assembly.piece();
                 all.push((
@@ -200,7 +200,7 @@ mod tests {
         all
     }
 
-    fn texts(unit: Unit, chunk: usize, additions: &[&str]) -> Vec<String> {
+    fn texts(unit: ReadUnit, chunk: usize, additions: &[&str]) -> Vec<String> {
         let all = pieces(unit, chunk, additions);
         let mut at = 100;
         for (offset, text) in &all {
@@ -213,14 +213,14 @@ mod tests {
     #[test]
     fn bytes_come_in_pieces_no_longer_than_asked_for() {
         assert_eq!(
-            texts(Unit::Bytes, 4, &["abcdefghij", "k"]),
+            texts(ReadUnit::Bytes, 4, &["abcdefghij", "k"]),
             ["abcd", "efgh", "ij", "k"]
         );
     }
 
     #[test]
     fn as_many_lines_as_fit_come_together_and_a_longer_one_alone() {
-        let lines = Unit::Records(b'\n');
+        let lines = ReadUnit::Records(b'\n');
         let given = ["a\nbb\ncc", "c\nlong lo", "ng long\nd\ne"];
         assert_eq!(
             texts(lines, 5, &given),
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn elements_come_whole_until_the_last() {
-        let elements = Unit::Elements { start: 0, size: 3 };
+        let elements = ReadUnit::Elements { start: 0, size: 3 };
         assert_eq!(
             texts(elements, 7, &["abcdefgh", "ijkl", "m"]),
             ["abcdef", "ghijkl", "m"]
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn room_is_pages_at_a_cache_line_whatever_is_left_of_the_last_piece() {
         let chunk = 16 * PAGE;
-        let mut assembly = Assembly::new(Unit::Records(b'\n'), chunk, 0);
+        let mut assembly = PieceAssembly::new(ReadUnit::Records(b'\n'), chunk, 0);
         for tail in [0, 1, 63, 64, 65, 1000] {
             let room = assembly.make_room();
             assert_eq!(room.as_ptr() as usize % LINE, 0, "{tail}");
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_long_record_is_searched_once() {
-        let mut assembly = Assembly::new(Unit::Records(b'\n'), 4, 0);
+        let mut assembly = PieceAssembly::new(ReadUnit::Records(b'\n'), 4, 0);
         for _ in 0..3 {
             assembly.append(b"xxxxxx");
             assert!(!assembly.cut(false));

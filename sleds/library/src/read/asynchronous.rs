@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use super::{Piece, ReadOptions, Reader};
+use super::{FilePiece, FileReader, ReadOptions};
 
 /// Number of pieces that are read ahead: one while the task processes another, and a spare.
 const AHEAD: usize = 2;
 
-/// A [`Reader`] for tasks of any executor. A task that waits for a piece is woken when the piece is ready.
+/// A [`FileReader`] for tasks of any executor. A task that waits for a piece is woken when the piece is ready.
 ///
 /// The reader runs in its own thread, a few pieces ahead of its caller. After a drop of the `AsyncReader`, the thread
 /// ends as soon as its current read returns. The drop does not wait for the thread.
@@ -44,21 +44,21 @@ const AHEAD: usize = 2;
 /// # }
 /// ```
 pub struct AsyncReader {
-    shared: Arc<Shared>,
+    shared: Arc<AsyncShared>,
     /// The last piece returned.
-    current: Owned,
+    current: OwnedPiece,
 }
 
 /// A piece that borrows nothing.
 #[derive(Default)]
-struct Owned {
+struct OwnedPiece {
     offset: u64,
     data: Vec<u8>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct AsyncShared {
+    state: Mutex<AsyncState>,
     /// Signals that `ready` has space for another piece, or that the reader was dropped.
     room: Condvar,
 }
@@ -67,8 +67,8 @@ struct Shared {
 ///
 /// Invariant: while `waker` is set, `ready` is empty and `end` is `None`. Code that changes either wakes the waker.
 #[derive(Default)]
-struct State {
-    ready: VecDeque<Owned>,
+struct AsyncState {
+    ready: VecDeque<OwnedPiece>,
     /// Memory of returned pieces.
     spare: Vec<Vec<u8>>,
     /// End of the pieces: no piece follows those in `ready`. Contains the error until the caller receives it.
@@ -78,16 +78,16 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl AsyncShared {
+    fn lock(&self) -> MutexGuard<'_, AsyncState> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Waits for space in `ready`, and appends the piece. Returns false if the `AsyncReader` was dropped.
-    fn put(&self, piece: Piece<'_>) -> bool {
-        let full = |state: &mut State| state.ready.len() >= AHEAD && !state.dropped;
+    fn put(&self, piece: FilePiece<'_>) -> bool {
+        let full = |state: &mut AsyncState| state.ready.len() >= AHEAD && !state.dropped;
         let waited = self.room.wait_while(self.lock(), full);
         let mut state = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
         if state.dropped {
@@ -99,7 +99,7 @@ impl Shared {
         data.extend_from_slice(piece.data);
         let offset = piece.offset;
         let mut state = self.lock();
-        state.ready.push_back(Owned { offset, data });
+        state.ready.push_back(OwnedPiece { offset, data });
         wake(state);
         true
     }
@@ -112,7 +112,7 @@ impl Shared {
 }
 
 /// Releases the lock, then wakes a waiting task.
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, AsyncState>) {
     let waker = state.waker.take();
     drop(state);
     if let Some(waker) = waker {
@@ -121,9 +121,9 @@ fn wake(mut state: MutexGuard<'_, State>) {
 }
 
 /// Records the end of reading even if the thread panics, so that no task waits forever.
-struct Feeder(Arc<Shared>);
+struct FeederGuard(Arc<AsyncShared>);
 
-impl Drop for Feeder {
+impl Drop for FeederGuard {
     fn drop(&mut self) {
         self.0
             .end(Err(io::Error::other("the thread that read panicked")));
@@ -131,36 +131,36 @@ impl Drop for Feeder {
 }
 
 impl AsyncReader {
-    /// Makes a reader like [`Reader::new`]. Errors of the file are returned with the first piece.
+    /// Makes a reader like [`FileReader::new`]. Errors of the file are returned with the first piece.
     ///
     /// # Errors
     /// If no thread can be started.
     pub fn new(file: File, options: ReadOptions) -> io::Result<AsyncReader> {
-        AsyncReader::begin(file, move |file| Reader::new(file, options))
+        AsyncReader::begin(file, move |file| FileReader::new(file, options))
     }
 
-    /// Makes a reader like [`Reader::for_first_hit`].
+    /// Makes a reader like [`FileReader::for_first_hit`].
     ///
     /// # Errors
     /// As for [`AsyncReader::new`].
     pub fn for_first_hit(file: File, options: ReadOptions) -> io::Result<AsyncReader> {
-        AsyncReader::begin(file, move |file| Reader::for_first_hit(file, options))
+        AsyncReader::begin(file, move |file| FileReader::for_first_hit(file, options))
     }
 
-    /// Makes a reader like [`Reader::before`].
+    /// Makes a reader like [`FileReader::before`].
     ///
     /// # Errors
     /// As for [`AsyncReader::new`].
     pub fn before(file: File, limit: u64, options: ReadOptions) -> io::Result<AsyncReader> {
-        AsyncReader::begin(file, move |file| Reader::before(file, limit, options))
+        AsyncReader::begin(file, move |file| FileReader::before(file, limit, options))
     }
 
     fn begin(
         file: File,
-        open: impl FnOnce(&File) -> io::Result<Reader<'_>> + Send + 'static,
+        open: impl FnOnce(&File) -> io::Result<FileReader<'_>> + Send + 'static,
     ) -> io::Result<AsyncReader> {
-        let shared = Arc::new(Shared::default());
-        let feeder = Feeder(Arc::clone(&shared));
+        let shared = Arc::new(AsyncShared::default());
+        let feeder = FeederGuard(Arc::clone(&shared));
         let feed = move || {
             let read = || {
                 let mut reader = open(&file)?;
@@ -177,7 +177,7 @@ impl AsyncReader {
         thread.spawn(feed)?;
         Ok(AsyncReader {
             shared,
-            current: Owned::default(),
+            current: OwnedPiece::default(),
         })
     }
 
@@ -185,9 +185,9 @@ impl AsyncReader {
     ///
     /// # Errors
     /// If the file cannot be read. The next call returns `None`.
-    pub async fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+    pub async fn next_piece(&mut self) -> io::Result<Option<FilePiece<'_>>> {
         let any = poll_fn(|context| self.poll_next(context)).await?;
-        Ok(any.then_some(Piece {
+        Ok(any.then_some(FilePiece {
             offset: self.current.offset,
             data: &self.current.data,
         }))

@@ -7,20 +7,20 @@
 use std::fs::File;
 use std::io;
 
-use super::assemble::Assembly;
+use super::assemble::PieceAssembly;
 use super::cached::CachedLane;
-use super::clock::Clock;
+use super::clock::WaitClock;
 use super::device::DeviceLane;
-use super::linear::Linear;
-use super::unread::{Step, Unread};
-use super::{Piece, ReadOptions};
+use super::linear::LinearReader;
+use super::unread::{LaneStep, UnreadParts};
+use super::{FilePiece, ReadOptions};
 
 /// Reads bytes `from` to `to` in best order, then bytes that were appended in the meantime.
 ///
 /// Invariant: every byte before `to` is returned, or is in exactly one of the lanes or the schedule. After the lanes
 /// are done, it may also be after `tail`.
-pub(super) struct Best<'f> {
-    unread: Unread<'f>,
+pub(super) struct BestReader<'f> {
+    unread: UnreadParts<'f>,
     cached: CachedLane,
     device: DeviceLane,
     /// True if the device reads while cached parts are returned.
@@ -28,21 +28,21 @@ pub(super) struct Best<'f> {
     /// Offset at which the reader stops, even if the file grows.
     limit: u64,
     /// Reader of the bytes after the lanes.
-    last: Option<Linear<'f>>,
+    last: Option<LinearReader<'f>>,
 }
 
-impl<'f> Best<'f> {
+impl<'f> BestReader<'f> {
     pub(super) fn new(
         file: &'f File,
         from: u64,
         to: u64,
         options: ReadOptions,
         may_stop: bool,
-    ) -> io::Result<Best<'f>> {
-        let assembly = || Assembly::new(options.unit, options.chunk, from);
-        let unread = Unread::new(file, from, to, options)?;
-        let clock = Clock::best(&unread.located);
-        Ok(Best {
+    ) -> io::Result<BestReader<'f>> {
+        let assembly = || PieceAssembly::new(options.unit, options.chunk, from);
+        let unread = UnreadParts::new(file, from, to, options)?;
+        let clock = WaitClock::best(&unread.located);
+        Ok(BestReader {
             unread,
             cached: CachedLane::new(assembly()),
             device: DeviceLane::new(assembly(), options.chunk, clock),
@@ -53,8 +53,8 @@ impl<'f> Best<'f> {
     }
 
     /// Returns this reader with a stop at byte `limit` of the file.
-    pub(super) fn until(self, limit: u64) -> Best<'f> {
-        Best { limit, ..self }
+    pub(super) fn until(self, limit: u64) -> BestReader<'f> {
+        BestReader { limit, ..self }
     }
 
     /// Disables observations of this pass.
@@ -64,33 +64,34 @@ impl<'f> Best<'f> {
 
     /// Returns the end of the file as far as it is known.
     pub(super) fn end(&self) -> u64 {
-        self.last.as_ref().map_or(self.unread.to, Linear::end)
+        self.last.as_ref().map_or(self.unread.to, LinearReader::end)
     }
 
-    pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+    pub(super) fn next_piece(&mut self) -> io::Result<Option<FilePiece<'_>>> {
         while self.last.is_none() {
             if self.ahead {
                 self.device.ask(&mut self.unread)?;
-                if self.device.is_ready() && self.device.step(&mut self.unread)? == Step::Piece {
+                if self.device.is_ready() && self.device.step(&mut self.unread)? == LaneStep::Piece
+                {
                     return Ok(Some(self.device.assembly.piece()));
                 }
             }
             match self.cached.step(&mut self.unread)? {
-                Step::Piece => return Ok(Some(self.cached.assembly.piece())),
-                Step::More => continue,
-                Step::Done => {}
+                LaneStep::Piece => return Ok(Some(self.cached.assembly.piece())),
+                LaneStep::More => continue,
+                LaneStep::Done => {}
             }
             match self.device.step(&mut self.unread)? {
-                Step::Piece => return Ok(Some(self.device.assembly.piece())),
-                Step::More => {}
-                Step::Done => {
-                    let Unread {
+                LaneStep::Piece => return Ok(Some(self.device.assembly.piece())),
+                LaneStep::More => {}
+                LaneStep::Done => {
+                    let UnreadParts {
                         file,
                         tail,
                         options,
                         ..
                     } = self.unread;
-                    self.last = Some(Linear::at(file, tail, options).until(self.limit));
+                    self.last = Some(LinearReader::at(file, tail, options).until(self.limit));
                 }
             }
         }

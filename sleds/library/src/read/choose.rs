@@ -4,11 +4,11 @@ use std::fs::{File, Metadata};
 
 use crate::delivery::{delivery_time_in, read_over, room};
 use crate::describe::{Sled, shared};
-use crate::level::Level;
+use crate::level::StorageLevel;
 use crate::memory::cache_capacity;
 use crate::residency::{self, Presence};
 
-use super::Plan;
+use super::ReadPlan;
 
 /// File size below which the lookup costs more than the best order can gain.
 const SMALL: u64 = 1 << 20;
@@ -59,7 +59,7 @@ pub(super) fn best_pays(
     let Ok(mut sleds) = shared().describe_part(file, from, to) else {
         return false;
     };
-    if sleds.iter().all(|sled| sled.level == Level::Memory) {
+    if sleds.iter().all(|sled| sled.level == StorageLevel::Memory) {
         return false;
     }
     if may_stop {
@@ -68,9 +68,9 @@ pub(super) fn best_pays(
     let Some(room) = room(&sleds) else {
         return false;
     };
-    let linear = delivery_time_in(&sleds, Plan::Linear, Some(room));
+    let linear = delivery_time_in(&sleds, ReadPlan::Linear, Some(room));
     read_over(&mut sleds);
-    let best = delivery_time_in(&sleds, Plan::Best, Some(room));
+    let best = delivery_time_in(&sleds, ReadPlan::Best, Some(room));
     match (linear.known(), best.known()) {
         (Some(linear), Some(best)) => {
             best.median + COPY * cached_seconds(&sleds) < linear.median * SHARE
@@ -82,7 +82,7 @@ pub(super) fn best_pays(
 
 /// Returns the time to read the cached parts, if the table has no rates for both orders.
 fn cached_seconds(sleds: &[Sled]) -> f64 {
-    let cached = |sled: &&Sled| sled.level == Level::Memory && sled.linear_Bps.is_none();
+    let cached = |sled: &&Sled| sled.level == StorageLevel::Memory && sled.linear_Bps.is_none();
     let cached = sleds.iter().filter(cached);
     let seconds = |sled: &Sled| Some(sled.length as f64 / sled.bandwidth_Bps?.median);
     cached.filter_map(seconds).sum()

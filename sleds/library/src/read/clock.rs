@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::describe::shared;
-use crate::located::Located;
+use crate::located::LocatedDevice;
 use crate::observed;
 use crate::residency::Presence;
 
@@ -17,7 +17,7 @@ const WAITING: f64 = 0.7;
 const IN_ORDER_BYTES_MIN: u64 = 32 << 20;
 
 /// Adds up the waiting time of one pass over a part of a file.
-pub(super) struct Clock {
+pub(super) struct WaitClock {
     /// Key of the observation.
     key: Arc<str>,
     begun: Option<Instant>,
@@ -25,9 +25,9 @@ pub(super) struct Clock {
     bytes: u64,
 }
 
-impl Clock {
-    fn new(key: Arc<str>) -> Clock {
-        Clock {
+impl WaitClock {
+    fn new(key: Arc<str>) -> WaitClock {
+        WaitClock {
             key,
             begun: None,
             waited: Duration::ZERO,
@@ -37,8 +37,10 @@ impl Clock {
 
     /// Makes a clock for a pass in best order. `None` on a device with different zones, since the pass may cover
     /// several of them.
-    pub(super) fn best(located: &Located) -> Option<Clock> {
-        located.observed_as().map(|key| Clock::new(Arc::clone(key)))
+    pub(super) fn best(located: &LocatedDevice) -> Option<WaitClock> {
+        located
+            .observed_as()
+            .map(|key| WaitClock::new(Arc::clone(key)))
     }
 
     /// Makes a clock for a pass in file order over bytes `from` to `to`; `presence` returns the common presence of all
@@ -48,7 +50,7 @@ impl Clock {
         file: &File,
         (from, to): (u64, u64),
         presence: impl FnOnce() -> Option<Presence>,
-    ) -> Option<Clock> {
+    ) -> Option<WaitClock> {
         if to.saturating_sub(from) < IN_ORDER_BYTES_MIN || presence() != Some(Presence::Absent) {
             return None;
         }
@@ -58,7 +60,7 @@ impl Clock {
         }
         let located = shared().locate(file).ok()?;
         let key = located.observed_as()?;
-        Some(Clock::new(observed::in_file_order(key).into()))
+        Some(WaitClock::new(observed::in_file_order(key).into()))
     }
 
     /// Adds the wait since `begun`, which delivered `bytes`.

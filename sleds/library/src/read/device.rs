@@ -5,15 +5,15 @@ use std::io;
 use std::time::Instant;
 
 use crate::delivery::{BLOCK, DEPTH};
-use crate::schedule::{Cost, Stretch};
+use crate::schedule::{CostStretch, ReadCost};
 
-use super::assemble::Assembly;
-use super::clock::Clock;
-use super::pool::Pool;
-use super::unread::{Step, Unread};
+use super::assemble::PieceAssembly;
+use super::clock::WaitClock;
+use super::pool::ReadPool;
+use super::unread::{LaneStep, UnreadParts};
 
 /// A requested part of the file.
-struct Asked {
+struct LaneRequest {
     from: u64,
     to: u64,
     /// Another process read the part into the page cache in the meantime, so it is taken from there.
@@ -27,25 +27,29 @@ struct Asked {
 pub(super) struct DeviceLane {
     /// The current stretch: end of the received bytes, and end of the requested bytes.
     current: Option<(u64, u64)>,
-    pub(super) assembly: Assembly,
+    pub(super) assembly: PieceAssembly,
     /// Blocks in flight, in the order in which they are returned.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<LaneRequest>,
     /// Stretches of these blocks, without the current stretch: first byte, and end of the requested bytes.
     stretches: VecDeque<(u64, u64)>,
     /// The part of the last stretch in `asked` that is not yet requested. It is requested before any other stretch,
     /// even one at a lower offset, since units extend across its blocks.
-    begun: Option<Stretch>,
+    begun: Option<CostStretch>,
     /// The file ended inside the current stretch.
     cut_off: bool,
-    pool: Option<Pool>,
+    pool: Option<ReadPool>,
     /// Bytes of a piece.
     chunk: usize,
     /// Clock of this pass; `None` if the pass is not observed.
-    clock: Option<Clock>,
+    clock: Option<WaitClock>,
 }
 
 impl DeviceLane {
-    pub(super) fn new(assembly: Assembly, chunk: usize, clock: Option<Clock>) -> DeviceLane {
+    pub(super) fn new(
+        assembly: PieceAssembly,
+        chunk: usize,
+        clock: Option<WaitClock>,
+    ) -> DeviceLane {
         DeviceLane {
             current: None,
             assembly,
@@ -76,9 +80,9 @@ impl DeviceLane {
         }
     }
 
-    pub(super) fn step(&mut self, unread: &mut Unread<'_>) -> io::Result<Step> {
+    pub(super) fn step(&mut self, unread: &mut UnreadParts<'_>) -> io::Result<LaneStep> {
         if self.assembly.cut(false) {
-            return Ok(Step::Piece);
+            return Ok(LaneStep::Piece);
         }
         self.ask(unread)?;
         match self.current {
@@ -87,19 +91,19 @@ impl DeviceLane {
                     if let Some(clock) = self.clock.take() {
                         clock.note();
                     }
-                    return Ok(Step::Done);
+                    return Ok(LaneStep::Done);
                 };
                 self.assembly.restart(from);
                 self.cut_off = false;
                 self.current = Some((from, end));
-                Ok(Step::More)
+                Ok(LaneStep::More)
             }
             Some((at, end)) if at < end => {
                 self.load(unread, end)?;
                 if self.assembly.cut(false) {
-                    Ok(Step::Piece)
+                    Ok(LaneStep::Piece)
                 } else {
-                    Ok(Step::More)
+                    Ok(LaneStep::More)
                 }
             }
             Some((_, end)) => {
@@ -110,14 +114,14 @@ impl DeviceLane {
     }
 
     /// Keeps the device busy. Afterwards [`DEPTH`] blocks are requested, or all.
-    pub(super) fn ask(&mut self, unread: &mut Unread<'_>) -> io::Result<()> {
+    pub(super) fn ask(&mut self, unread: &mut UnreadParts<'_>) -> io::Result<()> {
         while self.asked.len() < DEPTH {
             let Some(stretch) = self.begun.take().or_else(|| take_dear(unread)) else {
                 return Ok(());
             };
             let (from, end) = (stretch.offset, stretch.end);
             let to = end.min((from / BLOCK + 1) * BLOCK);
-            self.begun = (to < end).then_some(Stretch {
+            self.begun = (to < end).then_some(CostStretch {
                 offset: to,
                 ..stretch
             });
@@ -127,12 +131,12 @@ impl DeviceLane {
                 _ => self.stretches.push_back((from, to)),
             }
             let cached = unread.is_cached(from, to)?;
-            self.asked.push_back(Asked { from, to, cached });
+            self.asked.push_back(LaneRequest { from, to, cached });
             if cached {
                 continue;
             }
             if self.pool.is_none() {
-                self.pool = Some(Pool::new(unread.file, BLOCK as usize)?);
+                self.pool = Some(ReadPool::new(unread.file, BLOCK as usize)?);
             }
             self.pool.as_mut().expect("just made").ask(from, to);
         }
@@ -140,7 +144,7 @@ impl DeviceLane {
     }
 
     /// Loads the next block of the current stretch.
-    fn load(&mut self, unread: &mut Unread<'_>, end: u64) -> io::Result<()> {
+    fn load(&mut self, unread: &mut UnreadParts<'_>, end: u64) -> io::Result<()> {
         let asked = self
             .asked
             .pop_front()
@@ -173,8 +177,8 @@ impl DeviceLane {
     }
 }
 
-fn take_dear(unread: &mut Unread<'_>) -> Option<Stretch> {
-    let stretch = unread.schedule.first(Cost::HOLE)?;
+fn take_dear(unread: &mut UnreadParts<'_>) -> Option<CostStretch> {
+    let stretch = unread.schedule.first(ReadCost::HOLE)?;
     unread.schedule.take(stretch, stretch.end);
     Some(stretch)
 }

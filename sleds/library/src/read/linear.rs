@@ -5,12 +5,12 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 
-use super::assemble::Assembly;
-use super::clock::Clock;
-use super::{Piece, ReadOptions};
+use super::assemble::PieceAssembly;
+use super::clock::WaitClock;
+use super::{FilePiece, ReadOptions};
 
 /// Way of reading the next bytes.
-enum Source {
+enum LinearSource {
     /// By `read`, at the file's own position.
     Position,
     /// By `pread` from this offset on, which leaves the file's position unchanged.
@@ -18,24 +18,24 @@ enum Source {
 }
 
 /// Reads from an offset to a limit or to the end of the file.
-pub(super) struct Linear<'f> {
+pub(super) struct LinearReader<'f> {
     file: &'f File,
-    source: Source,
-    assembly: Assembly,
+    source: LinearSource,
+    assembly: PieceAssembly,
     /// Offset at which the reader stops.
     limit: u64,
     ended: bool,
     /// Clock of this pass; `None` if the pass is not observed.
-    clock: Option<Clock>,
+    clock: Option<WaitClock>,
 }
 
-impl<'f> Linear<'f> {
+impl<'f> LinearReader<'f> {
     /// Makes a reader from the file's position on. The position must be `at`.
-    pub(super) fn stream(file: &'f File, at: u64, options: ReadOptions) -> Linear<'f> {
-        Linear {
+    pub(super) fn stream(file: &'f File, at: u64, options: ReadOptions) -> LinearReader<'f> {
+        LinearReader {
             file,
-            source: Source::Position,
-            assembly: Assembly::new(options.unit, options.chunk, at),
+            source: LinearSource::Position,
+            assembly: PieceAssembly::new(options.unit, options.chunk, at),
             limit: u64::MAX,
             ended: false,
             clock: None,
@@ -43,13 +43,13 @@ impl<'f> Linear<'f> {
     }
 
     /// Returns this reader with a stop at byte `limit` of the file.
-    pub(super) fn until(self, limit: u64) -> Linear<'f> {
-        Linear { limit, ..self }
+    pub(super) fn until(self, limit: u64) -> LinearReader<'f> {
+        LinearReader { limit, ..self }
     }
 
     /// Returns this reader with a clock, whose time is recorded at the end.
-    pub(super) fn timed(self, clock: Option<Clock>) -> Linear<'f> {
-        Linear { clock, ..self }
+    pub(super) fn timed(self, clock: Option<WaitClock>) -> LinearReader<'f> {
+        LinearReader { clock, ..self }
     }
 
     /// Disables observations of this pass.
@@ -58,10 +58,10 @@ impl<'f> Linear<'f> {
     }
 
     /// Makes a reader from `at` on, which does not move the file's position.
-    pub(super) fn at(file: &'f File, at: u64, options: ReadOptions) -> Linear<'f> {
-        Linear {
-            source: Source::Offset(at),
-            ..Linear::stream(file, at, options)
+    pub(super) fn at(file: &'f File, at: u64, options: ReadOptions) -> LinearReader<'f> {
+        LinearReader {
+            source: LinearSource::Offset(at),
+            ..LinearReader::stream(file, at, options)
         }
     }
 
@@ -70,7 +70,7 @@ impl<'f> Linear<'f> {
         self.assembly.at() + self.assembly.rest() as u64
     }
 
-    pub(super) fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+    pub(super) fn next_piece(&mut self) -> io::Result<Option<FilePiece<'_>>> {
         // A single read may contain several pieces.
         if self.assembly.cut(self.ended) {
             return Ok(Some(self.assembly.piece()));
@@ -93,13 +93,13 @@ impl<'f> Linear<'f> {
             let room = &mut room[..length];
             let begun = self.clock.is_some().then(Instant::now);
             let read = match &self.source {
-                Source::Position => self.file.read(room),
-                Source::Offset(at) => self.file.read_at(room, *at),
+                LinearSource::Position => self.file.read(room),
+                LinearSource::Offset(at) => self.file.read_at(room, *at),
             };
             match read {
                 Ok(0) => self.ended = true,
                 Ok(n) => {
-                    if let Source::Offset(at) = &mut self.source {
+                    if let LinearSource::Offset(at) = &mut self.source {
                         *at += n as u64;
                     }
                     if let (Some(clock), Some(begun)) = (&mut self.clock, begun) {

@@ -18,25 +18,25 @@ use std::io::{self, Seek as _, SeekFrom};
 use crate::describe::{DescribeError, length};
 
 pub use asynchronous::AsyncReader;
-use best::Best;
-use clock::Clock;
-use linear::Linear;
+use best::BestReader;
+use clock::WaitClock;
+use linear::LinearReader;
 
 /// Order of reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Plan {
+pub enum ReadPlan {
     /// From the first byte to the last.
     Linear,
     /// Cheapest first.
     Best,
-    /// [`Plan::Best`] if it pays by the estimates, otherwise [`Plan::Linear`].
+    /// [`ReadPlan::Best`] if it pays by the estimates, otherwise [`ReadPlan::Linear`].
     #[default]
     Auto,
 }
 
 /// Unit that must not be split between two pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Unit {
+pub enum ReadUnit {
     /// Pieces begin and end anywhere.
     #[default]
     Bytes,
@@ -56,9 +56,9 @@ pub enum Unit {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadOptions {
     /// Order of reading.
-    pub plan: Plan,
+    pub plan: ReadPlan,
     /// Unit that must not be split.
-    pub unit: Unit,
+    pub unit: ReadUnit,
     /// Preferred length of a piece in bytes. A longer record makes a longer piece. Pieces of a small file are smaller.
     pub chunk: usize,
 }
@@ -66,8 +66,8 @@ pub struct ReadOptions {
 impl Default for ReadOptions {
     fn default() -> ReadOptions {
         ReadOptions {
-            plan: Plan::Auto,
-            unit: Unit::Bytes,
+            plan: ReadPlan::Auto,
+            unit: ReadUnit::Bytes,
             chunk: 256 << 10,
         }
     }
@@ -93,7 +93,7 @@ impl ReadOptions {
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct FilePiece<'a> {
     /// Offset in the file, in bytes. For files without a length, the offset from the position at which reading began.
     pub offset: u64,
     /// Content; never empty.
@@ -111,34 +111,34 @@ pub struct Piece<'a> {
 /// parts.
 ///
 /// After the last piece the file's position is at its end. In best order the position does not move before.
-pub struct Reader<'f> {
+pub struct FileReader<'f> {
     file: &'f File,
     from: u64,
-    state: State<'f>,
+    state: InnerReader<'f>,
 }
 
-enum State<'f> {
-    Linear(Linear<'f>),
-    Best(Box<Best<'f>>),
+enum InnerReader<'f> {
+    Linear(LinearReader<'f>),
+    Best(Box<BestReader<'f>>),
 }
 
-impl<'f> Reader<'f> {
+impl<'f> FileReader<'f> {
     /// Makes a reader of `file`, from its position on.
     ///
     /// # Errors
     /// If the file cannot be examined.
-    pub fn new(file: &'f File, options: ReadOptions) -> io::Result<Reader<'f>> {
-        Reader::begin(file, options, u64::MAX, false)
+    pub fn new(file: &'f File, options: ReadOptions) -> io::Result<FileReader<'f>> {
+        FileReader::begin(file, options, u64::MAX, false)
     }
 
     /// Makes a reader for a caller that stops at the first hit, and therefore gains from any cached part.
-    /// [`Plan::Auto`] is [`Plan::Best`] if any part is cached. The device gets no request before the cached parts are
+    /// [`ReadPlan::Auto`] is [`ReadPlan::Best`] if any part is cached. The device gets no request before the cached parts are
     /// returned.
     ///
     /// # Errors
     /// If the file cannot be examined.
-    pub fn for_first_hit(file: &'f File, options: ReadOptions) -> io::Result<Reader<'f>> {
-        Reader::begin(file, options, u64::MAX, true)
+    pub fn for_first_hit(file: &'f File, options: ReadOptions) -> io::Result<FileReader<'f>> {
+        FileReader::begin(file, options, u64::MAX, true)
     }
 
     /// Makes a reader of the bytes before byte `limit` of the file, for example of one table in a file with several
@@ -147,8 +147,8 @@ impl<'f> Reader<'f> {
     ///
     /// # Errors
     /// If the file cannot be examined.
-    pub fn before(file: &'f File, limit: u64, options: ReadOptions) -> io::Result<Reader<'f>> {
-        Reader::begin(file, options, limit, false)
+    pub fn before(file: &'f File, limit: u64, options: ReadOptions) -> io::Result<FileReader<'f>> {
+        FileReader::begin(file, options, limit, false)
     }
 
     fn begin(
@@ -156,15 +156,20 @@ impl<'f> Reader<'f> {
         options: ReadOptions,
         limit: u64,
         may_stop: bool,
-    ) -> io::Result<Reader<'f>> {
+    ) -> io::Result<FileReader<'f>> {
         let mut handle = file;
         let position = handle.stream_position().ok();
         if let Some(from) = position
-            && options.plan != Plan::Best
-            && !matches!(options.unit, Unit::Elements { .. })
+            && options.plan != ReadPlan::Best
+            && !matches!(options.unit, ReadUnit::Elements { .. })
             && let Some(left) = choose::few(file, from)
         {
-            return Ok(Reader::linear(file, from, options.for_bytes(left), limit));
+            return Ok(FileReader::linear(
+                file,
+                from,
+                options.for_bytes(left),
+                limit,
+            ));
         }
         let length = length(file);
         let (Some(mut from), Ok(length)) = (position, &length) else {
@@ -173,9 +178,9 @@ impl<'f> Reader<'f> {
                 Err(DescribeError::Io(error)) => return Err(error),
                 _ => position.unwrap_or(0),
             };
-            return Ok(Reader::linear(file, at, options, limit));
+            return Ok(FileReader::linear(file, at, options, limit));
         };
-        if let Unit::Elements { start, .. } = options.unit
+        if let ReadUnit::Elements { start, .. } = options.unit
             && start != from
         {
             handle.seek(SeekFrom::Start(start))?;
@@ -184,40 +189,42 @@ impl<'f> Reader<'f> {
         let to = limit.min(*length);
         let presence = LazyCell::new(|| choose::presence(file, from, to));
         let best = match options.plan {
-            Plan::Linear => false,
-            Plan::Best => from < to,
-            Plan::Auto => choose::best_pays(file, (from, to), || *presence, may_stop),
+            ReadPlan::Linear => false,
+            ReadPlan::Best => from < to,
+            ReadPlan::Auto => choose::best_pays(file, (from, to), || *presence, may_stop),
         };
         let state = if best {
-            let best = Best::new(file, from, to, options, may_stop)?;
-            State::Best(Box::new(best.until(limit)))
+            let best = BestReader::new(file, from, to, options, may_stop)?;
+            InnerReader::Best(Box::new(best.until(limit)))
         } else {
             let options = options.for_bytes(to.saturating_sub(from));
-            let linear = Linear::stream(file, from, options).until(limit);
-            State::Linear(linear.timed(Clock::in_file_order(file, (from, to), || *presence)))
+            let linear = LinearReader::stream(file, from, options).until(limit);
+            InnerReader::Linear(
+                linear.timed(WaitClock::in_file_order(file, (from, to), || *presence)),
+            )
         };
-        Ok(Reader { file, from, state })
+        Ok(FileReader { file, from, state })
     }
 
-    fn linear(file: &'f File, from: u64, options: ReadOptions, limit: u64) -> Reader<'f> {
-        let state = State::Linear(Linear::stream(file, from, options).until(limit));
-        Reader { file, from, state }
+    fn linear(file: &'f File, from: u64, options: ReadOptions, limit: u64) -> FileReader<'f> {
+        let state = InnerReader::Linear(LinearReader::stream(file, from, options).until(limit));
+        FileReader { file, from, state }
     }
 
     /// Disables observations of this pass.
-    pub(crate) fn unobserved(mut self) -> Reader<'f> {
+    pub(crate) fn unobserved(mut self) -> FileReader<'f> {
         match &mut self.state {
-            State::Linear(linear) => linear.unobserved(),
-            State::Best(best) => best.unobserved(),
+            InnerReader::Linear(linear) => linear.unobserved(),
+            InnerReader::Best(best) => best.unobserved(),
         }
         self
     }
 
-    /// Returns the order in use: [`Plan::Linear`] or [`Plan::Best`].
-    pub fn plan(&self) -> Plan {
+    /// Returns the order in use: [`ReadPlan::Linear`] or [`ReadPlan::Best`].
+    pub fn plan(&self) -> ReadPlan {
         match self.state {
-            State::Linear(_) => Plan::Linear,
-            State::Best(_) => Plan::Best,
+            InnerReader::Linear(_) => ReadPlan::Linear,
+            InnerReader::Best(_) => ReadPlan::Best,
         }
     }
 
@@ -230,10 +237,10 @@ impl<'f> Reader<'f> {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn next_piece(&mut self) -> io::Result<Option<Piece<'_>>> {
+    pub fn next_piece(&mut self) -> io::Result<Option<FilePiece<'_>>> {
         match &mut self.state {
-            State::Linear(linear) => linear.next_piece(),
-            State::Best(best) => {
+            InnerReader::Linear(linear) => linear.next_piece(),
+            InnerReader::Best(best) => {
                 let end = best.end();
                 let piece = best.next_piece()?;
                 if piece.is_none() {

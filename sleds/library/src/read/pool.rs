@@ -22,15 +22,15 @@ const DIRECT: u8 = 0;
 const DONTCACHE: u8 = 1;
 
 /// A file that is read past the page cache.
-struct Access {
+struct UncachedFile {
     direct: Option<File>,
     plain: File,
     way: AtomicU8,
     align: u64,
 }
 
-impl Access {
-    fn new(file: &File) -> io::Result<Access> {
+impl UncachedFile {
+    fn new(file: &File) -> io::Result<UncachedFile> {
         let align = match direct_align(file.as_fd()) {
             Some((0, _) | (_, 0)) => None,
             Some((memory, offset)) => Some(u64::from(memory.max(offset)).max(ALIGN)),
@@ -45,7 +45,7 @@ impl Access {
                 .open(path)
         });
         let direct = again.and_then(Result::ok);
-        Ok(Access {
+        Ok(UncachedFile {
             way: AtomicU8::new(if direct.is_some() { DIRECT } else { DONTCACHE }),
             direct,
             plain: file.try_clone()?,
@@ -104,16 +104,16 @@ fn direct_align(fd: BorrowedFd<'_>) -> Option<(u32, u32)> {
 }
 
 /// Memory that begins at an aligned address.
-struct Buffer {
+struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
 }
 
-impl Buffer {
-    fn new(length: usize, align: u64) -> Buffer {
+impl AlignedBuffer {
+    fn new(length: usize, align: u64) -> AlignedBuffer {
         let memory = vec![0; length + align as usize];
         let start = memory.as_ptr().align_offset(align as usize);
-        Buffer { memory, start }
+        AlignedBuffer { memory, start }
     }
 
     fn slice(&mut self, length: usize) -> &mut [u8] {
@@ -122,22 +122,22 @@ impl Buffer {
 }
 
 /// Bytes `from` to `to` of the file, with the buffer to read them into.
-struct Job {
+struct ReadJob {
     number: u64,
     from: u64,
     to: u64,
-    buffer: Buffer,
+    buffer: AlignedBuffer,
 }
 
 /// A part of the file that was read.
-pub(crate) struct Block {
-    buffer: Buffer,
+pub(crate) struct ReadBlock {
+    buffer: AlignedBuffer,
     skip: usize,
     /// Number of bytes; fewer than requested only at the end of the file.
     pub(crate) length: usize,
 }
 
-impl Block {
+impl ReadBlock {
     pub(crate) fn bytes(&self) -> &[u8] {
         let start = self.buffer.start + self.skip;
         &self.buffer.memory[start..start + self.length]
@@ -145,34 +145,34 @@ impl Block {
 }
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
-    done: BTreeMap<u64, io::Result<Block>>,
+struct PoolState {
+    jobs: VecDeque<ReadJob>,
+    done: BTreeMap<u64, io::Result<ReadBlock>>,
     stopped: bool,
 }
 
-struct Shared {
-    access: Access,
-    state: Mutex<State>,
+struct PoolShared {
+    access: UncachedFile,
+    state: Mutex<PoolState>,
     work: Condvar,
     done: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn carry_out(&self, mut job: Job) -> io::Result<Block> {
+    fn carry_out(&self, mut job: ReadJob) -> io::Result<ReadBlock> {
         let align = self.access.align;
         let start = job.from / align * align;
         let length = (job.to.next_multiple_of(align) - start) as usize;
         let filled = self.access.fill(start, job.buffer.slice(length))?;
         let skip = (job.from - start) as usize;
         let wanted = (job.to - job.from) as usize;
-        Ok(Block {
+        Ok(ReadBlock {
             buffer: job.buffer,
             skip,
             length: filled.saturating_sub(skip).min(wanted),
@@ -203,21 +203,21 @@ impl Shared {
 }
 
 /// Threads that read ahead of their caller. The caller receives the parts in the order of its requests.
-pub(crate) struct Pool {
-    shared: Arc<Shared>,
+pub(crate) struct ReadPool {
+    shared: Arc<PoolShared>,
     threads: usize,
     asked: u64,
     given: u64,
     block: usize,
-    spare: Vec<Buffer>,
+    spare: Vec<AlignedBuffer>,
 }
 
-impl Pool {
+impl ReadPool {
     /// Makes a pool for parts of at most `block` bytes.
-    pub(crate) fn new(file: &File, block: usize) -> io::Result<Pool> {
-        Ok(Pool {
-            shared: Arc::new(Shared {
-                access: Access::new(file)?,
+    pub(crate) fn new(file: &File, block: usize) -> io::Result<ReadPool> {
+        Ok(ReadPool {
+            shared: Arc::new(PoolShared {
+                access: UncachedFile::new(file)?,
                 state: Mutex::default(),
                 work: Condvar::new(),
                 done: Condvar::new(),
@@ -235,7 +235,7 @@ impl Pool {
         (self.asked - self.given) as usize
     }
 
-    /// Returns true if [`Pool::wait`] would not wait.
+    /// Returns true if [`ReadPool::wait`] would not wait.
     pub(crate) fn is_ready(&self) -> bool {
         self.shared.lock().done.contains_key(&self.given)
     }
@@ -243,9 +243,9 @@ impl Pool {
     /// Requests bytes `from` to `to`: at most a block, not empty.
     pub(crate) fn ask(&mut self, from: u64, to: u64) {
         let align = self.shared.access.align;
-        let fresh = || Buffer::new(self.block + 2 * align as usize, align);
+        let fresh = || AlignedBuffer::new(self.block + 2 * align as usize, align);
         let buffer = self.spare.pop().unwrap_or_else(fresh);
-        let job = Job {
+        let job = ReadJob {
             number: self.asked,
             from,
             to,
@@ -268,7 +268,7 @@ impl Pool {
     }
 
     /// Waits for the earliest requested part not yet returned. At least one part must be in flight.
-    pub(crate) fn wait(&mut self) -> io::Result<Block> {
+    pub(crate) fn wait(&mut self) -> io::Result<ReadBlock> {
         debug_assert!(self.in_flight() > 0);
         let mut state = self.shared.lock();
         loop {
@@ -282,12 +282,12 @@ impl Pool {
     }
 
     /// Takes back the memory of a part.
-    pub(crate) fn recycle(&mut self, block: Block) {
+    pub(crate) fn recycle(&mut self, block: ReadBlock) {
         self.spare.push(block.buffer);
     }
 }
 
-impl Drop for Pool {
+impl Drop for ReadPool {
     /// The threads end after their current reads. The drop does not wait for a slow device.
     fn drop(&mut self) {
         let mut state = self.shared.lock();

@@ -5,18 +5,18 @@ use std::io;
 use std::sync::Arc;
 
 use crate::delivery::worth_reading_over;
-use crate::describe::{Holder, parts, shared};
-use crate::located::Located;
-use crate::records::{Peek, with_boundaries};
-use crate::residency::{self, Means, Presence};
-use crate::schedule::{Cost, Schedule, Stretch, read_over, settle};
+use crate::describe::{RangeHolder, parts, shared};
+use crate::located::LocatedDevice;
+use crate::records::{PeekRange, with_boundaries};
+use crate::residency::{self, Presence, ResidencyMethod};
+use crate::schedule::{CostStretch, ReadCost, ReadSchedule, read_over, settle};
 
-use super::assemble::Assembly;
-use super::{Plan, ReadOptions, Unit};
+use super::assemble::PieceAssembly;
+use super::{ReadOptions, ReadPlan, ReadUnit};
 
 /// Result of a step of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum LaneStep {
     /// The lane's assembly has a piece.
     Piece,
     /// The lane needs more steps before the next piece.
@@ -26,36 +26,36 @@ pub(super) enum Step {
 }
 
 /// The file, and its parts not yet read.
-pub(super) struct Unread<'f> {
+pub(super) struct UnreadParts<'f> {
     pub(super) file: &'f File,
     pub(super) options: ReadOptions,
     /// End of the file when reading began.
     pub(super) to: u64,
-    pub(super) located: Arc<Located>,
+    pub(super) located: Arc<LocatedDevice>,
     /// Stretches that no lane has begun. They begin and end at boundaries of units, except at the end of the file.
-    pub(super) schedule: Schedule,
+    pub(super) schedule: ReadSchedule,
     /// Offset at which linear reading continues in the end: `to`, or the beginning of an incomplete last unit.
     pub(super) tail: u64,
-    means: Means,
-    peek: Peek<'f>,
+    means: ResidencyMethod,
+    peek: PeekRange<'f>,
 }
 
-impl<'f> Unread<'f> {
+impl<'f> UnreadParts<'f> {
     pub(super) fn new(
         file: &'f File,
         from: u64,
         to: u64,
         options: ReadOptions,
-    ) -> io::Result<Unread<'f>> {
-        let mut unread = Unread {
+    ) -> io::Result<UnreadParts<'f>> {
+        let mut unread = UnreadParts {
             file,
             options,
             to,
             located: shared().locate(file)?,
-            schedule: Schedule::default(),
+            schedule: ReadSchedule::default(),
             tail: to,
             means: residency::means(file)?,
-            peek: Peek::new(file, from, to),
+            peek: PeekRange::new(file, from, to),
         };
         unread.consider(from, to)?;
         Ok(unread)
@@ -65,20 +65,20 @@ impl<'f> Unread<'f> {
     pub(super) fn consider(&mut self, from: u64, to: u64) -> io::Result<()> {
         let located = Arc::clone(&self.located);
         let parts = parts(self.file, (from, to), &located)?;
-        let stretches = parts.into_iter().map(|part| Stretch {
+        let stretches = parts.into_iter().map(|part| CostStretch {
             offset: part.offset,
             end: part.end,
             cost: match part.holder {
-                Holder::Cache => Cost::CACHED,
-                Holder::Nothing => Cost::HOLE,
-                Holder::Unknown => Cost::device(None),
-                Holder::Device(spot) => {
-                    Cost::device(located.zone(spot).rates.map(|rates| rates.latency_s.median))
+                RangeHolder::Cache => ReadCost::CACHED,
+                RangeHolder::Nothing => ReadCost::HOLE,
+                RangeHolder::Unknown => ReadCost::device(None),
+                RangeHolder::Device(spot) => {
+                    ReadCost::device(located.zone(spot).rates.map(|rates| rates.latency_s.median))
                 }
             },
         });
         let mut stretches: Vec<_> = stretches.collect();
-        if self.options.plan == Plan::Auto {
+        if self.options.plan == ReadPlan::Auto {
             read_over(
                 &mut stretches,
                 worth_reading_over(located.somewhere().rates),
@@ -98,7 +98,12 @@ impl<'f> Unread<'f> {
     }
 
     /// Adds bytes `from` to `to` to `assembly`, without read-ahead, and returns their number.
-    pub(super) fn load(&mut self, assembly: &mut Assembly, from: u64, to: u64) -> io::Result<u64> {
+    pub(super) fn load(
+        &mut self,
+        assembly: &mut PieceAssembly,
+        from: u64,
+        to: u64,
+    ) -> io::Result<u64> {
         let mut at = from;
         while at < to {
             let room = assembly.make_room();
@@ -115,15 +120,15 @@ impl<'f> Unread<'f> {
 
     /// Ends a stretch that was read up to `end`. An incomplete unit at the end of the file is left for the tail, since
     /// the file may have grown.
-    pub(super) fn end_stretch(&mut self, assembly: &mut Assembly, end: u64) -> Step {
-        if end == self.to && self.options.unit != Unit::Bytes {
+    pub(super) fn end_stretch(&mut self, assembly: &mut PieceAssembly, end: u64) -> LaneStep {
+        if end == self.to && self.options.unit != ReadUnit::Bytes {
             self.tail = assembly.at();
             assembly.restart(self.tail);
         }
         if assembly.cut(true) {
-            Step::Piece
+            LaneStep::Piece
         } else {
-            Step::More
+            LaneStep::More
         }
     }
 }

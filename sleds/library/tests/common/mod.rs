@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
-use sleds::{Piece, Presence, ReadOptions, Reader, Unit, residency};
+use sleds::{FilePiece, FileReader, Presence, ReadOptions, ReadUnit, residency};
 
 pub const PAGE: u64 = 4096;
 
@@ -27,9 +27,9 @@ pub fn scratch() -> tempfile::TempDir {
 }
 
 /// A small random number generator: equal seeds give equal numbers.
-pub struct Random(pub u64);
+pub struct TestRandom(pub u64);
 
-impl Random {
+impl TestRandom {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -44,7 +44,7 @@ impl Random {
 }
 
 /// Returns lines of text, some empty, some long, of `length` bytes in total.
-pub fn text(random: &mut Random, length: usize) -> Vec<u8> {
+pub fn text(random: &mut TestRandom, length: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(length);
     while text.len() < length {
         let line = match random.below(20) {
@@ -89,7 +89,7 @@ pub fn warm(file: &File, pages: Range<u64>) {
 }
 
 /// Caches random runs of pages, about half of the file.
-pub fn mix(file: &File, random: &mut Random, run_pages_max: u64) {
+pub fn mix(file: &File, random: &mut TestRandom, run_pages_max: u64) {
     evict(file);
     let pages = file.metadata().unwrap().len().div_ceil(PAGE);
     let (mut at, mut cached) = (0, random.below(2) == 0);
@@ -111,9 +111,9 @@ pub fn can_evict(path: &Path) -> bool {
 
 /// Returns all pieces of a file, in the order in which they arrive.
 pub fn pieces(file: &File, options: ReadOptions) -> Vec<(u64, Vec<u8>)> {
-    let mut reader = Reader::new(file, options).unwrap();
+    let mut reader = FileReader::new(file, options).unwrap();
     let mut all = Vec::new();
-    while let Some(Piece { offset, data }) = reader.next_piece().unwrap() {
+    while let Some(FilePiece { offset, data }) = reader.next_piece().unwrap() {
         assert!(!data.is_empty());
         all.push((offset, data.to_vec()));
     }
@@ -133,16 +133,16 @@ pub fn joined(pieces: &[(u64, Vec<u8>)], from: u64) -> Vec<u8> {
 }
 
 /// Panics if a piece cuts a unit.
-pub fn assert_whole(pieces: &[(u64, Vec<u8>)], unit: Unit, content: &[u8]) {
+pub fn assert_whole(pieces: &[(u64, Vec<u8>)], unit: ReadUnit, content: &[u8]) {
     for (offset, data) in pieces {
         let end = *offset as usize + data.len();
         match unit {
-            Unit::Bytes => {}
-            Unit::Records(sep) => {
+            ReadUnit::Bytes => {}
+            ReadUnit::Records(sep) => {
                 assert!(*offset == 0 || content[*offset as usize - 1] == sep);
                 assert!(end == content.len() || content[end - 1] == sep);
             }
-            Unit::Elements { start, size } => {
+            ReadUnit::Elements { start, size } => {
                 let size = u64::from(size);
                 assert_eq!((offset - start) % size, 0);
                 assert!(end == content.len() || (end as u64 - start).is_multiple_of(size));

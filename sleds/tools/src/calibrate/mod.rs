@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use sleds::{Entry, Rates, Source, Table, TableError, calibrate, format};
+use sleds::{DeviceEntry, DeviceTable, DeviceTableError, RateSource, ReadRates, calibrate, format};
 
 use crate::output::{self, result_line};
 use sleds_common::Tool;
@@ -18,7 +18,7 @@ use sleds_common::quantity::{rate, seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "calibrate",
-    command: || Args::command().name("calibrate"),
+    command: || CalibrateArgs::command().name("calibrate"),
     run,
 };
 
@@ -34,7 +34,7 @@ pub(crate) const TOOL: Tool = Tool {
 /// usage.
 #[derive(Parser)]
 #[command(name = "calibrate")]
-struct Args {
+struct CalibrateArgs {
     /// A disk to be measured by reading it (may be repeated)
     #[arg(long, value_name = "DEVICE")]
     device: Vec<PathBuf>,
@@ -54,7 +54,7 @@ struct Args {
 }
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let args: Args = match output::parse("calibrate", args) {
+    let args: CalibrateArgs = match output::parse("calibrate", args) {
         Ok(args) => args,
         Err(code) => return code,
     };
@@ -76,7 +76,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 /// Measures all targets, and returns true if all of them could be measured.
-fn calibrate(args: &Args) -> anyhow::Result<bool> {
+fn calibrate(args: &CalibrateArgs) -> anyhow::Result<bool> {
     let path = args.output.clone().unwrap_or_else(format::path_to_write);
     let mut table = existing(&path);
     let (targets, mut complete) = target::of(&args.device, &args.path, &path);
@@ -85,7 +85,7 @@ fn calibrate(args: &Args) -> anyhow::Result<bool> {
     bar.set_message("memory");
     let cached = target::to_be_cached(&args.path, &path);
     table.memory = calibrate::memory(cached.as_ref(), budget.min(Duration::from_secs(2)) / 2)?;
-    table.memory_source = Source::Measured;
+    table.memory_source = RateSource::Measured;
     show(&bar, "memory", "", table.memory);
     for (index, (path, file)) in targets.iter().enumerate() {
         bar.set_message(path.display().to_string());
@@ -117,15 +117,15 @@ fn calibrate(args: &Args) -> anyhow::Result<bool> {
 }
 
 /// Returns the existing table, if it belongs to this machine.
-fn existing(path: &Path) -> Table {
+fn existing(path: &Path) -> DeviceTable {
     match format::load_from(path) {
         Ok(table) => table,
-        Err(TableError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Table::default()
+        Err(DeviceTableError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            DeviceTable::default()
         }
         Err(error) => {
             eprintln!("sleds calibrate: {error} (it is replaced)");
-            Table::default()
+            DeviceTable::default()
         }
     }
 }
@@ -138,7 +138,7 @@ fn bar(targets: u64) -> ProgressBar {
     bar
 }
 
-fn show_entry(bar: &ProgressBar, entry: &Entry) {
+fn show_entry(bar: &ProgressBar, entry: &DeviceEntry) {
     for zone in &entry.zones {
         let name = match zone.name.as_str() {
             "" => entry.name.clone(),
@@ -148,7 +148,7 @@ fn show_entry(bar: &ProgressBar, entry: &Entry) {
     }
 }
 
-fn show(bar: &ProgressBar, name: &str, class: &str, rates: Rates) {
+fn show(bar: &ProgressBar, name: &str, class: &str, rates: ReadRates) {
     let (latency, bandwidth) = (rates.latency_s, rates.bandwidth_Bps);
     let linear = rate(rates.in_file_order().median);
     bar.suspend(|| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_rng::Rng;
 use rustix::fs::{Mode, OFlags};
-use sleds::{Level, Place, calibrate, describe};
+use sleds::{FilePlace, StorageLevel, calibrate, describe};
 
 /// Bytes of the scratch file in a directory.
 const SCRATCH_BYTES: u64 = 128 << 20;
@@ -58,7 +58,7 @@ pub(super) fn of(
 fn disks() -> BTreeMap<PathBuf, PathBuf> {
     let mut disks = BTreeMap::new();
     for point in sleds::mounts().into_iter().map(|mount| mount.point) {
-        let place = File::open(&point).and_then(|directory| Place::of(&directory));
+        let place = File::open(&point).and_then(|directory| FilePlace::of(&directory));
         for device in place.map(|place| place.chain).unwrap_or_default() {
             let pieced = ["loop", "zram", "ram"]
                 .iter()
@@ -167,7 +167,7 @@ fn file_like(point: &Path, bytes: u64, written_before: i64) -> Option<File> {
 fn is_all_on_a_device(file: &File) -> bool {
     let sleds = describe(file).unwrap_or_default();
     let mut levels = sleds.iter().map(|sled| &sled.level);
-    levels.all(|level| matches!(level, Level::Device(_)))
+    levels.all(|level| matches!(level, StorageLevel::Device(_)))
 }
 
 /// Makes a new file of incompressible bytes, without a name.

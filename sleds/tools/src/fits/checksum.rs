@@ -1,12 +1,12 @@
 //! `DATASUM` and `CHECKSUM` (FITS standard 4.0, appendix J).
 
-use super::header::Header;
+use super::header::FitsHeader;
 
 /// The ones' complement sum of 32-bit words, most significant byte first.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Sum(u64);
+pub(super) struct FitsChecksum(u64);
 
-impl Sum {
+impl FitsChecksum {
     /// Adds bytes. The length must be a multiple of four, except in the last call.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let mut words = bytes.chunks_exact(4);
@@ -56,7 +56,7 @@ fn encode(sum: u32) -> String {
 }
 
 /// Puts both sums into a header. `data` is the sum of its data.
-pub(super) fn put(header: &mut Header, data: Sum) {
+pub(super) fn put(header: &mut FitsHeader, data: FitsChecksum) {
     header.set("DATASUM", &format!("'{}'", data.value()));
     header.set("CHECKSUM", "'0000000000000000'");
     let mut all = data;

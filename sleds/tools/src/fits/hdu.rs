@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::header::{BLOCK, Header, Unreadable};
-use super::image::Image;
+use super::header::{BLOCK, FitsHeader, FitsHeaderError};
+use super::image::FitsImage;
 
 /// A header and its data.
 #[derive(Debug)]
 pub(super) struct Hdu {
-    pub(super) header: Header,
+    pub(super) header: FitsHeader,
     /// Offset of the data in the file.
     pub(super) data_at: u64,
     /// Bytes of data, without the padding of the last block.
@@ -23,7 +23,7 @@ pub(super) struct Hdu {
 
 /// Selection of an HDU.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Which {
+pub(super) enum HduSelector {
     /// The first HDU with an image.
     FirstImage,
     /// By number; 0 is the primary HDU.
@@ -33,7 +33,7 @@ pub(super) enum Which {
 }
 
 /// A FITS file with its parsed headers.
-pub(super) struct Fits {
+pub(super) struct FitsFile {
     pub(super) file: File,
     pub(super) hdus: Vec<Hdu>,
     /// Bytes from the first HDU to the end of the last, with the padding of its last block.
@@ -42,9 +42,9 @@ pub(super) struct Fits {
     pub(super) file_bytes: u64,
 }
 
-impl Fits {
+impl FitsFile {
     /// Opens a file and reads all headers.
-    pub(super) fn open(path: &Path) -> Result<Fits> {
+    pub(super) fn open(path: &Path) -> Result<FitsFile> {
         let mut file = File::open(path)?;
         let meta = file.metadata()?;
         if meta.is_dir() {
@@ -53,7 +53,7 @@ impl Fits {
         if !meta.is_file() {
             bail!("is not a file with a length, which reading in any order needs");
         }
-        let mut fits = Fits {
+        let mut fits = FitsFile {
             hdus: Vec::new(),
             bytes: 0,
             file_bytes: meta.len(),
@@ -62,14 +62,14 @@ impl Fits {
         loop {
             file.seek(SeekFrom::Start(fits.bytes))?;
             let first = fits.hdus.is_empty();
-            let header = match Header::read(&mut file, first) {
+            let header = match FitsHeader::read(&mut file, first) {
                 Ok(header) => header,
-                Err(Unreadable::End) if first => bail!("is empty"),
-                Err(Unreadable::End) => return Ok(fits),
-                Err(Unreadable::Io(error)) => return Err(error.into()),
+                Err(FitsHeaderError::End) if first => bail!("is empty"),
+                Err(FitsHeaderError::End) => return Ok(fits),
+                Err(FitsHeaderError::Io(error)) => return Err(error.into()),
                 // The standard allows records of another kind after the last HDU.
-                Err(Unreadable::Wrong(_)) if !first => return Ok(fits),
-                Err(Unreadable::Wrong(why)) => bail!("{why}"),
+                Err(FitsHeaderError::Wrong(_)) if !first => return Ok(fits),
+                Err(FitsHeaderError::Wrong(why)) => bail!("{why}"),
             };
             let data_bytes = data_bytes(&header).map_err(anyhow::Error::msg)?;
             let data_at = fits.bytes + header.blocks_bytes();
@@ -88,10 +88,10 @@ impl Fits {
     }
 
     /// Returns the selected image and the number of its HDU.
-    pub(super) fn image(&self, which: &Which) -> Result<(usize, Image)> {
+    pub(super) fn image(&self, which: &HduSelector) -> Result<(usize, FitsImage)> {
         let number = match which {
-            Which::Number(number) => *number,
-            Which::Name(name) => {
+            HduSelector::Number(number) => *number,
+            HduSelector::Name(name) => {
                 let has_name = |hdu: &Hdu| {
                     let found = hdu.header.text("EXTNAME");
                     found.is_some_and(|found| found.eq_ignore_ascii_case(name))
@@ -99,8 +99,8 @@ impl Fits {
                 let found = self.hdus.iter().position(has_name);
                 found.with_context(|| format!("has no HDU called {name}"))?
             }
-            Which::FirstImage => {
-                let is_image = |hdu: &Hdu| hdu.data_bytes > 0 && Image::of(&hdu.header).is_ok();
+            HduSelector::FirstImage => {
+                let is_image = |hdu: &Hdu| hdu.data_bytes > 0 && FitsImage::of(&hdu.header).is_ok();
                 self.hdus.iter().position(is_image).unwrap_or(0)
             }
         };
@@ -108,7 +108,8 @@ impl Fits {
             let count = self.hdus.len();
             format!("has no HDU {number}: it has {count}, counted from 0")
         })?;
-        let image = Image::of(&hdu.header).map_err(|why| anyhow::anyhow!("HDU {number} {why}"))?;
+        let image =
+            FitsImage::of(&hdu.header).map_err(|why| anyhow::anyhow!("HDU {number} {why}"))?;
         let end = hdu.data_at + hdu.data_bytes;
         if end > self.file_bytes {
             let missing = end - self.file_bytes;
@@ -119,7 +120,7 @@ impl Fits {
 }
 
 /// Returns the number of data bytes that a header declares.
-fn data_bytes(header: &Header) -> Result<u64, String> {
+fn data_bytes(header: &FitsHeader) -> Result<u64, String> {
     let number = |keyword: &str, usual: Option<i64>| {
         let value = header.integer(keyword)?.or(usual);
         let value = value.ok_or_else(|| format!("{keyword} is missing"))?;
@@ -155,8 +156,8 @@ fn data_bytes(header: &Header) -> Result<u64, String> {
 }
 
 /// Splits a name: `FILE`, `FILE[2]`, `FILE[NAME]` or `FILE+2`. The whole name of an existing file is not split.
-pub(super) fn named(name: &OsStr) -> (PathBuf, Which) {
-    let whole = || (PathBuf::from(name), Which::FirstImage);
+pub(super) fn named(name: &OsStr) -> (PathBuf, HduSelector) {
+    let whole = || (PathBuf::from(name), HduSelector::FirstImage);
     if Path::new(name).exists() {
         return whole();
     }
@@ -179,9 +180,9 @@ pub(super) fn named(name: &OsStr) -> (PathBuf, Which) {
 }
 
 /// Parses a number or a name.
-pub(super) fn which_of(text: &str) -> Which {
+pub(super) fn which_of(text: &str) -> HduSelector {
     match text.trim().parse() {
-        Ok(number) => Which::Number(number),
-        Err(_) => Which::Name(text.trim().to_owned()),
+        Ok(number) => HduSelector::Number(number),
+        Err(_) => HduSelector::Name(text.trim().to_owned()),
     }
 }

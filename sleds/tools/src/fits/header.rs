@@ -10,17 +10,17 @@ const CARD: usize = 80;
 const BLOCKS_MAX: usize = 10_000;
 
 /// A line of a header.
-pub(super) type Card = [u8; CARD];
+pub(super) type HeaderCard = [u8; CARD];
 
 /// The cards of a header, without `END`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Header {
-    cards: Vec<Card>,
+pub(super) struct FitsHeader {
+    cards: Vec<HeaderCard>,
 }
 
 /// Reasons for a missing header.
 #[derive(Debug)]
-pub(super) enum Unreadable {
+pub(super) enum FitsHeaderError {
     /// The file ends here.
     End,
     Io(io::Error),
@@ -28,7 +28,7 @@ pub(super) enum Unreadable {
 }
 
 /// Makes a card with this text, cut or padded to the length of a card.
-fn card(text: &str) -> Card {
+fn card(text: &str) -> HeaderCard {
     let mut card = [b' '; CARD];
     for (to, byte) in card.iter_mut().zip(text.bytes()) {
         *to = byte;
@@ -36,32 +36,32 @@ fn card(text: &str) -> Card {
     card
 }
 
-impl Header {
+impl FitsHeader {
     /// Reads a header. `first` is true for the first header of the file.
-    pub(super) fn read(from: &mut impl Read, first: bool) -> Result<Header, Unreadable> {
-        let mut header = Header::default();
+    pub(super) fn read(from: &mut impl Read, first: bool) -> Result<FitsHeader, FitsHeaderError> {
+        let mut header = FitsHeader::default();
         let mut block = [0_u8; BLOCK];
         for number in 0..BLOCKS_MAX {
-            let got = fill(from, &mut block).map_err(Unreadable::Io)?;
+            let got = fill(from, &mut block).map_err(FitsHeaderError::Io)?;
             if got == 0 && number == 0 {
-                return Err(Unreadable::End);
+                return Err(FitsHeaderError::End);
             }
             if number == 0 {
-                begins_well(&block[..got], first).map_err(Unreadable::Wrong)?;
+                begins_well(&block[..got], first).map_err(FitsHeaderError::Wrong)?;
             }
             if got < BLOCK {
                 let text = "the file ends within a header".to_owned();
-                return Err(Unreadable::Wrong(text));
+                return Err(FitsHeaderError::Wrong(text));
             }
             for card in block.chunks_exact(CARD) {
                 if card.trim_ascii_end() == b"END" {
                     return Ok(header);
                 }
-                let card = Card::try_from(card).expect("a chunk is a card long");
+                let card = HeaderCard::try_from(card).expect("a chunk is a card long");
                 header.cards.push(card);
             }
         }
-        Err(Unreadable::Wrong("a header has no END".into()))
+        Err(FitsHeaderError::Wrong("a header has no END".into()))
     }
 
     /// Returns the length of the header in a file.
@@ -78,7 +78,7 @@ impl Header {
         bytes
     }
 
-    pub(super) fn cards(&self) -> &[Card] {
+    pub(super) fn cards(&self) -> &[HeaderCard] {
         &self.cards
     }
 
@@ -199,12 +199,12 @@ fn begins_well(block: &[u8], first: bool) -> Result<(), String> {
 }
 
 /// Returns the keyword of a card.
-pub(super) fn name(card: &Card) -> &str {
+pub(super) fn name(card: &HeaderCard) -> &str {
     std::str::from_utf8(&card[..8]).unwrap_or("").trim_end()
 }
 
 /// Splits a card into value and comment.
-fn split(card: &Card) -> Option<(&str, &str)> {
+fn split(card: &HeaderCard) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(card).ok()?;
     let text = text[8..].strip_prefix("= ")?;
     let mut quoted = false;
@@ -218,18 +218,18 @@ fn split(card: &Card) -> Option<(&str, &str)> {
     Some((text.trim(), ""))
 }
 
-fn value(card: &Card) -> Option<&str> {
+fn value(card: &HeaderCard) -> Option<&str> {
     split(card)
         .map(|(value, _)| value)
         .filter(|v| !v.is_empty())
 }
 
-fn comment(card: &Card) -> &str {
+fn comment(card: &HeaderCard) -> &str {
     split(card).map_or("", |(_, comment)| comment)
 }
 
 /// Makes a card in the fixed format: numbers and logicals end in column 30.
-fn written(keyword: &str, value: &str, comment: &str) -> Card {
+fn written(keyword: &str, value: &str, comment: &str) -> HeaderCard {
     let value = if value.starts_with('\'') {
         format!("{value:<20}")
     } else {

@@ -5,31 +5,31 @@
 //! single pass does everything; without a range, two passes are needed.
 
 use anyhow::{Context as _, Result, bail};
-use sleds::Plan;
+use sleds::ReadPlan;
 
-use super::checksum::{self, Sum};
-use super::hdu::{Fits, Which};
-use super::header::{BLOCK, Header, real};
-use super::image::Image;
-use super::pass::Pass;
-use super::target::Target;
+use super::checksum::{self, FitsChecksum};
+use super::hdu::{FitsFile, HduSelector};
+use super::header::{BLOCK, FitsHeader, real};
+use super::image::FitsImage;
+use super::pass::UnitPass;
+use super::target::FitsTarget;
 
 /// Maximum number of bins. More bins are a mistake in `binsize`.
 const BINS_MAX: f64 = 1e8;
 
 /// Limits of the values; `None` stands for the least or greatest value of the data.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Range {
+pub(super) struct HistRange {
     pub(super) from: Option<f64>,
     pub(super) to: Option<f64>,
 }
 
-impl Range {
+impl HistRange {
     /// Parses `0:100`, `0,100`, `0-100`, `-` or `INDEF`. A missing limit, or `INDEF`, is the data's own.
-    pub(super) fn parse(text: &str) -> Option<Range> {
+    pub(super) fn parse(text: &str) -> Option<HistRange> {
         let text = text.trim();
         if matches!(text, "" | "-") || text.eq_ignore_ascii_case("INDEF") {
-            return Some(Range::default());
+            return Some(HistRange::default());
         }
         let end = |text: &str| -> Option<Option<f64>> {
             let text = text.trim();
@@ -42,7 +42,7 @@ impl Range {
         let both = |from: &str, to: &str| {
             let (from, to) = (end(from)?, end(to)?);
             let in_order = from.zip(to).is_none_or(|(from, to)| from <= to);
-            in_order.then_some(Range { from, to })
+            in_order.then_some(HistRange { from, to })
         };
         if let Some((from, to)) = text.split_once([':', ',']) {
             return both(from, to);
@@ -57,20 +57,20 @@ impl Range {
 
 /// Bins of the histogram.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Bins {
+pub(super) struct HistBins {
     from: f64,
     to: f64,
     size: f64,
     count: usize,
 }
 
-impl Bins {
-    fn new(from: f64, to: f64, size: f64) -> Result<Bins> {
+impl HistBins {
+    fn new(from: f64, to: f64, size: f64) -> Result<HistBins> {
         let count = ((to - from) / size).ceil().max(1.0);
         if count > BINS_MAX {
             bail!("{count} bins are too many: {from} to {to} in steps of {size}");
         }
-        Ok(Bins {
+        Ok(HistBins {
             from,
             to,
             size,
@@ -79,7 +79,7 @@ impl Bins {
     }
 
     /// Adds the values in `bytes` to `counts`.
-    fn count(&self, image: &Image, bytes: &[u8], counts: &mut [u64]) {
+    fn count(&self, image: &FitsImage, bytes: &[u8], counts: &mut [u64]) {
         let values = image.raw(bytes).filter_map(|raw| image.worth(raw));
         for bin in values.filter_map(|value| self.of(value)) {
             counts[bin] += 1;
@@ -94,18 +94,18 @@ impl Bins {
 }
 
 /// Options of the command.
-pub(super) struct Job<'a> {
-    pub(super) which: &'a Which,
-    pub(super) range: Range,
+pub(super) struct HistJob<'a> {
+    pub(super) which: &'a HduSelector,
+    pub(super) range: HistRange,
     pub(super) binsize: f64,
-    pub(super) plan: Plan,
+    pub(super) plan: ReadPlan,
 }
 
 /// Makes `target` from `fits`.
-pub(super) fn hist(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> {
+pub(super) fn hist(fits: &FitsFile, job: &HistJob<'_>, mut target: FitsTarget) -> Result<()> {
     let (number, image) = fits.image(job.which)?;
     target.expect(fits.bytes, fits.bytes, job.plan);
-    let mut copying = Copying {
+    let mut copying = CopyPass {
         fits,
         number,
         image: &image,
@@ -114,7 +114,7 @@ pub(super) fn hist(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()>
     };
     let (bins, counts) = match (job.range.from, job.range.to) {
         (Some(from), Some(to)) => {
-            let bins = Bins::new(from, to, job.binsize)?;
+            let bins = HistBins::new(from, to, job.binsize)?;
             let mut counts = vec![0; bins.count];
             copying.run(|bytes| bins.count(&image, bytes, &mut counts))?;
             (bins, counts)
@@ -127,10 +127,10 @@ pub(super) fn hist(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()>
             if from > to {
                 bail!("has no values between {from} and {to}");
             }
-            let bins = Bins::new(from, to, job.binsize)?;
+            let bins = HistBins::new(from, to, job.binsize)?;
             let mut counts = vec![0; bins.count];
             let unit = image.stored.size() as u64;
-            let mut pass = Pass::over_data(fits, &fits.hdus[number], unit, job.plan)?;
+            let mut pass = UnitPass::over_data(fits, &fits.hdus[number], unit, job.plan)?;
             while let Some(units) = pass.next()? {
                 bins.count(&image, units.bytes, &mut counts);
             }
@@ -142,15 +142,15 @@ pub(super) fn hist(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()>
 }
 
 /// The first pass: copies all HDUs, and examines the data of the selected HDU. Bytes after the last HDU are omitted.
-struct Copying<'a> {
-    fits: &'a Fits,
+struct CopyPass<'a> {
+    fits: &'a FitsFile,
     number: usize,
-    image: &'a Image,
-    plan: Plan,
-    target: &'a mut Target,
+    image: &'a FitsImage,
+    plan: ReadPlan,
+    target: &'a mut FitsTarget,
 }
 
-impl Copying<'_> {
+impl CopyPass<'_> {
     fn run(&mut self, mut look: impl FnMut(&[u8])) -> Result<()> {
         let hdu = &self.fits.hdus[self.number];
         let unit = self.image.stored.size() as u64;
@@ -167,7 +167,7 @@ impl Copying<'_> {
 
     /// Copies `units` units from byte `at` on.
     fn part(&mut self, at: u64, units: u64, unit: u64, look: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut pass = Pass::over(self.fits, at, units, unit, self.plan)?;
+        let mut pass = UnitPass::over(self.fits, at, units, unit, self.plan)?;
         while let Some(units) = pass.next()? {
             look(units.bytes);
             self.target.write_at(units.bytes, at + units.first * unit)?;
@@ -177,7 +177,7 @@ impl Copying<'_> {
 }
 
 /// Updates the least and the greatest value with `bytes`.
-fn extend(found: &mut Option<(f64, f64)>, image: &Image, bytes: &[u8]) {
+fn extend(found: &mut Option<(f64, f64)>, image: &FitsImage, bytes: &[u8]) {
     let values = image.raw(bytes).filter_map(|raw| image.worth(raw));
     for value in values.filter(|value| value.is_finite()) {
         let (least, greatest) = found.get_or_insert((value, value));
@@ -187,7 +187,7 @@ fn extend(found: &mut Option<(f64, f64)>, image: &Image, bytes: &[u8]) {
 }
 
 /// Returns the histogram as a binary table (FITS standard 4.0, section 7.3).
-fn table(bins: &Bins, counts: &[u64], number: usize) -> Vec<u8> {
+fn table(bins: &HistBins, counts: &[u64], number: usize) -> Vec<u8> {
     let mut data = Vec::with_capacity(counts.len() * 24 + BLOCK);
     for (bin, count) in counts.iter().enumerate() {
         let middle = bins.from + (bin as f64 + 0.5) * bins.size;
@@ -196,7 +196,7 @@ fn table(bins: &Bins, counts: &[u64], number: usize) -> Vec<u8> {
         data.extend_from_slice(&(*count as f64).sqrt().to_be_bytes());
     }
     data.resize(data.len().next_multiple_of(BLOCK), 0);
-    let mut header = Header::default();
+    let mut header = FitsHeader::default();
     for (keyword, value, comment) in [
         (
             "XTENSION",
@@ -228,7 +228,7 @@ fn table(bins: &Bins, counts: &[u64], number: usize) -> Vec<u8> {
     ] {
         header.push(keyword, &value, comment);
     }
-    let mut sum = Sum::default();
+    let mut sum = FitsChecksum::default();
     sum.add(&data);
     checksum::put(&mut header, sum);
     let mut bytes = header.to_bytes();

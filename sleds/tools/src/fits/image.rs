@@ -1,10 +1,10 @@
 //! Images: the format of their pixels, and the values of the pixels.
 
-use super::header::Header;
+use super::header::FitsHeader;
 
 /// Storage format of a pixel: `BITPIX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stored {
+pub(super) enum PixelFormat {
     U8,
     I16,
     I32,
@@ -13,27 +13,27 @@ pub(super) enum Stored {
     F64,
 }
 
-impl Stored {
-    pub(super) fn of(bitpix: i64) -> Option<Stored> {
+impl PixelFormat {
+    pub(super) fn of(bitpix: i64) -> Option<PixelFormat> {
         Some(match bitpix {
-            8 => Stored::U8,
-            16 => Stored::I16,
-            32 => Stored::I32,
-            64 => Stored::I64,
-            -32 => Stored::F32,
-            -64 => Stored::F64,
+            8 => PixelFormat::U8,
+            16 => PixelFormat::I16,
+            32 => PixelFormat::I32,
+            64 => PixelFormat::I64,
+            -32 => PixelFormat::F32,
+            -64 => PixelFormat::F64,
             _ => return None,
         })
     }
 
     pub(super) fn bitpix(self) -> i64 {
         match self {
-            Stored::U8 => 8,
-            Stored::I16 => 16,
-            Stored::I32 => 32,
-            Stored::I64 => 64,
-            Stored::F32 => -32,
-            Stored::F64 => -64,
+            PixelFormat::U8 => 8,
+            PixelFormat::I16 => 16,
+            PixelFormat::I32 => 32,
+            PixelFormat::I64 => 64,
+            PixelFormat::F32 => -32,
+            PixelFormat::F64 => -64,
         }
     }
 
@@ -49,9 +49,9 @@ impl Stored {
     /// Returns the least and the greatest whole number of the format.
     pub(super) fn range(self) -> (i128, i128) {
         match self {
-            Stored::U8 => (0, 255),
-            Stored::I16 => (i16::MIN.into(), i16::MAX.into()),
-            Stored::I32 => (i32::MIN.into(), i32::MAX.into()),
+            PixelFormat::U8 => (0, 255),
+            PixelFormat::I16 => (i16::MIN.into(), i16::MAX.into()),
+            PixelFormat::I32 => (i32::MIN.into(), i32::MAX.into()),
             _ => (i64::MIN.into(), i64::MAX.into()),
         }
     }
@@ -59,15 +59,15 @@ impl Stored {
 
 /// A pixel in its storage format.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Raw {
+pub(super) enum RawPixel {
     Int(i64),
     Float(f64),
 }
 
 /// The description of an image in its header.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Image {
-    pub(super) stored: Stored,
+pub(super) struct FitsImage {
+    pub(super) stored: PixelFormat,
     /// Lengths of the axes, the fastest first; never 0.
     pub(super) axes: Vec<u64>,
     pub(super) scale: f64,
@@ -76,9 +76,9 @@ pub(super) struct Image {
     pub(super) blank: Option<i64>,
 }
 
-impl Image {
+impl FitsImage {
     /// Reads a header. The error text continues a sentence that begins with the file or HDU.
-    pub(super) fn of(header: &Header) -> Result<Image, String> {
+    pub(super) fn of(header: &FitsHeader) -> Result<FitsImage, String> {
         if header.logical("GROUPS") {
             return Err("has random groups, not an image".into());
         }
@@ -90,7 +90,7 @@ impl Image {
         }
         let missing = |keyword: &str| format!("is broken: {keyword} is missing");
         let bitpix = header.integer("BITPIX")?.ok_or_else(|| missing("BITPIX"))?;
-        let stored = Stored::of(bitpix).ok_or_else(|| format!("has BITPIX {bitpix}"))?;
+        let stored = PixelFormat::of(bitpix).ok_or_else(|| format!("has BITPIX {bitpix}"))?;
         let count = header.integer("NAXIS")?.ok_or_else(|| missing("NAXIS"))?;
         let mut axes = Vec::new();
         for axis in 1..=count {
@@ -110,7 +110,7 @@ impl Image {
         } else {
             header.integer("BLANK")?
         };
-        Ok(Image {
+        Ok(FitsImage {
             stored,
             axes,
             scale,
@@ -120,35 +120,43 @@ impl Image {
     }
 
     /// Returns the pixels in `bytes`, which must be whole pixels.
-    pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Box<dyn Iterator<Item = Raw> + 'a> {
+    pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Box<dyn Iterator<Item = RawPixel> + 'a> {
         fn each<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
             let chunks = bytes.chunks_exact(N);
             chunks.map(|chunk| chunk.try_into().expect("a chunk has this length"))
         }
         match self.stored {
-            Stored::U8 => Box::new(bytes.iter().map(|b| Raw::Int((*b).into()))),
-            Stored::I16 => Box::new(each(bytes).map(|b| Raw::Int(i16::from_be_bytes(b).into()))),
-            Stored::I32 => Box::new(each(bytes).map(|b| Raw::Int(i32::from_be_bytes(b).into()))),
-            Stored::I64 => Box::new(each(bytes).map(|b| Raw::Int(i64::from_be_bytes(b)))),
-            Stored::F32 => Box::new(each(bytes).map(|b| Raw::Float(f32::from_be_bytes(b).into()))),
-            Stored::F64 => Box::new(each(bytes).map(|b| Raw::Float(f64::from_be_bytes(b)))),
+            PixelFormat::U8 => Box::new(bytes.iter().map(|b| RawPixel::Int((*b).into()))),
+            PixelFormat::I16 => {
+                Box::new(each(bytes).map(|b| RawPixel::Int(i16::from_be_bytes(b).into())))
+            }
+            PixelFormat::I32 => {
+                Box::new(each(bytes).map(|b| RawPixel::Int(i32::from_be_bytes(b).into())))
+            }
+            PixelFormat::I64 => Box::new(each(bytes).map(|b| RawPixel::Int(i64::from_be_bytes(b)))),
+            PixelFormat::F32 => {
+                Box::new(each(bytes).map(|b| RawPixel::Float(f32::from_be_bytes(b).into())))
+            }
+            PixelFormat::F64 => {
+                Box::new(each(bytes).map(|b| RawPixel::Float(f64::from_be_bytes(b))))
+            }
         }
     }
 
     /// Returns the value of a stored number; `None` if the pixel is undefined.
-    pub(super) fn worth(&self, raw: Raw) -> Option<f64> {
+    pub(super) fn worth(&self, raw: RawPixel) -> Option<f64> {
         match raw {
-            Raw::Int(n) if Some(n) == self.blank => None,
+            RawPixel::Int(n) if Some(n) == self.blank => None,
             // Integer arithmetic is lossless if `BZERO` turns signed numbers into unsigned ones.
-            Raw::Int(n)
+            RawPixel::Int(n)
                 if self.scale == 1.0 && self.zero.fract() == 0.0 && self.zero.abs() < 1e30 =>
             {
                 Some((i128::from(n) + self.zero as i128) as f64)
             }
-            Raw::Int(n) => Some(n as f64 * self.scale + self.zero),
-            Raw::Float(x) if x.is_nan() => None,
-            Raw::Float(x) if self.scale == 1.0 && self.zero == 0.0 => Some(x),
-            Raw::Float(x) => Some(x * self.scale + self.zero),
+            RawPixel::Int(n) => Some(n as f64 * self.scale + self.zero),
+            RawPixel::Float(x) if x.is_nan() => None,
+            RawPixel::Float(x) if self.scale == 1.0 && self.zero == 0.0 => Some(x),
+            RawPixel::Float(x) => Some(x * self.scale + self.zero),
         }
     }
 }

@@ -23,12 +23,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Command, FromArgMatches as _, Subcommand, value_parser};
-use sleds::Plan;
+use sleds::ReadPlan;
 
 use hdu::{named, which_of};
-use image::Stored;
+use image::PixelFormat;
 use sleds_common::{Tool, plan};
-use target::Target;
+use target::FitsTarget;
 
 pub(crate) const TOOL: Tool = Tool {
     name: "fits",
@@ -37,7 +37,7 @@ pub(crate) const TOOL: Tool = Tool {
 };
 
 #[derive(Subcommand)]
-enum Fits {
+enum FitsCommand {
     /// Copies a FITS file and appends the histogram of an image's values as a table
     #[command(
         after_help = "Values are those with BSCALE and BZERO; pixels that are BLANK or NaN are not \
@@ -46,7 +46,7 @@ enum Fits {
     )]
     Hist {
         #[command(flatten)]
-        common: Common,
+        common: FitsArgs,
         /// LOW:HIGH; an omitted limit is the data's own, '-' omits both
         #[arg(allow_hyphen_values = true)]
         range: String,
@@ -62,7 +62,7 @@ enum Fits {
     )]
     Bin {
         #[command(flatten)]
-        common: Common,
+        common: FitsArgs,
         /// Width of a bin in pixels
         #[arg(value_parser = value_parser!(u64).range(1..))]
         xbinsize: u64,
@@ -80,7 +80,7 @@ enum Fits {
 
 /// Arguments of both commands.
 #[derive(clap::Args)]
-struct Common {
+struct FitsArgs {
     /// The file; FILE[2], FILE+2 or FILE[NAME] selects one of its HDUs
     infile: OsString,
     /// The output file; a leading ! permits replacing it
@@ -98,7 +98,7 @@ struct Common {
 
 fn command() -> Command {
     let about = "Histograms and rebins FITS images, reading what is cheap first";
-    Fits::augment_subcommands(Command::new("fits").about(about))
+    FitsCommand::augment_subcommands(Command::new("fits").about(about))
         .subcommand_required(true)
         .arg_required_else_help(true)
 }
@@ -115,7 +115,7 @@ fn positive(text: &str) -> Result<f64, String> {
 fn run(args: Vec<OsString>) -> ExitCode {
     let command = command().bin_name("sleds fits").no_binary_name(true);
     let matches = command.get_matches_from(args);
-    let fits = Fits::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let fits = FitsCommand::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let name = matches.subcommand_name().unwrap_or_default();
     match work(name, &fits) {
         Ok(()) => ExitCode::SUCCESS,
@@ -126,21 +126,21 @@ fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-fn work(name: &str, command: &Fits) -> Result<()> {
-    let (Fits::Hist { common, .. } | Fits::Bin { common, .. }) = command;
+fn work(name: &str, command: &FitsCommand) -> Result<()> {
+    let (FitsCommand::Hist { common, .. } | FitsCommand::Bin { common, .. }) = command;
     let (input, mut which) = named(&common.infile);
     if let Some(hdu) = &common.hdu {
         which = which_of(hdu);
     }
     let plan = plan::NAMES.iter().find(|(name, _)| *name == common.plan);
-    let plan = plan.map_or(Plan::Auto, |(_, plan)| *plan);
+    let plan = plan.map_or(ReadPlan::Auto, |(_, plan)| *plan);
     let range = match command {
-        Fits::Hist { range, .. } => hist::Range::parse(range)
+        FitsCommand::Hist { range, .. } => hist::HistRange::parse(range)
             .with_context(|| format!("{range} is not a range, such as 0:100"))?,
-        Fits::Bin { .. } => hist::Range::default(),
+        FitsCommand::Bin { .. } => hist::HistRange::default(),
     };
     let path = input.display().to_string();
-    let fits = hdu::Fits::open(&input).with_context(|| path.clone())?;
+    let fits = hdu::FitsFile::open(&input).with_context(|| path.clone())?;
     // A missing image is reported before anything is written.
     fits.image(&which).with_context(|| path.clone())?;
     if fits.bytes < fits.file_bytes {
@@ -150,10 +150,10 @@ fn work(name: &str, command: &Fits) -> Result<()> {
     // cfitsio's programs use this prefix to permit replacing a file.
     let stripped = common.outfile.as_bytes().strip_prefix(b"!");
     let output = stripped.map_or(&common.outfile[..], OsStr::from_bytes);
-    let target = Target::new(output.as_ref(), common.clobber || stripped.is_some())?;
+    let target = FitsTarget::new(output.as_ref(), common.clobber || stripped.is_some())?;
     let done = match command {
-        Fits::Hist { binsize, .. } => {
-            let job = hist::Job {
+        FitsCommand::Hist { binsize, .. } => {
+            let job = hist::HistJob {
                 which: &which,
                 range,
                 binsize: *binsize,
@@ -161,7 +161,7 @@ fn work(name: &str, command: &Fits) -> Result<()> {
             };
             hist::hist(&fits, &job, target)
         }
-        Fits::Bin {
+        FitsCommand::Bin {
             xbinsize,
             ybinsize,
             average,
@@ -169,12 +169,12 @@ fn work(name: &str, command: &Fits) -> Result<()> {
             ..
         } => {
             let bitpix = bitpix.as_ref().and_then(|text| text.parse().ok());
-            let job = rebin::Job {
+            let job = rebin::RebinJob {
                 which: &which,
                 x: *xbinsize,
                 y: ybinsize.unwrap_or(*xbinsize),
                 average: *average,
-                stored: bitpix.and_then(Stored::of),
+                stored: bitpix.and_then(PixelFormat::of),
                 plan,
             };
             rebin::bin(&fits, &job, target)

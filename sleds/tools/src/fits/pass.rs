@@ -1,13 +1,13 @@
 //! Passes over a part of a file in the order that costs least.
 
 use anyhow::{Result, bail};
-use sleds::{Plan, ReadOptions, Reader, Unit};
+use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
-use super::hdu::{Fits, Hdu};
+use super::hdu::{FitsFile, Hdu};
 
 /// A pass over whole units of equal length, each exactly once.
-pub(super) struct Pass<'f> {
-    reader: Reader<'f>,
+pub(super) struct UnitPass<'f> {
+    reader: FileReader<'f>,
     /// Offset of the first unit in the file.
     at: u64,
     unit: u64,
@@ -16,37 +16,42 @@ pub(super) struct Pass<'f> {
 }
 
 /// Consecutive units.
-pub(super) struct Units<'p> {
+pub(super) struct PassUnits<'p> {
     /// Number of the first unit.
     pub(super) first: u64,
     pub(super) bytes: &'p [u8],
 }
 
-impl<'f> Pass<'f> {
+impl<'f> UnitPass<'f> {
     /// Makes a pass over the data of an HDU. An incomplete unit at the end is omitted.
-    pub(super) fn over_data(fits: &'f Fits, hdu: &Hdu, unit: u64, plan: Plan) -> Result<Pass<'f>> {
-        Pass::over(fits, hdu.data_at, hdu.data_bytes / unit, unit, plan)
+    pub(super) fn over_data(
+        fits: &'f FitsFile,
+        hdu: &Hdu,
+        unit: u64,
+        plan: ReadPlan,
+    ) -> Result<UnitPass<'f>> {
+        UnitPass::over(fits, hdu.data_at, hdu.data_bytes / unit, unit, plan)
     }
 
     /// Makes a pass over `units` units of `unit` bytes, from byte `at` of the file on.
     pub(super) fn over(
-        fits: &'f Fits,
+        fits: &'f FitsFile,
         at: u64,
         units: u64,
         unit: u64,
-        plan: Plan,
-    ) -> Result<Pass<'f>> {
+        plan: ReadPlan,
+    ) -> Result<UnitPass<'f>> {
         let Ok(size) = u32::try_from(unit) else {
             bail!("has rows of {unit} bytes, which is too long");
         };
         let options = ReadOptions {
             plan,
-            unit: Unit::Elements { start: at, size },
+            unit: ReadUnit::Elements { start: at, size },
             ..ReadOptions::default()
         };
         // The bytes after the range must not be read.
-        let reader = Reader::before(&fits.file, at + units * unit, options)?;
-        Ok(Pass {
+        let reader = FileReader::before(&fits.file, at + units * unit, options)?;
+        Ok(UnitPass {
             reader,
             at,
             unit,
@@ -56,7 +61,7 @@ impl<'f> Pass<'f> {
     }
 
     /// Returns the next units, possibly an empty list; `None` after the last.
-    pub(super) fn next(&mut self) -> Result<Option<Units<'_>>> {
+    pub(super) fn next(&mut self) -> Result<Option<PassUnits<'_>>> {
         if self.seen == self.units {
             return Ok(None);
         }
@@ -67,6 +72,6 @@ impl<'f> Pass<'f> {
         let whole = (piece.data.len() as u64 / self.unit).min(self.units - first);
         self.seen += whole;
         let bytes = &piece.data[..(whole * self.unit) as usize];
-        Ok(Some(Units { first, bytes }))
+        Ok(Some(PassUnits { first, bytes }))
     }
 }

@@ -9,28 +9,28 @@ use std::collections::HashMap;
 use std::os::unix::fs::FileExt as _;
 
 use anyhow::{Context as _, Result, bail};
-use sleds::Plan;
+use sleds::ReadPlan;
 
-use super::checksum::{self, Sum};
-use super::hdu::{Fits, Which};
-use super::header::{BLOCK, Header, name, real};
-use super::image::{Image, Raw, Stored};
-use super::pass::Pass;
-use super::target::Target;
+use super::checksum::{self, FitsChecksum};
+use super::hdu::{FitsFile, HduSelector};
+use super::header::{BLOCK, FitsHeader, name, real};
+use super::image::{FitsImage, PixelFormat, RawPixel};
+use super::pass::UnitPass;
+use super::target::FitsTarget;
 
 /// Options of the command.
-pub(super) struct Job<'a> {
-    pub(super) which: &'a Which,
+pub(super) struct RebinJob<'a> {
+    pub(super) which: &'a HduSelector,
     pub(super) x: u64,
     pub(super) y: u64,
     pub(super) average: bool,
-    pub(super) stored: Option<Stored>,
-    pub(super) plan: Plan,
+    pub(super) stored: Option<PixelFormat>,
+    pub(super) plan: ReadPlan,
 }
 
 /// A partial sum of pixels: stored whole numbers, or floating-point values.
 #[derive(Clone, Copy, Default, Debug)]
-struct Part {
+struct PixelSum {
     whole: i128,
     float: f64,
     /// Number of defined pixels.
@@ -38,13 +38,13 @@ struct Part {
 }
 
 /// Rows of the image that form one row of the result. Some rows may not have arrived yet.
-struct Band {
-    rows: Vec<Option<Vec<Part>>>,
+struct RowBand {
+    rows: Vec<Option<Vec<PixelSum>>>,
     missing: u64,
 }
 
 /// The shape of the result.
-struct Shape {
+struct RebinShape {
     /// Pixels of a row of the image, and rows of a plane.
     width: u64,
     height: u64,
@@ -55,12 +55,12 @@ struct Shape {
 }
 
 /// Makes `target` from `fits`.
-pub(super) fn bin(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> {
+pub(super) fn bin(fits: &FitsFile, job: &RebinJob<'_>, mut target: FitsTarget) -> Result<()> {
     let (number, image) = fits.image(job.which)?;
     let hdu = &fits.hdus[number];
     let y = if image.axes.len() == 1 { 1 } else { job.y };
     let height = image.axes.get(1).copied().unwrap_or(1);
-    let shape = Shape {
+    let shape = RebinShape {
         width: image.axes[0],
         height,
         out_width: image.axes[0] / job.x,
@@ -74,7 +74,7 @@ pub(super) fn bin(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> 
     let stored = job.stored.unwrap_or(image.stored);
     let mut result = Rebin {
         image: &image,
-        out: Output::new(&image, stored, job.average),
+        out: RebinFormat::new(&image, stored, job.average),
         shape,
         x: job.x,
         y,
@@ -85,7 +85,7 @@ pub(super) fn bin(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> 
     let summed = sums.is_some();
     if summed {
         // Adds both checksum cards now, since they change the length of the header and the offset of the data.
-        checksum::put(&mut header, Sum::default());
+        checksum::put(&mut header, FitsChecksum::default());
     }
     let data_at = header.blocks_bytes();
     // For an image with one axis, a unit is a bin; otherwise a row.
@@ -103,7 +103,7 @@ pub(super) fn bin(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> 
     let data_bytes = pixels * stored.size() as u64;
     let end = data_at + data_bytes.next_multiple_of(BLOCK as u64);
     target.expect(end, fits.bytes, job.plan);
-    let mut pass = Pass::over_data(fits, hdu, unit, job.plan)?;
+    let mut pass = UnitPass::over_data(fits, hdu, unit, job.plan)?;
     while let Some(units) = pass.next()? {
         for (number, row) in (units.first..).zip(units.bytes.chunks_exact(row_bytes)) {
             if let Some((at, done)) = result.row(number, row)? {
@@ -119,8 +119,8 @@ pub(super) fn bin(fits: &Fits, job: &Job<'_>, mut target: Target) -> Result<()> 
     target.finish()
 }
 
-fn sum_of(target: &Target, from: u64, to: u64) -> Result<Sum> {
-    let mut sum = Sum::default();
+fn sum_of(target: &FitsTarget, from: u64, to: u64) -> Result<FitsChecksum> {
+    let mut sum = FitsChecksum::default();
     let mut buffer = vec![0; BLOCK * 100];
     let mut at = from;
     while at < to {
@@ -133,12 +133,12 @@ fn sum_of(target: &Target, from: u64, to: u64) -> Result<Sum> {
 }
 
 struct Rebin<'a> {
-    image: &'a Image,
-    out: Output<'a>,
-    shape: Shape,
+    image: &'a FitsImage,
+    out: RebinFormat<'a>,
+    shape: RebinShape,
     x: u64,
     y: u64,
-    bands: HashMap<u64, Band>,
+    bands: HashMap<u64, RowBand>,
 }
 
 impl Rebin<'_> {
@@ -152,7 +152,7 @@ impl Rebin<'_> {
         };
         let sums = self.parts(bytes);
         let y = self.y;
-        let waiting = self.bands.entry(band).or_insert_with(|| Band {
+        let waiting = self.bands.entry(band).or_insert_with(|| RowBand {
             rows: vec![None; y as usize],
             missing: y,
         });
@@ -187,16 +187,16 @@ impl Rebin<'_> {
     }
 
     /// Returns the partial sums of a row.
-    fn parts(&self, bytes: &[u8]) -> Vec<Part> {
+    fn parts(&self, bytes: &[u8]) -> Vec<PixelSum> {
         let size = self.image.stored.size() * self.x as usize;
         let parts = bytes.chunks_exact(size).map(|part| {
-            let mut sum = Part::default();
+            let mut sum = PixelSum::default();
             for raw in self.image.raw(part) {
                 match raw {
-                    Raw::Int(n) if Some(n) == self.image.blank => continue,
-                    Raw::Int(n) => sum.whole += i128::from(n),
-                    Raw::Float(x) if x.is_nan() => continue,
-                    Raw::Float(x) => sum.float += x,
+                    RawPixel::Int(n) if Some(n) == self.image.blank => continue,
+                    RawPixel::Int(n) => sum.whole += i128::from(n),
+                    RawPixel::Float(x) if x.is_nan() => continue,
+                    RawPixel::Float(x) => sum.float += x,
                 }
                 sum.count += 1;
             }
@@ -206,7 +206,7 @@ impl Rebin<'_> {
     }
 
     /// Returns the header of the result: the image's header with the changed keywords.
-    fn header(&self, from: &Header, job: &Job<'_>) -> Result<Header> {
+    fn header(&self, from: &FitsHeader, job: &RebinJob<'_>) -> Result<FitsHeader> {
         let mut header = from.clone();
         let dropped = ["XTENSION", "SIMPLE", "PCOUNT", "GCOUNT", "INHERIT"];
         header.remove(|keyword| dropped.contains(&keyword));
@@ -236,7 +236,7 @@ impl Rebin<'_> {
 }
 
 /// Changes the coordinates of the reference pixel and the steps, in all coordinate descriptions.
-fn coordinates(header: &mut Header, bins: [u64; 2]) -> Result<(), String> {
+fn coordinates(header: &mut FitsHeader, bins: [u64; 2]) -> Result<(), String> {
     let keywords: Vec<String> = header.cards().iter().map(|c| name(c).to_owned()).collect();
     for keyword in keywords {
         let plain = keyword.trim_end_matches(|c: char| c.is_ascii_uppercase());
@@ -262,17 +262,17 @@ fn coordinates(header: &mut Header, bins: [u64; 2]) -> Result<(), String> {
 }
 
 /// Storage format of the result.
-struct Output<'a> {
-    image: &'a Image,
-    stored: Stored,
+struct RebinFormat<'a> {
+    image: &'a FitsImage,
+    stored: PixelFormat,
     average: bool,
     /// True if `BSCALE`, `BZERO` and `BLANK` are kept and keep their meaning.
     keeps_scale: bool,
 }
 
-impl<'a> Output<'a> {
-    fn new(image: &'a Image, stored: Stored, average: bool) -> Output<'a> {
-        Output {
+impl<'a> RebinFormat<'a> {
+    fn new(image: &'a FitsImage, stored: PixelFormat, average: bool) -> RebinFormat<'a> {
+        RebinFormat {
             image,
             stored,
             average,
@@ -281,7 +281,7 @@ impl<'a> Output<'a> {
     }
 
     /// Returns a pixel of the result; `None` if all its source pixels are undefined.
-    fn pixel(&self, sum: &Part) -> Result<Option<Raw>, String> {
+    fn pixel(&self, sum: &PixelSum) -> Result<Option<RawPixel>, String> {
         if sum.count == 0 {
             return Ok(None);
         }
@@ -289,14 +289,14 @@ impl<'a> Output<'a> {
         let (scale, zero) = (self.image.scale, self.image.zero);
         let scaled = scale != 1.0 || zero != 0.0;
         let value = match (self.image.stored.is_float(), self.average) {
-            (true, true) => Raw::Float(sum.float / count),
+            (true, true) => RawPixel::Float(sum.float / count),
             (true, false) if scaled => {
                 // In the stored number, `zero` is contained exactly once.
-                Raw::Float(sum.float + (count - 1.0) * (zero / scale))
+                RawPixel::Float(sum.float + (count - 1.0) * (zero / scale))
             }
-            (true, false) => Raw::Float(sum.float),
-            (false, true) if self.keeps_scale => Raw::Int(rounded(sum.whole, sum.count)?),
-            (false, true) => Raw::Float(sum.whole as f64 / count),
+            (true, false) => RawPixel::Float(sum.float),
+            (false, true) if self.keeps_scale => RawPixel::Int(rounded(sum.whole, sum.count)?),
+            (false, true) => RawPixel::Float(sum.whole as f64 / count),
             (false, false) => self.whole_sum(sum)?,
         };
         if self.keeps_scale {
@@ -304,18 +304,20 @@ impl<'a> Output<'a> {
         }
         // In another format, the physical value is stored.
         Ok(Some(match value {
-            Raw::Int(n) => Raw::Float(self.image.worth(Raw::Int(n)).unwrap_or(f64::NAN)),
-            Raw::Float(x) if scaled => Raw::Float(x * scale + zero),
+            RawPixel::Int(n) => {
+                RawPixel::Float(self.image.worth(RawPixel::Int(n)).unwrap_or(f64::NAN))
+            }
+            RawPixel::Float(x) if scaled => RawPixel::Float(x * scale + zero),
             other => other,
         }))
     }
 
     /// Returns the sum of whole numbers in the storage format. The stored sum contains `BZERO` once, like each pixel.
-    fn whole_sum(&self, sum: &Part) -> Result<Raw, String> {
+    fn whole_sum(&self, sum: &PixelSum) -> Result<RawPixel, String> {
         let offset = self.image.zero / self.image.scale;
         let more = (sum.count - 1) as f64 * offset;
         if !self.keeps_scale {
-            return Ok(Raw::Float(sum.whole as f64 + more));
+            return Ok(RawPixel::Float(sum.whole as f64 + more));
         }
         let total = if offset.fract() == 0.0 && offset.abs() < 1e20 {
             sum.whole + (sum.count - 1) as i128 * offset as i128
@@ -323,7 +325,7 @@ impl<'a> Output<'a> {
             sum.whole + more.round_ties_even() as i128
         };
         match i64::try_from(total) {
-            Ok(total) => Ok(Raw::Int(total)),
+            Ok(total) => Ok(RawPixel::Int(total)),
             Err(_) => Err(self.overflow(&total.to_string())),
         }
     }
@@ -334,17 +336,17 @@ impl<'a> Output<'a> {
     }
 
     /// Writes a pixel.
-    fn put(&self, to: &mut Vec<u8>, pixel: Option<Raw>) -> Result<(), String> {
+    fn put(&self, to: &mut Vec<u8>, pixel: Option<RawPixel>) -> Result<(), String> {
         if !self.stored.is_float() {
             return self.put_whole(to, pixel);
         }
         let value = match pixel {
             None => f64::NAN,
-            Some(Raw::Int(n)) => n as f64,
-            Some(Raw::Float(x)) => x,
+            Some(RawPixel::Int(n)) => n as f64,
+            Some(RawPixel::Float(x)) => x,
         };
         match self.stored {
-            Stored::F32 => {
+            PixelFormat::F32 => {
                 let small = value as f32;
                 if small.is_infinite() && value.is_finite() {
                     return Err(self.overflow(&format!("{value:e}")));
@@ -356,18 +358,18 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    fn put_whole(&self, to: &mut Vec<u8>, pixel: Option<Raw>) -> Result<(), String> {
+    fn put_whole(&self, to: &mut Vec<u8>, pixel: Option<RawPixel>) -> Result<(), String> {
         let blank = self.image.blank;
         let value: i128 = match pixel {
             None => match blank {
                 Some(blank) => blank.into(),
                 None => return Err("nothing is defined here, and there is no BLANK".into()),
             },
-            Some(Raw::Int(n)) => n.into(),
-            Some(Raw::Float(x)) if !x.is_finite() => {
+            Some(RawPixel::Int(n)) => n.into(),
+            Some(RawPixel::Float(x)) if !x.is_finite() => {
                 return Err(self.overflow(&x.to_string()));
             }
-            Some(Raw::Float(x)) => x.round_ties_even() as i128,
+            Some(RawPixel::Float(x)) => x.round_ties_even() as i128,
         };
         let (least, greatest) = self.stored.range();
         if !(least..=greatest).contains(&value) {

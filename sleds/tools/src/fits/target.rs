@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
-use sleds::Plan;
+use sleds::ReadPlan;
 
 /// Bytes written between two requests to write them to the disk.
 const BEHIND: usize = 4 << 20;
 
 /// An unfinished output file. A drop removes the file.
-pub(super) struct Target {
+pub(super) struct FitsTarget {
     pub(super) file: File,
     /// True if the output must not displace the input from the page cache.
     leaves_the_cache: bool,
@@ -25,9 +25,9 @@ pub(super) struct Target {
     done: bool,
 }
 
-impl Target {
+impl FitsTarget {
     /// Creates the file that will be called `path`. Fails if `path` exists, unless `clobber` is true.
-    pub(super) fn new(path: &Path, clobber: bool) -> Result<Target> {
+    pub(super) fn new(path: &Path, clobber: bool) -> Result<FitsTarget> {
         if !clobber && path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
@@ -45,7 +45,7 @@ impl Target {
             .create_new(true)
             .open(&temporary);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Target {
+        Ok(FitsTarget {
             file,
             leaves_the_cache: false,
             behind: 0,
@@ -59,10 +59,10 @@ impl Target {
     /// Announces the output's length `bytes` and the length of the input file. If the page cache cannot hold both, the
     /// input stays cached, since sessions often read the input again. The linear plan keeps the plain caching
     /// behaviour.
-    pub(super) fn expect(&mut self, bytes: u64, input: u64, plan: Plan) {
+    pub(super) fn expect(&mut self, bytes: u64, input: u64, plan: ReadPlan) {
         let room = sleds::cache_capacity();
         self.leaves_the_cache =
-            plan != Plan::Linear && room.is_some_and(|room| bytes.saturating_add(input) > room);
+            plan != ReadPlan::Linear && room.is_some_and(|room| bytes.saturating_add(input) > room);
     }
 
     /// Writes at byte `at`.
@@ -109,7 +109,7 @@ fn exists(path: &Path) -> anyhow::Error {
     anyhow::anyhow!("{path} exists; --clobber replaces it")
 }
 
-impl Drop for Target {
+impl Drop for FitsTarget {
     fn drop(&mut self) {
         if !self.done {
             // The file may be missing: never created, or already removed.

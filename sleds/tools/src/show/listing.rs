@@ -16,7 +16,7 @@ const LEAST: usize = 5;
 
 /// Amount of listed SLEDs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Extent {
+pub(super) enum ListingLimit {
     /// Every SLED.
     All,
     /// At most this number of SLEDs.
@@ -26,12 +26,12 @@ pub(super) enum Extent {
 }
 
 /// Returns the lines with the SLEDs, or with totals and the largest SLEDs.
-pub(super) fn lines(sleds: &[Sled], extent: Extent) -> Vec<String> {
+pub(super) fn lines(sleds: &[Sled], extent: ListingLimit) -> Vec<String> {
     let totals = totals(sleds);
     let most = match extent {
-        Extent::All => usize::MAX,
-        Extent::Most(most) => most,
-        Extent::Screen(rows) => rows.saturating_sub(OTHER_LINES + totals.len()).max(LEAST),
+        ListingLimit::All => usize::MAX,
+        ListingLimit::Most(most) => most,
+        ListingLimit::Screen(rows) => rows.saturating_sub(OTHER_LINES + totals.len()).max(LEAST),
     };
     if sleds.len() <= most {
         return table(sleds.iter());
@@ -47,15 +47,15 @@ pub(super) fn lines(sleds: &[Sled], extent: Extent) -> Vec<String> {
 
 /// Totals of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Total {
+struct LevelTotal {
     bytes: u64,
     parts: usize,
     largest: u64,
 }
 
 /// Returns the totals by level, sorted by name.
-fn totals(sleds: &[Sled]) -> BTreeMap<&str, Total> {
-    let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
+fn totals(sleds: &[Sled]) -> BTreeMap<&str, LevelTotal> {
+    let mut totals: BTreeMap<&str, LevelTotal> = BTreeMap::new();
     for sled in sleds {
         let total = totals.entry(sled.level.name()).or_default();
         total.bytes += sled.length;
@@ -65,7 +65,7 @@ fn totals(sleds: &[Sled]) -> BTreeMap<&str, Total> {
     totals
 }
 
-fn totals_table(totals: &BTreeMap<&str, Total>) -> Vec<String> {
+fn totals_table(totals: &BTreeMap<&str, LevelTotal>) -> Vec<String> {
     let all: u64 = totals.values().map(|total| total.bytes).sum();
     let width = totals.keys().map(|name| name.chars().count());
     let width = width.max().unwrap_or(0).max(5);
@@ -119,7 +119,7 @@ fn table<'a>(sleds: impl Iterator<Item = &'a Sled> + Clone) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use sleds::{Level, Source};
+    use sleds::{RateSource, StorageLevel};
 
     use super::*;
 
@@ -127,12 +127,12 @@ mod tests {
 
     /// Returns SLEDs with every other page in memory, and larger parts at both ends.
     fn scattered(pages: u64) -> Vec<Sled> {
-        let device = Level::Device("nvme0n1".into());
+        let device = StorageLevel::Device("nvme0n1".into());
         let mut sleds = Vec::new();
         let mut offset = 0;
         for n in 0..pages {
             let level = if n % 2 == 0 {
-                Level::Memory
+                StorageLevel::Memory
             } else {
                 device.clone()
             };
@@ -148,7 +148,7 @@ mod tests {
                 bandwidth_Bps: None,
                 linear_Bps: None,
                 level,
-                source: Source::Default,
+                source: RateSource::Default,
             });
             offset += length;
         }
@@ -158,15 +158,15 @@ mod tests {
     #[test]
     fn what_fits_on_a_screen_is_listed_in_full() {
         let sleds = scattered(8);
-        let all = lines(&sleds, Extent::All);
+        let all = lines(&sleds, ListingLimit::All);
         assert_eq!(all.len(), 9);
         assert!(
             all[0].contains("OFFSET") && all[8].contains("nvme0n1"),
             "{all:?}"
         );
-        assert_eq!(lines(&sleds, Extent::Screen(24)), all);
-        assert_eq!(lines(&sleds, Extent::Most(8)), all);
-        assert!(lines(&[], Extent::Screen(24)).is_empty());
+        assert_eq!(lines(&sleds, ListingLimit::Screen(24)), all);
+        assert_eq!(lines(&sleds, ListingLimit::Most(8)), all);
+        assert!(lines(&[], ListingLimit::Screen(24)).is_empty());
     }
 
     /// Found with a file of 300 MiB: 1,400 lines.
@@ -174,14 +174,14 @@ mod tests {
     fn of_scattered_pages_there_are_totals_and_the_largest_within_a_screen() {
         let sleds = scattered(1400);
         for rows in [0, 10, 24, 60] {
-            let some = lines(&sleds, Extent::Screen(rows));
+            let some = lines(&sleds, ListingLimit::Screen(rows));
             let other = OTHER_LINES - 3;
             assert!(
                 some.len() + other <= rows.max(LEAST + 12),
                 "{rows}: {some:?}"
             );
         }
-        let some = lines(&sleds, Extent::Screen(24));
+        let some = lines(&sleds, ListingLimit::Screen(24));
         let words: Vec<Vec<&str>> = some
             .iter()
             .map(|line| line.split_whitespace().collect())
@@ -200,7 +200,10 @@ mod tests {
         assert!(offsets.is_sorted() && offsets.len() == 12, "{offsets:?}");
         assert_eq!(offsets.first(), Some(&0));
         assert_eq!(offsets.last(), Some(&sleds[1399].offset));
-        assert_eq!(lines(&sleds, Extent::All).len(), 1401);
-        assert_eq!(lines(&sleds, Extent::Most(3)).len(), 1 + 2 + 1 + 1 + 3);
+        assert_eq!(lines(&sleds, ListingLimit::All).len(), 1401);
+        assert_eq!(
+            lines(&sleds, ListingLimit::Most(3)).len(),
+            1 + 2 + 1 + 1 + 3
+        );
     }
 }

@@ -3,14 +3,14 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::Command;
-use sleds::Plan;
+use sleds::ReadPlan;
 
-use sleds_common::gnu::{self, Item, Opt, Usage};
+use sleds_common::gnu::{self, ParsedArgument, ToolOption, UsageError};
 use sleds_common::{plan, text};
 
 /// Identifier of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Id {
+pub(super) enum WcOption {
     Bytes,
     Chars,
     Lines,
@@ -25,18 +25,18 @@ pub(super) enum Id {
 }
 
 #[rustfmt::skip]
-const TABLE: [Opt<Id>; 11] = [
-    Opt::flag(Id::Bytes, b'c', "bytes", "Print the byte counts"),
-    Opt::flag(Id::Chars, b'm', "chars", "Print the character counts"),
-    Opt::flag(Id::Lines, b'l', "lines", "Print the newline counts"),
-    Opt::flag(Id::Width, b'L', "max-line-length", "Print the width of the longest line"),
-    Opt::flag(Id::Words, b'w', "words", "Print the word counts"),
-    Opt::with(Id::Files0From, 0, "files0-from", "F", "Read the files whose names, each ended by a NUL, are in F; if F is '-', on standard input"),
-    Opt::with(Id::Total, 0, "total", "WHEN", "When to print a line with the total: auto, always, only or never"),
-    Opt::flag(Id::Debug, 0, "debug", "Say on standard error in which order each file is read"),
-    plan::option(Id::Plan),
-    Opt::flag(Id::Help, 0, "help", "Print this help"),
-    Opt::flag(Id::Version, 0, "version", "Print the version"),
+const TABLE: [ToolOption<WcOption>; 11] = [
+    ToolOption::flag(WcOption::Bytes, b'c', "bytes", "Print the byte counts"),
+    ToolOption::flag(WcOption::Chars, b'm', "chars", "Print the character counts"),
+    ToolOption::flag(WcOption::Lines, b'l', "lines", "Print the newline counts"),
+    ToolOption::flag(WcOption::Width, b'L', "max-line-length", "Print the width of the longest line"),
+    ToolOption::flag(WcOption::Words, b'w', "words", "Print the word counts"),
+    ToolOption::with(WcOption::Files0From, 0, "files0-from", "F", "Read the files whose names, each ended by a NUL, are in F; if F is '-', on standard input"),
+    ToolOption::with(WcOption::Total, 0, "total", "WHEN", "When to print a line with the total: auto, always, only or never"),
+    ToolOption::flag(WcOption::Debug, 0, "debug", "Say on standard error in which order each file is read"),
+    plan::option(WcOption::Plan),
+    ToolOption::flag(WcOption::Help, 0, "help", "Print this help"),
+    ToolOption::flag(WcOption::Version, 0, "version", "Print the version"),
 ];
 
 pub(super) fn command() -> Command {
@@ -61,7 +61,7 @@ pub(super) fn command() -> Command {
 
 /// Condition for printing the total.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Total {
+pub(super) enum TotalWhen {
     Auto,
     Always,
     Only,
@@ -70,7 +70,7 @@ pub(super) enum Total {
 
 /// Counts to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Columns {
+pub(super) struct WcColumns {
     pub(super) lines: bool,
     pub(super) words: bool,
     pub(super) chars: bool,
@@ -78,7 +78,7 @@ pub(super) struct Columns {
     pub(super) width: bool,
 }
 
-impl Columns {
+impl WcColumns {
     pub(super) fn number(self) -> usize {
         let all = [self.lines, self.words, self.chars, self.bytes, self.width];
         all.iter().filter(|shown| **shown).count()
@@ -87,76 +87,76 @@ impl Columns {
 
 /// A counting job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Job {
-    pub(super) columns: Columns,
+pub(super) struct WcJob {
+    pub(super) columns: WcColumns,
     pub(super) files: Vec<OsString>,
     pub(super) files0_from: Option<OsString>,
-    pub(super) total: Total,
+    pub(super) total: TotalWhen,
     pub(super) debug: bool,
-    pub(super) plan: Plan,
+    pub(super) plan: ReadPlan,
 }
 
 /// Action that the command line requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Asked {
+pub(super) enum WcRequest {
     Help,
     Version,
-    Count(Job),
+    Count(WcJob),
 }
 
-pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<Asked, Usage> {
-    let mut job = Job {
-        columns: Columns::default(),
+pub(super) fn parse(args: Vec<OsString>, permute: bool) -> Result<WcRequest, UsageError> {
+    let mut job = WcJob {
+        columns: WcColumns::default(),
         files: Vec::new(),
         files0_from: None,
-        total: Total::Auto,
+        total: TotalWhen::Auto,
         debug: false,
-        plan: Plan::Auto,
+        plan: ReadPlan::Auto,
     };
     for item in gnu::parse(&TABLE, args, permute)? {
         let (id, value) = match item {
-            Item::Operand(file) => {
+            ParsedArgument::Operand(file) => {
                 job.files.push(file);
                 continue;
             }
-            Item::Option(id, value) => (id, value.unwrap_or_default()),
+            ParsedArgument::Option(id, value) => (id, value.unwrap_or_default()),
         };
         match id {
-            Id::Bytes => job.columns.bytes = true,
-            Id::Chars => job.columns.chars = true,
-            Id::Lines => job.columns.lines = true,
-            Id::Width => job.columns.width = true,
-            Id::Words => job.columns.words = true,
-            Id::Files0From => job.files0_from = Some(value),
-            Id::Total => job.total = total(&value)?,
-            Id::Debug => job.debug = true,
-            Id::Plan => job.plan = plan::named(&value)?,
-            Id::Help => return Ok(Asked::Help),
-            Id::Version => return Ok(Asked::Version),
+            WcOption::Bytes => job.columns.bytes = true,
+            WcOption::Chars => job.columns.chars = true,
+            WcOption::Lines => job.columns.lines = true,
+            WcOption::Width => job.columns.width = true,
+            WcOption::Words => job.columns.words = true,
+            WcOption::Files0From => job.files0_from = Some(value),
+            WcOption::Total => job.total = total(&value)?,
+            WcOption::Debug => job.debug = true,
+            WcOption::Plan => job.plan = plan::named(&value)?,
+            WcOption::Help => return Ok(WcRequest::Help),
+            WcOption::Version => return Ok(WcRequest::Version),
         }
     }
     if job.columns.number() == 0 {
-        job.columns = Columns {
+        job.columns = WcColumns {
             lines: true,
             words: true,
             bytes: true,
-            ..Columns::default()
+            ..WcColumns::default()
         };
     }
     if let (Some(_), Some(extra)) = (&job.files0_from, job.files.first()) {
         let why = "\nfile operands cannot be combined with --files0-from";
-        return Err(Usage(text!("extra operand ", gnu::quoted(extra), why)));
+        return Err(UsageError(text!("extra operand ", gnu::quoted(extra), why)));
     }
-    Ok(Asked::Count(job))
+    Ok(WcRequest::Count(job))
 }
 
-const TOTALS: [(&str, Total); 4] = [
-    ("auto", Total::Auto),
-    ("always", Total::Always),
-    ("only", Total::Only),
-    ("never", Total::Never),
+const TOTALS: [(&str, TotalWhen); 4] = [
+    ("auto", TotalWhen::Auto),
+    ("always", TotalWhen::Always),
+    ("only", TotalWhen::Only),
+    ("never", TotalWhen::Never),
 ];
 
-fn total(word: &OsStr) -> Result<Total, Usage> {
+fn total(word: &OsStr) -> Result<TotalWhen, UsageError> {
     gnu::one_of("--total", word, &TOTALS)
 }

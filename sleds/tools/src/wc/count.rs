@@ -5,50 +5,50 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 
-use sleds::{Plan, ReadOptions, Reader, Unit};
+use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
-use crate::wc::args::Columns;
-use crate::wc::classes::Classes;
-use crate::wc::report::Figures;
-use crate::wc::scan::{Scanner, Wanted};
-use crate::wc::sequence::Sequence;
-use crate::wc::summary::{Counts, Summary};
+use crate::wc::args::WcColumns;
+use crate::wc::classes::LocaleClasses;
+use crate::wc::report::WcCounts;
+use crate::wc::scan::{RequiredCounts, SummaryScanner};
+use crate::wc::sequence::SequenceCounter;
+use crate::wc::summary::{BodyCounts, RangeSummary};
 use sleds_common::locale::{Charset, Locale};
 
 /// Bytes per read: large enough to hide the cost of the calls, and small enough for the processor's caches.
 const CHUNK: usize = 128 << 10;
 
 /// Options and state of counting.
-pub(super) struct Counter {
-    columns: Columns,
-    plan: Plan,
+pub(super) struct FileCounter {
+    columns: WcColumns,
+    plan: ReadPlan,
     locale: Locale,
-    wanted: Wanted,
+    wanted: RequiredCounts,
     /// Characters differ from bytes.
     multibyte: bool,
     posix: bool,
-    scanner: Option<Scanner>,
+    scanner: Option<SummaryScanner>,
 }
 
 /// Result of a file.
-pub(super) struct Counted {
+pub(super) struct CountOutcome {
     /// Counts of the readable part.
-    pub(super) figures: Figures,
+    pub(super) figures: WcCounts,
     /// Order of reading; `None` if no read was needed.
-    pub(super) plan: Option<Plan>,
+    pub(super) plan: Option<ReadPlan>,
     /// Error that ended the read early.
     pub(super) trouble: Option<io::Error>,
 }
 
-impl Counter {
-    pub(super) fn new(columns: Columns, plan: Plan) -> Counter {
+impl FileCounter {
+    pub(super) fn new(columns: WcColumns, plan: ReadPlan) -> FileCounter {
         let locale = Locale::of_environment();
         let multibyte = locale.charset() != Charset::SingleByte;
-        Counter {
+        FileCounter {
             columns,
             plan,
             locale,
-            wanted: Wanted {
+            wanted: RequiredCounts {
                 words: columns.words,
                 chars: columns.chars && multibyte,
                 width: columns.width,
@@ -60,13 +60,13 @@ impl Counter {
     }
 
     /// Counts `file`, from its position on.
-    pub(super) fn count(&mut self, file: &File) -> Counted {
+    pub(super) fn count(&mut self, file: &File) -> CountOutcome {
         let (figures, plan, trouble) = if self.needs_only_the_size() {
             let (bytes, trouble) = size(file);
-            let figures = Figures {
+            let figures = WcCounts {
                 bytes,
                 chars: bytes,
-                ..Figures::default()
+                ..WcCounts::default()
             };
             (figures, None, trouble)
         } else if self.goes_in_sequence() {
@@ -74,7 +74,7 @@ impl Counter {
         } else {
             self.in_pieces(file)
         };
-        Counted {
+        CountOutcome {
             figures,
             plan,
             trouble,
@@ -82,42 +82,42 @@ impl Counter {
     }
 
     fn needs_only_the_size(&self) -> bool {
-        self.wanted == Wanted::default() && !self.columns.lines
+        self.wanted == RequiredCounts::default() && !self.columns.lines
     }
 
     /// Returns true if the beginnings of characters can only be found from the front.
     fn goes_in_sequence(&self) -> bool {
-        self.locale.charset() == Charset::Multibyte && self.wanted != Wanted::default()
+        self.locale.charset() == Charset::Multibyte && self.wanted != RequiredCounts::default()
     }
 
-    fn classes(&self) -> Classes {
-        Classes::new(self.locale, self.posix)
+    fn classes(&self) -> LocaleClasses {
+        LocaleClasses::new(self.locale, self.posix)
     }
 
-    fn reader<'f>(&self, file: &'f File, plan: Plan) -> io::Result<Reader<'f>> {
-        Reader::new(
+    fn reader<'f>(&self, file: &'f File, plan: ReadPlan) -> io::Result<FileReader<'f>> {
+        FileReader::new(
             file,
             ReadOptions {
                 plan,
-                unit: Unit::Bytes,
+                unit: ReadUnit::Bytes,
                 chunk: CHUNK,
             },
         )
     }
 
-    fn in_pieces(&mut self, file: &File) -> (Figures, Option<Plan>, Option<io::Error>) {
+    fn in_pieces(&mut self, file: &File) -> (WcCounts, Option<ReadPlan>, Option<io::Error>) {
         let mut reader = match self.reader(file, self.plan) {
             Ok(reader) => reader,
-            Err(error) => return (Figures::default(), None, Some(error)),
+            Err(error) => return (WcCounts::default(), None, Some(error)),
         };
         let plan = reader.plan();
         let (locale, wanted) = (self.locale, self.wanted);
         let classes = self.scanner.is_none().then(|| self.classes());
         let scanner = self.scanner.get_or_insert_with(|| {
             let classes = classes.expect("made where there is no scanner");
-            Scanner::new(classes, locale.charset(), wanted)
+            SummaryScanner::new(classes, locale.charset(), wanted)
         });
-        let mut parts = Parts::default();
+        let mut parts = CountedRanges::default();
         let mut bytes = 0;
         let trouble = loop {
             match reader.next_piece() {
@@ -134,12 +134,12 @@ impl Counter {
         (self.figures(bytes, counts), Some(plan), trouble)
     }
 
-    fn in_sequence(&mut self, file: &File) -> (Figures, Option<Plan>, Option<io::Error>) {
-        let mut reader = match self.reader(file, Plan::Linear) {
+    fn in_sequence(&mut self, file: &File) -> (WcCounts, Option<ReadPlan>, Option<io::Error>) {
+        let mut reader = match self.reader(file, ReadPlan::Linear) {
             Ok(reader) => reader,
-            Err(error) => return (Figures::default(), None, Some(error)),
+            Err(error) => return (WcCounts::default(), None, Some(error)),
         };
-        let mut sequence = Sequence::new(self.locale, self.classes());
+        let mut sequence = SequenceCounter::new(self.locale, self.classes());
         let mut bytes = 0;
         let trouble = loop {
             match reader.next_piece() {
@@ -153,13 +153,13 @@ impl Counter {
         };
         (
             self.figures(bytes, sequence.done()),
-            Some(Plan::Linear),
+            Some(ReadPlan::Linear),
             trouble,
         )
     }
 
-    fn figures(&self, bytes: u64, counts: Counts) -> Figures {
-        Figures {
+    fn figures(&self, bytes: u64, counts: BodyCounts) -> WcCounts {
+        WcCounts {
             lines: counts.lines,
             words: counts.words.count,
             chars: if self.multibyte { counts.chars } else { bytes },
@@ -171,14 +171,20 @@ impl Counter {
 
 /// Counted parts of a file. Adjacent parts are joined.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct CountedRanges {
     /// End and summary of each part, by its beginning.
-    parts: BTreeMap<u64, (u64, Summary)>,
+    parts: BTreeMap<u64, (u64, RangeSummary)>,
 }
 
-impl Parts {
+impl CountedRanges {
     /// Adds a part that begins at byte `at`.
-    pub(super) fn add(&mut self, at: u64, length: usize, summary: Summary, scanner: &mut Scanner) {
+    pub(super) fn add(
+        &mut self,
+        at: u64,
+        length: usize,
+        summary: RangeSummary,
+        scanner: &mut SummaryScanner,
+    ) {
         let (mut begin, mut end, mut summary) = (at, at + length as u64, summary);
         let left = self.parts.range(..at).next_back();
         if let Some((left, (_, before))) = left.filter(|(_, (end, _))| *end == at) {
@@ -193,11 +199,11 @@ impl Parts {
     }
 
     /// Returns the counts of all parts in sequence.
-    pub(super) fn whole(self, scanner: &mut Scanner) -> Counts {
+    pub(super) fn whole(self, scanner: &mut SummaryScanner) -> BodyCounts {
         let parts = self.parts.into_values();
         let join = |left, (_, right)| scanner.join(left, right);
         // Unfinished bytes at the edges of the whole are not characters.
-        parts.fold(Summary::default(), join).body
+        parts.fold(RangeSummary::default(), join).body
     }
 }
 

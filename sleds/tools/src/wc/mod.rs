@@ -19,13 +19,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::process::ExitCode;
 
-use sleds::Plan;
+use sleds::ReadPlan;
 
-use args::{Asked, Job, Total};
-use count::{Counted, Counter};
-use names::Names;
-use report::{Figures, Report, digits};
-use sleds_common::gnu::{self, Complaints, quoted, quoted_if_needed};
+use args::{TotalWhen, WcJob, WcRequest};
+use count::{CountOutcome, FileCounter};
+use names::InputNames;
+use report::{CountReport, WcCounts, digits};
+use sleds_common::gnu::{self, ErrorReporter, quoted, quoted_if_needed};
 use sleds_common::{Tool, input, text};
 
 pub(crate) const TOOL: Tool = Tool {
@@ -35,35 +35,35 @@ pub(crate) const TOOL: Tool = Tool {
 };
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let mut complaints = Complaints::new("wc");
+    let mut complaints = ErrorReporter::new("wc");
     match args::parse(args, gnu::permutes()) {
-        Ok(Asked::Help) => gnu::print_help(args::command(), &mut complaints),
-        Ok(Asked::Version) => gnu::print_version(&mut complaints),
-        Ok(Asked::Count(job)) => count(&job, &mut complaints),
+        Ok(WcRequest::Help) => gnu::print_help(args::command(), &mut complaints),
+        Ok(WcRequest::Version) => gnu::print_version(&mut complaints),
+        Ok(WcRequest::Count(job)) => count(&job, &mut complaints),
         Err(usage) => complaints.wrong_usage(&usage),
     }
     ExitCode::from(u8::from(complaints.any()))
 }
 
-fn count(job: &Job, complaints: &mut Complaints) {
+fn count(job: &WcJob, complaints: &mut ErrorReporter) {
     let mut names = match &job.files0_from {
         None => {
             let none = job.files.is_empty().then(|| OsString::from("-"));
             let names: Vec<OsString> = job.files.iter().cloned().chain(none).collect();
-            Names::Known(names.into_iter())
+            InputNames::Known(names.into_iter())
         }
-        Some(from) => match Names::listed(from) {
+        Some(from) => match InputNames::listed(from) {
             Ok(names) => names,
             Err(text) => return complaints.say(text),
         },
     };
-    let mut report = Report {
+    let mut report = CountReport {
         columns: job.columns,
         digits: column_width(job, &names),
         failed: false,
     };
-    let mut counter = Counter::new(job.columns, job.plan);
-    let mut total = Figures::default();
+    let mut counter = FileCounter::new(job.columns, job.plan);
+    let mut total = WcCounts::default();
     let mut number: u64 = 0;
     loop {
         let name = match names.next() {
@@ -82,17 +82,17 @@ fn count(job: &Job, complaints: &mut Complaints) {
         }
         if let Some(figures) = one(&name, job, &mut counter, complaints) {
             total.add(figures);
-            if job.total != Total::Only {
+            if job.total != TotalWhen::Only {
                 let shown = !job.files.is_empty() || job.files0_from.is_some();
                 report.line(&figures, shown.then_some(&name));
             }
         }
     }
     match job.total {
-        Total::Auto if number <= 1 => {}
-        Total::Never => {}
-        Total::Only => report.line(&total, None),
-        Total::Auto | Total::Always => report.line(&total, Some(OsStr::new("total"))),
+        TotalWhen::Auto if number <= 1 => {}
+        TotalWhen::Never => {}
+        TotalWhen::Only => report.line(&total, None),
+        TotalWhen::Auto | TotalWhen::Always => report.line(&total, Some(OsStr::new("total"))),
     }
     if report.failed {
         complaints.say("write error");
@@ -102,10 +102,10 @@ fn count(job: &Job, complaints: &mut Complaints) {
 /// Counts the file called `name`; `None` if it cannot be opened.
 fn one(
     name: &OsStr,
-    job: &Job,
-    counter: &mut Counter,
-    complaints: &mut Complaints,
-) -> Option<Figures> {
+    job: &WcJob,
+    counter: &mut FileCounter,
+    complaints: &mut ErrorReporter,
+) -> Option<WcCounts> {
     let unnamed = job.files.is_empty() && job.files0_from.is_none();
     let shown = if unnamed {
         OsStr::new("standard input")
@@ -119,7 +119,7 @@ fn one(
             return None;
         }
     };
-    let Counted {
+    let CountOutcome {
         figures,
         plan,
         trouble,
@@ -127,7 +127,7 @@ fn one(
     if job.debug {
         let how = match plan {
             None => "by its size",
-            Some(Plan::Linear) => "from the first byte to the last",
+            Some(ReadPlan::Linear) => "from the first byte to the last",
             Some(_) => "in the order that costs least",
         };
         complaints.note(text!(quoted_if_needed(shown), ": counted ", how));
@@ -139,7 +139,7 @@ fn one(
 }
 
 /// Returns true if the name is permitted; otherwise reports the error.
-fn is_name(name: &OsStr, number: u64, job: &Job, complaints: &mut Complaints) -> bool {
+fn is_name(name: &OsStr, number: u64, job: &WcJob, complaints: &mut ErrorReporter) -> bool {
     if job.files0_from.as_deref() == Some(OsStr::new("-")) && name == "-" {
         let what = "when reading file names from stdin, no file name of ";
         complaints.say(text!(what, quoted(name), " allowed"));
@@ -156,9 +156,9 @@ fn is_name(name: &OsStr, number: u64, job: &Job, complaints: &mut Complaints) ->
 
 /// Returns the digits of a column. A single figure needs no alignment. The sizes of files in a streamed list are
 /// unknown.
-fn column_width(job: &Job, names: &Names) -> usize {
+fn column_width(job: &WcJob, names: &InputNames) -> usize {
     let Some(names) = names.known() else { return 1 };
-    if job.total == Total::Only || (names.len() == 1 && job.columns.number() == 1) {
+    if job.total == TotalWhen::Only || (names.len() == 1 && job.columns.number() == 1) {
         return 1;
     }
     let list = job.files0_from.as_deref();

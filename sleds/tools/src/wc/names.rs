@@ -12,24 +12,24 @@ use sleds_common::{input, text};
 const LIST_BYTES_MAX: u64 = 10 << 20;
 
 /// The names, in order. Names of a list are numbered from 1.
-pub(super) enum Names {
+pub(super) enum InputNames {
     Known(std::vec::IntoIter<OsString>),
     /// A list that is long, or comes from a pipe.
     Streamed(BufReader<File>),
 }
 
-impl Names {
+impl InputNames {
     /// Returns the names in the list `from` ("-": standard input).
     ///
     /// # Errors
     /// The message to print.
-    pub(super) fn listed(from: &OsStr) -> Result<Names, Vec<u8>> {
+    pub(super) fn listed(from: &OsStr) -> Result<InputNames, Vec<u8>> {
         let shown = quoted(from);
         let mut list = input::open(from)
             .map_err(|error| text!("cannot open ", shown, " for reading: ", reason(&error)))?;
         let short = |m: Metadata| m.is_file() && m.len() <= LIST_BYTES_MAX;
         if !list.metadata().is_ok_and(short) {
-            return Ok(Names::Streamed(BufReader::new(list)));
+            return Ok(InputNames::Streamed(BufReader::new(list)));
         }
         let mut bytes = Vec::new();
         list.read_to_end(&mut bytes)
@@ -37,19 +37,19 @@ impl Names {
         if bytes.last() == Some(&0) {
             bytes.pop();
         } else if bytes.is_empty() {
-            return Ok(Names::Known(Vec::new().into_iter()));
+            return Ok(InputNames::Known(Vec::new().into_iter()));
         }
         let names = bytes
             .split(|b| *b == 0)
             .map(|n| OsString::from_vec(n.into()));
-        Ok(Names::Known(names.collect::<Vec<_>>().into_iter()))
+        Ok(InputNames::Known(names.collect::<Vec<_>>().into_iter()))
     }
 
     /// Returns the remaining names, if they are known.
     pub(super) fn known(&self) -> Option<&[OsString]> {
         match self {
-            Names::Known(names) => Some(names.as_slice()),
-            Names::Streamed(_) => None,
+            InputNames::Known(names) => Some(names.as_slice()),
+            InputNames::Streamed(_) => None,
         }
     }
 
@@ -59,8 +59,8 @@ impl Names {
     /// If the list cannot be read.
     pub(super) fn next(&mut self) -> io::Result<Option<OsString>> {
         let list = match self {
-            Names::Known(names) => return Ok(names.next()),
-            Names::Streamed(list) => list,
+            InputNames::Known(names) => return Ok(names.next()),
+            InputNames::Streamed(list) => list,
         };
         let mut name = Vec::new();
         let n = list.read_until(0, &mut name)?;

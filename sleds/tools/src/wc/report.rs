@@ -5,12 +5,12 @@ use std::fs::Metadata;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::wc::args::Columns;
+use crate::wc::args::WcColumns;
 use sleds_common::gnu::quoted_if_needed;
 
 /// Counts of a file, or of all files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct WcCounts {
     pub(super) lines: u64,
     pub(super) words: u64,
     pub(super) chars: u64,
@@ -18,8 +18,8 @@ pub(super) struct Figures {
     pub(super) width: u64,
 }
 
-impl Figures {
-    pub(super) fn add(&mut self, more: Figures) {
+impl WcCounts {
+    pub(super) fn add(&mut self, more: WcCounts) {
         self.lines = self.lines.wrapping_add(more.lines);
         self.words = self.words.wrapping_add(more.words);
         self.chars = self.chars.wrapping_add(more.chars);
@@ -47,15 +47,15 @@ pub(super) fn digits(files: impl Iterator<Item = Metadata>) -> usize {
 }
 
 /// Writes lines to standard output, each immediately.
-pub(super) struct Report {
-    pub(super) columns: Columns,
+pub(super) struct CountReport {
+    pub(super) columns: WcColumns,
     pub(super) digits: usize,
     /// True if a line could not be written.
     pub(super) failed: bool,
 }
 
-impl Report {
-    pub(super) fn line(&mut self, figures: &Figures, name: Option<&OsStr>) {
+impl CountReport {
+    pub(super) fn line(&mut self, figures: &WcCounts, name: Option<&OsStr>) {
         let columns = [
             (self.columns.lines, figures.lines),
             (self.columns.words, figures.words),

@@ -2,22 +2,25 @@
 
 use memchr::memchr_iter;
 
-use crate::wc::classes::{Class, Classes};
-use crate::wc::summary::{Counts, Edges, Few, Joint, Kind, LONGEST, Line, Span, Summary, Words};
+use crate::wc::classes::{CharClass, LocaleClasses};
+use crate::wc::summary::{
+    BodyCounts, CharKind, ColumnSpan, CutEdges, FewBytes, JointCounts, LONGEST, LineWidths,
+    RangeSummary, WordCount,
+};
 use sleds_common::locale::Charset;
 
 /// Required counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct RequiredCounts {
     pub(super) words: bool,
     pub(super) chars: bool,
     pub(super) width: bool,
 }
 
-impl Wanted {
+impl RequiredCounts {
     /// Returns true if lines (and bytes) are sufficient.
     fn only_lines(self) -> bool {
-        self == Wanted::default()
+        self == RequiredCounts::default()
     }
 }
 
@@ -25,18 +28,22 @@ impl Wanted {
 const CHUNK: usize = 128;
 
 /// Makes summaries, for single-byte character sets and UTF-8.
-pub(super) struct Scanner {
-    classes: Classes,
+pub(super) struct SummaryScanner {
+    classes: LocaleClasses,
     utf8: bool,
     plain: bool,
-    wanted: Wanted,
+    wanted: RequiredCounts,
 }
 
-impl Scanner {
-    pub(super) fn new(classes: Classes, charset: Charset, wanted: Wanted) -> Scanner {
+impl SummaryScanner {
+    pub(super) fn new(
+        classes: LocaleClasses,
+        charset: Charset,
+        wanted: RequiredCounts,
+    ) -> SummaryScanner {
         let plain = classes.ascii_is_plain();
         let utf8 = charset == Charset::Utf8;
-        Scanner {
+        SummaryScanner {
             classes,
             utf8,
             plain,
@@ -45,54 +52,54 @@ impl Scanner {
     }
 
     /// Summarizes `bytes` from any place in a file.
-    pub(super) fn summary(&mut self, bytes: &[u8]) -> Summary {
+    pub(super) fn summary(&mut self, bytes: &[u8]) -> RangeSummary {
         if bytes.is_empty() {
-            return Summary::default();
+            return RangeSummary::default();
         }
         if !self.utf8 || self.wanted.only_lines() {
-            let edges = Edges {
+            let edges = CutEdges {
                 only_head: false,
-                ..Edges::default()
+                ..CutEdges::default()
             };
             let body = self.counts(bytes);
-            return Summary { body, edges };
+            return RangeSummary { body, edges };
         }
         let (head, body, tail) = cut_edges(bytes);
-        Summary {
+        RangeSummary {
             body: self.counts(body),
-            edges: Edges {
-                head: Few::first_of(head),
-                tail: Few::first_of(tail),
+            edges: CutEdges {
+                head: FewBytes::first_of(head),
+                tail: FewBytes::first_of(tail),
                 only_head: head.len() == bytes.len(),
             },
         }
     }
 
     /// Joins the summaries of two adjacent ranges.
-    pub(super) fn join(&mut self, left: Summary, right: Summary) -> Summary {
+    pub(super) fn join(&mut self, left: RangeSummary, right: RangeSummary) -> RangeSummary {
         left.join(right, |middle| {
             if is_unfinished(middle) {
-                Joint::Unfinished
+                JointCounts::Unfinished
             } else {
-                Joint::Counted(self.counts(middle))
+                JointCounts::Counted(self.counts(middle))
             }
         })
     }
 
     /// Counts in `bytes`, whose edges are both closed: incomplete characters are not characters.
-    fn counts(&mut self, bytes: &[u8]) -> Counts {
+    fn counts(&mut self, bytes: &[u8]) -> BodyCounts {
         match self.wanted {
-            wanted if wanted.only_lines() => Counts {
+            wanted if wanted.only_lines() => BodyCounts {
                 lines: memchr_iter(b'\n', bytes).count() as u64,
-                ..Counts::default()
+                ..BodyCounts::default()
             },
-            Wanted { width: true, .. } => self.count::<true>(bytes),
+            RequiredCounts { width: true, .. } => self.count::<true>(bytes),
             _ => self.count::<false>(bytes),
         }
     }
 
-    fn count<const WIDTH: bool>(&mut self, bytes: &[u8]) -> Counts {
-        let mut tally = Tally::default();
+    fn count<const WIDTH: bool>(&mut self, bytes: &[u8]) -> BodyCounts {
+        let mut tally = CharTally::default();
         if !self.utf8 {
             self.bytes::<WIDTH>(bytes, &mut tally);
         } else if let Ok(text) = std::str::from_utf8(bytes) {
@@ -107,7 +114,7 @@ impl Scanner {
     }
 
     /// Counts `bytes`, each of which is a character.
-    fn bytes<const WIDTH: bool>(&self, mut bytes: &[u8], tally: &mut Tally) {
+    fn bytes<const WIDTH: bool>(&self, mut bytes: &[u8], tally: &mut CharTally) {
         while !bytes.is_empty() {
             let plain = self.plain::<WIDTH>(bytes, tally);
             let some = bytes.len().min(plain + CHUNK);
@@ -118,7 +125,7 @@ impl Scanner {
         }
     }
 
-    fn chars<const WIDTH: bool>(&mut self, mut text: &str, tally: &mut Tally) {
+    fn chars<const WIDTH: bool>(&mut self, mut text: &str, tally: &mut CharTally) {
         while !text.is_empty() {
             let plain = self.plain::<WIDTH>(text.as_bytes(), tally);
             let mut chars = text[plain..].chars();
@@ -137,7 +144,7 @@ impl Scanner {
     }
 
     /// Counts plain ASCII at the front, many bytes at a time. Returns the number of counted bytes.
-    fn plain<const WIDTH: bool>(&self, bytes: &[u8], tally: &mut Tally) -> usize {
+    fn plain<const WIDTH: bool>(&self, bytes: &[u8], tally: &mut CharTally) -> usize {
         if WIDTH || !self.plain {
             return 0;
         }
@@ -170,35 +177,35 @@ fn is_unfinished(bytes: &[u8]) -> bool {
 
 /// Counts so far, one character after the other.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct CharTally {
     lines: u64,
     chars: u64,
     words: u64,
     in_word: bool,
-    first: Option<Kind>,
-    line: Line,
+    first: Option<CharKind>,
+    line: LineWidths,
     /// Columns since the last tab or end of line.
     columns: u64,
 }
 
-impl Tally {
+impl CharTally {
     /// Counts the character `c`.
     #[inline]
-    pub(super) fn char<const WIDTH: bool>(&mut self, c: u32, class: Class) {
+    pub(super) fn char<const WIDTH: bool>(&mut self, c: u32, class: CharClass) {
         self.lines += u64::from(c == u32::from(b'\n'));
         self.chars += 1;
         self.class::<WIDTH>(class);
     }
 
     #[inline]
-    fn class<const WIDTH: bool>(&mut self, class: Class) {
+    fn class<const WIDTH: bool>(&mut self, class: CharClass) {
         let (word, space) = (class.is_word(), class.is_space());
         self.words += u64::from(word & !self.in_word);
         self.in_word = (self.in_word & !space) | word;
         if self.first.is_none() {
             self.first = match (word, space) {
-                (true, _) => Some(Kind::Word),
-                (_, true) => Some(Kind::Space),
+                (true, _) => Some(CharKind::Word),
+                (_, true) => Some(CharKind::Space),
                 _ => None,
             };
         }
@@ -227,7 +234,13 @@ impl Tally {
         for at in 1..CHUNK {
             ends += white[at - 1] & (white[at] ^ 1);
         }
-        let kind = |white: u8| if white == 1 { Kind::Space } else { Kind::Word };
+        let kind = |white: u8| {
+            if white == 1 {
+                CharKind::Space
+            } else {
+                CharKind::Word
+            }
+        };
         let begins = !self.in_word && white[0] == 0;
         self.words += u64::from(ends) + u64::from(begins);
         self.in_word = white[CHUNK - 1] == 0;
@@ -238,13 +251,13 @@ impl Tally {
     }
 
     /// Handles a tab or an end of line.
-    fn turn(&mut self, class: Class) {
+    fn turn(&mut self, class: CharClass) {
         self.settle();
         if class.is_tab() {
             match &mut self.line.rest {
                 None => {
                     let first = &mut self.line.first;
-                    *first = Span {
+                    *first = ColumnSpan {
                         after: Some(first.after.map_or(0, |after| after - after % 8 + 8)),
                         ..*first
                     };
@@ -265,25 +278,25 @@ impl Tally {
             (Some((_, column)), _) => *column += columns,
             (
                 None,
-                Span {
+                ColumnSpan {
                     after: Some(after), ..
                 },
             ) => *after += columns,
-            (None, Span { before, .. }) => *before += columns,
+            (None, ColumnSpan { before, .. }) => *before += columns,
         }
     }
 
-    pub(super) fn done(mut self) -> Counts {
+    pub(super) fn done(mut self) -> BodyCounts {
         self.settle();
         let last = if self.in_word {
-            Kind::Word
+            CharKind::Word
         } else {
-            Kind::Space
+            CharKind::Space
         };
-        Counts {
+        BodyCounts {
             lines: self.lines,
             chars: self.chars,
-            words: Words {
+            words: WordCount {
                 count: self.words,
                 ends: self.first.map(|first| (first, last)),
             },

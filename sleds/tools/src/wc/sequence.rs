@@ -1,33 +1,33 @@
 //! Counts from the first byte to the last, for character sets in which only a sequential scan finds the beginnings of
 //! characters (EUC, Shift JIS, GBK and similar sets). The C library decodes.
 
-use crate::wc::classes::Classes;
-use crate::wc::scan::Tally;
-use crate::wc::summary::Counts;
-use sleds_common::locale::{Decoded, Locale, State};
+use crate::wc::classes::LocaleClasses;
+use crate::wc::scan::CharTally;
+use crate::wc::summary::BodyCounts;
+use sleds_common::locale::{ConversionState, DecodedChar, Locale};
 
 /// Maximum length of a byte sequence that is kept as an unfinished character. A longer sequence is taken for an invalid
 /// shift sequence, and its first byte is dropped.
 const LONGEST: usize = 16 << 10;
 
 /// Counts bytes that arrive in sequence.
-pub(super) struct Sequence {
+pub(super) struct SequenceCounter {
     locale: Locale,
-    classes: Classes,
-    state: State,
+    classes: LocaleClasses,
+    state: ConversionState,
     /// Bytes of an unfinished character.
     kept: Vec<u8>,
-    tally: Tally,
+    tally: CharTally,
 }
 
-impl Sequence {
-    pub(super) fn new(locale: Locale, classes: Classes) -> Sequence {
-        Sequence {
+impl SequenceCounter {
+    pub(super) fn new(locale: Locale, classes: LocaleClasses) -> SequenceCounter {
+        SequenceCounter {
             locale,
             classes,
-            state: State::default(),
+            state: ConversionState::default(),
             kept: Vec::new(),
-            tally: Tally::default(),
+            tally: CharTally::default(),
         }
     }
 
@@ -59,15 +59,15 @@ impl Sequence {
             }
             let before = self.state;
             match self.locale.decode_from(&bytes[at..], &mut self.state) {
-                Decoded::Char(c, length) => {
+                DecodedChar::Char(c, length) => {
                     self.tally.char::<true>(c, self.classes.of_char(c));
                     at += length;
                 }
-                Decoded::Invalid => {
+                DecodedChar::Invalid => {
                     self.state = before;
                     at += 1;
                 }
-                Decoded::Incomplete => {
+                DecodedChar::Incomplete => {
                     self.state = before;
                     if bytes.len() - at < LONGEST {
                         break;
@@ -80,7 +80,7 @@ impl Sequence {
     }
 
     /// Returns the counts at the end of the file.
-    pub(super) fn done(self) -> Counts {
+    pub(super) fn done(self) -> BodyCounts {
         self.tally.done()
     }
 }

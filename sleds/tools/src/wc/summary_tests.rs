@@ -2,22 +2,22 @@
 
 use proptest::prelude::*;
 
-use super::classes::Classes;
-use super::count::Parts;
-use super::scan::{Scanner, Tally, Wanted};
-use super::summary::{Counts, LONGEST, Summary};
+use super::classes::LocaleClasses;
+use super::count::CountedRanges;
+use super::scan::{CharTally, RequiredCounts, SummaryScanner};
+use super::summary::{BodyCounts, LONGEST, RangeSummary};
 use sleds_common::locale::{Charset, Locale};
 
-const ALL: Wanted = Wanted {
+const ALL: RequiredCounts = RequiredCounts {
     words: true,
     chars: true,
     width: true,
 };
 
 /// Counts one character after the other, in the simplest way.
-fn in_sequence(bytes: &[u8], utf8: bool) -> Counts {
+fn in_sequence(bytes: &[u8], utf8: bool) -> BodyCounts {
     let mut classes = classes();
-    let mut tally = Tally::default();
+    let mut tally = CharTally::default();
     if !utf8 {
         for byte in bytes {
             tally.char::<true>(u32::from(*byte), classes.of_byte(*byte));
@@ -38,21 +38,21 @@ fn in_sequence(bytes: &[u8], utf8: bool) -> Counts {
     tally.done()
 }
 
-fn classes() -> Classes {
-    Classes::new(Locale::of_environment(), false)
+fn classes() -> LocaleClasses {
+    LocaleClasses::new(Locale::of_environment(), false)
 }
 
-fn scanner(utf8: bool, wanted: Wanted) -> Scanner {
+fn scanner(utf8: bool, wanted: RequiredCounts) -> SummaryScanner {
     let charset = if utf8 {
         Charset::Utf8
     } else {
         Charset::SingleByte
     };
-    Scanner::new(classes(), charset, wanted)
+    SummaryScanner::new(classes(), charset, wanted)
 }
 
 /// Returns the figures that `wc` prints for `counts`.
-fn figures(counts: Counts) -> (u64, u64, u64, u64) {
+fn figures(counts: BodyCounts) -> (u64, u64, u64, u64) {
     let line = counts.line.longest();
     (counts.lines, counts.words.count, counts.chars, line)
 }
@@ -105,9 +105,9 @@ proptest! {
     fn pieces_in_any_order_count_as_the_whole_does(
         bytes in bytes(120), cuts in cuts(), utf8 in any::<bool>(), width in any::<bool>(),
     ) {
-        let wanted = Wanted { width, ..ALL };
+        let wanted = RequiredCounts { width, ..ALL };
         let mut scanner = scanner(utf8, wanted);
-        let mut parts = Parts::default();
+        let mut parts = CountedRanges::default();
         for (_, at, piece) in pieces(&bytes, &cuts) {
             let summary = scanner.summary(piece);
             parts.add(at as u64, piece.len(), summary, &mut scanner);
@@ -126,8 +126,8 @@ proptest! {
         let (x, y, z) = (s.summary(&a), s.summary(&b), s.summary(&c));
         let (xy, yz) = (s.join(x, y), s.join(y, z));
         prop_assert_eq!(s.join(xy, z), s.join(x, yz));
-        prop_assert_eq!(s.join(x, Summary::default()), x);
-        prop_assert_eq!(s.join(Summary::default(), x), x);
+        prop_assert_eq!(s.join(x, RangeSummary::default()), x);
+        prop_assert_eq!(s.join(RangeSummary::default(), x), x);
     }
 }
 

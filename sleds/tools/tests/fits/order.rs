@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use sleds::{Plan, ReadOptions, Reader, Unit};
+use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
 use crate::support::{cache_only, scratch, seed, settle, skip};
 use forebay_rng::Rng;
@@ -14,7 +14,7 @@ const BLOCK: usize = 2880;
 const WIDTH: usize = 777;
 
 /// Range of the tested HDU's data in the file.
-struct Data {
+struct HduRange {
     at: u64,
     length: u64,
 }
@@ -63,17 +63,17 @@ fn pixels(bitpix: i32, count: usize, rng: &Rng) -> Vec<u8> {
 }
 
 /// Writes an image between two others.
-fn write(path: &Path, bitpix: i32, rng: &Rng) -> Data {
+fn write(path: &Path, bitpix: i32, rng: &Rng) -> HduRange {
     let width = bitpix.unsigned_abs() as usize / 8;
     let heights = [400, (4 << 20) / WIDTH / width, 500];
     let mut all = Vec::new();
-    let mut data = Data { at: 0, length: 0 };
+    let mut data = HduRange { at: 0, length: 0 };
     for (n, height) in heights.into_iter().enumerate() {
         let bitpix = [16, bitpix, -32][n];
         all.extend(header(bitpix, height, n == 0));
         let pixels = pixels(bitpix, WIDTH * height, rng);
         if n == 1 {
-            data = Data {
+            data = HduRange {
                 at: all.len() as u64,
                 length: pixels.len() as u64,
             };
@@ -86,7 +86,7 @@ fn write(path: &Path, bitpix: i32, rng: &Rng) -> Data {
 }
 
 /// Returns ranges of pages: two inside the image, one across its front edge and one across its end.
-fn ranges(data: &Data, rng: &Rng) -> Vec<(u64, u64)> {
+fn ranges(data: &HduRange, rng: &Rng) -> Vec<(u64, u64)> {
     let page = |at: u64| at & !4095;
     let inside = || {
         let at = data.at + (512 << 10) + rng.below(data.length - (1 << 20));
@@ -101,17 +101,17 @@ fn ranges(data: &Data, rng: &Rng) -> Vec<(u64, u64)> {
 }
 
 /// Returns the number of times that a reader of the image jumps to another place.
-fn turns(path: &Path, data: &Data, size: u32) -> usize {
+fn turns(path: &Path, data: &HduRange, size: u32) -> usize {
     let file = File::open(path).expect("the file");
     let options = ReadOptions {
-        plan: Plan::Best,
-        unit: Unit::Elements {
+        plan: ReadPlan::Best,
+        unit: ReadUnit::Elements {
             start: data.at,
             size,
         },
         ..ReadOptions::default()
     };
-    let mut reader = Reader::before(&file, data.at + data.length, options).expect("a reader");
+    let mut reader = FileReader::before(&file, data.at + data.length, options).expect("a reader");
     let (mut next, mut turns) = (data.at, 0);
     while let Some(piece) = reader.next_piece().expect("a piece") {
         turns += usize::from(piece.offset != next);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use forebay_rng::Rng;
 use support::content::{any, write};
-use support::{Case, Input, cases, cool, is_gnu, scratch, seed, settle};
+use support::{CaseInput, GnuCase, cases, cool, is_gnu, scratch, seed, settle};
 
 #[test]
 fn files_come_out_as_from_gnus_cat() {
@@ -38,12 +38,12 @@ fn files_come_out_as_from_gnus_cat() {
         let bytes = fs::read(&file).unwrap();
         let from = rng.below(bytes.len() as u64 + 1);
         let inputs = [
-            Input::Pipe(bytes),
-            Input::File(file.clone()),
-            Input::FileAt(file, from),
+            CaseInput::Pipe(bytes),
+            CaseInput::File(file.clone()),
+            CaseInput::FileAt(file, from),
         ];
         let plan = rng.pick(&["auto", "best", "linear"]);
-        Case::new("cat", dir.path())
+        GnuCase::new("cat", dir.path())
             .ours(["--plan", plan])
             .args(operands)
             .input(rng.pick(&inputs))
@@ -68,7 +68,7 @@ fn lines_in_free_order_are_all_there_and_none_is_cut() {
         write(&path, &bytes, &rng);
         settle(dir.path());
         cool(&path, &rng);
-        let outcome = Case::new("cat", dir.path())
+        let outcome = GnuCase::new("cat", dir.path())
             .ours(["--unordered", "--plan=best"])
             .args(flag)
             .args(["f"])
@@ -105,7 +105,7 @@ fn a_file_is_not_copied_to_itself() {
     }
     for operands in [&["f"][..], &["other", "f"], &["f", "other"], &["empty"]] {
         for out in ["f", "empty"] {
-            let case = Case::new("cat", dir.path())
+            let case = GnuCase::new("cat", dir.path())
                 .args(operands)
                 .output(dir.path().join(out));
             let read = || fs::read(dir.path().join(out)).unwrap();
@@ -136,7 +136,7 @@ fn output_that_cannot_be_written_is_an_error_in_gnus_words() {
     }
     let dir = scratch();
     fs::write(dir.path().join("f"), "text\n").unwrap();
-    Case::new("cat", dir.path())
+    GnuCase::new("cat", dir.path())
         .args(["f", "nope", "f"])
         .output("/dev/full")
         .check(0);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Case, Input, is_gnu, scratch};
+use crate::support::{CaseInput, GnuCase, is_gnu, scratch};
 use crate::walks::known_tree;
 
 /// Words separated by blanks; run with both locales, in [`known_tree`].
@@ -365,7 +365,7 @@ fn right_and_wrong_command_lines_are_answered_as_by_gnu_find() {
     for words in lines.chain(with_empty) {
         let words: Vec<&str> = words;
         for locale in ["C", "C.UTF-8"] {
-            Case::new("find", dir.path())
+            GnuCase::new("find", dir.path())
                 .args(&words)
                 .env("LC_ALL", locale)
                 .check(0);
@@ -381,13 +381,13 @@ fn starting_points_are_read_from_standard_input() {
     let dir = scratch();
     known_tree(dir.path());
     for list in ["a\0c\0\0nox\0", "a\0c", "", "\0", "a\0-\0", "a\0\0"] {
-        Case::new("find", dir.path())
+        GnuCase::new("find", dir.path())
             .args(["-files0-from", "-", "-maxdepth", "0"])
-            .input(Input::Pipe(list.into()))
+            .input(CaseInput::Pipe(list.into()))
             .check(0);
     }
     fs::write(dir.path().join("list"), "a\0l\0").expect("a list");
-    Case::new("find", dir.path())
+    GnuCase::new("find", dir.path())
         .args(["-files0-from", "list", "-type", "l"])
         .check(0);
 }
@@ -404,9 +404,9 @@ fn questions_are_asked_and_answers_taken_as_gnu_find_does() {
     known_tree(dir.path());
     for answer in ["y\n", "n\n", "", "Yes\n", "y", " y\n"] {
         for action in ["-ok", "-okdir"] {
-            Case::new("find", dir.path())
+            GnuCase::new("find", dir.path())
                 .args([".", "-name", "f", action, "echo", "a{}b", ";"])
-                .input(Input::Pipe(answer.into()))
+                .input(CaseInput::Pipe(answer.into()))
                 .check(0);
         }
     }
@@ -428,7 +428,7 @@ fn a_path_that_others_may_fill_forbids_commands_in_directories() {
         "/bin:/usr/bin",
     ] {
         for action in ["-execdir", "-okdir"] {
-            Case::new("find", dir.path())
+            GnuCase::new("find", dir.path())
                 .args([".", "-maxdepth", "0", action, "echo", "{}", ";"])
                 .env("PATH", path)
                 .check(0);
@@ -506,7 +506,7 @@ fn dates_mean_what_gnu_find_takes_them_for() {
                     last_modification: time,
                 };
                 rustix::fs::futimens(&file, &times).expect("times");
-                Case::new("find", dir.path())
+                GnuCase::new("find", dir.path())
                     .args(["f", "-newermt", date])
                     .env("TZ", locale)
                     .check(0);

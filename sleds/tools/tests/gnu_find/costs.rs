@@ -4,24 +4,26 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
-use sleds::{Class, Entry, Level, Place, Spread, Table, Zone};
+use sleds::{
+    DeviceClass, DeviceEntry, DeviceTable, DeviceZone, EstimateRange, FilePlace, StorageLevel,
+};
 
-use crate::support::{Case, Outcome, scratch, settle, skip};
+use crate::support::{GnuCase, ProgramOutcome, scratch, settle, skip};
 
 /// Returns a table in which the disk of `dir` has a latency of ten seconds, and reads a megabyte per second.
 fn slow_table(dir: &Path) -> PathBuf {
-    let place = Place::of(&File::open(dir).expect("the folder")).expect("its device");
-    let mut table = Table::default();
-    table.put(Entry {
+    let place = FilePlace::of(&File::open(dir).expect("the folder")).expect("its device");
+    let mut table = DeviceTable::default();
+    table.put(DeviceEntry {
         name: "tape".into(),
         identity: place.top().identity.clone(),
-        class: Class::Rotational,
+        class: DeviceClass::Rotational,
         measured: 0,
-        zones: vec![Zone {
+        zones: vec![DeviceZone {
             name: String::new(),
             start: 0,
-            latency_s: Spread::exactly(10.0),
-            bandwidth_Bps: Spread::exactly(1e6),
+            latency_s: EstimateRange::exactly(10.0),
+            bandwidth_Bps: EstimateRange::exactly(1e6),
             linear_Bps: None,
         }],
     });
@@ -45,7 +47,7 @@ fn files(test: &str, dir: &Path) -> Option<PathBuf> {
     let level = |name: &str| {
         let file = File::open(root.join(name)).expect("a file");
         let sleds = sleds::describe(&file).expect("SLEDs");
-        sleds.iter().all(|sled| sled.level == Level::Memory)
+        sleds.iter().all(|sled| sled.level == StorageLevel::Memory)
     };
     if level("cold") || !level("cached") {
         skip(
@@ -57,14 +59,14 @@ fn files(test: &str, dir: &Path) -> Option<PathBuf> {
     Some(root)
 }
 
-fn find(root: &Path, table: &Path, words: &str) -> Outcome {
-    Case::new("find", root)
+fn find(root: &Path, table: &Path, words: &str) -> ProgramOutcome {
+    GnuCase::new("find", root)
         .args(words.split(' '))
         .env("SLEDS_TABLE", &table.to_string_lossy())
         .run_ours()
 }
 
-fn names(outcome: &Outcome) -> Vec<String> {
+fn names(outcome: &ProgramOutcome) -> Vec<String> {
     let text = String::from_utf8_lossy(&outcome.out);
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
     names.sort_unstable();
@@ -186,7 +188,7 @@ fn wrong_arguments_are_refused() {
         (". -latency --1", "invalid argument `--1' to `-latency'"),
         (". -level", "missing argument to `-level'"),
     ] {
-        let found = Case::new("find", dir.path())
+        let found = GnuCase::new("find", dir.path())
             .args(words.split(' '))
             .run_ours();
         assert_eq!(

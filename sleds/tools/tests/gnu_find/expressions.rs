@@ -1,6 +1,6 @@
 //! Tests of thousands of random expressions.
 
-use crate::support::{Case, cases, is_gnu, scratch, seed};
+use crate::support::{GnuCase, cases, is_gnu, scratch, seed};
 use crate::tree;
 use forebay_rng::Rng;
 
@@ -240,7 +240,7 @@ fn try_expressions(test: &str, loops: bool) {
             if loops && args.iter().any(|arg| arg == "-xtype") {
                 continue;
             }
-            Case::new("find", root)
+            GnuCase::new("find", root)
                 .args(args)
                 .env("LC_ALL", locale)
                 .env(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Case, is_gnu, scratch, seed};
+use crate::support::{GnuCase, is_gnu, scratch, seed};
 use crate::tree;
 use forebay_rng::Rng;
 
@@ -19,7 +19,7 @@ fn a_folder_of_many_files_is_walked_in_the_same_order() {
         fs::File::create(dir.path().join(format!("{:x}", n * 7919 % 104_729))).expect("a file");
     }
     for args in [&["."][..], &[".", "-exec", "echo", "{}", "+"]] {
-        Case::new("find", dir.path()).args(args).check(0);
+        GnuCase::new("find", dir.path()).args(args).check(0);
     }
 }
 
@@ -48,10 +48,10 @@ fn folders_deeper_than_a_path_may_be_long_are_walked_to_the_end() {
         &[".", "-depth"],
         &[".", "-name", "z", "-empty", "-printf", "%d\\n"],
     ] {
-        Case::new("find", dir.path()).args(args).check(0);
+        GnuCase::new("find", dir.path()).args(args).check(0);
     }
     // No other process can remove it.
-    let ours = Case::new("find", dir.path()).args([".", "-mindepth", "1", "-delete"]);
+    let ours = GnuCase::new("find", dir.path()).args([".", "-mindepth", "1", "-delete"]);
     let ended = ours.run_ours();
     assert_eq!((ended.code, ended.err.as_slice()), (Some(0), &b""[..]));
     assert_eq!(fs::read_dir(dir.path()).expect("the folder").count(), 0);
@@ -59,7 +59,7 @@ fn folders_deeper_than_a_path_may_be_long_are_walked_to_the_end() {
 
 /// Returns the paths under `root`.
 fn all(root: &Path) -> BTreeSet<Vec<u8>> {
-    let listed = Case::new("find", root).args([".", "-print0"]).run_gnu();
+    let listed = GnuCase::new("find", root).args([".", "-print0"]).run_gnu();
     listed.out.split(|b| *b == 0).map(<[u8]>::to_vec).collect()
 }
 
@@ -90,7 +90,7 @@ fn delete_takes_away_what_gnu_find_takes_away() {
             // The links inside a tree lead to paths inside; those of one tree must not lead into the other.
             let rng = Rng::new(seed + at as u64);
             tree::grow(&root, &rng, 50, true);
-            let case = Case::new("find", &root).args(expression.split(' '));
+            let case = GnuCase::new("find", &root).args(expression.split(' '));
             let mut ended = match program {
                 "gnu" => case.run_gnu(),
                 _ => case.run_ours(),
@@ -123,7 +123,7 @@ fn a_folder_that_a_command_removes_is_missed_as_gnu_find_misses_it() {
         let mut outcomes = Vec::new();
         for ours in [false, true] {
             fs::create_dir_all(dir.path().join("gone/inner")).expect("a folder");
-            let case = Case::new("find", dir.path()).args(args).args(more);
+            let case = GnuCase::new("find", dir.path()).args(args).args(more);
             let ended = if ours {
                 case.run_ours()
             } else {
@@ -146,7 +146,7 @@ fn a_full_output_is_an_error() {
         &[".", "-fprint", "/dev/full"][..],
         &[".", "-fprintf", "/dev/full", "%p"],
     ] {
-        Case::new("find", dir.path()).args(args).check(0);
+        GnuCase::new("find", dir.path()).args(args).check(0);
     }
 }
 
@@ -196,7 +196,7 @@ fn special_folders_are_walked_as_gnu_find_walks_them() {
             "%p %Y\\n",
         ],
     ] {
-        Case::new("find", dir.path()).args(args).check(0);
+        GnuCase::new("find", dir.path()).args(args).check(0);
     }
 }
 

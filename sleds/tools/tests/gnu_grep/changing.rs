@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Case, Outcome, scratch, seed};
+use crate::support::{GnuCase, ProgramOutcome, scratch, seed};
 use forebay_rng::Rng;
 
 const LINE: &[u8; 16] = b"one two 3456789\n";
@@ -12,7 +12,7 @@ const LINES: usize = 40_000;
 const ROUNDS: usize = 12;
 
 /// Searches a file of [`LINES`] lines while `change` is applied to it repeatedly.
-fn while_it_changes(args: &[&str], change: impl Fn(&File, &Rng) + Sync) -> Vec<Outcome> {
+fn while_it_changes(args: &[&str], change: impl Fn(&File, &Rng) + Sync) -> Vec<ProgramOutcome> {
     let seed = seed();
     let dir = scratch();
     let path = dir.path().join("f");
@@ -29,7 +29,7 @@ fn while_it_changes(args: &[&str], change: impl Fn(&File, &Rng) + Sync) -> Vec<O
         });
         let outcomes = (0..ROUNDS).map(|round| {
             let plan = ["auto", "best", "linear"][round % 3];
-            let case = Case::new("grep", dir.path()).ours(["--plan", plan]);
+            let case = GnuCase::new("grep", dir.path()).ours(["--plan", plan]);
             let outcome = case.args(args).args(["f"]).run_ours();
             (plan, outcome)
         });
@@ -69,7 +69,7 @@ fn shrink(mut file: &File, rng: &Rng) {
         .expect("write");
 }
 
-fn lines(outcome: &Outcome) -> Vec<String> {
+fn lines(outcome: &ProgramOutcome) -> Vec<String> {
     let text = String::from_utf8_lossy(&outcome.out);
     text.lines().map(str::to_owned).collect()
 }

@@ -258,11 +258,11 @@ fn alternatives(rng: &Rng, extended: bool, depth: u64) -> String {
 }
 
 /// Returns a pattern in `language`.
-pub(crate) fn pattern(rng: &Rng, language: Language) -> String {
+pub(crate) fn pattern(rng: &Rng, language: PatternLanguage) -> String {
     let extended = match language {
-        Language::Perl => return perl::pattern(rng),
-        Language::Extended => true,
-        Language::Basic => false,
+        PatternLanguage::Perl => return perl::pattern(rng),
+        PatternLanguage::Extended => true,
+        PatternLanguage::Basic => false,
     };
     match rng.below(10) {
         0 | 1 => rng.pick(NASTY).into(),
@@ -357,39 +357,39 @@ pub(crate) fn of_two_minds(args: &[String], patterns: &[String], locale: &str) -
 }
 
 fn may_be_empty(pattern: &str, extended: bool) -> bool {
-    let options = regex_posix::Options {
+    let options = regex_posix::RegexOptions {
         syntax: if extended {
-            regex_posix::Syntax::Extended
+            regex_posix::RegexSyntax::Extended
         } else {
-            regex_posix::Syntax::Basic
+            regex_posix::RegexSyntax::Basic
         },
-        ..regex_posix::Options::default()
+        ..regex_posix::RegexOptions::default()
     };
-    let regex = regex_posix::Regex::new(&[pattern], options);
+    let regex = regex_posix::PosixRegex::new(&[pattern], options);
     regex.is_ok_and(|mut regex| regex.find_in_line(b"", 0) != Ok(None))
 }
 
 /// Syntax of patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum PatternLanguage {
     Basic,
     Extended,
     Perl,
 }
 
 /// Returns options that select the matcher and the syntax.
-pub(crate) fn matchers(rng: &Rng) -> (Vec<String>, Language) {
+pub(crate) fn matchers(rng: &Rng) -> (Vec<String>, PatternLanguage) {
     let mut args: Vec<String> = Vec::new();
-    let mut language = Language::Basic;
+    let mut language = PatternLanguage::Basic;
     match rng.below(6) {
         0 | 1 => {
             args.push("-E".into());
-            language = Language::Extended;
+            language = PatternLanguage::Extended;
         }
         2 => args.push("-F".into()),
         3 => {
             args.push("-P".into());
-            language = Language::Perl;
+            language = PatternLanguage::Perl;
         }
         _ => {}
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Case, is_gnu, scratch};
+use crate::support::{GnuCase, is_gnu, scratch};
 
 #[test]
 fn command_lines_are_understood_as_gnu_grep_understands_them() {
@@ -82,7 +82,7 @@ fn command_lines_are_understood_as_gnu_grep_understands_them() {
     ];
     for line in lines {
         for locale in ["C", "C.UTF-8"] {
-            Case::new("grep", dir.path())
+            GnuCase::new("grep", dir.path())
                 .args(*line)
                 .env("LC_ALL", locale)
                 .check(0);
@@ -148,7 +148,7 @@ fn directories_are_searched_in_the_order_in_which_they_are_listed() {
         &["-r", "--exclude-dir=.", "foo", "."],
     ];
     for line in lines {
-        Case::new("grep", dir.path())
+        GnuCase::new("grep", dir.path())
             .args(*line)
             .env("LC_ALL", "C")
             .check(0);

@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use sleds::{Plan, ReadOptions, Reader, Unit};
+use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
-use crate::support::{Case, Input, cache_only, is_gnu, scratch, seed, settle};
+use crate::support::{CaseInput, GnuCase, cache_only, is_gnu, scratch, seed, settle};
 use forebay_rng::Rng;
 
 const ROUNDS: u64 = 2;
@@ -62,12 +62,12 @@ fn haystack(rng: &Rng, zeroes: bool) -> Vec<u8> {
 fn comes_out_of_order(path: &Path) -> bool {
     let file = File::open(path).expect("the file");
     let options = ReadOptions {
-        plan: Plan::Best,
-        unit: Unit::Records(b'\n'),
+        plan: ReadPlan::Best,
+        unit: ReadUnit::Records(b'\n'),
         ..ReadOptions::default()
     };
-    let mut reader = Reader::new(&file, options).expect("a reader");
-    assert_eq!(reader.plan(), Plan::Best);
+    let mut reader = FileReader::new(&file, options).expect("a reader");
+    assert_eq!(reader.plan(), ReadPlan::Best);
     let (mut next, mut turns) = (0, 0);
     while let Some(piece) = reader.next_piece().expect("a piece") {
         turns += u64::from(piece.offset != next);
@@ -87,7 +87,7 @@ fn zero_bytes_far_into_a_file_hide_their_lines_and_no_others() {
     let far = 3 << 20;
     for plan in ["--plan=best", "--plan=auto", "--plan=linear"] {
         cache_only(&path, &[(far, 4096)]);
-        let case = Case::new("grep", dir.path()).ours([plan]);
+        let case = GnuCase::new("grep", dir.path()).ours([plan]);
         let shown = case.clone().args(["needle", "f"]).run_ours();
         assert_eq!(
             String::from_utf8_lossy(&shown.out),
@@ -125,11 +125,11 @@ fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
         cache_only(&path, &ranges);
         out_of_order += u64::from(comes_out_of_order(&path));
         for search in SEARCHES {
-            let mut case = Case::new("grep", dir.path())
+            let mut case = GnuCase::new("grep", dir.path())
                 .args(*search)
                 .env("LC_ALL", rng.pick::<&str>(&["C", "C.UTF-8"]));
             case = if rng.one_in(4) {
-                case.input(Input::FileAt(path.clone(), rng.below(5000)))
+                case.input(CaseInput::FileAt(path.clone(), rng.below(5000)))
             } else {
                 case.args(["f"])
             };

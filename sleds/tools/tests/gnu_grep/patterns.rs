@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Case, is_gnu, make_locale, scratch, skip};
+use crate::support::{GnuCase, is_gnu, make_locale, scratch, skip};
 
 /// Compares the output for `text`, in the C locale and in UTF-8.
 fn compare(test: &str, text: &[u8], searches: &[&[&str]]) {
@@ -20,8 +20,8 @@ fn compare(test: &str, text: &[u8], searches: &[&[&str]]) {
     }
 }
 
-fn case(dir: &Path, search: &[&str]) -> Case {
-    Case::new("grep", dir).args(search).args(["f"])
+fn case(dir: &Path, search: &[&str]) -> GnuCase {
+    GnuCase::new("grep", dir).args(search).args(["f"])
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn lines_that_are_no_text_are_left_out_and_change_nothing_around_them() {
         (&["-z", "-A2", "x"], b"\xffx\0x\0a\0x\0", "x\0a\0x\0"),
     ] {
         fs::write(dir.path().join("f"), text).expect("a file");
-        let case = Case::new("grep", dir.path()).env("LC_ALL", "C.UTF-8");
+        let case = GnuCase::new("grep", dir.path()).env("LC_ALL", "C.UTF-8");
         let ours = case.args(args).args(["f"]).run_ours();
         assert_eq!(String::from_utf8_lossy(&ours.out), printed, "{args:?}");
         assert_eq!(

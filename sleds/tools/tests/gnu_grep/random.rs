@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::generate::{self, Language};
+use crate::generate::{self, PatternLanguage};
 use crate::support::{
-    Case, Input, cases, content, cool, is_gnu, make_locale, scratch, seed, settle, skip,
+    CaseInput, GnuCase, cases, content, cool, is_gnu, make_locale, scratch, seed, settle, skip,
 };
 use forebay_rng::Rng;
 
@@ -27,28 +27,28 @@ const ZEROES: usize = 32 << 10;
 
 /// A locale, with its path if it is not one of the system's.
 #[derive(Clone, Copy)]
-struct Locale<'a> {
+struct TestLocale<'a> {
     name: &'a str,
     path: Option<&'a Path>,
 }
 
-impl<'a> Locale<'a> {
-    fn of_system(name: &'a str) -> Locale<'a> {
-        Locale { name, path: None }
+impl<'a> TestLocale<'a> {
+    fn of_system(name: &'a str) -> TestLocale<'a> {
+        TestLocale { name, path: None }
     }
 }
 
 #[test]
 fn prints_what_gnu_grep_prints() {
     if is_gnu("prints_what_gnu_grep_prints", "grep") {
-        searches(Locale::of_system("C"), CASES);
+        searches(TestLocale::of_system("C"), CASES);
     }
 }
 
 #[test]
 fn prints_what_gnu_grep_prints_in_utf8() {
     if is_gnu("prints_what_gnu_grep_prints_in_utf8", "grep") {
-        searches(Locale::of_system("C.UTF-8"), CASES);
+        searches(TestLocale::of_system("C.UTF-8"), CASES);
     }
 }
 
@@ -66,11 +66,11 @@ fn prints_what_gnu_grep_prints_where_characters_have_an_order_of_their_own() {
         );
     };
     let path = Some(locales.path());
-    searches(Locale { name: &name, path }, CASES / 4);
+    searches(TestLocale { name: &name, path }, CASES / 4);
 }
 
 /// Searches from each seed on. `FOREBAY_KEEP_GOING` continues after a difference, so that all differences are shown.
-fn searches(locale: Locale<'_>, usual: u64) {
+fn searches(locale: TestLocale<'_>, usual: u64) {
     let keep_going = std::env::var_os("FOREBAY_KEEP_GOING").is_some();
     let asked = std::env::var_os("FOREBAY_SEED").is_some();
     let seeds = SEEDS.into_iter().filter(|_| !asked).chain([seed()]);
@@ -90,13 +90,13 @@ fn searches(locale: Locale<'_>, usual: u64) {
 }
 
 /// Runs one random search, and returns the difference.
-fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
+fn search(seed: u64, locale: TestLocale<'_>) -> Option<String> {
     let rng = &Rng::new(seed);
     let dir = scratch();
     let (mut args, language) = generate::matchers(rng);
     let mut patterns = Vec::new();
     // Perl patterns are given in lists only by mistake.
-    let several = language != Language::Perl || rng.one_in(20);
+    let several = language != PatternLanguage::Perl || rng.one_in(20);
     for _ in 0..1 + u64::from(several) * rng.below(2) * rng.below(3) {
         patterns.push(generate::pattern(rng, language));
     }
@@ -118,7 +118,7 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
         return None;
     }
     let word_asserts = patterns.iter().any(|p| generate::asserts_words(p));
-    if language != Language::Perl && generate::of_two_minds(&args, &patterns, locale.name) {
+    if language != PatternLanguage::Perl && generate::of_two_minds(&args, &patterns, locale.name) {
         return None;
     }
     let mut names = Vec::new();
@@ -146,7 +146,7 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
         }
         let name = format!("f{number}");
         let path = dir.path().join(&name);
-        let left_out = nul_lines || language == Language::Perl;
+        let left_out = nul_lines || language == PatternLanguage::Perl;
         if left_out {
             // GNU grep skips long runs of zeroes, and then miscounts bytes and context lines.
             bytes.truncate(ZEROES);
@@ -163,7 +163,7 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
     if rng.one_in(30) {
         names.push("missing".into());
     }
-    let mut case = Case::new("grep", dir.path()).args(&args);
+    let mut case = GnuCase::new("grep", dir.path()).args(&args);
     case = case.env("LC_ALL", locale.name);
     if let Some(path) = locale.path {
         case = case.env("LOCPATH", &path.to_string_lossy());
@@ -175,7 +175,7 @@ fn search(seed: u64, locale: Locale<'_>) -> Option<String> {
         );
     }
     if rng.one_in(6) {
-        case = case.input(Input::File(dir.path().join(&names[0])));
+        case = case.input(CaseInput::File(dir.path().join(&names[0])));
         if rng.one_in(2) {
             case = case.args(["-"]);
         }

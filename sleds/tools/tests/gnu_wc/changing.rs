@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Case, scratch, seed};
+use crate::support::{GnuCase, scratch, seed};
 use forebay_rng::Rng;
 
 /// Sixteen bytes, three words.
@@ -29,7 +29,7 @@ fn while_it_changes(change: impl Fn(&File, &Rng) + Sync) -> Vec<[u64; 3]> {
         });
         let counts = (0..ROUNDS).map(|round| {
             let plan = ["auto", "best", "linear"][round % 3];
-            let case = Case::new("wc", dir.path())
+            let case = GnuCase::new("wc", dir.path())
                 .ours(["--plan", plan])
                 .args(["f"]);
             let outcome = case.run_ours();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::content::{sentences, text, write};
-use crate::support::{Case, Input, cases, cool, scratch, seed, settle};
+use crate::support::{CaseInput, GnuCase, cases, cool, scratch, seed, settle};
 use crate::{any, can_compare};
 use forebay_rng::Rng;
 
@@ -18,7 +18,7 @@ pub(crate) fn columns(rng: &Rng) -> Vec<&'static str> {
 }
 
 /// Sets a random environment.
-fn environment(case: Case, rng: &Rng) -> Case {
+fn environment(case: GnuCase, rng: &Rng) -> GnuCase {
     let name = rng.pick(&["LC_ALL", "LC_CTYPE", "LANG"]);
     let value = rng.pick(&["C", "C.UTF-8", "C.UTF-8", "POSIX", "xx_XX.UTF-8"]);
     let case = case.env(name, value);
@@ -58,7 +58,7 @@ fn counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are() {
                 cool(file, &rng);
             }
             let plan = rng.pick(&["auto", "best", "best", "linear"]);
-            let case = Case::new("wc", dir.path())
+            let case = GnuCase::new("wc", dir.path())
                 .ours(["--plan", plan])
                 .args(columns(&rng));
             let names = some.iter().map(|path| path.file_name().unwrap());
@@ -97,7 +97,7 @@ fn files_that_are_cached_here_and_there_count_as_gnu_counts_them() {
                 cool(&dir.path().join(name), &rng);
             }
         }
-        let case = Case::new("wc", dir.path()).ours(["--plan", plan]);
+        let case = GnuCase::new("wc", dir.path()).ours(["--plan", plan]);
         let case = environment(case.args(columns), &rng);
         case.args(names).check(seed);
     }
@@ -122,14 +122,14 @@ fn one_file_and_standard_input_are_counted_as_gnu_does() {
             rng.below(bytes.len() as u64 + 10)
         };
         for input in [
-            Input::Nothing,
-            Input::File(file.clone()),
-            Input::FileAt(file.clone(), from),
-            Input::Pipe(bytes),
+            CaseInput::Nothing,
+            CaseInput::File(file.clone()),
+            CaseInput::FileAt(file.clone(), from),
+            CaseInput::Pipe(bytes),
         ] {
             cool(file, &rng);
             let operands = rng.pick::<&[&str]>(&[&[], &["-"], &["-", "-"], &["f0", "-"]]);
-            let case = Case::new("wc", dir.path())
+            let case = GnuCase::new("wc", dir.path())
                 .ours(["--plan=best"])
                 .args(&columns)
                 .args(operands);
@@ -166,7 +166,7 @@ fn a_character_may_be_cut_at_every_byte() {
     }
     for locale in ["C", "C.UTF-8"] {
         for plan in ["best", "linear"] {
-            Case::new("wc", dir.path())
+            GnuCase::new("wc", dir.path())
                 .ours(["--plan", plan])
                 .args(["-lwmcL"])
                 .args(&names)
@@ -195,7 +195,7 @@ fn every_character_there_is_counts_as_it_does_for_gnu() {
         names.push(name);
     }
     for posix in [false, true] {
-        let mut case = Case::new("wc", dir.path())
+        let mut case = GnuCase::new("wc", dir.path())
             .args(["-wLm"])
             .args(&names)
             .env("LC_ALL", "C.UTF-8");

@@ -1,7 +1,7 @@
 //! Tests of locales with other character sets, made for the test by `localedef`.
 
 use crate::can_compare;
-use crate::support::{Case, cool, make_locale, scratch, seed, settle, skip};
+use crate::support::{GnuCase, cool, make_locale, scratch, seed, settle, skip};
 use forebay_rng::Rng;
 
 /// Returns words in the character set, and bytes that break them.
@@ -68,7 +68,7 @@ fn other_character_sets_are_counted_as_gnu_does() {
             for name in &names {
                 cool(&dir.path().join(name), &rng);
             }
-            Case::new("wc", dir.path())
+            GnuCase::new("wc", dir.path())
                 .ours(["--plan=best"])
                 .args(columns)
                 .args(&names)

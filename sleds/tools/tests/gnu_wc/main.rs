@@ -10,7 +10,7 @@ mod messages;
 mod places;
 
 use forebay_rng::Rng;
-use support::{Case, Input, Outcome, is_gnu, scratch, skip};
+use support::{CaseInput, GnuCase, ProgramOutcome, is_gnu, scratch, skip};
 
 /// Returns true if GNU's `wc` is installed and counts words like the version that `sleds wc` follows. Otherwise reports
 /// a skip. Later versions (from coreutils 9.5 on) take bytes that are not characters for parts of words.
@@ -19,11 +19,11 @@ fn can_compare(test: &str) -> bool {
         return false;
     }
     let dir = scratch();
-    let odd = Case::new("wc", dir.path())
+    let odd = GnuCase::new("wc", dir.path())
         .args(["-w"])
         .env("LC_ALL", "C")
-        .input(Input::Pipe(vec![0x80]));
-    let Outcome { out, .. } = odd.run_gnu();
+        .input(CaseInput::Pipe(vec![0x80]));
+    let ProgramOutcome { out, .. } = odd.run_gnu();
     let same = out == b"0\n";
     if !same {
         skip(

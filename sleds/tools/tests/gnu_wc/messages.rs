@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Case, Input, scratch, seed};
+use crate::support::{CaseInput, GnuCase, scratch, seed};
 use crate::{any, can_compare};
 use forebay_rng::Rng;
 
@@ -29,7 +29,7 @@ fn names_in_messages_are_quoted_as_gnu_quotes_them() {
         .collect();
     for locale in ["C", "C.UTF-8"] {
         for some in names.chunks(100) {
-            Case::new("wc", dir.path())
+            GnuCase::new("wc", dir.path())
                 .args(["--"])
                 .args(some)
                 .env("LC_ALL", locale)
@@ -49,7 +49,7 @@ fn names_with_newlines_are_quoted_in_the_counts() {
         fs::write(dir.path().join(name), "some words\n").unwrap();
     }
     for locale in ["C", "C.UTF-8"] {
-        Case::new("wc", dir.path())
+        GnuCase::new("wc", dir.path())
             .args(names)
             .env("LC_ALL", locale)
             .check(0);
@@ -82,7 +82,7 @@ fn wrong_command_lines_get_gnus_words_and_exit_code() {
         &["--by", "--ch", "--wo", "f"],
     ] {
         for posix in [false, true] {
-            let mut case = Case::new("wc", dir.path()).args(args).env("LC_ALL", "C");
+            let mut case = GnuCase::new("wc", dir.path()).args(args).env("LC_ALL", "C");
             if posix {
                 case = case.env("POSIXLY_CORRECT", "");
             }
@@ -117,11 +117,11 @@ fn lists_of_names_are_read_as_gnu_reads_them() {
         let path = dir.path().join("list");
         fs::write(&path, &list).unwrap();
         let columns = super::content::columns(&rng);
-        let case = Case::new("wc", dir.path())
+        let case = GnuCase::new("wc", dir.path())
             .args(columns)
             .env("LC_ALL", "C.UTF-8");
         case.clone().args(["--files0-from=list"]).check(seed);
-        for input in [Input::Pipe(list), Input::File(path)] {
+        for input in [CaseInput::Pipe(list), CaseInput::File(path)] {
             case.clone()
                 .args(["--files0-from=-"])
                 .input(input)
@@ -138,7 +138,7 @@ fn output_that_cannot_be_written_is_an_error() {
     let dir = scratch();
     fs::write(dir.path().join("f"), "x\n").unwrap();
     for args in [&["f"][..], &["-l", "f", "f"], &["nope", "f"]] {
-        Case::new("wc", dir.path())
+        GnuCase::new("wc", dir.path())
             .args(args)
             .output("/dev/full")
             .check(0);
@@ -151,7 +151,7 @@ fn totals_come_when_they_are_asked_for() {
     fs::write(dir.path().join("a"), "one two\n").unwrap();
     fs::write(dir.path().join("b"), "three\n").unwrap();
     let said = |args: &[&str]| {
-        let outcome = Case::new("wc", dir.path()).args(args).run_ours();
+        let outcome = GnuCase::new("wc", dir.path()).args(args).run_ours();
         assert_eq!(outcome.code, Some(0), "{args:?}");
         String::from_utf8(outcome.out).unwrap()
     };
@@ -162,7 +162,7 @@ fn totals_come_when_they_are_asked_for() {
     );
     assert_eq!(said(&["--total=only", "a", "b"]), "2 3 14\n");
     assert_eq!(said(&["--total=au", "a"]), "1 2 8 a\n");
-    let wrong = Case::new("wc", dir.path())
+    let wrong = GnuCase::new("wc", dir.path())
         .args(["--total=a", "a"])
         .run_ours();
     assert_eq!(wrong.code, Some(1));

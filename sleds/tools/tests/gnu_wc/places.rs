@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::content::write;
-use crate::support::{Case, cool, scratch, seed, settle, skip};
+use crate::support::{GnuCase, cool, scratch, seed, settle, skip};
 use crate::{any, can_compare};
 use forebay_rng::Rng;
 
@@ -34,13 +34,13 @@ fn what_is_no_ordinary_file_is_treated_as_gnu_does() {
             &["/dev/null", "f"],
             &[""],
         ] {
-            Case::new("wc", dir.path())
+            GnuCase::new("wc", dir.path())
                 .args(columns)
                 .args(operands)
                 .check(0);
         }
-        let input = crate::support::Input::File(dir.path().join("dir"));
-        Case::new("wc", dir.path())
+        let input = crate::support::CaseInput::File(dir.path().join("dir"));
+        GnuCase::new("wc", dir.path())
             .args(columns)
             .input(input)
             .check(0);
@@ -67,7 +67,7 @@ fn files_that_the_kernel_makes_up_are_read_to_their_end() {
     assert!(!there.is_empty());
     for columns in COLUMNS {
         for plan in ["best", "linear"] {
-            let case = Case::new("wc", dir.path())
+            let case = GnuCase::new("wc", dir.path())
                 .ours(["--plan", plan])
                 .args(columns);
             case.clone().args(&there).check(0);
@@ -91,8 +91,8 @@ fn a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed() {
         0,
     )
     .unwrap();
-    let case = Case::new("wc", dir.path()).args(["pipe", "file"]);
-    let vanish = |run: fn(&Case) -> crate::support::Outcome| {
+    let case = GnuCase::new("wc", dir.path()).args(["pipe", "file"]);
+    let vanish = |run: fn(&GnuCase) -> crate::support::ProgramOutcome| {
         fs::write(&file, "words in a file\n").unwrap();
         let (pipe, file) = (pipe.clone(), file.clone());
         // The open of the pipe waits until the program has opened it, and by then the program has examined the file.
@@ -105,8 +105,8 @@ fn a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed() {
         writer.join().unwrap();
         outcome
     };
-    let gnu = vanish(Case::run_gnu);
-    let mut ours = vanish(Case::run_ours);
+    let gnu = vanish(GnuCase::run_gnu);
+    let mut ours = vanish(GnuCase::run_ours);
     assert!(ours.err.starts_with(b"sleds wc: file: No such file"));
     ours.err.drain(..b"sleds ".len());
     if let Some(what) = case.between(&gnu, &ours) {
@@ -133,7 +133,7 @@ fn a_file_that_may_not_be_read_is_refused_as_by_gnu() {
         return skip(test, "nobody may not go where the build is");
     }
     for columns in COLUMNS {
-        let case = Case::new("wc", dir.path())
+        let case = GnuCase::new("wc", dir.path())
             .ours(["--plan=best"])
             .args(columns)
             .args(["open", "closed", "open"]);
@@ -164,7 +164,7 @@ fn compare_in(dir: &Path) {
             cool(&dir.join(name), &rng);
         }
         let plan = rng.pick(&["auto", "best"]);
-        Case::new("wc", dir)
+        GnuCase::new("wc", dir)
             .ours(["--plan", plan])
             .args(columns)
             .args(&names)
@@ -186,9 +186,9 @@ fn on_tmpfs_counts_are_gnus() {
 }
 
 /// An overlay, unmounted when dropped.
-struct Overlay(String);
+struct OverlayGuard(String);
 
-impl Drop for Overlay {
+impl Drop for OverlayGuard {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).output();
     }
@@ -225,12 +225,12 @@ fn on_an_overlay_counts_are_gnus() {
     if !mount.is_ok_and(|m| m.status.success()) {
         return skip(test, "overlay cannot be mounted here");
     }
-    let overlay = Overlay(merged);
+    let overlay = OverlayGuard(merged);
     let merged = Path::new(&overlay.0);
     compare_in(merged);
     for columns in COLUMNS {
         cool(&merged.join("below"), &Rng::new(1));
-        Case::new("wc", merged)
+        GnuCase::new("wc", merged)
             .ours(["--plan=best"])
             .args(columns)
             .args(["below"])

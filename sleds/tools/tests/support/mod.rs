@@ -37,12 +37,12 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory")
 }
 
-/// User of [`Case::by_nobody`].
+/// User of [`GnuCase::by_nobody`].
 const NOBODY: u32 = 65534;
 
 /// Standard input of a case.
 #[derive(Clone, Debug)]
-pub(crate) enum Input {
+pub(crate) enum CaseInput {
     Nothing,
     /// A file, opened separately for each program.
     File(PathBuf),
@@ -54,7 +54,7 @@ pub(crate) enum Input {
 
 /// One command line, run with both programs.
 #[derive(Clone, Debug)]
-pub(crate) struct Case {
+pub(crate) struct GnuCase {
     /// Name of GNU's program, and of our tool.
     pub(crate) tool: &'static str,
     /// Arguments for both.
@@ -63,10 +63,10 @@ pub(crate) struct Case {
     pub(crate) ours: Vec<OsString>,
     /// Environment; `LC_ALL` and similar variables are otherwise unset.
     pub(crate) env: Vec<(String, String)>,
-    pub(crate) input: Input,
+    pub(crate) input: CaseInput,
     /// Working directory.
     pub(crate) dir: PathBuf,
-    /// Output file that replaces the output in the [`Outcome`].
+    /// Output file that replaces the output in the [`ProgramOutcome`].
     pub(crate) output: Option<PathBuf>,
     /// True to run as the user nobody, which requires root.
     pub(crate) as_nobody: bool,
@@ -74,72 +74,72 @@ pub(crate) struct Case {
 
 /// Outcome of a program.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct ProgramOutcome {
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
     pub(crate) out: Vec<u8>,
     pub(crate) err: Vec<u8>,
 }
 
-impl Case {
-    pub(crate) fn new(tool: &'static str, dir: &Path) -> Case {
-        Case {
+impl GnuCase {
+    pub(crate) fn new(tool: &'static str, dir: &Path) -> GnuCase {
+        GnuCase {
             tool,
             args: Vec::new(),
             ours: Vec::new(),
             env: Vec::new(),
-            input: Input::Nothing,
+            input: CaseInput::Nothing,
             dir: dir.to_owned(),
             output: None,
             as_nobody: false,
         }
     }
 
-    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Case {
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> GnuCase {
         let args = args.into_iter().map(|a| a.as_ref().to_owned());
         self.args.extend(args);
         self
     }
 
-    pub(crate) fn ours<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Case {
+    pub(crate) fn ours<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> GnuCase {
         let args = args.into_iter().map(|a| a.as_ref().to_owned());
         self.ours.extend(args);
         self
     }
 
-    pub(crate) fn env(mut self, name: &str, value: &str) -> Case {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> GnuCase {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub(crate) fn output(mut self, path: impl Into<PathBuf>) -> Case {
+    pub(crate) fn output(mut self, path: impl Into<PathBuf>) -> GnuCase {
         self.output = Some(path.into());
         self
     }
 
-    pub(crate) fn by_nobody(mut self) -> Case {
+    pub(crate) fn by_nobody(mut self) -> GnuCase {
         self.as_nobody = true;
         self
     }
 
-    pub(crate) fn input(mut self, input: Input) -> Case {
+    pub(crate) fn input(mut self, input: CaseInput) -> GnuCase {
         self.input = input;
         self
     }
 
     /// Runs our tool.
-    pub(crate) fn run_ours(&self) -> Outcome {
+    pub(crate) fn run_ours(&self) -> ProgramOutcome {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sleds"));
         command.arg(self.tool).args(&self.ours);
         self.run(command)
     }
 
     /// Runs GNU's program.
-    pub(crate) fn run_gnu(&self) -> Outcome {
+    pub(crate) fn run_gnu(&self) -> ProgramOutcome {
         self.run(Command::new(self.tool))
     }
 
-    fn run(&self, mut command: Command) -> Outcome {
+    fn run(&self, mut command: Command) -> ProgramOutcome {
         for name in [
             "LC_ALL",
             "LC_CTYPE",
@@ -163,19 +163,19 @@ impl Case {
             command.uid(NOBODY).gid(NOBODY);
         }
         command.stdin(match &self.input {
-            Input::Nothing => Stdio::null(),
-            Input::File(path) => Stdio::from(File::open(path).expect("the input")),
-            Input::FileAt(path, at) => {
+            CaseInput::Nothing => Stdio::null(),
+            CaseInput::File(path) => Stdio::from(File::open(path).expect("the input")),
+            CaseInput::FileAt(path, at) => {
                 let mut file = File::open(path).expect("the input");
                 file.seek(SeekFrom::Start(*at)).expect("seek");
                 Stdio::from(file)
             }
-            Input::Pipe(_) => Stdio::piped(),
+            CaseInput::Pipe(_) => Stdio::piped(),
         });
         let mut child = command.spawn().expect("a program to start");
         let pipe = child.stdin.take();
         let bytes = match &self.input {
-            Input::Pipe(bytes) => bytes.clone(),
+            CaseInput::Pipe(bytes) => bytes.clone(),
             _ => Vec::new(),
         };
         let feeder = std::thread::spawn(move || {
@@ -184,7 +184,7 @@ impl Case {
         });
         let output = child.wait_with_output().expect("a program to end");
         feeder.join().expect("the feeder");
-        Outcome {
+        ProgramOutcome {
             code: output.status.code(),
             signal: output.status.signal(),
             out: output.stdout,
@@ -198,7 +198,7 @@ impl Case {
     }
 
     /// Runs our tool, and returns the difference from GNU's outcome.
-    pub(crate) fn difference_from(&self, gnu: &Outcome) -> Option<String> {
+    pub(crate) fn difference_from(&self, gnu: &ProgramOutcome) -> Option<String> {
         let mut ours = self.run_ours();
         let name = format!("sleds {}", self.tool);
         ours.err = replace(&ours.err, name.as_bytes(), self.tool.as_bytes());
@@ -206,7 +206,7 @@ impl Case {
     }
 
     /// Returns the difference between two outcomes of this case.
-    pub(crate) fn between(&self, gnu: &Outcome, ours: &Outcome) -> Option<String> {
+    pub(crate) fn between(&self, gnu: &ProgramOutcome, ours: &ProgramOutcome) -> Option<String> {
         if gnu == ours {
             return None;
         }
@@ -219,7 +219,7 @@ impl Case {
             self.args,
             self.dir.display(),
             match &self.input {
-                Input::Pipe(bytes) => format!("a pipe with {} bytes", bytes.len()),
+                CaseInput::Pipe(bytes) => format!("a pipe with {} bytes", bytes.len()),
                 other => format!("{other:?}"),
             },
             ours.code,

@@ -1,9 +1,9 @@
 //! The answers to HTTP clients.
 
-use super::Site;
-use super::request::Request;
+use super::HttpSite;
+use super::request::HttpRequest;
 use crate::daemon::metrics;
-use forebay_program::report::Report;
+use forebay_program::report::StatusReport;
 
 /// The page with its style and script; [`NONCE`] is still to be replaced.
 const PAGE: &str = include_str!("page.html");
@@ -15,7 +15,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// An HTTP answer.
-struct Response {
+struct HttpResponse {
     status: &'static str,
     content_type: &'static str,
     /// Additional headers, each with its line end.
@@ -23,9 +23,9 @@ struct Response {
     body: String,
 }
 
-impl Response {
-    fn ok(content_type: &'static str, body: String) -> Response {
-        Response {
+impl HttpResponse {
+    fn ok(content_type: &'static str, body: String) -> HttpResponse {
+        HttpResponse {
             status: "200 OK",
             content_type,
             headers: String::new(),
@@ -33,15 +33,15 @@ impl Response {
         }
     }
 
-    fn refusal(status: &'static str, body: &str) -> Response {
-        Response {
+    fn refusal(status: &'static str, body: &str) -> HttpResponse {
+        HttpResponse {
             status,
-            ..Response::ok(TEXT, body.into())
+            ..HttpResponse::ok(TEXT, body.into())
         }
     }
 
     fn text(&self) -> String {
-        let Response {
+        let HttpResponse {
             status,
             content_type,
             headers,
@@ -57,40 +57,42 @@ impl Response {
 }
 
 /// Returns the answer to a request head. Makes a report only if the request needs one.
-pub(super) fn answer(head: &[u8], site: Site, report: impl FnOnce() -> Report) -> String {
-    let response = match Request::parse(head) {
-        None => Response::refusal("400 Bad Request", ""),
+pub(super) fn answer(head: &[u8], site: HttpSite, report: impl FnOnce() -> StatusReport) -> String {
+    let response = match HttpRequest::parse(head) {
+        None => HttpResponse::refusal("400 Bad Request", ""),
         Some(request) if site.local && !request.is_for_this_machine() => {
             let why = "this is for this machine only: ask for it as localhost or 127.0.0.1\n";
-            Response::refusal("403 Forbidden", why)
+            HttpResponse::refusal("403 Forbidden", why)
         }
-        Some(request) if request.method != "GET" => Response {
+        Some(request) if request.method != "GET" => HttpResponse {
             headers: "Allow: GET\r\n".into(),
-            ..Response::refusal("405 Method Not Allowed", "")
+            ..HttpResponse::refusal("405 Method Not Allowed", "")
         },
         Some(request) => respond(&request.path, site, report),
     };
     response.text()
 }
 
-fn respond(path: &str, site: Site, report: impl FnOnce() -> Report) -> Response {
+fn respond(path: &str, site: HttpSite, report: impl FnOnce() -> StatusReport) -> HttpResponse {
     match path {
-        "/metrics" => Response::ok(METRICS, metrics::text(report())),
+        "/metrics" => HttpResponse::ok(METRICS, metrics::text(report())),
         "/status.json" if site.page => match serde_json::to_string(&report()) {
-            Ok(json) => Response::ok("application/json", json + "\n"),
-            Err(error) => Response::refusal("500 Internal Server Error", &error.to_string()),
+            Ok(json) => HttpResponse::ok("application/json", json + "\n"),
+            Err(error) => HttpResponse::refusal("500 Internal Server Error", &error.to_string()),
         },
         "/" if site.page => page(),
-        _ if site.page => Response::refusal("404 Not Found", "see /, /status.json and /metrics\n"),
-        _ => Response::refusal("404 Not Found", "see /metrics\n"),
+        _ if site.page => {
+            HttpResponse::refusal("404 Not Found", "see /, /status.json and /metrics\n")
+        }
+        _ => HttpResponse::refusal("404 Not Found", "see /metrics\n"),
     }
 }
 
-fn page() -> Response {
+fn page() -> HttpResponse {
     let mut random = [0; 16];
     if let Err(error) = getrandom::fill(&mut random) {
         let why = format!("no random numbers: {error}\n");
-        return Response::refusal("503 Service Unavailable", &why);
+        return HttpResponse::refusal("503 Service Unavailable", &why);
     }
     let nonce: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let headers = format!(
@@ -98,9 +100,9 @@ fn page() -> Response {
          style-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n"
     );
-    Response {
+    HttpResponse {
         headers,
-        ..Response::ok("text/html; charset=utf-8", PAGE.replace(NONCE, &nonce))
+        ..HttpResponse::ok("text/html; charset=utf-8", PAGE.replace(NONCE, &nonce))
     }
 }
 
@@ -109,21 +111,21 @@ mod tests {
     use super::*;
     use crate::report_tests::example;
 
-    const PAGE_HERE: Site = Site {
+    const PAGE_HERE: HttpSite = HttpSite {
         page: true,
         local: true,
     };
-    const PAGE_ANYWHERE: Site = Site {
+    const PAGE_ANYWHERE: HttpSite = HttpSite {
         page: true,
         local: false,
     };
 
-    fn get(path: &str, host: &str, site: Site) -> String {
+    fn get(path: &str, host: &str, site: HttpSite) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         answer(head.as_bytes(), site, example)
     }
 
-    fn refused(head: &[u8], site: Site, status: &str) {
+    fn refused(head: &[u8], site: HttpSite, status: &str) {
         let answer = answer(head, site, || unreachable!("no report is made"));
         let begin = format!("HTTP/1.1 {status} ");
         assert!(answer.starts_with(&begin), "{answer}");
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn metrics_are_given_out_at_both_kinds_of_address() {
-        for (site, host) in [(Site::METRICS, "x"), (PAGE_HERE, "localhost:1")] {
+        for (site, host) in [(HttpSite::METRICS, "x"), (PAGE_HERE, "localhost:1")] {
             let answer = get("/metrics", host, site);
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
             assert!(answer.contains("openmetrics") && answer.ends_with("# EOF\n"));
@@ -146,7 +148,10 @@ mod tests {
             head.contains("application/json") && head.contains("nosniff"),
             "{head}"
         );
-        assert_eq!(serde_json::from_str::<Report>(body).unwrap(), example());
+        assert_eq!(
+            serde_json::from_str::<StatusReport>(body).unwrap(),
+            example()
+        );
     }
 
     #[test]
@@ -158,7 +163,7 @@ mod tests {
             (b"\x16\x03\x01\r\n\r\n", "400"),
             (b"\r\n\r\n", "400"),
         ] {
-            refused(head, Site::METRICS, status);
+            refused(head, HttpSite::METRICS, status);
         }
         refused(b"GET /x HTTP/1.1\r\n\r\n", PAGE_ANYWHERE, "404");
         refused(

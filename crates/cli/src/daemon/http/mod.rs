@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::BufMut;
-use forebay_os::{Listener, Stream};
+use forebay_os::{SocketListener, SocketStream};
 
 use super::Daemon;
 use answer::answer;
@@ -34,30 +34,30 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// The content served at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Site {
+pub(super) struct HttpSite {
     /// Serve the page and the report, besides the metrics.
     page: bool,
     /// Answer only requests that call this machine by a loopback name or address.
     local: bool,
 }
 
-impl Site {
+impl HttpSite {
     /// Serves the metrics alone.
-    pub(super) const METRICS: Site = Site {
+    pub(super) const METRICS: HttpSite = HttpSite {
         page: false,
         local: false,
     };
 
     /// Returns a site with the page, the report and the metrics.
-    pub(super) fn page_at(listener: &Listener) -> Site {
+    pub(super) fn page_at(listener: &SocketListener) -> HttpSite {
         let address = listener.local_address();
         let local = address.is_some_and(|address| address.ip().to_canonical().is_loopback());
-        Site { page: true, local }
+        HttpSite { page: true, local }
     }
 }
 
 /// Accepts clients forever.
-pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener, site: Site) {
+pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener, site: HttpSite) {
     let clients = Rc::new(Cell::new(0));
     loop {
         match listener.accept().await {
@@ -80,7 +80,7 @@ pub(super) async fn listen(daemon: Rc<Daemon>, listener: Listener, site: Site) {
     }
 }
 
-async fn serve(daemon: &Daemon, stream: &Stream, site: Site) {
+async fn serve(daemon: &Daemon, stream: &SocketStream, site: HttpSite) {
     let head = daemon.rt.timeout(PATIENCE, receive(stream)).await;
     let Ok(Some(head)) = head else { return };
     let answer = answer(&head, site, || daemon.report());
@@ -90,7 +90,7 @@ async fn serve(daemon: &Daemon, stream: &Stream, site: Site) {
 }
 
 /// Returns the head of the request; `None` if the head is incomplete or too long.
-async fn receive(stream: &Stream) -> Option<Vec<u8>> {
+async fn receive(stream: &SocketStream) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     loop {
         let room = REQUEST_BYTES_MAX

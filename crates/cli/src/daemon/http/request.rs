@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 /// A request head. Requests have no body.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Request {
+pub(super) struct HttpRequest {
     pub(super) method: String,
     /// The path without the query.
     pub(super) path: String,
@@ -12,9 +12,9 @@ pub(super) struct Request {
     host: Option<String>,
 }
 
-impl Request {
+impl HttpRequest {
     /// Decodes a head up to the empty line; `None` if it is malformed.
-    pub(super) fn parse(head: &[u8]) -> Option<Request> {
+    pub(super) fn parse(head: &[u8]) -> Option<HttpRequest> {
         let head = String::from_utf8_lossy(head);
         let (head, _) = head.split_once("\r\n\r\n")?;
         let mut lines = head.split("\r\n");
@@ -34,7 +34,7 @@ impl Request {
                 return None;
             }
         }
-        Some(Request {
+        Some(HttpRequest {
             method: method.into(),
             path: target.split('?').next().unwrap_or_default().into(),
             host,
@@ -63,14 +63,14 @@ fn names_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(head: &str) -> Option<Request> {
-        Request::parse(head.as_bytes())
+    fn parse(head: &str) -> Option<HttpRequest> {
+        HttpRequest::parse(head.as_bytes())
     }
 
     #[test]
     fn a_head_is_read_for_what_matters() {
         let read = parse("GET /a?b=c HTTP/1.1\r\nAccept: */*\r\nhOST: localhost:1 \r\n\r\nrest");
-        let expected = Request {
+        let expected = HttpRequest {
             method: "GET".into(),
             path: "/a".into(),
             host: Some("localhost:1".into()),
@@ -89,7 +89,7 @@ mod tests {
         ] {
             assert_eq!(parse(head), None, "{head:?}");
         }
-        assert_eq!(Request::parse(b"\x16\x03\x01\xff\r\n\r\n"), None);
+        assert_eq!(HttpRequest::parse(b"\x16\x03\x01\xff\r\n\r\n"), None);
     }
 
     #[test]

@@ -1,36 +1,36 @@
 //! Rings of nodes: circular lists in which a node is linked and unlinked in constant time.
 
-use super::{NodeId, Nodes};
+use super::{NodeIndex, NodeTable};
 
 /// A ring. The links are in the nodes, so a node is in at most one ring.
 #[derive(Clone, Copy)]
-pub(in crate::map) struct Ring {
-    /// The first node; [`NodeId::NONE`] if the ring is empty.
-    head: NodeId,
+pub(in crate::map) struct NodeRing {
+    /// The first node; [`NodeIndex::NONE`] if the ring is empty.
+    head: NodeIndex,
     len: usize,
 }
 
-impl Default for Ring {
-    fn default() -> Ring {
-        Ring {
-            head: NodeId::NONE,
+impl Default for NodeRing {
+    fn default() -> NodeRing {
+        NodeRing {
+            head: NodeIndex::NONE,
             len: 0,
         }
     }
 }
 
-impl Ring {
+impl NodeRing {
     pub(in crate::map) fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the first node.
-    pub(in crate::map) fn head(&self) -> Option<NodeId> {
+    pub(in crate::map) fn head(&self) -> Option<NodeIndex> {
         (self.len > 0).then_some(self.head)
     }
 
     /// Links a node at the end.
-    pub(in crate::map) fn link(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
+    pub(in crate::map) fn link(mut self, nodes: &mut NodeTable, id: NodeIndex) -> NodeRing {
         if self.len == 0 {
             (nodes.get_mut(id).next, nodes.get_mut(id).previous) = (id, id);
             self.head = id;
@@ -43,11 +43,11 @@ impl Ring {
         self
     }
 
-    pub(in crate::map) fn unlink(mut self, nodes: &mut Nodes, id: NodeId) -> Ring {
+    pub(in crate::map) fn unlink(mut self, nodes: &mut NodeTable, id: NodeIndex) -> NodeRing {
         let (previous, next) = (nodes.get(id).previous, nodes.get(id).next);
         self.len -= 1;
         if self.len == 0 {
-            return Ring::default();
+            return NodeRing::default();
         }
         join(nodes, previous, next);
         if self.head == id {
@@ -57,7 +57,7 @@ impl Ring {
     }
 
     /// Appends all nodes of `other` to this ring.
-    pub(in crate::map) fn append(mut self, nodes: &mut Nodes, other: Ring) -> Ring {
+    pub(in crate::map) fn append(mut self, nodes: &mut NodeTable, other: NodeRing) -> NodeRing {
         if self.len == 0 || other.len == 0 {
             return if self.len == 0 { other } else { self };
         }
@@ -72,14 +72,14 @@ impl Ring {
     }
 
     /// Returns the first node, and moves it to the end.
-    pub(in crate::map) fn turn(&mut self, nodes: &Nodes) -> Option<NodeId> {
+    pub(in crate::map) fn turn(&mut self, nodes: &NodeTable) -> Option<NodeIndex> {
         let id = self.head()?;
         self.head = nodes.get(id).next;
         Some(id)
     }
 }
 
-fn join(nodes: &mut Nodes, before: NodeId, behind: NodeId) {
+fn join(nodes: &mut NodeTable, before: NodeIndex, behind: NodeIndex) {
     nodes.get_mut(before).next = behind;
     nodes.get_mut(behind).previous = before;
 }

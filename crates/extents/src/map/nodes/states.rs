@@ -14,12 +14,12 @@
 //! state at the freeze is set aside for the snapshot. When the snapshot completes, written nodes become clean. When it
 //! is abandoned, frozen and written nodes become changed.
 
-use super::{Body, Inner, Node, NodeId, Nodes, Slot};
-use crate::place::Place;
+use super::{InnerNode, LoadedNode, NodeBody, NodeIndex, NodeLocation, NodeTable};
+use crate::place::LogPlace;
 
 /// The numbers that determine the states of nodes.
 #[derive(Clone, Copy)]
-pub(in crate::map) struct Epochs {
+pub(in crate::map) struct SnapshotEpochs {
     /// One more than the number of the last snapshot.
     pub(in crate::map) current: u32,
     /// The last completed snapshot; 0 before the first.
@@ -28,9 +28,9 @@ pub(in crate::map) struct Epochs {
     writing: u32,
 }
 
-impl Default for Epochs {
-    fn default() -> Epochs {
-        Epochs {
+impl Default for SnapshotEpochs {
+    fn default() -> SnapshotEpochs {
+        SnapshotEpochs {
             current: 1,
             completed: 0,
             writing: 0,
@@ -49,7 +49,7 @@ pub(in crate::map) enum NodeState {
 
 /// Counts and memory of nodes by state.
 #[derive(Clone, Copy, Default)]
-pub(in crate::map) struct Counts {
+pub(in crate::map) struct NodeCounts {
     pub(in crate::map) changed: usize,
     pub(in crate::map) frozen: usize,
     /// Memory of the bodies of nodes that are not clean, and thus cannot be evicted.
@@ -61,33 +61,33 @@ pub(in crate::map) struct Counts {
 }
 
 /// A node of the snapshot in its state at the freeze.
-pub(in crate::map) struct Aside {
-    pub(in crate::map) body: Body,
+pub(in crate::map) struct FrozenNode {
+    pub(in crate::map) body: NodeBody,
     pub(in crate::map) level: u8,
     /// The place of its copy in the previous checkpoint.
-    pub(in crate::map) place: Option<Place>,
+    pub(in crate::map) place: Option<LogPlace>,
     /// True if the node left the tree.
     pub(in crate::map) gone: bool,
 }
 
-impl Aside {
+impl FrozenNode {
     /// Approximate memory of an entry in the tree of nodes set aside, without its body.
-    pub(in crate::map) const BYTES: usize = 2 * size_of::<(NodeId, Aside)>();
+    pub(in crate::map) const BYTES: usize = 2 * size_of::<(NodeIndex, FrozenNode)>();
 }
 
 /// The copy of a node that left the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::map) enum Remains {
+pub(in crate::map) enum LeftoverCopy {
     /// No copy, or a copy whose fate the snapshot under way decides.
     Nothing,
     /// A copy that the next checkpoint supersedes.
-    Copy(Place),
+    Copy(LogPlace),
     /// A copy that the snapshot under way has written.
-    Orphan(Place),
+    Orphan(LogPlace),
 }
 
-impl Nodes {
-    pub(in crate::map) fn state(&self, id: NodeId) -> NodeState {
+impl NodeTable {
+    pub(in crate::map) fn state(&self, id: NodeIndex) -> NodeState {
         let (node, epochs) = (self.get(id), &self.epochs);
         debug_assert!(!node.is_free());
         let is_writing = epochs.writing != 0;
@@ -100,28 +100,28 @@ impl Nodes {
         }
     }
 
-    pub(in crate::map) fn is_changed(&self, id: NodeId) -> bool {
+    pub(in crate::map) fn is_changed(&self, id: NodeIndex) -> bool {
         self.state(id) == NodeState::Changed
     }
 
     /// Returns the node's copy: the copy of the snapshot under way if it has written one, otherwise that of the
     /// previous checkpoint.
-    pub(in crate::map) fn copy(&self, id: NodeId) -> Option<(Place, u32)> {
+    pub(in crate::map) fn copy(&self, id: NodeIndex) -> Option<(LogPlace, u32)> {
         let (node, epochs) = (self.get(id), &self.epochs);
         let by = node.written_by;
         let is_valid = by <= epochs.completed || by == epochs.writing;
-        (is_valid && node.place != Node::NOWHERE).then_some((node.place, node.crc))
+        (is_valid && node.place != LoadedNode::NOWHERE).then_some((node.place, node.crc))
     }
 
     /// Adds a node that was read from a place.
     pub(in crate::map) fn add_loaded(
         &mut self,
-        body: Body,
+        body: NodeBody,
         level: u8,
-        place: Place,
+        place: LogPlace,
         crc: u32,
-    ) -> NodeId {
-        let mut node = Node::new(body, level, 0);
+    ) -> NodeIndex {
+        let mut node = LoadedNode::new(body, level, 0);
         (node.place, node.crc) = (place, crc);
         let id = self.add(node);
         self.clean = self.clean.link(self, id);
@@ -129,14 +129,14 @@ impl Nodes {
     }
 
     /// Adds a new node.
-    pub(in crate::map) fn add_new(&mut self, body: Body, level: u8) -> NodeId {
+    pub(in crate::map) fn add_new(&mut self, body: NodeBody, level: u8) -> NodeIndex {
         self.counts.changed += 1;
         self.counts.unclean_bytes += body.bytes();
-        self.add(Node::new(body, level, self.epochs.current))
+        self.add(LoadedNode::new(body, level, self.epochs.current))
     }
 
     /// Marks a node as changed; must be called before it is changed. Returns true if it was not marked yet.
-    pub(in crate::map) fn mark(&mut self, id: NodeId) -> bool {
+    pub(in crate::map) fn mark(&mut self, id: NodeIndex) -> bool {
         let state = self.state(id);
         if state == NodeState::Changed {
             return false;
@@ -155,37 +155,39 @@ impl Nodes {
     }
 
     /// Removes a clean node from memory. Returns the location of its copy.
-    pub(in crate::map) fn evict(&mut self, id: NodeId) -> Slot {
+    pub(in crate::map) fn evict(&mut self, id: NodeIndex) -> NodeLocation {
         debug_assert!(self.state(id) == NodeState::Clean);
         self.leave(id, NodeState::Clean);
-        let Node { place, crc, .. } = self.take(id);
+        let LoadedNode { place, crc, .. } = self.take(id);
         self.release(id);
-        Slot::Medium { place, crc }
+        NodeLocation::Medium { place, crc }
     }
 
     /// Removes a node that left the tree.
-    pub(in crate::map) fn forget(&mut self, id: NodeId) -> Remains {
+    pub(in crate::map) fn forget(&mut self, id: NodeIndex) -> LeftoverCopy {
         let (state, copy) = (self.state(id), self.copy(id));
         let is_orphan = self.get(id).written_by == self.epochs.writing;
         self.leave(id, state);
-        let Node { body, level, .. } = self.take(id);
+        let LoadedNode { body, level, .. } = self.take(id);
         if state == NodeState::Frozen {
             self.set_aside(id, body, level, copy.map(|(place, _)| place));
         }
         if let Some(aside) = self.aside.get_mut(&id) {
             aside.gone = true;
-            return Remains::Nothing;
+            return LeftoverCopy::Nothing;
         }
         self.release(id);
         match copy {
-            Some((place, _)) if is_orphan && self.epochs.writing != 0 => Remains::Orphan(place),
-            Some((place, _)) => Remains::Copy(place),
-            None => Remains::Nothing,
+            Some((place, _)) if is_orphan && self.epochs.writing != 0 => {
+                LeftoverCopy::Orphan(place)
+            }
+            Some((place, _)) => LeftoverCopy::Copy(place),
+            None => LeftoverCopy::Nothing,
         }
     }
 
     /// Moves a node to the first free slot while no snapshot is under way. Returns its new id.
-    pub(in crate::map) fn compact(&mut self, id: NodeId) -> NodeId {
+    pub(in crate::map) fn compact(&mut self, id: NodeIndex) -> NodeIndex {
         let is_clean = self.state(id) == NodeState::Clean && !self.get(id).retired;
         if is_clean {
             self.clean = self.clean.unlink(self, id);
@@ -198,14 +200,14 @@ impl Nodes {
     }
 
     /// Removes a clean node from the clock.
-    pub(in crate::map) fn retire(&mut self, id: NodeId) {
+    pub(in crate::map) fn retire(&mut self, id: NodeIndex) {
         self.leave(id, NodeState::Clean);
         self.get_mut(id).retired = true;
         self.counts.retired += 1;
     }
 
     /// Removes a node from the ring and the counts of its state.
-    fn leave(&mut self, id: NodeId, state: NodeState) {
+    fn leave(&mut self, id: NodeIndex, state: NodeState) {
         let bytes = self.get(id).body.bytes();
         if state != NodeState::Clean {
             self.counts.unclean_bytes -= bytes;
@@ -227,13 +229,13 @@ impl Nodes {
 
     /// Sets aside a frozen node in its state at the freeze. Children that the snapshot does not write are referred to
     /// by place, since their ids may be reused before the snapshot ends.
-    fn set_aside(&mut self, id: NodeId, mut body: Body, level: u8, place: Option<Place>) {
-        if let Body::Inner(inner) = &mut body {
+    fn set_aside(&mut self, id: NodeIndex, mut body: NodeBody, level: u8, place: Option<LogPlace>) {
+        if let NodeBody::Inner(inner) = &mut body {
             self.name_by_places(inner);
         }
         self.aside_bytes += body.bytes();
         let gone = false;
-        let aside = Aside {
+        let aside = FrozenNode {
             body,
             level,
             place,
@@ -242,24 +244,24 @@ impl Nodes {
         self.aside.insert(id, aside);
     }
 
-    fn name_by_places(&self, inner: &mut Inner) {
+    fn name_by_places(&self, inner: &mut InnerNode) {
         for slot in &mut inner.slots {
             if let Some(id) = slot.id()
                 && !self.is_unwritten(id)
             {
                 let (place, crc) = self.copy(id).expect("a child that the snapshot has");
-                *slot = Slot::Medium { place, crc };
+                *slot = NodeLocation::Medium { place, crc };
             }
         }
     }
 
     /// Returns true if a node belongs to the snapshot under way and is not written yet.
-    pub(in crate::map) fn is_unwritten(&self, id: NodeId) -> bool {
+    pub(in crate::map) fn is_unwritten(&self, id: NodeIndex) -> bool {
         self.aside.contains_key(&id) || self.state(id) == NodeState::Frozen
     }
 
     /// Returns a node of the snapshot in its state at the freeze, and its level.
-    pub(in crate::map) fn frozen(&self, id: NodeId) -> (&Body, u8) {
+    pub(in crate::map) fn frozen(&self, id: NodeIndex) -> (&NodeBody, u8) {
         let aside = self.aside.get(&id);
         aside.map_or_else(
             || (&self.get(id).body, self.get(id).level),
@@ -271,10 +273,10 @@ impl Nodes {
     /// the node has left the tree meanwhile.
     pub(in crate::map) fn written(
         &mut self,
-        id: NodeId,
-        place: Place,
+        id: NodeIndex,
+        place: LogPlace,
         crc: u32,
-    ) -> (Option<Place>, bool) {
+    ) -> (Option<LogPlace>, bool) {
         let by = self.epochs.writing;
         let (before, gone) = match self.aside.remove(&id) {
             Some(aside) => {
@@ -304,15 +306,15 @@ impl Nodes {
     /// Stores the place of a written node in its parent, if the parent was set aside.
     pub(in crate::map) fn place_child(
         &mut self,
-        parent: NodeId,
+        parent: NodeIndex,
         child: usize,
-        place: Place,
+        place: LogPlace,
         crc: u32,
     ) {
         if let Some(aside) = self.aside.get_mut(&parent)
-            && let Body::Inner(inner) = &mut aside.body
+            && let NodeBody::Inner(inner) = &mut aside.body
         {
-            inner.slots[child] = Slot::Medium { place, crc };
+            inner.slots[child] = NodeLocation::Medium { place, crc };
         }
     }
 
@@ -333,7 +335,7 @@ impl Nodes {
 
     /// Ends the snapshot under way without completing it; the next snapshot writes its nodes. Returns the previous
     /// checkpoint's copies of nodes that left the tree.
-    pub(in crate::map) fn abandon(&mut self) -> Vec<Place> {
+    pub(in crate::map) fn abandon(&mut self) -> Vec<LogPlace> {
         self.epochs.writing = 0;
         let written = std::mem::take(&mut self.written);
         self.counts.changed += std::mem::take(&mut self.counts.frozen) + written.len();

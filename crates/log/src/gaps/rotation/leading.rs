@@ -1,7 +1,7 @@
 //! Offsets on a disk whose rotation is known.
 
-use super::{Kind, Next, Placing, REST, Try};
-use crate::gaps::Opening;
+use super::{OffsetKind, OffsetRecord, OffsetTrial, PhaseChange, REST};
+use crate::gaps::RecordOpening;
 
 /// Maximum duration of a write with an offset, relative to a write without one. Offsets must gain a fifth, since they
 /// consume log space, and the log fills up sooner.
@@ -32,7 +32,7 @@ const LOWER: f64 = 1.0 / 128.0;
 const PATIENCE: u32 = 16;
 
 /// Learnt properties of a rotating disk, and the gain of offsets on it.
-pub(super) struct Leading {
+pub(super) struct LeadPhase {
     /// Duration of one rotation, in seconds.
     pub(super) turn: f64,
     /// Bytes that pass under the head in a second.
@@ -40,12 +40,12 @@ pub(super) struct Leading {
     /// Initial lead, in seconds.
     lead: f64,
     /// Records that wait for a flush, and records that are written at once.
-    ways: [Way; 2],
+    ways: [LeadStats; 2],
 }
 
 /// Measurements of records of one kind.
 #[derive(Clone)]
-struct Way {
+struct LeadStats {
     /// Time from opening a record until its write can begin, in seconds.
     lead: f64,
     /// Hits since the last change of the lead.
@@ -65,15 +65,15 @@ struct Way {
     rest: u32,
 }
 
-impl Leading {
+impl LeadPhase {
     /// Creates the policy for a disk with rotations of `turn` and `rate` bytes a second under the head. The first lead
     /// is `lead`, and writes without offsets take `plain` (all times in seconds).
-    pub(super) fn new(turn: f64, rate: f64, lead: f64, plain: f64) -> Leading {
-        Leading {
+    pub(super) fn new(turn: f64, rate: f64, lead: f64, plain: f64) -> LeadPhase {
+        LeadPhase {
             turn,
             rate,
             lead,
-            ways: [0, 1].map(|_| Way::new(lead, plain)),
+            ways: [0, 1].map(|_| LeadStats::new(lead, plain)),
         }
     }
 
@@ -81,10 +81,10 @@ impl Leading {
     /// `skipped` are the bytes skipped since that write.
     pub(super) fn gap(
         &mut self,
-        opening: &Opening,
+        opening: &RecordOpening,
         paused: f64,
         skipped: f64,
-    ) -> Option<(Kind, u32)> {
+    ) -> Option<(OffsetKind, u32)> {
         let way = &mut self.ways[usize::from(opening.soon)];
         let ahead = paused + way.lead - skipped / self.rate;
         let turns = (ahead / self.turn).floor();
@@ -105,25 +105,29 @@ impl Leading {
         };
         if way.since_control >= every {
             way.since_control = 0;
-            return Some((Kind::Control, 0));
+            return Some((OffsetKind::Control, 0));
         }
         let turns = turns.max(0.0);
-        Some((Kind::Led { turns }, gap as u32))
+        Some((OffsetKind::Led { turns }, gap as u32))
     }
 
     /// Learns from a placed record.
-    pub(super) fn note(&mut self, seen: &Try, placing: &Placing) -> Option<Next> {
+    pub(super) fn note(
+        &mut self,
+        seen: &OffsetTrial,
+        placing: &OffsetRecord,
+    ) -> Option<PhaseChange> {
         let (turn, rate) = (self.turn, self.rate);
         let way = &mut self.ways[usize::from(placing.soon)];
         let turned = (seen.between - seen.passed / rate) / turn;
         let turns = match placing.kind {
-            Kind::Led { turns } => turns,
-            Kind::Control => {
+            OffsetKind::Led { turns } => turns,
+            OffsetKind::Control => {
                 way.compare(seen, turn, rate);
                 return None;
             }
             // The record was placed before the rotation was known.
-            Kind::Tried => return None,
+            OffsetKind::Tried => return None,
         };
         // Rotations lost beyond those of the pause. A larger loss was not caused by the offset: other clients use the
         // disk.
@@ -139,7 +143,7 @@ impl Leading {
         way.late = 0;
         way.early = if over < -0.25 { way.early + 1 } else { 0 };
         if way.early == EARLY {
-            return Some(Next::Rest);
+            return Some(PhaseChange::Rest);
         }
         if over < 0.5 {
             way.hit(turn)
@@ -166,11 +170,11 @@ impl Leading {
     }
 
     /// Stops offsets for records of one kind. Returns `Rest` unless offsets gain for records of the other kind.
-    fn stop(&mut self, soon: bool) -> Option<Next> {
+    fn stop(&mut self, soon: bool) -> Option<PhaseChange> {
         self.ways[usize::from(soon)].stop(self.lead);
         let others = &self.ways[usize::from(!soon)];
         let go_on = others.off == 0 && others.judged >= LIKELY && others.gains();
-        (!go_on).then_some(Next::Rest)
+        (!go_on).then_some(PhaseChange::Rest)
     }
 
     /// Returns true after a long time of success.
@@ -179,9 +183,9 @@ impl Leading {
     }
 }
 
-impl Way {
-    fn new(lead: f64, plain: f64) -> Way {
-        Way {
+impl LeadStats {
+    fn new(lead: f64, plain: f64) -> LeadStats {
+        LeadStats {
             lead,
             hits: 0,
             plain,
@@ -198,7 +202,7 @@ impl Way {
 
     /// Learns the duration of a write without an offset. A duration far above one rotation plus the transfer was caused
     /// by other use of the disk.
-    fn compare(&mut self, seen: &Try, turn: f64, rate: f64) {
+    fn compare(&mut self, seen: &OffsetTrial, turn: f64, rate: f64) {
         if seen.took > OUTLIER * turn + seen.len / rate {
             return;
         }
@@ -229,10 +233,10 @@ impl Way {
 
     /// Leaves no offsets for a while, and then starts again with `lead`.
     fn stop(&mut self, lead: f64) {
-        *self = Way {
+        *self = LeadStats {
             off: self.rest,
             rest: (2 * self.rest).min(REST.1),
-            ..Way::new(lead, self.plain)
+            ..LeadStats::new(lead, self.plain)
         };
     }
 }

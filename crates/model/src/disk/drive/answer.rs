@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::super::ahead::Ahead;
-use super::super::options::{CacheChoice, Op, Service};
-use super::super::queue::{Asked, Request, Work};
+use super::super::ahead::ActiveReadAhead;
+use super::super::options::{CacheChoice, DiskOp, ServiceTimes};
+use super::super::queue::{CacheAnswer, QueuedRequest, QueuedTransfer};
 use super::super::spec::ReadAhead;
-use super::{Disk, Plan, span};
+use super::{MechanicalDisk, ServicePlan, span};
 
 /// Source of a read's blocks.
-pub(super) enum Source {
+pub(super) enum BlockSource {
     /// All blocks are in this segment.
     Held(usize),
     /// All blocks are in a segment, or will be when the read-ahead arrives there.
@@ -20,21 +20,21 @@ pub(super) enum Source {
     Blocked,
 }
 
-impl Disk {
+impl MechanicalDisk {
     /// Answers the first request that the cache can answer. Returns false if no request can be answered.
     pub(super) fn answer_one(&mut self, now: u64) -> bool {
         for index in 0..self.queue.waiting.len() {
             let waiting = &self.queue.waiting[index];
-            let Request::Transfer(work) = &waiting.request else {
+            let QueuedRequest::Transfer(work) = &waiting.request else {
                 continue;
             };
-            if waiting.asked != Asked::NotYet {
+            if waiting.asked != CacheAnswer::NotYet {
                 continue;
             }
             let work = work.clone();
             let plan = match work.op {
-                Op::Read => self.answer_read(now, &work),
-                Op::Write => self.take_write(now, &work),
+                DiskOp::Read => self.answer_read(now, &work),
+                DiskOp::Write => self.take_write(now, &work),
             };
             if let Some(plan) = plan {
                 self.last_op = work.op;
@@ -42,41 +42,45 @@ impl Disk {
                 self.promise(now, index, plan);
                 return true;
             }
-            let blocked = work.op == Op::Read && self.cache.holds_dirty(&work.range);
-            self.queue.waiting[index].asked = if blocked { Asked::Blocked } else { Asked::Miss };
+            let blocked = work.op == DiskOp::Read && self.cache.holds_dirty(&work.range);
+            self.queue.waiting[index].asked = if blocked {
+                CacheAnswer::Blocked
+            } else {
+                CacheAnswer::Miss
+            };
         }
         false
     }
 
-    pub(super) fn source(&self, range: &Range<u64>) -> Source {
+    pub(super) fn source(&self, range: &Range<u64>) -> BlockSource {
         if self.choice == CacheChoice::default() {
-            return Source::Medium(None);
+            return BlockSource::Medium(None);
         }
         if self.choice.immediate_report && self.cache.holds_dirty(range) {
-            return Source::Blocked;
+            return BlockSource::Blocked;
         }
         if !self.choice.read_ahead {
             return match self.cache.find(range) {
                 Some(i) if self.choice.immediate_report && self.cache.holds(i, range) => {
-                    Source::Held(i)
+                    BlockSource::Held(i)
                 }
-                _ => Source::Medium(None),
+                _ => BlockSource::Medium(None),
             };
         }
         if let Some(i) = self.cache.find(range) {
             if self.cache.holds(i, range) {
-                return Source::Held(i);
+                return BlockSource::Held(i);
             }
             if self.ahead.as_ref().is_some_and(|a| a.segment == i) {
-                return Source::Coming;
+                return BlockSource::Coming;
             }
-            return Source::Medium(Some(i));
+            return BlockSource::Medium(Some(i));
         }
         match &self.ahead {
             Some(a) if a.covers(range.start, &self.cache.segments[a.segment].held) => {
-                Source::Coming
+                BlockSource::Coming
             }
-            _ => Source::Medium(None),
+            _ => BlockSource::Medium(None),
         }
     }
 
@@ -117,7 +121,7 @@ impl Disk {
         wanted.min(room).clamp(end, disk)
     }
 
-    fn answer_read(&mut self, now: u64, work: &Work) -> Option<Plan> {
+    fn answer_read(&mut self, now: u64, work: &QueuedTransfer) -> Option<ServicePlan> {
         let source = self.source(&work.range);
         let overhead = self.overhead(self.times.read_hit);
         let block = self.times.block;
@@ -125,7 +129,7 @@ impl Disk {
         let mut end = now + overhead + bus;
         let (first, last) = (work.range.start, work.range.end - 1);
         match source {
-            Source::Held(segment) => {
+            BlockSource::Held(segment) => {
                 self.cache.touch(segment);
                 let start = self.cache.segments[segment].held.start;
                 let limit = self.limit(start, &work.range);
@@ -137,7 +141,7 @@ impl Disk {
                     _ => self.resume_ahead(now, segment, limit),
                 }
             }
-            Source::Coming => {
+            BlockSource::Coming => {
                 let segment = self.ahead.as_ref()?.segment;
                 self.cache.touch(segment);
                 let start = self.cache.segments[segment].held.start;
@@ -150,15 +154,15 @@ impl Disk {
                 let last = ahead.when(&self.motor, &self.geometry, last);
                 end = end.max(first + bus).max(last + block);
             }
-            Source::Medium(_) | Source::Blocked => return None,
+            BlockSource::Medium(_) | BlockSource::Blocked => return None,
         }
-        Some(Plan {
+        Some(ServicePlan {
             end,
-            service: Service {
+            service: ServiceTimes {
                 overhead: span(overhead),
                 bus: span(bus),
                 transfer: span(end - now - overhead - bus),
-                ..Service::default()
+                ..ServiceTimes::default()
             },
         })
     }
@@ -173,7 +177,13 @@ impl Disk {
             && !self.cache.segments[segment].is_dirty()
         {
             self.stop_ahead();
-            self.ahead = Some(Ahead::new(segment, (now, self.arm), held, limit, None));
+            self.ahead = Some(ActiveReadAhead::new(
+                segment,
+                (now, self.arm),
+                held,
+                limit,
+                None,
+            ));
             self.queue.wake_reads(&(held..limit));
         }
     }
@@ -184,7 +194,7 @@ impl Disk {
         }
     }
 
-    fn take_write(&mut self, now: u64, work: &Work) -> Option<Plan> {
+    fn take_write(&mut self, now: u64, work: &QueuedTransfer) -> Option<ServicePlan> {
         if !self.choice.immediate_report {
             return None;
         }
@@ -198,12 +208,12 @@ impl Disk {
         let end = now + overhead + bus;
         self.cache.segments[segment].data_at = end;
         self.queue.wake_reads(&self.cache.segments[segment].held);
-        Some(Plan {
+        Some(ServicePlan {
             end: end + self.times.write_completion,
-            service: Service {
+            service: ServiceTimes {
                 overhead: span(overhead),
                 bus: span(bus),
-                ..Service::default()
+                ..ServiceTimes::default()
             },
         })
     }

@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 
-use super::super::mechanics::{Arm, Place, Transfer};
-use super::super::options::{Op, Service};
-use super::super::queue::{Asked, Candidate, Request, Task, Work};
+use super::super::mechanics::{ArmPosition, BlockStart, PlatterTransfer};
+use super::super::options::{DiskOp, ServiceTimes};
+use super::super::queue::{
+    CacheAnswer, MechanismTask, QueuedRequest, QueuedTransfer, TaskCandidate,
+};
 use super::super::spec::ReadAhead;
-use super::answer::Source;
-use super::{Busy, Disk, Plan, Then, span};
+use super::answer::BlockSource;
+use super::{BusyMechanism, MechanicalDisk, ServicePlan, TaskEffect, span};
 
 /// Resource for which a request waits.
-enum Need {
+enum AwaitedResource {
     /// The interface.
     Interface,
     /// The mechanism.
@@ -19,7 +21,7 @@ enum Need {
     Destage,
 }
 
-impl Disk {
+impl MechanicalDisk {
     /// Gives the mechanism its next task, if any.
     pub(super) fn start_task(&mut self, now: u64) {
         let mut candidates = std::mem::take(&mut self.candidates);
@@ -37,7 +39,7 @@ impl Disk {
 
     /// Collects the possible tasks of the mechanism in the order of their arrival. Destages have the lowest priority,
     /// unless a request waits for them: then they take the position of this request.
-    fn collect(&mut self, now: u64, candidates: &mut Vec<Candidate>) {
+    fn collect(&mut self, now: u64, candidates: &mut Vec<TaskCandidate>) {
         candidates.clear();
         let arm = self.arm_now();
         let dirty = self.cache.is_dirty();
@@ -45,16 +47,16 @@ impl Disk {
         let mut pressed_first = false;
         for (index, waiting) in self.queue.waiting.iter().enumerate() {
             let need = match &waiting.request {
-                Request::Flush(_) => Need::Destage,
-                Request::Transfer(work) => self.need(work, dirty, waiting.asked),
+                QueuedRequest::Flush(_) => AwaitedResource::Destage,
+                QueuedRequest::Transfer(work) => self.need(work, dirty, waiting.asked),
             };
             match (need, &waiting.request) {
-                (Need::Medium, Request::Transfer(work)) => {
+                (AwaitedResource::Medium, QueuedRequest::Transfer(work)) => {
                     let from = now + self.medium_overhead(work, arm);
-                    candidates.push(Candidate {
-                        task: Task::Serve(index),
+                    candidates.push(TaskCandidate {
+                        task: MechanismTask::Serve(index),
                         place: work.place,
-                        write: work.op == Op::Write,
+                        write: work.op == DiskOp::Write,
                         from,
                         ready: self.data_ready(from, work),
                     });
@@ -62,7 +64,7 @@ impl Disk {
                         break;
                     }
                 }
-                (Need::Interface, _) => {}
+                (AwaitedResource::Interface, _) => {}
                 _ => {
                     pressed = true;
                     pressed_first |= candidates.is_empty();
@@ -76,9 +78,9 @@ impl Disk {
                 .cache
                 .to_destage()
                 .take(wanted)
-                .map(|(segment, range)| Candidate {
-                    task: Task::Destage(segment),
-                    place: Place::of(&self.geometry.piece(range.start, 1)),
+                .map(|(segment, range)| TaskCandidate {
+                    task: MechanismTask::Destage(segment),
+                    place: BlockStart::of(&self.geometry.piece(range.start, 1)),
                     write: true,
                     from: now,
                     ready: self.cache.segments[segment].data_at,
@@ -88,47 +90,47 @@ impl Disk {
     }
 
     /// Returns the resource for which a request waits.
-    fn need(&self, work: &Work, dirty: bool, asked: Asked) -> Need {
+    fn need(&self, work: &QueuedTransfer, dirty: bool, asked: CacheAnswer) -> AwaitedResource {
         match work.op {
-            Op::Read if asked == Asked::Miss => Need::Medium,
-            Op::Read if asked == Asked::Blocked => Need::Destage,
-            Op::Read => match self.source(&work.range) {
-                Source::Held(_) | Source::Coming => Need::Interface,
-                Source::Medium(_) => Need::Medium,
-                Source::Blocked => Need::Destage,
+            DiskOp::Read if asked == CacheAnswer::Miss => AwaitedResource::Medium,
+            DiskOp::Read if asked == CacheAnswer::Blocked => AwaitedResource::Destage,
+            DiskOp::Read => match self.source(&work.range) {
+                BlockSource::Held(_) | BlockSource::Coming => AwaitedResource::Interface,
+                BlockSource::Medium(_) => AwaitedResource::Medium,
+                BlockSource::Blocked => AwaitedResource::Destage,
             },
-            Op::Write => {
+            DiskOp::Write => {
                 let cached =
                     self.choice.immediate_report && work.blocks() <= self.cache.segment_blocks();
                 if cached || (dirty && self.cache.holds_dirty(&work.range)) {
-                    Need::Destage
+                    AwaitedResource::Destage
                 } else {
-                    Need::Medium
+                    AwaitedResource::Medium
                 }
             }
         }
     }
 
-    fn start(&mut self, now: u64, task: Task) {
+    fn start(&mut self, now: u64, task: MechanismTask) {
         self.stop_ahead();
         match task {
-            Task::Destage(segment) => {
+            MechanismTask::Destage(segment) => {
                 let known = self.cache.segments[segment].data_at;
                 let range = self.cache.begin_destage(segment);
                 let transfer = self.transfer(now, &range, true, known);
-                self.busy = Some(Busy {
+                self.busy = Some(BusyMechanism {
                     until: transfer.end,
-                    then: Then::Destaged(segment),
+                    then: TaskEffect::Destaged(segment),
                 });
             }
-            Task::Serve(index) => {
-                let Request::Transfer(work) = &self.queue.waiting[index].request else {
+            MechanismTask::Serve(index) => {
+                let QueuedRequest::Transfer(work) = &self.queue.waiting[index].request else {
                     return;
                 };
                 let work = work.clone();
                 let plan = match work.op {
-                    Op::Read => self.read(now, &work),
-                    Op::Write => self.write_through(now, &work),
+                    DiskOp::Read => self.read(now, &work),
+                    DiskOp::Write => self.write_through(now, &work),
                 };
                 self.last_op = work.op;
                 self.promise(now, index, plan);
@@ -137,7 +139,13 @@ impl Disk {
     }
 
     /// Moves the mechanism.
-    fn transfer(&mut self, at: u64, range: &Range<u64>, write: bool, ready: u64) -> Transfer {
+    fn transfer(
+        &mut self,
+        at: u64,
+        range: &Range<u64>,
+        write: bool,
+        ready: u64,
+    ) -> PlatterTransfer {
         let transfer = self.motor.transfer(
             &self.geometry,
             (at, self.arm),
@@ -150,26 +158,26 @@ impl Disk {
     }
 
     /// Returns the time that the controller needs before the arm starts to move for a request.
-    fn medium_overhead(&self, work: &Work, arm: Arm) -> u64 {
+    fn medium_overhead(&self, work: &QueuedTransfer, arm: ArmPosition) -> u64 {
         match work.op {
-            Op::Read => {
+            DiskOp::Read => {
                 let least = self.motor.least_before_read(arm, work.place.arm);
                 self.overhead(self.times.read_miss).max(least)
             }
-            Op::Write if self.choice.immediate_report => self.overhead(self.times.write_hit),
-            Op::Write => self.overhead(self.times.write_miss),
+            DiskOp::Write if self.choice.immediate_report => self.overhead(self.times.write_hit),
+            DiskOp::Write => self.overhead(self.times.write_miss),
         }
     }
 
-    fn arm_now(&self) -> Arm {
+    fn arm_now(&self) -> ArmPosition {
         let ahead = self.ahead.as_ref();
         ahead.map_or(self.arm, |a| a.arm(&self.geometry))
     }
 
     /// Returns the earliest start of a request on the platters whose data can be on the bus from `from` on. If the
     /// platters are faster than the bus, a write must wait, so that no block arrives too late.
-    fn data_ready(&self, from: u64, work: &Work) -> u64 {
-        if work.op == Op::Read {
+    fn data_ready(&self, from: u64, work: &QueuedTransfer) -> u64 {
+        if work.op == DiskOp::Read {
             return 0;
         }
         let from = from.max(self.bus_until);
@@ -180,12 +188,12 @@ impl Disk {
     }
 
     /// Plans a read from the platters.
-    fn read(&mut self, now: u64, work: &Work) -> Plan {
+    fn read(&mut self, now: u64, work: &QueuedTransfer) -> ServicePlan {
         let overhead = self.medium_overhead(work, self.arm);
         let block = self.times.block;
         let bus = self.on_bus(work);
         let held = match self.source(&work.range) {
-            Source::Medium(held) => held,
+            BlockSource::Medium(held) => held,
             _ => None,
         };
         let mut missing = work.range.clone();
@@ -202,31 +210,36 @@ impl Disk {
         let end = (bus_from + bus).max(transfer.end + block);
         self.bus_until = end;
         let then = self.fill(work, held, &transfer);
-        self.busy = Some(Busy {
+        self.busy = Some(BusyMechanism {
             until: transfer.end,
             then,
         });
         let moved = overhead + transfer.seek + transfer.latency;
-        Plan {
+        ServicePlan {
             end,
-            service: Service {
+            service: ServiceTimes {
                 overhead: span(overhead),
                 seek: span(transfer.seek),
                 rotation: span(transfer.latency),
                 transfer: span(transfer.end - now - moved),
                 bus: span(bus),
-                ..Service::default()
+                ..ServiceTimes::default()
             },
         }
     }
 
     /// Decides the use of a read's blocks for the cache.
-    fn fill(&mut self, work: &Work, held: Option<usize>, transfer: &Transfer) -> Then {
+    fn fill(
+        &mut self,
+        work: &QueuedTransfer,
+        held: Option<usize>,
+        transfer: &PlatterTransfer,
+    ) -> TaskEffect {
         if !self.choice.read_ahead {
-            return Then::Nothing;
+            return TaskEffect::Nothing;
         }
         let Some(segment) = held.or_else(|| self.cache.take_for_read()) else {
-            return Then::Nothing;
+            return TaskEffect::Nothing;
         };
         let cache = &self.spec.cache;
         let alone = cache.read_ahead == ReadAhead::TracksInSequence && held.is_none();
@@ -249,7 +262,7 @@ impl Disk {
                 before = Some((track.start..start, transfer.arrived + self.motor.rotation()));
             }
         }
-        Then::Filled {
+        TaskEffect::Filled {
             segment,
             end: work.range.end,
             limit,
@@ -258,7 +271,7 @@ impl Disk {
     }
 
     /// Plans a write that completes when it is on the platters.
-    fn write_through(&mut self, now: u64, work: &Work) -> Plan {
+    fn write_through(&mut self, now: u64, work: &QueuedTransfer) -> ServicePlan {
         let overhead = self.medium_overhead(work, self.arm);
         let bus = self.on_bus(work);
         self.cache.forget(&work.range, usize::MAX);
@@ -266,20 +279,20 @@ impl Disk {
         let ready = self.data_ready(now + overhead, work);
         let transfer = self.transfer(now + overhead, &work.range, true, ready);
         self.bus_until = from + bus;
-        self.busy = Some(Busy {
+        self.busy = Some(BusyMechanism {
             until: transfer.end,
-            then: Then::Nothing,
+            then: TaskEffect::Nothing,
         });
         let moved = overhead + transfer.seek + transfer.latency;
-        Plan {
+        ServicePlan {
             end: transfer.end.max(from + bus) + self.times.write_completion,
-            service: Service {
+            service: ServiceTimes {
                 overhead: span(overhead),
                 seek: span(transfer.seek),
                 rotation: span(transfer.latency),
                 transfer: span(transfer.end - now - moved),
                 bus: span(bus),
-                ..Service::default()
+                ..ServiceTimes::default()
             },
         }
     }

@@ -8,9 +8,9 @@ use forebay_rt::Instant;
 use super::BLOCK;
 use super::TranslationUsage;
 use super::buffer::{UnitPart, WriteBuffer};
-use super::map::{Map, Writer};
-use crate::clockwork::{Done, Model};
-use crate::flash::chips::Chips;
+use super::map::{FlashMap, PageWriter};
+use crate::clockwork::{ClockworkModel, CommandCompletion};
+use crate::flash::chips::FlashChips;
 
 /// Number of chip requests that program pages for the host.
 const PROGRAM: u64 = 1;
@@ -24,25 +24,30 @@ struct WaitingWrite {
 }
 
 /// The drive: map, write buffer and chips.
-pub(super) struct Drive {
-    pub(super) map: Map,
-    chips: Chips,
+pub(super) struct TranslatedDrive {
+    pub(super) map: FlashMap,
+    chips: FlashChips,
     buffer: WriteBuffer,
     /// Bytes of a mapping unit, which is a page.
     unit: u64,
     writes: VecDeque<WaitingWrite>,
     /// Completed requests.
-    ready: Vec<Done>,
+    ready: Vec<CommandCompletion>,
     /// Counts, except those of the chips.
     usage: TranslationUsage,
     /// Buffer, kept to reuse its memory.
-    done: Vec<Done>,
+    done: Vec<CommandCompletion>,
 }
 
-impl Drive {
+impl TranslatedDrive {
     /// Creates a drive over erased chips. A mapping unit has `unit` bytes.
-    pub(super) fn new(chips: Chips, map: Map, unit: u64, buffer_units: u32) -> Drive {
-        Drive {
+    pub(super) fn new(
+        chips: FlashChips,
+        map: FlashMap,
+        unit: u64,
+        buffer_units: u32,
+    ) -> TranslatedDrive {
+        TranslatedDrive {
             map,
             chips,
             buffer: WriteBuffer::new(buffer_units, unit / BLOCK),
@@ -101,7 +106,7 @@ impl Drive {
             .filter_map(|part| self.map.page_of(part.unit))
             .collect();
         if pages.is_empty() {
-            self.ready.push(Done { id, at: now })
+            self.ready.push(CommandCompletion { id, at: now })
         } else {
             self.chips.read(now, 2 * id, pages)
         }
@@ -134,7 +139,7 @@ impl Drive {
             }
             if is_done {
                 self.writes.pop_front();
-                self.ready.push(Done { id, at: now });
+                self.ready.push(CommandCompletion { id, at: now });
             } else if programs == 0 {
                 return;
             }
@@ -151,7 +156,7 @@ impl Drive {
         while self.map.must_collect(part.unit) {
             self.collect(now);
         }
-        let page = self.map.map(part.unit, Writer::Host);
+        let page = self.map.map(part.unit, PageWriter::Host);
         self.chips.program(now, PROGRAM, [page]);
     }
 
@@ -161,7 +166,7 @@ impl Drive {
         for unit in units {
             let from = self.map.page_of(unit).expect("it is live");
             self.chips.read(now, BACKGROUND, [from]);
-            let to = self.map.map(unit, Writer::Collection);
+            let to = self.map.map(unit, PageWriter::Collection);
             self.chips.program(now, BACKGROUND, [to]);
             self.usage.moved += self.unit;
         }
@@ -172,24 +177,24 @@ impl Drive {
     }
 }
 
-impl Model for Drive {
+impl ClockworkModel for TranslatedDrive {
     fn next_event(&self) -> Option<Instant> {
         let ready = self.ready.first().map(|done| done.at);
         ready.or_else(|| self.chips.next_event())
     }
 
-    fn advance(&mut self, now: Instant, done: &mut Vec<Done>) {
+    fn advance(&mut self, now: Instant, done: &mut Vec<CommandCompletion>) {
         let mut of_chips = std::mem::take(&mut self.done);
         self.chips.advance(now, &mut of_chips);
         let mut has_space = false;
-        for Done { id, at } in of_chips.drain(..) {
+        for CommandCompletion { id, at } in of_chips.drain(..) {
             match id {
                 PROGRAM => {
                     self.buffer.programmed();
                     has_space = true;
                 }
                 BACKGROUND => {}
-                _ => done.push(Done { id: id / 2, at }),
+                _ => done.push(CommandCompletion { id: id / 2, at }),
             }
         }
         self.done = of_chips;

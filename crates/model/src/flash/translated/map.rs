@@ -1,6 +1,6 @@
 //! The map of a translation layer: the page of each mapping unit, and the choice of the next reclaim unit to collect.
 //!
-//! The map is plain state without time, which is in `drive.rs`. Pages are numbered as in [`super::Chips`], reclaim unit
+//! The map is plain state without time, which is in `drive.rs`. Pages are numbered as in [`super::FlashChips`], reclaim unit
 //! by reclaim unit.
 //!
 //! Invariants:
@@ -45,7 +45,7 @@ impl MapShape {
 
 /// Writer of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Writer {
+pub(super) enum PageWriter {
     /// The host, with the handle of the mapping unit.
     Host,
     /// Collection.
@@ -68,7 +68,7 @@ struct OpenUnit {
 }
 
 /// The map.
-pub(super) struct Map {
+pub(super) struct FlashMap {
     shape: MapShape,
     page_of: Vec<u32>,
     unit_of: Vec<u32>,
@@ -80,12 +80,12 @@ pub(super) struct Map {
     open: Vec<Option<OpenUnit>>,
 }
 
-impl Map {
+impl FlashMap {
     /// Creates the map of a drive without data.
-    pub(super) fn new(shape: MapShape) -> Map {
+    pub(super) fn new(shape: MapShape) -> FlashMap {
         let reclaim_units = shape.reclaim_units as usize;
         let pages = reclaim_units * shape.pages as usize;
-        Map {
+        FlashMap {
             page_of: vec![NONE; shape.units as usize],
             unit_of: vec![NONE; pages],
             handle_of: vec![0; shape.units as usize],
@@ -130,16 +130,16 @@ impl Map {
         }
     }
 
-    fn writer(&self, unit: u64, writer: Writer) -> usize {
+    fn writer(&self, unit: u64, writer: PageWriter) -> usize {
         match writer {
-            Writer::Host => self.handle_of[unit as usize].into(),
-            Writer::Collection => self.shape.handles.into(),
+            PageWriter::Host => self.handle_of[unit as usize].into(),
+            PageWriter::Collection => self.shape.handles.into(),
         }
     }
 
     /// True if collection must gain a reclaim unit before this mapping unit is mapped for the host.
     pub(super) fn must_collect(&self, unit: u64) -> bool {
-        let open = &self.open[self.writer(unit, Writer::Host)];
+        let open = &self.open[self.writer(unit, PageWriter::Host)];
         open.is_none() && self.free.len() <= FREE_MIN
     }
 
@@ -147,7 +147,7 @@ impl Map {
     ///
     /// # Panics
     /// If no reclaim unit is free.
-    pub(super) fn map(&mut self, unit: u64, writer: Writer) -> u64 {
+    pub(super) fn map(&mut self, unit: u64, writer: PageWriter) -> u64 {
         self.unmap(unit);
         let n = self.writer(unit, writer);
         let mut open = self.open[n].take().unwrap_or_else(|| {
@@ -169,7 +169,7 @@ impl Map {
     }
 
     /// Returns the full reclaim unit with the fewest live pages, and the mapping units in it. The caller must map each
-    /// of these for collection, and then call [`Map::freed`].
+    /// of these for collection, and then call [`FlashMap::freed`].
     ///
     /// # Panics
     /// If every full reclaim unit is full of live pages: the reserve is checked when the map is made.

@@ -1,6 +1,6 @@
 use forebay_rng::Rng;
 
-use super::map::{FREE_MIN, Map, MapShape, Writer};
+use super::map::{FREE_MIN, FlashMap, MapShape, PageWriter};
 
 /// Pages of a reclaim unit.
 const PAGES: u64 = 8;
@@ -15,24 +15,24 @@ fn shape(handles: u16) -> MapShape {
 }
 
 /// Maps a unit for the host, after collection if necessary. Returns the number of moved pages.
-fn write(map: &mut Map, unit: u64) -> u64 {
+fn write(map: &mut FlashMap, unit: u64) -> u64 {
     let mut moved = 0;
     while map.must_collect(unit) {
         let (victim, units) = map.victim();
         for unit in &units {
-            map.map(*unit, Writer::Collection);
+            map.map(*unit, PageWriter::Collection);
         }
         moved += units.len() as u64;
         map.freed(victim);
     }
-    map.map(unit, Writer::Host);
+    map.map(unit, PageWriter::Host);
     moved
 }
 
 #[test]
 fn the_map_stays_consistent_under_random_writes_and_discards() {
     for handles in [1, 3] {
-        let mut map = Map::new(shape(handles));
+        let mut map = FlashMap::new(shape(handles));
         let rng = Rng::new(5);
         for _ in 0..5000 {
             let unit = rng.below(64);
@@ -51,7 +51,7 @@ fn the_map_stays_consistent_under_random_writes_and_discards() {
 
 #[test]
 fn collection_takes_the_reclaim_unit_with_the_fewest_live_pages() {
-    let mut map = Map::new(shape(1));
+    let mut map = FlashMap::new(shape(1));
     for unit in 0..4 * PAGES {
         write(&mut map, unit);
     }
@@ -65,7 +65,7 @@ fn collection_takes_the_reclaim_unit_with_the_fewest_live_pages() {
 
 #[test]
 fn what_is_written_in_order_and_again_is_never_moved() {
-    let mut map = Map::new(shape(1));
+    let mut map = FlashMap::new(shape(1));
     let moved: u64 = (0..10 * 64).map(|n| write(&mut map, n % 64)).sum();
     assert_eq!(moved, 0);
 }
@@ -73,7 +73,7 @@ fn what_is_written_in_order_and_again_is_never_moved() {
 /// Writes two groups of units concurrently. The first is discarded after each round; a quarter of the second is
 /// rewritten in each round. Returns the number of moved pages.
 fn two_groups(handles: u16) -> u64 {
-    let mut map = Map::new(MapShape {
+    let mut map = FlashMap::new(MapShape {
         reclaim_units: 8 + 6,
         ..shape(handles)
     });

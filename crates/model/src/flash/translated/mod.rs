@@ -37,16 +37,16 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{
-    Buf, BufMut, Device, Durability, Geometry, IoFuture, PlacementHandle, Result, Room,
+    Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, PlacementHandle, Result, ZeroedSpace,
 };
 use forebay_rt::Rt;
 use futures_util::future::join;
 
-use super::chips::Chips;
-use super::{Arrangement, Flash, Part};
+use super::chips::FlashChips;
+use super::{ChipArrangement, Flash, FlashPart};
 use crate::clockwork::Clockwork;
-use drive::Drive;
-use map::{Map, MapShape};
+use drive::TranslatedDrive;
+use map::{FlashMap, MapShape};
 
 /// Bytes of a block of the drive.
 const BLOCK: u64 = 4096;
@@ -118,9 +118,9 @@ pub struct TranslationUsage {
 
 /// A solid-state drive. Its content is held by another device, at the same addresses.
 pub struct TranslatedFlash {
-    clockwork: Clockwork<Drive>,
+    clockwork: Clockwork<TranslatedDrive>,
     data: Rc<dyn Device>,
-    geometry: Geometry,
+    geometry: DeviceGeometry,
 }
 
 impl TranslatedFlash {
@@ -130,8 +130,8 @@ impl TranslatedFlash {
     /// If chips and options do not make a drive of this length.
     pub fn new(
         rt: &Rt,
-        part: Part,
-        arrangement: Arrangement,
+        part: FlashPart,
+        arrangement: ChipArrangement,
         options: TranslationOptions,
         data: Rc<dyn Device>,
     ) -> Result<TranslatedFlash, TranslatedFlashError> {
@@ -165,7 +165,7 @@ impl TranslatedFlash {
         if have < need {
             return Err(TranslatedFlashError::Reserve { have, need });
         }
-        let geometry = Geometry {
+        let geometry = DeviceGeometry {
             len: units * page,
             block_size: BLOCK as u32,
             physical_block_size: BLOCK as u32,
@@ -174,8 +174,8 @@ impl TranslatedFlash {
             discard_granularity: part.page_bytes,
             zeroes_by_unmapping: false,
         };
-        let chips = Chips::new(Flash::new(part, arrangement), of);
-        let drive = Drive::new(chips, Map::new(shape), page, options.buffer_units);
+        let chips = FlashChips::new(Flash::new(part, arrangement), of);
+        let drive = TranslatedDrive::new(chips, FlashMap::new(shape), page, options.buffer_units);
         Ok(TranslatedFlash {
             clockwork: Clockwork::new(rt, drive),
             data,
@@ -185,12 +185,12 @@ impl TranslatedFlash {
 
     /// Returns the counts so far.
     pub fn usage(&self) -> TranslationUsage {
-        self.clockwork.look(Drive::usage)
+        self.clockwork.look(TranslatedDrive::usage)
     }
 
     /// Returns the space of the chips that the drive uses, including the reserve, in bytes.
     pub fn chip_bytes(&self) -> u64 {
-        self.clockwork.look(Drive::bytes)
+        self.clockwork.look(TranslatedDrive::bytes)
     }
 
     /// Returns the whole mapping units within a range.
@@ -201,7 +201,7 @@ impl TranslatedFlash {
 }
 
 impl Device for TranslatedFlash {
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> DeviceGeometry {
         self.geometry
     }
 
@@ -248,12 +248,12 @@ impl Device for TranslatedFlash {
     }
 
     /// Writes zeroes as data.
-    fn write_zeroes(&self, range: Range<u64>, _room: Room) -> IoFuture<'_, ()> {
+    fn write_zeroes(&self, range: Range<u64>, _room: ZeroedSpace) -> IoFuture<'_, ()> {
         let zeroed = range.clone();
         let chips = self
             .clockwork
             .command(move |drive, now, id| drive.write(now, id, zeroed));
-        let data = self.data.write_zeroes(range, Room::Keep);
+        let data = self.data.write_zeroes(range, ZeroedSpace::Keep);
         Box::pin(async move { join(data, chips).await.0 })
     }
 }

@@ -7,7 +7,7 @@ const WAYS: usize = 4;
 
 /// Reference count of a page. A count of 0 means an unused entry.
 #[derive(Clone, Copy, Default, Debug)]
-struct Entry {
+struct PageReference {
     page: u64,
     /// Start of the count, in seconds.
     since: u32,
@@ -16,17 +16,17 @@ struct Entry {
 
 /// References by page, in sets.
 #[derive(Debug)]
-pub(super) struct References {
+pub(super) struct ReferenceCounts {
     count: usize,
     /// Sets of entries. Empty before the first reference.
-    sets: Vec<[Entry; WAYS]>,
+    sets: Vec<[PageReference; WAYS]>,
 }
 
-impl References {
+impl ReferenceCounts {
     /// Creates references that take at most `bytes` bytes.
-    pub(super) fn new(bytes: usize) -> References {
-        let sets = bytes / size_of::<[Entry; WAYS]>();
-        References {
+    pub(super) fn new(bytes: usize) -> ReferenceCounts {
+        let sets = bytes / size_of::<[PageReference; WAYS]>();
+        ReferenceCounts {
             count: sets.max(1),
             sets: Vec::new(),
         }
@@ -43,14 +43,14 @@ impl References {
     /// Counts a reference to `page`; returns the new count.
     pub(super) fn count(&mut self, page: u64, seconds: u64, bar: u64) -> u64 {
         if self.sets.is_empty() {
-            self.sets = vec![[Entry::default(); WAYS]; self.count];
+            self.sets = vec![[PageReference::default(); WAYS]; self.count];
         }
         let set = self.set(page);
         let set = &mut self.sets[set];
         let known = set
             .iter()
             .position(|entry| entry.count > 0 && entry.page == page);
-        let worth = |entry: &Entry| {
+        let worth = |entry: &PageReference| {
             if is_over(entry, seconds, bar) {
                 (0, entry.since)
             } else {
@@ -60,7 +60,7 @@ impl References {
         let least = (0..WAYS).min_by_key(|&way| worth(&set[way])).unwrap_or(0);
         let entry = &mut set[known.unwrap_or(least)];
         if known.is_none() || is_over(entry, seconds, bar) {
-            *entry = Entry {
+            *entry = PageReference {
                 page,
                 since: seconds.min(u64::from(u32::MAX)) as u32,
                 count: 0,
@@ -75,7 +75,7 @@ impl References {
     }
 }
 
-fn is_over(entry: &Entry, seconds: u64, bar: u64) -> bool {
+fn is_over(entry: &PageReference, seconds: u64, bar: u64) -> bool {
     seconds.saturating_sub(u64::from(entry.since)) > bar
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn references_count_until_they_began_longer_ago_than_the_bar() {
-        let mut references = References::new(4096);
+        let mut references = ReferenceCounts::new(4096);
         assert_eq!(references.get(7, 0, 600), 0);
         assert_eq!(references.count(7, 100, 600), 1);
         assert_eq!(references.count(7, 700, 600), 2);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_least_referenced_page_leaves_for_a_new_one() {
-        let mut references = References::new(0);
+        let mut references = ReferenceCounts::new(0);
         for page in 0..4 {
             (0..=page).for_each(|_| _ = references.count(page, 5, 600));
         }

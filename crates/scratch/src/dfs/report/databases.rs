@@ -1,31 +1,41 @@
 //! The section on databases.
 
-use forebay_fileloads::mariadb::Pages;
-use forebay_fileloads::sqlite::{IS_BUILT_IN, Mode};
-use forebay_report::Page;
+use forebay_fileloads::mariadb::DoublewriteMode;
+use forebay_fileloads::sqlite::{IS_BUILT_IN, SqliteMode};
+use forebay_report::ReportPage;
 
-use super::super::databases::{Amount, Databases, Done, Places, how};
+use super::super::databases::{
+    DatabaseAmount, DatabaseMeasurements, DatabaseRound, DatabaseRounds, how,
+};
 use super::super::places::{EXT4, FOREBAY};
 use super::{ORDER, median, times};
 
 /// How much of a place's rounds there is of something, as a median.
-fn of(places: Option<&Places>, name: &str, value: fn(&Done) -> f64) -> Option<f64> {
+fn of(
+    places: Option<&DatabaseRounds>,
+    name: &str,
+    value: fn(&DatabaseRound) -> f64,
+) -> Option<f64> {
     let rounds = places?.get(name)?;
     Some(median(rounds.iter().map(value).collect()))
 }
 
 /// The median of ratios, round by round.
-fn ratio(ours: Option<&Vec<Done>>, theirs: Option<&Vec<Done>>, of: fn(&Done) -> f64) -> String {
-    let each = |(a, b): (&Done, &Done)| of(a) / of(b);
+fn ratio(
+    ours: Option<&Vec<DatabaseRound>>,
+    theirs: Option<&Vec<DatabaseRound>>,
+    of: fn(&DatabaseRound) -> f64,
+) -> String {
+    let each = |(a, b): (&DatabaseRound, &DatabaseRound)| of(a) / of(b);
     let ratios = ours.zip(theirs).map(|(a, b)| a.iter().zip(b).map(each));
     times(ratios.map(|ratios| median(ratios.collect())))
 }
 
-fn rate(done: &Done) -> f64 {
+fn rate(done: &DatabaseRound) -> f64 {
     done.took.rate(done.transactions)
 }
 
-fn bytes_each(done: &Done) -> f64 {
+fn bytes_each(done: &DatabaseRound) -> f64 {
     done.written as f64 / done.transactions.max(1) as f64
 }
 
@@ -33,7 +43,11 @@ fn said(value: Option<f64>) -> String {
     value.map_or("–".into(), |value| format!("{value:.0}"))
 }
 
-pub(super) fn databases(page: &mut Page, amount: &Amount, measured: &Databases) {
+pub(super) fn databases(
+    page: &mut ReportPage,
+    amount: &DatabaseAmount,
+    measured: &DatabaseMeasurements,
+) {
     page.heading("Databases");
     page.paragraph(
         "*Written* is what went to the device while something was measured, and until all of it was durable: of a filesystem on a loop device what \
@@ -43,7 +57,7 @@ pub(super) fn databases(page: &mut Page, amount: &Amount, measured: &Databases) 
     sqlite(page, amount, measured);
 }
 
-fn mariadb(page: &mut Page, amount: &Amount, measured: &Databases) {
+fn mariadb(page: &mut ReportPage, amount: &DatabaseAmount, measured: &DatabaseMeasurements) {
     if let Some(why) = &measured.no_mariadb {
         page.paragraph(&format!("MariaDB is left out: {why}."));
         return;
@@ -72,7 +86,10 @@ fn mariadb(page: &mut Page, amount: &Amount, measured: &Databases) {
         "pages written twice",
     ];
     let beside = |pages| measured.mariadb.get(&pages).and_then(|at| at.get(EXT4));
-    let (safe, unsafe_) = (beside(Pages::Twice), beside(Pages::Unsafe));
+    let (safe, unsafe_) = (
+        beside(DoublewriteMode::Twice),
+        beside(DoublewriteMode::Unsafe),
+    );
     let mut rows = Vec::new();
     for name in ORDER {
         for (pages, places) in &measured.mariadb {
@@ -96,7 +113,7 @@ fn mariadb(page: &mut Page, amount: &Amount, measured: &Databases) {
     page.table(&header, rows);
 }
 
-fn sqlite(page: &mut Page, amount: &Amount, measured: &Databases) {
+fn sqlite(page: &mut ReportPage, amount: &DatabaseAmount, measured: &DatabaseMeasurements) {
     if !IS_BUILT_IN {
         page.paragraph(
             "SQLite is left out, since this program was built without it. It is there with `cargo run --release --features sqlite -- bench dfs`.",
@@ -108,28 +125,30 @@ fn sqlite(page: &mut Page, amount: &Amount, measured: &Databases) {
          {} ms in each mode. *{}*: what changes is one batch, and no journal is written, where the filesystem has the ioctls of F2FS and SQLite is \
          built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`; the other modes are measured without these ioctls.",
         amount.commits.as_millis(),
-        Mode::Atomic.name(),
+        SqliteMode::Atomic.name(),
     ));
     let is_there = |name: &&str| measured.sqlite.values().any(|at| at.contains_key(name));
     let names: Vec<&str> = ORDER.into_iter().filter(is_there).collect();
     for (what, value) in [
-        ("commits a second", rate as fn(&Done) -> f64),
+        ("commits a second", rate as fn(&DatabaseRound) -> f64),
         ("bytes written a commit", bytes_each),
     ] {
         let mut header = vec![what.to_owned()];
         header.extend(names.iter().map(|name| (*name).to_owned()));
         header.extend(["forebay to ext4".into(), "to ext4's wal".into()]);
-        let row = |(n, mode): (usize, Mode)| {
+        let row = |(n, mode): (usize, SqliteMode)| {
             let at = |n: usize, name: &str| measured.sqlite.get(&n).and_then(|at| at.get(name));
             let mut row = vec![mode.name().to_owned()];
             let places = measured.sqlite.get(&n);
             row.extend(names.iter().map(|name| said(of(places, name, value))));
             row.push(ratio(at(n, FOREBAY), at(n, EXT4), value));
-            let wal = Mode::ALL.iter().position(|mode| *mode == Mode::Wal);
+            let wal = SqliteMode::ALL
+                .iter()
+                .position(|mode| *mode == SqliteMode::Wal);
             let wal = wal.and_then(|wal| at(wal, EXT4));
             row.push(ratio(at(n, FOREBAY), wal, value));
             row
         };
-        page.table(&header, Mode::ALL.into_iter().enumerate().map(row));
+        page.table(&header, SqliteMode::ALL.into_iter().enumerate().map(row));
     }
 }

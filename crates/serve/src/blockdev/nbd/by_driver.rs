@@ -12,12 +12,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_device::Geometry;
-use forebay_nbd::netlink::Wished;
+use forebay_device::DeviceGeometry;
+use forebay_nbd::netlink::NbdDeviceSpec;
 use forebay_rt::Rt;
 
 use super::error::NbdError;
-use super::netlink::Control;
+use super::netlink::NbdControl;
 use super::note::SYS_BLOCK;
 use crate::blockdev::holders::holders;
 use forebay_os::isolated;
@@ -67,8 +67,8 @@ fn recent(release: &str) -> bool {
     (number(), number()) >= LINUX_NEEDED
 }
 
-fn control() -> Result<Control, NbdError> {
-    Control::open().map_err(|error| match error.kind() {
+fn control() -> Result<NbdControl, NbdError> {
+    NbdControl::open().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => NbdError::NoDriver,
         _ => NbdError::io("ask", "the nbd driver")(error),
     })
@@ -94,12 +94,12 @@ pub fn waiting_nbd_device(volume: &str) -> Option<PathBuf> {
 /// Creates a device that outlives its server, from one end of `socket`, and returns its number.
 pub(super) fn connect(
     volume: &str,
-    geometry: &Geometry,
+    geometry: &DeviceGeometry,
     flags: u16,
     socket: &UnixStream,
 ) -> Result<u32, NbdError> {
     nbd_usable()?;
-    let wished = Wished {
+    let wished = NbdDeviceSpec {
         len: geometry.len,
         block_size: geometry.block_size,
         flags,
@@ -119,7 +119,12 @@ pub(super) fn left_behind(volume: &str) -> Option<u32> {
 ///
 /// # Errors
 /// The reason for the refusal, as text.
-fn serves(sys: &Path, index: u32, geometry: &Geometry, recoverable: bool) -> Result<(), String> {
+fn serves(
+    sys: &Path,
+    index: u32,
+    geometry: &DeviceGeometry,
+    recoverable: bool,
+) -> Result<(), String> {
     if !recoverable {
         let text = "what is acknowledged with durability \"flush\" would be lost to its users, unnoticed, \
                     if the daemon were killed again; attach it without that";
@@ -151,7 +156,7 @@ fn serves(sys: &Path, index: u32, geometry: &Geometry, recoverable: bool) -> Res
 pub(super) async fn take_up(
     rt: &Rt,
     (volume, index): (&str, u32),
-    geometry: &Geometry,
+    geometry: &DeviceGeometry,
     recoverable: bool,
     socket: &UnixStream,
 ) -> Result<(), NbdError> {

@@ -20,9 +20,9 @@ use std::time::Duration;
 use forebay_rt::Rt;
 
 use super::error::NbdError;
-use super::note::{Note, SYS_BLOCK, connection};
+use super::note::{NbdNote, SYS_BLOCK, connection};
 use crate::blockdev::holders::holders;
-use crate::nbd::Export;
+use crate::nbd::NbdExport;
 
 const NBD_SET_SOCK: libc::c_ulong = 0xab00;
 const NBD_SET_BLKSIZE: libc::c_ulong = 0xab01;
@@ -39,10 +39,10 @@ const READY_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The thread, and the note file on its device.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct NbdKeeperThread {
     name: String,
     thread: Option<JoinHandle<()>>,
-    note: Note,
+    note: NbdNote,
 }
 
 fn node(name: &str) -> PathBuf {
@@ -56,7 +56,7 @@ fn node(name: &str) -> PathBuf {
 /// # Errors
 /// [`NbdError::Leftover`].
 pub fn no_nbd_leftover(runtime_dir: &Path, name: &str) -> Result<(), NbdError> {
-    match Note::of(runtime_dir, name).device(SYS_BLOCK.as_ref()) {
+    match NbdNote::of(runtime_dir, name).device(SYS_BLOCK.as_ref()) {
         Some(left) => Err(NbdError::Leftover {
             device: node(&left),
             holders: holders(&left),
@@ -68,11 +68,11 @@ pub fn no_nbd_leftover(runtime_dir: &Path, name: &str) -> Result<(), NbdError> {
 /// Connects a free device to `export`. Also returns the server's end of its socket. The note on the device will be kept
 /// in `runtime_dir`.
 pub(super) fn attach_free(
-    export: &Export,
+    export: &NbdExport,
     flags: u16,
     runtime_dir: &Path,
     volume: &str,
-) -> Result<(Keeper, UnixStream), NbdError> {
+) -> Result<(NbdKeeperThread, UnixStream), NbdError> {
     let mut count = 0;
     loop {
         let name = format!("nbd{count}");
@@ -91,10 +91,10 @@ pub(super) fn attach_free(
             Err(NbdError::Io { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {}
             Err(error) => return Err(error),
             Ok((thread, servers)) => {
-                let keeper = Keeper {
+                let keeper = NbdKeeperThread {
                     name,
                     thread: Some(thread),
-                    note: Note::of(runtime_dir, volume),
+                    note: NbdNote::of(runtime_dir, volume),
                 };
                 return Ok((keeper, servers));
             }
@@ -105,7 +105,7 @@ pub(super) fn attach_free(
 /// Starts the thread. Also returns the server's end of its socket.
 fn attach(
     name: &str,
-    export: &Export,
+    export: &NbdExport,
     flags: u16,
 ) -> Result<(JoinHandle<()>, UnixStream), NbdError> {
     let node = node(name);
@@ -157,7 +157,7 @@ pub(super) fn disconnect(dev: &File) -> io::Result<()> {
     ioctl(dev, NBD_DISCONNECT, 0)
 }
 
-impl Keeper {
+impl NbdKeeperThread {
     /// Returns the device's name in sysfs.
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -217,7 +217,7 @@ mod tests {
             return std::io::Write::write_all(&mut std::io::stderr(), skipped)
                 .expect("standard error");
         }
-        let export = Export::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
+        let export = NbdExport::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
         let error = attach_free(&export, 0, "/nonexistent".as_ref(), "disk").expect_err("none");
         assert!(matches!(error, NbdError::NoDriver));
     }

@@ -6,20 +6,20 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use forebay_device::Geometry;
-use forebay_os::{Ring, Stream};
+use forebay_device::DeviceGeometry;
+use forebay_os::{IoRing, SocketStream};
 use forebay_rt::Rt;
 
 use super::by_driver;
-use super::by_thread::{self, Keeper};
+use super::by_thread::{self, NbdKeeperThread};
 use super::error::NbdError;
 use crate::blockdev::cached::write_back;
-use crate::blockdev::held::Held;
+use crate::blockdev::held::OwnBlockDevice;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders, lasting_holders};
 use crate::nbd::format::export_flag::{
     HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
 };
-use crate::nbd::{Export, Server, Socket, Wire};
+use crate::nbd::{NbdExport, NbdServer, NbdSocket, NbdWire};
 use forebay_os::isolated;
 
 /// The export flags that are passed to the kernel.
@@ -43,10 +43,10 @@ pub struct NbdOptions<'a> {
 
 /// The keeper of the connection.
 #[derive(Debug)]
-enum Kept {
+enum ConnectionKeeper {
     /// The driver, for the device with this number.
     ByDriver(u32),
-    ByThread(Keeper),
+    ByThread(NbdKeeperThread),
 }
 
 /// A block device `/dev/nbdN` whose requests come out of a socket.
@@ -54,9 +54,9 @@ enum Kept {
 /// Dropping it without [`NbdDevice::detach`] leaves the device as a killed server does.
 pub struct NbdDevice {
     node: PathBuf,
-    held: Held,
-    kept: Kept,
-    wire: Rc<Socket>,
+    held: OwnBlockDevice,
+    kept: ConnectionKeeper,
+    wire: Rc<NbdSocket>,
     resumed: bool,
 }
 
@@ -69,12 +69,12 @@ pub struct NbdDevice {
 /// See [`NbdError`]. No new device is left behind, and a leftover device is unchanged.
 pub async fn attach_nbd(
     rt: &Rt,
-    ring: &Rc<Ring>,
-    server: &Server,
+    ring: &Rc<IoRing>,
+    server: &NbdServer,
     options: NbdOptions<'_>,
 ) -> Result<NbdDevice, NbdError> {
     by_thread::no_nbd_leftover(options.runtime_dir, options.name)?;
-    let attach = Attach {
+    let attach = NbdAttach {
         rt,
         ring,
         server,
@@ -88,10 +88,10 @@ pub async fn attach_nbd(
 }
 
 /// The arguments of attaching.
-struct Attach<'a> {
+struct NbdAttach<'a> {
     rt: &'a Rt,
-    ring: &'a Rc<Ring>,
-    server: &'a Server,
+    ring: &'a Rc<IoRing>,
+    server: &'a NbdServer,
     options: NbdOptions<'a>,
 }
 
@@ -99,7 +99,7 @@ fn pair() -> Result<(UnixStream, UnixStream), NbdError> {
     UnixStream::pair().map_err(NbdError::io("make a socket for", "/dev/nbdN"))
 }
 
-impl Attach<'_> {
+impl NbdAttach<'_> {
     fn connect(self) -> Result<NbdDevice, NbdError> {
         let (kernels, servers) = pair()?;
         // Requests can come as soon as the kernel has its end.
@@ -107,7 +107,7 @@ impl Attach<'_> {
         let export = self.server.default_export();
         let (volume, geometry) = (self.options.volume, export.geometry());
         let index = by_driver::connect(volume, &geometry, flags(export), &kernels)?;
-        Ok(self.attached(Kept::ByDriver(index), wire, false))
+        Ok(self.attached(ConnectionKeeper::ByDriver(index), wire, false))
     }
 
     async fn take_up(self, index: u32) -> Result<NbdDevice, NbdError> {
@@ -121,7 +121,7 @@ impl Attach<'_> {
         } = self.options;
         let left = (volume, index);
         by_driver::take_up(self.rt, left, &geometry, recoverable, &kernels).await?;
-        let device = self.attached(Kept::ByDriver(index), wire, true);
+        let device = self.attached(ConnectionKeeper::ByDriver(index), wire, true);
         if by_driver::len(index) < geometry.len
             && let Err(error) = device.resize(volume, &geometry).await
         {
@@ -138,8 +138,8 @@ impl Attach<'_> {
         let (keeper, servers) = by_thread::attach_free(export, flags(export), runtime_dir, name)?;
         let wire = self.wire(servers)?;
         let len = export.geometry().len;
-        let mut device = self.attached(Kept::ByThread(keeper), wire, false);
-        let Kept::ByThread(keeper) = &device.kept else {
+        let mut device = self.attached(ConnectionKeeper::ByThread(keeper), wire, false);
+        let ConnectionKeeper::ByThread(keeper) = &device.kept else {
             return Ok(device);
         };
         if let Err(source) = keeper.ready(self.rt, len).await {
@@ -149,23 +149,23 @@ impl Attach<'_> {
             return Err(NbdError::io("start", device.path())(source));
         }
         // sysfs shows the thread only now.
-        device.held = Held::by(&device.node, device.kept.mark());
+        device.held = OwnBlockDevice::by(&device.node, device.kept.mark());
         Ok(device)
     }
 
-    fn wire(&self, servers: UnixStream) -> Result<Rc<Socket>, NbdError> {
-        let stream = Stream::from_fd(self.ring, servers.into());
+    fn wire(&self, servers: UnixStream) -> Result<Rc<NbdSocket>, NbdError> {
+        let stream = SocketStream::from_fd(self.ring, servers.into());
         let stream = stream.map_err(NbdError::io("use a socket of", "/dev/nbdN"))?;
-        Ok(Rc::new(Socket::new(stream)))
+        Ok(Rc::new(NbdSocket::new(stream)))
     }
 
     /// Begins to serve the device.
-    fn attached(&self, kept: Kept, wire: Rc<Socket>, resumed: bool) -> NbdDevice {
-        let wired: Rc<dyn Wire> = Rc::clone(&wire) as Rc<dyn Wire>;
+    fn attached(&self, kept: ConnectionKeeper, wire: Rc<NbdSocket>, resumed: bool) -> NbdDevice {
+        let wired: Rc<dyn NbdWire> = Rc::clone(&wire) as Rc<dyn NbdWire>;
         self.server.connect_without_handshake(wired);
         let node = Path::new("/dev").join(kept.name());
         NbdDevice {
-            held: Held::by(&node, kept.mark()),
+            held: OwnBlockDevice::by(&node, kept.mark()),
             node,
             kept,
             wire,
@@ -174,24 +174,24 @@ impl Attach<'_> {
     }
 }
 
-fn flags(export: &Export) -> u16 {
+fn flags(export: &NbdExport) -> u16 {
     export.flags(false) & FLAGS_KNOWN
 }
 
-impl Kept {
+impl ConnectionKeeper {
     /// Returns the file in the device's sysfs directory that distinguishes the device from others.
     fn mark(&self) -> &'static str {
         match self {
-            Kept::ByDriver(_) => "backend",
-            Kept::ByThread(_) => "pid",
+            ConnectionKeeper::ByDriver(_) => "backend",
+            ConnectionKeeper::ByThread(_) => "pid",
         }
     }
 
     /// Returns the device's name in sysfs.
     fn name(&self) -> String {
         match self {
-            Kept::ByDriver(index) => by_driver::name(*index),
-            Kept::ByThread(keeper) => keeper.name().to_owned(),
+            ConnectionKeeper::ByDriver(index) => by_driver::name(*index),
+            ConnectionKeeper::ByThread(keeper) => keeper.name().to_owned(),
         }
     }
 }
@@ -203,7 +203,7 @@ impl NbdDevice {
     }
 
     /// Returns a handle for checking that the block device still exists.
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> OwnBlockDevice {
         self.held.clone()
     }
 
@@ -235,7 +235,7 @@ impl NbdDevice {
 
     /// Returns true if the device outlives its server.
     pub fn is_recoverable(&self) -> bool {
-        matches!(self.kept, Kept::ByDriver(_))
+        matches!(self.kept, ConnectionKeeper::ByDriver(_))
     }
 
     /// Sets the kernel's length of the device to that of `geometry`. The future borrows nothing.
@@ -245,13 +245,13 @@ impl NbdDevice {
     pub fn resize(
         &self,
         volume: &str,
-        geometry: &Geometry,
+        geometry: &DeviceGeometry,
     ) -> impl Future<Output = Result<(), NbdError>> + use<> {
         let (node, name, volume) = (self.node.clone(), self.kept.name(), volume.to_owned());
         let (len, blocks) = (geometry.len, geometry.len / u64::from(geometry.block_size));
         let by_driver = match &self.kept {
-            Kept::ByDriver(index) => Some(*index),
-            Kept::ByThread(_) => None,
+            ConnectionKeeper::ByDriver(index) => Some(*index),
+            ConnectionKeeper::ByThread(_) => None,
         };
         let is_lost = self.held.is_lost();
         async move {
@@ -299,8 +299,8 @@ impl NbdDevice {
     pub async fn detach(&mut self) -> Result<(), NbdError> {
         let (node, name) = (self.node.clone(), self.kept.name());
         let by_driver = match &self.kept {
-            Kept::ByDriver(index) => Some(*index),
-            Kept::ByThread(_) => None,
+            ConnectionKeeper::ByDriver(index) => Some(*index),
+            ConnectionKeeper::ByThread(_) => None,
         };
         // A device that another program disconnected (`nbd-client -d`) may belong to that program now.
         if !self.held.is_lost() {
@@ -308,7 +308,7 @@ impl NbdDevice {
                 .await
                 .map_err(NbdError::io("detach", &self.node))??;
         }
-        let Kept::ByThread(keeper) = &mut self.kept else {
+        let ConnectionKeeper::ByThread(keeper) = &mut self.kept else {
             return Ok(());
         };
         if let Some(thread) = keeper.take_thread() {
@@ -387,15 +387,15 @@ mod tests {
     /// once. Its requests were then answered with errors.
     #[test]
     fn a_device_that_is_dropped_waits_for_the_next_server() {
-        let ring = Rc::new(Ring::new(8).expect("an io_uring"));
+        let ring = Rc::new(IoRing::new(8).expect("an io_uring"));
         let (mut kernels, servers) = UnixStream::pair().unwrap();
         kernels.set_nonblocking(true).unwrap();
-        let stream = Stream::from_fd(&ring, servers.into()).unwrap();
-        let wire = Rc::new(Socket::new(stream));
+        let stream = SocketStream::from_fd(&ring, servers.into()).unwrap();
+        let wire = Rc::new(NbdSocket::new(stream));
         let device = NbdDevice {
             node: "/dev/nbd0".into(),
-            held: Held::by("/dev/nbd0".as_ref(), "backend"),
-            kept: Kept::ByDriver(0),
+            held: OwnBlockDevice::by("/dev/nbd0".as_ref(), "backend"),
+            kept: ConnectionKeeper::ByDriver(0),
             wire: Rc::clone(&wire),
             resumed: false,
         };
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn the_kernel_is_told_what_it_knows_of() {
-        let export = Export::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
+        let export = NbdExport::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
         let known = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES;
         assert_eq!(flags(&export), known);
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::blockdev::holders::Holders;
+use crate::blockdev::holders::DeviceHolders;
 
 /// An error of attaching or detaching a `/dev/nbdN`.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum NbdError {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// The block device left behind by a server does not fit the requested options.
     #[error("{} was left by the daemon that served it, and cannot be taken up: {why}", device.display())]
@@ -47,7 +47,7 @@ pub enum NbdError {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// The device is in use; nothing was changed.
     #[error("{} is in use: {holders}; nothing was undone", device.display())]
@@ -55,7 +55,7 @@ pub enum NbdError {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
     /// continues without it.

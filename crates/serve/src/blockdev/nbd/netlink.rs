@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use forebay_nbd::netlink::{self, Command, Said, Wished};
+use forebay_nbd::netlink::{self, NbdDeviceSpec, NetlinkCommand, NetlinkMessage};
 use rustix::net::netlink::GENERIC;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -11,25 +11,25 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 const ANSWER_BYTES: usize = 16 << 10;
 
 /// A socket to the driver.
-pub(super) struct Control {
+pub(super) struct NbdControl {
     socket: OwnedFd,
     family: u16,
     sent: u32,
 }
 
-impl Control {
+impl NbdControl {
     /// Opens a socket to the driver.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the driver is missing.
-    pub(super) fn open() -> io::Result<Control> {
+    pub(super) fn open() -> io::Result<NbdControl> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
             SocketFlags::CLOEXEC,
             Some(GENERIC),
         )?;
-        let mut control = Control {
+        let mut control = NbdControl {
             socket,
             family: netlink::CONTROLLER,
             sent: 0,
@@ -42,7 +42,7 @@ impl Control {
     /// Creates a device from one end of a stream, and returns its number. The device has its size on return.
     pub(super) fn connect(
         &mut self,
-        wished: &Wished<'_>,
+        wished: &NbdDeviceSpec<'_>,
         socket: BorrowedFd<'_>,
     ) -> io::Result<u32> {
         let answer = self.ask(&netlink::connect(wished, socket))?;
@@ -76,7 +76,7 @@ impl Control {
     }
 
     /// Sends a command, and returns the attributes of the answer.
-    fn ask(&mut self, command: &Command) -> io::Result<Vec<u8>> {
+    fn ask(&mut self, command: &NetlinkCommand) -> io::Result<Vec<u8>> {
         self.sent += 1;
         let message = command.message(self.family, self.sent);
         rustix::net::send(&self.socket, &message, SendFlags::empty())?;
@@ -89,9 +89,11 @@ impl Control {
             while let Some((number, said)) = netlink::next(&mut rest) {
                 match said {
                     _ if number != self.sent => {}
-                    Said::Data(data) => answer = data.to_vec(),
-                    Said::Outcome(0) => return Ok(answer),
-                    Said::Outcome(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                    NetlinkMessage::Data(data) => answer = data.to_vec(),
+                    NetlinkMessage::Outcome(0) => return Ok(answer),
+                    NetlinkMessage::Outcome(errno) => {
+                        return Err(io::Error::from_raw_os_error(errno));
+                    }
                 }
             }
         }
@@ -110,7 +112,7 @@ mod tests {
             return std::io::Write::write_all(&mut std::io::stderr(), skipped)
                 .expect("standard error");
         }
-        match Control::open() {
+        match NbdControl::open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let skipped = format!(

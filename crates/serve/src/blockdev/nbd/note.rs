@@ -15,7 +15,7 @@ pub(in crate::blockdev) const SYS_BLOCK: &str = "/sys/block";
 
 /// The note on one volume's device.
 #[derive(Debug)]
-pub(super) struct Note(PathBuf);
+pub(super) struct NbdNote(PathBuf);
 
 /// Returns the thread that keeps the connection of an nbd device; `None` without a connection. `sys` is [`SYS_BLOCK`].
 pub(in crate::blockdev) fn connection(sys: &Path, device: &str) -> Option<String> {
@@ -23,10 +23,10 @@ pub(in crate::blockdev) fn connection(sys: &Path, device: &str) -> Option<String
     Some(pid.trim().to_owned())
 }
 
-impl Note {
+impl NbdNote {
     /// Returns the note of a volume, which need not exist.
-    pub(super) fn of(runtime_dir: &Path, volume: &str) -> Note {
-        Note(runtime_dir.join(format!("{volume}.nbd")))
+    pub(super) fn of(runtime_dir: &Path, volume: &str) -> NbdNote {
+        NbdNote(runtime_dir.join(format!("{volume}.nbd")))
     }
 
     /// Records `device` as the volume's device.
@@ -68,12 +68,12 @@ mod tests {
     #[test]
     fn the_device_that_was_left_is_found_again() {
         let (run, sys) = (tempfile::tempdir().unwrap(), sys());
-        let note = Note::of(run.path(), "v");
+        let note = NbdNote::of(run.path(), "v");
         assert_eq!(note.device(sys.path()), None);
         note.write(sys.path(), "nbd1").unwrap();
-        let note = Note::of(run.path(), "v");
+        let note = NbdNote::of(run.path(), "v");
         assert_eq!(note.device(sys.path()).as_deref(), Some("nbd1"));
-        assert_eq!(Note::of(run.path(), "w").device(sys.path()), None);
+        assert_eq!(NbdNote::of(run.path(), "w").device(sys.path()), None);
         note.remove();
         assert_eq!(note.device(sys.path()), None);
     }
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_device_that_is_free_or_has_been_attached_by_another_since_is_no_leftover() {
         let (run, sys) = (tempfile::tempdir().unwrap(), sys());
-        let note = Note::of(run.path(), "v");
+        let note = NbdNote::of(run.path(), "v");
         note.write(sys.path(), "nbd1").unwrap();
         fs::write(sys.path().join("nbd1/pid"), "102\n").unwrap();
         assert_eq!(note.device(sys.path()), None);

@@ -10,17 +10,17 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use forebay_os::{DriverMemory, Fd, Ring};
+use forebay_os::{DriverMemory, IoRing, SharedFd};
 use forebay_ublk::format::{
-    DESCRIPTOR, Descriptor, QueueCommand, data_offset, descriptors_len, queue,
+    DESCRIPTOR, UblkDescriptor, UblkQueueCommand, data_offset, descriptors_len, queue,
 };
 
-use super::serving::Port;
+use super::serving::QueuePort;
 
 /// The open device, with the descriptors of its one queue.
 pub(super) struct CharDevice {
-    ring: Rc<Ring>,
-    fd: Fd,
+    ring: Rc<IoRing>,
+    fd: SharedFd,
     descriptors: OnceCell<DriverMemory>,
     /// Bytes of all descriptors.
     descriptors_len: usize,
@@ -34,7 +34,7 @@ pub(super) fn path(id: u32) -> PathBuf {
 impl CharDevice {
     /// Opens the server's end of device `id`, whose queue has `depth` tags. From then on the thread of `ring` is its
     /// server.
-    pub(super) fn open(ring: &Rc<Ring>, id: u32, depth: u16) -> io::Result<CharDevice> {
+    pub(super) fn open(ring: &Rc<IoRing>, id: u32, depth: u16) -> io::Result<CharDevice> {
         let file = std::fs::File::options()
             .read(true)
             .write(true)
@@ -59,13 +59,13 @@ impl CharDevice {
     }
 }
 
-impl Port for CharDevice {
+impl QueuePort for CharDevice {
     async fn offer(&self, tag: u16, answer: Option<i32>) -> io::Result<()> {
         let (op, result) = match answer {
             None => (queue::FETCH_REQ, 0),
             Some(result) => (queue::COMMIT_AND_FETCH_REQ, result),
         };
-        let command = QueueCommand { tag, result }.encode();
+        let command = UblkQueueCommand { tag, result }.encode();
         // SAFETY: the command contains no address.
         let came = unsafe { self.ring.command(&self.fd, op, command) }.await?;
         match came {
@@ -75,9 +75,9 @@ impl Port for CharDevice {
         }
     }
 
-    fn request(&self, tag: u16) -> Descriptor {
+    fn request(&self, tag: u16) -> UblkDescriptor {
         let mapped = self.descriptors.get().expect("the tag has come back");
-        Descriptor::decode(&mapped.read(usize::from(tag) * DESCRIPTOR))
+        UblkDescriptor::decode(&mapped.read(usize::from(tag) * DESCRIPTOR))
     }
 
     /// Copies the data with a plain system call: only the copying takes time, and the ring would pass each request on

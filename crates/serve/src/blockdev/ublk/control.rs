@@ -11,19 +11,19 @@ use std::io;
 
 use forebay_os::driver_command;
 use forebay_ublk::format::{
-    ANY_DEVICE, ControlCommand, DEVICE_INFO, DeviceInfo, PARAMS, Params, control,
+    ANY_DEVICE, DEVICE_INFO, PARAMS, UblkControlCommand, UblkDeviceInfo, UblkParams, control,
 };
 
 /// The open control device of the driver.
-pub(super) struct Control(File);
+pub(super) struct UblkControl(File);
 
 /// Path of the control device.
 pub(super) const CONTROL: &str = "/dev/ublk-control";
 
-impl Control {
-    pub(super) fn open() -> io::Result<Control> {
+impl UblkControl {
+    pub(super) fn open() -> io::Result<UblkControl> {
         let open = File::options().read(true).write(true).open(CONTROL);
-        open.map(Control)
+        open.map(UblkControl)
     }
 
     fn run(&self, op: u32, device: u32, data: u64, buffer: &mut [u8]) -> io::Result<()> {
@@ -32,7 +32,7 @@ impl Control {
         } else {
             buffer.as_mut_ptr() as u64
         };
-        let command = ControlCommand {
+        let command = UblkControlCommand {
             device,
             // The buffer is a structure of the driver, so the cast is lossless.
             buffer: (address, buffer.len() as u16),
@@ -55,24 +55,28 @@ impl Control {
     }
 
     /// Returns the properties and state of device `id`.
-    pub(super) fn info(&self, id: u32) -> io::Result<DeviceInfo> {
+    pub(super) fn info(&self, id: u32) -> io::Result<UblkDeviceInfo> {
         let mut bytes = [0; DEVICE_INFO];
         self.run(control::GET_DEV_INFO, id, 0, &mut bytes)?;
-        Ok(DeviceInfo::decode(&bytes))
+        Ok(UblkDeviceInfo::decode(&bytes))
     }
 
     /// Returns the parameters of block device `id`.
-    pub(super) fn params(&self, id: u32) -> io::Result<Params> {
-        let mut bytes: [u8; PARAMS] = Params::question();
+    pub(super) fn params(&self, id: u32) -> io::Result<UblkParams> {
+        let mut bytes: [u8; PARAMS] = UblkParams::question();
         self.run(control::GET_PARAMS, id, 0, &mut bytes)?;
-        Ok(Params::decode(&bytes))
+        Ok(UblkParams::decode(&bytes))
     }
 
     /// Creates a device, and returns its actual properties.
-    pub(super) fn add(&self, wished: &DeviceInfo, params: &Params) -> io::Result<DeviceInfo> {
+    pub(super) fn add(
+        &self,
+        wished: &UblkDeviceInfo,
+        params: &UblkParams,
+    ) -> io::Result<UblkDeviceInfo> {
         let mut bytes = wished.encode();
         self.run(control::ADD_DEV, wished.id, 0, &mut bytes)?;
-        let info = DeviceInfo::decode(&bytes);
+        let info = UblkDeviceInfo::decode(&bytes);
         let described = if info.flags & wished.flags == wished.flags {
             self.run(control::SET_PARAMS, info.id, 0, &mut params.encode())
         } else {

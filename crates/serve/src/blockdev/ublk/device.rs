@@ -7,20 +7,20 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::Device;
-use forebay_os::{Ring, isolated};
+use forebay_os::{IoRing, isolated};
 use forebay_rt::Rt;
-use forebay_ublk::format::DeviceInfo;
-use forebay_ublk::wish::{Wish, is_sufficient};
+use forebay_ublk::format::UblkDeviceInfo;
+use forebay_ublk::wish::{UblkDeviceSpec, is_sufficient};
 use futures_util::future::{Either, select};
 use rustix::thread::CapabilitySet;
 
 use super::char_device::{self, CharDevice};
-use super::control::{CONTROL, Control};
+use super::control::{CONTROL, UblkControl};
 use super::error::UblkError;
-use super::leftover::{Stopped, controlled, left_behind, name, node, remove, stop_unused};
-use super::serving::Serving;
-use crate::Memory;
-use crate::blockdev::held::Held;
+use super::leftover::{StopOutcome, controlled, left_behind, name, node, remove, stop_unused};
+use super::serving::QueueServer;
+use crate::RequestMemory;
+use crate::blockdev::held::OwnBlockDevice;
 use crate::blockdev::holders::lasting_holders;
 use crate::requests::PART_BYTES;
 
@@ -50,7 +50,7 @@ pub struct UblkDevice {
     id: u32,
     node: PathBuf,
     /// `None` once the device is stopped.
-    serving: Option<Serving<CharDevice>>,
+    serving: Option<QueueServer<CharDevice>>,
     recoverable: bool,
     resumed: bool,
 }
@@ -60,7 +60,7 @@ pub struct UblkDevice {
 /// # Errors
 /// The missing prerequisite: [`UblkError::NoDriver`], [`UblkError::Forbidden`], [`UblkError::TooOld`].
 pub fn ublk_usable() -> Result<(), UblkError> {
-    let control = Control::open().map_err(UblkError::no_control)?;
+    let control = UblkControl::open().map_err(UblkError::no_control)?;
     suitable(control.features())?;
     let mine = rustix::thread::capabilities(None);
     if mine.is_ok_and(|mine| mine.effective.contains(CapabilitySet::SYS_ADMIN)) {
@@ -95,20 +95,20 @@ fn suitable(features: std::io::Result<u64>) -> Result<(), UblkError> {
 /// If the device's geometry breaks the contract.
 pub async fn attach_ublk(
     rt: &Rt,
-    ring: &Rc<Ring>,
+    ring: &Rc<IoRing>,
     device: Rc<dyn Device>,
-    memory: &Memory,
+    memory: &RequestMemory,
     options: UblkOptions,
 ) -> Result<UblkDevice, UblkError> {
     controlled("ask", |control| Ok(suitable(control.features()))).await??;
-    let wish = Wish {
+    let wish = UblkDeviceSpec {
         volume: options.volume,
         recoverable: options.recoverable,
         depth: DEPTH,
         io_bytes_max: PART_BYTES as u32,
         geometry: device.geometry(),
     };
-    let attach = Attach {
+    let attach = UblkAttach {
         rt,
         ring,
         device,
@@ -122,41 +122,41 @@ pub async fn attach_ublk(
 }
 
 /// The arguments of attaching.
-struct Attach<'a> {
+struct UblkAttach<'a> {
     rt: &'a Rt,
-    ring: &'a Rc<Ring>,
+    ring: &'a Rc<IoRing>,
     device: Rc<dyn Device>,
-    memory: &'a Memory,
-    wish: Wish,
+    memory: &'a RequestMemory,
+    wish: UblkDeviceSpec,
 }
 
-impl Attach<'_> {
+impl UblkAttach<'_> {
     async fn add(self) -> Result<UblkDevice, UblkError> {
         let (wished, params) = (self.wish.info(), self.wish.params());
-        let add = move |control: &Control| control.add(&wished, &params);
+        let add = move |control: &UblkControl| control.add(&wished, &params);
         let info = controlled("make a device at", add).await?;
         let serving = match self.begin(&info) {
             Ok(serving) => serving,
             Err(error) => {
-                remove(self.rt, info.id, Control::delete).await;
+                remove(self.rt, info.id, UblkControl::delete).await;
                 return Err(error);
             }
         };
         let (id, pid) = (info.id, std::process::id());
-        let start = move |control: &Control| control.start(id, pid);
+        let start = move |control: &UblkControl| control.start(id, pid);
         let start = controlled("start a device at", start);
         if let Err(error) = unless_lost(&serving, id, start).await {
             let stop = controlled("stop a device at", move |control| control.stop(id)).await;
             if stop.is_ok() {
                 serving.ended().await;
             }
-            remove(self.rt, id, Control::delete).await;
+            remove(self.rt, id, UblkControl::delete).await;
             return Err(error);
         }
         Ok(self.attached(id, serving, false))
     }
 
-    async fn take_up(self, left: DeviceInfo) -> Result<UblkDevice, UblkError> {
+    async fn take_up(self, left: UblkDeviceInfo) -> Result<UblkDevice, UblkError> {
         let (id, pid) = (left.id, std::process::id());
         let as_made = controlled("look at a device at", move |control| control.params(id)).await?;
         let fits = self.wish.accepts(&left, &as_made);
@@ -166,7 +166,7 @@ impl Attach<'_> {
         })?;
         self.start_recovery(id).await?;
         let serving = self.begin(&left)?;
-        let end = move |control: &Control| control.end_recovery(id, pid);
+        let end = move |control: &UblkControl| control.end_recovery(id, pid);
         let end = controlled("take up a device at", end);
         if let Err(error) = unless_lost(&serving, id, end).await {
             // The leftover device stays as it was; its end closes when this process ends.
@@ -192,7 +192,7 @@ impl Attach<'_> {
     async fn start_recovery(&self, id: u32) -> Result<(), UblkError> {
         let deadline = self.rt.now().plus(CLOSING_PATIENCE);
         loop {
-            let start = move |control: &Control| control.start_recovery(id);
+            let start = move |control: &UblkControl| control.start_recovery(id);
             match controlled("begin to take up a device at", start).await {
                 Err(UblkError::Io { source, .. })
                     if source.raw_os_error() == Some(libc::EBUSY) && self.rt.now() < deadline =>
@@ -210,16 +210,16 @@ impl Attach<'_> {
     }
 
     /// Opens the server's end and offers all tags.
-    fn begin(&self, info: &DeviceInfo) -> Result<Serving<CharDevice>, UblkError> {
+    fn begin(&self, info: &UblkDeviceInfo) -> Result<QueueServer<CharDevice>, UblkError> {
         let end = char_device::path(info.id);
         let port = CharDevice::open(self.ring, info.id, info.depth);
         let port = port.map_err(UblkError::io("open", end))?;
         let device = Rc::clone(&self.device);
-        let serving = Serving::begin(self.rt, port, info.depth, device, self.memory);
+        let serving = QueueServer::begin(self.rt, port, info.depth, device, self.memory);
         serving.ok_or(UblkError::NoMemory)
     }
 
-    fn attached(&self, id: u32, serving: Serving<CharDevice>, resumed: bool) -> UblkDevice {
+    fn attached(&self, id: u32, serving: QueueServer<CharDevice>, resumed: bool) -> UblkDevice {
         UblkDevice {
             rt: self.rt.clone(),
             id,
@@ -234,7 +234,7 @@ impl Attach<'_> {
 /// Waits for a command that ends when all tags are offered. Returns an error instead if a tag is refused, because the
 /// command would then never end. A refused tag is a fault of the driver or of this program.
 async fn unless_lost(
-    serving: &Serving<CharDevice>,
+    serving: &QueueServer<CharDevice>,
     id: u32,
     command: impl Future<Output = Result<(), UblkError>>,
 ) -> Result<(), UblkError> {
@@ -255,8 +255,8 @@ impl UblkDevice {
 
     /// Returns a handle for checking that the block device still exists. Its number stays reserved as long as the
     /// device is served.
-    pub fn held(&self) -> Held {
-        Held::by(&self.node, "dev")
+    pub fn held(&self) -> OwnBlockDevice {
+        OwnBlockDevice::by(&self.node, "dev")
     }
 
     /// Checks that the block device is unused.
@@ -294,7 +294,7 @@ impl UblkDevice {
     pub fn resize(&self, len: u64) -> impl Future<Output = Result<(), UblkError>> + use<> {
         let (id, device) = (self.id, self.node.clone());
         async move {
-            let update = move |control: &Control| match control.update_size(id, len / 512) {
+            let update = move |control: &UblkControl| match control.update_size(id, len / 512) {
                 Some(updated) => updated.map(|()| true),
                 None => Ok(false),
             };
@@ -312,19 +312,19 @@ impl UblkDevice {
     /// See [`UblkError`]; the device stays attached.
     pub async fn detach(&mut self) -> Result<(), UblkError> {
         let id = self.id;
-        let is_stopped = self.serving.as_ref().is_none_or(Serving::is_stopped);
+        let is_stopped = self.serving.as_ref().is_none_or(QueueServer::is_stopped);
         if !is_stopped {
-            let stop = move |control: &Control| stop_unused(control, id);
+            let stop = move |control: &UblkControl| stop_unused(control, id);
             let device = self.node.clone();
             match controlled("stop a device at", stop).await? {
-                Stopped::Yes => {}
-                Stopped::Busy(holders) => return Err(UblkError::Busy { device, holders }),
-                Stopped::Lost(source) => return Err(UblkError::WriteBack { device, source }),
+                StopOutcome::Yes => {}
+                StopOutcome::Busy(holders) => return Err(UblkError::Busy { device, holders }),
+                StopOutcome::Lost(source) => return Err(UblkError::WriteBack { device, source }),
             }
         }
         if let Some(serving) = self.serving.take() {
             serving.ended().await;
-            remove(&self.rt, id, Control::delete).await;
+            remove(&self.rt, id, UblkControl::delete).await;
         }
         Ok(())
     }

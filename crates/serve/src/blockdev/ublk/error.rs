@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use forebay_ublk::Unfit;
+use forebay_ublk::LeftoverMismatch;
 
 use super::control::CONTROL;
-use crate::blockdev::holders::Holders;
+use crate::blockdev::holders::DeviceHolders;
 
 /// An error of attaching or detaching a `/dev/ublkbN`.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
         /// The mismatch.
-        why: Unfit,
+        why: LeftoverMismatch,
     },
     /// The block device left behind by a server is in use.
     #[error(
@@ -47,7 +47,7 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// The block device ended with its server, as configured, and is still in use.
     #[error("the dead block device {} is still in use: {holders}", device.display())]
@@ -55,7 +55,7 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// The device is in use; nothing was changed.
     #[error("{} is in use: {holders}; nothing was undone", device.display())]
@@ -63,7 +63,7 @@ pub enum UblkError {
         /// The block device.
         device: PathBuf,
         /// Its users.
-        holders: Holders,
+        holders: DeviceHolders,
     },
     /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
     /// continues without it.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_rt::Rt;
-use forebay_ublk::format::DeviceInfo;
-use forebay_ublk::wish::{Verdict, verdict};
+use forebay_ublk::format::UblkDeviceInfo;
+use forebay_ublk::wish::{LeftoverAction, verdict};
 
-use super::control::{CONTROL, Control};
+use super::control::{CONTROL, UblkControl};
 use super::error::UblkError;
 use crate::blockdev::cached::write_back;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
@@ -38,16 +38,16 @@ pub(super) fn name(id: u32) -> String {
 pub(super) async fn controlled<T, F>(doing: &'static str, work: F) -> Result<T, UblkError>
 where
     T: Send + 'static,
-    F: FnOnce(&Control) -> io::Result<T> + Send + 'static,
+    F: FnOnce(&UblkControl) -> io::Result<T> + Send + 'static,
 {
-    let done = isolated(move || Control::open().map(|control| work(&control))).await;
+    let done = isolated(move || UblkControl::open().map(|control| work(&control))).await;
     let done = done.map_err(UblkError::io(doing, CONTROL))?;
     let done = done.map_err(UblkError::no_control)?;
     done.map_err(UblkError::io(doing, CONTROL))
 }
 
 /// Returns all devices of `volume`. The id is not 0, unlike that of most other programs' devices.
-fn find(control: &Control, volume: u64) -> io::Result<Vec<DeviceInfo>> {
+fn find(control: &UblkControl, volume: u64) -> io::Result<Vec<UblkDeviceInfo>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/dev")? {
         let Ok(name) = entry?.file_name().into_string() else {
@@ -68,29 +68,29 @@ fn find(control: &Control, volume: u64) -> io::Result<Vec<DeviceInfo>> {
 ///
 /// # Errors
 /// If another server is alive, or the block device ended with its server and is in use.
-pub(super) async fn left_behind(rt: &Rt, volume: u64) -> Result<Option<DeviceInfo>, UblkError> {
+pub(super) async fn left_behind(rt: &Rt, volume: u64) -> Result<Option<UblkDeviceInfo>, UblkError> {
     let deadline = rt.now().plus(DYING_PATIENCE);
     let mut removed = Vec::new();
     loop {
-        let find = move |control: &Control| find(control, volume);
+        let find = move |control: &UblkControl| find(control, volume);
         let mut found = controlled("look for devices at", find).await?;
         found.retain(|info| !removed.contains(&info.id));
         let Some(info) = found.first() else {
             return Ok(None);
         };
         match verdict(info.state) {
-            Verdict::TakeUp => return Ok(Some(*info)),
-            Verdict::Remove => {
+            LeftoverAction::TakeUp => return Ok(Some(*info)),
+            LeftoverAction::Remove => {
                 let holders = holders(&name(info.id));
                 if holders.are_lasting() {
                     let device = node(info.id);
                     return Err(UblkError::Dead { device, holders });
                 }
-                remove(rt, info.id, Control::delete_later).await;
+                remove(rt, info.id, UblkControl::delete_later).await;
                 removed.push(info.id);
             }
-            Verdict::Wait if rt.now() < deadline => rt.sleep(DYING_EVERY).await,
-            Verdict::Wait => {
+            LeftoverAction::Wait if rt.now() < deadline => rt.sleep(DYING_EVERY).await,
+            LeftoverAction::Wait => {
                 return Err(UblkError::Served {
                     device: node(info.id),
                     pid: info.server_pid,
@@ -102,8 +102,8 @@ pub(super) async fn left_behind(rt: &Rt, volume: u64) -> Result<Option<DeviceInf
 
 /// Removes a device that no longer has a block device. If removing takes long or fails, the device remains, which is
 /// harmless.
-pub(super) async fn remove(rt: &Rt, id: u32, how: fn(&Control, u32) -> io::Result<()>) {
-    let removing = controlled("remove a device at", move |control: &Control| {
+pub(super) async fn remove(rt: &Rt, id: u32, how: fn(&UblkControl, u32) -> io::Result<()>) {
+    let removing = controlled("remove a device at", move |control: &UblkControl| {
         how(control, id)
     });
     match rt.timeout(REMOVE_PATIENCE, removing).await {
@@ -114,21 +114,21 @@ pub(super) async fn remove(rt: &Rt, id: u32, how: fn(&Control, u32) -> io::Resul
 }
 
 /// The result of stopping a device.
-pub(super) enum Stopped {
+pub(super) enum StopOutcome {
     Yes,
     /// The device is in use and unchanged.
-    Busy(crate::blockdev::Holders),
+    Busy(crate::blockdev::DeviceHolders),
     /// The device is unchanged: its page cache could not be written back, and this data is lost.
     Lost(io::Error),
 }
 
 /// Removes block device `id` if it is unused, after a wait for processes that only probe it. A thread that serves the
 /// device must not call this.
-pub(super) fn stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
+pub(super) fn stop_unused(control: &UblkControl, id: u32) -> io::Result<StopOutcome> {
     let mut looks = 0;
     loop {
         match try_stop_unused(control, id)? {
-            Stopped::Busy(holders) if !holders.are_lasting() && looks < LOOKS => {
+            StopOutcome::Busy(holders) if !holders.are_lasting() && looks < LOOKS => {
                 looks += 1;
                 std::thread::sleep(LOOK_EVERY);
             }
@@ -143,13 +143,13 @@ pub(super) fn stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
 /// The page cache was written back when the last user closed the device. If a process opened the device between the
 /// checks, its data is written back too. But no flush is sent: a flush could block this thread, and with it the
 /// process's end of the device, if the process is killed meanwhile. Closing the volume flushes it.
-fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
+fn try_stop_unused(control: &UblkControl, id: u32) -> io::Result<StopOutcome> {
     let (name, busy) = (name(id), |error: &io::Error| {
         error.raw_os_error() == Some(libc::EBUSY)
     });
     let users = holders(&name);
     if !users.0.is_empty() {
-        return Ok(Stopped::Busy(users));
+        return Ok(StopOutcome::Busy(users));
     }
     // Not open for writing, because udev probes the device after a writer closes it.
     let exclusive = || {
@@ -158,42 +158,42 @@ fn try_stop_unused(control: &Control, id: u32) -> io::Result<Stopped> {
     };
     let claim = match exclusive() {
         Ok(claim) => claim,
-        Err(error) if busy(&error) => return Ok(Stopped::Busy(holders(&name))),
+        Err(error) if busy(&error) => return Ok(StopOutcome::Busy(holders(&name))),
         Err(error) => return Err(error),
     };
     if let Err(error) = write_back(&claim) {
-        return Ok(Stopped::Lost(error));
+        return Ok(StopOutcome::Lost(error));
     }
     drop(claim);
     match control.try_stop(id) {
-        Some(Ok(())) => Ok(Stopped::Yes),
-        Some(Err(error)) if busy(&error) => Ok(Stopped::Busy(holders(&name))),
+        Some(Ok(())) => Ok(StopOutcome::Yes),
+        Some(Err(error)) if busy(&error) => Ok(StopOutcome::Busy(holders(&name))),
         Some(Err(error)) => Err(error),
         None => {
             let _claim = match exclusive() {
                 Ok(claim) => claim,
-                Err(error) if busy(&error) => return Ok(Stopped::Busy(holders(&name))),
+                Err(error) if busy(&error) => return Ok(StopOutcome::Busy(holders(&name))),
                 Err(error) => return Err(error),
             };
             control.stop(id)?;
-            Ok(Stopped::Yes)
+            Ok(StopOutcome::Yes)
         }
     }
 }
 
 /// Returns the volume of device `id`, if this user may query the device.
 pub(in crate::blockdev) fn volume_of(id: u32) -> Option<u64> {
-    let info = Control::open().ok()?.info(id).ok()?;
+    let info = UblkControl::open().ok()?.info(id).ok()?;
     Some(info.volume)
 }
 
 /// Returns the block device of `volume` that waits for a server, if it exists and this user may query it.
 pub fn waiting_ublk_device(volume: u64) -> Option<PathBuf> {
-    let control = Control::open().ok()?;
+    let control = UblkControl::open().ok()?;
     let found = find(&control, volume).ok()?;
     let waiting = found
         .iter()
-        .find(|info| verdict(info.state) == Verdict::TakeUp)?;
+        .find(|info| verdict(info.state) == LeftoverAction::TakeUp)?;
     Some(node(waiting.id))
 }
 
@@ -208,21 +208,21 @@ pub async fn clear_ublk_leftover(rt: &Rt, volume: u64) -> Result<(), UblkError> 
         Err(UblkError::NoDriver | UblkError::Forbidden) => return Ok(()),
         left => left?,
     };
-    let Some(DeviceInfo { id, .. }) = left else {
+    let Some(UblkDeviceInfo { id, .. }) = left else {
         return Ok(());
     };
     let stopped = controlled("stop a device at", move |control| stop_unused(control, id)).await?;
     match stopped {
-        Stopped::Yes => {
-            remove(rt, id, Control::delete_later).await;
+        StopOutcome::Yes => {
+            remove(rt, id, UblkControl::delete_later).await;
             tracing::info!(device = %node(id).display(), "removed what a killed daemon left");
             Ok(())
         }
-        Stopped::Busy(holders) => Err(UblkError::Waiting {
+        StopOutcome::Busy(holders) => Err(UblkError::Waiting {
             device: node(id),
             holders,
         }),
-        Stopped::Lost(source) => Err(UblkError::WriteBack {
+        StopOutcome::Lost(source) => Err(UblkError::WriteBack {
             device: node(id),
             source,
         }),
@@ -243,7 +243,7 @@ mod tests {
                 .write_all(skipped)
                 .expect("standard error");
         }
-        let ring = forebay_os::Ring::new(8).expect("an io_uring");
+        let ring = forebay_os::IoRing::new(8).expect("an io_uring");
         let executor = forebay_rt::Executor::new(ring);
         let rt = executor.rt();
         let cleared = executor.block_on(async move { clear_ublk_leftover(&rt, 7).await });

@@ -2,7 +2,7 @@
 //!
 //! Each tag has one task, which serves all requests of the tag in turn, so a request costs neither a new task nor an
 //! allocation. The kernel has at most as many requests under way as the queue has tags; this limit replaces an
-//! admission. The data of requests uses the one bounded [`Memory`]. A request without memory is queued, and blocks only
+//! admission. The data of requests uses the one bounded [`RequestMemory`]. A request without memory is queued, and blocks only
 //! its own tag.
 
 use std::cell::{Cell, RefCell};
@@ -10,15 +10,17 @@ use std::future::Future;
 use std::io;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, Room};
-use forebay_rt::{Account, Event, Rt, Task};
-use forebay_ublk::format::{Descriptor, Op};
-use forebay_ublk::state::{Answer, Arrival, Queue};
+use forebay_device::{Device, DeviceError, ZeroedSpace};
+use forebay_rt::{BudgetAccount, Event, Rt, Task};
+use forebay_ublk::format::{UblkDescriptor, UblkOp};
+use forebay_ublk::state::{AnswerAction, ArrivalAction, TagQueue};
 
-use crate::requests::{Change, FRONT_RESERVE, Memory, PART_BYTES, Target, kernel_errno};
+use crate::requests::{
+    ChangeRequest, FRONT_RESERVE, FrontDevice, PART_BYTES, RequestMemory, kernel_errno,
+};
 
 /// The kernel's end of a queue.
-pub(super) trait Port: 'static {
+pub(super) trait QueuePort: 'static {
     /// Offers a tag, for its first request or with the answer to the last. Ends when the tag comes back with a request.
     ///
     /// # Errors
@@ -26,7 +28,7 @@ pub(super) trait Port: 'static {
     fn offer(&self, tag: u16, answer: Option<i32>) -> impl Future<Output = io::Result<()>>;
 
     /// Returns the request that a tag has come back with.
-    fn request(&self, tag: u16) -> Descriptor;
+    fn request(&self, tag: u16) -> UblkDescriptor;
 
     /// Copies the data that a tag's request writes into `buf`. Does not wait.
     ///
@@ -37,12 +39,12 @@ pub(super) trait Port: 'static {
     /// Copies `data` to the destination of a tag's read request. Does not wait.
     ///
     /// # Errors
-    /// As for [`Port::take`].
+    /// As for [`QueuePort::take`].
     fn give(&self, tag: u16, data: &[u8]) -> io::Result<()>;
 }
 
 /// The reason for a failed request.
-enum Failed {
+enum RequestFailure {
     /// The device's error.
     Device(DeviceError),
     /// The data could not be copied.
@@ -51,19 +53,19 @@ enum Failed {
     Refused(i32),
 }
 
-impl From<DeviceError> for Failed {
-    fn from(error: DeviceError) -> Failed {
-        Failed::Device(error)
+impl From<DeviceError> for RequestFailure {
+    fn from(error: DeviceError) -> RequestFailure {
+        RequestFailure::Device(error)
     }
 }
 
 /// State shared by the tasks of a queue.
-struct Shared<P> {
+struct QueueShared<P> {
     port: P,
-    target: Target,
-    memory: Memory,
-    account: Account,
-    queue: RefCell<Queue>,
+    target: FrontDevice,
+    memory: RequestMemory,
+    account: BudgetAccount,
+    queue: RefCell<TagQueue>,
     /// Notified when the queue may be idle or stopped.
     changed: Event,
     errors: Cell<u64>,
@@ -72,12 +74,12 @@ struct Shared<P> {
 }
 
 /// A queue that is being served.
-pub(super) struct Serving<P: Port> {
-    shared: Rc<Shared<P>>,
+pub(super) struct QueueServer<P: QueuePort> {
+    shared: Rc<QueueShared<P>>,
     tasks: Vec<Task<()>>,
 }
 
-impl<P: Port> Serving<P> {
+impl<P: QueuePort> QueueServer<P> {
     /// Serves `device` through the `depth` tags of `port`, with buffers from `memory`. `None` if all of the memory is
     /// reserved by others.
     ///
@@ -88,21 +90,21 @@ impl<P: Port> Serving<P> {
         port: P,
         depth: u16,
         device: Rc<dyn Device>,
-        memory: &Memory,
-    ) -> Option<Serving<P>> {
-        let shared = Rc::new(Shared {
+        memory: &RequestMemory,
+    ) -> Option<QueueServer<P>> {
+        let shared = Rc::new(QueueShared {
             port,
-            target: Target::new(device, "ublk"),
+            target: FrontDevice::new(device, "ublk"),
             memory: memory.clone(),
             account: memory.account(FRONT_RESERVE)?,
-            queue: RefCell::new(Queue::new(depth)),
+            queue: RefCell::new(TagQueue::new(depth)),
             changed: Event::new(),
             errors: Cell::new(0),
             lost_by: Cell::new(None),
         });
         let tasks = (0..depth).map(|tag| rt.spawn(go_round(Rc::clone(&shared), tag)));
         let tasks = tasks.collect();
-        Some(Serving { shared, tasks })
+        Some(QueueServer { shared, tasks })
     }
 
     /// Withholds all answers from now on except successes: failed and new requests are for the next server.
@@ -141,7 +143,7 @@ impl<P: Port> Serving<P> {
     }
 }
 
-async fn go_round<P: Port>(shared: Rc<Shared<P>>, tag: u16) {
+async fn go_round<P: QueuePort>(shared: Rc<QueueShared<P>>, tag: u16) {
     let mut answer = None;
     loop {
         shared.queue.borrow_mut().offer(tag);
@@ -151,20 +153,20 @@ async fn go_round<P: Port>(shared: Rc<Shared<P>>, tag: u16) {
         if let Err(error) = shared.port.offer(tag, answer).await {
             return shared.lost(tag, &error);
         }
-        if shared.queue.borrow_mut().arrive(tag) == Arrival::Withhold {
+        if shared.queue.borrow_mut().arrive(tag) == ArrivalAction::Withhold {
             return;
         }
         let result = shared.carry_out(tag).await;
         let result = result.map_err(|failed| shared.failed(&failed));
         let ended = shared.queue.borrow_mut().end(tag, result);
         match ended {
-            Answer::Commit(result) => answer = Some(result),
-            Answer::Withhold => return shared.look(),
+            AnswerAction::Commit(result) => answer = Some(result),
+            AnswerAction::Withhold => return shared.look(),
         }
     }
 }
 
-impl<P: Port> Shared<P> {
+impl<P: QueuePort> QueueShared<P> {
     /// Wakes the waiting tasks if the queue is stopped, or is idle while it withholds answers.
     fn look(&self) {
         let queue = self.queue.borrow();
@@ -186,55 +188,57 @@ impl<P: Port> Shared<P> {
     }
 
     /// Executes a request, and returns the number of bytes read or written.
-    async fn carry_out(&self, tag: u16) -> Result<i32, Failed> {
+    async fn carry_out(&self, tag: u16) -> Result<i32, RequestFailure> {
         let request = self.port.request(tag);
         let (range, fua) = (request.range(), request.fua);
         let at = range.start;
         match request.op {
-            Op::Read => self.read(tag, at, part(&request)?).await,
-            Op::Write => self.write(tag, at, part(&request)?, fua).await,
-            Op::Flush => self.change(Change::Flush).await,
-            Op::Discard => self.change(Change::Discard { range, fua }).await,
-            Op::WriteZeroes => {
+            UblkOp::Read => self.read(tag, at, part(&request)?).await,
+            UblkOp::Write => self.write(tag, at, part(&request)?, fua).await,
+            UblkOp::Flush => self.change(ChangeRequest::Flush).await,
+            UblkOp::Discard => self.change(ChangeRequest::Discard { range, fua }).await,
+            UblkOp::WriteZeroes => {
                 let room = if request.keep_room {
-                    Room::Keep
+                    ZeroedSpace::Keep
                 } else {
-                    Room::Release
+                    ZeroedSpace::Release
                 };
-                self.change(Change::Zero { range, room, fua }).await
+                self.change(ChangeRequest::Zero { range, room, fua }).await
             }
-            Op::Other(_) => Err(Failed::Refused(libc::EOPNOTSUPP)),
+            UblkOp::Other(_) => Err(RequestFailure::Refused(libc::EOPNOTSUPP)),
         }
     }
 
-    async fn read(&self, tag: u16, at: u64, len: usize) -> Result<i32, Failed> {
+    async fn read(&self, tag: u16, at: u64, len: usize) -> Result<i32, RequestFailure> {
         // Declared in this order, so that the buffer is dropped before its lease.
-        let _lease = self.account.lease(Memory::cost(len)).await;
+        let _lease = self.account.lease(RequestMemory::cost(len)).await;
         let buf = self.target.read(at, self.memory.take(len)).await?;
-        self.port.give(tag, &buf).map_err(Failed::Copy)?;
+        self.port.give(tag, &buf).map_err(RequestFailure::Copy)?;
         Ok(len as i32)
     }
 
-    async fn write(&self, tag: u16, at: u64, len: usize, fua: bool) -> Result<i32, Failed> {
-        let _lease = self.account.lease(Memory::cost(len)).await;
+    async fn write(&self, tag: u16, at: u64, len: usize, fua: bool) -> Result<i32, RequestFailure> {
+        let _lease = self.account.lease(RequestMemory::cost(len)).await;
         let mut buf = self.memory.take(len);
-        self.port.take(tag, &mut buf).map_err(Failed::Copy)?;
+        self.port
+            .take(tag, &mut buf)
+            .map_err(RequestFailure::Copy)?;
         self.target.write(at, buf.freeze(), fua).await?;
         Ok(len as i32)
     }
 
-    async fn change(&self, change: Change) -> Result<i32, Failed> {
+    async fn change(&self, change: ChangeRequest) -> Result<i32, RequestFailure> {
         self.target.change(change).await?;
         Ok(0)
     }
 
     /// Returns the error number for the kernel. While answers are withheld, the kernel does not get the error, so it is
     /// not logged either.
-    fn failed(&self, failed: &Failed) -> i32 {
+    fn failed(&self, failed: &RequestFailure) -> i32 {
         let errno = match failed {
-            Failed::Device(error) => kernel_errno(error),
-            Failed::Copy(_) => libc::EIO,
-            Failed::Refused(errno) => *errno,
+            RequestFailure::Device(error) => kernel_errno(error),
+            RequestFailure::Copy(_) => libc::EIO,
+            RequestFailure::Refused(errno) => *errno,
         };
         if self.queue.borrow().withholds() {
             return errno;
@@ -244,13 +248,15 @@ impl<P: Port> Shared<P> {
         // A failed device fails every request, so log ever more rarely.
         if count.is_power_of_two() {
             match failed {
-                Failed::Device(error) => {
+                RequestFailure::Device(error) => {
                     tracing::warn!(%error, count, "a request to the volume failed");
                 }
-                Failed::Copy(error) => {
+                RequestFailure::Copy(error) => {
                     tracing::warn!(%error, count, "the data of a request could not be copied");
                 }
-                Failed::Refused(_) => tracing::warn!(errno, count, "a request makes no sense"),
+                RequestFailure::Refused(_) => {
+                    tracing::warn!(errno, count, "a request makes no sense")
+                }
             }
         }
         errno
@@ -258,10 +264,10 @@ impl<P: Port> Shared<P> {
 }
 
 /// Returns the length of a read or write, if it is within the agreed limit.
-fn part(request: &Descriptor) -> Result<usize, Failed> {
+fn part(request: &UblkDescriptor) -> Result<usize, RequestFailure> {
     match request.bytes() {
         len @ 1..=MAX => Ok(len as usize),
-        _ => Err(Failed::Refused(libc::EINVAL)),
+        _ => Err(RequestFailure::Refused(libc::EINVAL)),
     }
 }
 

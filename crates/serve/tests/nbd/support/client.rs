@@ -2,21 +2,21 @@
 
 use std::rc::Rc;
 
-use forebay_serve::nbd::Wire;
-use forebay_serve::nbd::client::{self, Chunk};
-use forebay_serve::nbd::duplex::End;
+use forebay_serve::nbd::NbdWire;
+use forebay_serve::nbd::client::{self, ReplyChunk};
+use forebay_serve::nbd::duplex::DuplexEnd;
 use forebay_serve::nbd::format::client::context_query;
 use forebay_serve::nbd::format::{command, option};
 
-pub(crate) struct Client {
-    pub(crate) end: Rc<End>,
-    client: client::Client<Rc<End>>,
+pub(crate) struct DuplexClient {
+    pub(crate) end: Rc<DuplexEnd>,
+    client: client::NbdClient<Rc<DuplexEnd>>,
 }
 
-impl Client {
-    pub(crate) fn new(end: Rc<End>) -> Client {
-        Client {
-            client: client::Client::new(Rc::clone(&end)),
+impl DuplexClient {
+    pub(crate) fn new(end: Rc<DuplexEnd>) -> DuplexClient {
+        DuplexClient {
+            client: client::NbdClient::new(Rc::clone(&end)),
             end,
         }
     }
@@ -36,14 +36,14 @@ impl Client {
     }
 
     /// Enters transmission with simple replies.
-    pub(crate) async fn go(self) -> Client {
+    pub(crate) async fn go(self) -> DuplexClient {
         self.greet(3).await;
         self.client.go("disk").await.unwrap();
         self
     }
 
     /// Enters transmission with structured replies and these metadata contexts.
-    pub(crate) async fn go_structured(self, contexts: &[&str]) -> Client {
+    pub(crate) async fn go_structured(self, contexts: &[&str]) -> DuplexClient {
         self.greet(3).await;
         self.option(option::STRUCTURED_REPLY, &[]).await;
         if !contexts.is_empty() {
@@ -107,7 +107,7 @@ impl Client {
         flags: u16,
         offset: u64,
         len: u32,
-    ) -> Vec<Chunk> {
+    ) -> Vec<ReplyChunk> {
         let answered = self.client.chunks(command, flags, offset, len);
         answered.await.unwrap()
     }

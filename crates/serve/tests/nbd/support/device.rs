@@ -6,25 +6,26 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{
-    Asked, DeviceError, Durability, Geometry, Hooks, Op, RamDevice, Result, Room, Tap,
+    DeviceError, DeviceGeometry, DeviceOp, Durability, RamDevice, Result, Tap, TapHooks,
+    TapRequest, ZeroedSpace,
 };
 use forebay_rt::Event;
 
 /// Memory, with a record of the requests.
-pub(crate) type Probe = Tap<RamDevice, Notes>;
+pub(crate) type ProbeDevice = Tap<RamDevice, ProbeHooks>;
 
 /// Creates a probe of `len` bytes.
-pub(crate) fn probe(len: u64, block_size: u32) -> Rc<Probe> {
+pub(crate) fn probe(len: u64, block_size: u32) -> Rc<ProbeDevice> {
     noting(len, block_size, true)
 }
 
 /// Creates a probe that cannot unmap.
-pub(crate) fn probe_without_discard(len: u64, block_size: u32) -> Rc<Probe> {
+pub(crate) fn probe_without_discard(len: u64, block_size: u32) -> Rc<ProbeDevice> {
     noting(len, block_size, false)
 }
 
-fn noting(len: u64, block_size: u32, unmaps: bool) -> Rc<Probe> {
-    let notes = Notes {
+fn noting(len: u64, block_size: u32, unmaps: bool) -> Rc<ProbeDevice> {
+    let notes = ProbeHooks {
         asked: RefCell::default(),
         unmaps,
         held: Cell::new(false),
@@ -34,7 +35,7 @@ fn noting(len: u64, block_size: u32, unmaps: bool) -> Rc<Probe> {
     Rc::new(Tap::new(RamDevice::new(len, block_size), notes))
 }
 
-pub(crate) struct Notes {
+pub(crate) struct ProbeHooks {
     asked: RefCell<Vec<String>>,
     unmaps: bool,
     held: Cell<bool>,
@@ -43,7 +44,7 @@ pub(crate) struct Notes {
     pub(crate) broken: RefCell<Option<(Range<u64>, i32)>>,
 }
 
-impl Notes {
+impl ProbeHooks {
     /// Makes all later requests wait.
     pub(crate) fn hold(&self) {
         self.held.set(true);
@@ -59,13 +60,13 @@ impl Notes {
         std::mem::take(&mut self.asked.borrow_mut())
     }
 
-    /// Waits until `n` requests have come since the last [`Notes::asked`].
+    /// Waits until `n` requests have come since the last [`ProbeHooks::asked`].
     pub(crate) async fn has_been_asked(&self, n: usize) {
         let enough = || (self.asked.borrow().len() >= n).then_some(());
         self.changed.until(enough).await;
     }
 
-    async fn enter(&self, op: Op, range: Range<u64>, note: &str) -> Result<()> {
+    async fn enter(&self, op: DeviceOp, range: Range<u64>, note: &str) -> Result<()> {
         let len = range.end - range.start;
         let text = format!("{op}{note} {}+{len}", range.start);
         self.asked.borrow_mut().push(text);
@@ -83,12 +84,12 @@ impl Notes {
     }
 }
 
-impl Hooks for Notes {
-    fn geometry(&self, below: Geometry) -> Geometry {
+impl TapHooks for ProbeHooks {
+    fn geometry(&self, below: DeviceGeometry) -> DeviceGeometry {
         if self.unmaps {
             below
         } else {
-            Geometry {
+            DeviceGeometry {
                 discard_granularity: 0,
                 zeroes_by_unmapping: false,
                 ..below
@@ -96,11 +97,11 @@ impl Hooks for Notes {
         }
     }
 
-    async fn before(&self, asked: &Asked) -> Result<()> {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
         let note = match asked {
-            Asked::Write(_, _, Durability::Fua) => "(fua)",
-            Asked::WriteZeroes(_, Room::Keep) => "(keep)",
-            Asked::WriteZeroes(_, Room::Release) => "(release)",
+            TapRequest::Write(_, _, Durability::Fua) => "(fua)",
+            TapRequest::WriteZeroes(_, ZeroedSpace::Keep) => "(keep)",
+            TapRequest::WriteZeroes(_, ZeroedSpace::Release) => "(release)",
             _ => "",
         };
         self.enter(asked.op(), asked.range(), note).await

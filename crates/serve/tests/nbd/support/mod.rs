@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 use forebay_device::Device;
 use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_serve::Memory;
-use forebay_serve::nbd::{BlockStatus, Export, Extent, Limits, Server, duplex};
+use forebay_serve::RequestMemory;
+use forebay_serve::nbd::{BlockStatus, ClientLimits, NbdExport, NbdServer, StatusExtent, duplex};
 
-use client::Client;
+use client::DuplexClient;
 
 /// Length of the devices served here, in bytes.
 pub(crate) const LEN: u64 = 64 << 20;
@@ -24,43 +24,43 @@ pub(crate) fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rt) -> F) 
 }
 
 /// Creates a server of one export, "disk".
-pub(crate) fn serve(rt: &Rt, device: Rc<dyn Device>) -> Server {
-    serve_export(rt, Export::new("disk", device))
+pub(crate) fn serve(rt: &Rt, device: Rc<dyn Device>) -> NbdServer {
+    serve_export(rt, NbdExport::new("disk", device))
 }
 
-pub(crate) fn serve_export(rt: &Rt, export: Export) -> Server {
-    Server::new(
+pub(crate) fn serve_export(rt: &Rt, export: NbdExport) -> NbdServer {
+    NbdServer::new(
         rt.clone(),
         vec![export],
-        Limits::default(),
-        &Memory::default(),
+        ClientLimits::default(),
+        &RequestMemory::default(),
     )
     .unwrap()
 }
 
 /// Opens a new connection to `server`, without a handshake.
-pub(crate) fn connect(server: &Server) -> Client {
+pub(crate) fn connect(server: &NbdServer) -> DuplexClient {
     let (ours, theirs) = duplex::pair();
     server.connect(theirs);
-    Client::new(ours)
+    DuplexClient::new(ours)
 }
 
 /// Block status with its own context, `forebay:place`: alternating ranges of 64 KiB.
-pub(crate) struct Striped;
+pub(crate) struct StripedStatus;
 
-impl BlockStatus for Striped {
+impl BlockStatus for StripedStatus {
     fn context(&self) -> Option<&str> {
         Some("forebay:place")
     }
 
-    fn status(&self, range: Range<u64>, max: usize) -> Vec<Extent> {
+    fn status(&self, range: Range<u64>, max: usize) -> Vec<StatusExtent> {
         const STRIPE: u64 = 64 << 10;
         let mut extents = Vec::new();
         let mut at = range.start;
         while at < range.end && extents.len() < max {
             let stripe = at / STRIPE;
             let end = (stripe + 1) * STRIPE;
-            extents.push(Extent {
+            extents.push(StatusExtent {
                 len: end - at,
                 hole: stripe % 4 == 3,
                 zero: stripe % 4 >= 2,

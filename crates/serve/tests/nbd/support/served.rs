@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
-use forebay_os::{Address, Listener, Ring};
+use forebay_os::{IoRing, SocketAddress, SocketListener};
 use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor};
-use forebay_serve::Memory;
-use forebay_serve::nbd::{Export, Limits, Server};
+use forebay_serve::RequestMemory;
+use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 use tempfile::TempDir;
 
 /// A stop signal from another thread.
 #[derive(Default)]
-struct Stop(Mutex<(bool, Option<Waker>)>);
+struct ServerStop(Mutex<(bool, Option<Waker>)>);
 
-impl Stop {
+impl ServerStop {
     fn now(&self) {
         let mut state = self.0.lock().unwrap();
         state.0 = true;
@@ -40,30 +40,35 @@ impl Stop {
     }
 }
 
-pub(crate) struct Served {
+pub(crate) struct ServedExports {
     dir: TempDir,
-    stop: Arc<Stop>,
+    stop: Arc<ServerStop>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Served {
+impl ServedExports {
     /// Serves the exports that `make` creates. The closure that `make` returns is called when all connections are
     /// closed.
     pub(crate) fn new<F: FnOnce()>(
-        make: impl FnOnce(&Rc<Ring>) -> (Vec<Export>, F) + Send + 'static,
-    ) -> Served {
+        make: impl FnOnce(&Rc<IoRing>) -> (Vec<NbdExport>, F) + Send + 'static,
+    ) -> ServedExports {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let stop = Arc::new(Stop::default());
-        let (address, stopped) = (Address::Unix(dir.path().join("s")), Arc::clone(&stop));
+        let stop = Arc::new(ServerStop::default());
+        let (address, stopped) = (SocketAddress::Unix(dir.path().join("s")), Arc::clone(&stop));
         let (is_listening, listening) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let ring = Ring::new(256).expect("an io_uring");
+            let ring = IoRing::new(256).expect("an io_uring");
             let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);
             let rt = executor.rt();
             let (exports, at_end) = make(&ring);
-            let server =
-                Server::new(rt.clone(), exports, Limits::default(), &Memory::default()).unwrap();
-            let listener = Listener::bind(&ring, &address).unwrap();
+            let server = NbdServer::new(
+                rt.clone(),
+                exports,
+                ClientLimits::default(),
+                &RequestMemory::default(),
+            )
+            .unwrap();
+            let listener = SocketListener::bind(&ring, &address).unwrap();
             is_listening.send(()).unwrap();
             executor.block_on(async move {
                 let accepting = server.clone();
@@ -76,12 +81,14 @@ impl Served {
         });
         listening.recv().expect("the server listens");
         let thread = Some(thread);
-        Served { dir, stop, thread }
+        ServedExports { dir, stop, thread }
     }
 
     /// Serves one export alone.
-    pub(crate) fn one(make: impl FnOnce(&Rc<Ring>) -> Export + Send + 'static) -> Served {
-        Served::new(|ring| (vec![make(ring)], || ()))
+    pub(crate) fn one(
+        make: impl FnOnce(&Rc<IoRing>) -> NbdExport + Send + 'static,
+    ) -> ServedExports {
+        ServedExports::new(|ring| (vec![make(ring)], || ()))
     }
 
     /// Returns the URI of `export`.
@@ -108,7 +115,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedExports {
     fn drop(&mut self) {
         self.stop.now();
     }

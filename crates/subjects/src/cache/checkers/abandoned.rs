@@ -3,27 +3,27 @@
 
 use std::cell::Cell;
 
-use forebay_device::Op;
-use forebay_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
+use forebay_device::DeviceOp;
+use forebay_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 
 use forebay_sim::Violation;
-use forebay_sim::disk::Request;
+use forebay_sim::disk::DiskRequest;
 
 /// Follows the superblocks of one life.
 #[derive(Default)]
-pub(super) struct Abandoned {
+pub(super) struct AbandonedLogChecker {
     /// The highest generation asked for so far.
     generation: Cell<u64>,
     failed: Cell<bool>,
 }
 
-impl Abandoned {
+impl AbandonedLogChecker {
     /// The log device is asked for something.
-    pub(super) fn issued(&self, request: &Request) -> Result<(), Violation> {
+    pub(super) fn issued(&self, request: &DiskRequest) -> Result<(), Violation> {
         let at = request.range.start;
         let place = at == SUPERBLOCK_A_AT || at == SUPERBLOCK_B_AT;
         let bytes = request.bytes.as_ref().filter(|_| place);
-        let Some(superblock) = bytes.and_then(|bytes| Superblock::decode(bytes).ok()) else {
+        let Some(superblock) = bytes.and_then(|bytes| RingSuperblock::decode(bytes).ok()) else {
             return Ok(());
         };
         // The second copy of one that was begun before the failure may still go out.
@@ -41,8 +41,8 @@ impl Abandoned {
     }
 
     /// A request of the log device ended.
-    pub(super) fn ended(&self, request: &Request, failed: bool) {
-        if failed && request.op != Op::Read {
+    pub(super) fn ended(&self, request: &DiskRequest, failed: bool) {
+        if failed && request.op != DeviceOp::Read {
             self.failed.set(true);
         }
     }

@@ -1,15 +1,15 @@
 //! Space and map accounting: what `status` says agrees with itself and with what was asked.
 
-use forebay_dcd::{Place, Status, Volume};
+use forebay_dcd::{DataLocation, DcdStatus, DcdVolume};
 
 use forebay_sim::Violation;
-use forebay_sim::subject::Asked;
+use forebay_sim::subject::ClientTotals;
 
 /// Looks at the accounts of a volume on which nothing failed and nobody is at work.
 ///
 /// # Errors
 /// What does not agree.
-pub fn check(volume: &Volume, asked: &Asked, dirty_before: u64) -> Result<(), Violation> {
+pub fn check(volume: &DcdVolume, asked: &ClientTotals, dirty_before: u64) -> Result<(), Violation> {
     let status = volume.status();
     let wrong = |what: String| Err(Violation::new("accounts", format!("{what}: {status:?}")));
     let counted = [
@@ -31,7 +31,7 @@ pub fn check(volume: &Volume, asked: &Asked, dirty_before: u64) -> Result<(), Vi
             return wrong(format!("{have} {what} counted, {want} done"));
         }
     }
-    let Status {
+    let DcdStatus {
         log_bytes,
         log_used_bytes,
         dirty_bytes,
@@ -40,7 +40,7 @@ pub fn check(volume: &Volume, asked: &Asked, dirty_before: u64) -> Result<(), Vi
     let cached: u64 = volume
         .place(0..status.len)
         .iter()
-        .filter(|extent| matches!(extent.place, Place::Ram | Place::Log))
+        .filter(|extent| matches!(extent.place, DataLocation::Ram | DataLocation::Log))
         .map(|extent| extent.range.end - extent.range.start)
         .sum();
     if cached != dirty_bytes {
@@ -67,7 +67,7 @@ pub fn check(volume: &Volume, asked: &Asked, dirty_before: u64) -> Result<(), Vi
 ///
 /// # Errors
 /// If it is not empty.
-pub fn check_drained(volume: &Volume) -> Result<(), Violation> {
+pub fn check_drained(volume: &DcdVolume) -> Result<(), Violation> {
     let status = volume.status();
     match (status.dirty_bytes, status.drain_eta_s) {
         (0, None) => Ok(()),

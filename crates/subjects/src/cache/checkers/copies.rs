@@ -3,14 +3,14 @@
 
 use std::cell::Cell;
 
-use forebay_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock};
+use forebay_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 
 use forebay_sim::Violation;
-use forebay_sim::disk::Request;
+use forebay_sim::disk::DiskRequest;
 
 /// Follows the two copies in one life.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(super) struct SuperblockChecker {
     /// The generation last asked for at A.
     asked: Cell<u64>,
     /// The generations that are written, at A and B.
@@ -20,16 +20,16 @@ pub(super) struct Copies {
 }
 
 /// Which copy a request writes, and its generation.
-fn copy(request: &Request) -> Option<(usize, u64)> {
+fn copy(request: &DiskRequest) -> Option<(usize, u64)> {
     let places = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
     let which = places.iter().position(|at| *at == request.range.start)?;
-    let superblock = Superblock::decode(request.bytes.as_ref()?).ok()?;
+    let superblock = RingSuperblock::decode(request.bytes.as_ref()?).ok()?;
     Some((which, superblock.generation))
 }
 
-impl Copies {
+impl SuperblockChecker {
     /// The log device is asked for something.
-    pub(super) fn issued(&self, request: &Request) -> Result<(), Violation> {
+    pub(super) fn issued(&self, request: &DiskRequest) -> Result<(), Violation> {
         let Some((which, generation)) = copy(request).filter(|_| !self.failed.get()) else {
             return Ok(());
         };
@@ -44,7 +44,7 @@ impl Copies {
     }
 
     /// A request of the log device ended.
-    pub(super) fn ended(&self, request: &Request, failed: bool) {
+    pub(super) fn ended(&self, request: &DiskRequest, failed: bool) {
         match copy(request) {
             _ if failed => self.failed.set(true),
             Some((which, generation)) => self.done[which].set(generation),

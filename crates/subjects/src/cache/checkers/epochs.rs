@@ -1,12 +1,12 @@
 //! I4 from the outside: a log that was taken up is in a new epoch, durably, whatever happens next.
 
 use forebay_sim::Violation;
-use forebay_sim::disk::Image;
+use forebay_sim::disk::DiskImage;
 
 use crate::cache::volume::superblock;
 
 /// The epoch a log is in; none if it has no sound superblock.
-fn epoch(log: &Image) -> Option<u64> {
+fn epoch(log: &DiskImage) -> Option<u64> {
     superblock(log).map(|newest| newest.epoch.0)
 }
 
@@ -14,7 +14,7 @@ fn epoch(log: &Image) -> Option<u64> {
 ///
 /// # Errors
 /// If no new epoch was begun.
-pub fn begun(before: &Image, after: &Image) -> Result<(), Violation> {
+pub fn begun(before: &DiskImage, after: &DiskImage) -> Result<(), Violation> {
     let (before, after) = (epoch(before), epoch(after));
     if after > before {
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_log::HEADER_BYTES;
-use forebay_sim::subject::Bounds;
+use forebay_sim::subject::TimeBounds;
 
 /// How long requests wait for a device in trouble before they fail, as volumes are attached.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -12,7 +12,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const TURN_BYTES: u64 = 1 << 20;
 
 /// Where all disks answer.
-pub const HEALTHY: Bounds = Bounds {
+pub const HEALTHY: TimeBounds = TimeBounds {
     request: Duration::from_secs(60),
     close: Duration::from_secs(60),
     drain: Duration::from_secs(300),
@@ -22,7 +22,7 @@ pub const HEALTHY: Bounds = Bounds {
 
 /// Where disks fail: the patience, and for what else is in the queue; and a trouble that is over for
 /// a moment begins anew.
-pub const IN_TROUBLE: Bounds = Bounds {
+pub const IN_TROUBLE: TimeBounds = TimeBounds {
     request: Duration::from_secs(4 * PATIENCE.as_secs()),
     close: Duration::from_secs(2 * PATIENCE.as_secs()),
     drain: Duration::from_secs(300),

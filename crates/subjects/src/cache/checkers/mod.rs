@@ -19,34 +19,34 @@ mod turns;
 use std::rc::Rc;
 
 use forebay_sim::Violation;
-use forebay_sim::disk::{Disk, Request};
-use forebay_sim::lanes::Lanes;
-use forebay_sim::subject::Watcher;
+use forebay_sim::disk::{DiskRequest, SimDisk};
+use forebay_sim::lanes::WriterHistories;
+use forebay_sim::subject::RequestWatcher;
 
 /// Watches the log device of one life.
-pub(super) struct Log {
-    abandoned: abandoned::Abandoned,
-    copies: copies::Copies,
-    segments: Option<segments::Segments>,
+pub(super) struct LogDeviceWatcher {
+    abandoned: abandoned::AbandonedLogChecker,
+    copies: copies::SuperblockChecker,
+    segments: Option<segments::SegmentChecker>,
     /// The data device, if the log is on the same disk.
-    beside: Option<Rc<Disk>>,
+    beside: Option<Rc<SimDisk>>,
 }
 
-impl Log {
+impl LogDeviceWatcher {
     /// A watcher for a life with this data device, which may be on the log's disk; `honest` if the disks keep what they
     /// say they keep.
-    pub(super) fn new(data: &Rc<Disk>, honest: bool, one_disk: bool) -> Log {
-        Log {
-            abandoned: abandoned::Abandoned::default(),
-            copies: copies::Copies::default(),
-            segments: honest.then(|| segments::Segments::new(data)),
+    pub(super) fn new(data: &Rc<SimDisk>, honest: bool, one_disk: bool) -> LogDeviceWatcher {
+        LogDeviceWatcher {
+            abandoned: abandoned::AbandonedLogChecker::default(),
+            copies: copies::SuperblockChecker::default(),
+            segments: honest.then(|| segments::SegmentChecker::new(data)),
             beside: one_disk.then(|| Rc::clone(data)),
         }
     }
 }
 
-impl Watcher for Log {
-    fn issued(&self, _lanes: &Lanes, request: &Request) -> Result<(), Violation> {
+impl RequestWatcher for LogDeviceWatcher {
+    fn issued(&self, _lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
         self.abandoned.issued(request)?;
         // The log may have failed by that, and nothing here tells.
         let beside = self.beside.as_ref();
@@ -58,7 +58,7 @@ impl Watcher for Log {
         segments.map_or(Ok(()), |segments| segments.issued(request))
     }
 
-    fn ended(&self, request: &Request, failed: bool) {
+    fn ended(&self, request: &DiskRequest, failed: bool) {
         self.abandoned.ended(request, failed);
         self.copies.ended(request, failed);
         if let Some(segments) = &self.segments {
@@ -69,17 +69,17 @@ impl Watcher for Log {
 
 /// Watches the data device of one life.
 #[derive(Default)]
-pub(super) struct Home {
-    turns: turns::Turns,
+pub(super) struct DataDeviceWatcher {
+    turns: turns::OverlapChecker,
 }
 
-impl Watcher for Home {
-    fn issued(&self, lanes: &Lanes, request: &Request) -> Result<(), Violation> {
+impl RequestWatcher for DataDeviceWatcher {
+    fn issued(&self, lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
         self.turns.issued(request)?;
         home::issued(lanes, request)
     }
 
-    fn ended(&self, request: &Request, _failed: bool) {
+    fn ended(&self, request: &DiskRequest, _failed: bool) {
         self.turns.ended(request);
     }
 }

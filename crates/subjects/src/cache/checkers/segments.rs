@@ -8,19 +8,19 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use forebay_device::{Buf, Op};
+use forebay_device::{Buf, DeviceOp};
 use forebay_log::{
-    Entry, HEADER_BYTES, RangeKind, Record, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
-    Superblock,
+    HEADER_BYTES, RangeKind, RingEntry, RingRecord, RingSuperblock, SEGMENTS_AT, SUPERBLOCK_A_AT,
+    SUPERBLOCK_B_AT,
 };
 
 use forebay_sim::Violation;
-use forebay_sim::disk::{Disk, Request};
-use forebay_sim::stamp::{BEFORE, Content, SECTOR, read_sector};
+use forebay_sim::disk::{DiskRequest, SimDisk};
+use forebay_sim::stamp::{BEFORE, SECTOR, SectorContent, read_sector};
 
 /// What a record did to a sector.
 #[derive(Clone, Debug)]
-enum Change {
+enum SectorChange {
     Data(Buf),
     Zero,
     /// Nothing that could be looked for at home.
@@ -28,26 +28,26 @@ enum Change {
 }
 
 /// What a record did, sector by sector.
-type Changes = Vec<(u64, Change)>;
+type RecordChanges = Vec<(u64, SectorChange)>;
 
 /// A record seen on the wire.
-struct Sent {
+struct WireRecord {
     segment: u64,
     offset: u32,
     /// Where in the segment it ends, in bytes.
     end: u32,
     epoch: u64,
-    changes: Changes,
+    changes: RecordChanges,
     /// Its write has ended well.
     written: bool,
     durable: bool,
 }
 
 #[derive(Default)]
-struct Known {
+struct SegmentHistory {
     /// The two superblocks as durable on the device, as far as seen.
-    superblocks: [Option<Superblock>; 2],
-    records: BTreeMap<u64, Sent>,
+    superblocks: [Option<RingSuperblock>; 2],
+    records: BTreeMap<u64, WireRecord>,
     /// Records by the request that carries them.
     under_way: BTreeMap<u64, Vec<u64>>,
     /// Records that were written when a flush was issued, by the flush.
@@ -57,9 +57,9 @@ struct Known {
 }
 
 /// Follows the log device of one life.
-pub(super) struct Segments {
-    known: RefCell<Known>,
-    data: Rc<Disk>,
+pub(super) struct SegmentChecker {
+    known: RefCell<SegmentHistory>,
+    data: Rc<SimDisk>,
 }
 
 fn wrong(checker: &'static str, what: String) -> Violation {
@@ -68,10 +68,10 @@ fn wrong(checker: &'static str, what: String) -> Violation {
 
 /// The records that a write to the segments holds: where in it, and with the bytes of what they write. A
 /// summary may come before a record, that of the segment before.
-fn records(bytes: &Buf) -> Vec<(usize, Record, Changes)> {
+fn records(bytes: &Buf) -> Vec<(usize, RingRecord, RecordChanges)> {
     let (mut at, mut out) = (0, Vec::new());
     while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
-        let Ok(record) = Record::decode(header) else {
+        let Ok(record) = RingRecord::decode(header) else {
             at += SECTOR;
             continue;
         };
@@ -85,23 +85,24 @@ fn records(bytes: &Buf) -> Vec<(usize, Record, Changes)> {
         let mut from = at;
         for entry in &record.entries {
             match *entry {
-                Entry::Data {
+                RingEntry::Data {
                     sector, sectors, ..
                 } => {
                     for sector in sector.0..sector.0 + u64::from(sectors) {
-                        changes.push((sector, Change::Data(bytes.slice(from..from + SECTOR))));
+                        changes
+                            .push((sector, SectorChange::Data(bytes.slice(from..from + SECTOR))));
                         from += SECTOR;
                     }
                 }
-                Entry::Range {
+                RingEntry::Range {
                     kind,
                     sector,
                     sectors,
                 } => {
                     let change = if matches!(kind, RangeKind::Zero | RangeKind::Unmap) {
-                        Change::Zero
+                        SectorChange::Zero
                     } else {
-                        Change::Other
+                        SectorChange::Other
                     };
                     let all = sector.0..sector.0 + sectors;
                     changes.extend(all.map(|sector| (sector, change.clone())));
@@ -114,29 +115,29 @@ fn records(bytes: &Buf) -> Vec<(usize, Record, Changes)> {
     out
 }
 
-impl Segments {
-    pub(super) fn new(data: &Rc<Disk>) -> Segments {
-        Segments {
+impl SegmentChecker {
+    pub(super) fn new(data: &Rc<SimDisk>) -> SegmentChecker {
+        SegmentChecker {
             known: RefCell::default(),
             data: Rc::clone(data),
         }
     }
 
-    pub(super) fn issued(&self, request: &Request) -> Result<(), Violation> {
+    pub(super) fn issued(&self, request: &DiskRequest) -> Result<(), Violation> {
         let mut known = self.known.borrow_mut();
         match (&request.bytes, request.op) {
-            (Some(bytes), Op::Write) if request.range.start >= SEGMENTS_AT => {
+            (Some(bytes), DeviceOp::Write) if request.range.start >= SEGMENTS_AT => {
                 let mut records = records(bytes).into_iter();
                 records.try_for_each(|(at, record, changes)| {
                     let at = request.range.start + at as u64;
                     known.send(&record, changes, (request.id, at))
                 })
             }
-            (Some(bytes), Op::Write) => match Superblock::decode(bytes) {
+            (Some(bytes), DeviceOp::Write) => match RingSuperblock::decode(bytes) {
                 Ok(superblock) => self.tail_moves(&known, &superblock),
                 Err(_) => Ok(()),
             },
-            (_, Op::Flush) => {
+            (_, DeviceOp::Flush) => {
                 let written = known
                     .records
                     .iter()
@@ -149,9 +150,9 @@ impl Segments {
         }
     }
 
-    pub(super) fn ended(&self, request: &Request, failed: bool) {
+    pub(super) fn ended(&self, request: &DiskRequest, failed: bool) {
         let mut known = self.known.borrow_mut();
-        let Known {
+        let SegmentHistory {
             superblocks,
             records,
             under_way,
@@ -161,7 +162,7 @@ impl Segments {
         let sent = under_way.remove(&request.id).unwrap_or_default();
         let covered = flushes.remove(&request.id).unwrap_or_default();
         if failed {
-            *log_failed |= request.op != Op::Read;
+            *log_failed |= request.op != DeviceOp::Read;
             return;
         }
         for seq in sent {
@@ -178,21 +179,25 @@ impl Segments {
         let copy = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT]
             .iter()
             .position(|at| *at == request.range.start);
-        if let (Some(copy), Some(bytes), Op::Write) = (copy, &request.bytes, request.op) {
-            superblocks[copy] = Superblock::decode(bytes).ok();
+        if let (Some(copy), Some(bytes), DeviceOp::Write) = (copy, &request.bytes, request.op) {
+            superblocks[copy] = RingSuperblock::decode(bytes).ok();
         }
     }
 
     /// A superblock is to be written: what its tail leaves behind is durably home, or replaced by what
     /// is durable (I2).
-    fn tail_moves(&self, known: &Known, superblock: &Superblock) -> Result<(), Violation> {
+    fn tail_moves(
+        &self,
+        known: &SegmentHistory,
+        superblock: &RingSuperblock,
+    ) -> Result<(), Violation> {
         // A log that is given up is never applied; what it held is home, or replaced there directly.
         if superblock.abandoned {
             return Ok(());
         }
         let tail = superblock.tail.0;
         let mut replaced: BTreeSet<u64> = BTreeSet::new();
-        let mut left: Vec<(u64, u64, &Change)> = Vec::new();
+        let mut left: Vec<(u64, u64, &SectorChange)> = Vec::new();
         for (seq, sent) in known.records.iter().rev() {
             for (sector, change) in sent.changes.iter().rev() {
                 if sent.segment < tail && !replaced.contains(sector) {
@@ -208,7 +213,7 @@ impl Segments {
             let at = sector * SECTOR as u64;
             let home = self.data.durable(at..at + SECTOR as u64);
             // What was zeroed or discarded later, and was not in the log, is no change that it knows of.
-            let zeroed = known.failed && read_sector(&home) == Content::Zero;
+            let zeroed = known.failed && read_sector(&home) == SectorContent::Zero;
             if !zeroed && !self.is_home(change, &home) {
                 let text = format!(
                     "the tail moves to segment {tail}, past record {seq}, whose sector {sector} is not \
@@ -222,18 +227,20 @@ impl Segments {
     }
 
     /// True if home is as the change made it, or newer.
-    fn is_home(&self, change: &Change, home: &[u8]) -> bool {
+    fn is_home(&self, change: &SectorChange, home: &[u8]) -> bool {
         match change {
-            Change::Other => true,
-            Change::Zero => read_sector(home) == Content::Zero || self.is_newer(home, None),
-            Change::Data(bytes) => home[..] == bytes[..] || self.is_newer(home, Some(bytes)),
+            SectorChange::Other => true,
+            SectorChange::Zero => {
+                read_sector(home) == SectorContent::Zero || self.is_newer(home, None)
+            }
+            SectorChange::Data(bytes) => home[..] == bytes[..] || self.is_newer(home, Some(bytes)),
         }
     }
 
     /// True if home has something written later, past the log.
     fn is_newer(&self, home: &[u8], logged: Option<&Buf>) -> bool {
         let id = |bytes: &[u8]| match read_sector(bytes) {
-            Content::Stamp { id, .. } if id != BEFORE => Some(id),
+            SectorContent::Stamp { id, .. } if id != BEFORE => Some(id),
             _ => None,
         };
         let home = id(home);
@@ -241,17 +248,17 @@ impl Segments {
     }
 }
 
-impl Known {
+impl SegmentHistory {
     /// A record is to be written, by a request at a byte of the device, which must be in order.
     fn send(
         &mut self,
-        record: &Record,
-        changes: Changes,
+        record: &RingRecord,
+        changes: RecordChanges,
         (request, at): (u64, u64),
     ) -> Result<(), Violation> {
         self.follows(record, at)?;
         let seq = record.seq.0;
-        let sent = Sent {
+        let sent = WireRecord {
             segment: record.segment.0,
             offset: record.offset,
             end: record.offset + HEADER_BYTES as u32 + record.payload_bytes,
@@ -267,7 +274,7 @@ impl Known {
 
     /// A record is to be written: right behind the one before it, or further on, and then both superblocks say
     /// durably that there may be gaps. Else a program that knows of none would take that one for the last.
-    fn is_behind_a_gap_that_may_be(&self, record: &Record) -> Result<(), Violation> {
+    fn is_behind_a_gap_that_may_be(&self, record: &RingRecord) -> Result<(), Violation> {
         let before = record.seq.0.checked_sub(1);
         let Some(before) = before.and_then(|seq| self.records.get(&seq)) else {
             return Ok(());
@@ -288,7 +295,7 @@ impl Known {
 
     /// A record is to be written: it has its place in the order (I1), in the epoch that the
     /// superblocks name, and its segment is free in both of them (I3).
-    fn follows(&self, record: &Record, at: u64) -> Result<(), Violation> {
+    fn follows(&self, record: &RingRecord, at: u64) -> Result<(), Violation> {
         let (seq, segment) = (record.seq.0, record.segment.0);
         let place = (segment, record.offset);
         let before = self.records.range(..seq).next_back();

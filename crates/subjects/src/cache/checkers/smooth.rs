@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use forebay_dcd::Status;
+use forebay_dcd::DcdStatus;
 use forebay_sim::Violation;
 
 /// The longest a write may wait, in requests of the slower device. Room is kept in reserve, and what of a
@@ -45,20 +45,20 @@ const IN_VAIN: u32 = 4;
 
 /// Who waited for room, when a volume was looked at again and again.
 #[derive(Clone, Copy, Default)]
-pub struct Waiting {
+pub struct StarvationChecker {
     /// Writes that had been done.
     writes: u64,
     /// Looks since at which somebody waited and there was room.
     in_vain: u32,
 }
 
-impl Waiting {
+impl StarvationChecker {
     /// Looks at what a volume that serves says of itself.
     ///
     /// # Errors
     /// If writes have been waiting for some time though neither the log nor its map is half full (I7).
-    pub fn look(&mut self, status: &Status) -> Result<(), Violation> {
-        let &Status {
+    pub fn look(&mut self, status: &DcdStatus) -> Result<(), Violation> {
+        let &DcdStatus {
             log_bytes,
             log_used_bytes,
             map_bytes,

@@ -5,22 +5,23 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_dcd::{AttachOptions, Status};
-use forebay_device::{Buf, BufMut, Device, Durability, Op};
+use forebay_dcd::{AttachOptions, DcdStatus};
+use forebay_device::{Buf, BufMut, Device, DeviceOp, Durability};
 use forebay_log::{
-    Entry, HEADER_BYTES, Record, SEGMENTS_AT, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, Superblock,
+    HEADER_BYTES, RingEntry, RingRecord, RingSuperblock, SEGMENTS_AT, SUPERBLOCK_A_AT,
+    SUPERBLOCK_B_AT,
 };
 use forebay_rt::VirtualTime;
 use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
 
 use forebay_sim::Violation;
-use forebay_sim::disk::{Coin, Disk, Request};
-use forebay_sim::lanes::Lanes;
+use forebay_sim::disk::{DiskRequest, SimDisk, WriteFate};
+use forebay_sim::lanes::WriterHistories;
 use forebay_sim::stamp::{BEFORE, stamp};
-use forebay_sim::subject::Asked;
+use forebay_sim::subject::ClientTotals;
 
-use super::super::settings::Role;
-use super::super::testbed::{World, checked};
+use super::super::settings::CacheDisk;
+use super::super::testbed::{CacheTestbed, checked};
 use super::super::volume::{VOLUME, fresh};
 use super::{abandoned, accounts, copies, epochs, home, segments, smooth, turns};
 
@@ -28,8 +29,8 @@ const LEN: u64 = 64 << 10;
 
 thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
 
-fn request(op: Op, range: Range<u64>, bytes: Option<&[u8]>) -> Request {
-    Request {
+fn request(op: DeviceOp, range: Range<u64>, bytes: Option<&[u8]>) -> DiskRequest {
+    DiskRequest {
         id: NEXT.replace(NEXT.get() + 1),
         nth: 0,
         op,
@@ -39,20 +40,20 @@ fn request(op: Op, range: Range<u64>, bytes: Option<&[u8]>) -> Request {
     }
 }
 
-fn write(at: u64, bytes: &[u8]) -> Request {
-    request(Op::Write, at..at + bytes.len() as u64, Some(bytes))
+fn write(at: u64, bytes: &[u8]) -> DiskRequest {
+    request(DeviceOp::Write, at..at + bytes.len() as u64, Some(bytes))
 }
 
-fn world() -> World {
+fn world() -> CacheTestbed {
     let medium = fresh(LEN, 512);
-    World::new(0, None, &medium, 512, Rc::new(VirtualTime::new()))
+    CacheTestbed::new(0, None, &medium, 512, Rc::new(VirtualTime::new()))
 }
 
 /// The superblock of a fresh log, as its copy A says.
-fn superblock() -> Superblock {
-    let log = fresh(LEN, 512)[Role::Log].clone();
+fn superblock() -> RingSuperblock {
+    let log = fresh(LEN, 512)[CacheDisk::Log].clone();
     let bytes = log.bytes(SUPERBLOCK_A_AT..SUPERBLOCK_A_AT + HEADER_BYTES as u64);
-    Superblock::decode(&bytes).unwrap()
+    RingSuperblock::decode(&bytes).unwrap()
 }
 
 fn says(held: Result<(), Violation>) -> &'static str {
@@ -61,16 +62,16 @@ fn says(held: Result<(), Violation>) -> &'static str {
 
 #[test]
 fn turns_sees_two_changes_of_one_place_at_home_at_once() {
-    let turns = turns::Turns::default();
-    let one = request(Op::Write, 0..4096, None);
+    let turns = turns::OverlapChecker::default();
+    let one = request(DeviceOp::Write, 0..4096, None);
     assert_eq!(says(turns.issued(&one)), "nothing");
-    let beside = request(Op::Write, 4096..8192, None);
+    let beside = request(DeviceOp::Write, 4096..8192, None);
     assert_eq!(says(turns.issued(&beside)), "nothing");
     assert_eq!(
-        says(turns.issued(&request(Op::Read, 0..4096, None))),
+        says(turns.issued(&request(DeviceOp::Read, 0..4096, None))),
         "nothing"
     );
-    let meets = request(Op::Discard, 512..1024, None);
+    let meets = request(DeviceOp::Discard, 512..1024, None);
     assert_eq!(says(turns.issued(&meets)), "turns (I6)");
     turns.ended(&one);
     assert_eq!(says(turns.issued(&meets)), "nothing");
@@ -79,7 +80,7 @@ fn turns_sees_two_changes_of_one_place_at_home_at_once() {
 #[test]
 fn home_sees_data_that_nobody_wrote_there() {
     let region = 0..LEN;
-    let mut lanes = Lanes::new(stamp(BEFORE, 0, LEN), std::slice::from_ref(&region));
+    let mut lanes = WriterHistories::new(stamp(BEFORE, 0, LEN), std::slice::from_ref(&region));
     let (_, id) = lanes.begin(0, 0..4096, None);
     let told = |bytes: &[u8]| says(home::issued(&lanes, &write(0, bytes)));
     assert_eq!(told(&stamp(id, 0, 4096)), "nothing");
@@ -92,10 +93,10 @@ fn home_sees_data_that_nobody_wrote_there() {
 
 #[test]
 fn epochs_sees_a_log_taken_up_in_the_epoch_it_was_in() {
-    let before = fresh(LEN, 512)[Role::Log].clone();
+    let before = fresh(LEN, 512)[CacheDisk::Log].clone();
     let mut after = before.clone();
     assert_eq!(says(epochs::begun(&before, &after)), "epochs (I4)");
-    let next = Superblock {
+    let next = RingSuperblock {
         generation: superblock().generation + 1,
         epoch: Epoch(superblock().epoch.0 + 1),
         ..superblock()
@@ -107,13 +108,13 @@ fn epochs_sees_a_log_taken_up_in_the_epoch_it_was_in() {
 #[test]
 fn copies_sees_copy_b_written_before_copy_a_and_copy_b_left_out() {
     let of = |generation| {
-        Superblock {
+        RingSuperblock {
             generation,
             ..superblock()
         }
         .encode()
     };
-    let copies = copies::Copies::default();
+    let copies = copies::SuperblockChecker::default();
     let a = write(SUPERBLOCK_A_AT, &of(7));
     let b = write(SUPERBLOCK_B_AT, &of(7));
     assert_eq!(says(copies.issued(&a)), "nothing");
@@ -127,18 +128,18 @@ fn copies_sees_copy_b_written_before_copy_a_and_copy_b_left_out() {
 #[test]
 fn abandoned_sees_a_superblock_of_a_failed_log_that_does_not_say_so() {
     let of = |generation, abandoned| {
-        let superblock = Superblock {
+        let superblock = RingSuperblock {
             generation,
             abandoned,
             ..superblock()
         };
         write(SUPERBLOCK_A_AT, &superblock.encode())
     };
-    let checker = abandoned::Abandoned::default();
+    let checker = abandoned::AbandonedLogChecker::default();
     assert_eq!(says(checker.issued(&of(3, false))), "nothing");
-    checker.ended(&request(Op::Read, 0..512, None), true);
+    checker.ended(&request(DeviceOp::Read, 0..512, None), true);
     assert_eq!(says(checker.issued(&of(4, false))), "nothing");
-    checker.ended(&request(Op::Flush, 0..0, None), true);
+    checker.ended(&request(DeviceOp::Flush, 0..0, None), true);
     assert_eq!(says(checker.issued(&of(5, true))), "nothing");
     assert_eq!(says(checker.issued(&of(6, false))), "given up (I7)");
 }
@@ -160,29 +161,29 @@ fn smooth_sees_a_write_that_waits_for_many_requests() {
 
 #[test]
 fn waiting_sees_writes_that_wait_for_room_that_is_there() {
-    let seen = |status: &Status, looks: u32| {
-        let mut waiting = smooth::Waiting::default();
+    let seen = |status: &DcdStatus, looks: u32| {
+        let mut waiting = smooth::StarvationChecker::default();
         let held = (0..looks).map(|_| says(waiting.look(status)));
         held.last().expect("a look")
     };
-    let half_empty = Status {
+    let half_empty = DcdStatus {
         log_bytes: 1000,
         log_used_bytes: 400,
         map_bytes_max: 1000,
         waiting_writes: 1,
-        ..Status::default()
+        ..DcdStatus::default()
     };
     assert_eq!(seen(&half_empty, 4), "room (I7)");
     assert_eq!(seen(&half_empty, 3), "nothing", "it may get on yet");
-    let nobody = Status {
+    let nobody = DcdStatus {
         waiting_writes: 0,
         ..half_empty.clone()
     };
-    let full = Status {
+    let full = DcdStatus {
         log_used_bytes: 900,
         ..half_empty.clone()
     };
-    let map_full = Status {
+    let map_full = DcdStatus {
         map_bytes: 900,
         ..half_empty.clone()
     };
@@ -190,9 +191,9 @@ fn waiting_sees_writes_that_wait_for_room_that_is_there() {
         assert_eq!(seen(&status, 9), "nothing", "{status:?}");
     }
     // Others get through meanwhile.
-    let mut waiting = smooth::Waiting::default();
+    let mut waiting = smooth::StarvationChecker::default();
     for writes in 0..9 {
-        let status = Status {
+        let status = DcdStatus {
             writes,
             ..half_empty.clone()
         };
@@ -206,12 +207,12 @@ fn accounts_sees_a_count_that_is_wrong_and_a_volume_that_is_not_empty() {
         let bytes = BufMut::copy_of(&stamp(1, 0, 4096)).freeze();
         let device = checked(&volume);
         device.write(0, bytes, Durability::Flush).await.unwrap();
-        let asked = Asked {
+        let asked = ClientTotals {
             writes: 1,
             write_bytes: 4096,
-            ..Asked::default()
+            ..ClientTotals::default()
         };
-        let wrong = Asked { writes: 2, ..asked };
+        let wrong = ClientTotals { writes: 2, ..asked };
         [
             says(accounts::check(&volume, &asked, 0)),
             says(accounts::check(&volume, &wrong, 0)),
@@ -224,9 +225,9 @@ fn accounts_sees_a_count_that_is_wrong_and_a_volume_that_is_not_empty() {
 }
 
 /// A record of one sector's data, as sent to its place in the log.
-fn record(seq: u64, segment: u64, offset: u32, epoch: u64, id: u64) -> Request {
+fn record(seq: u64, segment: u64, offset: u32, epoch: u64, id: u64) -> DiskRequest {
     let data = stamp(id, 0, 512);
-    let record = Record {
+    let record = RingRecord {
         volume: VOLUME,
         epoch: Epoch(epoch),
         segment: SegmentSeq(segment),
@@ -235,7 +236,7 @@ fn record(seq: u64, segment: u64, offset: u32, epoch: u64, id: u64) -> Request {
         stable: RecordSeq(0),
         payload_bytes: 512,
         continues: false,
-        entries: vec![Entry::Data {
+        entries: vec![RingEntry::Data {
             sector: Sector(0),
             sectors: 1,
             crc: crc32c::crc32c(&data),
@@ -248,7 +249,7 @@ fn record(seq: u64, segment: u64, offset: u32, epoch: u64, id: u64) -> Request {
     write(SEGMENTS_AT + slot + u64::from(offset), &bytes)
 }
 
-fn done(segments: &segments::Segments, request: &Request) -> &'static str {
+fn done(segments: &segments::SegmentChecker, request: &DiskRequest) -> &'static str {
     let said = says(segments.issued(request));
     segments.ended(request, false);
     said
@@ -258,7 +259,7 @@ fn done(segments: &segments::Segments, request: &Request) -> &'static str {
 fn segments_sees_records_out_of_order_in_the_wrong_place_or_epoch() {
     let world = world();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
-    let segments = segments::Segments::new(&world.data);
+    let segments = segments::SegmentChecker::new(&world.data);
     let a = write(SUPERBLOCK_A_AT, &superblock().encode());
     assert_eq!(done(&segments, &a), "nothing");
     assert_eq!(
@@ -278,8 +279,8 @@ fn segments_sees_records_out_of_order_in_the_wrong_place_or_epoch() {
 }
 
 /// The write of a superblock with this tail.
-fn tail_moved_to(segment: u64) -> Request {
-    let moved = Superblock {
+fn tail_moved_to(segment: u64) -> DiskRequest {
+    let moved = RingSuperblock {
         generation: superblock().generation + 1,
         tail: SegmentSeq(segment),
         ..superblock()
@@ -291,7 +292,7 @@ fn tail_moved_to(segment: u64) -> Request {
 fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed() {
     let world = world();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
-    let segments = segments::Segments::new(&world.data);
+    let segments = segments::SegmentChecker::new(&world.data);
     assert_eq!(done(&segments, &record(1, first, 0, epoch, 7)), "nothing");
     let moved = tail_moved_to(first + 1);
     let home = Rc::clone(&world.data);
@@ -301,9 +302,9 @@ fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed()
         home.flush().await.unwrap();
     });
     assert_eq!(says(segments.issued(&moved)), "reuse (I2)");
-    segments.ended(&request(Op::Read, 0..512, None), true);
+    segments.ended(&request(DeviceOp::Read, 0..512, None), true);
     assert_eq!(says(segments.issued(&moved)), "reuse (I2)", "a read failed");
-    segments.ended(&request(Op::Flush, 0..0, None), true);
+    segments.ended(&request(DeviceOp::Flush, 0..0, None), true);
     assert_eq!(says(segments.issued(&moved)), "nothing");
 }
 
@@ -311,12 +312,12 @@ fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed()
 fn segments_sees_a_record_behind_a_gap_that_one_superblock_says_nothing_of() {
     let world = world();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
-    let segments = segments::Segments::new(&world.data);
-    let says_gaps = Superblock {
+    let segments = segments::SegmentChecker::new(&world.data);
+    let says_gaps = RingSuperblock {
         gaps: true,
         ..superblock()
     };
-    let copy = |at, superblock: &Superblock| {
+    let copy = |at, superblock: &RingSuperblock| {
         let write = write(at, &superblock.encode());
         assert_eq!(done(&segments, &write), "nothing");
     };
@@ -337,9 +338,9 @@ fn segments_sees_a_record_behind_a_gap_that_one_superblock_says_nothing_of() {
 #[test]
 fn segments_sees_a_tail_that_leaves_data_behind_that_is_not_home() {
     let world = world();
-    let disk: Rc<Disk> = Rc::clone(&world.data);
+    let disk: Rc<SimDisk> = Rc::clone(&world.data);
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
-    let segments = segments::Segments::new(&disk);
+    let segments = segments::SegmentChecker::new(&disk);
     assert_eq!(done(&segments, &record(1, first, 0, epoch, 7)), "nothing");
     let moved = tail_moved_to(first + 1);
     assert_eq!(says(segments.issued(&moved)), "reuse (I2)");
@@ -353,7 +354,7 @@ fn segments_sees_a_tail_that_leaves_data_behind_that_is_not_home() {
     world.run(async move { home.flush().await.unwrap() });
     assert_eq!(says(segments.issued(&moved)), "nothing");
     assert_eq!(
-        world.cut(Coin::Drop)[Role::Data].bytes(0..512),
+        world.cut(WriteFate::Drop)[CacheDisk::Data].bytes(0..512),
         stamp(7, 0, 512)
     );
 }

@@ -3,29 +3,29 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use forebay_device::Op;
+use forebay_device::DeviceOp;
 
 use forebay_sim::Violation;
-use forebay_sim::disk::Request;
+use forebay_sim::disk::DiskRequest;
 
 /// Changes of the data device that are under way.
 #[derive(Default)]
-pub(super) struct Turns {
-    under_way: RefCell<Vec<(u64, Op, Range<u64>)>>,
+pub(super) struct OverlapChecker {
+    under_way: RefCell<Vec<(u64, DeviceOp, Range<u64>)>>,
 }
 
-fn changes(request: &Request) -> bool {
-    !matches!(request.op, Op::Read | Op::Flush)
+fn changes(request: &DiskRequest) -> bool {
+    !matches!(request.op, DeviceOp::Read | DeviceOp::Flush)
 }
 
-impl Turns {
-    pub(super) fn issued(&self, request: &Request) -> Result<(), Violation> {
+impl OverlapChecker {
+    pub(super) fn issued(&self, request: &DiskRequest) -> Result<(), Violation> {
         if !changes(request) {
             return Ok(());
         }
-        let Request { id, op, range, .. } = request;
+        let DiskRequest { id, op, range, .. } = request;
         let mut under_way = self.under_way.borrow_mut();
-        let meets = |(_, _, other): &&(u64, Op, Range<u64>)| {
+        let meets = |(_, _, other): &&(u64, DeviceOp, Range<u64>)| {
             other.start < range.end && range.start < other.end
         };
         if let Some((_, other_op, other)) = under_way.iter().find(meets) {
@@ -37,7 +37,7 @@ impl Turns {
         Ok(())
     }
 
-    pub(super) fn ended(&self, request: &Request) {
+    pub(super) fn ended(&self, request: &DiskRequest) {
         self.under_way
             .borrow_mut()
             .retain(|(id, _, _)| *id != request.id);

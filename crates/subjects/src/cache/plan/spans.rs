@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_rng::Rng;
-use forebay_sim::disk::Trouble;
+use forebay_sim::disk::TimedFault;
 
 /// Requests of a life that are under way together at most.
 pub(super) const CROWD: u64 = 4096;
@@ -14,13 +14,13 @@ pub(super) fn span(rng: &Rng, upto: u64) -> Duration {
     Duration::from_micros(ms * 1000 + rng.below(ms * 1000))
 }
 
-pub(super) fn trouble(rng: &Rng) -> Trouble {
+pub(super) fn trouble(rng: &Rng) -> TimedFault {
     let from = match rng.below(4) {
         0 => Duration::ZERO,
         _ => span(rng, 12),
     };
     let most = rng.pick(&[13, 13, 17, 24]);
-    Trouble {
+    TimedFault {
         from,
         to: (!rng.one_in(4)).then(|| from + span(rng, most)),
         range: None,

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use forebay_model::disk::Op;
+use forebay_model::disk::DiskOp;
 
-use super::replay::Times;
+use super::replay::SortedServiceTimes;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
@@ -14,7 +14,7 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 
 /// A picture of the cumulative distributions of the drive's and the model's times.
-pub(crate) fn draw(title: &str, real: &Times, model: &Times) -> String {
+pub(crate) fn draw(title: &str, real: &SortedServiceTimes, model: &SortedServiceTimes) -> String {
     let end = [real, model]
         .iter()
         .filter_map(|t| t.all().last().copied())
@@ -24,10 +24,10 @@ pub(crate) fn draw(title: &str, real: &Times, model: &Times) -> String {
     let y = |share: f64| HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM);
     let mut svg = frame(title, end, &x, &y);
     let curves = [
-        (real, Op::Read, "drive, reads", "#1f5fa8", ""),
-        (model, Op::Read, "model, reads", "#1f5fa8", "5 3"),
-        (real, Op::Write, "drive, writes", "#b5451c", ""),
-        (model, Op::Write, "model, writes", "#b5451c", "5 3"),
+        (real, DiskOp::Read, "drive, reads", "#1f5fa8", ""),
+        (model, DiskOp::Read, "model, reads", "#1f5fa8", "5 3"),
+        (real, DiskOp::Write, "drive, writes", "#b5451c", ""),
+        (model, DiskOp::Write, "model, writes", "#b5451c", "5 3"),
     ];
     let mut row = 0.0;
     for (times, op, label, colour, dashes) in curves {

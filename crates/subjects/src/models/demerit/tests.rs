@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use forebay_sim::trace::{Measured, read_measured};
+use forebay_sim::trace::{MeasuredRequest, read_measured};
 
 use super::*;
 
@@ -22,8 +22,8 @@ fn a_request_past_the_end_of_the_drive_is_named() {
 
 #[test]
 fn the_demerit_compares_by_rank() {
-    let trace: Vec<Measured> = (0..4)
-        .map(|n| Measured {
+    let trace: Vec<MeasuredRequest> = (0..4)
+        .map(|n| MeasuredRequest {
             write: n >= 2,
             first: n,
             blocks: 1,
@@ -31,7 +31,7 @@ fn the_demerit_compares_by_rank() {
             gap_us: 0.0,
         })
         .collect();
-    let times = |ms: [f64; 4]| Times::new(&trace, &ms);
+    let times = |ms: [f64; 4]| SortedServiceTimes::new(&trace, &ms);
     let real = times([5.0, 1.0, 2.0, 2.0]);
     // The same reads in the other order, and writes 1 ms slower and 3 ms faster.
     let model = times([1.0, 5.0, 3.0, -1.0]);
@@ -59,7 +59,7 @@ fn the_demerit_compares_by_rank() {
 #[test]
 fn a_trace_of_reads_only_has_no_demerit_for_writes() {
     let trace = read_measured("R x 1 4 1000 1000\nR x 100 4 1000 1000").expect("it parses");
-    let times = Times::new(&trace, &[1.0, 1.0]);
+    let times = SortedServiceTimes::new(&trace, &[1.0, 1.0]);
     let outcome = compare(&times, std::slice::from_ref(&times));
     assert!(outcome.writes.is_none());
     assert!(text(&outcome, 1).contains("writes_ms n/a"));
@@ -72,25 +72,25 @@ fn the_gap_is_before_or_after_its_request() {
     // After a read, the next blocks come in; whether there was time for it depends on whose gap
     // the second is.
     let trace = read_measured("R x 1000 8 15000 0\nR x 1250 8 1000 900000").expect("it parses");
-    let options = Options {
-        caches: Caches::Own,
-        ..Options::default()
+    let options = DiskOptions {
+        caches: EnabledCaches::Own,
+        ..DiskOptions::default()
     };
-    let before = replay::replay(&spec, options, &trace, Gap::Before);
-    let after = replay::replay(&spec, options, &trace, Gap::After);
+    let before = replay::replay(&spec, options, &trace, GapMeaning::Before);
+    let after = replay::replay(&spec, options, &trace, GapMeaning::After);
     assert!(before[1] < 1.0, "{before:?}");
     assert!(after[1] > 1.0, "{after:?}");
-    assert_eq!(Gap::of(&spec), Gap::Before);
+    assert_eq!(GapMeaning::of(&spec), GapMeaning::Before);
     assert_eq!(
-        Gap::of(&disk::named("dec_rz26").expect("a known name")),
-        Gap::After
+        GapMeaning::of(&disk::named("dec_rz26").expect("a known name")),
+        GapMeaning::After
     );
 }
 
 #[test]
 fn the_plot_has_a_curve_for_each_kind_and_side() {
     let trace = read_measured(GOOD).expect("it parses");
-    let real = Times::new(&trace, &[13.67, 1.971]);
+    let real = SortedServiceTimes::new(&trace, &[13.67, 1.971]);
     let svg = plot::draw("a drive", &real, &real);
     assert_eq!(svg.matches("<polyline").count(), 8);
     assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
@@ -133,19 +133,19 @@ fn the_models_are_as_close_to_the_drives_as_they_were_found_to_be() {
         let trace = trace::load(&path).expect("a measured trace");
         let spec = find(name).expect("a known name");
         trace::check(&trace, &spec).expect("it is of that drive");
-        let gap = Gap::of(&spec);
-        let runs: Vec<Times> = (0..8)
+        let gap = GapMeaning::of(&spec);
+        let runs: Vec<SortedServiceTimes> = (0..8)
             .map(|k| {
-                let options = Options {
-                    caches: Caches::Own,
+                let options = DiskOptions {
+                    caches: EnabledCaches::Own,
                     phase: f64::from(k) / 8.0,
-                    ..Options::default()
+                    ..DiskOptions::default()
                 };
-                Times::new(&trace, &replay::replay(&spec, options, &trace, gap))
+                SortedServiceTimes::new(&trace, &replay::replay(&spec, options, &trace, gap))
             })
             .collect();
         let real: Vec<f64> = trace.iter().map(|r| r.service_us / 1000.0).collect();
-        let outcome = compare(&Times::new(&trace, &real), &runs);
+        let outcome = compare(&SortedServiceTimes::new(&trace, &real), &runs);
         let figures = [
             ("all", Some(outcome.all)),
             ("reads", outcome.reads),

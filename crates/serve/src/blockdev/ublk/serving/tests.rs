@@ -7,30 +7,30 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{Asked, DeviceError, Hooks, RamDevice, Result, Tap};
+use forebay_device::{DeviceError, RamDevice, Result, Tap, TapHooks, TapRequest};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};
 
 use super::*;
-use fake::{Kernel, Number};
+use fake::{FakeKernel, RequestNumber};
 
 const LEN: u64 = 64 << 20;
 
 /// The requests to the device, and its configured behaviour.
 #[derive(Default)]
-struct Observed {
+struct UblkTapHooks {
     asked: RefCell<Vec<String>>,
     fails: Cell<bool>,
     /// Duration of each request.
     delay: RefCell<Option<(Rt, Duration)>>,
 }
 
-impl Hooks for Observed {
-    async fn before(&self, asked: &Asked) -> Result<()> {
+impl TapHooks for UblkTapHooks {
+    async fn before(&self, asked: &TapRequest) -> Result<()> {
         let mut words = format!("{} {:?}", asked.op(), asked.range());
         match asked {
-            Asked::Write(.., durability) => words += &format!(" {durability:?}"),
-            Asked::WriteZeroes(_, room) => words += &format!(" {room:?}"),
+            TapRequest::Write(.., durability) => words += &format!(" {durability:?}"),
+            TapRequest::WriteZeroes(_, room) => words += &format!(" {room:?}"),
             _ => {}
         }
         self.asked.borrow_mut().push(words);
@@ -50,29 +50,29 @@ impl Hooks for Observed {
     }
 }
 
-type Disk = Rc<Tap<RamDevice, Observed>>;
+type TappedDisk = Rc<Tap<RamDevice, UblkTapHooks>>;
 
-struct World {
+struct UblkRig {
     rt: Rt,
-    kernel: Kernel,
-    disk: Disk,
-    memory: Memory,
+    kernel: FakeKernel,
+    disk: TappedDisk,
+    memory: RequestMemory,
     depth: u16,
 }
 
-impl World {
-    fn serve(&self) -> Serving<Kernel> {
+impl UblkRig {
+    fn serve(&self) -> QueueServer<FakeKernel> {
         let device = Rc::clone(&self.disk) as Rc<dyn Device>;
         let kernel = self.kernel.clone();
-        Serving::begin(&self.rt, kernel, self.depth, device, &self.memory).expect("memory")
+        QueueServer::begin(&self.rt, kernel, self.depth, device, &self.memory).expect("memory")
     }
 
-    async fn ask(&self, descriptor: Descriptor, data: &[u8]) -> (i32, Vec<u8>) {
+    async fn ask(&self, descriptor: UblkDescriptor, data: &[u8]) -> (i32, Vec<u8>) {
         let number = self.kernel.submit(descriptor, data);
         self.kernel.answer(number).await
     }
 
-    async fn result(&self, descriptor: Descriptor) -> i32 {
+    async fn result(&self, descriptor: UblkDescriptor) -> i32 {
         self.ask(descriptor, &[]).await.0
     }
 
@@ -82,20 +82,20 @@ impl World {
 }
 
 /// Runs `test` with a queue of `depth` tags.
-fn run<F: Future<Output = ()> + 'static>(depth: u16, test: impl FnOnce(World) -> F) {
+fn run<F: Future<Output = ()> + 'static>(depth: u16, test: impl FnOnce(UblkRig) -> F) {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
-    let world = World {
+    let world = UblkRig {
         rt: executor.rt(),
-        kernel: Kernel::new(depth),
-        disk: Rc::new(Tap::new(RamDevice::new(LEN, 512), Observed::default())),
-        memory: Memory::new(Memory::BYTES_MIN),
+        kernel: FakeKernel::new(depth),
+        disk: Rc::new(Tap::new(RamDevice::new(LEN, 512), UblkTapHooks::default())),
+        memory: RequestMemory::new(RequestMemory::BYTES_MIN),
         depth,
     };
     executor.block_on(test(world));
 }
 
-fn sectors(op: Op, first_sector: u64, sectors: u32) -> Descriptor {
-    Descriptor {
+fn sectors(op: UblkOp, first_sector: u64, sectors: u32) -> UblkDescriptor {
+    UblkDescriptor {
         op,
         fua: false,
         keep_room: false,
@@ -109,20 +109,20 @@ fn requests_reach_the_device_as_they_were_meant_and_data_comes_back() {
     run(4, |world| async move {
         let _serving = world.serve();
         let data = [7; 1024];
-        assert_eq!(world.ask(sectors(Op::Write, 8, 2), &data).await.0, 1024);
-        let durable = Descriptor {
+        assert_eq!(world.ask(sectors(UblkOp::Write, 8, 2), &data).await.0, 1024);
+        let durable = UblkDescriptor {
             fua: true,
-            ..sectors(Op::Write, 10, 1)
+            ..sectors(UblkOp::Write, 10, 1)
         };
         assert_eq!(world.ask(durable, &[9; 512]).await.0, 512);
-        let read = world.ask(sectors(Op::Read, 9, 2), &[0; 1024]).await;
+        let read = world.ask(sectors(UblkOp::Read, 9, 2), &[0; 1024]).await;
         assert_eq!(read, (1024, [[7; 512], [9; 512]].concat()));
-        assert_eq!(world.result(sectors(Op::Flush, 0, 0)).await, 0);
-        assert_eq!(world.result(sectors(Op::Discard, 8, 8)).await, 0);
-        let zeroes = sectors(Op::WriteZeroes, 16, 8);
+        assert_eq!(world.result(sectors(UblkOp::Flush, 0, 0)).await, 0);
+        assert_eq!(world.result(sectors(UblkOp::Discard, 8, 8)).await, 0);
+        let zeroes = sectors(UblkOp::WriteZeroes, 16, 8);
         assert_eq!(world.result(zeroes).await, 0);
         let keep_room = true;
-        let kept = Descriptor {
+        let kept = UblkDescriptor {
             keep_room,
             ..zeroes
         };
@@ -148,18 +148,24 @@ fn a_request_that_makes_no_sense_is_refused_and_the_next_one_served() {
         let _serving = world.serve();
         let too_long = (PART_BYTES / 512) as u32 + 1;
         for (descriptor, errno) in [
-            (sectors(Op::Other(4), 0, 8), libc::EOPNOTSUPP),
-            (sectors(Op::Read, 0, 0), libc::EINVAL),
-            (sectors(Op::Read, 0, u32::MAX), libc::EINVAL),
-            (sectors(Op::Write, 0, too_long), libc::EINVAL),
-            (sectors(Op::Read, LEN / 512, 1), libc::EIO),
-            (sectors(Op::Read, u64::MAX, 1), libc::EINVAL),
-            (sectors(Op::Discard, u64::MAX / 512, u32::MAX), libc::EINVAL),
+            (sectors(UblkOp::Other(4), 0, 8), libc::EOPNOTSUPP),
+            (sectors(UblkOp::Read, 0, 0), libc::EINVAL),
+            (sectors(UblkOp::Read, 0, u32::MAX), libc::EINVAL),
+            (sectors(UblkOp::Write, 0, too_long), libc::EINVAL),
+            (sectors(UblkOp::Read, LEN / 512, 1), libc::EIO),
+            (sectors(UblkOp::Read, u64::MAX, 1), libc::EINVAL),
+            (
+                sectors(UblkOp::Discard, u64::MAX / 512, u32::MAX),
+                libc::EINVAL,
+            ),
         ] {
             let data = vec![0; descriptor.sectors.min(too_long) as usize * 512];
             let (result, _) = world.ask(descriptor, &data).await;
             assert_eq!(result, -errno, "{descriptor:?}");
-            assert_eq!(world.ask(sectors(Op::Read, 0, 1), &[1; 512]).await.0, 512);
+            assert_eq!(
+                world.ask(sectors(UblkOp::Read, 0, 1), &[1; 512]).await.0,
+                512
+            );
         }
     });
 }
@@ -169,12 +175,12 @@ fn an_error_of_the_device_is_one_that_the_kernel_does_not_misread() {
     run(2, |world| async move {
         let _serving = world.serve();
         world.disk.fails.set(true);
-        assert_eq!(world.result(sectors(Op::Flush, 0, 0)).await, -libc::EIO);
-        let write = world.ask(sectors(Op::Write, 0, 1), &[1; 512]).await;
+        assert_eq!(world.result(sectors(UblkOp::Flush, 0, 0)).await, -libc::EIO);
+        let write = world.ask(sectors(UblkOp::Write, 0, 1), &[1; 512]).await;
         assert_eq!(write.0, -libc::EIO);
         world.disk.fails.set(false);
         world.kernel.fail_copies();
-        let write = world.ask(sectors(Op::Write, 0, 1), &[1; 512]).await;
+        let write = world.ask(sectors(UblkOp::Write, 0, 1), &[1; 512]).await;
         assert_eq!(write.0, -libc::EIO);
     });
 }
@@ -186,8 +192,8 @@ fn more_than_memory_has_room_for_takes_turns_and_all_is_served() {
         world.delay(Duration::from_millis(1));
         let all = (PART_BYTES / 512) as u32;
         let data = vec![3; PART_BYTES];
-        let writes: Vec<Number> = (0..300)
-            .map(|i| sectors(Op::Write, i % 64 * u64::from(all), all))
+        let writes: Vec<RequestNumber> = (0..300)
+            .map(|i| sectors(UblkOp::Write, i % 64 * u64::from(all), all))
             .map(|write| world.kernel.submit(write, &data))
             .collect();
         for write in writes {
@@ -202,8 +208,8 @@ fn a_stopped_device_ends_its_server_when_the_last_request_has_ended() {
     run(4, |world| async move {
         let serving = world.serve();
         world.delay(Duration::from_secs(1));
-        world.kernel.submit(sectors(Op::Write, 0, 1), &[1; 512]);
-        world.kernel.submit(sectors(Op::Flush, 0, 0), &[]);
+        world.kernel.submit(sectors(UblkOp::Write, 0, 1), &[1; 512]);
+        world.kernel.submit(sectors(UblkOp::Flush, 0, 0), &[]);
         while world.kernel.served() < 2 {
             world.rt.yield_now().await;
         }
@@ -232,11 +238,11 @@ fn what_a_server_leaves_its_successor_answers_and_nobody_sees_an_error() {
     run(3, |world| async move {
         let serving = world.serve();
         world.delay(Duration::from_secs(1));
-        let asked: Vec<Number> = (0..7)
+        let asked: Vec<RequestNumber> = (0..7)
             .map(|i| {
                 world
                     .kernel
-                    .submit(sectors(Op::Write, i, 1), &[i as u8; 512])
+                    .submit(sectors(UblkOp::Write, i, 1), &[i as u8; 512])
             })
             .collect();
         while world.kernel.served() < 3 {
@@ -265,12 +271,12 @@ fn what_succeeds_while_a_server_ends_is_answered_and_nothing_new_begun() {
     run(2, |world| async move {
         let serving = world.serve();
         world.delay(Duration::from_secs(1));
-        let first = world.kernel.submit(sectors(Op::Write, 0, 1), &[1; 512]);
-        let second = world.kernel.submit(sectors(Op::Flush, 0, 0), &[]);
+        let first = world.kernel.submit(sectors(UblkOp::Write, 0, 1), &[1; 512]);
+        let second = world.kernel.submit(sectors(UblkOp::Flush, 0, 0), &[]);
         while world.kernel.served() < 2 {
             world.rt.yield_now().await;
         }
-        let third = world.kernel.submit(sectors(Op::Write, 1, 1), &[2; 512]);
+        let third = world.kernel.submit(sectors(UblkOp::Write, 1, 1), &[2; 512]);
         serving.withhold();
         serving.idle().await;
         let asked = world.disk.asked.borrow().len();
@@ -294,8 +300,8 @@ fn servers_that_are_killed_lose_nothing_and_their_users_see_a_pause() {
             let mut serving = Some(world.serve());
             let mut last: BTreeMap<u64, u8> = BTreeMap::new();
             for round in 1..=60_u8 {
-                let asked: Vec<(u64, Number)> = (0..12)
-                    .map(|sector| (sector, sectors(Op::Write, sector, 1)))
+                let asked: Vec<(u64, RequestNumber)> = (0..12)
+                    .map(|sector| (sector, sectors(UblkOp::Write, sector, 1)))
                     .map(|(sector, write)| (sector, world.kernel.submit(write, &[round; 512])))
                     .collect();
                 if rng.one_in(2) {

@@ -8,37 +8,37 @@ use std::rc::Rc;
 
 use forebay_rt::Event;
 
-use super::{Descriptor, Op, Port};
+use super::{QueuePort, UblkDescriptor, UblkOp};
 
 /// Sequence number of a request.
-pub(super) type Number = usize;
+pub(super) type RequestNumber = usize;
 
-struct Request {
-    number: Number,
-    descriptor: Descriptor,
+struct FakeRequest {
+    number: RequestNumber,
+    descriptor: UblkDescriptor,
     /// The data to write, or the data read.
     data: Vec<u8>,
 }
 
-enum Tag {
+enum FakeTag {
     /// This server has not offered the tag yet.
     New,
     /// The tag is free.
     Offered,
     /// The tag brings the server this request.
-    Arrives(Request),
+    Arrives(FakeRequest),
     /// The server has this request.
-    Served(Request),
+    Served(FakeRequest),
 }
 
 #[derive(Default)]
-struct Inner {
-    tags: RefCell<Vec<Tag>>,
+struct FakeQueue {
+    tags: RefCell<Vec<FakeTag>>,
     /// Requests without a tag.
-    waiting: RefCell<VecDeque<Request>>,
+    waiting: RefCell<VecDeque<FakeRequest>>,
     /// Results and data of the answered requests.
-    answers: RefCell<BTreeMap<Number, (i32, Vec<u8>)>>,
-    submitted: Cell<Number>,
+    answers: RefCell<BTreeMap<RequestNumber, (i32, Vec<u8>)>>,
+    submitted: Cell<RequestNumber>,
     stopped: Cell<bool>,
     copies_fail: Cell<bool>,
     changed: Event,
@@ -46,12 +46,12 @@ struct Inner {
 
 /// The driver's end of one queue. Clones share it.
 #[derive(Clone)]
-pub(super) struct Kernel(Rc<Inner>);
+pub(super) struct FakeKernel(Rc<FakeQueue>);
 
-impl Kernel {
-    pub(super) fn new(depth: u16) -> Kernel {
-        let kernel = Kernel(Rc::default());
-        let tags = (0..depth).map(|_| Tag::New);
+impl FakeKernel {
+    pub(super) fn new(depth: u16) -> FakeKernel {
+        let kernel = FakeKernel(Rc::default());
+        let tags = (0..depth).map(|_| FakeTag::New);
         kernel.0.tags.borrow_mut().extend(tags);
         kernel
     }
@@ -59,13 +59,13 @@ impl Kernel {
     /// Returns true once every tag was offered.
     pub(super) fn is_ready(&self) -> bool {
         let tags = self.0.tags.borrow();
-        !tags.iter().any(|tag| matches!(tag, Tag::New))
+        !tags.iter().any(|tag| matches!(tag, FakeTag::New))
     }
 
     /// Queues a request, which is sent as soon as a tag is free.
-    pub(super) fn submit(&self, descriptor: Descriptor, data: &[u8]) -> Number {
+    pub(super) fn submit(&self, descriptor: UblkDescriptor, data: &[u8]) -> RequestNumber {
         let number = self.0.submitted.replace(self.0.submitted.get() + 1);
-        let request = Request {
+        let request = FakeRequest {
             number,
             descriptor,
             data: data.to_vec(),
@@ -76,21 +76,21 @@ impl Kernel {
     }
 
     /// Waits until a request is answered.
-    pub(super) async fn answer(&self, number: Number) -> (i32, Vec<u8>) {
+    pub(super) async fn answer(&self, number: RequestNumber) -> (i32, Vec<u8>) {
         let answer = || self.0.answers.borrow_mut().remove(&number);
         self.0.changed.until(answer).await
     }
 
     /// Returns the number of unanswered requests.
     pub(super) fn unanswered(&self) -> usize {
-        let holds = |tag: &Tag| matches!(tag, Tag::Arrives(_) | Tag::Served(_));
+        let holds = |tag: &FakeTag| matches!(tag, FakeTag::Arrives(_) | FakeTag::Served(_));
         let with_tag = self.0.tags.borrow().iter().filter(|tag| holds(tag)).count();
         with_tag + self.0.waiting.borrow().len()
     }
 
     /// Returns the number of requests that a server has received and not answered.
     pub(super) fn served(&self) -> usize {
-        let served = |tag: &&Tag| matches!(tag, Tag::Served(_));
+        let served = |tag: &&FakeTag| matches!(tag, FakeTag::Served(_));
         self.0.tags.borrow().iter().filter(served).count()
     }
 
@@ -110,8 +110,8 @@ impl Kernel {
         let mut tags = self.0.tags.borrow_mut();
         let mut waiting = self.0.waiting.borrow_mut();
         for tag in tags.iter_mut().rev() {
-            let was = std::mem::replace(tag, Tag::New);
-            if let Tag::Arrives(request) | Tag::Served(request) = was {
+            let was = std::mem::replace(tag, FakeTag::New);
+            if let FakeTag::Arrives(request) | FakeTag::Served(request) = was {
                 waiting.push_front(request);
             }
         }
@@ -124,21 +124,24 @@ impl Kernel {
         }
         let mut waiting = self.0.waiting.borrow_mut();
         let mut tags = self.0.tags.borrow_mut();
-        for tag in tags.iter_mut().filter(|tag| matches!(tag, Tag::Offered)) {
+        for tag in tags
+            .iter_mut()
+            .filter(|tag| matches!(tag, FakeTag::Offered))
+        {
             let Some(request) = waiting.pop_front() else {
                 break;
             };
-            *tag = Tag::Arrives(request);
+            *tag = FakeTag::Arrives(request);
         }
         self.0.changed.notify_all();
     }
 
     fn accept(&self, tag: u16, answer: Option<i32>) {
         let mut tags = self.0.tags.borrow_mut();
-        let was = std::mem::replace(&mut tags[usize::from(tag)], Tag::Offered);
+        let was = std::mem::replace(&mut tags[usize::from(tag)], FakeTag::Offered);
         match (was, answer) {
-            (Tag::New, None) => {}
-            (Tag::Served(request), Some(result)) => {
+            (FakeTag::New, None) => {}
+            (FakeTag::Served(request), Some(result)) => {
                 let answer = (result, request.data);
                 let twice = self.0.answers.borrow_mut().insert(request.number, answer);
                 assert!(twice.is_none(), "request {} again", request.number);
@@ -154,9 +157,9 @@ impl Kernel {
         if self.0.stopped.get() {
             return Some(Err(io::Error::from_raw_os_error(libc::ENODEV)));
         }
-        match std::mem::replace(at, Tag::Offered) {
-            Tag::Arrives(request) => {
-                *at = Tag::Served(request);
+        match std::mem::replace(at, FakeTag::Offered) {
+            FakeTag::Arrives(request) => {
+                *at = FakeTag::Served(request);
                 Some(Ok(()))
             }
             was => {
@@ -166,10 +169,17 @@ impl Kernel {
         }
     }
 
-    fn with_data<T>(&self, tag: u16, op: Op, copy: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
+    fn with_data<T>(
+        &self,
+        tag: u16,
+        op: UblkOp,
+        copy: impl FnOnce(&mut [u8]) -> T,
+    ) -> io::Result<T> {
         let mut tags = self.0.tags.borrow_mut();
         match &mut tags[usize::from(tag)] {
-            Tag::Served(request) if request.descriptor.op == op && !self.0.copies_fail.get() => {
+            FakeTag::Served(request)
+                if request.descriptor.op == op && !self.0.copies_fail.get() =>
+            {
                 Ok(copy(&mut request.data))
             }
             _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
@@ -177,7 +187,7 @@ impl Kernel {
     }
 }
 
-impl Port for Kernel {
+impl QueuePort for FakeKernel {
     async fn offer(&self, tag: u16, answer: Option<i32>) -> io::Result<()> {
         self.accept(tag, answer);
         self.send();
@@ -185,18 +195,18 @@ impl Port for Kernel {
         self.0.changed.until(|| self.outcome(tag)).await
     }
 
-    fn request(&self, tag: u16) -> Descriptor {
+    fn request(&self, tag: u16) -> UblkDescriptor {
         match &self.0.tags.borrow()[usize::from(tag)] {
-            Tag::Served(request) => request.descriptor,
+            FakeTag::Served(request) => request.descriptor,
             _ => panic!("tag {tag} has no request"),
         }
     }
 
     fn take(&self, tag: u16, buf: &mut [u8]) -> io::Result<()> {
-        self.with_data(tag, Op::Write, |data| buf.copy_from_slice(data))
+        self.with_data(tag, UblkOp::Write, |data| buf.copy_from_slice(data))
     }
 
     fn give(&self, tag: u16, data: &[u8]) -> io::Result<()> {
-        self.with_data(tag, Op::Read, |to| to.copy_from_slice(data))
+        self.with_data(tag, UblkOp::Read, |to| to.copy_from_slice(data))
     }
 }
