@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: proof that the simulator sees faults.
 //!
-//! A mutant is the shipping code with one deliberate mistake. A file in `xtask/mutants` names the mistake, the guarantee
+//! A mutant is the shipping code with one deliberate mistake. A file in `testing/mutants` names the mistake, the guarantee
 //! or invariant of the design page that it breaks, the simulator's system under test that must show it, and source
 //! texts with their replacements. The texts are compared by tokens within a crate: a mutant survives changes of layout,
 //! comments and files, and ends only when the code that it breaks changes. The shipping code has no switches.
@@ -139,9 +139,10 @@ fn seconds(span: Duration) -> String {
 /// The rows of the table of mutants in docs/testing.md: name, and what is broken.
 #[cfg(test)]
 fn documented(page: &str) -> BTreeMap<String, (String, String)> {
-    use forebay_pages::{plain, tables};
-    let is_ours =
-        |table: &&forebay_pages::MarkdownTable| table.header.first().is_some_and(|h| h == "mutant");
+    use forebay_doc_tables::{plain, tables};
+    let is_ours = |table: &&forebay_doc_tables::MarkdownTable| {
+        table.header.first().is_some_and(|h| h == "mutant")
+    };
     let all = tables(page);
     let rows = all.iter().filter(is_ours).flat_map(|table| &table.rows);
     rows.filter_map(|(_, row)| {
@@ -179,7 +180,14 @@ mod tests {
         for mutant in mutant::load(&crate::root().unwrap()).unwrap() {
             for changed in mutant.crates() {
                 let engines = [
-                    "device", "segments", "log", "dcd", "extents", "vsl", "dfs", "mount",
+                    "device",
+                    "segment-log",
+                    "ring-log",
+                    "dcd",
+                    "extent-map",
+                    "vsl",
+                    "dfs",
+                    "mount",
                 ];
                 assert!(
                     engines.contains(&changed),

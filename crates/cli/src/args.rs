@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_scratch::{DfsArgs, PaperDcdArgs, TryArgs};
-use forebay_stack::{
+use forebay_units::{ByteLen, TimeSpan};
+use forebay_volume::{
     AckMode, BypassSize, DeviceSpec, FrontEndKind, HttpAddress, LayerKind, ListenAddress,
     MemoryLimit, MetricsAddress, RequestedPlacement, SegmentDiscard, SpareShare, VolumeName,
 };
-use forebay_units::{ByteLen, TimeSpan};
 
 mod mounting;
 
@@ -38,7 +38,9 @@ Environment:
 
 /// Returns the text below the help of the whole program.
 fn after_help() -> String {
-    let models: Vec<&str> = forebay_model::disk::names().map(|(name, _)| name).collect();
+    let models: Vec<&str> = forebay_disk_model::disk::names()
+        .map(|(name, _)| name)
+        .collect();
     format!(
         "\
 Devices (PATH):

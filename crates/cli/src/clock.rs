@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_stack::{FileTime, FsClock};
+use forebay_volume::{FileTime, FsClock};
 
 /// Returns a clock of the current time. A time before 1970 is reported as 1970.
 pub(crate) fn clock() -> FsClock {

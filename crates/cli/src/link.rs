@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use forebay_program::dirs::ProgramDirs;
 use forebay_serve::blockdev::{VolumeMarks, is_of_volume};
-use forebay_stack::VolumeName;
+use forebay_volume::VolumeName;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay_rt::Rt;
-use forebay_stack::VolumeName;
+use forebay_volume::VolumeName;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -231,9 +231,9 @@ fn cut_off(dirs: &ProgramDirs, name: &VolumeName) -> bool {
     let Some(dir) = dirs.noted_mount(name) else {
         return false;
     };
-    let mounts = forebay_os::mounts().unwrap_or_default();
-    let is_it = |mount: &forebay_os::MountEntry| {
-        let is_ours = mount.fstype == forebay_os::FUSE_TYPE;
+    let mounts = forebay_linux::mounts().unwrap_or_default();
+    let is_it = |mount: &forebay_linux::MountEntry| {
+        let is_ours = mount.fstype == forebay_linux::FUSE_TYPE;
         is_ours && mount.point == dir && mount.source == Path::new(name.as_str())
     };
     if !mounts.iter().any(is_it) {

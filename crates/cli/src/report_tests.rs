@@ -4,7 +4,7 @@ use forebay_control::DaemonStatus;
 use forebay_device::{FieldKind, ReportField};
 
 use forebay_program::report::StatusReport;
-use forebay_stack::FilesFacts;
+use forebay_volume::FilesFacts;
 
 /// A report with a value in every field.
 const EXAMPLE: &str = r#"{

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use forebay_os::{DeviceOpenOptions, IoRing};
+use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_stack::{
+use forebay_volume::{
     DeviceOrLayer, DeviceSpec, LayerKind, LayerTree, ServiceOptions, SuperblockDevice, VolumeName,
     named_by,
 };

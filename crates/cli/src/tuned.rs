@@ -2,7 +2,7 @@
 
 use forebay_control::TuneReply;
 use forebay_program::failure::CommandFailure;
-use forebay_stack::{OperationError, TuneReport, VolumeName};
+use forebay_volume::{OperationError, TuneReport, VolumeName};
 
 /// Converts the result of tuning to its form on the control socket.
 pub(crate) fn told(tuned: TuneReport) -> TuneReply {

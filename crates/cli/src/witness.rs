@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use forebay_os::isolated;
+use forebay_linux::isolated;
 use forebay_rt::Rt;
-use forebay_stack::{FailedLogFuture, FailedLogRegistry, VolumeId};
+use forebay_volume::{FailedLogFuture, FailedLogRegistry, VolumeId};
 
 /// Time limit for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, DeviceError, DeviceOp, Durability, Result};
-use forebay_log::{LogAddr, RangeKind};
+use forebay_ring_log::{LogAddr, RangeKind};
 use forebay_units::{BlockNumber, SegmentSeq};
 use futures_util::future::{Either, select};
 

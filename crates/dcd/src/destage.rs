@@ -23,7 +23,7 @@ mod window;
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_log::{LogAddr, LogError};
+use forebay_ring_log::{LogAddr, LogError};
 use forebay_units::{BlockNumber, SegmentSeq};
 
 use crate::engine::DcdEngine;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceError, DeviceGeometry, DeviceOp, DurableRequests, Result};
-use forebay_log::{PORTION_BYTES, RangeKind, RingLog};
+use forebay_ring_log::{PORTION_BYTES, RangeKind, RingLog};
 use forebay_rt::{CoopBudget, Event, Instant, Lock, RangeLock, Rt};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 

@@ -1,7 +1,7 @@
 //! Errors of creating and attaching a volume.
 
 use forebay_device::DeviceError;
-use forebay_log::{LogOpenError, RingError};
+use forebay_ring_log::{LogOpenError, RingError};
 use forebay_units::ByteLen;
 
 /// Reason why a volume cannot be created.

@@ -2,7 +2,7 @@
 //!
 //! The log adds magic, version, volume id and checksum around this payload.
 
-use forebay_log::LAYER_BYTES_MAX;
+use forebay_ring_log::LAYER_BYTES_MAX;
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
 use crate::fingerprint::{BLOCKS, Fingerprint};
@@ -162,7 +162,7 @@ mod tests {
             let fingerprint = Fingerprint { crcs: [crc; BLOCKS], unknown };
             let payload = SuperblockPayload { name, data, block_size: 512, fingerprint, lost_sectors: lost, lost: ranges };
             let bytes = payload.encode();
-            prop_assert!(bytes.len() <= forebay_log::LAYER_BYTES_MAX);
+            prop_assert!(bytes.len() <= forebay_ring_log::LAYER_BYTES_MAX);
             let back = SuperblockPayload::decode(&bytes).unwrap();
             prop_assert!(payload.data.path.starts_with(&back.data.path));
             prop_assert!(payload.lost.starts_with(&back.lost) && (back.lost.len() == payload.lost.len() || back.lost.len() > 100));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::pin::pin;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, Result};
-use forebay_log::{LogAddr, RingLog};
+use forebay_ring_log::{LogAddr, RingLog};
 use forebay_units::{BlockNumber, LINE_SECTORS, SECTOR_BYTES};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -375,7 +375,7 @@ impl DcdEngine {
     pub(crate) async fn about_to_change(
         &self,
         ranges: impl Iterator<Item = Range<u64>>,
-    ) -> Result<u64, forebay_log::LogError> {
+    ) -> Result<u64, forebay_ring_log::LogError> {
         let len = self.geometry().len;
         let bytes = ranges.map(|s| s.start * SECTOR_BYTES..s.end * SECTOR_BYTES);
         let touched = bytes.fold(0, |all, range| all | Fingerprint::touched(&range, len));

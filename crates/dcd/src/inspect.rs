@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
-use forebay_log::{
+use forebay_ring_log::{
     HEADER_BYTES, LogOpenError, RecoveredRecord, RingEntry, RingGeometry, RingSuperblock,
     SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
 };
@@ -123,7 +123,7 @@ pub struct LogDumpEntry {
 }
 
 async fn superblock(log: &dyn Device) -> Result<(RingSuperblock, SuperblockPayload), InspectError> {
-    let copies = forebay_log::read_superblocks(log).await?;
+    let copies = forebay_ring_log::read_superblocks(log).await?;
     let newest = copies.newest().map_err(LogOpenError::from)?;
     let payload = SuperblockPayload::decode(&newest.layer).ok_or(InspectError::NotOurs)?;
     Ok((newest.clone(), payload))
@@ -148,7 +148,7 @@ pub async fn check(
     data: Option<(Rc<dyn Device>, DataIdentity)>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<DcdCheckReport, InspectError> {
-    let copies = forebay_log::read_superblocks(&*log).await?;
+    let copies = forebay_ring_log::read_superblocks(&*log).await?;
     let (superblock, payload) = superblock(&*log).await?;
     let mut problems = Vec::new();
     for (name, copy) in [("A", &copies.a), ("B", &copies.b)] {
@@ -159,10 +159,10 @@ pub async fn check(
     if superblock.abandoned {
         problems.push("the log failed in use and was given up".into());
     }
-    forebay_log::fits_device(&superblock, &*log)?;
+    forebay_ring_log::fits_device(&superblock, &*log)?;
     let map = RefCell::new(CacheMap::new(RingGeometry::of(&superblock)));
     let mut unfit = None;
-    let scan = forebay_log::scan(&*log, &superblock, &mut |record| {
+    let scan = forebay_ring_log::scan(&*log, &superblock, &mut |record| {
         match fits(record, &payload) {
             Ok(()) => apply(&mut map.borrow_mut(), record),
             Err(why) => drop(unfit.get_or_insert((record.seq, why))),
@@ -302,10 +302,10 @@ fn dump_record(record: &RecoveredRecord) -> LogDumpItem {
             sectors,
         } => LogDumpEntry {
             what: match kind {
-                forebay_log::RangeKind::Zero => "zero",
-                forebay_log::RangeKind::Unmap => "unmap",
-                forebay_log::RangeKind::Discard => "discard",
-                forebay_log::RangeKind::Lost => "lost",
+                forebay_ring_log::RangeKind::Zero => "zero",
+                forebay_ring_log::RangeKind::Unmap => "unmap",
+                forebay_ring_log::RangeKind::Discard => "discard",
+                forebay_ring_log::RangeKind::Lost => "lost",
             },
             at: sector.0.saturating_mul(SECTOR_BYTES),
             len: sectors.saturating_mul(SECTOR_BYTES),
@@ -329,7 +329,7 @@ pub async fn dump(
     log: Rc<dyn Device>,
     out: &mut dyn FnMut(LogDumpItem),
 ) -> Result<(), InspectError> {
-    let copies = forebay_log::read_superblocks(&*log).await?;
+    let copies = forebay_ring_log::read_superblocks(&*log).await?;
     for (copy, found) in [("A", &copies.a), ("B", &copies.b)] {
         let payload = |superblock: &RingSuperblock| SuperblockPayload::decode(&superblock.layer);
         let info = found
@@ -340,9 +340,9 @@ pub async fn dump(
         out(LogDumpItem::Superblock { copy, info, error });
     }
     let superblock = copies.newest().map_err(LogOpenError::from)?.clone();
-    forebay_log::fits_device(&superblock, &*log)?;
+    forebay_ring_log::fits_device(&superblock, &*log)?;
     let scan =
-        forebay_log::scan(&*log, &superblock, &mut |record| out(dump_record(record))).await?;
+        forebay_ring_log::scan(&*log, &superblock, &mut |record| out(dump_record(record))).await?;
     out(LogDumpItem::End {
         next_segment: scan.next_segment.0,
         next_record: scan.next_record.0,

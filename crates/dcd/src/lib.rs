@@ -64,7 +64,7 @@ mod write;
 
 pub use error::{DcdAttachError, DcdCreateError};
 pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
-pub use forebay_log::{OffsetPolicy, VolumeId};
+pub use forebay_ring_log::{OffsetPolicy, VolumeId};
 pub use format::{DataIdentity, SuperblockPayload};
 pub use inspect::{
     CheckVerdict, DcdCheckReport, InspectError, LogDumpEntry, LogDumpItem, check, dump, erase,

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use forebay_log::{LogAddr, RangeKind, RingGeometry};
+use forebay_ring_log::{LogAddr, RangeKind, RingGeometry};
 use forebay_units::{BlockNumber, LINE_SECTORS, RecordSeq, Sector, SegmentSeq};
 
 pub(crate) use crate::piece::LogFragment;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use forebay_device::{Device, Result, ZeroedSpace};
-use forebay_log::RangeKind;
+use forebay_ring_log::RangeKind;
 use forebay_units::SECTOR_BYTES;
 
 use crate::engine::DcdEngine;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use forebay_log::OffsetPolicy;
+use forebay_ring_log::OffsetPolicy;
 use forebay_units::ByteLen;
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use forebay_device::Buf;
-use forebay_log::LogAddr;
+use forebay_ring_log::LogAddr;
 use forebay_units::{BlockNumber, LINE_SECTORS, SECTOR_BYTES, Sector};
 
 /// A fragment as it was written: up to 8 sectors of one block, at one address, under one checksum.

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use forebay_log::RangeKind;
+use forebay_ring_log::RangeKind;
 use forebay_units::RecordSeq;
 
 /// Maximum number of ranges in a chunk.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, DeviceOp, Result};
-use forebay_log::{LogAddr, RangeKind, SegmentPin};
+use forebay_ring_log::{LogAddr, RangeKind, SegmentPin};
 use forebay_units::SECTOR_BYTES;
 use futures_util::future::try_join_all;
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use forebay_device::{CheckedDevice, Device, DeviceError, DeviceOp};
-use forebay_log::{
+use forebay_ring_log::{
     AddressedEntry, HEADER_BYTES, LogOpenError, LogOptions, RecoveredRecord, RingEntry,
     RingGeometry, RingSuperblock, RingSuperblockPair, VolumeId,
 };
@@ -119,8 +119,8 @@ pub async fn create(
         lost_sectors: 0,
         lost: Vec::new(),
     };
-    forebay_log::format_device(&*log, ring, options.volume, payload.encode()).await?;
-    let copies = forebay_log::read_superblocks(&*log).await;
+    forebay_ring_log::format_device(&*log, ring, options.volume, payload.encode()).await?;
+    let copies = forebay_ring_log::read_superblocks(&*log).await;
     let superblock = copies.as_ref().ok().and_then(|copies| copies.newest().ok());
     let superblock = superblock.ok_or_else(|| {
         let unreadable = std::io::Error::other("the superblock just written does not read back");
@@ -201,7 +201,7 @@ fn usable<'a>(
     } else {
         copies.newest().map_err(LogOpenError::from)?
     };
-    forebay_log::fits_device(superblock, log)?;
+    forebay_ring_log::fits_device(superblock, log)?;
     let payload = SuperblockPayload::decode(&superblock.layer).ok_or(DcdAttachError::NotOurs)?;
     Ok((superblock, payload))
 }
@@ -272,7 +272,7 @@ impl DcdVolume {
     ) -> Result<(DcdVolume, AttachReport), DcdAttachError> {
         let log: Rc<dyn Device> = Rc::new(CheckedDevice::new(log, "log"));
         let data: Rc<dyn Device> = Rc::new(CheckedDevice::new(data, "data"));
-        let copies = forebay_log::read_superblocks(&*log).await?;
+        let copies = forebay_ring_log::read_superblocks(&*log).await?;
         let (superblock, mut payload) = usable(&copies, &*log, options.accept_loss)?;
         not_given_up(superblock, &payload, witness.as_deref()).await?;
         let accept = options.accept_changed;
@@ -290,7 +290,7 @@ impl DcdVolume {
         payload.data = DataIdentity { len, ..identity };
         let map = RefCell::new(CacheMap::to_recover(RingGeometry::of(superblock)));
         let layer = payload.encode();
-        let (log, workers, recovery) = forebay_log::open(
+        let (log, workers, recovery) = forebay_ring_log::open(
             rt.clone(),
             log,
             LogOptions {

@@ -5,7 +5,7 @@
 //! log holds only such data and lost ranges, it is not destaged for its own sake, since this would never end.
 
 use forebay_device::{Buf, DeviceError, DeviceOp};
-use forebay_log::{RangeKind, SEGMENTS_RESERVED};
+use forebay_ring_log::{RangeKind, SEGMENTS_RESERVED};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES, Sector};
 
 use crate::engine::DcdEngine;

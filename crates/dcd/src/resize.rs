@@ -4,7 +4,7 @@
 //! finds a record about sectors behind the recorded length.
 
 use forebay_device::{Device, DeviceError, DeviceOp};
-use forebay_log::LogError;
+use forebay_ring_log::LogError;
 use forebay_units::ByteLen;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 //!
 //! Destaging frees both in the same order: a fragment that leaves the log also leaves the map.
 
-use forebay_log::SEGMENTS_RESERVED;
+use forebay_ring_log::SEGMENTS_RESERVED;
 use forebay_units::LINE_BYTES;
 
 use crate::engine::DcdEngine;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, Durability};
-use forebay_log::{LogOpenError, RingGeometry, RingSuperblockPair};
+use forebay_ring_log::{LogOpenError, RingGeometry, RingSuperblockPair};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
 
@@ -121,19 +121,19 @@ pub async fn salvage(
     abandoned.payload.lost = without(&abandoned.payload.lost, &found);
     abandoned.payload.lost_sectors = (report.lost_bytes - report.found_bytes) / SECTOR_BYTES;
     let layer = abandoned.payload.encode();
-    forebay_log::rewrite_abandoned(&*abandoned.log, &abandoned.copies, layer).await?;
+    forebay_ring_log::rewrite_abandoned(&*abandoned.log, &abandoned.copies, layer).await?;
     Ok(report)
 }
 
 impl AbandonedLog {
     async fn open(log: Rc<dyn Device>) -> Result<AbandonedLog, SalvageError> {
-        let copies = forebay_log::read_superblocks(&*log).await?;
+        let copies = forebay_ring_log::read_superblocks(&*log).await?;
         let superblock = copies.newest().map_err(LogOpenError::from)?.clone();
         let payload = SuperblockPayload::decode(&superblock.layer).ok_or(SalvageError::NotOurs)?;
         if !superblock.abandoned {
             return Err(SalvageError::NotAbandoned);
         }
-        forebay_log::fits_device(&superblock, &*log)?;
+        forebay_ring_log::fits_device(&superblock, &*log)?;
         let ring = RingGeometry::of(&superblock);
         let mut abandoned = AbandonedLog {
             log,
@@ -148,7 +148,7 @@ impl AbandonedLog {
         let mut map = CacheMap::new(ring);
         let mut unfit = None;
         let payload = &abandoned.payload;
-        let scan = forebay_log::scan(&*abandoned.log, &superblock, &mut |record| {
+        let scan = forebay_ring_log::scan(&*abandoned.log, &superblock, &mut |record| {
             match fits(record, payload) {
                 Ok(()) => apply(&mut map, record),
                 Err(why) => drop(unfit.get_or_insert((record.seq, why))),

@@ -13,7 +13,7 @@
 //!
 //! The table is split into shards by other bits of the hash, so that growing never takes long.
 
-use forebay_log::LogAddr;
+use forebay_ring_log::LogAddr;
 use forebay_units::BlockNumber;
 
 use crate::piece::LogFragment;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use forebay_device::{
     Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
 };
-use forebay_log::{LogWorkers, RangeKind, VolumeId};
+use forebay_ring_log::{LogWorkers, RangeKind, VolumeId};
 use forebay_rt::Task;
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;

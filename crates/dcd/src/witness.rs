@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 
-use forebay_log::VolumeId;
+use forebay_ring_log::VolumeId;
 
 /// Answer of the storage.
 pub type FailedLogFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + 'a>>;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::pin::pin;
 
 use forebay_device::{Buf, DeviceError, DeviceOp, Durability, Result};
-use forebay_log::{GroupAppender, RangeKind};
+use forebay_ring_log::{GroupAppender, RangeKind};
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
 use futures_util::future::{Either, select};
 

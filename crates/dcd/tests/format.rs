@@ -36,7 +36,7 @@ fn a_payloads_fields_stand_where_the_page_says() {
         ("unknown", &payload.fingerprint.unknown.to_le_bytes()),
         ("fingerprints", &crcs),
     ];
-    let layout = forebay_pages::layout(PAGE, "Payload");
+    let layout = forebay_doc_tables::layout(PAGE, "Payload");
     assert_eq!(layout.len(), fields.len());
     let mut end = 0;
     for ((offset, size, name), (expected, value)) in layout.into_iter().zip(fields) {
@@ -52,11 +52,11 @@ fn a_payloads_fields_stand_where_the_page_says() {
 
 #[test]
 fn the_variable_fields_are_named_on_the_page_in_the_order_they_are_written() {
-    let tables = forebay_pages::tables(PAGE);
+    let tables = forebay_doc_tables::tables(PAGE);
     let table = tables.iter().find(|table| table.heading == "Payload");
     let names = table.expect("a table").rows.iter();
     let names: Vec<String> = names
-        .map(|(_, row)| forebay_pages::plain(&row[2]))
+        .map(|(_, row)| forebay_doc_tables::plain(&row[2]))
         .collect();
     assert_eq!(
         names[5..],
@@ -77,7 +77,7 @@ fn block(n: u64, len: u64) -> Range<u64> {
 fn the_fingerprinted_blocks_are_those_on_the_page() {
     let blocks = FINGERPRINT_BLOCKS.to_string();
     assert_eq!(
-        forebay_pages::constants(PAGE),
+        forebay_doc_tables::constants(PAGE),
         [("FINGERPRINT_BLOCKS".into(), blocks)]
     );
     for len in [1u64 << 20, (1 << 20) + 512] {

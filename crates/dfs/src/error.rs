@@ -1,7 +1,7 @@
 //! Errors of the filesystem.
 
 use forebay_device::Durability;
-use forebay_segments::FormatError;
+use forebay_segment_log::FormatError;
 use forebay_vsl::SpaceError;
 
 /// The durability of changes: durable with the next flush.

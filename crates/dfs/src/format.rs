@@ -15,7 +15,7 @@ mod superblock;
 pub(crate) use entry::is_name;
 pub use entry::{DirectoryEntry, NAME_MAX};
 pub use flags::FileFlags;
-pub use forebay_segments::{FormatError, VolumeId};
+pub use forebay_segment_log::{FormatError, VolumeId};
 pub(crate) use inode::LINKS_MAX;
 pub use inode::{FileTime, INLINE_MAX, Inode, SYMLINK_MAX};
 pub use kind::FileKind;
@@ -48,14 +48,14 @@ fn open<'a>(
     bytes: &'a [u8],
     magic: &[u8; 4],
     what: &'static str,
-) -> Result<forebay_segments::format::envelope::ByteReader<'a>, FormatError> {
+) -> Result<forebay_segment_log::format::envelope::ByteReader<'a>, FormatError> {
     if bytes.len() != SECTOR_BYTES as usize || bytes[..CRC_AT] != magic[..] {
         return Err(FormatError::Magic(what));
     }
     if bytes[CRC_AT..CRC_AT + 4] != crc_of(bytes).to_le_bytes() {
         return Err(FormatError::Checksum(what));
     }
-    Ok(forebay_segments::format::envelope::ByteReader(
+    Ok(forebay_segment_log::format::envelope::ByteReader(
         &bytes[CRC_AT + 4..],
     ))
 }

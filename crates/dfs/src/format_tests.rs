@@ -1,4 +1,4 @@
-use forebay_pages::{constants, fields_stand};
+use forebay_doc_tables::{constants, fields_stand};
 use forebay_units::RangeSet;
 use proptest::prelude::*;
 

@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use forebay_device::{Device, RamDevice};
 use forebay_dfs::{FileTime, FsClock, FsGeometry, FsSpec, VolumeId};
+use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_mount::{MountSettings, MountedFiles};
-use forebay_os::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_rt::{Executor, Rt};
 use forebay_serve::RequestMemory;
 use forebay_serve::fuse::{Mount, ServedMount};
@@ -45,7 +45,7 @@ pub(crate) fn mount(size: u64, dir: PathBuf, file: Option<PathBuf>) -> anyhow::R
             if !is_there {
                 std::fs::File::create(&file)?.set_len(size)?;
             }
-            forebay_os::open(&ring, file, DeviceOpenOptions::default())?.device
+            forebay_linux::open(&ring, file, DeviceOpenOptions::default())?.device
         }
     };
     let rt = executor.rt();

@@ -133,7 +133,7 @@ mod tests {
             ("count", 2),
             ("reserved", 0),
         ];
-        forebay_pages::fields_stand(PAGE, "Places", &bytes, &header);
+        forebay_doc_tables::fields_stand(PAGE, "Places", &bytes, &header);
         let part = [
             ("start", 0x1213),
             ("end", 0x1415),
@@ -141,7 +141,7 @@ mod tests {
             ("where", 3),
             ("reserved", 0),
         ];
-        forebay_pages::fields_stand(PAGE, "Part", &bytes[HEADER + PART..], &part);
+        forebay_doc_tables::fields_stand(PAGE, "Part", &bytes[HEADER + PART..], &part);
         let medium = FilesystemBacking {
             path: "/dev/x".into(),
             device: (8, 17),
@@ -158,7 +158,7 @@ mod tests {
             ("start", 0x2324),
             ("path", u64::from_le_bytes(*b"/dev/x\0\0")),
         ];
-        forebay_pages::fields_stand(PAGE, "Medium", &bytes, &fields);
+        forebay_doc_tables::fields_stand(PAGE, "Medium", &bytes, &fields);
         assert_eq!(encode_medium(None), [0; HEADER + PATH_MAX]);
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_control::{ControlRequest, REPLY_BYTES_MAX, RemainingWork};
-use forebay_stack::{LayerKind, VolumeName};
+use forebay_volume::{LayerKind, VolumeName};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};

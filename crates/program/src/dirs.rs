@@ -23,7 +23,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use forebay_stack::{ConfigFile, VolumeName};
+use forebay_volume::{ConfigFile, VolumeName};
 
 use crate::failure::{CommandFailure, CommandResult, FailureCode};
 

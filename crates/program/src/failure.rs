@@ -4,7 +4,7 @@ use std::fmt;
 
 use forebay_control::ControlReply;
 pub use forebay_control::FailureCode;
-use forebay_stack::{ConfigFileError, ErrorCause, StackError, VolumeNameError};
+use forebay_volume::{ConfigFileError, ErrorCause, StackError, VolumeNameError};
 
 /// The failure of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,10 +91,10 @@ impl From<StackError> for CommandFailure {
     }
 }
 
-impl From<forebay_os::FileCreateError> for CommandFailure {
-    fn from(error: forebay_os::FileCreateError) -> CommandFailure {
+impl From<forebay_linux::FileCreateError> for CommandFailure {
+    fn from(error: forebay_linux::FileCreateError) -> CommandFailure {
         let code = match &error {
-            forebay_os::FileCreateError::Exists { .. } => FailureCode::Refused,
+            forebay_linux::FileCreateError::Exists { .. } => FailureCode::Refused,
             _ => FailureCode::Io,
         };
         CommandFailure::new(code, error)

@@ -1,7 +1,7 @@
 //! The report of a volume with the layers of this workspace; docs/status.md describes it.
 
 use forebay_control::RemainingWork;
-use forebay_stack::LayerStatus;
+use forebay_volume::LayerStatus;
 
 /// The report that `status --json` prints.
 pub type StatusReport = forebay_control::VolumeReport<LayerStatus>;

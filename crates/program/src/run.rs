@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use forebay_os::IoRing;
+use forebay_linux::IoRing;
 use forebay_rt::{Executor, Rt};
 
 use crate::failure::{CommandFailure, CommandResult};

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use forebay_stack::{DiskModelSpec, LayerKind, ModelSpecError, RequestedPlacement};
+use forebay_volume::{DiskModelSpec, LayerKind, ModelSpecError, RequestedPlacement};
 
 /// What `try --disk` accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]

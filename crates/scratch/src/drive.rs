@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use forebay_serve::blockdev::{LeftoverPolicy, cleanup_stale};
-use forebay_stack::VolumeName;
+use forebay_volume::VolumeName;
 use rustix::process::{Pid, Signal};
 
 use super::place::ScratchDir;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
-use forebay_stack::{LayerKind, RequestedPlacement};
+use forebay_volume::{LayerKind, RequestedPlacement};
 
 use super::TryContext;
 use super::drive::ScratchVolume;

@@ -32,9 +32,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_model::Lateness;
-use forebay_os::{FdPoller, IoRing, SignalReader};
-use forebay_stack::{DiskModelSpec, LayerKind};
+use forebay_disk_model::Lateness;
+use forebay_linux::{FdPoller, IoRing, SignalReader};
+use forebay_volume::{DiskModelSpec, LayerKind};
 use futures_util::future::{Either, select};
 
 use forebay_program::failure::{CommandFailure, CommandResult};

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use forebay_experiments::{Circumstances, FilesystemRun, PaperScale, measure, write_report};
+use forebay_dcd_paper::{Circumstances, FilesystemRun, PaperScale, measure, write_report};
 
 use super::filesystem::{SYNCHRONOUS, USUAL, together};
 use super::place::ScratchDir;

@@ -9,13 +9,13 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use forebay_device::Device;
-use forebay_model::Lateness;
-use forebay_os::{DeviceOpenOptions, FdPoller, IoRing, SocketListener};
+use forebay_disk_model::Lateness;
+use forebay_linux::{DeviceOpenOptions, FdPoller, IoRing, SocketListener};
 use forebay_rt::Rt;
 use forebay_serve::RequestMemory;
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
 use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
-use forebay_stack::{DeviceSpec, open_one};
+use forebay_volume::{DeviceSpec, open_one};
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::run::on_ring;
@@ -46,7 +46,7 @@ impl RawServer {
         let (ended, end) = pipe().map_err(CommandFailure::io)?;
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            forebay_os::io_flusher();
+            forebay_linux::io_flusher();
             on_ring(|rt, ring| async move {
                 let part = open_one(&rt, &ring, &spec, DeviceOpenOptions::default())?;
                 let ended = FdPoller::new(&ring, Rc::new(OwnedFd::from(ended)));

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use forebay_stack::{DiskModelSpec, LayerKind, RequestedPlacement};
 use forebay_units::ByteLen;
+use forebay_volume::{DiskModelSpec, LayerKind, RequestedPlacement};
 
 use super::TryContext;
 use super::drive::ScratchVolume;

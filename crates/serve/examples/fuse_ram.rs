@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use anyhow::Context;
 use forebay_device::{Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, ZeroedSpace};
-use forebay_os::{IoRing, SignalReader};
+use forebay_linux::{IoRing, SignalReader};
 use forebay_rt::{Executor, Rt};
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
 

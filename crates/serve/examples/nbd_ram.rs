@@ -9,7 +9,7 @@ use anyhow::Context;
 use forebay_device::{
     Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, RamDevice, ZeroedSpace,
 };
-use forebay_os::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
+use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
 use forebay_rt::{Driver, Executor};
 use forebay_serve::RequestMemory;
 use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
@@ -62,7 +62,7 @@ fn main() -> anyhow::Result<()> {
     let device: Rc<dyn Device> = match kind.as_str() {
         "ram" => Rc::new(RamDevice::new(len, 512)),
         "null" => Rc::new(NullDevice(len)),
-        path => forebay_os::open(&ring, path, DeviceOpenOptions::default())?.device,
+        path => forebay_linux::open(&ring, path, DeviceOpenOptions::default())?.device,
     };
     let signals = SignalReader::new(&ring)?;
     let executor = Executor::new(Rc::clone(&ring) as Rc<dyn Driver>);

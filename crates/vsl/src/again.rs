@@ -3,14 +3,14 @@
 //! Each function returns the encoding of the decoded structure, or `None` if the input is not valid. Decoding that
 //! encoding again must give an equal structure.
 
-use forebay_segments::RecordEntry as _;
+use forebay_segment_log::RecordEntry as _;
 
 use crate::format::{
     Checkpoint, CheckpointIndex, SpaceRecord, SpaceRecordLayout, TableChunk, decode_queue,
     encode_queue,
 };
 
-type SpaceSummary = forebay_segments::SegmentSummary<SpaceRecordLayout>;
+type SpaceSummary = forebay_segment_log::SegmentSummary<SpaceRecordLayout>;
 
 /// Decodes the header of a record. Also returns the sectors of payload that its entries describe.
 pub fn record(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_extents::{LogPlace, MapVisit, NODE_BYTES, NODE_SECTORS};
+use forebay_extent_map::{LogPlace, MapVisit, NODE_BYTES, NODE_SECTORS};
 
 use crate::counted::MapCounts;
 use crate::error::SpaceError;
@@ -132,7 +132,8 @@ impl SpaceInner {
                 }
                 Err(need) => {
                     let slot = self.commit.composer().table.slot_at(need.place);
-                    let stale = SpaceError::Node(need.place, forebay_extents::NodeLoadError::Stale);
+                    let stale =
+                        SpaceError::Node(need.place, forebay_extent_map::NodeLoadError::Stale);
                     let Some(slot) = slot else {
                         if walk.skip(&need) {
                             continue;

@@ -1,8 +1,8 @@
 //! Bounds of the changed nodes of the map, and the size of a checkpoint.
 
-use forebay_extents::NODE_BYTES;
+use forebay_extent_map::NODE_BYTES;
 use forebay_placement::placement::PlacementKind;
-use forebay_segments::RECORD_ENTRY_BYTES_MAX;
+use forebay_segment_log::RECORD_ENTRY_BYTES_MAX;
 use forebay_units::SECTOR_BYTES;
 
 use crate::format::{ENTRY_BYTES_MAX, TABLE_CHUNK_SEGMENTS};

@@ -10,7 +10,7 @@
 
 use std::rc::Rc;
 
-use forebay_segments::LogError;
+use forebay_segment_log::LogError;
 use forebay_units::SECTOR_BYTES;
 
 use crate::changed::ChangedBounds;
@@ -26,7 +26,7 @@ use crate::meta::{CheckpointParts, chunk_sectors};
 use crate::room::SpaceBudget;
 use crate::segment::{CheckpointFrontier, SegmentEntry, SegmentPhase};
 use crate::space::{Space, SpaceInner};
-use forebay_extents::{LogPlace, NODE_BYTES, NODE_SECTORS, NodeWrite};
+use forebay_extent_map::{LogPlace, NODE_BYTES, NODE_SECTORS, NodeWrite};
 
 /// Number of nodes to count before other tasks may run.
 const PORTION_NODES: usize = 4096;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::DeviceError;
-use forebay_segments::RecordEntry as _;
+use forebay_segment_log::RecordEntry as _;
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use crate::format::{HEADER_BYTES, SpaceEntry, VolumeId};

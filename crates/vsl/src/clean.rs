@@ -22,7 +22,7 @@ use std::time::Duration;
 use forebay_placement::pace::{CleaningDecision, CleaningUrgency};
 use forebay_placement::placement::{CollectedSegment, MoveOrder};
 use forebay_rt::{EventListener, Instant};
-use forebay_segments::RecordComposer as _;
+use forebay_segment_log::RecordComposer as _;
 use forebay_units::SegmentSeq;
 
 use crate::claim::SegmentClaim;

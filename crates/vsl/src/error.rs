@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::DeviceError;
-use forebay_segments::{LogError, PairError, WaitError};
+use forebay_segment_log::{LogError, PairError, WaitError};
 use forebay_units::{RecordSeq, Sector, SegmentSeq};
 
 use crate::batch::BatchError;
-use forebay_extents::LogPlace;
-use forebay_extents::NodeLoadError;
+use forebay_extent_map::LogPlace;
+use forebay_extent_map::NodeLoadError;
 
 /// The reason that a volume cannot be attached.
 #[derive(Debug, Clone, thiserror::Error)]

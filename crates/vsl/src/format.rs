@@ -7,7 +7,7 @@ mod checkpoint;
 mod entry;
 mod superblock;
 
-use forebay_segments::LogLayout;
+use forebay_segment_log::LogLayout;
 
 pub(crate) use checkpoint::{
     Checkpoint, CheckpointIndex, ChunkRef, OpenSegment, PART_BYTES, PartRef, TABLE_CHUNK_SEGMENTS,
@@ -16,8 +16,8 @@ pub(crate) use checkpoint::{
 pub(crate) use entry::{
     ENTRY_BYTES_MAX, MOVED_BYTES, MetaKind, NEXT_BYTES, SpaceEntry, StreamNumber, rounded_clock,
 };
-pub(crate) use forebay_segments::HEADER_BYTES;
-pub use forebay_segments::{FormatError, VolumeId};
+pub(crate) use forebay_segment_log::HEADER_BYTES;
+pub use forebay_segment_log::{FormatError, VolumeId};
 pub(crate) use superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MIN};
 pub use superblock::{SEGMENTS_MAX, SpaceSuperblock, VERSION};
 
@@ -33,7 +33,7 @@ impl LogLayout for SpaceRecordLayout {
 }
 
 /// The header of a record, with the record's changes of the space. The payload follows immediately.
-pub(crate) type SpaceRecord = forebay_segments::RecordHeader<SpaceRecordLayout>;
+pub(crate) type SpaceRecord = forebay_segment_log::RecordHeader<SpaceRecordLayout>;
 
 #[cfg(test)]
 #[path = "format_tests.rs"]

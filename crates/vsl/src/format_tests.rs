@@ -1,14 +1,14 @@
 use forebay_placement::WriteClock;
 use forebay_placement::placement::PlacementKind;
-use forebay_segments::format::envelope::ByteReader;
-use forebay_segments::{RecordEntry as _, SuperblockFormat as _};
+use forebay_segment_log::format::envelope::ByteReader;
+use forebay_segment_log::{RecordEntry as _, SuperblockFormat as _};
 use forebay_units::{BlockNumber, Epoch, RecordSeq, Sector, SegmentSeq};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
 use crate::segment::{SegmentEntry, SegmentPhase};
-use forebay_extents::{DetachedRef, LogPlace, RootRef};
+use forebay_extent_map::{DetachedRef, LogPlace, RootRef};
 
 const PAGE: &str = include_str!("../../../docs/format/vsl.md");
 
@@ -120,7 +120,7 @@ fn encoded(entry: &SpaceEntry) -> Vec<u8> {
 fn the_page_has_every_field_of_a_superblock_where_it_stands() {
     let (superblock, bytes) = (superblock(), superblock().encode());
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
-    let fields = forebay_pages::layout(PAGE, "Superblock");
+    let fields = forebay_doc_tables::layout(PAGE, "Superblock");
     let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
     let values: [(&str, u64); 22] = [
         ("version", VERSION.into()),
@@ -177,7 +177,7 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("line", 0x0807_0605_0403_0201),
         ("data_crc", crc.into()),
     ];
-    forebay_pages::fields_stand(PAGE, "Data entry", &encoded(&data), &piece);
+    forebay_doc_tables::fields_stand(PAGE, "Data entry", &encoded(&data), &piece);
     let moved = SpaceEntry::Moved {
         sector,
         sectors,
@@ -192,11 +192,11 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("from", 0x17_5655_5453_5251),
         ("born", (0x67_6665_6463_6261 >> 28) << 5 | 28),
     ];
-    forebay_pages::fields_stand(PAGE, "Moved entry", &encoded(&moved), &fields);
+    forebay_doc_tables::fields_stand(PAGE, "Moved entry", &encoded(&moved), &fields);
     let mut next = Vec::new();
     data_behind(&data).encode_behind(Some(&data), &mut next);
     let fields = [("tag", 3 << 6), ("data_crc", crc.into())];
-    forebay_pages::fields_stand(PAGE, "Next entry", &next, &fields);
+    forebay_doc_tables::fields_stand(PAGE, "Next entry", &next, &fields);
     let trim = SpaceEntry::Trim {
         sector: Sector(0x0807_0605_0403_0201),
         sectors: 0x1817_1615_1413_1211,
@@ -206,7 +206,7 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("sector", 0x0807_0605_0403_0201),
         ("sectors", 0x1817_1615_1413_1211),
     ];
-    forebay_pages::fields_stand(PAGE, "Trim entry", &encoded(&trim), &fields);
+    forebay_doc_tables::fields_stand(PAGE, "Trim entry", &encoded(&trim), &fields);
     let home = SpaceEntry::Home {
         line: BlockNumber(0x0807_0605_0403_0201),
         crc,
@@ -220,13 +220,13 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("from", 0x17_2625_2423_2221),
         ("place", 0x17_3635_3433_3231),
     ];
-    forebay_pages::fields_stand(PAGE, "Home entry", &encoded(&home), &fields);
+    forebay_doc_tables::fields_stand(PAGE, "Home entry", &encoded(&home), &fields);
     let opened = SpaceEntry::Opened {
         stream: StreamNumber(7),
         clock: WriteClock(0x07_0605_0403_0201),
     };
     let fields = [("tag", 0x81), ("stream", 7), ("clock", 0x07_0605_0403_0201)];
-    forebay_pages::fields_stand(PAGE, "Opened entry", &encoded(&opened), &fields);
+    forebay_doc_tables::fields_stand(PAGE, "Opened entry", &encoded(&opened), &fields);
     let (level, key) = (9, 0x0807_0605_0403_0201);
     let node = SpaceEntry::Node { level, key, crc };
     let fields = [
@@ -235,7 +235,7 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("key", key),
         ("data_crc", crc.into()),
     ];
-    forebay_pages::fields_stand(PAGE, "Node entry", &encoded(&node), &fields);
+    forebay_doc_tables::fields_stand(PAGE, "Node entry", &encoded(&node), &fields);
     let meta = SpaceEntry::Meta {
         kind: MetaKind::Checkpoint,
         index: 0x1413_1211,
@@ -249,13 +249,13 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
         ("sectors", 0x2221),
         ("data_crc", crc.into()),
     ];
-    forebay_pages::fields_stand(PAGE, "Meta entry", &encoded(&meta), &fields);
+    forebay_doc_tables::fields_stand(PAGE, "Meta entry", &encoded(&meta), &fields);
 }
 
 #[test]
 fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
     let (checkpoint, bytes) = (checkpoint(), checkpoint().encode());
-    let fields = forebay_pages::layout(PAGE, "Checkpoint");
+    let fields = forebay_doc_tables::layout(PAGE, "Checkpoint");
     let number = |name: &str| {
         let field = fields.iter().find(|(_, _, one)| one == name);
         let (at, size, _) = field.unwrap_or_else(|| panic!("no {name}"));
@@ -292,7 +292,7 @@ fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
     ];
     let segments = vec![segment()];
     let bytes = TableChunk { segments }.encode();
-    forebay_pages::fields_stand(PAGE, "Segment of the table", &bytes, &values);
+    forebay_doc_tables::fields_stand(PAGE, "Segment of the table", &bytes, &values);
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn the_page_has_every_field_of_an_index_where_it_stands() {
         ("sectors", part.sectors.into()),
         ("part_crc", part.crc.into()),
     ];
-    forebay_pages::fields_stand(PAGE, "Part of a checkpoint", &bytes[16..36], &values);
+    forebay_doc_tables::fields_stand(PAGE, "Part of a checkpoint", &bytes[16..36], &values);
     assert_eq!(CheckpointIndex::decode(&bytes), Some(index));
 }
 
@@ -518,7 +518,7 @@ fn the_constants_of_the_page_are_those_of_the_code() {
         "EXTENT_SECTORS_MAX",
         "INLINE_SECTORS_MAX",
     ];
-    let mut page = forebay_pages::constants(PAGE);
+    let mut page = forebay_doc_tables::constants(PAGE);
     page.retain(|(name, _)| !map.contains(&name.as_str()) && !of_map.contains(&name.as_str()));
     assert_eq!(page, here.map(|(name, value)| (name.to_owned(), value)));
 }

@@ -1,13 +1,13 @@
 //! Geometry: the layout of a volume on its device.
 
 use forebay_device::DeviceGeometry;
-use forebay_segments::{HEADER_BYTES, SegmentShape};
+use forebay_segment_log::{HEADER_BYTES, SegmentShape};
 use forebay_units::{ByteLen, SECTOR_BYTES, SegmentSeq};
 
 use crate::format::{
     SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT, SEGMENTS_MAX, SEGMENTS_MIN, SpaceSuperblock,
 };
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 
 /// Position of a segment on the device, counted from 0. Slots are reused. The number of the segment in a slot
 /// ([`SegmentSeq`]) is never reused.

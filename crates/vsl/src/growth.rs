@@ -1,6 +1,6 @@
 //! Growth: the additional space that a batch takes, beyond the space of the data that it replaces.
 
-use forebay_extents::ExtentMap;
+use forebay_extent_map::ExtentMap;
 use forebay_units::{LINE_SECTORS, Sector};
 
 use crate::batch::{Batch, BatchOp};

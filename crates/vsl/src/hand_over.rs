@@ -1,6 +1,6 @@
 //! Waiting until the device has all earlier batches.
 
-use forebay_segments::RecordComposer as _;
+use forebay_segment_log::RecordComposer as _;
 
 use crate::error::SpaceError;
 use crate::space::Space;

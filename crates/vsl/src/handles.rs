@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use forebay_device::{Device, Durability, PlacementHandle};
 use forebay_rt::Instant;
-use forebay_segments::WriteWatcher;
-use forebay_segments::commit::DeviceWrite;
+use forebay_segment_log::WriteWatcher;
+use forebay_segment_log::commit::DeviceWrite;
 
 use crate::format::SEGMENTS_AT;
 use crate::geometry::SegmentSlot;

@@ -1,7 +1,7 @@
 //! Finds the records of a segment without a summary by their headers.
 //!
 //! A segment with few records is *bare*: it has no summary, and its headers are the only list of its contents
-//! ([`SegmentBuilder`](forebay_segments::Builder)). A segment that was not full at a crash has no summary either. Headers are
+//! ([`SegmentBuilder`](forebay_segment_log::Builder)). A segment that was not full at a crash has no summary either. Headers are
 //! followed one by one, since each header leads to the next. For a segment of long records, only a small part is read.
 //!
 //! In a volume each record begins where the record before ends. A missing header at this position means either the end
@@ -15,7 +15,7 @@ use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 use crate::format::{HEADER_BYTES, SpaceRecord, VolumeId};
 use crate::geometry::SegmentSlot;
 use crate::store::{SegmentStore, read_blocks};
-use forebay_segments::header_in;
+use forebay_segment_log::header_in;
 
 /// Minimum read size where a small read costs little more than a header, in bytes: for the rest of a segment, and for
 /// headers of short records.

@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use forebay_device::{Device, RamDevice, Tap, TapHooks, TapRequest};
 use forebay_rt::{Executor, VirtualTime};
-use forebay_segments::{
+use forebay_segment_log::{
     HeaderFields, InFlightSegments, SegmentBuilder, SegmentShape, SummaryFields,
 };
 use forebay_units::{ByteLen, Sector};

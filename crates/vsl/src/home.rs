@@ -28,7 +28,7 @@ use forebay_units::{BlockNumber, LINE_BYTES, LINE_SECTORS};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use forebay_extents::MapChanges;
+use forebay_extent_map::MapChanges;
 
 use crate::claim::{self, SegmentGrant};
 use crate::error::SpaceError;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay_device::Buf;
-use forebay_extents::{ExtentCheck, ExtentMap, LogPlace, MapExtent};
+use forebay_extent_map::{ExtentCheck, ExtentMap, LogPlace, MapExtent};
 use forebay_rt::Instant;
-use forebay_segments::RecordComposer as _;
+use forebay_segment_log::RecordComposer as _;
 use forebay_units::{BlockNumber, LINE_BYTES, LINE_SECTORS, Sector};
 
 use crate::options::SpaceSettings;

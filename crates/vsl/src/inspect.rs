@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_segments::{RecordEntry as _, read_copies};
+use forebay_segment_log::{RecordEntry as _, read_copies};
 use forebay_units::SECTOR_BYTES;
 use serde::Serialize;
 

@@ -17,7 +17,7 @@
 //! segments); `store.rs` (storage of segments) and `headers.rs` (their contents); `space.rs`, `write.rs`, `home.rs`
 //! with `homes.rs`, `read.rs`, `places.rs` (places of data); `spare.rs` (reserved free space), `room.rs` and
 //! `pacing.rs` (admission when free space is short); `checkpoint.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`,
-//! `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extents`.
+//! `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extent-map`.
 //!
 //! `forebay-placement` chooses the places of data, the segments to clean, and the pace of cleaning.
 
@@ -71,7 +71,7 @@ mod write;
 
 pub use batch::{BATCH_BYTES_MAX, BATCH_PIECES_MAX, Batch, BatchError, BatchOp};
 pub use error::{SpaceError, SpaceOpenError};
-pub use forebay_extents::{LogPlace, NodeLoadError};
+pub use forebay_extent_map::{LogPlace, NodeLoadError};
 pub use forebay_placement::WriteClock;
 pub use forebay_placement::cost::DiskParameters;
 pub use forebay_placement::placement::{PlacementKind, PolicyFact, TunerStatus};

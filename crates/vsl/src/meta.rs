@@ -1,6 +1,6 @@
 //! The places of the newest checkpoint, beside the nodes of the map.
 
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 use forebay_units::SECTOR_BYTES;
 
 use crate::format::{ChunkRef, TABLE_CHUNK_SEGMENTS, TableChunk};

@@ -8,14 +8,14 @@ use forebay_placement::pace::{
     CleaningConditions, CleaningDecision, CleaningSpace as Spare, Pacer, assumed_rate, decide,
 };
 use forebay_rt::Instant;
-use forebay_segments::GatherLimits;
+use forebay_segment_log::GatherLimits;
 
 use crate::claim::{ClaimFloors as _, SegmentClaim, SegmentDemand};
 use crate::geometry::SegmentLayout;
 use crate::options::SpaceSettings;
 use crate::room::SpaceBudget;
 use crate::streams::SegmentStreams;
-use forebay_extents::ExtentMap;
+use forebay_extent_map::ExtentMap;
 
 /// Gain of one window of cleaning, as a fraction of all segments, within bounds.
 const WINDOW_PART: u64 = 256;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay_extents::{MapExtent, NeededNode};
+use forebay_extent_map::{MapExtent, NeededNode};
 
 use crate::error::SpaceError;
 use crate::space::{Space, SpaceInner};
@@ -87,7 +87,7 @@ impl Space {
 /// Returns the extents from the first mapped sector of a range on, as far as they are adjacent in one leaf of the map.
 /// Empty if the range is not mapped.
 fn next_extents(
-    map: &forebay_extents::ExtentMap,
+    map: &forebay_extent_map::ExtentMap,
     range: Range<u64>,
 ) -> Result<Vec<MapExtent>, NeededNode> {
     let mut found = Vec::new();

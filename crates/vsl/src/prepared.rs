@@ -2,8 +2,8 @@
 
 use forebay_units::Sector;
 
-use forebay_extents::{ExtentMap, NeededNode, RangePins};
-use forebay_extents::{MapChanges, MapExtent};
+use forebay_extent_map::{ExtentMap, NeededNode, RangePins};
+use forebay_extent_map::{MapChanges, MapExtent};
 
 /// Pins the nodes in memory that [`unmap`] needs for a range.
 pub(crate) fn prepare_to_unmap(

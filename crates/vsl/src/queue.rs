@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use forebay_segments::RecordComposer as _;
+use forebay_segment_log::RecordComposer as _;
 use forebay_units::RecordSeq;
 
 use crate::room::SpaceBudget;

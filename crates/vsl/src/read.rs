@@ -13,7 +13,7 @@ use crate::error::SpaceError;
 use crate::geometry::SegmentSlot;
 use crate::prepared::mapped;
 use crate::space::{Space, SpaceInner};
-use forebay_extents::{ExtentCheck, MapExtent};
+use forebay_extent_map::{ExtentCheck, MapExtent};
 
 /// A part of a read that lies on the device.
 struct ReadExtent {

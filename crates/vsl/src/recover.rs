@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use forebay_device::{Device, ZeroedSpace as Keep};
 use forebay_rt::{CoopBudget, Event, Lock, Rt};
-use forebay_segments::{
+use forebay_segment_log::{
     CommitPipeline, CommitWorkers, LogError, OnFailure, PORTION_BYTES, read_copies,
 };
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
@@ -50,8 +50,8 @@ use crate::streams::{ResumeState, SegmentStreams, StreamCounts};
 use crate::superblocks::OpenReservation;
 use crate::table::SegmentTable;
 use crate::tune::tuner;
-use forebay_extents::LogPlace;
-use forebay_extents::{ExtentMap, NODE_SECTORS, NodeCapacity};
+use forebay_extent_map::LogPlace;
+use forebay_extent_map::{ExtentMap, NODE_SECTORS, NodeCapacity};
 use scan::{RecoveryScan, scan};
 
 /// The result of recovery, for reports.

@@ -38,7 +38,7 @@
 //!   before the record is nearly full (`changed.rs`). An emptied segment becomes free without a checkpoint, unless it
 //!   was written since the last checkpoint.
 
-use forebay_extents::{ExtentMap, NODE_BYTES, NODE_SECTORS};
+use forebay_extent_map::{ExtentMap, NODE_BYTES, NODE_SECTORS};
 use forebay_units::{SECTOR_BYTES, Sector};
 
 use crate::batch::{BATCH_BYTES_MAX, Batch};

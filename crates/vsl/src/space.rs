@@ -9,7 +9,9 @@ use std::time::Duration;
 use forebay_device::{Device, Durability};
 use forebay_placement::placement::{Placement, PolicyFact, Tuner};
 use forebay_rt::{CoopBudget, Event, Lock, Rt, Task};
-use forebay_segments::{CommitPipeline, CommitWorkers, DeviceFault, LogStats, RecordComposer as _};
+use forebay_segment_log::{
+    CommitPipeline, CommitWorkers, DeviceFault, LogStats, RecordComposer as _,
+};
 use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::checks::ChecksumCache;
@@ -25,8 +27,8 @@ use crate::room::SpaceBudget;
 use crate::stats::SpaceStats;
 use crate::store::{SegmentStore, read_checked};
 use crate::streams::SegmentStreams;
-use forebay_extents::NODE_BYTES;
-use forebay_extents::{ExtentMap, NeededNode, NodeLoadError, RangePins};
+use forebay_extent_map::NODE_BYTES;
+use forebay_extent_map::{ExtentMap, NeededNode, NodeLoadError, RangePins};
 
 pub(crate) struct SpaceInner {
     pub(crate) rt: Rt,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::{Buf, BufMut, Device, DeviceError, Durability, IoFuture};
-use forebay_segments::{SegmentSummary, summary_in};
+use forebay_segment_log::{SegmentSummary, summary_in};
 use forebay_units::{SegmentSeq, round_down, round_up};
 
 use crate::format::{HEADER_BYTES, SpaceRecordLayout, VolumeId};

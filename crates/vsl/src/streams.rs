@@ -21,7 +21,7 @@ mod shape;
 use forebay_placement::WriteClock;
 use std::collections::BTreeMap;
 
-use forebay_segments::{
+use forebay_segment_log::{
     HeaderFields, InFlightSegments, RecordEntry as _, SegmentBuilder, SummaryFields, VolumeId,
 };
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
@@ -35,7 +35,7 @@ use crate::format::{
 use crate::geometry::{SegmentLayout, SegmentSlot};
 use crate::table::SegmentTable;
 pub(crate) use counts::StreamCounts;
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 pub(crate) use shape::StreamShape;
 
 /// Maximum bytes left before a summary: appended data has at most `PART_BYTES`, and needs two more headers. These bytes

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, DeviceError};
-use forebay_segments::{LogError, PLACES, SuperblockFormat as _};
+use forebay_segment_log::{LogError, PLACES, SuperblockFormat as _};
 use forebay_units::SegmentSeq;
 
 use crate::error::SpaceOpenError;

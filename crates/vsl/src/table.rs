@@ -30,7 +30,7 @@ use crate::geometry::{SegmentLayout, SegmentSlot};
 use crate::options::SpaceSettings;
 use crate::segment::{CheckpointFrontier, SegmentEntry, SegmentPhase, SegmentState};
 use crate::weight::weight;
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 
 /// Maximum number of segments on the allocation queue when a checkpoint is cut.
 pub(crate) const QUEUE_MAX: usize = 4096;

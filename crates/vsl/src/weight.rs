@@ -9,12 +9,12 @@
 //!
 //! The fill of a volume is always counted in *weight*: sectors of a segment of moved data, including entries and
 //! padding. The table keeps the live sectors and the live *units* of each segment. A unit is a short entry. Both are
-//! sums over the extents of the map (`forebay_extents::LeafExtent`), so they can be counted again at any time. Weight
+//! sums over the extents of the map (`forebay_extent_map::LeafExtent`), so they can be counted again at any time. Weight
 //! only grows with both. Except for fragments of one sector, the weight of a sum is at most the sum of the weights:
 //! however data is mixed when it is moved, it takes no more space than was counted.
 
-use forebay_extents::{LeafExtent, NODE_BYTES, PAGE_SECTORS, run_bytes};
-use forebay_segments::{HEADER_BYTES, RECORD_ENTRY_BYTES_MAX};
+use forebay_extent_map::{LeafExtent, NODE_BYTES, PAGE_SECTORS, run_bytes};
+use forebay_segment_log::{HEADER_BYTES, RECORD_ENTRY_BYTES_MAX};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, round_down, round_up};
 
 use crate::format::{MOVED_BYTES, NEXT_BYTES};
@@ -110,7 +110,7 @@ pub(crate) fn nodes_of_pages(sectors: u64, page_sectors: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use forebay_extents::{ExtentCheck, LogPlace, MapExtent};
+    use forebay_extent_map::{ExtentCheck, LogPlace, MapExtent};
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use forebay_device::{Buf, Durability};
 use forebay_rt::Instant;
-use forebay_segments::RecordComposer as _;
+use forebay_segment_log::RecordComposer as _;
 use forebay_units::{LINE_SECTORS, RecordSeq, SECTOR_BYTES, Sector};
 
 use crate::batch::{Batch, BatchOp};
@@ -22,9 +22,9 @@ use crate::queued::{QueuedBatch, WaitingBatch};
 use crate::room::{BatchAdmission, BatchRequest, SpaceBudget, SpaceShortage};
 use crate::space::{Space, SpaceInner, is_durable};
 use crate::streams::{SegmentStreams, StreamCounts};
-use forebay_extents::ExtentMap;
-use forebay_extents::LogPlace;
-use forebay_extents::{ExtentCheck, MapChanges, MapExtent};
+use forebay_extent_map::ExtentMap;
+use forebay_extent_map::LogPlace;
+use forebay_extent_map::{ExtentCheck, MapChanges, MapExtent};
 
 /// After this time in the queue for segments without progress, a batch requests a checkpoint if a checkpoint frees
 /// space.

@@ -50,7 +50,7 @@ fn keys(value: &toml::Value) -> BTreeSet<String> {
 #[test]
 fn the_keys_are_those_of_the_page() {
     let on_page = |heading: &str| -> BTreeSet<String> {
-        let all = forebay_pages::tables(PAGE);
+        let all = forebay_doc_tables::tables(PAGE);
         let table = all
             .iter()
             .find(|table| table.heading == heading)
@@ -58,7 +58,7 @@ fn the_keys_are_those_of_the_page() {
         table
             .rows
             .iter()
-            .map(|(_, row)| forebay_pages::plain(&row[0]))
+            .map(|(_, row)| forebay_doc_tables::plain(&row[0]))
             .collect()
     };
     let file: toml::Value = toml::from_str(&format::print(&full())).unwrap();

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::tokens::Tokens;
 
 /// The directory with a file for each mutant.
-pub(super) const DIRECTORY: &str = "xtask/mutants";
+pub(super) const DIRECTORY: &str = "testing/mutants";
 
 /// One deliberate mistake.
 #[derive(Clone, PartialEq, Eq, Debug)]

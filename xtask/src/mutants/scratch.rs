@@ -67,7 +67,7 @@ impl TreeCopy {
                 "--release",
                 "--quiet",
                 "--package",
-                "forebay-subjects",
+                "forebay-sim-targets",
             ])
             .arg("--target-dir")
             .arg(&self.build)

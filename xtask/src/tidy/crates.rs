@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::{ProjectTree, TidyProblem};
-use forebay_pages::{plain, tables};
+use forebay_doc_tables::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const TO_COME: &str = "(to come)";

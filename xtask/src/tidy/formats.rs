@@ -8,7 +8,7 @@
 //! `//! Protocol: WHERE` at its head says where the bytes are described.
 
 use super::{ProjectTree, TidyProblem};
-use forebay_pages::{fields, is_layout, tables};
+use forebay_doc_tables::{fields, is_layout, tables};
 
 const PAGES: &str = "docs/format/";
 
@@ -45,7 +45,7 @@ pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
         }
         if !is_compared(tree, path) {
             let text = "no test of the crate compares it with its page \
-                        (it reads it by forebay_pages; see docs/format/README.md)";
+                        (it reads it by forebay_doc_tables; see docs/format/README.md)";
             problems.push(TidyProblem::new(path, 0, text));
         }
     }
@@ -81,14 +81,14 @@ fn malformed(path: &str, text: &str) -> Vec<TidyProblem> {
 fn is_compared(tree: &ProjectTree, path: &str) -> bool {
     let (krate, _) = path.split_once("/src/").unwrap_or_default();
     tree.ending(".rs").any(|(file, text)| {
-        file.starts_with(&format!("{krate}/")) && text.contains("forebay_pages::")
+        file.starts_with(&format!("{krate}/")) && text.contains("forebay_doc_tables::")
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_pages::{constants, layout};
+    use forebay_doc_tables::{constants, layout};
 
     const PAGE: &str = "\
 # Log
@@ -105,7 +105,7 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
 | 8 | 4 | `count` | of extents |
 | 12 | `count` × 24 | `extents` | |
 ";
-    const TEST: &str = "use forebay_pages::layout;";
+    const TEST: &str = "use forebay_doc_tables::layout;";
 
     fn problems(page: &str, test: &str) -> Vec<String> {
         let found = check(&ProjectTree::of(&[

@@ -5,7 +5,7 @@
 
 use super::rust::RustSource;
 use super::{ProjectTree, TidyProblem};
-use forebay_pages::{plain, tables};
+use forebay_doc_tables::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 

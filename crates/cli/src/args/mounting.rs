@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use forebay_stack::{HttpAddress, MemoryLimit, MetricsAddress, SegmentDiscard};
 use forebay_units::{ByteLen, TimeSpan};
+use forebay_volume::{HttpAddress, MemoryLimit, MetricsAddress, SegmentDiscard};
 
 #[derive(Args, Debug)]
 pub(crate) struct MountArgs {

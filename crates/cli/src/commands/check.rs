@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use forebay_os::{DeviceOpenOptions, IoRing};
+use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_stack::{LayerCheckReport, LayerSalvageReport, LayerVerdict, SuperblockDevice, open};
+use forebay_volume::{LayerCheckReport, LayerSalvageReport, LayerVerdict, SuperblockDevice, open};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
@@ -99,7 +99,7 @@ async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<Lay
         Ok(open(&rt, &ring, &target.tree, existing)?)
     };
     let opened = lock.patiently(&rt, all).await?;
-    Ok(forebay_stack::salvage(&opened).await?)
+    Ok(forebay_volume::salvage(&opened).await?)
 }
 
 async fn check(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<LayerCheckReport> {

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::rc::Rc;
 
-use forebay_os::{DeviceKind, DeviceOpenOptions, IoRing};
+use forebay_linux::{DeviceKind, DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_stack::{
+use forebay_volume::{
     CacheOptions, ConfigFile, CreateSpec, DeviceSpec, FilesystemCreateSpec, LayerKind, LayerTree,
     OpenDevice, OpenedForCreate, SegmentDiscard, ServiceOptions, SpareShare, StackError,
     SuperblockDevice, VolumeName,
@@ -114,7 +114,7 @@ fn make_log_file(args: &CreateArgs) -> CommandResult<Option<std::path::PathBuf>>
                     args.data
                 )));
             }
-            forebay_os::create_file(path, size.0, args.sparse)?;
+            forebay_linux::create_file(path, size.0, args.sparse)?;
             Ok(Some(path.to_owned()))
         }
     }
@@ -289,7 +289,7 @@ fn has_holes(log: &OpenDevice) -> CommandResult<bool> {
 async fn zero(log: &OpenDevice) -> CommandResult {
     let mut progress = ByteProgress::new(format!("zeroing {}", log.spec));
     let filled =
-        forebay_os::zero_fill(&*log.beneath, |done, total| progress.set(done, total)).await;
+        forebay_linux::zero_fill(&*log.beneath, |done, total| progress.set(done, total)).await;
     progress.finish();
     filled.map_err(|error| {
         CommandFailure::io(format!(
@@ -302,7 +302,7 @@ async fn zero(log: &OpenDevice) -> CommandResult {
 /// Returns the device with a path that stays valid after a reboot and from another directory.
 fn stable(spec: &DeviceSpec) -> CommandResult<DeviceSpec> {
     let failed = |e: std::io::Error| CommandFailure::io(format!("cannot identify {spec}: {e}"));
-    let identity = forebay_os::identity(spec.path()).map_err(failed)?;
+    let identity = forebay_linux::identity(spec.path()).map_err(failed)?;
     let link = identity
         .names
         .iter()

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use forebay_os::{DeviceOpenOptions, IoRing};
+use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_program::dirs::ProgramDirs;
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_rt::Rt;
-use forebay_stack::{AcceptedFaults, FailedLogRegistry, Layer, VolumeName, open};
+use forebay_volume::{AcceptedFaults, FailedLogRegistry, Layer, VolumeName, open};
 
 use crate::clock::clock;
 use crate::lock::NameLock;
@@ -43,7 +43,7 @@ pub(super) async fn on_volume<T>(
     let around = (witness, clock());
     let name = target.name.as_str();
     let attached =
-        forebay_stack::attach(rt.clone(), opened, name, AcceptedFaults::default(), around);
+        forebay_volume::attach(rt.clone(), opened, name, AcceptedFaults::default(), around);
     let attached = attached.await?;
     let result = work(&*attached.layer).await;
     let closed = attached.layer.close().await;

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use forebay_os::{DeviceOpenOptions, IoRing};
+use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_stack::{LayerDumpItem, SuperblockDevice};
+use forebay_volume::{LayerDumpItem, SuperblockDevice};
 use serde_json::Value;
 
 use crate::args::DumpArgs;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_stack::VolumeName;
 use forebay_units::ByteLen;
+use forebay_volume::VolumeName;
 use serde::Serialize;
 
 use crate::args::JsonArgs;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use forebay_program::dirs::mount_point;
 use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_stack::{DeviceSpec, MountOptions};
+use forebay_volume::{DeviceSpec, MountOptions};
 
 use crate::args::{AcceptArgs, MountArgs, ServeArgs, TargetArgs};
 use crate::daemon::{self, MountRequest, ServingArgs};
@@ -80,14 +80,14 @@ fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
         )
     })?;
     let dir = mount_point(dir);
-    let mounts = forebay_os::mounts().unwrap_or_default();
+    let mounts = forebay_linux::mounts().unwrap_or_default();
     // The last mount on a directory covers the earlier ones.
     let top = mounts.iter().rfind(|mount| mount.point == dir);
     let source = mount.source.as_str();
-    let is_it = |mount: &&forebay_os::MountEntry| {
+    let is_it = |mount: &&forebay_linux::MountEntry| {
         // The mount table contains names of volumes, not devices.
         let is_named = source.contains('/') || mount.source == Path::new(source);
-        mount.fstype == forebay_os::FUSE_TYPE && is_named
+        mount.fstype == forebay_linux::FUSE_TYPE && is_named
     };
     if top.filter(is_it).is_none() {
         return Err(CommandFailure::not_found(format!(
@@ -96,7 +96,7 @@ fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
         )));
     }
     let flags = daemon::mount_flags(&options);
-    forebay_os::FuseMount::at(dir.clone(), &mount.source)
+    forebay_linux::FuseMount::at(dir.clone(), &mount.source)
         .remount(flags)
         .map_err(|error| {
             CommandFailure::io(format!("cannot mount {} anew: {error}", dir.display()))

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_os::{DeviceOpenOptions, IoRing, SignalReader};
+use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_rt::Rt;
-use forebay_stack::{
+use forebay_volume::{
     AcceptedFaults, FailedLogRegistry, Layer, SuperblockDevice, VolumeDevices, open,
 };
 use futures_util::future::{Either, select};
@@ -194,7 +194,7 @@ async fn drain_home(
     };
     let witness: Option<Rc<dyn FailedLogRegistry>> = Some(witness);
     let around = (witness, clock());
-    let attached = forebay_stack::attach(rt.clone(), opened, target.name.as_str(), accept, around);
+    let attached = forebay_volume::attach(rt.clone(), opened, target.name.as_str(), accept, around);
     let attached = attached.await?;
     let drained = drain(rt, signals, &*attached.layer, target.name.as_str()).await;
     let closed = attached.layer.close().await;

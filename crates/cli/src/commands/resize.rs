@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use forebay_control::{ControlRequest, ResizeReply};
-use forebay_os::IoRing;
+use forebay_linux::IoRing;
 use forebay_rt::Rt;
-use forebay_stack::{Layer, VolumeName};
 use forebay_units::ByteLen;
+use forebay_volume::{Layer, VolumeName};
 
 use super::detached::on_volume;
 use crate::args::ResizeArgs;

@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
 use forebay_control::DaemonStatus;
-use forebay_stack::{RenderContext, VolumeName};
 use forebay_units::ByteLen;
+use forebay_volume::{RenderContext, VolumeName};
 
 use crate::args::StatusArgs;
 use crate::watch::{self, StatusSample};

@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use forebay_control::{ControlRequest, TuneReply};
-use forebay_os::IoRing;
+use forebay_linux::IoRing;
 use forebay_rt::Rt;
-use forebay_stack::{Layer, VolumeName};
+use forebay_volume::{Layer, VolumeName};
 
 use super::detached::on_volume;
 use crate::args::TuneArgs;

@@ -11,7 +11,7 @@ use forebay_program::dirs::{ProgramDirs, mount_point};
 use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_program::result_line;
 use forebay_serve::fuse::Mount;
-use forebay_stack::VolumeName;
+use forebay_volume::VolumeName;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -167,9 +167,9 @@ fn write_back(dir: &Path) {
 
 /// Returns true if a FUSE filesystem is mounted on this directory.
 fn is_mounted(dir: &Path) -> CommandResult<bool> {
-    let mounts = forebay_os::mounts().map_err(CommandFailure::io)?;
+    let mounts = forebay_linux::mounts().map_err(CommandFailure::io)?;
     let mut there = mounts.iter().filter(|mount| mount.point == dir);
-    Ok(there.any(|mount| mount.fstype == forebay_os::FUSE_TYPE))
+    Ok(there.any(|mount| mount.fstype == forebay_linux::FUSE_TYPE))
 }
 
 /// Returns the mount directory of the volume with that name, or the argument as a directory.
@@ -184,7 +184,7 @@ fn directory(dirs: &ProgramDirs, what: &Path) -> PathBuf {
 /// Removes a mount that a killed daemon left behind.
 fn clear_dead(dirs: &ProgramDirs, what: &Path) -> CommandResult {
     let dir = directory(dirs, what);
-    let mounts = forebay_os::mounts().map_err(CommandFailure::io)?;
+    let mounts = forebay_linux::mounts().map_err(CommandFailure::io)?;
     let there = mounts.iter().rev().find(|mount| mount.point == dir);
     let cleared = match there {
         Some(mount) => {

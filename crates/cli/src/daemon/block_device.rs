@@ -8,7 +8,7 @@ use std::path::Path;
 
 use forebay_program::dirs::ProgramDirs;
 use forebay_serve::blockdev::OwnBlockDevice;
-use forebay_stack::VolumeName;
+use forebay_volume::VolumeName;
 
 use crate::link::DeviceLink;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use forebay_control::{ControlRequest, REQUEST_BYTES_MAX, RemainingWork};
 use forebay_device::BufMut;
-use forebay_os::{SocketListener, SocketStream};
+use forebay_linux::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 
 use super::resize::resize;

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceGeometry};
-use forebay_os::isolated;
+use forebay_linux::isolated;
 use forebay_serve::blockdev::{
     CleanupError, LeftoverPolicy, LoopAttachError, LoopDetachError, LoopOptions, LoopVolume,
     NbdDevice, NbdError, NbdOptions, OwnBlockDevice, UblkDevice, UblkError, UblkOptions,
@@ -12,7 +12,7 @@ use forebay_serve::blockdev::{
     no_nbd_leftover, ublk_usable,
 };
 use forebay_serve::nbd::NbdServer;
-use forebay_stack::FrontEndKind;
+use forebay_volume::FrontEndKind;
 
 use super::FrontEndContext;
 use super::mount::{MountFront, MountPlan};

@@ -38,7 +38,7 @@ impl IntruderWatch {
     pub(super) fn look(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (what, path) in &self.devices {
-            for device in forebay_os::loop_devices_over(path) {
+            for device in forebay_linux::loop_devices_over(path) {
                 found.push(format!("{device} is over the {what} {}", path.display()));
             }
         }

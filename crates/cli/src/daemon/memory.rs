@@ -16,7 +16,7 @@ pub(super) async fn give_back(daemon: Rc<Daemon>) {
     loop {
         daemon.rt.sleep(LOOK_EVERY).await;
         if daemon.volume.status().is_resting() {
-            forebay_os::trim_memory(KEPT);
+            forebay_linux::trim_memory(KEPT);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use forebay_control::DaemonStatus;
 use forebay_device::{FieldKind, ReportField};
-use forebay_stack::LayerStatus;
+use forebay_volume::LayerStatus;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;

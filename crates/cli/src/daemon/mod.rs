@@ -27,11 +27,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use forebay_control::{DaemonStatus, SCHEMA};
-use forebay_os::{IoRing, SignalReader};
+use forebay_linux::{IoRing, SignalReader};
 use forebay_rt::{Event, Instant, Lock, Rt};
 use forebay_serve::RequestMemory;
 use forebay_serve::nbd::NbdServer;
-use forebay_stack::{
+use forebay_volume::{
     CacheOptions, FrontEndKind, Layer, MountOptions, ServiceOptions, StackError, VolumeName,
 };
 
@@ -225,10 +225,10 @@ async fn serve(
 ) -> CommandResult<(NameLock, CommandResult)> {
     // Before any other thread starts: a thread started earlier would not block the signals.
     let signals = SignalReader::new(&ring).map_err(CommandFailure::io)?;
-    forebay_os::io_flusher();
-    forebay_os::outlive_file_limit();
-    forebay_os::give_memory_back();
-    forebay_os::hold_memory();
+    forebay_linux::io_flusher();
+    forebay_linux::outlive_file_limit();
+    forebay_linux::give_memory_back();
+    forebay_linux::hold_memory();
     let dirs = ProgramDirs::new()?;
     let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let may_end = || args.mount.is_some() && !mount::is_mounted(&dirs, &target.name);

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use forebay_linux::{FUSE_TYPE, isolated};
 use forebay_mount::{
     AccessTimes, FilesystemBacking, MountSettings, MountedFiles, RequestClass, RequestObserver,
 };
-use forebay_os::{FUSE_TYPE, isolated};
 use forebay_program::client::{ConnectError, ControlClient};
 use forebay_program::dirs::{ProgramDirs, mount_point};
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_serve::fuse::{Mount, ServedMount, UnmountError};
-use forebay_stack::{
+use forebay_volume::{
     FilesystemCounters, FilesystemRequestKind, LayerKind, MountOptions, ServiceOptions, VolumeName,
 };
 use rustix::io::Errno;
@@ -89,11 +89,11 @@ pub(super) fn is_mounted(dirs: &ProgramDirs, name: &VolumeName) -> bool {
     let Some(dir) = status.service.mounted else {
         return false;
     };
-    let is_it = |mount: &forebay_os::MountEntry| {
+    let is_it = |mount: &forebay_linux::MountEntry| {
         let is_of = mount.fstype == FUSE_TYPE && mount.source == Path::new(name.as_str());
         is_of && mount.point == Path::new(&dir)
     };
-    forebay_os::mounts().map_or(true, |all| all.iter().any(is_it))
+    forebay_linux::mounts().map_or(true, |all| all.iter().any(is_it))
 }
 
 /// Checks the directory before anything is recovered.

@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_os::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
+use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
 use forebay_rt::{Event, Rt};
 use forebay_serve::RequestMemory;
 use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
-use forebay_stack::{
+use forebay_volume::{
     AcceptedFaults, AttachedLayer, FailedLogRegistry, Layer, ServiceOptions, open,
 };
 use futures_util::future::{Either, select};
@@ -202,7 +202,7 @@ async fn attach(
     let witness: Option<Rc<dyn FailedLogRegistry>> = Some(witness);
     let name = target.name.as_str();
     let around = (witness, clock());
-    Ok(forebay_stack::attach(rt.clone(), opened, name, accept, around).await?)
+    Ok(forebay_volume::attach(rt.clone(), opened, name, accept, around).await?)
 }
 
 async fn serve(
@@ -278,7 +278,7 @@ async fn serve(
 /// Returns the memory for the data of requests.
 fn request_memory(options: &ServiceOptions) -> RequestMemory {
     match options.memory {
-        Some(forebay_stack::MemoryLimit(bound)) => RequestMemory::new(bound.0),
+        Some(forebay_volume::MemoryLimit(bound)) => RequestMemory::new(bound.0),
         None => RequestMemory::default(),
     }
 }

@@ -9,7 +9,7 @@ use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
 
-use forebay_os::SignalReader;
+use forebay_linux::SignalReader;
 use futures_util::future::{Either, select};
 use sd_notify::NotifyState;
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 
 use forebay_serve::blockdev::{nbd_usable, ublk_usable};
-use forebay_stack::FrontEndKind;
+use forebay_volume::FrontEndKind;
 
 /// The selected front end, and the reasons against the better ones.
 pub(super) struct FrontEndChoice {

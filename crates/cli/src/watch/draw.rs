@@ -1,8 +1,8 @@
 //! Draws the state of a volume on a screen of any size. The most important lines come first, from the top; lines that
 //! do not fit are left out.
 
-use forebay_stack::{RenderContext, RingUsage};
 use forebay_units::ByteLen;
+use forebay_volume::{RenderContext, RingUsage};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style, Stylize};
@@ -160,7 +160,7 @@ fn draw_wrong(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHisto
     }
 }
 
-fn words(volume: &VolumeHistory) -> forebay_stack::ReportLines {
+fn words(volume: &VolumeHistory) -> forebay_volume::ReportLines {
     let service = &volume.report.service;
     let around = RenderContext {
         log: service.log.as_deref().unwrap_or_default(),

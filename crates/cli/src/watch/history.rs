@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use forebay_stack::{FlowCounters, VolumeVitals};
+use forebay_volume::{FlowCounters, VolumeVitals};
 
 use forebay_program::report::StatusReport;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use forebay_fileloads::mariadb::FusionIoCard;
+use forebay_file_loads::mariadb::FusionIoCard;
 use forebay_rng::Rng;
 
 use crate::committing::KillTally;

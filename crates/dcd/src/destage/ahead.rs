@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use forebay_device::DeviceError;
-use forebay_log::RangeKind;
+use forebay_ring_log::RangeKind;
 
 use super::window::WindowFailure;
 use crate::engine::DcdEngine;

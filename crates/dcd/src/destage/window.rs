@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use forebay_device::DeviceError;
-use forebay_log::{AddressedEntry, LogAddr, LogError, RangeKind, RingEntry};
+use forebay_ring_log::{AddressedEntry, LogAddr, LogError, RangeKind, RingEntry};
 use forebay_units::{BlockNumber, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_device::DeviceError;
-use forebay_log::{LogAddr, RangeKind};
+use forebay_ring_log::{LogAddr, RangeKind};
 use forebay_rt::Instant;
 use forebay_units::{BlockNumber, LINE_BYTES, RecordSeq};
 

@@ -1,7 +1,7 @@
 use std::io::ErrorKind;
 
 use forebay_device::DeviceOp;
-use forebay_log::{RingGeometry, SEGMENTS_AT};
+use forebay_ring_log::{RingGeometry, SEGMENTS_AT};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector};
 
 use super::*;

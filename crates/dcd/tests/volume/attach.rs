@@ -9,12 +9,12 @@ use forebay_dcd::{
     DcdCheckReport, DcdCreateError, DcdVolume, InspectError, LogDumpItem, VolumeId,
 };
 use forebay_device::{BufMut, Device, DeviceOp, Durability, RamDevice};
-use forebay_log::{FormatError, LogOpenError, PairError, RingSuperblock};
+use forebay_ring_log::{FormatError, LogOpenError, PairError, RingSuperblock};
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
-use forebay_subjects::cache::volume::{LOG_BYTES, fresh, identity};
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
+use forebay_sim_targets::cache::volume::{LOG_BYTES, fresh, identity};
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, write};

@@ -17,8 +17,8 @@ use forebay_rt::Rt;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::history::{History, ScriptAction, SharedHistory, extent, perform, random_action};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{DiskBytes, checked};
-use forebay_subjects::cache::volume::superblock;
+use forebay_sim_targets::cache::testbed::{DiskBytes, checked};
+use forebay_sim_targets::cache::volume::superblock;
 
 const DATA_BYTES: u64 = 512 << 10;
 const WHOLE: Range<u64> = 0..DATA_BYTES;
@@ -208,7 +208,7 @@ impl DamageCase {
         assert!(refused.to_string().len() > 20, "{refused}");
         if !matches!(
             refused,
-            DcdAttachError::Log(forebay_log::LogOpenError::Damaged(_))
+            DcdAttachError::Log(forebay_ring_log::LogOpenError::Damaged(_))
         ) {
             return;
         }

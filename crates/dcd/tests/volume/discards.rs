@@ -8,9 +8,9 @@ use forebay_dcd::{AttachOptions, CreateOptions, DataLocation, DcdVolume};
 use forebay_device::{
     Buf, BufMut, Device, DeviceError, DeviceGeometry, Durability, IoFuture, RamDevice, ZeroedSpace,
 };
-use forebay_log::VolumeId;
+use forebay_ring_log::VolumeId;
 use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_subjects::cache::volume::identity;
+use forebay_sim_targets::cache::volume::identity;
 use forebay_units::ByteLen;
 
 const LINE: u64 = 4096;

@@ -9,8 +9,8 @@ use forebay_device::{Device, DeviceGeometry, RamDevice, ZeroedSpace};
 use forebay_rng::Rng;
 use forebay_sim::history::{History, SharedHistory, perform, random_action};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, fresh_log, read_all};
-use forebay_subjects::cache::volume::{LOG_BYTES, identity};
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked, fresh_log, read_all};
+use forebay_sim_targets::cache::volume::{LOG_BYTES, identity};
 use forebay_units::ByteLen;
 
 use crate::stamped::write;

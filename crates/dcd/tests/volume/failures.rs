@@ -13,10 +13,10 @@ use forebay_device::{BufMut, Device, DeviceOp, Durability, ZeroedSpace};
 use forebay_rt::Rt;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{
+use forebay_sim_targets::cache::testbed::{
     CacheTestbed, DiskBytes, MemoryLogRegistry, checked, fresh_log,
 };
-use forebay_subjects::cache::volume::{LOG_BYTES, VOLUME};
+use forebay_sim_targets::cache::volume::{LOG_BYTES, VOLUME};
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, write};

@@ -10,7 +10,7 @@ use forebay_device::{BufMut, Device, DeviceError, DeviceOp};
 use forebay_rng::Rng;
 use forebay_sim::disk::{SimDisk, WriteFate};
 use forebay_sim::history::{History, ScriptAction, SharedHistory, perform, random_action};
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked};
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked};
 
 const DATA_BYTES: u64 = 1 << 20;
 const WHOLE: Range<u64> = 0..DATA_BYTES;

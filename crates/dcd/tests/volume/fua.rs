@@ -12,7 +12,7 @@ use forebay_device::{
 use forebay_rt::Rt;
 use forebay_sim::disk::{SimDisk, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{DiskBytes, checked};
+use forebay_sim_targets::cache::testbed::{DiskBytes, checked};
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, write};
@@ -83,7 +83,7 @@ fn with_fua_by_flush<F: Future<Output = ()> + 'static>(
             disk: Rc::clone(&data),
             for_fua: Rc::clone(&for_fua),
         };
-        let identity = forebay_subjects::cache::volume::identity(DATA_BYTES);
+        let identity = forebay_sim_targets::cache::volume::identity(DATA_BYTES);
         let dyn_log = Rc::clone(&log) as Rc<dyn Device>;
         let attached =
             DcdVolume::attach(rt.clone(), dyn_log, Rc::new(home), identity, options).await;

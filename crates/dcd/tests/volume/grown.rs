@@ -11,11 +11,11 @@ use forebay_dcd::{
     DcdVolume, ResizeError, VolumeId,
 };
 use forebay_device::{Device, RamDevice, Tap, TapHooks};
-use forebay_log::read_superblocks;
+use forebay_ring_log::read_superblocks;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
-use forebay_subjects::cache::volume::identity;
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
+use forebay_sim_targets::cache::volume::identity;
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, write};
@@ -207,7 +207,7 @@ fn a_longer_device_of_another_name_and_content_is_refused_with_an_empty_log_too(
 fn a_volume_grows_in_whole_blocks() {
     let clean = grown(true, AFTER + 512);
     let clock = Rc::new(forebay_rt::VirtualTime::new());
-    let medium = forebay_subjects::cache::volume::fresh(BEFORE, 4096);
+    let medium = forebay_sim_targets::cache::volume::fresh(BEFORE, 4096);
     let made = CacheTestbed::new(1, None, &medium, 4096, clock);
     let log = made.log.now();
     let world = CacheTestbed::with_images(2, None, &log, &clean.data);

@@ -9,13 +9,13 @@ use forebay_dcd::{AttachOptions, CacheMode, DcdAttachError, DcdVolume};
 use forebay_device::{
     Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
 };
-use forebay_log::{RingRecord, RingSuperblock};
+use forebay_ring_log::{RingRecord, RingSuperblock};
 use forebay_rng::Rng;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::history::{History, ScriptAction, SharedHistory, perform, random_action};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
-use forebay_subjects::cache::volume::identity;
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
+use forebay_sim_targets::cache::volume::identity;
 use forebay_units::{ByteLen, SegmentSeq};
 use futures_util::future::join_all;
 

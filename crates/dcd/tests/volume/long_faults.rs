@@ -12,7 +12,7 @@ use forebay_device::{BufMut, Device, DeviceError, DeviceOp};
 use forebay_rt::Rt;
 use forebay_sim::disk::{DiskFaults, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, try_write, write};

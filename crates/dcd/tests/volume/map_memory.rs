@@ -10,8 +10,8 @@ use forebay_rng::Rng;
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::{DiskImage, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, checked};
-use forebay_subjects::cache::volume::{CacheImages, with_log};
+use forebay_sim_targets::cache::testbed::{CacheTestbed, checked};
+use forebay_sim_targets::cache::volume::{CacheImages, with_log};
 use forebay_units::ByteLen;
 use futures_util::future::join_all;
 

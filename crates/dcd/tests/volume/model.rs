@@ -8,8 +8,8 @@ use forebay_dcd::{AttachOptions, DcdVolume, OffsetPolicy};
 use forebay_device::{BufMut, Device, Durability, ZeroedSpace};
 use forebay_rng::Rng;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, checked, fresh_log, read_all};
-use forebay_subjects::cache::volume::LOG_BYTES;
+use forebay_sim_targets::cache::testbed::{CacheTestbed, checked, fresh_log, read_all};
+use forebay_sim_targets::cache::volume::LOG_BYTES;
 use forebay_units::ByteLen;
 
 const DATA_BYTES: u64 = 3 << 20;

@@ -10,8 +10,8 @@ use forebay_device::{BufMut, Device, Durability};
 use forebay_rt::{Driver, DriverTurn, Instant, Unpark, VirtualTime, WaitLimit};
 use forebay_sim::disk::DiskImage;
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked};
-use forebay_subjects::cache::volume::medium;
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked};
+use forebay_sim_targets::cache::volume::medium;
 
 /// A clock that counts its jumps.
 #[derive(Default)]

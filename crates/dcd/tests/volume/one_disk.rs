@@ -13,8 +13,8 @@ use forebay_device::{
 use forebay_rt::Rt;
 use forebay_sim::disk::{SimDisk, WriteFate};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked};
-use forebay_subjects::cache::volume::{VOLUME, identity};
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked};
+use forebay_sim_targets::cache::volume::{VOLUME, identity};
 use forebay_units::ByteLen;
 
 use crate::stamped::{holds, write};

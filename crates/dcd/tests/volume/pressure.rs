@@ -10,7 +10,7 @@ use forebay_device::{DeviceError, DeviceOp};
 use forebay_rng::Rng;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::history::{History, ScriptAction, SharedHistory, perform, random_action};
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes, checked, read_all};
 use futures_util::future::{join, join_all};
 
 use crate::stamped::write;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use forebay_dcd::{AttachOptions, DcdCheckReport, DcdVolume, LogSalvageReport, SalvageError};
 use forebay_device::{Device, DeviceOp};
-use forebay_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
+use forebay_ring_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_sim::disk::WriteFate;
-use forebay_subjects::cache::testbed::{CacheTestbed, DiskBytes};
-use forebay_subjects::cache::volume::identity;
+use forebay_sim_targets::cache::testbed::{CacheTestbed, DiskBytes};
+use forebay_sim_targets::cache::volume::identity;
 
 use crate::stamped::{holds, write};
 

@@ -17,8 +17,8 @@ use forebay_dcd::{
     VolumeId,
 };
 use forebay_device::{BufMut, Device, DeviceSlice, Durability, RamDevice, ZeroedSpace};
-use forebay_model::disk::{DiskOptions, Scheduling, named};
-use forebay_model::{Drive, EmulatedDisk, EvenDisk};
+use forebay_disk_model::disk::{DiskOptions, Scheduling, named};
+use forebay_disk_model::{Drive, EmulatedDisk, EvenDisk};
 use forebay_rt::{Executor, Rt, VirtualTime};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use futures_util::future::{Either, join_all, select};

@@ -3,7 +3,7 @@
 use forebay_dcd::DcdVolume;
 use forebay_device::{BufMut, Device, DeviceError, Durability};
 use forebay_sim::stamp::stamp;
-use forebay_subjects::cache::testbed::checked;
+use forebay_sim_targets::cache::testbed::checked;
 
 /// Writes the stamp of `id`.
 pub(crate) async fn try_write(

@@ -1,7 +1,7 @@
 //! The encoding of a file's extended attributes.
 
-use forebay_segments::FormatError;
-use forebay_segments::format::envelope::ByteReader;
+use forebay_segment_log::FormatError;
+use forebay_segment_log::format::envelope::ByteReader;
 
 const MAGIC: &[u8; 4] = b"FBXA";
 const WHAT: &str = "extended attributes";

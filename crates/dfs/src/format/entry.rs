@@ -1,7 +1,7 @@
 //! A directory entry: one sector of the directory's extent, selected by the hash of the name.
 
 use forebay_device::is_zero;
-use forebay_segments::FormatError;
+use forebay_segment_log::FormatError;
 
 use super::FileKind;
 use super::{SectorBytes, finish, open};

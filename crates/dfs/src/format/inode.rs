@@ -1,8 +1,8 @@
 //! An i-node: all attributes of a file except for its names, and its data if the file is small.
 
 use forebay_device::is_zero;
-use forebay_segments::FormatError;
-use forebay_segments::format::envelope::ByteReader;
+use forebay_segment_log::FormatError;
+use forebay_segment_log::format::envelope::ByteReader;
 use forebay_units::SECTOR_BYTES;
 
 use super::{FileFlags, FileKind, SectorBytes, finish, open};

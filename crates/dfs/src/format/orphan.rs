@@ -1,7 +1,7 @@
 //! The orphan record of a file that has no name and is still in use.
 
 use forebay_device::is_zero;
-use forebay_segments::FormatError;
+use forebay_segment_log::FormatError;
 
 use super::{SectorBytes, finish, open};
 

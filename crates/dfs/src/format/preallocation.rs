@@ -3,8 +3,8 @@
 use forebay_device::is_zero;
 use std::ops::Range;
 
-use forebay_segments::FormatError;
-use forebay_segments::format::envelope::ByteReader;
+use forebay_segment_log::FormatError;
+use forebay_segment_log::format::envelope::ByteReader;
 use forebay_units::{RangeSet, SECTOR_BYTES};
 
 use crate::geometry::PREALLOCATION_SECTORS;

@@ -1,6 +1,6 @@
 //! The superblock of a filesystem.
 
-use forebay_segments::format::envelope::{
+use forebay_segment_log::format::envelope::{
     FormatError, HEADER_BYTES, VERSION, VolumeId, begin, finish, open,
 };
 

@@ -6,9 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_fileloads::mariadb::{self, DoublewriteMode, MariadbServer, MariadbSize};
-use forebay_fileloads::sqlite::{IS_BUILT_IN, SqliteDatabase, SqliteMode};
-use forebay_fileloads::{TimeTaken, measured, names};
+use forebay_file_loads::mariadb::{self, DoublewriteMode, MariadbServer, MariadbSize};
+use forebay_file_loads::sqlite::{IS_BUILT_IN, SqliteDatabase, SqliteMode};
+use forebay_file_loads::{TimeTaken, measured, names};
 use forebay_program::failure::{CommandFailure, CommandResult};
 
 use super::places::{BenchPlace, EXT4, FOREBAY};

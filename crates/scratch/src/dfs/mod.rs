@@ -13,10 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_fileloads::apps::{App, AppAmount};
-use forebay_fileloads::names::{self, SourceTree};
-use forebay_fileloads::random::{self, RandomOp};
-use forebay_fileloads::{TimeTaken, forget_caches, measured};
+use forebay_file_loads::apps::{App, AppAmount};
+use forebay_file_loads::names::{self, SourceTree};
+use forebay_file_loads::random::{self, RandomOp};
+use forebay_file_loads::{TimeTaken, forget_caches, measured};
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 use forebay_report::Circumstances;

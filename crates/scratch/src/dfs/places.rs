@@ -7,7 +7,7 @@ use std::process::Command;
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
-use forebay_stack::LayerKind;
+use forebay_volume::LayerKind;
 
 use super::copying::FuseMemoryFile;
 use crate::UserStop;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use forebay_fileloads::apps::App;
+use forebay_file_loads::apps::App;
 use forebay_report::plot::{self, CurveSet, FigureFrame};
 use forebay_report::{Circumstances, ReportPage};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_os::{loop_devices_over, mounts};
+use forebay_linux::{loop_devices_over, mounts};
 
 /// Number of looks, and the pause between them, while detaching waits for processes that only probe the device (udev
 /// opens a device whenever the device changes).

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use forebay_device::Device;
-use forebay_os::IoRing;
+use forebay_linux::IoRing;
 use forebay_rt::Rt;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
@@ -18,7 +18,7 @@ use super::stale::{CleanupError, LeftoverPolicy, RemovedLeftovers, cleanup_stale
 use crate::RequestMemory;
 use crate::fuse::{IO_BYTES_MAX, SessionEnd, UnmountError};
 use crate::volume_file::VolumeFile;
-use forebay_os::isolated;
+use forebay_linux::isolated;
 
 /// Number of attempts when other programs take the free loop devices first.
 const ATTEMPTS: usize = 16;

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forebay_os::{MountEntry, mounts};
+use forebay_linux::{MountEntry, mounts};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use super::holders::{DeviceHolder, DeviceHolders, LOOK_EVERY, LOOKS, holders};
 use super::loopdev::{self, LoopAccess, LoopDevice};
 use crate::volume_file::{directory, file_in};
-use forebay_os::FUSE_TYPE;
+use forebay_linux::FUSE_TYPE;
 
 /// A live server answers within this time.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use forebay_os::SharedFd;
+use forebay_linux::SharedFd;
 use rustix::event::epoll;
 use rustix::io::Errno;
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_fuse::{self as format, FIXED, HEADER, MalformedRequest};
-use forebay_os::FuseEntries;
+use forebay_linux::FuseEntries;
 use forebay_rt::{BudgetAccount, Rt, Task};
 
 use super::IO_BYTES_MAX;

@@ -1,7 +1,7 @@
 //! A request that came through the ring, in its entry.
 
 use forebay_device::Buf;
-use forebay_os::FuseEntry;
+use forebay_linux::FuseEntry;
 use forebay_rt::{BudgetAccount, BudgetLease};
 
 use crate::requests::RequestMemory;

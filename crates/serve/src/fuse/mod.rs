@@ -37,7 +37,7 @@
 //!
 //! The serving thread must never wait for the files that it serves. So it never accesses the mounted files. All
 //! operations that do (configuring a loop device flushes the file, clearing a loop device writes back its page cache)
-//! run on a helper thread ([`forebay_os::isolated`]). Unsolicited notifications to the kernel, which may wait for pages
+//! run on a helper thread ([`forebay_linux::isolated`]). Unsolicited notifications to the kernel, which may wait for pages
 //! that are being read or written, are also sent by a helper thread (`notify.rs`).
 //!
 //! When the process is killed, the connection must close, even while a helper thread waits for a reply. So neither the
@@ -56,7 +56,7 @@ mod notify;
 mod request;
 mod session;
 
-pub use forebay_os::FuseMount as Mount;
+pub use forebay_linux::FuseMount as Mount;
 pub use handler::{FuseHandler, InitOptions};
 pub use mounted::{ServedMount, SessionEndEvent, UnmountError};
 pub use notify::StaleCache;

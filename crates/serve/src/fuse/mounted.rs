@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_os::{FdPoller, FuseMount as Mount, IoRing, isolated};
+use forebay_linux::{FdPoller, FuseMount as Mount, IoRing, isolated};
 use forebay_rt::{Event, Rt, Task};
 
 use super::channel::FuseChannel;
@@ -85,7 +85,7 @@ impl ServedMount {
         memory: &RequestMemory,
         mount: Mount,
     ) -> io::Result<ServedMount> {
-        forebay_os::io_flusher();
+        forebay_linux::io_flusher();
         let channel = FuseChannel::new(mount.mount()?);
         let watch = channel.watch().inspect_err(|_| {
             let _ = mount.unmount(true);

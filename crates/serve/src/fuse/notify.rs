@@ -21,7 +21,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use forebay_fuse::invalidation;
-use forebay_os::{IsolatedFuture, ResultSender, promise};
+use forebay_linux::{IsolatedFuture, ResultSender, promise};
 use rustix::io::Errno;
 
 use super::channel::FuseChannel;

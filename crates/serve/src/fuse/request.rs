@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_os::{FuseEntry, IoRing};
+use forebay_linux::{FuseEntry, IoRing};
 use forebay_rt::{BudgetLease, Event, Instant, Rt};
 use futures_util::future::try_join_all;
 

@@ -5,7 +5,7 @@
 use std::io;
 use std::rc::Rc;
 
-use forebay_os::FdPoller;
+use forebay_linux::FdPoller;
 
 use super::IO_BYTES_MAX;
 use super::channel::ReceiveOutcome;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_os::{SocketListener, SocketStream};
+use forebay_linux::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 use rustix::io::Errno;
 use rustix::net::sockopt;

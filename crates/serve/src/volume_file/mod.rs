@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use forebay_device::Device;
-use forebay_os::IoRing;
+use forebay_linux::IoRing;
 use forebay_rt::Rt;
 
 use crate::RequestMemory;

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use forebay_device::{
     Device, DeviceError, DeviceGeometry, DeviceOp, RamDevice, Tap, TapHooks, TapRequest,
 };
-use forebay_os::{DeviceOpenOptions, FdPoller, IoRing};
+use forebay_linux::{DeviceOpenOptions, FdPoller, IoRing};
 use forebay_rt::Executor;
 use forebay_serve::RequestMemory;
 use forebay_serve::blockdev::{
@@ -178,7 +178,7 @@ impl<'a> LoopServerPlan<'a> {
             executor.block_on(async move {
                 let device: Rc<dyn Device> = match disk {
                     Some(path) => {
-                        let opened = forebay_os::open(&ring, path, DeviceOpenOptions::default());
+                        let opened = forebay_linux::open(&ring, path, DeviceOpenOptions::default());
                         opened.expect("a disk").device
                     }
                     None => {

@@ -62,7 +62,7 @@ fn a_file_served_by_the_same_ring_is_read_back_as_written() {
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let disk = dir.path().join("disk.img");
-    forebay_os::create_file(&disk, 64 << 20, true).expect("created");
+    forebay_linux::create_file(&disk, 64 << 20, true).expect("created");
     let mut server = LoopServerPlan {
         disk: Some(&disk),
         ..LoopServerPlan::new(dir.path(), "disk")

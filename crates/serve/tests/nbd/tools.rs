@@ -5,7 +5,7 @@ use std::process::Command;
 use std::rc::Rc;
 
 use forebay_device::RamDevice;
-use forebay_os::DeviceOpenOptions;
+use forebay_linux::DeviceOpenOptions;
 use forebay_serve::nbd::{BlockStatus, NbdExport, StatusExtent};
 
 use crate::support::device::probe;
@@ -209,9 +209,9 @@ fn fio_verifies_what_it_wrote_to_a_file() {
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("image");
-    forebay_os::create_file(&path, LEN, false).unwrap();
+    forebay_linux::create_file(&path, LEN, false).unwrap();
     let served = ServedExports::one(move |ring| {
-        let opened = forebay_os::open(ring, &path, DeviceOpenOptions::default()).unwrap();
+        let opened = forebay_linux::open(ring, &path, DeviceOpenOptions::default()).unwrap();
         NbdExport::new("disk", opened.device)
     });
     fio_verifies(&served);

@@ -2,7 +2,7 @@
 
 use forebay_placement::pace::CleaningUrgency;
 use forebay_placement::victim::{CleaningVictim, VictimSelection};
-use forebay_segments::RecordComposer as _;
+use forebay_segment_log::RecordComposer as _;
 
 use super::{CleaningSegment, CleaningWindow, MoveMode};
 use crate::claim::{ClaimFloors as _, SegmentClaim};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_device::Buf;
 use forebay_placement::WriteClock;
-use forebay_segments::RecordEntry as _;
+use forebay_segment_log::RecordEntry as _;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES, Sector, SegmentSeq};
 
 use crate::checks::read_contents;
@@ -15,8 +15,8 @@ use crate::geometry::SegmentSlot;
 use crate::prepared::mapped;
 use crate::space::SpaceInner;
 use crate::store::read_blocks;
-use forebay_extents::LogPlace;
-use forebay_extents::{ExtentCheck, MapExtent, PAGE_SECTORS};
+use forebay_extent_map::LogPlace;
+use forebay_extent_map::{ExtentCheck, MapExtent, PAGE_SECTORS};
 
 /// A gap between two live fragments is read along with them if it is no longer than this, in bytes.
 const GAP_BYTES: u64 = 128 << 10;

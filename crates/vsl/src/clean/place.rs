@@ -15,7 +15,7 @@ use crate::prepared::mapped;
 use crate::room::SpaceBudget;
 use crate::space::SpaceInner;
 use crate::streams::StreamCounts;
-use forebay_extents::{ExtentCheck, ExtentMap, MapChanges, MapExtent};
+use forebay_extent_map::{ExtentCheck, ExtentMap, MapChanges, MapExtent};
 
 /// The maximum number of live ranges that can remain of a fragment of eight sectors.
 const RUNS_MAX: u64 = 4;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_extents::{MapChanges, NeededNode};
+use forebay_extent_map::{MapChanges, NeededNode};
 
 use super::retry::ReadRetry;
 use crate::error::SpaceError;

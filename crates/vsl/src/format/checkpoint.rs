@@ -5,13 +5,13 @@
 //! places of nodes and of the table itself are an exception: they are as the checkpoint wrote them.
 
 use forebay_placement::WriteClock;
-use forebay_segments::format::envelope::{ByteReader, HEADER_BYTES};
+use forebay_segment_log::format::envelope::{ByteReader, HEADER_BYTES};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq};
 
 use super::entry::{StreamNumber, put_clock};
 use crate::segment::{SegmentEntry, SegmentPhase};
-use forebay_extents::LogPlace;
-use forebay_extents::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
+use forebay_extent_map::LogPlace;
+use forebay_extent_map::{DETACHED_BYTES, DetachedRef, ROOT_BYTES, RootRef};
 
 /// Number of segments in one chunk of the table.
 pub(crate) const TABLE_CHUNK_SEGMENTS: usize = 512;

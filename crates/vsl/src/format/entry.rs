@@ -1,10 +1,10 @@
 //! The entries of records: changes of the space, one fragment each.
 
 use forebay_placement::WriteClock;
-use forebay_segments::format::envelope::ByteReader;
+use forebay_segment_log::format::envelope::ByteReader;
 use forebay_units::{BlockNumber, LINE_SECTORS, Sector};
 
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 
 /// Maximum bytes of an entry in a header.
 pub(crate) const ENTRY_BYTES_MAX: usize = HOME_BYTES;
@@ -330,7 +330,7 @@ impl SpaceEntry {
     }
 }
 
-impl forebay_segments::RecordEntry for SpaceEntry {
+impl forebay_segment_log::RecordEntry for SpaceEntry {
     const BYTES_MIN: usize = NEXT_BYTES;
 
     fn encoded_len(&self) -> usize {

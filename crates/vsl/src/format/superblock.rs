@@ -1,9 +1,9 @@
 //! The superblock: the properties of a volume, and the place of its newest checkpoint.
 
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 use forebay_placement::cost::DiskParameters;
 use forebay_placement::placement::PlacementKind;
-use forebay_segments::format::envelope::{
+use forebay_segment_log::format::envelope::{
     FormatError, HEADER_BYTES, VolumeId, begin, finish, open_version,
 };
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, SegmentSeq};
@@ -108,7 +108,7 @@ impl SpaceSuperblock {
     }
 }
 
-impl forebay_segments::SuperblockFormat for SpaceSuperblock {
+impl forebay_segment_log::SuperblockFormat for SpaceSuperblock {
     fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = begin(MAGIC, VERSION, self.volume);
         for n in [

@@ -3,7 +3,7 @@
 use forebay_placement::WriteClock;
 use std::rc::Rc;
 
-use forebay_segments::{HEADER_BYTES, RecordEntry as _};
+use forebay_segment_log::{HEADER_BYTES, RecordEntry as _};
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 
 use super::scan::FoundRecord;
@@ -12,8 +12,8 @@ use crate::format::SpaceEntry;
 use crate::homes::at_home;
 use crate::prepared::unmap;
 use crate::space::SpaceInner;
-use forebay_extents::LogPlace;
-use forebay_extents::{ExtentCheck, MapChanges, MapExtent};
+use forebay_extent_map::LogPlace;
+use forebay_extent_map::{ExtentCheck, MapChanges, MapExtent};
 
 /// Applies records in order. Returns the number of records that changed the map, and the number of their entries that
 /// did.

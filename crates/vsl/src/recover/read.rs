@@ -1,6 +1,6 @@
 //! Reading of the checkpoint that a superblock points at.
 
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 use forebay_units::SECTOR_BYTES;
 
 use crate::error::SpaceOpenError;

@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use forebay_device::{DeviceError, is_zero};
-use forebay_segments::{RecordEntry as _, payload_is_sound};
+use forebay_segment_log::{RecordEntry as _, payload_is_sound};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_up};
 use futures_util::StreamExt;
 use futures_util::stream;

@@ -1,6 +1,6 @@
 //! Segments without a summary.
 
-use forebay_segments::{HEADER_BYTES, LogLayout as _};
+use forebay_segment_log::{HEADER_BYTES, LogLayout as _};
 
 use super::{FillingSegment, SegmentStreams};
 use crate::format::{SpaceRecordLayout, StreamNumber};

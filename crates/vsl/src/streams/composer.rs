@@ -1,6 +1,6 @@
 //! The open segments as the composer of group commit.
 
-use forebay_segments::{InFlightSegments, RecordComposer};
+use forebay_segment_log::{InFlightSegments, RecordComposer};
 use forebay_units::{RecordSeq, SegmentSeq};
 
 use super::{FLUSH_AFTER_SEGMENTS, SegmentStreams};

@@ -2,7 +2,7 @@
 
 use forebay_placement::WriteClock;
 use forebay_placement::victim::VictimSelection;
-use forebay_segments::HEADER_BYTES;
+use forebay_segment_log::HEADER_BYTES;
 use forebay_units::{LINE_SECTORS, SECTOR_BYTES};
 
 use super::SegmentStreams;

@@ -1,6 +1,6 @@
 //! The segments in memory: being filled, or not yet durable.
 
-use forebay_extents::LogPlace;
+use forebay_extent_map::LogPlace;
 use forebay_units::{SECTOR_BYTES, SegmentSeq};
 
 use super::SegmentStreams;

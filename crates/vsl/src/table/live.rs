@@ -1,6 +1,6 @@
 //! Accounting of live sectors in segments.
 
-use forebay_extents::{LogPlace, MapChanges};
+use forebay_extent_map::{LogPlace, MapChanges};
 use forebay_units::SegmentSeq;
 
 use super::{SegmentTable, weight_of};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_device::{BufMut, Device as _, DeviceOp, Durability};
 use forebay_rt::{Driver, DriverTurn, Instant, Unpark, VirtualTime, WaitLimit};
-use forebay_segments::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, read_copies};
+use forebay_segment_log::{SUPERBLOCK_A_AT, SUPERBLOCK_B_AT, read_copies};
 use forebay_units::{LINE_SECTORS, Sector};
 use forebay_vsl::{
     Batch, PlacementKind, SpaceError, SpaceOpenError, SpaceSettings, SpaceSuperblock, open,

@@ -1,7 +1,7 @@
 //! The cost of opening a volume is proportional to the data written since the last checkpoint.
 
 use forebay_device::{BufMut, Device as _, Durability};
-use forebay_segments::{FormatError, PairError, SuperblockFormat as _};
+use forebay_segment_log::{FormatError, PairError, SuperblockFormat as _};
 use forebay_units::LINE_SECTORS;
 use forebay_vsl::{PlacementKind, SpaceError, SpaceOpenError, SpaceSettings, open};
 

@@ -13,8 +13,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{BufMut, Device, Durability, RamDevice};
-use forebay_model::disk::{CacheChoice, DiskOptions, EnabledCaches, Scheduling, named};
-use forebay_model::{Drive, EmulatedDisk};
+use forebay_disk_model::disk::{CacheChoice, DiskOptions, EnabledCaches, Scheduling, named};
+use forebay_disk_model::{Drive, EmulatedDisk};
 use forebay_placement::cost::DiskParameters;
 use forebay_rng::Rng;
 use forebay_rt::{Executor, Rt, VirtualTime};

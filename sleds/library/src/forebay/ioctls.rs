@@ -139,7 +139,7 @@ mod tests {
 
     /// Returns the bytes of a structure of the documentation page, with these values in its fields.
     fn as_on_the_page(structure: &str, values: &[(&str, u64)]) -> Vec<u8> {
-        let fields = forebay_pages::layout(PAGE, structure);
+        let fields = forebay_doc_tables::layout(PAGE, structure);
         let names: Vec<&str> = fields.iter().map(|(_, _, name)| name.as_str()).collect();
         let known: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, known, "{structure}");

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::BufMut;
-use forebay_os::{SocketListener, SocketStream};
+use forebay_linux::{SocketListener, SocketStream};
 
 use super::Daemon;
 use answer::answer;

@@ -1,7 +1,7 @@
 //! The section on databases.
 
-use forebay_fileloads::mariadb::DoublewriteMode;
-use forebay_fileloads::sqlite::{IS_BUILT_IN, SqliteMode};
+use forebay_file_loads::mariadb::DoublewriteMode;
+use forebay_file_loads::sqlite::{IS_BUILT_IN, SqliteMode};
 use forebay_report::ReportPage;
 
 use super::super::databases::{

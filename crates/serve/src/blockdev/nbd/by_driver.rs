@@ -20,7 +20,7 @@ use super::error::NbdError;
 use super::netlink::NbdControl;
 use super::note::SYS_BLOCK;
 use crate::blockdev::holders::holders;
-use forebay_os::isolated;
+use forebay_linux::isolated;
 
 /// Time that requests wait for the next server. The driver has no value for "for ever", so this is practically
 /// unlimited.

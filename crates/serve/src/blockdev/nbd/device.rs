@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use forebay_device::DeviceGeometry;
-use forebay_os::{IoRing, SocketStream};
+use forebay_linux::{IoRing, SocketStream};
 use forebay_rt::Rt;
 
 use super::by_driver;
@@ -20,7 +20,7 @@ use crate::nbd::format::export_flag::{
     HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
 };
 use crate::nbd::{NbdExport, NbdServer, NbdSocket, NbdWire};
-use forebay_os::isolated;
+use forebay_linux::isolated;
 
 /// The export flags that are passed to the kernel.
 const FLAGS_KNOWN: u16 =
@@ -328,7 +328,7 @@ impl Drop for NbdDevice {
 }
 
 /// Writes back and disconnects an unused device; `by_driver` is its number if the driver keeps the connection. The
-/// write-back waits uninterruptibly, so this thread holds neither end of the socket open ([`forebay_os::isolated`]). If
+/// write-back waits uninterruptibly, so this thread holds neither end of the socket open ([`forebay_linux::isolated`]). If
 /// the process is killed meanwhile, the awaited requests fail, or the next server executes them.
 fn disconnect(name: &str, node: &Path, by_driver: Option<u32>) -> Result<(), NbdError> {
     let mut looks = 0;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use forebay_os::{DriverMemory, IoRing, SharedFd};
+use forebay_linux::{DriverMemory, IoRing, SharedFd};
 use forebay_ublk::format::{
     DESCRIPTOR, UblkDescriptor, UblkQueueCommand, data_offset, descriptors_len, queue,
 };

@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::io;
 
-use forebay_os::driver_command;
+use forebay_linux::driver_command;
 use forebay_ublk::format::{
     ANY_DEVICE, DEVICE_INFO, PARAMS, UblkControlCommand, UblkDeviceInfo, UblkParams, control,
 };

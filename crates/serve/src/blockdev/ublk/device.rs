@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::Device;
-use forebay_os::{IoRing, isolated};
+use forebay_linux::{IoRing, isolated};
 use forebay_rt::Rt;
 use forebay_ublk::format::UblkDeviceInfo;
 use forebay_ublk::wish::{UblkDeviceSpec, is_sufficient};

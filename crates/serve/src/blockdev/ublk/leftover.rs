@@ -14,7 +14,7 @@ use super::control::{CONTROL, UblkControl};
 use super::error::UblkError;
 use crate::blockdev::cached::write_back;
 use crate::blockdev::holders::{LOOK_EVERY, LOOKS, holders};
-use forebay_os::isolated;
+use forebay_linux::isolated;
 
 /// Time limit for a killed server to end. Before Linux 6.16 the driver needs half a minute to notice the death of a
 /// server that held all possible requests.
@@ -243,7 +243,7 @@ mod tests {
                 .write_all(skipped)
                 .expect("standard error");
         }
-        let ring = forebay_os::IoRing::new(8).expect("an io_uring");
+        let ring = forebay_linux::IoRing::new(8).expect("an io_uring");
         let executor = forebay_rt::Executor::new(ring);
         let rt = executor.rt();
         let cleared = executor.block_on(async move { clear_ublk_leftover(&rt, 7).await });

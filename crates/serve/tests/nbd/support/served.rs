@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
-use forebay_os::{IoRing, SocketAddress, SocketListener};
+use forebay_linux::{IoRing, SocketAddress, SocketListener};
 use forebay_rng::Rng;
 use forebay_rt::{Driver, Executor};
 use forebay_serve::RequestMemory;

@@ -1,0 +1,356 @@
+//! Opens the devices of a volume, and checks that log and data are distinct.
+
+use std::rc::Rc;
+
+use forebay_dcd::{AckMode, DataIdentity};
+use forebay_device::{Device, DeviceSlice, OneDisk};
+use forebay_disk_model::{Drive, EmulatedDisk, EmulatedError};
+use forebay_linux::{CommonDisk, DeviceIdentity, DeviceOpenOptions, IoRing, UnderlyingDisks};
+use forebay_rt::Rt;
+
+use crate::{
+    CacheOptions, CacheTree, DeviceOrLayer, DeviceSpec, DiskModelSpec, LayerTree, SpaceOptions,
+    StackError,
+};
+
+/// An opened device, or a part of an opened device.
+#[derive(Clone)]
+pub struct OpenDevice {
+    /// The device as given.
+    pub spec: DeviceSpec,
+    /// The device for reading and writing.
+    pub device: Rc<dyn Device>,
+    /// The device without the model's timing, for operations on the file itself rather than on the emulated disk.
+    pub beneath: Rc<dyn Device>,
+    /// The emulated disk, if any. `device` may be only a part of that disk.
+    pub emulated: Option<Rc<EmulatedDisk>>,
+    /// Identity for recognising the data later. For a part, every name includes the part's position.
+    pub identity: DataIdentity,
+}
+
+/// A log and its data device.
+pub struct CacheDevices {
+    /// The log.
+    pub log: OpenDevice,
+    /// The data device.
+    pub data: OpenDevice,
+    /// True if both are parts of one device, or are on one disk through partitions, volumes or arrays.
+    pub shared: bool,
+    /// The disk that holds both although they are not `shared`, because a filesystem is in between.
+    pub same_disk: Option<String>,
+    /// Options of the cache over the two devices.
+    pub options: CacheOptions,
+    /// Options of the log-structured volume on the data device, if the cache is over a log-structured volume.
+    pub below: Option<SpaceOptions>,
+}
+
+/// The device at a path, opened once even if several parts of it are used.
+struct SharedDevice {
+    identity: DeviceIdentity,
+    data: Rc<dyn Device>,
+    emulated: Option<Rc<EmulatedDisk>>,
+}
+
+/// Opens the device that `spec` names.
+///
+/// # Errors
+/// If the device cannot be opened, does not contain the part, or does not fit on the emulated disk.
+pub fn open_one(
+    rt: &Rt,
+    ring: &Rc<IoRing>,
+    spec: &DeviceSpec,
+    options: DeviceOpenOptions,
+) -> Result<OpenDevice, StackError> {
+    part_of(&open_whole(rt, ring, spec, spec.model(), options)?, spec)
+}
+
+/// Opens the devices of a write cache.
+///
+/// # Errors
+/// Those of [`open_pair`], and if the cache is over another cache.
+pub(crate) fn open_cache(
+    rt: &Rt,
+    ring: &Rc<IoRing>,
+    cache: &CacheTree,
+    options: DeviceOpenOptions,
+) -> Result<CacheDevices, StackError> {
+    let (data, below) = match &cache.data {
+        DeviceOrLayer::Device(data) => (data, None),
+        DeviceOrLayer::Layer(layer) => match &**layer {
+            LayerTree::Space(space) => (&space.data, Some(under(&cache.options, &space.options))),
+            LayerTree::Cache(_) => return Err(StackError::LayerBelow(layer.to_string())),
+            LayerTree::Files(space) => return Err(StackError::IsFiles(space.data.to_string())),
+        },
+    };
+    Ok(CacheDevices {
+        options: cache.options.clone(),
+        below,
+        ..open_pair(rt, ring, &cache.log, data, options)?
+    })
+}
+
+/// Returns the options of a log-structured volume under a cache. If data that goes through the log survives the death
+/// of the process, data that bypasses the log must survive it, too.
+fn under(cache: &CacheOptions, space: &SpaceOptions) -> SpaceOptions {
+    let mut options = space.clone();
+    if cache.durability.is_some_and(|when| when != AckMode::Flush) {
+        options.durability.get_or_insert(AckMode::Handover);
+    }
+    options
+}
+
+/// Opens a log and its data device. If both are parts of one device, the device is opened once. That device is one
+/// disk: if a model is named for one part, the other part is on that emulated disk, too.
+///
+/// # Errors
+/// If a device cannot be opened, the two overlap, or they name different models for one disk.
+pub fn open_pair(
+    rt: &Rt,
+    ring: &Rc<IoRing>,
+    log: &DeviceSpec,
+    data: &DeviceSpec,
+    options: DeviceOpenOptions,
+) -> Result<CacheDevices, StackError> {
+    // If a device is missing, the error of opening it is clearer.
+    let identities = log.identity().ok().zip(data.identity().ok());
+    let (shared, overlap) = identities.map_or((false, false), |(log, data)| {
+        (log.shares_device(&data), log.overlaps(&data))
+    });
+    if !shared {
+        let disk = common_disk(log, data);
+        let one_cache = disk.is_some() || in_one_filesystem(log, data);
+        let (shared, same_disk) = on_one_disk(log, data, disk);
+        let [log, data] = [
+            open_one(rt, ring, log, options)?,
+            open_one(rt, ring, data, options)?,
+        ];
+        let [log, data] = if one_cache {
+            with_one_cache(log, data)
+        } else {
+            [log, data]
+        };
+        return Ok(CacheDevices {
+            log,
+            data,
+            shared,
+            same_disk,
+            options: CacheOptions::default(),
+            below: None,
+        });
+    }
+    if overlap {
+        return Err(StackError::SameDevice {
+            log: log.to_string(),
+            data: data.to_string(),
+            in_part: log.part().is_some() || data.part().is_some(),
+        });
+    }
+    let model = match (log.model(), data.model()) {
+        (Some(a), Some(b)) if a != b => {
+            return Err(StackError::TwoModels {
+                log: log.to_string(),
+                data: data.to_string(),
+            });
+        }
+        (a, b) => a.or(b),
+    };
+    let whole = open_whole(rt, ring, log, model, options)?;
+    let [log, data] = with_one_cache(part_of(&whole, log)?, part_of(&whole, data)?);
+    Ok(CacheDevices {
+        log,
+        data,
+        shared,
+        same_disk: None,
+        options: CacheOptions::default(),
+        below: None,
+    })
+}
+
+/// Makes a failed flush of either device a failed flush of both: the devices share the volatile cache of a disk, or a
+/// filesystem.
+fn with_one_cache(log: OpenDevice, data: OpenDevice) -> [OpenDevice; 2] {
+    let devices = OneDisk::over([Rc::clone(&log.device), Rc::clone(&data.device)]);
+    let [log_device, data_device] = devices.map(|device| device as Rc<dyn Device>);
+    [
+        OpenDevice {
+            device: log_device,
+            ..log
+        },
+        OpenDevice {
+            device: data_device,
+            ..data
+        },
+    ]
+}
+
+/// Returns a disk that holds both devices, or the images of both if the disks are emulated.
+fn common_disk(log: &DeviceSpec, data: &DeviceSpec) -> Option<CommonDisk> {
+    UnderlyingDisks::below(log.path()).common(&UnderlyingDisks::below(data.path()))
+}
+
+/// Returns true if both devices are files of one filesystem. Such a filesystem may be on no disk that the system names.
+fn in_one_filesystem(log: &DeviceSpec, data: &DeviceSpec) -> bool {
+    let identities = log.identity().ok().zip(data.identity().ok());
+    identities.is_some_and(|(log, data)| log.shares_filesystem(&data))
+}
+
+/// Returns whether two devices share a disk in the way that parts of one device do; if they do not, also the disk that
+/// holds both through filesystems. The administrator decides about image files: the filesystem places their blocks, and
+/// a thin image may lack space for a large write that the log would have held.
+fn on_one_disk(
+    log: &DeviceSpec,
+    data: &DeviceSpec,
+    common: Option<CommonDisk>,
+) -> (bool, Option<String>) {
+    // An emulated disk is a separate disk, wherever its image is stored.
+    if log.model().is_some() || data.model().is_some() {
+        return (false, None);
+    }
+    match common {
+        Some(disk) if disk.through_files => (false, Some(disk.name)),
+        common => (common.is_some(), None),
+    }
+}
+
+fn open_whole(
+    rt: &Rt,
+    ring: &Rc<IoRing>,
+    spec: &DeviceSpec,
+    model: Option<&DiskModelSpec>,
+    options: DeviceOpenOptions,
+) -> Result<SharedDevice, StackError> {
+    let opened = spec.backend().open(ring, options)?;
+    let emulated = model.map(|model| {
+        forebay_linux::precise_timers();
+        let drive = Drive::new(model.spec(), model.options());
+        let emulated = EmulatedDisk::new(rt, Rc::clone(&opened.device), drive);
+        emulated.map(Rc::new).map_err(|error| match error {
+            EmulatedError::TooLarge { len, capacity } => StackError::TooLarge {
+                path: spec.path().into(),
+                len,
+                model: model.name().into(),
+                capacity,
+            },
+        })
+    });
+    Ok(SharedDevice {
+        identity: opened.identity,
+        data: opened.device,
+        emulated: emulated.transpose()?,
+    })
+}
+
+fn part_of(whole: &SharedDevice, spec: &DeviceSpec) -> Result<OpenDevice, StackError> {
+    let beneath = slice_of(&whole.data, spec)?;
+    let device = match &whole.emulated {
+        Some(emulated) => slice_of(&(Rc::clone(emulated) as Rc<dyn Device>), spec)?,
+        None => Rc::clone(&beneath),
+    };
+    Ok(OpenDevice {
+        identity: identity_of(&whole.identity, spec, device.geometry().len),
+        spec: spec.clone(),
+        device,
+        beneath,
+        emulated: whole.emulated.clone(),
+    })
+}
+
+fn slice_of(device: &Rc<dyn Device>, spec: &DeviceSpec) -> Result<Rc<dyn Device>, StackError> {
+    let whole = device.geometry();
+    let Some(part) = spec.part() else {
+        return Ok(Rc::clone(device));
+    };
+    if part.end > whole.len {
+        return Err(StackError::PastTheEnd {
+            spec: spec.to_string(),
+            len: whole.len,
+        });
+    }
+    let slice = DeviceSlice::new(Rc::clone(device), part.start, part.end - part.start);
+    Ok(Rc::new(slice.ok_or_else(|| StackError::Unaligned {
+        spec: spec.to_string(),
+        block_size: whole.block_size,
+    })?))
+}
+
+/// Returns the identity of the data. The model is not included, because the data is the same on any disk.
+fn identity_of(whole: &DeviceIdentity, spec: &DeviceSpec, len: u64) -> DataIdentity {
+    let suffix = spec.suffix();
+    let name = |name: &String| format!("{name}{suffix}");
+    DataIdentity {
+        len,
+        path: name(&whole.path),
+        names: whole.names.iter().map(name).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_device::{BufMut, Durability, RamDevice, Result, Tap, TapHooks, TapRequest};
+    use forebay_rt::{Executor, VirtualTime};
+
+    use super::*;
+
+    /// Fails every flush.
+    struct FailingFlushHooks;
+
+    impl TapHooks for FailingFlushHooks {
+        async fn before(&self, asked: &TapRequest) -> Result<()> {
+            match asked {
+                TapRequest::Flush => Err(forebay_device::DeviceError::Failed {
+                    op: asked.op(),
+                    cause: "a test".into(),
+                }),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    fn part(name: &str, device: Rc<dyn Device>) -> OpenDevice {
+        OpenDevice {
+            spec: DeviceSpec::whole(name),
+            beneath: Rc::clone(&device),
+            device,
+            emulated: None,
+            identity: DataIdentity {
+                len: 8192,
+                path: name.into(),
+                names: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_flush_of_the_data_device_that_fails_is_one_of_a_log_on_the_same_disk() {
+        let ram = || RamDevice::new(8192, 4096);
+        let log = part("log", Rc::new(ram()));
+        let data = part("data", Rc::new(Tap::new(ram(), FailingFlushHooks)));
+        let [log, data] = with_one_cache(log, data);
+        Executor::new(Rc::new(VirtualTime::new())).block_on(async move {
+            let bytes = BufMut::zeroed(4096).freeze();
+            let written = log.device.write(0, bytes, Durability::Flush).await;
+            written.expect("writes");
+            data.device.flush().await.expect_err("fails");
+            log.device.flush().await.expect_err("the disk forgot");
+        });
+    }
+
+    #[test]
+    fn files_of_one_filesystem_share_a_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let [log, data] = ["log", "data"].map(|name| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            DeviceSpec::whole(path)
+        });
+        assert!(in_one_filesystem(&log, &data));
+        assert!(!in_one_filesystem(
+            &log,
+            &DeviceSpec::whole("/proc/self/stat")
+        ));
+        assert!(!in_one_filesystem(
+            &log,
+            &DeviceSpec::whole("/nowhere/at/all")
+        ));
+    }
+}

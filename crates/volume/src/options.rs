@@ -1,0 +1,434 @@
+//! Options of a volume's service and of its layers: the options of `attach`, which are also keys of a configuration
+//! file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use forebay_dcd::AckMode;
+use forebay_linux::SocketAddress;
+use forebay_units::{ByteLen, TimeSpan};
+
+use crate::mounting::{MountDir, MountOptions};
+use crate::space::SpareShare;
+use crate::text::exact;
+
+/// Reason why a text is not a valid choice.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is none of {choices}")]
+pub struct ParseChoiceError {
+    pub(crate) text: String,
+    pub(crate) choices: &'static str,
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$item_doc:meta])* $item:ident = $text:literal),+ } $choices:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub enum $name { $($(#[$item_doc])* $item),+ }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $($name::$item => $text),+ })
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::ParseChoiceError;
+
+            fn from_str(text: &str) -> Result<$name, $crate::ParseChoiceError> {
+                match text {
+                    $($text => Ok($name::$item),)+
+                    _ => Err($crate::ParseChoiceError { text: text.into(), choices: $choices }),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use choice;
+
+choice!(
+    /// Front end that makes a block device of the volume.
+    FrontEndKind {
+        /// The best front end available on this system.
+        #[default]
+        Auto = "auto",
+        /// The kernel's userspace block driver.
+        Ublk = "ublk",
+        /// The kernel's NBD client.
+        Nbd = "nbd",
+        /// A FUSE file under a loop device.
+        Loop = "loop",
+        /// No block device: only NBD clients can use the volume.
+        None = "none"
+    }
+    "auto, ublk, nbd, loop, none"
+);
+
+choice!(
+    /// Discarding of segments of a log-structured volume before they are reused.
+    SegmentDiscard {
+        /// Free segments are discarded.
+        #[default]
+        On = "on",
+        /// Free segments are not discarded.
+        Off = "off"
+    }
+    "on, off"
+);
+
+/// Requests that bypass the cache and go to the data device directly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BypassSize {
+    /// No requests.
+    Off,
+    /// Writes of at least this size.
+    From(ByteLen),
+}
+
+/// Reason why a text is not a bypass size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseBypassError {
+    /// The text is not a size.
+    #[error("{0}, or write off")]
+    Size(#[from] forebay_units::ParseByteLenError),
+    /// Everything would bypass the cache.
+    #[error("a bypass size below 4KiB would leave nothing to cache; write off, or 64KiB")]
+    TooSmall,
+}
+
+impl FromStr for BypassSize {
+    type Err = ParseBypassError;
+
+    fn from_str(text: &str) -> Result<BypassSize, ParseBypassError> {
+        if text == "off" {
+            return Ok(BypassSize::Off);
+        }
+        let size: ByteLen = text.parse()?;
+        if size < ByteLen::kib(4) {
+            return Err(ParseBypassError::TooSmall);
+        }
+        Ok(BypassSize::From(size))
+    }
+}
+
+impl fmt::Display for BypassSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BypassSize::Off => f.write_str("off"),
+            // Exact to the byte, because configuration files are written in this format and read again.
+            BypassSize::From(size) => f.write_str(&exact(size.0)),
+        }
+    }
+}
+
+/// Listening address of the NBD server, written `unix:PATH` or `tcp:ADDRESS:PORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListenAddress(pub SocketAddress);
+
+/// Reason why a text is not a listening address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is no place to listen (write {forms})")]
+pub struct ListenAddressError {
+    text: String,
+    /// Valid forms.
+    forms: &'static str,
+}
+
+impl ListenAddressError {
+    fn new(text: &str, forms: &'static str) -> ListenAddressError {
+        ListenAddressError {
+            text: text.into(),
+            forms,
+        }
+    }
+}
+
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<ListenAddress, ListenAddressError> {
+        let forms = "unix:PATH with an absolute path, or tcp:ADDRESS:PORT with a port up to 65535";
+        let error = || ListenAddressError::new(text, forms);
+        let address = match text.strip_prefix("tcp:") {
+            Some(address) if !address.starts_with(['/', '.']) => address,
+            Some(_) => return Err(error()),
+            None if text.starts_with("unix:/") => text,
+            None => return Err(error()),
+        };
+        match address.parse().map_err(|_| error())? {
+            SocketAddress::Unix(_) if text.starts_with("tcp:") => Err(error()),
+            address => Ok(ListenAddress(address)),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            SocketAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            SocketAddress::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// The options of `attach`; `None` stands for the default.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServiceOptions {
+    /// Front end that makes a block device of the volume.
+    pub via: Option<FrontEndKind>,
+    /// Listening address for NBD clients, in addition to the socket in the runtime directory.
+    pub listen: Option<ListenAddress>,
+    /// Address for metrics over HTTP, as `ADDRESS:PORT`.
+    pub metrics: Option<MetricsAddress>,
+    /// Address for the HTML page, and the metrics, over HTTP.
+    pub http: Option<HttpAddress>,
+    /// Memory limit for requests.
+    pub memory: Option<MemoryLimit>,
+    /// Mount point of a filesystem.
+    pub mount: Option<MountDir>,
+    /// Mount options of a filesystem.
+    pub mount_options: Option<MountOptions>,
+}
+
+/// Listening address for metrics: a TCP address, written `ADDRESS:PORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MetricsAddress(pub SocketAddress);
+
+impl FromStr for MetricsAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<MetricsAddress, ListenAddressError> {
+        match text.parse() {
+            Ok(address @ SocketAddress::Tcp(_)) => Ok(MetricsAddress(address)),
+            _ => Err(ListenAddressError::new(
+                text,
+                "ADDRESS:PORT with a port up to 65535",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for MetricsAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Listening address for the HTML page: a TCP address, written `ADDRESS:PORT`, or `PORT` for an address that only this
+/// machine reaches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpAddress(pub SocketAddress);
+
+impl FromStr for HttpAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<HttpAddress, ListenAddressError> {
+        let MetricsAddress(address) = match text.parse::<u16>() {
+            Ok(port) => format!("127.0.0.1:{port}").parse(),
+            Err(_) => text.parse(),
+        }
+        .map_err(|_: ListenAddressError| {
+            ListenAddressError::new(text, "PORT or ADDRESS:PORT with a port up to 65535")
+        })?;
+        Ok(HttpAddress(address))
+    }
+}
+
+impl fmt::Display for HttpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Memory limit for the data of requests, over all clients and the block device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryLimit(pub ByteLen);
+
+/// Reason why a text is not an amount of memory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseMemoryError {
+    /// The text is not a size.
+    #[error(transparent)]
+    Size(#[from] forebay_units::ParseByteLenError),
+    /// The largest request would not fit beside others.
+    #[error("requests need at least {} of memory", MemoryLimit::LEAST)]
+    TooSmall,
+}
+
+impl MemoryLimit {
+    /// The minimum: enough for front ends to serve a request of the largest size and some connections.
+    pub const LEAST: ByteLen = ByteLen::mib(64);
+}
+
+impl FromStr for MemoryLimit {
+    type Err = ParseMemoryError;
+
+    fn from_str(text: &str) -> Result<MemoryLimit, ParseMemoryError> {
+        let size: ByteLen = text.parse()?;
+        if size < MemoryLimit::LEAST {
+            Err(ParseMemoryError::TooSmall)
+        } else {
+            Ok(MemoryLimit(size))
+        }
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&exact(self.0.0))
+    }
+}
+
+impl ServiceOptions {
+    /// Returns these options; unset options are taken from `others`.
+    #[must_use]
+    pub fn or(self, others: ServiceOptions) -> ServiceOptions {
+        ServiceOptions {
+            via: self.via.or(others.via),
+            listen: self.listen.or(others.listen),
+            metrics: self.metrics.or(others.metrics),
+            http: self.http.or(others.http),
+            memory: self.memory.or(others.memory),
+            mount: self.mount.or(others.mount),
+            mount_options: self.mount_options.or(others.mount_options),
+        }
+    }
+}
+
+/// Options of a write cache. Unset options have the cache's defaults.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CacheOptions {
+    /// The point at which writes are acknowledged.
+    pub durability: Option<AckMode>,
+    /// Longest time that unflushed data may wait for the log.
+    pub max_delay: Option<TimeSpan>,
+    /// Longest time that requests wait for a failing device before they fail too.
+    pub patience: Option<TimeSpan>,
+    /// Writes that bypass the log and go to the data device directly.
+    pub bypass: Option<BypassSize>,
+    /// Memory limit of the map.
+    pub map_memory: Option<ByteLen>,
+    /// Discarding of free segments; only for a log-structured volume.
+    pub discard: Option<SegmentDiscard>,
+    /// Share that is kept free; only for a log-structured volume.
+    pub spare: Option<SpareShare>,
+}
+
+impl CacheOptions {
+    /// Returns these options; unset options are taken from `others`.
+    #[must_use]
+    pub fn or(self, others: CacheOptions) -> CacheOptions {
+        CacheOptions {
+            durability: self.durability.or(others.durability),
+            max_delay: self.max_delay.or(others.max_delay),
+            patience: self.patience.or(others.patience),
+            bypass: self.bypass.or(others.bypass),
+            map_memory: self.map_memory.or(others.map_memory),
+            discard: self.discard.or(others.discard),
+            spare: self.spare.or(others.spare),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_print_as_they_read_and_others_are_refused_with_the_list() {
+        for text in ["auto", "ublk", "nbd", "loop", "none"] {
+            assert_eq!(text.parse::<FrontEndKind>().unwrap().to_string(), text);
+        }
+        let error = "iscsi".parse::<FrontEndKind>().unwrap_err().to_string();
+        assert_eq!(error, "\"iscsi\" is none of auto, ublk, nbd, loop, none");
+    }
+
+    #[test]
+    fn places_to_listen_print_as_they_read_and_others_are_refused() {
+        for text in ["unix:/run/a.sock", "tcp:localhost:10809", "tcp:[::1]:80"] {
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "a.sock",
+            "unix:a.sock",
+            "tcp:",
+            "tcp:/x",
+            "tcp:unix:/x",
+            "tcp:host",
+        ] {
+            assert!(text.parse::<ListenAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_for_this_machine_unless_told_otherwise() {
+        for (text, address) in [
+            ("9420", "127.0.0.1:9420"),
+            ("0", "127.0.0.1:0"),
+            ("[::]:80", "[::]:80"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+        ] {
+            let http = text.parse::<HttpAddress>().unwrap();
+            assert_eq!(http.to_string(), address);
+            assert_eq!(address.parse(), Ok(http));
+        }
+        for text in ["", "page", "70000", "unix:/x", ":80"] {
+            assert!(text.parse::<HttpAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bypass_is_off_or_a_size_worth_it() {
+        assert_eq!("off".parse(), Ok(BypassSize::Off));
+        assert_eq!("64KiB".parse(), Ok(BypassSize::From(ByteLen::kib(64))));
+        // Found by fuzzing: sizes that are not round numbers were written rounded to configuration files. The files
+        // then contained another size or could not be read.
+        for text in ["641100", "6100", "5KiB"] {
+            assert_eq!(text.parse::<BypassSize>().unwrap().to_string(), text);
+        }
+        assert_eq!("1".parse::<BypassSize>(), Err(ParseBypassError::TooSmall));
+        assert!("big".parse::<BypassSize>().is_err());
+    }
+
+    #[test]
+    fn memory_is_a_size_that_the_largest_request_fits_into() {
+        for text in ["64MiB", "1GiB", "100000001"] {
+            assert_eq!(text.parse::<MemoryLimit>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "63MiB".parse::<MemoryLimit>(),
+            Err(ParseMemoryError::TooSmall)
+        );
+        assert!("much".parse::<MemoryLimit>().is_err());
+    }
+
+    #[test]
+    fn options_of_the_command_line_win_over_those_of_the_description() {
+        let line = ServiceOptions {
+            via: Some(FrontEndKind::None),
+            ..ServiceOptions::default()
+        };
+        let file = ServiceOptions {
+            via: Some(FrontEndKind::Loop),
+            memory: Some(MemoryLimit(MemoryLimit::LEAST)),
+            ..ServiceOptions::default()
+        };
+        let both = line.or(file);
+        assert_eq!(both.via, Some(FrontEndKind::None));
+        assert_eq!(both.memory, Some(MemoryLimit(MemoryLimit::LEAST)));
+        let line = CacheOptions {
+            bypass: Some(BypassSize::Off),
+            ..CacheOptions::default()
+        };
+        let file = CacheOptions {
+            bypass: Some(BypassSize::From(ByteLen::kib(64))),
+            durability: Some(AckMode::Write),
+            ..CacheOptions::default()
+        };
+        let both = line.or(file);
+        assert_eq!(both.bypass, Some(BypassSize::Off));
+        assert_eq!(both.durability, Some(AckMode::Write));
+    }
+}

@@ -1,4 +1,0 @@
-//! `cargo fuzz run description`: what it does is in `crates/fuzz`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::targets::give("description", bytes));

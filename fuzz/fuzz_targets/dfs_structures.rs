@@ -1,4 +1,0 @@
-//! `cargo fuzz run dfs_structures`: what it does is in `crates/fuzz`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::targets::give("dfs_structures", bytes));

@@ -1,0 +1,54 @@
+//! I3 from the outside: both copies of the superblock are written at every change, B when A is
+//! durable, so that either one is enough.
+
+use std::cell::Cell;
+
+use forebay_ring_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
+
+use forebay_sim::Violation;
+use forebay_sim::disk::DiskRequest;
+
+/// Follows the two copies in one life.
+#[derive(Default)]
+pub(super) struct SuperblockChecker {
+    /// The generation last asked for at A.
+    asked: Cell<u64>,
+    /// The generations that are written, at A and B.
+    done: [Cell<u64>; 2],
+    /// After a failure there is no order to hold to.
+    failed: Cell<bool>,
+}
+
+/// Which copy a request writes, and its generation.
+fn copy(request: &DiskRequest) -> Option<(usize, u64)> {
+    let places = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
+    let which = places.iter().position(|at| *at == request.range.start)?;
+    let superblock = RingSuperblock::decode(request.bytes.as_ref()?).ok()?;
+    Some((which, superblock.generation))
+}
+
+impl SuperblockChecker {
+    /// The log device is asked for something.
+    pub(super) fn issued(&self, request: &DiskRequest) -> Result<(), Violation> {
+        let Some((which, generation)) = copy(request).filter(|_| !self.failed.get()) else {
+            return Ok(());
+        };
+        let [a, b] = [self.done[0].get(), self.done[1].get()];
+        let wrong = match which {
+            0 if b < self.asked.replace(generation) => "before the last was written to copy B",
+            1 if a < generation => "to copy B before it was written to copy A",
+            _ => return Ok(()),
+        };
+        let text = format!("generation {generation} of the superblock is written {wrong}");
+        Err(Violation::new("copies (I3)", text))
+    }
+
+    /// A request of the log device ended.
+    pub(super) fn ended(&self, request: &DiskRequest, failed: bool) {
+        match copy(request) {
+            _ if failed => self.failed.set(true),
+            Some((which, generation)) => self.done[which].set(generation),
+            None => {}
+        }
+    }
+}

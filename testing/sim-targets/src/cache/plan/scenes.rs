@@ -1,0 +1,374 @@
+//! Scenes: what all lanes and both disks do together so that something rare is often seen.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_device::DeviceOp;
+use forebay_ring_log::SEGMENTS_AT;
+use forebay_rng::Rng;
+use forebay_sim::disk::{DiskOutage, TimedFault};
+use forebay_sim::history::{ScriptAction, extent};
+use forebay_sim::plan::{CheckSchedule, IncarnationEnd, ScenarioSettings};
+use forebay_sim::workload::{ScriptBounds, WriterScript};
+
+use super::spans::{CROWD, span, trouble};
+use super::{CacheIncarnation, CachePlan};
+use crate::cache::settings::CacheDisk;
+use crate::cache::volume::LOG_BYTES;
+
+/// Bytes at each end of a volume in which what is written is noted.
+const FINGERPRINTED: u64 = 128 << 10;
+
+/// The data device is away for seconds, and meanwhile more is written than the log holds: writes are
+/// paced before it is full, so that takes the longer the smaller they are.
+pub(super) fn full_meanwhile(
+    rng: &Rng,
+    life: &mut CacheIncarnation,
+    regions: &[Range<u64>],
+    block: u64,
+) {
+    let from = span(rng, 8);
+    let lasts = if rng.coin() {
+        span(rng, 13)
+    } else {
+        Duration::from_secs(10 + rng.below(40))
+    };
+    life.disks[CacheDisk::Data]
+        .faults
+        .troubles
+        .push(TimedFault {
+            from,
+            to: Some(from + lasts),
+            one_in: rng.pick(&[1, 1, 2]),
+            ..trouble(rng)
+        });
+    life.disks[CacheDisk::Data].faults.forgetful = rng.coin();
+    fill_up(rng, life, regions, block, rng.coin());
+    life.cut_at = life.cut_at.saturating_mul(8);
+}
+
+/// More is written than the log holds, before a slow data device, and in the midst of that the volume is
+/// stopped.
+pub(super) fn stopped_in_a_queue(rng: &Rng, plan: &mut CachePlan) {
+    for life in &mut plan.lives {
+        let slow = Duration::from_millis(200 << rng.below(4));
+        life.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(2), slow));
+        fill_up(rng, life, &plan.regions, plan.block.into(), false);
+        life.stop_at = Some(span(rng, 14));
+        life.cut_at = u64::MAX;
+    }
+}
+
+/// One sector takes no writes for long, and it and its neighbours of the same line are written one by one,
+/// with time to go home between; then all is drained.
+pub(super) fn refused_in_part(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>]) {
+    let lane = rng.below(regions.len() as u64) as usize;
+    let (region, script) = (&regions[lane], &mut life.scripts[lane]);
+    let first = region.start.next_multiple_of(4096);
+    let lines = (region.end.saturating_sub(first)) / 4096;
+    if lines == 0 || !script.rules.is_empty() {
+        return;
+    }
+    let line = first + rng.below(lines) * 4096;
+    let sector = |n: u64| line + n * 512..line + (n + 1) * 512;
+    life.disks[CacheDisk::Data]
+        .faults
+        .troubles
+        .push(TimedFault {
+            from: Duration::ZERO,
+            to: rng.coin().then(|| span(rng, 22)),
+            range: Some(sector(rng.below(8))),
+            one_in: 1,
+            reads: false,
+            changes: true,
+            takes: Duration::ZERO,
+            fails: true,
+        });
+    for _ in 0..2 + rng.below(10) {
+        let range = sector(rng.below(8));
+        script
+            .actions
+            .push(ScriptAction::Write { range, fua: false });
+        if rng.coin() {
+            let idle = Duration::from_millis(500 + rng.below(4000));
+            script.actions.push(ScriptAction::Pause(idle));
+        }
+    }
+    (life.after, life.cut_at) = (IncarnationEnd::Drain, u64::MAX);
+}
+
+/// Each lane writes its share of more than the log holds: many at once, or durably one after the other, so
+/// that nothing is left to be made durable while they wait for room.
+fn fill_up(
+    rng: &Rng,
+    life: &mut CacheIncarnation,
+    regions: &[Range<u64>],
+    block: u64,
+    durably: bool,
+) {
+    for (region, script) in regions.iter().zip(&mut life.scripts) {
+        let start = region.start.next_multiple_of(block);
+        let len = ((4 << 10) << rng.below(6)).min(region.end - start) / block * block;
+        let places = (region.end - start - len) / block + 1;
+        let any = |_| {
+            let at = start + rng.below(places) * block;
+            at..at + len
+        };
+        let count = 3 * LOG_BYTES / 2 / regions.len() as u64 / len;
+        *script = WriterScript::default();
+        if durably {
+            let writes = (0..count).map(any);
+            let writes = writes.map(|range| ScriptAction::Write { range, fua: true });
+            script.actions.extend(writes);
+            continue;
+        }
+        for _ in 0..4 {
+            let batch = (0..count / 4).map(any).collect();
+            script.actions.push(ScriptAction::Batch(batch));
+        }
+    }
+    life.looks = CheckSchedule::OneIn(8 + rng.below(24));
+}
+
+/// Large writes go past the log over what is being taken home just then: the log's reads and the move
+/// of its tail take long, and it is written to the same places again and again.
+pub(super) fn past_the_log(rng: &Rng, plan: &mut CachePlan) {
+    let block = u64::from(plan.block);
+    let from = 4096 << rng.below(2);
+    plan.volume.bypass = Some(from);
+    // The ends of a volume never go past the log, so there has to be something between them.
+    plan.len = plan.len.max(512 << 10);
+    let last = plan.regions.last_mut().expect("a region");
+    last.end = plan.len;
+    let between = FINGERPRINTED..plan.len - FINGERPRINTED;
+    let alone = rng.coin();
+    for life in &mut plan.lives {
+        let slow = Duration::from_millis(10 << rng.below(7));
+        if rng.one_in(3) {
+            life.disks[CacheDisk::Data].faults.slow = Some((4 + rng.below(12), slow));
+        } else if rng.coin() {
+            life.disks[CacheDisk::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
+        } else {
+            life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
+                from: Duration::ZERO,
+                to: None,
+                range: Some(0..SEGMENTS_AT),
+                reads: false,
+                changes: true,
+                one_in: 1 + rng.below(2),
+                takes: slow,
+                fails: false,
+            });
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            if alone {
+                *script = WriterScript::default();
+            }
+            let start = region.start.max(between.start).next_multiple_of(block);
+            let end = region.end.min(between.end) / block * block;
+            let hot = start..end.min(start + (32 << 10));
+            let fits = hot.end >= hot.start + from;
+            if script.rules.is_empty() && fits {
+                let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                let all = rewrites(rng, &hot, from, block, slow);
+                script.actions.splice(at..at, all);
+            }
+        }
+        if rng.coin() {
+            life.cut_at = u64::MAX;
+        }
+    }
+}
+
+/// Some flushes of the data device fail, and lose what they were for. Where anything may fail.
+pub(super) fn lose_flushes(rng: &Rng, plan: &mut CachePlan) {
+    if plan.volume.may_fail() {
+        for life in &mut plan.lives {
+            life.disks[CacheDisk::Data].faults.flushes_fail = 1 + rng.below(5);
+            life.disks[CacheDisk::Data].faults.forgetful = true;
+        }
+    }
+}
+
+/// Large writes past the log are flushed while small ones, flushed before, are on their way home to other
+/// places.
+pub(super) fn flushes_of_others(rng: &Rng, plan: &mut CachePlan) {
+    let (block, from) = (
+        u64::from(plan.block),
+        plan.volume.bypass.expect("set before"),
+    );
+    let between = FINGERPRINTED..plan.len - FINGERPRINTED;
+    for life in &mut plan.lives {
+        if life.disks[CacheDisk::Data].faults.slow.is_none() && rng.coin() {
+            let slow = Duration::from_millis(5 << rng.below(6));
+            life.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(6), slow));
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            let start = region.start.max(between.start).next_multiple_of(block);
+            let end = region.end.min(between.end) / block * block;
+            if end < start + 4 * from {
+                continue;
+            }
+            let middle = (start + end) / 2 / block * block;
+            let write = |within: Range<u64>, len: u64| {
+                let at =
+                    within.start + rng.below((within.end - within.start - len) / block + 1) * block;
+                let range = at..at + len;
+                ScriptAction::Write { range, fua: false }
+            };
+            let mut all = Vec::new();
+            for _ in 0..1 + rng.below(4) {
+                for _ in 0..1 + rng.below(8) {
+                    all.push(write(start..middle, block));
+                }
+                all.push(ScriptAction::Flush);
+                let idle = Duration::from_micros(760_000 + rng.below(120_000));
+                all.push(ScriptAction::Pause(idle));
+                for _ in 0..1 + rng.below(6) {
+                    all.extend([write(middle..end, from), ScriptAction::Flush]);
+                    all.push(ScriptAction::Pause(span(rng, 6)));
+                }
+                all.push(ScriptAction::Pause(span(rng, 12)));
+            }
+            *script = WriterScript {
+                actions: all,
+                ..WriterScript::default()
+            };
+        }
+    }
+}
+
+/// The log fails for good, can be read, and what it holds goes home slowly and by flushes that fail,
+/// while the same few lines are written again and again.
+pub(super) fn hard_rescues(rng: &Rng, plan: &mut CachePlan) {
+    let block = u64::from(plan.block);
+    if rng.coin() {
+        lose_flushes(rng, plan);
+    }
+    for life in &mut plan.lives {
+        let at_first = rng.below(80);
+        life.disks[CacheDisk::Log].faults.outage = Some(DiskOutage {
+            from: 20 + at_first,
+            op: rng.pick(&[None, None, Some(DeviceOp::Flush)]),
+            requests: None,
+            reads: false,
+        });
+        let slow = Duration::from_millis(10 << rng.below(6));
+        life.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(4), slow));
+        if rng.coin() {
+            life.disks[CacheDisk::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
+        }
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            let hot = region.start..region.end.min(region.start + (16 << 10));
+            let bounds = ScriptBounds {
+                region: hot.clone(),
+                volume: plan.len,
+                block,
+            };
+            let mut all = Vec::new();
+            for _ in 0..20 + rng.below(60) {
+                let range = bounds.align(extent(rng, &hot, 8 << 10));
+                all.push(ScriptAction::Write { range, fua: false });
+                if rng.one_in(4) {
+                    all.push(ScriptAction::Flush);
+                }
+                if rng.one_in(3) {
+                    all.push(ScriptAction::Pause(span(rng, 7)));
+                }
+            }
+            *script = WriterScript {
+                actions: all,
+                ..WriterScript::default()
+            };
+        }
+        life.cut_at = if rng.coin() {
+            u64::MAX
+        } else {
+            60 + rng.below(300)
+        };
+    }
+}
+
+/// Small writes, a pause in which they begin to go home, then large ones at the same places.
+fn rewrites(
+    rng: &Rng,
+    hot: &Range<u64>,
+    from: u64,
+    block: u64,
+    slow: Duration,
+) -> Vec<ScriptAction> {
+    let bounds = ScriptBounds {
+        region: hot.clone(),
+        volume: hot.end,
+        block,
+    };
+    let mut all = Vec::new();
+    let write = |len: u64| ScriptAction::Write {
+        range: {
+            let at = hot.start + rng.below((hot.end - hot.start - len) / block + 1) * block;
+            at..at + len
+        },
+        fua: false,
+    };
+    for _ in 0..1 + rng.below(3) {
+        for _ in 0..1 + rng.below(8) {
+            all.push(write(block));
+        }
+        all.push(ScriptAction::Flush);
+        // Idle for about so long, with a log almost empty, it begins to destage.
+        let more = rng.below(60_000 + 3 * slow.as_micros() as u64);
+        all.push(ScriptAction::Pause(Duration::from_micros(760_000 + more)));
+        for _ in 0..1 + rng.below(8) {
+            let len = from * (1 + rng.below((hot.end - hot.start) / from));
+            all.push(write(len));
+            if rng.coin() {
+                all.push(ScriptAction::Flush);
+            }
+            all.push(ScriptAction::Pause(span(rng, 5)));
+            if rng.coin() {
+                all.push(ScriptAction::Read(bounds.align(hot.clone())));
+            }
+        }
+    }
+    all
+}
+
+/// The map may take less memory than single sectors in most of the volume need, and they are written.
+pub(super) fn little_memory(rng: &Rng, plan: &mut CachePlan) {
+    plan.volume.map_memory = Some(16 << 10 << rng.below(2));
+    plan.len = plan.len.max(1 << 20);
+    let last = plan.regions.last_mut().expect("a region");
+    last.end = plan.len;
+    let alone = rng.coin();
+    for life in &mut plan.lives {
+        life.looks = CheckSchedule::OneIn(8 + rng.below(24));
+        let is_slow = life.disks.iter().any(|(_, disk)| {
+            let faults = &disk.faults;
+            faults.slow.or(faults.slow_reads).is_some()
+        });
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            if alone {
+                *script = WriterScript::default();
+            }
+            if !script.rules.is_empty() {
+                continue;
+            }
+            let sectors = (region.end - region.start) / 512;
+            let any = |_| {
+                let at = region.start + rng.below(sectors) * 512;
+                at..at + 512
+            };
+            // They go home one by one, and all of a batch has to end within a minute.
+            let most = if is_slow { 16 } else { CROWD / 4 };
+            for _ in 0..1 + rng.below(4) {
+                let count = (1 + rng.below(2 * sectors)).min(most);
+                let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                let batch = ScriptAction::Batch((0..count).map(any).collect());
+                script.actions.insert(at, batch);
+            }
+        }
+        if rng.coin() {
+            life.cut_at = u64::MAX;
+        }
+    }
+}

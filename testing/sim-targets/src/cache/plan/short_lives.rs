@@ -1,0 +1,149 @@
+//! Short lives: in each a little is written, and the power goes before all of it is durable.
+//!
+//! What a life wrote and lost stays in its segment, and the next life gives the same numbers again, in the
+//! same segment or in the one behind it. So what must be told apart lies close together: in gaps, and behind
+//! the end that a summary names until it rots.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_ring_log::{HEADER_BYTES, SEGMENT_BYTES_MIN, SEGMENTS_AT};
+use forebay_rng::{Rng, mix};
+use forebay_sim::disk::{DiskFaults, WriteFate};
+use forebay_sim::history::{ScriptAction, extent};
+use forebay_sim::plan::{CheckSchedule, IncarnationEnd, ScenarioSettings, regions};
+use forebay_sim::workload::{ScriptBounds, WriterScript};
+
+use super::{CacheIncarnation, CachePlan, disks};
+use crate::cache::settings::{CacheFaultKind, CacheTarget};
+
+/// Bytes of such a volume: there are to be many looks at all of it, and writes that do not fit one segment.
+const LEN: u64 = SEGMENT_BYTES_MIN;
+
+/// Makes a world one of short lives, now and then. Chosen apart, so that the other worlds stay what they are.
+pub(super) fn add(plan: &mut CachePlan) {
+    let rng = Rng::new(mix(plan.seed, 0x5407_117e));
+    let honest = !plan.volume.is_dishonest() && plan.volume.kind != CacheFaultKind::LogLost;
+    if !honest || !rng.one_in(12) {
+        return;
+    }
+    plan.volume = CacheTarget {
+        kind: rng.pick(&[CacheFaultKind::Calm, CacheFaultKind::Summaries]),
+        bypass: None,
+        map_memory: None,
+        gaps: (!rng.one_in(8)).then(|| rng.below(1 << 32)),
+        flood: false,
+        ..plan.volume.clone()
+    };
+    plan.len = LEN;
+    plan.regions = regions(&rng, plan.len, plan.block.into());
+    let lives = 3 + rng.below(12);
+    plan.lives = (0..lives).map(|n| life(&rng, plan, n)).collect();
+}
+
+/// The `n`-th life of such a world.
+fn life(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
+    let seed = mix(plan.seed, 0x117e + n);
+    let sound = |of| DiskFaults {
+        seed: mix(seed, of),
+        ..DiskFaults::default()
+    };
+    let (mut log, data, fast) = (sound(1), sound(2), rng.coin());
+    if plan.volume.kind == CacheFaultKind::Summaries {
+        log.decayed = summaries(rng, n);
+    }
+    let delay = plan.volume.max_delay;
+    let block = plan.block.into();
+    let script = |region: &Range<u64>| {
+        let bounds = ScriptBounds {
+            region: region.clone(),
+            volume: plan.len,
+            block,
+        };
+        little(rng, &bounds, delay)
+    };
+    CacheIncarnation {
+        seed,
+        scripts: plan.regions.iter().map(script).collect(),
+        cut_at: u64::MAX,
+        stop_at: None,
+        gives_up_at: None,
+        killed: false,
+        after: IncarnationEnd::Cut,
+        coin: match rng.below(8) {
+            0 => WriteFate::Keep,
+            1..=3 => WriteFate::Blocks(rng.next()),
+            _ => WriteFate::Writes(rng.next()),
+        },
+        looks: CheckSchedule::OneIn(3 + rng.below(6)),
+        disks: disks(rng, plan.block, fast, log, data),
+    }
+}
+
+/// Some small writes with pauses, in which the log composes a record of what there is and writes it, or does
+/// not get to it; and then a flush, or a write that spans segments and is not flushed.
+fn little(rng: &Rng, bounds: &ScriptBounds, delay: Duration) -> WriterScript {
+    let room = bounds.region.end - bounds.region.start;
+    let small = (bounds.block * (1 + rng.below(8))).min(room);
+    let idle = || {
+        let most = 2 * delay + Duration::from_millis(4);
+        ScriptAction::Pause(Duration::from_micros(rng.below(most.as_micros() as u64)))
+    };
+    let mut actions = Vec::new();
+    for _ in 0..1 + rng.below(3) {
+        let range = bounds.align(extent(rng, &bounds.region, small));
+        let fua = rng.one_in(12);
+        actions.extend([ScriptAction::Write { range, fua }, idle()]);
+        if rng.one_in(4) {
+            actions.push(ScriptAction::Flush);
+        }
+    }
+    match rng.below(4) {
+        0 | 1 => {
+            let range = bounds.align(bounds.region.clone());
+            actions.extend([ScriptAction::Write { range, fua: false }, idle()]);
+        }
+        2 => actions.push(ScriptAction::Flush),
+        _ => {}
+    }
+    WriterScript {
+        actions,
+        ..WriterScript::default()
+    }
+}
+
+/// A byte in the last block of some of the segments that `lives` lives have begun: there their summaries are,
+/// and nothing else.
+fn summaries(rng: &Rng, lives: u64) -> Vec<u64> {
+    let end = |segment: u64| SEGMENTS_AT + (segment + 1) * SEGMENT_BYTES_MIN;
+    let some = (0..2 * lives).filter(|_| rng.coin());
+    some.map(|segment| end(segment) - 1 - rng.below(HEADER_BYTES as u64))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::of_seed;
+    use super::*;
+    use crate::cache::settings::CacheDisk;
+
+    #[test]
+    fn there_are_worlds_of_short_lives_with_and_without_summaries_that_rot() {
+        let plans: Vec<CachePlan> = (1..600).map(of_seed).filter(is_short).collect();
+        let rots = |plan: &CachePlan| plan.lives.iter().any(|life| !rotten(life).is_empty());
+        let gaps = |plan: &CachePlan| plan.volume.gaps.is_some();
+        assert!(plans.iter().any(|plan| rots(plan) && gaps(plan)));
+        assert!(plans.iter().any(|plan| !rots(plan) && gaps(plan)));
+        assert!(!plans.iter().all(gaps));
+    }
+
+    fn is_short(plan: &CachePlan) -> bool {
+        let uncut =
+            |life: &CacheIncarnation| life.after == IncarnationEnd::Cut && life.cut_at == u64::MAX;
+        plan.len == LEN && plan.lives.len() > 2 && plan.lives.iter().all(uncut)
+    }
+
+    fn rotten(life: &CacheIncarnation) -> &[u64] {
+        &life.disks[CacheDisk::Log].faults.decayed
+    }
+}

@@ -1,0 +1,516 @@
+//! What lasts: troubles by the clock, stops in the midst, crowds of requests, other blocks. Chosen
+//! apart, so that the other choices of a seed do not depend on it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay_dcd::AckMode;
+use forebay_ring_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
+use forebay_rng::{Rng, mix};
+use forebay_sim::disk::TimedFault;
+use forebay_sim::history::{ScriptAction, extent};
+use forebay_sim::plan::{IncarnationEnd, ScenarioSettings};
+use forebay_sim::workload::{ScriptBounds, WriterScript};
+
+use super::scenes::{
+    flushes_of_others, full_meanwhile, hard_rescues, little_memory, lose_flushes, past_the_log,
+    refused_in_part, stopped_in_a_queue,
+};
+use super::spans::{CROWD, span, trouble};
+use super::{CacheIncarnation, CachePlan};
+use crate::cache::settings::{CacheDisk, CacheFaultKind};
+use crate::cache::volume::LOG_BYTES;
+
+pub(super) fn add(plan: &mut CachePlan) {
+    let rng = Rng::new(mix(plan.seed, 0x7_2011_b1e5));
+    let honest = !plan.volume.is_dishonest() && plan.volume.kind != CacheFaultKind::LogLost;
+    if honest && rng.one_in(5) {
+        plan.volume.kind = rng.pick(&[
+            CacheFaultKind::Away,
+            CacheFaultKind::Away,
+            CacheFaultKind::Away,
+            CacheFaultKind::BadPlaces,
+            CacheFaultKind::Superblocks,
+            CacheFaultKind::Superblocks,
+        ]);
+    }
+    by_the_clock(&rng, plan);
+    if honest && rng.one_in(10) {
+        past_the_log(&rng, plan);
+        if rng.one_in(3) && !is_long(plan.volume.kind) {
+            plan.volume.kind = rng.pick(&[
+                CacheFaultKind::DataFails,
+                CacheFaultKind::DataFails,
+                plan.volume.kind,
+            ]);
+            lose_flushes(&rng, plan);
+            flushes_of_others(&rng, plan);
+        }
+    }
+    if plan.volume.kind == CacheFaultKind::LogFails && rng.one_in(3) {
+        hard_rescues(&rng, plan);
+    }
+    if rng.one_in(8) {
+        crowd(&rng, plan);
+    }
+    if rng.one_in(6) {
+        for life in &mut plan.lives {
+            let upto = if is_long(plan.volume.kind) { 18 } else { 11 };
+            life.stop_at = rng.coin().then(|| span(&rng, upto));
+            life.cut_at = u64::MAX;
+        }
+    }
+    // Where all that was read is in the log or durable at home.
+    let handed_over = plan.volume.acknowledge == AckMode::Handover;
+    let known = plan.volume.kind == CacheFaultKind::Calm
+        || handed_over && is_about_failures(plan.volume.kind);
+    if known && plan.volume.bypass.is_none() && (rng.one_in(5) || handed_over) {
+        killed(&rng, plan);
+    }
+    if plan.block == 4096 && rng.one_in(3) {
+        smaller_blocks(&rng, plan);
+    }
+    if plan.volume.kind == CacheFaultKind::Calm && rng.one_in(24) {
+        stopped_in_a_queue(&rng, plan);
+    }
+    if plan.block == 512 && rng.one_in(24) {
+        little_memory(&rng, plan);
+    }
+    given_up(plan);
+    one_disk(plan);
+    report_late(plan);
+}
+
+/// What the world's kind has that lasts, in each life.
+fn by_the_clock(rng: &Rng, plan: &mut CachePlan) {
+    let (kind, data_len, block) = (plan.volume.kind, plan.len, plan.block.into());
+    for life in &mut plan.lives {
+        match kind {
+            CacheFaultKind::Away if rng.one_in(4) => {
+                full_meanwhile(rng, life, &plan.regions, block)
+            }
+            CacheFaultKind::Away => away(rng, life),
+            CacheFaultKind::BadPlaces if block == 512 && rng.one_in(4) => {
+                refused_in_part(rng, life, &plan.regions);
+            }
+            CacheFaultKind::BadPlaces => bad_places(rng, life, data_len),
+            CacheFaultKind::Superblocks if rng.coin() => superblocks(rng, life),
+            CacheFaultKind::Superblocks => second_copy(rng, life, &plan.regions, block),
+            CacheFaultKind::DataFull if rng.coin() => {
+                life.disks[CacheDisk::Data].faults.room_again = Some(span(rng, 24));
+            }
+            _ => {}
+        }
+        if life.disks[CacheDisk::Data].faults.room_again.is_some() || is_long(kind) {
+            take_time(rng, life);
+        }
+    }
+}
+
+/// Where the log cannot be read now and then or for long, somebody gives up what cannot be read; and
+/// there is time for what follows. Chosen apart, as all of this is.
+fn given_up(plan: &mut CachePlan) {
+    let rng = Rng::new(mix(plan.seed, 0x0617_e00b));
+    let kind = plan.volume.kind;
+    let unread = match kind {
+        CacheFaultKind::LogReadsFail => !rng.one_in(3),
+        CacheFaultKind::Away | CacheFaultKind::BadPlaces => rng.coin(),
+        _ => false,
+    };
+    if !unread {
+        return;
+    }
+    for life in &mut plan.lives {
+        life.gives_up_at = (!rng.one_in(3)).then(|| span(&rng, 14));
+        if life.gives_up_at.is_some() && kind == CacheFaultKind::LogReadsFail {
+            take_time(&rng, life);
+        }
+    }
+}
+
+/// Both devices are parts of one disk, on which writes may go past the log as well. Chosen apart, as all of this is.
+fn one_disk(plan: &mut CachePlan) {
+    let rng = Rng::new(mix(plan.seed, 0x0d15_c0e5));
+    plan.volume.one_disk = is_about_failures(plan.volume.kind) && rng.one_in(3);
+    let is_plain = plan.volume.bypass.is_none() && !plan.lives.iter().any(|life| life.killed);
+    if plan.volume.one_disk && is_plain && rng.coin() {
+        past_the_log(&rng, plan);
+    }
+    if !plan.volume.one_disk || rng.coin() {
+        return;
+    }
+    for life in &mut plan.lives {
+        let role = rng.pick(&[CacheDisk::Log, CacheDisk::Data, CacheDisk::Data]);
+        let faults = &mut life.disks[role].faults;
+        (faults.flushes_fail, faults.forgetful) = (1 + rng.below(12), true);
+    }
+}
+
+/// In every other world, disks that forget their cache when a durable write fails report that late.
+fn report_late(plan: &mut CachePlan) {
+    if Rng::new(mix(plan.seed, 0x001a_7e00)).coin() {
+        return;
+    }
+    for life in &mut plan.lives {
+        for role in [CacheDisk::Log, CacheDisk::Data] {
+            let faults = &mut life.disks[role].faults;
+            faults.fua_reported_late = faults.forgetful;
+        }
+    }
+}
+
+fn is_about_failures(kind: CacheFaultKind) -> bool {
+    use CacheFaultKind::{
+        Away, BadPlaces, DataFails, DataFull, LogFails, LogReadsFail, Superblocks,
+    };
+    matches!(
+        kind,
+        DataFails | DataFull | LogFails | LogReadsFail | Away | BadPlaces | Superblocks
+    )
+}
+
+fn is_long(kind: CacheFaultKind) -> bool {
+    matches!(
+        kind,
+        CacheFaultKind::Away | CacheFaultKind::BadPlaces | CacheFaultKind::Superblocks
+    )
+}
+
+/// Both devices fail together if they are parts of one.
+fn away(rng: &Rng, life: &mut CacheIncarnation) {
+    for _ in 0..1 + rng.below(3) {
+        let trouble = TimedFault {
+            changes: !rng.one_in(4),
+            ..trouble(rng)
+        };
+        let trouble = TimedFault {
+            reads: trouble.reads || !trouble.changes,
+            ..trouble
+        };
+        let which = rng.below(4);
+        if which != 0 {
+            life.disks[CacheDisk::Log]
+                .faults
+                .troubles
+                .push(trouble.clone());
+        }
+        if which != 1 {
+            life.disks[CacheDisk::Data].faults.troubles.push(trouble);
+        }
+    }
+    let forgetful = rng.coin();
+    (
+        life.disks[CacheDisk::Log].faults.forgetful,
+        life.disks[CacheDisk::Data].faults.forgetful,
+    ) = (forgetful, forgetful);
+}
+
+fn bad_places(rng: &Rng, life: &mut CacheIncarnation, data_len: u64) {
+    let home = rng.below(3);
+    for _ in 0..1 + rng.below(4) {
+        let place = trouble(rng);
+        if home > 0 {
+            let len = rng.pick(&[512, 4096, 16 << 10]);
+            let at = rng.below((data_len - len) / 512 + 1) * 512;
+            life.disks[CacheDisk::Data]
+                .faults
+                .troubles
+                .push(TimedFault {
+                    range: Some(at..at + len),
+                    reads: false,
+                    ..place.clone()
+                });
+        }
+        if home < 2 {
+            let len = rng.pick(&[512, 4096, 128 << 10]);
+            // The first segments are those that are used.
+            let most = (LOG_BYTES - SEGMENTS_AT) >> rng.below(6);
+            let at = SEGMENTS_AT + rng.below(most / 512) * 512;
+            life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
+                range: Some(at..at + len),
+                reads: true,
+                changes: false,
+                ..place
+            });
+        }
+    }
+}
+
+/// The log fails for a moment or for good; its superblocks take nothing from then on for longer, or
+/// only blocks of one copy.
+fn superblocks(rng: &Rng, life: &mut CacheIncarnation) {
+    let first = TimedFault {
+        reads: rng.one_in(3),
+        one_in: 1,
+        ..trouble(rng)
+    };
+    let longer = TimedFault {
+        to: (!rng.one_in(3)).then(|| first.to.unwrap_or_default() + first.from + span(rng, 18)),
+        range: Some(rng.pick(&[0, 0, SUPERBLOCK_B_AT])..SEGMENTS_AT),
+        reads: false,
+        one_in: rng.pick(&[1, 2, 2, 3, 6]),
+        ..first.clone()
+    };
+    life.disks[CacheDisk::Log]
+        .faults
+        .troubles
+        .extend([first, longer]);
+    life.disks[CacheDisk::Log].faults.forgetful = rng.coin();
+    if rng.one_in(3) {
+        life.disks[CacheDisk::Data]
+            .faults
+            .troubles
+            .push(trouble(rng));
+    }
+}
+
+/// The log works, but for the second copy of its superblock, which fails sooner or later: then the
+/// first says something else. That matters where zeroes go home, and data on top of them.
+fn second_copy(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>], block: u64) {
+    life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
+        from: Duration::ZERO,
+        to: None,
+        range: Some(SUPERBLOCK_B_AT..SEGMENTS_AT),
+        one_in: 2 + rng.below(3),
+        reads: false,
+        changes: true,
+        takes: Duration::ZERO,
+        fails: true,
+    });
+    // And the first, which may say more than the second, cannot be read at first.
+    if rng.one_in(3) {
+        life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
+            from: Duration::ZERO,
+            to: Some(span(rng, 4)),
+            range: Some(0..SUPERBLOCK_B_AT),
+            one_in: 1,
+            reads: true,
+            changes: false,
+            takes: Duration::ZERO,
+            fails: true,
+        });
+    }
+    let alone = rng.coin();
+    for (region, script) in regions.iter().zip(&mut life.scripts) {
+        if alone {
+            *script = WriterScript::default();
+        }
+        if !script.rules.is_empty() {
+            continue;
+        }
+        let bounds = ScriptBounds {
+            region: region.clone(),
+            volume: region.end,
+            block,
+        };
+        for _ in 0..1 + rng.below(4) {
+            let mut all = Vec::new();
+            for _ in 0..1 + rng.below(3) {
+                let most = (16 << 10).min(region.end - region.start);
+                let range = bounds.align(extent(rng, region, most));
+                let most = (8 << 10).min(range.end - range.start);
+                let part = bounds.align(extent(rng, &range, most));
+                let fua = rng.coin();
+                all.extend([
+                    ScriptAction::Zero(range),
+                    ScriptAction::Write { range: part, fua },
+                ]);
+            }
+            all.push(ScriptAction::Flush);
+            let idle = Duration::from_millis(1000 + rng.below(600));
+            all.push(ScriptAction::Pause(idle));
+            let at = rng.below(script.actions.len() as u64 + 1) as usize;
+            script.actions.splice(at..at, all);
+        }
+    }
+    if rng.coin() {
+        life.cut_at = u64::MAX;
+    }
+}
+
+/// Pauses between what is done, so that it is done before, in, and after what lasts; and time to see
+/// the end.
+fn take_time(rng: &Rng, life: &mut CacheIncarnation) {
+    // Where the journal's rules count actions there is no place for more.
+    for script in life.scripts.iter_mut().filter(|s| s.rules.is_empty()) {
+        for _ in 0..1 + rng.below(12) {
+            let at = rng.below(script.actions.len() as u64 + 1) as usize;
+            let upto = rng.pick(&[10, 14, 17, 22]);
+            script
+                .actions
+                .insert(at, ScriptAction::Pause(span(rng, upto)));
+        }
+    }
+    if !rng.one_in(3) {
+        life.cut_at = if rng.coin() {
+            u64::MAX
+        } else {
+            life.cut_at.saturating_mul(4)
+        };
+    }
+    if rng.coin() {
+        life.after = IncarnationEnd::Drain;
+    }
+}
+
+/// Some lanes ask for very much at once.
+fn crowd(rng: &Rng, plan: &mut CachePlan) {
+    let block = u64::from(plan.block);
+    for life in &mut plan.lives {
+        let mut left = CROWD >> rng.below(7);
+        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+            for _ in 0..rng.below(3) {
+                let most = left.min(1 << rng.below(13)).max(2);
+                let bounds = ScriptBounds {
+                    region: region.clone(),
+                    volume: plan.len,
+                    block,
+                };
+                let batch = ScriptAction::Batch(batch(rng, &bounds, most));
+                left = left.saturating_sub(most);
+                if script.rules.is_empty() && left > 0 {
+                    let at = rng.below(script.actions.len() as u64 + 1) as usize;
+                    script.actions.insert(at, batch);
+                }
+            }
+        }
+    }
+}
+
+/// So many writes: next to each other, or anywhere, over each other as well.
+fn batch(rng: &Rng, bounds: &ScriptBounds, count: u64) -> Vec<Range<u64>> {
+    let len = bounds.block * (1 + rng.below(1 + rng.below(8)));
+    let start = bounds.region.start.next_multiple_of(bounds.block);
+    let places = (bounds.region.end - start) / bounds.block;
+    let blocks = (len / bounds.block).min(places);
+    let in_order = rng.coin();
+    let place = |n: u64| {
+        let n = if in_order { n * blocks } else { rng.next() };
+        let at = start + n % (places - blocks + 1) * bounds.block;
+        at..at + blocks * bounds.block
+    };
+    (0..count).map(place).collect()
+}
+
+/// The process is killed early, once or more often, with something in the disks' caches; and in some
+/// life after that the power goes.
+fn killed(rng: &Rng, plan: &mut CachePlan) {
+    if plan.lives.len() == 1 {
+        let again = plan.lives[0].clone();
+        plan.lives.push(CacheIncarnation {
+            seed: mix(again.seed, 8),
+            ..again
+        });
+    }
+    let last = plan.lives.len() - 1;
+    for (n, life) in plan.lives.iter_mut().enumerate() {
+        life.killed = n < last && (n == 0 || rng.coin());
+        if life.killed {
+            life.cut_at = 4 + rng.below(40);
+        }
+    }
+}
+
+/// From some life on the log device, the data device or both have smaller blocks than those the volume
+/// was made for.
+fn smaller_blocks(rng: &Rng, plan: &mut CachePlan) {
+    let from = rng.below(plan.lives.len() as u64) as usize;
+    let blocks = rng.pick(&[(512, 4096), (4096, 512), (512, 512)]);
+    for life in &mut plan.lives[from..] {
+        life.disks[CacheDisk::Log].block = blocks.0;
+        life.disks[CacheDisk::Data].block = blocks.1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::of_seed;
+    use super::*;
+    use forebay_sim::disk::DiskFaults;
+
+    fn plans() -> impl Iterator<Item = CachePlan> {
+        (1..3000).map(of_seed)
+    }
+
+    fn some(has: impl Fn(&CachePlan, &CacheIncarnation) -> bool) -> bool {
+        plans().any(|plan| plan.lives.iter().any(|life| has(&plan, life)))
+    }
+
+    #[test]
+    fn there_are_worlds_with_everything_that_lasts() {
+        let hour = Duration::from_secs(3600);
+        let lasts = |faults: &DiskFaults, range: bool| {
+            let is_long = |trouble: &TimedFault| {
+                trouble.range.is_some() == range && trouble.to.is_none_or(|to| to > hour)
+            };
+            faults.troubles.iter().any(is_long)
+        };
+        assert!(some(|_, life| lasts(
+            &life.disks[CacheDisk::Log].faults,
+            false
+        )));
+        assert!(some(|_, life| lasts(
+            &life.disks[CacheDisk::Data].faults,
+            false
+        )));
+        assert!(some(|_, life| lasts(
+            &life.disks[CacheDisk::Data].faults,
+            true
+        )));
+        let shared = |life: &CacheIncarnation| {
+            !life.disks[CacheDisk::Log].faults.troubles.is_empty()
+                && life.disks[CacheDisk::Log].faults.troubles
+                    == life.disks[CacheDisk::Data].faults.troubles
+        };
+        assert!(some(
+            |plan, life| plan.volume.kind == CacheFaultKind::Away && shared(life)
+        ));
+        assert!(some(|_, life| life.disks[CacheDisk::Data]
+            .faults
+            .room_again
+            .is_some()));
+        assert!(some(
+            |plan, life| plan.volume.kind == CacheFaultKind::Calm && life.stop_at.is_some()
+        ));
+        assert!(some(
+            |plan, life| life.disks[CacheDisk::Log].block != plan.block
+        ));
+        assert!(some(
+            |plan, life| life.disks[CacheDisk::Data].block != plan.block
+        ));
+        assert!(some(|plan, _| plan.volume.map_memory.is_some()));
+        assert!(some(
+            |plan, _| plan.volume.one_disk && plan.volume.bypass.is_some()
+        ));
+        assert!(some(|_, life| life.gives_up_at.is_some()));
+        assert!(some(
+            |plan, life| plan.volume.kind != CacheFaultKind::Calm && life.well_again() > Some(hour)
+        ));
+        let crowd =
+            |action: &ScriptAction| matches!(action, ScriptAction::Batch(all) if all.len() > 1000);
+        assert!(some(|_, life| life
+            .scripts
+            .iter()
+            .any(|s| s.actions.iter().any(crowd))));
+    }
+
+    #[test]
+    fn batches_stay_in_their_region_and_in_whole_blocks() {
+        for plan in plans() {
+            for life in &plan.lives {
+                for (region, script) in plan.regions.iter().zip(&life.scripts) {
+                    for action in &script.actions {
+                        let ScriptAction::Batch(ranges) = action else {
+                            continue;
+                        };
+                        for range in ranges {
+                            assert!(range.start >= region.start && range.end <= region.end);
+                            assert!(range.start < range.end);
+                            assert_eq!((range.start | range.end) % u64::from(plan.block), 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A cache on two simulated disks: how it is made and attached.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use forebay_dcd::{
+    AttachOptions, AttachReport, CreateOptions, DataIdentity, DcdAttachError, DcdVolume,
+    FailedLogRegistry, SuperblockPayload, VolumeId,
+};
+use forebay_device::{Device, OneDisk};
+use forebay_ring_log::{HEADER_BYTES, RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
+use forebay_rt::VirtualTime;
+use forebay_sim::disk::{DiskImage, SimDisk, WriteFate};
+use forebay_sim::machine::Machine;
+use forebay_sim::role::PerDisk;
+use forebay_sim::stamp::{BEFORE, stamp};
+use forebay_units::ByteLen;
+
+use super::settings::CacheDisk;
+
+/// Bytes of the smallest log with segments of 128 KiB.
+pub const LOG_BYTES: u64 = (1 << 20) + 32 * (128 << 10);
+/// The volume every world has.
+pub const VOLUME: VolumeId = VolumeId([7; 16]);
+
+/// What is on the two disks, cheap to copy.
+pub type CacheImages = forebay_sim::machine::DiskContents<CacheDisk>;
+
+/// What a data device of `len` bytes is known by.
+pub fn identity(len: u64) -> DataIdentity {
+    DataIdentity {
+        len,
+        path: "data".into(),
+        names: vec!["serial-1".into()],
+    }
+}
+
+/// A log and a data device that hold this.
+pub fn medium(log: &DiskImage, data: &DiskImage) -> CacheImages {
+    PerDisk::of(|role| match role {
+        CacheDisk::Log => log.clone(),
+        CacheDisk::Data => data.clone(),
+    })
+}
+
+/// A data device of `len` bytes with something on it, and a fresh log for it, both in blocks of
+/// `block` bytes.
+///
+/// # Panics
+/// If no log can be made for such a device.
+pub fn fresh(len: u64, block: u32) -> CacheImages {
+    with_log(LOG_BYTES, &DiskImage::of(&stamp(BEFORE, 0, len)), block)
+}
+
+/// As [`fresh`], on a log device that was something else before: making a log leaves that in its
+/// segments.
+///
+/// # Panics
+/// If no log can be made for such a device.
+pub fn on_used_log(len: u64, block: u32) -> CacheImages {
+    let before = DiskImage::of(&vec![0xa5; LOG_BYTES as usize]);
+    with_log_on(&before, &DiskImage::of(&stamp(BEFORE, 0, len)), block)
+}
+
+/// A device as `of` makes it with the log of half of it: the data device grew since the log was made.
+fn on_grown_device(len: u64, of: impl Fn(u64) -> CacheImages) -> CacheImages {
+    let made = of(len / 2);
+    medium(
+        &made[CacheDisk::Log],
+        &DiskImage::of(&stamp(BEFORE, 0, len)),
+    )
+}
+
+/// A fresh log of `log_len` bytes for a data device that holds `data`.
+///
+/// # Panics
+/// If no log can be made for such a device.
+pub fn with_log(log_len: u64, data: &DiskImage, block: u32) -> CacheImages {
+    with_log_on(&DiskImage::new(log_len), data, block)
+}
+
+/// What the newer sound copy of a log's superblock says; none if neither is sound.
+pub fn superblock(log: &DiskImage) -> Option<RingSuperblock> {
+    let copies = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT].map(|at| {
+        let bytes = log.bytes(at..at + HEADER_BYTES as u64);
+        RingSuperblock::decode(&bytes).ok()
+    });
+    let sound = copies.into_iter().flatten();
+    sound.max_by_key(|copy| copy.generation)
+}
+
+/// The sectors that were lost with a log that was given up, in order: as many as it has room to name,
+/// and so small volumes have no more.
+pub(super) fn lost_with(log: &DiskImage) -> Vec<u64> {
+    let payload = superblock(log).and_then(|newest| SuperblockPayload::decode(&newest.layer));
+    let ranges = payload.map(|payload| payload.lost).unwrap_or_default();
+    let sectors = ranges
+        .iter()
+        .flat_map(|(first, count)| *first..first + count);
+    sectors.collect()
+}
+
+fn with_log_on(log: &DiskImage, data: &DiskImage, block: u32) -> CacheImages {
+    let clock = Rc::new(VirtualTime::new());
+    let blocks = PerDisk::of(|_| block);
+    let machine = Machine::new(0, None, &medium(log, data), &blocks, clock);
+    let [log, home] = [CacheDisk::Log, CacheDisk::Data].map(|role| Rc::clone(&machine.disks[role]));
+    let options = CreateOptions {
+        name: "test".into(),
+        volume: VOLUME,
+        segment: ByteLen::kib(128),
+        data: identity(data.len()),
+    };
+    let create = async move { forebay_dcd::create(log, home, options).await };
+    machine.run(create).expect("no cut").expect("create");
+    machine.cut(WriteFate::Keep)
+}
+
+/// Length of the data device, block size of both, whether the log device was something else before, and whether the data
+/// device grew since.
+type FreshCacheKey = (u64, u32, bool, bool);
+
+thread_local! {
+    /// Fresh disks: made once, shared by all worlds of a thread.
+    static FRESH: RefCell<Vec<(FreshCacheKey, CacheImages)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// As [`fresh`] or [`on_used_log`], perhaps with a data device that grew since, made once on a thread.
+pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> CacheImages {
+    let key = (len, block, used_log, grown);
+    let known = FRESH.with_borrow(|all| {
+        let known = all.iter().find(|(known, _)| *known == key);
+        known.map(|(_, medium)| medium.clone())
+    });
+    known.unwrap_or_else(|| {
+        let made = |len| {
+            if used_log {
+                on_used_log(len, block)
+            } else {
+                fresh(len, block)
+            }
+        };
+        let medium = if grown {
+            on_grown_device(len, made)
+        } else {
+            made(len)
+        };
+        FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
+        medium
+    })
+}
+
+/// The two disks as devices, perhaps as parts of one disk.
+fn devices(disks: [Rc<SimDisk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
+    if one_disk {
+        SimDisk::share_cache(&disks.each_ref());
+        let parts = OneDisk::over(disks.map(|disk| disk as Rc<dyn Device>));
+        return parts.map(|part| part as Rc<dyn Device>);
+    }
+    disks.map(|disk| disk as Rc<dyn Device>)
+}
+
+/// Attaching the cache on a machine, to be awaited: what every world, in service and when it is looked
+/// at, is attached with beside the two disks is added here.
+pub fn attaching(
+    machine: &Machine<CacheDisk>,
+    one_disk: bool,
+    options: AttachOptions,
+    witness: Option<Rc<dyn FailedLogRegistry>>,
+) -> impl Future<Output = Result<(DcdVolume, AttachReport), DcdAttachError>> + use<> {
+    let rt = machine.rt.clone();
+    let [log, data] = [CacheDisk::Log, CacheDisk::Data].map(|role| Rc::clone(&machine.disks[role]));
+    let identity = identity(data.geometry().len);
+    let [log, data] = devices([log, data], one_disk);
+    DcdVolume::attach_witnessed(rt, log, data, identity, options, witness)
+}

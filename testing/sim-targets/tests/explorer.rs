@@ -1,0 +1,83 @@
+//! The explorer's own doing, seen with worlds of the cache: when it ends, and what it makes smaller.
+
+use std::time::Duration;
+
+use forebay_sim::disk::DiskOutage;
+use forebay_sim::explore::{Exploration, explore, of_seed};
+use forebay_sim::shrink::shrink;
+use forebay_sim::subject::TestedSystem;
+use forebay_sim::world::{self, ScenarioLimits};
+use forebay_sim_targets::cache::plan::CachePlan;
+use forebay_sim_targets::cache::{CacheDisk, CacheFaultKind, CacheTarget};
+
+fn exploration(points: Option<u64>) -> Exploration<'static> {
+    Exploration {
+        world: &of_seed::<CacheTarget>,
+        seed: 1,
+        time: Duration::from_secs(600),
+        worlds: Some(200),
+        points,
+        jobs: 1,
+        violations: u64::MAX,
+    }
+}
+
+#[test]
+fn an_exploration_ends_after_so_many_crash_points() {
+    let explored = explore(&exploration(Some(30)), &|_, _| ());
+    assert!(explored.tally.cycles >= 30, "{explored}");
+    assert!(explored.tally.worlds < 200, "{explored}");
+}
+
+fn count(plan: &CachePlan) -> usize {
+    let scripts = plan.lives.iter().flat_map(|life| &life.scripts);
+    scripts.map(|script| script.actions.len()).sum()
+}
+
+/// A world said to be calm, in whose last life the data device fails.
+fn not_calm() -> CachePlan {
+    let seeds = (1..).map(CacheTarget::plan);
+    let mut calm = seeds.filter(|plan| {
+        plan.volume.kind == CacheFaultKind::Calm && plan.lives.len() > 2 && count(plan) > 200
+    });
+    let mut plan = calm.next().expect("there are such");
+    let last = plan.lives.last_mut().expect("a life");
+    last.cut_at = u64::MAX;
+    last.disks[CacheDisk::Data].faults.outage = Some(DiskOutage {
+        from: 0,
+        op: Some(forebay_device::DeviceOp::Read),
+        requests: None,
+        reads: true,
+    });
+    plan
+}
+
+#[test]
+fn a_shrunk_world_is_small_and_the_same_checker_says_no() {
+    let plan = not_calm();
+    let checker = |plan: &CachePlan| world::run(plan, false).violation.map(|wrong| wrong.checker);
+    let smaller = shrink(&plan, Duration::from_secs(600));
+    assert_eq!(checker(&smaller), checker(&plan), "{smaller}");
+    assert!(checker(&plan).is_some());
+    assert!(
+        smaller.lives.len() == 1 && count(&smaller) <= 2,
+        "{smaller}"
+    );
+}
+
+#[test]
+fn with_no_time_left_a_world_stays_as_it_is() {
+    let plan = not_calm();
+    let same = shrink(&plan, Duration::ZERO);
+    assert_eq!(format!("{same}"), format!("{plan}"));
+}
+
+#[test]
+fn a_world_is_given_up_at_its_limit_and_says_nothing() {
+    let limits = ScenarioLimits {
+        requests: Some(40),
+        until: None,
+    };
+    let outcome = world::run_within(&not_calm(), false, limits);
+    assert!(outcome.given_up && outcome.violation.is_none());
+}

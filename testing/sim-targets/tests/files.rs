@@ -1,0 +1,37 @@
+//! A short run of the simulator on the filesystem, in worlds that are always the same.
+
+use std::time::Duration;
+
+use forebay_sim::explore::{Exploration, explore};
+use forebay_sim_targets::files::{FilesScenario, run};
+
+#[test]
+fn worlds_known_for_long_hold_every_promise() {
+    let what = Exploration {
+        world: &|seed| run(&FilesScenario::of_seed(seed)),
+        seed: 1,
+        time: Duration::from_secs(600),
+        worlds: Some(150),
+        points: None,
+        jobs: 2,
+        violations: 1,
+    };
+    let found = explore(&what, &|_, _| ());
+    if let Some(first) = found.first() {
+        let (seed, violation) = (first.seeds[0], &first.violation);
+        panic!("seed {seed}: {violation}\nforebay-sim replay --subject files {seed} tells more");
+    }
+    assert!(
+        found.tally.cycles > 2000 && found.tally.cuts_in_recovery > 300,
+        "{found}"
+    );
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for seed in 1..6 {
+        let world = FilesScenario::of_seed(seed);
+        let digest = run(&world).digest;
+        assert_eq!(run(&world).digest, digest, "seed {seed}");
+    }
+}

@@ -1,0 +1,56 @@
+//! A short run of the simulator on the virtual storage layer, in worlds that are always the same.
+
+use std::time::Duration;
+
+use forebay_sim::exhaustive::{cases, try_all};
+use forebay_sim::explore::{Exploration, explore, of_seed};
+use forebay_sim::subject::TestedSystem;
+use forebay_sim::world;
+use forebay_sim_targets::space::SpaceTarget;
+
+#[test]
+fn worlds_known_for_long_hold_every_promise() {
+    let what = Exploration {
+        world: &of_seed::<SpaceTarget>,
+        seed: 1,
+        time: Duration::from_secs(600),
+        worlds: Some(300),
+        points: None,
+        jobs: 2,
+        violations: 1,
+    };
+    let found = explore(&what, &|_, _| ());
+    if let Some(first) = found.first() {
+        let (seed, violation) = (first.seeds[0], &first.violation);
+        panic!("seed {seed}: {violation}\nforebay-sim replay --subject space {seed} tells more");
+    }
+}
+
+#[test]
+fn everything_that_can_happen_to_a_scripted_run_is_survived() {
+    let tried = try_all(&cases::<SpaceTarget>(7), 2);
+    assert!(tried.tally.cycles > 1000 && tried.tally.cuts_in_recovery > 100);
+    if let Some((name, outcome)) = tried.violations.first() {
+        let violation = outcome.violation.as_ref().expect("a violation");
+        panic!("{name}: {violation}\n{}", outcome.lines.join("\n"));
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for seed in 1..8 {
+        let plan = SpaceTarget::plan(seed);
+        let digest = world::run(&plan, false).digest;
+        assert_eq!(world::run(&plan, false).digest, digest, "seed {seed}");
+    }
+}
+
+/// A batch whose last record was still open was cut in two by what the cleaner composed meanwhile: a crash
+/// between them left a part of it. Found by exploring worlds; these are the first in which it was.
+#[test]
+fn nothing_comes_between_the_records_of_a_batch() {
+    for seed in [20, 222, 314, 419, 495, 776] {
+        let violation = world::run(&SpaceTarget::plan(seed), false).violation;
+        assert!(violation.is_none(), "seed {seed}: {violation:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! A short run of the simulator, in worlds that are always the same: whether other work passes is not
+//! to hang on one run's luck. `FOREBAY_SEED=fresh` adds new ones, `FOREBAY_SEED=N` repeats those.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
+use std::time::Duration;
+
+use forebay_sim::exhaustive::{cases, try_all};
+use forebay_sim::explore::{Exploration, SeedRunner, explore, of_seed};
+use forebay_sim::subject::TestedSystem;
+use forebay_sim::trace::TraceFormat;
+use forebay_sim::world;
+use forebay_sim_targets::cache::CacheTarget;
+
+/// Where the second row of worlds begins, if nothing else is asked for.
+const FIXED: u64 = 1999;
+
+fn say(line: &str) {
+    // Past the runner's capture: the seed of a run is worth knowing when it passes, too.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+fn worlds(seed: u64, worlds: Option<u64>, time: Duration) {
+    worlds_of(&of_seed::<CacheTarget>, seed, worlds, time);
+}
+
+fn worlds_of(world: SeedRunner<'_>, seed: u64, worlds: Option<u64>, time: Duration) {
+    let what = Exploration {
+        world,
+        seed,
+        time,
+        worlds,
+        points: None,
+        jobs: 2,
+        violations: 1,
+    };
+    let found = explore(&what, &|_, _| ());
+    say(&format!("from seed {seed}: {found}"));
+    if let Some(first) = found.first() {
+        let (seed, violation) = (first.seeds[0], &first.violation);
+        panic!("seed {seed}: {violation}\nforebay-sim replay {seed} tells more");
+    }
+}
+
+#[test]
+fn worlds_known_for_long_hold_every_promise() {
+    worlds(1, Some(150), Duration::from_secs(600));
+}
+
+#[test]
+fn worlds_that_are_asked_for_hold_every_promise() {
+    let seed = match std::env::var("FOREBAY_SEED").as_deref() {
+        // Nobody knows what a new hasher begins with.
+        Ok("fresh") => RandomState::new().hash_one(0u8) >> 16,
+        Ok(seed) => seed.parse().expect("FOREBAY_SEED is a number or `fresh`"),
+        Err(_) => FIXED,
+    };
+    worlds(seed, Some(300), Duration::from_secs(600));
+}
+
+/// Where measurements by others are kept, if they are.
+fn shared(file: &str) -> Option<std::path::PathBuf> {
+    let from = std::env::var_os("FOREBAY_SHARED").map(std::path::PathBuf::from);
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let beside = here.ancestors().map(|dir| dir.join("shared"));
+    let mut places = from.into_iter().chain(beside).map(|dir| dir.join(file));
+    places.find(|path| path.exists())
+}
+
+#[test]
+fn what_recorded_systems_asked_of_their_disks_is_survived_too() {
+    for name in [
+        "oltp-financial1-like.ascii",
+        "postmark.disksim",
+        "cloudphysics.vscsi",
+    ] {
+        let Some(path) = shared(&format!("data/traces/{name}")) else {
+            say(&format!(
+                "SKIPPED: recorded traces: there is no data/traces/{name}"
+            ));
+            continue;
+        };
+        let format = TraceFormat::of_name(name).expect("a name that tells");
+        let trace = format
+            .read(&std::fs::read(path).expect("a file"), 20_000)
+            .expect("a trace");
+        let world = |seed| world::run(&CacheTarget::plan(seed).following(&trace), false);
+        worlds_of(&world, 1, Some(12), Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn everything_that_can_happen_to_a_scripted_run_is_survived() {
+    let tried = try_all(&cases::<CacheTarget>(7), 2);
+    let tally = tried.tally;
+    say(&format!("exhaustive: {} cases, {tally:?}", tried.cases));
+    assert!(tally.cycles > 5000 && tally.cuts_in_recovery > 500 && tally.faults > 1000);
+    if let Some((name, outcome)) = tried.violations.first() {
+        let from = outcome.lines.len().saturating_sub(60);
+        let violation = outcome.violation.as_ref().expect("a violation");
+        panic!("{name}: {violation}\n{}", outcome.lines[from..].join("\n"));
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for seed in 0..24 {
+        let plan = CacheTarget::plan(seed);
+        let (once, again) = (world::run(&plan, false), world::run(&plan, false));
+        assert_eq!(once, again, "seed {seed}");
+        // A tape that can be read changes nothing.
+        assert_eq!(world::run(&plan, true).digest, once.digest, "seed {seed}");
+    }
+}
+
+/// Nothing that differs from process to process (hashes, addresses) has a say in a world.
+#[test]
+fn the_same_seed_is_the_same_world_in_another_process() {
+    let digests = || {
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_forebay-sim"))
+            .args([
+                "explore",
+                "--seed",
+                "500",
+                "--worlds",
+                "12",
+                "--seconds",
+                "600",
+                "--digests",
+            ])
+            .output()
+            .expect("forebay-sim runs");
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stdout)
+        );
+        let text = String::from_utf8(out.stdout).expect("text");
+        let digests: Vec<String> = text.lines().skip(1).take(12).map(str::to_owned).collect();
+        assert_eq!(digests.len(), 12);
+        digests
+    };
+    let once = digests();
+    assert_eq!(once, digests());
+    let here: Vec<String> = (500..512)
+        .map(|seed| {
+            let digest = world::run(&CacheTarget::plan(seed), false).digest;
+            format!("{seed} {digest:016x}")
+        })
+        .collect();
+    assert_eq!(once, here);
+}
