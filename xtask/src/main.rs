@@ -4,6 +4,7 @@
 //!   function from the tree of tracked files to a list of problems.
 //! - `sizes` says how long crates and functions are, and which files use each other in circles.
 //! - `prose` counts what makes comments and documents hard to read, by crate, or shows each place below a path.
+//! - `types` lists types whose name is a single word or shared with another type.
 //! - `mutants` proves that the simulator sees: it breaks the code on purpose, in a copy. Start in
 //!   `mutants.rs`.
 
@@ -19,6 +20,7 @@ const USAGE: &str = "\
 usage: cargo xtask tidy
        cargo xtask sizes
        cargo xtask prose [PATH]
+       cargo xtask types
        cargo xtask mutants [NAME...] [--seconds N] [--seed N] [--build]";
 
 fn main() -> ExitCode {
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Some((name, rest)) if name == "prose" && rest.len() < 2 => {
             tidy::print_prose(rest.first().map(String::as_str))
         }
+        Some((name, [])) if name == "types" => tidy::print_types(),
         Some((name, rest)) if name == "mutants" => mutants::run(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -13,6 +13,7 @@ mod docs;
 mod formats;
 mod habits;
 mod licences;
+mod limits;
 mod modules;
 mod names;
 mod paths;
@@ -21,6 +22,7 @@ mod ratchet;
 mod rust;
 mod sizes;
 mod tree;
+mod types;
 mod unsafety;
 mod words;
 
@@ -91,6 +93,7 @@ fn problems(tree: &ProjectTree) -> Result<Vec<TidyProblem>> {
     problems.extend(names::check(tree, &sources));
     problems.extend(words::check(tree));
     problems.extend(prose::check(tree));
+    problems.extend(types::check(tree, &sources));
     problems.extend(ratchet.left());
     Ok(problems)
 }
@@ -110,6 +113,13 @@ pub(crate) fn print_sizes() -> Result<bool> {
 /// Prints counts of what makes comments and documents hard to read, and with `under`, the places.
 pub(crate) fn print_prose(under: Option<&str>) -> Result<bool> {
     prose::print(&ProjectTree::open()?, under);
+    Ok(true)
+}
+
+/// Prints the types whose name is one word or shared.
+pub(crate) fn print_types() -> Result<bool> {
+    let (sources, _) = rust::sources(&ProjectTree::open()?);
+    types::print(&sources);
     Ok(true)
 }
 

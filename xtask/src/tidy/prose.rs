@@ -5,14 +5,9 @@
 //! the whole tree, rounded up. STYLE.md has a row for each rate with its limit, which must be near the rate: so a commit that
 //! improves the text also lowers the limit.
 
-use super::{ProjectTree, TidyProblem};
+use super::limits::per_thousand;
+use super::{ProjectTree, TidyProblem, limits};
 
-/// The page of the rules, and of the limits.
-const PAGE: &str = "STYLE.md";
-/// Rates are per so many blocks or sentences.
-const PER: usize = 1000;
-/// A limit may be so much higher than its rate, so that small changes leave it alone.
-const SLACK: usize = 4;
 /// The longest line of a Markdown page, in characters; lines of tables, code and links may be longer.
 const COLUMNS: usize = 120;
 
@@ -66,12 +61,11 @@ impl ProseCounts {
 
     /// Every rate with its name.
     fn rates(&self) -> Vec<(&'static str, usize)> {
-        let per = |count: usize, of: usize| (count * PER).div_ceil(of.max(1));
         let habits = HABITS.into_iter().zip(self.habits);
         let mut rates: Vec<(&str, usize)> = habits
-            .map(|(name, count)| (name, per(count, self.blocks)))
+            .map(|(name, count)| (name, per_thousand(count, self.blocks)))
             .collect();
-        rates.push((SEMICOLONS, per(self.semicolons, self.sentences)));
+        rates.push((SEMICOLONS, per_thousand(self.semicolons, self.sentences)));
         rates.push((LONG_LINES, self.long_lines));
         rates
     }
@@ -79,41 +73,9 @@ impl ProseCounts {
 
 /// Compares the rates of the tree with their limits.
 pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
-    let Some(page) = tree.text(PAGE) else {
-        return vec![TidyProblem::new(PAGE, 0, "missing")];
-    };
     let mut all = ProseCounts::default();
     files(tree).for_each(|(_, counts)| all.add(&counts));
-    let mut problems = Vec::new();
-    for (name, rate) in all.rates() {
-        let row = page
-            .lines()
-            .enumerate()
-            .find(|(_, line)| line.contains(&format!("| {name} |")));
-        let limit = row.and_then(|(index, line)| {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            Some((index + 1, cells.get(2)?.parse::<usize>().ok()?))
-        });
-        match limit {
-            None => problems.push(TidyProblem::new(
-                PAGE,
-                0,
-                format!("no row `| {name} | LIMIT |`"),
-            )),
-            Some((line, limit)) if rate > limit => problems.push(TidyProblem::new(
-                PAGE,
-                line,
-                format!("{name}: {rate}, limit {limit}: `cargo xtask prose` shows where"),
-            )),
-            Some((line, limit)) if rate + SLACK < limit => problems.push(TidyProblem::new(
-                PAGE,
-                line,
-                format!("{name}: {rate} now: lower the limit of {limit}"),
-            )),
-            Some(_) => {}
-        }
-    }
-    problems
+    limits::check(tree, &all.rates(), "cargo xtask prose")
 }
 
 /// Prints the rates of each directory that holds a crate or documents, and with `under`, each place below it.
@@ -305,13 +267,17 @@ mod tests {
         };
         let problems = |limit| {
             let page = rows(limit);
-            check(&ProjectTree::of(&[(PAGE, &page), ("a.rs", "/// Free.\n")])).len()
+            check(&ProjectTree::of(&[
+                (limits::PAGE, &page),
+                ("a.rs", "/// Free.\n"),
+            ]))
+            .len()
         };
         assert_eq!(problems(0), 0);
-        assert_eq!(problems(SLACK), 0);
-        assert_eq!(problems(SLACK + 1), HABITS.len() + 2);
+        assert_eq!(problems(4), 0);
+        assert_eq!(problems(5), HABITS.len() + 2);
         let who = check(&ProjectTree::of(&[
-            (PAGE, &rows(0)),
+            (limits::PAGE, &rows(0)),
             ("a.rs", "/// Who waits.\n"),
         ]));
         assert_eq!(who.len(), 2);
