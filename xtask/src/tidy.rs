@@ -24,6 +24,7 @@ mod sizes;
 mod tree;
 mod types;
 mod unsafety;
+mod unused;
 mod words;
 
 use std::fmt;
@@ -83,6 +84,7 @@ fn problems(tree: &ProjectTree) -> Result<Vec<TidyProblem>> {
     problems.extend(strange);
     problems.extend(crates::check(tree, &packages));
     problems.extend(licences::check(tree, &packages));
+    problems.extend(unused::check(tree, &packages, &sources));
     problems.extend(sizes::check(&sources, &mut ratchet));
     problems.extend(paths::check(tree, &sources, &mut ratchet));
     problems.extend(circles::check(tree, &sources, &mut ratchet));

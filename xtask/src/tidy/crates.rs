@@ -39,6 +39,11 @@ impl CargoPackage {
         from_root(tree, &self.manifest_path)
     }
 
+    /// The names of all dependencies, those of tests included.
+    pub(super) fn dependency_names(&self) -> impl Iterator<Item = &str> {
+        self.dependencies.iter().map(|one| one.name.as_str())
+    }
+
     /// The crate's name in the table.
     fn listed_as(&self, tree: &ProjectTree) -> String {
         let manifest = self.manifest(tree);

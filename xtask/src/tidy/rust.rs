@@ -89,6 +89,11 @@ impl RustSource {
             .is_some_and(|rest| rest.starts_with('/'))
     }
 
+    /// Returns true if `word` is a token of the file.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        self.tokens.iter().any(|token| token.text == word)
+    }
+
     /// Lines on which `first::second` stands, or `first::{…}` with `second` among the names.
     pub(super) fn paths(&self, first: &str, second: &str) -> Vec<usize> {
         let mut lines = Vec::new();
