@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_others_are_theirs() {
+    fn request_codes_of_foreign_interfaces_equal_their_published_values() {
         assert_eq!(DFS_ATOMIC_WRITE_SET, 0x4004_9502);
         assert_eq!(F2FS_GET_FEATURES, 0x8004_f50c);
         let rest = [
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_known_by_their_numbers() {
+    fn commands_are_decoded_from_their_request_codes() {
         for command in [
             AtomicCommand::Features,
             AtomicCommand::Begin,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_as_they_were_written_and_nothing_else_is() {
+    fn encoded_changes_decode_unchanged_and_invalid_bytes_are_rejected() {
         let parts = [
             FileChange::Write(7, b"data"),
             FileChange::Punch(100..5000),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_read_as_they_were_written() {
+    fn encoded_limits_decode_unchanged() {
         let features = AtomicLimits {
             version: 1,
             pieces_max: 8192,

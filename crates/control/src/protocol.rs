@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_without_a_warning_is_as_it_was_before_there_were_warnings() {
+    fn a_reply_without_a_warning_has_the_older_format() {
         let plain = r#"{"reply":"done","dirty_bytes":0}"#;
         let done = |warning: Option<&str>| ControlReply::<()>::Done {
             dirty_bytes: 0,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_reads_back_and_that_of_daemons_that_only_told_of_data_is_read_too() {
+    fn progress_parses_back_and_the_older_format_with_data_only_is_accepted() {
         let left = RemainingWork {
             dirty_bytes: 1 << 20,
             homeward_bytes: 4096,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn places_read_back_and_as_many_as_there_may_be_are_no_longer_than_a_client_takes() {
+    fn place_replies_parse_back_and_the_longest_fits_the_limit_of_clients() {
         let place = |place| PlacedExtent {
             start: u64::MAX,
             end: u64::MAX,
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_as_documented() {
+    fn requests_parse_as_documented() {
         let read = |text: &str| serde_json::from_str::<ControlRequest>(text);
         assert_eq!(
             read(r#"{"command":"ping"}"#).unwrap(),

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_one_object_with_all_that_is_known_and_reads_back() {
+    fn a_report_is_a_single_json_object_with_all_fields_and_parses_back() {
         #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
         struct ReportTestStatus {
             dirty_bytes: u64,

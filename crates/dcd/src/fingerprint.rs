@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_at_either_end_is_seen_and_one_in_the_middle_is_not() {
+    fn changes_in_the_first_and_last_blocks_are_detected_and_changes_in_the_middle_are_not() {
         run(async {
             let device = RamDevice::new(LEN, 512);
             let fingerprint = Fingerprint::take(&device, LEN).await.unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_marked_unknown_may_change() {
+    fn a_change_in_a_block_marked_unknown_is_not_a_mismatch() {
         run(async {
             let device = RamDevice::new(LEN, 512);
             let mut fingerprint = Fingerprint::take(&device, LEN).await.unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_device_that_grew_the_part_that_was_there_before_can_be_compared() {
+    fn the_original_length_of_a_grown_device_can_be_compared() {
         run(async {
             let device = RamDevice::new(2 * LEN, 512);
             let fingerprint = Fingerprint::take(&device, LEN).await.unwrap();
@@ -236,7 +236,7 @@ mod tests {
 
     // Found by a scenario in which each request took 1.6 s: stopping took a minute, most of it for these reads.
     #[test]
-    fn each_end_is_read_at_once() {
+    fn each_end_is_read_with_a_single_request() {
         run(async {
             let picky = Tap::new(RamDevice::new(LEN, 512), BadBlockHooks::default());
             Fingerprint::take(&picky, LEN).await.unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_place_between_the_blocks_that_are_taken_anew_does_no_harm() {
+    fn a_bad_sector_between_refreshed_blocks_does_not_fail_the_refresh() {
         run(async {
             let mut fingerprint = Fingerprint::default();
             let bad = Some(5000);

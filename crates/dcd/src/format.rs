@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_payload_reads_back_as_it_was_written(
+        fn an_encoded_payload_decodes_to_equal_fields(
             name in "[a-z]{0,20}", path in "\\PC{0,600}", names in proptest::collection::vec("[a-z]{0,9}", 0..4),
             blocks in 1000..1u64 << 50, lost in any::<u64>(), ranges in proptest::collection::vec((0..900u64, 1..99u64), 0..300), unknown in any::<u64>(), crc in any::<u32>(),
         ) {
@@ -171,7 +171,7 @@ mod tests {
         }
 
         #[test]
-        fn a_text_longer_than_one_is_written_is_refused(len in 513..3000u16) {
+        fn a_text_longer_than_the_encoder_writes_is_rejected(len in 513..3000u16) {
             let data = DataIdentity { len: 512, path: String::new(), names: Vec::new() };
             let fingerprint = Fingerprint::default();
             let payload = SuperblockPayload { name: String::new(), data, block_size: 512, fingerprint, lost_sectors: 0, lost: Vec::new() };
@@ -184,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_are_no_payload_and_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn decoding_arbitrary_bytes_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = SuperblockPayload::decode(&bytes);
         }
     }

@@ -51,7 +51,7 @@ enum ModelSector {
 
 proptest! {
     #[test]
-    fn the_newest_word_on_every_sector_is_the_one_told(
+    fn the_map_returns_the_newest_entry_of_every_sector(
         steps in proptest::collection::vec(step(), 1..80)
     ) {
         let mut map = CacheMap::new(ring());
@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
+fn data_and_pending_ranges_are_charged_and_lost_ranges_are_not() {
     let mut map = CacheMap::new(ring());
     let mut mark = |at: u64, kind| {
         let record = RecordSeq(at);
@@ -142,7 +142,7 @@ fn what_can_go_home_is_charged_for_and_what_is_lost_is_not() {
 }
 
 #[test]
-fn a_discard_of_a_whole_huge_volume_costs_one_range() {
+fn a_discard_of_a_whole_huge_volume_adds_a_single_range() {
     let mut map = CacheMap::new(ring());
     map.insert(LogFragment::new(Sector(8), 8, LogAddr(4096), 1));
     let record = RecordSeq(1);

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_a_write_is_acknowledged_prints_as_it_reads_and_all_else_is_refused() {
+    fn acknowledgement_modes_print_and_parse_and_other_text_is_rejected() {
         for text in ["flush", "handover", "write"] {
             assert_eq!(text.parse::<AckMode>().unwrap().to_string(), text);
         }

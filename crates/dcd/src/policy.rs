@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn destaging_waits_for_idleness_while_there_is_room_and_not_when_there_is_not() {
+    fn destaging_waits_for_idle_clients_unless_the_log_is_full_or_destaging_is_pressed() {
         assert!(matches!(decide(&BUSY), DestageDecision::Wait(_)));
         let idle = DestageInput {
             idle: Duration::from_secs(1),
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_as_full_as_what_has_the_least_room() {
+    fn cache_fill_is_that_of_the_fuller_of_log_and_map() {
         assert_eq!(used(0.2, 0.1), 0.2);
         assert_eq!(used(0.2, 0.9), 0.9);
         assert_eq!(used(0.2, 7.0), 1.0);
     }
 
     #[test]
-    fn a_clean_volume_rests_unless_home_refuses_something() {
+    fn a_clean_volume_rests_unless_the_data_device_fails_a_write() {
         let clean = DestageInput {
             dirty: false,
             idle: Duration::from_secs(9),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_is_noted_once_the_volume_is_quiet_and_soon_on_a_busy_one() {
+    fn a_flush_is_recorded_at_once_when_idle_and_after_a_delay_when_busy() {
         let busy = NoterInput {
             is_noted: false,
             age: Duration::ZERO,
@@ -273,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn most_of_the_room_above_the_high_water_mark_is_left_to_be_used_slowly() {
+    fn writers_are_slowed_little_in_most_of_the_space_above_the_high_water_mark() {
         let middle = pace((PACE_FROM + PACE_EVEN) / 2.0).unwrap();
         assert!((1.1..1.25).contains(&middle), "{middle}");
     }
 
     #[test]
-    fn writers_are_slowed_smoothly_down_to_the_rate_of_emptying() {
+    fn writers_are_slowed_smoothly_to_the_rate_at_which_the_log_is_emptied() {
         assert_eq!(pace(0.5), None);
         assert!(pace(PACE_FROM + 1e-9).unwrap() > 10.0);
         assert!((pace(PACE_EVEN).unwrap() - 1.0).abs() < 1e-9);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_room_for_all_a_queue_holds_nobody_up_unless_writers_are_paced() {
+    fn a_request_that_fits_passes_the_queue_unless_writers_are_paced() {
         assert!(goes_at_once(false, None) && goes_at_once(true, None));
         let (now, later) = (Some(Duration::ZERO), Some(Duration::from_millis(1)));
         assert!(goes_at_once(false, now) && !goes_at_once(true, now));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_a_part_of_the_ring_and_takes_a_slow_disk_no_longer_than_seconds() {
+    fn a_window_is_a_fraction_of_the_ring_and_takes_a_slow_disk_only_seconds() {
         assert_eq!(window_segments(8192), WINDOW_SEGMENTS);
         assert_eq!(window_segments(64), 5);
         assert_eq!(window_segments(8), 1);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_back_off_to_half_a_minute() {
+    fn retry_delays_grow_to_half_a_minute() {
         assert_eq!(retry_after(0, false), RETRY_FIRST);
         assert_eq!(retry_after(100, false), RETRY_MAX);
         assert_eq!(retry_after(100, true), RETRY_PRESSED);

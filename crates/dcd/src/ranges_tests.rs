@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn the_newest_mark_of_every_sector_is_the_one_told(
+    fn the_range_map_returns_the_newest_range_of_every_sector(
         steps in proptest::collection::vec(step(), 1..1200),
         ends in (0..SECTORS, 0..SECTORS),
     ) {
@@ -89,7 +89,7 @@ proptest! {
 }
 
 #[test]
-fn a_small_mark_takes_at_most_thirty_two_bytes_in_whatever_order_they_come() {
+fn a_small_range_takes_at_most_32_bytes_in_any_insertion_order() {
     const MARKS: u64 = 100_000;
     let orders: [fn(u64) -> u64; 3] = [|n| n, |n| MARKS - n, |n| n * 7919 % MARKS];
     for order in orders {

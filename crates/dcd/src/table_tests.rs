@@ -26,7 +26,7 @@ fn whole(line: u64, n: u64) -> LogFragment {
 }
 
 #[test]
-fn what_is_packed_into_a_slot_comes_out_again() {
+fn a_fragment_packed_into_a_slot_unpacks_unchanged() {
     for start in 0..8 {
         for sectors in 1..=8 - start {
             for n in [0, 1, 0x5555_5555_5555_5555, u64::MAX] {
@@ -56,13 +56,13 @@ fn most_mib_a_gib(pieces: u64, sectors: u8, to_a_line: u64) -> f64 {
 }
 
 #[test]
-fn a_gib_in_whole_lines_takes_at_most_six_mib_at_every_size_on_the_way() {
+fn the_map_of_a_gib_in_whole_blocks_takes_at_most_six_mib_at_every_size() {
     let most = most_mib_a_gib(400_000, 8, 1);
     assert!(most <= 5.1, "{most} MiB");
 }
 
 #[test]
-fn a_gib_in_single_sectors_takes_at_most_forty_mib_however_they_share_lines() {
+fn the_map_of_a_gib_in_single_sectors_takes_at_most_forty_mib() {
     for to_a_line in [1, 2, 3, 8] {
         let most = most_mib_a_gib(400_000, 1, to_a_line);
         assert!(most <= 40.0, "{most} MiB, {to_a_line} to a line");
@@ -70,7 +70,7 @@ fn a_gib_in_single_sectors_takes_at_most_forty_mib_however_they_share_lines() {
 }
 
 #[test]
-fn memory_is_given_back_when_lines_leave() {
+fn memory_is_released_when_blocks_are_removed() {
     let mut table = FragmentTable::new();
     for n in 0..100_000 {
         push(&mut table, whole(n, n));
@@ -124,7 +124,7 @@ fn sorted(pieces: impl Iterator<Item = LogFragment>) -> Vec<LogFragment> {
 
 proptest! {
     #[test]
-    fn the_table_has_the_pieces_of_every_line(steps in proptest::collection::vec(step(), 1..3000)) {
+    fn the_table_returns_the_fragments_of_every_block(steps in proptest::collection::vec(step(), 1..3000)) {
         let (mut table, mut model) = (FragmentTable::new(), BTreeMap::<u64, Vec<LogFragment>>::new());
         for step in steps {
             match step {

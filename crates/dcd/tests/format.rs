@@ -25,7 +25,7 @@ fn payload() -> SuperblockPayload {
 }
 
 #[test]
-fn a_payloads_fields_stand_where_the_page_says() {
+fn payload_fields_have_the_documented_offsets() {
     let payload = payload();
     let bytes = payload.encode();
     let crcs = payload.fingerprint.crcs.map(u32::to_le_bytes).concat();
@@ -51,7 +51,7 @@ fn a_payloads_fields_stand_where_the_page_says() {
 }
 
 #[test]
-fn the_variable_fields_are_named_on_the_page_in_the_order_they_are_written() {
+fn variable_fields_are_documented_in_the_order_of_encoding() {
     let tables = forebay_doc_tables::tables(PAGE);
     let table = tables.iter().find(|table| table.heading == "Payload");
     let names = table.expect("a table").rows.iter();
@@ -74,7 +74,7 @@ fn block(n: u64, len: u64) -> Range<u64> {
 }
 
 #[test]
-fn the_fingerprinted_blocks_are_those_on_the_page() {
+fn the_fingerprinted_blocks_are_the_documented_blocks() {
     let blocks = FINGERPRINT_BLOCKS.to_string();
     assert_eq!(
         forebay_doc_tables::constants(PAGE),

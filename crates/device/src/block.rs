@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_is_used_again_is_zeroes_where_zeroes_are_asked_for_and_no_other_block_has_it() {
+    fn reused_memory_is_zeroed_on_request_and_belongs_to_a_single_block() {
         let filled = |block: &MemoryBlock, len: usize, with: u8| {
             // SAFETY: the block has at least `len` bytes, and nothing else refers to them.
             let bytes = unsafe { std::slice::from_raw_parts_mut(block.ptr().as_ptr(), len) };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_huge_page_that_is_given_up_leaves_the_other_as_it_was_even_if_memory_is_held() {
+    fn releasing_half_of_a_huge_page_keeps_the_other_half_even_in_locked_memory() {
         const HALF: usize = HUGE_BYTES / 2;
         let mut blocks = MemoryBlock::in_huge_pages(HALF);
         let (other, kept) = (blocks.pop().expect("two"), blocks.pop().expect("two"));

@@ -338,7 +338,7 @@ mod tests {
     use crate::block::{ALIGN, HUGE_BYTES};
 
     #[test]
-    fn a_frozen_front_stays_as_it_was_while_the_back_is_filled() {
+    fn a_frozen_front_keeps_its_content_while_the_back_is_filled() {
         let mut buf = BufMut::zeroed(8192);
         buf[..4096].fill(1);
         let front = buf.split_to(4096).freeze();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_join_again_and_others_do_not() {
+    fn adjacent_buffers_join_again_and_others_do_not() {
         let mut back = BufMut::copy_of(b"hello world");
         let front = back.split_to(5);
         let whole = front.unsplit(back).expect("neighbours");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_can_be_changed_again_only_when_nobody_shares_it() {
+    fn a_buffer_becomes_mutable_only_when_it_is_not_shared() {
         let buf = BufMut::copy_of(b"hello").freeze();
         let part = buf.slice(1..3);
         assert_eq!(&*part, b"el");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_hands_out_again_what_came_back() {
+    fn a_pool_reuses_returned_buffers() {
         let pool = BufPool::new(4096);
         let mut first = pool.take();
         first[0] = 7;
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_in_huge_pages_are_zeroed_aligned_and_apart() {
+    fn buffers_in_huge_pages_are_zeroed_aligned_and_disjoint() {
         for len in [4096, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
             let pool = BufPool::new(len).in_huge_pages();
             let mut bufs: Vec<BufMut> = (0..5).map(|_| pool.take()).collect();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_keeps_no_more_unused_buffers_than_it_is_told() {
+    fn a_pool_keeps_no_more_than_the_given_number_of_unused_buffers() {
         let pool = BufPool::keeping(4096, 2);
         let used: Vec<_> = (0..5).map(|_| pool.take()).collect();
         assert_eq!(pool.idle(), 0);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_the_device_stays_as_it_is() {
+    fn an_overlay_returns_its_writes_and_does_not_change_the_device() {
         let below = Rc::new(RamDevice::new(3 * PIECE + 512, 512));
         let old: Vec<u8> = (0..3 * PIECE + 512).map(|n| (n / 512) as u8 + 1).collect();
         below.poke(0, &old);

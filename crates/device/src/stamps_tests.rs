@@ -25,7 +25,7 @@ fn peek(store: &StampStore, at: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_is_written_is_read_back_as_from_an_array_of_bytes() {
+fn a_stamp_store_reads_back_as_an_array_of_bytes() {
     // Across the border of two regions, whose chunks are looked up separately.
     let base = 1024 * MIB - 128 * 4096;
     for seed in 0..40 {
@@ -76,7 +76,7 @@ fn whatever_is_written_is_read_back_as_from_an_array_of_bytes() {
 }
 
 #[test]
-fn a_block_of_one_word_is_kept_as_that_word_and_becomes_anything_else() {
+fn a_block_of_a_single_repeated_word_is_stored_as_a_stamp_and_can_get_any_other_content() {
     let store = StampStore::new(1 << 50, 4096);
     let at = 1 << 49;
     store.poke(at, &stamped(4096, 7));
@@ -95,7 +95,7 @@ fn a_block_of_one_word_is_kept_as_that_word_and_becomes_anything_else() {
 }
 
 #[test]
-fn what_is_zeroed_in_part_keeps_the_rest() {
+fn zeroing_a_part_of_a_block_keeps_the_rest() {
     let store = StampStore::new(MIB, 512);
     store.poke(0, &stamped(3 * 4096, 9));
     store.zero(512..4096 + 1024);
@@ -106,7 +106,7 @@ fn what_is_zeroed_in_part_keeps_the_rest() {
 }
 
 #[test]
-fn a_chunk_of_stamps_takes_nine_bytes_a_block() {
+fn a_chunk_of_stamps_takes_nine_bytes_per_block() {
     let bytes = size_of::<StampChunk>() + size_of::<Option<Box<StampChunk>>>();
     assert!(bytes as u64 <= 9 * CHUNK_BLOCKS, "{bytes}");
 }

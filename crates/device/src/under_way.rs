@@ -62,7 +62,7 @@ mod tests {
 
     /// A client that disconnects, or an attach that ends, drops requests at any moment.
     #[test]
-    fn a_request_that_is_dropped_has_ended_and_later_ones_are_not_waited_for() {
+    fn a_dropped_request_counts_as_ended_and_later_requests_are_not_waited_for() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         executor.block_on(async move {

@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_counts() {
+    fn is_zero_examines_every_byte() {
         for len in [0, 1, 63, 64, 65, 512, 700] {
             let mut bytes = vec![0; len];
             assert!(is_zero(&bytes));

@@ -70,7 +70,7 @@ fn requests_that_break_the_contract_never_reach_the_device() {
 }
 
 #[test]
-fn what_a_device_became_longer_is_reached_through_all_that_is_above_it() {
+fn the_added_length_of_a_grown_device_is_reachable_through_all_layers() {
     run(async {
         let below = Rc::new(RamDevice::new(8192, 4096));
         let device = CheckedDevice::new(Tap::new(Rc::clone(&below), NoHooks), "ram");
@@ -93,7 +93,7 @@ struct NoHooks;
 impl TapHooks for NoHooks {}
 
 #[test]
-fn a_slice_sees_its_own_stretch_and_no_more() {
+fn a_slice_accesses_only_its_own_range() {
     run(async {
         let whole: Rc<dyn Device> = Rc::new(RamDevice::new(64 << 10, 512));
         assert!(DeviceSlice::new(Rc::clone(&whole), 512, 64 << 10).is_none());
@@ -184,7 +184,7 @@ impl TapHooks for RequestLog {
 }
 
 #[test]
-fn a_tap_sees_every_request_before_and_after_and_can_refuse_it() {
+fn a_tap_sees_every_request_before_and_after_and_can_fail_it() {
     run(async {
         let tap = Tap::new(RamDevice::new(8192, 512), RequestLog::default());
         assert!(tap.geometry().volatile && !tap.below.geometry().volatile);

@@ -115,7 +115,7 @@ fn a_failed_flush_fails_the_next_flush_of_each_device_that_has_unflushed_writes(
 }
 
 #[test]
-fn a_failed_flush_takes_nothing_from_a_device_whose_writes_are_durable() {
+fn a_failed_flush_loses_nothing_of_a_device_whose_writes_are_durable() {
     run(|rig| async move {
         rig.write(1, Durability::Flush).await.expect("writes");
         rig.flush(1).await.expect("flushes");
@@ -126,7 +126,7 @@ fn a_failed_flush_takes_nothing_from_a_device_whose_writes_are_durable() {
 }
 
 #[test]
-fn a_write_in_flight_beside_a_failed_flush_may_be_forgotten() {
+fn a_write_in_flight_during_a_failed_flush_may_be_lost() {
     run(|rig| async move {
         rig.below[1].takes.set(10 * TICK);
         let write = rig.write(1, Durability::Flush);
@@ -140,7 +140,7 @@ fn a_write_in_flight_beside_a_failed_flush_may_be_forgotten() {
 }
 
 #[test]
-fn a_write_that_completes_while_a_flush_is_under_way_needs_another() {
+fn a_write_that_completes_during_a_flush_needs_another_flush() {
     run(|rig| async move {
         rig.below[1].takes.set(10 * TICK);
         let write = rig.write(1, Durability::Flush);
@@ -154,7 +154,7 @@ fn a_write_that_completes_while_a_flush_is_under_way_needs_another() {
 }
 
 #[test]
-fn a_durable_write_beside_a_failed_flush_fails() {
+fn a_durable_write_during_a_failed_flush_fails() {
     run(|rig| async move {
         rig.below[1].takes.set(10 * TICK);
         let write = rig.write(1, Durability::Fua);
@@ -168,7 +168,7 @@ fn a_durable_write_beside_a_failed_flush_fails() {
 }
 
 #[test]
-fn a_failed_durable_write_is_a_failed_flush() {
+fn a_failed_durable_write_counts_as_a_failed_flush() {
     run(|rig| async move {
         rig.write(1, Durability::Flush).await.expect("writes");
         rig.below[0].fails_writes.set(true);
@@ -183,7 +183,7 @@ fn a_failed_durable_write_is_a_failed_flush() {
 }
 
 #[test]
-fn a_flush_succeeds_beside_no_failed_durable_write() {
+fn a_flush_fails_if_a_durable_write_fails_during_it() {
     run(|rig| async move {
         rig.write(1, Durability::Flush).await.expect("writes");
         rig.below[0].fails_writes.set(true);
@@ -199,7 +199,7 @@ fn a_flush_succeeds_beside_no_failed_durable_write() {
 
 /// A disk may lose its cache at once, and report the failure late.
 #[test]
-fn a_flush_waits_for_durable_writes_beside_it_that_may_have_failed() {
+fn a_flush_waits_for_concurrent_durable_writes_that_may_have_failed() {
     run(|rig| async move {
         rig.write(1, Durability::Flush).await.expect("writes");
         rig.below[0].fails_writes.set(true);

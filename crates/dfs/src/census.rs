@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_that_counting_passed_has_it_begin_anew_and_others_are_counted() {
+    fn an_older_change_in_the_counted_part_restarts_the_count_and_others_are_included() {
         let census = Census::default();
         let go_on = |upto: u64, found: u64| census.found(census.begin(), upto, found);
         let early = census.begin();

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_kept_right_by_writes_and_forgotten_by_all_else() {
+    fn a_known_sector_count_is_updated_by_writes_and_dropped_by_other_changes() {
         let counted = SectorCount::default();
         counted.end(counted.begin(), 8);
         assert_eq!(counted.known(), Some(8));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_during_which_something_was_written_is_not_kept() {
+    fn a_count_that_overlaps_a_write_is_not_kept() {
         let counted = SectorCount::default();
         let early = counted.begin();
         let writing = counted.write();

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_large_piece_does_not_keep_all_of_its_memory() {
+    fn remainders_of_a_large_write_do_not_keep_all_of_its_memory() {
         let mut edits = Edits::new();
         let large = BufMut::copy_of(&[1; 1 << 20]).freeze();
         edits.write(0, large);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_is_over_the_earlier_wherever_they_meet() {
+    fn later_edits_override_earlier_edits_where_they_overlap() {
         let rng = Rng::new(1);
         for _ in 0..200 {
             let (mut edits, mut model) = (Edits::new(), [None; 100]);

@@ -39,7 +39,7 @@ fn inode() -> Inode {
 }
 
 #[test]
-fn an_i_node_has_its_fields_where_the_page_says() {
+fn i_node_fields_have_the_documented_offsets() {
     let bytes = inode().encode();
     let values = [
         ("magic", le(b"FBIN")),
@@ -84,7 +84,7 @@ fn an_i_node_has_its_fields_where_the_page_says() {
 }
 
 #[test]
-fn the_rest_has_its_fields_where_the_page_says() {
+fn fields_of_the_other_structures_have_the_documented_offsets() {
     let superblock = FsSuperblock {
         volume: VolumeId([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         mounts: 5,
@@ -164,7 +164,7 @@ fn preallocation(ranges: &[std::ops::Range<u64>]) -> Preallocation {
 }
 
 #[test]
-fn records_of_preallocated_ranges_are_as_long_as_they_must_be() {
+fn records_of_preallocated_ranges_have_the_minimum_length() {
     for (count, sectors) in [(1, 1), (30, 1), (31, 2), (PREALLOCATED_RANGES_MAX, 16)] {
         let ranges: Vec<_> = (0..count as u64).map(|n| 3 * n..3 * n + 2).collect();
         let record = preallocation(&ranges);
@@ -195,7 +195,7 @@ fn records_of_preallocated_ranges_are_as_long_as_they_must_be() {
 }
 
 #[test]
-fn little_data_lies_in_the_i_node() {
+fn an_i_node_with_inline_data_decodes_unchanged() {
     for len in [0, 1, INLINE_MAX] {
         let inode = Inode {
             kind: FileKind::Regular,
@@ -212,7 +212,7 @@ fn little_data_lies_in_the_i_node() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_and_a_changed_byte_is_noticed(
+    fn encoded_structures_decode_unchanged_and_a_changed_byte_is_detected(
         name in prop::collection::vec(1..=255_u8, 1..=NAME_MAX),
         at in 0..512_usize,
         bit in 0..8_u32,
@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn attributes_are_read_as_they_were_written(
+    fn encoded_attributes_decode_unchanged(
         all in prop::collection::vec((prop::collection::vec(1..=255_u8, 1..=255), prop::collection::vec(any::<u8>(), 0..400)), 0..5),
         cut in 0..64_usize,
     ) {

@@ -62,7 +62,7 @@ async fn make_in(fs: &Fs, directory: u64, name: &[u8]) -> Result<Inode> {
 }
 
 #[test]
-fn when_there_are_as_many_files_as_can_be_one_more_is_refused_until_one_goes() {
+fn a_new_file_beyond_the_maximum_is_refused_until_a_file_is_removed() {
     run(|fs| async move {
         let files = GEOMETRY.files();
         // Reserves all numbers but three.
@@ -87,7 +87,7 @@ fn when_there_are_as_many_files_as_can_be_one_more_is_refused_until_one_goes() {
 /// Found by reading: a number was free in the space while memory still held the removed file. The new file was confused
 /// with the removed one, and lookups did not find it.
 #[test]
-fn a_number_is_not_given_away_before_the_file_that_had_it_is_gone() {
+fn a_file_number_is_not_reused_before_its_removed_file_has_left_memory() {
     run(|fs| async move {
         // Another directory, so that the two operations do not wait for each other's lock.
         let new = FileSpec::of(FileKind::Directory, 0o755);
@@ -114,7 +114,7 @@ fn a_number_is_not_given_away_before_the_file_that_had_it_is_gone() {
 
 /// Found by review: up to twice as many files stayed in memory as were ever in use at a time.
 #[test]
-fn files_that_nobody_uses_leave_memory_however_many_were_in_use() {
+fn unused_files_leave_memory_after_any_number_of_files_was_in_use() {
     use crate::files::IDLE_MAX;
     run(|fs| async move {
         let (mut used, count) = (Vec::new(), 2 * IDLE_MAX);
@@ -146,7 +146,7 @@ fn files_that_nobody_uses_leave_memory_however_many_were_in_use() {
 }
 
 #[test]
-fn what_changes_no_data_does_not_have_the_sectors_of_a_file_counted_anew() {
+fn changes_without_new_data_do_not_drop_the_sector_count_of_a_file() {
     run(|fs| async move {
         let file = make(&fs, b"a").await.expect("made").file;
         for n in 0..100 {
@@ -192,7 +192,7 @@ fn crowd(fs: &Fs, directory: &Inode, count: usize) -> Vec<Vec<u8>> {
 
 /// Found with `--largest-file 512MiB`: a directory refused names when a twelfth of its table was full.
 #[test]
-fn names_of_nearly_the_same_hash_all_find_a_place() {
+fn names_with_almost_equal_hashes_all_find_a_free_entry() {
     let geometry = FsGeometry {
         chunk_bits: 20,
         slot_sectors: 8,
@@ -228,7 +228,7 @@ fn names_of_nearly_the_same_hash_all_find_a_place() {
 }
 
 #[test]
-fn files_are_counted_while_they_come_and_go() {
+fn the_file_count_includes_files_created_and_removed_while_counting() {
     run(|fs| async move {
         let mut used = Vec::new();
         for n in 0..50 {

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_things_share_a_sector_and_all_fit_the_space() {
+    fn all_structures_fit_the_space_without_sharing_a_sector() {
         for chunk_bits in CHUNK_BITS {
             for slot_sectors in [8, 64, 2048] {
                 let geometry = FsGeometry {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_one_has_files_of_16_tib_and_134_million_of_them() {
+    fn the_default_geometry_has_134_million_files_of_up_to_16_tib() {
         let usual = FsGeometry::default();
         assert_eq!(usual.size_max(), 16 << 40);
         assert_eq!(usual.files(), 1 << 27);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_known() {
+    fn impossible_geometries_are_rejected() {
         let usual = FsGeometry::default();
         for (chunk_bits, slot_sectors) in [(19, 64), (41, 64), (35, 4), (35, 65), (35, 4096)] {
             let geometry = FsGeometry {

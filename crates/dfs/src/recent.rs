@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_something_changed_is_not_kept() {
+    fn an_entry_read_before_a_change_is_not_cached() {
         let recent = RecentEntries::default();
         let since = recent.since();
         recent.keep(since, 7, &entry(1));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_are_allowed_are_kept_and_those_in_use_longest() {
+    fn the_cache_keeps_its_maximum_of_entries_and_evicts_entries_in_use_last() {
         let recent = RecentEntries::default();
         let count = 3 * HALF as u64;
         for sector in 0..count {

@@ -35,7 +35,7 @@ fn filled() -> ExtentMap {
 }
 
 #[test]
-fn neighbouring_blocks_with_checksums_of_their_own_take_four_bytes_each() {
+fn adjacent_blocks_with_their_own_checksums_take_four_bytes_each() {
     let map = filled();
     map.check().unwrap();
     assert_eq!(
@@ -50,7 +50,7 @@ fn neighbouring_blocks_with_checksums_of_their_own_take_four_bytes_each() {
 }
 
 #[test]
-fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
+fn blocks_that_leave_their_extent_and_return_never_overfill_a_leaf() {
     let mut map = filled();
     let rng = Rng::new(3);
     let mut order: Vec<u64> = (0..BLOCKS).collect();
@@ -99,7 +99,7 @@ fn blocks_that_leave_their_run_and_come_back_never_overfill_a_leaf() {
 
 /// Sums the changes of a map, and compares the result with its extents and their `follows` flags.
 #[test]
-fn changes_tell_which_extents_there_are() {
+fn reported_changes_add_up_to_the_extents_of_the_map() {
     let rng = Rng::new(11);
     let (mut followers, mut pours) = (0, 0);
     for round in 0..120 {
@@ -171,7 +171,7 @@ fn changes_tell_which_extents_there_are() {
 }
 
 #[test]
-fn leaves_are_four_fifths_full_where_entries_come_in_no_order() {
+fn leaves_are_four_fifths_full_after_insertions_in_random_order() {
     let rng = Rng::new(17);
     let mut order: Vec<u64> = (0..60_000).collect();
     rng.shuffle(&mut order);

@@ -38,7 +38,7 @@ fn write_next(map: &mut ExtentMap, place: &mut u64) -> bool {
 }
 
 #[test]
-fn nodes_of_a_snapshot_stay_in_memory_until_it_completes_and_can_be_evicted_then() {
+fn nodes_of_a_snapshot_stay_in_memory_until_the_snapshot_completes() {
     let (mut map, mut place) = (filled(3000), 1 << 30);
     map.freeze();
     while write_next(&mut map, &mut place) {
@@ -54,7 +54,7 @@ fn nodes_of_a_snapshot_stay_in_memory_until_it_completes_and_can_be_evicted_then
 }
 
 #[test]
-fn one_call_evicts_a_bounded_number_of_nodes_and_looks_at_few_where_none_can_go() {
+fn a_call_of_shrink_evicts_a_limited_number_of_nodes_and_examines_few() {
     let (mut map, mut place) = (filled(30_000), 1 << 30);
     map.freeze();
     while write_next(&mut map, &mut place) {}
@@ -72,7 +72,7 @@ fn one_call_evicts_a_bounded_number_of_nodes_and_looks_at_few_where_none_can_go(
 }
 
 #[test]
-fn where_all_nodes_are_pinned_shrinking_ends_and_begins_again_when_they_are_released() {
+fn shrinking_ends_while_all_nodes_are_pinned_and_continues_after_their_release() {
     let (mut map, mut place) = (filled(5000), 1 << 30);
     let mut pins = map.pins();
     map.freeze();
@@ -91,7 +91,7 @@ fn where_all_nodes_are_pinned_shrinking_ends_and_begins_again_when_they_are_rele
 }
 
 #[test]
-fn memory_beside_a_snapshot_is_that_of_the_map_and_of_what_changed_since() {
+fn a_snapshot_needs_memory_only_for_nodes_changed_since_the_freeze() {
     let (mut map, mut place) = (filled(4000), 1 << 30);
     let before = map.memory();
     map.freeze();
@@ -108,7 +108,7 @@ fn memory_beside_a_snapshot_is_that_of_the_map_and_of_what_changed_since() {
 }
 
 #[test]
-fn a_node_that_is_dropped_between_being_handed_out_and_written_is_superseded_by_the_next() {
+fn a_node_dropped_before_its_write_is_superseded_by_the_next_snapshot() {
     let (mut map, mut place) = (filled(3), 1000);
     map.freeze();
     assert_eq!(map.next_to_write().map(|node| node.level), Some(0));
@@ -135,7 +135,7 @@ fn a_node_that_is_dropped_between_being_handed_out_and_written_is_superseded_by_
 }
 
 #[test]
-fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_before() {
+fn the_snapshot_after_an_abandoned_snapshot_supersedes_the_copies_of_the_last_complete_one() {
     let (mut map, mut place) = (filled(40), 1000);
     map.freeze();
     while write_next(&mut map, &mut place) {}
@@ -164,7 +164,7 @@ fn after_a_snapshot_was_abandoned_the_next_one_supersedes_the_copies_of_the_one_
 }
 
 #[test]
-fn a_detached_node_is_looked_at_by_the_clock_once() {
+fn the_clock_visits_a_detached_node_only_once() {
     let (mut map, mut place) = (filled(400), 1 << 30);
     map.freeze();
     while write_next(&mut map, &mut place) {}
@@ -180,7 +180,7 @@ fn a_detached_node_is_looked_at_by_the_clock_once() {
 }
 
 #[test]
-fn a_frozen_node_that_is_to_move_is_left_to_the_snapshot_and_a_written_one_to_the_next() {
+fn moving_an_unwritten_frozen_node_is_left_to_the_snapshot_and_a_written_node_to_the_next() {
     let (mut map, mut place) = (filled(3), 1000);
     map.freeze();
     while write_next(&mut map, &mut place) {}
@@ -235,7 +235,7 @@ fn longest_calls(leaves: u64) -> LongestCalls {
 /// Prints, for each kind of call, the shortest of the longest calls in three rounds, since other programs may interrupt
 /// a call. With `FOREBAY_CASES=all`, the test takes a minute and half a gigabyte.
 #[test]
-fn no_call_takes_long_with_a_million_nodes() {
+fn no_call_takes_long_in_a_map_of_a_million_nodes() {
     let all = std::env::var("FOREBAY_CASES").is_ok_and(|cases| cases == "all");
     let leaves = if all { 1_000_000 } else { 5_000 };
     let rounds: Vec<LongestCalls> = (0..3).map(|_| longest_calls(leaves)).collect();

@@ -101,19 +101,19 @@ fn scribbles() -> impl Strategy<Value = Vec<(usize, u8)>> {
 
 proptest! {
     #[test]
-    fn a_node_reads_back_as_it_was_written(node in node()) {
+    fn an_encoded_node_decodes_unchanged(node in node()) {
         let bytes = node.encode();
         prop_assert_eq!(StoredNode::decode(&bytes), Ok(node));
         prop_assert_eq!(StoredNode::crc(&bytes), Some(u32::from_le_bytes(bytes[12..16].try_into().unwrap())));
     }
 
     #[test]
-    fn bytes_at_random_are_no_node(bytes in vec(any::<u8>(), 0..2 * NODE_BYTES)) {
+    fn random_bytes_decode_as_no_node(bytes in vec(any::<u8>(), 0..2 * NODE_BYTES)) {
         prop_assert!(StoredNode::decode(&bytes).is_err());
     }
 
     #[test]
-    fn a_root_reads_back_as_it_was_written_and_a_shorter_one_not_at_all(
+    fn an_encoded_root_decodes_unchanged_and_a_truncated_root_is_rejected(
         place in 0..1u64 << 52, crc in any::<u32>(), level in 0..LEVELS_MAX,
         counts in (0..1u64 << 60, 1..1u64 << 60, 0..1u64 << 60),
     ) {
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_hostile_node_is_refused_or_in_order_and_within_bounds(
+    fn a_hostile_node_is_rejected_or_in_order_and_within_bounds(
         node in node(), scribbles in scribbles(),
     ) {
         let mut bytes = node.encode();
@@ -223,7 +223,7 @@ fn example_inner() -> StoredNode {
 }
 
 #[test]
-fn every_single_flipped_bit_of_a_node_is_seen() {
+fn every_flipped_bit_of_a_node_is_detected() {
     for node in [example_leaf(), example_inner()] {
         let mut bytes = node.encode();
         assert!(StoredNode::decode(&bytes).is_ok());
@@ -241,7 +241,7 @@ fn every_single_flipped_bit_of_a_node_is_seen() {
 }
 
 #[test]
-fn a_node_of_another_version_is_named() {
+fn another_version_of_a_node_is_reported() {
     let mut bytes = example_leaf().encode();
     bytes[8] = 3;
     reseal(&mut bytes);
@@ -257,7 +257,7 @@ fn a_node_of_another_version_is_named() {
 }
 
 #[test]
-fn nodes_that_contradict_themselves_are_refused() {
+fn inconsistent_nodes_are_rejected() {
     let refused = |node: &StoredNode, at: usize, bytes: &[u8]| {
         let mut bad = node.encode();
         bad[at..at + bytes.len()].copy_from_slice(bytes);
@@ -314,7 +314,7 @@ fn nodes_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn roots_that_contradict_themselves_are_refused() {
+fn inconsistent_roots_are_rejected() {
     let good = RootRef {
         place: LogPlace(LogPlace::END - 8),
         level: 2,
@@ -336,7 +336,7 @@ fn roots_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn both_kinds_of_nodes_have_at_least_two_hundred_entries() {
+fn leaves_and_inner_nodes_hold_at_least_two_hundred_entries() {
     const { assert!(LEAF_EXTENTS_MAX >= 200 && INNER_ENTRIES_MAX >= 200) };
 }
 
@@ -347,7 +347,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_page_has_every_field_of_a_node_where_it_stands() {
+fn node_fields_have_the_documented_offsets() {
     let (leaf, inner) = (example_leaf().encode(), example_inner().encode());
     let header = forebay_doc_tables::layout(PAGE, "Node");
     let [magic, version, crc, volume, base, count, level, zeroes] = &header[..] else {
@@ -405,7 +405,7 @@ fn the_page_has_every_field_of_a_node_where_it_stands() {
 }
 
 #[test]
-fn the_page_has_every_field_of_a_root_where_it_stands() {
+fn root_fields_have_the_documented_offsets() {
     let root = RootRef {
         place: LogPlace(0x02_0304_0506_0708),
         level: 7,
@@ -430,7 +430,7 @@ fn the_page_has_every_field_of_a_root_where_it_stands() {
 }
 
 #[test]
-fn the_constants_of_the_page_are_those_of_the_code() {
+fn documented_constants_equal_those_of_the_code() {
     let here = [
         ("NODE_BYTES", NODE_BYTES),
         ("LEAF_EXTENTS_MAX", LEAF_EXTENTS_MAX),
@@ -462,7 +462,7 @@ fn the_constants_of_the_page_are_those_of_the_code() {
 }
 
 #[test]
-fn the_example_of_the_page_is_what_is_written() {
+fn the_documented_node_example_equals_the_encoded_bytes() {
     let (_, rest) = PAGE.split_once("```example\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let lines = example

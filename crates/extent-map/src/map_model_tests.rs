@@ -692,7 +692,7 @@ fn dead_by(changes: &MapChanges, mapped: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_map_over_a_medium_is_a_list_of_sectors_whatever_is_evicted_written_or_lost() {
+fn a_map_equals_a_list_of_sectors_under_evictions_writes_and_losses() {
     for seed in 0..150 {
         let mut world = MapScenario::new(seed);
         for _ in 0..600 {

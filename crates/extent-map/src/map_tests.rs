@@ -125,7 +125,7 @@ fn loaded<T>(
 }
 
 #[test]
-fn a_page_written_at_random_is_one_inline_entry_and_its_neighbours_keep_what_they_had() {
+fn a_random_page_write_adds_an_inline_entry_and_keeps_its_neighbours() {
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     assert_eq!(
         set(&mut map, extent(0, 1000, 5000, ExtentCheck::Segment)),
@@ -146,7 +146,7 @@ fn a_page_written_at_random_is_one_inline_entry_and_its_neighbours_keep_what_the
 }
 
 #[test]
-fn what_is_left_of_a_piece_with_a_checksum_of_its_own_is_not_checked() {
+fn remainders_of_an_extent_with_its_own_checksum_have_no_checksum() {
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     set(&mut map, extent(0, 8, 100, ExtentCheck::Own(1)));
     set(&mut map, extent(8, 8, 108, ExtentCheck::Own(2)));
@@ -161,7 +161,7 @@ fn what_is_left_of_a_piece_with_a_checksum_of_its_own_is_not_checked() {
 }
 
 #[test]
-fn what_is_left_of_an_inline_piece_is_checked_on_the_medium() {
+fn remainders_of_an_inline_extent_are_checked_by_their_segment() {
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     set(&mut map, inline(0, 8, 100, 1));
     assert_eq!(set(&mut map, inline(2, 3, 200, 2)), [replaced(2, 3, 102)]);
@@ -182,7 +182,7 @@ fn what_is_left_of_an_inline_piece_is_checked_on_the_medium() {
 }
 
 #[test]
-fn what_continues_in_the_space_and_on_the_medium_is_one_entry_and_what_only_does_in_one_is_not() {
+fn extents_join_only_if_adjacent_both_in_the_space_and_on_the_device() {
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     set(&mut map, inline(0, 8, 100, 1));
     set(&mut map, inline(16, 8, 116, 3));
@@ -200,7 +200,7 @@ fn what_continues_in_the_space_and_on_the_medium_is_one_entry_and_what_only_does
 }
 
 #[test]
-fn an_extent_of_any_length_is_cut_and_read_back_in_parts_that_follow_each_other() {
+fn an_extent_of_any_length_is_split_and_read_back_as_consecutive_extents() {
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     set(&mut map, extent(5, 100_000, 9, ExtentCheck::Segment));
     let found = all(&map);
@@ -213,7 +213,7 @@ fn an_extent_of_any_length_is_cut_and_read_back_in_parts_that_follow_each_other(
 }
 
 #[test]
-fn entries_too_far_apart_for_one_leaf_are_in_several() {
+fn entries_too_far_apart_for_a_leaf_are_in_several_leaves() {
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     let sectors = [5, 3, 1 << 29, 1 << 28, u64::MAX - 1, 1 << 63, (1 << 29) - 1];
     for (at, sector) in sectors.into_iter().enumerate() {
@@ -233,7 +233,7 @@ fn entries_too_far_apart_for_one_leaf_are_in_several() {
 }
 
 #[test]
-fn a_space_that_was_full_and_is_emptied_gives_its_nodes_back_and_the_tree_shrinks() {
+fn emptying_a_full_space_releases_its_nodes_and_lowers_the_tree() {
     let mut map = filled(SMALL, 2000);
     let full = map.nodes();
     assert!(map.root.unwrap().level >= 3 && full > 250);
@@ -259,7 +259,7 @@ fn a_space_that_was_full_and_is_emptied_gives_its_nodes_back_and_the_tree_shrink
 
 /// A node may come to cover sectors before its first key, when the node before it is dropped.
 #[test]
-fn entries_go_over_to_a_neighbour_from_before_what_was_once_the_first_key() {
+fn entries_move_to_a_neighbour_that_covers_sectors_before_its_first_key() {
     let mut map = filled(SMALL, 24);
     clear(&mut map, 0..128);
     clear(&mut map, 160..256);
@@ -275,7 +275,7 @@ fn entries_go_over_to_a_neighbour_from_before_what_was_once_the_first_key() {
 }
 
 #[test]
-fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at() {
+fn a_huge_trim_loads_only_two_leaves_and_reports_the_others_when_they_are_reaped() {
     let (mut map, mut medium) = (filled(SMALL, 5000), Vec::new());
     let root = checkpoint(&mut map, &mut medium, 1 << 20).root;
     let mut map = ExtentMap::open(VOLUME, SMALL, root, &[]);
@@ -320,7 +320,7 @@ fn a_huge_trim_needs_two_leaves_and_tells_of_the_others_when_they_are_looked_at(
 }
 
 #[test]
-fn what_is_detached_between_two_leaves_that_stay_as_they_are_is_gone_after_a_checkpoint() {
+fn a_range_detached_between_two_unchanged_leaves_is_absent_after_a_checkpoint() {
     let (mut map, mut medium) = (filled(SMALL, 40), Vec::new());
     clear(&mut map, 512..520);
     let before = checkpoint(&mut map, &mut medium, 1 << 20).root.unwrap();
@@ -336,7 +336,7 @@ fn what_is_detached_between_two_leaves_that_stay_as_they_are_is_gone_after_a_che
 }
 
 #[test]
-fn counts_survive_a_checkpoint_of_a_space_of_which_everything_is_detached() {
+fn counts_survive_a_checkpoint_of_a_fully_detached_space() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
     map.detach(0..u64::MAX, &mut MapChanges::default()).unwrap();
     assert_eq!(map.next_mapped(0..u64::MAX), Ok(None));
@@ -362,7 +362,7 @@ fn counts_survive_a_checkpoint_of_a_space_of_which_everything_is_detached() {
 }
 
 #[test]
-fn a_space_filled_from_front_to_back_has_full_leaves() {
+fn a_space_filled_sequentially_has_full_leaves() {
     let map = filled(SMALL, 2000);
     assert!(
         map.nodes() <= 2000 / 8 + 2000 / 8 / 5 * 2,
@@ -372,7 +372,7 @@ fn a_space_filled_from_front_to_back_has_full_leaves() {
 }
 
 #[test]
-fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
+fn moved_data_is_mapped_only_where_the_map_still_points_at_its_source() {
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     set(&mut map, extent(0, 100, 1000, ExtentCheck::Segment));
     set(&mut map, inline(8, 8, 5000, 1));
@@ -402,7 +402,7 @@ fn moved_data_counts_only_where_the_map_still_points_at_its_source() {
 }
 
 #[test]
-fn an_operation_that_lacks_a_node_names_it_and_changes_nothing() {
+fn an_operation_without_a_needed_node_names_the_node_and_changes_nothing() {
     let (mut map, mut medium) = (filled(SMALL, 300), Vec::new());
     let completed = checkpoint(&mut map, &mut medium, 1 << 20);
     let before = all(&map);
@@ -432,7 +432,7 @@ fn an_operation_that_lacks_a_node_names_it_and_changes_nothing() {
 }
 
 #[test]
-fn an_older_version_of_a_node_at_its_place_is_an_error() {
+fn an_older_version_of_a_node_in_its_place_is_an_error() {
     let (mut map, mut medium) = (filled(SMALL, 4), Vec::new());
     checkpoint(&mut map, &mut medium, 1000);
     set(&mut map, inline(0, 8, 999, 9));
@@ -458,7 +458,7 @@ fn an_older_version_of_a_node_at_its_place_is_an_error() {
 }
 
 #[test]
-fn a_node_where_it_does_not_belong_is_an_error_even_if_its_parent_names_it() {
+fn a_misplaced_node_is_an_error_even_if_its_parent_names_it() {
     let node = |level, base, volume| {
         let content = match level {
             0 => crate::format::NodeContent::Leaf(vec![inline(base, 8, 0, 0)]),
@@ -531,7 +531,7 @@ fn a_node_where_it_does_not_belong_is_an_error_even_if_its_parent_names_it() {
 }
 
 #[test]
-fn counts_that_a_root_lied_about_do_not_bring_the_map_down() {
+fn a_root_with_wrong_counts_does_not_break_the_map() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
     let mut root = checkpoint(&mut map, &mut medium, 1 << 20).root.unwrap();
     (root.sectors, root.entries, root.nodes) = (1, 1, u64::from(root.level) + 1);
@@ -546,7 +546,7 @@ fn counts_that_a_root_lied_about_do_not_bring_the_map_down() {
 }
 
 #[test]
-fn what_changes_after_the_freeze_is_the_next_checkpoints() {
+fn changes_after_the_freeze_belong_to_the_next_checkpoint() {
     let mut medium = Vec::new();
     let mut map = filled(SMALL, 100);
     let first = checkpoint(&mut map, &mut medium, 10_000);
@@ -573,7 +573,7 @@ fn what_changes_after_the_freeze_is_the_next_checkpoints() {
 }
 
 #[test]
-fn a_checkpoint_that_failed_is_written_by_the_next_one() {
+fn an_abandoned_checkpoint_is_written_by_the_next_checkpoint() {
     let mut medium = Vec::new();
     let mut map = filled(SMALL, 100);
     let first = checkpoint(&mut map, &mut medium, 10_000);
@@ -598,7 +598,7 @@ fn a_checkpoint_that_failed_is_written_by_the_next_one() {
 }
 
 #[test]
-fn nodes_that_are_as_on_the_medium_go_when_memory_is_short_and_changed_and_pinned_ones_stay() {
+fn shrinking_evicts_clean_nodes_and_keeps_changed_and_pinned_nodes() {
     let (mut map, mut medium) = (filled(SMALL, 1000), Vec::new());
     map.shrink(0);
     assert_eq!(all(&map).len(), 1000);
@@ -621,7 +621,7 @@ fn nodes_that_are_as_on_the_medium_go_when_memory_is_short_and_changed_and_pinne
 }
 
 #[test]
-fn a_pinned_leaf_that_gets_empty_stays_for_what_comes_and_goes_at_the_next_checkpoint() {
+fn an_empty_pinned_leaf_stays_until_the_next_checkpoint() {
     let (mut map, mut medium) = (filled(SMALL, 32), Vec::new());
     let root = checkpoint(&mut map, &mut medium, 1 << 20).root;
     let mut map = ExtentMap::open(VOLUME, SMALL, root, &[]);
@@ -640,7 +640,7 @@ fn a_pinned_leaf_that_gets_empty_stays_for_what_comes_and_goes_at_the_next_check
 }
 
 #[test]
-fn a_node_that_is_to_move_is_written_elsewhere_by_the_next_checkpoint() {
+fn a_node_marked_for_moving_is_written_elsewhere_by_the_next_checkpoint() {
     let (mut map, mut medium) = (filled(SMALL, 100), Vec::new());
     checkpoint(&mut map, &mut medium, 10_000);
     let (place, bytes) = medium[3];
@@ -656,7 +656,7 @@ fn a_node_that_is_to_move_is_written_elsewhere_by_the_next_checkpoint() {
 
 /// The limits: 17.5 bytes for each entry, and a tenth of a MiB for each GiB of sequential data.
 #[test]
-fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
+fn memory_stays_within_its_limits_for_random_pages_and_for_sequential_data() {
     let pages: u64 = 1 << 18;
     let mut map = ExtentMap::new(VOLUME, NodeCapacity::default());
     let mut changes = MapChanges::default();
@@ -688,7 +688,7 @@ fn memory_stays_within_its_bars_for_random_pages_and_for_sequential_data() {
 proptest! {
     /// Any bytes loaded for a node leave the map unchanged, or with a node that passes its checks.
     #[test]
-    fn hostile_bytes_are_refused_or_leave_a_map_that_can_be_used(
+    fn hostile_bytes_of_a_node_are_rejected_or_leave_a_usable_map(
         scribbles in vec((16..200usize, any::<u8>()), 1..6), level in 0..3u8,
     ) {
         let (mut map, mut medium) = (filled(SMALL, 200), Vec::new());

@@ -104,7 +104,7 @@ fn totals(map: &ExtentMap) -> (u64, u64, u64) {
 }
 
 #[test]
-fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
+fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_detached_subtrees() {
     let mut volume = StoredMap::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
@@ -132,7 +132,7 @@ fn a_walk_visits_every_node_and_extent_of_the_tree_and_of_what_is_detached() {
 }
 
 #[test]
-fn leaves_follow_each_other_and_cover_the_space() {
+fn consecutive_leaves_cover_the_whole_space() {
     let mut volume = StoredMap::new(100);
     let completed = volume.checkpoint();
     volume.open(&completed);
@@ -148,7 +148,7 @@ fn leaves_follow_each_other_and_cover_the_space() {
 }
 
 #[test]
-fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew() {
+fn a_detached_subtree_with_a_damaged_root_is_dropped_and_the_map_is_recounted() {
     let mut volume = StoredMap::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
@@ -194,7 +194,7 @@ fn a_detached_subtree_whose_root_is_damaged_is_dropped_and_the_map_counted_anew(
 }
 
 #[test]
-fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
+fn a_walk_skips_nodes_below_a_damaged_node_of_a_detached_subtree() {
     let mut volume = StoredMap::new(400);
     let first = volume.checkpoint();
     volume.open(&first);
@@ -221,7 +221,7 @@ fn a_walk_goes_on_without_what_is_below_a_damaged_node_of_a_detached_subtree() {
 
 /// Found by the aged simulator: a walk kept ids of nodes in memory, which were freed during the walk.
 #[test]
-fn a_walk_goes_on_while_detached_subtrees_are_reaped() {
+fn a_walk_continues_while_detached_subtrees_are_reaped() {
     let mut volume = StoredMap::new(400);
     volume.checkpoint();
     let cut = |map: &mut ExtentMap| map.detach(500..4000, &mut MapChanges::default());

@@ -10,13 +10,13 @@ const PAGE: u64 = 8 << 10;
 const SEGMENT: u64 = 1 << 20;
 
 #[test]
-fn a_segment_of_a_mebibyte_is_written_33_times_as_fast_as_its_pages_by_the_disk_of_2003() {
+fn the_disk_of_2003_writes_segments_of_a_mebibyte_33_times_as_fast_as_single_pages() {
     let e = DiskParameters::OF_2003.efficiency(PAGE, SEGMENT);
     assert!((e - 33.3).abs() < 0.1, "{e}");
 }
 
 #[test]
-fn the_utilisations_at_which_a_log_costs_as_much_as_overwriting_are_those_of_the_slides() {
+fn the_crossover_utilisations_of_logging_and_overwriting_equal_those_of_the_slides() {
     // Cleaning utilisation by E, and the disk utilisation of each. The slides' table does not contain the disk of 1999:
     // its E follows from the crossover.
     for (e, cleaning, disk) in [(4.19, 0.52, 0.74), (16.7, 0.88, 0.94), (33.3, 0.94, 0.97)] {
@@ -31,7 +31,7 @@ fn the_utilisations_at_which_a_log_costs_as_much_as_overwriting_are_those_of_the
 }
 
 #[test]
-fn the_crossover_of_1991_is_that_of_segments_of_128_kib() {
+fn the_crossover_of_the_disk_of_1991_is_that_of_segments_of_128_kib() {
     let disk = DiskParameters::OF_1991;
     assert!((crossover(disk.efficiency(PAGE, 128 << 10)) - 0.52).abs() < 0.01);
     // Segments of 1 MiB would have been better.
@@ -39,7 +39,7 @@ fn the_crossover_of_1991_is_that_of_segments_of_128_kib() {
 }
 
 #[test]
-fn overwriting_cleaning_and_hole_plugging_cost_the_same_at_the_crossover() {
+fn overwriting_cleaning_and_hole_plugging_cost_equally_much_at_the_crossover() {
     for e in [3.0, 16.7, 33.3, 200.0] {
         let u = crossover(e);
         assert!((cleaning_cost(u) - e).abs() < 1e-9);
@@ -49,13 +49,13 @@ fn overwriting_cleaning_and_hole_plugging_cost_the_same_at_the_crossover() {
 }
 
 #[test]
-fn cleaning_segments_of_which_four_fifths_are_live_takes_ten_segment_ios() {
+fn cleaning_segments_that_are_four_fifths_live_takes_ten_segment_ios() {
     assert!((cleaning_cost(0.8) - 10.0).abs() < 1e-9);
     assert!((write_amplification(0.8) - 5.0).abs() < 1e-9);
 }
 
 #[test]
-fn hybrids_and_logs_cost_the_parts_of_overwriting_that_the_slides_show() {
+fn the_costs_of_hybrids_and_logs_relative_to_overwriting_equal_those_of_the_slides() {
     let (e, access) = (33.3, AccessDistribution::skewed(0.8, 0.2));
     for (d, hybrid, lfs) in [(0.90, 0.28, 0.31), (0.95, 0.33, 0.61), (0.98, 0.47, 1.51)] {
         near(hybrid_cost(0.2, access.received(0.2), d, e) / e, hybrid);
@@ -66,7 +66,7 @@ fn hybrids_and_logs_cost_the_parts_of_overwriting_that_the_slides_show() {
 }
 
 #[test]
-fn the_best_hot_share_is_all_where_there_is_room_and_falls_as_the_disk_fills() {
+fn the_best_hot_share_is_all_with_enough_free_space_and_falls_as_the_disk_fills() {
     let access = AccessDistribution::skewed(0.8, 0.2);
     let share = |d| best_hot_share(&access, d, 33.3).share;
     assert_eq!(share(0.5), 1.0);
@@ -82,7 +82,7 @@ fn the_best_hot_share_is_all_where_there_is_room_and_falls_as_the_disk_fills() {
 }
 
 #[test]
-fn disk_and_cleaning_utilisation_are_each_others_inverse() {
+fn disk_and_cleaning_utilisation_are_inverse_functions() {
     for n in 2..1000 {
         // For smaller d, u cannot be distinguished from 0.
         let d = f64::from(n) / 1000.0;
@@ -97,7 +97,7 @@ fn disk_and_cleaning_utilisation_are_each_others_inverse() {
 }
 
 #[test]
-fn shares_of_writes_follow_from_the_classes() {
+fn received_shares_of_writes_follow_from_the_access_classes() {
     let access = AccessDistribution::skewed(0.8, 0.2);
     near(access.received(0.1), 0.4);
     near(access.received(0.2), 0.8);
@@ -112,7 +112,7 @@ fn shares_of_writes_follow_from_the_classes() {
 }
 
 #[test]
-fn a_zipf_distribution_has_the_sums_of_its_terms() {
+fn a_zipf_distribution_receives_the_sums_of_its_terms() {
     let (pages, s) = (100_000u64, 0.99);
     let access = AccessDistribution::zipf(pages, s);
     let sum = |end: u64| (1..=end).map(|n| (n as f64).powf(-s)).sum::<f64>();
@@ -129,7 +129,7 @@ fn a_zipf_distribution_has_the_sums_of_its_terms() {
 }
 
 #[test]
-fn several_logs_cost_less_than_one_if_accesses_are_uneven_and_as_much_if_they_are_even() {
+fn several_logs_cost_less_than_a_single_log_only_for_uneven_accesses() {
     for access in [
         AccessDistribution::skewed(0.8, 0.2),
         AccessDistribution::zipf(1 << 16, 0.99),
@@ -149,7 +149,7 @@ fn several_logs_cost_less_than_one_if_accesses_are_uneven_and_as_much_if_they_ar
 }
 
 #[test]
-fn free_space_is_divided_between_two_logs_as_well_as_trying_every_division_finds() {
+fn the_division_of_free_space_between_two_logs_equals_the_best_of_an_exhaustive_search() {
     let (d, access) = (0.9, AccessDistribution::skewed(0.8, 0.2));
     let amplification = |pages: f64, room: f64| {
         let u = cleaning_utilisation(pages / (pages + room));
@@ -166,7 +166,7 @@ fn free_space_is_divided_between_two_logs_as_well_as_trying_every_division_finds
 }
 
 #[test]
-fn greedy_cleaning_of_segments_of_few_pages_takes_emptier_ones() {
+fn greedy_cleaning_of_segments_of_few_pages_finds_emptier_segments() {
     for d in [0.5, 0.7, 0.8, 0.9] {
         let many = cleaning_utilisation(d);
         let [four, sixty, thousands] = [4, 64, 16384].map(|pages| greedy_utilisation(d, pages));

@@ -22,7 +22,7 @@ fn seen(free: u64) -> CleaningConditions {
 }
 
 #[test]
-fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gains() {
+fn writers_are_slowed_smoothly_to_a_fraction_of_the_cleaning_rate() {
     // Pacing begins at a thirty-second of the spare space above the reserve, and the level to keep is a third of that.
     assert_eq!(room(2000).multiple(), None);
     assert!(room(1999).multiple().unwrap() > 3.0);
@@ -42,7 +42,7 @@ fn writers_are_slowed_smoothly_from_any_rate_down_to_a_part_of_what_cleaning_gai
 }
 
 #[test]
-fn cleaning_is_the_more_urgent_the_less_room_is_left() {
+fn cleaning_becomes_more_urgent_as_free_space_shrinks() {
     assert_eq!(
         decide(&seen(1999)),
         CleaningDecision::Clean(CleaningUrgency::Urgent)
@@ -83,7 +83,7 @@ fn cleaning_is_the_more_urgent_the_less_room_is_left() {
 }
 
 #[test]
-fn a_nearly_full_disk_does_not_ask_for_more_room_than_cleaning_can_make() {
+fn a_nearly_full_disk_does_not_demand_more_free_space_than_cleaning_can_make() {
     for spare in [0, 900, 1000, 1100, 2000] {
         let most = CleaningSpace {
             free: spare,
@@ -105,14 +105,14 @@ fn a_nearly_full_disk_does_not_ask_for_more_room_than_cleaning_can_make() {
 }
 
 #[test]
-fn users_are_waited_for_the_shorter_the_less_room_is_left() {
+fn cleaning_waits_for_shorter_idle_times_as_free_space_shrinks() {
     assert_eq!(idle_threshold(100, 100), 1_000_000_000);
     assert_eq!(idle_threshold(50, 100), 100_000_000);
     assert_eq!(idle_threshold(0, 100), 10_000_000);
 }
 
 #[test]
-fn the_rate_is_what_is_read_and_written_in_a_second_times_what_that_yields() {
+fn the_cleaning_rate_is_the_sectors_transferred_per_second_times_their_yield() {
     let mut pacer = Pacer::new(100.0);
     assert_eq!(pacer.rate(), 100.0);
     pacer.begin(0);
@@ -139,7 +139,7 @@ fn the_rate_is_what_is_read_and_written_in_a_second_times_what_that_yields() {
 }
 
 #[test]
-fn the_assumed_rate_is_what_users_get_of_a_disk_that_cleans_beside_them() {
+fn the_assumed_rate_is_the_client_rate_of_a_disk_that_also_cleans() {
     // At utilisation 0.9, segments have utilisation 0.807 when cleaned: 10.4 sectors are transferred for each client
     // sector.
     assert!((assumed_rate(100_000.0, 0.9) - 9_650.0).abs() < 100.0);
@@ -147,7 +147,7 @@ fn the_assumed_rate_is_what_users_get_of_a_disk_that_cleans_beside_them() {
 }
 
 #[test]
-fn writes_flow_evenly_at_the_multiple_of_the_rate() {
+fn writes_flow_evenly_at_the_given_multiple_of_the_rate() {
     let mut pacer = Pacer::new(1000.0);
     let (mut now, mut written) = (0, 0);
     while now < 10_000_000_000 {
@@ -166,7 +166,7 @@ fn writes_flow_evenly_at_the_multiple_of_the_rate() {
 }
 
 #[test]
-fn a_large_write_waits_for_itself_and_not_the_small_one_behind_it() {
+fn a_large_write_waits_for_its_own_sectors_and_does_not_delay_the_next_small_write() {
     let mut pacer = Pacer::new(1000.0);
     let wait = pacer.wait(5000, Some(1.0), 0);
     assert_eq!(wait, 4_800_000_000);
@@ -252,7 +252,7 @@ fn run(disk: &PacedDisk, seconds: u64) -> Vec<f64> {
 }
 
 #[test]
-fn writers_meet_the_cleaning_before_room_runs_out_and_never_stand_still() {
+fn writers_slow_to_the_cleaning_rate_before_space_runs_out_and_never_stop() {
     for u in [0.3, 0.6, 0.8, 0.9] {
         let disk = PacedDisk {
             speed: 100_000.0,

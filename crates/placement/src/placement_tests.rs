@@ -37,7 +37,7 @@ fn collected(stream: PlacementStream, opened: u64, now: u64) -> CollectedSegment
 }
 
 #[test]
-fn names_are_read_as_they_are_printed() {
+fn names_of_placements_print_and_parse() {
     for kind in PlacementKind::ALL {
         assert_eq!(kind.to_string().parse(), Ok(kind));
         assert_eq!(kind.build(&PlacementOptions::default()).kind(), kind);
@@ -52,7 +52,7 @@ fn names_are_read_as_they_are_printed() {
 }
 
 #[test]
-fn one_log_takes_everything_and_a_plain_disk_nothing_that_has_a_place() {
+fn lfs_appends_all_writes_and_overwrite_writes_all_mapped_data_in_place() {
     let mut lfs = PlacementKind::Lfs.build(&PlacementOptions::default());
     let all = lfs.place_user(&write(5, 77, 9, None));
     assert_eq!((all.place, all.sectors), (UserPlace::Append(0), 77));
@@ -76,7 +76,7 @@ fn sepbit() -> Box<dyn Placement> {
 }
 
 #[test]
-fn sepbit_takes_everything_that_overwrites_for_short_lived_until_sixteen_segments_are_collected() {
+fn sepbit_treats_all_overwrites_as_short_lived_until_sixteen_segments_are_collected() {
     let mut sepbit = PlacementKind::SepBit.build(&PlacementOptions::default());
     let mut class = |old| sepbit.place_user(&write(0, 8, 1 << 40, old)).place;
     assert_eq!(class(Some(0)), UserPlace::Append(0));
@@ -84,7 +84,7 @@ fn sepbit_takes_everything_that_overwrites_for_short_lived_until_sixteen_segment
 }
 
 #[test]
-fn sepbit_sorts_users_writes_by_the_lifetime_of_what_they_overwrite() {
+fn sepbit_sorts_client_writes_by_the_lifetime_of_the_overwritten_data() {
     let mut sepbit = sepbit();
     let mut class = |old| sepbit.place_user(&write(0, 8, 50_000, old)).place;
     assert_eq!(class(Some(49_001)), UserPlace::Append(0));
@@ -95,7 +95,7 @@ fn sepbit_sorts_users_writes_by_the_lifetime_of_what_they_overwrite() {
 }
 
 #[test]
-fn sepbit_sorts_moved_data_by_where_it_lay_and_then_by_age() {
+fn sepbit_sorts_moved_data_by_stream_and_then_by_age() {
     let mut sepbit = sepbit();
     let now = 50_000;
     let mut class = |age, stream| sepbit.place_moved(&piece(0, now, now - age, stream)).place;
@@ -127,7 +127,7 @@ fn sepbit_sorts_moved_data_by_where_it_lay_and_then_by_age() {
 }
 
 #[test]
-fn wolf_sorts_pages_that_are_written_again_and_again_from_those_that_are_not() {
+fn wolf_separates_repeatedly_written_pages_from_other_pages() {
     let options = PlacementOptions {
         segment_bytes: 256 << 10,
         ..PlacementOptions::default()
@@ -158,7 +158,7 @@ fn bar_of(wolf: &dyn Placement) -> f64 {
 }
 
 #[test]
-fn wolf_lets_references_count_for_longer_if_nine_tenths_are_equal_and_shorter_if_hardly_any_are() {
+fn wolf_adapts_the_lifetime_of_references_to_the_share_of_pages_with_equal_counts() {
     let mut wolf = PlacementKind::Wolf.build(&PlacementOptions::default());
     assert_eq!(bar_of(&*wolf), 600.0);
     // Two buffers of 128 pages, all written once.
@@ -202,7 +202,7 @@ fn warm(kind: PlacementKind) -> Box<dyn Placement> {
 }
 
 #[test]
-fn hylog_logs_hot_pages_overwrites_cold_ones_and_plugs_holes_with_what_turned_cold() {
+fn hylog_logs_hot_pages_overwrites_cold_pages_and_plugs_holes_with_cooled_pages() {
     let mut hylog = warm(PlacementKind::HyLog);
     let now = 200_000 * 16;
     let (mut logged, mut appended) = ([0; 2], [0; 2]);
@@ -227,7 +227,7 @@ fn hylog_logs_hot_pages_overwrites_cold_ones_and_plugs_holes_with_what_turned_co
 }
 
 #[test]
-fn a_write_over_hot_and_cold_pages_is_divided() {
+fn a_write_across_hot_and_cold_pages_is_split() {
     let mut hylog = warm(PlacementKind::HyLog);
     let (mut at, mut parts, end) = (1990 * 16, Vec::new(), 2010 * 16);
     while at < end {
@@ -279,7 +279,7 @@ fn hylog_with_sepbit_divides_its_hot_log_by_lifetimes() {
 }
 
 #[test]
-fn what_is_saved_is_small_and_restores_what_matters() {
+fn saved_state_is_small_and_restores_the_policy() {
     for kind in PlacementKind::ALL {
         let mut old = warm(kind);
         for _ in 0..16 {
@@ -305,7 +305,7 @@ fn what_is_saved_is_small_and_restores_what_matters() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_restored_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0..40usize, flip in 1..=255u8) {
+    fn restoring_arbitrary_bytes_leaves_a_usable_policy(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0..40usize, flip in 1..=255u8) {
         for kind in PlacementKind::ALL {
             let mut policy = kind.build(&PlacementOptions::default());
             policy.restore(&bytes);
@@ -320,7 +320,7 @@ proptest! {
     }
 
     #[test]
-    fn every_answer_names_a_stream_that_was_asked_for(
+    fn every_placement_decision_names_a_declared_stream(
         writes in proptest::collection::vec((0u64..5000, 1u32..600, any::<bool>(), any::<u16>()), 1..200),
         d in 0u64..=100,
     ) {

@@ -24,14 +24,14 @@ fn numbers(victims: Vec<CleaningVictim>) -> Vec<u32> {
 const NOW: WriteClock = WriteClock(1000);
 
 #[test]
-fn greedy_takes_the_emptiest_and_of_equal_ones_the_oldest_then_the_lowest_number() {
+fn greedy_selects_the_emptiest_then_the_oldest_then_the_lowest_numbered_segment() {
     let victims = index(&[(500, 9), (100, 8), (900, 1), (100, 5), (100, 8), (0, 900)]);
     let chosen = victims.choose(VictimSelection::Greedy, NOW, u64::MAX, 9, 1);
     assert_eq!(numbers(chosen), [5, 3, 1, 4, 0, 2]);
 }
 
 #[test]
-fn cost_benefit_weighs_free_room_by_age() {
+fn cost_benefit_weighs_free_space_by_age() {
     // (1−u)·age/(1+u): 0.25·900/1.75 = 128.6, 0.75·100/1.25 = 60, 0.5·400/1.5 = 133.3, 0.9·0/1.1 = 0.
     let victims = index(&[(750, 100), (250, 900), (500, 600), (100, 1000)]);
     let chosen = victims.choose(VictimSelection::CostBenefit, NOW, u64::MAX, 9, 1);
@@ -41,7 +41,7 @@ fn cost_benefit_weighs_free_room_by_age() {
 }
 
 #[test]
-fn victims_are_taken_until_they_gain_what_is_wanted_and_never_without_gain() {
+fn victims_are_selected_until_the_wanted_gain_and_never_without_gain() {
     let victims = index(&[(900, 0), (1000, 0), (800, 0), (950, 0), (2000, 0)]);
     let gains = |wanted, most| {
         let chosen = victims.choose(VictimSelection::Greedy, NOW, wanted, most, 1);
@@ -58,7 +58,7 @@ fn victims_are_taken_until_they_gain_what_is_wanted_and_never_without_gain() {
 }
 
 #[test]
-fn what_is_removed_or_was_never_closed_is_not_chosen_whatever_changes_in_it() {
+fn removed_and_never_closed_segments_are_not_selected() {
     let mut victims = index(&[(500, 0), (400, 0)]);
     assert_eq!(victims.remove(1), Some(closed(400, 0)));
     victims.changed(1, 0);
@@ -77,20 +77,20 @@ fn what_is_removed_or_was_never_closed_is_not_chosen_whatever_changes_in_it() {
 }
 
 #[test]
-fn holes_are_plugged_where_cleaning_is_not_soon_to_be_expected() {
+fn holes_are_plugged_first_in_segments_that_will_not_be_cleaned_soon() {
     // u·age: 0.5·1000 = 500, 0.99·100 = 99, full, 0.9·900 = 810, 0.1·1000 = 100.
     let victims = index(&[(500, 0), (990, 900), (1000, 0), (900, 100), (100, 0)]);
     assert_eq!(victims.holed(NOW).collect::<Vec<_>>(), [3, 0, 4, 1]);
 }
 
 #[test]
-fn the_histogram_counts_segments_by_tenths() {
+fn the_histogram_counts_segments_by_tenths_of_utilisation() {
     let victims = index(&[(0, 0), (99, 0), (102, 0), (999, 0), (1000, 0)]);
     assert_eq!(victims.histogram(), [2, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
 }
 
 #[test]
-fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
+fn the_selection_equals_an_examination_of_every_segment_after_any_changes() {
     let rng = Rng::new(17);
     let mut victims = Victims::new();
     let mut model: std::collections::BTreeMap<u32, ClosedSegment> = Default::default();
@@ -138,7 +138,7 @@ fn after_any_changes_the_choice_is_that_of_looking_at_every_segment() {
 }
 
 #[test]
-fn holes_are_plugged_where_that_is_estimated_to_cost_less_and_there_are_enough() {
+fn holes_are_plugged_if_that_costs_less_than_cleaning_and_enough_holes_exist() {
     let victim = |live| CleaningVictim {
         segment: 0,
         live,
@@ -156,7 +156,7 @@ fn holes_are_plugged_where_that_is_estimated_to_cost_less_and_there_are_enough()
 }
 
 #[test]
-fn old_segments_with_little_garbage_do_not_hide_a_young_one_that_gains_much() {
+fn old_segments_with_little_garbage_do_not_hide_a_young_segment_with_much() {
     let mut victims = Victims::new();
     let closed = |live, closed| ClosedSegment {
         capacity: 1000,

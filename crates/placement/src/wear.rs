@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_the_least_worn_segment_is_to_move_once_counts_differ_by_more_than_the_bound() {
+    fn data_of_the_least_worn_segment_moves_once_erase_counts_differ_by_more_than_the_bound() {
         let mut wear = SegmentWear::new(vec![3, 1, 1, 5], STRICT);
         wear.freed(3);
         assert_eq!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_for_wear_are_so_many_erases_apart() {
+    fn moves_for_wear_levelling_are_separated_by_the_configured_number_of_erases() {
         let levelling = WearLevelling { bound: 1, every: 3 };
         let mut wear = SegmentWear::new(vec![0, 9], levelling);
         for due in [false, false, true, true] {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_never_changes_does_not_keep_its_segments_unworn() {
+    fn wear_levelling_moves_unchanging_data_out_of_unworn_segments() {
         let (spread, moves) = worn_by_hot_data(WearLevelling::NEVER);
         assert!(spread > 1000 && moves == 0, "{spread}");
         let (spread, moves) = worn_by_hot_data(WearLevelling::default());

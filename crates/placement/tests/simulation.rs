@@ -86,7 +86,7 @@ fn config(kind: PlacementKind, selection: VictimSelection, pages: u32, d: f64) -
 }
 
 #[test]
-fn greedy_cleaning_of_even_updates_writes_as_often_as_the_analysis_says() {
+fn the_write_amplification_of_greedy_cleaning_of_uniform_updates_equals_the_analysis() {
     // The simple formula applies to segments with very many pages.
     for (pages, bound) in [(64, 0.08), (256, 0.05)] {
         for d in [0.5, 0.7, 0.8, 0.9] {
@@ -109,7 +109,7 @@ fn greedy_cleaning_of_even_updates_writes_as_often_as_the_analysis_says() {
 }
 
 #[test]
-fn cost_benefit_writes_less_often_than_greedy_where_some_pages_are_hot() {
+fn cost_benefit_writes_less_than_greedy_with_hot_pages() {
     for d in [0.7, 0.8, 0.9] {
         let found = [VictimSelection::Greedy, VictimSelection::CostBenefit].map(|selection| {
             let config = SimulatorConfig {
@@ -126,7 +126,7 @@ fn cost_benefit_writes_less_often_than_greedy_where_some_pages_are_hot() {
 }
 
 #[test]
-fn sepbit_writes_a_tenth_less_than_one_log_for_zipfian_updates() {
+fn sepbit_writes_a_tenth_less_than_a_single_log_for_zipfian_updates() {
     for selection in [VictimSelection::Greedy, VictimSelection::CostBenefit] {
         for d in [0.8, 0.9] {
             let found = [
@@ -202,7 +202,7 @@ fn hylog_against_the_others(
 }
 
 #[test]
-fn hylog_costs_hardly_more_than_the_best_of_the_others_for_even_and_skewed_updates() {
+fn hylog_costs_little_more_than_the_best_other_placement_for_uniform_and_skewed_updates() {
     let full = [0.8, 0.9, 0.95, 0.98];
     let even = hylog_against_the_others(&full[..3], |_| AccessPattern::Uniform);
     let skewed = hylog_against_the_others(&full, |_| AccessPattern::Skewed);
@@ -214,7 +214,7 @@ fn hylog_costs_hardly_more_than_the_best_of_the_others_for_even_and_skewed_updat
 /// While HyLog logs everything, its log is a plain one, and WOLF's two streams gain if some pages are much hotter than
 /// others. With SepBIT's classes in its log, HyLog gains as much.
 #[test]
-fn for_zipfian_updates_hylog_needs_sepbits_classes_to_cost_hardly_more_than_wolf() {
+fn hylog_needs_sepbit_classes_to_approach_wolf_for_zipfian_updates() {
     let full = [0.8, 0.9, 0.95, 0.98];
     let worst = hylog_against_the_others(&full, |pages| AccessPattern::zipf(pages, 0.99));
     assert!(
@@ -252,8 +252,7 @@ fn recorded(name: &str) -> Option<Vec<u32>> {
 }
 
 #[test]
-fn what_recorded_systems_wrote_costs_no_more_if_told_apart_by_lifetime_and_hardly_more_with_hylog()
-{
+fn lifetime_separation_never_costs_more_on_recorded_traces_and_hylog_little_more() {
     for name in [
         "oltp-financial1-like.ascii",
         "postmark.disksim",

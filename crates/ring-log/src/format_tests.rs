@@ -144,17 +144,17 @@ fn reseal(bytes: &mut [u8]) {
 
 proptest! {
     #[test]
-    fn a_superblock_reads_back_as_it_was_written(superblock in superblock()) {
+    fn an_encoded_superblock_decodes_unchanged(superblock in superblock()) {
         prop_assert_eq!(RingSuperblock::decode(&superblock.encode()), Ok(superblock));
     }
 
     #[test]
-    fn a_record_reads_back_as_it_was_written(record in record()) {
+    fn an_encoded_record_decodes_unchanged(record in record()) {
         prop_assert_eq!(RingRecord::decode(&record.encode()), Ok(record));
     }
 
     #[test]
-    fn a_summary_reads_back_as_it_was_written(summary in summary()) {
+    fn an_encoded_summary_decodes_unchanged(summary in summary()) {
         let bytes = summary.encode();
         let mut segment = vec![0xaa; 2 * HEADER_BYTES];
         segment.extend_from_slice(&bytes);
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_at_random_are_no_structure(bytes in vec(any::<u8>(), 0..3 * HEADER_BYTES)) {
+    fn random_bytes_decode_as_no_structure(bytes in vec(any::<u8>(), 0..3 * HEADER_BYTES)) {
         prop_assert!(RingSuperblock::decode(&bytes).is_err());
         prop_assert!(RingRecord::decode(&bytes).is_err());
         prop_assert!(RingSummary::decode(&bytes).is_err());
@@ -182,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_hostile_superblock_is_refused_or_describes_a_ring(
+    fn a_hostile_superblock_is_rejected_or_describes_a_ring_within_the_device(
         superblock in superblock(), scribbles in scribbles(),
     ) {
         let mut bytes = superblock.encode();
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hostile_record_is_refused_or_has_no_more_than_a_header_holds(
+    fn a_hostile_record_is_rejected_or_has_only_entries_that_fit_a_header(
         record in record(), scribbles in scribbles(),
     ) {
         let mut bytes = record.encode();
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn a_hostile_summary_is_refused_or_has_no_more_than_its_bytes_hold(
+    fn a_hostile_summary_is_rejected_or_has_only_entries_that_fit_its_bytes(
         summary in summary(), scribbles in scribbles(), ahead in any::<bool>(),
     ) {
         let mut bytes = summary.encode();
@@ -327,7 +327,7 @@ fn every_flip_is_seen(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), FormatE
 }
 
 #[test]
-fn every_single_flipped_bit_of_a_superblock_or_a_header_is_seen() {
+fn every_flipped_bit_of_a_superblock_or_a_record_header_is_detected() {
     every_flip_is_seen(&example_superblock().encode(), |bytes| {
         RingSuperblock::decode(bytes).map(drop)
     });
@@ -337,7 +337,7 @@ fn every_single_flipped_bit_of_a_superblock_or_a_header_is_seen() {
 }
 
 #[test]
-fn every_single_flipped_bit_of_a_summary_is_seen_in_each_of_its_blocks() {
+fn every_flipped_bit_of_a_summary_is_detected_in_each_of_its_blocks() {
     for records in [1, 500] {
         let bytes = example_summary(records).encode();
         assert_eq!(bytes.len() > HEADER_BYTES, records > 1);
@@ -346,7 +346,7 @@ fn every_single_flipped_bit_of_a_summary_is_seen_in_each_of_its_blocks() {
 }
 
 #[test]
-fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_one() {
+fn another_version_is_reported_and_a_flipped_bit_in_the_version_is_a_checksum_error() {
     let with_gaps = RingSuperblock {
         gaps: true,
         ..example_superblock()
@@ -390,7 +390,7 @@ fn another_version_is_named_and_a_flipped_bit_in_the_version_is_not_taken_for_on
 
 /// Programs from before rotational offsets know version 1 only. Their error text names the unknown version.
 #[test]
-fn only_the_superblock_of_a_log_with_gaps_is_of_the_version_that_older_programs_refuse() {
+fn only_superblocks_with_rotational_offsets_have_the_version_that_older_programs_reject() {
     for gaps in [false, true] {
         let superblock = RingSuperblock {
             gaps,
@@ -424,7 +424,7 @@ fn only_the_superblock_of_a_log_with_gaps_is_of_the_version_that_older_programs_
 }
 
 #[test]
-fn superblocks_that_contradict_themselves_are_refused() {
+fn inconsistent_superblocks_are_rejected() {
     let good = example_superblock();
     let refused = |change: &dyn Fn(&mut RingSuperblock)| {
         let mut bad = good.clone();
@@ -464,7 +464,7 @@ fn superblocks_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn counters_that_no_log_gets_to_are_refused_so_that_the_next_number_is_one() {
+fn counters_so_large_that_the_next_number_would_overflow_are_rejected() {
     // Found by fuzzing: recovery incremented the highest epoch that it found.
     let record = |change: &dyn Fn(&mut RingRecord)| {
         let mut bad = example_record();
@@ -490,7 +490,7 @@ fn counters_that_no_log_gets_to_are_refused_so_that_the_next_number_is_one() {
 }
 
 #[test]
-fn counts_that_the_bytes_cannot_hold_are_refused_at_once() {
+fn counts_larger_than_the_bytes_can_hold_are_rejected_before_allocation() {
     let mut bytes = example_record().encode();
     bytes[72..74].fill(0xff);
     reseal(&mut bytes);
@@ -506,7 +506,7 @@ fn counts_that_the_bytes_cannot_hold_are_refused_at_once() {
 }
 
 #[test]
-fn entries_at_the_ends_of_their_fields_read_back() {
+fn entries_with_extreme_field_values_decode_unchanged() {
     let last_line = BlockNumber((1 << 40) - 1).first_sector();
     let most = (1u64 << 48) - 1;
     let data = |sector, sectors| RingEntry::Data {
@@ -539,7 +539,7 @@ fn entries_at_the_ends_of_their_fields_read_back() {
 }
 
 #[test]
-fn a_header_full_of_entries_reads_back() {
+fn a_header_full_of_entries_decodes_unchanged() {
     let entry = RingEntry::Data {
         sector: Sector(8),
         sectors: 1,
@@ -556,7 +556,7 @@ fn a_header_full_of_entries_reads_back() {
 
 #[test]
 #[should_panic(expected = "more entries than a header holds")]
-fn a_header_with_an_entry_too_many_is_not_written() {
+fn encoding_a_header_with_too_many_entries_panics() {
     let entry = example_record().entries[0];
     let entries = vec![entry; RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES + 1];
     let record = RingRecord {
@@ -568,7 +568,7 @@ fn a_header_with_an_entry_too_many_is_not_written() {
 
 #[test]
 #[should_panic(expected = "cannot be written")]
-fn a_sector_that_its_field_cannot_hold_is_not_written() {
+fn encoding_a_sector_beyond_its_field_panics() {
     let sector = BlockNumber(1 << 40).first_sector();
     let (sectors, crc) = (8, 0);
     let mut out = Vec::new();
@@ -581,7 +581,7 @@ fn a_sector_that_its_field_cannot_hold_is_not_written() {
 }
 
 #[test]
-fn entries_that_cannot_be_are_refused() {
+fn impossible_entries_are_rejected() {
     // Data beyond its 4 KiB block; unused bits beside the kind; an empty range.
     for (at, byte) in [(76, 7 << 3 | 1), (76, 0x42), (76, 0x81), (76, 0xff)] {
         let mut bytes = example_record().encode();

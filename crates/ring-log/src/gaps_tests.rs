@@ -176,7 +176,7 @@ fn without_gaps(mut medium: impl WriteTiming, pause: f64) -> f64 {
 }
 
 #[test]
-fn on_a_disk_that_turns_a_lone_writer_soon_waits_for_no_more_turns() {
+fn rotational_offsets_save_a_lone_writer_most_rotations_of_a_disk() {
     for mut disk in DISKS {
         for pause in [0.0, 200e-6, 1e-3] {
             let plain = without_gaps(disk, pause);
@@ -195,7 +195,7 @@ fn on_a_disk_that_turns_a_lone_writer_soon_waits_for_no_more_turns() {
 }
 
 #[test]
-fn on_a_device_that_is_quick_no_gap_is_ever_left() {
+fn a_fast_device_gets_no_rotational_offsets() {
     let mut writer = OffsetWriter::new();
     let mut n = 0;
     let mut flash = TimedDevice(|| {
@@ -209,7 +209,7 @@ fn on_a_device_that_is_quick_no_gap_is_ever_left() {
 
 /// The mean duration of 6 ms looks like a slow disk.
 #[test]
-fn on_flash_that_takes_long_now_and_then_no_gap_is_ever_left_either() {
+fn flash_with_occasional_slow_writes_gets_no_rotational_offsets() {
     let mut writer = OffsetWriter::new();
     let mut n = 0;
     let mut flash = TimedDevice(|| {
@@ -222,7 +222,7 @@ fn on_flash_that_takes_long_now_and_then_no_gap_is_ever_left_either() {
 }
 
 #[test]
-fn a_device_that_is_slow_and_does_not_turn_is_left_alone_for_longer_and_longer() {
+fn a_slow_device_that_does_not_rotate_is_probed_ever_less_often() {
     let mut writer = OffsetWriter::new();
     let mut slow = TimedDevice(|| 6e-3);
     writer.writes(10_000, &mut slow, 0.0);
@@ -234,7 +234,7 @@ fn a_device_that_is_slow_and_does_not_turn_is_left_alone_for_longer_and_longer()
 }
 
 #[test]
-fn times_that_follow_from_nothing_teach_little_and_not_for_long() {
+fn random_write_times_cause_few_rotational_offsets() {
     let mut state = 7u64;
     let mut random = TimedDevice(move || {
         state = state
@@ -249,7 +249,7 @@ fn times_that_follow_from_nothing_teach_little_and_not_for_long() {
 }
 
 #[test]
-fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
+fn a_writer_that_opens_a_record_long_before_its_flush_gets_its_own_lead_time() {
     let mut disk = DISKS[1];
     let mut writer = OffsetWriter::new();
     writer.writes(200, &mut disk, 0.0);
@@ -268,7 +268,7 @@ fn a_writer_that_opens_a_record_long_before_it_flushes_has_a_lead_of_its_own() {
 
 /// Records of 36 and 8 KiB, like those of ext4 with blocks of 4 KiB. The first record waits for its flush.
 #[test]
-fn a_journal_whose_transactions_are_long_gains_from_its_first_commit_on() {
+fn a_journal_with_long_transactions_gains_from_its_first_commit_on() {
     for mut disk in [DISKS[0], DISKS[1]] {
         let transactions = |writer: &mut OffsetWriter, disk: &mut RotatingDisk, n: usize| {
             let began = writer.now;
@@ -293,7 +293,7 @@ fn a_journal_whose_transactions_are_long_gains_from_its_first_commit_on() {
 }
 
 #[test]
-fn pauses_of_several_turns_are_counted_in_turns() {
+fn pauses_of_several_rotations_are_measured_in_rotations() {
     for mut disk in DISKS {
         let pause = 4.4 * disk.turn;
         let plain = without_gaps(disk, pause);
@@ -308,7 +308,7 @@ fn pauses_of_several_turns_are_counted_in_turns() {
 }
 
 #[test]
-fn another_disk_in_the_same_place_is_learnt_anew() {
+fn another_disk_behind_the_same_log_is_learnt_anew() {
     let mut writer = OffsetWriter::new();
     for (before, after) in [(1, 2), (2, 1), (1, 0)] {
         writer.writes(1000, &mut { DISKS[before] }, 0.0);
@@ -324,7 +324,7 @@ fn another_disk_in_the_same_place_is_learnt_anew() {
 }
 
 #[test]
-fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
+fn useless_rotational_offsets_cost_no_more_than_a_few_rotations() {
     // The disk rotates, but must always seek first, so no offset helps.
     struct SeekingDisk(RotatingDisk, u64);
     impl WriteTiming for SeekingDisk {
@@ -346,7 +346,7 @@ fn learnt_wrong_it_costs_no_more_than_a_few_turns() {
 }
 
 #[test]
-fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_writes() {
+fn rotational_offsets_that_slow_writes_down_stop_after_a_few_writes() {
     /// A write at the end of the last write takes one rotation, all other writes take several.
     struct CostlyGapDisk(u64);
     impl WriteTiming for CostlyGapDisk {
@@ -366,7 +366,7 @@ fn where_it_takes_far_longer_to_write_further_on_that_is_given_up_after_a_few_wr
 }
 
 #[test]
-fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_then() {
+fn a_record_opened_during_a_write_is_placed_at_the_predicted_head_position() {
     let mut disk = DISKS[1];
     let mut writer = OffsetWriter::new();
     writer.writes(500, &mut disk, 0.0);
@@ -403,7 +403,7 @@ fn a_record_that_is_opened_behind_a_write_under_way_goes_where_the_head_will_be_
 }
 
 #[test]
-fn a_log_that_never_may_leave_gaps_leaves_none_and_one_of_chance_leaves_all_kinds() {
+fn offset_policy_never_leaves_no_offsets_and_policy_scattered_leaves_all_kinds() {
     let opening = RecordOpening {
         now: instant(1.0),
         at: 1 << 20,

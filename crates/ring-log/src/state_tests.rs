@@ -288,7 +288,7 @@ proptest! {
     /// Appending panics without free space: if no segment is free, if the next segment is being read, or if the summary
     /// does not fit. Afterwards the device contains the appended entries in order, record by record and group by group.
     #[test]
-    fn whatever_has_room_can_be_appended_and_is_found_in_order(
+    fn appends_that_fit_never_panic_and_are_read_back_in_order(
         kib in prop_oneof![Just(128u32), Just(256), Just(1024)],
         // Rings shorter than the minimum, so that they fill up more often.
         segments in prop_oneof![1..5u64, 5..24u64],
@@ -329,7 +329,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
+fn an_empty_log_of_the_minimum_size_has_space_for_the_longest_write() {
     for block in [512, 4096] {
         let mut rig = RingStateRig::new(128, crate::format::SEGMENTS_MIN, block);
         // One MiB that begins and ends within a 4 KiB block.
@@ -345,7 +345,7 @@ fn an_empty_log_of_the_least_size_has_room_for_the_longest_write() {
 }
 
 #[test]
-fn a_write_that_begins_a_record_does_not_hold_the_one_before_to_itself() {
+fn a_write_that_begins_a_new_record_is_not_grouped_with_the_record_before() {
     let mut rig = RingStateRig::new(128, 8, 512);
     // Writes of one 4 KiB block each, until the record is closed because the next write does not fit.
     let first = rig.state.next_record;
@@ -359,7 +359,7 @@ fn a_write_that_begins_a_record_does_not_hold_the_one_before_to_itself() {
 }
 
 #[test]
-fn stable_stops_before_a_write_of_which_a_part_is_not_on_the_device() {
+fn the_stable_number_stops_before_a_partly_written_group_of_records() {
     let mut rig = RingStateRig::new(128, 20, 512);
     rig.write(&[(0, 0, 8)]);
     rig.flush();
@@ -384,7 +384,7 @@ fn stable_stops_before_a_write_of_which_a_part_is_not_on_the_device() {
 }
 
 #[test]
-fn a_piece_is_overwritten_only_in_the_record_being_filled_and_with_its_own_extent() {
+fn a_fragment_is_overwritten_only_in_the_open_record_and_with_an_equal_extent() {
     let mut rig = RingStateRig::new(128, 8, 512);
     rig.write(&[(1, 0, 8), (2, 2, 3)]);
     let AppendedEntry { addr, .. } = rig.expected[1].clone();
@@ -424,7 +424,7 @@ fn a_piece_is_overwritten_only_in_the_record_being_filled_and_with_its_own_exten
 }
 
 #[test]
-fn an_overwrite_belongs_to_its_write_like_any_piece() {
+fn an_overwritten_fragment_belongs_to_the_group_of_its_write() {
     let mut rig = RingStateRig::new(128, 8, 512);
     rig.write(&[(1, 0, 8)]);
     let first = rig.state.open_record_seq();
@@ -448,7 +448,7 @@ fn an_overwrite_belongs_to_its_write_like_any_piece() {
 }
 
 #[test]
-fn a_segment_being_read_is_not_reused_until_it_was_read() {
+fn a_segment_is_not_reused_while_it_is_being_read() {
     let mut rig = RingStateRig::new(128, 4, 512);
     rig.write(&[(1, 0, 8)]);
     let slot = rig.state.ring.slot_of(rig.expected[0].addr.expect("data"));
@@ -479,7 +479,7 @@ fn a_segment_being_read_is_not_reused_until_it_was_read() {
 
 /// 400 reads of 100 KiB that were written sector by sector, backwards, are 80,000 readers of a segment.
 #[test]
-fn a_segment_is_kept_for_any_number_of_readers() {
+fn a_segment_is_kept_for_any_number_of_concurrent_readers() {
     let mut rig = RingStateRig::new(128, 4, 512);
     for _ in 0..80_000 {
         rig.state.pin(0..1);
@@ -491,7 +491,7 @@ fn a_segment_is_kept_for_any_number_of_readers() {
 }
 
 #[test]
-fn a_full_ring_has_no_room_and_says_that_the_tail_must_move() {
+fn a_full_ring_has_no_space_until_the_tail_moves() {
     let mut rig = RingStateRig::new(128, 4, 512);
     while rig.state.has_room(4096, 1, 1) {
         rig.write(&[(1, 0, 8)]);
@@ -506,7 +506,7 @@ fn a_full_ring_has_no_room_and_says_that_the_tail_must_move() {
 }
 
 #[test]
-fn a_header_takes_as_many_entries_as_fit_and_no_more() {
+fn a_header_takes_the_maximum_of_entries_and_no_more() {
     let mut rig = RingStateRig::new(1024, 4, 512);
     let most = RECORD_ENTRY_BYTES_MAX / DATA_ENTRY_BYTES;
     for _ in 0..most {
@@ -520,7 +520,7 @@ fn a_header_takes_as_many_entries_as_fit_and_no_more() {
 }
 
 #[test]
-fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
+fn data_in_memory_can_be_read_until_its_segment_is_durable() {
     let mut rig = RingStateRig::new(128, 8, 4096);
     rig.write(&[(1, 0, 8), (2, 1, 2)]);
     let pieces: Vec<AppendedEntry> = rig.expected.iter().cloned().collect();
@@ -552,7 +552,7 @@ fn what_is_in_memory_can_be_read_until_its_segment_is_durable() {
 }
 
 #[test]
-fn a_record_begins_behind_the_gap_that_was_planned_and_only_that_one() {
+fn a_record_begins_after_its_planned_rotational_offset_and_the_next_does_not() {
     let mut rig = RingStateRig::new(128, 8, 512);
     assert_eq!(rig.leave_gap(4096), None, "nothing is before it");
     rig.write(&[(1, 0, 8)]);
@@ -577,7 +577,7 @@ fn a_record_begins_behind_the_gap_that_was_planned_and_only_that_one() {
 }
 
 #[test]
-fn near_its_end_a_segment_is_left_and_its_summary_and_the_next_record_are_one_write() {
+fn near_its_end_a_segment_is_closed_and_its_summary_joins_the_next_record_in_a_single_write() {
     let mut rig = RingStateRig::new(128, 8, 512);
     let mut begins = 0;
     let first = rig.state.next_segment;
@@ -614,7 +614,7 @@ fn near_its_end_a_segment_is_left_and_its_summary_and_the_next_record_are_one_wr
 }
 
 #[test]
-fn no_gap_is_left_while_less_than_half_of_the_ring_is_free_or_the_next_segment_is_being_read() {
+fn no_rotational_offset_is_left_in_a_half_full_ring_or_before_a_segment_being_read() {
     let mut rig = RingStateRig::new(128, 8, 512);
     let next = rig.state.ring.slot(rig.state.next_segment.next());
     rig.write(&[(1, 0, 8)]);

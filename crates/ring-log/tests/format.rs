@@ -72,7 +72,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_page_has_the_codes_constants() {
+fn documented_constants_equal_those_of_the_code() {
     for (name, value) in [
         ("VERSION", u64::from(VERSION)),
         ("VERSION_GAPS", u64::from(VERSION_GAPS)),
@@ -91,7 +91,7 @@ fn the_page_has_the_codes_constants() {
 }
 
 #[test]
-fn a_superblocks_fields_stand_where_the_page_says() {
+fn superblock_fields_have_the_documented_offsets() {
     let superblock = RingSuperblock {
         volume: VOLUME,
         generation: 0x0117_1615_1413_1211,
@@ -147,7 +147,7 @@ fn a_superblocks_fields_stand_where_the_page_says() {
 }
 
 #[test]
-fn a_record_headers_fields_stand_where_the_page_says() {
+fn record_header_fields_have_the_documented_offsets() {
     let record = RingRecord {
         volume: VOLUME,
         epoch: Epoch(0x0117_1615_1413_1211),
@@ -207,7 +207,7 @@ fn compare_entry(bytes: &[u8], entry: &RingEntry) -> usize {
 }
 
 #[test]
-fn a_ranges_kind_is_the_number_on_the_page() {
+fn kinds_of_ranges_have_the_documented_codes() {
     let page = forebay_doc_tables::tables(PAGE)
         .into_iter()
         .find(|table| table.header[0] == "kind")
@@ -245,7 +245,7 @@ fn listed(n: u32, entries: Vec<RingEntry>) -> RingSummaryRecord {
 }
 
 #[test]
-fn a_summarys_fields_stand_where_the_page_says_however_long_it_is() {
+fn summary_fields_have_the_documented_offsets_at_any_length() {
     for long in [1usize, 1000] {
         let summary = RingSummary {
             volume: VOLUME,
@@ -323,7 +323,7 @@ fn example() -> RingRecord {
 }
 
 #[test]
-fn the_pages_example_is_what_the_code_writes() {
+fn the_documented_example_equals_the_encoded_bytes() {
     let (_, after) = PAGE.split_once("```example\n").expect("an example");
     let (block, _) = after.split_once("```").expect("its end");
     // Each row has bytes, at least three spaces, then a description.

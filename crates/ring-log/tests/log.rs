@@ -234,7 +234,7 @@ fn lines(records: &[RecoveredRecord]) -> Vec<u64> {
 }
 
 #[test]
-fn what_nobody_flushes_goes_to_the_device_when_max_delay_is_over_and_not_before() {
+fn unflushed_records_are_written_when_the_maximum_delay_ends_and_not_before() {
     run(|rt, disk| async move {
         let (log, _workers) = fresh(&rt, &disk).await;
         let max_delay = LogOptions::default().max_delay;
@@ -256,7 +256,7 @@ fn what_nobody_flushes_goes_to_the_device_when_max_delay_is_over_and_not_before(
 }
 
 #[test]
-fn many_who_wait_for_durability_share_one_flush_of_the_device() {
+fn concurrent_flushes_share_a_single_device_flush() {
     run(|rt, disk| async move {
         let (log, _workers) = fresh(&rt, &disk).await;
         let writer = |n: u64| {
@@ -284,7 +284,7 @@ fn many_who_wait_for_durability_share_one_flush_of_the_device() {
 }
 
 #[test]
-fn what_is_handed_over_is_on_the_device_though_nothing_was_flushed() {
+fn a_hand_over_completes_when_the_device_has_the_record_without_a_flush() {
     run(|rt, disk| async move {
         let (log, workers) = fresh(&rt, &disk).await;
         let writer = |n: u64| {
@@ -313,7 +313,7 @@ fn what_is_handed_over_is_on_the_device_though_nothing_was_flushed() {
 }
 
 #[test]
-fn what_is_handed_over_waits_for_what_was_appended_before_it() {
+fn a_hand_over_waits_for_all_earlier_records() {
     run(|rt, disk| async move {
         let (log, _workers) = fresh(&rt, &disk).await;
         disk.latency.set(LATENCY * 10);
@@ -334,7 +334,7 @@ fn what_is_handed_over_waits_for_what_was_appended_before_it() {
 }
 
 #[test]
-fn a_failed_write_of_the_device_hands_nothing_over() {
+fn a_hand_over_fails_if_the_device_fails_the_write() {
     run(|rt, disk| async move {
         let (log, _workers) = fresh(&rt, &disk).await;
         disk.failing.set(Some(DeviceOp::Write));
@@ -347,7 +347,7 @@ fn a_failed_write_of_the_device_hands_nothing_over() {
 }
 
 #[test]
-fn a_long_record_leaves_at_once_while_the_device_is_idle_and_grows_while_it_is_not() {
+fn a_long_record_is_written_at_once_on_an_idle_device_and_grows_on_a_busy_device() {
     run(|rt, disk| async move {
         let (log, _workers) = fresh_with(&rt, &disk, ByteLen::mib(1)).await;
         let lines = |n: u64| (1, HEADER_BYTES as u64 + n * 4096);
@@ -367,12 +367,12 @@ fn a_long_record_leaves_at_once_while_the_device_is_idle_and_grows_while_it_is_n
 }
 
 #[test]
-fn a_failed_flush_of_the_device_is_an_error_for_all_who_wait_and_for_ever() {
+fn a_failed_device_flush_fails_all_waiting_and_later_flushes() {
     failure_latches(DeviceOp::Flush);
 }
 
 #[test]
-fn a_failed_write_of_the_device_is_an_error_for_all_who_wait_and_for_ever() {
+fn a_failed_device_write_fails_all_waiting_and_later_flushes() {
     failure_latches(DeviceOp::Write);
 }
 
@@ -410,7 +410,7 @@ fn failure_latches(op: DeviceOp) {
 }
 
 #[test]
-fn what_was_flushed_comes_back_in_order_after_every_stop() {
+fn flushed_records_are_recovered_in_order_after_every_stop() {
     run(|rt, disk| async move {
         let (mut log, mut workers) = fresh(&rt, &disk).await;
         let mut expected = Vec::new();
@@ -442,7 +442,7 @@ async fn half_a_write(rt: &Rt, disk: &Rc<LogDisk>) {
 }
 
 #[test]
-fn a_write_whose_second_half_did_not_arrive_is_not_there_at_all() {
+fn a_write_without_its_second_half_is_not_recovered() {
     run(|rt, disk| async move {
         half_a_write(&rt, &disk).await;
         let (_log, _workers, records) = open(&rt, &disk).await;
@@ -455,7 +455,7 @@ fn a_write_whose_second_half_did_not_arrive_is_not_there_at_all() {
 /// the leftover. The leftover had the number of the first record of the next epoch. So that record was not found,
 /// although it had been flushed.
 #[test]
-fn what_recovery_cut_off_stays_so_when_the_summary_it_wrote_rots() {
+fn records_cut_off_by_recovery_stay_absent_when_its_summary_is_corrupted() {
     run(|rt, disk| async move {
         half_a_write(&rt, &disk).await;
         let (log, workers, _) = open(&rt, &disk).await;
@@ -471,7 +471,7 @@ fn what_recovery_cut_off_stays_so_when_the_summary_it_wrote_rots() {
 /// Found by simulation: recovery wiped a record whose header had arrived except for one block of zeroes, and only this
 /// block of the wipe arrived. The next recovery found the whole record.
 #[test]
-fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_finds() {
+fn a_recovery_of_which_only_a_single_block_was_written_does_not_change_the_next_recovery() {
     run(|rt, disk| async move {
         three_records(&rt, &disk).await;
         let torn = SEGMENTS_AT + 2 * 8192 + 1024;
@@ -507,7 +507,7 @@ fn a_recovery_of_which_any_one_block_arrives_changes_nothing_of_what_the_next_fi
 }
 
 #[test]
-fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken_up() {
+fn a_missing_flushed_record_is_damage_and_the_log_is_not_opened() {
     run(|rt, disk| async move {
         three_records(&rt, &disk).await;
         // Destroys the second record's header. The third record was composed when the second was known to be durable.
@@ -523,7 +523,7 @@ fn a_flushed_record_that_is_missing_is_damage_and_stops_the_log_from_being_taken
 }
 
 #[test]
-fn a_copy_of_the_superblock_that_says_that_the_log_was_given_up_is_not_put_at_risk_again() {
+fn a_superblock_copy_that_marks_the_log_abandoned_is_not_overwritten() {
     run(|rt, disk| async move {
         let (log, workers) = fresh(&rt, &disk).await;
         disk.failing.set(Some(DeviceOp::Write));
@@ -591,7 +591,7 @@ async fn refused(rt: &Rt, disk: &Rc<LogDisk>) -> ChainDamage {
 /// Found by review: unreadable places beyond the end of the chain were treated as empty. So a flushed record was cut
 /// off as a torn one although such a place contained the proof.
 #[test]
-fn an_end_is_not_believed_while_the_proof_against_it_cannot_be_read() {
+fn the_log_is_not_opened_while_proof_beyond_its_end_may_be_unreadable() {
     run(|rt, disk| async move {
         evidence_beyond_the_end(&rt, &disk).await;
         let seen = refused(&rt, &disk).await;
@@ -610,7 +610,7 @@ fn an_end_is_not_believed_while_the_proof_against_it_cannot_be_read() {
 }
 
 #[test]
-fn a_segment_whose_summary_cannot_be_read_is_not_known_to_hold_no_proof() {
+fn a_segment_with_an_unreadable_summary_may_contain_proof_of_later_records() {
     run(|rt, disk| async move {
         let (log, workers) = fresh(&rt, &disk).await;
         append(&log, 10, 1);
@@ -632,7 +632,7 @@ fn a_segment_whose_summary_cannot_be_read_is_not_known_to_hold_no_proof() {
 /// Found by review, together with the test above: wiping beyond the end also treated such a segment as empty. When the
 /// segment was readable again, its records had the numbers of the next records.
 #[test]
-fn what_cannot_be_read_beyond_the_end_is_wiped_when_the_log_is_taken_up_without_it() {
+fn unreadable_segments_beyond_the_end_are_wiped_when_the_loss_is_accepted() {
     run(|rt, disk| async move {
         evidence_beyond_the_end(&rt, &disk).await;
         let bad = [end_of(1)..end_of(1) + 4096, end_of(2) - 4096..end_of(2)];
@@ -651,7 +651,7 @@ fn what_cannot_be_read_beyond_the_end_is_wiped_when_the_log_is_taken_up_without_
 }
 
 #[test]
-fn a_log_that_was_stopped_clean_has_no_proof_to_miss() {
+fn a_cleanly_closed_log_opens_with_unreadable_segments() {
     run(|rt, disk| async move {
         let (log, workers) = fresh(&rt, &disk).await;
         log.update_superblock(|superblock| superblock.clean = true)
@@ -667,7 +667,7 @@ fn a_log_that_was_stopped_clean_has_no_proof_to_miss() {
 /// Found by fuzzing: a record of an invalid epoch in the middle of a segment beyond the end was treated as damage of a
 /// log that had been opened, drained and stopped clean.
 #[test]
-fn a_log_that_was_stopped_clean_is_no_damaged_one_whatever_its_leftovers_say() {
+fn a_cleanly_closed_log_is_not_damaged_by_leftover_records() {
     run(|rt, disk| async move {
         let (log, workers) = fresh(&rt, &disk).await;
         log.update_superblock(|superblock| superblock.clean = true)
@@ -719,7 +719,7 @@ fn behind_gaps(writes: &[Range<u64>]) -> Vec<usize> {
 }
 
 #[test]
-fn what_was_flushed_comes_back_whatever_gaps_are_between_the_records() {
+fn flushed_records_are_recovered_with_any_rotational_offsets() {
     run(|rt, disk| async move {
         for seed in 0..20 {
             let writes = with_gaps(&rt, &disk, seed, 0..60).await;
@@ -731,8 +731,7 @@ fn what_was_flushed_comes_back_whatever_gaps_are_between_the_records() {
 }
 
 #[test]
-fn a_superblock_says_that_there_may_be_gaps_before_the_first_is_left_and_no_more_once_it_is_clean()
-{
+fn the_superblock_announces_rotational_offsets_from_before_the_first_until_a_clean_close() {
     run(|rt, disk| async move {
         let says = async || {
             let copies = read_superblocks(&*disk).await.expect("is read");
@@ -771,7 +770,7 @@ fn a_superblock_says_that_there_may_be_gaps_before_the_first_is_left_and_no_more
 }
 
 #[test]
-fn a_log_of_version_1_comes_back_and_becomes_one_of_version_2_by_its_first_gap() {
+fn a_log_of_version_1_is_opened_and_becomes_version_2_with_its_first_rotational_offset() {
     run(|rt, disk| async move {
         let versions = async || {
             let mut found = Vec::new();
@@ -800,7 +799,7 @@ fn a_log_of_version_1_comes_back_and_becomes_one_of_version_2_by_its_first_gap()
 }
 
 #[test]
-fn a_record_that_was_torn_behind_a_gap_is_the_end_and_one_before_a_gap_is_damage() {
+fn a_torn_record_after_an_offset_ends_the_log_and_a_torn_record_before_an_offset_is_damage() {
     run(|rt, disk| async move {
         let mut damaged = 0;
         for seed in 0..20 {
@@ -835,7 +834,7 @@ fn a_record_that_was_torn_behind_a_gap_is_the_end_and_one_before_a_gap_is_damage
 /// A gap contains the segment's former content: records of another segment, or of another epoch that ended before the
 /// segment was reused.
 #[test]
-fn what_is_left_over_in_a_gap_is_taken_for_nothing() {
+fn leftover_records_in_a_rotational_offset_are_ignored() {
     run(|rt, disk| async move {
         let mut left_over = 0;
         for seed in 0..40 {
@@ -886,7 +885,7 @@ fn what_is_left_over_in_a_gap_is_taken_for_nothing() {
 
 /// Recovery cuts off leftovers beyond the end also after offsets.
 #[test]
-fn what_recovery_cut_off_behind_gaps_stays_so_when_the_summary_it_wrote_rots() {
+fn records_cut_off_after_offsets_stay_absent_when_the_summary_of_recovery_is_corrupted() {
     run(|rt, disk| async move {
         for seed in 0..20 {
             with_gaps(&rt, &disk, seed, 0..4).await;
@@ -918,7 +917,7 @@ fn what_recovery_cut_off_behind_gaps_stays_so_when_the_summary_it_wrote_rots() {
 }
 
 #[test]
-fn a_place_in_which_the_next_record_may_stand_is_no_end_while_it_cannot_be_read() {
+fn the_log_is_not_opened_while_a_possible_place_of_the_next_record_is_unreadable() {
     run(|rt, disk| async move {
         let writes = with_gaps(&rt, &disk, 3, 0..3).await;
         for behind in [0, 8192, 24 << 10] {
@@ -942,7 +941,7 @@ fn a_place_in_which_the_next_record_may_stand_is_no_end_while_it_cannot_be_read(
 }
 
 #[test]
-fn what_is_handed_over_behind_gaps_comes_back_though_nothing_was_flushed() {
+fn handed_over_records_after_rotational_offsets_are_recovered_without_a_flush() {
     run(|rt, disk| async move {
         for seed in 0..20 {
             forget_the_last(&disk);
@@ -969,7 +968,7 @@ fn what_is_handed_over_behind_gaps_comes_back_though_nothing_was_flushed() {
 
 /// If a segment is left because of an offset, its summary and the next segment's first record are adjacent.
 #[test]
-fn a_record_that_leaves_a_segment_is_one_write_with_the_summary_of_that() {
+fn the_first_record_of_a_segment_joins_the_summary_before_it_in_a_single_write() {
     run(|rt, disk| async move {
         let mut joined = 0;
         for seed in 0..20 {
@@ -986,7 +985,7 @@ fn a_record_that_leaves_a_segment_is_one_write_with_the_summary_of_that() {
 
 /// The summary of a segment that was left waits for the record after it, but not longer than the maximum delay.
 #[test]
-fn what_leaves_a_segment_and_is_large_goes_to_the_device_though_nobody_flushes_it() {
+fn a_large_record_that_fills_a_segment_is_written_without_a_flush() {
     run(|rt, disk| async move {
         let max_delay = LogOptions::default().max_delay;
         for seed in 0..10 {
@@ -1007,7 +1006,7 @@ fn what_leaves_a_segment_and_is_large_goes_to_the_device_though_nobody_flushes_i
 }
 
 #[test]
-fn no_gap_is_left_where_a_superblock_did_not_take_it_that_there_may_be_some() {
+fn no_rotational_offset_is_left_if_a_superblock_copy_could_not_announce_it() {
     run(|rt, disk| async move {
         for copy in [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT] {
             forget_the_last(&disk);
@@ -1033,7 +1032,7 @@ fn no_gap_is_left_where_a_superblock_did_not_take_it_that_there_may_be_some() {
 }
 
 #[test]
-fn no_gap_is_left_in_a_log_that_was_called_clean() {
+fn no_rotational_offset_is_left_in_a_log_marked_clean() {
     run(|rt, disk| async move {
         fresh(&rt, &disk).await;
         let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(1)).await;
@@ -1076,7 +1075,7 @@ async fn proof_in_the_middle(rt: &Rt, disk: &Rc<LogDisk>) {
 }
 
 #[test]
-fn damage_is_seen_though_the_proof_stands_in_the_middle_of_a_segment_further_on() {
+fn damage_is_detected_by_proof_in_the_middle_of_a_later_segment() {
     run(|rt, disk| async move {
         proof_in_the_middle(&rt, &disk).await;
         // One block of the first record's payload rots.
@@ -1093,7 +1092,7 @@ fn damage_is_seen_though_the_proof_stands_in_the_middle_of_a_segment_further_on(
 
 /// The summary of a segment and the first record of the next one were a single write, which never reached the device.
 #[test]
-fn damage_is_seen_though_one_write_over_the_end_of_a_segment_is_gone() {
+fn damage_is_detected_after_the_loss_of_a_write_across_a_segment_end() {
     run(|rt, disk| async move {
         let (mut tried, mut silent) = (0, Vec::new());
         for seed in 0..5 {

@@ -24,7 +24,7 @@ fn open(budget: &Budget, reserve: u64) -> BudgetAccount {
 }
 
 #[test]
-fn what_is_within_the_reserve_is_granted_at_once_whatever_others_hold() {
+fn a_lease_within_the_reserve_of_its_account_is_granted_at_once() {
     let budget = Budget::new(100, 50);
     let (one, other) = (open(&budget, 10), open(&budget, 10));
     let _all_there_is =
@@ -38,7 +38,7 @@ fn what_is_within_the_reserve_is_granted_at_once_whatever_others_hold() {
 }
 
 #[test]
-fn more_is_not_promised_than_there_is() {
+fn reserves_of_all_accounts_never_exceed_the_budget() {
     let budget = Budget::new(100, 50);
     let first = open(&budget, 30);
     assert!(budget.account(21).is_none());
@@ -57,7 +57,7 @@ fn more_is_not_promised_than_there_is() {
 }
 
 #[test]
-fn the_largest_lease_is_served_though_smaller_ones_keep_coming() {
+fn the_largest_lease_is_granted_although_smaller_leases_keep_coming() {
     run(async |rt| {
         let budget = Budget::new(100, 80);
         let small = open(&budget, 10);
@@ -79,7 +79,7 @@ fn the_largest_lease_is_served_though_smaller_ones_keep_coming() {
 }
 
 #[test]
-fn accounts_take_turns_and_those_at_one_account_keep_their_order() {
+fn accounts_are_served_in_rotation_and_each_account_in_order_of_arrival() {
     run(async |rt| {
         let budget = Budget::new(10, 10);
         let greedy = open(&budget, 0);
@@ -103,7 +103,7 @@ fn accounts_take_turns_and_those_at_one_account_keep_their_order() {
 }
 
 #[test]
-fn one_who_waits_no_more_stands_in_nobodys_way() {
+fn an_abandoned_wait_for_a_lease_blocks_no_other_waiter() {
     run(async |rt| {
         let budget = Budget::new(100, 100);
         let (one, other) = (open(&budget, 0), open(&budget, 0));
@@ -131,7 +131,7 @@ fn one_who_waits_no_more_stands_in_nobodys_way() {
 }
 
 #[test]
-fn whoever_asks_gets_on_and_the_bound_is_never_passed() {
+fn every_lease_is_eventually_granted_and_the_budget_is_never_exceeded() {
     const BOUND: u64 = 1000;
     const LARGEST: u64 = 400;
     run(async |rt| {

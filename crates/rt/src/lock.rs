@@ -123,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn holders_take_turns_in_the_order_they_came_and_who_gives_up_is_passed_over() {
+    fn a_lock_is_granted_in_order_of_arrival_and_skips_abandoned_waits() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let work = async move {

@@ -115,7 +115,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn turns_go_by_arrival_among_overlapping_claims_and_only_whose_turn_it_is_is_woken(
+    fn overlapping_claims_are_granted_in_order_of_arrival_and_only_granted_claims_are_woken(
         steps in proptest::collection::vec(step(), 1..120)
     ) {
         let lock = Rc::new(RangeLock::new());
@@ -159,7 +159,7 @@ proptest! {
 }
 
 #[test]
-fn a_release_wakes_one_of_thousands_in_a_queue() {
+fn a_release_wakes_a_single_claim_of_thousands_in_a_queue() {
     let lock = Rc::new(RangeLock::new());
     let mut claimants: Vec<RangeClaimant> =
         (0..4096).map(|_| RangeClaimant::new(&lock, 0..1)).collect();

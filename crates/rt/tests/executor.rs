@@ -20,7 +20,7 @@ fn ms(n: u64) -> Duration {
 }
 
 #[test]
-fn sleepers_wake_in_the_order_of_their_instants_and_the_clock_jumps_to_each() {
+fn sleeping_tasks_wake_in_time_order_and_the_virtual_clock_jumps_to_each_wake() {
     let executor = virtual_executor();
     let rt = executor.rt();
     let woken = Rc::new(RefCell::new(Vec::new()));
@@ -46,7 +46,7 @@ fn sleepers_wake_in_the_order_of_their_instants_and_the_clock_jumps_to_each() {
 }
 
 #[test]
-fn a_timeout_gives_up_at_its_instant_and_drops_what_it_waited_for() {
+fn a_timeout_ends_at_its_instant_and_drops_its_future() {
     let executor = virtual_executor();
     let rt = executor.rt();
     let dropped = Rc::new(Cell::new(false));
@@ -87,7 +87,7 @@ fn a_notification_between_listening_and_awaiting_is_not_lost() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn waiting_for_what_cannot_come_is_reported_as_a_deadlock() {
+fn waiting_for_an_event_that_cannot_occur_is_reported_as_a_deadlock() {
     let executor = virtual_executor();
     executor.block_on(async {
         Event::new().listen().await;
@@ -114,7 +114,7 @@ fn dropping_a_task_cancels_it_and_detaching_lets_it_run() {
 }
 
 #[test]
-fn overlapping_ranges_take_turns_in_order_of_arrival_and_others_do_not_wait() {
+fn overlapping_ranges_are_locked_in_order_of_arrival_and_others_do_not_wait() {
     let executor = virtual_executor();
     let rt = executor.rt();
     let lock = Rc::new(RangeLock::new());
@@ -140,7 +140,7 @@ fn overlapping_ranges_take_turns_in_order_of_arrival_and_others_do_not_wait() {
 }
 
 #[test]
-fn a_claim_given_up_while_waiting_lets_the_next_one_through() {
+fn an_abandoned_claim_does_not_block_the_next_claim() {
     let executor = virtual_executor();
     let rt = executor.rt();
     executor.block_on(async move {
@@ -207,7 +207,7 @@ fn another_thread_can_wake_a_task() {
 /// Found by the simulator, which creates thousands of executors per second: a task that waited for an event of its own,
 /// or for a timer, kept its executor and all referenced data alive for ever.
 #[test]
-fn an_executor_that_goes_takes_its_waiting_tasks_with_it() {
+fn dropping_an_executor_drops_its_waiting_tasks() {
     let held = Rc::new(());
     {
         let executor = Executor::new(Rc::new(VirtualTime::new()));

@@ -184,7 +184,7 @@ fn empty() -> Vec<u8> {
 }
 
 #[test]
-fn a_bare_segment_is_filled_to_its_last_block() {
+fn a_segment_without_a_summary_is_filled_to_its_last_block() {
     let mut rig = BuilderRig::new(7, 4096, 2, empty());
     assert!(rig.record(120) && rig.record(120));
     assert_eq!(rig.builder.at(), SEGMENT);
@@ -201,7 +201,7 @@ fn a_bare_segment_is_filled_to_its_last_block() {
 }
 
 #[test]
-fn memory_of_a_segment_that_was_durable_before_it_ended_is_released() {
+fn the_memory_of_a_segment_that_became_durable_before_its_end_is_released() {
     let mut rig = BuilderRig::new(7, 4096, 2, empty());
     let mut flight = InFlightSegments::new(rig.shape, RecordSeq(0), 0);
     flight.begin_segment(SegmentSeq(7));
@@ -220,7 +220,7 @@ fn memory_of_a_segment_that_was_durable_before_it_ended_is_released() {
 }
 
 #[test]
-fn room_for_the_summary_is_kept_from_the_record_on_that_exceeds_the_limit() {
+fn space_for_the_summary_is_kept_from_the_first_record_above_the_limit() {
     let mut rig = BuilderRig::new(7, 4096, 2, empty());
     assert!(rig.record(8) && rig.record(8));
     assert_eq!(rig.builder.summary_at(), SEGMENT);
@@ -241,7 +241,7 @@ fn room_for_the_summary_is_kept_from_the_record_on_that_exceeds_the_limit() {
 }
 
 #[test]
-fn a_record_that_exceeds_the_limit_is_not_opened_where_the_summary_has_no_room() {
+fn a_record_above_the_limit_is_not_opened_without_space_for_the_summary() {
     for (sectors, fits) in [(224, true), (225, false), (232, false)] {
         let mut rig = BuilderRig::new(7, 512, 1, empty());
         assert!(rig.record(sectors));
@@ -255,7 +255,7 @@ fn a_record_that_exceeds_the_limit_is_not_opened_where_the_summary_has_no_room()
 
 /// Behind the last record, the slot still holds a summary and headers of an earlier segment.
 #[test]
-fn what_the_slot_held_before_is_not_taken_for_a_part_of_a_bare_segment() {
+fn earlier_content_of_the_slot_is_not_read_as_part_of_a_segment_without_a_summary() {
     let mut before = BuilderRig::new(6, 512, 0, empty());
     while before.record(16) {}
     let (device, listed) = before.seal();
@@ -277,7 +277,7 @@ fn what_the_slot_held_before_is_not_taken_for_a_part_of_a_bare_segment() {
 proptest! {
     /// Every record that fits is found again, by the summary, if any, and by the headers.
     #[test]
-    fn all_records_are_found_again(
+    fn all_records_are_found_by_the_summary_and_by_the_headers(
         block in prop_oneof![Just(512u32), Just(4096)],
         bare in 0usize..20,
         sizes in vec((0u32..600, any::<bool>()), 1..60),
@@ -307,7 +307,7 @@ proptest! {
 
     /// Data for which `surely_fits` returns true fits, however it is divided into records.
     #[test]
-    fn what_surely_fits_does(
+    fn data_that_surely_fits_does_fit(
         block in prop_oneof![Just(512u32), Just(4096)],
         bare in 0usize..8,
         before in vec(0u32..60, 0..6),

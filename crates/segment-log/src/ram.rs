@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_that_was_never_appended_in_one_piece_has_no_bytes() {
+    fn bytes_returns_none_for_a_range_across_separate_appends() {
         let mut ram = RamSegment::new(SegmentSeq(1), BufMut::zeroed(16384));
         ram.unfrozen(0..4096).fill(1);
         ram.unfrozen(8192..12288).fill(3);

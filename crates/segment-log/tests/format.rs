@@ -90,7 +90,7 @@ fn header(seq: u64) -> RecordHeader<NumberedLayout> {
 }
 
 #[test]
-fn the_page_has_the_constants_of_the_envelope_and_where_the_fields_of_a_header_stand() {
+fn envelope_constants_and_header_fields_have_the_documented_values_and_offsets() {
     let constants = forebay_doc_tables::constants(PAGE);
     let constant = |name: &str| {
         let found = constants.iter().find(|(one, _)| one == name);
@@ -118,7 +118,7 @@ fn records_of_several_streams_keep_their_numbers_in_a_summary() {
 }
 
 #[test]
-fn a_summary_without_numbers_counts_on_from_its_first() {
+fn a_summary_without_record_numbers_counts_from_its_first_number() {
     let written = summary::<ImpliedLayout>(&[20, 21, 22]);
     let read = SegmentSummary::<ImpliedLayout>::decode(&written.encode()).expect("a summary");
     assert_eq!(read, written);
@@ -130,7 +130,7 @@ fn a_summary_without_numbers_counts_on_from_its_first() {
 }
 
 #[test]
-fn a_summary_whose_records_are_not_in_order_is_refused() {
+fn a_summary_with_unordered_records_is_rejected() {
     for numbers in [&[20, 19][..], &[20, 20], &[20, 30, 25]] {
         let bytes = summary::<NumberedLayout>(numbers).encode();
         assert!(
@@ -144,7 +144,7 @@ fn a_summary_whose_records_are_not_in_order_is_refused() {
 }
 
 #[test]
-fn another_kind_of_log_is_not_read() {
+fn a_record_of_another_log_format_is_rejected() {
     let bytes = header(20).encode();
     assert!(RecordHeader::<NumberedLayout>::decode(&bytes).is_ok());
     let mut other = bytes;

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_people_write_are_understood() {
+    fn sizes_with_common_suffixes_are_parsed() {
         for (text, bytes) in [
             ("0", 0),
             ("512", 512),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_none_are_refused_with_the_reason() {
+    fn invalid_sizes_are_rejected_with_the_reason() {
         use ParseByteLenError::*;
         type Case = (&'static str, fn(String) -> ParseByteLenError);
         let cases: [Case; 6] = [
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_printed_size_reads_back_as_itself_where_it_is_exact() {
+    fn an_exact_printed_size_parses_to_the_same_size() {
         for bytes in [0, 1, 511, 4096, 1 << 20, 3 << 30, 5 << 40] {
             assert_eq!(ByteLen(bytes).to_string().parse(), Ok(ByteLen(bytes)));
         }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_printed_time_span_reads_back_as_itself() {
+    fn a_printed_time_span_parses_to_the_same_span() {
         for text in ["0us", "50ms", "2s", "5min", "3h", "1500us"] {
             assert_eq!(text.parse::<TimeSpan>().unwrap().to_string(), text);
         }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sector_knows_its_byte_its_line_and_its_place_in_it() {
+    fn a_sector_converts_to_bytes_and_to_its_block_and_offset() {
         assert_eq!(Sector::from_bytes(4096 + 512), Some(Sector(9)));
         assert_eq!(Sector::from_bytes(100), None);
         assert_eq!(Sector(9).bytes(), 4608);
@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "overflows")]
-    fn an_address_that_would_wrap_panics_instead() {
+    fn converting_a_sector_that_would_overflow_panics() {
         Sector(u64::MAX / 2).bytes();
     }
 
     #[test]
-    fn rounding_goes_to_the_next_multiple_and_no_further() {
+    fn rounding_stops_at_the_nearest_multiple() {
         assert_eq!(round_up(1, 512), 512);
         assert_eq!(round_up(512, 512), 512);
         assert_eq!(round_down(1023, 512), 512);

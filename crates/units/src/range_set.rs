@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_are_the_set_of_what_was_put_in_and_not_taken_out(
+        fn a_range_set_contains_the_inserted_and_not_removed_numbers(
             changes in prop::collection::vec((any::<bool>(), 0..64_u64, 0..64_u64), 0..40),
         ) {
             let (mut ranges, mut model) = (RangeSet::default(), [false; 64]);

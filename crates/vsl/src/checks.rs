@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_is_forgotten_first() {
+    fn the_checksums_used_longest_ago_are_evicted_first() {
         let mut checks = ChecksumCache::new(3 * 12 * 10);
         let at = |n: u32| (SegmentSlot(n), SegmentSeq(100 + u64::from(n)));
         let keep =
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_replaces_the_one_that_was_in_its_slot() {
+    fn checksums_of_a_segment_replace_those_of_the_earlier_segment_in_its_slot() {
         let mut checks = ChecksumCache::new(1 << 20);
         for n in 1..100 {
             checks.keep(SegmentSlot(3), SegmentSeq(n), &pieces(10));

@@ -117,7 +117,7 @@ fn encoded(entry: &SpaceEntry) -> Vec<u8> {
 }
 
 #[test]
-fn the_page_has_every_field_of_a_superblock_where_it_stands() {
+fn superblock_fields_have_the_documented_offsets() {
     let (superblock, bytes) = (superblock(), superblock().encode());
     let crc = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes"));
     let fields = forebay_doc_tables::layout(PAGE, "Superblock");
@@ -164,7 +164,7 @@ fn the_page_has_every_field_of_a_superblock_where_it_stands() {
 }
 
 #[test]
-fn the_page_has_every_field_of_the_entries_where_it_stands() {
+fn entry_fields_have_the_documented_offsets() {
     let sector = Sector(0x0807_0605_0403_0201 * 8 + 5);
     let (sectors, crc) = (3, 0x4443_4241);
     let data = SpaceEntry::Data {
@@ -253,7 +253,7 @@ fn the_page_has_every_field_of_the_entries_where_it_stands() {
 }
 
 #[test]
-fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
+fn checkpoint_and_table_fields_have_the_documented_offsets() {
     let (checkpoint, bytes) = (checkpoint(), checkpoint().encode());
     let fields = forebay_doc_tables::layout(PAGE, "Checkpoint");
     let number = |name: &str| {
@@ -296,7 +296,7 @@ fn the_page_has_every_field_of_a_checkpoint_and_its_table_where_it_stands() {
 }
 
 #[test]
-fn the_page_has_every_field_of_an_index_where_it_stands() {
+fn checkpoint_index_fields_have_the_documented_offsets() {
     let part = PartRef {
         place: LogPlace(0x17_2625_2423_2221),
         slot: 0x3433_3231,
@@ -322,7 +322,7 @@ fn the_page_has_every_field_of_an_index_where_it_stands() {
 }
 
 #[test]
-fn a_checkpoint_and_a_chunk_read_back_as_they_were_written() {
+fn an_encoded_checkpoint_and_table_chunk_decode_unchanged() {
     let whole = checkpoint();
     assert_eq!(Checkpoint::decode(&whole.encode()), Some(whole.clone()));
     let nothing = Checkpoint {
@@ -343,7 +343,7 @@ fn a_checkpoint_and_a_chunk_read_back_as_they_were_written() {
 }
 
 #[test]
-fn a_piece_beyond_its_line_or_the_last_sector_and_an_empty_trim_are_refused() {
+fn a_fragment_beyond_its_block_or_the_last_sector_and_an_empty_trim_are_rejected() {
     let decode = |bytes: &[u8]| SpaceEntry::decode(&mut ByteReader(bytes));
     let mut data = encoded(&SpaceEntry::Data {
         sector: Sector(13),
@@ -393,7 +393,7 @@ fn trim() -> SpaceEntry {
 proptest! {
     /// Decoders do not panic, and a decoded entry encodes to the bytes that it was decoded from.
     #[test]
-    fn any_bytes_are_an_entry_or_none(bytes in vec(any::<u8>(), 0..40)) {
+    fn arbitrary_bytes_decode_to_an_entry_that_encodes_to_them_or_to_none(bytes in vec(any::<u8>(), 0..40)) {
         let mut from = ByteReader(&bytes);
         if let Some(entry) = SpaceEntry::decode(&mut from) {
             let taken = bytes.len() - from.0.len();
@@ -413,7 +413,7 @@ proptest! {
 
     /// Entries that continue the entry before them take five bytes, and no other entries do.
     #[test]
-    fn entries_are_read_as_they_were_written_in_the_bytes_that_they_say(
+    fn encoded_entries_decode_unchanged_and_have_the_predicted_length(
         steps in vec((any::<bool>(), 0u8..4, 1u8..9), 1..50),
     ) {
         let (mut entries, mut expected, mut at) = (Vec::new(), 0, (0, 10_000));
@@ -454,7 +454,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_checkpoint_or_none(
+    fn decoding_arbitrary_bytes_as_a_checkpoint_does_not_panic(
         mut bytes in vec(any::<u8>(), 0..5000),
         magic in any::<bool>(),
     ) {
@@ -476,7 +476,7 @@ proptest! {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_superblock_is_seen(bit in 0..4096usize * 8) {
+    fn every_flipped_bit_of_a_superblock_is_detected(bit in 0..4096usize * 8) {
         let mut bytes = superblock().encode();
         bytes[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(SpaceSuperblock::decode(&bytes).is_err());
@@ -484,7 +484,7 @@ proptest! {
 }
 
 #[test]
-fn the_constants_of_the_page_are_those_of_the_code() {
+fn documented_constants_equal_those_of_the_code() {
     let text = |bytes: &[u8]| {
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         hex.join(" ")

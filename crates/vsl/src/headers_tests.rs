@@ -118,7 +118,7 @@ fn found_in(block: u32, bytes: &[u8]) -> FoundHeaders {
 }
 
 #[test]
-fn of_long_records_only_headers_are_read() {
+fn only_the_headers_of_long_records_are_read() {
     // Records up to the last block, and records with a rest behind them.
     for (records, rest) in [([100, 100, 53], 0), ([100, 100, 50], 3)] {
         let found = found_in(4096, &segment(7, 4096, 16, &records));
@@ -132,7 +132,7 @@ fn of_long_records_only_headers_are_read() {
 }
 
 #[test]
-fn of_short_records_many_are_read_at_once() {
+fn many_short_records_are_read_with_each_request() {
     let found = found_in(4096, &segment(7, 4096, 200, &[1; 128]));
     assert_eq!((found.records.len(), found.has_gap), (128, false));
     assert!(found.reads.len() < 10, "{:?}", found.reads);
@@ -141,7 +141,7 @@ fn of_short_records_many_are_read_at_once() {
 
 /// A segment that was not full at a crash can have any number of records.
 #[test]
-fn no_segment_is_read_much_more_than_once_whatever_its_records_are() {
+fn a_segment_is_read_only_about_once_for_any_length_of_its_records() {
     for blocks in [1, 3, 7, 14, 15, 16, 20, 31, 62, 126] {
         let records = vec![blocks; (SEGMENT / 4096) as usize / (1 + blocks as usize)];
         for garbled in 0..=records.len() {
@@ -166,7 +166,7 @@ fn no_segment_is_read_much_more_than_once_whatever_its_records_are() {
 }
 
 #[test]
-fn records_behind_a_damaged_header_are_found() {
+fn records_after_a_damaged_header_are_found() {
     for block in [512, 4096] {
         let whole = segment(7, block, 16, &[60, 70, 80]);
         for (n, header) in [0, 61, 132].into_iter().enumerate() {
@@ -186,7 +186,7 @@ fn records_behind_a_damaged_header_are_found() {
 
 /// The old segment of the slot had its headers at the same positions, and a summary at its end.
 #[test]
-fn what_a_crash_left_of_a_segment_is_found_and_nothing_of_the_one_before() {
+fn a_partly_written_segment_is_recovered_without_remains_of_the_segment_before() {
     for (before, block) in [(vec![20; 12], 4096), (vec![83; 3], 512)] {
         let old = segment(6, block, 0, &before[..before.len() - 1]);
         for records in [vec![83, 83, 84], vec![20; 12], vec![1; 20]] {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_arms_are_sent_more_at_a_time_and_later() {
+    fn slow_devices_get_larger_and_later_writes() {
         let usual = GatherLimits::after(DELAY_MIN);
         assert_eq!(
             gathered(0.0001, 2e9),

@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_joined_where_they_are_and_strangers_by_a_copy() {
+    fn adjacent_buffers_are_joined_in_place_and_others_are_copied() {
         let mut back = BufMut::copy_of(b"neighbour");
         let at = back.as_ptr();
         let pieces = [back.split_to(0), back.split_to(5), back.split_to(1), back];

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_whose_checkpoints_end_every_few_records_keep_a_32nd_at_least() {
+    fn logs_with_frequent_checkpoints_keep_at_least_a_32nd_spare() {
         let (large, small, memory) = (512 << 20, 256 << 20, 256 << 20);
         assert_eq!(part(large, 1000, PlacementKind::Lfs, memory), 128);
         assert_eq!(part(small, 1000, PlacementKind::Lfs, memory), 32);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_counts_its_blocks_its_pages_and_blocks_of_which_it_has_a_part() {
+    fn units_of_an_extent_count_its_blocks_pages_and_partial_blocks() {
         let runs = [
             (0, 8),
             (8, 8),
@@ -160,7 +160,7 @@ mod tests {
 
     /// The entries that the cleaner writes take no more than was counted.
     #[test]
-    fn units_cover_the_entries_that_are_written() {
+    fn units_cover_the_bytes_of_the_entries_that_are_written() {
         let (start, next) = (MOVED_BYTES as u64, NEXT_BYTES as u64);
         let counted = |units| units * next;
         assert!(counted(units_in_run(0, 16)) >= start + next);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn small_pieces_weigh_more() {
+    fn small_fragments_weigh_more() {
         assert_eq!(weight(0, 0), 0);
         assert!(weight(8, 5) <= 9);
         let share = |pieces: u64, sectors: u64, units: u64| {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mixture_of_pieces_weighs_more_than_the_most_or_than_its_parts() {
+    fn no_mixture_of_fragments_weighs_more_than_the_maximum_or_than_its_parts() {
         let pieces = [(16, 6), (8, 5), (1, 11), (2, 11), (9, 17), (2, 18)];
         for one in pieces {
             for other in pieces {

@@ -255,7 +255,7 @@ fn bytes(case: &KilledVolume, rng: &Rng) -> Vec<u64> {
 }
 
 #[test]
-fn a_changed_byte_gives_the_right_data_an_error_or_a_refusal() {
+fn a_changed_byte_gives_correct_data_an_error_or_a_rejection() {
     for kind in [PlacementKind::Lfs, PlacementKind::Wolf] {
         let case = used(kind);
         let rng = Rng::new(5);
@@ -273,7 +273,7 @@ fn a_changed_byte_gives_the_right_data_an_error_or_a_refusal() {
 /// Found by changing each byte of every structure: if the first record of a segment was damaged, recovery did not
 /// search behind it. All flushed data in a segment without a summary was lost without an error.
 #[test]
-fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
+fn a_damaged_first_header_does_not_hide_the_records_after_it() {
     let mut case = used(PlacementKind::Lfs);
     let (medium, before) = (Rc::clone(&case.device), case.states.pop().expect("one"));
     case.states = run(move |rt| async move {
@@ -306,14 +306,14 @@ fn a_damaged_first_header_does_not_hide_the_records_behind_it() {
 }
 
 #[test]
-fn a_volume_that_nothing_happened_to_is_found_as_it_was_left() {
+fn an_undamaged_volume_is_recovered_unchanged() {
     let case = used(PlacementKind::Lfs);
     assert_eq!(try_with(&case, 0, 0), DamageOutcome::Right);
 }
 
 #[test]
 #[should_panic(expected = "what is found was never there")]
-fn what_was_never_written_is_seen() {
+fn the_damage_test_detects_data_that_was_never_written() {
     let mut case = used(PlacementKind::Lfs);
     case.states.iter_mut().for_each(|state| state[0] += 1);
     try_with(&case, 0, 0);

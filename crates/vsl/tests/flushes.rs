@@ -181,7 +181,7 @@ fn flushed_while_written_in_place(later: Option<u32>) -> (u64, u32, u32) {
 }
 
 #[test]
-fn flushes_of_the_device_do_not_overlap() {
+fn flushes_of_a_device_do_not_overlap() {
     let (in_place, most, lost) = flushed_while_written_in_place(None);
     assert!(
         in_place > 0 && most == 1 && lost == 0,
@@ -190,7 +190,7 @@ fn flushes_of_the_device_do_not_overlap() {
 }
 
 #[test]
-fn what_a_failed_flush_forgot_is_written_again_before_a_flush_succeeds() {
+fn data_lost_by_a_failed_flush_is_rewritten_before_a_flush_succeeds() {
     for later in 1..40 {
         let (_, most, lost) = flushed_while_written_in_place(Some(later));
         assert_eq!((most, lost), (1, 0), "{later}");

@@ -124,19 +124,19 @@ fn filled(kind: PlacementKind) {
 }
 
 #[test]
-fn hylog_takes_pages_up_to_98_percent_of_its_device() {
+fn hylog_accepts_pages_up_to_98_percent_of_its_device() {
     filled(PlacementKind::HyLog);
 }
 
 #[test]
-fn overwrite_takes_pages_up_to_98_percent_of_its_device() {
+fn overwrite_accepts_pages_up_to_98_percent_of_its_device() {
     filled(PlacementKind::Overwrite);
 }
 
 /// A volume full of pages is overwritten in smaller fragments, so its map and the entries of its data grow. It accepts
 /// whole blocks, eventually refuses some smaller writes, and never waits forever.
 #[test]
-fn a_full_volume_takes_whole_blocks_and_refuses_smaller_pieces_in_the_end() {
+fn a_full_volume_accepts_whole_blocks_and_eventually_refuses_smaller_fragments() {
     let kinds = [
         PlacementKind::HyLog,
         PlacementKind::HyLogSepBit,
@@ -190,7 +190,7 @@ fn a_full_volume_takes_whole_blocks_and_refuses_smaller_pieces_in_the_end() {
 /// A volume full of pages is killed repeatedly while it is overwritten. Each time, recovery must write a checkpoint
 /// with the remaining segments.
 #[test]
-fn a_full_volume_is_recovered_however_often_it_is_killed() {
+fn a_full_volume_is_recovered_after_any_number_of_kills() {
     for kind in [
         PlacementKind::HyLog,
         PlacementKind::HyLogSepBit,
@@ -249,7 +249,7 @@ fn a_full_volume_is_recovered_however_often_it_is_killed() {
 
 /// Found in a review: a page of no sectors terminated the program. A superblock can name any page size.
 #[test]
-fn a_volume_of_any_page_is_used() {
+fn a_volume_of_any_page_size_is_usable() {
     for page_sectors in [0, 1, 7, u32::MAX] {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();

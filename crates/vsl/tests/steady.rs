@@ -145,7 +145,7 @@ fn zipf(pages: u64) -> impl Fn(&Rng, u64) -> u64 {
 }
 
 #[test]
-fn uniform_updates_cost_what_the_model_says() {
+fn the_write_amplification_of_uniform_updates_equals_the_model() {
     let found = steady(PlacementKind::Lfs, 0.85, 3, uniform);
     let model = write_amplification(greedy_utilisation(found.utilisation, PAGES as u32));
     println!("{found:?}, by the model {model:.2}");
@@ -157,7 +157,7 @@ fn uniform_updates_cost_what_the_model_says() {
 }
 
 #[test]
-fn every_placement_goes_on_for_ever_with_skewed_updates() {
+fn every_placement_sustains_skewed_updates() {
     let pages = SEGMENTS * PAGES;
     for kind in PlacementKind::ALL {
         let found = steady(kind, 0.8, 1, zipf(pages));
@@ -209,7 +209,7 @@ fn overfull(kind: PlacementKind, segments: u64, segment: u64, spare_part: u64, t
 }
 
 #[test]
-fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
+fn a_volume_that_is_full_to_the_last_sector_sustains_updates() {
     for kind in PlacementKind::ALL {
         for (segments, segment, most) in [
             (64, 128 << 10, 24.0),
@@ -225,7 +225,7 @@ fn a_volume_that_is_full_to_the_last_sector_goes_on_taking_updates() {
 }
 
 #[test]
-fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
+fn a_volume_with_almost_no_spare_space_sustains_updates() {
     for kind in PlacementKind::ALL {
         let written = overfull(kind, 128, 512 << 10, 128, 0.5);
         assert!(written < 56.0, "{kind}: {written}");
@@ -233,7 +233,7 @@ fn a_volume_that_keeps_next_to_nothing_free_goes_on_as_well() {
 }
 
 #[test]
-fn the_smallest_volumes_go_on_as_well() {
+fn the_smallest_volumes_sustain_updates() {
     for kind in PlacementKind::ALL {
         for spare_part in [16, 128] {
             for segments in [32, 40, 48, 64, 200] {
@@ -305,7 +305,7 @@ fn cost_of_skewed(kind: PlacementKind) -> f64 {
 }
 
 #[test]
-fn hylog_costs_less_than_a_log_for_skewed_updates_of_a_full_volume() {
+fn hylog_writes_less_than_a_log_for_skewed_updates_of_a_full_volume() {
     let [lfs, hylog] = [PlacementKind::Lfs, PlacementKind::HyLog].map(cost_of_skewed);
     assert!(hylog < 0.96 * lfs, "{hylog} of {lfs}");
 }
@@ -355,7 +355,7 @@ fn worn(levelling: WearLevelling) -> ((u32, u32), f64) {
 }
 
 #[test]
-fn data_that_never_changes_does_not_keep_its_segments_unworn() {
+fn wear_levelling_moves_unchanging_data_out_of_unworn_segments() {
     let ((least, most), moved) = worn(WearLevelling::NEVER);
     assert!(most - least > 120 && moved == 0.0, "{least} {most}");
     let levelling = WearLevelling::default();
@@ -454,7 +454,7 @@ fn checkpoints_beside_writers(kind: PlacementKind) -> f64 {
 /// Found by a benchmark: the cleaner began with more segments than it had space to move, since the reserve for the next
 /// checkpoint grows meanwhile, and made checkpoints to continue.
 #[test]
-fn checkpoints_write_a_twentieth_beside_many_writers() {
+fn checkpoints_add_at_most_a_twentieth_of_the_writes_of_many_clients() {
     for kind in PlacementKind::ALL {
         let part = checkpoints_beside_writers(kind);
         assert!(part < 0.05, "{kind}: {part}");

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_common_multiple_is_the_least_and_nothing_has_none() {
+    fn common_multiple_returns_the_least_common_multiple_and_zero_for_zero() {
         assert_eq!(common_multiple(4096, 512), 4096);
         assert_eq!(common_multiple(6, 4), 12);
         assert_eq!(common_multiple(0, 4), 0);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_on_a_member_is_one_share() {
+    fn adjacent_ranges_of_a_member_are_a_single_share() {
         // Two alternating members, units of 10.
         let found = shares(10, 5, 30, |unit| ((unit % 2) as usize, unit / 2));
         let expected = [

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_cut_where_it_is_told_and_nowhere_else() {
+    fn a_range_is_split_at_the_given_positions_only() {
         assert_eq!(cut(4..8, vec![9, 6, 4, 6, 8]), [4..6, 6..8]);
         assert_eq!(cut(4..8, vec![]), vec![4..8]);
     }

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_write_reads_what_it_overwrites_and_the_parity() {
+    fn a_small_write_reads_the_overwritten_data_and_the_parity() {
         let writes = pieces(&[(1, 8..12)]);
         let reads = pieces(&[(1, 8..12), (4, 8..12)]);
         let chosen = choose(ROW, &(8..12), &writes, 0);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_most_of_a_row_reads_the_rest_of_it() {
+    fn a_write_of_most_of_a_row_reads_the_other_units() {
         let writes = pieces(&[(0, 0..16), (1, 0..16), (2, 0..16)]);
         let chosen = choose(ROW, &(0..16), &writes, 0);
         let rest = pieces(&[(3, 0..16)]);
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_row_reads_nothing() {
+    fn a_write_of_a_whole_row_reads_nothing() {
         let writes = pieces(&[(0, 0..16), (1, 0..16), (2, 0..16), (3, 0..16)]);
         let chosen = choose(ROW, &(0..16), &writes, 0b10000);
         assert_eq!(chosen, Some(ParityMethod::Reconstruct(Vec::new())));
     }
 
     #[test]
-    fn what_cannot_be_read_is_gone_round_if_there_is_a_way() {
+    fn the_chosen_method_avoids_unreadable_members_if_possible() {
         let writes = pieces(&[(1, 8..12)]);
         let is_reconstruct = |unreadable| {
             matches!(

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_of_five_members_is_the_left_symmetric_one() {
+    fn the_layout_of_five_members_is_left_symmetric() {
         let rotation = ParityLayout {
             members: 5,
             unit: 4096,

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_without_trouble_leaves_nobody_stale_that_it_wrote() {
+    fn a_write_without_a_fault_leaves_no_written_member_stale() {
         assert_eq!(stale(0, A | P, 0), (0, true));
         assert_eq!(stale(A, A | P, 0), (0, true));
         assert_eq!(stale(B, A | P, 0), (B, true));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn one_member_may_fail_and_is_stale_then() {
+    fn a_single_member_that_fails_becomes_stale() {
         assert_eq!(stale(0, A | P, A), (A, true));
         assert_eq!(stale(0, A | P, P), (P, true));
         assert_eq!(stale(A, A | P, A), (A, true));
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn where_two_fail_the_data_counts_and_parity_does_not() {
+    fn after_failures_of_two_members_the_data_is_kept_and_the_parity_is_stale() {
         assert_eq!(stale(0, A | P, A | P), (P, false));
         assert_eq!(stale(0, A | B | P, A | B), (P, false));
         assert_eq!(stale(P, A, A), (P, false));
     }
 
     #[test]
-    fn a_stale_member_is_lost_when_another_one_fails() {
+    fn a_stale_member_is_lost_when_another_member_fails() {
         assert_eq!(stale(B, A | P, A), (B | P, false));
         assert_eq!(stale(B, A | P, P), (B | P, false));
         // Data that was lost before stays lost. Data that is written now is safe without parity.

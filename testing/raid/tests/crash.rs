@@ -224,7 +224,7 @@ async fn live_through(rt: Rt, seed: u64) -> u64 {
 }
 
 #[test]
-fn after_a_power_cut_and_a_resync_what_was_durable_is_there_even_without_any_one_member() {
+fn after_a_power_cut_and_a_resync_durable_data_survives_the_loss_of_any_member() {
     let torn = (0..40).map(|seed| run(move |rt| live_through(rt, seed)));
     // Some rows had wrong parity.
     assert!(torn.sum::<u64>() > 0);

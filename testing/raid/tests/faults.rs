@@ -42,7 +42,7 @@ async fn content(array: &ParityArray) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_member_cannot_read_is_told_from_the_others() {
+fn unreadable_data_of_a_member_is_reconstructed_from_the_others() {
     run(|rt| async move {
         let (members, array, expected) = filled_array(&rt).await;
         for (failing, member) in members.iter().enumerate() {
@@ -58,7 +58,7 @@ fn what_a_member_cannot_read_is_told_from_the_others() {
 }
 
 #[test]
-fn where_two_cannot_be_read_the_error_is_that_of_the_device_and_passes() {
+fn two_unreadable_members_give_the_error_of_the_device_until_they_are_readable() {
     run(|rt| async move {
         let (members, array, expected) = filled_array(&rt).await;
         members[0].fails(MemberFault::Reads, 0..UNIT);
@@ -75,7 +75,7 @@ fn where_two_cannot_be_read_the_error_is_that_of_the_device_and_passes() {
 }
 
 #[test]
-fn what_a_member_missed_is_never_read_from_it_until_it_has_it() {
+fn a_write_missed_by_a_member_is_not_read_from_it_until_it_is_resynced() {
     run(|rt| async move {
         for failing in 0..4 {
             let (members, array, mut model) = filled_array(&rt).await;
@@ -102,7 +102,7 @@ fn what_a_member_missed_is_never_read_from_it_until_it_has_it() {
 }
 
 #[test]
-fn a_missing_member_is_written_and_read_without_and_replaced() {
+fn an_array_is_read_and_written_without_a_missing_member_and_the_member_is_replaced() {
     run(|rt| async move {
         for missing in 0..4 {
             let (members, array, mut model) = filled_array(&rt).await;
@@ -135,7 +135,7 @@ fn a_missing_member_is_written_and_read_without_and_replaced() {
 }
 
 #[test]
-fn a_small_write_goes_round_what_cannot_be_read() {
+fn a_small_write_succeeds_with_an_unreadable_member() {
     run(|rt| async move {
         for unreadable in 0..4 {
             let (members, array, mut model) = filled_array(&rt).await;
@@ -150,7 +150,7 @@ fn a_small_write_goes_round_what_cannot_be_read() {
 }
 
 #[test]
-fn a_write_for_which_two_cannot_be_read_is_refused_and_changes_nothing() {
+fn a_write_that_needs_two_unreadable_members_fails_and_changes_nothing() {
     run(|rt| async move {
         let (members, array, model) = filled_array(&rt).await;
         members[0].fails(MemberFault::Reads, ALL);
@@ -171,7 +171,7 @@ fn a_write_for_which_two_cannot_be_read_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_write_that_two_refuse_fails_and_loses_nothing_else() {
+fn a_write_that_fails_on_two_members_fails_and_loses_nothing_else() {
     run(|rt| async move {
         let (members, array, model) = filled_array(&rt).await;
         members[0].fails(MemberFault::Writes, ALL);
@@ -203,7 +203,7 @@ fn a_write_that_two_refuse_fails_and_loses_nothing_else() {
 }
 
 #[test]
-fn what_nobody_has_is_refused_until_it_is_written_and_never_made_up() {
+fn data_lost_on_all_members_is_an_error_until_it_is_rewritten_and_never_invented() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
         // Member 0 misses a write, and then a write of the parity for the same columns fails.
@@ -234,7 +234,7 @@ fn what_nobody_has_is_refused_until_it_is_written_and_never_made_up() {
 }
 
 #[test]
-fn a_member_whose_flush_fails_may_have_lost_what_was_not_flushed() {
+fn a_member_whose_flush_fails_becomes_stale_where_data_was_unflushed() {
     run(|rt| async move {
         let members: Vec<_> = (0..3).map(|_| member(&rt, 32 * KIB, true)).collect();
         let array = parity(&rt, &members, UNIT as u32);
@@ -270,7 +270,7 @@ fn a_member_whose_flush_fails_may_have_lost_what_was_not_flushed() {
 }
 
 #[test]
-fn what_was_known_to_be_stale_can_be_told_when_the_array_is_put_together_again() {
+fn stale_ranges_can_be_restored_when_an_array_is_assembled_again() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
         members[1].fails(MemberFault::Writes, ALL);
@@ -290,7 +290,7 @@ fn what_was_known_to_be_stale_can_be_told_when_the_array_is_put_together_again()
 }
 
 #[test]
-fn a_cut_write_leaves_parity_that_does_not_fit_until_it_is_resynced() {
+fn an_interrupted_write_leaves_inconsistent_parity_until_a_resync() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
         // A power failure after the data was written and before the parity was: the write hole.
@@ -463,7 +463,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: FaultScenario) -> usize {
 }
 
 #[test]
-fn with_one_member_failing_for_a_while_users_notice_nothing() {
+fn clients_notice_no_error_while_a_single_member_fails() {
     for seed in 0..60 {
         let troubles = run(move |rt| live_through(rt, seed, FaultScenario::Passing));
         assert_eq!(troubles, 0, "seed {seed}");
@@ -471,7 +471,7 @@ fn with_one_member_failing_for_a_while_users_notice_nothing() {
 }
 
 #[test]
-fn with_one_member_replaced_after_another_users_notice_nothing() {
+fn clients_notice_no_error_while_members_are_replaced_one_after_another() {
     for seed in 0..60 {
         let troubles = run(move |rt| live_through(rt, seed, FaultScenario::Replaced));
         assert_eq!(troubles, 0, "seed {seed}");
@@ -479,13 +479,13 @@ fn with_one_member_replaced_after_another_users_notice_nothing() {
 }
 
 #[test]
-fn with_two_members_failing_there_are_errors_and_nothing_wrong() {
+fn two_failing_members_give_errors_and_never_wrong_data() {
     let troubles = (0..100).map(|seed| run(move |rt| live_through(rt, seed, FaultScenario::Two)));
     assert!(troubles.sum::<usize>() > 0);
 }
 
 #[test]
-fn a_member_that_is_replaced_has_nothing_that_was_written_to_the_one_before() {
+fn a_replaced_member_does_not_count_writes_of_its_predecessor() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
         members
@@ -505,7 +505,7 @@ fn a_member_that_is_replaced_has_nothing_that_was_written_to_the_one_before() {
 }
 
 #[test]
-fn what_is_told_from_the_others_waits_for_a_write_in_the_middle_of_its_row() {
+fn reconstruction_waits_for_a_write_in_progress_in_its_row() {
     run(|rt| async move {
         let ms = Duration::from_millis;
         let (members, array, model) = filled_array(&rt).await;
@@ -525,7 +525,7 @@ fn what_is_told_from_the_others_waits_for_a_write_in_the_middle_of_its_row() {
 }
 
 #[test]
-fn parity_that_is_stale_does_not_stand_in_for_what_a_flush_lost() {
+fn stale_parity_does_not_replace_data_lost_by_a_failed_flush() {
     run(|rt| async move {
         let members: Vec<_> = (0..3).map(|_| member(&rt, 32 * KIB, true)).collect();
         let array = parity(&rt, &members, UNIT as u32);
@@ -544,7 +544,7 @@ fn parity_that_is_stale_does_not_stand_in_for_what_a_flush_lost() {
 }
 
 #[test]
-fn where_the_parity_is_missing_data_is_written_and_nothing_read() {
+fn data_in_a_row_without_parity_is_written_without_reads() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
         array.give_up(3).unwrap();

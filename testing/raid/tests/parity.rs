@@ -25,7 +25,7 @@ fn asked(members: &[Rc<MemberDevice>]) -> Vec<MemberRequests> {
 }
 
 #[test]
-fn data_and_parity_lie_where_the_left_symmetric_layout_says() {
+fn data_and_parity_are_placed_in_the_left_symmetric_layout() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         let array = parity(&rt, &members, UNIT as u32);
@@ -48,7 +48,7 @@ fn data_and_parity_lie_where_the_left_symmetric_layout_says() {
 }
 
 #[test]
-fn a_small_write_is_two_reads_and_then_two_writes() {
+fn a_small_write_takes_two_reads_and_then_two_writes() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         members
@@ -70,7 +70,7 @@ fn a_small_write_is_two_reads_and_then_two_writes() {
 }
 
 #[test]
-fn whole_rows_are_one_write_to_each_member_and_nothing_is_read() {
+fn whole_rows_take_a_single_write_to_each_member_and_no_reads() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         members
@@ -92,7 +92,7 @@ fn whole_rows_are_one_write_to_each_member_and_nothing_is_read() {
 }
 
 #[test]
-fn a_write_of_most_of_a_row_reads_the_rest() {
+fn the_array_reads_the_other_units_for_a_write_of_most_of_a_row() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         let array = parity(&rt, &members, UNIT as u32);
@@ -109,7 +109,7 @@ fn a_write_of_most_of_a_row_reads_the_rest() {
 }
 
 #[test]
-fn the_end_of_a_unit_and_the_beginning_of_the_next_are_two_small_writes() {
+fn a_write_across_a_unit_boundary_is_two_small_writes() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         let array = parity(&rt, &members, UNIT as u32);
@@ -137,7 +137,7 @@ fn the_end_of_a_unit_and_the_beginning_of_the_next_are_two_small_writes() {
 }
 
 #[test]
-fn a_read_goes_to_each_member_as_far_as_it_follows_there() {
+fn a_read_sends_a_single_request_for_adjacent_ranges_of_a_member() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         members
@@ -155,7 +155,7 @@ fn a_read_goes_to_each_member_as_far_as_it_follows_there() {
 }
 
 #[test]
-fn writes_to_the_same_columns_take_turns_and_others_do_not_wait() {
+fn writes_to_overlapping_columns_run_in_turn_and_others_do_not_wait() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         members
@@ -177,7 +177,7 @@ fn writes_to_the_same_columns_take_turns_and_others_do_not_wait() {
 }
 
 #[test]
-fn flush_and_zeroing_reach_all_members_and_fua_those_concerned() {
+fn flushes_and_zeroing_reach_all_members_and_fua_the_written_members() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
         let array = parity(&rt, &members, UNIT as u32);
@@ -210,7 +210,7 @@ fn flush_and_zeroing_reach_all_members_and_fua_those_concerned() {
 }
 
 #[test]
-fn where_zeroes_cost_writing_them_discards_are_not_passed_on() {
+fn discards_are_not_passed_to_members_that_must_write_zeroes() {
     run(|rt| async move {
         let member = || -> Rc<dyn Device> {
             Rc::new(common::GeometryOverride {
@@ -238,7 +238,7 @@ fn where_zeroes_cost_writing_them_discards_are_not_passed_on() {
 }
 
 #[test]
-fn its_length_is_that_of_the_data_and_a_row_serves_it_well() {
+fn the_length_is_that_of_the_data_and_the_preferred_request_is_a_row() {
     run(|rt| async move {
         let ram = |len| -> Option<Rc<dyn Device>> { Some(Rc::new(RamDevice::new(len, 512))) };
         let all = vec![ram(70 * KIB), ram(100 * KIB), None, ram(65 * KIB)];
@@ -261,7 +261,7 @@ fn its_length_is_that_of_the_data_and_a_row_serves_it_well() {
 }
 
 #[test]
-fn a_write_that_nobody_waits_for_any_more_is_done_to_its_end() {
+fn an_abandoned_write_is_completed() {
     run(|rt| async move {
         let members = members(&rt, 3, 64 * KIB);
         members
@@ -277,7 +277,7 @@ fn a_write_that_nobody_waits_for_any_more_is_done_to_its_end() {
 }
 
 #[test]
-fn parity_that_does_not_fit_is_found_and_written_anew() {
+fn inconsistent_parity_is_detected_and_rewritten() {
     run(|rt| async move {
         let members = members(&rt, 4, 64 * KIB);
         let array = parity(&rt, &members, UNIT as u32);
@@ -306,7 +306,7 @@ fn apart(rng: &Rng, sectors: u64, count: usize) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn it_is_an_array_of_bytes_whatever_is_done_at_once_and_parity_fits_afterwards() {
+fn a_parity_array_equals_an_array_of_bytes_under_concurrent_requests() {
     for seed in 0..60 {
         run(move |rt| async move {
             let rng = Rng::new(seed);

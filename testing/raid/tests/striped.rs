@@ -20,7 +20,7 @@ fn striped(members: &[Rc<MemberDevice>], unit: u32) -> StripedArray {
 }
 
 #[test]
-fn units_go_to_one_member_after_the_other() {
+fn units_are_distributed_over_the_members_in_rotation() {
     run(|rt| async move {
         let members = members(&rt, 3, 64 * KIB);
         let array = striped(&members, 4096);
@@ -39,7 +39,7 @@ fn units_go_to_one_member_after_the_other() {
 }
 
 #[test]
-fn a_request_goes_to_each_member_once_and_to_all_at_once() {
+fn a_request_is_sent_to_each_member_once_and_to_all_concurrently() {
     run(|rt| async move {
         let members = members(&rt, 3, 64 * KIB);
         members
@@ -69,7 +69,7 @@ fn a_request_goes_to_each_member_once_and_to_all_at_once() {
 }
 
 #[test]
-fn the_shortest_member_decides_the_length_and_a_row_is_what_serves_well() {
+fn the_shortest_member_determines_the_length_and_the_preferred_request_is_a_row() {
     run(|_| async {
         let member = |len, volatile| {
             let device: Rc<dyn Device> = Rc::new(common::GeometryOverride {
@@ -89,7 +89,7 @@ fn the_shortest_member_decides_the_length_and_a_row_is_what_serves_well() {
 }
 
 #[test]
-fn what_cannot_be_an_array_is_refused() {
+fn impossible_arrays_are_rejected() {
     let ram = |len, block| -> Rc<dyn Device> { Rc::new(RamDevice::new(len, block)) };
     let refused = |members, unit| StripedArray::new(members, unit).err().unwrap();
     let (least, most) = (1, 64);
@@ -113,7 +113,7 @@ fn what_cannot_be_an_array_is_refused() {
 }
 
 #[test]
-fn a_members_error_is_told_with_the_arrays_positions_when_all_are_done() {
+fn an_error_of_a_member_is_reported_with_array_offsets_after_all_requests_end() {
     run(|rt| async move {
         let members = members(&rt, 3, 64 * KIB);
         let array = striped(&members, 4096);
@@ -135,7 +135,7 @@ fn a_members_error_is_told_with_the_arrays_positions_when_all_are_done() {
 }
 
 #[test]
-fn it_is_an_array_of_bytes_whatever_is_written_zeroed_and_discarded() {
+fn a_striped_array_equals_an_array_of_bytes() {
     for seed in 0..30 {
         run(move |rt| async move {
             let rng = Rng::new(seed);

@@ -28,7 +28,7 @@ fn worlds_known_for_long_hold_every_promise() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_world() {
+fn equal_seeds_give_equal_runs() {
     for seed in 1..6 {
         let world = FilesScenario::of_seed(seed);
         let digest = run(&world).digest;

@@ -37,7 +37,7 @@ fn everything_that_can_happen_to_a_scripted_run_is_survived() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_world() {
+fn equal_seeds_give_equal_runs() {
     for seed in 1..8 {
         let plan = SpaceTarget::plan(seed);
         let digest = world::run(&plan, false).digest;

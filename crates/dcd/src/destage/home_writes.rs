@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one_write_in_whatever_order_they_come() {
+    fn adjacent_blocks_are_a_single_write_in_any_order() {
         assert_eq!(count([]), 0);
         assert_eq!(count([7, 9, 0]), 3);
         assert_eq!(count([7, 9, 8]), 1);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_row_is_a_write_for_each_mebibyte_and_one_more() {
+    fn a_long_range_takes_a_write_for_each_mebibyte_and_an_extra_write() {
         assert_eq!(count(100..1124), 5);
         assert_eq!(count((100..1124).rev()), 5);
     }

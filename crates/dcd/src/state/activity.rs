@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn destaging_is_pressed_for_by_who_starves_or_drains_and_not_by_who_just_queues() {
+    fn starving_requests_and_drains_press_destaging_and_queued_requests_do_not() {
         let mut activity = ClientActivity::new(at(0));
         let wanted = SpaceDemand {
             bytes: 4096,

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_carried_home_is_no_longer_left_until_a_burst_breaks_off() {
+    fn destaged_bytes_are_subtracted_from_the_remaining_bytes_until_the_burst_ends() {
         let mut doing = DestageProgress::default();
         doing.now(DestageActivity::Zeroing);
         doing.carry(30);

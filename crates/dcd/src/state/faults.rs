@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_counts_from_its_first_failure_and_is_told_by_its_last() {
+    fn patience_counts_from_the_first_failure_and_the_last_failure_is_reported() {
         let mut trouble = DeviceFaultState::default();
         assert_eq!(trouble.cause(), None);
         trouble.note(at(1), "one");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_with_the_oldest_trouble_or_when_closing_takes_too_long() {
+    fn patience_ends_with_the_oldest_fault_or_when_closing_takes_too_long() {
         let mut faults = CacheFaults::default();
         assert_eq!(faults.patience_ends(PATIENCE, None), None);
         faults.log.note(at(5), "log");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_to_give_up_holds_for_the_segments_there_were_until_they_can_be_read() {
+    fn permission_to_abandon_covers_existing_segments_until_they_can_be_read() {
         let mut faults = CacheFaults::default();
         assert!(!faults.gives_up());
         faults.give_up(SegmentSeq(5));

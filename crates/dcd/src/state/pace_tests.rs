@@ -28,7 +28,7 @@ fn empty(pace: &mut LogPace, bytes: u64, by: f64) {
 }
 
 #[test]
-fn home_writes_are_averaged_over_all_there_was_at_first_and_then_over_the_last_seconds() {
+fn the_write_rate_averages_all_writes_at_first_and_then_the_last_seconds() {
     assert_eq!(LogPace::new(SegmentSeq(0)).rate(), None);
     // One write in one second, then three in three: four in four.
     near(emptied(&[(1_000_000, 1.0)]).rate().unwrap(), 1e6);
@@ -59,7 +59,7 @@ fn home_writes_are_averaged_over_all_there_was_at_first_and_then_over_the_last_s
 }
 
 #[test]
-fn how_much_a_home_write_empties_is_that_of_the_window_under_way() {
+fn log_bytes_freed_per_data_device_write_are_those_of_the_current_window() {
     // Overwritten data took few writes.
     let mut pace = emptied(&[(8_000_000, 1.0), (8_000_000, 2.0)]);
     near(pace.rate().unwrap(), 8e6);
@@ -74,7 +74,7 @@ fn how_much_a_home_write_empties_is_that_of_the_window_under_way() {
 }
 
 #[test]
-fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_between_bursts() {
+fn yielding_to_clients_and_time_between_bursts_do_not_lower_the_rate() {
     let mut pace = LogPace::new(SegmentSeq(0));
     pace.stood_back(Duration::from_secs(100));
     pace.begin(at(200.0));
@@ -97,7 +97,7 @@ fn what_users_were_let_go_first_for_does_not_lower_the_rate_nor_does_time_betwee
 }
 
 #[test]
-fn what_is_home_counts_piece_by_piece_until_it_is_free_or_the_burst_ends() {
+fn destaged_fragments_count_at_once_until_their_segment_is_free_or_the_burst_ends() {
     let mut pace = LogPace::new(SegmentSeq(0));
     pace.begin(at(0.0));
     pace.begin_window(1_000, 4, 4);
@@ -121,7 +121,7 @@ fn what_is_home_counts_piece_by_piece_until_it_is_free_or_the_burst_ends() {
 }
 
 #[test]
-fn a_window_without_anything_live_counts_as_a_whole() {
+fn a_window_without_live_data_counts_as_a_whole() {
     let mut pace = emptied(&[]);
     pace.begin_window(3_000_000, 0, 0);
     assert_eq!(pace.homeward(), (0.0, 0));
@@ -131,7 +131,7 @@ fn a_window_without_anything_live_counts_as_a_whole() {
 }
 
 #[test]
-fn what_was_taken_is_waited_for_at_the_rate_of_emptying_and_at_its_multiple() {
+fn a_writer_waits_for_taken_space_at_the_given_multiple_of_the_emptying_rate() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
     let head = SegmentSeq(0);
     assert_eq!(pace.wait(1.0, at(2.0)), Duration::ZERO);
@@ -145,7 +145,7 @@ fn what_was_taken_is_waited_for_at_the_rate_of_emptying_and_at_its_multiple() {
 }
 
 #[test]
-fn requests_that_are_let_go_one_by_one_go_at_the_rate_and_idle_time_is_not_saved_up() {
+fn paced_requests_proceed_at_the_emptying_rate_and_idle_time_is_not_saved_up() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
     // A minute without requests saves no more allowance than a hundredth of a second does.
     let (began, mut now, mut taken) = (60.0, 60.0, 0);
@@ -162,7 +162,7 @@ fn requests_that_are_let_go_one_by_one_go_at_the_rate_and_idle_time_is_not_saved
 }
 
 #[test]
-fn no_request_makes_the_next_wait_for_more_than_a_second() {
+fn no_request_delays_the_next_by_more_than_a_second() {
     let mut pace = emptied(&[(1_000, 1.0)]);
     pace.take(1 << 30, SegmentSeq(0), SEGMENT);
     near(pace.wait(1.0, at(2.0)).as_secs_f64(), 1.0);
@@ -171,7 +171,7 @@ fn no_request_makes_the_next_wait_for_more_than_a_second() {
 }
 
 #[test]
-fn what_a_request_takes_of_the_log_is_told_by_the_segments_that_were_filled() {
+fn log_space_of_a_request_is_estimated_from_the_segments_it_filled() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
     // 64 KiB of requests fill a segment: each takes 16 times its size.
     for segment in 0..60 {
@@ -188,7 +188,7 @@ fn what_a_request_takes_of_the_log_is_told_by_the_segments_that_were_filled() {
 }
 
 #[test]
-fn segments_that_were_filled_without_a_request_are_nobodys_cost() {
+fn segments_filled_without_a_request_are_charged_to_no_request() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
     assert_eq!(pace.wait(1.0, at(1.0)), Duration::ZERO);
     pace.take(100_000, SegmentSeq(5), SEGMENT);
@@ -196,7 +196,7 @@ fn segments_that_were_filled_without_a_request_are_nobodys_cost() {
 }
 
 #[test]
-fn what_was_taken_while_nobody_was_paced_is_not_waited_for() {
+fn space_taken_while_writers_were_unpaced_is_not_waited_for() {
     let mut pace = emptied(&[(1_000_000, 1.0)]);
     pace.take(1 << 30, SegmentSeq(0), SEGMENT);
     pace.forgive();

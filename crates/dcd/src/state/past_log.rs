@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_completes_while_a_flush_is_under_way_needs_another() {
+    fn a_change_that_completes_during_a_flush_needs_another_flush() {
         let mut past = UnloggedChanges::default();
         assert!(!past.needs_flush());
         past.note();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_begins_later_is_as_good_as_ones_own_and_one_under_way_is_not() {
+    fn a_flush_begun_after_the_request_satisfies_it_and_an_earlier_flush_does_not() {
         let mut past = UnloggedChanges::default();
         let covered = past.begin_flush();
         let asked = past.flushes_begun();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_flush_was_needed_for_stays_lost_though_later_ones_succeed() {
+    fn a_change_lost_by_a_failed_flush_stays_lost_after_later_flushes_succeed() {
         let mut past = UnloggedChanges::default();
         past.note();
         assert!(past.flush_failed(&error()));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_flush_that_nothing_past_the_log_needed_is_counted_and_loses_nothing() {
+    fn a_failed_flush_without_unlogged_changes_is_counted_and_loses_nothing() {
         let mut past = UnloggedChanges::default();
         assert!(!past.flush_failed(&error()));
         assert_eq!((past.lost(), past.flushes_failed()), (None, 1));

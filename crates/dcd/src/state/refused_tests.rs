@@ -44,7 +44,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 #[test]
-fn all_is_kept_when_home_has_refused_each_line_and_mark_that_is_left() {
+fn keeps_all_is_true_once_every_remaining_block_and_range_was_refused() {
     let (mut map, mut refused) = (map(), UnwritableBlocks::default());
     put(&mut map, 1);
     put(&mut map, 2);
@@ -63,7 +63,7 @@ fn all_is_kept_when_home_has_refused_each_line_and_mark_that_is_left() {
 }
 
 #[test]
-fn what_is_left_is_tried_again_later_each_time_it_was_in_vain_and_at_once_when_asked() {
+fn retries_of_refused_blocks_back_off_and_are_due_at_once_on_request() {
     let (mut map, mut refused) = (map(), UnwritableBlocks::default());
     put(&mut map, 1);
     keep(&mut refused, [1]);
@@ -82,7 +82,7 @@ fn what_is_left_is_tried_again_later_each_time_it_was_in_vain_and_at_once_when_a
 }
 
 #[test]
-fn what_is_home_or_overwritten_is_refused_no_longer() {
+fn destaged_or_overwritten_blocks_are_no_longer_refused() {
     let (mut map, mut refused) = (map(), UnwritableBlocks::default());
     put(&mut map, 1);
     put(&mut map, 2);
@@ -108,7 +108,7 @@ fn what_is_home_or_overwritten_is_refused_no_longer() {
 }
 
 #[test]
-fn the_first_ranges_are_named_and_all_are_counted() {
+fn the_first_refused_ranges_are_named_and_all_bytes_are_counted() {
     let mut refused = UnwritableBlocks::default();
     keep(&mut refused, (0..40).map(|n| 2 * n));
     let (bytes, ranges) = refused.ranges();
@@ -116,7 +116,7 @@ fn the_first_ranges_are_named_and_all_are_counted() {
 }
 
 #[test]
-fn a_part_of_a_line_stays_refused_when_another_goes_home() {
+fn a_fragment_stays_refused_when_another_fragment_of_its_block_is_destaged() {
     let (mut map, mut refused) = (map(), UnwritableBlocks::default());
     map.insert(LogFragment::new(Sector(8), 1, place(1), 0));
     keep(&mut refused, [1]);

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rescue_is_under_way_until_it_is_over() {
+    fn a_rescue_is_in_progress_from_its_begin_to_its_finish() {
         let mut rescue = RescueState::default();
         assert!(!rescue.is_under_way() && !rescue.is_done());
         rescue.begin();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_or_an_administrator_will_do_and_a_log_is_stale_until_it_is_marked() {
+    fn a_failed_log_record_or_a_command_is_enough_and_a_log_is_stale_until_marked() {
         let mut rescue = RescueState::default();
         assert!(!rescue.asked_witness(false) && !rescue.is_witnessed());
         rescue.forsake(true);

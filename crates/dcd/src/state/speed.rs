@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_under_way_follows_what_was_seen() {
+    fn allowed_requests_in_flight_follow_the_measured_speed() {
         let (mut speed, patience) = (DeviceSpeeds::new(), Some(Duration::from_millis(20)));
         for _ in 0..50 {
             speed.note_log_read(128 << 10, 2, Duration::from_millis(32));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_bound_there_is_none_and_one_write_is_always_allowed() {
+    fn no_patience_means_no_limit_and_a_single_write_is_always_allowed() {
         let mut speed = DeviceSpeeds::new();
         assert_eq!(speed.log_bytes(None), u64::MAX);
         assert_eq!(speed.home_writes(None), usize::MAX);

@@ -98,7 +98,7 @@ fn edit(log: &mut [u8], at: usize, change: impl FnOnce(&mut RingSuperblock)) {
 }
 
 #[test]
-fn a_data_device_that_shrank_or_has_larger_blocks_is_refused() {
+fn a_data_device_that_shrank_or_has_larger_blocks_is_rejected() {
     for (images, remedy) in [
         (dirty(), "Give the device back"),
         (clean(), "forebay remove"),
@@ -140,7 +140,7 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_refused() {
 /// Found by review: a volume created on one kind of device was rejected on the other for good, with all data in its
 /// log.
 #[test]
-fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
+fn a_volume_keeps_its_block_size_on_a_device_with_smaller_blocks() {
     let clock = || Rc::new(VirtualTime::new());
     let world = CacheTestbed::new(1, None, &fresh(DATA_BYTES, 4096), 4096, clock());
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -169,7 +169,7 @@ fn a_volume_keeps_its_blocks_on_a_device_that_has_smaller_ones_now() {
 /// Found by review: a volume that never wrote to the data device itself did not flush the device. So earlier writes
 /// stayed in a cache of the disk or of the system.
 #[test]
-fn a_flush_covers_what_was_written_to_the_data_device_before_the_volume_was_attached() {
+fn the_first_flush_covers_writes_to_the_data_device_before_the_attach() {
     let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let before = stamp(5, 40 * LINE, LINE);
     let (data, buf) = (Rc::clone(&world.data), BufMut::copy_of(&before).freeze());
@@ -191,7 +191,7 @@ fn a_flush_covers_what_was_written_to_the_data_device_before_the_volume_was_atta
 }
 
 #[test]
-fn a_data_device_changed_at_either_end_while_dirty_is_refused_unless_accepted() {
+fn a_data_device_changed_at_either_end_while_dirty_is_rejected_unless_accepted() {
     let images = dirty();
     let last = DATA_BYTES as usize - 1;
     for at in [0, 1030, (128 << 10) - 1, last - (64 << 10) + 1, last] {
@@ -222,7 +222,7 @@ fn a_data_device_changed_at_either_end_while_dirty_is_refused_unless_accepted() 
 }
 
 #[test]
-fn a_data_device_changed_while_clean_is_noted() {
+fn a_change_of_the_data_device_of_a_clean_volume_is_reported() {
     let mut images = clean();
     images.data[0] ^= 1;
     let report = attach(&images, AttachOptions::default()).expect("attach");
@@ -238,7 +238,7 @@ fn a_data_device_changed_while_clean_is_noted() {
 }
 
 #[test]
-fn a_data_device_known_by_other_names_is_noted() {
+fn an_attach_with_other_names_of_the_data_device_is_reported() {
     let world = clean().world(2, None);
     let (rt, log, data) = world.parts();
     let mut other = identity(DATA_BYTES);
@@ -253,7 +253,7 @@ fn a_data_device_known_by_other_names_is_noted() {
 }
 
 #[test]
-fn one_garbage_superblock_is_repaired_and_two_are_refused() {
+fn a_single_corrupt_superblock_is_repaired_and_two_are_rejected() {
     let images = dirty();
     for (at, name) in [(0, "copy A"), (B_AT, "copy B")] {
         for garbage in [0u8, 0x5a] {
@@ -303,7 +303,7 @@ fn one_garbage_superblock_is_repaired_and_two_are_refused() {
 }
 
 #[test]
-fn an_abandoned_log_is_refused_and_says_what_was_lost_with_it() {
+fn an_abandoned_log_is_rejected_with_its_losses_in_the_error() {
     let mut images = dirty();
     for at in [0, B_AT] {
         edit(&mut images.log, at, |superblock| {
@@ -323,7 +323,7 @@ fn an_abandoned_log_is_refused_and_says_what_was_lost_with_it() {
 }
 
 #[test]
-fn a_log_cut_short_of_another_version_or_of_two_volumes_is_refused() {
+fn a_truncated_log_another_version_and_superblocks_of_two_volumes_are_rejected() {
     let images = dirty();
     for len in [LOG_BYTES - 4096, 1 << 20, 256 << 10, 4096] {
         let log = images.log[..len as usize].to_vec();
@@ -362,7 +362,7 @@ fn a_log_cut_short_of_another_version_or_of_two_volumes_is_refused() {
 }
 
 #[test]
-fn a_log_that_belongs_to_something_else_is_refused() {
+fn a_log_of_another_layer_is_rejected() {
     let mut images = dirty();
     for at in [0, B_AT] {
         edit(&mut images.log, at, |superblock| {
@@ -374,7 +374,7 @@ fn a_log_that_belongs_to_something_else_is_refused() {
 }
 
 #[test]
-fn a_missing_flushed_record_is_refused_unless_the_loss_is_accepted() {
+fn a_missing_flushed_record_is_rejected_unless_the_loss_is_accepted() {
     let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -417,7 +417,7 @@ fn a_missing_flushed_record_is_refused_unless_the_loss_is_accepted() {
 }
 
 #[test]
-fn check_and_dump_tell_what_is_there() {
+fn check_and_dump_report_the_state_and_the_damage_of_a_log() {
     let fresh = check(&DiskBytes::fresh(DATA_BYTES), true).expect("a log");
     assert_eq!((fresh.verdict, fresh.records), (CheckVerdict::Clean, 0));
     let found = check(&clean(), true).expect("a log");
@@ -473,7 +473,7 @@ fn check_and_dump_tell_what_is_there() {
 }
 
 #[test]
-fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
+fn creation_on_an_unsuitable_device_is_rejected() {
     let create = |log: RamDevice, segment| {
         let world = CacheTestbed::with_images(1, None, &[0; 4096], &[0; 4096]);
         let data = Rc::clone(&world.data);
@@ -505,7 +505,7 @@ fn what_cannot_become_a_log_is_refused_when_it_is_to_be_made() {
 
 /// Found by the simulator (seed 120), which kills a process and cuts the power in the next attach.
 #[test]
-fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one_it_was() {
+fn a_data_device_that_loses_the_writes_of_a_killed_process_is_recognised() {
     let images = DiskBytes::fresh(DATA_BYTES);
     let world = images.world(1, None);
     let (rt, home) = (world.rt.clone(), Rc::clone(&world.data));
@@ -535,7 +535,7 @@ fn a_data_device_that_loses_what_a_killed_process_did_not_flush_is_still_the_one
 
 /// The process dies and the disks go on, but requests under way do not reach them.
 #[test]
-fn what_was_handed_over_outlives_the_process_and_what_was_not_may_not() {
+fn acknowledged_writes_survive_the_process_only_with_acknowledgement_at_handover() {
     for (acknowledge, kept) in [(AckMode::Handover, true), (AckMode::Flush, false)] {
         let options = AttachOptions {
             acknowledge,

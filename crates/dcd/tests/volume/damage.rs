@@ -359,7 +359,7 @@ fn harms(case: &DamageCase, share: u64) -> Vec<Vec<LogDamage>> {
 }
 
 #[test]
-fn damage_to_a_quiet_log_is_right_data_an_error_or_a_refusal() {
+fn damage_to_a_quiet_log_gives_correct_data_an_error_or_a_rejection() {
     let case = case(true);
     let harms = harms(&case, 60);
     let [right, errors, refused] = case.try_all(&harms);
@@ -371,7 +371,7 @@ fn damage_to_a_quiet_log_is_right_data_an_error_or_a_refusal() {
 }
 
 #[test]
-fn damage_to_a_log_cut_in_the_middle_is_right_data_an_error_or_a_refusal() {
+fn damage_to_a_log_after_a_power_cut_gives_correct_data_an_error_or_a_rejection() {
     let case = case(false);
     let harms = harms(&case, 35);
     let [right, errors, refused] = case.try_all(&harms);
@@ -416,7 +416,7 @@ fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
 
 /// Found by an adversarial review.
 #[test]
-fn a_flush_is_noted_though_the_volume_is_read_without_a_pause() {
+fn a_flush_is_recorded_while_the_volume_is_read_without_a_pause() {
     rot_in_the_last_flush_is_no_torn_end_after(|volume, rt| async move {
         let device = checked(&volume);
         for _ in 0..100 {
@@ -427,7 +427,7 @@ fn a_flush_is_noted_though_the_volume_is_read_without_a_pause() {
 }
 
 #[test]
-fn a_flush_is_noted_though_the_volume_is_written_without_a_pause_or_a_flush() {
+fn a_flush_is_recorded_while_the_volume_is_written_without_a_pause_or_a_flush() {
     rot_in_the_last_flush_is_no_torn_end_after(|volume, rt| async move {
         let device = checked(&volume);
         for n in 0..100 {
@@ -442,7 +442,7 @@ fn a_flush_is_noted_though_the_volume_is_written_without_a_pause_or_a_flush() {
 
 /// Reads delay destaging that has begun, and a flush comes meanwhile.
 #[test]
-fn a_flush_is_noted_though_reads_hold_up_destaging() {
+fn a_flush_is_recorded_while_reads_delay_destaging() {
     let world = DiskBytes::fresh(4 << 20).world(1, None);
     let (rt, log, data) = world.parts();
     data.slowest.set(Duration::from_millis(20));
@@ -480,7 +480,7 @@ fn a_flush_is_noted_though_reads_hold_up_destaging() {
 /// block of the log has rotted. The only header that proves the durability of this data is in the middle of a later
 /// segment.
 #[test]
-fn what_was_flushed_is_not_dropped_because_of_one_rotten_block_before_it() {
+fn flushed_data_survives_a_corrupt_log_block_before_it() {
     let world = DiskBytes::fresh(4 << 20).world(1, None);
     world.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);

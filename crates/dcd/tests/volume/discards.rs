@@ -167,7 +167,7 @@ async fn turns_during(rt: &Rt, work: impl Future<Output = ()> + 'static) -> u64 
 
 /// Zeroes that a filesystem's discards became were written to the data device, and took space there.
 #[test]
-fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
+fn zeroes_that_release_space_release_it_on_the_data_device_even_after_a_crash() {
     run(async |rt| {
         let disks = DiscardRig::new(rt, 64 * MIB, RecordingDisk::new(16 * MIB, true)).await;
         let volume = disks.attach().await;
@@ -206,7 +206,7 @@ fn zeroes_that_give_room_back_do_so_at_home_and_after_a_crash_too() {
 /// Discarded ranges were reported as zeroes, and read as zeroes, until the discard was carried out. Then reads returned
 /// the content that the disk had left there.
 #[test]
-fn a_discarded_range_is_never_called_zero_and_reads_as_it_will_read_later() {
+fn a_discarded_range_is_not_reported_as_zero_and_its_content_stays_stable() {
     run(async |rt| {
         let disks = DiscardRig::new(rt, 64 * MIB, RecordingDisk::new(16 * MIB, true)).await;
         let volume = disks.attach().await;
@@ -229,7 +229,7 @@ fn a_discarded_range_is_never_called_zero_and_reads_as_it_will_read_later() {
 }
 
 #[test]
-fn over_a_disk_that_discards_nothing_a_volume_offers_no_discard_and_does_none() {
+fn a_volume_on_a_disk_without_discard_offers_no_discard_and_sends_none() {
     run(async |rt| {
         let disks = DiscardRig::new(rt, 64 * MIB, RecordingDisk::new(16 * MIB, false)).await;
         let volume = disks.attach().await;
@@ -245,7 +245,7 @@ fn over_a_disk_that_discards_nothing_a_volume_offers_no_discard_and_does_none() 
 
 /// A 4 GiB discard over a large map delayed all other clients, and carrying it out held the lock of 4 GiB.
 #[test]
-fn a_large_range_is_marked_and_brought_home_in_parts_between_which_others_get_turns() {
+fn a_large_range_is_zeroed_and_destaged_in_steps_and_other_clients_run_between_them() {
     const LEN: u64 = 4 << 30;
     run(async |rt| {
         let disks = DiscardRig::new(rt.clone(), 192 * MIB, RecordingDisk::new(LEN, true)).await;

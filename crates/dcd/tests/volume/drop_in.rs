@@ -20,7 +20,7 @@ const LINE: u64 = 4096;
 
 /// Random use, then a drain: the data device differs exactly where clients wrote, and alone is the volume.
 #[test]
-fn only_what_users_wrote_is_ever_written_to_the_data_device() {
+fn only_ranges_written_by_clients_are_written_to_the_data_device() {
     for seed in 0..6 {
         let images = DiskBytes::fresh(DATA_BYTES);
         let world = images.world(seed, None);
@@ -63,7 +63,7 @@ fn only_what_users_wrote_is_ever_written_to_the_data_device() {
 
 /// A device of 4 KiB blocks differs only in that all requests are in whole blocks of 4 KiB.
 #[test]
-fn devices_of_4096_byte_blocks_are_cached_alike() {
+fn devices_of_4096_byte_blocks_can_be_cached() {
     let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
     let (rt, log) = (world.rt.clone(), RamDevice::new(LOG_BYTES, 4096));
     let data = Rc::new(RamDevice::new(DATA_BYTES, 4096));
@@ -117,7 +117,7 @@ fn devices_of_4096_byte_blocks_are_cached_alike() {
 
 /// The data device's file may be any number of sectors long.
 #[test]
-fn a_volume_that_is_not_in_whole_lines_is_cached_to_its_last_sector() {
+fn a_volume_whose_length_is_not_a_multiple_of_a_block_is_cached_to_its_last_sector() {
     let len = DATA_BYTES + 512 * 3;
     let data = stamp(u64::MAX, 0, len);
     let log = fresh_log(LOG_BYTES, &data);

@@ -76,7 +76,7 @@ fn a_flush_after_the_log_failed_flushes_the_data_device() {
 /// Found by reading: the destager flushed, then sealed the segment, to which more had been written meanwhile, and
 /// waited for this data to become durable by itself.
 #[test]
-fn a_write_during_the_flush_before_a_destage_does_not_stop_destaging() {
+fn a_write_during_the_flush_before_a_destage_does_not_block_destaging() {
     let world = world();
     world.log.flush_takes.set(Some(Duration::from_millis(50)));
     let rt = world.rt.clone();
@@ -94,7 +94,7 @@ fn a_write_during_the_flush_before_a_destage_does_not_stop_destaging() {
 /// Found by reading: the failed update and the update that marks the log *abandoned* had the same generation, so a copy
 /// that took only the first was used.
 #[test]
-fn a_log_is_abandoned_even_if_only_one_copy_of_its_superblock_says_so() {
+fn a_log_is_abandoned_even_if_a_single_superblock_copy_is_marked() {
     let world = world();
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -122,7 +122,7 @@ fn a_log_is_abandoned_even_if_only_one_copy_of_its_superblock_says_so() {
 /// Found by reading: the first of two flushes cleared the flag that a flush was needed, and the second returned while
 /// the first was still waiting for the device.
 #[test]
-fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
+fn two_concurrent_flushes_both_wait_for_unlogged_writes() {
     let world = world();
     world.data.flush_takes.set(Some(Duration::from_millis(50)));
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
@@ -149,7 +149,7 @@ fn two_flushes_at_once_both_wait_for_what_went_past_the_log() {
 /// Found by reading: after a failed flush of the data device, only the flush was repeated. But the failed flush may
 /// have lost the data.
 #[test]
-fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
+fn data_lost_by_a_failed_flush_during_a_rescue_is_written_again() {
     let world = witnessed();
     let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -175,7 +175,7 @@ fn what_a_failed_flush_lost_while_the_log_was_rescued_is_written_again() {
 /// Found by reading: a round of making records durable ended with the maximum of appended data. So every writer waited,
 /// and only a writer could have begun the next round.
 #[test]
-fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable() {
+fn writers_continue_after_a_slow_flush_ends_with_the_log_full_of_unflushed_data() {
     let data = stamp(0, 0, 16 << 20);
     let log = fresh_log(LOG_BYTES + 300 * (128 << 10), &data);
     let world = CacheTestbed::with_images(1, None, &log, &data);
@@ -196,7 +196,7 @@ fn writers_go_on_when_a_slow_flush_ends_with_the_log_full_of_what_is_not_durable
 
 /// Found by reading: a flush waited for the rescue, and the rescue for the data device, forever.
 #[test]
-fn with_both_devices_failing_requests_end_with_errors() {
+fn requests_end_with_errors_when_both_devices_fail() {
     let world = witnessed();
     let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -226,7 +226,7 @@ fn with_both_devices_failing_requests_end_with_errors() {
 }
 
 #[test]
-fn with_both_devices_failing_it_still_detaches_and_says_that_something_is_lost() {
+fn a_close_with_both_devices_failing_detaches_and_reports_the_loss() {
     let world = world();
     let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -239,7 +239,7 @@ fn with_both_devices_failing_it_still_detaches_and_says_that_something_is_lost()
 
 /// Found by reading: after one read error during destaging, the data was abandoned for good.
 #[test]
-fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
+fn a_transient_read_failure_of_the_log_loses_nothing() {
     let world = world();
     let (rt, log, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -256,7 +256,7 @@ fn a_log_that_cannot_be_read_for_a_moment_loses_nothing() {
 
 /// Found by the run of faults: marking the log as abandoned was tried only once.
 #[test]
-fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
+fn a_failed_log_that_works_again_is_marked_as_abandoned() {
     let world = witnessed();
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -275,7 +275,7 @@ fn a_failed_log_that_comes_back_is_told_that_it_was_abandoned() {
 }
 
 #[test]
-fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
+fn a_failed_log_that_could_not_be_marked_is_reported_with_a_remedy() {
     let witness = Rc::new(MemoryLogRegistry::default());
     let world = world().witnessed(&witness);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
@@ -308,7 +308,7 @@ fn a_failed_log_that_could_not_be_marked_is_named_with_what_to_do() {
 /// Found by the simulator (seed 21001517): data was written to the data device, a flush was acknowledged although the
 /// log could not be marked, and the next attach applied the old data of the log.
 #[test]
-fn without_a_witness_nothing_is_acknowledged_as_durable_until_the_failed_log_is_marked() {
+fn without_a_failed_log_record_no_flush_succeeds_until_the_failed_log_is_marked() {
     let world = world();
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -399,7 +399,7 @@ fn with_remote(takes: Duration, away_for: Duration) -> (CacheTestbed, Rc<MemoryL
 }
 
 #[test]
-fn a_flush_waits_for_a_witness_that_takes_half_a_minute() {
+fn a_flush_waits_for_a_failed_log_record_that_takes_half_a_minute() {
     let takes = Duration::from_secs(30);
     let (world, notes) = with_remote(takes, Duration::ZERO);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
@@ -417,7 +417,7 @@ fn a_flush_waits_for_a_witness_that_takes_half_a_minute() {
 }
 
 #[test]
-fn a_witness_that_is_away_for_an_hour_is_asked_again_until_it_has_noted_it() {
+fn writing_a_failed_log_record_is_retried_until_it_succeeds_after_an_hour() {
     let away_for = Duration::from_secs(3600);
     let (world, notes) = with_remote(Duration::from_secs(1), away_for);
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
@@ -442,7 +442,7 @@ fn a_witness_that_is_away_for_an_hour_is_asked_again_until_it_has_noted_it() {
 }
 
 #[test]
-fn an_administrator_can_answer_for_a_failed_log_that_cannot_be_marked() {
+fn a_command_lets_flushes_succeed_when_a_failed_log_cannot_be_marked() {
     let world = world();
     let log = Rc::clone(&world.log);
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -477,7 +477,7 @@ fn a_close_marks_a_failed_log_that_works_again() {
 }
 
 #[test]
-fn a_close_that_cannot_say_that_all_is_home_says_that() {
+fn a_close_reports_a_stale_log_that_it_could_not_mark() {
     let world = world();
     let log = Rc::clone(&world.log);
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -492,7 +492,7 @@ fn a_close_that_cannot_say_that_all_is_home_says_that() {
 /// Found by the run of faults: the new tail was in one copy of the superblock when the log failed. So the data before
 /// the tail existed only on the data device, and the rescue zeroed it before it wrote it again.
 #[test]
-fn the_rescue_zeroes_nothing_that_has_data_on_top() {
+fn the_rescue_does_not_zero_ranges_with_newer_data() {
     let world = world();
     let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
     let home = Rc::clone(&world.data);
@@ -540,7 +540,7 @@ fn the_rescue_zeroes_nothing_that_has_data_on_top() {
 /// Found by the simulator (seed 205453): after the log failed, a flush of the data device failed and lost its data. The
 /// next flush was acknowledged although this data was lost.
 #[test]
-fn after_a_flush_failed_that_had_no_copy_in_the_log_none_is_acknowledged() {
+fn no_flush_succeeds_after_a_failed_flush_lost_data_without_a_log_copy() {
     let world = witnessed();
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     let data = Rc::clone(&world.data);
@@ -562,7 +562,7 @@ fn after_a_flush_failed_that_had_no_copy_in_the_log_none_is_acknowledged() {
 
 /// The same with a write that bypassed a working log. The failed flush was not even a client's: destaging needed it.
 #[test]
-fn after_a_flush_failed_that_a_large_write_needed_none_is_acknowledged() {
+fn no_flush_succeeds_after_a_failed_flush_lost_a_large_write() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     let options = AttachOptions {
@@ -586,7 +586,7 @@ fn after_a_flush_failed_that_a_large_write_needed_none_is_acknowledged() {
 /// Found by the simulator (seed 559): the device could not read one place while the log was opened. Recovery treated
 /// this place as the end of the log and sealed it there, so flushed data was lost for good.
 #[test]
-fn a_log_that_cannot_be_read_where_it_goes_on_is_refused_and_can_be_taken_up_later() {
+fn a_log_with_an_unreadable_end_is_rejected_and_can_be_attached_later() {
     let world = world();
     world.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..3 {
@@ -617,7 +617,7 @@ fn a_log_that_cannot_be_read_where_it_goes_on_is_refused_and_can_be_taken_up_lat
 /// Found by the simulator (seed 13006131): one copy of the superblock could not be read when the log was opened, and
 /// the other copy was used, which may be older.
 #[test]
-fn a_superblock_copy_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
+fn an_unreadable_superblock_copy_is_not_treated_as_damaged() {
     for bad in [0, B_AT] {
         let world = world();
         world
@@ -638,7 +638,7 @@ fn a_superblock_copy_that_cannot_be_read_is_not_taken_for_a_damaged_one() {
 /// Found by the simulator (seed 9204567): the flush for a large write that bypassed the log failed and lost data that
 /// destaging had just written. Destaging's own flush then succeeded, so the tail moved.
 #[test]
-fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
+fn a_failed_flush_of_the_data_device_loses_no_data_of_concurrent_destaging() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     let home = Rc::clone(&world.data);
@@ -676,7 +676,7 @@ fn a_failed_flush_of_the_data_device_loses_nothing_of_what_others_write_home() {
 /// Found by the simulator (seed 1753254405058141): a close ended the second attempt at data that the data device had
 /// failed to write. Fragments that were no longer tried were treated as destaged, and the log was marked as abandoned.
 #[test]
-fn a_close_in_a_rescue_gives_up_nothing_that_was_not_tried() {
+fn a_close_during_a_rescue_abandons_no_fragment_that_was_not_tried() {
     let world = world();
     world.data.slowest.set(Duration::from_millis(400));
     let (rt, log, data) = world.parts();

@@ -254,22 +254,22 @@ fn log_fails_everywhere(failing: CacheFailureMode, seed: u64) {
 }
 
 #[test]
-fn one_failed_request_of_the_log_wherever_it_is_costs_nothing_but_the_log() {
+fn a_single_failed_request_at_any_point_costs_only_the_log() {
     log_fails_everywhere(CacheFailureMode::Once, 21);
 }
 
 #[test]
-fn a_log_that_fails_once_and_forgets_says_what_is_lost() {
+fn a_log_that_fails_once_and_loses_unflushed_data_reports_the_loss() {
     log_fails_everywhere(CacheFailureMode::Forgetting, 25);
 }
 
 #[test]
-fn a_log_that_takes_no_more_writes_from_any_point_on_costs_nothing_but_the_log() {
+fn a_log_that_fails_all_writes_from_any_point_costs_only_the_log() {
     log_fails_everywhere(CacheFailureMode::Writes, 22);
 }
 
 #[test]
-fn a_log_that_dies_at_any_point_loses_nothing_without_saying_so() {
+fn a_log_that_fails_for_good_at_any_point_loses_nothing_silently() {
     log_fails_everywhere(CacheFailureMode::Dead, 23);
 }
 
@@ -302,7 +302,7 @@ fn data_fails(
 }
 
 #[test]
-fn the_data_device_failing_at_any_point_is_retried_and_costs_nothing() {
+fn failures_of_the_data_device_at_any_point_are_retried_and_lose_nothing() {
     let images = DiskBytes::fresh(DATA_BYTES);
     for failing in [CacheFailureMode::Forgetting, CacheFailureMode::ForAWhile] {
         let script = script(24, 100);

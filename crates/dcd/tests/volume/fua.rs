@@ -103,7 +103,7 @@ async fn write_fua(volume: &DcdVolume, id: u64, at: u64, len: u64) -> bool {
 }
 
 #[test]
-fn a_fua_write_past_the_log_that_fails_may_lose_what_else_went_past_it() {
+fn a_failed_unlogged_fua_write_may_lose_other_unlogged_writes() {
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
@@ -118,7 +118,7 @@ fn a_fua_write_past_the_log_that_fails_may_lose_what_else_went_past_it() {
 }
 
 #[test]
-fn a_flush_is_not_believed_beside_a_fua_write_that_has_failed_and_reports_it_later() {
+fn a_flush_beside_a_failed_fua_write_whose_error_is_delayed_fails() {
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
@@ -136,7 +136,7 @@ fn a_flush_is_not_believed_beside_a_fua_write_that_has_failed_and_reports_it_lat
 }
 
 #[test]
-fn a_fua_write_past_the_log_that_fails_may_lose_what_is_being_destaged() {
+fn a_failed_unlogged_fua_write_may_lose_data_that_is_being_destaged() {
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
@@ -168,7 +168,7 @@ fn a_fua_write_past_the_log_that_fails_may_lose_what_is_being_destaged() {
 }
 
 #[test]
-fn a_fua_write_without_a_log_that_fails_may_lose_what_else_was_written_home() {
+fn a_failed_fua_write_without_a_log_may_lose_other_writes_to_the_data_device() {
     with_fua_by_flush(
         AttachOptions::default(),
         |volume, rt, log, data| async move {

@@ -58,7 +58,7 @@ fn holds_all(content: &[u8]) -> bool {
 }
 
 #[test]
-fn the_volume_is_as_long_as_its_data_device_after_the_next_attach() {
+fn the_next_attach_gives_the_volume_the_length_of_its_data_device() {
     for drained in [true, false] {
         let world = grown(drained, AFTER).world(2, None);
         let content = world.with_volume(AttachOptions::default(), |volume| async move {
@@ -82,7 +82,7 @@ fn the_volume_is_as_long_as_its_data_device_after_the_next_attach() {
 }
 
 #[test]
-fn an_attach_says_that_the_device_grew_and_a_check_calls_it_healthy() {
+fn an_attach_reports_that_the_device_grew_and_check_reports_no_problem() {
     for (drained, verdict) in [(true, CheckVerdict::Clean), (false, CheckVerdict::Dirty)] {
         let images = grown(drained, AFTER);
         let world = images.world(2, None);
@@ -103,7 +103,7 @@ fn an_attach_says_that_the_device_grew_and_a_check_calls_it_healthy() {
 
 /// The length is in the superblock of the new epoch, which has two copies.
 #[test]
-fn a_power_cut_anywhere_in_the_attach_leaves_the_old_length_or_the_new_one() {
+fn a_power_cut_anywhere_in_the_attach_leaves_the_old_or_the_new_length() {
     for drained in [true, false] {
         let images = grown(drained, AFTER);
         let (mut lengths, mut n) = ([0, 0], 0);
@@ -137,7 +137,7 @@ fn a_power_cut_anywhere_in_the_attach_leaves_the_old_length_or_the_new_one() {
 
 /// The content of a device's end shows whether the device was changed. If the device grew, this is its old end.
 #[test]
-fn a_device_that_grew_and_was_changed_is_refused_while_its_log_holds_data() {
+fn a_device_that_grew_and_was_changed_is_rejected_while_its_log_holds_data() {
     for at in [4096, BEFORE - 8192] {
         let mut images = grown(false, AFTER);
         images.data[at as usize] ^= 1;
@@ -149,7 +149,7 @@ fn a_device_that_grew_and_was_changed_is_refused_while_its_log_holds_data() {
 
 /// Two blank devices have equal ends, and the lengths are no evidence if one device may have grown.
 #[test]
-fn a_longer_device_of_another_name_is_refused_while_the_log_holds_data() {
+fn a_longer_device_of_another_name_is_rejected_while_the_log_holds_data() {
     let attach = |drained: bool, accept_changed| {
         let world = grown(drained, AFTER).world(2, None);
         let (rt, log, data) = world.parts();
@@ -178,7 +178,7 @@ fn a_longer_device_of_another_name_is_refused_while_the_log_holds_data() {
 
 /// Found by review: after disks had changed their names, a volume with an empty log accepted a longer disk as its own.
 #[test]
-fn a_longer_device_of_another_name_and_content_is_refused_with_an_empty_log_too() {
+fn a_longer_device_of_another_name_and_content_is_rejected_even_with_an_empty_log() {
     let attach = |accept_changed| {
         let mut images = grown(true, AFTER);
         images.data[4096] ^= 1;
@@ -257,7 +257,7 @@ fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, CacheTestbed
 }
 
 #[test]
-fn a_volume_in_use_becomes_as_long_as_its_data_device_when_it_is_told_to() {
+fn a_resize_gives_an_attached_volume_the_length_of_its_data_device() {
     let (done, ended, world) = grows_in_use(1, None);
     assert!(ended && done == [10, 11]);
     let images = world.after_cut(WriteFate::Drop);
@@ -274,7 +274,7 @@ fn a_volume_in_use_becomes_as_long_as_its_data_device_when_it_is_told_to() {
 
 /// One seed is one scenario: the moment of the power cut, and the blocks that are on the disk then.
 #[test]
-fn a_power_cut_anywhere_while_a_volume_in_use_grows_loses_nothing_that_was_flushed() {
+fn a_power_cut_anywhere_in_a_resize_loses_no_flushed_data() {
     let mut n = 0;
     loop {
         let (done, ended, world) = grows_in_use(n, Some(n));
@@ -309,7 +309,7 @@ fn a_power_cut_anywhere_while_a_volume_in_use_grows_loses_nothing_that_was_flush
 }
 
 #[test]
-fn a_data_device_that_shrank_under_a_volume_in_use_is_refused_and_the_volume_keeps_its_length() {
+fn a_resize_to_a_shorter_data_device_fails_and_the_volume_keeps_its_length() {
     let world = DiskBytes::fresh(BEFORE).world(1, None);
     let (rt, log, data) = world.parts();
     let shorter = Rc::new(Tap::new(data as Rc<dyn Device>, ShrinkHooks::default()));
@@ -341,7 +341,7 @@ impl TapHooks for ShrinkHooks {
 
 /// Found by review: the message said "up to 4PiB", and a device of 4 PiB was rejected.
 #[test]
-fn a_device_of_4_pebibytes_is_cached_to_its_last_line_and_of_a_longer_one_no_log_is_made() {
+fn a_device_of_4_pib_is_cached_to_its_last_block_and_a_log_for_a_longer_device_is_rejected() {
     const MOST: u64 = 4 << 50;
     let made = |len| {
         let world = DiskBytes::fresh(BEFORE).world(1, None);

@@ -177,7 +177,7 @@ async fn write(volume: &DcdVolume, id: u64, at: u64, len: u64, durability: Durab
 
 /// Removes every subset of the last few records in turn: no record after a missing one may be visible.
 #[test]
-fn i1_a_record_counts_only_if_every_record_before_it_does() {
+fn i1_a_record_is_valid_only_if_every_record_before_it_is_valid() {
     let images = DiskBytes::fresh(DATA_BYTES);
     let world = images.world(1, None);
     let history: SharedHistory = Rc::new(RefCell::new(History::whole(images.data, 1)));
@@ -254,7 +254,7 @@ fn follow_segments(
 }
 
 #[test]
-fn i2_a_segment_is_reused_only_when_all_it_held_is_durably_home_or_superseded() {
+fn i2_a_segment_is_reused_only_when_all_its_data_is_durably_destaged_or_superseded() {
     let watching = JournaledCache::new(2, AttachOptions::default());
     // Whenever a slot is overwritten, a device that lost all unflushed data must still have all durable data. The log
     // is examined in its state at that moment, without the slot itself.
@@ -302,7 +302,7 @@ fn i2_a_segment_is_reused_only_when_all_it_held_is_durably_home_or_superseded() 
 }
 
 #[test]
-fn i3_the_tail_is_durable_in_both_superblocks_before_what_it_excludes_is_overwritten() {
+fn i3_the_tail_is_durable_in_both_superblocks_before_excluded_segments_are_overwritten() {
     let watching = JournaledCache::new(3, AttachOptions::default());
     watching.go(13, 250, 1 << 20);
     let wrapped = Cell::new(0);
@@ -331,7 +331,7 @@ fn i3_the_tail_is_durable_in_both_superblocks_before_what_it_excludes_is_overwri
 
 /// Tests the invariant on the state of the disks after several interrupted recoveries in a row.
 #[test]
-fn i4_recovery_changes_nothing_it_would_itself_recover() {
+fn i4_an_interrupted_recovery_changes_no_recoverable_data() {
     for seed in 0..12 {
         let watching = JournaledCache::new(seed, AttachOptions::default());
         watching.go(seed + 100, 40, 32 << 10);
@@ -431,7 +431,7 @@ fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua(
 }
 
 #[test]
-fn i6_home_writes_of_one_sector_never_overlap_in_time() {
+fn i6_data_device_writes_of_a_sector_never_overlap_in_time() {
     let bypass = Some(ByteLen::kib(32));
     let options = AttachOptions {
         bypass,
@@ -486,7 +486,7 @@ fn i6_home_writes_of_one_sector_never_overlap_in_time() {
 
 /// (`faults.rs` makes either device fail at every single request, `failures.rs` in special ways.)
 #[test]
-fn i7_after_the_log_failed_nothing_is_acknowledged_on_its_word() {
+fn i7_no_write_is_acknowledged_on_the_strength_of_a_failed_log() {
     let watching = JournaledCache::new(7, AttachOptions::default());
     watching.go(17, 40, 64 << 10);
     watching.world.log.fail(|op, range| {

@@ -34,7 +34,7 @@ async fn until(rt: &Rt, what: impl Fn() -> bool) {
 
 /// Found by a review: after three attempts within 12 seconds, 245,760 flushed bytes were lost for good.
 #[test]
-fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
+fn data_that_is_unreadable_in_the_log_for_hours_is_not_lost() {
     for span in [Duration::from_secs(12), 5 * HOUR] {
         let world = world();
         let (rt, log, data) = world.parts();
@@ -64,7 +64,7 @@ fn what_cannot_be_read_from_the_log_for_hours_is_not_lost() {
 /// Found by a review: 480 KiB were lost, the intact log was marked as abandoned, and the next flush and close
 /// succeeded.
 #[test]
-fn a_log_that_is_away_after_a_flush_loses_nothing_however_long() {
+fn a_log_that_is_absent_for_hours_after_a_flush_loses_nothing() {
     for span in [Duration::from_secs(15), 3 * HOUR] {
         let world = world();
         let (rt, log, data) = world.parts();
@@ -94,7 +94,7 @@ fn a_log_that_is_away_after_a_flush_loses_nothing_however_long() {
 }
 
 #[test]
-fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_more_before() {
+fn unreadable_data_is_lost_only_on_a_command_and_after_another_read() {
     let world = world();
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     world.with_volume(AttachOptions::default(), move |volume| async move {
@@ -127,7 +127,7 @@ fn what_cannot_be_read_is_lost_when_an_administrator_says_so_and_is_read_once_mo
 
 /// Found by the simulator: a window contained older and newer segments, and all of it was abandoned.
 #[test]
-fn what_was_written_after_the_word_to_give_up_is_not_given_up() {
+fn data_written_after_the_command_to_abandon_is_kept() {
     for log_fails in [false, true] {
         let world = world();
         let (rt, log, data) = world.parts();
@@ -200,7 +200,7 @@ fn patience_with_a_data_device_that_fails_slowly_begins_with_its_first_failure()
 }
 
 #[test]
-fn patience_with_a_log_that_is_read_slowly_in_vain_begins_with_the_first_failure() {
+fn patience_with_a_log_of_slow_failing_reads_begins_with_the_first_failure() {
     let took = waits_for_a_rescue(|world| {
         world.log.slowest.set(Duration::from_secs(4));
         world.log.fail(|_, _| true);
@@ -220,7 +220,7 @@ fn little_map() -> AttachOptions {
 /// Found by the simulator (seed 1753290507977533): the data device failed most writes of a window, each after a third
 /// of a second, and writers waited until all of them had been tried.
 #[test]
-fn patience_while_destaging_begins_with_the_first_failure_that_room_does_not_follow() {
+fn patience_while_destaging_begins_with_the_first_failure_that_frees_no_space() {
     let world = world();
     let (rt, _, data) = world.parts();
     world.with_volume(little_map(), |volume| async move {
@@ -242,7 +242,7 @@ fn patience_while_destaging_begins_with_the_first_failure_that_room_does_not_fol
 /// The failing block is tried again in every window, but the free space that the other blocks make is still available
 /// to writers.
 #[test]
-fn a_place_that_home_refuses_for_long_keeps_no_room_from_others() {
+fn a_block_that_the_data_device_refuses_does_not_block_other_writers() {
     let world = world();
     let (rt, _, data) = world.parts();
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -263,7 +263,7 @@ fn a_place_that_home_refuses_for_long_keeps_no_room_from_others() {
 /// Found by a review: the discards lay in the log behind data for which the data device had no space, so they were
 /// never carried out.
 #[test]
-fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
+fn a_full_thin_data_device_gets_space_from_discards_later_in_the_log() {
     const OLD: u64 = 500;
     for room in [OLD, OLD + 100] {
         let world = world();
@@ -305,7 +305,7 @@ fn a_full_thin_data_device_gets_room_by_discards_that_lie_behind() {
 
 /// A crash at any of many requests around the early discards loses no flushed data, and brings no discarded data back.
 #[test]
-fn the_power_may_go_while_discards_are_done_out_of_order() {
+fn a_power_cut_while_discards_run_out_of_order_loses_no_flushed_data() {
     const OLD: u64 = 100;
     let mut discarded = 0;
     for cut_at in (0..).step_by(23) {
@@ -359,7 +359,7 @@ fn the_power_may_go_while_discards_are_done_out_of_order() {
 
 /// After a power cut at any request, flushed data is either readable or reported as lost.
 #[test]
-fn the_power_may_go_anywhere_while_what_cannot_be_read_is_given_up() {
+fn a_power_cut_while_unreadable_data_is_abandoned_loses_no_data_silently() {
     let first = world();
     first.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 60 * LINE).await;
@@ -404,7 +404,7 @@ fn the_power_may_go_anywhere_while_what_cannot_be_read_is_given_up() {
 /// Found by a review: one write to the data device failed, and 2,480 of 6,400 client writes failed with it, although
 /// the next attempt succeeded half a second later.
 #[test]
-fn writers_to_a_full_log_wait_while_home_is_tried_again() {
+fn writers_to_a_full_log_wait_while_the_data_device_is_retried() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     world.with_volume(AttachOptions::default(), move |volume| async move {
@@ -424,7 +424,7 @@ fn writers_to_a_full_log_wait_while_home_is_tried_again() {
 }
 
 #[test]
-fn writers_to_a_full_log_fail_when_patience_is_over_and_go_on_when_home_is_back() {
+fn writers_to_a_full_log_fail_after_the_patience_and_continue_when_the_data_device_works() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     let options = AttachOptions {
@@ -457,7 +457,7 @@ fn writers_to_a_full_log_fail_when_patience_is_over_and_go_on_when_home_is_back(
 
 /// Found by a review: the tail stopped at one bad sector, and once the log was full, so did the volume.
 #[test]
-fn a_bad_sector_at_home_stops_nothing_but_itself() {
+fn a_bad_sector_of_the_data_device_blocks_only_its_own_block() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     let bad = 700 * LINE + 512;
@@ -515,7 +515,7 @@ fn a_bad_sector_at_home_stops_nothing_but_itself() {
 /// Found by the simulator (seed 1753268792893146): the rejected part of a block was forgotten when another part of the
 /// block was destaged, and a drain ended without an error.
 #[test]
-fn a_drain_tells_what_home_refuses_of_a_line_of_which_a_later_part_went_home() {
+fn a_drain_reports_a_refused_fragment_though_a_later_fragment_of_its_block_was_destaged() {
     let world = world();
     let data = Rc::clone(&world.data);
     let bad = 700 * LINE;
@@ -546,7 +546,7 @@ fn a_drain_tells_what_home_refuses_of_a_line_of_which_a_later_part_went_home() {
 /// Found by the simulator (seed 1753272480175093): a stop waited two minutes until a whole window had been tried
 /// fragment by fragment, on a log that took two seconds for each and failed every other.
 #[test]
-fn a_close_does_not_wait_for_what_is_read_piece_by_piece_from_a_failing_log() {
+fn a_close_does_not_wait_for_reads_of_single_fragments_from_a_failing_log() {
     let images = {
         let world = world();
         world.with_volume(AttachOptions::default(), move |volume| async move {
@@ -580,7 +580,7 @@ fn a_close_does_not_wait_for_what_is_read_piece_by_piece_from_a_failing_log() {
 
 /// After a crash, too, the rejected fragment is found where it was appended again.
 #[test]
-fn what_home_refused_is_still_there_after_a_crash() {
+fn data_that_the_data_device_refused_survives_a_crash() {
     let world = world();
     let data = Rc::clone(&world.data);
     let bad = 700 * LINE;
@@ -602,7 +602,7 @@ fn what_home_refused_is_still_there_after_a_crash() {
 
 /// A thin image without free space fails writes that need a new block, and takes the rest.
 #[test]
-fn a_data_device_without_space_holds_data_in_the_log_until_there_is_some() {
+fn a_data_device_without_space_keeps_data_in_the_log_until_space_is_free() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     let home = Rc::clone(&world.data);
@@ -639,7 +639,7 @@ fn a_data_device_without_space_holds_data_in_the_log_until_there_is_some() {
 /// Found by the simulator (world 429209) and by stopping a real daemon: a stop waited for writers, and the writers for
 /// free space that never came.
 #[test]
-fn a_close_ends_though_writers_wait_for_room() {
+fn a_close_ends_while_writers_wait_for_free_space() {
     let world = world();
     let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
     world.with_volume(AttachOptions::default(), move |volume| async move {
@@ -679,7 +679,7 @@ fn a_close_ends_though_writers_wait_for_room() {
 
 /// Found by a review: each flush waited 11 seconds for every 8,192 fragments of a failed log.
 #[test]
-fn a_dead_log_is_found_out_once() {
+fn a_failed_log_is_probed_only_once() {
     let world = world().witnessed(&Rc::default());
     let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
     let dead = Rc::new(Cell::new(0u64));

@@ -83,7 +83,7 @@ fn endlessly<F>(
 }
 
 #[test]
-fn single_sectors_far_apart_can_be_written_for_ever_within_the_bound() {
+fn single_sectors_far_apart_can_be_written_endlessly_within_the_memory_limit() {
     for (seed, users, slowest) in [(1, 1, 0), (2, 64, 0), (3, 64, 1)] {
         endlessly(
             seed,
@@ -99,7 +99,7 @@ fn single_sectors_far_apart_can_be_written_for_ever_within_the_bound() {
 }
 
 #[test]
-fn small_ranges_can_be_discarded_for_ever_within_the_bound() {
+fn small_ranges_can_be_discarded_endlessly_within_the_memory_limit() {
     endlessly(4, 16, Duration::ZERO, |volume, n| async move {
         let at = n * 7919 % LINES * LINE;
         checked(&volume).discard(at..at + 2048).await.unwrap();
@@ -107,7 +107,7 @@ fn small_ranges_can_be_discarded_for_ever_within_the_bound() {
 }
 
 #[test]
-fn long_writes_and_discards_among_single_sectors_stay_within_the_bound() {
+fn long_writes_and_discards_among_single_sectors_stay_within_the_memory_limit() {
     endlessly(5, 32, Duration::ZERO, |volume, n| async move {
         let rng = Rng::new(n);
         let line = rng.below(LINES - 256);
@@ -126,7 +126,7 @@ fn long_writes_and_discards_among_single_sectors_stay_within_the_bound() {
 }
 
 #[test]
-fn a_map_larger_than_the_bound_is_taken_up_and_destaged_until_there_is_room() {
+fn a_map_larger_than_the_limit_is_recovered_and_destaged_until_writes_fit() {
     const SECTORS: u64 = 30_000;
     let before = world(6, medium());
     // The data device is too slow for destaging, so that the map grows beyond the later limit.

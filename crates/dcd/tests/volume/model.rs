@@ -130,14 +130,14 @@ fn world(seed: u64, requests: u64, options: AttachOptions) -> u64 {
 }
 
 #[test]
-fn every_read_gives_the_last_completed_write_whatever_overlaps() {
+fn every_read_returns_the_last_completed_write_with_overlapping_requests() {
     for seed in 0..12 {
         world(seed, 600, AttachOptions::default());
     }
 }
 
 #[test]
-fn every_read_gives_the_last_completed_write_with_large_writes_bypassing_the_log() {
+fn every_read_returns_the_last_completed_write_with_large_writes_bypassing_the_log() {
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
@@ -148,7 +148,7 @@ fn every_read_gives_the_last_completed_write_with_large_writes_bypassing_the_log
 }
 
 #[test]
-fn every_read_gives_the_last_completed_write_when_each_write_is_made_durable() {
+fn every_read_returns_the_last_completed_write_with_durable_acknowledgements() {
     let acknowledge = forebay_dcd::AckMode::Write;
     let options = AttachOptions {
         acknowledge,
@@ -160,7 +160,7 @@ fn every_read_gives_the_last_completed_write_when_each_write_is_made_durable() {
 }
 
 #[test]
-fn every_read_gives_the_last_completed_write_when_each_write_is_handed_over() {
+fn every_read_returns_the_last_completed_write_with_acknowledgement_at_handover() {
     let options = AttachOptions {
         acknowledge: forebay_dcd::AckMode::Handover,
         ..AttachOptions::default()
@@ -171,7 +171,7 @@ fn every_read_gives_the_last_completed_write_when_each_write_is_handed_over() {
 }
 
 #[test]
-fn every_read_gives_the_last_completed_write_whatever_gaps_are_between_records() {
+fn every_read_returns_the_last_completed_write_with_any_rotational_offsets() {
     for seed in 400..408 {
         let options = AttachOptions {
             gaps: OffsetPolicy::Scattered(seed),
@@ -182,7 +182,7 @@ fn every_read_gives_the_last_completed_write_whatever_gaps_are_between_records()
 }
 
 #[test]
-fn the_same_seed_is_the_same_world() {
+fn equal_seeds_give_equal_runs() {
     let options = AttachOptions::default();
     assert_eq!(world(42, 300, options), world(42, 300, options));
     assert_ne!(world(42, 300, options), world(43, 300, options));

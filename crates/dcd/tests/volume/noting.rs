@@ -38,7 +38,7 @@ impl Driver for JumpCountingClock {
 
 /// After a flush, and after an unflushed write that was destaged.
 #[test]
-fn an_idle_volume_sleeps() {
+fn an_idle_volume_wakes_fewer_than_five_times_an_hour() {
     let clock = Rc::new(JumpCountingClock::default());
     let driver = Rc::clone(&clock) as Rc<dyn Driver>;
     let images = DiskBytes::fresh(4 << 20);

@@ -162,7 +162,7 @@ fn line_after(image: Vec<u8>, at: u64) -> Vec<u8> {
 }
 
 #[test]
-fn after_a_failed_flush_of_the_log_no_flush_covers_what_went_past_it_on_the_same_disk() {
+fn after_a_failed_flush_of_the_log_no_flush_covers_unlogged_writes_on_the_same_disk() {
     let flushed: Rc<Cell<bool>> = Rc::default();
     let noted = Rc::clone(&flushed);
     let world = on_one_disk(|volume, _, log, _| async move {
@@ -178,7 +178,7 @@ fn after_a_failed_flush_of_the_log_no_flush_covers_what_went_past_it_on_the_same
 }
 
 #[test]
-fn after_a_failed_flush_of_the_data_device_a_flush_covers_what_the_log_on_the_same_disk_forgot() {
+fn after_a_failed_flush_of_the_data_device_a_flush_covers_lost_log_writes_on_the_same_disk() {
     let flushed: Rc<Cell<bool>> = Rc::default();
     let noted = Rc::clone(&flushed);
     let world = on_one_disk(|volume, rt, _, data| async move {

@@ -23,7 +23,7 @@ fn world(seed: u64) -> CacheTestbed {
 }
 
 #[test]
-fn writers_to_a_full_log_before_a_slow_device_are_slowed_and_all_served_alike() {
+fn writers_to_a_full_log_over_a_slow_device_are_slowed_and_served_equally() {
     let world = world(1);
     world.data.slowest.set(Duration::from_millis(30));
     let rt = world.rt.clone();
@@ -86,7 +86,7 @@ fn buffers_stay_bounded_when_the_log_device_is_slow() {
 }
 
 #[test]
-fn a_drain_ends_though_users_never_stop_writing() {
+fn a_drain_ends_while_clients_never_stop_writing() {
     let world = world(3);
     let rt = world.rt.clone();
     world.with_volume(AttachOptions::default(), |volume| async move {
@@ -165,12 +165,12 @@ fn close_in_flight(seed: u64) {
 
 /// Found by this test: writes to the data device were left in flight, and could conflict with those of the next attach.
 #[test]
-fn closing_with_requests_in_flight_ends_them_and_keeps_all_that_was_acknowledged() {
+fn a_close_with_requests_in_flight_ends_them_and_keeps_all_acknowledged_data() {
     (0..40).for_each(close_in_flight);
 }
 
 #[test]
-fn a_drain_that_is_overtaken_by_a_close_says_what_is_left() {
+fn a_drain_interrupted_by_a_close_reports_the_remaining_data() {
     let world = world(5);
     world.data.fail(|op, _| op == DeviceOp::Write);
     let rt = world.rt.clone();
@@ -201,7 +201,7 @@ fn a_drain_that_is_overtaken_by_a_close_says_what_is_left() {
 /// Found by the simulator (seed 183): destaging slept until clients would have been idle long enough, and did not wake
 /// when a burst filled the log meanwhile. Writers were blocked until it woke.
 #[test]
-fn a_burst_into_an_almost_empty_log_does_not_wait_for_destaging_to_wake() {
+fn a_burst_into_an_almost_empty_log_wakes_destaging() {
     let world = world(7);
     let micros = Duration::from_micros(20);
     world.log.slowest.set(micros);

@@ -69,7 +69,7 @@ fn superblocks(image: &[u8]) -> [RingSuperblock; 2] {
 }
 
 #[test]
-fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
+fn data_lost_with_a_log_is_salvaged_when_the_log_can_be_read_again() {
     let images = given_up(|_, _| async {});
     let lost = LOST.end - LOST.start;
     assert!(!holds(&images.data, 2, LOST.start, lost));
@@ -108,7 +108,7 @@ fn what_was_lost_with_a_log_comes_home_when_it_can_be_read_again() {
 }
 
 #[test]
-fn what_was_written_after_it_was_lost_is_not_replaced_by_salvage() {
+fn salvage_does_not_replace_data_written_after_the_loss() {
     // The log's device takes writes again, and 10 of the lost blocks are rewritten, directly on the data device.
     let images = given_up(|log, volume| async move {
         log.fault.replace(None);
@@ -128,7 +128,7 @@ fn what_was_written_after_it_was_lost_is_not_replaced_by_salvage() {
 }
 
 #[test]
-fn what_cannot_be_read_yet_stays_named_and_comes_home_later() {
+fn unreadable_data_stays_listed_as_lost_and_can_be_salvaged_later() {
     let images = given_up(|_, _| async {});
     let world = images.world(2, None);
     let all = check(&world).salvage.unwrap();
@@ -166,7 +166,7 @@ fn nothing_is_salvaged_while_records_of_the_log_are_missing() {
 }
 
 #[test]
-fn a_log_that_counts_and_another_data_device_are_refused() {
+fn salvage_rejects_a_valid_log_and_another_data_device() {
     let fresh = DiskBytes::fresh(DATA_BYTES).world(1, None);
     assert!(matches!(salvage(&fresh), Err(SalvageError::NotAbandoned)));
     let images = given_up(|_, _| async {});
@@ -183,7 +183,7 @@ fn a_log_that_counts_and_another_data_device_are_refused() {
 
 /// The power may fail at any request of a salvage: no data is worse off than before, and the salvage can be repeated.
 #[test]
-fn a_power_cut_during_salvage_loses_nothing_and_never_makes_the_log_count_again() {
+fn a_power_cut_during_salvage_loses_nothing_and_the_log_stays_abandoned() {
     let images = given_up(|_, _| async {});
     for cut in 0.. {
         let world = images.world(cut, Some(cut));

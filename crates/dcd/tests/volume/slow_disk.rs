@@ -103,7 +103,7 @@ fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
 }
 
 #[test]
-fn a_flush_waits_for_little_of_what_destaging_asked_of_a_log_disk() {
+fn a_flush_waits_only_briefly_for_reads_of_destaging_on_the_log_disk() {
     let longest = run(async |rt| {
         let (log, data) = (barracuda(&rt, LOG_BYTES), barracuda(&rt, DATA_BYTES));
         let volume = volume(&rt, log, data).await;
@@ -113,7 +113,7 @@ fn a_flush_waits_for_little_of_what_destaging_asked_of_a_log_disk() {
 }
 
 #[test]
-fn a_flush_waits_for_little_of_what_destaging_asked_of_the_one_disk() {
+fn a_flush_waits_only_briefly_for_destaging_on_a_shared_disk() {
     let longest = run(async |rt| {
         let disk = barracuda(&rt, LOG_BYTES + DATA_BYTES);
         let part = |at, len| DeviceSlice::new(Rc::clone(&disk), at, len).unwrap();
@@ -147,7 +147,7 @@ async fn looks_at_a_drain(rt: &Rt, volume: &DcdVolume) -> Vec<DcdStatus> {
 /// For minutes, the status of a drain showed no progress and no estimate, while the drain zeroed the ranges that a new
 /// filesystem had unmapped. Then the remaining data fell in large steps.
 #[test]
-fn what_is_left_of_a_drain_falls_steadily_and_what_is_being_done_is_said() {
+fn the_remaining_work_of_a_drain_falls_steadily_and_its_activity_is_reported() {
     const ZEROED: u64 = DATA_BYTES / 2;
     run(async |rt| {
         let (log, data) = (barracuda(&rt, LOG_BYTES), barracuda(&rt, DATA_BYTES));
@@ -281,12 +281,12 @@ fn serves_evenly(depth: u64, order: WriteOrder) {
 }
 
 #[test]
-fn one_writer_to_a_full_log_before_a_slow_disk_is_served_evenly() {
+fn a_single_writer_to_a_full_log_over_a_slow_disk_is_served_evenly() {
     serves_evenly(1, SCATTERED);
 }
 
 #[test]
-fn many_writers_to_a_full_log_before_a_slow_disk_are_served_evenly() {
+fn many_writers_to_a_full_log_over_a_slow_disk_are_served_evenly() {
     serves_evenly(32, SCATTERED);
     serves_evenly(128, SCATTERED);
 }
@@ -294,21 +294,21 @@ fn many_writers_to_a_full_log_before_a_slow_disk_are_served_evenly() {
 /// The rate at which the log was emptied determined the size of the next window and the pace of writers. Overwritten
 /// data was emptied very fast, and then writers were blocked for 22 seconds.
 #[test]
-fn writers_are_served_evenly_when_the_log_was_full_of_what_had_been_overwritten() {
+fn writers_are_served_evenly_after_the_log_was_full_of_overwritten_data() {
     serves_evenly(1, AGAIN_AND_AGAIN);
     serves_evenly(32, AGAIN_AND_AGAIN);
 }
 
 /// Likewise, the rate for adjacent blocks does not predict the rate for scattered blocks.
 #[test]
-fn writers_are_served_evenly_when_the_log_was_full_of_what_lies_in_a_row() {
+fn writers_are_served_evenly_after_the_log_was_full_of_adjacent_blocks() {
     serves_evenly(1, IN_A_ROW);
     serves_evenly(32, IN_A_ROW);
 }
 
 /// Each write had a record of its own, with a header as long as its data, so the log held half of its possible data.
 #[test]
-fn writers_that_wait_for_the_log_and_are_paced_share_records() {
+fn paced_writers_that_wait_for_the_log_share_records() {
     let (written, served) = run(async |rt| {
         let log = even(&rt, LOG_BYTES, Duration::from_micros(50));
         let data = even(&rt, DATA_BYTES, Duration::from_secs(1) / OWN as u32);

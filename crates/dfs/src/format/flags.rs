@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_file_has_its_flags_and_gives_on_what_does_not_protect() {
+    fn each_kind_of_file_keeps_its_flags_and_new_files_inherit_only_unprotecting_flags() {
         let all = FileFlags::of_bits(FileFlags::ALL).expect("all are known");
         assert_eq!(all.letters(), "SDiadA");
         assert_eq!(FileFlags::of_bits(1 << 6), None);

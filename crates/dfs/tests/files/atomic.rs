@@ -53,7 +53,7 @@ fn edits(rng: &Rng, model: &mut Vec<u8>) -> Edits {
 }
 
 #[test]
-fn edits_of_files_of_any_size_leave_what_they_say() {
+fn edits_of_files_of_any_size_give_the_edited_content() {
     run(|fs| async move {
         let rng = Rng::new(7);
         for round in 0..60 {
@@ -83,7 +83,7 @@ fn edits_of_files_of_any_size_leave_what_they_say() {
 }
 
 #[test]
-fn edits_that_are_too_many_or_of_what_has_no_data_change_nothing() {
+fn edits_that_are_too_large_or_of_files_without_data_change_nothing() {
     run(|fs| async move {
         let file = make(&fs, "a").await;
         fs.write(file, Some(0), data(8192, 1)).await.expect("done");
@@ -117,7 +117,7 @@ fn edits_that_are_too_many_or_of_what_has_no_data_change_nothing() {
 }
 
 #[test]
-fn many_that_edit_the_same_files_at_once_neither_wait_for_ever_nor_mix() {
+fn concurrent_edits_of_the_same_files_neither_deadlock_nor_mix() {
     run(|fs| async move {
         let files = [make(&fs, "a").await, make(&fs, "b").await];
         for file in files {
@@ -155,7 +155,7 @@ fn many_that_edit_the_same_files_at_once_neither_wait_for_ever_nor_mix() {
 }
 
 #[test]
-fn an_exchange_gives_each_file_what_the_other_had_whatever_their_sizes() {
+fn an_exchange_swaps_the_data_of_two_files_of_any_sizes() {
     run(|fs| async move {
         let sizes = [0, 1, 300, 384, 385, 5000, 32 << 10, (32 << 10) + 1, 3 << 20];
         for (n, first) in sizes.into_iter().enumerate() {
@@ -182,7 +182,7 @@ fn an_exchange_gives_each_file_what_the_other_had_whatever_their_sizes() {
 }
 
 #[test]
-fn an_exchange_of_more_than_can_be_done_at_once_changes_nothing() {
+fn an_exchange_of_too_much_data_changes_nothing() {
     run(|fs| async move {
         let (a, b) = (make(&fs, "a").await, make(&fs, "b").await);
         for n in 0..5 {

@@ -53,7 +53,7 @@ async fn change(fs: &Fs, file: u64, rng: &Rng) {
 }
 
 #[test]
-fn the_sectors_of_a_file_are_what_is_mapped_whatever_is_done_to_it_at_once() {
+fn the_sector_count_of_a_file_equals_its_mapped_sectors_under_concurrent_changes() {
     run(|world| async move {
         let file = world.make(ROOT, b"file", FileKind::Regular).await;
         write(&world.fs, file, 0, 40_000).await;

@@ -33,7 +33,7 @@ async fn forget(world: &FsTestbed, file: u64, filler: u64) {
 }
 
 #[test]
-fn what_is_free_is_told_and_what_is_full_refuses_and_can_be_emptied() {
+fn free_space_is_reported_and_a_full_volume_refuses_writes_and_can_be_emptied() {
     run(|world| async move {
         let fs = &world.fs;
         let empty = fs.room();
@@ -56,7 +56,7 @@ fn what_is_free_is_told_and_what_is_full_refuses_and_can_be_emptied() {
 }
 
 #[test]
-fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_though_all_of_it_is_in_use() {
+fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_while_all_files_are_open() {
     run(|world| async move {
         let fs = &world.fs;
         let filler = world.make(ROOT, b"filler", FileKind::Regular).await;
@@ -116,7 +116,7 @@ fn a_volume_that_is_full_to_the_last_sector_can_be_emptied_though_all_of_it_is_i
 }
 
 #[test]
-fn what_is_filled_and_emptied_again_and_again_is_as_large_as_at_first() {
+fn repeated_filling_and_emptying_does_not_lose_capacity() {
     run_on(40 << 20, FsGeometry::default(), |world| async move {
         let mut sizes = Vec::new();
         for _ in 0..8 {

@@ -55,7 +55,7 @@ fn contradicts<T: std::fmt::Debug>(done: Result<T, FsError>) {
 
 /// Found by reading: a lookup read the entry again and again.
 #[test]
-fn a_name_of_a_file_that_is_not_there_is_an_error() {
+fn an_entry_of_a_missing_file_is_an_error() {
     run_unchecked(|world| async move {
         let world = with_entry(world, |entry| entry.file += 1).await;
         let fs = &world.fs;
@@ -70,7 +70,7 @@ fn a_name_of_a_file_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn a_name_of_one_that_was_there_before_is_an_error() {
+fn an_entry_of_an_earlier_file_with_an_equal_number_is_an_error() {
     run_unchecked(|world| async move {
         let world = with_entry(world, |entry| entry.generation += 1).await;
         contradicts(world.fs.look_up(ROOT, b"a").await);
@@ -81,7 +81,7 @@ fn a_name_of_one_that_was_there_before_is_an_error() {
 
 /// Found by reading: an i-node of a pipe claimed to have data, and its removal also removed the data at that location.
 #[test]
-fn an_i_node_that_says_what_cannot_be_is_an_error_and_takes_nothing_with_it() {
+fn an_inconsistent_i_node_is_an_error_and_its_removal_removes_nothing_else() {
     type Made = fn(&mut Inode);
     let impossible: [(&str, Made); 5] = [
         ("a pipe with data", |inode| {
@@ -124,7 +124,7 @@ fn an_i_node_that_says_what_cannot_be_is_an_error_and_takes_nothing_with_it() {
 }
 
 #[test]
-fn counts_of_a_directory_that_are_at_their_end_are_not_counted_on() {
+fn adding_a_subdirectory_beyond_the_maximum_link_count_is_refused() {
     run_unchecked(|world| async move {
         let directory = world.make(ROOT, b"a", FileKind::Directory).await;
         let mut inode = world.fs.inode(directory).await.expect("there");

@@ -43,7 +43,7 @@ async fn list(world: &FsTestbed, directory: u64) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn names_are_of_any_bytes_but_zero_and_slash() {
+fn names_may_contain_all_bytes_but_zero_and_slash() {
     run(|world| async move {
         let mut names: BTreeSet<Vec<u8>> = BTreeSet::new();
         for byte in (1..=255).filter(|byte| *byte != b'/') {
@@ -70,7 +70,7 @@ fn names_are_of_any_bytes_but_zero_and_slash() {
 }
 
 #[test]
-fn a_directory_of_very_many_names_is_listed_whole_looked_up_and_emptied() {
+fn a_directory_of_very_many_names_can_be_listed_searched_and_emptied() {
     let count = cases(10_000_000, 20_000);
     run_on(
         (64 << 20) + count * 1024,
@@ -130,7 +130,7 @@ fn a_directory_of_very_many_names_is_listed_whole_looked_up_and_emptied() {
 }
 
 #[test]
-fn a_file_has_more_than_65_536_names_and_outlives_all_but_the_last() {
+fn a_file_can_have_more_than_65_536_names_and_is_removed_with_the_last() {
     run_on(256 << 20, FsGeometry::default(), |world| async move {
         let count = cases(200_000, 66_000);
         let file = world.make(ROOT, b"file", FileKind::Regular).await;
@@ -226,7 +226,7 @@ fn a_file_of_16_tib_with_a_few_bytes_takes_a_few_sectors() {
 }
 
 #[test]
-fn directories_are_as_deep_as_one_likes_and_none_comes_to_be_in_itself() {
+fn directories_have_unlimited_depth_and_cannot_be_moved_into_themselves() {
     run_on(128 << 20, FsGeometry::default(), |world| async move {
         let depth = cases(100_000, 3000);
         let mut below = vec![ROOT];
@@ -262,7 +262,7 @@ fn directories_are_as_deep_as_one_likes_and_none_comes_to_be_in_itself() {
 }
 
 #[test]
-fn a_symbolic_link_leads_as_far_as_a_path_may() {
+fn a_symbolic_link_can_have_a_target_of_the_maximum_path_length() {
     run(|world| async move {
         for len in [1, 384, 385, 512, 513, SYMLINK_MAX] {
             let new = FileSpec {
@@ -290,7 +290,7 @@ fn a_symbolic_link_leads_as_far_as_a_path_may() {
 }
 
 #[test]
-fn files_that_were_only_read_are_not_all_kept_in_memory() {
+fn files_that_were_only_read_do_not_all_stay_in_memory() {
     run_on(256 << 20, FsGeometry::default(), |world| async move {
         let count = cases(200_000, 20_000);
         for n in 0..count {

@@ -7,7 +7,7 @@ use forebay_vsl::SectorLocation;
 use super::world::run;
 
 #[test]
-fn bytes_are_with_the_i_node_then_gathered_then_on_the_medium_and_holes_are_nowhere() {
+fn data_is_in_the_i_node_then_gathered_then_on_the_device_and_holes_are_nowhere() {
     run(|world| async move {
         let fs = &world.fs;
         let file = world.make(ROOT, b"a", FileKind::Regular).await;

@@ -47,7 +47,7 @@ async fn taken(fs: &Fs, file: u64) -> (u64, u64) {
 }
 
 #[test]
-fn preallocated_space_counts_as_taken_and_is_there_when_all_else_is_full() {
+fn preallocated_space_counts_as_used_and_is_writable_on_a_full_volume() {
     run(|world| async move {
         let fs = &world.fs;
         let (file, filler) = (
@@ -92,7 +92,7 @@ fn preallocated_space_counts_as_taken_and_is_there_when_all_else_is_full() {
 }
 
 #[test]
-fn what_is_released_can_be_had_by_others() {
+fn released_space_is_available_to_other_files() {
     run(|world| async move {
         let fs = &world.fs;
         let file = world.make(ROOT, b"file", FileKind::Regular).await;
@@ -152,7 +152,7 @@ async fn punch(fs: &Fs, file: u64, at: u64, len: u64, together: bool) {
 /// The record of a file's ranges is removed once all of its sectors are mapped. The other bytes of a sector can be
 /// written again without more space, so a hole in a part of a sector leaves it mapped.
 #[test]
-fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
+fn a_hole_releases_only_whole_sectors_of_written_and_of_preallocated_ranges() {
     run(|world| async move {
         let fs = &world.fs;
         for together in [false, true] {
@@ -189,7 +189,7 @@ fn a_hole_gives_back_whole_sectors_only_whether_all_was_written_or_not() {
 }
 
 #[test]
-fn holes_made_at_once_in_one_file_each_release_theirs() {
+fn concurrent_holes_in_a_file_each_release_their_space() {
     run(|world| async move {
         let fs = &world.fs;
         let file = world.make(ROOT, b"file", FileKind::Regular).await;
@@ -208,7 +208,7 @@ fn holes_made_at_once_in_one_file_each_release_theirs() {
 }
 
 #[test]
-fn small_files_and_those_that_move_keep_what_is_preallocated() {
+fn small_files_and_files_that_move_keep_their_preallocated_space() {
     run(|world| async move {
         let fs = &world.fs;
         let file = world.make(ROOT, b"file", FileKind::Regular).await;
@@ -277,7 +277,7 @@ fn a_file_has_no_more_preallocated_ranges_than_its_record_holds() {
 }
 
 #[test]
-fn records_that_are_used_up_or_whose_file_is_gone_are_removed() {
+fn records_of_used_up_preallocations_and_of_removed_files_are_removed() {
     run(|world| async move {
         let fs = &world.fs;
         let used_up = world.make(ROOT, b"used up", FileKind::Regular).await;

@@ -20,7 +20,7 @@ fn bytes(of: u8, len: usize) -> Buf {
 }
 
 #[test]
-fn what_is_read_while_a_file_moves_to_a_chunk_is_its_data() {
+fn reads_while_a_file_moves_to_a_chunk_return_its_data() {
     run(|world| async move {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
         let file = world.make(ROOT, b"a", FileKind::Regular).await;
@@ -51,7 +51,7 @@ fn what_is_read_while_a_file_moves_to_a_chunk_is_its_data() {
 }
 
 #[test]
-fn what_is_read_while_a_file_is_cut_off_is_never_zeroes_that_nobody_wrote() {
+fn reads_while_a_file_is_truncated_never_return_unwritten_zeroes() {
     run(|world| async move {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
         // Some of the sizes trigger the interleaving that this test needs.
@@ -86,7 +86,7 @@ fn what_is_read_while_a_file_is_cut_off_is_never_zeroes_that_nobody_wrote() {
 }
 
 #[test]
-fn the_time_of_a_change_is_kept_when_somebody_reads_meanwhile() {
+fn the_times_of_a_write_are_kept_when_reads_run_during_it() {
     run(|world| async move {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
         let file = world.make(ROOT, b"a", FileKind::Regular).await;
@@ -121,7 +121,7 @@ fn the_time_of_a_change_is_kept_when_somebody_reads_meanwhile() {
 }
 
 #[test]
-fn a_file_that_is_forgotten_while_its_last_name_goes_is_gone() {
+fn a_file_forgotten_during_the_removal_of_its_last_name_is_removed() {
     run(|world| async move {
         let fs = world.fs.clone();
         for _ in 0..400 {
@@ -136,7 +136,7 @@ fn a_file_that_is_forgotten_while_its_last_name_goes_is_gone() {
 }
 
 #[test]
-fn who_looks_a_name_up_while_it_comes_or_goes_finds_all_of_it_or_nothing() {
+fn a_lookup_during_the_creation_or_removal_of_a_name_finds_a_complete_file_or_none() {
     run(|world| async move {
         let (fs, rt) = (world.fs.clone(), world.rt.clone());
         let is_done = Cell::new(false);
@@ -170,7 +170,7 @@ fn who_looks_a_name_up_while_it_comes_or_goes_finds_all_of_it_or_nothing() {
 
 /// Found by the simulator with clients that do two things at once.
 #[test]
-fn a_hole_in_the_middle_leaves_the_end_where_somebody_else_puts_it() {
+fn a_hole_in_the_middle_does_not_undo_a_concurrent_change_of_the_size() {
     run(|world| async move {
         let fs = &world.fs;
         let file = world.make(ROOT, b"a", FileKind::Regular).await;
@@ -196,7 +196,7 @@ fn a_hole_in_the_middle_leaves_the_end_where_somebody_else_puts_it() {
 }
 
 #[test]
-fn files_without_a_name_go_when_all_is_forgotten_at_once() {
+fn files_without_a_name_are_removed_when_all_files_are_forgotten() {
     run(|world| async move {
         let fs = world.fs.clone();
         for n in 0..20_u8 {

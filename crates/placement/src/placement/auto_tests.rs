@@ -30,7 +30,7 @@ fn chosen(medium: &DeviceProperties, d: f64) -> PlacementKind {
 }
 
 #[test]
-fn a_full_disk_is_to_have_a_hybrid_and_an_empty_one_a_log() {
+fn a_hybrid_is_chosen_for_a_full_disk_and_a_log_for_an_empty_disk() {
     assert_eq!(chosen(&DISK, 0.3), PlacementKind::Lfs);
     assert_eq!(chosen(&DISK, 0.98), PlacementKind::HyLog);
     let even = choose(&DISK, &at(0.999, AccessDistribution::uniform()));
@@ -38,7 +38,7 @@ fn a_full_disk_is_to_have_a_hybrid_and_an_empty_one_a_log() {
 }
 
 #[test]
-fn what_does_not_pay_for_positioning_is_overwritten_and_what_cannot_be_is_logged() {
+fn devices_with_fast_page_writes_are_overwritten_and_devices_without_overwrites_are_logged() {
     let fast = DeviceProperties {
         in_place: true,
         ..FLASH
@@ -55,7 +55,7 @@ fn what_does_not_pay_for_positioning_is_overwritten_and_what_cannot_be_is_logged
 }
 
 #[test]
-fn the_reason_names_what_was_measured_and_what_the_others_would_cost() {
+fn the_reason_names_the_measurements_and_the_cost_of_every_placement() {
     let chosen = choose(&DISK, &at(0.98, AccessDistribution::skewed(0.8, 0.2)));
     let costs: Vec<PlacementKind> = chosen.costs.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(costs.len(), PlacementKind::ALL.len());
@@ -65,7 +65,7 @@ fn the_reason_names_what_was_measured_and_what_the_others_would_cost() {
 }
 
 #[test]
-fn a_full_medium_is_chosen_for_too() {
+fn a_placement_is_chosen_for_full_and_for_empty_devices() {
     for (medium, d) in [(&DISK, 1.0), (&FLASH, 1.0), (&DISK, 0.0), (&FLASH, 0.0)] {
         let chosen = choose(medium, &at(d, AccessDistribution::uniform()));
         assert!(
@@ -76,7 +76,7 @@ fn a_full_medium_is_chosen_for_too() {
 }
 
 #[test]
-fn where_measurements_differ_the_choice_is_near_the_best_of_each_and_says_so() {
+fn with_differing_measurements_the_choice_is_near_the_best_for_each_measurement() {
     let slow = |positioning| DeviceProperties {
         disk: DiskParameters {
             positioning,
@@ -95,7 +95,7 @@ fn where_measurements_differ_the_choice_is_near_the_best_of_each_and_says_so() {
 }
 
 #[test]
-fn a_volume_that_may_become_fuller_than_usual_is_chosen_for_as_full_as_it_may_become() {
+fn the_choice_for_a_volume_that_can_fill_up_beyond_the_usual_assumes_its_maximum_fill() {
     let kind = |size| choose(&DISK, &WorkloadProperties::assumed(8 << 10, size, 1000)).kind;
     assert_eq!(kind(500), chosen(&DISK, 0.8));
     assert_eq!(kind(980), chosen(&DISK, 0.98));

@@ -185,7 +185,7 @@ mod tests {
     use forebay_rng::Rng;
 
     #[test]
-    fn counts_are_never_too_low_and_right_for_most_pages_while_they_are_fewer_than_cells() {
+    fn page_counts_are_never_too_low_and_mostly_exact_with_fewer_pages_than_cells() {
         let mut counts = PageCounts::new(64 << 10);
         let many = |page: u64| 1 + page % 7;
         let pages = counts.len() as u64 / 8;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_before_fades_and_even_writes_weigh_four_epochs() {
+    fn earlier_counts_decay_and_steady_writes_weigh_four_epochs() {
         let mut counts = PageCounts::new(64 << 10);
         for _ in 0..30 {
             (0..20).for_each(|_| counts.count(7));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_estimates_how_many_pages_have_which_count() {
+    fn the_sample_estimates_the_number_of_pages_of_each_count() {
         let (mut counts, mut sample, rng) =
             (PageCounts::new(4 << 20), PageSample::default(), Rng::new(5));
         let pages: Vec<u64> = (0..100_000).map(|_| rng.next() >> 20).collect();

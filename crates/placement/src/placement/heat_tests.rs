@@ -43,7 +43,7 @@ fn share_hot(heat: &PageHeat, pages: std::ops::Range<u64>) -> f64 {
 }
 
 #[test]
-fn on_a_full_disk_the_pages_that_are_written_often_are_found_to_be_hot() {
+fn frequently_written_pages_of_a_full_disk_are_classified_as_hot() {
     let (pages, rng) = (20_000, Rng::new(1));
     let mut heat = heat(pages, 0.98);
     write(&mut heat, &rng, pages, 10 * pages, (80, 20));
@@ -58,7 +58,7 @@ fn on_a_full_disk_the_pages_that_are_written_often_are_found_to_be_hot() {
 }
 
 #[test]
-fn even_accesses_do_not_look_skewed_because_some_pages_are_written_more_often_by_chance() {
+fn random_variation_of_uniform_accesses_is_not_taken_for_skew() {
     let (pages, rng) = (20_000, Rng::new(2));
     let mut heat = heat(pages, 0.9);
     write(&mut heat, &rng, pages, 10 * pages, (50, 50));
@@ -72,7 +72,7 @@ fn even_accesses_do_not_look_skewed_because_some_pages_are_written_more_often_by
 }
 
 #[test]
-fn with_room_enough_everything_is_hot() {
+fn with_enough_free_space_all_pages_are_hot() {
     let (pages, rng) = (20_000, Rng::new(3));
     let mut heat = heat(pages, 0.4);
     write(&mut heat, &rng, pages, 10 * pages, (80, 20));
@@ -81,7 +81,7 @@ fn with_room_enough_everything_is_hot() {
 }
 
 #[test]
-fn all_stays_logged_where_that_was_measured_to_cost_less_than_the_model_says() {
+fn all_pages_stay_logged_if_the_measured_cost_is_below_the_cost_model() {
     let (pages, d) = (20_000, 0.92);
     // Sectors moved per sector that clients wrote: almost none, one and a half, the model's value, or more.
     for (moved, divides) in [(0.01, false), (1.5, false), (5.3, true), (9.0, true)] {
@@ -95,7 +95,7 @@ fn all_stays_logged_where_that_was_measured_to_cost_less_than_the_model_says() {
 }
 
 #[test]
-fn pages_that_turn_hot_are_found_and_those_that_were_are_forgotten() {
+fn newly_hot_pages_are_found_and_formerly_hot_pages_are_forgotten() {
     let (pages, rng) = (20_000, Rng::new(4));
     let mut heat = heat(pages, 0.98);
     write(&mut heat, &rng, pages, 10 * pages, (80, 20));
@@ -116,7 +116,7 @@ fn pages_that_turn_hot_are_found_and_those_that_were_are_forgotten() {
 }
 
 #[test]
-fn long_writes_are_worth_less_of_a_log() {
+fn long_writes_gain_less_from_a_log() {
     let (pages, rng) = (20_000u64, Rng::new(5));
     let mut heat = heat(pages, 0.98);
     let single = heat.home_cost();
@@ -134,7 +134,7 @@ fn long_writes_are_worth_less_of_a_log() {
 }
 
 #[test]
-fn before_anything_is_known_all_is_logged_to_learn_what_that_costs() {
+fn without_measurements_all_pages_are_logged_to_measure_the_cost() {
     for fresh in [
         heat(20_000, 0.92),
         PageHeat::new(&PlacementOptions::default()),
@@ -145,7 +145,7 @@ fn before_anything_is_known_all_is_logged_to_learn_what_that_costs() {
 }
 
 #[test]
-fn before_anything_is_known_nothing_is_logged_where_that_would_cost_far_more_than_writing_home() {
+fn without_measurements_no_page_is_logged_if_that_costs_far_more_than_writing_in_place() {
     let (pages, rng) = (20_000, Rng::new(8));
     let fill = |d: f64| FillLevel {
         live: pages * PAGE,
@@ -176,7 +176,7 @@ fn before_anything_is_known_nothing_is_logged_where_that_would_cost_far_more_tha
 }
 
 #[test]
-fn after_a_restart_lifetimes_are_compared_with_what_the_threshold_amounted_to() {
+fn after_a_restart_lifetimes_are_compared_with_the_saved_threshold() {
     let (pages, rng) = (20_000, Rng::new(6));
     let mut before = heat(pages, 0.98);
     write(&mut before, &rng, pages, 10 * pages, (80, 20));
@@ -194,7 +194,7 @@ fn after_a_restart_lifetimes_are_compared_with_what_the_threshold_amounted_to() 
 }
 
 #[test]
-fn counts_are_put_together_into_classes_that_lose_nothing() {
+fn merging_counts_into_classes_loses_no_pages_and_no_writes() {
     let (pages, writes) = ([1.0; 256], [2; 256]);
     let classes = classes(&pages, &writes);
     assert_eq!(classes.iter().map(|class| class.0).sum::<f64>(), 256.0);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_cut_where_the_class_of_its_pages_changes() {
+    fn an_extent_is_split_at_page_class_boundaries() {
         let touched = |at, sectors| pages(Sector(at), sectors, 16).collect::<Vec<_>>();
         assert_eq!(touched(15, 1), [0]);
         assert_eq!(touched(15, 2), [0, 1]);

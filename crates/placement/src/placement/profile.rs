@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skew_is_found_and_even_writes_look_even() {
+    fn a_skew_is_detected_and_uniform_writes_appear_uniform() {
         for pages in [2_000, PAGES] {
             for (hot, expected) in [(80, 0.8), (20, 0.2)] {
                 let found = profiled(hot, pages);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_for_the_first_time_tells_nothing() {
+    fn first_writes_of_sectors_do_not_count_in_the_profile() {
         let mut profile = WriteProfile::new(16);
         for page in 0..PAGES {
             profile.wrote(Sector(page * 16), 16, |_| false);

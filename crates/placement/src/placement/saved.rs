@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_encoded_is_decoded_for_the_same_policy_only() {
+    fn encoded_state_decodes_only_for_the_same_policy() {
         let bytes = encode(PlacementKind::SepBit, &[7, u64::MAX]);
         assert_eq!(
             decode::<2>(PlacementKind::SepBit, &bytes),

@@ -72,14 +72,14 @@ impl TunerRig {
 }
 
 #[test]
-fn a_log_that_fills_up_becomes_a_hybrid_once_and_stays_one() {
+fn a_log_that_fills_up_becomes_a_hybrid_once() {
     let mut rig = TunerRig::new(PlacementKind::Lfs, 0.97, 12.0);
     assert_eq!(rig.changes(80, 30), [PlacementKind::HyLog]);
     assert!(rig.tuner.said().why.is_some());
 }
 
 #[test]
-fn what_is_best_is_kept() {
+fn the_best_placement_is_kept() {
     assert_eq!(
         TunerRig::new(PlacementKind::Lfs, 0.5, 0.3).changes(80, 20),
         []
@@ -91,7 +91,7 @@ fn what_is_best_is_kept() {
 }
 
 #[test]
-fn nothing_is_changed_before_several_looks_agree() {
+fn the_placement_changes_only_after_several_decisions_agree() {
     let mut rig = TunerRig::new(PlacementKind::Overwrite, 0.5, 0.3);
     let looks: Vec<Option<TunerDecision>> = (0..8).map(|_| rig.epoch(80)).collect();
     let first = looks.iter().position(Option::is_some).unwrap();
@@ -104,7 +104,7 @@ fn nothing_is_changed_before_several_looks_agree() {
 }
 
 #[test]
-fn a_log_that_cleans_at_less_than_is_expected_is_kept_longer() {
+fn a_log_that_cleans_more_cheaply_than_the_model_is_kept_longer() {
     // A fill level at which the model alone finds a hybrid cheaper.
     let cheap = TunerRig::new(PlacementKind::Lfs, 0.93, 1.0).changes(80, 20);
     let dear = TunerRig::new(PlacementKind::Lfs, 0.93, 12.0).changes(80, 20);
@@ -112,7 +112,7 @@ fn a_log_that_cleans_at_less_than_is_expected_is_kept_longer() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_changed_to() {
+fn a_placement_that_does_not_fit_is_not_chosen() {
     let mut rig = TunerRig::new(PlacementKind::Lfs, 0.97, 12.0);
     let live = PAGES * u64::from(PAGE);
     let fill = FillLevel {

@@ -102,7 +102,7 @@ mod tests {
     /// Found with an emulated disk of 1999 and 140 MiB to drain. For 205 of 239 seconds, while the drain zeroed the
     /// ranges that mkfs had discarded, the progress was 0 bytes with an unknown remaining time, and then 51,788 s.
     #[test]
-    fn zeroing_is_work_and_does_not_slow_down_the_estimate_for_data() {
+    fn zeroing_counts_as_work_and_does_not_slow_down_the_estimate_for_data() {
         let mut drain = DrainEstimate::default();
         let (marked, dirty) = (4000 * MIB, 140 * MIB);
         drain.look(&left("reading", marked, dirty, 0), 0.2);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_both_kinds_of_work_is_added_up() {
+    fn the_estimates_for_zeroing_and_for_data_are_added() {
         let mut drain = DrainEstimate::default();
         drain.look(&left("zeroing", 200 * MIB, 100 * MIB, 0), 0.0);
         look(&mut drain, 10, |at| {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_that_gets_nowhere_says_why() {
+    fn a_drain_without_progress_reports_the_reason() {
         let mut drain = DrainEstimate::default();
         look(&mut drain, 20, |_| left("retrying", 0, MIB, 0));
         assert_eq!(

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_anything_was_done_and_nothing_left_takes_no_time() {
+    fn the_estimate_is_unknown_before_any_progress_and_zero_without_remaining_work() {
         let mut part = WorkEstimate::default();
         assert_eq!((part.rate(), part.time_left()), (None, Some(0.0)));
         look(&mut part, 30, |_| 1000);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_seconds_count_and_not_the_beginning() {
+    fn the_estimate_uses_the_last_seconds_and_not_the_beginning() {
         let mut part = WorkEstimate::default();
         part.look(100_000, 0.0);
         look(&mut part, 60, |at| 100_000 - at as u64);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_lumps_is_estimated_by_whole_lumps() {
+    fn work_completed_in_steps_is_estimated_by_whole_steps() {
         let mut part = WorkEstimate::default();
         part.look(1000, 0.0);
         // 100 bytes are completed every 4 seconds.
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standstill_lowers_the_rate_bit_by_bit_and_growth_leaves_none() {
+    fn a_standstill_lowers_the_rate_gradually_and_growing_work_makes_it_unknown() {
         let mut part = WorkEstimate::default();
         part.look(1000, 0.0);
         look(&mut part, 10, |at| 1000 - (at * 10.0) as u64);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn many_looks_in_a_short_time_take_little_memory() {
+    fn many_samples_in_a_short_time_take_little_memory() {
         let mut part = WorkEstimate::default();
         for n in 0..100_000 {
             part.look(1_000_000 - n, 0.001);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn long_times_are_said_roughly() {
+    fn long_times_are_rounded() {
         let said = [5.4, 99.0, 240.0, 36_000.0].map(left_in_words);
         assert_eq!(said, ["5 s left", "99 s left", "4 min left", "10 h left"]);
     }

@@ -60,13 +60,13 @@ mod tests {
     }
 
     #[test]
-    fn slow_work_gets_a_line_every_ten_seconds() {
+    fn slow_work_prints_a_line_every_ten_seconds() {
         let at = lines(35, |now| ((now as u64, 10_000), ""));
         assert_eq!(at, [10.0, 20.0, 30.0]);
     }
 
     #[test]
-    fn quick_work_gets_one_for_each_tenth_and_none_within_two_seconds() {
+    fn fast_work_prints_a_line_for_each_tenth_and_none_within_two_seconds() {
         let at = lines(40, |now| ((now as u64, 40), ""));
         assert_eq!(
             at,
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_said_once_when_it_begins_however_it_alternates() {
+    fn a_new_activity_is_printed_once_even_if_activities_alternate() {
         let at = lines(22, |now| match now as u64 % 2 {
             0 => ((0, 1), "zeroing"),
             _ => ((0, 1), "writing"),

@@ -8,7 +8,7 @@ use forebay_segment_log::{OnFailure, WaitError};
 use crate::rig::{HOUR, run};
 
 #[test]
-fn a_failed_write_latches_and_a_later_success_mends_nothing() {
+fn a_failed_write_latches_and_later_successes_do_not_clear_the_failure() {
     run(OnFailure::Latch, async |rig| {
         let first = rig.append(8);
         rig.commit.flush(first).await.expect("works");
@@ -30,7 +30,7 @@ fn a_failed_write_latches_and_a_later_success_mends_nothing() {
 }
 
 #[test]
-fn a_failed_flush_latches_and_a_later_success_mends_nothing() {
+fn a_failed_flush_latches_and_later_successes_do_not_clear_the_failure() {
     run(OnFailure::Latch, async |rig| {
         rig.disk.fails_flushes.set(true);
         let (first, _) = (rig.append_closed(8), rig.append_closed(100));
@@ -49,7 +49,7 @@ fn a_failed_flush_latches_and_a_later_success_mends_nothing() {
 /// A superblock is written past the commit, with FUA, and fails while the device flushes. The device may have
 /// implemented the write by a flush, and dropped the records.
 #[test]
-fn a_flush_that_succeeds_beside_a_latched_failure_makes_nothing_durable() {
+fn a_flush_that_succeeds_after_a_latched_failure_makes_nothing_durable() {
     run(OnFailure::Latch, async |rig| {
         let first = rig.append_closed(100);
         rig.commit.hand_over(first).await.expect("works");
@@ -84,7 +84,7 @@ fn a_superblock_that_waits_for_a_flush_is_not_written_once_the_log_has_failed() 
 }
 
 #[test]
-fn waits_end_when_the_workers_are_dropped_and_so_do_all_tasks() {
+fn waits_and_tasks_end_when_the_workers_are_dropped() {
     run(OnFailure::Latch, async |rig| {
         rig.disk.latency.set(Duration::from_secs(5));
         let mut last = rig.append_closed(8);

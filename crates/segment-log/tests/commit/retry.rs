@@ -41,7 +41,7 @@ fn past(rig: &CommitRig) -> u8 {
 }
 
 #[test]
-fn a_write_that_fails_for_an_hour_loses_nothing_and_wakes_the_waiters() {
+fn writes_that_fail_for_an_hour_lose_nothing_and_then_wake_the_waiters() {
     run(RETRY, async |rig| {
         rig.disk.fails_writes.set(true);
         let mut last = rig.append_closed(8);
@@ -71,7 +71,7 @@ fn a_write_that_fails_for_an_hour_loses_nothing_and_wakes_the_waiters() {
 }
 
 #[test]
-fn a_lone_record_whose_durable_write_fails_is_written_again() {
+fn a_single_record_whose_durable_write_fails_is_written_again() {
     run(RETRY, async |rig| {
         for bad_flushes in [false, true] {
             rig.disk.fails_writes.set(!bad_flushes);
@@ -95,7 +95,7 @@ fn a_lone_record_whose_durable_write_fails_is_written_again() {
 }
 
 #[test]
-fn records_before_one_that_cannot_be_written_become_durable_without_it() {
+fn records_before_an_unwritable_record_become_durable_without_it() {
     run(RETRY, async |rig| {
         // The next round begins while the third record is in flight, and fails.
         let (first, second) = (rig.append_closed(8), rig.append_closed(8));
@@ -130,7 +130,7 @@ fn records_before_one_that_cannot_be_written_become_durable_without_it() {
 }
 
 #[test]
-fn what_a_failed_flush_forgot_is_written_again_before_the_next_counts() {
+fn data_lost_by_a_failed_flush_is_written_again_before_the_next_flush_succeeds() {
     run(RETRY, async |rig| {
         let mut last = RecordSeq(0);
         for _ in 0..30 {
@@ -158,7 +158,7 @@ fn what_a_failed_flush_forgot_is_written_again_before_the_next_counts() {
 }
 
 #[test]
-fn a_write_in_flight_beside_a_failed_flush_does_not_count_as_written() {
+fn a_write_in_flight_during_a_failed_flush_is_not_treated_as_written() {
     run(RETRY, async |rig| {
         let first = rig.append_closed(100);
         rig.commit.hand_over(first).await.expect("works");
@@ -178,7 +178,7 @@ fn a_write_in_flight_beside_a_failed_flush_does_not_count_as_written() {
 
 /// The device may also implement the durable write of the record by a flush, after the flush that fails.
 #[test]
-fn a_record_is_written_durably_only_when_a_flush_has_ended() {
+fn a_durable_write_of_a_record_waits_for_the_flush_in_progress() {
     run(RETRY, async |rig| {
         rig.disk.fails_flushes.set(true);
         let device = rig.spawn_flush(async |rig| rig.commit.flush_device().await);
@@ -195,7 +195,7 @@ fn a_record_is_written_durably_only_when_a_flush_has_ended() {
 }
 
 #[test]
-fn a_summary_that_a_failed_flush_forgot_is_written_again() {
+fn a_summary_lost_by_a_failed_flush_is_written_again() {
     run(RETRY, async |rig| {
         let last = rig.append_closed(100);
         rig.commit.flush(last).await.expect("works");
@@ -215,7 +215,7 @@ fn a_summary_that_a_failed_flush_forgot_is_written_again() {
 }
 
 #[test]
-fn a_writer_past_the_log_can_tell_that_a_flush_failed_before_its_own_succeeded() {
+fn an_unlogged_writer_can_detect_a_failed_flush_before_its_own_flush_succeeded() {
     run(RETRY, async |rig| {
         let before = rig.commit.flush_failures();
         write_past(&rig, 1).await;
@@ -263,7 +263,7 @@ async fn fail_late(rig: &CommitRig) -> Task<()> {
 }
 
 #[test]
-fn no_flush_is_believed_beside_a_durable_write_that_fails_in_the_end() {
+fn no_successful_flush_loses_records_during_a_durable_write_that_fails_late() {
     run(RETRY, async |rig| {
         let (_, last) = (rig.append_closed(100), rig.append_closed(100));
         rig.commit.hand_over(last).await.expect("works");
@@ -275,7 +275,7 @@ fn no_flush_is_believed_beside_a_durable_write_that_fails_in_the_end() {
 }
 
 #[test]
-fn no_record_is_written_durably_beside_a_durable_write_that_fails_in_the_end() {
+fn no_record_is_written_durably_during_a_durable_write_that_fails_late() {
     run(RETRY, async |rig| {
         let write = fail_late(&rig).await;
         let lone = rig.append(8);
@@ -290,7 +290,7 @@ fn no_record_is_written_durably_beside_a_durable_write_that_fails_in_the_end() {
 
 /// As above, for a durable write of a record during a flush of data that was written past the log.
 #[test]
-fn no_flush_is_believed_beside_a_record_that_cannot_be_written_durably_in_the_end() {
+fn a_flush_failure_is_counted_for_a_durable_record_write_that_fails_late() {
     run(RETRY, async |rig| {
         let before = rig.commit.flush_failures();
         write_past(&rig, 1).await;
@@ -308,7 +308,7 @@ fn no_flush_is_believed_beside_a_record_that_cannot_be_written_durably_in_the_en
 }
 
 #[test]
-fn a_caller_loses_patience_and_a_later_flush_succeeds() {
+fn a_flush_fails_when_its_patience_ends_and_a_later_flush_succeeds() {
     run(RETRY, async |rig| {
         for bad_flushes in [false, true] {
             rig.disk.fails_writes.set(!bad_flushes);
@@ -343,7 +343,7 @@ fn a_caller_loses_patience_and_a_later_flush_succeeds() {
 }
 
 #[test]
-fn a_slow_device_that_makes_progress_costs_no_patience() {
+fn patience_does_not_end_while_a_slow_device_makes_progress() {
     run(RETRY, async |rig| {
         rig.disk.latency.set(MINUTE);
         let (_, last) = (rig.append_closed(100), rig.append_closed(100));
@@ -393,12 +393,12 @@ fn all_tasks_end_with_the_workers_while_flushes_fail() {
 }
 
 #[test]
-fn all_tasks_end_with_the_workers_while_one_place_fails() {
+fn all_tasks_end_with_the_workers_while_a_bad_sector_fails() {
     assert_all_ends(|rig| *rig.disk.bad.borrow_mut() = Some(65536..66048));
 }
 
 #[test]
-fn a_fault_is_told_once_when_it_begins_and_once_when_it_ends() {
+fn a_fault_is_logged_once_at_its_begin_and_once_at_its_end() {
     // The subscriber is global to the process, since the events of interest are determined once for all threads.
     tracing::subscriber::set_global_default(LevelSubscriber).expect("no other test has one");
     run(RETRY, async |rig| {
@@ -449,7 +449,7 @@ impl tracing::Subscriber for LevelSubscriber {
 }
 
 #[test]
-fn a_failure_that_is_latched_from_outside_ends_the_tries() {
+fn a_failure_latched_by_the_caller_ends_all_retries() {
     run(RETRY, async |rig| {
         rig.disk.fails_writes.set(true);
         let last = rig.append_closed(100);

@@ -85,7 +85,7 @@ async fn spoil(rig: CommitRig, chance: SoakRng) {
 }
 
 #[test]
-fn whatever_is_acknowledged_comes_back_whenever_the_disk_fails() {
+fn acknowledged_records_are_recovered_with_random_disk_failures() {
     let (acknowledged, failures) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     for seed in 1..=40 {
         let (acknowledged, failures) = (Rc::clone(&acknowledged), Rc::clone(&failures));

@@ -53,7 +53,7 @@ fn overwritten(kind: PlacementKind, fill: u64, hot: u64, times: u64, how: Durabi
 
 /// Found by a hostile review: no segment was worth cleaning, and checkpoints were made forever.
 #[test]
-fn writers_go_on_where_all_but_a_tenth_of_a_volume_is_cold() {
+fn writers_continue_when_all_but_a_tenth_of_a_volume_is_cold() {
     for kind in PlacementKind::ALL {
         for fill in [90, 98] {
             let written = overwritten(kind, fill, 10, 10, Durability::Flush);
@@ -64,7 +64,7 @@ fn writers_go_on_where_all_but_a_tenth_of_a_volume_is_cold() {
 
 /// Found by a hostile review: with durable writes, the records' headers took the space that the cleaner gained.
 #[test]
-fn durable_writes_go_on_where_a_full_volume_is_cold() {
+fn durable_writes_continue_when_a_full_volume_is_cold() {
     for kind in PlacementKind::ALL {
         overwritten(kind, 98, 5, 8, Durability::Fua);
     }
@@ -72,7 +72,7 @@ fn durable_writes_go_on_where_a_full_volume_is_cold() {
 
 /// Two writers compete with the cleaner for segments, and the volume is opened again at any moment of both.
 #[test]
-fn a_full_volume_goes_on_wherever_cleaning_was_interrupted() {
+fn a_full_volume_stays_writable_wherever_cleaning_was_interrupted() {
     for seed in 0..8 {
         let rng = Rng::new(seed);
         let shape = TestbedShape {

@@ -152,7 +152,7 @@ fn crowded(kind: PlacementKind) {
 /// Found by reading the code: a queued writer that reached the front after its patience had ended still waited for
 /// another second. So the last of 32 writers got its error after 81 s instead of 60 s.
 #[test]
-fn many_writers_on_a_full_volume_go_on_after_reads_have_failed_for_minutes() {
+fn many_writers_on_a_full_volume_continue_after_minutes_of_failed_reads() {
     for kind in PlacementKind::ALL {
         crowded(kind);
     }

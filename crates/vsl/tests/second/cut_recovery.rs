@@ -54,7 +54,7 @@ fn shape(kind: PlacementKind) -> TestbedShape {
 /// A process is killed after writes that no client flushed. The next process recovers them, its first flush fails, and
 /// the device loses the unflushed writes.
 #[test]
-fn a_flush_that_fails_in_recovery_leaves_what_was_flushed_before_the_kill() {
+fn a_failed_flush_in_recovery_preserves_data_flushed_before_the_kill() {
     for kind in [PlacementKind::Lfs, PlacementKind::HyLogSepBit] {
         on_a_volume(shape(kind), async move |world| {
             let (volume, model) = flushed(&world).await;
@@ -143,7 +143,7 @@ fn killed_then_cut(kind: PlacementKind, cut_after: u64, writes: u64) {
 }
 
 #[test]
-fn what_a_recovery_wrote_that_was_cut_is_not_taken_for_what_a_later_one_wrote() {
+fn remains_of_an_interrupted_recovery_are_not_mistaken_for_those_of_a_later_recovery() {
     for kind in [PlacementKind::Lfs, PlacementKind::SepBit] {
         for (cut_after, writes) in [(3, 1), (4, 30)] {
             killed_then_cut(kind, cut_after, writes);
@@ -174,7 +174,7 @@ async fn fail_superblock(world: &SpaceTestbed) {
 /// A write with FUA fails. The device may implement FUA by a flush: it loses the data in its cache, and works again
 /// before it reports the failure. A flush between the two events would not make that data durable.
 #[test]
-fn no_flush_is_believed_beside_a_superblock_that_fails_in_the_end() {
+fn no_successful_flush_loses_data_during_a_superblock_write_that_fails_late() {
     on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let (volume, mut model) = flushed(&world).await;
         let checkpoint = hold_superblock(&world, &volume).await;
@@ -204,7 +204,7 @@ fn no_flush_is_believed_beside_a_superblock_that_fails_in_the_end() {
 /// A durable write of the log at the same time: the device may implement it by a write and a flush, and lose the write
 /// in between.
 #[test]
-fn nothing_is_written_durably_beside_a_superblock_that_fails_in_the_end() {
+fn no_successful_durable_write_loses_data_during_a_superblock_write_that_fails_late() {
     on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let (volume, mut model) = flushed(&world).await;
         // No other data must become durable.

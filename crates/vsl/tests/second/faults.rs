@@ -103,13 +103,13 @@ fn reads_fail_for(span: Duration) {
 
 /// Found by a hostile review: segments that could not be read for 0.3 s were never cleaned again, and writers hung.
 #[test]
-fn writers_go_on_after_reads_have_failed_for_a_third_of_a_second() {
+fn writers_continue_after_reads_have_failed_for_a_third_of_a_second() {
     reads_fail_for(Duration::from_millis(300));
 }
 
 /// Reads fail for an hour. Found by the simulator: writers waited for segments the whole time, and got no error.
 #[test]
-fn writers_go_on_after_reads_have_failed_for_an_hour() {
+fn writers_continue_after_reads_have_failed_for_an_hour() {
     reads_fail_for(Duration::from_secs(3600));
 }
 
@@ -154,7 +154,7 @@ async fn trimmed_and_failing(world: &SpaceTestbed) -> (OpenSpace, u64) {
 /// Found by a hostile review: the reaper stopped at the first read that failed, and the space below the trimmed
 /// subtrees was never freed.
 #[test]
-fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
+fn a_trim_frees_its_range_although_reads_fail_for_a_second_after_it() {
     on_a_volume(SHAPE, async |world| {
         let (volume, all) = trimmed_and_failing(&world).await;
         world.rt.sleep(Duration::from_secs(1)).await;
@@ -177,7 +177,7 @@ fn a_trim_frees_its_range_though_reads_fail_for_a_second_behind_it() {
 /// Found by the simulator: the reaper paused only once before it tried again. A device that failed immediately was then
 /// asked as fast as it could fail.
 #[test]
-fn what_was_trimmed_is_looked_at_ever_more_seldom_while_reads_fail() {
+fn trimmed_subtrees_are_read_ever_less_often_while_reads_fail() {
     on_a_volume(SHAPE, async |world| {
         let (volume, _) = trimmed_and_failing(&world).await;
         world.rt.sleep(Duration::from_secs(60)).await;
@@ -208,7 +208,7 @@ fn damage_leaf(world: &SpaceTestbed, sectors: std::ops::Range<u64>) {
 
 /// Found by a hostile review: one damaged leaf below a trim made writers wait forever.
 #[test]
-fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
+fn a_damaged_leaf_below_a_trim_costs_only_the_space_below_it() {
     on_a_volume(SHAPE, async |world| {
         let options = SpaceSettings {
             map_bytes: 64 << 10,
@@ -251,7 +251,7 @@ fn a_damaged_leaf_below_a_trim_costs_only_the_room_below_it() {
 /// Found by a hostile review: a read that never ended prevented a segment from being opened, and all segments behind
 /// it.
 #[test]
-fn a_read_that_never_ends_in_a_segment_that_gets_free_stops_no_writer() {
+fn a_hanging_read_in_a_segment_that_becomes_free_blocks_no_writer() {
     on_a_volume(SHAPE, async |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let rng = Rng::new(1);

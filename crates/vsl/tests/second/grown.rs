@@ -43,7 +43,7 @@ async fn fill(volume: &OpenSpace, model: &mut ExpectedExtents, first: u64) -> u6
 
 /// The volume is full to the last block, so that a checkpoint with a longer table has only its reserved space.
 #[test]
-fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
+fn growing_a_full_volume_in_use_adds_the_space_of_the_longer_device_and_loses_nothing() {
     for (before, after) in [(40, 60), (40, 300), (600, 5000)] {
         on_a_volume(shape(before), async move |world| {
             let volume = world.open(SpaceSettings::default()).await;
@@ -74,7 +74,7 @@ fn a_full_volume_in_use_gets_the_room_of_a_longer_device_and_loses_nothing() {
 }
 
 #[test]
-fn the_space_becomes_longer_with_the_device_and_by_itself_and_never_shorter() {
+fn the_space_grows_with_and_without_the_device_and_never_shrinks() {
     on_a_volume(shape(40), async move |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let sectors = || volume.space.sectors();
@@ -93,7 +93,7 @@ fn the_space_becomes_longer_with_the_device_and_by_itself_and_never_shorter() {
 }
 
 #[test]
-fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind_it() {
+fn clients_write_while_a_volume_grows_and_recovery_finds_their_data() {
     on_a_volume(shape(40), async move |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let mut model = ExpectedExtents::of_blocks(2000);
@@ -128,7 +128,7 @@ fn users_write_on_while_a_volume_grows_and_recovery_finds_what_they_wrote_behind
 }
 
 #[test]
-fn a_device_that_became_shorter_is_refused_and_the_volume_stays_as_it_is() {
+fn a_shorter_device_is_rejected_and_the_volume_stays_unchanged() {
     on_a_volume(shape(40), async move |world| {
         let volume = world.open(SpaceSettings::default()).await;
         world.device.shorter.set(4096);
@@ -184,7 +184,7 @@ fn grown_with_a_cut(image: &DiskImage, cut_at: u64) -> (u64, bool, Machine<SoleD
 
 /// One seed is one scenario: the time of the power failure, and the blocks that reached the disk by then.
 #[test]
-fn a_power_cut_anywhere_while_a_volume_grows_leaves_it_as_it_was_or_as_it_is_to_be() {
+fn a_power_cut_anywhere_while_a_volume_grows_leaves_the_old_or_the_new_length() {
     let image = used();
     let (mut lengths, mut n) = ([0, 0], 0);
     loop {

@@ -126,7 +126,7 @@ fn cleaned_after(halves: bool, damage: bool) -> RotOutcome {
 /// Found by a hostile review: the cleaner compared the original halves of the block with no checksum, and gave the
 /// damaged data a new checksum.
 #[test]
-fn damage_to_a_block_written_in_place_over_two_halves_stays_an_error_when_it_is_cleaned() {
+fn damage_to_a_block_written_in_place_by_halves_stays_an_error_after_cleaning() {
     let outcome = cleaned_after(true, true);
     assert!(
         matches!(outcome.read, Err(SpaceError::Damaged { .. })),
@@ -138,7 +138,7 @@ fn damage_to_a_block_written_in_place_over_two_halves_stays_an_error_when_it_is_
 
 /// The block was always written whole.
 #[test]
-fn damage_to_a_block_written_in_place_over_a_whole_one_stays_an_error_when_it_is_cleaned() {
+fn damage_to_a_block_written_in_place_as_a_whole_stays_an_error_after_cleaning() {
     let outcome = cleaned_after(false, true);
     assert!(
         matches!(outcome.read, Err(SpaceError::Damaged { .. })),

@@ -32,7 +32,7 @@ async fn fill(volume: &OpenSpace, next: &mut u64, blocks: u64) {
 /// Found by a hostile review: the write in place was confirmed by comparing places of the device only. The newest
 /// version lay at the old place of the copy that was written in place.
 #[test]
-fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_copy() {
+fn a_slow_write_in_place_does_not_replace_a_newer_version_at_a_reused_place() {
     on_a_volume(SHAPE, async |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let mut model = ExpectedExtents::of_blocks(100);
@@ -103,7 +103,7 @@ fn a_slow_write_in_place_does_not_replace_a_newer_version_at_the_place_of_its_co
 /// record durable were in segments that the checkpoint's queue did not contain yet. Recovery treated the record as a
 /// torn end, and all flushed data was lost.
 #[test]
-fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_the_flush() {
+fn data_overwritten_in_place_is_not_treated_as_a_torn_end() {
     const LARGE: TestbedShape = TestbedShape {
         segments: 512,
         ..SHAPE
@@ -131,7 +131,7 @@ fn what_was_overwritten_in_place_is_no_torn_end_however_much_was_written_before_
 /// Found by the simulator: most garbage was in segments that waited for the write in place. The cleaner repeatedly
 /// emptied segments that it had just filled.
 #[test]
-fn the_cleaner_rests_while_a_write_in_place_is_held_up() {
+fn the_cleaner_rests_while_a_write_in_place_hangs() {
     on_a_volume(SHAPE, async |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let mut model =

@@ -99,7 +99,7 @@ fn damage_to_the_data_of_the_last_flushed_record_is_reported() {
 
 /// Damage to the record's header: the record is missing.
 #[test]
-fn a_missing_last_flushed_record_is_reported_and_may_be_given_up() {
+fn a_missing_last_flushed_record_is_reported_and_can_be_abandoned() {
     on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let volume = world.open(SpaceSettings::default()).await;
         idle_behind_a_flush(&volume, Durability::Flush).await;
@@ -145,7 +145,7 @@ impl Driver for JumpCounter {
 }
 
 #[test]
-fn a_flush_is_noted_once_and_an_idle_volume_sleeps() {
+fn a_flush_is_recorded_once_and_an_idle_volume_sleeps() {
     let clock = Rc::new(JumpCounter::default());
     let driver = Rc::clone(&clock) as Rc<dyn Driver>;
     on_a_clock(driver, shape(PlacementKind::Lfs), async move |world| {
@@ -178,7 +178,7 @@ fn a_flush_is_noted_once_and_an_idle_volume_sleeps() {
 
 /// Each later record confirms the record before.
 #[test]
-fn nothing_is_noted_while_flushes_follow_each_other() {
+fn no_flush_is_recorded_in_the_superblock_while_flushes_follow_each_other() {
     on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let mut model = ExpectedExtents::of_blocks(8);
@@ -195,7 +195,7 @@ fn nothing_is_noted_while_flushes_follow_each_other() {
 }
 
 #[test]
-fn a_note_that_fails_holds_up_nothing_and_is_tried_again() {
+fn a_failed_superblock_update_after_a_flush_delays_nothing_and_is_retried() {
     on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let volume = world.open(SpaceSettings::default()).await;
         world.rt.sleep(IDLE).await;
@@ -219,7 +219,7 @@ fn a_note_that_fails_holds_up_nothing_and_is_tried_again() {
 
 /// The superblock of a checkpoint waits for the superblock of a note, and has a later generation.
 #[test]
-fn a_note_and_a_checkpoint_at_once_leave_both_copies_with_the_checkpoint() {
+fn a_recorded_flush_and_a_concurrent_checkpoint_leave_both_superblocks_with_the_checkpoint() {
     on_a_volume(shape(PlacementKind::Lfs), async move |world| {
         let volume = world.open(SpaceSettings::default()).await;
         world.rt.sleep(IDLE).await;

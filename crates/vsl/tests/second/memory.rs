@@ -23,7 +23,7 @@ const SHAPE: TestbedShape = TestbedShape {
 /// Found by a hostile review: changed leaves stayed in memory without a bound, and each read searched through all of
 /// them.
 #[test]
-fn changed_leaves_take_bounded_memory_and_reads_beside_them_read_few_nodes() {
+fn changed_leaves_take_limited_memory_and_concurrent_reads_load_few_nodes() {
     const LEAVES: u64 = 20_000;
     const MAP: u64 = 4 << 20;
     on_a_volume(SHAPE, async |world| {
@@ -67,7 +67,7 @@ fn changed_leaves_take_bounded_memory_and_reads_beside_them_read_few_nodes() {
 /// Found by a hostile review: the cleaner kept all loaded nodes of the map in memory, and recovery had more entries to
 /// apply than its bound.
 #[test]
-fn cleaning_and_an_idle_hour_keep_to_the_bounds_of_memory_and_recovery() {
+fn cleaning_and_an_idle_hour_respect_the_limits_of_memory_and_recovery() {
     const ENTRIES: u64 = 2000;
     const MAP: u64 = 256 << 10;
     let shape = TestbedShape {
@@ -161,7 +161,7 @@ fn other_tasks_run_while_a_checkpoint_of_many_leaves_is_composed() {
 /// Found while these tests were written: the walk of an audit released the nodes that it had just read, and never
 /// ended.
 #[test]
-fn an_audit_ends_though_the_map_may_take_no_memory() {
+fn an_audit_ends_even_with_a_map_memory_limit_of_zero() {
     on_a_volume(SHAPE, async |world| {
         let options = SpaceSettings {
             map_bytes: 0,

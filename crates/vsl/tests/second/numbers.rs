@@ -49,7 +49,7 @@ fn written(
 /// succeeds. Remains of a try must not be mistaken for writes of a later try, so each try has its own epoch and
 /// numbers.
 #[test]
-fn each_try_of_a_recovery_has_an_epoch_and_numbers_of_its_own() {
+fn each_attempt_of_a_recovery_has_its_own_epoch_and_segment_numbers() {
     for kind in [PlacementKind::Lfs, PlacementKind::HyLogSepBit] {
         let shape = TestbedShape {
             segments: 64,
@@ -127,7 +127,7 @@ async fn lose_the_queue(world: &SpaceTestbed, model: &ExpectedExtents) {
 /// Remains of a segment whose number no durable record contains must not be mistaken for a part of a later segment, so
 /// no number is used twice.
 #[test]
-fn no_number_is_given_again_that_a_lost_record_put_on_the_queue() {
+fn a_segment_number_queued_by_a_lost_record_is_never_reused() {
     let shape = TestbedShape {
         segments: 256,
         segment: 128 << 10,

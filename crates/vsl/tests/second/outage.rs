@@ -107,7 +107,7 @@ fn superblocks_that_cannot_be_written_for_an_hour_lose_no_data() {
 
 /// Opening ends with a checkpoint, so it fails as well.
 #[test]
-fn opening_is_refused_after_its_patience_where_superblocks_cannot_be_written() {
+fn opening_fails_after_its_patience_if_superblocks_cannot_be_written() {
     on_a_volume(SHAPE, async |world| {
         let options = SpaceSettings::default();
         let volume = world.open(options).await;
@@ -131,7 +131,7 @@ fn opening_is_refused_after_its_patience_where_superblocks_cannot_be_written() {
 
 /// Found by a hostile review: clients of a failed device waited forever.
 #[test]
-fn a_flush_is_refused_after_its_patience_and_succeeds_when_the_device_works_again() {
+fn a_flush_fails_after_its_patience_and_succeeds_when_the_device_works_again() {
     on_a_volume(SHAPE, async |world| {
         let patience = Duration::from_secs(5);
         let options = SpaceSettings {

@@ -60,7 +60,7 @@ fn overwritten_in_sectors(kind: PlacementKind, fill: u64, how: Durability) {
 
 /// Found by a hostile review: a volume that was overwritten in sectors got stuck with all of its segments partly used.
 #[test]
-fn a_full_volume_takes_writes_of_one_sector_and_then_trims() {
+fn a_full_volume_accepts_writes_of_one_sector_and_then_trims() {
     for kind in [
         PlacementKind::Lfs,
         PlacementKind::SepBit,
@@ -72,7 +72,7 @@ fn a_full_volume_takes_writes_of_one_sector_and_then_trims() {
 
 /// Found by a hostile review: the volume got stuck as well if each sector is a record with its own header.
 #[test]
-fn a_full_volume_takes_durable_writes_of_one_sector_and_then_trims() {
+fn a_full_volume_accepts_durable_writes_of_one_sector_and_then_trims() {
     for kind in [
         PlacementKind::Lfs,
         PlacementKind::Wolf,

@@ -38,7 +38,7 @@ async fn fill_elsewhere(volume: &OpenSpace) -> u64 {
 }
 
 #[test]
-fn preallocated_space_is_there_for_its_batches_and_for_no_others() {
+fn preallocated_space_is_available_to_its_batches_only() {
     for kind in [
         PlacementKind::Lfs,
         PlacementKind::HyLog,
@@ -87,7 +87,7 @@ fn preallocates(kind: PlacementKind, part: u64) {
 }
 
 #[test]
-fn more_than_there_is_cannot_be_preallocated_and_what_is_given_back_can() {
+fn only_free_space_can_be_preallocated_and_released_space_can_be_preallocated_again() {
     let shape = TestbedShape {
         segments: 96,
         segment: 128 << 10,

@@ -51,7 +51,7 @@ fn read_by_recovery(flushes: u64, segment: u64) -> (u64, u64) {
 
 /// Found by a hostile review: recovery took four times as long for twice as many flushed records.
 #[test]
-fn twice_as_many_flushed_records_cost_recovery_at_most_twice_as_many_reads() {
+fn twice_the_flushed_records_cost_recovery_at_most_twice_the_reads() {
     for segment in [128 << 10, 1 << 20] {
         let few = read_by_recovery(5_000, segment);
         let many = read_by_recovery(10_000, segment);
@@ -66,7 +66,7 @@ fn twice_as_many_flushed_records_cost_recovery_at_most_twice_as_many_reads() {
 /// The data of a flushed record is damaged. Only headers far behind prove that the record was durable, in segments that
 /// the checkpoint's queue did not contain yet.
 #[test]
-fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flush() {
+fn damage_to_flushed_data_is_not_treated_as_a_torn_end() {
     for kind in [PlacementKind::Lfs, PlacementKind::HyLogSepBit] {
         for blocks in [64, 1000, 4000, 8000] {
             let shape = TestbedShape {
@@ -105,7 +105,7 @@ fn damage_to_flushed_data_is_no_torn_end_however_much_was_written_before_the_flu
 
 /// Found by a hostile review: on a device with other old data, opening a new volume read 1 GiB, 512 MiB of it at once.
 #[test]
-fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
+fn a_device_with_other_old_data_is_opened_with_few_reads_and_little_memory() {
     for (segments, segment) in [(200, 1 << 20), (1000, 1 << 20), (100, 4 << 20)] {
         let kind = PlacementKind::Lfs;
         let shape = TestbedShape {
@@ -156,7 +156,7 @@ fn a_device_that_held_other_data_is_opened_by_few_reads_and_in_little_memory() {
 /// Volumes of version 1 named places by slots: read as the current version, their maps would point to wrong places. In
 /// volumes of version 2, openings reserved no epoch. In volumes of version 3, superblocks named no durable record.
 #[test]
-fn a_volume_of_an_older_version_is_refused_by_its_version_and_not_changed() {
+fn a_volume_of_an_older_version_is_rejected_by_its_version_and_not_changed() {
     for version in [1, 2, 3, 4] {
         refuse_version(version);
     }
@@ -222,7 +222,7 @@ fn refuse_version(version: u32) {
 
 /// Checks the helpers: a checkpoint leaves recovery nothing to apply.
 #[test]
-fn a_checkpoint_leaves_recovery_nothing_to_apply() {
+fn after_a_checkpoint_recovery_has_no_entries_to_apply() {
     let shape = TestbedShape {
         segments: 64,
         segment: 256 << 10,

@@ -32,7 +32,7 @@ fn filled_in_pieces(shape: TestbedShape, piece: u64) {
 /// Found by a hostile review: fragments of 512 bytes were refused at 80 % of the length, and fragments of 2 KiB at 99
 /// %.
 #[test]
-fn a_volume_of_the_usual_length_is_filled_in_random_order_in_pieces_of_any_size() {
+fn a_volume_of_the_usual_length_is_filled_in_random_order_with_fragments_of_any_size() {
     for piece in [4096, 2048, 1024, 512] {
         for (segments, segment) in [(64, 128 << 10), (128, 256 << 10)] {
             let kind = PlacementKind::Lfs;
@@ -50,7 +50,7 @@ fn a_volume_of_the_usual_length_is_filled_in_random_order_in_pieces_of_any_size(
 
 /// Placements with several streams.
 #[test]
-fn a_volume_with_several_streams_is_filled_in_sectors() {
+fn a_volume_with_several_streams_is_filled_with_single_sectors() {
     for kind in [
         PlacementKind::Wolf,
         PlacementKind::SepBit,
@@ -72,7 +72,7 @@ fn a_volume_with_several_streams_is_filled_in_sectors() {
 /// Found by a hostile review: large writes to small empty volumes were refused, as each was one batch. Found while this
 /// test was written: an overwrite waited forever for more segments than could be free at once.
 #[test]
-fn one_write_of_any_length_that_fits_succeeds_on_a_small_volume() {
+fn a_single_write_of_any_length_that_fits_succeeds_on_a_small_volume() {
     for kind in PlacementKind::ALL {
         for (segments, segment) in [(40, 128u64 << 10), (64, 128 << 10), (64, 1 << 20)] {
             let shape = TestbedShape {
@@ -109,7 +109,7 @@ fn one_write_of_any_length_that_fits_succeeds_on_a_small_volume() {
 /// Found by a hostile review: a table of this many segments did not fit into the segments queued for the first
 /// checkpoint, so creating the volume never ended.
 #[test]
-fn a_volume_of_very_many_small_segments_is_made_and_used() {
+fn a_volume_of_very_many_small_segments_can_be_created_and_used() {
     for segments in [64 << 10, 256 << 10] {
         let kind = PlacementKind::Lfs;
         let segment = 128 << 10;

@@ -84,7 +84,7 @@ fn flushed_data_in_segments_that_a_huge_trim_freed_survives_a_crash() {
 
 /// Found by a hostile review: a checkpoint named trimmed subtrees whose segments were used again before the crash.
 #[test]
-fn flushed_data_survives_a_crash_behind_a_checkpoint_that_names_trimmed_subtrees() {
+fn flushed_data_survives_a_crash_after_a_checkpoint_that_names_trimmed_subtrees() {
     let usual = SpaceSettings::default().huge_trim;
     trimmed_and_filled_again(TrimCase {
         before: usual,
@@ -96,7 +96,7 @@ fn flushed_data_survives_a_crash_behind_a_checkpoint_that_names_trimmed_subtrees
 /// Found by a hostile review: recovery with a smaller `huge_trim` detached subtrees that the trim had examined before
 /// the crash.
 #[test]
-fn a_trim_that_only_recovery_takes_for_huge_loses_no_data() {
+fn a_trim_that_only_recovery_treats_as_huge_loses_no_data() {
     trimmed_and_filled_again(TrimCase {
         before: u64::MAX,
         after: SpaceSettings::default().huge_trim,
@@ -106,7 +106,7 @@ fn a_trim_that_only_recovery_takes_for_huge_loses_no_data() {
 
 /// Found by a hostile review: two batches detached more trimmed subtrees than a checkpoint had space to name.
 #[test]
-fn a_checkpoint_behind_two_batches_of_huge_trims_is_made_and_opened() {
+fn a_checkpoint_after_two_batches_of_huge_trims_is_written_and_opened() {
     const EXTENTS: u64 = 2 * 8192;
     // A leaf of the map holds one extent at this distance.
     const FAR: u64 = 1 << 33;

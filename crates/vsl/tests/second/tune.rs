@@ -39,7 +39,7 @@ async fn churn(volume: &OpenSpace, model: &mut ExpectedExtents, rng: &Rng, write
 
 /// Every pair of placements, one after the other, with concurrent writes; then a kill.
 #[test]
-fn the_placement_changes_from_any_to_any_under_writers_and_nothing_is_lost() {
+fn the_placement_changes_from_any_to_any_under_writers_without_data_loss() {
     for from in PlacementKind::ALL {
         on_a_volume(shape(from), async move |world| {
             let volume = world.open(SpaceSettings::default()).await;
@@ -75,7 +75,7 @@ fn the_placement_changes_from_any_to_any_under_writers_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_volume_that_is_too_full_for_a_placement_keeps_the_one_it_has() {
+fn a_volume_that_is_too_full_for_a_placement_keeps_its_placement() {
     on_a_volume(shape(PlacementKind::Overwrite), async |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let mut model = ExpectedExtents::of_blocks(SEGMENTS * SEGMENT / 4096);
@@ -115,8 +115,7 @@ fn a_volume_that_is_too_full_for_a_placement_keeps_the_one_it_has() {
 
 /// A volume that was created as a log, is nearly full, and is written with a skew on a disk that positions slowly.
 #[test]
-fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_say_what_they_would()
-{
+fn a_volume_changes_its_placement_automatically_only_if_configured_and_else_reports_it() {
     for auto in [true, false] {
         on_a_device(shape(PlacementKind::Overwrite), async move |world| {
             let layout =
@@ -168,7 +167,7 @@ fn a_volume_that_is_to_see_to_its_placement_changes_it_and_keeps_it_and_others_s
 
 /// The cleaner and the writes in place wait for nodes and for space while the placement changes under them.
 #[test]
-fn a_crowd_of_changes_on_a_nearly_full_volume_leaves_no_stream_behind_and_loses_nothing() {
+fn many_placement_changes_on_a_nearly_full_volume_leave_no_stream_behind_and_lose_nothing() {
     for seed in 0..2 {
         let shape = TestbedShape {
             segments: 280,
@@ -228,7 +227,7 @@ fn a_crowd_of_changes_on_a_nearly_full_volume_leaves_no_stream_behind_and_loses_
 /// As full as it gets with the placement that keeps most free, a volume changes to every other one and back, while all of it is
 /// overwritten.
 #[test]
-fn a_volume_that_is_full_with_one_placement_goes_on_with_each_that_it_fits() {
+fn a_volume_full_under_one_placement_stays_writable_under_each_placement_that_fits() {
     on_a_volume(shape(PlacementKind::SepBit), async |world| {
         let volume = world.open(SpaceSettings::default()).await;
         let mut model = ExpectedExtents::of_blocks(SEGMENTS * SEGMENT / 4096);
@@ -268,7 +267,7 @@ fn a_volume_that_is_full_with_one_placement_goes_on_with_each_that_it_fits() {
 
 /// The fault lasts for an hour. To a placement that keeps less free, and to one that keeps more.
 #[test]
-fn a_change_on_a_device_that_fails_waits_for_it_and_loses_nothing() {
+fn a_placement_change_waits_for_a_failing_device_and_loses_nothing() {
     for (from, to) in [
         (PlacementKind::SepBit, PlacementKind::HyLog),
         (PlacementKind::Overwrite, PlacementKind::SepBit),
@@ -331,7 +330,7 @@ fn changed_with_a_cut(
 
 /// One seed is one scenario: the time of the power failure, and the blocks that reached the disk by then.
 #[test]
-fn a_power_cut_anywhere_while_the_placement_changes_leaves_either_and_all_data() {
+fn a_power_cut_anywhere_in_a_placement_change_leaves_either_placement_and_all_data() {
     // A placement that keeps less free, and one that keeps more free.
     for (from, to) in [
         (PlacementKind::SepBit, PlacementKind::HyLog),

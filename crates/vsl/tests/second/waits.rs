@@ -142,7 +142,7 @@ fn waits(kind: PlacementKind, clients: u64) {
 /// cleaner emptied segments that only a checkpoint frees, down to its floor. On `overwrite`, a client waited for a
 /// second.
 #[test]
-fn no_write_of_a_full_volume_waits_for_more_than_ten_times_the_mean_cost_of_cleaning() {
+fn no_write_to_a_full_volume_waits_longer_than_ten_times_the_mean_cost_of_cleaning() {
     for kind in PlacementKind::ALL {
         for clients in [1, 8] {
             waits(kind, clients);

@@ -13,7 +13,7 @@ fn run(from: u64, to: u64, at: SectorLocation) -> PlacedRange {
 }
 
 #[test]
-fn what_is_gathered_is_in_memory_and_once_durable_on_the_medium_where_it_can_be_read() {
+fn gathered_data_is_in_memory_and_at_its_device_location_once_durable() {
     on_a_space(async |space, device| {
         write(&space, 100, 8, 0xaa).await;
         let places = space.places(0..200, 10).await.expect("told");
@@ -49,7 +49,7 @@ fn what_is_gathered_is_in_memory_and_once_durable_on_the_medium_where_it_can_be_
 }
 
 #[test]
-fn a_question_of_which_too_much_would_be_said_is_answered_in_parts() {
+fn a_placement_query_with_too_many_extents_is_answered_in_parts() {
     on_a_space(async |space, _| {
         for n in 0..50 {
             write(&space, n * 16, 8, 1).await;

@@ -37,7 +37,7 @@ async fn compare(space: &Space, model: &[u8], from: u64, to: u64, behind: u64) {
 }
 
 #[test]
-fn a_range_of_many_pieces_is_read_as_it_was_written_whatever_the_memory_held() {
+fn a_range_of_many_fragments_reads_back_as_written_with_any_buffer_content() {
     on_a_space(async |space, _| {
         let rng = Rng::new(11);
         let mut model = vec![0; USED as usize];

@@ -11,7 +11,7 @@ use crate::world::on_a_new_device;
 const SECTORS: u64 = 1 << 63;
 
 #[test]
-fn what_lies_at_the_far_end_of_the_space_is_read_trimmed_and_found_again() {
+fn data_at_the_far_end_of_the_space_is_read_trimmed_and_recovered() {
     let at = [
         0,
         5,

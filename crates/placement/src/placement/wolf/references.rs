@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_count_until_they_began_longer_ago_than_the_bar() {
+    fn a_reference_count_expires_after_the_given_number_of_seconds() {
         let mut references = ReferenceCounts::new(4096);
         assert_eq!(references.get(7, 0, 600), 0);
         assert_eq!(references.count(7, 100, 600), 1);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_referenced_page_leaves_for_a_new_one() {
+    fn the_least_referenced_page_is_replaced_by_a_new_page() {
         let mut references = ReferenceCounts::new(0);
         for page in 0..4 {
             (0..=page).for_each(|_| _ = references.count(page, 5, 600));
