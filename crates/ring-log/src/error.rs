@@ -1,4 +1,4 @@
-//! Errors of opening a log. Errors of a log in use are `LogError` in the `segments` crate.
+//! Errors of opening a log. Errors of a log in use are `LogError` in the crate `segment-log`.
 
 use forebay_device::DeviceError;
 use forebay_segment_log::PairError;

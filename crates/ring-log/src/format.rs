@@ -1,6 +1,6 @@
 //! On-disk structures of a log device. `docs/format/log.md` describes them in prose and tables.
 //!
-//! The crate `segments` defines records and summaries. This module defines their entries (`format/entry.rs`) and the
+//! The crate `segment-log` defines records and summaries. This module defines their entries (`format/entry.rs`) and the
 //! superblock.
 
 mod entry;

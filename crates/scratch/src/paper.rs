@@ -1,6 +1,6 @@
 //! `forebay bench paper-dcd`: the experiments of the paper that the cache is from.
 //!
-//! What runs on a virtual clock is the crate `experiments`'s. Here is what takes a real one: users who
+//! What runs on a virtual clock is in the crate `dcd-paper`. Here is what takes a real one: users who
 //! untar, copy and remove on real filesystems, on an emulated disk alone and on both shapes of the cache.
 
 use std::path::PathBuf;

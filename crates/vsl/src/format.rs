@@ -1,6 +1,6 @@
 //! The on-disk format of a volume. `docs/format/vsl.md` contains the same format in prose and tables.
 //!
-//! Records and summaries are those of `segments`. The modules here define their entries (`format/entry.rs`), the
+//! Records and summaries are those of `segment-log`. The modules here define their entries (`format/entry.rs`), the
 //! superblock, and the parts of a checkpoint beside the map's nodes.
 
 mod checkpoint;
