@@ -1,11 +1,11 @@
-//! Chores of the project, run as `cargo xtask CHORE`.
+//! Tasks of the project, run as `cargo xtask TASK`.
 //!
-//! - `tidy` checks what neither the compiler nor clippy does. Start in `tidy.rs`; every check is a
+//! - `tidy` checks rules that neither the compiler nor clippy checks. Start in `tidy.rs`; every check is a
 //!   function from the tree of tracked files to a list of problems.
-//! - `sizes` says how long crates and functions are, and which files use each other in circles.
-//! - `prose` counts what makes comments and documents hard to read, by crate, or shows each place below a path.
-//! - `types` lists types whose name is a single word or shared with another type.
-//! - `mutants` proves that the simulator sees: it breaks the code on purpose, in a copy. Start in
+//! - `sizes` prints the lengths of crates and functions, and the circles of files that use each other.
+//! - `prose` counts habits that make comments and documents hard to read, by crate, or shows each place below a path.
+//! - `types` lists the types whose name is a single word or shared with another type.
+//! - `mutants` proves that the simulator detects faults: it breaks the code on purpose, in a copy. Start in
 //!   `mutants.rs`.
 
 mod mutants;
@@ -48,15 +48,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// The project's root. Asked when it runs: a target directory that two checkouts share may hold a
-/// program that was built in the other.
+/// Returns the project's root. The environment is read at run time: a target directory that two checkouts share may
+/// hold a program that was built in the other checkout.
 fn root() -> Result<PathBuf> {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("run me by cargo xtask")?;
     let root = Path::new(&manifest).parent();
     Ok(root.context("xtask lies in the project's root")?.to_owned())
 }
 
-/// Every file that git tracks or would add, by its path from `root`.
+/// Returns every file that git tracks or would add, by its path from `root`.
 fn tracked(root: &Path) -> Result<Vec<String>> {
     let list = Command::new("git")
         .args([

@@ -1,9 +1,9 @@
-//! `cargo xtask mutants`: proof that the simulator sees faults.
+//! `cargo xtask mutants`: proof that the simulator detects faults.
 //!
-//! A mutant is the shipping code with one deliberate mistake. A file in `testing/mutants` names the mistake, the guarantee
-//! or invariant of the design page that it breaks, the simulator's system under test that must show it, and source
-//! texts with their replacements. The texts are compared by tokens within a crate: a mutant survives changes of layout,
-//! comments and files, and ends only when the code that it breaks changes. The shipping code has no switches.
+//! A mutant is the shipping code with one deliberate mistake. A file in `testing/mutants` names the mistake, the
+//! guarantee or invariant of the design page that it breaks, the simulator's system under test that must show it, and
+//! source texts with their replacements. The texts are compared by tokens within a crate: a mutant survives changes of
+//! layout, comments and files, and ends only when the code that it breaks changes. The shipping code has no switches.
 //!
 //! Each mutant is applied to a copy of the tree under `target/`, built there, and explored by the simulator, which must
 //! find a violation within a minute of one processor. Nothing is written outside `target/`.
@@ -29,14 +29,14 @@ use anyhow::{Context, Result, bail};
 use mutant::Mutant;
 use scratch::{HuntResult, TreeCopy};
 
-/// How the mutants are to be run.
+/// Options of a run of the mutants.
 struct MutantOptions {
-    /// Names of those to run; all if there are none.
+    /// Names of the mutants to run; an empty list selects all.
     names: Vec<String>,
-    /// How long the simulator looks for a violation, in seconds of one processor.
+    /// Time for which the simulator looks for a violation, in seconds of one processor.
     seconds: u64,
     seed: u64,
-    /// Build only.
+    /// True to build only.
     build: bool,
 }
 
@@ -68,8 +68,8 @@ impl MutantOptions {
     }
 }
 
-/// Runs the mutants that `arguments` name, or all; true if the simulator catches each of them and
-/// finds nothing in the code as it is.
+/// Runs the mutants in `arguments`, or all. Returns true if the simulator catches each of them and finds no violation
+/// in the unchanged code.
 pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     let options = MutantOptions::parse(arguments)?;
     let root = crate::root()?;
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     Ok(missed.is_empty())
 }
 
-/// Builds a mutant and, unless it is only to be built, explores it.
+/// Builds a mutant and, unless only a build is wanted, explores it.
 fn one(
     scratch: &TreeCopy,
     root: &Path,
@@ -131,12 +131,12 @@ fn one(
         .transpose()
 }
 
-/// With one decimal, for a table.
+/// Formats seconds with one decimal, for a table.
 fn seconds(span: Duration) -> String {
     format!("{:.1}", span.as_secs_f64())
 }
 
-/// The rows of the table of mutants in docs/testing.md: name, and what is broken.
+/// Returns the rows of the table of mutants in docs/testing.md: name, and broken guarantee.
 #[cfg(test)]
 fn documented(page: &str) -> BTreeMap<String, (String, String)> {
     use forebay_doc_tables::{plain, tables};

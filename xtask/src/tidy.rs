@@ -1,11 +1,10 @@
-//! Checks of what neither the compiler nor clippy looks at.
+//! Checks that neither the compiler nor clippy makes.
 //!
-//! Each check is a function from a [`ProjectTree`] (the tracked files, in memory) to a list of
-//! [`TidyProblem`]s. None of them writes. What a check holds the tree against stands in a document
-//! where people read it, and is parsed from there: the crates, their levels, the external
-//! dependencies and the unsafe modules in ARCHITECTURE.md, the structures in docs/format.
+//! Each check is a function from a [`ProjectTree`] (the tracked files, in memory) to a list of [`TidyProblem`]s. Checks
+//! never write. The rules of a check are in a document for human readers, and are parsed from there: the crates, their
+//! levels, the external dependencies and the unsafe modules in ARCHITECTURE.md, the structures in docs/format.
 //!
-//! Reading order: `tree.rs` and `rust.rs` (what checks look at), then any check.
+//! Reading order: `tree.rs` and `rust.rs` (input of the checks), then any check.
 
 mod circles;
 mod crates;
@@ -33,11 +32,11 @@ use anyhow::Result;
 use ratchet::Ratchet;
 use tree::ProjectTree;
 
-/// Something that is not as it must be.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TidyProblem {
     path: String,
-    /// Counted from 1; 0 if the problem is the whole file's.
+    /// Line, counted from 1; 0 for a problem of the whole file.
     line: usize,
     text: String,
 }
@@ -61,7 +60,7 @@ impl fmt::Display for TidyProblem {
     }
 }
 
-/// Runs every check and prints what it finds; true if there is nothing.
+/// Runs every check and prints the problems. Returns true if no problem was found.
 pub(crate) fn run() -> Result<bool> {
     let tree = ProjectTree::open()?;
     let mut problems = problems(&tree)?;
@@ -100,8 +99,7 @@ fn problems(tree: &ProjectTree) -> Result<Vec<TidyProblem>> {
     Ok(problems)
 }
 
-/// Prints how long every crate and its functions are, and the circles of files that there are,
-/// allowed or not.
+/// Prints the lengths of every crate and its functions, and all circles of files, including the permitted circles.
 pub(crate) fn print_sizes() -> Result<bool> {
     let tree = ProjectTree::open()?;
     let (sources, _) = rust::sources(&tree);
@@ -112,7 +110,7 @@ pub(crate) fn print_sizes() -> Result<bool> {
     Ok(true)
 }
 
-/// Prints counts of what makes comments and documents hard to read, and with `under`, the places.
+/// Prints counts of habits that make comments and documents hard to read, and with `under`, the places.
 pub(crate) fn print_prose(under: Option<&str>) -> Result<bool> {
     prose::print(&ProjectTree::open()?, under);
     Ok(true)

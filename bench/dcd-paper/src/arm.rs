@@ -1,4 +1,4 @@
-//! What a disk's time goes to.
+//! Accounting of the time that a disk spends on requests.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,16 +9,16 @@ use forebay_disk_model::disk::{DiskCompletion, DiskOp};
 use forebay_rt::Instant;
 use forebay_units::SECTOR_BYTES;
 
-/// Requests of one kind.
+/// Totals of the requests of one kind.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct RequestTotals {
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
-    /// How long the disk worked on them, without what they waited for others before them.
+    /// Time that the disk worked on the requests, without the time that they waited for earlier requests.
     pub(crate) seconds: f64,
 }
 
-/// What one disk did: in the log, which is its beginning, and in the data behind it.
+/// Activity of one disk, in the log (the beginning of the disk) and in the data behind it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct DiskActivity {
     pub(crate) reads: RequestTotals,
@@ -38,7 +38,7 @@ impl RequestTotals {
 }
 
 impl DiskActivity {
-    /// What was done since then.
+    /// Returns the activity since `before`.
     pub(crate) fn since(&self, before: &DiskActivity) -> DiskActivity {
         DiskActivity {
             reads: self.reads.since(&before.reads),
@@ -49,7 +49,7 @@ impl DiskActivity {
     }
 }
 
-/// A disk's model that is looked at while it works.
+/// A disk model with a meter.
 pub(crate) struct MeteredDisk<T> {
     disk: T,
     log_bytes: u64,
@@ -66,7 +66,7 @@ struct MeteredRequest {
 }
 
 impl<T: TimingModel> MeteredDisk<T> {
-    /// A disk that adds to `spent` what it does; its first `log_bytes` are the log.
+    /// Creates a disk that adds its activity to `spent`. The first `log_bytes` are the log.
     pub(crate) fn new(disk: T, log_bytes: u64, spent: &Rc<Cell<DiskActivity>>) -> MeteredDisk<T> {
         MeteredDisk {
             disk,
@@ -77,7 +77,7 @@ impl<T: TimingModel> MeteredDisk<T> {
     }
 
     fn note(&mut self, done: &DiskCompletion) {
-        // Flushes are not among them, and have nothing to do on a disk that answers no write early.
+        // Flushes are not recorded: they take no time on a disk that does not acknowledge writes early.
         let Some(asked) = self.under_way.remove(&done.id) else {
             return;
         };

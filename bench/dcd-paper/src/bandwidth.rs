@@ -1,4 +1,4 @@
-//! Figure 10: what random writes of each size come to.
+//! Figure 10: the bandwidth of random writes, by size.
 
 use std::rc::Rc;
 
@@ -12,34 +12,34 @@ use crate::scale::PaperScale;
 
 /// Sizes of the requests, in KiB.
 pub(crate) const SIZES: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
-/// What is written with each: 20 MB, as in the paper, or less.
+/// Bytes written with each size: 20 MB, as in the paper, or less.
 const AMOUNT: u64 = 20_000_000;
 const AMOUNT_QUICK: u64 = 5_000_000;
-/// The transfers of the paper's log, in KiB.
+/// Transfer size of the paper's log, in KiB.
 pub(crate) const SEGMENT_KIB: u64 = 128;
 
-/// A curve of figure 10.
+/// One curve of figure 10.
 #[derive(Clone, Debug)]
 pub(crate) struct BandwidthCurve {
     pub(crate) name: String,
-    /// Bytes a second, for each of [`SIZES`].
+    /// Bytes per second, for each of [`SIZES`].
     pub(crate) rates: Vec<f64>,
 }
 
 impl BandwidthCurve {
-    /// Bytes a second in requests of a size in [`SIZES`].
+    /// Returns the bytes per second for requests of a size in [`SIZES`].
     pub(crate) fn rate(&self, kib: u64) -> f64 {
         let at = SIZES.iter().position(|size| *size == kib);
         at.map_or(f64::NAN, |at| self.rates[at])
     }
 
-    /// How many times as fast the log's transfers are as requests of this size.
+    /// Returns the ratio of the log's transfer rate to the rate of requests of this size.
     pub(crate) fn ratio(&self, kib: u64) -> f64 {
         self.rate(SEGMENT_KIB) / self.rate(kib)
     }
 }
 
-/// All curves, the plain disk's first.
+/// Measures all curves; the first curve is the plain disk.
 pub(crate) fn curves(scale: PaperScale) -> Result<Vec<BandwidthCurve>> {
     let mut curves = Vec::new();
     for shape in CacheShape::REAL {
@@ -71,7 +71,7 @@ fn curve(name: &str, setup: CacheSetup, scale: PaperScale) -> Result<BandwidthCu
     })
 }
 
-/// Writes at random, one request after the other, until all is durable.
+/// Writes at random places, one request after the other, until all data is durable. Returns bytes per second.
 async fn rate(rt: &Rt, device: Rc<dyn Device>, size: u64, requests: u64) -> Result<f64> {
     let random = Rng::new(1);
     let content: Buf = BufMut::copy_of(&random.bytes(size as usize)).freeze();

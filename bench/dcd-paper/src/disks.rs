@@ -1,4 +1,4 @@
-//! What is compared, on a virtual clock: a disk alone, and caches in front of the same disk.
+//! The compared setups, on a virtual clock: a disk alone, and caches in front of an identical disk.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -18,31 +18,31 @@ use forebay_units::{ByteLen, SECTOR_BYTES};
 
 use crate::arm::{DiskActivity, MeteredDisk};
 
-/// The disk: of the family of the paper's.
+/// Disk model, of the same family as the paper's disk.
 pub(crate) const DISK: &str = "barracuda";
-/// The bus between it and the host, in bytes a second: fast SCSI, as the paper's machine had. (The model's
-/// own, of the host that the drive was measured on, has half of it.)
+/// Bandwidth of the bus between the disk and the host, in bytes per second: fast SCSI, as in the paper's machine. The
+/// bus of the host on which the model's drive was measured has half this bandwidth.
 const BUS: NonZeroU64 = NonZeroU64::new(10_000_000).unwrap();
-/// The largest log. The data has the same length whatever the log's is.
+/// Largest log. The length of the data does not depend on the length of the log.
 const LOG_MAX: u64 = 257 << 20;
-/// What a log takes beside its segments.
+/// Space that a log needs beside its segments.
 const SUPERBLOCKS: u64 = 1 << 20;
 
-/// What stands before the disk.
+/// Layer in front of the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CacheShape {
-    /// Nothing.
+    /// No cache.
     Plain,
-    /// The cache, whose log is a part of the same disk: what the paper measured.
+    /// A cache whose log is a range of the data disk: the setup that the paper measured.
     Logical,
-    /// The cache, whose log is on another disk of the same kind.
+    /// A cache whose log is on another disk of the same kind.
     Physical,
-    /// A cache that costs nothing: writes are done at once and go nowhere. No cache can be faster.
+    /// An ideal cache: each write completes at once and is discarded. No cache can be faster.
     Free,
 }
 
 impl CacheShape {
-    /// Those that are measured beside each other.
+    /// Shapes that are compared with each other.
     pub(crate) const REAL: [CacheShape; 3] =
         [CacheShape::Plain, CacheShape::Logical, CacheShape::Physical];
 
@@ -55,7 +55,7 @@ impl CacheShape {
         }
     }
 
-    /// How a cache of this shape is set by itself.
+    /// Returns the default options of a cache of this shape.
     fn usual(self) -> AttachOptions {
         match self {
             CacheShape::Logical => AttachOptions::on_one_disk(),
@@ -68,36 +68,36 @@ impl CacheShape {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheSetup {
     pub(crate) shape: CacheShape,
-    /// All segments of the log together.
+    /// Total length of the segments of the log.
     pub(crate) log: ByteLen,
     pub(crate) segment: ByteLen,
-    /// When a write is acknowledged; at once, unless said otherwise.
+    /// Acknowledgement mode of writes. The default is at once.
     pub(crate) acknowledge: AckMode,
-    /// The longest that what nobody flushed waits in memory.
+    /// Longest time that unflushed data stays in memory.
     pub(crate) max_delay: Duration,
-    /// Whether the disk is on the bus it was measured on.
+    /// True for a disk on the bus that the model was measured on.
     pub(crate) own_bus: bool,
 }
 
-/// Where the log is and where the data is.
+/// The log device and the data device.
 pub(crate) struct SetupDisks {
     pub(crate) log: Rc<dyn Device>,
     pub(crate) data: Rc<dyn Device>,
-    /// What the data's disk did so far.
+    /// Activity of the data disk so far.
     pub(crate) spent: Rc<Cell<DiskActivity>>,
 }
 
-/// A device to work on.
+/// The device to measure.
 pub(crate) struct SetupDevice {
     pub(crate) device: Rc<dyn Device>,
-    /// The cache, if there is one.
+    /// The cache, if the shape has a cache.
     pub(crate) volume: Option<DcdVolume>,
-    /// What the data's disk did so far.
+    /// Activity of the data disk so far.
     pub(crate) spent: Rc<Cell<DiskActivity>>,
 }
 
 impl CacheSetup {
-    /// A shape with a log of 64 MiB, as the paper's was, and of the usual segments.
+    /// Returns a shape with a log of 64 MiB, as in the paper, and segments of the default size.
     pub(crate) fn of(shape: CacheShape) -> CacheSetup {
         CacheSetup {
             shape,
@@ -109,7 +109,7 @@ impl CacheSetup {
         }
     }
 
-    /// Makes the disks and, where there is one, the cache.
+    /// Makes the disks and, if the shape has a cache, the cache.
     pub(crate) async fn open(self, rt: &Rt) -> Result<SetupDevice> {
         let SetupDisks { log, data, spent } = self.disks(rt)?;
         let (device, volume): (Rc<dyn Device>, _) = match self.shape {
@@ -127,8 +127,7 @@ impl CacheSetup {
         })
     }
 
-    /// Makes the disks. The data lies in the same place of its disk in every shape, or the seeks would be
-    /// others.
+    /// Makes the disks. The data has the same place on its disk in every shape, so that all shapes have equal seeks.
     pub(crate) fn disks(self, rt: &Rt) -> Result<SetupDisks> {
         let spent = Rc::default();
         let disk = self.disk(rt, 0.0, &spent)?;
@@ -136,7 +135,7 @@ impl CacheSetup {
         let len = (disk.geometry().len - LOG_MAX) / 4096 * 4096;
         let data = part(Rc::clone(&disk), log..log + len)?;
         let log = match self.shape {
-            // Two disks do not turn in step.
+            // Two disks do not rotate in step.
             CacheShape::Physical => part(self.disk(rt, 0.5, &Rc::default())?, 0..log)?,
             _ => part(disk, 0..log)?,
         };
@@ -150,7 +149,7 @@ impl CacheSetup {
     fn disk(self, rt: &Rt, phase: f64, spent: &Rc<Cell<DiskActivity>>) -> Result<Rc<dyn Device>> {
         let spec = named(DISK).with_context(|| format!("no disk model {DISK}"))?;
         let spec = if self.own_bus { spec } else { spec.on_bus(BUS) };
-        // With read-ahead and a queue of its own, and without answering writes early.
+        // Read-ahead and the disk's own queue are on; early acknowledgement of writes is off.
         let options = DiskOptions {
             caches: EnabledCaches::Explicit(CacheChoice {
                 immediate_report: false,
@@ -193,7 +192,7 @@ fn part(disk: Rc<dyn Device>, range: Range<u64>) -> Result<Rc<dyn Device>> {
     Ok(Rc::new(slice.context("the disk is too small")?))
 }
 
-/// Runs something on a virtual clock of its own.
+/// Runs `work` on a virtual clock of its own.
 pub(crate) fn virtually<T, F>(work: impl FnOnce(Rt) -> F) -> T
 where
     T: 'static,
@@ -203,7 +202,7 @@ where
     executor.block_on(work(executor.rt()))
 }
 
-/// A device that takes writes in no time, and forgets them.
+/// A device that completes writes at once and discards their data.
 struct InstantDevice(Rc<dyn Device>);
 
 impl Device for InstantDevice {

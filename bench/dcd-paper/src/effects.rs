@@ -1,4 +1,4 @@
-//! What sizes, orders and thresholds make of it.
+//! Effects of log sizes, segment sizes, destage orders and thresholds.
 
 use std::time::Duration;
 
@@ -11,33 +11,33 @@ use crate::paper_cache::{IdleRule, PaperCache, PaperCacheRules, PaperDestageOrde
 use crate::scale::PaperScale;
 use crate::users::phases;
 
-/// Users in the experiments on sizes.
+/// Number of users in the experiments on sizes.
 pub(crate) const USERS: u64 = 4;
-/// Logs and segments that are tried.
+/// Sizes of logs and of segments to try.
 pub(crate) const LOGS_MIB: [u64; 7] = [4, 8, 16, 32, 64, 128, 256];
 pub(crate) const SEGMENTS_KIB: [u64; 6] = [128, 256, 512, 1024, 2048, 4096];
-/// The log with which segments are tried: so long that it has as many of the longest as a log must have.
+/// Log length for the experiments on segments: holds the minimum number of segments even of the longest size.
 const LOG_OF_SEGMENTS: ByteLen = ByteLen::mib(128);
-/// The log with which orders and thresholds are tried: what users write goes round in it many times.
+/// Log length for the experiments on orders and thresholds: the written data wraps around this log many times.
 const LOG_OF_ORDERS: ByteLen = ByteLen::mib(16);
 
-/// What the three programs took, by what was varied.
+/// Results of the three programs, by the varied parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct ParameterSweep {
     pub(crate) name: &'static str,
-    /// What was varied, in KiB, and what came of it.
+    /// Value of the parameter in KiB, and the result.
     pub(crate) points: Vec<(u64, SweepPoint)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SweepPoint {
-    /// Of the three programs.
+    /// Times of the three programs.
     pub(crate) seconds: [f64; 3],
-    /// Bytes that went home in the end, for each that was written.
+    /// Destaged bytes per written byte.
     pub(crate) destaged: f64,
 }
 
-/// Both shapes with logs of several sizes, in segments of the paper's size.
+/// Measures both shapes with logs of several sizes, in segments of the paper's size.
 pub(crate) fn log_sizes(scale: PaperScale) -> Result<Vec<ParameterSweep>> {
     sweeps(&LOGS_MIB.map(|mib| mib << 10), scale, |shape, kib| {
         CacheSetup {
@@ -48,7 +48,7 @@ pub(crate) fn log_sizes(scale: PaperScale) -> Result<Vec<ParameterSweep>> {
     })
 }
 
-/// Both shapes with segments of several sizes.
+/// Measures both shapes with segments of several sizes.
 pub(crate) fn segment_sizes(scale: PaperScale) -> Result<Vec<ParameterSweep>> {
     sweeps(&SEGMENTS_KIB, scale, |shape, kib| CacheSetup {
         log: LOG_OF_SEGMENTS,
@@ -92,14 +92,14 @@ fn point(setup: CacheSetup, scale: PaperScale) -> Result<SweepPoint> {
     })
 }
 
-/// One way to destage, and what users saw.
+/// One way to destage, and the results that users saw.
 #[derive(Clone, Debug)]
 pub(crate) struct DestageVariant {
     pub(crate) name: String,
     pub(crate) seen: OfficeOutcome,
 }
 
-/// The plain disk, the shipping cache, and the model of the paper's in all orders.
+/// Measures the plain disk, the shipping cache, and the model of the paper's cache in all orders.
 pub(crate) fn orders(scale: PaperScale) -> Result<Vec<DestageVariant>> {
     let ours = "this cache (oldest first, sorted windows)";
     let mut ways = vec![
@@ -128,7 +128,7 @@ pub(crate) fn orders(scale: PaperScale) -> Result<Vec<DestageVariant>> {
     Ok(ways)
 }
 
-/// The model with several thresholds.
+/// Measures the model with several thresholds.
 pub(crate) fn thresholds(scale: PaperScale) -> Result<Vec<DestageVariant>> {
     let mut ways = Vec::new();
     for ms in [0, 1, 10, 100, 1000, 10_000] {

@@ -1,20 +1,19 @@
-//! The experiments of the DCD paper, again: `forebay bench paper-dcd`.
+//! The experiments of the DCD paper, repeated: `forebay bench paper-dcd`.
 //!
-//! Nightingale, Hu and Yang, *The Design and Implementation of a DCD Device Driver for Unix* (USENIX
-//! ATC 1999), section 4: figures 7 to 12, the maximum possible speedup, and what the paper leaves open
-//! (the order of destaging, sizes, thresholds).
+//! Nightingale, Hu and Yang, *The Design and Implementation of a DCD Device Driver for Unix* (USENIX ATC 1999), section
+//! 4: figures 7 to 12, the maximum possible speedup, and the questions that the paper leaves open (order of destaging,
+//! sizes, thresholds).
 //!
-//! What is asked of the engine and of the disk is measured on a virtual clock: the shipping cache over
-//! emulated disks, under a model of the filesystem of that time. Such a run takes a second, and gives
-//! the same figures on every machine. What is asked of a real filesystem takes a real clock; the
-//! program does that with its own means, and hands what it measured to [`write_report`].
+//! Experiments on the engine and the disk run on a virtual clock: the shipping cache over emulated disks, under a model
+//! of the filesystem of that time. Such a run takes a second and gives equal figures on every machine. Experiments on a
+//! real filesystem need a real clock; the program runs them itself and passes the results to [`write_report`].
 //!
-//! Every figure stands beside that of the plain disk in the same run. Nothing here looks at what is
-//! read: that it is right is the business of the tests and of the simulator.
+//! Every figure is compared with the figure of the plain disk in the same run. The experiments do not verify the data
+//! that they read; the tests and the simulator do.
 //!
-//! Reading order: `disks.rs` (what is compared), `arm.rs` (what a disk's time goes to), `ufs.rs` and
-//! `users.rs` (what is done on it), `paper_cache.rs` (the paper's own cache, to destage in other orders than
-//! ours), then what is asked: `bandwidth.rs`, `speedup.rs`, `effects.rs`; `report.rs`.
+//! Reading order: `disks.rs` (compared setups), `arm.rs` (time of a disk), `ufs.rs` and `users.rs` (workload),
+//! `paper_cache.rs` (the paper's own cache, for destage orders that ours does not have), then the experiments
+//! `bandwidth.rs`, `speedup.rs`, `effects.rs`; `report.rs`.
 
 mod arm;
 mod bandwidth;

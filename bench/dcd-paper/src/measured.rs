@@ -1,4 +1,4 @@
-//! All that is measured on the virtual clock.
+//! All measurements on the virtual clock.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::paper_cache::{PaperCache, PaperCacheRules};
 use crate::scale::PaperScale;
 use crate::users::{PHASES, ProgramPhase, phases, who};
 
-/// How many users work at a time: those of figures 7 and 8, and more (figure 9's number is not in the
-/// text of the paper that is at hand).
+/// Numbers of concurrent users: those of figures 7 and 8, and a larger number. (The available text of the paper does
+/// not contain the number of figure 9.)
 pub(crate) const USERS: [u64; 3] = [1, 4, 16];
-/// The users of the paper's section on the maximum possible speedup, and of figures 11 and 12.
+/// Number of users in the paper's section on the maximum possible speedup, and in figures 11 and 12.
 const PAPERS_USERS: u64 = 4;
-/// For how long writes may stay in memory, in ms: what the cache does by itself on a physical DCD (50) and on a
-/// logical one (500, about what the paper allows itself), among others.
+/// Times that writes may stay in memory, in ms. Among them are the defaults of the cache: 50 on a physical DCD, and 500
+/// on a logical DCD (about the time that the paper allows itself).
 pub(crate) const DELAYS_MS: [u64; 7] = [50, 100, 200, 500, 1000, 2000, 5000];
 
 /// All figures measured on the virtual clock.
@@ -32,27 +32,27 @@ pub struct PaperMeasurements {
     pub(crate) thresholds: Vec<DestageVariant>,
 }
 
-/// The three programs, run by a number of users on all that is compared.
+/// The three programs, run by a number of users on all setups.
 pub(crate) struct ProgramRun {
     pub(crate) users: u64,
-    /// The plain disk, the logical DCD and the physical one; then the others.
+    /// The plain disk, the logical DCD, the physical DCD, then the other setups.
     pub(crate) columns: Vec<RunColumn>,
     /// The logical DCD with each of [`DELAYS_MS`].
     pub(crate) delays: Vec<[ProgramPhase; 3]>,
-    /// On a device that takes writes in no time.
+    /// A device that completes writes at once.
     pub(crate) free: [ProgramPhase; 3],
 }
 
-/// What was measured on one of the things that are compared.
+/// Measurements on one of the compared setups.
 pub(crate) struct RunColumn {
     pub(crate) name: String,
     pub(crate) phases: [ProgramPhase; 3],
 }
 
-/// Measures. `step` is told what comes next, and says whether to go on.
+/// Measures all setups. Calls `step` with the name of the next measurement; `step` returns false to stop.
 ///
 /// # Errors
-/// If `step` says no, or a device fails, which emulated ones do not.
+/// If `step` returns false, or a device fails. Emulated devices do not fail.
 pub fn measure(scale: PaperScale, mut step: impl FnMut(&str) -> bool) -> Result<PaperMeasurements> {
     let mut next = |what: &str| -> Result<()> {
         ensure!(step(what), "stopped");
@@ -136,7 +136,7 @@ fn run(users: u64, scale: PaperScale) -> Result<ProgramRun> {
     })
 }
 
-/// The same on the model of the paper's own cache.
+/// Runs the programs on the model of the paper's own cache.
 fn papers(users: u64, rules: PaperCacheRules, scale: PaperScale) -> Result<[ProgramPhase; 3]> {
     virtually(move |rt| async move {
         let opened = PaperCache::open(&rt, CacheSetup::of(CacheShape::Logical), rules)?;
@@ -145,13 +145,13 @@ fn papers(users: u64, rules: PaperCacheRules, scale: PaperScale) -> Result<[Prog
 }
 
 impl PaperMeasurements {
-    /// Each program of each number of users.
+    /// Iterates over each program of each number of users.
     pub(crate) fn programs(&self) -> impl Iterator<Item = (&ProgramRun, usize)> {
         let programs = |run| (0..PHASES.len()).map(move |program| (run, program));
         self.runs.iter().flat_map(programs)
     }
 
-    /// The run with the paper's number of users.
+    /// Returns the run with the paper's number of users.
     pub(crate) fn papers_run(&self) -> Option<&ProgramRun> {
         self.runs.iter().find(|run| run.users == PAPERS_USERS)
     }
@@ -162,24 +162,24 @@ impl ProgramRun {
         &self.columns[0].phases
     }
 
-    /// The logical and the physical DCD.
+    /// Returns the logical and the physical DCD.
     pub(crate) fn caches(&self) -> &[RunColumn] {
         &self.columns[1..3]
     }
 
-    /// What a program takes where writes take no time: no cache is faster, but for the order in which
-    /// reads happen to come.
+    /// Returns the time of a program on a device that completes writes at once. No cache is faster, except by chance:
+    /// reads may arrive in a better order.
     pub(crate) fn least(&self, program: usize) -> f64 {
         self.free[program].seconds
     }
 
-    /// What a program takes at least as the paper reckons: reading and computing as they are, and all
-    /// that it writes at so many bytes a second.
+    /// Returns the minimum time of a program as the paper estimates it: unchanged reading and computing, and all
+    /// written data at `rate` bytes per second.
     pub(crate) fn papers_least(&self, program: usize, rate: f64) -> f64 {
         self.least(program) + self.plain()[program].written() as f64 / rate
     }
 
-    /// How many times as fast as the plain disk a program is that takes so long.
+    /// Returns the speedup over the plain disk of a program that takes `seconds`.
     pub(crate) fn speedup(&self, program: usize, seconds: f64) -> f64 {
         self.plain()[program].seconds / seconds
     }

@@ -1,6 +1,5 @@
-//! Users at work: bursts of changes to files that are mostly the same ones, with pauses in between. In
-//! the pauses a cache brings home what the next burst may overwrite, so the order in which it does that,
-//! and how soon it begins, make a difference.
+//! Users at work: bursts of changes, mostly to the same files, with pauses in between. In the pauses a cache destages
+//! data that the next burst may overwrite. So the order and the start time of destaging make a difference.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::scale::PaperScale;
 use crate::ufs::{Ufs, UfsDirectory, UfsFile};
 
 const USERS: u64 = 4;
-/// Files of a user at the beginning, and how many of them are most of what is used.
+/// Initial files of a user, and the number of them that most calls use.
 const FILES: usize = 200;
 const HOT: u64 = 40;
 const LENGTH_MAX: u64 = 24 << 10;
@@ -25,20 +24,20 @@ const BURST: u32 = 30;
 /// Pauses between bursts, in milliseconds.
 const PAUSES: [u64; 6] = [50, 200, 500, 1000, 2000, 5000];
 
-/// What users saw, and what it took.
+/// Response times that users saw, and the cost.
 #[derive(Clone, Debug)]
 pub(crate) struct OfficeOutcome {
     pub(crate) reads: ResponseTimes,
     pub(crate) writes: ResponseTimes,
     /// Bytes that the filesystem wrote.
     pub(crate) written: u64,
-    /// From the first burst to the end of the last, in seconds, pauses included.
+    /// Time from the first burst to the end of the last burst, in seconds, pauses included.
     pub(crate) seconds: f64,
-    /// What the disk did meanwhile.
+    /// Activity of the disk in this time.
     pub(crate) spent: DiskActivity,
 }
 
-/// Has users work on a device, once their files are there, and at home.
+/// Runs users on a device, after their files are created and destaged.
 pub(crate) async fn office(
     rt: &Rt,
     opened: SetupDevice,
@@ -116,9 +115,9 @@ impl OfficeUser {
         Ok(())
     }
 
-    /// Of twenty calls eleven save a file, three make one, three remove one, three read one.
+    /// Makes one call. Of twenty calls eleven save a file, three create a file, three remove a file, three read a file.
     async fn call(&mut self) -> Result<()> {
-        // Four of five times one of those that are used most.
+        // Four of five calls use one of the hot files.
         let among = if self.random.one_in(5) {
             self.files.len() as u64
         } else {

@@ -1,15 +1,15 @@
-//! The paper's own cache, as far as its speed goes, to ask what ours cannot be asked: other orders of
-//! destaging, other thresholds, a lock around everything.
+//! A performance model of the paper's own cache, for variants that ours does not have: other destage orders, other
+//! thresholds, a lock around everything.
 //!
-//! Segments of 128 KiB with a header of 1 KiB, two of them in memory; fragments of 1 KiB; a table from
-//! fragment to segment. A segment goes to the log when it is full, or when it has waited for long enough and the
-//! one before is there; it takes its whole length, full or not (the paper's section on reliability). A segment may
-//! be destaged in any order, since only memory says which copy of a fragment counts: after a crash older copies
-//! would come back (docs/design/dcd.md), which is why the shipping cache does not do so. It does nothing about
-//! crashes, checksums or damage, and what it reads is not put together, nor destaged first where it is
-//! scattered: this is a model of when devices are asked for what, and never a cache for data.
+//! Segments have 128 KiB and a header of 1 KiB; two segments are in memory. Fragments have 1 KiB; a table maps
+//! fragments to segments. A segment goes to the log when it is full, or when it has waited long enough and the previous
+//! segment is written. Each write takes the whole length of the segment, full or not (the paper's section on
+//! reliability). Segments may be destaged in any order, since only memory records the valid copy of a fragment. After a
+//! crash older copies would come back (docs/design/dcd.md); the shipping cache does not do so for this reason. The
+//! model has no recovery, checksums or damage. It neither assembles the data that it reads, nor destages scattered data
+//! first. It models the times of device requests, and is never a cache for data.
 //!
-//! Invariant: a segment's `valid` is the number of fragments for which the table names it.
+//! Invariant: a segment's `valid` is the number of fragments that the table maps to the segment.
 
 mod state;
 
@@ -28,42 +28,42 @@ use crate::disks::{CacheSetup, SetupDevice, SetupDisks};
 pub(crate) use state::PaperDestageOrder;
 use state::{FRAGMENT, PaperCacheState, SLOTS};
 
-/// A segment with its header, as it is written.
+/// Length of a segment with its header, as written to the log.
 const SEGMENT: u64 = SLOTS as u64 * FRAGMENT + 1024;
-/// From here on a write goes past the log.
+/// Writes of this length or more bypass the log.
 const BYPASS: u64 = 64 << 10;
-/// Neighbours go home in one write as far as they lie in one stretch of so many fragments.
+/// Adjacent fragments within an aligned extent of this many fragments are destaged in one write.
 const RUN_FRAGMENTS: u64 = 64;
 
-/// When an idle moment is long enough.
+/// Rule for the length of an idle time before destaging begins.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum IdleRule {
-    /// After a second while the log is empty, after a millisecond when it is full.
+    /// One second while the log is empty, one millisecond when the log is full.
     Paper,
-    /// After so long, however full it is.
+    /// This time, independent of the fill level.
     Always(Duration),
 }
 
-/// What is tried.
+/// A variant to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PaperCacheRules {
     pub(crate) order: PaperDestageOrder,
     pub(crate) idle: IdleRule,
-    /// Segments taken at a time.
+    /// Segments that are destaged together.
     pub(crate) window: usize,
-    /// Whether what was taken goes home in the order of addresses, neighbours together.
+    /// True to destage a window in the order of addresses, adjacent fragments together.
     pub(crate) sorted: bool,
-    /// Whether a request has the whole cache to itself.
+    /// True to lock the whole cache for each request.
     pub(crate) lock: bool,
-    /// How long a segment that is not full waits for more.
+    /// Time that a partly filled segment waits for more data.
     pub(crate) wait: Duration,
 }
 
-/// What the paper says of how long a write may stay in memory: several hundreds of milliseconds.
+/// Time that a write may stay in memory. The paper states several hundreds of milliseconds.
 const WAIT: Duration = Duration::from_millis(300);
 
 impl PaperCacheRules {
-    /// As the paper's driver did it.
+    /// Rules of the paper's driver.
     pub(crate) const PAPER: PaperCacheRules = PaperCacheRules {
         order: PaperDestageOrder::LastWritten,
         idle: IdleRule::Paper,
@@ -72,7 +72,7 @@ impl PaperCacheRules {
         lock: true,
         wait: WAIT,
     };
-    /// The shipping cache's way.
+    /// Rules of the shipping cache.
     pub(crate) const OURS: PaperCacheRules = PaperCacheRules {
         order: PaperDestageOrder::Ring,
         idle: IdleRule::Paper,
@@ -83,7 +83,7 @@ impl PaperCacheRules {
     };
 }
 
-/// The cache. Its workers end with it.
+/// The cache. Its workers end when the cache is dropped.
 pub(crate) struct PaperCache {
     shared: Rc<PaperCacheCore>,
     _workers: [Task<()>; 2],
@@ -96,12 +96,12 @@ struct PaperCacheCore {
     rules: PaperCacheRules,
     state: RefCell<PaperCacheState>,
     failed: RefCell<Option<DeviceError>>,
-    /// Something changed that somebody may wait for.
+    /// Signalled after each change that a task may wait for.
     changed: Event,
     turn: Rc<Lock>,
 }
 
-/// A request under way.
+/// A request in progress.
 struct PaperRequestGuard<'a>(&'a PaperCacheCore);
 
 impl Drop for PaperRequestGuard<'_> {
@@ -111,7 +111,7 @@ impl Drop for PaperRequestGuard<'_> {
     }
 }
 
-/// What the destager does next.
+/// Next step of the destager.
 enum DestagerStep {
     Rest,
     Wait(Duration),
@@ -119,7 +119,7 @@ enum DestagerStep {
 }
 
 impl PaperCache {
-    /// A cache with an empty log, on the disks of a setup.
+    /// Opens a cache with an empty log, on the disks of a setup.
     pub(crate) fn open(
         rt: &Rt,
         setup: CacheSetup,
@@ -188,7 +188,7 @@ impl PaperCacheCore {
         Ok(())
     }
 
-    /// Waits until a segment takes one more fragment.
+    /// Waits until a segment has space for one more fragment.
     async fn room(&self) {
         let open = || self.state.borrow_mut().open().then_some(());
         if open().is_some() {
@@ -200,7 +200,7 @@ impl PaperCacheCore {
         self.state.borrow_mut().starving -= 1;
     }
 
-    /// Writes the segment that is open when it has waited for long enough, if none is being written then.
+    /// Writes the open segment when it has waited long enough and no other segment is being written.
     async fn ticker(self: Rc<PaperCacheCore>) {
         loop {
             let changed = self.changed.listen();
@@ -215,7 +215,7 @@ impl PaperCacheCore {
         }
     }
 
-    /// Writes the segment that is open, all of it whatever is in it, and goes on.
+    /// Closes the open segment and starts to write its whole length, full or not.
     fn write_segment(self: &Rc<PaperCacheCore>) {
         let Some(segment) = self.state.borrow_mut().close() else {
             return;
@@ -233,7 +233,7 @@ impl PaperCacheCore {
         self.rt.spawn(writing).detach();
     }
 
-    /// Asks for all that is read where it lies: what is in memory costs nothing.
+    /// Reads all data from its current places. Data in memory costs no time.
     async fn read(&self, at: u64, buf: BufMut) -> Result<BufMut> {
         let _under = self.begin()?;
         let _turn = self.take_turn().await;
@@ -276,7 +276,7 @@ impl PaperCacheCore {
         }
         let threshold = match self.rules.idle {
             IdleRule::Always(span) => span,
-            // The ends are the paper's; in between it falls evenly on a logarithmic scale.
+            // The values at both ends are the paper's. Between them, the time is interpolated on a logarithmic scale.
             IdleRule::Paper => Duration::from_secs_f64(0.001f64.powf(state.used())),
         };
         match state.idle(self.rt.now()) {
@@ -305,7 +305,7 @@ impl PaperCacheCore {
         }
     }
 
-    /// Brings a window home; gives way to users unless somebody waits for it.
+    /// Destages a window. Gives way to requests of users unless `urgent` is set.
     async fn destage(&self, urgent: bool) -> Result<()> {
         let gives_way = || !urgent && self.state.borrow().is_busy();
         let window = self
@@ -394,7 +394,7 @@ mod tests {
         PaperCache::open(rt, CacheSetup::of(CacheShape::Physical), rules).unwrap()
     }
 
-    /// Writes `n` blocks of 8 KiB, every 64 KiB.
+    /// Writes `n` blocks of 8 KiB, one every 64 KiB.
     async fn burst(cache: &SetupDevice, n: u64) {
         for block in 0..n {
             let content = BufMut::zeroed(8192).freeze();
@@ -443,7 +443,7 @@ mod tests {
             assert_eq!(cache.spent.get().writes.requests, 0);
             cache.device.flush().await.unwrap();
             rt.sleep(Duration::from_secs(60)).await;
-            // The second burst was over the first.
+            // The second burst overwrote the first.
             let home = cache.spent.get().writes;
             assert_eq!((home.requests, home.bytes), (32, 32 * 8192));
         });

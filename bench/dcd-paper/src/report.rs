@@ -1,4 +1,4 @@
-//! What came out, as a page of Markdown with the figures beside it, and the paper's values.
+//! The results as a page of Markdown with figures, and the paper's values.
 
 mod bandwidth;
 mod effects;
@@ -18,7 +18,7 @@ use crate::scale::PaperScale;
 
 pub use filesystems::FilesystemRun;
 
-/// Writes `report.md` and its figures into a folder, which is made if need be; gives its path.
+/// Writes `report.md` and its figures into a folder, which is created if missing. Returns the path of the page.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -39,7 +39,7 @@ pub fn write_report(
     page.end()
 }
 
-/// What the paper had, and what stands for it here.
+/// Differences between the paper's setup and this one.
 const DIFFERENCES: [[&str; 3]; 9] = [
     [
         "disk",

@@ -1,32 +1,32 @@
-//! Requests and how long they took.
+//! Requests and their response times.
 
 /// A request that a filesystem made.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct UfsRequest {
     pub(crate) kind: UfsRequestKind,
     pub(crate) bytes: u64,
-    /// From when it was made to its answer, in milliseconds.
+    /// Time from the request to its answer, in milliseconds.
     pub(crate) ms: f64,
 }
 
-/// What it is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum UfsRequestKind {
     Read,
-    /// A write that somebody waits for.
+    /// A write that a user waits for.
     Write,
-    /// A write that nobody waits for.
+    /// A write in the background.
     WriteBehind,
 }
 
-/// Which requests are looked at.
+/// Selection of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ResponseFilter {
     Reads,
     Writes,
 }
 
-/// Response times in milliseconds, shortest first.
+/// Response times in milliseconds, in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseTimes(Vec<f64>);
 
@@ -49,19 +49,19 @@ impl ResponseTimes {
         self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
     }
 
-    /// The time that a share of them do not exceed.
+    /// Returns the response time that a share of the requests do not exceed.
     pub(crate) fn at(&self, share: f64) -> f64 {
         let rank = (self.0.len() as f64 * share).ceil() as usize;
         self.0.get(rank.max(1) - 1).copied().unwrap_or(0.0)
     }
 
-    /// The share of them that took longer than `from` and at most `to` milliseconds.
+    /// Returns the share of the requests that took longer than `from` and at most `to` milliseconds.
     pub(crate) fn share(&self, from: f64, to: f64) -> f64 {
         let up_to = |ms: f64| self.0.partition_point(|time| *time <= ms);
         (up_to(to) - up_to(from)) as f64 / self.0.len().max(1) as f64
     }
 
-    /// The share of them that took at most `ms`.
+    /// Returns the share of the requests that took at most `ms`.
     pub(crate) fn within(&self, ms: f64) -> f64 {
         self.share(-1.0, ms)
     }

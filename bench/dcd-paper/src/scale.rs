@@ -1,16 +1,16 @@
-//! How much is measured.
+//! Amount of the measurements.
 
-/// How much is measured.
+/// Amount of the measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PaperScale {
-    /// All of it.
+    /// All measurements.
     Full,
-    /// A part, in a few minutes.
+    /// A part of the measurements, in a few minutes.
     Quick,
 }
 
 impl PaperScale {
-    /// Of how many files of a tree one is unpacked.
+    /// Returns `n`: one in `n` files of a tree is unpacked.
     pub(crate) fn every(self) -> usize {
         match self {
             PaperScale::Full => 1,

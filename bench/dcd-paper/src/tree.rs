@@ -1,17 +1,17 @@
-//! The tree that users unpack: as large as the paper's, the sources of a web server of 1999.
+//! The tree that users unpack: as large as the paper's tree, the sources of a web server of 1999.
 
 use forebay_rng::Rng;
 
-/// Directories and files, as the paper gives them.
+/// Numbers of directories and files in the paper's tree.
 pub(crate) const DIRECTORIES: usize = 31;
 pub(crate) const FILES: usize = 508;
-/// How many of the directories hold many files, and how many each: their entries take 2 KiB, so that of
-/// the writes to directories about as many are of 2 KiB as the paper saw (15 of 50 %).
+/// Number of directories that hold many files, and files in each. The entries of such a directory take 2 KiB, so that
+/// the share of 2 KiB writes among the writes to directories is about the paper's (15 of 50 %).
 const LARGE: usize = 2;
 const IN_LARGE: usize = 76;
 
-/// The lengths of the files, directory by directory, of one user's tree: 508 in all, or every
-/// `every`-th of them.
+/// Returns the lengths of the files of one user's tree, directory by directory: 508 in all, or every `every`-th of
+/// them.
 pub(crate) fn tree(seed: u64, every: usize) -> Vec<Vec<u64>> {
     let random = Rng::new(seed);
     let mut directories = vec![Vec::new(); DIRECTORIES];
@@ -29,7 +29,7 @@ pub(crate) fn tree(seed: u64, every: usize) -> Vec<Vec<u64>> {
     directories
 }
 
-/// Most are small, some of 40 KB and more; 9.9 KB on average.
+/// Draws the length of a file. Most files are small, some have 40 KB and more; the average is 9.9 KB.
 fn length(random: &Rng) -> u64 {
     match random.below(10) {
         0..=5 => 512 + random.below(6 << 10),

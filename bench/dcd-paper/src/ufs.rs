@@ -1,14 +1,13 @@
-//! A filesystem as the paper's machine had: a model of the requests that it makes.
+//! A model of the requests that the filesystem of the paper's machine made.
 //!
-//! Metadata is written at once and waited for, an inode in its block of 8 KiB, a directory in as many
-//! KiB as it has. Data is written behind the users' backs, some of it at a time. A directory's files
-//! lie in its own cylinder group, with their inodes; directories are spread over the disk (McKusick,
-//! Joy, Leffler and Fabry, *A Fast File System for UNIX*, 1984). What was read or written stays in
-//! memory until the filesystem is mounted anew.
+//! Metadata is written synchronously: an inode in its block of 8 KiB, a directory in its whole length in KiB. Data is
+//! written in the background, up to a limit. A directory's files lie in its own cylinder group, with their inodes;
+//! directories are spread over the disk (McKusick, Joy, Leffler and Fabry, *A Fast File System for UNIX*, 1984). All
+//! data that was read or written stays in memory until the next mount.
 //!
-//! Left out: reading a file ahead of who reads it; maps of free blocks, which are written now and then;
-//! access times; data that waits half a minute before it is written. There is one processor. What it takes of
-//! time is assumed, so that its share of the time on the plain disk is about what the paper gives (3 to 15 %).
+//! Not modelled: read-ahead of files; maps of free blocks, which are written now and then; access times; data that
+//! waits half a minute before it is written. The machine has one processor. Its costs are assumed: the processor's
+//! share of the time on the plain disk is about the paper's (3 to 15 %).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,26 +23,26 @@ use forebay_rt::{Event, Instant, Rt};
 use crate::response::{UfsRequest, UfsRequestKind};
 
 const KIB: u64 = 1 << 10;
-/// A filesystem's block, in which inodes are written.
+/// Size of a filesystem block, the unit of inode writes, and the number of inodes in a block.
 const BLOCK: u64 = 8 * KIB;
 const INODES_IN_BLOCK: u64 = 64;
-/// A cylinder group, and what of it is inodes.
+/// Size of a cylinder group, and the size of its inodes.
 const GROUP: u64 = 8 << 20;
 const INODES: u64 = 16 * BLOCK;
-/// What one entry of a directory takes.
+/// Size of a directory entry.
 const ENTRY: u64 = 24;
-/// The most that one request transfers (`maxcontig` of seven blocks).
+/// Largest transfer of one request (`maxcontig` of seven blocks).
 const CLUSTER: u64 = 7 * BLOCK;
-/// How much data may be on its way to the disk while users go on.
+/// Limit of data in background writes. Above this limit users wait.
 const BEHIND_MAX: u64 = 256 * KIB;
-/// What the processor takes for a call, and for each KiB that it copies: assumed, see above.
+/// Processor time of a call, and of each KiB that a call copies: assumed, see above.
 const CALL: Duration = Duration::from_micros(700);
 const COPY_KIB: Duration = Duration::from_micros(50);
 
 /// A file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UfsFile {
-    /// The block its inode is in.
+    /// Address of the block that holds the inode.
     inode: u64,
     data: u64,
     pub(crate) len: u64,
@@ -59,13 +58,13 @@ pub(crate) struct UfsDirectory {
 }
 
 impl UfsDirectory {
-    /// What is written when an entry changes: it is never shorter than it was.
+    /// Returns the bytes that a change of an entry writes. A directory never becomes shorter.
     fn bytes(&self) -> u64 {
         (self.entries.get().max(1) * ENTRY).div_ceil(KIB).min(8) * KIB
     }
 }
 
-/// What of a cylinder group is taken.
+/// Allocated space of a cylinder group.
 #[derive(Clone, Copy, Default, Debug)]
 struct CylinderGroup {
     inodes: u64,
@@ -77,17 +76,17 @@ pub(crate) struct Ufs {
     pub(crate) rt: Rt,
     device: Rc<dyn Device>,
     groups: RefCell<Vec<CylinderGroup>>,
-    /// What is in memory, by address.
+    /// Addresses of the blocks in memory.
     known: RefCell<BTreeSet<u64>>,
-    /// Until when the processor is busy, and for how long it was.
+    /// Time at which the processor becomes idle, and its total busy time.
     processor: Cell<Instant>,
     computed: Cell<Duration>,
-    /// Bytes on their way, and who waits for some to arrive.
+    /// Bytes in background writes, and the event that wakes users when a write completes.
     behind: Cell<u64>,
     arrived: Event,
     failed: RefCell<Option<DeviceError>>,
     seen: RefCell<Vec<UfsRequest>>,
-    /// What is written, whatever it is.
+    /// Content of all writes.
     content: Buf,
 }
 
@@ -111,12 +110,12 @@ impl Ufs {
         })
     }
 
-    /// Makes a directory; the first has no parent.
+    /// Makes a directory. The root directory has no parent.
     pub(crate) async fn make_directory(
         &self,
         parent: Option<&UfsDirectory>,
     ) -> Result<UfsDirectory> {
-        // The same whoever is faster, so that the same is asked of all that is compared.
+        // The group does not depend on timing, so that all compared setups get equal requests.
         let which = parent.map_or(0, |parent| mix(parent.at, parent.entries.get()));
         let group = (which % self.groups.borrow().len() as u64) as usize;
         let directory = UfsDirectory {
@@ -130,7 +129,7 @@ impl Ufs {
         self.write(directory.at, directory.bytes()).await?;
         if let Some(parent) = parent {
             self.enter(parent).await?;
-            // One more link to it.
+            // The new directory adds a link to its parent.
             self.write(parent.inode, BLOCK).await?;
         }
         Ok(directory)
@@ -154,7 +153,7 @@ impl Ufs {
         Ok(node)
     }
 
-    /// Writes the same file anew, in place.
+    /// Overwrites the content of a file in place.
     pub(crate) async fn rewrite(self: &Rc<Ufs>, node: &UfsFile) -> Result<()> {
         self.compute(0).await;
         self.read_block(node.inode, BLOCK).await?;
@@ -162,13 +161,13 @@ impl Ufs {
         self.write_data(node).await
     }
 
-    /// Finds a file.
+    /// Looks up a file.
     pub(crate) async fn open(&self, directory: &UfsDirectory, node: &UfsFile) -> Result<()> {
         self.read_block(directory.at, directory.bytes()).await?;
         self.read_block(node.inode, BLOCK).await
     }
 
-    /// Reads a part of a file that was found, in as large requests as there may be.
+    /// Reads a range of an opened file, in requests of the largest size.
     pub(crate) async fn read(&self, node: &UfsFile, part: Range<u64>) -> Result<()> {
         self.compute(part.end - part.start).await;
         let wanted = node.data + part.start..node.data + part.end;
@@ -201,12 +200,12 @@ impl Ufs {
         self.write(parent.inode, BLOCK).await
     }
 
-    /// Nothing is in memory any more, as after an unmount and a mount.
+    /// Discards all blocks in memory, as an unmount and a mount do.
     pub(crate) fn forget(&self) {
         self.known.borrow_mut().clear();
     }
 
-    /// The file's data is not in memory any more.
+    /// Discards the data of a file in memory.
     pub(crate) fn forget_data(&self, node: &UfsFile) {
         let mut known = self.known.borrow_mut();
         for (at, _) in clusters(node) {
@@ -214,7 +213,7 @@ impl Ufs {
         }
     }
 
-    /// Waits until all that is on its way has arrived, and is durable.
+    /// Waits until all background writes are complete and durable.
     pub(crate) async fn sync(&self) -> Result<()> {
         let arrived = || (self.behind.get() == 0).then_some(());
         self.arrived.until(arrived).await;
@@ -224,12 +223,12 @@ impl Ufs {
         Ok(self.device.flush().await?)
     }
 
-    /// The requests since this was last asked.
+    /// Returns the requests since the last call.
     pub(crate) fn take_requests(&self) -> Vec<UfsRequest> {
         self.seen.take()
     }
 
-    /// Processor time so far.
+    /// Returns the processor time so far.
     pub(crate) fn computed(&self) -> Duration {
         self.computed.get()
     }
@@ -240,7 +239,7 @@ impl Ufs {
         self.write(directory.at, directory.bytes()).await
     }
 
-    /// The address of the block that a new inode is in.
+    /// Allocates an inode. Returns the address of its block.
     fn new_inode(&self, group: usize) -> u64 {
         let mut groups = self.groups.borrow_mut();
         let taken = &mut groups[group].inodes;
@@ -249,8 +248,8 @@ impl Ufs {
         group as u64 * GROUP + block * BLOCK
     }
 
-    /// The address of new room for data: behind the last of its group, or from its beginning on if it
-    /// is full (nothing here looks at data).
+    /// Allocates space for data and returns its address. The space is behind the last allocation of the group, or at
+    /// the beginning if the group is full; the model never looks at data.
     fn new_data(&self, group: usize, len: u64) -> u64 {
         let len = len.next_multiple_of(KIB);
         let mut groups = self.groups.borrow_mut();
@@ -263,7 +262,7 @@ impl Ufs {
         at
     }
 
-    /// Takes the processor for a call that copies so many bytes; who came before is first.
+    /// Uses the processor for a call that copies this many bytes. Calls are served in order of arrival.
     async fn compute(&self, bytes: u64) {
         let cost = CALL + COPY_KIB * bytes.div_ceil(KIB) as u32;
         let done = self.processor.get().max(self.rt.now()).plus(cost);
@@ -292,13 +291,13 @@ impl Ufs {
         Ok(())
     }
 
-    /// Writes metadata, and waits for it.
+    /// Writes metadata, and waits until the write is complete.
     async fn write(&self, at: u64, len: u64) -> Result<()> {
         self.known.borrow_mut().insert(at);
         Ok(self.request(UfsRequestKind::Write, at, len).await?)
     }
 
-    /// Reads what is not in memory.
+    /// Reads a block that is not in memory.
     async fn read_block(&self, at: u64, len: u64) -> Result<()> {
         let is_new = self.known.borrow_mut().insert(at);
         if is_new {
@@ -330,7 +329,7 @@ impl Ufs {
     }
 }
 
-/// The requests that a file's data takes: address and length.
+/// Returns the requests for the data of a file: address and length.
 fn clusters(node: &UfsFile) -> impl Iterator<Item = (u64, u64)> + use<> {
     let (data, len) = (node.data, node.len.next_multiple_of(KIB));
     let starts = (0..len).step_by(CLUSTER as usize);

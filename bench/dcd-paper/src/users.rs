@@ -1,4 +1,4 @@
-//! N users who unpack, copy and remove a tree each, at once: the paper's benchmarks (section 4.1).
+//! The paper's benchmarks (section 4.1): N users unpack, copy and remove a tree each, at the same time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use crate::ufs::{Ufs, UfsDirectory, UfsFile};
 
 /// The three programs, in this order.
 pub(crate) const PHASES: [&str; 3] = ["untar", "copy", "remove"];
-/// Between two of them the filesystem is unmounted and mounted, so that nothing is in memory.
+/// Pause between two programs for an unmount and a mount, so that the next program starts with empty memory.
 const REMOUNT: Duration = Duration::from_secs(10);
-/// Before the first, so long that what there is at the beginning is at home.
+/// Pause before the first program, long enough to destage the initial data.
 const SETTLE: Duration = Duration::from_secs(300);
-/// What stands in a tar file before a file, and what its content is rounded up to.
+/// Size of a header in a tar file. The content of a file is padded to a multiple of this size.
 const TAR_BLOCK: u64 = 512;
 
-/// So many users, in words.
+/// Returns a number of users in words.
 pub(crate) fn who(users: u64) -> String {
     match users {
         1 => "1 user".to_owned(),
@@ -30,23 +30,23 @@ pub(crate) fn who(users: u64) -> String {
     }
 }
 
-/// What one of the programs took, run by all users at once.
+/// Measurements of one program, run by all users at the same time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgramPhase {
-    /// Until the last user was done, in seconds.
+    /// Time until the last user finished, in seconds.
     pub(crate) seconds: f64,
-    /// Until all that was written was durable.
+    /// Time until all written data was durable, in seconds.
     pub(crate) durable: f64,
     /// Processor time, in seconds.
     pub(crate) processor: f64,
-    /// What the filesystem asked of the device.
+    /// Requests that the filesystem made to the device.
     pub(crate) requests: Vec<UfsRequest>,
-    /// What the data's disk did until the last user was done.
+    /// Activity of the data disk until the last user finished.
     pub(crate) spent: DiskActivity,
 }
 
 impl ProgramPhase {
-    /// Bytes that the filesystem wrote.
+    /// Returns the bytes that the filesystem wrote.
     pub(crate) fn written(&self) -> u64 {
         let writes = self.requests.iter();
         let writes = writes.filter(|request| request.kind != UfsRequestKind::Read);
@@ -61,7 +61,7 @@ type DirectoryFiles = (UfsDirectory, Vec<UfsFile>);
 struct UserTree {
     top: UfsDirectory,
     tar: UfsFile,
-    /// Lengths of the files in it, directory by directory.
+    /// Lengths of the files, directory by directory.
     lengths: Vec<Vec<u64>>,
 }
 
@@ -98,12 +98,12 @@ pub(crate) async fn phases(
     Ok([untar, copied, removed])
 }
 
-/// What a file of this length takes in a tar file.
+/// Returns the space of a file of this length in a tar file.
 fn in_tar(len: u64) -> u64 {
     TAR_BLOCK + len.next_multiple_of(TAR_BLOCK)
 }
 
-/// Runs what all users do, with nothing in memory at the beginning.
+/// Runs the work of all users, with empty memory at the start.
 async fn together<T: 'static>(
     fs: &Rc<Ufs>,
     spent: &Cell<DiskActivity>,
@@ -184,7 +184,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The share of the written requests that have this length.
+    /// Returns the share of the written requests that have this length.
     fn share(phase: &ProgramPhase, bytes: u64) -> f64 {
         let writes: Vec<_> = phase
             .requests
@@ -207,12 +207,12 @@ mod tests {
         let [plain, logical, free] =
             [CacheShape::Plain, CacheShape::Logical, CacheShape::Free].map(|shape| on(shape, 2));
         for (n, name) in PHASES.iter().enumerate() {
-            // But for inodes that come to lie in other blocks when another user is first.
+            // Inodes may lie in other blocks when another user is first.
             let ratio = plain[n].requests.len() as f64 / logical[n].requests.len() as f64;
             assert!((0.98..1.02).contains(&ratio), "{name}: {ratio}");
             assert_eq!(plain[n].processor, logical[n].processor, "{name}");
             assert!(plain[n].seconds > logical[n].seconds, "{name}");
-            // Reads come in another order, which may save one or the other a turn of the disk.
+            // Reads come in another order, which may save a rotation of the disk now and then.
             assert!(logical[n].seconds > 0.9 * free[n].seconds, "{name}");
         }
     }

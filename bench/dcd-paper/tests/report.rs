@@ -1,4 +1,4 @@
-//! Measuring and writing the report, as small as it can be had.
+//! Measures and writes the report at the smallest scale.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use forebay_dcd_paper::{Circumstances, PaperScale, measure, write_report};
 
-/// The figures that a page of Markdown shows.
+/// Returns the figures that a page of Markdown shows.
 fn shown(text: &str) -> BTreeSet<String> {
     let images = text.lines().filter(|line| line.starts_with("!["));
     let names = images.filter_map(|line| line.rsplit_once("](")?.1.strip_suffix(')'));
@@ -19,7 +19,7 @@ fn drawn(folder: &Path) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(".svg")).collect()
 }
 
-/// Each table has as many cells in every row, none of which is no number.
+/// Checks that each row of a table has the same number of cells, and that every number is valid.
 fn check_tables(text: &str) {
     let mut cells = 0;
     for line in text.lines() {

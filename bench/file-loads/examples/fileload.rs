@@ -1,5 +1,5 @@
-//! Does one thing that filesystems are compared by, in a directory: `fileload WHAT DIRECTORY [NUMBER]`, of `names`, `durable`,
-//! `tree` and `apps`. For whoever looks for where time goes.
+//! Runs one workload of the comparison of filesystems in a directory: `fileload WHAT DIRECTORY [NUMBER]`, with `names`,
+//! `durable`, `tree` or `apps`. Used with a profiler.
 #![allow(missing_docs, reason = "an example")]
 
 use std::io;

@@ -1,5 +1,5 @@
-//! The applications of the paper (section 4 of *DFS: A File System for Virtualized Flash Storage*), written anew as small programs that use
-//! files in the same ways.
+//! The applications of the paper (section 4 of *DFS: A File System for Virtualized Flash Storage*), rewritten as small
+//! programs that use files in the same way.
 
 mod images;
 mod impute;
@@ -12,14 +12,14 @@ use std::path::Path;
 
 use crate::machine::{TimeTaken, forget_caches, measured};
 
-/// How much there is to do.
+/// Amount of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppAmount {
-    /// For a test: nothing that takes time.
+    /// For a test: takes almost no time.
     Tiny,
     /// Some seconds.
     Quick,
-    /// Some ten seconds.
+    /// Some tens of seconds.
     Full,
 }
 
@@ -36,20 +36,20 @@ impl AppAmount {
 /// An application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum App {
-    /// Quicksort of a file as memory.
+    /// Quicksort of a memory-mapped file.
     Sort,
-    /// A hash table of n-grams in a file, asked by threads with direct random reads, by Zipf's law.
+    /// A hash table of n-grams in a file. Threads query the table with direct random reads, by Zipf's law.
     Ngrams,
-    /// Missing values of a matrix, from the rows most like it, as memory.
+    /// Missing values of a matrix, estimated from the most similar rows of a memory-mapped file.
     Impute,
-    /// The same update of several images of machines at once.
+    /// One update of several virtual machine images at once.
     Images,
-    /// Questions to tables, mostly by reading them from one end to the other.
+    /// Queries on tables, mostly with sequential scans.
     Queries,
 }
 
 impl App {
-    /// All, in the paper's order.
+    /// All applications, in the paper's order.
     pub const ALL: [App; 5] = [
         App::Sort,
         App::Ngrams,
@@ -58,7 +58,7 @@ impl App {
         App::Queries,
     ];
 
-    /// What the paper calls it.
+    /// Returns the paper's name of the application.
     pub fn name(self) -> &'static str {
         match self {
             App::Sort => "Quick Sort",
@@ -69,7 +69,7 @@ impl App {
         }
     }
 
-    /// What it does here.
+    /// Returns a description of the work.
     pub fn does(self) -> &'static str {
         match self {
             App::Sort => "quicksort of a mapped file of numbers, then `msync`",
@@ -86,7 +86,7 @@ impl App {
         }
     }
 
-    /// How many times as fast as on ext3 the paper found it on DFS.
+    /// Returns the paper's ratio: the speed on DFS divided by the speed on ext3.
     pub fn papers(self) -> f64 {
         match self {
             App::Sort => 1.54,
@@ -97,10 +97,11 @@ impl App {
         }
     }
 
-    /// Prepares it in an empty directory, has the kernel forget what is cached, and runs it: how long the run took.
+    /// Prepares the application in an empty directory, makes the kernel drop its caches, and runs the application.
+    /// Returns the time of the run.
     ///
     /// # Errors
-    /// Those of the system, or if what comes out is wrong.
+    /// System errors, and an incorrect result.
     pub fn run(self, dir: &Path, amount: AppAmount) -> io::Result<TimeTaken> {
         match self {
             App::Sort => on(dir, amount, sort::prepare, sort::run),
@@ -126,7 +127,7 @@ fn on(
     Ok(took)
 }
 
-/// Fails unless something came out right.
+/// Returns an error if `right` is false.
 fn must(right: bool, what: &str) -> io::Result<()> {
     if right {
         Ok(())

@@ -1,6 +1,6 @@
-//! Memory that direct I/O takes.
+//! Aligned memory for direct I/O.
 
-/// What it is aligned to, in bytes.
+/// Alignment, in bytes.
 const ALIGN: usize = 4096;
 
 /// Bytes that begin at a multiple of [`ALIGN`].

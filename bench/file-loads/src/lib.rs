@@ -1,11 +1,11 @@
-//! Work on files, by which filesystems are compared: small random reads and writes, many small files, the applications
-//! of the paper that `dfs` is from, written anew, and databases as they are.
+//! Workloads on files, for comparisons of filesystems: small random reads and writes, many small files, the
+//! applications of the paper that describes DFS, rewritten, and unmodified databases.
 //!
-//! Each is done in a directory, says how long it took, and looks whether what came out is right: a filesystem that is fast
-//! and wrong is no use. What is measured follows from the numbers in it and from a seed, so two filesystems get the same.
+//! Each workload runs in a directory, returns its time, and verifies its results: a fast filesystem with wrong results
+//! is useless. The work depends only on parameters and a seed, so two filesystems get equal work.
 //!
-//! Reading order: `machine.rs` (time, and the processors' time), `random.rs`, `names.rs`, then `apps/`,
-//! `mariadb.rs` and `sqlite.rs`.
+//! Reading order: `machine.rs` (time, and processor time), `random.rs`, `names.rs`, then `apps/`, `mariadb.rs` and
+//! `sqlite.rs`.
 
 pub mod apps;
 mod buffer;

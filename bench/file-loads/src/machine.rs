@@ -1,32 +1,32 @@
-//! How long something takes, and how long the machine's processors work meanwhile.
+//! Elapsed time of some work, and the processor time of the machine meanwhile.
 
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long something took.
+/// Time of some work.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimeTaken {
-    /// On the clock.
+    /// Elapsed time.
     pub time: Duration,
-    /// Of all processors, whoever used them: the kernel's threads and servers of filesystems are in it, and so is whatever
-    /// else ran.
+    /// Processor time of all processes and of the kernel. Kernel threads and servers of filesystems are included, and
+    /// so are unrelated processes.
     pub processor: Duration,
 }
 
 impl TimeTaken {
-    /// So many of something a second.
+    /// Returns the rate of `count` items per second.
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 / self.time.as_secs_f64().max(1e-9)
     }
 
-    /// Processor time for each of so many, in microseconds.
+    /// Returns the processor time of each of `count` items, in microseconds.
     pub fn micros_each(&self, count: u64) -> f64 {
         self.processor.as_secs_f64() * 1e6 / count.max(1) as f64
     }
 }
 
-/// Does `work` and says how long it took.
+/// Runs `work` and measures its time.
 ///
 /// # Errors
 /// Those of `work`.
@@ -40,14 +40,15 @@ pub fn measured<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<(T, TimeT
     Ok((done, took))
 }
 
-/// How long the processors were not idle since the machine was started; nothing where that is not told.
+/// Returns the busy time of all processors since boot; zero on a system without this information.
 fn busy() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     Duration::from_nanos(busy_ticks(&text) * (1_000_000_000 / per_second))
 }
 
-/// Of the line of all processors: user, nice, system, interrupts and soft interrupts; neither idle, nor waiting, nor stolen.
+/// Returns the busy ticks from the line of all processors: user, nice, system, interrupts and soft interrupts, without
+/// idle, waiting and stolen time.
 fn busy_ticks(stat: &str) -> u64 {
     let line = stat.lines().next().unwrap_or_default();
     let numbers: Vec<u64> = line
@@ -59,7 +60,7 @@ fn busy_ticks(stat: &str) -> u64 {
     at(0) + at(1) + at(2) + at(5) + at(6)
 }
 
-/// Has the kernel forget what it keeps of files and has written back, where it may be told to.
+/// Makes the kernel write back and drop its caches of files, if the process has the permission.
 pub fn forget_caches() {
     rustix::fs::sync();
     let _ = fs::write("/proc/sys/vm/drop_caches", "3");

@@ -1,7 +1,7 @@
-//! A file as memory.
+//! A memory-mapped file.
 //!
-//! Invariant: the mapping is of a whole file that nobody cuts off or writes otherwise while it is there: whoever maps one made it, in a
-//! scratch directory.
+//! Invariant: the mapping covers a whole file. During the mapping, no other code truncates the file or writes to it:
+//! the code that maps a file also created the file, in a scratch directory.
 #![allow(unsafe_code, reason = "mapping files, and looking at them as numbers")]
 
 use std::fs::File;
@@ -10,40 +10,40 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
-/// Numbers that can be any bits.
+/// Number types for which all bit patterns are valid.
 pub(crate) trait AnyBits: Copy {}
 
 impl AnyBits for u64 {}
 impl AnyBits for f32 {}
 
-/// A file, shared with what else the kernel knows of it.
+/// A shared mapping of a file.
 pub(crate) struct MappedFile {
     at: NonNull<u8>,
     len: usize,
 }
 
 impl MappedFile {
-    /// All of a file that can be read and written.
+    /// Maps a whole file for reads and writes.
     pub(crate) fn whole(file: &File) -> io::Result<MappedFile> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses where, so nothing else is there; `len` is that of the file.
+        // SAFETY: the kernel chooses the address, so the mapping replaces no other; `len` is the length of the file.
         let at = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)? };
         let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
         Ok(MappedFile { at, len })
     }
 
-    /// As numbers; what does not fill one at the end is left out.
+    /// Returns the file as numbers, without an incomplete number at the end.
     pub(crate) fn numbers<N: AnyBits>(&mut self) -> &mut [N] {
         let count = self.len / size_of::<N>();
-        // SAFETY: a mapping begins at a page, so it is aligned; it has `len` bytes, of which any is a part of a number;
-        // and `self` is borrowed as long as they are.
+        // SAFETY: a mapping begins at a page, so it is aligned. The `len` bytes are mapped, and all bit patterns are
+        // valid numbers. `self` is borrowed as long as the slice.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().cast(), count) }
     }
 
-    /// Has the file be as the memory is, durably.
+    /// Writes the mapping to the file durably.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        // SAFETY: it is mapped, all of it.
+        // SAFETY: the whole range is mapped.
         unsafe { msync(self.at.as_ptr().cast(), self.len, MsyncFlags::SYNC)? };
         Ok(())
     }
@@ -51,7 +51,7 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: it is mapped, and nobody borrows it any more.
+        // SAFETY: the range is mapped, and no borrow of it is left.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.len) };
     }
 }

@@ -1,8 +1,9 @@
-//! MariaDB as it is installed, under sysbench.
+//! The installed MariaDB, under sysbench.
 //!
-//! A server has its data on the filesystem that is measured, and what else it needs in a directory of its own. It writes no page twice
-//! where it finds what FusionIO's filesystem had: the file `/dev/fcta`, and that writes are atomic. It runs as whoever starts it, so the
-//! way to its data need not be open to others. When it is dropped, or who started it ends, it is killed.
+//! The server keeps its data on the measured filesystem, and its other files in a directory of its own. The server
+//! disables the doublewrite buffer if the interface of FusionIO's filesystem is present: the file `/dev/fcta`, and
+//! support for atomic writes. The server runs as the current user, so the path to its data need not be open to other
+//! users. The server is killed when the handle is dropped or the parent process ends.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -16,9 +17,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::machine::{TimeTaken, measured};
 
-/// Where the server looks before it asks whether writes are atomic.
+/// File whose presence makes the server test for atomic writes.
 const CARD: &str = "/dev/fcta";
-/// The programs that it takes.
+/// Required programs.
 const PROGRAMS: [&str; 5] = [
     "mariadbd",
     "mariadb-install-db",
@@ -27,58 +28,58 @@ const PROGRAMS: [&str; 5] = [
     "setpriv",
 ];
 const DATABASE: &str = "loads";
-/// How long a server may take to begin or to end, and sysbench beyond its time.
+/// Longest time for a server to start or to stop, and for sysbench beyond its run time.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How often is looked whether something has ended.
+/// Interval of the checks for the end of a process.
 const LOOKS: Duration = Duration::from_millis(20);
 
-/// The program that is not there, if one is missing.
+/// Returns the first missing program, if a program is missing.
 pub fn missing() -> Option<&'static str> {
     let is_missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
     PROGRAMS.into_iter().find(is_missing)
 }
 
-/// How much there is.
+/// Sizes of the server and of its tables.
 #[derive(Clone, Copy, Debug)]
 pub struct MariadbSize {
-    /// Of what of the tables is kept in memory, in bytes.
+    /// Buffer pool, in bytes.
     pub pool: u64,
-    /// Of the server's log, in bytes.
+    /// Log of the server, in bytes.
     pub log: u64,
-    /// How many tables.
+    /// Number of tables.
     pub tables: u32,
-    /// Rows in each: about 200 bytes.
+    /// Rows in each table, of about 200 bytes.
     pub rows: u32,
-    /// Connections at once.
+    /// Concurrent connections.
     pub threads: u32,
 }
 
-/// How pages get home.
+/// Way in which pages are written in place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum DoublewriteMode {
-    /// First to a place of their own, as the server does it by itself.
+    /// First to the doublewrite buffer: the default of the server.
     Twice,
-    /// Once, if the server finds that writes are atomic here.
+    /// Once, if the server detects atomic writes.
     AtomicIfFound,
-    /// Once, whatever may happen to them if power fails.
+    /// Once, without protection against a power failure.
     Unsafe,
 }
 
-/// The file that it looks for, for as long as this lives; it stays if it was there anyway.
+/// The file `/dev/fcta`. Drop removes the file if this handle created it.
 #[derive(Debug)]
 pub struct FusionIoCard {
     is_ours: bool,
 }
 
 impl FusionIoCard {
-    /// Makes the file, unless it is there or cannot be made.
+    /// Creates the file, unless the file exists or cannot be created.
     #[must_use = "the file is removed with this"]
     pub fn make() -> FusionIoCard {
         let is_ours = File::create_new(CARD).is_ok();
         FusionIoCard { is_ours }
     }
 
-    /// True if the file is there, whoever made it.
+    /// Returns true if the file exists.
     pub fn is_there() -> bool {
         Path::new(CARD).exists()
     }
@@ -92,7 +93,7 @@ impl Drop for FusionIoCard {
     }
 }
 
-/// A directory for the socket, the path of which has to be short, and for what the programs say.
+/// A directory for the socket, whose path must be short, and for the output of the programs.
 struct MariadbScratch(PathBuf);
 
 impl MariadbScratch {
@@ -111,7 +112,7 @@ impl MariadbScratch {
         Ok(log.open(self.0.join("log"))?.into())
     }
 
-    /// What failed, with the end of what was said.
+    /// Returns an error with the end of the program's output.
     fn failed(&self, what: &str) -> io::Error {
         let said = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
@@ -126,7 +127,7 @@ impl Drop for MariadbScratch {
     }
 }
 
-/// A program, which is killed when it is dropped and when who started it ends.
+/// A process that is killed when the handle is dropped or the parent process ends.
 struct MariadbProcess(Child);
 
 impl MariadbProcess {
@@ -138,7 +139,7 @@ impl MariadbProcess {
         Ok(MariadbProcess(program.spawn()?))
     }
 
-    /// Waits until it ends by itself; not beyond a time, nor when it is to stop.
+    /// Waits until the process ends. Fails at the end of the time limit, or when the stop flag is set.
     fn wait(
         &mut self,
         patience: Duration,
@@ -167,9 +168,9 @@ impl Drop for MariadbProcess {
     }
 }
 
-/// A server, and what is asked of it until it is to stop.
+/// A running server. Its operations fail when the stop flag is set.
 pub struct MariadbServer<'a> {
-    // Ended first.
+    // Declared first, so that the process ends first.
     process: MariadbProcess,
     _card: Option<FusionIoCard>,
     scratch: MariadbScratch,
@@ -178,10 +179,10 @@ pub struct MariadbServer<'a> {
 }
 
 impl<'a> MariadbServer<'a> {
-    /// Makes a server's data in a directory that is not there yet, with tables as sysbench fills them.
+    /// Creates a server's data in a new directory, with tables that sysbench fills.
     ///
     /// # Errors
-    /// If one of the programs fails, or it is to stop.
+    /// If a program fails, or the stop flag is set.
     pub fn prepare(
         data: &Path,
         size: MariadbSize,
@@ -191,7 +192,7 @@ impl<'a> MariadbServer<'a> {
         let mut install = vec![
             "--no-defaults".to_owned(),
             format!("--datadir={}", data.display()),
-            // Each removes at its start what others may have there.
+            // Each server removes the temporary files of other servers at its start.
             format!("--tmpdir={}", scratch.0.display()),
             format!("--innodb-log-file-size={}", size.log),
             "--auth-root-authentication-method=normal".to_owned(),
@@ -208,10 +209,10 @@ impl<'a> MariadbServer<'a> {
         server.end()
     }
 
-    /// Starts one on data that was prepared, and waits until it answers.
+    /// Starts a server on prepared data, and waits until the server answers.
     ///
     /// # Errors
-    /// If it cannot be started, says nothing for minutes, or is to stop.
+    /// If the server cannot be started or does not answer for minutes, or the stop flag is set.
     pub fn start(
         data: &Path,
         size: MariadbSize,
@@ -234,7 +235,7 @@ impl<'a> MariadbServer<'a> {
             "--skip-networking",
             "--innodb-flush-method=O_DIRECT",
             "--innodb-flush-log-at-trx-commit=1",
-            // What is in memory is not brought back, so every run begins with nothing there.
+            // The buffer pool is not restored, so every run begins with an empty pool.
             "--innodb-buffer-pool-load-at-startup=0",
         ];
         options.extend(fixed.map(str::to_owned));
@@ -272,7 +273,7 @@ impl<'a> MariadbServer<'a> {
         Ok(())
     }
 
-    /// What a query gives.
+    /// Returns the output of a query.
     fn ask(&self, query: &str) -> io::Result<String> {
         let mut client = Command::new("mariadb");
         client.args(["--no-defaults", "-N", "-uroot", "-e", query, "-S"]);
@@ -285,26 +286,26 @@ impl<'a> MariadbServer<'a> {
         String::from_utf8(output.stdout).map_err(io::Error::other)
     }
 
-    /// One of its counters, as `Innodb_dblwr_pages_written`.
+    /// Returns a counter of the server, such as `Innodb_dblwr_pages_written`.
     ///
     /// # Errors
-    /// If it does not answer, or has none of that name.
+    /// If the server does not answer, or has no counter of this name.
     pub fn count(&self, name: &str) -> io::Result<u64> {
         let said = self.ask(&format!("show global status like '{name}'"))?;
         let count = said.split_whitespace().nth(1).and_then(|n| n.parse().ok());
         count.ok_or_else(|| io::Error::other(format!("no counter {name}")))
     }
 
-    /// Transactions of sysbench's `oltp_read_write`, for so long: how many, and how long they took.
+    /// Runs sysbench's `oltp_read_write` for a time. Returns the number of transactions and the time they took.
     ///
     /// # Errors
-    /// If sysbench fails, or it is to stop.
+    /// If sysbench fails, or the stop flag is set.
     pub fn load(&self, lasts: Duration) -> io::Result<(u64, TimeTaken)> {
         let (said, took) = measured(|| self.sysbench("run", lasts))?;
         let (count, rate) = transactions(&said)
             .filter(|(count, rate)| *count > 0 && *rate > 0.0)
             .ok_or_else(|| io::Error::other(format!("sysbench did nothing: {said}")))?;
-        // Without its start and its end.
+        // The time of the transactions, without the start and the end of sysbench.
         let time = Duration::from_secs_f64(count as f64 / rate);
         let took = TimeTaken { time, ..took };
         Ok((count, took))
@@ -323,7 +324,7 @@ impl<'a> MariadbServer<'a> {
             format!("--threads={}", self.size.threads),
             format!("--time={}", lasts.as_secs().max(1)),
             "--events=0".to_owned(),
-            // The same rows each time.
+            // Every run uses equal rows.
             "--rand-seed=1".to_owned(),
             what.to_owned(),
         ];
@@ -335,10 +336,10 @@ impl<'a> MariadbServer<'a> {
         }
     }
 
-    /// Ends it as it ends by itself, and waits for that; nothing is left of it.
+    /// Shuts the server down, and waits until its process has ended.
     ///
     /// # Errors
-    /// If it does not end in minutes, or not well, or it is to stop.
+    /// If the server does not end within minutes or ends with an error, or the stop flag is set.
     pub fn end(mut self) -> io::Result<()> {
         if let Some(pid) = i32::try_from(self.process.0.id())
             .ok()
@@ -354,13 +355,13 @@ impl<'a> MariadbServer<'a> {
     }
 }
 
-/// Root has to say that it is to run as root.
+/// MariaDB refuses to run as root without this option.
 fn user() -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
     is_root.then(|| "--user=root".into())
 }
 
-/// How many, and how many a second, as sysbench says it.
+/// Parses the number of transactions, and the number per second, from the output of sysbench.
 fn transactions(said: &str) -> Option<(u64, f64)> {
     let line = said
         .lines()

@@ -1,4 +1,4 @@
-//! Many small files: making them, looking at them, and removing them.
+//! Creation, lookup and removal of many small files.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -10,9 +10,9 @@ use forebay_rng::{Rng, mix};
 
 /// Files in a directory of [`make`].
 const IN_ONE: u64 = 10_000;
-/// Bytes of each of its files.
+/// Bytes of each of these files.
 const SMALL: usize = 128;
-/// Of a tree like the kernel's sources: files in a directory on average, and directories in one.
+/// Shape of a tree like the kernel's sources: files in a directory on average, and directories in a directory.
 const FILES_IN: u64 = 15;
 const BELOW: u64 = 8;
 
@@ -29,10 +29,10 @@ fn expect(found: u64, wanted: u64, what: &str) -> io::Result<()> {
     Err(io::Error::other(wrong))
 }
 
-/// Makes so many files of a hundred bytes.
+/// Creates `count` files of about a hundred bytes.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn make(dir: &Path, count: u64) -> io::Result<()> {
     for n in 0..count {
         if n % IN_ONE == 0 {
@@ -43,10 +43,10 @@ pub fn make(dir: &Path, count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Looks at each of them, in another order.
+/// Looks at each file, in another order.
 ///
 /// # Errors
-/// Those of the system, or if one is not as it was made.
+/// System errors, and a file that differs from the created file.
 pub fn look(dir: &Path, count: u64) -> io::Result<()> {
     let mut order: Vec<u64> = (0..count).collect();
     Rng::new(count).shuffle(&mut order);
@@ -60,18 +60,18 @@ pub fn look(dir: &Path, count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes each of them.
+/// Removes each file.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn remove(dir: &Path, count: u64) -> io::Result<()> {
     (0..count).try_for_each(|n| fs::remove_file(path(dir, n)))
 }
 
-/// Makes so many files of which each is durable before the next is made.
+/// Creates `count` files; each file is durable before the next is created.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn make_durable(dir: &Path, count: u64) -> io::Result<()> {
     for n in 0..count {
         let mut file = File::create_new(dir.join(format!("s{n:07}")))?;
@@ -81,14 +81,14 @@ pub fn make_durable(dir: &Path, count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A tree like that of the kernel's sources, of so many files: 15 KB each on average, most smaller.
+/// A tree like the kernel's sources: 15 KB in each file on average, most files smaller.
 pub struct SourceTree {
     files: Vec<(PathBuf, usize)>,
     seed: u64,
 }
 
 impl SourceTree {
-    /// The same one for a number.
+    /// Returns the tree for a number of files. The tree depends on nothing else.
     pub fn of(files: u64) -> SourceTree {
         let numbers = Rng::new(files);
         let one = |n: u64| {
@@ -112,10 +112,10 @@ impl SourceTree {
         }
     }
 
-    /// Writes it below a directory as `tar` does: one file after the other, with its permissions and its time.
+    /// Writes the tree below a directory as `tar` does: one file after the other, with its permissions and its time.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn unpack(&self, dir: &Path) -> io::Result<()> {
         let text = Rng::new(self.seed).bytes(128 << 10);
         for (n, (path, len)) in self.files.iter().enumerate() {
@@ -135,10 +135,10 @@ impl SourceTree {
         Ok(())
     }
 
-    /// Goes over all of it as `find` does that wants to know sizes.
+    /// Visits the whole tree and the sizes of files, as `find` with a test for sizes does.
     ///
     /// # Errors
-    /// Those of the system, or if it is not as it was unpacked.
+    /// System errors, and a tree that differs from the unpacked tree.
     pub fn find(&self, dir: &Path) -> io::Result<()> {
         let (mut files, mut bytes, mut left) = (0, 0, vec![dir.to_owned()]);
         while let Some(next) = left.pop() {
@@ -157,24 +157,24 @@ impl SourceTree {
         expect(bytes, wanted, "bytes of a tree")
     }
 
-    /// Removes it as `rm -r` does.
+    /// Removes the tree as `rm -r` does.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn remove(&self, dir: &Path) -> io::Result<()> {
         fs::remove_dir_all(dir)
     }
 
-    /// How many files it has.
+    /// Returns the number of files.
     pub fn files(&self) -> u64 {
         self.files.len() as u64
     }
 }
 
-/// Has all of a directory's filesystem be durable.
+/// Makes the whole filesystem of a directory durable.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn sync(dir: &Path) -> io::Result<()> {
     let dir = OpenOptions::new().read(true).open(dir)?;
     Ok(rustix::fs::syncfs(dir)?)

@@ -15,37 +15,37 @@ use crate::machine::{TimeTaken, measured};
 
 /// Bytes of one request.
 pub const BLOCK: u64 = 4096;
-/// Bytes in which a file is written at first.
+/// Bytes of one write while the file is filled.
 const PIECE: usize = 1 << 20;
-/// How often the clock is looked at.
+/// Requests between two looks at the clock.
 const LOOK_EVERY: u64 = 16;
 
-/// What is done to blocks.
+/// Operation on blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RandomOp {
-    /// They are read.
+    /// Read blocks.
     Read,
-    /// They are overwritten.
+    /// Overwrite blocks.
     Write,
 }
 
-/// How many blocks there were, and how long they took.
+/// Number of blocks, and their time.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomOutcome {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// How long it took.
+    /// Time of the run.
     pub took: TimeTaken,
 }
 
 impl RandomOutcome {
-    /// Blocks a second.
+    /// Returns the blocks per second.
     pub fn rate(&self) -> f64 {
         self.took.rate(self.blocks)
     }
 }
 
-/// Opens past the page cache.
+/// Opens a file for direct I/O.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -54,15 +54,15 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// The first bytes of a block that belongs at an offset: those of all others are different.
+/// Returns the first bytes of the block at an offset. They differ for every offset.
 fn stamp(at: u64) -> [u8; 8] {
     mix(at, 4).to_le_bytes()
 }
 
-/// Writes all of a file of `len` bytes that is there, or is a device, in large pieces.
+/// Fills the first `len` bytes of an existing file or a device, in large writes.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub fn fill(path: &Path, len: u64) -> io::Result<()> {
     if !path.exists() {
         File::create(path)?;
@@ -83,11 +83,11 @@ pub fn fill(path: &Path, len: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Has `threads` threads read or write blocks in random places of the first `len` bytes of a file that was [filled](fill), each one
-/// after the other, for a time.
+/// Reads or writes blocks at random places of the first `len` bytes of a [filled](fill) file, for a time. Each of the
+/// `threads` threads makes one request after the other.
 ///
 /// # Errors
-/// Those of the system, or if a block is not what was written there.
+/// System errors, and a block with unexpected content.
 pub fn blocks(
     path: &Path,
     len: u64,

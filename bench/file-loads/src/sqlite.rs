@@ -1,6 +1,6 @@
-//! SQLite: small transactions, each durable before the next, in each way that it can undo one.
+//! SQLite: small transactions, each durable before the next, in each of SQLite's journal modes.
 //!
-//! It is built in only with the feature `sqlite`, since nothing else that a storage daemon does needs it.
+//! SQLite is included only with the feature `sqlite`, since a storage daemon does not need it otherwise.
 
 #[cfg_attr(not(feature = "sqlite"), path = "sqlite/absent.rs")]
 #[cfg_attr(feature = "sqlite", path = "sqlite/engine.rs")]
@@ -8,26 +8,26 @@ mod engine;
 
 pub use engine::SqliteDatabase;
 
-/// Whether it is built in. Without it no database can be opened.
+/// True if SQLite is included. Without SQLite no database can be opened.
 pub const IS_BUILT_IN: bool = cfg!(feature = "sqlite");
 
-/// How a transaction can be undone, if power fails in the middle of it.
+/// Mechanism that undoes a transaction after a power failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SqliteMode {
-    /// By a journal of what was there, removed by the commit.
+    /// A rollback journal, which the commit removes.
     Delete,
-    /// By one that is cut off.
+    /// A rollback journal, which the commit truncates.
     Truncate,
-    /// By one whose header is overwritten.
+    /// A rollback journal, whose header the commit overwrites.
     Persist,
-    /// What is new goes to a log, and home later.
+    /// A write-ahead log, whose content is written in place later.
     Wal,
-    /// The filesystem makes all changes of one at once, by the ioctls of F2FS.
+    /// Atomic writes of the filesystem, by the ioctls of F2FS.
     Atomic,
 }
 
 impl SqliteMode {
-    /// All of them, in the order of SQLite's manual.
+    /// All modes, in the order of SQLite's manual.
     pub const ALL: [SqliteMode; 5] = [
         SqliteMode::Delete,
         SqliteMode::Truncate,
@@ -36,7 +36,7 @@ impl SqliteMode {
         SqliteMode::Atomic,
     ];
 
-    /// What SQLite calls it.
+    /// Returns SQLite's name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             SqliteMode::Delete => "delete",

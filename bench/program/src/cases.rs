@@ -11,7 +11,7 @@ use forebay_units::ByteLen;
 use crate::load::{DeviceLoad, LoadKind, LoadOutcome, run};
 use crate::place::{ScratchFiles, attach, create, on_ring, open};
 
-/// What all cases need.
+/// Settings of all cases.
 pub(crate) struct BenchContext {
     pub(crate) dir: PathBuf,
     pub(crate) rounds: usize,
@@ -26,7 +26,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Prints a row: both rates and the median of the ratios round by round.
+/// Prints a row: both rates and the median of the ratios, round by round.
 pub(crate) fn row(name: &str, ours: &[f64], theirs: &[f64], other: &str) {
     let ratios = ours.iter().zip(theirs).map(|(a, b)| a / b).collect();
     let (a, b) = (median(ours.to_vec()), median(theirs.to_vec()));
@@ -48,7 +48,7 @@ impl BenchContext {
         }
     }
 
-    /// Files for a log and for data, there until the first of the three is dropped.
+    /// Creates files for a log and for data. They exist until the first of the three values is dropped.
     pub(crate) fn files(
         &self,
         log: ByteLen,
@@ -61,7 +61,7 @@ impl BenchContext {
         Ok((scratch, log, data))
     }
 
-    /// One load on a file as it is.
+    /// Runs one load on a plain file.
     pub(crate) fn raw(&self, path: &Path, load: DeviceLoad) -> anyhow::Result<LoadOutcome> {
         let path = path.to_owned();
         on_ring(move |rt, ring| async move {
@@ -70,7 +70,7 @@ impl BenchContext {
         })
     }
 
-    /// One load on a volume with a fresh log.
+    /// Runs one load on a volume with a fresh log.
     fn cached(&self, log: &Path, data: &Path, load: DeviceLoad) -> anyhow::Result<LoadOutcome> {
         let (log, data) = (log.to_owned(), data.to_owned());
         on_ring(move |rt, ring| async move {
@@ -87,7 +87,7 @@ impl BenchContext {
         let (_scratch, log, data) = self.files(ByteLen::gib(4), ByteLen::gib(1), false)?;
         let (mut ours, mut sequential, mut random, mut cpu) = (vec![], vec![], vec![], vec![]);
         let small = self.load(LoadKind::RandomWrite, SMALL, 32);
-        // No more than the log holds before destaging begins to matter.
+        // The log must not fill so far that destaging slows down writers.
         let most = (ByteLen::gib(4).0 as f64 * 0.65) as u64 / SMALL;
         let load = DeviceLoad { most, ..small };
         for _ in 0..self.rounds {
@@ -149,7 +149,7 @@ impl BenchContext {
         let before = self.raw(&data, short)?.rate;
         let outcome = self.cached(&log, &data, DeviceLoad { seconds, ..short })?;
         let after = self.raw(&data, short)?.rate;
-        // The first seconds fill the log; the last is not whole.
+        // The first seconds fill the log; the last second is incomplete.
         let whole = &outcome.by_second[..outcome.by_second.len().saturating_sub(1)];
         let full: Vec<f64> = whole.iter().skip(3).map(|n| *n as f64).collect();
         let worst = full.iter().copied().fold(f64::INFINITY, f64::min);
@@ -187,7 +187,7 @@ impl BenchContext {
     }
 }
 
-/// Fills a fresh log, leaves it as a kill does, and prints what the map took.
+/// Fills a fresh log, stops as a kill does, and prints the memory of the map.
 fn map_memory(log: &Path, data: &Path) -> anyhow::Result<()> {
     let before = resident();
     let (log, data) = (log.to_owned(), data.to_owned());
@@ -198,7 +198,7 @@ fn map_memory(log: &Path, data: &Path) -> anyhow::Result<()> {
         fill(&rt, &volume).await?;
         let status = volume.status();
         let grown = resident().saturating_sub(before);
-        // Dropped without being closed, as by a kill.
+        // The volume is dropped without a close, as a kill does.
         Ok((status.map_bytes, status.dirty_bytes, grown))
     })?;
     let gib = dirty as f64 / (1u64 << 30) as f64;
@@ -209,7 +209,7 @@ fn map_memory(log: &Path, data: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Recovers a volume: the seconds it took and the bytes it read.
+/// Recovers a volume. Returns the seconds and the bytes read.
 fn recover(log: &Path, data: &Path) -> anyhow::Result<(f64, u64)> {
     let (log, data) = (log.to_owned(), data.to_owned());
     on_ring(move |rt, ring| async move {
@@ -222,7 +222,7 @@ fn recover(log: &Path, data: &Path) -> anyhow::Result<(f64, u64)> {
     })
 }
 
-/// Fills the log with random 4 KiB writes to the point where writers would be held up.
+/// Fills the log with random 4 KiB writes to just below the point at which writers wait.
 async fn fill(rt: &forebay_rt::Rt, volume: &DcdVolume) -> anyhow::Result<()> {
     let status = volume.status();
     let most = (status.log_bytes as f64 * 0.69) as u64 / SMALL;
@@ -240,7 +240,7 @@ async fn fill(rt: &forebay_rt::Rt, volume: &DcdVolume) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of this process, in MiB.
+/// Returns the memory of this process, in MiB.
 pub(crate) fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm

@@ -1,4 +1,4 @@
-//! The emulated disk: how close to its model on the wall clock, how fast on the virtual one.
+//! The emulated disk: its accuracy on the wall clock, and its speed on the virtual clock.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -14,9 +14,9 @@ use crate::cases::{BenchContext, median};
 use crate::load::{DeviceLoad, LoadKind, noise, run, users};
 use crate::place::{ScratchFiles, on_ring, open};
 
-/// The disk that is emulated: the family of the DCD paper's.
+/// Model of the emulated disk: the family of the DCD paper's disk.
 const MODEL: &str = "barracuda";
-/// Requests of a run on the virtual clock, and how many of them are under way at once.
+/// Requests of a run on the virtual clock, and concurrent requests.
 const VIRTUAL_REQUESTS: u64 = 1_000_000;
 const VIRTUAL_DEPTH: u64 = 8;
 
@@ -45,7 +45,7 @@ impl BenchContext {
         Ok(())
     }
 
-    /// How late answers are on the wall clock, all rounds in one.
+    /// Prints the lateness of answers on the wall clock, of all rounds together.
     fn wall_clock(&self, depth: usize) -> anyhow::Result<()> {
         let mut scratch = ScratchFiles::new();
         let path = scratch.file(&self.dir, "disk", ByteLen::gib(1), false)?;
@@ -82,13 +82,13 @@ impl BenchContext {
     }
 }
 
-/// Requests a second that one processor simulates, half of them writes.
+/// Returns the requests per second that one processor simulates, half of them writes.
 fn virtual_rate() -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     let began = Instant::now();
     executor.block_on(async move {
-        // Only a few blocks are used, so that it is the emulation that is measured, not memory.
+        // A few blocks are used, so that the time is that of the emulation, not of the memory.
         let data = Rc::new(RamDevice::new(2_000_000_000 / 4096 * 4096, 512));
         let disk = Rc::new(emulated(&rt, data)?);
         users(&rt, VIRTUAL_DEPTH, |user| {
@@ -100,7 +100,7 @@ fn virtual_rate() -> anyhow::Result<f64> {
     Ok(VIRTUAL_REQUESTS as f64 / began.elapsed().as_secs_f64())
 }
 
-/// A user's share of the requests on the virtual clock.
+/// Makes a user's share of the requests on the virtual clock.
 async fn half_writes(user: u64, disk: Rc<EmulatedDisk>) -> forebay_device::Result<()> {
     let random = Rng::new(user + 1);
     let stride = disk.geometry().len / 4096 / 1024;

@@ -1,4 +1,4 @@
-//! What operations of the filesystem cost the processor, in one process and in memory: without the kernel, and without a disk.
+//! Processor cost of the filesystem's operations, in one process and in memory: without the kernel, and without a disk.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -12,11 +12,11 @@ use forebay_units::SECTOR_BYTES;
 use crate::cases::median;
 use crate::place::fresh_id;
 
-/// The medium's bytes, and those of the file that is read and written.
+/// Bytes of the device, and of the file that is read and written.
 const MEDIUM: u64 = 1 << 30;
 const FILE: u64 = 256 << 20;
 const BLOCK: u64 = 4096;
-/// How often each is done in a round.
+/// Operations on blocks and on names in a round.
 const BLOCKS: u64 = 100_000;
 const NAMES: u64 = 20_000;
 
@@ -51,7 +51,7 @@ async fn fresh(rt: &Rt) -> anyhow::Result<(Fs, forebay_vsl::SpaceWorkers)> {
     Ok((forebay_dfs::open(space, clock).await?, workers))
 }
 
-/// Nanoseconds for each of so many.
+/// Returns the nanoseconds of each of `count` operations.
 async fn each<F: Future<Output = anyhow::Result<()>>>(
     count: u64,
     mut work: impl FnMut(u64) -> F,
@@ -63,7 +63,7 @@ async fn each<F: Future<Output = anyhow::Result<()>>>(
     Ok(began.elapsed().as_nanos() as f64 / count as f64)
 }
 
-/// What is done, in this order.
+/// Operations, in this order.
 const WHAT: [&str; 6] = [
     "random 4 KiB write",
     "random 4 KiB read",
@@ -87,7 +87,7 @@ async fn round(rt: Rt) -> anyhow::Result<[f64; 6]> {
     let block = piece.slice(0..BLOCK as usize);
     let place = || rng.below(FILE / BLOCK) * BLOCK;
     let fs = &fs;
-    // Until all of the medium was written to, it grows.
+    // The file grows until all of the device has been written.
     for _ in 0..MEDIUM / BLOCK {
         fs.write(file, Some(place()), block.clone()).await?;
     }
@@ -126,7 +126,7 @@ async fn round(rt: Rt) -> anyhow::Result<[f64; 6]> {
     Ok([written, read, known, created, looked, gone])
 }
 
-/// Prints the medians of so many rounds.
+/// Prints the medians over the rounds.
 pub(crate) fn files(rounds: usize) -> anyhow::Result<()> {
     let mut all: [Vec<f64>; WHAT.len()] = Default::default();
     for _ in 0..rounds {

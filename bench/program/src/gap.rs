@@ -1,9 +1,10 @@
-//! What a gap before each record would gain a log on a disk, for one writer that flushes each write.
+//! Gain of a rotational offset before each record of a log on a disk, for one writer that flushes each write.
 //!
-//! The next place of a log has just passed under the head when a record is durable, so the next record
-//! waits for nearly a whole turn. A record that begins some sectors later, where the head will be, does
-//! not. First what gaps of fixed lengths give on the disk alone, then what the log makes of it, which learns
-//! from its own writes, for such writers and for a filesystem with a journal. Measured on the virtual clock, so these figures are the same on every machine.
+//! When a record is durable, the next place of the log has just passed under the head, so the next record waits for
+//! nearly a whole rotation. A record that begins some sectors later, where the head will be, does not wait. The first
+//! part measures fixed offsets on the disk alone. The second part measures the log, which learns the offset from its
+//! own writes, for such writers and for a filesystem with a journal. All measurements run on the virtual clock, so the
+//! figures are equal on every machine.
 
 mod ext4;
 
@@ -20,36 +21,36 @@ use forebay_rt::{Executor, Rt, VirtualTime};
 use crate::load::{noise, users};
 use crate::place::{attach_with, create};
 
-/// A header of 4 KiB and one line.
+/// Bytes of a record: a header of 4 KiB and one block.
 const RECORD: u64 = 8192;
 const RECORDS: u64 = 2000;
-/// The disks, and a track's sectors where the log is, nearly.
+/// Disk models.
 const DISKS: [&str; 3] = ["dec_rz26", "barracuda", "atlas10k"];
-/// Gaps tried, in KiB.
+/// Offsets to try, in KiB.
 const GAPS: [u64; 16] = [0, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128];
 
-/// Where the next write goes.
+/// Position of the next write.
 #[derive(Clone, Copy)]
 enum WritePosition {
-    /// So many bytes behind the last.
+    /// This many bytes behind the last write.
     Gap(u64),
-    /// Anywhere on the disk, a line alone: what a disk without a log does.
+    /// A random place on the disk, one block alone: as a disk without a log.
     Anywhere,
 }
 
 /// Bytes of each disk.
 const DISK: u64 = 900_000_000 / 4096 * 4096;
-/// Writes before those that are measured: what is learnt is learnt by then.
+/// Writes before the measurement, in which the log learns the offset.
 const LEARNING: u64 = 500;
 
-/// Prints what fixed gaps give, and what the log does.
+/// Prints the results of fixed offsets, and of the log.
 pub(crate) fn gap() -> anyhow::Result<()> {
     log()?;
     ext4::ext4()?;
     fixed()
 }
 
-/// The mean latency by gap, without and with a user's pause between writes.
+/// Prints the mean latency by offset, without and with a user's pause between writes.
 fn fixed() -> anyhow::Result<()> {
     for disk in DISKS {
         for think_us in [0, 200, 1000] {
@@ -70,17 +71,17 @@ fn fixed() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What writers do who flush.
+/// Work of writers that flush.
 #[derive(Clone, Copy)]
 struct FlushLoad {
     writers: u64,
     think: Duration,
-    /// Each writes some lines that nobody waits for, then flushes, then writes one with FUA: a journal's
-    /// transaction and its commit.
+    /// True if each writer writes some blocks without waiting, then flushes, then writes one block with FUA: a
+    /// journal's transaction and its commit.
     journal: bool,
 }
 
-/// The mean time of a flushed write through the log, with gaps as it learns them and without.
+/// Prints the mean time of a flushed write through the log, with learnt offsets and without offsets.
 fn log() -> anyhow::Result<()> {
     let lone = FlushLoad {
         writers: 1,
@@ -128,7 +129,7 @@ fn log() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What has no place to wait for: quick, and slow.
+/// Devices without a rotational position: a fast one, and a slow one.
 const FLASH: &str = "a device of 0.1 ms a request";
 const SLOW: &str = "a device of 6 ms a request";
 
@@ -153,7 +154,7 @@ fn emulated(rt: &Rt, disk: &str) -> anyhow::Result<Rc<dyn Device>> {
     })
 }
 
-/// Through a volume with its log on this disk, over a home that takes no time.
+/// Measures a volume with its log on this disk, and a data device that takes no time.
 fn log_ms(disk: &'static str, gaps: OffsetPolicy, load: FlushLoad) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -172,7 +173,7 @@ fn log_ms(disk: &'static str, gaps: OffsetPolicy, load: FlushLoad) -> anyhow::Re
     })
 }
 
-/// On the disk itself.
+/// Measures the disk itself.
 fn plain_ms(disk: &'static str, load: FlushLoad) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -182,7 +183,7 @@ fn plain_ms(disk: &'static str, load: FlushLoad) -> anyhow::Result<f64> {
     })
 }
 
-/// Has writers write at random places; gives the mean time of what each waits for, in milliseconds.
+/// Runs writers at random places. Returns the mean time of a flushed write, with its transaction, in ms.
 async fn flushing(rt: &Rt, device: Rc<dyn Device>, load: FlushLoad) -> anyhow::Result<f64> {
     let total = Rc::new(std::cell::Cell::new(Duration::ZERO));
     let each = (RECORDS + LEARNING) / load.writers;

@@ -1,4 +1,4 @@
-//! Loads on a device: how many requests it serves in a time, and what they cost.
+//! Loads on a device: rate of requests, and their costs.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use forebay_rng::Rng;
 use forebay_rt::{Instant, Rt};
 use hdrhistogram::Histogram;
 
-/// What each user of a load does, over and over.
+/// Operation that each user of a load repeats.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadKind {
     RandomWrite,
@@ -22,40 +22,40 @@ pub(crate) enum LoadKind {
 #[derive(Clone, Copy)]
 pub(crate) struct DeviceLoad {
     pub(crate) kind: LoadKind,
-    /// Bytes a request.
+    /// Bytes of a request.
     pub(crate) size: u64,
-    /// Requests under way at once.
+    /// Concurrent requests.
     pub(crate) depth: usize,
     pub(crate) seconds: f64,
-    /// Stop after this many requests.
+    /// Maximum number of requests.
     pub(crate) most: u64,
-    /// The device is flushed after each so many requests, while the other users go on. Never, if none.
+    /// Requests between two flushes, while the other users continue; `None` for no flushes.
     pub(crate) flush_each: Option<u64>,
 }
 
-/// What a load came to.
+/// Results of a load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadOutcome {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: f64,
-    /// Processor time a request, in microseconds.
+    /// Processor time of a request, in microseconds.
     pub(crate) cpu_us: f64,
     /// Requests in each whole second.
     pub(crate) by_second: Vec<u64>,
-    /// What requests took, in nanoseconds.
+    /// Latency of requests, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
 }
 
-/// Data that does not compress and differs by buffer.
+/// Returns data that does not compress and differs between buffers.
 pub(crate) fn noise(seed: u64, len: usize) -> Buf {
     let mut buf = BufMut::zeroed(len);
     Rng::new(seed).fill(&mut buf);
     buf.freeze()
 }
 
-/// Processor time of this process so far, user and system.
+/// Returns the processor time of this process so far, user and system.
 pub(crate) fn cpu_time() -> Duration {
-    // The load, the engine and the ring are one thread.
+    // The load, the engine and the ring use one thread.
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let ns = stat
         .split_whitespace()
@@ -65,7 +65,7 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::from_nanos(ns)
 }
 
-/// Runs `n` users at once, each a task of its own, to their ends.
+/// Runs `n` concurrent users, each as a task, to their ends.
 pub(crate) async fn users<F, E>(rt: &Rt, n: u64, user: impl Fn(u64) -> F) -> Result<(), E>
 where
     F: Future<Output = Result<(), E>> + 'static,
@@ -78,7 +78,7 @@ where
     Ok(())
 }
 
-/// Puts a load on a device.
+/// Runs a load on a device.
 pub(crate) async fn run(
     rt: &Rt,
     device: Rc<dyn Device>,
@@ -112,27 +112,27 @@ pub(crate) async fn run(
     })
 }
 
-/// Of what takes a minute at most, in nanoseconds; what takes longer counts as that.
+/// Creates a histogram for times of up to a minute, in nanoseconds. Longer times are recorded as a minute.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("bounds and digits are in order")
 }
 
-/// A load that is under way.
+/// A running load.
 struct RunningLoad {
     rt: Rt,
     device: Rc<dyn Device>,
     load: DeviceLoad,
     began: Instant,
     end: Instant,
-    /// The number of the next request.
+    /// Number of the next request.
     next: Cell<u64>,
-    /// Requests done, by the second they began in.
+    /// Completed requests, by the second in which they began.
     by_second: RefCell<Vec<u64>>,
     latency: RefCell<Histogram<u64>>,
 }
 
 impl RunningLoad {
-    /// Does request after request until the load is over.
+    /// Makes request after request until the load is over.
     async fn user(&self, user: u64) -> forebay_device::Result<()> {
         let random = Rng::new(user + 1 + self.rt.now().as_nanos());
         let data = noise(user + 1, self.load.size as usize);
@@ -174,7 +174,7 @@ impl RunningLoad {
         }
     }
 
-    /// Counts a request that began `then`.
+    /// Records a request that began at `then`.
     fn count(&self, then: Instant) {
         let second = then.since(self.began).as_secs() as usize;
         let mut by_second = self.by_second.borrow_mut();

@@ -1,8 +1,8 @@
-//! `forebay-bench`: figures of the write cache in one process, each beside what it is compared with.
+//! `forebay-bench`: figures of the write cache in one process, each beside its baseline.
 //!
-//! Every figure is a ratio of two things measured in turn, in one run, on the same disk: machines are
-//! shared, and absolute rates drift. Medians over rounds are printed as rows of Markdown.
-//! `docs/performance.md` holds the figures and the commands.
+//! Every figure is a ratio of two values that are measured alternately, in one run, on one disk: machines are shared,
+//! and absolute rates drift. Medians over rounds are printed as rows of Markdown. `docs/performance.md` holds the
+//! figures and the commands.
 
 mod cases;
 mod emulated;
@@ -21,11 +21,11 @@ use clap::{Parser, Subcommand};
 
 use crate::cases::BenchContext;
 
-/// Measures the write cache in one process, beside the device it is in front of.
+/// Measures the write cache in one process, beside its data device.
 #[derive(Parser)]
 #[command(version)]
 struct CacheBenchArgs {
-    /// Where to put scratch files: a directory on the disk to measure, with about 6 GiB free.
+    /// Directory for scratch files, on the disk to measure, with about 6 GiB of free space.
     #[arg(long, default_value = "target/bench", global = true)]
     dir: PathBuf,
     /// Rounds; the median is printed.
@@ -46,24 +46,24 @@ enum BenchCase {
     Sync,
     /// Reads that miss, at depth 1 and 32, beside the disk's.
     Misses,
-    /// A full log and writers flat out, second by second, beside the disk's random writes.
+    /// A full log under continuous writes, second by second, beside the disk's random writes.
     Full,
     /// Memory of the map, and the time to recover a full 16 GiB log.
     Recovery,
-    /// An emulated disk: how late its answers are on the wall clock, and requests simulated a second
-    /// on the virtual one.
+    /// An emulated disk: the lateness of its answers on the wall clock, and simulated requests per second on the
+    /// virtual clock.
     Emulated,
-    /// What a gap before each record would gain a log on an old disk.
+    /// Gain of a rotational offset before each record of a log on an old disk.
     Gap,
-    /// Memory of the map for data in pieces of several sizes, and for small discards.
+    /// Memory of the map for data in extents of several sizes, and for small discards.
     Memory,
     /// A full log before slow disks, on the virtual clock: the worst second and the longest wait.
     Slow,
-    /// What a request costs while 32 or 4,096 others wait, in memory.
+    /// Processor cost of a request while 32 or 4,096 others wait, in memory.
     Waiters,
-    /// What operations of the filesystem cost the processor, in memory.
+    /// Processor cost of the filesystem's operations, in memory.
     Files,
-    /// A log-structured volume: fresh, read, at steady state, its map's memory, taken up after a kill.
+    /// A log-structured volume: fresh, read, at steady state, memory of its map, recovery after a kill.
     Space,
 }
 

@@ -1,6 +1,6 @@
-//! What the map takes for each GiB, or each mark, as the cache says and as the process grows.
+//! Memory of the map for each GiB, or each pending discard: the cache's own figure, and the growth of the process.
 //!
-//! The devices forget what is written to them, so that nothing else grows; the clock is virtual.
+//! The devices discard all data, so that nothing else grows; the clock is virtual.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use crate::cases::resident;
 use crate::load::noise;
 use crate::place::{attach, create};
 
-/// What a device keeps of what is written to it: the log's superblocks are there.
+/// Bytes at the beginning of a device that are kept: the log's superblocks are there.
 const KEPT: u64 = 1 << 20;
 const LINE: u64 = 4096;
-/// Lines of the volume; what is multiplied by this goes far.
+/// Blocks of the volume. A multiplication by the stride spreads consecutive numbers.
 const LINES: u64 = 1 << 28;
 const STRIDE: u64 = 7_919;
 
-/// A device that forgets all but its beginning.
+/// A device that discards all data except its beginning.
 struct ForgetfulDevice {
     kept: RamDevice,
     len: u64,
@@ -120,7 +120,8 @@ fn writes(
     Ok(())
 }
 
-/// Does `each` so often; what the map says it takes, and by how much the process grew, in bytes.
+/// Calls `each` this many times. Returns the memory of the map by its own figure, and the growth of the process, in
+/// bytes.
 fn filled<F>(times: u64, each: impl Fn(DcdVolume, u64) -> F + 'static) -> anyhow::Result<(u64, u64)>
 where
     F: Future<Output = anyhow::Result<()>> + 'static,
@@ -134,7 +135,7 @@ where
         );
         create(Rc::clone(&log), Rc::clone(&data)).await?;
         let volume = attach(rt, log, data).await?;
-        // The buffers have grown to their size before.
+        // The buffers have reached their final size by then.
         let (mut before, settled) = (0, times / 8);
         let mut said = 0;
         for n in 0..times {
@@ -147,7 +148,7 @@ where
         volume.flush().await?;
         let status = volume.status();
         anyhow::ensure!(status.destaged_bytes == 0, "something left the map");
-        // What it had taken by then is taken on trust.
+        // For the memory before that point, the map's own figure is used.
         let grown = (resident() - before) * (1 << 20) + said;
         Ok((status.map_bytes, grown))
     })

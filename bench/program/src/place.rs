@@ -1,4 +1,4 @@
-//! Scratch files, devices on them, and volumes over these.
+//! Scratch files, devices on them, and volumes over these devices.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ impl ScratchFiles {
         ScratchFiles(Vec::new())
     }
 
-    /// A file of `len` bytes, written with zeroes unless it is to be sparse.
+    /// Creates a file of `len` bytes, filled with written zeroes unless it must be sparse.
     pub(crate) fn file(
         &mut self,
         dir: &Path,
@@ -51,7 +51,7 @@ impl Drop for ScratchFiles {
     }
 }
 
-/// Runs something on an executor over a ring of its own.
+/// Runs a function on an executor over a ring of its own.
 pub(crate) fn on_ring<T, F>(each: impl FnOnce(Rt, Rc<IoRing>) -> F) -> anyhow::Result<T>
 where
     T: 'static,
@@ -74,7 +74,7 @@ fn identity() -> DataIdentity {
     }
 }
 
-/// An id no earlier log on the same file had.
+/// Returns an id that no earlier log on this file had.
 pub(crate) fn fresh_id() -> VolumeId {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     VolumeId(now.unwrap_or_default().as_nanos().to_le_bytes())

@@ -1,8 +1,8 @@
-//! A full log before a slow disk: how evenly writers are served, on the virtual clock.
+//! A full log before a slow disk: regularity of the service for writers, on the virtual clock.
 //!
-//! Random 4 KiB writes flat out, from an empty log on: it is full within moments, and from then on the
-//! disk sets the pace. Every second counts, those in which the log fills up, too; the median is that
-//! of the second half, when the log has long been full.
+//! Continuous random 4 KiB writes, starting with an empty log. The log is full within moments, and from then on the
+//! disk limits the rate. Every second is recorded, also while the log fills up; the median is that of the second half,
+//! when the log has long been full.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,14 +21,14 @@ use crate::place::{attach, create};
 
 const LINE: u64 = 4096;
 const DEPTHS: [u64; 3] = [1, 32, 128];
-/// Logs, in MiB, and for how many seconds each is written to: larger ones take longer to fill up.
+/// Sizes of logs in MiB, with the seconds of writing: larger logs take longer to fill up.
 const LOGS: [(u64, u64); 4] = [(64, 300), (256, 300), (1024, 1200), (4096, 3600)];
-/// Seconds for which the disk alone is written to.
+/// Seconds of writing to the disk alone.
 const ALONE: u64 = 120;
-/// What a request to the log takes.
+/// Time of a request to the log.
 const FAST: Duration = Duration::from_micros(50);
 
-/// A device of `len` bytes that takes `each` for every request, one after another.
+/// Creates a device of `len` bytes that takes `each` for every request, one after another.
 fn even(rt: &Rt, len: u64, each: Duration) -> anyhow::Result<Rc<dyn Device>> {
     let data = Rc::new(RamDevice::new(len, 512));
     let disk = EvenDisk::new(len / SECTOR_BYTES, each);
@@ -38,7 +38,7 @@ fn even(rt: &Rt, len: u64, each: Duration) -> anyhow::Result<Rc<dyn Device>> {
 #[derive(Clone, Copy)]
 enum SlowDisk {
     Barracuda,
-    /// So many requests a second.
+    /// This many requests per second.
     Even(u32),
 }
 
@@ -71,7 +71,7 @@ impl SlowDisk {
     }
 }
 
-/// What writers saw.
+/// Rates and waits that writers saw.
 #[derive(Default)]
 struct WriterRates {
     by_second: Vec<f64>,
@@ -93,7 +93,7 @@ pub(crate) fn slow() -> anyhow::Result<()> {
             let own = alone.mean(1);
             for (log, seconds) in LOGS {
                 let seen = measure(disk, Some(ByteLen::mib(log)), depth, seconds)?;
-                // In the first second the log fills up to where writers are slowed.
+                // In the first second the log fills up to the point at which writers are slowed.
                 let (full, half) = (1, seen.by_second.len() / 2);
                 let middle = median(seen.by_second[half..].to_vec());
                 let seconds = seen.by_second.iter().copied();
@@ -155,7 +155,7 @@ async fn write(
     Ok(seen.take())
 }
 
-/// Writes line after line until all seconds are over.
+/// Writes one block after the other until all seconds are over.
 async fn writer(
     user: u64,
     rt: &Rt,

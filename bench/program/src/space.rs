@@ -1,4 +1,4 @@
-//! A log-structured volume beside the disk that it is on.
+//! A log-structured volume beside its disk.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -19,21 +19,21 @@ use crate::place::{fresh_id, on_ring, open};
 /// Bytes of sequential writes between flushes of the device.
 const FLUSHED_AFTER: u64 = 8 << 20;
 
-/// What a volume that is used for one measurement is like.
+/// Settings of a volume for one measurement.
 #[derive(Clone, Copy)]
 struct MeasuredVolume {
     placement: Placing,
-    /// The part of what may be mapped that the space has.
+    /// Share of the mappable space that the volume has as its size.
     part: f64,
 }
 
-/// What was done, and what that took of the medium.
+/// Result of a load, and its cost on the device.
 struct SpaceOutcome {
     outcome: LoadOutcome,
     stats: forebay_vsl::SpaceStats,
 }
 
-/// Makes a volume and takes it up.
+/// Creates a volume and opens it.
 async fn fresh(
     rt: &Rt,
     device: Rc<dyn Device>,
@@ -48,7 +48,7 @@ async fn fresh(
         placement: made.placement,
         auto: false,
         page_sectors: 16,
-        // As `create` finds it, about: one without an arm.
+        // Approximately the values that `create` measures on a disk without an arm.
         disk: Some(DiskParameters {
             positioning: 100e-6,
             bandwidth: 2e9,
@@ -60,7 +60,7 @@ async fn fresh(
     Ok((opened.0, opened.1))
 }
 
-/// Fills a fresh volume in a row, if that is wanted, and puts loads on it; says what came of the last.
+/// Fills a fresh volume sequentially on request, and runs loads on it. Returns the result of the last load.
 fn on_volume(
     path: &Path,
     made: MeasuredVolume,
@@ -86,7 +86,7 @@ fn on_volume(
 }
 
 impl BenchContext {
-    /// Loads of a kind, until so many bytes are done.
+    /// Returns a load of a kind with this number of bytes in total.
     fn all_of(&self, kind: LoadKind, size: u64, depth: usize, bytes: u64) -> DeviceLoad {
         DeviceLoad {
             most: bytes / size,
@@ -110,12 +110,13 @@ impl BenchContext {
         };
         let small = self.load(LoadKind::RandomWrite, SMALL, 32);
         let load = DeviceLoad {
-            // Before anything has to be cleaned.
+            // This amount fits without cleaning.
             most: ByteLen::gib(3).0 / SMALL,
             ..small
         };
         let large = self.load(LoadKind::SequentialWrite, LARGE, 4);
-        // The volume flushes as often, since it keeps in memory what is not durable.
+        // The device is flushed as often as the volume flushes, since the volume keeps data in memory until the data is
+        // durable.
         let flushed = DeviceLoad {
             flush_each: Some(FLUSHED_AFTER / LARGE),
             ..large
@@ -174,7 +175,7 @@ impl BenchContext {
         Ok(())
     }
 
-    /// Filled, and written at random for a long time.
+    /// Measures a filled volume under random writes for a long time.
     fn steady_space(&self, path: &Path, raw: &Path) -> anyhow::Result<()> {
         let made = MeasuredVolume {
             placement: Placing::Lfs,
@@ -189,7 +190,7 @@ impl BenchContext {
         let done = on_volume(path, made, vec![fill, load])?;
         let late = done.outcome.latency.value_at_quantile(0.999) as f64 / 1e6;
         let whole = &done.outcome.by_second[..done.outcome.by_second.len().saturating_sub(1)];
-        // The first seconds use up what is free.
+        // The first seconds use up the free space.
         let steady: Vec<f64> = whole
             .iter()
             .skip(whole.len() / 3)
@@ -220,7 +221,7 @@ impl BenchContext {
     }
 }
 
-/// Memory of the map, and how long it takes to take a volume up again after a kill.
+/// Measures the memory of the map, and the time to recover a volume after a kill.
 fn space_memory(path: &Path) -> anyhow::Result<()> {
     let made = MeasuredVolume {
         placement: Placing::Lfs,
@@ -246,7 +247,7 @@ fn space_memory(path: &Path) -> anyhow::Result<()> {
             let device: Rc<dyn Device> = Rc::new(SpaceDevice::new(space.clone()));
             run(&rt, Rc::clone(&device), load).await?;
             device.flush().await?;
-            // Dropped without being closed, as by a kill.
+            // The volume is dropped without a close, as a kill does.
             Ok((space.map_memory(), space.capacity().mapped))
         })?;
         let gib = mapped as f64 / (1u64 << 30) as f64;

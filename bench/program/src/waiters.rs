@@ -1,6 +1,6 @@
-//! What a request costs while few or many others wait: for a turn, for room in a full log, for a flush.
+//! Cost of a request while few or many others wait: for a lock, for free space in a full log, for a flush.
 //!
-//! On devices in memory and the virtual clock, so that all of the time is the processor's.
+//! Devices are in memory and the clock is virtual, so all of the time is processor time.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,13 +16,13 @@ use crate::cases::median;
 use crate::load::{self, noise};
 use crate::place::{attach, create};
 
-/// How many wait in the two runs that are compared.
+/// Numbers of waiting requests in the two compared runs.
 const FEW: u64 = 32;
 const MANY: u64 = 4096;
 /// Requests in a run.
 const REQUESTS: u64 = 400_000;
 
-/// Prints a row for each thing that is waited for.
+/// Prints a row for each reason to wait.
 pub(crate) fn waiters(rounds: usize) -> anyhow::Result<()> {
     row("a turn at one place", rounds, |n| turns(n, |_, _| 0..1))?;
     row("a turn at ranges that overlap", rounds, |n| {
@@ -55,7 +55,7 @@ fn row(
     Ok(())
 }
 
-/// Runs `users` tasks that do `REQUESTS` in all; microseconds for each.
+/// Runs `users` tasks with `REQUESTS` requests in total. Returns the microseconds of each request.
 async fn share<F>(
     rt: &Rt,
     users: u64,
@@ -75,7 +75,7 @@ fn goes_on(left: &Cell<u64>) -> bool {
     left.get() > 0
 }
 
-/// Takes turns at what `choose` says, each for one round of the executor.
+/// Locks the range that `choose` returns, each time for one round of the executor.
 fn turns(
     users: u64,
     choose: impl Fn(&Rng, u64) -> std::ops::Range<u64> + Copy + 'static,
@@ -99,7 +99,7 @@ fn turns(
     })
 }
 
-/// Writes lines at random, and flushes each or not.
+/// Writes blocks at random places, with or without a flush after each.
 fn writes(users: u64, flush: bool) -> anyhow::Result<f64> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();

@@ -1,4 +1,4 @@
-//! What a measurement has to say of where and when it was made.
+//! Circumstances of a measurement: time, machine and program.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ pub struct Circumstances {
 }
 
 impl Circumstances {
-    /// Notes how busy the machine is before anything is measured.
+    /// Records the load of the machine before the measurement begins.
     pub fn begin() -> Circumstances {
         Circumstances { load: load() }
     }
 
-    /// All of it as Markdown, with how busy the machine is now.
+    /// Returns the circumstances as Markdown, with the current load of the machine.
     pub fn text(&self) -> String {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         format!(
@@ -46,7 +46,7 @@ fn load() -> String {
     numbers.join(" ")
 }
 
-/// The commit of the tree that the program lies in, if it lies in one.
+/// Returns the commit of the tree that contains the program, if a tree contains the program.
 pub fn commit() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new("git")

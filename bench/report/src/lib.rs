@@ -1,5 +1,4 @@
-//! Reports of experiments: a page of Markdown with figures beside it, and what it has to say of where it was
-//! made.
+//! Reports of experiments: a page of Markdown with figures, and the circumstances of the measurement.
 
 mod circumstances;
 mod page;

@@ -1,4 +1,4 @@
-//! A page of Markdown that shows figures.
+//! A page of Markdown with figures.
 
 use std::borrow::Borrow;
 use std::fs;
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// What a report's file is called.
+/// File name of a report.
 const FILE: &str = "report.md";
 
-/// A report that is being written, in a folder with its figures.
+/// An unfinished report, in a folder with its figures.
 pub struct ReportPage {
     folder: PathBuf,
     text: String,
 }
 
 impl ReportPage {
-    /// A page with nothing but its title, in a folder that is made if need be.
+    /// Begins a page with a title, in a folder that is created if missing.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     pub fn begin(folder: &Path, title: &str) -> Result<ReportPage> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(ReportPage {
@@ -28,17 +28,17 @@ impl ReportPage {
         })
     }
 
-    /// Where a figure is to be drawn.
+    /// Returns the path for the file of a figure.
     pub fn figure(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Shows a figure that was drawn.
+    /// Adds a figure that was drawn.
     pub fn show(&mut self, what: &str, name: &str) {
         self.paragraph(&format!("![{what}]({name})"));
     }
 
-    /// A line as it is.
+    /// Adds a line without changes.
     pub fn line(&mut self, text: &str) {
         self.text.push_str(text);
         self.text.push('\n');
@@ -49,12 +49,12 @@ impl ReportPage {
         self.paragraph(&format!("## {text}"));
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn paragraph(&mut self, text: &str) {
         self.line(&format!("{text}\n"));
     }
 
-    /// A table; all columns but the first are numbers.
+    /// Adds a table; all columns except the first are numbers.
     pub fn table<S: Borrow<str>>(
         &mut self,
         header: &[S],
@@ -69,15 +69,15 @@ impl ReportPage {
         self.line("");
     }
 
-    /// The text so far.
+    /// Returns the text so far.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Writes the page; gives its path.
+    /// Writes the page and returns its path.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the page cannot be written.
     pub fn end(self) -> Result<PathBuf> {
         let path = self.folder.join(FILE);
         let text = self.text.trim_end().to_owned() + "\n";

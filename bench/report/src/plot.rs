@@ -23,44 +23,44 @@ const COLOURS: [RGBColor; 8] = [
 ];
 const GREY: RGBColor = RGBColor(90, 90, 90);
 const FONT: &str = "sans-serif";
-/// How much of the height the legend takes, for each line of it.
+/// Share of the height that each line of the legend takes.
 const LEGEND_LINE: f64 = 0.065;
 
-/// What a figure says beside what it shows.
+/// Title and axis labels of a figure.
 pub struct FigureFrame<'a> {
-    /// Above it.
+    /// Title above the figure.
     pub title: &'a str,
-    /// Along the axis below.
+    /// Label of the lower axis.
     pub x: &'a str,
-    /// Along the axis at the left.
+    /// Label of the left axis.
     pub y: &'a str,
 }
 
-/// Curves over the same places, whose names stand below.
+/// Curves over common places, with a legend below.
 pub struct CurveSet<'a> {
-    /// The places' names.
+    /// Names of the places.
     pub places: &'a [String],
-    /// Whether the values are shown by their logarithms.
+    /// True for a logarithmic scale of values.
     pub logarithmic: bool,
-    /// Names, and values at each place; no number where there is none.
+    /// Names, and values at each place. A missing value is NaN.
     pub curves: &'a [(String, Vec<f64>)],
 }
 
 /// A group of bars.
 pub struct BarGroup<'a> {
-    /// What stands above the group.
+    /// Label above the group.
     pub name: String,
-    /// From the left.
+    /// Bars, from the left.
     pub bars: Vec<StackedBar<'a>>,
 }
 
-/// A bar in two parts, one on the other.
+/// A bar of two stacked parts.
 pub struct StackedBar<'a> {
-    /// What stands below it.
+    /// Label below the bar.
     pub name: &'a str,
-    /// Their heights, from below.
+    /// Heights of the parts, from below.
     pub parts: [f64; 2],
-    /// What stands above it.
+    /// Label above the bar.
     pub says: String,
 }
 
@@ -69,7 +69,7 @@ type SvgChart<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type FigureResult<T = ()> = std::result::Result<T, DrawingAreaErrorKind<io::Error>>;
 
-/// How many places an axis names at most, and what a place is called.
+/// Maximum number of labels on an axis, and the label of a value.
 type AxisLabels<'a> = (usize, &'a dyn Fn(&f64) -> String);
 
 fn on(path: &Path, draw: impl FnOnce(&SvgArea<'_>) -> FigureResult) -> Result<()> {
@@ -118,14 +118,14 @@ fn legend<'a, 'b: 'a>(chart: &mut SvgChart<'a, 'b>, position: SeriesLabelPositio
         .draw()
 }
 
-/// A number without the zeros at its end.
+/// Formats a number without trailing zeros.
 fn plain(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl CurveSet<'_> {
-    /// Where a value is drawn.
+    /// Returns the coordinate at which a value is drawn.
     fn shown(&self, value: f64) -> f64 {
         if self.logarithmic {
             value.log10()
@@ -134,7 +134,7 @@ impl CurveSet<'_> {
         }
     }
 
-    /// What stands at a place where values are drawn.
+    /// Returns the label at a coordinate.
     fn said(&self, shown: f64) -> String {
         if self.logarithmic {
             plain(10f64.powf(shown))
@@ -143,7 +143,7 @@ impl CurveSet<'_> {
         }
     }
 
-    /// Where values are drawn, with room for the legend above.
+    /// Returns the range of coordinates, with space for the legend above.
     fn range(&self) -> Range<f64> {
         let values = self.curves.iter().flat_map(|(_, values)| values);
         let shown = values.map(|value| self.shown(*value));
@@ -158,7 +158,7 @@ impl CurveSet<'_> {
         low..top + (top - low) * room / (1.0 - room)
     }
 
-    /// The place's name, if there is one just there.
+    /// Returns the name of the place at a coordinate; empty if the coordinate is not a place.
     fn place(&self, x: f64) -> String {
         let near = x.round();
         let exact = (x - near).abs() < 1e-6 && near >= 0.0;
@@ -192,7 +192,7 @@ pub fn lines(path: &Path, frame: &FigureFrame<'_>, lines: &CurveSet<'_>) -> Resu
     })
 }
 
-/// Draws groups of bars; `parts` are the names of what a bar is made of, from below.
+/// Draws groups of bars; `parts` are the names of the parts of a bar, from below.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -208,7 +208,7 @@ pub fn bars(
         .fold(f64::MIN_POSITIVE, f64::max);
     let slots: usize = groups.iter().map(|group| group.bars.len() + 1).sum();
     let none = |_: &f64| String::new();
-    // What stands below the bars has its room below zero.
+    // The labels below the bars are in the space below zero.
     let number = |y: &f64| if *y < 0.0 { String::new() } else { plain(*y) };
     on(path, |area| {
         let ranges = (0.0..slots as f64, -0.08 * top..top * 1.32);

@@ -1,7 +1,6 @@
-//! Numbers from a seed: the same seed, the same numbers, on every machine.
+//! A random number generator whose numbers depend only on the seed, on every machine.
 //!
-//! For tests, simulations and workloads: not for secrets, and not of the quality that statistics ask
-//! for.
+//! For tests, simulations and workloads. The numbers are neither secret nor good enough for statistics.
 
 use std::cell::Cell;
 
@@ -10,12 +9,12 @@ use std::cell::Cell;
 pub struct Rng(Cell<u64>);
 
 impl Rng {
-    /// A generator that begins at `seed`.
+    /// Creates a generator that begins at `seed`.
     pub fn new(seed: u64) -> Rng {
         Rng(Cell::new(seed))
     }
 
-    /// The next number, of all 64 bits.
+    /// Returns the next number, of all 64 bits.
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&self) -> u64 {
         let state = self.0.get().wrapping_add(STEP);
@@ -23,44 +22,44 @@ impl Rng {
         scramble(state)
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which must not be 0.
     pub fn below(&self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// True half of the time.
+    /// Returns true half of the time.
     pub fn coin(&self) -> bool {
         self.next() & 1 == 1
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times on average.
     pub fn one_in(&self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of `choices`.
+    /// Returns a random element of `choices`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `choices` is empty.
     pub fn pick<T: Clone>(&self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize].clone()
     }
 
-    /// Brings `items` into another order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
             items.swap(at, self.below(at as u64 + 1) as usize);
         }
     }
 
-    /// Overwrites all of `bytes`, eight by a number.
+    /// Overwrites all of `bytes`, eight bytes with each number.
     pub fn fill(&self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(8) {
             part.copy_from_slice(&self.next().to_le_bytes()[..part.len()]);
         }
     }
 
-    /// As many bytes as `len` says.
+    /// Returns `len` random bytes.
     pub fn bytes(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.fill(&mut bytes);
@@ -77,7 +76,7 @@ fn scramble(state: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// One number out of two, scrambled: a seed for a part of a world, or a step of a digest.
+/// Mixes two numbers into a scrambled number: a seed for a part of a scenario, or a step of a digest.
 pub fn mix(a: u64, b: u64) -> u64 {
     scramble(scramble(a.wrapping_add(STEP)) ^ b)
 }
@@ -88,8 +87,8 @@ mod tests {
 
     #[test]
     fn the_numbers_of_a_seed_never_change() {
-        // Those of the reference implementation (https://prng.di.unimi.it/splitmix64.c). Seeds that
-        // are written down are of use as long as these are.
+        // Numbers of the reference implementation (https://prng.di.unimi.it/splitmix64.c). Recorded seeds are usable
+        // only as long as these numbers do not change.
         let rng = Rng::new(1_234_567);
         let first: [u64; 3] = std::array::from_fn(|_| rng.next());
         let expected = [

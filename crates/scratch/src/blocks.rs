@@ -1,6 +1,6 @@
-//! Without root: the same steps at block level, by NBD clients.
+//! The trial without root: all steps at block level, by NBD clients.
 //!
-//! What a filesystem would do is imitated: small writes to scattered places, and flushes.
+//! The clients imitate a filesystem: small writes to scattered places, and flushes.
 
 use std::fs::File;
 use std::io;
@@ -20,14 +20,14 @@ use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
 const BLOCK: usize = 4096;
-/// Writes of each user in a phase, as many as a tree has files.
+/// Writes of each user in a phase, as many as files in a tree.
 const WRITES: u32 = 500;
 /// Flushed writes of each user in a phase.
 const FLUSHED_WRITES: u32 = 100;
-/// Blocks each user writes to in the crash test, and how many between flushes.
+/// Blocks that each user writes in the crash test, and writes between flushes.
 const CRASH_BLOCKS: u64 = 512;
 const CRASH_BATCH: u64 = 8;
-/// How long users write before the daemon is killed.
+/// Time that users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);
 
 pub(super) fn run(
@@ -76,7 +76,7 @@ fn cached(
     Ok(times)
 }
 
-/// One user's part of the export.
+/// One user's extent of the export.
 struct UserRegion {
     start: u64,
     blocks: u64,
@@ -162,24 +162,24 @@ fn together(users: u32, each: &(dyn Fn(u32) -> io::Result<()> + Sync)) -> Comman
     Ok(())
 }
 
-/// What one user was promised: block by block, the newest version that was flushed.
+/// The newest flushed version of each block of one user.
 struct FlushedVersions {
     region: UserRegion,
     versions: Vec<u64>,
 }
 
-/// A block's content in one version: its number, again and again, so that a mixture is seen.
+/// Returns a block's content in one version: its number, repeated, so that a torn block is detected.
 fn content(version: u64) -> Vec<u8> {
     version.to_le_bytes().repeat(BLOCK / 8)
 }
 
-/// The version a block has, if it is one.
+/// Returns the version of a block; `None` if the block is torn.
 fn version_of(data: &[u8]) -> Option<u64> {
     let version = u64::from_le_bytes(*data.first_chunk()?);
     (data == content(version)).then_some(version)
 }
 
-/// Kills the daemon while users write; returns what they were promised.
+/// Kills the daemon while users write. Returns the versions that were flushed.
 fn crash(context: &TryContext, volume: &ScratchVolume) -> CommandResult<Vec<FlushedVersions>> {
     let (users, socket) = (context.users, &*volume.nbd_socket());
     result_line!("killing the daemon while {users} users write");
@@ -210,7 +210,7 @@ fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Flus
     let blocks = CRASH_BLOCKS.min(region.blocks);
     let mut versions = vec![0; blocks as usize];
     let numbers = Rng::new(u64::from(user) + 1000);
-    // A known version everywhere first: what the phases left is none.
+    // Known versions first: the phases left other content.
     for block in 0..blocks {
         client.write(region.at(block), &content(0))?;
     }
@@ -270,7 +270,7 @@ fn recover(
     Ok(())
 }
 
-/// Compares what is there with what was promised; returns the versions found.
+/// Compares the content with the flushed versions. Returns the versions found.
 fn compare(
     report: &mut TryReport,
     place: &str,
@@ -282,7 +282,7 @@ fn compare(
         for (block, version) in (0..).zip(&promise.versions) {
             let data = read(promise.region.at(block)).map_err(CommandFailure::io)?;
             let there = version_of(&data);
-            // Newer is well: written, and not flushed any more.
+            // A newer version is correct: it was written and not yet flushed.
             broken += usize::from(there.is_none_or(|there| there < *version));
             found.push(there);
         }

@@ -1,4 +1,4 @@
-//! The scratch volume, driven through the program itself, as a user would.
+//! The scratch volume, driven through the program itself, as a user does.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use forebay_program::client::{ControlClient, ProcessHandle};
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::report::StatusReport;
 
-/// How long a daemon may take to end.
+/// Longest time for a daemon to end.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A volume in the scratch directory, with directories of its own for descriptions and sockets.
+/// A volume in the scratch directory, with directories of its own for configuration files and sockets.
 pub(super) struct ScratchVolume {
     name: VolumeName,
     config: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct ScratchVolume {
 }
 
 impl ScratchVolume {
-    /// Makes and describes the volume; `more` says what else there is to say to `create`.
+    /// Creates the volume and its configuration file; `more` contains further arguments of `create`.
     pub(super) fn create(
         scratch: &ScratchDir,
         name: &str,
@@ -42,12 +42,12 @@ impl ScratchVolume {
         Ok(volume)
     }
 
-    /// The NBD server's socket.
+    /// Returns the socket of the NBD server.
     pub(super) fn nbd_socket(&self) -> PathBuf {
         self.runtime.join(format!("{}.nbd.sock", self.name))
     }
 
-    /// Runs this program on the volume's directories; returns the first line it prints.
+    /// Runs this program on the volume's directories. Returns the first line that the program prints.
     pub(super) fn forebay(&self, args: &[&str]) -> CommandResult<String> {
         let program = std::env::current_exe().map_err(CommandFailure::io)?;
         let output = Command::new(program)
@@ -60,24 +60,24 @@ impl ScratchVolume {
         first_line(&format!("forebay {}", args.join(" ")), &output)
     }
 
-    /// Attaches it; returns the block device or URI.
+    /// Attaches the volume. Returns the block device or URI.
     pub(super) fn attach(&self, via: &str) -> CommandResult<String> {
         self.forebay(&["attach", self.name.as_str(), "--via", via])
     }
 
-    /// Mounts it, if it is a filesystem.
+    /// Mounts the volume, which must be a filesystem.
     pub(super) fn mount(&self, at: &Path) -> CommandResult {
         let at = at.display().to_string();
         self.forebay(&["mount", self.name.as_str(), &at]).map(drop)
     }
 
-    /// Unmounts what is mounted there, alive or dead.
+    /// Unmounts a directory, also if the mount is stale.
     pub(super) fn umount(&self, at: &Path) -> CommandResult {
         self.forebay(&["umount", &at.display().to_string()])
             .map(drop)
     }
 
-    /// How many bytes its daemon had written to devices.
+    /// Returns the bytes that the volume's daemon has written to devices.
     pub(super) fn written(&self) -> io::Result<u64> {
         let pid = self.client().and_then(|mut client| client.pid());
         let pid = pid.map_err(|failure| io::Error::other(failure.to_string()))?;
@@ -89,7 +89,7 @@ impl ScratchVolume {
         bytes.ok_or(io::ErrorKind::InvalidData.into())
     }
 
-    /// Kills its daemon, as a crash would.
+    /// Kills the volume's daemon, as a crash does.
     pub(super) fn kill(&self) -> CommandResult {
         let pid = self.client()?.pid()?;
         self.signal(pid, Signal::KILL)
@@ -99,14 +99,14 @@ impl ScratchVolume {
         self.client()?.status()
     }
 
-    /// Drains and detaches it; returns how long that took.
+    /// Drains and detaches the volume. Returns the time that this took.
     pub(super) fn detach(&self) -> CommandResult<Duration> {
         let started = Instant::now();
         self.forebay(&["detach", self.name.as_str()])?;
         Ok(started.elapsed())
     }
 
-    /// Whether the program's own check finds nothing wrong and nothing to recover.
+    /// Runs the program's own check, which must find neither faults nor a need for recovery.
     pub(super) fn check(&self) -> CommandResult {
         self.forebay(&["check", self.name.as_str()]).map(drop)
     }
@@ -131,7 +131,7 @@ impl ScratchVolume {
         Ok(())
     }
 
-    /// Leaves no process and no device behind, whatever state things are in.
+    /// Ends processes and removes devices, in every state of the volume.
     fn clean_up(&self) {
         let pid = self.client().and_then(|mut client| client.pid());
         if let Ok(pid) = pid
@@ -152,7 +152,7 @@ impl Drop for ScratchVolume {
     }
 }
 
-/// The first line that a program printed, or what it said was wrong.
+/// Returns the first line that a program printed, or its error.
 pub(super) fn first_line(what: &str, output: &Output) -> CommandResult<String> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,5 @@
-//! Forebay's filesystem: users work on it, and beside it on ext4 on the same disk; its daemon is killed while they write, and
-//! while a database does.
+//! The trial of Forebay's filesystem: users work on it, and on ext4 on the same disk. Its daemon is killed while users
+//! write, and while a database runs transactions.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use super::filesystem::{check_promises, crash, fill, phases, plain};
 use super::report::TryReport;
 use super::setup::{StorageSetup, StorageShape};
 
-/// The database, if its program is there.
+/// Program of the database, which may be missing.
 const DATABASE: &str = "sqlite3";
-/// Transactions that the database has acknowledged before the daemon is killed under it.
+/// Transactions that the database acknowledges before the daemon is killed.
 const TRANSACTIONS: u32 = 200;
 
-/// `as_root` is why ext4 cannot be mounted, if so.
+/// Runs the trial. `as_root` is the reason if ext4 cannot be mounted.
 pub(super) fn run(
     context: &TryContext,
     as_root: Result<(), String>,
@@ -65,7 +65,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// A filesystem that may be mounted. Dropped, it is not.
+/// A filesystem that may be mounted. Drop unmounts the filesystem.
 struct ScratchFilesystem<'a> {
     volume: &'a ScratchVolume,
     at: PathBuf,
@@ -73,12 +73,12 @@ struct ScratchFilesystem<'a> {
 
 impl Drop for ScratchFilesystem<'_> {
     fn drop(&mut self) {
-        // Mostly it is not mounted any more.
+        // In most cases the filesystem is already unmounted.
         let _ = self.volume.umount(&self.at);
     }
 }
 
-/// Mounts a filesystem whose daemon was killed.
+/// Mounts a filesystem again after its daemon was killed.
 fn again(report: &mut TryReport, mounted: &ScratchFilesystem<'_>) -> CommandResult {
     result_line!("mounting it again");
     let started = Instant::now();
@@ -88,7 +88,7 @@ fn again(report: &mut TryReport, mounted: &ScratchFilesystem<'_>) -> CommandResu
     Ok(())
 }
 
-/// A database in the midst of its transactions when the daemon is killed.
+/// Kills the daemon in the middle of a database's transactions.
 fn database(
     context: &TryContext,
     report: &mut TryReport,
@@ -103,7 +103,8 @@ fn database(
         return Ok(());
     };
     result_line!("killing the daemon under a database");
-    // Else what commits a transaction, the end of its journal's name, would be durable with the next one only.
+    // By default, the removal of the journal's name, which commits a transaction, becomes durable only with the next
+    // transaction.
     shell.ask("PRAGMA synchronous = EXTRA; CREATE TABLE t (id INTEGER PRIMARY KEY, text TEXT);")?;
     let started = Instant::now();
     let mut kept = 0;
@@ -113,7 +114,7 @@ fn database(
         kept = n;
     }
     let took = started.elapsed().as_secs_f64();
-    // One more may be under way.
+    // One more transaction may be in progress.
     shell.say(&insert(kept + 1))?;
     mounted.volume.kill()?;
     drop(shell);
@@ -137,14 +138,14 @@ fn insert(n: u32) -> String {
     format!("BEGIN; INSERT INTO t VALUES ({n}, hex(randomblob(500))); COMMIT;")
 }
 
-/// The database's shell.
+/// Shell of the database.
 struct DatabaseShell {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
 }
 
 impl DatabaseShell {
-    /// None if there is no such program.
+    /// Starts the shell; `None` if the program is missing.
     fn open(file: &Path) -> CommandResult<Option<DatabaseShell>> {
         let mut command = Command::new(DATABASE);
         command.arg("-batch").arg(file);
@@ -172,7 +173,7 @@ impl DatabaseShell {
         said.map_err(CommandFailure::io)
     }
 
-    /// Has it do something, and waits until it has.
+    /// Runs statements, and waits until they are complete.
     fn ask(&mut self, words: &str) -> CommandResult {
         self.say(words)?;
         self.say("SELECT 'done';")?;
@@ -197,7 +198,7 @@ impl Drop for DatabaseShell {
     }
 }
 
-/// What the database answers.
+/// Returns the database's answer to a query.
 fn query(file: &Path, words: &str) -> CommandResult<String> {
     let output = Command::new(DATABASE).arg(file).arg(words).output();
     let output = output.map_err(CommandFailure::io)?;

@@ -1,9 +1,9 @@
-//! With a real filesystem: ext4 on a loop device.
+//! The trial with a real filesystem: ext4 on a loop device.
 //!
-//! On an emulated disk of the nineties it is used as filesystems were then: without a journal, and
-//! directories written at once when they change (`dirsync`). A journal is itself a log that gathers
-//! small writes; on a disk that has one, the cache has little left to win but the moving home.
-//! Surviving a crash is another matter: before the daemon is killed the filesystem gets a journal.
+//! On an emulated disk of the nineties, ext4 is used as filesystems were used then: without a journal, and with
+//! synchronous changes of directories (`dirsync`). A journal is itself a log that gathers small writes, so a cache
+//! gains little for a filesystem with a journal, except for later destaging. The crash test is different: before the
+//! daemon is killed, the filesystem gets a journal.
 
 use std::io;
 use std::path::Path;
@@ -25,15 +25,15 @@ use crate::tree::{GeneratedTree, digests};
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
-/// How long users write before the daemon is killed.
+/// Time that users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);
-/// Files of each user's tree, about as many as the paper's has.
+/// Files of each user's tree, about as many as in the paper's tree.
 const FILES: u32 = 500;
-/// Files each user writes with fsync in the measured phase.
+/// Files that each user writes with fsync in the measured phase.
 const MAILS: u32 = 100;
-/// With directories written at once when they change, as the paper's filesystem did, ...
+/// Mount option for synchronous changes of directories, as in the paper's filesystem.
 pub(super) const SYNCHRONOUS: &str = "dirsync";
-/// ... or as ext4 does it by itself.
+/// Mount option for ext4's default.
 pub(super) const USUAL: &str = "defaults";
 
 pub(super) fn run(
@@ -105,7 +105,7 @@ fn cached(
     Ok(times)
 }
 
-/// The measured phases; each ends with a sync of the filesystem.
+/// Runs the measured phases; each ends with a sync of the filesystem.
 fn work(context: &TryContext, device: &str, at: &Path) -> CommandResult<PhaseTimes> {
     let options = if context.journal { USUAL } else { SYNCHRONOUS };
     if let Some(percent) = context.filled {
@@ -119,8 +119,8 @@ fn work(context: &TryContext, device: &str, at: &Path) -> CommandResult<PhaseTim
     Ok(times)
 }
 
-/// Fills a filesystem half as far again as is asked for, with files of 64 KiB, and removes some of them here and there:
-/// so what is free lies in between.
+/// Fills a filesystem with files of 64 KiB to halfway between `percent` and full. Then removes random files until
+/// `percent` is in use, so that the free space is fragmented.
 pub(super) fn fill(context: &TryContext, dir: &Path, percent: u8) -> CommandResult {
     result_line!("  filling it to {percent} %");
     let all = dir.join("filled");
@@ -184,7 +184,7 @@ pub(super) fn phases(context: &TryContext, dir: &Path) -> CommandResult<PhaseTim
     Ok(times)
 }
 
-/// All users at once, then a sync; how long both took.
+/// Runs all users at once, then a sync. Returns the time of both.
 pub(super) fn together(
     dir: &Path,
     users: u32,
@@ -209,7 +209,7 @@ pub(super) fn together(
     Ok(started.elapsed())
 }
 
-/// Kills the daemon while users write; returns what they were promised.
+/// Kills the daemon while users write. Returns the files that were synced.
 pub(super) fn crash(
     context: &TryContext,
     volume: &ScratchVolume,
@@ -256,7 +256,7 @@ fn recover(
         "recovery took {:.3} s",
         started.elapsed().as_secs_f64()
     ));
-    // Mounting replays the filesystem's own journal; fsck would otherwise complain of it.
+    // Mounting replays the filesystem's own journal; otherwise fsck would report a pending journal.
     let mount = ToolMount::new(&device, at.to_owned(), USUAL)?;
     check_promises(report, "the recovered volume", mount.path(), promised);
     let found = digests(mount.path()).map_err(CommandFailure::io)?;

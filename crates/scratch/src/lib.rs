@@ -1,15 +1,15 @@
-//! `forebay try`: what the program is for, end to end, on scratch images.
+//! `forebay try`: an end-to-end demonstration of the program, on scratch images.
 //!
-//! As root with a filesystem on a loop device (`filesystem.rs`), otherwise the same steps at block
-//! level over NBD (`blocks.rs`). Both measure the same work on a disk alone and on the write cache in
-//! its two shapes, or on log-structured volumes (`setup.rs`), kill the daemon in the middle of writing, recover, and check that
-//! nothing that was flushed is missing, neither in the volume nor, after a detach, on the data image
-//! alone. The disks are emulated ones, unless told otherwise.
+//! As root, with a filesystem on a loop device (`filesystem.rs`); otherwise, with the steps at block level over NBD
+//! (`blocks.rs`). Both measure equal work on a disk alone and on the write cache in its two shapes, or on
+//! log-structured volumes (`setup.rs`). Then they kill the daemon in the middle of writes, recover, and check that all
+//! flushed data is present, both in the volume and, after a detach, on the data image alone. The disks are emulated by
+//! default.
 //!
-//! `paper.rs` has users do the same on real filesystems for `forebay bench paper-dcd`.
+//! `paper.rs` measures this work on real filesystems for `forebay bench paper-dcd`.
 //!
-//! The work is done on a thread of its own, so that a signal can be heard: it sets `UserStop`, and the
-//! work comes to its end through its ordinary way out, which cleans up.
+//! The work runs on a thread of its own, so that the main thread can receive signals. A signal sets `UserStop`; the
+//! work then ends through its ordinary error path, which cleans up.
 
 mod args;
 mod blocks;
@@ -48,12 +48,12 @@ use place::ScratchDir;
 use report::TryReport;
 use setup::StorageShape;
 
-/// Set when the user wants to stop.
+/// Flag that is set when the user wants to stop.
 #[derive(Clone, Default)]
 pub(crate) struct UserStop(Arc<AtomicBool>);
 
 impl UserStop {
-    /// Fails if it is set.
+    /// Returns an error if the flag is set.
     fn check(&self) -> CommandResult {
         if self.is_set() {
             return Err(CommandFailure::general(
@@ -68,15 +68,15 @@ impl UserStop {
     }
 }
 
-/// What both variants need.
+/// Context of both variants.
 struct TryContext {
     users: u32,
     stop: UserStop,
-    /// The disk that is emulated under the images, if one is.
+    /// Model of the emulated disk under the images, if a disk is emulated.
     disk: Option<DiskModelSpec>,
-    /// Whether filesystems are made with a journal.
+    /// True if filesystems are made with a journal.
     journal: bool,
-    /// How much of a filesystem is in use before it is measured, in percent.
+    /// Share of a filesystem that is in use before the measurement, in percent.
     filled: Option<u8>,
     scratch: ScratchDir,
     /// Sizes of a data device and of a log.
@@ -84,12 +84,12 @@ struct TryContext {
     log_bytes: u64,
 }
 
-/// Room for each user's files and copies, and for the filesystem's own.
+/// Returns the space for each user's files and copies, and for the filesystem itself.
 fn data_bytes(users: u32) -> u64 {
     (256 << 20) + u64::from(users) * (64 << 20)
 }
 
-/// On an emulated disk as in the paper; else enough not to fill up in the measured phases.
+/// Returns the length of the log: the paper's on an emulated disk; otherwise enough for the measured phases.
 fn log_bytes(disk: Option<&DiskModelSpec>) -> u64 {
     match disk {
         Some(_) => 64 << 20,
@@ -98,7 +98,7 @@ fn log_bytes(disk: Option<&DiskModelSpec>) -> u64 {
 }
 
 impl TryContext {
-    /// How much work users do: `full`, or of that what an old disk can do in tens of seconds.
+    /// Returns the amount of work of a user: `full`, or on an emulated disk the part that fits into tens of seconds.
     fn amount(&self, full: u32) -> u32 {
         match self.disk {
             Some(_) => full * 2 / 5,
@@ -106,7 +106,7 @@ impl TryContext {
         }
     }
 
-    /// What emulation has to say for itself.
+    /// Adds a note about the lateness of the emulated disk.
     fn note_lateness(&self, report: &mut TryReport, late: Option<Lateness>) {
         if let Some(late) = late {
             report.note(format!(
@@ -121,10 +121,10 @@ impl TryContext {
     }
 }
 
-/// `forebay try`.
+/// Runs `forebay try`.
 ///
 /// # Errors
-/// If something is not as it should be, or what is needed is missing.
+/// If a check fails or a requirement is missing.
 pub fn run(args: TryArgs) -> CommandResult {
     let ok = stoppable(move |stop| work(args, stop))?;
     if ok {
@@ -134,7 +134,7 @@ pub fn run(args: TryArgs) -> CommandResult {
     }
 }
 
-/// Does `work` on a thread of its own, which a signal tells to stop.
+/// Runs `work` on a thread of its own, which a signal tells to stop.
 fn stoppable<T: Send + 'static>(
     work: impl FnOnce(UserStop) -> CommandResult<T> + Send + 'static,
 ) -> CommandResult<T> {
@@ -145,14 +145,14 @@ async fn until_done_or_signal<T: Send + 'static>(
     ring: &Rc<IoRing>,
     work: impl FnOnce(UserStop) -> CommandResult<T> + Send + 'static,
 ) -> CommandResult<T> {
-    // Before the worker is started, which must not be ended by them.
+    // Signals are blocked before the worker starts, since they must not end the worker.
     let signals = SignalReader::new(ring).map_err(CommandFailure::io)?;
     let (reader, writer) = pipe().map_err(CommandFailure::io)?;
     let stop = UserStop::default();
     let theirs = stop.clone();
     let worker = std::thread::spawn(move || {
         let result = work(theirs);
-        // Closing it wakes the waiting side.
+        // Closing the pipe wakes the waiting side.
         drop(writer);
         result
     });
@@ -172,14 +172,14 @@ async fn until_done_or_signal<T: Send + 'static>(
         .unwrap_or_else(|_| Err(CommandFailure::general("the work panicked; see above")))
 }
 
-/// Returns whether all checks passed.
+/// Runs the trial. Returns true if all checks passed.
 fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     let disk = match args.disk {
         TryDisk::None => None,
         TryDisk::Model(model) => Some(model),
     };
     let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
-    // The images of one shape go before those of the next are made.
+    // The images of one shape are removed before those of the next shape are made.
     let kind = if args.fs {
         LayerKind::Files
     } else {
@@ -195,7 +195,7 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     let mut context = TryContext {
         users: args.users,
         stop,
-        // What is beside Forebay's filesystem is to be safe, too.
+        // The filesystem that is compared with Forebay's must also survive a crash.
         journal: disk.is_none() || kind == LayerKind::Files,
         filled: args.filled,
         disk,

@@ -1,7 +1,7 @@
-//! `forebay bench paper-dcd`: the experiments of the paper that the cache is from.
+//! `forebay bench paper-dcd`: the experiments of the paper that describes the cache.
 //!
-//! What runs on a virtual clock is in the crate `dcd-paper`. Here is what takes a real one: users who
-//! untar, copy and remove on real filesystems, on an emulated disk alone and on both shapes of the cache.
+//! The crate `dcd-paper` has the part on a virtual clock. This module has the part on a real clock: users untar, copy
+//! and remove on real filesystems, on an emulated disk alone and on both shapes of the cache.
 
 use std::path::PathBuf;
 
@@ -20,23 +20,23 @@ use crate::tree::GeneratedTree;
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
-/// The disk: of the family of the paper's, set as `try` does it.
+/// Disk model, of the same family as the paper's disk, with the options of `try`.
 const DISK: &str = "barracuda";
-/// Users at a time, and files that each unpacks.
+/// Numbers of concurrent users, and files that each user unpacks.
 const USERS: [u32; 2] = [4, 1];
 const FILES: u32 = 508;
-/// The same in a quick run.
+/// Numbers of users and files in a quick run.
 const USERS_QUICK: [u32; 1] = [4];
 const FILES_QUICK: u32 = 100;
-/// Of so many files that are unpacked, one is written with an fsync in the last phase.
+/// One file for each of this many unpacked files is written with an fsync in the last phase.
 const FILES_A_MAIL: u32 = 5;
 
-/// How a filesystem is made and mounted.
+/// Options of a filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FilesystemVariant {
-    /// As the paper's: no journal, and directories written at once.
+    /// As in the paper: no journal, and synchronous changes of directories.
     Synchronous,
-    /// As it is by itself.
+    /// The default options.
     Journal,
 }
 
@@ -61,10 +61,10 @@ impl FilesystemVariant {
     }
 }
 
-/// `forebay bench paper-dcd`.
+/// Runs `forebay bench paper-dcd`.
 ///
 /// # Errors
-/// If something cannot be measured or written, or a signal came.
+/// If a measurement or a write fails, or a signal came.
 pub fn run(args: PaperDcdArgs) -> CommandResult {
     let report = stoppable(move |stop| work(&args, &stop))?;
     result_line!("{}", report.display());
@@ -90,7 +90,7 @@ fn work(args: &PaperDcdArgs, stop: &UserStop) -> CommandResult<PathBuf> {
         .map_err(|error| CommandFailure::io(format!("{error:#}")))
 }
 
-/// What users take on each filesystem, or why that was not measured.
+/// Measures users on each filesystem, or returns the reason why filesystems were not measured.
 fn filesystems(
     args: &PaperDcdArgs,
     stop: &UserStop,
@@ -193,7 +193,7 @@ fn on_shape(
     Ok(times)
 }
 
-/// Runs the programs, one after the other, each on a filesystem of which nothing is in memory.
+/// Runs the programs, one after the other, each on a freshly mounted filesystem.
 fn programs(
     context: &TryContext,
     kind: FilesystemVariant,

@@ -11,19 +11,19 @@ use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::progress::ByteProgress;
 use forebay_program::result_line;
 
-/// Filesystems in memory, by the numbers `statfs(2)` gives: tmpfs and ramfs.
+/// Numbers of in-memory filesystems from `statfs(2)`: tmpfs and ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
-/// Free space left untouched beside the images, in bytes.
+/// Free space left beside the images, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// A directory that is removed at the end, unless it is to be kept.
+/// A directory that is removed at the end, unless the user wants to keep it.
 pub(super) struct ScratchDir {
     dir: PathBuf,
     keep: bool,
 }
 
 impl ScratchDir {
-    /// Makes one in `wish`, or where there is a real disk with room for `need` bytes.
+    /// Creates a directory in `wish`, or on a real disk with `need` bytes of free space.
     pub(super) fn new(wish: Option<&Path>, keep: bool, need: u64) -> CommandResult<ScratchDir> {
         let parent = match wish {
             Some(dir) => usable(dir, need).map(|()| dir.to_owned()).map_err(|why| {
@@ -45,7 +45,7 @@ impl ScratchDir {
         &self.dir
     }
 
-    /// Makes a subdirectory.
+    /// Creates a subdirectory.
     pub(super) fn subdir(&self, name: &str) -> CommandResult<PathBuf> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)
@@ -53,8 +53,7 @@ impl ScratchDir {
         Ok(dir)
     }
 
-    /// Makes an image of zeroes that are really written, so that no measured write is the first to
-    /// its place.
+    /// Makes an image and writes zeroes to all of it, so that no measured write has to allocate space.
     pub(super) fn image(&self, name: &str, len: u64, stop: &UserStop) -> CommandResult<PathBuf> {
         let path = self.dir.join(name);
         let failed =
@@ -75,7 +74,7 @@ impl ScratchDir {
         Ok(path)
     }
 
-    /// Leaves everything where it is, to be looked at.
+    /// Keeps the directory for inspection.
     pub(super) fn keep(&mut self) {
         self.keep = true;
     }
@@ -84,7 +83,7 @@ impl ScratchDir {
         self.keep
     }
 
-    /// Says where things are, if they stay.
+    /// Prints the path of the directory if it is kept.
     pub(super) fn farewell(&self) {
         if self.keep {
             result_line!("kept: {}", self.dir.display());

@@ -1,5 +1,5 @@
-//! A device served without a cache, to compare with: the same front ends over the same kind of disk,
-//! on a thread of its own.
+//! A device served without a cache, as a baseline: the same front ends over the same kind of disk, on a thread of its
+//! own.
 
 use std::io::{PipeWriter, pipe};
 use std::os::fd::OwnedFd;
@@ -20,22 +20,22 @@ use forebay_volume::{DeviceSpec, open_one};
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::run::on_ring;
 
-/// The name of the export.
+/// Name of the export.
 pub(super) const EXPORT: &str = "plain";
 
-/// How the device is to be had.
+/// Access to the device.
 #[derive(Clone, Debug)]
 pub(super) enum RawAccess {
     /// By NBD at this socket.
     Socket(PathBuf),
-    /// As a block device; what belongs to it is in this directory.
+    /// As a block device; its files are in this directory.
     Loop(PathBuf),
 }
 
-/// Serves until it is dropped.
+/// A server that ends when it is dropped.
 pub(super) struct RawServer {
     at: PathBuf,
-    /// Closed to end the server.
+    /// Pipe that is closed to end the server.
     end: Option<PipeWriter>,
     thread: Option<JoinHandle<CommandResult<Option<Lateness>>>>,
 }
@@ -80,12 +80,12 @@ impl RawServer {
         }
     }
 
-    /// The socket or the block device.
+    /// Returns the socket or the block device.
     pub(super) fn at(&self) -> &Path {
         &self.at
     }
 
-    /// Ends it; returns how late its answers were, if it emulated a disk.
+    /// Ends the server. Returns the lateness of its answers, if it emulated a disk.
     pub(super) fn stop(mut self) -> CommandResult<Option<Lateness>> {
         self.end()
     }

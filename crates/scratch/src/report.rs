@@ -1,11 +1,11 @@
-//! What was found: a table of times, and a list of checks.
+//! Results: a table of times, and a list of checks.
 
 use std::time::Duration;
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 
-/// How long each phase took.
+/// Time of each phase.
 pub(super) type PhaseTimes = Vec<(&'static str, Duration)>;
 
 /// Times of each shape, and checks.
@@ -17,7 +17,7 @@ pub(super) struct TryReport {
 }
 
 impl TryReport {
-    /// Adds the times of one shape. The first is what the others are compared with.
+    /// Adds the times of one shape. The first shape is the baseline.
     pub(super) fn times(&mut self, shape: &'static str, times: PhaseTimes) {
         self.columns.push((shape, times));
     }
@@ -27,12 +27,12 @@ impl TryReport {
         self.notes.push(text);
     }
 
-    /// The lines below the table.
+    /// Returns the lines below the table.
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Adds a check and says at once how it went.
+    /// Adds a check and prints its result at once.
     pub(super) fn check(&mut self, what: impl Into<String>, outcome: CommandResult) {
         let what = what.into();
         match &outcome {
@@ -42,7 +42,7 @@ impl TryReport {
         self.checks.push((what, outcome));
     }
 
-    /// The same for a condition.
+    /// Adds a check for a condition and prints its result at once.
     pub(super) fn expect(&mut self, what: impl Into<String>, holds: bool, otherwise: &str) {
         let outcome = if holds {
             Ok(())
@@ -77,8 +77,8 @@ impl TryReport {
         }
     }
 
-    /// A line of titles and one for each phase: the time of each shape and, from the second on, how
-    /// many times as fast as the first it was.
+    /// Returns a line of titles and a line for each phase: the time of each shape and, from the second shape on, the
+    /// speedup over the first shape.
     fn table(&self, users: u32) -> Vec<String> {
         let Some(((first, alone), others)) = self.columns.split_first() else {
             return Vec::new();

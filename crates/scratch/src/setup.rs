@@ -1,5 +1,5 @@
-//! What is compared: a disk alone; and the write cache in the paper's two shapes, or a log-structured volume with two
-//! placements.
+//! The compared setups: a disk alone; and the write cache in the paper's two shapes, or a log-structured volume with
+//! two placements.
 
 use std::path::PathBuf;
 
@@ -13,16 +13,16 @@ use super::system::{ScratchImage, make_filesystem};
 use forebay_program::failure::CommandResult;
 use forebay_program::result_line;
 
-/// How the data is stored.
+/// Layout of the stored data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StorageShape {
     /// The disk alone.
     Plain,
-    /// A cache whose log is the first part of the disk that the data is on, as the paper measured.
+    /// A cache whose log is the first part of the data disk, as the paper measured.
     Logical,
-    /// A cache whose log is a disk of its own, of the same kind.
+    /// A cache whose log is a separate disk of the same kind.
     Physical,
-    /// A volume that overwrites the disk, and places data like this.
+    /// A volume that overwrites the disk, with this placement of data.
     Placed(RequestedPlacement),
 }
 
@@ -34,23 +34,24 @@ impl StorageShape {
         StorageShape::Physical,
     ];
 
-    /// Those that are compared to show a kind of volume, with these placements if it is log-structured.
+    /// Returns the shapes that are compared to show a kind of volume, with these placements if the volume is
+    /// log-structured.
     pub(super) fn of(kind: LayerKind, placements: &[RequestedPlacement]) -> Vec<StorageShape> {
         let placed = placements.iter().copied().map(StorageShape::Placed);
         match kind {
             LayerKind::Cache => StorageShape::ALL.into(),
             LayerKind::Space => std::iter::once(StorageShape::Plain).chain(placed).collect(),
-            // The disk with another filesystem, and Forebay's (`files.rs`).
+            // The disk with ext4; Forebay's filesystem is in `files.rs`.
             LayerKind::Files => vec![StorageShape::Plain],
         }
     }
 
-    /// Whether it is put in front of a disk, which can be used without it afterwards.
+    /// Returns true if the shape is a layer in front of a disk, which is usable without the layer afterwards.
     pub(super) fn is_in_front(self) -> bool {
         !matches!(self, StorageShape::Placed(_))
     }
 
-    /// Whether its daemon is killed and it is recovered.
+    /// Returns true if the shape's daemon is killed and the volume recovered.
     pub(super) fn is_killed(self) -> bool {
         matches!(self, StorageShape::Physical | StorageShape::Placed(_))
     }
@@ -73,7 +74,7 @@ impl StorageShape {
         }
     }
 
-    /// Room for the log before the data.
+    /// Returns the offset of the data: the space for the log before the data.
     fn data_at(self, context: &TryContext) -> u64 {
         match self {
             StorageShape::Logical => context.log_bytes,
@@ -82,7 +83,7 @@ impl StorageShape {
     }
 }
 
-/// An image on the disk that is emulated, if one is.
+/// Returns the device name of an image, on the emulated disk if a disk is emulated.
 fn on_disk(model: Option<&DiskModelSpec>, image: &ScratchImage) -> String {
     let path = image.path.display();
     match model {
@@ -91,17 +92,17 @@ fn on_disk(model: Option<&DiskModelSpec>, image: &ScratchImage) -> String {
     }
 }
 
-/// Where a shape has its data.
+/// The images of a shape.
 pub(super) struct StorageSetup {
     pub(super) data: ScratchImage,
-    /// The same as users name it.
+    /// Device name of the data, as on the command line.
     pub(super) spec: String,
     log: Option<(PathBuf, String)>,
 }
 
 impl StorageSetup {
-    /// Makes the images, with a filesystem where the data is if `filesystem` is set and it can stay there: a
-    /// cache is put in front of what is there.
+    /// Makes the images. With `filesystem`, also makes a filesystem on the data image if the shape preserves it: a
+    /// cache keeps the content of its data device.
     pub(super) fn new(
         context: &TryContext,
         shape: StorageShape,
@@ -147,7 +148,7 @@ impl StorageSetup {
         })
     }
 
-    /// Makes a volume of it, if it is one.
+    /// Creates the volume, if the shape has a volume.
     pub(super) fn volume(
         &self,
         context: &TryContext,
@@ -172,26 +173,26 @@ impl StorageSetup {
         ScratchVolume::create(&context.scratch, name, spec, &["--log", log]).map(Some)
     }
 
-    /// Removes the images, which are no longer needed, unless they are to be kept.
+    /// Removes the images, unless the user wants to keep them.
     pub(super) fn remove(&self, context: &TryContext) {
         if context.scratch.is_kept() {
             return;
         }
         let log = self.log.iter().map(|(path, _)| path);
         for path in log.chain([&self.data.path]) {
-            // Twice for a logical one; and what stays goes with the directory.
+            // A logical cache has one image, which is removed twice. The directory's removal covers leftovers.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Another disk of the same kind: it does not turn in step with the first.
+/// Returns another disk of the same kind, which does not rotate in step with the first.
 fn another(model: &DiskModelSpec) -> DiskModelSpec {
     let text = format!("{model},phase=0.5");
     text.parse().unwrap_or_else(|_| model.clone())
 }
 
-/// Drains and detaches a volume, and says how long that took.
+/// Drains and detaches a volume, and reports the time.
 pub(super) fn move_home(
     report: &mut TryReport,
     shape: StorageShape,
@@ -218,7 +219,7 @@ pub(super) fn move_home(
     Ok(())
 }
 
-/// What to expect, before it takes its time.
+/// Prints a description of the trial, before the long measurements.
 pub(super) fn introduce(context: &TryContext) {
     match &context.disk {
         Some(model) => result_line!(

@@ -1,4 +1,4 @@
-//! Loop devices and filesystems, by the system's own tools.
+//! Loop devices and filesystems, by the tools of the system.
 
 use std::io;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use super::drive::first_line;
 use forebay_program::failure::{CommandFailure, CommandResult};
 
-/// How often an unmount is tried while something still looks at the filesystem.
+/// Attempts to unmount while another process still uses the filesystem.
 const UNMOUNT_TRIES: u32 = 20;
 
-/// Tells the device of a mounted filesystem what is free there, if it takes such news.
+/// Discards the free space of a mounted filesystem, if its device supports discards.
 pub(super) fn trim(at: &Path) {
     if let Err(error) = text(at).and_then(|at| tool("fstrim", &[at])) {
         tracing::debug!(%error, "not trimmed");
     }
 }
 
-/// Whether this process can make loop devices and mount them, or why not.
+/// Checks that this process can make loop devices and mount them. Returns the reason if not.
 pub(super) fn can_mount() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("not running as root".into());
@@ -57,16 +57,16 @@ fn text(path: &Path) -> CommandResult<&str> {
         .ok_or_else(|| CommandFailure::usage(format!("{} is not UTF-8", path.display())))
 }
 
-/// A file, or a part of one, that holds a device's data.
+/// A file, or a range of a file, that holds a device's data.
 #[derive(Clone, Debug)]
 pub(super) struct ScratchImage {
     pub(super) path: PathBuf,
-    /// In bytes; all of it if there is none.
+    /// Range in bytes; `None` for the whole file.
     pub(super) part: Option<Range<u64>>,
 }
 
 impl ScratchImage {
-    /// The part as it stands behind a path.
+    /// Returns the suffix of the path that selects the range.
     pub(super) fn suffix(&self) -> String {
         match &self.part {
             Some(part) => format!("@{}+{}", part.start, part.end - part.start),
@@ -97,11 +97,11 @@ impl ImageLoop {
         &self.0
     }
 
-    /// How many bytes were written to it.
+    /// Returns the bytes written to the device.
     pub(super) fn written(&self) -> io::Result<u64> {
         let name = self.0.trim_start_matches("/dev/");
         let said = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
-        // In sectors of 512 bytes, whatever its block is.
+        // In sectors of 512 bytes, whatever the block size of the device is.
         let sectors = said.split_whitespace().nth(6).and_then(|n| n.parse().ok());
         let sectors: u64 = sectors.ok_or(io::ErrorKind::InvalidData)?;
         Ok(sectors * 512)
@@ -116,8 +116,8 @@ impl Drop for ImageLoop {
     }
 }
 
-/// Makes an ext4 filesystem of `len` bytes in an image, with a journal or without. Without lazy
-/// initialisation, which would go on in the background of what is measured.
+/// Makes an ext4 filesystem of `len` bytes in an image, with or without a journal. Lazy initialisation is off, since it
+/// would continue in the background of the measurements.
 pub(super) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> CommandResult {
     let offset = image.part.as_ref().map_or(0, |part| part.start);
     let extended = format!("lazy_itable_init=0,lazy_journal_init=0,nodiscard,offset={offset}");
@@ -131,12 +131,12 @@ pub(super) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> 
     tool("mkfs.ext4", &args).map(drop)
 }
 
-/// Gives a filesystem without a journal a small one.
+/// Adds a small journal to a filesystem without a journal.
 pub(super) fn add_journal(device: &str) -> CommandResult {
     tool("tune2fs", &["-O", "has_journal", "-J", "size=4", device]).map(drop)
 }
 
-/// Whether the filesystem is in order; what is wrong otherwise.
+/// Checks a filesystem. Returns the fault if the check fails.
 pub(super) fn check_filesystem(device: &str) -> CommandResult {
     tool("fsck.ext4", &["-f", "-n", device]).map(drop)
 }
@@ -149,7 +149,7 @@ impl ToolMount {
         ToolMount::of("ext4", device, at, options)
     }
 
-    /// A filesystem of any kind.
+    /// Mounts a filesystem of any kind.
     pub(super) fn of(
         kind: &str,
         device: &str,
@@ -160,7 +160,7 @@ impl ToolMount {
         Ok(ToolMount(at))
     }
 
-    /// One that another program mounted.
+    /// Returns a handle of a filesystem that another program mounted.
     pub(super) fn taken(at: PathBuf) -> ToolMount {
         ToolMount(at)
     }
@@ -169,7 +169,7 @@ impl ToolMount {
         &self.0
     }
 
-    /// Unmounts it.
+    /// Unmounts the filesystem.
     pub(super) fn unmount(self) -> CommandResult {
         let unmounted = self.try_unmount();
         if unmounted.is_ok() {

@@ -1,5 +1,5 @@
-//! A generated source tree, and what users do with it: the workload of the paper's section on file
-//! system performance (untar, copy and remove of a web server's sources, by several users).
+//! A generated source tree and its operations: the workload of the paper's section on file system performance (untar,
+//! copy and remove of a web server's sources, by several users).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,11 +13,11 @@ use forebay_rng::Rng;
 
 const FILES_IN_A_DIRECTORY: u64 = 25;
 
-/// The files of a tree: path and content.
+/// Files of a tree: path and content.
 pub struct GeneratedTree(Vec<(PathBuf, Vec<u8>)>);
 
 impl GeneratedTree {
-    /// The tree of one seed: files of 10 KB on average, most smaller, some of 40 KB and more.
+    /// Generates the tree of a seed: files of 10 KB on average, most smaller, some of 40 KB and more.
     pub fn generate(seed: u64, files: u64) -> GeneratedTree {
         let numbers = Rng::new(seed);
         let files = (0..files).map(|i| {
@@ -33,7 +33,7 @@ impl GeneratedTree {
         GeneratedTree(files.collect())
     }
 
-    /// Writes it below `dir` as `tar` would: files, their modes, their times.
+    /// Writes the tree below `dir` as `tar` does: files, their modes, their times.
     pub fn unpack(&self, dir: &Path) -> io::Result<()> {
         for (path, content) in &self.0 {
             let path = dir.join(path);
@@ -48,7 +48,7 @@ impl GeneratedTree {
         Ok(())
     }
 
-    /// Copies it, file by file, as `cp -r` would.
+    /// Copies the tree, file by file, as `cp -r` does.
     pub fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
         for (path, _) in &self.0 {
             let to = to.join(path);
@@ -61,14 +61,14 @@ impl GeneratedTree {
     }
 }
 
-/// What a file contains, in a number.
+/// Returns the digest of a file's content.
 pub fn digest(content: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(content);
     hasher.finish()
 }
 
-/// All regular files below `dir` with the digests of their contents.
+/// Returns all regular files below `dir` with the digests of their contents.
 pub fn digests(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_owned()];

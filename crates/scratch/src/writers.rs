@@ -1,4 +1,4 @@
-//! Users who write until the ground goes from under them, and remember what they were promised.
+//! Users that write until the device fails under them, and record their synced files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use forebay_rng::Rng;
 
 use crate::tree::digest;
 
-/// Files whose fsync returned, with what is in them.
+/// Files whose fsync returned, with the digests of their contents.
 #[derive(Default)]
 pub(super) struct SyncedFiles(Mutex<BTreeMap<PathBuf, u64>>);
 
@@ -26,7 +26,7 @@ impl SyncedFiles {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The promised files below `dir` that are missing or not as they were.
+    /// Returns the synced files below `dir` that are missing or changed.
     pub(super) fn broken(&self, dir: &Path) -> Vec<PathBuf> {
         let files = self.files();
         let is_broken = |(path, expected): &(&PathBuf, &u64)| {
@@ -40,8 +40,8 @@ impl SyncedFiles {
     }
 }
 
-/// Writes files below `dir`, each followed by an fsync of it and of its directory, until something
-/// fails or `stop` is set.
+/// Writes files below `dir`, each followed by an fsync of the file and of its directory, until a call fails or `stop`
+/// is set.
 pub(super) fn write_and_fsync(dir: &Path, user: u32, promised: &SyncedFiles, stop: &AtomicBool) {
     let numbers = Rng::new(u64::from(user) + 1000);
     let mut count = 0;

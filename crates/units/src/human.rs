@@ -1,4 +1,4 @@
-//! Sizes and time spans as people write them: `64KiB`, `1.5GiB`, `50ms`.
+//! Sizes and time spans in readable form: `64KiB`, `1.5GiB`, `50ms`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 /// A length in bytes that can be read and printed as `64KiB`.
 ///
-/// Parsing takes a number (with a decimal fraction if the result is whole bytes) and a unit: none or
-/// `B`; `K`/`KiB`, `M`/`MiB`, `G`/`GiB`, `T`/`TiB`, `P`/`PiB` in steps of 1024; `KB`, `MB`, `GB`,
-/// `TB`, `PB` in steps of 1000. Case does not matter.
+/// Parsing takes a number (with a decimal fraction if the result is whole bytes) and a unit: none or `B`; `K`/`KiB`,
+/// `M`/`MiB`, `G`/`GiB`, `T`/`TiB`, `P`/`PiB` in steps of 1024; `KB`, `MB`, `GB`, `TB`, `PB` in steps of 1000. Case
+/// does not matter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ByteLen(pub u64);
 
-/// Why a text is not a length.
+/// Reason why a text is not a length.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseByteLenError {
-    /// There is no number, or it is not one.
+    /// The number is missing or malformed.
     #[error("\"{0}\" does not begin with a number (write for example 64KiB)")]
     NoNumber(String),
     /// The unit is unknown.
@@ -24,7 +24,7 @@ pub enum ParseByteLenError {
     /// The number and its unit do not make a whole number of bytes.
     #[error("\"{0}\" is not a whole number of bytes")]
     NotWhole(String),
-    /// The length does not fit 64 bits.
+    /// The length does not fit into 64 bits.
     #[error("\"{0}\" is too large")]
     TooLarge(String),
 }
@@ -39,24 +39,25 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 impl ByteLen {
-    /// `n` × 1024 bytes.
+    /// Returns `n` × 1024 bytes.
     pub const fn kib(n: u64) -> ByteLen {
         ByteLen(n << 10)
     }
 
-    /// `n` × 1024² bytes.
+    /// Returns `n` × 1024² bytes.
     pub const fn mib(n: u64) -> ByteLen {
         ByteLen(n << 20)
     }
 
-    /// `n` × 1024³ bytes.
+    /// Returns `n` × 1024³ bytes.
     pub const fn gib(n: u64) -> ByteLen {
         ByteLen(n << 30)
     }
 }
 
 impl fmt::Display for ByteLen {
-    /// The largest unit that leaves at least 1, exact where it divides, else with one decimal.
+    /// Formats in the largest unit that leaves at least 1, exactly if the unit divides the length, else with one
+    /// decimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, unit) = UNITS
             .into_iter()
@@ -121,7 +122,7 @@ impl FromStr for ByteLen {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TimeSpan(pub Duration);
 
-/// Why a text is not a time span.
+/// Reason why a text is not a time span.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a time span (write for example 50ms, 2s, 5min)")]
 pub struct ParseTimeSpanError(String);
@@ -153,7 +154,7 @@ impl FromStr for TimeSpan {
 }
 
 impl fmt::Display for TimeSpan {
-    /// The largest unit that divides, so that what is printed reads back as itself.
+    /// Formats in the largest unit that divides the span, so that the text parses to an equal span.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = self.0.as_micros();
         let (unit, name) = [

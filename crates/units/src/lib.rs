@@ -1,11 +1,11 @@
-//! The quantities everything else is written in.
+//! Types of the quantities that all crates use.
 //!
-//! An address that is a count of sectors and one that is a count of bytes look alike as `u64` and
-//! are a corrupted disk when swapped, so each has a type. Arithmetic that could wrap is checked:
-//! an overflow here is a bug in the caller and panics rather than becoming an address.
+//! A count of sectors and a count of bytes look alike as `u64`. If they are confused, the disk is corrupted, so each
+//! has a type. Arithmetic that could wrap is checked: an overflow here is a bug in the caller, and panics instead of
+//! producing a wrong address.
 //!
-//! Start with [`Sector`] (where on a device), [`ByteLen`] (how much), [`BlockNumber`] (the 4 KiB unit a
-//! write cache keeps track of) and the log's counters [`Epoch`], [`SegmentSeq`], [`RecordSeq`].
+//! Start with [`Sector`] (a place on a device), [`ByteLen`] (a length), [`BlockNumber`] (the number of a 4 KiB block,
+//! the unit of a write cache) and the log's counters [`Epoch`], [`SegmentSeq`], [`RecordSeq`].
 
 mod human;
 mod range_set;
@@ -15,11 +15,11 @@ pub use human::{ByteLen, ParseByteLenError, ParseTimeSpanError, TimeSpan};
 pub use range_set::RangeSet;
 pub use seq::{Epoch, RecordSeq, SegmentSeq};
 
-/// Bytes in a sector, the smallest unit any block device addresses.
+/// Bytes in a sector, the smallest unit that a block device addresses.
 pub const SECTOR_BYTES: u64 = 512;
-/// Bytes in a line, the unit a write cache keeps track of (the paper's *cache line*).
+/// Bytes in a block, the unit of a write cache (the paper's *cache line*).
 pub const LINE_BYTES: u64 = 4096;
-/// Sectors in a line.
+/// Sectors in a block.
 pub const LINE_SECTORS: u64 = LINE_BYTES / SECTOR_BYTES;
 
 /// A position on a device, counted in 512-byte sectors from its start.
@@ -27,13 +27,13 @@ pub const LINE_SECTORS: u64 = LINE_BYTES / SECTOR_BYTES;
 pub struct Sector(pub u64);
 
 impl Sector {
-    /// The sector that begins at byte `at`; `None` if `at` is not on a sector boundary.
+    /// Returns the sector that begins at byte `at`; `None` if `at` is not on a sector boundary.
     pub fn from_bytes(at: u64) -> Option<Sector> {
         at.is_multiple_of(SECTOR_BYTES)
             .then_some(Sector(at / SECTOR_BYTES))
     }
 
-    /// The byte at which this sector begins.
+    /// Returns the byte at which this sector begins.
     ///
     /// # Panics
     /// If that byte is past the end of a 64-bit address space.
@@ -43,17 +43,17 @@ impl Sector {
             .expect("sector address overflows bytes")
     }
 
-    /// The line this sector belongs to.
+    /// Returns the block that contains this sector.
     pub fn line(self) -> BlockNumber {
         BlockNumber(self.0 / LINE_SECTORS)
     }
 
-    /// This sector's place in its line, 0 to 7.
+    /// Returns this sector's place in its block, 0 to 7.
     pub fn in_line(self) -> u8 {
         (self.0 % LINE_SECTORS) as u8
     }
 
-    /// The sector `n` sectors further on.
+    /// Returns the sector `n` sectors after this sector.
     ///
     /// # Panics
     /// On overflow.
@@ -69,12 +69,12 @@ impl std::fmt::Display for Sector {
     }
 }
 
-/// A 4 KiB-aligned, 4 KiB-long part of a volume, counted from its start.
+/// An aligned 4 KiB block of a volume, counted from the start of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct BlockNumber(pub u64);
 
 impl BlockNumber {
-    /// The first sector of the line.
+    /// Returns the first sector of the block.
     ///
     /// # Panics
     /// On overflow.

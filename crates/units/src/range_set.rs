@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Disjoint ranges, none empty and no two side by side: by the start, the end.
+/// Disjoint, non-empty ranges that do not touch: a map from start to end.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct RangeSet(BTreeMap<u64, u64>);
 
@@ -61,7 +61,7 @@ impl RangeSet {
         self.0.iter().map(|(at, to)| *at..*to)
     }
 
-    /// Returns true if nothing is in the set.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Counters that only grow: the order of things in a log.
+//! Counters that only grow: the order of segments, records and epochs in a log.
 
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident, $word:literal) => {
@@ -7,7 +7,7 @@ macro_rules! counter {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The one after this.
+            /// Returns the next number.
             ///
             /// # Panics
             /// On overflow, which at a million a second is half a million years away.
@@ -16,7 +16,7 @@ macro_rules! counter {
                 self.plus(1)
             }
 
-            /// The one `n` further on.
+            /// Returns the number `n` steps after this number.
             ///
             /// # Panics
             /// On overflow.
@@ -25,13 +25,13 @@ macro_rules! counter {
                 Self(self.0.checked_add(n).expect(concat!($word, " number overflows")))
             }
 
-            /// The one before this, or the first if there is none.
+            /// Returns the previous number, or the first number if this is the first.
             #[must_use]
             pub fn prev(self) -> Self {
                 Self(self.0.saturating_sub(1))
             }
 
-            /// How many steps `self` is past `earlier`; 0 if it is not past it.
+            /// Returns the number of steps from `earlier` to `self`; 0 if `self` is not later.
             pub fn since(self, earlier: Self) -> u64 {
                 self.0.saturating_sub(earlier.0)
             }
@@ -46,19 +46,19 @@ macro_rules! counter {
 }
 
 counter!(
-    /// One life of a log, from a successful recovery to the next. Grows by one at each recovery.
+    /// Incarnation of a log, from a successful recovery to the next. Grows by one at each recovery.
     Epoch,
     "epoch"
 );
 counter!(
-    /// The use of a segment: the n-th segment ever written in this log. Its place in the ring of
+    /// Sequence number of a segment write: the n-th segment that was ever written in this log. Its place in the ring of
     /// N segments is `n mod N`.
     SegmentSeq,
     "segment"
 );
 counter!(
-    /// A record's place in the order of all records ever appended to this log. The first is 1, so
-    /// that 0 can say "none yet".
+    /// A record's place in the order of all records ever appended to this log. The first is 1, so that 0 can mean "no
+    /// record".
     RecordSeq,
     "record"
 );

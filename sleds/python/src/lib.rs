@@ -1,7 +1,7 @@
 //! The Python module `sleds._sleds`: the library's descriptors and its reader.
 //!
-//! `python/sleds/__init__.py` is what users import; `__init__.pyi` beside it has the types. Waiting
-//! for a device happens without the interpreter's lock, so that other threads go on.
+//! Users import `python/sleds/__init__.py`; `__init__.pyi` beside it has the types. The interpreter's lock is released
+//! while a function waits for a device, so that other threads go on.
 #![allow(
     non_snake_case,
     reason = "Bps: B is the unit's symbol, for bytes and not bits"
@@ -22,7 +22,7 @@ use sleds::{
 use piece::Piece;
 
 self_cell::self_cell!(
-    /// A reader together with the file it reads, which is closed with it.
+    /// A reader together with its file. Dropping the reader closes the file.
     struct OpenReader {
         owner: File,
         #[not_covariant]
@@ -30,25 +30,25 @@ self_cell::self_cell!(
     }
 );
 
-/// What it takes to read a part of a file.
+/// The cost of reading a part of a file.
 #[pyclass(frozen, get_all, module = "sleds")]
 #[derive(Clone)]
 struct Sled {
-    /// Its first byte.
+    /// First byte of the part in the file.
     offset: u64,
-    /// Bytes in it.
+    /// Bytes in the part.
     length: u64,
-    /// "memory", "unknown", or the name of a device of the table.
+    /// "memory", "unknown", or the name of a device in the table.
     level: String,
-    /// Where the two numbers are from.
+    /// Source of the two numbers.
     source: String,
-    /// Seconds to the first byte, at the median; None if it is not known.
+    /// Seconds to the first byte, at the median; None if unknown.
     latency_s: Option<f64>,
-    /// The range in which that mostly lies.
+    /// The range in which the latency mostly lies.
     latency_range_s: Option<(f64, f64)>,
-    /// Bytes per second after that, at the median; None if it is not known.
+    /// Bytes per second after the first byte, at the median; None if unknown.
     bandwidth_Bps: Option<f64>,
-    /// The range in which that mostly lies.
+    /// The range in which the bandwidth mostly lies.
     bandwidth_range_Bps: Option<(f64, f64)>,
 }
 
@@ -66,15 +66,15 @@ impl Sled {
     }
 }
 
-/// How long reading a whole file takes.
+/// The time to read a whole file.
 #[pyclass(frozen, get_all, module = "sleds")]
 #[derive(Clone)]
 struct Delivery {
-    /// The estimate at the median; None if nothing is known of a part.
+    /// The estimate at the median; None if a part is unknown.
     seconds: Option<f64>,
-    /// The range in which it mostly lies.
+    /// The range in which the time mostly lies.
     range_s: Option<(f64, f64)>,
-    /// Bytes of which nothing is known.
+    /// Bytes in unknown parts.
     unknown_bytes: u64,
 }
 
@@ -110,14 +110,14 @@ fn range(spread: Option<EstimateRange>) -> Option<(f64, f64)> {
     spread.map(|spread| (spread.low, spread.high))
 }
 
-/// Opens a file; the error says which, as Python's own does.
+/// Opens a file; the error names the file, as Python's own error does.
 fn open(path: &Path) -> PyResult<File> {
     File::open(path).map_err(|error| failure(path, error))
 }
 
 fn failure(path: &Path, error: std::io::Error) -> PyErr {
     match error.raw_os_error() {
-        // Python makes FileNotFoundError and its like of the number.
+        // Python turns the number into FileNotFoundError and similar exceptions.
         Some(number) => {
             let reason = error.to_string();
             let reason = reason
@@ -149,7 +149,7 @@ fn plan_of(name: &str) -> PyResult<ReadPlan> {
     }
 }
 
-/// The SLEDs of a file, in order; they cover it exactly.
+/// Return the SLEDs of a file, in order; they cover the file exactly.
 ///
 /// Raises OSError if the file cannot be opened or has no length (pipes, directories).
 #[pyfunction]
@@ -171,7 +171,7 @@ fn describe(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Sled>> {
     Ok(sleds.into_iter().map(ours).collect())
 }
 
-/// How long reading the whole file would take by a plan: "linear", "best" or "auto" (the lesser).
+/// Estimate the time to read the whole file by a plan: "linear", "best" or "auto" (the lesser).
 ///
 /// Raises OSError as describe does, and ValueError for another plan.
 #[pyfunction]
@@ -190,11 +190,11 @@ fn delivery_time(py: Python<'_>, path: PathBuf, plan: &str) -> PyResult<Delivery
     })
 }
 
-/// Gives out a file piece by piece, every byte once.
+/// Iterates over a file piece by piece, every byte once.
 #[pyclass(frozen, module = "sleds")]
 struct Picker {
     path: PathBuf,
-    /// The order that was chosen: "linear" or "best".
+    /// The chosen order: "linear" or "best".
     #[pyo3(get)]
     plan: &'static str,
     reader: Mutex<Option<OpenReader>>,
@@ -216,7 +216,7 @@ impl Picker {
                 let piece = reader.next_piece()?;
                 Ok(piece.map(|piece| Piece::new(piece.offset, piece.data)))
             });
-            // After the end, and after an error, there is nothing more; the file is closed.
+            // After the end or an error, the iteration is over, and the file is closed.
             if !matches!(next, Ok(Some(_))) {
                 *reader = None;
             }
@@ -226,11 +226,11 @@ impl Picker {
     }
 }
 
-/// Reads a file piece by piece, cheapest part first, every byte once.
+/// Read a file piece by piece, cheapest part first, every byte once.
 ///
-/// A piece has about `chunk` bytes and is a buffer with an `offset`. With `record` it holds whole
-/// records, each ended by that byte; with `element=(start, size)` whole elements of `size` bytes, the
-/// first at byte `start`. `plan` is "linear", "best" or "auto" (best where that pays).
+/// A piece has about `chunk` bytes and is a buffer with an `offset`. With `record`, a piece holds whole records, each
+/// ended by that byte; with `element=(start, size)`, whole elements of `size` bytes, the first at byte `start`. `plan`
+/// is "linear", "best" or "auto" (best where that pays).
 ///
 /// Raises OSError if the file cannot be read, and ValueError for arguments out of range.
 #[pyfunction]
@@ -280,7 +280,7 @@ fn pick(
     })
 }
 
-/// How long would it take to read which part of a file?
+/// Estimates of the time to read each part of a file.
 #[pymodule]
 fn _sleds(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

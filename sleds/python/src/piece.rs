@@ -1,8 +1,8 @@
 #![allow(unsafe_code, reason = "Python's buffer protocol hands out an address")]
 //! A part of a file as a Python buffer.
 //!
-//! Invariant: the bytes of a [`Piece`] are never changed nor moved while the object lives. The class
-//! is frozen, and nothing gives out a mutable reference.
+//! Invariant: the bytes of a [`Piece`] are never changed nor moved while the object lives. The class is frozen, and no
+//! function returns a mutable reference.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 /// A part of a file: a read-only buffer.
 #[pyclass(frozen, module = "sleds")]
 pub(crate) struct Piece {
-    /// Where in the file it begins.
+    /// Offset of the part in the file.
     #[pyo3(get)]
     offset: u64,
     data: Box<[u8]>,
@@ -50,7 +50,7 @@ impl Piece {
     /// Fills in a view of the bytes.
     ///
     /// # Safety
-    /// As Python calls it: `view` points to a `Py_buffer` to be filled.
+    /// Python must call this function: `view` points to a `Py_buffer` to fill.
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -61,8 +61,8 @@ impl Piece {
         }
         let data = &slf.get().data;
         let len = ffi::Py_ssize_t::try_from(data.len())?;
-        // SAFETY: `view` is Python's, and not null. The bytes live as long as the object (the
-        // module's invariant), of which the view holds a reference, and the view is read-only.
+        // SAFETY: `view` is Python's, and not null. The bytes live as long as the object (the module's invariant), of
+        // which the view holds a reference, and the view is read-only.
         let status = unsafe {
             ffi::PyBuffer_FillInfo(
                 view,

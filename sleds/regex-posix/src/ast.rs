@@ -1,4 +1,4 @@
-//! What a pattern means, after all of its syntax is resolved.
+//! Syntax tree of a pattern.
 
 /// Condition between two characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,8 +13,7 @@ pub(super) enum PatternAssertion {
     NoWordBehind,
 }
 
-/// Characters, as sorted ranges that neither touch nor overlap: code points in UTF-8, bytes in the C
-/// locale.
+/// Characters, as sorted ranges that neither touch nor overlap: code points in UTF-8, bytes in the C locale.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct CharRanges {
     ranges: Vec<(u32, u32)>,
@@ -52,7 +51,7 @@ impl CharRanges {
         self.ranges.get(at).is_some_and(|r| r.0 <= c)
     }
 
-    /// Everything up to `max` that is not in the set.
+    /// Returns all characters up to `max` that are not in the set.
     pub(super) fn inverse(&self, max: u32) -> CharRanges {
         let mut ranges = Vec::with_capacity(self.ranges.len() + 1);
         let mut next = 0;
@@ -69,7 +68,7 @@ impl CharRanges {
     }
 }
 
-/// Groups larger than this are not copied to where they are referred to.
+/// Maximum size of a group that is copied in place of a back-reference.
 const COPY_MAX: usize = 100;
 
 /// A pattern.
@@ -77,7 +76,7 @@ const COPY_MAX: usize = 100;
 pub(super) enum PatternNode {
     Empty,
     Set(CharRanges),
-    /// A byte of a pattern that is no character in UTF-8.
+    /// A byte of a pattern that is not a character in UTF-8.
     Byte(u8),
     /// Any character.
     Any,
@@ -89,14 +88,14 @@ pub(super) enum PatternNode {
         min: u32,
         max: Option<u32>,
     },
-    /// The number counts opening parentheses, from 1.
+    /// A group. The number counts opening parentheses, from 1.
     Group(usize, Box<PatternNode>),
-    /// The same text as the group of this number.
+    /// The text that the group of this number matched.
     Backref(usize),
 }
 
 impl PatternNode {
-    /// True if `test` holds for a node of the tree.
+    /// Returns true if `test` holds for a node of the tree.
     pub(super) fn any(&self, test: &dyn Fn(&PatternNode) -> bool) -> bool {
         test(self)
             || match self {
@@ -124,13 +123,13 @@ impl PatternNode {
         })
     }
 
-    /// True if of matches that begin at one place the longest is the one that tries the most of each
-    /// repetition first: there is one that can have several lengths at most, and no choice.
+    /// Returns true if, of matches that begin at one place, the longest is the match that tries the most of each
+    /// repetition first: the pattern has at most one repetition with several lengths, and no alternatives.
     pub(super) fn has_one_length_at_a_place(&self) -> bool {
         self.lengths().is_some_and(|lengths| lengths <= 1)
     }
 
-    /// How many parts can match several lengths, if these are repetitions of a character.
+    /// Returns the number of parts that can match several lengths, if all of these are repetitions of a character.
     fn lengths(&self) -> Option<usize> {
         match self {
             PatternNode::Alternate(_) | PatternNode::Backref(_) => None,
@@ -151,8 +150,8 @@ impl PatternNode {
         )
     }
 
-    /// What matches more than this does, without back-references: they are what their groups match, in
-    /// any case that was written, wherever it is. Very large groups are left.
+    /// Returns a superset of this pattern without back-references. Each is replaced by its group, which matches its
+    /// text in upper and lower case, without conditions on the surroundings. Very large groups are not copied.
     pub(super) fn with_groups_for_backrefs(&self) -> PatternNode {
         self.replaced(&mut Vec::new())
     }
@@ -175,7 +174,7 @@ impl PatternNode {
                 PatternNode::Group(*number, Box::new(node))
             }
             PatternNode::Backref(number) => {
-                // Of several patterns, each has a first group.
+                // Each of several patterns has a first group, so the nearest is the right one.
                 let group = groups.iter().rfind(|(n, _)| n == number);
                 group.map_or(self.clone(), |(_, node)| node.clone())
             }
@@ -183,7 +182,7 @@ impl PatternNode {
         }
     }
 
-    /// About how many states an automaton has.
+    /// Returns the approximate number of states of an automaton.
     fn size(&self) -> usize {
         match self {
             PatternNode::Concat(nodes) | PatternNode::Alternate(nodes) => {
@@ -198,7 +197,7 @@ impl PatternNode {
         }
     }
 
-    /// The same text without conditions on what is around it.
+    /// Returns the pattern without conditions on the surrounding text.
     fn anywhere(&self) -> PatternNode {
         let all = |nodes: &[PatternNode]| nodes.iter().map(PatternNode::anywhere).collect();
         match self {

@@ -1,16 +1,16 @@
-//! Matching by trying everything: what automata cannot do.
+//! Matching by backtracking, for patterns that automata cannot handle.
 //!
-//! Back-references need it, and so do assertions about words in lines that have more than ASCII. All
-//! ways to match are tried, so the longest match is found, not the first one.
+//! Such patterns have back-references, or assertions about words in lines that are not only ASCII. All ways to match
+//! are tried, so the longest match is found, not the first match.
 
 use super::ast::{PatternAssertion, PatternNode};
 use super::text::{PatternChar, decode, word_at, word_before};
 
-/// Calls within calls before the attempt is given up.
+/// Nested calls before the attempt is abandoned.
 const DEPTH_MAX: usize = 200_000;
-/// Calls within calls for which any thread's stack has room. A level takes less than 2 KiB of it.
+/// Nested calls that fit into the stack of any thread. A level takes less than 2 KiB of stack.
 const DEPTH_HERE: usize = 1000;
-/// Stack of a thread for more of them.
+/// Stack size of a thread for deeper nesting.
 const STACK_BYTES: usize = 1 << 30;
 
 /// The line nests the pattern's repetitions too deeply.
@@ -30,10 +30,10 @@ struct MatchAttempt<'l> {
     too_deep: bool,
 }
 
-/// What to do with an end of a part's match: true if no other ends are wanted.
+/// Continuation with the end of a part's match. Returns true if no other ends are wanted.
 type MatchContinuation<'a, 'l> = &'a mut dyn FnMut(&mut MatchAttempt<'l>, usize) -> bool;
 
-/// How lines are compared with the pattern.
+/// Settings of the comparison of lines with the pattern.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BacktrackMatcher {
     pub(super) utf8: bool,
@@ -41,7 +41,7 @@ pub(super) struct BacktrackMatcher {
 }
 
 impl BacktrackMatcher {
-    /// The end of the longest match of `node` that begins at `start`.
+    /// Returns the end of the longest match of `node` that begins at `start`.
     pub(super) fn longest(
         self,
         node: &PatternNode,
@@ -167,7 +167,7 @@ impl<'l> MatchAttempt<'l> {
         }
         let left = (min.saturating_sub(1), max.map(|max| max - 1));
         let longer = self.node(node, at, &mut |attempt, end| {
-            // A repetition that takes nothing leads nowhere new once there are enough.
+            // After the minimum, an empty repetition cannot lead to a new match.
             if end == at && min == 0 {
                 return false;
             }
@@ -176,7 +176,7 @@ impl<'l> MatchAttempt<'l> {
         longer || (min == 0 && then(self, at))
     }
 
-    /// Repeats what matches one character, the most first.
+    /// Repeats a node that matches one character, the most repetitions first.
     fn repeat_one(
         &mut self,
         node: &PatternNode,
@@ -197,7 +197,7 @@ impl<'l> MatchAttempt<'l> {
         enough.copied().any(|end| then(self, end))
     }
 
-    /// The end of the character at `at`, if it is one of `node`.
+    /// Returns the end of the character at `at`, if the character matches `node`.
     fn one(&self, node: &PatternNode, at: usize) -> Option<usize> {
         let (c, len) = decode(&self.line[at..], self.utf8)?;
         let is = match (node, c) {
@@ -224,7 +224,7 @@ impl<'l> MatchAttempt<'l> {
         }
     }
 
-    /// The end of what the group matched, if it is at `at` again.
+    /// Returns the end of the group's text, if the text occurs at `at` again.
     fn again(&self, number: usize, at: usize) -> Option<usize> {
         let (start, end) = self.groups[number]?;
         let what = &self.line[start..end];

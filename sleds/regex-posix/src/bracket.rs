@@ -7,7 +7,7 @@ use super::options::RegexOptions;
 use super::text::{PatternChar, decode};
 use super::{classes, collate};
 
-/// Reads the expression at `at`, which moves behind its `]`.
+/// Parses the expression at `at`, and moves `at` behind its `]`.
 pub(super) fn parse(
     text: &[u8],
     at: &mut usize,
@@ -42,11 +42,11 @@ struct BracketParser<'t> {
     text: &'t [u8],
     at: usize,
     options: RegexOptions,
-    /// The characters in it.
+    /// Characters of the expression.
     ranges: Vec<(u32, u32)>,
-    /// And bytes that are none.
+    /// Bytes that are not characters.
     bytes: Vec<u8>,
-    /// It has only characters yet.
+    /// True while the expression contains only characters.
     plain: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'t> BracketParser<'t> {
         is
     }
 
-    /// True if a `-` is next that is not the last character.
+    /// Returns true if a `-` is next that is not the last character.
     fn at_range(&self) -> bool {
         self.rest().starts_with(b"-") && !self.rest().starts_with(b"-]")
     }
@@ -119,7 +119,7 @@ impl<'t> BracketParser<'t> {
         Ok(())
     }
 
-    /// `[:class:]`.
+    /// Parses `[:class:]`.
     fn class(&mut self) -> Result<(), PatternError> {
         let RegexOptions { icase, utf8, .. } = self.options;
         let name: &[u8] = match self.name(b':')? {
@@ -134,7 +134,7 @@ impl<'t> BracketParser<'t> {
         Ok(())
     }
 
-    /// A character, `[=c=]` or `[.c.]`.
+    /// Parses a character, `[=c=]` or `[.c.]`.
     fn element(&mut self) -> Result<BracketElement<'t>, PatternError> {
         if self.rest().starts_with(b"[.") {
             return Ok(BracketElement::Symbol(self.name(b'.')?));
@@ -147,7 +147,7 @@ impl<'t> BracketParser<'t> {
         Ok(BracketElement::Char(c))
     }
 
-    /// What is in `[:name:]` and its like.
+    /// Returns the name in `[:name:]`, `[=name=]` or `[.name.]`.
     fn name(&mut self, kind: u8) -> Result<&'t [u8], PatternError> {
         self.plain = false;
         self.at += 2;

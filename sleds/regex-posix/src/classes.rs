@@ -1,9 +1,8 @@
-//! Kinds of characters: `[:alpha:]` and its like, words, and the cases of letters.
+//! Kinds of characters: classes such as `[:alpha:]`, words, and the cases of letters.
 //!
-//! `classes.txt` holds what `iswctype` and `towupper` of glibc 2.36 say in C.UTF-8 for every code
-//! point, so that the answers are those that other programs on a system with glibc get. A line is a
-//! class and its ranges; the last line gives ranges of characters and what the first of each is in
-//! upper case.
+//! `classes.txt` contains the results of `iswctype` and `towupper` of glibc 2.36 in C.UTF-8 for every code point, so
+//! that the results equal those of other programs on a system with glibc. A line contains a class and its ranges; the
+//! last line contains ranges of characters, each with the upper case of its first character.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -35,7 +34,7 @@ fn range(text: &str) -> (u32, u32) {
     }
 }
 
-/// The members of a class; `None` if there is no such class.
+/// Returns the members of a class; `None` for an unknown class.
 pub(super) fn class(name: &[u8], utf8: bool) -> Option<CharRanges> {
     let name = NAMES.iter().find(|n| n.as_bytes() == name)?;
     let ranges = line(name).split(' ').map(range);
@@ -48,14 +47,14 @@ pub(super) fn class(name: &[u8], utf8: bool) -> Option<CharRanges> {
     ))
 }
 
-/// What words are made of: letters, digits and `_`.
+/// Returns the characters of words: letters, digits and `_`.
 pub(super) fn word(utf8: bool) -> CharRanges {
     let mut ranges = class(b"alnum", utf8).unwrap_or_default().ranges().to_vec();
     ranges.push((u32::from(b'_'), u32::from(b'_')));
     CharRanges::new(ranges)
 }
 
-/// True if `c` may be part of a word, in UTF-8.
+/// Returns true if `c` may be part of a word, in UTF-8.
 pub(super) fn is_word(c: u32) -> bool {
     static WORD: OnceLock<CharRanges> = OnceLock::new();
     if c < 0x80 {
@@ -64,7 +63,7 @@ pub(super) fn is_word(c: u32) -> bool {
     WORD.get_or_init(|| word(true)).contains(c)
 }
 
-/// Characters and their upper case, where that differs, by character.
+/// Returns the characters that differ from their upper case, with the upper case, by character.
 fn uppers() -> &'static [(u32, u32)] {
     static UPPERS: OnceLock<Vec<(u32, u32)>> = OnceLock::new();
     UPPERS.get_or_init(|| {
@@ -77,7 +76,7 @@ fn uppers() -> &'static [(u32, u32)] {
     })
 }
 
-/// The same characters in either case: all whose upper case is that of a member.
+/// Returns the set in either case: all characters whose upper case is the upper case of a member.
 pub(super) fn fold(set: &CharRanges, utf8: bool) -> CharRanges {
     let mut ranges = set.ranges().to_vec();
     if !utf8 || ranges.iter().all(|r| r.1 < 0x80) {
@@ -111,7 +110,7 @@ fn fold_ascii(set: &CharRanges, ranges: &mut Vec<(u32, u32)>) {
     }
 }
 
-/// The upper case of a character.
+/// Returns the upper case of a character.
 pub(super) fn upper(c: u32) -> u32 {
     if c < 0x80 {
         return u32::from((c as u8).to_ascii_uppercase());

@@ -1,9 +1,8 @@
-//! Ranges, and characters that count as the same: `[a-z]`, `[=e=]`, `[.-.]`.
+//! Ranges and equivalent characters in brackets: `[a-z]`, `[=e=]`, `[.-.]`.
 //!
-//! In the C locale and in C.UTF-8 characters are in the order of their codes. Elsewhere the order is
-//! the locale's (in many, `é` lies between `a` and `z`), and the C library is asked about each
-//! character: its patterns for names of files have the same brackets, and answer ten times as fast as
-//! its regular expressions.
+//! In the C locale and in C.UTF-8 characters are in the order of their codes. Elsewhere the order is the locale's (in
+//! many, `é` lies between `a` and `z`), and the C library decides about each character. Its patterns for file names
+//! (`fnmatch`) have equal brackets, and are ten times as fast as its regular expressions.
 //!
 //! The unsafe code rests on one invariant: both strings end in a zero byte and live through the call.
 #![allow(unsafe_code, reason = "fnmatch has no safe interface")]
@@ -17,18 +16,18 @@ use super::error::PatternError;
 use super::options::RegexOptions;
 use super::text::{PatternChar, decode};
 
-/// What may be in brackets, besides classes.
+/// An element in brackets, except classes.
 #[derive(Clone, Copy)]
 pub(super) enum BracketElement<'t> {
     Char(PatternChar),
-    /// `[.c.]`, with what is inside.
+    /// `[.c.]`, with its content.
     Symbol(&'t [u8]),
-    /// `[=c=]`, likewise.
+    /// `[=c=]`, with its content.
     Equivalent(&'t [u8]),
 }
 
 impl BracketElement<'_> {
-    /// Its text in brackets of the C library.
+    /// Returns the text of the element in brackets of the C library.
     fn text(self) -> Vec<u8> {
         match self {
             BracketElement::Char(c) => match char::from_u32(c.code()) {
@@ -40,7 +39,7 @@ impl BracketElement<'_> {
         }
     }
 
-    /// The character that it is as an end of a range.
+    /// Returns the character of the element as an end of a range.
     fn end(self, utf8: bool) -> Result<PatternChar, PatternError> {
         match self {
             BracketElement::Char(c) => Ok(c),
@@ -50,7 +49,7 @@ impl BracketElement<'_> {
     }
 }
 
-/// The only character of `name`.
+/// Returns the only character of `name`.
 fn single(name: &[u8], utf8: bool) -> Result<PatternChar, PatternError> {
     match decode(name, utf8) {
         Some((c, len)) if len == name.len() => Ok(c),
@@ -58,7 +57,7 @@ fn single(name: &[u8], utf8: bool) -> Result<PatternChar, PatternError> {
     }
 }
 
-/// The characters from `low` to `high`.
+/// Returns the characters from `low` to `high`.
 pub(super) fn range(
     low: BracketElement<'_>,
     high: BracketElement<'_>,
@@ -81,7 +80,7 @@ pub(super) fn range(
     }
 }
 
-/// The characters of `[.c.]` or `[=c=]`.
+/// Returns the characters of `[.c.]` or `[=c=]`.
 pub(super) fn one(
     element: BracketElement<'_>,
     options: RegexOptions,
@@ -102,15 +101,15 @@ pub(super) fn one(
     }
 }
 
-/// Code points that locales have an order for.
+/// Code points that have an order in locales.
 const ASKED: [(u32, u32); 2] = [(1, 0x3_ffff), (0xe_0000, 0xe_01ff)];
 
-/// Scripts with thousands of characters, which come behind all that are before this one.
+/// Start of the scripts with thousands of characters. They come behind all characters before this one.
 const IDEOGRAPHS: u32 = 0x2e80;
 const HUGE: [(u32, u32); 3] = [(0x3400, 0x9fff), (0xac00, 0xf8ff), (0x2_0000, 0x3_ffff)];
 
-/// The characters that are `item` in the locale, with or without `ideographs`. It is asked once about
-/// each item, as lists of patterns repeat them.
+/// Returns the characters that match `item` in the locale, with or without `ideographs`. The C library is asked once
+/// about each item, since lists of patterns repeat items.
 fn by_locale(item: Vec<u8>, ideographs: bool) -> CharRanges {
     static ANSWERS: LazyLock<Mutex<HashMap<Vec<u8>, CharRanges>>> = LazyLock::new(Mutex::default);
     let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);

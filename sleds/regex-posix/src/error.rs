@@ -1,6 +1,6 @@
-//! What can be wrong with a pattern, in the words of the GNU C library and of GNU grep.
+//! Errors in a pattern, with the texts of the GNU C library and of GNU grep.
 
-/// Why a pattern is refused.
+/// Reason why a pattern is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PatternError {
     /// A bracket expression does not end.
@@ -15,10 +15,10 @@ pub enum PatternError {
     /// An interval does not end.
     #[error("Unmatched \\{{")]
     Brace,
-    /// An interval is not of numbers, or its end is before its start.
+    /// An interval does not consist of numbers, or its end is before its start.
     #[error("Invalid content of \\{{\\}}")]
     Interval,
-    /// A range's end is before its start, or is none.
+    /// A range's end is before its start, or is not a character.
     #[error("Invalid range end")]
     Range,
     /// A reference to a group that has not ended before it.
@@ -27,10 +27,10 @@ pub enum PatternError {
     /// A pattern ends in a backslash.
     #[error("Trailing backslash")]
     Backslash,
-    /// There is no such `[:class:]`.
+    /// The class in `[:class:]` is unknown.
     #[error("Invalid character class name")]
     Class,
-    /// What is in `[.x.]` or `[=x=]`, or ends a range, has no place in the order of characters.
+    /// The content of `[.x.]` or `[=x=]`, or the end of a range, has no place in the order of characters.
     #[error("Invalid collation character")]
     Collation,
     /// Too many repetitions, or an automaton would not fit into memory.

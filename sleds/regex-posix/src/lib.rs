@@ -1,15 +1,14 @@
-//! POSIX regular expressions, basic and extended, with GNU's extensions: the leftmost match, and of
-//! those that begin there the longest; back-references; `\w`, `\<` and their like; characters in the
-//! order of the locale.
+//! POSIX regular expressions, basic and extended, with GNU's extensions: the leftmost match, and of the matches that
+//! begin there the longest; back-references; extensions such as `\w` and `\<`; characters in the order of the locale.
 //!
-//! [`PosixRegex::new`] reads a list of patterns, any of which may match; [`PosixRegex::find_line`] looks for the
-//! next line that matches, through many lines at once; [`PosixRegex::find_in_line`] says where the match is.
+//! [`PosixRegex::new`] reads a list of patterns, any of which may match; [`PosixRegex::find_line`] looks for the next
+//! matching line in a buffer of many lines; [`PosixRegex::find_in_line`] returns the place of the match.
 //!
 //! ```
-//! use regex_posix::{Options, Regex, Syntax};
+//! use regex_posix::{PosixRegex, RegexOptions, RegexSyntax};
 //!
-//! let options = Options { syntax: Syntax::Extended, utf8: true, ..Options::default() };
-//! let mut regex = Regex::new(&["(a|ab)(c|bcd)"], options).expect("the pattern is right");
+//! let options = RegexOptions { syntax: RegexSyntax::Extended, utf8: true, ..RegexOptions::default() };
+//! let mut regex = PosixRegex::new(&["(a|ab)(c|bcd)"], options).expect("the pattern is right");
 //! let text = b"nothing here\nxabcd\n";
 //! let line = regex.find_line(text, 0).unwrap().expect("the second line");
 //! assert_eq!(line, 13..18);
@@ -17,16 +16,14 @@
 //! assert_eq!(regex.find_in_line(&text[line], 0), Ok(Some(1..5)));
 //! ```
 //!
-//! Lines are found by the `regex` project's automata: whether a line matches at all does not depend on
-//! which match is preferred, so the searcher with all of that project's shortcuts serves, over whole
-//! buffers (`lines.rs`). What automata cannot do (back-references; conditions about words, in lines of
-//! more than ASCII) they search for a superset of, and `matcher.rs` decides, by trying
-//! (`backtrack.rs`). How long a match is, an automaton says that follows all matches to the last
-//! (`spans.rs`).
+//! The automata of the `regex` project find lines. Whether a line matches does not depend on the preferred match, so
+//! that project's searcher with all its optimisations runs over whole buffers (`lines.rs`). Automata cannot handle
+//! back-references, or conditions about words in lines that are not only ASCII. For these they search for a superset,
+//! and `matcher.rs` decides by backtracking (`backtrack.rs`). Another automaton follows all matches to the last, and
+//! returns the length of the match (`spans.rs`).
 //!
-//! Which characters are letters, and the cases of letters, are those of glibc, whatever the system has
-//! (`classes.rs`). Only for [`RegexOptions::collates`] the C library is asked, whose locale the program has
-//! to set first.
+//! The classes and the cases of letters are those of glibc, on every system (`classes.rs`). The C library is used only
+//! for [`RegexOptions::collates`]; the program must set its locale first.
 
 mod ast;
 mod backtrack;
@@ -61,7 +58,7 @@ use lines::LineSearcher;
 use lower::LoweringAccuracy;
 use matcher::PatternMatcher;
 
-/// Patterns, ready to search. Searching remembers states of automata, so it needs `&mut`.
+/// Patterns, ready to search. Searching caches states of automata, so it needs `&mut`.
 pub struct PosixRegex {
     lines: LineSearcher,
     matcher: PatternMatcher,
@@ -69,18 +66,18 @@ pub struct PosixRegex {
     warnings: Vec<&'static str>,
 }
 
-/// What a line that was found has still to pass.
+/// Remaining check of a line that was found.
 enum LineCheck {
     None,
-    /// It is one of these.
+    /// The line must be one of these.
     Whole(BTreeSet<Vec<u8>>),
-    /// A match has to be found in it.
+    /// The line must contain a match.
     Match,
 }
 
 impl PosixRegex {
-    /// Reads `patterns`; a line matches if any of them does, so none does if there are none. Says of
-    /// each pattern that is wrong why.
+    /// Parses `patterns`. A line matches if any of the patterns matches; an empty list matches no line. Returns an
+    /// error for each incorrect pattern.
     pub fn new<P: AsRef<[u8]>>(
         patterns: &[P],
         options: RegexOptions,
@@ -125,13 +122,13 @@ impl PosixRegex {
         })
     }
 
-    /// What is odd about the patterns, in words.
+    /// Returns warnings about the patterns.
     pub fn warnings(&self) -> &[&'static str] {
         &self.warnings
     }
 
-    /// The first line that matches in `lines`, which holds whole lines, at or after `from`, where a
-    /// line begins. The range is without the line's end.
+    /// Returns the first matching line in `lines`, which contains whole lines, at or after `from`, where a line begins.
+    /// The range excludes the line's end.
     pub fn find_line(
         &mut self,
         lines: &[u8],
@@ -146,7 +143,7 @@ impl PosixRegex {
         Ok(None)
     }
 
-    /// How many of `lines` match.
+    /// Returns the number of matching lines.
     pub fn count_lines(&mut self, lines: &[u8]) -> Result<u64, NestingTooDeep> {
         if matches!(self.check, LineCheck::None) {
             return Ok(self.lines.count(lines));
@@ -167,7 +164,7 @@ impl PosixRegex {
         }
     }
 
-    /// Where the leftmost-longest match at or after `from` is in `line`, which is without its end.
+    /// Returns the leftmost-longest match at or after `from` in `line`, which excludes its end.
     pub fn find_in_line(
         &mut self,
         line: &[u8],
@@ -177,7 +174,7 @@ impl PosixRegex {
     }
 }
 
-/// `node` between what [`RegexOptions::whole_lines`] and [`RegexOptions::whole_words`] ask for.
+/// Returns `node` between the conditions of [`RegexOptions::whole_lines`] and [`RegexOptions::whole_words`].
 fn bounded(node: PatternNode, options: RegexOptions) -> PatternNode {
     let (before, behind) = match (options.whole_lines, options.whole_words) {
         (true, _) => (PatternAssertion::LineStart, PatternAssertion::LineEnd),
@@ -194,8 +191,8 @@ fn bounded(node: PatternNode, options: RegexOptions) -> PatternNode {
     ])
 }
 
-/// The lines that match, if they are these and no others. They are looked for anywhere, which is much
-/// quicker than an automaton that knows of ends of lines.
+/// Returns the matching lines, if the patterns match a fixed set of lines. The search finds their text anywhere, which
+/// is much faster than an automaton with conditions on ends of lines.
 fn whole_texts(nodes: &[PatternNode], options: RegexOptions) -> Option<BTreeSet<Vec<u8>>> {
     let lowering = options.lowering(LoweringAccuracy::Exact);
     let text = |node: &PatternNode| match (node, lowering.lower(node).kind()) {

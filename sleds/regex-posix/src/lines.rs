@@ -1,4 +1,4 @@
-//! Finds lines in a buffer of many.
+//! Search for lines in a buffer of many lines.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::search::HirSearcher;
 
 pub(super) struct LineSearcher {
     eol: u8,
-    /// Every line matches.
+    /// True if every line matches.
     always: bool,
     search: HirSearcher,
 }
@@ -25,8 +25,8 @@ impl LineSearcher {
         })
     }
 
-    /// The first line in `lines`, which holds whole lines, at or after `from`, where a line begins.
-    /// The range is without the line's end.
+    /// Returns the first matching line in `lines`, which contains whole lines, at or after `from`, where a line begins.
+    /// The range excludes the line's end.
     pub(super) fn find(&mut self, lines: &[u8], from: usize) -> Option<Range<usize>> {
         if from >= lines.len() {
             return None;
@@ -45,7 +45,7 @@ impl LineSearcher {
         Some(start..end)
     }
 
-    /// How many there are in `lines`.
+    /// Returns the number of matching lines in `lines`.
     pub(super) fn count(&mut self, lines: &[u8]) -> u64 {
         let (mut from, mut count) = (0, 0);
         if self.always {

@@ -1,4 +1,4 @@
-//! From a pattern's meaning to the form that `regex-automata` builds automata of.
+//! Conversion of a syntax tree to the form from which `regex-automata` builds automata.
 
 use regex_syntax::hir::{
     Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, Look, Repetition,
@@ -6,11 +6,11 @@ use regex_syntax::hir::{
 
 use super::ast::{CharRanges, PatternAssertion, PatternNode};
 
-/// What is lost on the way.
+/// Accuracy of the conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LoweringAccuracy {
-    /// Nothing. The pattern has no back-references, and where lines are in UTF-8 and the pattern
-    /// has assertions about words, lines have only ASCII.
+    /// Exact. The pattern has no back-references. If lines are in UTF-8 and the pattern has assertions about words,
+    /// lines have only ASCII.
     Exact,
     /// The result matches every line that the pattern matches, and perhaps others.
     Superset,
@@ -19,7 +19,7 @@ pub(super) enum LoweringAccuracy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HirLowering {
     pub(super) utf8: bool,
-    /// Ends a line, so no character of a line is this.
+    /// Byte that ends a line. No character of a line has this value.
     pub(super) eol: u8,
     pub(super) accuracy: LoweringAccuracy,
 }
@@ -59,7 +59,7 @@ impl HirLowering {
             return Hir::class(Class::Bytes(ClassBytes::new(bytes(set))));
         }
         let chars = set.ranges().iter().filter_map(|(low, high)| {
-            // Half of a pair of UTF-16 is no character.
+            // A surrogate of UTF-16 is not a character.
             let low = char::from_u32(*low).unwrap_or('\u{e000}');
             let high = char::from_u32(*high).unwrap_or('\u{d7ff}');
             (low <= high).then(|| ClassUnicodeRange::new(low, high))

@@ -1,4 +1,4 @@
-//! Where in a line the matches are.
+//! Search for matches in a line.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use super::text;
 pub(super) struct PatternMatcher {
     options: RegexOptions,
     node: PatternNode,
-    /// Automata are not enough for lines with more than ASCII, or for any.
+    /// Automata are not enough for lines that are not only ASCII, or for any line.
     full: bool,
     backref: bool,
     /// The match that is found first is the longest at its place.
     longest_first: bool,
-    /// Finds where matches may begin, and how long they are; made when first asked for.
+    /// Finds possible starts of matches, and lengths of matches. Created at the first use.
     search: Option<HirSearcher>,
     spans: Option<SpanAutomaton>,
 }
@@ -41,12 +41,13 @@ impl PatternMatcher {
         }
     }
 
-    /// True if automata do not know all of it.
+    /// Returns true if automata do not cover the whole pattern.
     pub(super) fn full(&self) -> bool {
         self.full
     }
 
-    /// What matches all that this does; no more than that, unless it is [`PatternMatcher::full`].
+    /// Returns a pattern that matches all matches of this pattern; exactly these, unless it is
+    /// [`PatternMatcher::full`].
     pub(super) fn superset(&self) -> Hir {
         let lowering = self.options.lowering(LoweringAccuracy::Superset);
         if self.backref && !self.options.icase {
@@ -56,7 +57,7 @@ impl PatternMatcher {
         }
     }
 
-    /// The leftmost-longest match that begins at or after `from`.
+    /// Returns the leftmost-longest match that begins at or after `from`.
     pub(super) fn find(
         &mut self,
         line: &[u8],
@@ -67,7 +68,7 @@ impl PatternMatcher {
             if self.longest_first {
                 return Ok(Some(possible));
             }
-            // Characters are tried, not bytes.
+            // The search proceeds by characters, not by bytes.
             while start < possible.start {
                 start += self.step(line, start);
             }
@@ -85,12 +86,12 @@ impl PatternMatcher {
         Ok(None)
     }
 
-    /// Bytes of the character at `at`.
+    /// Returns the bytes of the character at `at`.
     fn step(&self, line: &[u8], at: usize) -> usize {
         text::decode(&line[at..], self.options.utf8).map_or(1, |(_, len)| len)
     }
 
-    /// The end of the longest match at `start`.
+    /// Returns the end of the longest match at `start`.
     fn longest(&mut self, line: &[u8], start: usize) -> Result<Option<usize>, NestingTooDeep> {
         if !self.full || !self.backref && line.is_ascii() {
             return Ok(self.spans().and_then(|spans| spans.longest(line, start)));

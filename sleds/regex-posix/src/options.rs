@@ -1,36 +1,36 @@
-//! How to read patterns and lines.
+//! Options for patterns and lines.
 
 use super::lower::{HirLowering, LoweringAccuracy};
 
-/// How patterns are written.
+/// Syntax of patterns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RegexSyntax {
     /// Groups, intervals and alternatives have backslashes: `\(a\|b\)\{2\}`.
     #[default]
     Basic,
-    /// They have none: `(a|b){2}`.
+    /// Groups, intervals and alternatives have no backslashes: `(a|b){2}`.
     Extended,
-    /// Each pattern is the text to look for.
+    /// Each pattern is literal text.
     Fixed,
 }
 
-/// How to read patterns and lines.
+/// Options for patterns and lines.
 #[derive(Clone, Copy, Debug)]
 pub struct RegexOptions {
-    /// How patterns are written.
+    /// Syntax of the patterns.
     pub syntax: RegexSyntax,
-    /// Upper and lower case are the same.
+    /// True to ignore the case of letters.
     pub icase: bool,
-    /// Characters are UTF-8, not bytes.
+    /// True if characters are UTF-8, not bytes.
     pub utf8: bool,
-    /// Ranges go by the order of characters in the C library's locale, if that is in UTF-8, and not
-    /// by that of their codes.
+    /// True if ranges use the order of characters in the C library's locale, provided that it is in UTF-8, and not the
+    /// order of codes.
     pub collates: bool,
-    /// Ends a line.
+    /// Byte that ends a line.
     pub eol: u8,
-    /// A match is a whole line.
+    /// True if a match must be a whole line.
     pub whole_lines: bool,
-    /// A match has no part of a word before and behind it.
+    /// True if a match must not have a part of a word before or behind it.
     pub whole_words: bool,
 }
 
@@ -50,12 +50,12 @@ impl Default for RegexOptions {
 }
 
 impl RegexOptions {
-    /// The last code of the character set.
+    /// Returns the last code of the character set.
     pub(super) fn last(self) -> u32 {
         if self.utf8 { 0x10ffff } else { 0xff }
     }
 
-    /// The C library knows the order of characters.
+    /// Returns true if the C library determines the order of characters.
     pub(super) fn by_locale(self) -> bool {
         self.utf8 && self.collates
     }

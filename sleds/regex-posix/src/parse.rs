@@ -1,9 +1,8 @@
-//! From the text of a pattern to its meaning.
+//! Parser of patterns.
 //!
-//! The language is that of POSIX with GNU's extensions. Where POSIX leaves something undefined: an
-//! operator with nothing to repeat is text in a basic expression and repeats nothing in an extended
-//! one; what only looks like an interval is text in an extended expression; so is a `)` that closes
-//! nothing; assertions may be repeated.
+//! The language is that of POSIX with GNU's extensions. Where POSIX leaves the behaviour undefined: an operator with
+//! nothing to repeat is text in a basic expression and repeats nothing in an extended one; a malformed interval is text
+//! in an extended expression, and so is a `)` that closes no group; assertions may be repeated.
 
 use super::ast::{CharRanges, PatternAssertion, PatternNode};
 use super::error::PatternError;
@@ -11,7 +10,7 @@ use super::options::{RegexOptions, RegexSyntax};
 use super::text::{PatternChar, decode};
 use super::{bracket, classes};
 
-/// Reads a pattern. Adds what is odd about it to `warnings`.
+/// Parses a pattern. Adds warnings to `warnings`.
 pub(super) fn parse(
     text: &[u8],
     options: RegexOptions,
@@ -46,14 +45,14 @@ pub(super) struct PatternParser<'t> {
     pub(super) text: &'t [u8],
     pub(super) at: usize,
     options: RegexOptions,
-    /// Groups that are open.
+    /// Number of open groups.
     depth: usize,
     groups: usize,
-    /// Groups that may be referred to.
+    /// Groups that a back-reference may refer to.
     closed: Vec<usize>,
-    /// Nothing was read yet that could be repeated.
+    /// True until a repeatable item has been read.
     pub(super) start: bool,
-    /// What is next looks like an interval, and is not.
+    /// True if the next item looks like an interval but is text.
     pub(super) brace_is_text: bool,
     pub(super) warnings: &'t mut Vec<&'static str>,
 }
@@ -67,7 +66,7 @@ impl PatternParser<'_> {
         self.options.syntax == RegexSyntax::Extended
     }
 
-    /// True if the operator `op` is next: bare in extended expressions, behind `\` in basic ones.
+    /// Returns true if the operator `op` is next: bare in extended expressions, behind `\` in basic ones.
     pub(super) fn next_is(&self, op: u8) -> bool {
         match (self.extended(), self.rest()) {
             (true, [first, ..]) => *first == op,
@@ -111,7 +110,7 @@ impl PatternParser<'_> {
         })
     }
 
-    /// True where a branch ends.
+    /// Returns true at the end of a branch.
     fn ends(&self) -> bool {
         let closes = self.next_is(b')') && (self.depth > 0 || !self.extended());
         self.rest().is_empty() || self.next_is(b'|') || closes
@@ -135,7 +134,7 @@ impl PatternParser<'_> {
         Ok(joined(nodes))
     }
 
-    /// `first` if it is the first of its branch.
+    /// Parses an atom. `first` is true at the beginning of a branch.
     fn atom(&mut self, first: bool) -> Result<PatternNode, PatternError> {
         if self.eat(b'(') {
             return self.group();
@@ -219,7 +218,7 @@ impl PatternParser<'_> {
         Ok(PatternNode::Backref(number))
     }
 
-    /// The next character, standing for itself.
+    /// Parses the next character as a literal.
     fn literal(&mut self) -> PatternNode {
         let RegexOptions { icase, utf8, .. } = self.options;
         self.start = false;
@@ -238,7 +237,7 @@ impl PatternParser<'_> {
     }
 }
 
-/// True if `rest` stands where a branch of a basic expression ends.
+/// Returns true if a branch of a basic expression ends before `rest`.
 fn ends_basic(rest: &[u8]) -> bool {
     matches!(rest, [] | [b'\\', b')' | b'|', ..])
 }

@@ -4,10 +4,10 @@ use super::ast::PatternNode;
 use super::error::PatternError;
 use super::parse::PatternParser;
 
-/// The most repetitions that an interval may ask for.
+/// Maximum number of repetitions in an interval.
 const REPEAT_MAX: u32 = 32767;
 
-/// What an operator asks for.
+/// Number of repetitions that an operator requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RepeatTimes {
     min: u32,
@@ -28,26 +28,26 @@ impl RepeatTimes {
     }
 }
 
-/// What is between braces.
+/// Content of braces.
 enum BraceInterval {
     Times(RepeatTimes),
-    /// Nothing that makes sense.
+    /// Malformed content.
     Broken,
-    /// The same, and the pattern ends in it.
+    /// Malformed content at the end of the pattern.
     Open,
-    /// Nothing at all.
+    /// Nothing.
     Bare,
     /// An end before the start.
     Backwards,
 }
 
 impl PatternParser<'_> {
-    /// True if an operator is next, by its looks.
+    /// Returns true if the next item looks like an operator.
     pub(super) fn at_operator(&self) -> bool {
         self.rest().starts_with(b"*") || [b'+', b'?', b'{'].iter().any(|op| self.next_is(*op))
     }
 
-    /// Reads an operator, if one is next and is one here.
+    /// Parses an operator, if the next item is an operator in this context.
     pub(super) fn times(&mut self) -> Result<Option<RepeatTimes>, PatternError> {
         if self.brace_is_text || !self.at_operator() {
             return Ok(None);
@@ -78,7 +78,7 @@ impl PatternParser<'_> {
         Ok(Some(times))
     }
 
-    /// Reads an interval, `idle` if it has nothing to repeat; `None` if its brace is text.
+    /// Parses an interval, `idle` if it has nothing to repeat; `None` if its brace is text.
     fn interval(&mut self, idle: bool) -> Result<Option<RepeatTimes>, PatternError> {
         let at = self.at;
         match self.braces() {
@@ -89,7 +89,7 @@ impl PatternParser<'_> {
                 self.start = false;
                 Ok(Some(times))
             }
-            // These are refused even where other nonsense is text.
+            // These are refused even in contexts where other malformed content is text.
             BraceInterval::Bare | BraceInterval::Backwards if !idle => Err(PatternError::Interval),
             _ if self.extended() => {
                 self.at = at;

@@ -1,4 +1,4 @@
-//! Looks for lines that may match, through many lines at once.
+//! Search for lines that may match, through many lines at once.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use regex_syntax::hir::{Hir, HirKind};
 
 use super::error::PatternError;
 
-/// Bytes that an automaton may have before it is determinised.
+/// Maximum bytes of an automaton before determinisation.
 pub(super) const NFA_BYTES: usize = 512 << 20;
 
-/// Bytes that the states which an automaton has met may take.
+/// Maximum bytes of an automaton's cached states.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// A searcher.
@@ -24,7 +24,7 @@ pub(super) enum HirSearcher {
 }
 
 impl HirSearcher {
-    /// For matches of `hir`, which have no line end in them.
+    /// Creates a searcher for matches of `hir`, which contain no line end.
     pub(super) fn new(hir: &Hir, eol: u8) -> Result<HirSearcher, PatternError> {
         if let HirKind::Literal(text) = hir.kind() {
             let finder = memmem::Finder::new(&text.0).into_owned();
@@ -33,7 +33,7 @@ impl HirSearcher {
         let config = meta::Config::new()
             .utf8_empty(false)
             .line_terminator(eol)
-            // There is one thread; asking how many there could be takes longer than a small file.
+            // The program has one thread; asking for the number of processors takes longer than a small file.
             .pool_capacity(1)
             .which_captures(WhichCaptures::Implicit)
             .nfa_size_limit(Some(NFA_BYTES))
@@ -47,7 +47,7 @@ impl HirSearcher {
         Ok(HirSearcher::Automata(Box::new(regex), Box::new(cache)))
     }
 
-    /// A place in the first line with a match at or after `from`.
+    /// Returns a place in the first line with a match at or after `from`.
     pub(super) fn place(&mut self, lines: &[u8], from: usize) -> Option<usize> {
         match self {
             HirSearcher::Text(text) => text.find(&lines[from..]).map(|at| from + at),
@@ -59,8 +59,8 @@ impl HirSearcher {
         }
     }
 
-    /// The leftmost match at or after `from`; of those that begin there, the one that tries the most of
-    /// each repetition, and the first of alternatives, first.
+    /// Returns the leftmost match at or after `from`. Of the matches that begin there, it prefers the most of each
+    /// repetition, and the first of the alternatives.
     pub(super) fn first(&mut self, line: &[u8], from: usize) -> Option<Range<usize>> {
         match self {
             HirSearcher::Text(text) => {

@@ -1,4 +1,4 @@
-//! How long a match is that begins at a place: as long as it can be.
+//! Length of the longest match that begins at a place.
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::{Config, NFA};
@@ -10,7 +10,7 @@ use regex_syntax::hir::Hir;
 use super::error::PatternError;
 use super::search::NFA_BYTES;
 
-/// Bytes that each automaton may take for the states that it has met.
+/// Maximum bytes of each automaton's cached states.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// An automaton that follows all matches to the last.
@@ -28,7 +28,7 @@ impl SpanAutomaton {
         })
     }
 
-    /// The end of the longest match that begins at `start`.
+    /// Returns the end of the longest match that begins at `start`.
     pub(super) fn longest(&mut self, line: &[u8], start: usize) -> Option<usize> {
         let input = Input::new(line).range(start..).anchored(Anchored::Yes);
         let found = self.dfa.try_search_fwd(&mut self.cache, &input);

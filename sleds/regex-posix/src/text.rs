@@ -2,7 +2,7 @@
 
 use super::classes;
 
-/// A character, or a byte that is none.
+/// A character, or a byte that is not part of a character.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PatternChar {
     /// A code point in UTF-8, a byte in the C locale.
@@ -12,7 +12,7 @@ pub(super) enum PatternChar {
 }
 
 impl PatternChar {
-    /// Its place in the order of codes.
+    /// Returns the place of the character in the order of codes.
     pub(super) fn code(self) -> u32 {
         match self {
             PatternChar::Code(c) => c,
@@ -21,7 +21,7 @@ impl PatternChar {
     }
 }
 
-/// The character that `text` begins with, and its length in bytes; `None` if it is empty.
+/// Returns the first character of `text`, and its length in bytes; `None` if `text` is empty.
 pub(super) fn decode(text: &[u8], utf8: bool) -> Option<(PatternChar, usize)> {
     let first = *text.first()?;
     if !utf8 || first < 0x80 {
@@ -34,7 +34,7 @@ pub(super) fn decode(text: &[u8], utf8: bool) -> Option<(PatternChar, usize)> {
     })
 }
 
-/// True if a character that may be part of a word begins at `at`.
+/// Returns true if a character that may be part of a word begins at `at`.
 pub(super) fn word_at(line: &[u8], at: usize, utf8: bool) -> bool {
     match decode(&line[at..], utf8) {
         Some((PatternChar::Code(c), _)) => classes::is_word(c) && (utf8 || c < 0x80),
@@ -42,7 +42,7 @@ pub(super) fn word_at(line: &[u8], at: usize, utf8: bool) -> bool {
     }
 }
 
-/// True if the character that byte `at - 1` belongs to may be part of a word.
+/// Returns true if the character that contains byte `at - 1` may be part of a word.
 pub(super) fn word_before(line: &[u8], at: usize, utf8: bool) -> bool {
     if at == 0 {
         return false;

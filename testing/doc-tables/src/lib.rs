@@ -1,25 +1,24 @@
 //! Tables in the project's Markdown pages, read as data.
 //!
-//! A page and the code it describes are kept equal by reading the page. `cargo xtask tidy` reads
-//! the crate table of ARCHITECTURE.md and checks the shape of `docs/format/*.md`; a crate's own
-//! test compares its constants with its page. How a format page is written is in
-//! docs/format/README.md.
+//! Tests read the pages, so that a page and the code that it describes stay equal. `cargo xtask tidy` reads the crate
+//! table of ARCHITECTURE.md and checks the shape of `docs/format/*.md`; a crate's own test compares its constants with
+//! its page. The form of a format page is described in docs/format/README.md.
 
 /// One table of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MarkdownTable {
-    /// The text of the nearest heading above, without `#` and backticks.
+    /// Text of the nearest heading above, without `#` and backticks.
     pub heading: String,
-    /// The line of the header row, counted from 1.
+    /// Line of the header row, counted from 1.
     pub line: usize,
-    /// The header's cells, in lower case.
+    /// Cells of the header, in lower case.
     pub header: Vec<String>,
-    /// Line number and cells of each row, with surrounding blanks removed.
+    /// Line number and cells of each row, without surrounding blanks.
     pub rows: Vec<(usize, Vec<String>)>,
 }
 
 impl MarkdownTable {
-    /// A table of which the header row has been read.
+    /// Begins a table after its header row.
     fn begun(heading: &str, line: usize, cells: &[String]) -> MarkdownTable {
         MarkdownTable {
             heading: heading.to_owned(),
@@ -30,7 +29,7 @@ impl MarkdownTable {
     }
 }
 
-/// All tables of `page` that are not inside a fenced block.
+/// Returns all tables of `page` outside fenced blocks.
 pub fn tables(page: &str) -> Vec<MarkdownTable> {
     let mut found: Vec<MarkdownTable> = Vec::new();
     let mut heading = String::new();
@@ -60,12 +59,12 @@ pub fn tables(page: &str) -> Vec<MarkdownTable> {
     found
 }
 
-/// Whether `cell` belongs to the line between header and rows.
+/// Returns true if `cell` belongs to the line between header and rows.
 fn is_rule(cell: &str) -> bool {
     !cell.is_empty() && cell.chars().all(|c| c == '-' || c == ':')
 }
 
-/// The cells of one row; `\|` is a bar inside a cell.
+/// Returns the cells of one row; `\|` is a bar inside a cell.
 fn cells(line: &str) -> Vec<String> {
     let inner = line.trim().trim_start_matches('|');
     let inner = inner.strip_suffix('|').unwrap_or(inner);
@@ -74,7 +73,7 @@ fn cells(line: &str) -> Vec<String> {
     held.split('|').map(cell).collect()
 }
 
-/// `text` without backticks and surrounding blanks.
+/// Returns `text` without backticks and surrounding blanks.
 pub fn plain(text: &str) -> String {
     text.replace('`', "").trim().to_owned()
 }
@@ -82,18 +81,18 @@ pub fn plain(text: &str) -> String {
 /// One field of an on-disk structure: offset and size in bytes, and its name.
 pub type FormatField = (u64, u64, String);
 
-/// Whether the table describes the fields of a structure.
+/// Returns true if the table describes the fields of a structure.
 pub fn is_layout(table: &MarkdownTable) -> bool {
     table.header.len() >= 3 && table.header[..3] == ["offset", "size", "field"]
 }
 
-/// The fixed part of the structure that `table` describes.
+/// Returns the fixed part of the structure that `table` describes.
 ///
-/// Fields follow each other without a gap, from offset 0. Rows after the fixed part may have a
-/// size that is no number (`n × 24`, `rest`); they are left out here.
+/// Fields follow each other without a gap, from offset 0. Rows after the fixed part may have a size that is not a
+/// number (`n × 24`, `rest`); they are omitted.
 ///
 /// # Errors
-/// Says which row is not as it must be.
+/// If a row is malformed. The error names the row.
 pub fn fields(table: &MarkdownTable) -> Result<Vec<FormatField>, String> {
     let mut fields = Vec::new();
     let mut end = 0;
@@ -124,10 +123,10 @@ pub fn fields(table: &MarkdownTable) -> Result<Vec<FormatField>, String> {
     Ok(fields)
 }
 
-/// The fields that `page` lists under the heading `structure`, for a test to compare.
+/// Returns the fields that `page` lists under the heading `structure`, for a test to compare.
 ///
 /// # Panics
-/// If there is no such table or it is malformed.
+/// If the table is missing or malformed.
 pub fn layout(page: &str, structure: &str) -> Vec<FormatField> {
     let table = tables(page)
         .into_iter()
@@ -136,7 +135,7 @@ pub fn layout(page: &str, structure: &str) -> Vec<FormatField> {
     fields(&table).unwrap_or_else(|problem| panic!("{structure}: {problem}"))
 }
 
-/// Name and value of every row of the page's `constant | value` tables, for a test to compare.
+/// Returns name and value of every row of the page's `constant | value` tables, for a test to compare.
 pub fn constants(page: &str) -> Vec<(String, String)> {
     tables(page)
         .iter()
@@ -145,8 +144,8 @@ pub fn constants(page: &str) -> Vec<(String, String)> {
         .filter_map(|(_, row)| Some((plain(row.first()?), plain(row.get(1)?))))
         .collect()
 }
-/// Holds bytes against a structure of a page: each value where the page says that it stands, little-endian, and
-/// no field that only one side knows.
+/// Compares bytes with a structure of a page: each value must be at the place that the page gives, little-endian, and
+/// both sides must have equal sets of fields.
 ///
 /// # Panics
 /// If they differ.

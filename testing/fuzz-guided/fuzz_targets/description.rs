@@ -1,4 +1,4 @@
-//! `cargo fuzz run description`: what it does is in `testing/fuzz`.
+//! `cargo fuzz run description`: runs the target of this name in `testing/fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::targets::give("description", bytes));

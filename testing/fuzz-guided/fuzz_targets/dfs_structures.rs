@@ -1,4 +1,4 @@
-//! `cargo fuzz run dfs_structures`: what it does is in `testing/fuzz`.
+//! `cargo fuzz run dfs_structures`: runs the target of this name in `testing/fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::targets::give("dfs_structures", bytes));

@@ -1,4 +1,4 @@
-//! Counting what is allocated, so that no length from outside decides how much.
+//! Counter of allocated memory: proves that no length in the input decides the amount of memory.
 #![allow(
     unsafe_code,
     reason = "an allocator is an unsafe trait; this one only counts"
@@ -7,10 +7,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, with a count for each thread.
+/// The system's allocator, with a counter for each thread.
 ///
-/// Invariant: every call goes to [`System`] unchanged, so its promises are ours; the counters are
-/// plain cells that need no allocation.
+/// Invariant: every call goes to [`System`] unchanged, so its guarantees hold here; the counters are plain cells that
+/// need no allocation.
 struct CountingAllocator;
 
 thread_local! {
@@ -19,7 +19,7 @@ thread_local! {
 }
 
 fn took(bytes: usize) {
-    // A thread that ends may allocate after its counters are gone; nobody asks for those.
+    // A thread that ends may allocate after its counters are gone; these allocations need no count.
     let _ = LIVE.try_with(|live| {
         live.set(live.get().saturating_add(bytes));
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
@@ -30,11 +30,11 @@ fn gave(bytes: usize) {
     let _ = LIVE.try_with(|live| live.set(live.get().saturating_sub(bytes)));
 }
 
-// SAFETY: every method passes its arguments to `System`, which keeps the trait's promises.
+// SAFETY: every method passes its arguments to `System`, which fulfils the trait's contract.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`, which is `System`'s.
+        // SAFETY: the caller fulfils the contract of `alloc`, which is `System`'s.
         unsafe { System.alloc(layout) }
     }
 
@@ -61,7 +61,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Runs `work` on this thread, and says by how many bytes what is allocated grew at most.
+/// Runs `work` on this thread. Returns its result and the maximum growth of allocated memory, in bytes.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.get();
     PEAK.set(before);
@@ -69,10 +69,10 @@ pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (out, PEAK.get().saturating_sub(before))
 }
 
-/// Runs `work`, which may not take more than `bytes` of memory.
+/// Runs `work`, which may use at most `bytes` of memory.
 ///
 /// # Panics
-/// If it does.
+/// If `work` uses more memory.
 pub fn within<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let (out, peak) = peak(work);
     assert!(

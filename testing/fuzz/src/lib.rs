@@ -1,14 +1,14 @@
-//! Hostile bytes for every decoder: what they are given to, and how they are made.
+//! Hostile bytes for every decoder: the targets, and the generation of inputs.
 //!
-//! A [`FuzzTarget`] takes any bytes and panics if a promise does not hold:
-//! - Decoding gives a value or an error. It never panics, and it allocates no more than the bytes it
-//!   was given justify ([`cap`] counts).
-//! - What decodes is encoded to the same bytes again, where the format has one form only.
-//! - A whole log that was tampered with by somebody who knows the checksums is refused, and then
-//!   nothing is changed; or it is taken up, and then the volume works ([`targets::image`]).
+//! A [`FuzzTarget`] takes any bytes and panics if a guarantee does not hold:
+//! - Decoding returns a value or an error. It never panics, and the memory that it allocates is proportionate to the
+//! input ([`cap`] counts).
+//! - A decoded value is encoded to equal bytes again, if the format has only one form.
+//! - A whole log that an attacker with correct checksums changed is either refused, and then
+//! nothing is changed; or it is attached, and then the volume works ([`targets::image`]).
 //!
-//! Where bytes carry a checksum, a target looks at them twice: as they are, and with the checksum
-//! made right, or nothing would get past it.
+//! If bytes carry a checksum, a target decodes them twice: unchanged, and with a corrected checksum. Otherwise nearly
+//! all inputs would fail at the checksum.
 //!
 //! Two engines feed the targets, from one corpus (`testing/fuzz-guided/corpus`, a directory for each target):
 //! - [`mutate`]: seeded, on stable Rust, in `cargo test` and by `cargo run -p forebay-fuzz`;

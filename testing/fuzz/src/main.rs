@@ -1,4 +1,4 @@
-//! `forebay-fuzz`: gives hostile bytes to the decoders, on stable Rust, for as long as one likes.
+//! `forebay-fuzz`: gives hostile bytes to the decoders, on stable Rust, for any length of time.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -19,25 +19,25 @@ struct FuzzCli {
 
 #[derive(Subcommand)]
 enum FuzzCommand {
-    /// Changes inputs of the corpus at random, and gives them to a target, or to each in turn.
+    /// Changes inputs of the corpus at random, and gives them to one target, or to all in turn.
     Run {
-        /// The target; all if none is given.
+        /// The target (default: all).
         target: Option<String>,
-        /// How long, in seconds, for each target.
+        /// Seconds for each target.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
-        /// What to choose by.
+        /// Seed of the random changes.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Gives a file to a target, as it is.
+    /// Gives a file to a target, unchanged.
     Replay {
         /// The target.
         target: String,
         /// The file.
         file: std::path::PathBuf,
     },
-    /// Writes what the encoders make into the corpus, as inputs to begin with.
+    /// Writes the output of the encoders into the corpus, as initial inputs.
     Seeds,
 }
 
@@ -83,7 +83,8 @@ fn find(name: &str) -> Result<&'static FuzzTarget> {
     targets::find(name).with_context(|| format!("no target {name}; there are {}", names.join(", ")))
 }
 
-/// False if an input makes the target panic. It is kept where `cargo fuzz` keeps such, and printed.
+/// Returns false if an input makes the target panic. The input is then printed, and stored beside the findings of
+/// `cargo fuzz`.
 fn run(target: &FuzzTarget, time: Duration, seed: u64) -> Result<bool> {
     let kept = corpus::load(target.name).context("the corpus cannot be read")?;
     let kept: Vec<Vec<u8>> = kept.into_iter().map(|(_, bytes)| bytes).collect();

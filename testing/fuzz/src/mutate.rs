@@ -1,8 +1,8 @@
-//! A small mutation engine: from a corpus and a seed to bytes that are nearly right.
+//! A small mutation engine: makes nearly valid bytes from a corpus and a seed.
 
 use forebay_rng::Rng;
 
-/// A number below `n`; 0 if `n` is.
+/// Returns a number below `n`; 0 if `n` is 0.
 fn below(rng: &Rng, n: usize) -> usize {
     match n {
         0 => 0,
@@ -10,7 +10,7 @@ fn below(rng: &Rng, n: usize) -> usize {
     }
 }
 
-/// Numbers at which decoders go wrong.
+/// Numbers at which decoders often fail.
 const EDGES: [u64; 20] = [
     0,
     1,
@@ -34,10 +34,10 @@ const EDGES: [u64; 20] = [
     u64::MAX,
 ];
 
-/// The longest input that is made.
+/// Maximum length of an input.
 const BYTES_MAX: usize = 64 << 10;
 
-/// One input: an entry of the corpus, or pieces of two, changed in a few places.
+/// Returns one input: an entry of the corpus, or parts of two entries, changed in a few places.
 pub fn mutated(rng: &Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     let entry = |rng: &Rng| {
         corpus
@@ -57,13 +57,13 @@ pub fn mutated(rng: &Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The front of one and the back of the other.
+/// Joins the front of `bytes` and the back of `other`.
 fn splice(rng: &Rng, bytes: &mut Vec<u8>, other: &[u8]) {
     bytes.truncate(below(rng, bytes.len() + 1));
     bytes.extend_from_slice(&other[below(rng, other.len() + 1)..]);
 }
 
-/// One change. Most are near the front, where headers and lengths are.
+/// Makes one change. Most changes are near the front, where headers and lengths are.
 fn change(rng: &Rng, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         bytes.extend((0..1 + below(rng, 32)).map(|_| 0));
@@ -96,8 +96,8 @@ fn change(rng: &Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Makes a field of 1, 2, 4 or 8 bytes, of either order, an edge, its neighbour, the input's length
-/// or a little more or less than it was.
+/// Sets a field of 1, 2, 4 or 8 bytes, of either byte order, to an edge, its neighbour, the input's length, or slightly
+/// more or less than the old value.
 fn set_number(rng: &Rng, bytes: &mut [u8], at: usize) {
     let width = (1 << below(rng, 4)).min(bytes.len() - at);
     let field = &mut bytes[at..at + width];

@@ -1,13 +1,13 @@
-//! Checksums made right again, as somebody would who knows the format.
+//! Correction of checksums, as by an attacker with knowledge of the format.
 
 use forebay_ring_log::HEADER_BYTES;
 
 const CRC_AT: usize = 12;
 const SUMMARY: &[u8; 8] = b"FORESUM\x01";
-/// Where a summary's last block tells the length of the whole.
+/// Place of the length of a summary in its last block.
 const SUMMARY_BYTES_AT: usize = 72;
 
-/// Makes the checksum right of a structure whose last block holds it.
+/// Corrects the checksum of a structure whose last block contains the checksum.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let Some(at) = bytes.len().checked_sub(HEADER_BYTES) else {
         return;
@@ -18,14 +18,14 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     last[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Makes the checksum right of the structure whose last (or only) block begins at `at` of `image`.
+/// Corrects the checksum of the structure whose last (or only) block begins at `at` of `image`.
 pub(crate) fn seal_at(image: &mut [u8], at: usize) {
     let end = at + HEADER_BYTES;
     let mut start = at;
     if image[at..].starts_with(SUMMARY) {
         let field = &image[at + SUMMARY_BYTES_AT..][..4];
         let bytes = u32::from_le_bytes(field.try_into().expect("four bytes")) as usize;
-        // A length that makes no sense is left to be refused.
+        // A nonsensical length is kept, for the decoder to refuse.
         if bytes.is_multiple_of(HEADER_BYTES) && (HEADER_BYTES..=end.min(64 << 20)).contains(&bytes)
         {
             start = end - bytes;
@@ -34,7 +34,7 @@ pub(crate) fn seal_at(image: &mut [u8], at: usize) {
     seal(&mut image[start..end]);
 }
 
-/// Makes the checksum right of a structure of a filesystem, which stands behind its magic.
+/// Corrects the checksum of a structure of a filesystem, which is behind the magic.
 pub(crate) fn seal_sector(bytes: &mut [u8]) {
     let Some((before, rest)) = bytes.split_at_mut_checked(8) else {
         return;
@@ -49,7 +49,7 @@ pub(crate) fn seal_sector(bytes: &mut [u8]) {
     before[4..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// `bytes` as a block: cut off or filled up with zeroes, so that a corpus need not hold them.
+/// Returns `bytes` as a block: cut off or filled up with zeroes, so that the corpus can omit the zeroes.
 pub(crate) fn block(bytes: &[u8]) -> Vec<u8> {
     let mut block = bytes[..bytes.len().min(HEADER_BYTES)].to_vec();
     block.resize(HEADER_BYTES, 0);

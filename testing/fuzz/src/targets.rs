@@ -12,20 +12,20 @@ pub mod sleds;
 pub mod space;
 pub mod text;
 
-/// Something that takes bytes from strangers.
+/// A decoder of untrusted bytes.
 #[derive(Clone, Copy)]
 pub struct FuzzTarget {
-    /// Its name, which is that of its directory in the corpus and of its program in `testing/fuzz-guided/`.
+    /// Name of the target, of its directory in the corpus and of its program in `testing/fuzz-guided/`.
     pub name: &'static str,
-    /// Gives it bytes. Panics if a promise does not hold.
+    /// Function that takes the bytes. Panics if a guarantee does not hold.
     pub run: fn(&[u8]),
-    /// Inputs to begin with, each with a name: what the encoders make.
+    /// Initial inputs, each with a name: the output of the encoders.
     pub seeds: fn() -> Vec<(&'static str, Vec<u8>)>,
-    /// How much work an input is, beside decoding a block, so that targets can share the time.
+    /// Work for an input, relative to decoding a block, for the distribution of time among targets.
     pub cost: u32,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [FuzzTarget; 23] = [
     FuzzTarget {
         name: "superblock",
@@ -167,7 +167,7 @@ pub const TARGETS: [FuzzTarget; 23] = [
     },
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 pub fn find(name: &str) -> Option<&'static FuzzTarget> {
     TARGETS.iter().find(|target| target.name == name)
 }
@@ -175,12 +175,12 @@ pub fn find(name: &str) -> Option<&'static FuzzTarget> {
 /// Gives bytes to the target of this name.
 ///
 /// # Panics
-/// If there is none, or a promise does not hold.
+/// If the target is unknown, or a guarantee does not hold.
 pub fn give(name: &str, bytes: &[u8]) {
     (find(name).expect("a target").run)(bytes);
 }
 
-/// Memory that decoding `bytes` may take: some, and a multiple of what it was given.
+/// Returns the memory that decoding `bytes` may take: a base amount, and a multiple of the input's length.
 fn fair(bytes: &[u8]) -> usize {
     (16 << 10) + 16 * bytes.len()
 }

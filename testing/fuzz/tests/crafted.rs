@@ -1,5 +1,4 @@
-//! Logs that are sound by their checksums and cannot be right: each was found by fuzzing, or is the kind
-//! of thing that fuzzing is for.
+//! Impossible logs with correct checksums. Fuzzing found each of these logs, or could find it.
 
 use std::rc::Rc;
 
@@ -14,7 +13,7 @@ use forebay_units::ByteLen;
 const SUPERBLOCKS: [u8; 2] = [0, 1];
 const SUMMARY: u8 = 5;
 
-/// The same changes to both superblocks.
+/// Returns a script that makes equal changes in both superblocks.
 fn both(changes: &[(u8, &[u8])]) -> Vec<u8> {
     let mut script = vec![0];
     for place in SUPERBLOCKS {
@@ -38,7 +37,7 @@ fn a_log_that_nobody_touched_is_taken_up() {
 
 #[test]
 fn data_past_the_end_of_the_volume_is_refused_at_recovery_and_not_at_destage() {
-    // The line is the second field of the first entry of the first record that the summary lists.
+    // The block is the second field of the first entry of the first record in the summary.
     let script = [vec![0], edit(SUMMARY, 90, &[1])].concat();
     refused(
         &script,
@@ -49,8 +48,8 @@ fn data_past_the_end_of_the_volume_is_refused_at_recovery_and_not_at_destage() {
 
 #[test]
 fn zeroes_past_the_end_of_the_volume_are_refused_at_recovery() {
-    // Behind the first record with its two entries, and the head of the second: the zeroed range,
-    // whose length stands behind its tag and its first sector.
+    // Behind the first record with its two entries, and the head of the second record: the zeroed range, whose length
+    // is behind its tag and its first sector.
     let sectors_at = 76 + (12 + 2 * 10) + 12 + 1 + 6;
     let script = [vec![0], edit(SUMMARY, sectors_at, &[0xff; 5])].concat();
     refused(

@@ -1,6 +1,5 @@
-//! Every target, from its corpus and from inputs made of it, by a seed that is always the same: whether
-//! other work passes is not to hang on one run's luck. `FOREBAY_SEED=fresh` takes another one, which is
-//! printed, and `FOREBAY_SEED=N` repeats it.
+//! Runs every target on its corpus and on mutated inputs, by a fixed seed: a test for other work must not depend on
+//! chance. `FOREBAY_SEED=fresh` selects and prints a new seed, and `FOREBAY_SEED=N` repeats it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::panic::AssertUnwindSafe;
@@ -13,7 +12,7 @@ use forebay_rng::Rng;
 const FIXED_SEED: u64 = 1999;
 /// Work for a target, in units of its cost.
 const WORK: u32 = 120_000;
-/// What all corpora may take up, in bytes.
+/// Maximum size of all corpora, in bytes.
 const CORPUS_BYTES_MAX: u64 = 300 << 10;
 
 fn seed() -> u64 {
@@ -24,7 +23,7 @@ fn seed() -> u64 {
     }
 }
 
-/// Gives `input` to the target; if that panics, keeps the input and says how to repeat it.
+/// Gives `input` to the target. If the target panics, stores the input and prints how to repeat the run.
 fn give(target: &FuzzTarget, input: &[u8], what: &str) {
     let run = AssertUnwindSafe(|| (target.run)(input));
     if std::panic::catch_unwind(run).is_err() {

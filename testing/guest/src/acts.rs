@@ -1,35 +1,35 @@
-//! What a writer does: act after act, each of which follows from a seed and its number.
+//! Work of a writer: a sequence of acts, each derived from a seed and its number.
 //!
-//! Two acts of three create a file, which is named by the act's number; the third overwrites one of
-//! those in place. So what must be in a file after any number of acts can be told by counting.
+//! Two acts of three create a file, which is named by the act's number; the third overwrites one of those in place. So
+//! the content of a file after any number of acts can be computed.
 
 use forebay_rng::Rng;
 
-/// Every so many acts, one overwrites.
+/// Period of acts that overwrite a file.
 const OVERWRITES_EVERY: u64 = 3;
-/// The longest file, in bytes. Half of them are within a page or two.
+/// Length of the longest file, in bytes. Half of the files have at most one or two pages.
 const LONG_BYTES_MAX: u64 = 96 << 10;
 const SHORT_BYTES_MAX: u64 = 8 << 10;
 
-/// All that one writer will ever do.
+/// All acts of one writer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriterPlan {
     seed: u64,
-    /// Its number.
+    /// Number of the writer.
     pub(crate) writer: u64,
 }
 
-/// One thing to be done to one file.
+/// One change of one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WriterAct {
-    /// The file's number: that of the act that creates it.
+    /// Number of the file: the number of the act that creates the file.
     pub(crate) file: u64,
-    /// The act's own number, which decides the content.
+    /// Number of the act, which determines the content.
     number: u64,
 }
 
 impl WriterAct {
-    /// False if the file has been there before.
+    /// Returns true if the act creates the file.
     pub(crate) fn creates(&self) -> bool {
         self.file == self.number
     }
@@ -45,11 +45,11 @@ impl WriterPlan {
         Rng::new(start.next() ^ number)
     }
 
-    /// Act `number`.
+    /// Returns act `number`.
     pub(crate) fn act(&self, number: u64) -> WriterAct {
         let overwrites = number % OVERWRITES_EVERY == OVERWRITES_EVERY - 1;
         let file = if overwrites {
-            // Of each three acts before this one, the first two created.
+            // Of each three acts before this one, the first two created files.
             let nth = self
                 .numbers(1, number)
                 .below(number - number / OVERWRITES_EVERY);
@@ -60,7 +60,7 @@ impl WriterPlan {
         WriterAct { file, number }
     }
 
-    /// What the file holds after the act: as much as before, if it was there.
+    /// Returns the content of the file after the act. An overwrite keeps the length.
     pub(crate) fn content(&self, act: WriterAct) -> Vec<u8> {
         let numbers = self.numbers(2, act.file);
         let most = if numbers.coin() {
@@ -72,8 +72,8 @@ impl WriterPlan {
         self.numbers(3, act.number).bytes(len as usize)
     }
 
-    /// For each file that the first `promised` acts created: the newest of them that changed it, and
-    /// those of the next `open` that may have, too.
+    /// Returns each file that the first `promised` acts created, with the newest of these acts that changed the file,
+    /// and the acts among the next `open` that may have changed the file, too.
     pub(crate) fn files(&self, promised: u64, open: u64) -> Vec<(WriterAct, Vec<WriterAct>)> {
         let mut files: Vec<(WriterAct, Vec<WriterAct>)> = Vec::new();
         let place = |files: &[(WriterAct, Vec<WriterAct>)], file| {
@@ -136,7 +136,7 @@ mod tests {
                     .all(|later| later.file == act.file && later.number >= 90)
             );
         }
-        // Act 92 overwrites something.
+        // Act 92 overwrites a file.
         assert!(plan.files(92, 1).iter().any(|(_, open)| open.len() == 1));
     }
 

@@ -1,7 +1,7 @@
-//! How many acts of each writer were promised to be durable, noted where it outlives the machine.
+//! Number of durable acts of each writer, recorded on a device that outlives the machine.
 //!
-//! A sector for each writer, so that none is torn, written through at once. With a device of its own
-//! it is right whatever becomes of the devices that are tested.
+//! Each writer has a sector, written through at once, so that no count is torn. On a device of its own the ledger stays
+//! correct whatever happens to the tested devices.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -12,11 +12,11 @@ use anyhow::{Context, Result, ensure};
 const SECTOR: u64 = 512;
 const MAGIC: [u8; 8] = *b"ledger01";
 
-/// The notes of all writers.
+/// Counts of all writers.
 pub(crate) struct Ledger(File);
 
 impl Ledger {
-    /// Opens a device, or a file that is made if it is not there. What is all zeroes says nothing yet.
+    /// Opens a device, or a file that is created if missing. A sector of zeroes is a count of zero.
     pub(crate) fn open(path: &Path) -> Result<Ledger> {
         let file = File::options()
             .read(true)
@@ -29,7 +29,7 @@ impl Ledger {
         Ok(Ledger(file))
     }
 
-    /// How many acts of a writer are promised.
+    /// Returns the number of durable acts of a writer.
     pub(crate) fn count(&self, writer: u64) -> Result<u64> {
         let mut sector = [0; SECTOR as usize];
         let mut read = 0;
@@ -50,12 +50,12 @@ impl Ledger {
         Ok(u64::from_le_bytes(rest[..8].try_into()?))
     }
 
-    /// The same of each of so many writers.
+    /// Returns the numbers of durable acts of the first `writers` writers.
     pub(crate) fn counts(&self, writers: u64) -> Result<Vec<u64>> {
         (0..writers).map(|writer| self.count(writer)).collect()
     }
 
-    /// Notes, durably, that the first `count` acts of a writer are promised.
+    /// Records, durably, that the first `count` acts of a writer are durable.
     pub(crate) fn note(&self, writer: u64, count: u64) -> Result<()> {
         let mut sector = [0; SECTOR as usize];
         sector[..8].copy_from_slice(&MAGIC);

@@ -1,12 +1,11 @@
-//! What `scripts/test-vm` and `scripts/bench-peers` run inside their virtual machine, besides the
-//! system's own programs.
+//! The program that `scripts/test-vm` and `scripts/bench-peers` run inside their virtual machine, besides the system's
+//! own programs.
 //!
-//! `write` and `verify` are users of a filesystem whose every act follows from a seed, and who note
-//! durably how many of them `fsync` has promised. So whatever happens to the machine in between, it
-//! can be said afterwards what must be there ([`acts`], [`ledger`], [`writers`], [`promises`]).
-//! `points` and `replay` read what `dm-log-writes` has recorded of a device ([`write_log`]). `stamp` and
-//! `stamped` are the same as users for what is under a filesystem: one writes blocks in an order that can
-//! be told afterwards, the other tells it ([`stamps`]).
+//! `write` and `verify` use a filesystem. Each act of a writer follows from a seed, and the writer records durably how
+//! many acts `fsync` has completed. So after a crash of the machine, `verify` can compute the required content
+//! ([`acts`], [`ledger`], [`writers`], [`promises`]). `points` and `replay` read the log that `dm-log-writes` has
+//! recorded of a device ([`write_log`]). `stamp` and `stamped` do the equivalent for the layer under a filesystem:
+//! `stamp` writes blocks in a known order, and `stamped` checks the order afterwards ([`stamps`]).
 
 mod acts;
 mod ledger;
@@ -32,17 +31,17 @@ struct GuestCli {
     command: GuestCommand,
 }
 
-/// Who writes, and where they note what was promised.
+/// Writers, and their ledger.
 #[derive(Args)]
 struct WriterArgs {
-    /// Where each writer has a directory.
+    /// Parent directory of the writers' directories.
     dir: PathBuf,
     /// The ledger: a file, or a device that outlives the machine.
     ledger: PathBuf,
-    /// The number that everything is made from.
+    /// Seed of all acts.
     #[arg(long, default_value_t = 1999)]
     seed: u64,
-    /// How many write at once.
+    /// Number of concurrent writers.
     #[arg(long, default_value_t = 3)]
     writers: u64,
 }
@@ -57,70 +56,70 @@ impl WriterArgs {
 
 #[derive(Subcommand)]
 enum GuestCommand {
-    /// Create and overwrite files, with fsync after each act; goes on where the ledger says.
+    /// Create and overwrite files, with fsync after each act; continues after the acts in the ledger.
     ///
-    /// Ends with an error when a writer meets one.
+    /// Ends with an error when a writer meets an error.
     Write {
         #[command(flatten)]
         users: WriterArgs,
-        /// How many acts each writer does, those of earlier runs among them; without end if not given.
+        /// Acts of each writer, including those of earlier runs; without limit if not given.
         #[arg(long)]
         acts: Option<u64>,
     },
-    /// Compare what is there with what was promised.
+    /// Compare the files with the durable acts.
     Verify {
         #[command(flatten)]
         users: WriterArgs,
-        /// Acts that were promised of each writer, in place of what the ledger says.
+        /// Durable acts of each writer, in place of the counts in the ledger.
         #[arg(long)]
         promised: Option<u64>,
         /// Acts after those that may have been done in part.
         #[arg(long, default_value_t = 1)]
         open: u64,
-        /// The least that must have been promised in all.
+        /// Minimum number of durable acts in total.
         #[arg(long, default_value_t = 1)]
         least: u64,
     },
-    /// List the places in a dm-log-writes log at which something was made durable: NUMBER WHAT.
+    /// List the places in a dm-log-writes log at which data was made durable: NUMBER WHAT.
     Points {
-        /// The device that was logged to.
+        /// The device that contains the log.
         log: PathBuf,
     },
     /// Bring a device to the state it had at an entry of a dm-log-writes log.
     Replay {
-        /// The device that was logged to.
+        /// The device that contains the log.
         log: PathBuf,
-        /// The device that is written.
+        /// The device to write.
         target: PathBuf,
-        /// The first entry that is applied.
+        /// The first entry to apply.
         #[arg(long)]
         from: u64,
-        /// The last.
+        /// The last entry to apply.
         #[arg(long)]
         to: u64,
     },
-    /// Write blocks of a device that say when they were written, one after the other.
+    /// Write numbered blocks to a device, one after the other.
     ///
-    /// Says how many were acknowledged and flushed, and the error that ended it, if one did.
+    /// Prints how many writes were acknowledged and flushed, and the error that ended the command, if any.
     Stamp {
-        /// What is written to.
+        /// The device to write.
         device: PathBuf,
-        /// Where it is noted what was flushed.
+        /// The ledger, which records the number of flushed writes.
         ledger: PathBuf,
         #[command(flatten)]
         stamps: StampArgs,
         #[command(flatten)]
         pace: PaceArgs,
     },
-    /// Say what of that is left on a device.
+    /// Check which of these blocks are left on a device.
     Stamped {
-        /// What is read.
+        /// The device to read.
         device: PathBuf,
-        /// Where it was noted what was flushed.
+        /// The ledger, which records the number of flushed writes.
         ledger: PathBuf,
         #[command(flatten)]
         stamps: StampArgs,
-        /// Where on the device the blocks begin, in bytes.
+        /// Offset of the blocks on the device, in bytes.
         #[arg(long, default_value_t = 0)]
         offset: u64,
     },

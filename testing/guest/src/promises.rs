@@ -1,4 +1,4 @@
-//! What was promised, held against what is there.
+//! Comparison of the files with the durable acts.
 
 use std::fs;
 use std::path::Path;
@@ -8,25 +8,25 @@ use anyhow::{Result, ensure};
 use crate::acts::WriterPlan;
 use crate::writers::{directory, file};
 
-/// What is changed in place is compared in pieces of so many bytes: no device tears a smaller one.
+/// Unit in which overwritten files are compared: no device tears a smaller write.
 const SECTOR: usize = 512;
-/// So many of what is wrong are listed.
+/// Maximum number of listed faults.
 const SHOWN_MAX: usize = 20;
 
-/// What was found.
+/// Results of a verification.
 #[derive(Debug)]
 pub(crate) struct VerifyFindings {
     files: u64,
     acts: u64,
-    /// What is wrong, a line each.
+    /// Faults, one line each.
     broken: Vec<String>,
 }
 
 impl VerifyFindings {
-    /// Says how much was looked at.
+    /// Returns the extent of the verification.
     ///
     /// # Errors
-    /// If anything is not as was promised, or fewer than `least` acts were: then nothing was tested.
+    /// If a file differs, or fewer than `least` acts were durable. In the second case nothing was tested.
     pub(crate) fn judged(&self, least: u64) -> Result<String> {
         let VerifyFindings {
             files,
@@ -47,8 +47,8 @@ impl VerifyFindings {
     }
 }
 
-/// Looks at every file that the first acts of each plan created, `promised` of which are done, and of
-/// the next `open` perhaps some.
+/// Checks every file that the acts of each plan created. `promised` contains the durable acts of each plan; of the next
+/// `open` acts, any may have been done in part.
 pub(crate) fn verify(
     dir: &Path,
     plans: &[WriterPlan],
@@ -83,7 +83,7 @@ pub(crate) fn verify(
     Ok(found)
 }
 
-/// What is wrong with a file each of whose sectors may be as in any of the versions.
+/// Returns the fault of a file, each of whose sectors may be from any of the versions.
 fn wrong(content: &[u8], versions: &[Vec<u8>]) -> Option<String> {
     let len = versions[0].len();
     if content.len() != len {
@@ -112,7 +112,7 @@ mod tests {
     use crate::ledger::Ledger;
     use crate::writers::write;
 
-    /// A directory in which two writers have done 30 acts each.
+    /// Creates a directory in which two writers have done 30 acts each.
     fn written() -> (tempfile::TempDir, Vec<WriterPlan>) {
         let dir = tempfile::tempdir().unwrap();
         let plans = vec![WriterPlan::new(3, 0), WriterPlan::new(3, 1)];
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn an_act_that_was_not_promised_may_have_been_done_or_not() {
         let (dir, plans) = written();
-        // Act 29 overwrote something.
+        // Act 29 overwrote a file.
         for (promised, open, good) in [(29, 1, true), (28, 2, true), (29, 0, false)] {
             let found = verify(dir.path(), &plans, &[promised, promised], open).unwrap();
             assert_eq!(found.judged(1).is_ok(), good, "{promised} {open}");

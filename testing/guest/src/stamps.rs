@@ -1,8 +1,8 @@
-//! One writer whose every block says when it was written, and what is left of that on a device.
+//! A writer that writes its sequence number into every block, and the check of these numbers on a device.
 //!
-//! Write `n` goes to a block that follows from the seed and `n`, once write `n - 1` is acknowledged, and
-//! fills it with `n`. So after a crash a device is the result of the first `N` writes for some `N`, or it
-//! is not; `N` can only be the newest number found, since whichever write came last is seen whole.
+//! Write `n` goes to a block that follows from the seed and `n`, once write `n - 1` is acknowledged, and fills the
+//! block with `n`. So after a crash a device is correct if it contains exactly the first `N` writes for some `N`. `N`
+//! can only be the newest number found, since the last write is completely visible.
 
 use std::fmt;
 use std::fs::File;
@@ -17,45 +17,45 @@ use forebay_rng::Rng;
 use crate::ledger::Ledger;
 
 pub(crate) const BLOCK: usize = 4096;
-/// No device tears a smaller piece.
+/// No device tears a smaller write.
 const SECTOR: usize = 512;
-/// A sector is filled with this many times the same numbers.
+/// Number of times that the numbers are repeated in a sector.
 const MARK: usize = 32;
 const MAGIC: u64 = u64::from_le_bytes(*b"stamped1");
-/// So much is read at once.
+/// Blocks of one read.
 const READ_BLOCKS: u64 = 256;
 
-/// What both sides must agree on.
+/// Arguments that both commands must share.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct StampArgs {
-    /// Tells the blocks of one run from those that an earlier one left on the device.
+    /// Number of the run, which distinguishes its blocks from those of earlier runs on the device.
     #[arg(long, default_value_t = 1)]
     run: u64,
-    /// How many blocks of 4096 bytes are written to.
+    /// Number of blocks of 4096 bytes to use.
     #[arg(long, default_value_t = 16384)]
     blocks: u64,
 }
 
-/// When to stop, and how often to flush.
+/// End of the writes, and interval of the flushes.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PaceArgs {
-    /// Writes at most; without end if not given.
+    /// Maximum number of writes; without limit if not given.
     #[arg(long)]
     writes: Option<u64>,
-    /// Seconds at most; without end if not given.
+    /// Maximum seconds; without limit if not given.
     #[arg(long)]
     seconds: Option<u64>,
-    /// A flush after so many writes.
+    /// Writes between two flushes.
     #[arg(long, default_value_t = 64)]
     flush_every: u64,
 }
 
-/// How a writer ended.
+/// End of a writer.
 #[derive(Debug)]
 pub(crate) struct WriterEnd {
     acknowledged: u64,
     flushed: u64,
-    /// What stopped it, if not the pace.
+    /// Error that stopped the writer; `None` if the limit was reached.
     error: Option<std::io::Error>,
 }
 
@@ -73,15 +73,16 @@ impl fmt::Display for WriterEnd {
     }
 }
 
-/// What is on a device, beside what was promised of it.
+/// Content of a device, compared with the flushed writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StampFindings {
-    /// The newest write of which something is there.
+    /// Newest write with a visible block.
     newest: u64,
-    /// Blocks older than the newest write says: with any, this is no prefix of what was written.
+    /// Blocks older than in the state after the newest write. With such blocks, the device does not match any
+    /// prefix of the writes.
     behind: u64,
     promised: u64,
-    /// Blocks older than what was flushed.
+    /// Blocks older than the flushed writes.
     lost: u64,
     torn: u64,
     unreadable: u64,
@@ -105,10 +106,10 @@ impl fmt::Display for StampFindings {
     }
 }
 
-/// What one block holds.
+/// Content of one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum BlockStamp {
-    /// A write's number; 0 if none of this run came here.
+    /// Number of a write; 0 for a block without a write of this run.
     Write(u64),
     Torn,
     Unreadable,
@@ -119,7 +120,7 @@ impl StampArgs {
         Rng::new(self.run ^ (write << 8)).below(self.blocks)
     }
 
-    /// For each block the last of the first `writes` that went there, or 0.
+    /// Returns for each block the last of the first `writes` that went to the block, or 0.
     fn last(&self, writes: u64) -> Vec<u64> {
         let mut last = vec![0; self.blocks as usize];
         for write in 1..=writes {
@@ -146,7 +147,7 @@ impl StampArgs {
         }
     }
 
-    /// The write that filled a sector, or 0 if it was none of this run.
+    /// Returns the write that filled a sector, or 0 if no write of this run did.
     fn sector(&self, sector: u64, content: &[u8]) -> BlockStamp {
         let mut number = [0; 8];
         number.copy_from_slice(&content[16..24]);
@@ -175,7 +176,7 @@ impl StampArgs {
         }
     }
 
-    /// Writes until the pace or an error ends it, and notes in the ledger what a flush has promised.
+    /// Writes until the limit or an error, and records the flushed writes in the ledger.
     pub(crate) fn write(
         &self,
         device: &Path,
@@ -216,7 +217,7 @@ impl StampArgs {
         Ok(written)
     }
 
-    /// Reads what is there, from `offset` on in bytes, and holds it against the first `promised` writes.
+    /// Reads the device from `offset` (in bytes), and compares the content with the first `promised` writes.
     pub(crate) fn check(&self, device: &Path, promised: u64, offset: u64) -> Result<StampFindings> {
         let found = self.read(&open(device, false)?, offset);
         let newest = found.iter().map(|found| number(*found)).max().unwrap_or(0);
@@ -248,7 +249,7 @@ impl StampArgs {
                 .read_exact_at(&mut buf[..len], offset + first * BLOCK as u64)
                 .is_ok();
             for (block, content) in blocks.zip(buf.chunks_exact_mut(BLOCK)) {
-                // One block that cannot be read keeps its neighbours from us.
+                // One unreadable block must not hide its neighbours.
                 let there = whole
                     || file
                         .read_exact_at(content, offset + block * BLOCK as u64)
@@ -271,7 +272,7 @@ fn number(found: BlockStamp) -> u64 {
     }
 }
 
-/// Past the page cache, which would hide what is on a device.
+/// Opens the device for direct I/O, since the page cache would hide its content.
 fn open(path: &Path, write: bool) -> Result<File> {
     let said = || format!("cannot open {}", path.display());
     let device = std::fs::metadata(path).with_context(said)?.file_type();
@@ -288,7 +289,7 @@ fn open(path: &Path, write: bool) -> Result<File> {
         .with_context(said)
 }
 
-/// A part of `memory` as direct I/O wants it.
+/// Returns a range of `memory` that is aligned for direct I/O.
 fn aligned(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
     memory.resize(len + BLOCK, 0);
     let at = memory.as_ptr().align_offset(BLOCK);
@@ -301,7 +302,7 @@ mod tests {
 
     const STAMPS: StampArgs = StampArgs { run: 7, blocks: 64 };
 
-    /// A device that so many writes went to, and their ledger.
+    /// Creates a device with this number of writes, and their ledger.
     fn written(writes: u64) -> (tempfile::TempDir, std::path::PathBuf, Ledger) {
         let dir = tempfile::tempdir().unwrap();
         let device = dir.path().join("device");
@@ -317,7 +318,7 @@ mod tests {
         (dir, device, ledger)
     }
 
-    /// Does to the device what a crash would: write `write` is not there, and what was before it is.
+    /// Undoes write `write` as a crash would: the block gets its previous content.
     fn undo(device: &Path, write: u64) {
         let block = STAMPS.block(write);
         let before = STAMPS.last(write - 1)[block as usize];
@@ -329,7 +330,7 @@ mod tests {
         file.write_all_at(&buf, block * BLOCK as u64).unwrap();
     }
 
-    /// The newest write of the first `writes` that nothing overwrote, but for `back` of those.
+    /// Returns the newest visible write of the first `writes`, after skipping `back` visible writes.
     fn visible(writes: u64, back: usize) -> u64 {
         let mut last = STAMPS.last(writes);
         last.sort_unstable();
@@ -390,7 +391,7 @@ mod tests {
         let other = StampArgs { run: 8, ..STAMPS };
         let left = other.check(&device, 0, 0).unwrap();
         assert_eq!((left.newest, left.torn), (0, 0));
-        // Nor what lies elsewhere than it was written.
+        // Misplaced blocks are also ignored.
         let left = STAMPS.check(&device, 0, 2 * BLOCK as u64).unwrap();
         assert_eq!((left.newest, left.torn), (0, 0));
     }

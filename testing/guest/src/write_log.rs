@@ -1,10 +1,10 @@
-//! What `dm-log-writes` records of a device: each write in the order in which it was done, and where
-//! something was made durable.
+//! The log that `dm-log-writes` records of a device: each write in the order of completion, and the points at which
+//! data was made durable.
 //!
-//! The target writes to its second device (drivers/md/dm-log-writes.c): a superblock in the first
-//! sector, and from the second on the entries. An entry is a sector that says what was done, and as
-//! many sectors of data after it as were written. A write appears no sooner than the flush after it,
-//! so the entries up to a flush are what a power cut right after that must have left.
+//! The target writes to its second device (drivers/md/dm-log-writes.c): a superblock in the first sector, and from the
+//! second sector on the entries. An entry is a sector that describes the operation, followed by the sectors of written
+//! data. A write appears no sooner than the flush after it, so the entries up to a flush are the state that a power cut
+//! right after the flush must have left.
 
 use std::fmt;
 use std::fs::File;
@@ -16,10 +16,10 @@ use anyhow::{Context, Result, ensure};
 
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;
-/// The numbers of a superblock (the last of four bytes), and of an entry.
+/// Bytes of the fields of a superblock (the last has four bytes), and of an entry.
 const SUPERBLOCK_BYTES: usize = 28;
 const ENTRY_BYTES: usize = 32;
-/// Sectors of the devices this is for.
+/// Maximum sector size of supported devices.
 const SECTOR_BYTES_MAX: u32 = 4096;
 
 mod flag {
@@ -36,19 +36,19 @@ struct DmLog {
     entries: u64,
 }
 
-/// What was done, at one place in the log.
+/// The operation at one place in the log.
 struct DmLogEntry {
     number: u64,
     sector: u64,
     sectors: u64,
     flags: u64,
-    /// How long a mark's text is; it stands right behind the entry.
+    /// Bytes of the text of a mark, directly behind the entry.
     text_bytes: u64,
-    /// Where in the log the entry is.
+    /// Place of the entry in the log.
     at: u64,
 }
 
-/// An entry at which something was made durable, or that somebody marked.
+/// An entry that made data durable or that a tester marked.
 pub(crate) struct DmLogPoint {
     number: u64,
     what: String,
@@ -132,7 +132,7 @@ impl DmLogEntry {
         self.flags & flag != 0
     }
 
-    /// Sectors of data behind the entry.
+    /// Returns the sectors of data behind the entry.
     fn data_sectors(&self) -> u64 {
         if self.is(flag::DISCARD | flag::MARK) {
             0
@@ -142,7 +142,7 @@ impl DmLogEntry {
     }
 }
 
-/// The points of a log, in order.
+/// Returns the points of a log, in order.
 pub(crate) fn points(log: &Path) -> Result<Vec<DmLogPoint>> {
     let log = DmLog::open(log)?;
     let mut points = Vec::new();
@@ -163,8 +163,8 @@ pub(crate) fn points(log: &Path) -> Result<Vec<DmLogPoint>> {
     Ok(points)
 }
 
-/// Writes the entries of `range` to `target`; says how many writes these were. A discard is left out:
-/// nobody may rely on what it leaves.
+/// Writes the entries of `range` to `target`, and returns a summary with the number of writes. Discards are omitted: no
+/// client may rely on the content of a discarded range.
 pub(crate) fn replay(log: &Path, target: &Path, range: RangeInclusive<u64>) -> Result<String> {
     let log = DmLog::open(log)?;
     let target = File::options()
@@ -192,7 +192,7 @@ pub(crate) fn replay(log: &Path, target: &Path, range: RangeInclusive<u64>) -> R
 mod tests {
     use super::*;
 
-    /// A log as the kernel writes it: a write, a flush, a mark, a discard, a write with FUA.
+    /// Creates a log as the kernel writes it: a write, a flush, a mark, a discard, a write with FUA.
     fn log() -> (tempfile::TempDir, std::path::PathBuf) {
         let mut bytes = Vec::new();
         let mut sector = |numbers: &[u64], rest: &[u8]| {

@@ -1,4 +1,4 @@
-//! Writers at work, each on a thread and in a directory of its own.
+//! Concurrent writers, each on a thread and in a directory of its own.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,20 +10,20 @@ use anyhow::{Context, Result, anyhow};
 use crate::acts::{WriterAct, WriterPlan};
 use crate::ledger::Ledger;
 
-/// The directory of a writer.
+/// Returns the directory of a writer.
 pub(crate) fn directory(dir: &Path, writer: u64) -> PathBuf {
     dir.join(format!("writer{writer}"))
 }
 
-/// The file that an act is about.
+/// Returns the file of an act.
 pub(crate) fn file(directory: &Path, act: WriterAct) -> PathBuf {
     directory.join(format!("file{}", act.file))
 }
 
-/// Has all of them write, up to act `most` or without end; says how many acts were done.
+/// Runs all writers, up to act `most` or without end. Returns the number of acts done.
 ///
 /// # Errors
-/// The first that a writer met; the others have gone on until they met one, too, or were done.
+/// The first error of a writer. The other writers go on until they meet an error, too, or are done.
 pub(crate) fn write(
     dir: &Path,
     plans: Vec<WriterPlan>,
@@ -63,7 +63,7 @@ fn write_one(dir: &Path, plan: WriterPlan, ledger: &Ledger, most: Option<u64>) -
     Ok(number - before)
 }
 
-/// Does an act, which may have been done in part before, and waits until it is durable.
+/// Does an act, which may have been done in part before, and waits until the result is durable.
 fn carry_out(directory: &Path, plan: WriterPlan, act: WriterAct) -> Result<()> {
     let (path, content) = (file(directory, act), plan.content(act));
     if act.creates() {

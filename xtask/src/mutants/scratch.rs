@@ -1,4 +1,4 @@
-//! The copy of the tree that mutants are built in, and the simulator that is run there.
+//! The copy of the tree in which mutants are built, and the simulator that runs there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,12 +14,12 @@ pub(super) struct TreeCopy {
     build: PathBuf,
 }
 
-/// What hunting for a violation came to.
+/// Result of a hunt for a violation.
 #[derive(Default)]
 pub(super) struct HuntResult {
-    /// The checker that saw one.
+    /// Checker that reported a violation.
     pub(super) caught_by: Option<String>,
-    /// Worlds lived through until then.
+    /// Scenarios run until then.
     pub(super) worlds: u64,
     /// Processor time of the simulator until then.
     pub(super) took: Duration,
@@ -33,12 +33,12 @@ impl TreeCopy {
         Ok(TreeCopy { tree, build })
     }
 
-    /// Makes the copy equal to the project's files. What is equal already is not touched, so that
-    /// cargo builds only what has changed.
+    /// Makes the copy equal to the project's files. Equal files are not touched, so that cargo builds only changed
+    /// crates.
     pub(super) fn restore(&self, root: &Path) -> Result<()> {
         let files = crate::tracked(root)?;
         for path in &files {
-            // A file that is tracked and deleted is not there to be copied.
+            // A tracked file may be deleted from the working tree.
             let Ok(bytes) = fs::read(root.join(path)) else {
                 continue;
             };
@@ -73,7 +73,7 @@ impl TreeCopy {
             .arg(&self.build)
             .current_dir(&self.tree)
             .env_remove("CARGO_MANIFEST_DIR")
-            // Each mutant changes a few functions; nobody ships what is built here.
+            // Each mutant changes a few functions, and the build is never shipped.
             .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
             .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .output()
@@ -95,18 +95,18 @@ impl TreeCopy {
         self.build.join("forebay-sim-as-it-is")
     }
 
-    /// Keeps the simulator of the code as it is, which was built last, to compare with.
+    /// Keeps the simulator of the unchanged code, which was built last, for comparison.
     pub(super) fn keep_as_it_is(&self) -> Result<()> {
         fs::copy(self.program(), self.as_it_is()).context("the simulator just built")?;
         Ok(())
     }
 
-    /// Looks for a world, from this seed on, that has a violation with the mutant and none without,
-    /// until the simulator has used this much of a processor's time.
+    /// Looks for a scenario, from this seed on, that has a violation with the mutant and none without, until the
+    /// simulator has used this much processor time.
     pub(super) fn hunt(&self, subject: &str, seed: u64, time: Duration) -> Result<HuntResult> {
         let (began, mut seed) = (Instant::now(), seed);
         let mut out = HuntResult::default();
-        // A machine that is busy with other things gets longer, but not for ever.
+        // A busy machine gets more time, within a limit.
         while out.took + Duration::from_secs(1) < time && began.elapsed() < 3 * time {
             let left = (time - out.took).as_secs().to_string();
             let from = seed.to_string();
@@ -136,7 +136,7 @@ impl TreeCopy {
     }
 }
 
-/// Runs the simulator; true if it found a violation, and what it printed.
+/// Runs the simulator. Returns true if it found a violation, and its output.
 fn run(program: &Path, arguments: &[&str]) -> Result<(bool, String)> {
     let output = Command::new(program)
         .args(arguments)
@@ -145,7 +145,7 @@ fn run(program: &Path, arguments: &[&str]) -> Result<(bool, String)> {
         .with_context(|| program.display().to_string())?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
-    // A simulator that does not even begin proves nothing.
+    // A simulator that does not start proves nothing.
     ensure!(
         output.status.code() != Some(2),
         "the simulator was called wrongly:\n{said}"
@@ -153,7 +153,7 @@ fn run(program: &Path, arguments: &[&str]) -> Result<(bool, String)> {
     Ok((!output.status.success(), said))
 }
 
-/// The world and the checker that the simulator names: `seed N digest D: CHECKER: WHAT`.
+/// Parses the seed and the checker from the simulator's output: `seed N digest D: CHECKER: WHAT`.
 fn violation(output: &str) -> Option<(u64, String)> {
     output.lines().find_map(|line| {
         let (head, rest) = line.split_once(": ")?;
@@ -171,7 +171,7 @@ fn violation(output: &str) -> Option<(u64, String)> {
 #[derive(PartialEq, Debug)]
 struct ExploreSummary {
     worlds: u64,
-    /// What its threads used of a processor.
+    /// Processor time of the simulator's threads.
     processor: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! Files of a crate do not use each other in circles.
+//! Check that files of a crate do not use each other in circles.
 //!
-//! Whoever reads one file of a circle has to read them all. Most circles are one thing that stands in
-//! the wrong file: a constant, or a type that both sides name. A module and the modules below it may
-//! use each other: they are one thing in several files, and privacy is made for that.
+//! A reader of one file of a circle has to read them all. Most circles come from one item in the wrong file: a
+//! constant, or a type that both sides use. A module and the modules below it may use each other: they are one unit in
+//! several files, and privacy supports this structure.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use super::ratchet::{LimitedCount, Ratchet};
 use super::rust::RustSource;
 use super::{ProjectTree, TidyProblem};
 
-/// Every crate's circles, but for as many as the ratchet still allows it.
+/// Returns the circles of every crate, unless the ratchet permits their number.
 pub(super) fn check(
     tree: &ProjectTree,
     sources: &[RustSource],
@@ -35,14 +35,14 @@ pub(super) fn check(
     problems
 }
 
-/// All circles, for people.
+/// Returns all circles, for human readers.
 pub(super) fn all(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
     let crates = tree.crates();
     let circles = crates.flat_map(|directory| of_crate(sources, directory));
     circles.map(|circle| problem(sources, &circle)).collect()
 }
 
-/// The circles of the crate in `directory`.
+/// Returns the circles of the crate in `directory`.
 fn of_crate(sources: &[RustSource], directory: &str) -> Vec<Vec<ModuleUse>> {
     let roots = ["lib", "main"].map(|root| format!("{directory}/src/{root}.rs"));
     let programs = format!("{directory}/src/bin/");
@@ -69,8 +69,8 @@ fn problem(sources: &[RustSource], circle: &[ModuleUse]) -> TidyProblem {
     )
 }
 
-/// The circles among the files below `root`, each by the uses that make it; one for every group of
-/// files that use each other.
+/// Returns the circles among the files below `root`, each as a list of uses; one circle for every group of files that
+/// use each other.
 fn circles(sources: &[RustSource], root: usize) -> Vec<Vec<ModuleUse>> {
     let mut uses = uses(sources, root);
     uses.retain(|one| {
@@ -95,10 +95,10 @@ fn circles(sources: &[RustSource], root: usize) -> Vec<Vec<ModuleUse>> {
     found
 }
 
-/// What each file uses.
+/// Uses of other files, by file.
 type FileUses<'a> = BTreeMap<usize, Vec<&'a ModuleUse>>;
 
-/// Whether the module in the file `child` lies below that in `parent`.
+/// Returns true if the module in the file `child` lies below that in `parent`.
 fn is_below(parent: &str, child: &str) -> bool {
     let directory = |path: &str| {
         let path = path.trim_end_matches(".rs");
@@ -110,7 +110,7 @@ fn is_below(parent: &str, child: &str) -> bool {
     directory(child).starts_with(&format!("{}/", directory(parent)))
 }
 
-/// The files that `start` uses, by way of others too.
+/// Returns the files that `start` uses, directly or indirectly.
 fn reached(next: &FileUses<'_>, start: usize) -> BTreeSet<usize> {
     let (mut seen, mut todo) = (BTreeSet::new(), vec![start]);
     while let Some(at) = todo.pop() {
@@ -120,7 +120,7 @@ fn reached(next: &FileUses<'_>, start: usize) -> BTreeSet<usize> {
     seen
 }
 
-/// The shortest way from `start` back to itself.
+/// Returns the shortest path of uses from `start` back to itself.
 fn shortest(next: &FileUses<'_>, start: usize) -> Option<Vec<ModuleUse>> {
     let mut ways = VecDeque::from([(start, Vec::new())]);
     let mut seen = BTreeSet::new();
@@ -144,7 +144,7 @@ mod tests {
     use super::super::ratchet::RATCHET;
     use super::*;
 
-    /// What is found in the crate `x` of these files, by their paths from its `src/`.
+    /// Returns the problems of the crate `x` with these files, by their paths from its `src/`.
     fn problems(files: &[(&str, &str)], ratchet: &str) -> Vec<String> {
         let sources: Vec<RustSource> = files
             .iter()

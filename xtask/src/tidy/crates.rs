@@ -1,4 +1,4 @@
-//! Who may use whom: the tables of ARCHITECTURE.md against what cargo knows.
+//! Permitted dependencies: the tables of ARCHITECTURE.md against cargo's metadata.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use forebay_doc_tables::{plain, tables};
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const TO_COME: &str = "(to come)";
 
-/// A package of the workspace, as `cargo metadata` has it.
+/// A package of the workspace, from `cargo metadata`.
 #[derive(Deserialize)]
 pub(super) struct CargoPackage {
     manifest_path: String,
@@ -22,9 +22,9 @@ pub(super) struct CargoPackage {
 #[derive(Deserialize)]
 struct CargoDependency {
     name: String,
-    /// Where it lies, if it is one of the workspace.
+    /// Path of the package, if it belongs to the workspace.
     path: Option<String>,
-    /// `dev` if only tests use it.
+    /// `dev` if only tests use the dependency.
     kind: Option<String>,
 }
 
@@ -34,7 +34,7 @@ struct CargoMetadata {
 }
 
 impl CargoPackage {
-    /// The manifest's path from the project's root.
+    /// Returns the manifest's path from the project's root.
     pub(super) fn manifest(&self, tree: &ProjectTree) -> String {
         from_root(tree, &self.manifest_path)
     }
@@ -44,14 +44,14 @@ impl CargoPackage {
         self.dependencies.iter().map(|one| one.name.as_str())
     }
 
-    /// The crate's name in the table.
+    /// Returns the crate's name in the table.
     fn listed_as(&self, tree: &ProjectTree) -> String {
         let manifest = self.manifest(tree);
         listed_as(manifest.trim_end_matches("/Cargo.toml")).to_owned()
     }
 }
 
-/// The name in the table of the crate in `directory`, a path from the project's root.
+/// Returns the name in the table of the crate in `directory`, a path from the project's root.
 fn listed_as(directory: &str) -> &str {
     directory.strip_prefix("crates/").unwrap_or(directory)
 }
@@ -61,7 +61,7 @@ fn from_root(tree: &ProjectTree, path: &str) -> String {
     path.strip_prefix(&root).unwrap_or(path).to_owned()
 }
 
-/// The workspace's packages. Asks for no more than the manifests say, so needs no network.
+/// Returns the workspace's packages. Reads only the manifests, so no network is needed.
 pub(super) fn packages(tree: &ProjectTree) -> Result<Vec<CargoPackage>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
@@ -83,16 +83,16 @@ pub(super) fn packages(tree: &ProjectTree) -> Result<Vec<CargoPackage>> {
 pub(super) struct CrateRow {
     pub(super) name: String,
     line: usize,
-    /// It may use crates of a level below this one.
+    /// The crate may use crates of levels below this number.
     below: u32,
-    /// Its own level; `None` for a crate that does not ship, which none may use.
+    /// Level of the crate; `None` for a crate that does not ship. Shipping crates may not use such a crate.
     level: Option<u32>,
     to_come: bool,
-    /// Whether it may use the operating system directly.
+    /// True if the crate may use the operating system directly.
     pub(super) system: bool,
 }
 
-/// The rows of the crate table, and what is wrong with them.
+/// Returns the rows of the crate table, and the problems of the table.
 pub(super) fn listed(tree: &ProjectTree) -> (Vec<CrateRow>, Vec<TidyProblem>) {
     let (mut rows, mut problems) = (Vec::new(), Vec::new());
     for table in tables(tree.text(DOCUMENT).unwrap_or_default()) {
@@ -143,7 +143,7 @@ fn read_row(line: usize, row: &[String]) -> Option<CrateRow> {
     })
 }
 
-/// Holds packages and their dependencies against the tables.
+/// Compares packages and their dependencies with the tables.
 pub(super) fn check(tree: &ProjectTree, packages: &[CargoPackage]) -> Vec<TidyProblem> {
     let (listed, mut problems) = listed(tree);
     let present: Vec<String> = packages.iter().map(|one| one.listed_as(tree)).collect();
@@ -183,8 +183,8 @@ pub(super) fn check(tree: &ProjectTree, packages: &[CargoPackage]) -> Vec<TidyPr
     problems
 }
 
-/// Why `row`'s crate may not use the one at `path`, if so. Tests may use what does not ship, and so
-/// may what does not ship itself.
+/// Returns the reason why `row`'s crate may not use the crate at `path`, if it may not. Tests and crates that do not
+/// ship may use crates that do not ship.
 fn refusal(row: &CrateRow, path: &str, only_tests: bool, listed: &[CrateRow]) -> Option<String> {
     let name = listed_as(path);
     let (user, below) = (&row.name, row.below);
@@ -198,7 +198,7 @@ fn refusal(row: &CrateRow, path: &str, only_tests: bool, listed: &[CrateRow]) ->
     }
 }
 
-/// The names in the first column of the tables headed `dependency | …`, with their lines.
+/// Returns the names in the first column of the tables headed `dependency | …`, with their lines.
 fn external(tree: &ProjectTree) -> Vec<(usize, String)> {
     let tables = tables(tree.text(DOCUMENT).unwrap_or_default());
     let mut names = Vec::new();
@@ -218,7 +218,7 @@ fn undocumented(tree: &ProjectTree, name: &str) -> Option<String> {
     (!known).then(|| format!("`{name}` is not in the dependency table of {DOCUMENT}"))
 }
 
-/// Rows of the dependency table that the workspace does not have.
+/// Returns rows of the dependency table that the workspace no longer has.
 fn stale(tree: &ProjectTree) -> Vec<TidyProblem> {
     let gone = external(tree)
         .into_iter()
@@ -230,7 +230,7 @@ fn stale(tree: &ProjectTree) -> Vec<TidyProblem> {
     .collect()
 }
 
-/// Whether a line of the root manifest begins with `start`.
+/// Returns true if a line of the root manifest begins with `start`.
 fn has_line(tree: &ProjectTree, start: &str) -> bool {
     let manifest = tree.text("Cargo.toml").unwrap_or_default();
     manifest.lines().any(|line| line.starts_with(start))

@@ -1,9 +1,9 @@
-//! Links in Markdown pages: the file and, in a page, the heading must be there.
+//! Check of links in Markdown pages: the file and, in a page, the heading must exist.
 
 use super::tree::resolve;
 use super::{ProjectTree, TidyProblem};
 
-/// Every relative link of every page.
+/// Checks every relative link of every page.
 pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for (path, text) in tree.ending(".md") {
@@ -20,7 +20,7 @@ pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     problems
 }
 
-/// Lines of a page outside fenced blocks, numbered from 1, without inline code.
+/// Returns the lines of a page outside fenced blocks, numbered from 1, without inline code.
 fn prose(page: &str) -> impl Iterator<Item = (usize, String)> {
     let mut fenced = false;
     page.lines().enumerate().filter_map(move |(index, line)| {
@@ -31,7 +31,7 @@ fn prose(page: &str) -> impl Iterator<Item = (usize, String)> {
     })
 }
 
-/// Targets of `[text](target)` and `[text]: target`, with their lines.
+/// Returns the targets of `[text](target)` and `[text]: target`, with their lines.
 fn links(page: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(page) {
@@ -68,7 +68,7 @@ fn broken(tree: &ProjectTree, page: &str, target: &str) -> Option<&'static str> 
     (!known).then_some("no such heading")
 }
 
-/// The anchors of a page's headings, made as the usual forges make them.
+/// Returns the anchors of a page's headings, as the usual forges make them.
 fn anchors(page: &str) -> impl Iterator<Item = String> {
     let mut fenced = false;
     page.lines().filter_map(move |line| {

@@ -1,18 +1,17 @@
-//! Pages of docs/format against the `format.rs` files they describe.
+//! Check of the pages of docs/format against the `format.rs` files that they describe.
 //!
-//! This checks that they belong together and that the pages' tables are well formed. That the
-//! numbers agree is checked by a test of the crate itself, which reads the page
-//! (docs/format/README.md says how).
+//! This check compares names, and verifies that the pages' tables are well formed. A test of the crate itself reads the
+//! page and compares the numbers (see docs/format/README.md).
 //!
-//! A `format.rs` of a protocol that others have specified has no page of ours; a line
-//! `//! Protocol: WHERE` at its head says where the bytes are described.
+//! A `format.rs` of a protocol with an external specification has no page of ours; a line `//! Protocol: WHERE` at its
+//! head gives the place of the specification.
 
 use super::{ProjectTree, TidyProblem};
 use forebay_doc_tables::{fields, is_layout, tables};
 
 const PAGES: &str = "docs/format/";
 
-/// Each page names the code it describes, and each `format.rs` has a page and a test.
+/// Checks that each page names its code, and that each `format.rs` has a page and a test.
 pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     let mut described: Vec<String> = Vec::new();
@@ -52,7 +51,7 @@ pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     problems
 }
 
-/// The files on the page's `Code:` lines.
+/// Returns the files on the page's `Code:` lines.
 fn described_by(page: &str) -> Vec<String> {
     let lines = page.lines().filter_map(|line| line.strip_prefix("Code: "));
     lines
@@ -77,7 +76,7 @@ fn malformed(path: &str, text: &str) -> Vec<TidyProblem> {
     bad.collect()
 }
 
-/// Whether a Rust file of the same crate uses the reader of pages.
+/// Returns true if a Rust file of the same crate uses the reader of pages.
 fn is_compared(tree: &ProjectTree, path: &str) -> bool {
     let (krate, _) = path.split_once("/src/").unwrap_or_default();
     tree.ending(".rs").any(|(file, text)| {

@@ -1,17 +1,17 @@
-//! Things that are forbidden in code or in tests.
+//! Forbidden constructs in code or in tests.
 //!
 //! - Left-overs of work: `todo!`, `unimplemented!`, `dbg!`.
-//! - `#[ignore]`: a test that nobody runs. One that lacks what it needs says so and returns.
-//! - Sleeping threads in tests: a test waits for what it waits for. Where a sleep *is* the test
-//!   (a kill at a random moment), `// sleeps: REASON` on the line or the one above permits it.
+//! - `#[ignore]`: ignored tests are never run. A test that lacks a requirement reports this and returns.
+//! - Sleeping threads in tests: a test waits for an event. If the sleep *is* the test
+//! (a kill at a random moment), `// sleeps: REASON` on the line or the line above permits it.
 //! - Clock, files, threads, sockets and randomness of the operating system in a crate that the
-//!   crate table does not give `system`: what such a crate does must follow from its inputs alone.
+//! crate table does not give `system`: the actions of such a crate must depend on its inputs alone.
 
 use super::crates::listed;
 use super::rust::RustSource;
 use super::{ProjectTree, TidyProblem};
 
-/// What of the standard library is the operating system, and what to use in its place.
+/// Parts of the standard library that use the operating system, and their replacements.
 const SYSTEM: [(&str, &str, &str); 7] = [
     ("Instant", "now", "take the time from the executor's clock"),
     (
@@ -26,7 +26,7 @@ const SYSTEM: [(&str, &str, &str); 7] = [
     ("thread", "sleep", "sleep on the executor's clock"),
 ];
 
-/// Every forbidden thing in every source.
+/// Checks every source for forbidden constructs.
 pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
     let (crates, _) = listed(tree);
     let mut problems = Vec::new();

@@ -6,7 +6,7 @@ use super::{ProjectTree, TidyProblem};
 const LICENCE: &str = "MIT OR Apache-2.0";
 const HOLDER: &str = "The Forebay authors";
 
-/// The licence files are there, and every package has the licence and the workspace's lints.
+/// Checks that the licence files exist, and that every package has the licence and the workspace's lints.
 pub(super) fn check(tree: &ProjectTree, packages: &[CargoPackage]) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for file in ["LICENSE-MIT", "LICENSE-APACHE"] {

@@ -1,51 +1,51 @@
-//! The modules of a crate, and which file uses something that another file defines.
+//! The modules of a crate, and the uses of one file's items in another file.
 //!
-//! Names are followed to where they are defined: a child that writes `super::Size` for a type which
-//! its parent re-exports from a sibling uses the sibling. What is behind `#[cfg(test)]` is not looked
-//! at. Methods are not seen, as no path names them; nor are modules that macros make.
+//! Names are followed to their definitions: a child that writes `super::Size` for a type which its parent re-exports
+//! from a sibling uses the sibling. Code behind `#[cfg(test)]` is ignored. Methods are not detected, as no path names
+//! them; nor are modules that macros make.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::rust::{RustSource, RustToken, item_end};
 
-/// Imports of imports that are followed.
+/// Maximum chain of imports that is followed.
 const IMPORTS_MAX: usize = 20;
 
-/// That `from` uses something that `to` defines; both are places in the list of sources.
+/// A use in `from` of an item that `to` defines; both are indices in the list of sources.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 pub(super) struct ModuleUse {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) line: usize,
-    /// The path as it is written.
+    /// The path as written.
     pub(super) path: String,
 }
 
-/// A module: a file, or a `mod name { … }` within one.
+/// A module: a file, or a `mod name { … }` within a file.
 #[derive(Debug, Default)]
 struct Module {
-    /// The file that it stands in.
+    /// File that contains the module.
     file: usize,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
-    /// Names of what is defined here.
+    /// Names of the items defined in the module.
     items: BTreeSet<String>,
     imports: Vec<Import>,
-    /// Its tokens, but for those of inline modules and tests.
+    /// Tokens of the module, without those of inline modules and tests.
     body: Vec<Range<usize>>,
 }
 
-/// One name that a `use` brings in.
+/// One name that a `use` imports.
 #[derive(Debug)]
 struct Import {
     line: usize,
     path: Vec<String>,
-    /// What it is called here; `*` for all that the module has.
+    /// Name in this module; `*` for all names of the imported module.
     name: String,
-    /// Whether it is passed on, as `pub use` does.
+    /// True if the import is re-exported, as with `pub use`.
     public: bool,
-    /// Where its `use` stands.
+    /// Tokens of its `use`.
     tokens: Range<usize>,
 }
 
@@ -55,7 +55,7 @@ struct Crate<'a> {
     modules: Vec<Module>,
 }
 
-/// What each file below `root` uses of others; `root` is a place in `sources`.
+/// Returns the uses of other files in each file below `root`; `root` is an index in `sources`.
 pub(super) fn uses(sources: &[RustSource], root: usize) -> Vec<ModuleUse> {
     let mut krate = Crate {
         sources,
@@ -72,7 +72,7 @@ pub(super) fn uses(sources: &[RustSource], root: usize) -> Vec<ModuleUse> {
 }
 
 impl Crate<'_> {
-    /// Reads the module that `range` of `file` is; files of its children lie in `directory`.
+    /// Reads the module in `range` of `file`; files of its children lie in `directory`.
     fn module(
         &mut self,
         file: usize,
@@ -94,7 +94,7 @@ impl Crate<'_> {
         place
     }
 
-    /// Reads the item at `at` and returns where the next begins.
+    /// Reads the item at `at` and returns the beginning of the next item.
     fn item(&mut self, place: usize, at: usize, directory: &str) -> usize {
         let source = &self.sources[self.modules[place].file];
         let tokens = &source.tokens;
@@ -143,7 +143,7 @@ impl Crate<'_> {
         }
     }
 
-    /// Takes note of every `use` in the module, also those within functions.
+    /// Records every `use` in the module, including those within functions.
     fn imports(&mut self, place: usize) {
         let tokens = &self.sources[self.modules[place].file].tokens;
         let mut found = Vec::new();
@@ -172,7 +172,7 @@ impl Crate<'_> {
         self.modules[place].imports = found;
     }
 
-    /// The file that defines what `path` names in the module `place`, if it is one of the crate.
+    /// Returns the file that defines the item at `path` in the module `place`, if a file of the crate defines it.
     fn file_of(&self, place: usize, path: &[String], depth: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         let module = &self.modules[place];
@@ -180,7 +180,7 @@ impl Crate<'_> {
             Some(next) if rest.is_empty() => Some(self.modules[next].file),
             Some(next) => {
                 let found = self.file_of(next, rest, depth);
-                // What is not seen to be defined there comes from a macro there.
+                // An item without a visible definition comes from a macro in that module.
                 found.or(Some(self.modules[next].file))
             }
             None if module.items.contains(first) => Some(module.file),
@@ -188,7 +188,7 @@ impl Crate<'_> {
         }
     }
 
-    /// The module that `name` is at the beginning of a path in the module `place`.
+    /// Returns the module for `name` at the beginning of a path in the module `place`.
     fn module_named(&self, place: usize, name: &str) -> Option<usize> {
         match name {
             "crate" => Some(0),
@@ -198,15 +198,15 @@ impl Crate<'_> {
         }
     }
 
-    /// The module that `path` names in the module `place`, if it is one that is named directly.
+    /// Returns the module at `path` in the module `place`, if the path names a module directly.
     fn module_at(&self, place: usize, path: &[String]) -> Option<usize> {
         let mut names = path.iter();
         names.try_fold(place, |place, name| self.module_named(place, name))
     }
 
-    /// The same as `file_of` for a path whose first name is imported into the module.
+    /// Does the work of `file_of` for a path whose first name is imported into the module.
     fn imported(&self, place: usize, first: &str, rest: &[String], depth: usize) -> Option<usize> {
-        // A name may be imported by way of itself.
+        // A name may be imported from itself, in a circle.
         if depth > IMPORTS_MAX {
             return None;
         }
@@ -224,7 +224,7 @@ impl Crate<'_> {
         })
     }
 
-    /// What the module `place` uses of other files.
+    /// Returns the uses of other files in the module `place`.
     fn uses_of(&self, place: usize) -> Vec<ModuleUse> {
         let module = &self.modules[place];
         let source = &self.sources[module.file];
@@ -241,8 +241,8 @@ impl Crate<'_> {
                 });
             }
         };
-        // The compiler sees to it that what is imported is used, unless it is passed on; and what is
-        // used of an imported module is seen where it is used.
+        // The compiler ensures that each import is used, unless it is re-exported. Uses of an imported module are
+        // detected at their own places.
         for import in module.imports.iter().filter(|import| !import.public) {
             if self.module_at(place, &import.path).is_none() {
                 note(import.line, &import.path);
@@ -260,8 +260,8 @@ impl Crate<'_> {
         found
     }
 
-    /// Whether `path` in the module uses something: not the word `self`, nor a variable that is
-    /// called like a module.
+    /// Returns true if `path` in the module uses an item: neither the word `self`, nor a variable that has a module's
+    /// name.
     fn is_use(&self, place: usize, path: &[String]) -> bool {
         let [name] = path else { return true };
         let type_like = name.starts_with(char::is_uppercase);
@@ -269,7 +269,7 @@ impl Crate<'_> {
     }
 }
 
-/// Where an item's own words begin, behind attributes and visibility.
+/// Returns the beginning of an item's own words, behind attributes and visibility.
 fn head(tokens: &[RustToken], mut at: usize) -> usize {
     while let Some(token) = tokens.get(at) {
         let after = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
@@ -284,7 +284,7 @@ fn head(tokens: &[RustToken], mut at: usize) -> usize {
     at
 }
 
-/// The name of what the item defines.
+/// Returns the name that the item defines.
 fn defined(item: &[RustToken]) -> Option<&str> {
     const KINDS: [&str; 8] = [
         "fn", "struct", "enum", "union", "trait", "type", "static", "const",
@@ -304,12 +304,12 @@ fn defined(item: &[RustToken]) -> Option<&str> {
 fn item_end_of_use(tokens: &[RustToken], at: usize) -> Option<usize> {
     let ends = |token: &RustToken| token.text == ";";
     let from = tokens.get(at..)?;
-    // `use<'a>` in a type is no import.
+    // `use<'a>` in a type is not an import.
     (tokens.get(at + 1)?.text != "<").then_some(())?;
     from.iter().position(ends).map(|length| at + length)
 }
 
-/// The names of a tree as in `use a::{b, c::{self, d as e}}`: line, path and what it is called.
+/// Returns the names of a tree such as `use a::{b, c::{self, d as e}}`: line, path and local name.
 fn tree(
     tokens: &[RustToken],
     range: Range<usize>,
@@ -350,7 +350,7 @@ fn tree(
     }
 }
 
-/// The path that begins at `at`: names with `::` between them, or a single name.
+/// Returns the path that begins at `at`: names with `::` between them, or a single name.
 fn path_at(tokens: &[RustToken], at: usize) -> Option<Vec<String>> {
     let word = |at: usize| {
         let text = tokens.get(at).map_or("", |token| token.text.as_str());

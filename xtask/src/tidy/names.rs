@@ -1,15 +1,15 @@
-//! Files and functions that the documents name are there.
+//! Check that files and functions in the documents exist.
 //!
-//! Looked at is what stands in backticks in the pages about the code: `write.rs` or a longer end of a
-//! path; `flush()`; `Log::append`; `write.rs::append`, a function or type in that file; and names of
-//! five words and more, as tests have. A line with *(to come)* may name what is not there yet.
+//! The check covers text in backticks in the pages about the code: `write.rs` or a longer end of a path; `flush()`;
+//! `Log::append`; `write.rs::append`, a function or type in that file; and names of five words and more, as tests have.
+//! A line with *(to come)* may name future items.
 
 use std::collections::BTreeSet;
 
 use super::rust::RustSource;
 use super::{ProjectTree, TidyProblem};
 
-/// Pages about the code, and directories of such pages. Others name what users see.
+/// Pages about the code, and directories of such pages. Other pages name user interfaces.
 const PAGES: [&str; 5] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -18,10 +18,10 @@ const PAGES: [&str; 5] = [
     "docs/format/",
 ];
 
-/// Words from which on a name with underscores can only be one of ours.
+/// Minimum number of words in a name with underscores that can only be a name of this project.
 const LONG_NAME_WORDS: usize = 5;
 
-/// Every name in every page.
+/// Checks every name in every page.
 pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
     let known = SourceNames::of(sources);
     let mut problems = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProbl
     problems
 }
 
-/// What there is in the sources.
+/// Names in the sources.
 struct SourceNames<'a> {
     sources: &'a [RustSource],
     words: BTreeSet<&'a str>,
@@ -56,7 +56,7 @@ impl<'a> SourceNames<'a> {
         }
     }
 
-    /// What is missing if `word` names a file or a function and there is no such thing.
+    /// Returns a problem if `word` names a missing file or function.
     fn missing(&self, word: &str) -> Option<String> {
         if let Some((file, name)) = word.split_once(".rs::") {
             return self.missing_in(&format!("{file}.rs"), name);
@@ -77,13 +77,13 @@ impl<'a> SourceNames<'a> {
         (is_path || is_long).then(|| format!("there is no `{absent}` in the code"))
     }
 
-    /// Whether `word` stands in the code, if only in a text: the kernel has long names too.
+    /// Returns true if the code contains `word`, even in a string: the kernel has long names, too.
     fn knows(&self, word: &str) -> bool {
         let mut texts = self.words.iter().filter(|text| text.contains('"'));
         self.words.contains(word) || texts.any(|text| text.contains(word))
     }
 
-    /// The same for a function or type in a file.
+    /// Returns a problem if a function or type is missing in a file.
     fn missing_in(&self, file: &str, name: &str) -> Option<String> {
         let mut files = self.files(file).peekable();
         if files.peek().is_none() {
@@ -100,7 +100,7 @@ impl<'a> SourceNames<'a> {
         absent.then(|| format!("there is no `{name}` in {file}"))
     }
 
-    /// The files whose path ends so.
+    /// Returns the files with this end of their path.
     fn files(&self, end: &str) -> impl Iterator<Item = &'a RustSource> {
         let below = format!("/{end}");
         let end = end.to_owned();
@@ -109,7 +109,7 @@ impl<'a> SourceNames<'a> {
     }
 }
 
-/// Whether `word` can be a name in Rust.
+/// Returns true if `word` can be a name in Rust.
 fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -118,7 +118,7 @@ fn is_of_path(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./".contains(c)
 }
 
-/// What stands in backticks, with its line, outside fenced blocks and lines about what is to come.
+/// Returns the text in backticks, with its line, outside fenced blocks and lines about future items.
 fn code(page: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     page.lines().enumerate().flat_map(move |(index, line)| {

@@ -1,14 +1,14 @@
-//! A crate is made of its own files.
+//! Check that a crate consists of its own files.
 //!
-//! What `#[path]` takes in from another crate is compiled twice and escapes the table of who may use
-//! whom. What two crates need is a crate.
+//! A file that `#[path]` includes from another crate is compiled twice, and bypasses the table of permitted
+//! dependencies. Code that two crates need belongs in a crate.
 
 use super::ratchet::{LimitedCount, Ratchet};
 use super::rust::RustSource;
 use super::tree::resolve;
 use super::{ProjectTree, TidyProblem};
 
-/// Every `#[path]` that leads out of its crate, but for those the ratchet still allows.
+/// Checks for every `#[path]` that leads out of its crate, except those that the ratchet permits.
 pub(super) fn check(
     tree: &ProjectTree,
     sources: &[RustSource],
@@ -36,7 +36,7 @@ pub(super) fn check(
     problems
 }
 
-/// The `#[path]`s of the file that lead elsewhere than `within` its crate.
+/// Returns the `#[path]`s of the file that lead out of `within`, the directory of its crate.
 fn leaving(source: &RustSource, within: &str) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for at in source.find(&["#", "[", "path", "="]) {

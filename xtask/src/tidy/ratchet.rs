@@ -1,27 +1,27 @@
-//! Limits, and the exceptions to them, which may only shrink.
+//! Limits and their exceptions, which may only shrink.
 //!
-//! `xtask/ratchet.txt` lists the exceptions, one a line: the number allowed, and what is allowed it.
-//! An exception goes once what it is for is within the limit.
+//! `xtask/ratchet.txt` lists the exceptions, one in each line: the permitted number, and the item. An exception is
+//! removed once its item is within the limit.
 
 use std::collections::BTreeMap;
 
 use super::{ProjectTree, TidyProblem};
 
-/// Where the exceptions stand.
+/// Path of the file with the exceptions.
 pub(super) const RATCHET: &str = "xtask/ratchet.txt";
 
-/// The exceptions that nothing has claimed yet: what, the line it stands on, the number allowed.
+/// Exceptions that no item has claimed yet: item, line of the exception, permitted number.
 pub(super) struct Ratchet(BTreeMap<String, (usize, usize)>);
 
-/// Something that there is a limit to.
+/// An item with a limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LimitedCount<'a> {
     /// A file, `FILE::FUNCTION`, or a crate's directory.
     pub(super) what: &'a str,
-    /// The line that a problem is shown at; 0 for the whole.
+    /// Line of a problem; 0 for the whole item.
     pub(super) line: usize,
     pub(super) number: usize,
-    /// What is counted. An exception names what it is for, and the unit too if that is not `lines`.
+    /// Unit of the number. An exception names its item, and also the unit unless that is `lines`.
     pub(super) unit: &'a str,
     pub(super) max: usize,
 }
@@ -41,7 +41,7 @@ impl LimitedCount<'_> {
 }
 
 impl Ratchet {
-    /// The exceptions, and lines that are none.
+    /// Reads the exceptions, and reports malformed lines.
     pub(super) fn of(tree: &ProjectTree) -> (Ratchet, Vec<TidyProblem>) {
         let (mut allowed, mut problems) = (BTreeMap::new(), Vec::new());
         for (index, line) in tree.text(RATCHET).unwrap_or_default().lines().enumerate() {
@@ -59,7 +59,7 @@ impl Ratchet {
         (Ratchet(allowed), problems)
     }
 
-    /// What is wrong with the thing, if it may not grow beyond its exception.
+    /// Returns a problem if the item exceeds the limit and its exception.
     pub(super) fn at_most(&mut self, thing: LimitedCount<'_>) -> Option<TidyProblem> {
         let LimitedCount {
             number, unit, max, ..
@@ -77,7 +77,7 @@ impl Ratchet {
         }
     }
 
-    /// The same, if the exception must be for just the number there is.
+    /// Returns a problem if the item exceeds the limit and its exception is not equal to the number.
     pub(super) fn exactly(&mut self, thing: LimitedCount<'_>) -> Option<TidyProblem> {
         let LimitedCount { what, number, .. } = thing;
         match self.0.get(&thing.exception()) {
@@ -90,7 +90,7 @@ impl Ratchet {
         }
     }
 
-    /// Exceptions that nothing needs.
+    /// Returns problems for unnecessary exceptions.
     pub(super) fn left(self) -> impl Iterator<Item = TidyProblem> {
         self.0.into_iter().map(|(what, (line, _))| {
             let text = format!("`{what}` needs no exception any more: remove this line");

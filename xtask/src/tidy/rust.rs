@@ -1,9 +1,9 @@
 //! Rust files as flat lists of tokens.
 //!
-//! Checks need little grammar: where a function begins and ends, which lines are test code, which
-//! words stand where. A count of braces would be fooled by a brace in a string or a comment, and a
-//! full parser (`syn`) knows far more than is asked, does not look into macro calls, and takes long
-//! to build. So this is the middle: the real lexer (`proc-macro2`), and patterns over its tokens.
+//! Checks need little grammar: the ranges of functions, the lines of test code, and patterns of words. A brace in a
+//! string or a comment would confuse a count of braces. A full parser (`syn`) knows far more than needed, does not look
+//! into macro calls, and takes long to build. The solution in between is the real lexer (`proc-macro2`), and patterns
+//! over its tokens.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::{ProjectTree, TidyProblem};
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Debug)]
 pub(super) struct RustToken {
     /// The word, the punctuation character, the bracket, or the literal with its quotes.
     pub(super) text: String,
-    /// Counted from 1.
+    /// Line, counted from 1.
     pub(super) line: usize,
     /// For an opening bracket, the index of its partner; otherwise the token's own.
     pub(super) close: usize,
@@ -26,7 +26,7 @@ pub(super) struct RustToken {
 #[derive(Debug)]
 pub(super) struct RustFunction {
     pub(super) name: String,
-    /// First and one past the last line, from `fn` to the closing brace.
+    /// First line and the line after the last, from `fn` to the closing brace.
     pub(super) lines: Range<usize>,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct RustSource {
     pub(super) path: String,
     pub(super) lines: usize,
     pub(super) tokens: Vec<RustToken>,
-    /// Lines of items under `#[cfg(test)]`; all lines of a file that holds nothing but tests.
+    /// Lines of items under `#[cfg(test)]`; all lines of a file that contains only tests.
     pub(super) tests: Vec<Range<usize>>,
     pub(super) functions: Vec<RustFunction>,
 }
 
-/// Every Rust file of the tree, and the problems of those that are none.
+/// Reads every Rust file of the tree. Returns also the problems of files that are not valid Rust.
 pub(super) fn sources(tree: &ProjectTree) -> (Vec<RustSource>, Vec<TidyProblem>) {
     let (mut sources, mut problems) = (Vec::new(), Vec::new());
     for (path, text) in tree.ending(".rs") {
@@ -77,12 +77,12 @@ impl RustSource {
         self.tests.iter().any(|lines| lines.contains(&line))
     }
 
-    /// Lines that are no test code.
+    /// Returns the number of lines that are not test code.
     pub(super) fn code_lines(&self) -> usize {
         (1..=self.lines).filter(|&line| !self.is_test(line)).count()
     }
 
-    /// Whether the file belongs to the crate that the crate table names so.
+    /// Returns true if the file belongs to the crate with this name in the crate table.
     pub(super) fn is_of(&self, krate: &str) -> bool {
         let path = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         path.strip_prefix(krate)
@@ -94,7 +94,7 @@ impl RustSource {
         self.tokens.iter().any(|token| token.text == word)
     }
 
-    /// Lines on which `first::second` stands, or `first::{…}` with `second` among the names.
+    /// Returns the lines with `first::second`, or with `first::{…}` and `second` among the names.
     pub(super) fn paths(&self, first: &str, second: &str) -> Vec<usize> {
         let mut lines = Vec::new();
         for at in self.find(&[first, ":", ":"]) {
@@ -111,7 +111,7 @@ impl RustSource {
         lines
     }
 
-    /// Indices at which the tokens of `pattern` stand one after the other.
+    /// Returns the indices at which the tokens of `pattern` occur one after the other.
     pub(super) fn find(&self, pattern: &[&str]) -> Vec<usize> {
         (0..self.tokens.len())
             .filter(|&at| stands(&self.tokens, at, pattern))
@@ -126,8 +126,8 @@ fn stands(tokens: &[RustToken], at: usize, pattern: &[&str]) -> bool {
     })
 }
 
-/// Whether all of the file is test code by its place: `tests/…`, `…/tests/…`, `tests.rs` or, beside
-/// the file it tests, `…_tests.rs`.
+/// Returns true if the whole file is test code by its place: `tests/…`, `…/tests/…`, `tests.rs` or, beside the file it
+/// tests, `…_tests.rs`.
 fn is_test_file(path: &str) -> bool {
     path.ends_with("_tests.rs")
         || path
@@ -167,7 +167,7 @@ fn flatten(stream: TokenStream, tokens: &mut Vec<RustToken>) {
     }
 }
 
-/// The index of the token that ends the item beginning at `at`: its body's brace or a semicolon.
+/// Returns the index of the token that ends the item beginning at `at`: its body's brace or a semicolon.
 pub(super) fn item_end(tokens: &[RustToken], mut at: usize) -> Option<usize> {
     loop {
         let token = tokens.get(at)?;

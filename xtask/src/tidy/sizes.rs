@@ -1,4 +1,4 @@
-//! How long files and functions are. Lines of tests do not count.
+//! Lengths of files and functions, without lines of tests.
 
 use super::ratchet::{LimitedCount, Ratchet};
 use super::rust::{RustFunction, RustSource};
@@ -7,7 +7,7 @@ use super::{ProjectTree, TidyProblem};
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Every file and function that is no test code, against the limits.
+/// Checks every file and function, except test code, against the limits.
 pub(super) fn check(sources: &[RustSource], ratchet: &mut Ratchet) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for source in sources {
@@ -31,7 +31,7 @@ pub(super) fn check(sources: &[RustSource], ratchet: &mut Ratchet) -> Vec<TidyPr
     problems
 }
 
-/// For each crate how long its source and its functions are, as a table.
+/// Returns a table with the lengths of each crate's source and functions.
 pub(super) fn table(tree: &ProjectTree, sources: &[RustSource]) -> String {
     let mut text = String::from(
         "| crate | lines | files | longest file | functions | p50 | p90 | longest |\n\
@@ -59,7 +59,7 @@ pub(super) fn table(tree: &ProjectTree, sources: &[RustSource]) -> String {
     text
 }
 
-/// The files of the crate in `directory` that have something else than tests in them.
+/// Returns the files of the crate in `directory` that contain more than tests.
 fn of_crate<'a>(
     sources: &'a [RustSource],
     directory: &str,
@@ -80,7 +80,7 @@ fn sorted(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     numbers
 }
 
-/// The least of the sorted `numbers` that `percent` of them do not exceed; 0 if there are none.
+/// Returns the smallest of the sorted `numbers` that `percent` of them do not exceed; 0 for an empty list.
 fn percentile(numbers: &[usize], percent: usize) -> usize {
     let rank = (numbers.len() * percent).div_ceil(100).max(1);
     numbers.get(rank - 1).copied().unwrap_or_default()
@@ -91,7 +91,7 @@ mod tests {
     use super::super::ratchet::RATCHET;
     use super::*;
 
-    /// A file of `lines` lines with one function `f` of `body` lines, under an exception.
+    /// Returns the problems of a file of `lines` lines with one function `f` of `body` lines, under an exception.
     fn problems(lines: usize, body: usize, ratchet: &str) -> Vec<String> {
         let function = format!("fn f() {{{}}}\n", "\n".repeat(body - 1));
         let text = format!("{function}{}", "// x\n".repeat(lines - body));

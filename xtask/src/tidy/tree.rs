@@ -12,12 +12,12 @@ pub(super) struct ProjectTree {
 }
 
 impl ProjectTree {
-    /// Every file that git tracks or would add. Those that are not UTF-8 have no text here.
+    /// Reads every file that git tracks or would add. Files that are not UTF-8 have an empty text.
     pub(super) fn open() -> Result<ProjectTree> {
         let root = crate::root()?;
         let mut files = BTreeMap::new();
         for path in crate::tracked(&root)? {
-            // A file that is tracked and deleted is not there to be checked.
+            // A tracked file may be deleted from the working tree.
             if let Ok(bytes) = std::fs::read(root.join(&path)) {
                 files.insert(path, String::from_utf8(bytes).unwrap_or_default());
             }
@@ -25,7 +25,7 @@ impl ProjectTree {
         Ok(ProjectTree { root, files })
     }
 
-    /// A tree for a test.
+    /// Creates a tree for a test.
     #[cfg(test)]
     pub(super) fn of(files: &[(&str, &str)]) -> ProjectTree {
         let owned = |&(path, text): &(&str, &str)| (path.to_owned(), text.to_owned());
@@ -43,12 +43,12 @@ impl ProjectTree {
         self.files.len()
     }
 
-    /// The text of the file at `path`.
+    /// Returns the text of the file at `path`.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
-    /// Whether `path` is a file or a directory with files in it.
+    /// Returns true if `path` is a file or a directory with files in it.
     pub(super) fn has(&self, path: &str) -> bool {
         let directory = format!("{}/", path.trim_end_matches('/'));
         path.is_empty()
@@ -56,26 +56,26 @@ impl ProjectTree {
             || self.files.keys().any(|file| file.starts_with(&directory))
     }
 
-    /// Path and text of every file.
+    /// Iterates over path and text of every file.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files
             .iter()
             .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// The directories of crates, in order.
+    /// Iterates over the directories of crates, in order.
     pub(super) fn crates(&self) -> impl Iterator<Item = &str> {
         let manifests = self.ending("/Cargo.toml");
         manifests.filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"))
     }
 
-    /// Path and text of every file whose name ends in `suffix`.
+    /// Iterates over path and text of every file whose name ends in `suffix`.
     pub(super) fn ending(&self, suffix: &'static str) -> impl Iterator<Item = (&str, &str)> {
         self.iter().filter(move |(path, _)| path.ends_with(suffix))
     }
 }
 
-/// `link`, which stands in the file `page`, as a path from the project's root.
+/// Resolves `link` in the file `page` to a path from the project's root.
 pub(super) fn resolve(page: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

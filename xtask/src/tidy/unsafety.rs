@@ -1,7 +1,7 @@
-//! Where `unsafe` may stand.
+//! Permitted places of `unsafe`.
 //!
-//! The compiler denies it everywhere; a module that needs it says so at its top, with the reason,
-//! and is listed in ARCHITECTURE.md, so that all there is to audit is known.
+//! The compiler denies `unsafe` everywhere. A module that needs it has a permission at its top, with the reason, and is
+//! listed in ARCHITECTURE.md, so that all code to audit is known.
 
 use super::rust::RustSource;
 use super::{ProjectTree, TidyProblem};
@@ -9,7 +9,7 @@ use forebay_doc_tables::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-/// Every `unsafe` and every permission for it, against the list.
+/// Checks every `unsafe` and every permission for it against the list.
 pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProblem> {
     let listed = listed(tree);
     let mut problems = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProbl
     problems
 }
 
-/// The places listed in the tables headed `unsafe in | …`, with their lines.
+/// Returns the places listed in the tables headed `unsafe in | …`, with their lines.
 fn listed(tree: &ProjectTree) -> Vec<(usize, String)> {
     let tables = tables(tree.text(DOCUMENT).unwrap_or_default());
     let rows = tables
@@ -63,7 +63,7 @@ fn listed(tree: &ProjectTree) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Whether a listed place is the file or, if it ends in `/`, a directory above it.
+/// Returns true if a listed place is the file or, if it ends in `/`, a directory above it.
 fn covers(place: &str, path: &str) -> bool {
     place == path || (place.ends_with('/') && path.starts_with(place))
 }
@@ -80,19 +80,19 @@ const PERMISSION: [&str; 9] = [
     "=",
 ];
 
-/// The line of the module's permission.
+/// Returns the line of the module's permission.
 fn permission(source: &RustSource) -> Option<usize> {
     let at = *source.find(&PERMISSION).first()?;
     Some(source.tokens[at].line)
 }
 
-/// Permissions that are wider or narrower than one module, or give no reason.
+/// Returns permissions that are wider or narrower than one module, or give no reason.
 fn bad_permissions(source: &RustSource) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     let file = source.path.rsplit('/').next().unwrap_or_default();
     let root = source.path.contains("/src/") && matches!(file, "lib.rs" | "main.rs");
     let words = source.find(&["unsafe_code"]);
-    // Wherever the word stands but in the permission's own place.
+    // The word occurs outside the permission's own place.
     let good = source.find(&PERMISSION).first().map(|at| at + 5);
     for at in words {
         let line = source.tokens[at].line;

@@ -1,10 +1,10 @@
-//! Text that means something on one machine only, or was never meant to stay.
+//! Text that has a meaning on one machine only, or that was not meant to stay.
 
 use super::{ProjectTree, TidyProblem};
 
-/// Strings that no file may hold, and why.
+/// Forbidden strings, with the reasons.
 ///
-/// They are put together here so that this file does not hold them either.
+/// They are put together here so that this file does not contain them either.
 const FORBIDDEN: [(&str, &str); 6] = [
     (concat!("../", "shared"), "a path outside the project"),
     (concat!("/wo", "rk/"), "a path of one machine"),
@@ -16,7 +16,7 @@ const FORBIDDEN: [(&str, &str); 6] = [
 
 const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Every line of every file; and where packages come from.
+/// Checks every line of every file, and the sources of packages.
 pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     for (path, text) in tree.iter() {
@@ -36,7 +36,7 @@ pub(super) fn check(tree: &ProjectTree) -> Vec<TidyProblem> {
     problems
 }
 
-/// A clone must build with the public registry and nothing else.
+/// Checks that a clone needs only the public registry to build.
 fn sources(tree: &ProjectTree) -> Vec<TidyProblem> {
     let mut problems = Vec::new();
     let lock = tree.text("Cargo.lock").unwrap_or_default();

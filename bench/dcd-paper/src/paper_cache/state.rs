@@ -1,4 +1,4 @@
-//! What the paper's cache knows, apart from waiting.
+//! State of the paper's cache, without waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -6,53 +6,53 @@ use std::time::Duration;
 
 use forebay_rt::Instant;
 
-/// The unit of the table, in bytes.
+/// Unit of the table, in bytes.
 pub(super) const FRAGMENT: u64 = 1024;
 /// Fragments in a segment.
 pub(super) const SLOTS: usize = 128;
-/// Segments in memory: one that is filled, and one that is being written.
+/// Segments in memory: one being filled, and one being written.
 const BUFFERS: usize = 2;
 
-/// Which segment is destaged next.
+/// Order in which segments are destaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PaperDestageOrder {
-    /// The oldest.
+    /// The oldest segment first.
     Ring,
-    /// The newest.
+    /// The newest segment first.
     LastWritten,
-    /// The one with the least in it that still counts, the oldest of these.
+    /// The segment with the fewest valid fragments first; among equals the oldest.
     LeastValid,
 }
 
 #[derive(Clone, Default, Debug)]
 struct PaperSegment {
-    /// What was put into it, in this order; a fragment may be there more than once.
+    /// Fragments in the order of writing; a fragment may occur more than once.
     fragments: Vec<u64>,
     valid: usize,
     in_memory: bool,
 }
 
-/// Where what is to be read lies.
+/// Places of the data to read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FragmentPlaces {
-    /// Segments, and how many fragments of them are wanted.
+    /// Segments, and the number of wanted fragments in each.
     pub(super) in_log: BTreeMap<usize, u64>,
-    /// Some of it is at home.
+    /// True if the data device holds some of the wanted data.
     pub(super) home: bool,
 }
 
-/// All of it.
+/// State of the cache.
 #[derive(Default, Debug)]
 pub(super) struct PaperCacheState {
     places: BTreeMap<u64, usize>,
     segments: Vec<PaperSegment>,
     free: VecDeque<usize>,
-    /// Those on the log device with anything in them that counts, oldest first.
+    /// Segments on the log device with valid fragments, oldest first.
     dirty: VecDeque<usize>,
     current: Option<usize>,
-    /// When the first fragment was put into the open segment.
+    /// Time of the first fragment in the open segment.
     begun: Instant,
-    /// Segments being written.
+    /// Number of segments being written.
     pub(super) writing: usize,
     /// Requests that wait for a buffer or for a segment.
     pub(super) starving: usize,
@@ -82,7 +82,7 @@ impl PaperCacheState {
         self.requests > 0
     }
 
-    /// How long nothing has been asked for; nothing if something is.
+    /// Returns the time since the last request; `None` while a request is in progress.
     pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
         (!self.is_busy()).then(|| now.since(self.quiet_since))
     }
@@ -91,17 +91,17 @@ impl PaperCacheState {
         !self.dirty.is_empty()
     }
 
-    /// True if no segment can be filled.
+    /// Returns true if no segment is free.
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// The share of the segments that cannot be filled.
+    /// Returns the share of the segments that are not free.
     pub(super) fn used(&self) -> f64 {
         1.0 - self.free.len() as f64 / self.segments.len() as f64
     }
 
-    /// Opens a segment if none is; true if one is open then.
+    /// Opens a segment if no segment is open. Returns true if a segment is open afterwards.
     pub(super) fn open(&mut self) -> bool {
         if self.current.is_none() && self.writing < BUFFERS {
             self.current = self.free.pop_front();
@@ -112,7 +112,7 @@ impl PaperCacheState {
         self.current.is_some()
     }
 
-    /// Puts a fragment into the open segment; true if that is full now.
+    /// Puts a fragment into the open segment. Returns true if the segment is full now.
     pub(super) fn put(&mut self, fragment: u64, now: Instant) -> bool {
         self.forget(fragment);
         let current = self.current.expect("a segment is open");
@@ -126,19 +126,19 @@ impl PaperCacheState {
         segment.fragments.len() == SLOTS
     }
 
-    /// Since when something waits in the open segment while no other is being written.
+    /// Returns the time since which the open segment has waited, unless another segment is being written.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         (self.current.is_some() && self.writing == 0).then_some(self.begun)
     }
 
-    /// Closes the open segment, which is to be written then.
+    /// Closes the open segment, which the caller must then write.
     pub(super) fn close(&mut self) -> Option<usize> {
         let segment = self.current.take()?;
         self.writing += 1;
         Some(segment)
     }
 
-    /// A segment is on the log device.
+    /// Records that a segment is on the log device.
     pub(super) fn written(&mut self, segment: usize) {
         self.writing -= 1;
         self.segments[segment].in_memory = false;
@@ -146,7 +146,7 @@ impl PaperCacheState {
         self.release(segment);
     }
 
-    /// The fragment is at home, or newer somewhere else.
+    /// Removes a fragment that was destaged, or of which a newer copy exists.
     pub(super) fn forget(&mut self, fragment: u64) {
         if let Some(segment) = self.places.remove(&fragment) {
             self.segments[segment].valid -= 1;
@@ -154,7 +154,7 @@ impl PaperCacheState {
         }
     }
 
-    /// Frees a segment in which nothing counts any more, if it is not in memory.
+    /// Frees a segment without valid fragments, if the segment is not in memory.
     fn release(&mut self, segment: usize) {
         let one = &mut self.segments[segment];
         if one.valid > 0 || one.in_memory {
@@ -181,7 +181,7 @@ impl PaperCacheState {
         found
     }
 
-    /// The fragments of a segment that count, each once, in the order they came.
+    /// Returns the valid fragments of a segment, each once, in the order of writing.
     pub(super) fn live(&self, segment: usize) -> Vec<u64> {
         let mut live: Vec<u64> = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
@@ -193,7 +193,7 @@ impl PaperCacheState {
         live
     }
 
-    /// The segments to destage next.
+    /// Returns the segments to destage next.
     pub(super) fn choose(&self, order: PaperDestageOrder, window: usize) -> Vec<usize> {
         let mut all: Vec<usize> = self.dirty.iter().copied().collect();
         match order {
@@ -212,7 +212,7 @@ impl PaperCacheState {
 mod tests {
     use super::*;
 
-    /// Fills a segment with these fragments, and writes it.
+    /// Fills a segment with these fragments, and writes the segment.
     fn fill(state: &mut PaperCacheState, fragments: Range<u64>) {
         assert!(state.open());
         for fragment in fragments {
@@ -228,7 +228,7 @@ mod tests {
         fill(&mut state, 0..100);
         fill(&mut state, 200..300);
         fill(&mut state, 400..500);
-        // Most of the second is overwritten, into the fourth.
+        // The fourth segment overwrites most of the second segment.
         fill(&mut state, 200..290);
         assert_eq!(state.choose(PaperDestageOrder::Ring, 2), [0, 1]);
         assert_eq!(state.choose(PaperDestageOrder::LastWritten, 2), [3, 2]);

@@ -35,7 +35,7 @@ fn draw(page: &mut ReportPage, curves: &[BandwidthCurve]) -> Result<()> {
     let most = curves[0].rate(SEGMENT_KIB) / 1e6;
     let papers = SIZES.map(|kib| papers_ratio(kib).map_or(f64::NAN, |ratio| most / ratio));
     let name = "paper's disk, drawn as if equal at 128 KiB".to_owned();
-    // The last is in the table only: drawn, it would cover that of the plain disk.
+    // The last curve is only in the table: in the figure it would cover the plain disk's curve.
     let ours = curves.iter().take(CacheShape::REAL.len()).map(|curve| {
         let rates = curve.rates.iter().map(|rate| rate / 1e6);
         (curve.name.clone(), rates.collect())

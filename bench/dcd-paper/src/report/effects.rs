@@ -46,7 +46,7 @@ pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Resu
     Ok(())
 }
 
-/// A table and a figure of what was varied.
+/// Adds a table and a figure of the sweeps of one parameter.
 fn sweep(page: &mut ReportPage, sweeps: &[ParameterSweep], file: &str, title: &str) -> Result<()> {
     let rows = sweeps.iter().flat_map(|sweep| {
         let row = move |(kib, point): &(u64, SweepPoint)| {

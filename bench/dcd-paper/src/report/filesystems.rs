@@ -1,4 +1,4 @@
-//! What was measured on real filesystems, on a real clock.
+//! Measurements on real filesystems, on a real clock.
 
 use forebay_report::ReportPage;
 
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use crate::users::who;
 
-/// What users took on one real filesystem, on the disk alone and on caches in front of it.
+/// Times of users on one real filesystem, on the disk alone and on caches in front of the disk.
 #[derive(Clone, Debug)]
 pub struct FilesystemRun {
-    /// The filesystem and how it is mounted.
+    /// Name of the filesystem, and its mount options.
     pub filesystem: String,
-    /// How many users worked at a time.
+    /// Number of concurrent users.
     pub users: u32,
-    /// Files that each of them unpacked.
+    /// Files that each user unpacked.
     pub files: u32,
-    /// The plain disk first; then the others, each with its programs and what they took, a sync included.
+    /// The plain disk first, then the other shapes; each with its programs and their times, a sync included.
     pub shapes: Vec<(String, Vec<(String, Duration)>)>,
-    /// What else is to be said.
+    /// Further remarks for the report.
     pub notes: Vec<String>,
 }
 

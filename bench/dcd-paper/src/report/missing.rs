@@ -1,4 +1,4 @@
-//! What of the maximum a logical DCD does not reach, and why.
+//! The part of the maximum that a logical DCD does not reach, and the reasons.
 
 use anyhow::Result;
 use forebay_report::ReportPage;
@@ -8,12 +8,12 @@ use crate::arm::RequestTotals;
 use crate::measured::{DELAYS_MS, PaperMeasurements, ProgramRun};
 use crate::users::{PHASES, ProgramPhase, who};
 
-/// Users and programs (copy and remove) of which a curve is drawn.
+/// Users and programs (copy and remove) for which a curve is drawn.
 const DRAWN: [(u64, usize); 4] = [(1, 1), (1, 2), (4, 1), (4, 2)];
-/// Delays of which is shown what the disk did.
+/// Delays for which the activity of the disk is shown.
 const SHOWN_MS: [u64; 2] = [50, 500];
 
-/// What the disk of a logical DCD did.
+/// Adds the activity of the disk of a logical DCD.
 pub(super) fn arm(page: &mut ReportPage, measured: &PaperMeasurements) {
     page.paragraph("### Where the rest goes");
     page.paragraph(
@@ -65,7 +65,7 @@ fn arm_row(run: &ProgramRun, program: usize, ms: u64, phase: &ProgramPhase) -> V
     row
 }
 
-/// What it is worth to let writes wait.
+/// Adds the gain of longer delays of writes.
 pub(super) fn delays(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
     page.paragraph("### How long writes may wait");
     page.paragraph(
@@ -86,7 +86,7 @@ pub(super) fn delays(page: &mut ReportPage, measured: &PaperMeasurements) -> Res
     draw_delays(page, measured)
 }
 
-/// Percent of the maximum, for each of [`DELAYS_MS`].
+/// Returns the percentage of the maximum, for each of [`DELAYS_MS`].
 fn shares(run: &ProgramRun, program: usize) -> Vec<f64> {
     let share = |phases: &[ProgramPhase; 3]| 100.0 * run.least(program) / phases[program].seconds;
     run.delays.iter().map(share).collect()

@@ -1,4 +1,4 @@
-//! Figures 7 to 9: what the programs take.
+//! Figures 7 to 9: times of the programs.
 
 use anyhow::Result;
 use forebay_report::ReportPage;
@@ -9,13 +9,13 @@ use crate::users::{PHASES, ProgramPhase, who};
 
 /// The paper's figure for each number of users.
 const FIGURES: [&str; 3] = ["7", "8", "9"];
-/// The paper's speedups; for one program and one number of users it gives a figure.
+/// The paper's speedups; for one program and one number of users the paper has an exact value.
 const PAPERS: [&str; 3] = ["3 to 6 ×", "2 to 3 ×", "3 to 6 ×"];
 const PAPERS_REMOVE: (u64, &str) = (4, "6.2 ×");
-/// What bars are called, where names are long.
+/// Short labels of bars.
 const SHORT: [&str; 3] = ["plain", "logical", "physical"];
 
-/// What the paper says of a program and so many users.
+/// Returns the paper's speedup for a program and a number of users.
 pub(super) fn papers(users: u64, program: usize) -> &'static str {
     if PHASES[program] == "remove" && users == PAPERS_REMOVE.0 {
         PAPERS_REMOVE.1

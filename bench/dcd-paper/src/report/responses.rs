@@ -9,16 +9,16 @@ use crate::response::{ResponseFilter, ResponseTimes};
 use crate::users::who;
 
 const COPY: usize = 1;
-/// Scales of the figures in ms: the first that covers nearly all is taken. The paper's are 25 for its DCD and
-/// 500 for the plain disk.
+/// Scales of the figures in ms. A figure uses the first scale that covers nearly all response times. The paper's scales
+/// are 25 for its DCD and 500 for the plain disk.
 const SCALES_MS: [f64; 5] = [25.0, 50.0, 100.0, 250.0, 500.0];
 const NEARLY_ALL: f64 = 0.98;
-/// Classes of a figure.
+/// Number of classes in a figure.
 const CLASSES: u32 = 50;
-/// What the files of the figures are called.
+/// File names of the figures.
 const FILES: [&str; 3] = ["plain", "logical", "physical"];
 
-/// A figure of the paper; what it says of the plain disk and of the DCD.
+/// A figure of the paper, with its values for the plain disk and for the DCD.
 struct PaperFigure {
     figure: &'static str,
     what: &'static str,
@@ -81,7 +81,7 @@ pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Resu
     Ok(())
 }
 
-/// The paper's values and ours.
+/// Returns rows with the paper's values and ours.
 fn rows(papers: &PaperFigure, columns: &[RunColumn]) -> Vec<Vec<String>> {
     let theirs = ["plain disk", "DCD"]
         .into_iter()
@@ -112,7 +112,7 @@ fn rows(papers: &PaperFigure, columns: &[RunColumn]) -> Vec<Vec<String>> {
     theirs.chain(ours).collect()
 }
 
-/// Draws a figure; `n` is the column's place.
+/// Draws a figure; `n` is the index of the column.
 fn draw(page: &mut ReportPage, papers: &PaperFigure, column: &RunColumn, n: usize) -> Result<()> {
     let times = ResponseTimes::of(papers.of, &column.phases[COPY].requests);
     let covers = |most: &f64| times.within(*most) >= NEARLY_ALL;
@@ -120,7 +120,7 @@ fn draw(page: &mut ReportPage, papers: &PaperFigure, column: &RunColumn, n: usiz
     let width = most / f64::from(CLASSES);
     let class = |n: u32| {
         let to = width * f64::from(n + 1);
-        // No time at all belongs to the first.
+        // The first class includes times of zero.
         let share = match n {
             0 => times.within(to),
             n => times.share(width * f64::from(n), to),

@@ -9,11 +9,11 @@ use crate::measured::{PaperMeasurements, ProgramRun, RunColumn};
 use crate::speedup::{SpeedupEstimate, WriteMixture};
 use crate::users::{PHASES, who};
 
-/// The program that the paper's section is about.
+/// Index of the program in the paper's section.
 const REMOVE: usize = 2;
-/// What the maxima are called.
+/// Names of the maxima.
 const MAXIMA: [&str; 2] = ["writes free", "the paper's way"];
-/// The share of the maximum that is to be reached.
+/// Share of the maximum that must be reached.
 const BAR: f64 = 0.9;
 
 pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn write(page: &mut ReportPage, measured: &PaperMeasurements) -> Resu
     Ok(())
 }
 
-/// The seconds that a program takes by each of [`MAXIMA`].
+/// Returns the seconds of a program by each of [`MAXIMA`].
 fn least(run: &ProgramRun, program: usize, rate: f64) -> [f64; 2] {
     [run.least(program), run.papers_least(program, rate)]
 }
@@ -68,7 +68,7 @@ fn row(run: &ProgramRun, program: usize, rate: f64) -> Vec<String> {
     row
 }
 
-/// Where the bar is met and where not, by one of [`MAXIMA`].
+/// Returns the cases that meet the bar and the cases that miss the bar, by one of [`MAXIMA`].
 fn verdict(measured: &PaperMeasurements, which: usize, rate: f64) -> String {
     let (mut missed, mut all) = (Vec::new(), 0);
     for (run, program) in measured.programs() {
@@ -92,7 +92,7 @@ fn verdict(measured: &PaperMeasurements, which: usize, rate: f64) -> String {
     format!("By *{what}* the bar is met in {met} of {all} cases{but}.")
 }
 
-/// The paper's estimate, for its program and its users.
+/// Adds the paper's estimate, for its program and its number of users.
 fn papers_way(page: &mut ReportPage, measured: &PaperMeasurements) {
     let Some(run) = measured.papers_run() else {
         return;

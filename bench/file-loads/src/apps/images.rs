@@ -1,4 +1,5 @@
-//! An update of the system on several virtual machines at once: each reads its image, and rewrites a part of it.
+//! An update of the operating system on several virtual machines at once: each reads its image and rewrites a part of
+//! the image.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,20 +12,20 @@ use rustix::fs::OFlags;
 use super::{AppAmount, must};
 use crate::buffer::AlignedBytes;
 
-/// Machines.
+/// Number of machines.
 const MACHINES: u64 = 4;
 /// Bytes of a request.
 const PIECE: usize = 64 << 10;
-/// Of so many pieces one is rewritten.
+/// One in this many requests rewrites its data.
 const REWRITTEN: u64 = 3;
-/// Pieces between one `fsync` and the next.
+/// Requests between two `fsync` calls.
 const SYNC_EVERY: u64 = 64;
 
 fn path(dir: &Path, machine: u64) -> PathBuf {
     dir.join(format!("machine{machine}.img"))
 }
 
-/// Pieces of an image.
+/// Returns the number of requests for an image.
 fn pieces(amount: AppAmount) -> u64 {
     amount.of(8, 1 << 10, 6 << 10)
 }
@@ -39,7 +40,7 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// What a piece begins with.
+/// Returns the first bytes of the data of a request.
 fn stamp(machine: u64, piece: u64, version: u64) -> [u8; 8] {
     mix(mix(machine, piece), version).to_le_bytes()
 }

@@ -1,4 +1,4 @@
-//! Missing values of a microarray, estimated from the rows that are most like the one where a value is missing.
+//! Missing values of a microarray, estimated from the rows that are most similar to the row with the missing value.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -11,23 +11,23 @@ use crate::mapped::MappedFile;
 
 /// Samples of each gene.
 const COLUMNS: usize = 256;
-/// Rows that a value is estimated from.
+/// Rows from which a value is estimated.
 const NEAREST: usize = 10;
-/// Kinds of genes: rows of one are alike.
+/// Kinds of genes. Rows of one kind are similar.
 const KINDS: u64 = 50;
-/// How far a value may be from the estimate on average.
+/// Largest mean difference between a value and its estimate.
 const NEAR: f64 = 0.05;
 
 fn path(dir: &Path) -> PathBuf {
     dir.join("matrix")
 }
 
-/// Rows, and such in which something is missing: one value in each.
+/// Returns the number of rows, and the number of rows with one missing value.
 fn size(amount: AppAmount) -> (usize, usize) {
     amount.of((1_000, 20), (40_000, 50), (200_000, 60))
 }
 
-/// The value of a gene of a kind in a sample, but for noise.
+/// Returns the value of a gene of a kind in a sample, without noise.
 fn pattern(kind: u64, column: usize) -> f32 {
     ((kind as f32 + 1.0) * 0.37 * (column as f32 + 1.0)).sin()
 }
@@ -48,7 +48,7 @@ pub(super) fn prepare(dir: &Path, amount: AppAmount) -> io::Result<()> {
     out.into_inner()?.sync_all()
 }
 
-/// Where a row has nothing, if it is one of those.
+/// Returns the column of the missing value of a row, if the row misses a value.
 fn gap(row: usize, rows: usize, missing: usize) -> Option<usize> {
     let every = rows / missing;
     (row % every == every / 2).then_some(row % COLUMNS)
@@ -77,10 +77,10 @@ pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     mapped.sync()
 }
 
-/// The mean of a column in the rows nearest to one.
+/// Returns the mean of a column in the rows that are nearest to a row.
 fn estimate(values: &[f32], row: usize, column: usize) -> f32 {
     let this = &values[row * COLUMNS..][..COLUMNS];
-    // Those nearest so far, the nearest first.
+    // Nearest rows so far, in order of distance.
     let mut nearest: Vec<(f32, f32)> = Vec::with_capacity(NEAREST + 1);
     for (n, other) in values.chunks_exact(COLUMNS).enumerate() {
         if n == row || other[column].is_nan() {
@@ -98,7 +98,7 @@ fn estimate(values: &[f32], row: usize, column: usize) -> f32 {
     sum / nearest.len().max(1) as f32
 }
 
-/// The square of the distance, by what both have.
+/// Returns the square of the distance, over the columns that both rows have.
 fn distance(a: &[f32], b: &[f32]) -> f32 {
     let squares = a.iter().zip(b).map(|(a, b)| {
         let square = (a - b) * (a - b);

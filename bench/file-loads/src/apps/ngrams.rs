@@ -1,5 +1,5 @@
-//! N-grams collected from the web, how often each was met: a hash table in a file, with a bucket to a block, asked by
-//! threads at once.
+//! N-grams collected from the web, with their frequencies: a hash table in a file, with one bucket in each block.
+//! Several threads query the table.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -13,7 +13,7 @@ use super::{AppAmount, must};
 use crate::buffer::AlignedBytes;
 
 const BLOCK: usize = 4096;
-/// An n-gram's number and how often it was met.
+/// Size of an entry: the number of an n-gram and its frequency.
 const ENTRY: usize = 16;
 const IN_BLOCK: u64 = (BLOCK / ENTRY) as u64;
 const THREADS: u64 = 8;
@@ -22,26 +22,27 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("ngrams")
 }
 
-/// Buckets of the table, and questions of each thread.
+/// Returns the number of buckets of the table, and the number of queries of each thread.
 fn size(amount: AppAmount) -> (u64, u64) {
     amount.of((64, 100), (64 << 10, 10_000), (256 << 10, 60_000))
 }
 
-/// What the n-gram of a rank is known by: its bucket is the rank's by the table's hash, its place there the rest.
+/// Returns the key of the n-gram with this rank.
 fn of_rank(rank: u64) -> u64 {
     mix(rank, 2) | 1
 }
 
-/// Where the n-gram of a rank is: each bucket has one of each so many ranks, and which it is is mixed well.
+/// Returns the bucket of the n-gram with this rank, and the index in the bucket. Each group of as many ranks as buckets
+/// has one rank in each bucket, in a well mixed order.
 fn place(rank: u64, buckets: u64) -> (u64, u64) {
-    // Odd, so each number of buckets that is a power of two comes once.
+    // The factor is odd, so with a power of two as the number of buckets each bucket occurs once.
     let bucket = rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % buckets;
     (bucket, rank / buckets)
 }
 
-/// The rank in that place.
+/// Returns the rank at an index of a bucket.
 fn rank_at(bucket: u64, at: u64, buckets: u64) -> u64 {
-    // The inverse of the factor above, modulo two to the power of 64, and so modulo each smaller power.
+    // The inverse of the factor above, modulo two to the power of 64, and therefore modulo each smaller power.
     let factor = 0x9e37_79b9_7f4a_7c15_u64;
     let inverse = (0..6).fold(factor, |x, _| {
         x.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(x)))
@@ -101,7 +102,7 @@ fn ask(path: &Path, (buckets, questions): (u64, u64), thread: u64) -> io::Result
     Ok(())
 }
 
-/// A rank by Zipf's law with exponent 1, about: its logarithm is even.
+/// Draws a rank approximately by Zipf's law with exponent 1: the logarithm of the rank is uniformly distributed.
 fn zipf(numbers: &Rng, ranks: u64) -> u64 {
     let even = (numbers.next() >> 11) as f64 / (1_u64 << 53) as f64;
     let rank = ((ranks as f64).ln() * even).exp() as u64;

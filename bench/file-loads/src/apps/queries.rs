@@ -1,4 +1,4 @@
-//! Questions as a decision support benchmark asks them: lines of orders and orders, read from one end to the other.
+//! Queries of a decision support benchmark: sequential scans of orders and their lines.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,7 +17,7 @@ const LINES_OF_ORDER: u64 = 4;
 const FLAGS: usize = 4;
 const DAYS: u64 = 2_500;
 const PRIORITIES: u64 = 5;
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ: usize = 256 << 10;
 
 fn orders(amount: AppAmount) -> u64 {
@@ -80,7 +80,8 @@ fn number(bytes: &[u8], n: usize) -> u64 {
     u64::from_le_bytes(bytes.unwrap_or_default())
 }
 
-/// What is asked: sums of quantities and of prices by flag; what certain discounts were worth; lines of urgent orders.
+/// Answers to the queries: sums of quantities and of prices by flag; the value of certain discounts; lines of urgent
+/// orders.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct QueryAnswers {
     sums: [(u64, u64); FLAGS],
@@ -136,7 +137,7 @@ pub(super) fn prepare(dir: &Path, amount: AppAmount) -> io::Result<()> {
 
 pub(super) fn run(dir: &Path, _amount: AppAmount) -> io::Result<()> {
     let mut answers = QueryAnswers::default();
-    // Each question is one pass, as it is where they come one by one and the table is larger than memory.
+    // Each query is one scan, as for queries that come one after the other on a table larger than memory.
     scan(dir, "lines", LINE, |line| {
         answers.sum(&OrderLine::decode(line))
     })?;
@@ -157,7 +158,7 @@ pub(super) fn run(dir: &Path, _amount: AppAmount) -> io::Result<()> {
     must(wanted == format!("{answers:?}"), "an answer")
 }
 
-/// Goes over a table from one end to the other, of which nothing is cached.
+/// Scans a table, without any of it in the page cache at the start.
 fn scan(dir: &Path, name: &str, row: usize, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let mut file = File::open(dir.join(name))?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;

@@ -1,4 +1,4 @@
-//! Quicksort of a large file as memory.
+//! Quicksort of a large memory-mapped file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -9,7 +9,7 @@ use forebay_rng::Rng;
 use super::{AppAmount, must};
 use crate::mapped::MappedFile;
 
-/// What is shorter is sorted by insertion.
+/// Shorter ranges are sorted by insertion.
 const SHORT: usize = 16;
 
 fn path(dir: &Path) -> PathBuf {
@@ -44,7 +44,7 @@ pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     mapped.sync()
 }
 
-/// Hoare's, with the median of three.
+/// Sorts with Hoare's partition and the median of three.
 fn sort(mut numbers: &mut [u64]) {
     while numbers.len() > SHORT {
         let (last, middle) = (numbers.len() - 1, numbers.len() / 2);
@@ -61,13 +61,13 @@ fn sort(mut numbers: &mut [u64]) {
             if i <= j {
                 numbers.swap(i, j);
                 i += 1;
-                // The median is among them, so something lies below `i` when this is 0.
+                // The median is among the numbers, so some number lies below `i` when this is 0.
                 let Some(next) = j.checked_sub(1) else { break };
                 j = next;
             }
         }
         let (low, high) = numbers.split_at_mut(i);
-        // What the pivot itself left between both is in its place.
+        // Numbers between both ranges are equal to the pivot, and are in their final places.
         let (shorter, longer) = if low.len() < high.len() {
             (low, high)
         } else {

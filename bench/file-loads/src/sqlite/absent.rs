@@ -1,4 +1,4 @@
-//! In place of SQLite, where it is not built in.
+//! Replacement for SQLite in builds without the feature.
 
 use std::io;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::SqliteMode;
 
-/// None that could be there.
+/// A type without values.
 pub enum SqliteDatabase {}
 
 impl SqliteDatabase {
-    /// None.
+    /// Returns `None`.
     ///
     /// # Errors
     /// None.
@@ -18,7 +18,7 @@ impl SqliteDatabase {
         Ok(None)
     }
 
-    /// Not called, since there is none.
+    /// Cannot be called, since the type has no values.
     ///
     /// # Errors
     /// None.

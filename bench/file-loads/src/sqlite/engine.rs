@@ -1,7 +1,8 @@
-//! SQLite as it is, with its hook for system calls, since it takes the ioctls of atomic writes wherever it finds them.
+//! SQLite with a hook for `ioctl`, since SQLite uses the ioctls of atomic writes on every filesystem that supports
+//! them.
 //!
-//! Invariant: the hook is set while a database is opened and before it looks, under a lock, and SQLite's own call is put back when
-//! the database is closed. So one is open at a time.
+//! Invariant: the hook is set before a database is opened, under a lock, and SQLite's own call is restored when the
+//! database is closed. So one database is open at a time.
 #![allow(unsafe_code, reason = "SQLite's hook for system calls is one in C")]
 
 use std::ffi::{c_char, c_int};
@@ -14,19 +15,19 @@ use rusqlite::{Connection, ffi};
 
 use super::SqliteMode;
 
-/// Rows that are there before anything is measured.
+/// Rows that are inserted before the measurement.
 const ROWS: i64 = 1_000;
-/// How large each is.
+/// Bytes of each row.
 const BYTES: i64 = 100;
-/// Commits before anything is measured.
+/// Commits before the measurement.
 const FIRST: i64 = 10;
 
-/// Held by who has a database open.
+/// Lock of the open database.
 static IS_OPEN: Mutex<()> = Mutex::new(());
 
 type SyscallPointer = ffi::sqlite3_syscall_ptr;
 
-/// SQLite without `ioctl`, so that it finds no atomic writes.
+/// A hook that disables `ioctl`, so that SQLite does not detect atomic writes.
 struct NoIoctl;
 
 impl NoIoctl {
@@ -34,8 +35,8 @@ impl NoIoctl {
         extern "C" fn refused() -> c_int {
             -1
         }
-        // SAFETY: it is kept as a pointer to any function. SQLite calls it with its arguments, which the caller of a C function puts and
-        // takes away, and takes an `int` from it, which it gives.
+        // SAFETY: SQLite stores the hook as a pointer to any function. SQLite calls the hook as a variadic C function,
+        // of which the caller passes and removes the arguments, and expects an `int`, which the hook returns.
         let refused: unsafe extern "C" fn() =
             unsafe { std::mem::transmute::<extern "C" fn() -> c_int, _>(refused) };
         set_ioctl(Some(refused))?;
@@ -45,15 +46,15 @@ impl NoIoctl {
 
 impl Drop for NoIoctl {
     fn drop(&mut self) {
-        // Its own.
+        // Restores SQLite's own call.
         let _ = set_ioctl(None);
     }
 }
 
 fn set_ioctl(call: SyscallPointer) -> io::Result<()> {
     const NAME: *const c_char = c"ioctl".as_ptr();
-    // SAFETY: the first is SQLite's own description of the system, which is there as long as the program; it is changed under `IS_OPEN`
-    // while no database is open.
+    // SAFETY: the pointer is SQLite's own structure for the system, which lives as long as the program. The structure
+    // is changed under `IS_OPEN` while no database is open.
     let result = unsafe {
         let system = ffi::sqlite3_vfs_find(std::ptr::null());
         match system.as_ref().and_then(|system| system.xSetSystemCall) {
@@ -67,9 +68,10 @@ fn set_ioctl(call: SyscallPointer) -> io::Result<()> {
     }
 }
 
-/// An open database, with some rows. It is the only one.
+/// The only open database, with some rows.
 pub struct SqliteDatabase {
-    // Closed before the calls are SQLite's own again, and that before another is opened.
+    // Fields are dropped in this order: the connection is closed, then SQLite's calls are restored, then the lock is
+    // released.
     connection: Connection,
     _calls: Option<NoIoctl>,
     _is_open: MutexGuard<'static, ()>,
@@ -77,10 +79,11 @@ pub struct SqliteDatabase {
 }
 
 impl SqliteDatabase {
-    /// A new one in a directory, ready to be measured; nothing if this mode is not to be had there.
+    /// Creates a database in a directory, ready for the measurement. Returns `None` if this mode is not supported
+    /// there.
     ///
     /// # Errors
-    /// SQLite's.
+    /// SQLite's errors.
     pub fn open(dir: &Path, mode: SqliteMode) -> io::Result<Option<SqliteDatabase>> {
         let is_open = IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = match mode {
@@ -89,7 +92,7 @@ impl SqliteDatabase {
         };
         let path = dir.join("database");
         let connection = Connection::open(&path).map_err(io::Error::other)?;
-        // By a journal that stays one can see whether there was one.
+        // A persistent journal shows whether SQLite used a journal.
         let name = match mode {
             SqliteMode::Atomic => SqliteMode::Persist.name(),
             mode => mode.name(),
@@ -122,10 +125,10 @@ impl SqliteDatabase {
         Ok((mode != SqliteMode::Atomic || !journal.exists()).then_some(database))
     }
 
-    /// One transaction after the other, as long as it is to last: how many were committed.
+    /// Runs one transaction after the other for a time. Returns the number of commits.
     ///
     /// # Errors
-    /// SQLite's, or if what was committed is not there.
+    /// SQLite's errors, and missing committed data.
     pub fn commit(&mut self, lasts: Duration) -> io::Result<u64> {
         let (began, first) = (Instant::now(), self.next);
         while self.next == first || began.elapsed() < lasts {
@@ -141,7 +144,7 @@ impl SqliteDatabase {
         }
     }
 
-    /// A row more, and another one changed.
+    /// Inserts a row and changes another row.
     fn one(&mut self) -> io::Result<()> {
         let transaction = self.connection.transaction().map_err(io::Error::other)?;
         for query in [

@@ -1,9 +1,9 @@
-//! What `fsync` of small files takes on ext4 with its journal: on a disk, and behind a log on one.
+//! Time of `fsync` of small files on ext4 with its journal: on a disk, and behind a log on a disk.
 //!
-//! The requests are those that ext4 made for a file of 4 KiB, new, and `fsync` of it and its directory, by
-//! the counters of its block device (Linux 6.18; 3 writes and 2 flushes each time): the data; behind that
-//! a journal's descriptor and six blocks; a flush; the commit block, durable. What it writes home later,
-//! in bulk, is left out on all disks alike. One user, on the virtual clock.
+//! The requests are those that ext4 made for a new file of 4 KiB and an `fsync` of the file and its directory, by the
+//! counters of its block device (Linux 6.18; 3 writes and 2 flushes each time): the data; behind the data a journal's
+//! descriptor and six blocks; a flush; the commit block, durable. The later bulk writes in place are omitted on all
+//! disks alike. One user, on the virtual clock.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use super::DISKS;
 use crate::load::noise;
 use crate::place::{attach_with, create};
 
-/// The log and the filesystem, in bytes, as `forebay try` has them.
+/// Bytes of the log and of the filesystem, as in `forebay try`.
 const LOG: u64 = 64 << 20;
 const HOME: u64 = 320 << 20;
-/// The journal: where in the filesystem, and how long, in bytes.
+/// Place of the journal in the filesystem, and its length, in bytes.
 const JOURNAL_AT: u64 = 112 << 20;
 const JOURNAL: u64 = 8 << 20;
 /// Blocks of a transaction before its commit.
 const BLOCKS: u64 = 7;
-/// Files written, those during which gaps are learnt among them: as many as fit in the log, and so many that it is
-/// full most of the time.
+/// Numbers of files to write, including those for learning: one number whose data fits into the log, and one with which
+/// the log is full most of the time.
 const FILES: [u64; 2] = [1000, 5000];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -35,11 +35,11 @@ enum Ext4Shape {
     Plain,
     /// The log is the first part of the disk.
     Logical,
-    /// The log is a disk of its own.
+    /// The log is a separate disk.
     Physical,
 }
 
-/// Prints the mean time of an `fsync` by disk, by the filesystem's block and by what is between the two.
+/// Prints the mean time of an `fsync` by disk, by block size of the filesystem and by cache shape.
 pub(super) fn ext4() -> anyhow::Result<()> {
     for disk in DISKS {
         for (block, n) in [1024, 4096].into_iter().flat_map(|b| FILES.map(|n| (b, n))) {
@@ -84,7 +84,7 @@ fn part(disk: &Rc<dyn Device>, start: u64, len: u64) -> anyhow::Result<Rc<dyn De
     ))
 }
 
-/// The mean for files of a filesystem with such blocks (in bytes), so many of them.
+/// Returns the mean for `n` files of a filesystem with blocks of this size, in bytes.
 fn mean_ms(
     disk: &'static str,
     (block, n): (u64, u64),
@@ -114,7 +114,7 @@ fn mean_ms(
     })
 }
 
-/// Writes files one after the other; gives the mean time until one is durable, in milliseconds.
+/// Writes files one after the other. Returns the mean time until a file is durable, in milliseconds.
 async fn files(rt: &Rt, device: &dyn Device, (block, n): (u64, u64)) -> anyhow::Result<f64> {
     let began = rt.now();
     let bytes = noise(1, (BLOCKS * block) as usize);
@@ -123,7 +123,7 @@ async fn files(rt: &Rt, device: &dyn Device, (block, n): (u64, u64)) -> anyhow::
         device
             .write(file * 4096, bytes.slice(0..4096), Durability::Flush)
             .await?;
-        // A transaction does not go on at the journal's start.
+        // A transaction does not wrap around to the journal's start.
         if head + (BLOCKS + 1) * block > JOURNAL {
             head = 0;
         }
@@ -135,7 +135,7 @@ async fn files(rt: &Rt, device: &dyn Device, (block, n): (u64, u64)) -> anyhow::
             .write(at + BLOCKS * block, commit, Durability::Fua)
             .await?;
         head += (BLOCKS + 1) * block;
-        // What the programs take, and the filesystem.
+        // Processor time of the programs and of the filesystem.
         rt.sleep(Duration::from_micros(100)).await;
     }
     Ok(rt.now().since(began).as_secs_f64() * 1e3 / n as f64)

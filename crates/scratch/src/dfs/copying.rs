@@ -1,6 +1,7 @@
-//! A file by FUSE that only copies memory: what everything else of a filesystem in a process costs is seen beside it.
+//! A FUSE file that only copies memory, as a baseline: everything else that a filesystem in user space costs is the
+//! difference.
 //!
-//! One thread, which waits for a request and answers it, with one system call for each; nothing can be less.
+//! One thread waits for a request and answers it, with one system call for each, which is the minimum.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,21 +17,21 @@ use forebay_fuse::{
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-/// The largest request, in bytes, as the front ends have it.
+/// Largest request, in bytes, as in the front ends.
 const IO_BYTES_MAX: usize = 1 << 20;
 const BACKGROUND_MAX: u16 = 1024;
 const FILE: u64 = 2;
 const NAME: &[u8] = b"memory";
 const VALID_S: u64 = 3600;
 
-/// Memory as a file, mounted. Dropped, it is not any more.
+/// Memory as a mounted file. Drop unmounts the file.
 pub(super) struct FuseMemoryFile {
     dir: PathBuf,
     serving: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl FuseMemoryFile {
-    /// So many bytes.
+    /// Mounts a file of `len` bytes.
     pub(super) fn mount(dir: &Path, len: u64) -> io::Result<FuseMemoryFile> {
         let device = File::options().read(true).write(true).open("/dev/fuse")?;
         let options = format!(
@@ -40,7 +41,7 @@ impl FuseMemoryFile {
         let options = CString::new(options).map_err(io::Error::other)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         rustix::mount::mount("memory", dir, "fuse.memory", flags, options.as_c_str())?;
-        // All of it is there before something is measured.
+        // All of the memory is allocated before the measurement.
         let memory = vec![1; usize::try_from(len).map_err(io::Error::other)?];
         let serving = std::thread::spawn(move || serve(&device, memory));
         Ok(FuseMemoryFile {
@@ -141,7 +142,7 @@ fn answer(
 fn send(device: &File, unique: u64, errno: i32, payload: &[u8]) -> io::Result<()> {
     let header = fuse::out_header(unique, errno, payload.len());
     match rustix::io::writev(device, &[IoSlice::new(&header), IoSlice::new(payload)]) {
-        // Nobody waits for it any more.
+        // The kernel no longer waits for this answer.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

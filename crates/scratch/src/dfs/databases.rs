@@ -1,4 +1,5 @@
-//! Databases: MariaDB under sysbench, which writes no page twice where it need not, and commits of SQLite in each way it has to undo one.
+//! Databases: MariaDB under sysbench, without doublewrite where the filesystem permits it, and commits of SQLite in
+//! each of its journal modes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,12 +16,12 @@ use super::places::{BenchPlace, EXT4, FOREBAY};
 use crate::UserStop;
 use crate::place::ScratchDir;
 
-/// How much is measured.
+/// Amount of the measurements.
 pub(super) struct DatabaseAmount {
     pub(super) size: MariadbSize,
-    /// How long each load of MariaDB lasts, ...
+    /// Duration of each load of MariaDB.
     pub(super) load: Duration,
-    /// ... and the commits of SQLite in each mode.
+    /// Duration of the commits of SQLite in each mode.
     pub(super) commits: Duration,
 }
 
@@ -45,34 +46,34 @@ impl DatabaseAmount {
     }
 }
 
-/// What a database did in one round.
+/// Results of a database in one round.
 pub(super) struct DatabaseRound {
     pub(super) transactions: u64,
     pub(super) took: TimeTaken,
-    /// Written to the device meanwhile, in bytes, and until what was not durable was.
+    /// Bytes written to the device in this time, and until all data was durable.
     pub(super) written: u64,
-    /// Pages that went through the place for pages written twice.
+    /// Pages that went through the doublewrite buffer.
     pub(super) pages_twice: u64,
 }
 
-/// What was measured in all places, round by round.
+/// Results in all places, round by round.
 pub(super) type DatabaseRounds = BTreeMap<&'static str, Vec<DatabaseRound>>;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Default)]
 pub(super) struct DatabaseMeasurements {
-    /// By where, since it is not everywhere the same.
+    /// By doublewrite mode, since the places support different modes.
     pub(super) mariadb: BTreeMap<DoublewriteMode, DatabaseRounds>,
-    /// Why there is nothing of MariaDB.
+    /// Reason why MariaDB was not measured.
     pub(super) no_mariadb: Option<String>,
-    /// By the place in [`SqliteMode::ALL`].
+    /// By the index in [`SqliteMode::ALL`].
     pub(super) sqlite: BTreeMap<usize, DatabaseRounds>,
 }
 
-/// Where MariaDB works: elsewhere it would say nothing more.
+/// Places for MariaDB. Other places would give no further insight.
 const SERVED: [&str; 3] = [FOREBAY, EXT4, "xfs"];
 
-/// How pages get home there: as usual, and written once.
+/// Returns the doublewrite modes of a place: the default, and pages written once.
 fn pages(place: &BenchPlace) -> [DoublewriteMode; 2] {
     match place.name {
         FOREBAY => [DoublewriteMode::Twice, DoublewriteMode::AtomicIfFound],
@@ -80,7 +81,7 @@ fn pages(place: &BenchPlace) -> [DoublewriteMode; 2] {
     }
 }
 
-/// Measures all of it, so many rounds.
+/// Measures all databases, in the given number of rounds.
 pub(super) fn measure(
     scratch: &ScratchDir,
     places: &[BenchPlace],
@@ -115,7 +116,7 @@ pub(super) fn measure(
     Ok(all)
 }
 
-/// Makes MariaDB's data once, and copies it everywhere; or why that cannot be.
+/// Creates MariaDB's data once and copies the data to each place. Returns the reason if MariaDB cannot be measured.
 fn prepare(
     scratch: &ScratchDir,
     served: &[(&BenchPlace, PathBuf)],
@@ -178,7 +179,7 @@ fn mariadb_round(
     Ok(())
 }
 
-/// What a server does for so long.
+/// Measures the load of a server for a time.
 fn load(
     place: &BenchPlace,
     data: &Path,
@@ -225,7 +226,7 @@ fn sqlite_round(
     Ok(())
 }
 
-/// Commits of a new database; none where it has no such mode.
+/// Measures the commits of a new database; `None` if the place does not support the mode.
 fn commits(
     place: &BenchPlace,
     dir: &Path,
@@ -250,7 +251,7 @@ fn commits(
     Ok(done)
 }
 
-/// What failed when all is to stop failed for that.
+/// Returns the error of the stop flag if the flag is set, otherwise the failure.
 fn stopped_or_failed(
     place: &BenchPlace,
     what: &str,
@@ -263,7 +264,7 @@ fn stopped_or_failed(
     }
 }
 
-/// How pages get home, in words.
+/// Returns the doublewrite mode in words.
 pub(super) fn how(pages: DoublewriteMode) -> &'static str {
     match pages {
         DoublewriteMode::Twice => "each page twice",

@@ -1,7 +1,7 @@
-//! `forebay bench dfs`: how fast the filesystem is, beside others on images on the same disk.
+//! `forebay bench dfs`: speed of the filesystem, beside other filesystems on images on the same disk.
 //!
-//! What is compared takes turns, round after round, so that what the machine does meanwhile hits all of them; ratios are of one round,
-//! and medians of rounds are shown.
+//! The places are measured alternately, round after round, so that other load of the machine affects all of them.
+//! Ratios are computed within a round, and the report shows medians over the rounds.
 
 mod copying;
 mod databases;
@@ -29,7 +29,7 @@ use crate::{UserStop, stoppable};
 use databases::DatabaseMeasurements;
 use places::{BenchPlace, all, need};
 
-/// What is done to names, in this order.
+/// Operations on names, in this order.
 const NAMES: [&str; 8] = [
     "create",
     "stat",
@@ -41,15 +41,15 @@ const NAMES: [&str; 8] = [
     "rm -r",
 ];
 
-/// How much is measured.
+/// Amount of the measurements.
 struct DfsBenchScale {
     rounds: u32,
-    /// Of each image, and of the file of small random requests.
+    /// Bytes of each image, and of the file of small random requests.
     image: u64,
     file: u64,
     threads: &'static [u64],
     lasts: Duration,
-    /// Small files; such that are made durable each; files of the tree.
+    /// Numbers of small files, of small files that are each made durable, and of files of the tree.
     names: [u64; 3],
     apps: AppAmount,
     databases: databases::DatabaseAmount,
@@ -83,25 +83,25 @@ impl DfsBenchScale {
     }
 }
 
-/// Something that was measured in one place: how many, and how long they took, in each round.
+/// One measurement in one place: the count and the time in each round.
 type PlaceRounds = Vec<(u64, TimeTaken)>;
 
-/// All that was measured, by what it is and where.
+/// All measurements, by subject and place.
 #[derive(Default)]
 struct DfsMeasurements {
-    /// By whether it is a write, and by threads.
+    /// By direction (true for writes) and threads.
     random: BTreeMap<(bool, u64), BTreeMap<&'static str, PlaceRounds>>,
-    /// By the place in [`NAMES`].
+    /// By the index in [`NAMES`].
     names: BTreeMap<usize, BTreeMap<&'static str, PlaceRounds>>,
-    /// By the place in [`App::ALL`].
+    /// By the index in [`App::ALL`].
     apps: BTreeMap<usize, BTreeMap<&'static str, PlaceRounds>>,
     databases: DatabaseMeasurements,
 }
 
-/// `forebay bench dfs`.
+/// Runs `forebay bench dfs`.
 ///
 /// # Errors
-/// If not root, something cannot be measured or written, or a signal came.
+/// If the user is not root, a measurement or a write fails, or a signal came.
 pub fn run(args: DfsArgs) -> CommandResult {
     let report = stoppable(move |stop| work(&args, &stop))?;
     result_line!("{}", report.display());
@@ -188,7 +188,7 @@ fn random_round(
     Ok(())
 }
 
-/// All of [`NAMES`], in a directory of its own.
+/// Measures all of [`NAMES`], in a directory of its own.
 fn names_round(dir: &Path, scale: &DfsBenchScale) -> io::Result<Vec<(u64, TimeTaken)>> {
     let dir = dir.join("names");
     std::fs::create_dir(&dir)?;
@@ -198,7 +198,7 @@ fn names_round(dir: &Path, scale: &DfsBenchScale) -> io::Result<Vec<(u64, TimeTa
     let mut step = |count: u64, work: &dyn Fn() -> io::Result<()>| -> io::Result<()> {
         let ((), took) = measured(work)?;
         all.push((count, took));
-        // What is written behind one's back is not the next one's.
+        // Background writes of one operation must not burden the next operation.
         names::sync(&dir)
     };
     step(small, &|| names::make(&dir, small))?;

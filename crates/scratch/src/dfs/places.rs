@@ -1,5 +1,5 @@
-//! What is compared: the filesystem and others, each on an image of the same size, and what is at hand of other filesystems in
-//! processes.
+//! The compared places: the filesystem and others, each on an image of equal size, and the available filesystems in
+//! user space.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,32 +15,32 @@ use crate::drive::ScratchVolume;
 use crate::place::ScratchDir;
 use crate::system::{ImageLoop, ScratchImage, ToolMount, tool};
 
-/// How each is called in the report.
+/// Names of the places in the report.
 pub(super) const RAW: &str = "raw";
 pub(super) const COPYING: &str = "copying FUSE file";
 pub(super) const FOREBAY: &str = "forebay";
 pub(super) const EXT4: &str = "ext4";
-/// Which few kernels have.
+/// A filesystem that few kernels have.
 pub(super) const F2FS: &str = "f2fs";
 pub(super) const BINDFS: &str = "bindfs on ext4";
 pub(super) const FUSE2FS: &str = "fuse2fs";
 
-/// Somewhere to work.
+/// A place to measure.
 pub(super) struct BenchPlace {
     pub(super) name: &'static str,
-    /// A directory for files, if it has any.
+    /// Directory for files, if the place supports files.
     pub(super) dir: Option<PathBuf>,
-    /// What small random requests go to.
+    /// File or device of the small random requests.
     pub(super) file: Option<PathBuf>,
     kept: PlaceGuard,
 }
 
 impl BenchPlace {
-    /// How many bytes were ever written to the device below its files, from when that was made. Of a filesystem of Forebay's, from
-    /// when its daemon was started. Nothing is told of others.
+    /// Returns the bytes ever written to the device below the files of the place, since the device was created. For a
+    /// filesystem of Forebay, since the start of its daemon. Fails for other places.
     ///
     /// # Errors
-    /// If the system or the daemon does not tell.
+    /// If the system or the daemon does not return the number.
     pub(super) fn written(&self) -> io::Result<u64> {
         match &self.kept {
             PlaceGuard::Loop(device) | PlaceGuard::Mount(_, device) => device.written(),
@@ -52,18 +52,18 @@ impl BenchPlace {
     }
 }
 
-/// What is undone when a place is no longer needed, in this order.
+/// Resources that are released when a place is no longer needed, in this order.
 #[expect(dead_code, reason = "kept to be dropped")]
 enum PlaceGuard {
     Copying(FuseMemoryFile),
     Loop(ImageLoop),
     Mount(ToolMount, ImageLoop),
     Files(UnmountOnDrop),
-    /// On another place.
+    /// A filesystem in user space, on top of another place.
     Process(ToolMount),
 }
 
-/// The filesystem, mounted.
+/// Unmounts the filesystem when dropped.
 struct UnmountOnDrop(ScratchVolume, PathBuf);
 
 impl Drop for UnmountOnDrop {
@@ -74,7 +74,7 @@ impl Drop for UnmountOnDrop {
     }
 }
 
-/// All of them. What was made last, and may lie on another, goes first.
+/// All places. The last place is released first, since it may lie on another.
 pub(super) struct BenchPlaces(pub(super) Vec<BenchPlace>);
 
 impl Drop for BenchPlaces {
@@ -83,7 +83,7 @@ impl Drop for BenchPlaces {
     }
 }
 
-/// Makes all that can be had here.
+/// Creates all places that this machine supports.
 pub(super) fn all(
     scratch: &ScratchDir,
     bytes: u64,
@@ -156,7 +156,7 @@ fn forebay(scratch: &ScratchDir, image: &ScratchImage, at: &Path) -> CommandResu
     })
 }
 
-/// Filesystems in processes of others, for names alone.
+/// Creates the places of other filesystems in user space, for names only.
 fn others(
     scratch: &ScratchDir,
     image: &dyn Fn(&str) -> CommandResult<ScratchImage>,
@@ -197,19 +197,19 @@ fn is_there(program: &str) -> bool {
     Command::new(program).arg("-V").output().is_ok()
 }
 
-/// Whether the kernel has a filesystem, or could load it.
+/// Returns true if the kernel has a filesystem or can load it.
 fn is_known(name: &str) -> bool {
     let _ = Command::new("modprobe").arg(name).output();
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     known.split_whitespace().any(|one| one == name)
 }
 
-/// Whether a filesystem of the kernel's can be made and mounted here.
+/// Returns true if a kernel filesystem can be made and mounted on this machine.
 fn can_be_had(name: &str) -> bool {
     is_there(&format!("mkfs.{name}")) && is_known(name)
 }
 
-/// So many bytes for the images of all places.
+/// Returns the bytes for the images of all places.
 pub(super) fn need(bytes: u64) -> u64 {
     (6 + u64::from(can_be_had(F2FS))) * bytes
 }

@@ -1,4 +1,4 @@
-//! The report of what was measured.
+//! The report of the measurements.
 
 mod databases;
 
@@ -13,10 +13,10 @@ use forebay_report::{Circumstances, ReportPage};
 use super::places::{BINDFS, COPYING, EXT4, F2FS, FOREBAY, FUSE2FS, RAW};
 use super::{DfsBenchScale, DfsMeasurements, NAMES, PlaceRounds};
 
-/// What was measured in all places.
+/// Results in all places.
 type RoundsByPlace = BTreeMap<&'static str, PlaceRounds>;
 
-/// In this order.
+/// Order of the places in tables.
 const ORDER: [&str; 9] = [
     RAW, COPYING, FOREBAY, EXT4, "xfs", "btrfs", F2FS, BINDFS, FUSE2FS,
 ];
@@ -33,7 +33,7 @@ fn rates(rounds: &PlaceRounds) -> Vec<f64> {
         .collect()
 }
 
-/// The median of the ratios, round by round.
+/// Returns the median of the ratios, round by round.
 fn ratio(places: &RoundsByPlace, ours: &str, theirs: &str) -> Option<f64> {
     let (ours, theirs) = (rates(places.get(ours)?), rates(places.get(theirs)?));
     Some(median(
@@ -45,7 +45,7 @@ fn times(ratio: Option<f64>) -> String {
     ratio.map_or("–".into(), |ratio| format!("{ratio:.2} ×"))
 }
 
-/// A ratio beside the bar for it.
+/// Formats a ratio beside its bar.
 fn judged(ratio: Option<f64>, bar: f64) -> String {
     match ratio {
         Some(ratio) if ratio < bar => format!("{ratio:.2} ×: **missed**"),
@@ -58,7 +58,7 @@ fn there(all: &BTreeMap<impl Ord, RoundsByPlace>) -> Vec<&'static str> {
     ORDER.into_iter().filter(is_there).collect()
 }
 
-/// Writes it; gives its path.
+/// Writes the report and returns its path.
 pub(super) fn write(
     folder: &Path,
     circumstances: &Circumstances,
@@ -87,7 +87,7 @@ pub(super) fn write(
     page.end()
 }
 
-/// How requests come to what is mounted and knows both ways.
+/// Returns a sentence about the transport of FUSE requests on this kernel.
 fn way() -> &'static str {
     let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     if switch.is_ok_and(|on| on.trim() == "Y") {
@@ -237,7 +237,7 @@ fn apps(page: &mut ReportPage, measured: &DfsMeasurements) {
     page.table(&header, rows);
 }
 
-/// How long the filesystem is as a program, if its source is where this was built.
+/// Returns the length of the filesystem's source, if the source tree of this build exists.
 fn lines() -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dfs/src");
     match count(&source) {
@@ -261,7 +261,7 @@ fn count(dir: &Path) -> usize {
     entries.map(|entry| of(entry.path())).sum()
 }
 
-/// Lines of a file before its tests, but for comments and empty ones.
+/// Counts the lines of a file before its tests, without comments and empty lines.
 fn code(text: &str) -> usize {
     let before = text.split("#[cfg(test)]\nmod tests {").next();
     let lines = before.unwrap_or_default().lines().map(str::trim);

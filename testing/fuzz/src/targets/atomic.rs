@@ -1,11 +1,11 @@
-//! What programs ask of files on a mounted filesystem.
+//! Requests of programs to files on a mounted filesystem.
 
 use forebay_atomic::FileChange;
 use forebay_atomic::ioctls::{decode_parts, encode_parts};
 
 use crate::cap;
 
-/// Arguments that say what is to be changed of a file.
+/// Decodes the argument that lists changes of a file.
 pub fn parts(bytes: &[u8]) {
     let decoded = cap::within(4 * bytes.len(), || decode_parts(bytes));
     if let Some((id, parts)) = decoded {

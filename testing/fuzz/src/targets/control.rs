@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cap;
 
-/// A line, read as each of the things that are said.
+/// Decodes a line as each type of message.
 pub fn control(bytes: &[u8]) {
     let line = &bytes[..bytes.len().min(REQUEST_BYTES_MAX)];
     reads_back::<ControlRequest>(line);

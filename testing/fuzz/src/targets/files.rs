@@ -9,7 +9,7 @@ use super::log::{each_way, short};
 use crate::cap;
 use crate::seal::seal_sector;
 
-/// Looks at `bytes` as they are, as a sector, and as a sector with the checksum made right.
+/// Decodes `bytes` unchanged, as a sector, and as a sector with a corrected checksum.
 fn as_sector(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let look = |bytes: &[u8]| {
         if let Some(written) = cap::within(fair(bytes), || again(bytes)) {
@@ -24,7 +24,7 @@ fn as_sector(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     look(&sector);
 }
 
-/// The superblock, an i-node, an entry, a mark and a record of preallocated ranges.
+/// Decodes a superblock, an i-node, an entry, an orphan record and a record of preallocated ranges.
 pub fn structures(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         let Ok(read) = cap::within(fair(bytes), || FsSuperblock::decode(bytes)) else {
@@ -43,7 +43,7 @@ pub fn structures(bytes: &[u8]) {
     as_sector(bytes, again::preallocation);
 }
 
-/// Extended attributes: of as many bytes as there are.
+/// Decodes extended attributes of the input's length.
 pub fn attributes(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     seal_sector(&mut sealed);

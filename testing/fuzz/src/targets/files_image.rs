@@ -1,8 +1,8 @@
-//! A whole filesystem, tampered with by somebody who knows the checksums.
+//! A whole filesystem, changed by an attacker with correct checksums.
 //!
-//! The input is a list of changes to the sectors of a filesystem that has something of everything. Then it is taken up, and all
-//! that users can do is done to all that is there. What must hold: each gives a value or an error, and all of it ends, in memory
-//! that does not follow from what the sectors say.
+//! The input is a list of changes to the sectors of a filesystem that contains every kind of object. Then the
+//! filesystem is opened, and every operation is done on every object. Guarantee: each operation returns a value or an
+//! error and terminates, and its memory does not depend on numbers in the sectors.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -26,12 +26,12 @@ const GEOMETRY: FsGeometry = FsGeometry {
     chunk_bits: 20,
     slot_sectors: 8,
 };
-/// For the medium, segments in memory, and what is done.
+/// Memory for the device, segments, and the operations.
 const MEMORY: usize = 40 << 20;
-/// Of each filesystem so many names are looked at.
+/// Maximum number of visited names in each filesystem.
 const NAMES_MAX: usize = 60;
 
-/// What is mapped, sector by sector.
+/// Mapped sectors and their content.
 type MappedSectors = BTreeMap<u64, Vec<u8>>;
 
 thread_local! {
@@ -64,7 +64,7 @@ async fn space(rt: &Rt) -> (Space, SpaceWorkers) {
     (space, workers)
 }
 
-/// A filesystem with something of everything.
+/// Fills a filesystem with every kind of object.
 async fn fill(fs: &Fs) -> forebay_dfs::Result<()> {
     let make = async |directory, name: &[u8], kind, target: &[u8]| {
         let new = FileSpec {
@@ -126,7 +126,7 @@ fn base() -> MappedSectors {
     })
 }
 
-/// Bytes, one after the other; zeroes behind the last.
+/// Bytes of the input, one after the other; zeroes behind the last.
 struct SectorScript<'a>(&'a [u8]);
 
 impl SectorScript<'_> {
@@ -141,7 +141,7 @@ impl SectorScript<'_> {
     }
 }
 
-/// Changes sectors as an input says.
+/// Changes sectors as an input describes.
 fn change(sectors: &mut MappedSectors, script: &[u8]) {
     let places: Vec<u64> = sectors.keys().copied().collect();
     let mut script = SectorScript(script);
@@ -178,7 +178,7 @@ fn change(sectors: &mut MappedSectors, script: &[u8]) {
             }
         }
     }
-    // The superblock has eight.
+    // The superblock has eight sectors.
     let mut superblock: Vec<u8> = (0..8)
         .flat_map(|n| sectors.get(&n).cloned().unwrap_or(vec![0; 512]))
         .collect();
@@ -188,7 +188,7 @@ fn change(sectors: &mut MappedSectors, script: &[u8]) {
     }
 }
 
-/// All that can be asked of a name, and of what it names.
+/// Runs all read operations on a name and its i-node.
 async fn ask(fs: &Fs, directory: u64, name: &[u8]) {
     let Ok(inode) = fs.look_up(directory, name).await else {
         return;
@@ -207,7 +207,7 @@ async fn ask(fs: &Fs, directory: u64, name: &[u8]) {
     }
 }
 
-/// All that can be done to it.
+/// Runs all modifying operations on a name and its i-node.
 async fn act(fs: &Fs, directory: u64, name: &[u8], n: usize) {
     let Ok(inode) = fs.look_up(directory, name).await else {
         return;
@@ -247,7 +247,7 @@ async fn act(fs: &Fs, directory: u64, name: &[u8], n: usize) {
     let _ = fs.forget(file, 9).await;
 }
 
-/// Names of all directories that can be reached, up to a number of them.
+/// Returns the names of all reachable directories, up to a maximum number.
 async fn names(fs: &Fs) -> Vec<(u64, Vec<u8>)> {
     let (mut found, mut wanted) = (Vec::new(), vec![ROOT]);
     while let Some(directory) = wanted.pop() {
@@ -302,7 +302,7 @@ async fn exercise(rt: Rt, sectors: MappedSectors) {
     }
 }
 
-/// A filesystem whose sectors were changed.
+/// Runs a filesystem with changed sectors.
 pub fn image(bytes: &[u8]) {
     let mut sectors = BASE.with(|known| known.get_or_init(base).clone());
     change(&mut sectors, &bytes[..bytes.len().min(512)]);
@@ -314,7 +314,7 @@ pub fn image(bytes: &[u8]) {
 }
 
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    // The superblock is the first eight; i-nodes follow, the root's first.
+    // The first eight sectors are the superblock; i-nodes follow, the root's first.
     let edit = |place: u8, at: u8, bytes: &[u8]| {
         let mut one = vec![0, place, 0, at, 0, bytes.len() as u8];
         one.extend_from_slice(bytes);

@@ -1,13 +1,12 @@
-//! A whole log, tampered with by somebody who knows the checksums.
+//! A whole log, changed by an attacker with correct checksums.
 //!
-//! The input is a list of changes to a log that a volume left behind in a crash. After each change
-//! of a structure its checksum is made right. Then everything that reads logs reads this one. What
-//! must hold:
-//! - `inspect`, `check`, `dump` and `attach` give a result or an error.
-//! - An attach that is refused has changed neither device.
-//! - One that succeeds gives a volume that can be read (or says which part is damaged), written,
-//!   drained and closed, and after that the log is clean.
-//! - A crash right after the attach is no loss: the next one finds the same (I4).
+//! The input is a list of changes to a log that a volume left behind in a crash. After each change of a structure its
+//! checksum is corrected. Then all readers of logs read this log. Guarantees:
+//! - `inspect`, `check`, `dump` and `attach` return a result or an error.
+//! - A refused attach has changed neither device.
+//! - A successful attach gives a volume that can be read (or reports the damaged ranges), written,
+//! drained and closed, and afterwards the log is clean.
+//! - A crash right after the attach loses nothing: the next attach finds equal data (I4).
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -31,9 +30,9 @@ use crate::seal::seal_at;
 const SEGMENT: ByteLen = ByteLen::kib(128);
 const LOG_BYTES: u64 = (1 << 20) + 32 * SEGMENT.0;
 const DATA_BYTES: u64 = 640 << 10;
-/// For the two devices in memory, a copy of one, and the segments that recovery reads.
+/// Memory for the two devices, a copy of one, and the segments that recovery reads.
 const MEMORY: usize = 48 << 20;
-/// Longer than any drain of so small a log takes, retries of a failing device included.
+/// Longer than any drain of such a small log takes, retries of a failing device included.
 const DRAIN_TIME: Duration = Duration::from_secs(3600);
 const STEP: u64 = 4096;
 
@@ -41,15 +40,15 @@ thread_local! {
     static BASE: OnceCell<CrashImages> = const { OnceCell::new() };
 }
 
-/// What a crash left.
+/// Content of the devices after a crash.
 struct CrashImages {
     log: Vec<u8>,
     data: Vec<u8>,
-    /// Where its structures lie.
+    /// Places of the structures in the log.
     places: Vec<usize>,
 }
 
-/// Counts what changes a device.
+/// Counter of changes of a device.
 #[derive(Default)]
 struct ChangeCounter {
     changes: Cell<u64>,
@@ -99,7 +98,7 @@ async fn attach(
     DcdVolume::attach(rt.clone(), log, data, identity(), options).await
 }
 
-/// Two lives of a volume, the second ended by a crash, with everything a log can hold.
+/// Makes a volume with two incarnations, the second ended by a crash, and with every kind of content of a log.
 fn make_base() -> CrashImages {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -119,7 +118,7 @@ fn make_base() -> CrashImages {
             use_volume(&volume.expect("it was left in order").0, life).await;
         }
         let (mut log, data) = (bytes_of(&log), bytes_of(&data));
-        // What was never written reads as zeroes anyway.
+        // Unwritten space reads as zeroes anyway.
         let used = log.iter().rposition(|byte| *byte != 0).unwrap_or(0);
         log.truncate((used + 1).next_multiple_of(SEGMENT.0 as usize));
         let magics: [&[u8]; 2] = [b"FOREREC\x01", b"FORESUM\x01"];
@@ -157,7 +156,7 @@ async fn use_volume(volume: &DcdVolume, life: u8) {
     volume.flush().await.expect("flushed");
 }
 
-/// Takes the input apart.
+/// The input, which is consumed byte by byte.
 struct ImageScript<'a>(&'a [u8]);
 
 impl ImageScript<'_> {
@@ -167,14 +166,14 @@ impl ImageScript<'_> {
         Some(usize::from(*first))
     }
 
-    /// Does the next change; `None` at the end.
+    /// Makes the next change; `None` at the end.
     fn change(&mut self, image: &mut [u8], places: &[usize]) -> Option<()> {
         let (kind, place) = (self.byte()? & 7, self.byte()? % places.len());
         let at = places[place];
         match kind {
             // Fields at the front.
             0..=3 => self.edit(image, at, 0, true)?,
-            // Anything in the block.
+            // Any bytes in the block.
             4 => {
                 let page = self.byte()? & 15;
                 self.edit(image, at, page * 256, true)?;
@@ -185,7 +184,7 @@ impl ImageScript<'_> {
                 image.copy_within(from..from + HEADER_BYTES, at);
             }
             6 => image[at..at + HEADER_BYTES].fill(0),
-            // Rot, of the structure or of the data behind it.
+            // Bit rot, of the structure or of the data behind it.
             _ => {
                 let page = self.byte()?;
                 let skip = (page * 256).min(image.len() - at - 512);
@@ -210,7 +209,7 @@ impl ImageScript<'_> {
     }
 }
 
-/// The log that the input makes, and the data device; with the first byte, which is for options.
+/// Returns the first byte, which selects options, the log that the input makes, and the data device.
 fn tampered(bytes: &[u8]) -> (usize, Rc<CountedRam>, Rc<CountedRam>) {
     BASE.with(|base| {
         let base = base.get_or_init(make_base);
@@ -223,7 +222,7 @@ fn tampered(bytes: &[u8]) -> (usize, Rc<CountedRam>, Rc<CountedRam>) {
     })
 }
 
-/// Changes a log as the input says, and has it read.
+/// Changes a log as the input describes, and reads the log.
 pub fn image(bytes: &[u8]) {
     let (flags, log, data) = tampered(bytes);
     let options = AttachOptions {
@@ -248,7 +247,7 @@ pub fn image(bytes: &[u8]) {
     });
 }
 
-/// Why a log changed as the input says is not taken up; none if it is.
+/// Returns the error that refuses a log changed as the input describes; `None` if the log is attached.
 pub fn refusal(bytes: &[u8]) -> Option<String> {
     let (_, log, data) = tampered(bytes);
     let executor = Executor::new(Rc::new(VirtualTime::new()));
@@ -260,8 +259,8 @@ pub fn refusal(bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// A change of the structure at `place`: what stands `at` bytes into it becomes `bytes`, at most 16,
-/// and its checksum right.
+/// Returns a change of the structure at `place`: `bytes`, at most 16, replace the content `at` bytes into the
+/// structure, and the checksum is corrected.
 pub fn edit(place: u8, at: u8, bytes: &[u8]) -> Vec<u8> {
     [&[1, place, at, bytes.len() as u8 - 1], bytes].concat()
 }
@@ -287,8 +286,8 @@ async fn judge(rt: Rt, log: Rc<CountedRam>, data: Rc<CountedRam>, options: Attac
     let first = read_all(&volume).await;
     drop(volume);
     let changed = log.changes.get() + data.changes.get();
-    // A sound summary that cannot be (of an epoch before its segment's) is passed over while it is
-    // among the newest, and ends the chain once it is not. That is said: only then may it differ.
+    // A valid summary that cannot be correct (of an epoch before its segment's) is skipped among the newest segments,
+    // and ends the chain later. The report records such a summary; only then may the results differ.
     let (volume, report) = match attach(&rt, &log, &data, options).await {
         Ok(attached) => attached,
         Err(DcdAttachError::Log(LogOpenError::Damaged(_))) => {
@@ -331,7 +330,7 @@ async fn judge(rt: Rt, log: Rc<CountedRam>, data: Rc<CountedRam>, options: Attac
     }
 }
 
-/// Every block, or that it cannot be read.
+/// Reads every block; `None` for an unreadable block.
 async fn read_all(volume: &DcdVolume) -> Vec<Option<Vec<u8>>> {
     let mut blocks = Vec::new();
     for at in (0..DATA_BYTES).step_by(STEP as usize) {
@@ -352,7 +351,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("as_it_is", vec![0]),
         ("with_write", vec![1]),
         ("with_bypass", vec![2]),
-        // Of a superblock: tail, ring, epoch.
+        // Fields of a superblock: tail, ring, epoch.
         (
             "tail",
             changes(
@@ -371,7 +370,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
         ("epoch", changes(0, &[edit(0, 40, &[0xff; 7])])),
-        // Of a record: payload length, count of entries, an entry's line.
+        // Fields of a record: payload length, count of entries, an entry's block.
         ("payload", changes(4, &[edit(2, 68, &[0, 0x10, 0, 0])])),
         ("entries", changes(4, &[edit(3, 72, &[2, 0])])),
         ("line", changes(0, &[edit(5, 90, &[1])])),
@@ -380,7 +379,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             changes(4, &[edit(14, 32, &[0xff; 8])]),
         ),
         ("epoch_of_a_record", changes(0, &[edit(18, 32, &[0xff; 8])])),
-        // A summary gone, a structure in the place of another, rot behind a header.
+        // A missing summary, a structure in the place of another, bit rot behind a header.
         ("gone", vec![4, 6, 9]),
         ("misplaced", vec![4, 5, 4, 3]),
         ("rot", vec![4, 7, 2, 16, 0, 0, 0x55]),

@@ -1,4 +1,4 @@
-//! What lies on a log device, structure by structure.
+//! The structures on a log device.
 
 use forebay_dcd::{DataIdentity, FINGERPRINT_BLOCKS, Fingerprint, SuperblockPayload};
 use forebay_ring_log::{
@@ -11,11 +11,11 @@ use super::fair;
 use crate::cap;
 use crate::seal::{block, seal};
 
-/// Behind magic, version and checksum, which a sealed copy has right.
+/// Offset behind magic, version and checksum, which are correct in a sealed copy.
 const BEHIND_CRC: usize = 16;
 const SEGMENT_BYTES: u32 = 64 << 20;
 
-/// Looks at `bytes` as they are, as a block, and as a block with the checksum made right.
+/// Decodes `bytes` unchanged, as a block, and as a block with a corrected checksum.
 pub(super) fn each_way(bytes: &[u8], look: impl Fn(&[u8])) {
     look(bytes);
     let mut block = block(bytes);
@@ -24,7 +24,7 @@ pub(super) fn each_way(bytes: &[u8], look: impl Fn(&[u8])) {
     look(&block);
 }
 
-/// A superblock describes a ring, and reads back as itself.
+/// Checks that a superblock describes a ring, and reads back as an equal superblock.
 pub fn superblock(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         let Ok(read) = cap::within(fair(bytes), || RingSuperblock::decode(bytes)) else {
@@ -55,7 +55,7 @@ fn is_possible(entries: &[RingEntry], payload_bytes: u32) {
     }
 }
 
-/// A record's header, too.
+/// Checks a record's header.
 pub fn record(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         let Ok(read) = cap::within(fair(bytes), || RingRecord::decode(bytes)) else {
@@ -73,18 +73,18 @@ pub fn record(bytes: &[u8]) {
     });
 }
 
-/// A summary, of any number of blocks; only its last is filled up, so that a corpus stays small.
+/// Checks a summary, of any number of blocks. Only its last block is filled up, so that the corpus stays small.
 pub fn summary(bytes: &[u8]) {
     look_at_summary(bytes);
     let mut whole = bytes.to_vec();
     let len = whole.len().next_multiple_of(HEADER_BYTES).max(HEADER_BYTES);
-    // The last block is what comes first in the input: its fields are where changes are made most.
+    // The last block comes first in the input, since most changes are at the front and its fields matter most.
     whole.resize(len, 0);
     whole.rotate_left(HEADER_BYTES);
     let last = len - HEADER_BYTES;
     seal(&mut whole[..]);
     look_at_summary(&whole);
-    // With the length as it is, so that what lies behind it is looked at.
+    // With the actual length, so that the content behind the length field is decoded.
     whole[last + 72..last + 76].copy_from_slice(&(len as u32).to_le_bytes());
     seal(&mut whole[..]);
     look_at_summary(&whole);
@@ -107,7 +107,7 @@ fn look_at_summary(bytes: &[u8]) {
     assert_eq!(RingSummary::decode(&again), Ok(read));
 }
 
-/// What the write cache keeps in a superblock.
+/// Checks the write cache's data in a superblock.
 pub fn payload(bytes: &[u8]) {
     if let Some(read) = cap::within(fair(bytes), || SuperblockPayload::decode(bytes)) {
         let again = read.encode();
@@ -117,7 +117,7 @@ pub fn payload(bytes: &[u8]) {
     }
 }
 
-/// A structure without the zeroes it ends in.
+/// Returns a structure without trailing zeroes.
 pub(super) fn short(bytes: &[u8]) -> Vec<u8> {
     let end = bytes
         .iter()

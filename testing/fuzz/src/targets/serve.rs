@@ -1,4 +1,4 @@
-//! What the kernel and NBD clients send, message by message.
+//! Messages of the kernel and of NBD clients.
 
 use forebay_fuse::files::FuseFileKind;
 use forebay_fuse::{self as fuse_format, FIXED, FuseOp, HEADER, ReaddirReply};
@@ -9,13 +9,13 @@ use forebay_serve::nbd::format::{
 
 use crate::cap;
 
-/// A FUSE message: as long as the input, of which the first bytes are looked at.
+/// Decodes a FUSE message with the length of the input; the decoder reads the first bytes.
 pub fn fuse(bytes: &[u8]) {
     let mut fixed = [0; FIXED];
     let there = bytes.len().min(FIXED);
     fixed[..there].copy_from_slice(&bytes[..there]);
     look_at_fuse(&fixed, bytes.len());
-    // With the length made right: what else is wrong with it is looked at then.
+    // With the correct length, so that the other fields are decoded, too.
     fixed[..4].copy_from_slice(&(bytes.len() as u32).to_ne_bytes());
     look_at_fuse(&fixed, bytes.len());
 }
@@ -76,7 +76,7 @@ pub(super) fn fuse_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The parts of NBD messages, each decoded from the same bytes; none may allocate.
+/// Decodes the parts of NBD messages, each from these bytes. No decoder may allocate.
 pub fn nbd_format(bytes: &[u8]) {
     if let Some(request) = cap::within(0, || NbdRequest::decode(bytes)) {
         assert_eq!(request.encode(), bytes[..REQUEST_BYTES]);
@@ -89,7 +89,7 @@ pub fn nbd_format(bytes: &[u8]) {
         None => bytes,
     };
     if let Some(query) = cap::within(0, || InfoQuery::decode(data)) {
-        // Name and number of wishes with their lengths, and the wishes: nothing is left over.
+        // Name and number of requested items with their lengths, and the items: no other bytes.
         let wishes = data.len() - query.name.len() - 6;
         assert!(wishes.is_multiple_of(2));
         let asked = |info: &u16| query.wants(*info);
@@ -102,7 +102,7 @@ pub fn nbd_format(bytes: &[u8]) {
     }
 }
 
-/// A request as a client sends it, without its payload.
+/// Returns a request as a client sends it, without its payload.
 pub(super) fn nbd_request(command: u16, flags: u16, offset: u64, len: u32) -> Vec<u8> {
     let cookie = 0x1122_3344;
     NbdRequest {

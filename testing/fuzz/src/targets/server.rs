@@ -20,11 +20,11 @@ use crate::cap;
 
 const DEVICE_BYTES: u64 = 1 << 20;
 const BYTES_IN_FLIGHT: u64 = 1 << 20;
-/// A read larger than what may be under way is served alone; beside it there are a receive buffer
-/// and what is kept in pools, and what the client has not fetched.
+/// Memory of the server: one large read, which is served alone, a receive buffer, the pools, and answers that the
+/// client has not fetched.
 const MEMORY: usize = 16 << 20;
 
-/// More extents than an answer may have.
+/// A device with more extents than an answer may have.
 struct SectorExtents;
 
 impl BlockStatus for SectorExtents {
@@ -43,8 +43,8 @@ impl BlockStatus for SectorExtents {
     }
 }
 
-/// The first byte chooses where in the conversation the others begin: 0 at the greeting, 1 after the
-/// handshake with simple replies, 2 with structured ones.
+/// Runs a server. The first byte selects the place of the others in the conversation: 0 at the greeting, 1 after the
+/// handshake with simple replies, 2 with structured replies.
 pub fn nbd_server(bytes: &[u8]) {
     let (&stage, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     let executor = Executor::new(Rc::new(VirtualTime::new()));
@@ -80,7 +80,7 @@ async fn converse(rt: Rt, stage: u8, bytes: Vec<u8>) {
         said.extend(client::option(option::GO, &info_query("disk", &[])));
     }
     said.extend(bytes);
-    // It may be cut off while it still sends.
+    // The server may close the connection while the client still sends.
     let sending = Rc::clone(&end);
     let sender = rt.spawn(async move {
         let _ = sending.write(&said).await;
@@ -101,7 +101,7 @@ async fn converse(rt: Rt, stage: u8, bytes: Vec<u8>) {
     assert!(is_served(&other).await, "others are served as before");
 }
 
-/// Everything the server says is well formed, whatever it was told; it may break off at any place.
+/// Checks that all of the server's answers are well formed. The answers may end at any place.
 fn understand(replies: &[u8]) {
     let mut rest = replies;
     while rest.len() >= SIMPLE_REPLY_BYTES.max(CHUNK_BYTES) {
@@ -111,7 +111,7 @@ fn understand(replies: &[u8]) {
             let at = CHUNK_BYTES - 4;
             CHUNK_BYTES + u32::from_be_bytes(rest[at..at + 4].try_into().expect("four")) as usize
         } else if magic == SIMPLE_REPLY_MAGIC {
-            // How much data follows only the request tells.
+            // The length of the data is only in the request.
             return;
         } else {
             let magic = WireReader(rest).u64();
@@ -126,7 +126,7 @@ fn understand(replies: &[u8]) {
     }
 }
 
-/// A client that does all right is answered.
+/// Returns true if the server answers a correct client.
 async fn is_served(end: &Rc<DuplexEnd>) -> bool {
     let mut said = 3u32.to_be_bytes().to_vec();
     said.extend(client::option(option::LIST, &[]));

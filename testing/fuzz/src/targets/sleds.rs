@@ -1,4 +1,4 @@
-//! What `sleds` takes from Forebay, or from whoever answers in its place.
+//! Answers that `sleds` receives from Forebay, or from a program in its place.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use ::sleds::answers::{MEDIUM_BYTES, PLACES_BYTES, of_filesystem, of_medium, of_
 use super::fair;
 use crate::cap;
 
-/// Where the file that is asked about ends.
+/// Length of the queried file.
 const END: u64 = 1 << 40;
 
-/// Answers to the ioctls of a mounted filesystem: as long as the kernel makes them, whatever is in them.
+/// Decodes answers to the ioctls of a mounted filesystem: of the kernel's length, with any content.
 pub fn ioctls(bytes: &[u8]) {
     let mut places = [0; PLACES_BYTES];
     let mut medium = [0; MEDIUM_BYTES];
@@ -26,7 +26,7 @@ pub fn ioctls(bytes: &[u8]) {
     assert!(cap::within(room, || of_medium(&medium)) < MEDIUM_BYTES);
 }
 
-/// An answer on a volume's control socket.
+/// Decodes an answer on a volume's control socket.
 pub fn reply(bytes: &[u8]) {
     for (at, length) in [(0, END), (1 << 20, 1 << 20), (END, 1)] {
         let parts = of_volume(bytes, at, length);

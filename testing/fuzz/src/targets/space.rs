@@ -1,4 +1,4 @@
-//! What lies on the medium of a log-structured volume, structure by structure.
+//! The structures on the device of a log-structured volume.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use super::log::{each_way, short};
 use crate::cap;
 use crate::seal::seal;
 
-/// A superblock describes segments that lie on the device, and reads back as itself.
+/// Checks that a superblock describes segments that lie on the device, and reads back as an equal superblock.
 pub fn superblock(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         let Ok(read) = cap::within(fair(bytes), || SpaceSuperblock::decode(bytes)) else {
@@ -30,7 +30,7 @@ pub fn superblock(bytes: &[u8]) {
     });
 }
 
-/// What is read is written as it was, and read again as the same.
+/// Checks that a decoded structure is encoded to bytes that decode to an equal structure.
 fn twice(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     if let Some(once) = cap::within(fair(bytes), || again(bytes)) {
         let twice = again(&once);
@@ -38,7 +38,7 @@ fn twice(bytes: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     }
 }
 
-/// A record's header; or a summary, of any number of blocks.
+/// Checks a record's header; or a summary, of any number of blocks.
 pub fn record(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         twice(bytes, |bytes| {
@@ -53,7 +53,7 @@ pub fn record(bytes: &[u8]) {
     twice(&whole, again::summary);
 }
 
-/// What a checkpoint writes beside nodes, whose checksums are elsewhere.
+/// Checks the parts of a checkpoint beside the nodes. Their checksums are elsewhere.
 pub fn checkpoint(bytes: &[u8]) {
     twice(bytes, again::checkpoint);
     twice(bytes, again::queue);
@@ -63,7 +63,8 @@ pub fn checkpoint(bytes: &[u8]) {
     }
 }
 
-/// A node of the map; and where one lies. An extent may take 4 bytes on the medium, and 40 in memory, twice while the list grows.
+/// Checks a node of the map, and a reference to a node. An extent may take 4 bytes on the device, and 40 in memory,
+/// twice while the list grows.
 pub fn node(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         let most = fair(bytes) + 20 * bytes.len();
@@ -83,7 +84,7 @@ pub fn node(bytes: &[u8]) {
 const SEGMENT: u64 = 128 << 10;
 const MEDIUM: u64 = (1 << 20) + 64 * SEGMENT;
 
-/// A medium that was used for a while.
+/// Returns the content of a used device.
 fn medium() -> Vec<u8> {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
@@ -131,7 +132,7 @@ fn medium() -> Vec<u8> {
     bytes
 }
 
-/// Some of the blocks that begin with one of these, each with another name.
+/// Returns some of the blocks that begin with one of these magics, each with another name.
 fn found(magics: &[(&[u8; 8], &[&'static str])]) -> Vec<(&'static str, Vec<u8>)> {
     let medium = medium();
     let mut seeds = Vec::new();
@@ -142,7 +143,7 @@ fn found(magics: &[(&[u8; 8], &[&'static str])]) -> Vec<(&'static str, Vec<u8>)>
             .filter(|block| block.starts_with(*magic))
             .collect();
         assert!(!blocks.is_empty(), "{} is not of this version", names[0]);
-        // The longest, and some from all over.
+        // The longest block, and some from all over the device.
         let step = (blocks.len() / names.len()).max(1);
         let longest = blocks.iter().max_by_key(|block| short(block).len());
         let chosen = longest.into_iter().chain(blocks.iter().step_by(step));
@@ -173,7 +174,7 @@ pub(super) fn checkpoint_seeds() -> Vec<(&'static str, Vec<u8>)> {
         .flat_map(|n| n.to_le_bytes())
         .collect();
     seeds.push(("runway", runway));
-    // Closed, of stream 1, with nine sectors live in it.
+    // A closed segment of stream 1, with nine live sectors.
     let mut segment = vec![3, 1, 9, 0, 0, 2, 0, 0, 4];
     segment.resize(32, 0);
     seeds.push(("table", segment.repeat(40)));
@@ -190,7 +191,7 @@ mod tests {
     use crate::corpus;
     use crate::seal::block;
 
-    /// Counts the inputs of a target's corpus that a decoder accepts, as they are or as blocks with right checksums.
+    /// Counts the inputs of a target's corpus that a decoder accepts, unchanged or as blocks with corrected checksums.
     fn accepted(target: &str, accepts: impl Fn(&[u8]) -> bool) -> usize {
         let inputs = corpus::load(target).expect("a corpus");
         let sound = inputs.iter().filter(|(_, bytes)| {
@@ -201,7 +202,7 @@ mod tests {
         sound.count()
     }
 
-    /// Inputs of an older version are refused for their version, and nothing that is made of them gets any further.
+    /// A decoder refuses inputs of an older version, so mutations of such inputs test nothing else.
     #[test]
     fn the_corpus_has_every_structure_in_its_current_version() {
         let superblocks = accepted("vsl_superblock", |bytes| {

@@ -1,4 +1,4 @@
-//! What people write: descriptions, specs, options, sizes.
+//! Text of users: configuration files, specs, options, sizes.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -13,12 +13,12 @@ use forebay_volume::{
 use super::fair;
 use crate::cap;
 
-/// The longest text that is looked at: a parser of TOML may take more memory than a decoder.
+/// Returns the input as text, at most 4,096 bytes: a parser of TOML may take more memory than a decoder.
 fn as_text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(&bytes[..bytes.len().min(4096)]).ok()
 }
 
-/// Reads `text`; what is understood prints as it reads.
+/// Parses `text`, and checks that the value prints as text that parses to an equal value.
 fn prints_as_it_reads<T: FromStr + Display + PartialEq + std::fmt::Debug>(text: &str) {
     if let Ok(value) = cap::within(fair(text.as_bytes()), || text.parse::<T>()) {
         let printed = value.to_string();
@@ -31,7 +31,7 @@ fn prints_as_it_reads<T: FromStr + Display + PartialEq + std::fmt::Debug>(text: 
     }
 }
 
-/// A description file: what is read is written as a file that says the same.
+/// Checks that a parsed configuration file is written as an equivalent file.
 pub fn description(bytes: &[u8]) {
     let Some(text) = as_text(bytes) else { return };
     let (file, name) = (
@@ -69,7 +69,7 @@ pub(super) fn description_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A device as it is named on the command line.
+/// Parses a device as named on the command line.
 pub fn spec(bytes: &[u8]) {
     if let Some(text) = as_text(bytes) {
         prints_as_it_reads::<DeviceSpec>(text);
@@ -84,7 +84,7 @@ pub(super) fn spec_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Options with values of their own, and names.
+/// Parses options with values of their own, and names.
 pub fn options(bytes: &[u8]) {
     if let Some(text) = as_text(bytes) {
         prints_as_it_reads::<FrontEndKind>(text);
@@ -108,12 +108,12 @@ pub(super) fn options_seeds() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Lengths and time spans.
+/// Parses lengths and time spans.
 pub fn sizes(bytes: &[u8]) {
     let Some(text) = as_text(bytes) else { return };
     prints_as_it_reads::<TimeSpan>(text);
     if let Ok(len) = cap::within(fair(bytes), || text.parse::<ByteLen>()) {
-        // A length prints rounded; in bytes it reads back.
+        // A length prints rounded; in bytes it parses to an equal length.
         assert_eq!(len.0.to_string().parse(), Ok(len));
         assert!(!len.to_string().is_empty());
         let digits = text.trim().trim_end_matches(|c: char| !c.is_ascii_digit());

@@ -10,7 +10,7 @@ use super::super::databases::{
 use super::super::places::{EXT4, FOREBAY};
 use super::{ORDER, median, times};
 
-/// How much of a place's rounds there is of something, as a median.
+/// Returns the median of a quantity over the rounds of a place.
 fn of(
     places: Option<&DatabaseRounds>,
     name: &str,
@@ -20,7 +20,7 @@ fn of(
     Some(median(rounds.iter().map(value).collect()))
 }
 
-/// The median of ratios, round by round.
+/// Returns the median of the ratios, round by round.
 fn ratio(
     ours: Option<&Vec<DatabaseRound>>,
     theirs: Option<&Vec<DatabaseRound>>,
