@@ -17,8 +17,9 @@ use crate::describe::{DescribeError, length};
 use crate::device::{DeviceClass, FilePlace};
 use crate::extents::{self, BackingExtent, BackingTier};
 use crate::memory::cache_capacity;
+use crate::plan::ReadPlan;
 use crate::read::pool::ReadPool;
-use crate::read::{FileReader, ReadOptions, ReadPlan};
+use crate::read::{FileReader, ReadOptions};
 use crate::table::{DeviceEntry, DeviceZone, EstimateRange, ReadRates};
 
 /// Minimum duration of a sample of a device's bandwidth. Limits (of control groups, of virtual machines) are enforced

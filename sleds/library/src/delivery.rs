@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::describe::{DescribeError, Describer, Sled, length, on_device, unknown};
 use crate::level::StorageLevel;
 use crate::memory;
-use crate::read::ReadPlan;
+use crate::plan::ReadPlan;
 use crate::residency::{Presence, residency};
 use crate::sys;
 use crate::table::{EstimateRange, ReadRates};

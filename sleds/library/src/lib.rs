@@ -19,6 +19,7 @@ mod memory;
 mod mounts;
 mod observed;
 mod pick;
+mod plan;
 mod read;
 mod records;
 mod residency;
@@ -36,7 +37,8 @@ pub use memory::cache_capacity;
 pub use mounts::{MountedFilesystem, mounts};
 pub use observed::forget as forget_observations;
 pub use pick::{Pick, PickOptions, ReadPicker};
-pub use read::{AsyncReader, FilePiece, FileReader, ReadOptions, ReadPlan, ReadUnit};
+pub use plan::{ReadPlan, ReadUnit};
+pub use read::{AsyncReader, FilePiece, FileReader, ReadOptions};
 pub use residency::{Presence, PresenceRange, residency};
 pub use table::{
     DeviceEntry, DeviceTable, DeviceTableError, DeviceZone, EstimateRange, RateSource, ReadRates,

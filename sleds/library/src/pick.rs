@@ -15,7 +15,7 @@ use std::fs::File;
 
 use crate::describe::{DescribeError, Sled, length, shared};
 use crate::level::StorageLevel;
-use crate::read::{ReadPlan, ReadUnit};
+use crate::plan::{ReadPlan, ReadUnit};
 use crate::records::{PeekRange, RecordBoundaries, with_boundaries};
 use crate::schedule::{CostStretch, ReadCost, ReadSchedule, UnitBoundaries as _, settle};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 
-use crate::read::ReadUnit;
+use crate::plan::ReadUnit;
 use crate::schedule::{ByteBoundaries, ElementBoundaries, UnitBoundaries};
 use crate::sys::{self, MappedRange};
 

@@ -71,14 +71,40 @@ fn problem(sources: &[RustSource], circle: &[ModuleUse]) -> TidyProblem {
 
 /// Returns the circles among the files below `root`, each as a list of uses; one circle for every group of files that
 /// use each other.
+///
+/// A module and the modules below it may use each other. So a circle may contain uses of one direction between such
+/// modules, down or up, and not of both.
 fn circles(sources: &[RustSource], root: usize) -> Vec<Vec<ModuleUse>> {
-    let mut uses = uses(sources, root);
-    uses.retain(|one| {
-        let (from, to) = (&sources[one.from].path, &sources[one.to].path);
-        !is_below(from, to) && !is_below(to, from)
-    });
+    let all = uses(sources, root);
+    let path = |file: usize| &sources[file].path;
+    let down = all
+        .iter()
+        .filter(|one| !is_below(path(one.to), path(one.from)));
+    let up = all
+        .iter()
+        .filter(|one| !is_below(path(one.from), path(one.to)));
+    let mut found = circles_of(down);
+    for circle in circles_of(up) {
+        let files = files_of(&circle);
+        if !found
+            .iter()
+            .any(|known| !files_of(known).is_disjoint(&files))
+        {
+            found.push(circle);
+        }
+    }
+    found
+}
+
+/// Returns the files of a circle.
+fn files_of(circle: &[ModuleUse]) -> BTreeSet<usize> {
+    circle.iter().map(|one| one.from).collect()
+}
+
+/// Returns the circles of some uses.
+fn circles_of<'a>(uses: impl Iterator<Item = &'a ModuleUse>) -> Vec<Vec<ModuleUse>> {
     let mut next: FileUses<'_> = BTreeMap::new();
-    for one in &uses {
+    for one in uses {
         next.entry(one.from).or_default().push(one);
     }
     let (mut done, mut found) = (BTreeSet::new(), Vec::new());
@@ -215,6 +241,25 @@ mod tests {
             problems(&[LIB, ("a.rs", "pub struct A(crate::b::B);"), b], ""),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn a_circle_through_a_parent_and_one_of_its_children_is_found() {
+        let lib = ("lib.rs", "mod a; mod c;");
+        let a = ("a/mod.rs", "mod b; pub struct A; pub fn a() { b::b() }");
+        let b = ("a/b.rs", "use crate::c::c; pub fn b() { c() }");
+        let down = problems(&[lib, a, b, ("c.rs", "pub fn c() { crate::a::a() }")], "");
+        assert_eq!(down[1].matches(" uses ").count(), 3, "{down:?}");
+        let parent = ("a/mod.rs", "pub mod b; pub struct A(crate::c::C);");
+        let child = ("a/b.rs", "pub struct B(super::A);");
+        let up = [
+            lib,
+            parent,
+            child,
+            ("c.rs", "pub struct C(crate::a::b::B);"),
+        ];
+        let up = problems(&up, "");
+        assert_eq!(up[1].matches(" uses ").count(), 3, "{up:?}");
     }
 
     #[test]

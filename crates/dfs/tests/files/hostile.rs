@@ -82,8 +82,8 @@ fn an_entry_of_an_earlier_file_with_an_equal_number_is_an_error() {
 /// Found by reading: an i-node of a pipe claimed to have data, and its removal also removed the data at that location.
 #[test]
 fn an_inconsistent_i_node_is_an_error_and_its_removal_removes_nothing_else() {
-    type Made = fn(&mut Inode);
-    let impossible: [(&str, Made); 5] = [
+    type InodeChange = fn(&mut Inode);
+    let impossible: [(&str, InodeChange); 5] = [
         ("a pipe with data", |inode| {
             (inode.kind, inode.base) = (FileKind::Fifo, 4096);
         }),

@@ -129,10 +129,10 @@ mod tests {
 
     /// A device's number and directory, whether it is a partition, and the directories of the devices that it is built
     /// on.
-    type Made<'a> = (&'a str, &'a str, bool, &'a [&'a str]);
+    type SysDevice<'a> = (&'a str, &'a str, bool, &'a [&'a str]);
 
     /// Creates a `/sys` with these devices.
-    fn sys(devices: &[Made<'_>]) -> tempfile::TempDir {
+    fn sys(devices: &[SysDevice<'_>]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         fs::create_dir_all(path("dev/block")).unwrap();

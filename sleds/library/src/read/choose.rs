@@ -8,7 +8,7 @@ use crate::level::StorageLevel;
 use crate::memory::cache_capacity;
 use crate::residency::{self, Presence};
 
-use super::ReadPlan;
+use crate::plan::ReadPlan;
 
 /// File size below which the lookup costs more than the best order can gain.
 const SMALL: u64 = 1 << 20;

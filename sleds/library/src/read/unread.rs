@@ -11,8 +11,9 @@ use crate::records::{PeekRange, with_boundaries};
 use crate::residency::{self, Presence, ResidencyMethod};
 use crate::schedule::{CostStretch, ReadCost, ReadSchedule, read_over, settle};
 
+use super::ReadOptions;
 use super::assemble::PieceAssembly;
-use super::{ReadOptions, ReadPlan, ReadUnit};
+use crate::plan::{ReadPlan, ReadUnit};
 
 /// Result of a step of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
