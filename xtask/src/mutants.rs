@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mutant_applies_to_the_code_as_it_is() {
+    fn every_mutant_applies_to_the_current_code() {
         let root = crate::root().unwrap();
         let mutants = mutant::load(&root).unwrap();
         assert!(mutants.len() >= 20, "only {} mutants", mutants.len());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn mutants_change_shipping_code_and_nothing_else() {
+    fn mutants_change_only_shipping_code() {
         for mutant in mutant::load(&crate::root().unwrap()).unwrap() {
             for changed in mutant.crates() {
                 let engines = [
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_the_testing_page_lists_just_the_mutants_there_are() {
+    fn the_table_in_the_testing_page_lists_exactly_the_existing_mutants() {
         let root = crate::root().unwrap();
         let page = std::fs::read_to_string(root.join("docs/testing.md")).unwrap();
         let listed = documented(&page);

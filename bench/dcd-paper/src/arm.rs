@@ -141,7 +141,7 @@ mod tests {
     use crate::disks::{CacheSetup, CacheShape, virtually};
 
     #[test]
-    fn what_waits_for_others_counts_for_them_only() {
+    fn time_waiting_for_another_request_counts_only_for_that_request() {
         virtually(|rt| async move {
             let disks = CacheSetup::of(CacheShape::Logical).disks(&rt).unwrap();
             let began = rt.now();

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn larger_requests_are_faster_on_a_disk_and_small_ones_are_not_slow_in_a_log() {
+    fn bandwidth_grows_with_request_size_on_a_disk_and_small_requests_are_fast_in_a_log() {
         let plain = curve("", CacheSetup::of(CacheShape::Plain), PaperScale::Quick).unwrap();
         assert!(
             plain.rates.windows(2).all(|pair| pair[0] < pair[1]),

@@ -191,7 +191,7 @@ mod tests {
     use crate::response::{UfsRequest, UfsRequestKind};
 
     #[test]
-    fn the_papers_maximum_is_what_free_writes_take_and_all_that_is_written_at_a_rate() {
+    fn the_maximum_of_the_paper_adds_the_transfer_time_to_the_time_with_free_writes() {
         let request = |kind| UfsRequest {
             kind,
             bytes: 1_000_000,

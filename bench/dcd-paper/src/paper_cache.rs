@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_take_no_time_until_both_buffers_are_taken() {
+    fn writes_take_no_time_until_both_buffers_are_full() {
         virtually(|rt| async move {
             let cache = cache(&rt, PaperCacheRules::OURS);
             let began = rt.now();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_is_not_full_goes_to_the_log_whole_when_it_has_waited() {
+    fn a_partly_filled_segment_is_written_to_the_log_completely_after_the_delay() {
         virtually(|rt| async move {
             let cache = PaperCache::open(
                 &rt,
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_goes_home_once_when_nothing_is_asked_for() {
+    fn written_data_is_destaged_once_when_idle() {
         virtually(|rt| async move {
             let cache = cache(&rt, PaperCacheRules::OURS);
             burst(&cache, 32).await;
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_full_is_emptied_however_busy_users_are() {
+    fn a_full_log_is_destaged_even_if_clients_are_busy() {
         virtually(|rt| async move {
             let never = PaperCacheRules {
                 idle: IdleRule::Always(Duration::from_secs(1 << 30)),

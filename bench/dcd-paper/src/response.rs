@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_and_percentiles_count_what_they_say() {
+    fn shares_and_percentiles_count_only_the_filtered_requests() {
         let request = |kind, ms| UfsRequest {
             kind,
             bytes: 1024,

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_papers_figures_come_out_of_the_papers_formula_but_for_its_sum() {
+    fn the_formula_of_the_paper_gives_its_figures_except_for_its_sum() {
         let [by_number, by_time] = SpeedupEstimate::papers();
         assert!((by_number.ratio - 27.15).abs() < 0.01, "{by_number:?}");
         assert!((maximum(PAPERS_FIXED, 25.4) - 9.4).abs() < 0.05);

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_as_large_as_the_papers() {
+    fn a_tree_has_the_size_of_the_tree_in_the_paper() {
         let tree = tree(1, 1);
         let files: Vec<u64> = tree.iter().flatten().copied().collect();
         assert_eq!((tree.len(), files.len()), (31, 508));

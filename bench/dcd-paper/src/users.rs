@@ -196,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn a_remove_writes_inodes_and_directories_as_often() {
+    fn a_remove_writes_inodes_and_directories_equally_often() {
         let [_, _, remove] = on(CacheShape::Plain, 2);
         assert!((share(&remove, 8192) - 0.5).abs() < 0.15);
         assert!(share(&remove, 1024) > 0.2);
     }
 
     #[test]
-    fn the_same_is_asked_of_every_shape_and_writes_that_cost_nothing_are_the_quickest() {
+    fn every_layout_gets_identical_requests_and_free_writes_are_the_fastest() {
         let [plain, logical, free] =
             [CacheShape::Plain, CacheShape::Logical, CacheShape::Free].map(|shape| on(shape, 2));
         for (n, name) in PHASES.iter().enumerate() {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_is_as_the_next() {
+    fn runs_are_deterministic() {
         let times = || on(CacheShape::Physical, 2).map(|phase| phase.seconds);
         assert_eq!(times(), times());
     }

@@ -31,7 +31,7 @@ fn check_tables(text: &str) {
 }
 
 #[test]
-fn a_report_shows_all_its_figures_beside_the_papers_values() {
+fn a_report_shows_all_its_figures_next_to_the_values_of_the_paper() {
     let circumstances = Circumstances::begin();
     let measured = measure(PaperScale::Quick, |_| true).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -54,7 +54,7 @@ fn a_report_shows_all_its_figures_beside_the_papers_values() {
 }
 
 #[test]
-fn measuring_ends_when_it_is_told_to() {
+fn a_measurement_ends_on_request() {
     let mut steps = 0;
     let measured = measure(PaperScale::Quick, |_| {
         steps += 1;

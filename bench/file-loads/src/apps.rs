@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_comes_out_right_and_notices_what_is_damaged() {
+    fn every_application_gives_correct_results() {
         for app in App::ALL {
             let dir = tempfile::tempdir().unwrap();
             match app.run(dir.path(), AppAmount::Tiny) {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_idle_or_stolen_is_not_counted_as_work() {
+    fn idle_and_stolen_time_is_not_counted_as_busy() {
         assert_eq!(
             busy_ticks("cpu  1 2 4 1000 2000 8 16 4000 0 0\ncpu0 9\n"),
             31
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_time_that_was_taken() {
+    fn rates_are_relative_to_the_elapsed_time() {
         let took = TimeTaken {
             time: Duration::from_millis(500),
             processor: Duration::from_millis(250),

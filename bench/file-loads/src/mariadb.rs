@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sysbench_says_is_understood() {
+    fn the_output_of_sysbench_is_parsed() {
         let said = "SQL statistics:\n    transactions:                        1234   (308.42 per sec.)\n    queries: 5 (6 per sec.)\n";
         assert_eq!(transactions(said), Some((1234, 308.42)));
         assert_eq!(transactions("FATAL: no"), None);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_stop_is_not_waited_for() {
+    fn a_wait_ends_when_a_stop_is_requested() {
         let scratch = MariadbScratch::new().unwrap();
         let Ok(mut sleeps) = MariadbProcess::start("sleep", &["1000".into()], &scratch) else {
             return;

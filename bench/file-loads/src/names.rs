@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_files_are_made_looked_at_and_removed() {
+    fn small_files_are_created_verified_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         make(dir.path(), 30).unwrap();
         look(dir.path(), 30).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_found_as_it_was_unpacked_and_not_otherwise() {
+    fn a_tree_verifies_only_if_it_is_as_unpacked() {
         let dir = tempfile::tempdir().unwrap();
         let (tree, at) = (SourceTree::of(200), dir.path().join("tree"));
         fs::create_dir(&at).unwrap();

@@ -164,11 +164,13 @@ mod tests {
     const TIME: Duration = Duration::from_millis(1);
 
     #[test]
-    fn blocks_stay_what_they_are_and_a_wrong_one_is_noticed() {
+    fn blocks_keep_their_content_and_a_wrong_block_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         if let Err(error) = fill(&path, LEN) {
-            let why = format!("SKIPPED: blocks_stay_what_they_are: no direct I/O here: {error}\n");
+            let why = format!(
+                "SKIPPED: blocks_keep_their_content_and_a_wrong_block_is_detected: no direct I/O here: {error}\n"
+            );
             std::io::stderr().write_all(why.as_bytes()).unwrap();
             return;
         }

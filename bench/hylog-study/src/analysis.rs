@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_six_crossovers_are_within_two_hundredths_of_the_slides() {
+    fn all_six_crossovers_are_within_0_02_of_the_slides() {
         for compared in CrossoverDisk::all().unwrap() {
             for disk in [compared.disk(), compared.ours] {
                 let found = compared.crossover(&disk);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_of_a_mebibyte_is_33_times_as_fast_on_the_slides_disk_of_2003() {
+    fn a_segment_of_a_mebibyte_is_33_times_as_efficient_on_the_disk_of_2003() {
         let [.., compared] = CrossoverDisk::all().unwrap();
         let e = compared.disk().efficiency(PAGE_BYTES, 1 << 20);
         assert_eq!(e.round(), 33.0);

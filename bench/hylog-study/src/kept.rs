@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_found_again_and_a_cut_line_is_left_out() {
+    fn stored_results_are_found_again_and_a_truncated_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kept.jsonl");
         let refused: StudyResult = Err("refused".into());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_refused() {
+    fn a_file_that_is_not_a_result_store_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes");
         std::fs::write(&path, "something else\n").unwrap();

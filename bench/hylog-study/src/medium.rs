@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stripes_gain_pages_as_much_as_segments_and_parity_costs_pages_four_accesses() {
+    fn stripes_speed_up_pages_and_segments_equally_and_parity_costs_pages_four_accesses() {
         let with = |array| StudyMedium {
             kind: MediumKind::Disks,
             model: StudyDisk::Of2003,

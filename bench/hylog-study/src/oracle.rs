@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_knowledge_even_writes_cost_what_the_model_says_and_with_it_much_less() {
+    fn uniform_writes_cost_as_modelled_without_an_oracle_and_much_less_with_it() {
         let [log, oracle] = found(Skew::Uniform, 0.8);
         // What is kept free, and what is open, does not count.
         let used = 0.8 * 256.0 / (256.0 - 4.0);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oracle_gains_where_some_pages_are_hot_too() {
+    fn an_oracle_also_gains_with_hot_and_cold_pages() {
         let skew = Skew::HotCold {
             writes: 80,
             pages: 20,

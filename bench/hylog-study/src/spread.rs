@@ -139,8 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_lie_from_the_first_block_to_the_last_and_a_command_over_several_is_done_with_its_last()
-     {
+    fn fragments_span_the_disk_and_a_command_completes_with_its_last_fragment() {
         let each = Duration::from_millis(1);
         let mut spread =
             SpreadDisk::new(NotingDisk(EvenDisk::new(10_000, each), Vec::new()), 100, 10);

@@ -83,7 +83,7 @@ fn report(results: ExperimentResults) -> String {
 }
 
 #[test]
-fn a_log_writes_zones_in_order_and_what_writes_in_place_cannot() {
+fn a_log_writes_zones_sequentially_and_writing_in_place_is_refused() {
     let places = vec![place("zones, small", MediumKind::Zones, 64)];
     let systems = vec![
         StudySystem::Plain,
@@ -105,7 +105,7 @@ fn a_log_writes_zones_in_order_and_what_writes_in_place_cannot() {
 }
 
 #[test]
-fn what_the_chips_program_is_told_from_what_the_log_writes() {
+fn the_report_separates_write_amplification_of_drive_and_log() {
     let drive = |handles| {
         let pages = FlashPages::Of16KiB;
         MediumKind::Flash(FlashMedium::Drive { pages, handles })
@@ -138,7 +138,7 @@ fn what_the_chips_program_is_told_from_what_the_log_writes() {
 }
 
 #[test]
-fn the_plan_has_media_of_today_and_the_report_what_others_published() {
+fn the_plan_has_current_media_and_the_report_shows_published_results() {
     for scale in [StudyScale::Full, StudyScale::Quick] {
         let keys: Vec<&str> = experiments(scale, &[]).iter().map(|one| one.key).collect();
         assert!(keys.ends_with(&["beyond", "zones", "flash", "published"]));

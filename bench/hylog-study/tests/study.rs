@@ -58,7 +58,7 @@ fn run(experiment: StudyExperiment, threads: usize) -> ExperimentResults {
 const MIXED: WorkloadSpec = WorkloadSpec::Drawn(Skew::Uniform, 50);
 
 #[test]
-fn what_comes_out_does_not_depend_on_how_many_threads_there_are() {
+fn results_do_not_depend_on_the_number_of_threads() {
     let places = vec![
         place(DiskArray::One, MIXED, 0.5),
         place(DiskArray::One, WorkloadSpec::TpcC, 0.4),
@@ -76,7 +76,7 @@ fn what_comes_out_does_not_depend_on_how_many_threads_there_are() {
 }
 
 #[test]
-fn a_log_beats_writing_in_place_where_there_is_room_and_more_disks_do_more() {
+fn a_log_beats_writing_in_place_with_free_space_and_more_disks_are_faster() {
     let writes = WorkloadSpec::Drawn(Skew::Uniform, 0);
     let places = [
         (DiskArray::One, 0.4),
@@ -100,7 +100,7 @@ fn a_log_beats_writing_in_place_where_there_is_room_and_more_disks_do_more() {
 }
 
 #[test]
-fn what_the_engine_refuses_is_left_out_and_said() {
+fn configurations_that_the_engine_refuses_are_omitted_and_reported() {
     let full = place(DiskArray::One, MIXED, 0.99);
     let mut experiment = experiment(vec![full]);
     experiment
@@ -172,7 +172,7 @@ fn shared(file: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn recorded_systems_are_repeated_without_a_page_that_was_never_touched() {
+fn recorded_traces_are_replayed_without_untouched_pages() {
     let Some(folder) = shared("data/traces") else {
         println!("SKIPPED: recorded traces: there is no data/traces");
         return;

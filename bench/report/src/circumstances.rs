@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machine_load_and_commit_are_said() {
+    fn the_circumstances_contain_machine_load_and_commit() {
         let text = Circumstances::begin().text();
         for part in ["Linux ", " cores", "Load averages", "commit "] {
             assert!(text.contains(part), "{text}");

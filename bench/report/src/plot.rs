@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_name_their_places_and_themselves_and_leave_out_what_is_no_number() {
+    fn curves_are_labelled_and_omit_values_that_are_not_numbers() {
         let curves = [("plain".to_owned(), vec![1.0, f64::NAN, 10.0])];
         for logarithmic in [false, true] {
             let curves = CurveSet {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_name_groups_bars_and_parts() {
+    fn stacked_bars_label_groups_bars_and_parts() {
         let bar = |name, parts, says: &str| StackedBar {
             name,
             parts,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_no_zeros_at_their_end() {
+    fn numbers_have_no_trailing_zeros() {
         assert_eq!(
             [20.0, 0.0, 0.316, 7.5].map(plain),
             ["20", "0", "0.32", "7.5"]

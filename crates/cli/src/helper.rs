@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_calls_becomes_the_programs_own_command() {
+    fn a_call_by_mount_becomes_the_mount_command_of_the_program() {
         let called = [
             "/sbin/mount.forebay",
             "thin",
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn under_its_own_name_its_arguments_stay_as_they_are() {
+    fn arguments_are_unchanged_when_the_program_runs_under_its_own_name() {
         assert_eq!(own(&["/usr/bin/forebay", "mount", "a"]), None);
         assert_eq!(own(&[]), None);
     }

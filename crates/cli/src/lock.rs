@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_one_holders_and_its_file_goes_with_it() {
+    fn a_lock_has_one_holder_and_its_file_is_removed_on_release() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("v.lock");
         let lock = taken(&path);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_holder_left_is_there_until_it_was_taken_care_of() {
+    fn the_lock_file_of_a_killed_holder_remains_until_it_is_settled() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("v.lock");
         std::fs::write(&path, "4711\n").unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_was_killed_from_its_end_until_it_is_waited_for() {
+    fn an_ended_process_counts_as_killed_until_it_is_reaped() {
         let own = std::process::id().to_string();
         for pid in ["", "nobody", "0", own.as_str()] {
             assert!(!was_killed(pid), "{pid:?}");
@@ -326,7 +326,7 @@ mod tests {
     /// A process that opens the file just before its holder removes it must not get the lock. Otherwise it would share
     /// the lock with the process that creates the file anew.
     #[test]
-    fn a_lock_on_a_file_that_was_removed_is_not_one() {
+    fn a_lock_on_a_removed_file_is_not_valid() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("v.lock");
         let old = File::create(&path).unwrap();

@@ -43,7 +43,7 @@ pub(crate) fn example() -> StatusReport {
 }
 
 #[test]
-fn a_report_reads_back_as_itself() {
+fn a_report_survives_a_json_round_trip() {
     let json = serde_json::to_string(&example()).unwrap();
     assert_eq!(
         serde_json::from_str::<StatusReport>(&json).unwrap(),
@@ -71,7 +71,7 @@ fn metric(field: &ReportField) -> String {
 }
 
 #[test]
-fn every_field_of_a_report_is_documented_as_it_is_described() {
+fn every_field_of_a_report_is_documented_with_its_description() {
     let page = include_str!("../../../docs/status.md");
     let json = serde_json::to_value(example()).unwrap();
     let mut known: Vec<&String> = json.as_object().unwrap().keys().collect();
@@ -87,7 +87,7 @@ fn every_field_of_a_report_is_documented_as_it_is_described() {
 }
 
 #[test]
-fn every_field_of_a_filesystems_report_is_documented_in_its_section() {
+fn every_field_of_a_filesystem_report_is_documented_in_its_section() {
     let page = include_str!("../../../docs/status.md");
     let (_, section) = page.split_once("## Of a filesystem").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn volumes_are_told_apart_by_the_first_half_of_their_ids() {
+    fn volumes_are_distinguished_by_the_first_half_of_their_ids() {
         let number = number_of("00112233-4455-6677-8899-aabbccddeeff");
         assert_eq!(number, 0x0011_2233_4455_6677);
         assert_ne!(number, number_of("00112233-4455-6678-8899-aabbccddeeff"));

@@ -200,7 +200,7 @@ mod tests {
     const VOLUME: &str = "07070707-0707-0707-0707-070707070707";
 
     #[test]
-    fn what_is_noted_is_found_and_nothing_else() {
+    fn a_failed_log_record_is_found_only_for_its_volume() {
         let dir = tempfile::tempdir().unwrap();
         // The directory is created on demand.
         let state = dir.path().join("a/b");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_note_is_not_replaced_by_an_older_and_a_broken_one_is() {
+    fn an_older_failed_log_record_replaces_a_damaged_record_but_not_a_newer_record() {
         let dir = tempfile::tempdir().unwrap();
         keep(dir.path(), VOLUME, 12).unwrap();
         keep(dir.path(), VOLUME, 3).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_is_broken_or_of_another_volume_is_an_error_that_says_what_to_do() {
+    fn a_damaged_or_foreign_failed_log_record_is_an_error_with_a_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let whole = note(VOLUME, 12);
         let other = note(&VOLUME.replace('7', "8"), 12);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_an_error_with_its_path() {
+    fn a_failed_write_of_the_failed_log_record_is_an_error_with_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_for_which_there_is_no_room_leaves_the_one_before() {
+    fn a_full_disk_keeps_the_previous_failed_log_record() {
         let dir = tempfile::tempdir().unwrap();
         keep(dir.path(), VOLUME, 12).unwrap();
         // The next record would be written to a device that is always full.

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_served_one_after_another_however_they_arrive() {
+    fn requests_are_served_one_after_another_in_order_of_arrival() {
         let mut disk = EvenDisk::new(1 << 20, EACH);
         disk.submit(ms(5), 1, DiskOp::Write, 0, 8);
         disk.submit(ms(7), 2, DiskOp::Read, 1 << 19, 1024);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_bounds_that_hold() {
+    fn lateness_percentiles_are_valid_upper_bounds() {
         let at = |us: u64| Instant::from_nanos(us * 1000);
         let mut late = LatenessCounts::new();
         assert_eq!(late.summary().p99, Duration::ZERO);

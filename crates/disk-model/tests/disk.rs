@@ -96,7 +96,7 @@ fn a_random_read_takes_overhead_seek_half_a_rotation_and_its_transfer() {
 }
 
 #[test]
-fn the_scaled_disks_have_the_figures_they_are_scaled_to() {
+fn scaled_disks_reach_their_target_positioning_times() {
     for (name, positioning_ms) in [
         ("cheetah15k5-2003", 5.6),
         ("hylog-2008", 3.7),
@@ -121,7 +121,7 @@ fn the_scaled_disks_have_the_figures_they_are_scaled_to() {
 }
 
 #[test]
-fn without_caches_the_same_block_costs_a_rotation_each_time() {
+fn without_caches_each_access_to_the_same_block_costs_a_rotation() {
     for op in [DiskOp::Read, DiskOp::Write] {
         let mut disk = disk("barracuda", EnabledCaches::Off);
         let first = alone(&mut disk, 0, op, 1000, 1);
@@ -132,7 +132,7 @@ fn without_caches_the_same_block_costs_a_rotation_each_time() {
 }
 
 #[test]
-fn what_was_read_and_what_follows_it_is_answered_from_memory() {
+fn blocks_that_were_read_and_the_blocks_after_them_are_cache_hits() {
     for (name, _) in names() {
         if name == "atlas3" {
             // This drive reads ahead only after a second consecutive read: see the test of its own below.
@@ -166,7 +166,7 @@ fn hits(disk: &mut MechanicalDisk, now: &mut u64, first: u64) -> bool {
 }
 
 #[test]
-fn a_drive_that_reads_whole_tracks_has_what_lies_before_too_and_no_more() {
+fn a_drive_that_reads_whole_tracks_also_caches_preceding_blocks_of_the_track() {
     // The track is 399795 to 400128.
     let mut now = 0;
     let mut disk = disk("atlas10k", EnabledCaches::Own);
@@ -185,7 +185,7 @@ fn a_drive_that_reads_whole_tracks_has_what_lies_before_too_and_no_more() {
 }
 
 #[test]
-fn a_drive_that_reads_whole_tracks_keeps_one_that_is_written_to() {
+fn a_drive_that_reads_whole_tracks_keeps_a_track_that_is_written_to() {
     let mut disk = disk("atlas10k", EnabledCaches::Own);
     let mut now = 0;
     assert!(!hits(&mut disk, &mut now, 400_000));
@@ -199,7 +199,7 @@ fn a_drive_that_reads_whole_tracks_keeps_one_that_is_written_to() {
 }
 
 #[test]
-fn a_drive_that_reads_ahead_in_sequence_waits_for_the_second_read_in_a_row() {
+fn a_drive_with_sequential_read_ahead_starts_it_at_the_second_sequential_read() {
     // The track is 399871 to 400126; the next one ends at 400382.
     let mut disk = disk("atlas3", EnabledCaches::Own);
     let mut now = 0;
@@ -215,7 +215,7 @@ fn a_drive_that_reads_ahead_in_sequence_waits_for_the_second_read_in_a_row() {
 }
 
 #[test]
-fn a_read_ahead_goes_on_after_a_hit_if_it_takes_the_room_of_what_was_handed_over() {
+fn a_read_ahead_continues_after_a_hit_if_it_reuses_the_space_of_returned_blocks() {
     let mut now = 0;
     // 281 blocks from the end of a read on, including the space of the returned blocks.
     let mut disk = disk("barracuda", EnabledCaches::Own);
@@ -235,7 +235,7 @@ fn a_read_ahead_goes_on_after_a_hit_if_it_takes_the_room_of_what_was_handed_over
 }
 
 #[test]
-fn a_read_on_the_track_where_the_heads_are_takes_the_shortest_seek_less_a_head_switch() {
+fn a_read_on_the_current_track_costs_the_shortest_seek_minus_a_head_switch() {
     let overhead = |disk: &mut MechanicalDisk, now: &mut u64, op, first| {
         *now += SECOND;
         let done = alone(disk, *now, op, first, 8);
@@ -277,7 +277,7 @@ fn a_faster_bus_shortens_large_hits() {
 }
 
 #[test]
-fn a_read_ahead_under_way_is_waited_for_and_a_read_elsewhere_interrupts_it() {
+fn a_read_waits_for_its_read_ahead_and_a_read_elsewhere_interrupts_it() {
     let mut disk = disk("barracuda", EnabledCaches::Own);
     let miss = alone(&mut disk, 0, DiskOp::Read, 400_000, 8);
     let now = miss.at.as_nanos();
@@ -300,7 +300,7 @@ fn a_read_ahead_under_way_is_waited_for_and_a_read_elsewhere_interrupts_it() {
 }
 
 #[test]
-fn a_write_is_reported_at_once_and_a_flush_waits_for_the_medium() {
+fn a_write_is_reported_at_once_and_a_flush_waits_for_the_platters() {
     for (name, _) in names().filter(|(name, _)| *name != "dec_rz26") {
         let mut disk = disk(name, EnabledCaches::Own);
         let far = disk.blocks() / 2;
@@ -336,7 +336,7 @@ fn a_drive_that_writes_through_has_nothing_to_flush() {
 }
 
 #[test]
-fn what_was_just_written_is_read_from_memory() {
+fn recently_written_data_is_read_from_the_cache() {
     let mut disk = disk("barracuda", EnabledCaches::Own);
     let write = alone(&mut disk, 0, DiskOp::Write, 3_000_000, 8);
     let now = write.at.as_nanos();
@@ -351,7 +351,7 @@ fn what_was_just_written_is_read_from_memory() {
 }
 
 #[test]
-fn a_read_after_a_write_of_a_part_of_it_comes_from_the_medium() {
+fn a_read_after_a_partial_write_of_its_range_comes_from_the_platters() {
     let mut disk = disk("barracuda", EnabledCaches::Own);
     let write = alone(&mut disk, 0, DiskOp::Write, 3_000_004, 4);
     let now = write.at.as_nanos();
@@ -365,7 +365,7 @@ fn a_read_after_a_write_of_a_part_of_it_comes_from_the_medium() {
 }
 
 #[test]
-fn what_is_written_while_it_is_being_read_is_not_kept_as_read() {
+fn blocks_written_during_their_read_are_not_cached_as_read() {
     // Found in review: the write emptied the segment being filled. The segment was then treated as filled from block 0
     // on.
     let mut disk = disk("barracuda", EnabledCaches::Own);
@@ -382,7 +382,7 @@ fn what_is_written_while_it_is_being_read_is_not_kept_as_read() {
 }
 
 #[test]
-fn a_write_drops_what_was_read_around_it_also_where_a_write_was_held_before() {
+fn a_write_drops_cached_reads_around_it_even_in_a_segment_that_held_a_write() {
     // Found by a comparison of hits after writes with the real drive: a segment that had once held a write accepted
     // further writes between blocks of a read.
     let mut disk = disk("barracuda", EnabledCaches::Own);
@@ -406,7 +406,7 @@ fn a_write_drops_what_was_read_around_it_also_where_a_write_was_held_before() {
 }
 
 #[test]
-fn more_writes_than_the_cache_takes_go_at_the_pace_of_the_medium() {
+fn writes_beyond_the_cache_size_run_at_the_speed_of_the_platters() {
     let mut disk = disk("barracuda", EnabledCaches::Own);
     let seed = Rng::new(3);
     for id in 0..200 {
@@ -420,7 +420,7 @@ fn more_writes_than_the_cache_takes_go_at_the_pace_of_the_medium() {
 }
 
 #[test]
-fn sequential_writes_share_their_way_to_the_medium() {
+fn sequential_writes_are_destaged_together() {
     let mut disk = disk("barracuda", EnabledCaches::Own);
     let mut now = 0;
     for n in 0..64 {
@@ -435,7 +435,7 @@ fn sequential_writes_share_their_way_to_the_medium() {
 }
 
 #[test]
-fn shortest_positioning_first_is_never_slower_in_total_than_first_come() {
+fn shortest_positioning_time_first_beats_elevator_and_first_come_first_served() {
     for (name, _) in names() {
         let total = |scheduling, seed| {
             let options = DiskOptions {
@@ -470,7 +470,7 @@ fn shortest_positioning_first_is_never_slower_in_total_than_first_come() {
 }
 
 #[test]
-fn the_elevator_serves_in_one_sweep_up_and_one_down() {
+fn the_elevator_serves_requests_in_one_upward_and_one_downward_sweep() {
     let mut disk = MechanicalDisk::new(
         spec("barracuda"),
         DiskOptions {
@@ -488,7 +488,7 @@ fn the_elevator_serves_in_one_sweep_up_and_one_down() {
 }
 
 #[test]
-fn every_request_is_done_once_whatever_the_caches_and_the_queue() {
+fn every_request_completes_exactly_once_with_any_cache_and_queue() {
     let choices = [
         EnabledCaches::Off,
         EnabledCaches::Own,
@@ -565,7 +565,7 @@ fn mixture(spec: DiskSpec, options: DiskOptions, seed: u64, what: &str) -> Vec<D
 }
 
 #[test]
-fn looking_often_changes_nothing() {
+fn frequent_polling_does_not_change_the_results() {
     let run = |step: Option<u64>| {
         let options = DiskOptions {
             caches: EnabledCaches::Own,
@@ -599,12 +599,12 @@ fn looking_often_changes_nothing() {
 
 #[test]
 #[should_panic(expected = "are not on a disk of 4110000")]
-fn a_request_past_the_end_is_the_callers_fault() {
+fn a_request_beyond_the_end_panics() {
     disk("barracuda", EnabledCaches::Off).submit(at(0), 0, DiskOp::Read, 4_109_999, 2);
 }
 
 #[test]
 #[should_panic(expected = "0 blocks from")]
-fn a_request_for_nothing_is_the_callers_fault() {
+fn a_request_of_zero_blocks_panics() {
     disk("barracuda", EnabledCaches::Off).submit(at(0), 0, DiskOp::Read, 0, 0);
 }

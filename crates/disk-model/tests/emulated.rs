@@ -134,7 +134,7 @@ fn some(byte: u8) -> Buf {
 }
 
 #[test]
-fn a_request_takes_the_models_time_and_finds_its_data() {
+fn a_request_takes_the_time_of_the_model_and_returns_its_data() {
     run(|rt| async move {
         let (disk, _) = emulated(&rt, false);
         disk.write(512, some(7), Durability::Flush).await.unwrap();
@@ -147,7 +147,7 @@ fn a_request_takes_the_models_time_and_finds_its_data() {
 }
 
 #[test]
-fn requests_that_come_together_wait_for_the_one_arm() {
+fn concurrent_requests_wait_for_the_single_arm() {
     run(|rt| async move {
         let (disk, _) = emulated(&rt, false);
         let one = async |at| {
@@ -174,7 +174,7 @@ fn slices_of_one_disk_wait_for_each_other() {
 }
 
 #[test]
-fn data_that_is_slower_than_the_model_is_waited_for_and_counted_as_late() {
+fn data_slower_than_the_model_is_awaited_and_counted_as_late() {
     run(|rt| async move {
         let below = below(&rt, Duration::from_millis(8));
         let disk = EmulatedDisk::new(&rt, below, ArmModel::default()).unwrap();
@@ -187,7 +187,7 @@ fn data_that_is_slower_than_the_model_is_waited_for_and_counted_as_late() {
 }
 
 #[test]
-fn without_a_write_cache_what_completed_is_on_the_medium_and_a_flush_has_nothing_to_do() {
+fn without_a_write_cache_completed_writes_are_durable_and_a_flush_is_free() {
     run(|rt| async move {
         let (disk, below) = emulated(&rt, false);
         assert!(!disk.geometry().volatile);
@@ -202,7 +202,7 @@ fn without_a_write_cache_what_completed_is_on_the_medium_and_a_flush_has_nothing
 }
 
 #[test]
-fn with_a_write_cache_writes_are_volatile_until_a_flush_has_waited_for_the_medium() {
+fn with_a_write_cache_writes_are_volatile_until_a_flush() {
     run(|rt| async move {
         let (disk, below) = emulated(&rt, true);
         assert!(disk.geometry().volatile);
@@ -216,7 +216,7 @@ fn with_a_write_cache_writes_are_volatile_until_a_flush_has_waited_for_the_mediu
 }
 
 #[test]
-fn with_a_write_cache_a_write_that_must_be_durable_waits_for_the_medium() {
+fn with_a_write_cache_a_durable_write_waits_for_the_platters() {
     run(|rt| async move {
         let (disk, below) = emulated(&rt, true);
         disk.write(0, some(1), Durability::Fua).await.unwrap();
@@ -226,7 +226,7 @@ fn with_a_write_cache_a_write_that_must_be_durable_waits_for_the_medium() {
 }
 
 #[test]
-fn unmapping_takes_no_time_and_zeroes_take_that_of_a_write() {
+fn unmapping_takes_no_time_and_zeroing_takes_the_time_of_a_write() {
     run(|rt| async move {
         let (disk, below) = emulated(&rt, false);
         disk.discard(0..4096).await.unwrap();
@@ -242,7 +242,7 @@ fn unmapping_takes_no_time_and_zeroes_take_that_of_a_write() {
 }
 
 #[test]
-fn a_request_too_long_for_one_command_becomes_several_in_turn() {
+fn a_request_too_long_for_one_command_is_split_into_consecutive_commands() {
     run(|rt| async move {
         let log = Rc::new(RefCell::default());
         let arm = ArmModel {
@@ -278,7 +278,7 @@ fn an_image_is_the_first_part_of_the_disk_and_must_not_be_larger() {
 }
 
 #[test]
-fn a_request_nobody_waits_for_any_more_does_not_disturb_the_others() {
+fn a_cancelled_request_does_not_affect_other_requests() {
     run(|rt| async move {
         let (disk, _) = emulated(&rt, false);
         let given_up = disk.read(0, BufMut::zeroed(512));
@@ -292,7 +292,7 @@ fn a_request_nobody_waits_for_any_more_does_not_disturb_the_others() {
 }
 
 #[test]
-fn the_model_goes_with_the_device_even_if_it_was_busy() {
+fn the_model_is_dropped_with_the_device_even_if_busy() {
     run(|rt| async move {
         let log = Rc::new(RefCell::default());
         let arm = ArmModel {
@@ -335,7 +335,7 @@ fn a_named_drive_keeps_writes_volatile_only_with_its_write_cache() {
 }
 
 #[test]
-fn on_an_emulated_barracuda_random_reads_take_a_seek_and_half_a_turn() {
+fn random_reads_on_an_emulated_barracuda_take_a_seek_and_half_a_rotation() {
     run(|rt| async move {
         let drive = Drive::new(named("barracuda").unwrap(), DiskOptions::default());
         let data = Rc::new(RamDevice::new(2_000_000_000 / 4096 * 4096, 512));

@@ -62,7 +62,7 @@ fn us(rt: &Rt) -> u64 {
 }
 
 #[test]
-fn a_page_is_written_once_and_forward_until_its_unit_is_discarded() {
+fn a_page_is_written_once_in_ascending_order_until_its_unit_is_discarded() {
     run(|rt| async move {
         let flash = flash(&rt, 1, 1, 1, 4);
         write(&flash, 0, 2, 1).await;
@@ -101,7 +101,7 @@ fn a_page_is_written_once_and_forward_until_its_unit_is_discarded() {
 }
 
 #[test]
-fn only_whole_units_are_erased_and_only_those_that_hold_something() {
+fn a_discard_erases_only_whole_units_that_contain_data() {
     run(|rt| async move {
         let flash = flash(&rt, 1, 1, 1, 4);
         write(&flash, 0, 1, 1).await;
@@ -133,7 +133,7 @@ fn pages_of_one_block_are_programmed_one_after_another() {
 }
 
 #[test]
-fn ganged_channels_work_at_the_same_time_and_planes_share_theirs() {
+fn ganged_channels_work_concurrently_and_planes_share_their_channel() {
     run(|rt| async move {
         // One plane of each of four channels.
         let wide = flash(&rt, 4, 1, 4, 2);
@@ -155,7 +155,7 @@ fn ganged_channels_work_at_the_same_time_and_planes_share_theirs() {
 }
 
 #[test]
-fn units_side_by_side_are_on_different_channels() {
+fn adjacent_units_are_on_different_channels() {
     run(|rt| async move {
         let flash = flash(&rt, 2, 1, 1, 8);
         // Units 0 and 1 concurrently. Then units 0, 2 and 4, which are planes of one die: it begins with the first
@@ -169,7 +169,7 @@ fn units_side_by_side_are_on_different_channels() {
 }
 
 #[test]
-fn what_the_chips_did_is_counted_and_gives_the_write_amplification() {
+fn chip_operations_are_counted_for_the_write_amplification() {
     run(|rt| async move {
         let flash = flash(&rt, 1, 1, 2, 2);
         write(&flash, 0, 6, 1).await;
@@ -196,7 +196,7 @@ fn what_the_chips_did_is_counted_and_gives_the_write_amplification() {
 }
 
 #[test]
-fn every_page_of_a_device_has_a_place_of_its_own() {
+fn every_page_of_a_device_has_its_own_chip_address() {
     run(|rt| async move {
         for (channels, dies, gang) in [(1, 1, 1), (2, 3, 4), (3, 2, 8), (4, 1, 16)] {
             let units = 24 / u64::from(gang).min(24) + 3;
@@ -214,7 +214,7 @@ fn every_page_of_a_device_has_a_place_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_a_device_is_refused() {
+fn impossible_flash_devices_are_refused() {
     run(|rt| async move {
         let refused = |part: FlashPart, gang, bytes| {
             let arrangement = ChipArrangement {
@@ -241,7 +241,7 @@ fn what_cannot_be_a_device_is_refused() {
 }
 
 #[test]
-fn stamps_on_flash_take_no_room_to_speak_of() {
+fn stamps_on_flash_use_little_memory() {
     run(|rt| async move {
         let data = Rc::new(StampStore::new(16 << 30, 4096));
         let arrangement = ChipArrangement {

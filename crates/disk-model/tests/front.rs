@@ -205,7 +205,7 @@ impl FrontUser {
 }
 
 #[test]
-fn the_two_blocks_can_be_rewritten_as_often_as_one_likes_and_are_found_again() {
+fn the_two_front_blocks_can_be_rewritten_repeatedly_and_are_found_on_open() {
     run(|rt| async move {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
@@ -232,7 +232,7 @@ fn the_two_blocks_can_be_rewritten_as_often_as_one_likes_and_are_found_again() {
 }
 
 #[test]
-fn a_power_cut_at_any_program_or_erase_leaves_the_old_block_or_the_new_one() {
+fn a_power_cut_at_any_program_or_erase_leaves_the_old_or_the_new_block() {
     let mut cuts = 0;
     for leaves in LEAVES {
         for at in 0.. {
@@ -278,7 +278,7 @@ async fn live_on(flash: &Rc<PoweredFlash>, user: &mut FrontUser, what: &str) {
 }
 
 #[test]
-fn a_device_error_that_is_no_power_cut_costs_the_request_and_no_more() {
+fn a_device_error_without_a_power_cut_fails_only_its_request() {
     run(|rt| async move {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
@@ -303,7 +303,7 @@ fn a_device_error_that_is_no_power_cut_costs_the_request_and_no_more() {
 }
 
 #[test]
-fn a_rewrite_that_nobody_waits_for_any_more_spoils_nothing() {
+fn a_cancelled_rewrite_causes_no_damage() {
     run(|rt| async move {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
@@ -321,7 +321,7 @@ fn a_rewrite_that_nobody_waits_for_any_more_spoils_nothing() {
 }
 
 #[test]
-fn behind_the_first_mib_lies_the_rest_of_the_flash_as_it_is() {
+fn the_flash_beyond_the_first_mib_is_passed_through_unchanged() {
     run(|rt| async move {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
@@ -354,7 +354,7 @@ fn behind_the_first_mib_lies_the_rest_of_the_flash_as_it_is() {
 }
 
 #[test]
-fn of_the_first_mib_only_the_two_blocks_are_written_and_all_of_it_can_be_zeroed() {
+fn only_two_blocks_of_the_first_mib_are_writable_and_all_of_it_can_be_zeroed() {
     run(|rt| async move {
         let flash = flash(&rt, 8);
         let device = open(&flash).await;
@@ -391,7 +391,7 @@ fn of_the_first_mib_only_the_two_blocks_are_written_and_all_of_it_can_be_zeroed(
 }
 
 #[test]
-fn what_does_not_suit_is_refused() {
+fn unsuitable_flash_is_refused() {
     run(|rt| async move {
         let open = async |units, segment| {
             let flash = flash(&rt, units) as Rc<dyn Device>;

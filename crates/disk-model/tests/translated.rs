@@ -64,7 +64,7 @@ fn us(rt: &Rt) -> u64 {
 }
 
 #[test]
-fn whole_units_that_are_written_once_are_programmed_once() {
+fn complete_units_written_once_are_programmed_once() {
     run(|rt| async move {
         let drive = drive(&rt, QLC, 512, OPTIONS);
         write(&drive, 0, 4 * 64).await;
@@ -78,7 +78,7 @@ fn whole_units_that_are_written_once_are_programmed_once() {
 }
 
 #[test]
-fn a_part_of_a_unit_costs_a_page_and_a_read_of_the_old_one() {
+fn a_partial_unit_costs_a_page_program_and_a_read_of_the_old_page() {
     run(|rt| async move {
         let drive = drive(&rt, QLC, 512, OPTIONS);
         write(&drive, 0, 4 * 128).await;
@@ -98,7 +98,7 @@ fn a_part_of_a_unit_costs_a_page_and_a_read_of_the_old_one() {
 }
 
 #[test]
-fn parts_that_are_written_in_order_become_whole_in_the_buffer() {
+fn sequential_partial_writes_become_complete_units_in_the_buffer() {
     run(|rt| async move {
         let drive = drive(&rt, QLC, 512, OPTIONS);
         for _ in 0..2 {
@@ -114,7 +114,7 @@ fn parts_that_are_written_in_order_become_whole_in_the_buffer() {
 }
 
 #[test]
-fn a_write_is_done_when_the_buffer_has_it_and_waits_for_the_chips_when_that_is_full() {
+fn a_write_completes_in_the_buffer_and_waits_for_the_chips_when_the_buffer_is_full() {
     run(|rt| async move {
         let drive = drive(&rt, SLC, 512, OPTIONS);
         write(&drive, 0, 8).await;
@@ -181,7 +181,7 @@ async fn amplification(rt: &Rt, reserve_thousandths: u32, discards: bool) -> f64
 }
 
 #[test]
-fn random_writes_are_amplified_the_less_the_more_reserve_there_is_or_is_discarded() {
+fn more_reserve_and_discards_reduce_the_write_amplification_of_random_writes() {
     run(|rt| async move {
         let small = amplification(&rt, 125, false).await;
         let large = amplification(&rt, 500, false).await;
@@ -195,7 +195,7 @@ fn random_writes_are_amplified_the_less_the_more_reserve_there_is_or_is_discarde
 }
 
 #[test]
-fn handles_keep_streams_apart_on_the_chips() {
+fn handles_separate_streams_on_the_chips() {
     let moved = |handles| {
         run(move |rt| async move {
             let options = TranslationOptions { handles, ..OPTIONS };
@@ -254,7 +254,7 @@ fn zeroes_are_written_and_content_survives_collection() {
 }
 
 #[test]
-fn chips_and_options_that_make_no_drive_are_refused() {
+fn chips_and_options_that_cannot_form_a_drive_are_refused() {
     run(|rt| async move {
         let new = |part: FlashPart, options: TranslationOptions, bytes: u64| {
             let data = Rc::new(RamDevice::new(bytes, 4096));

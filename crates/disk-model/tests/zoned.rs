@@ -49,7 +49,7 @@ fn read(zoned: &ZonedDevice, at: u64, blocks: u64) -> Vec<u8> {
 }
 
 #[test]
-fn the_conventional_part_is_written_anywhere_and_again() {
+fn the_conventional_range_can_be_written_anywhere_and_rewritten() {
     let zoned = zoned();
     for at in [BLOCK, 0, BLOCK] {
         write(&zoned, at, 1).unwrap();
@@ -61,7 +61,7 @@ fn the_conventional_part_is_written_anywhere_and_again() {
 }
 
 #[test]
-fn a_zone_is_written_at_its_write_pointer_only() {
+fn a_zone_is_written_only_at_its_write_pointer() {
     let zoned = zoned();
     let (zone, first) = (1, FRONT + ZONE);
     let refused = |at, pointer| Err(ZoneError::NotAtPointer { zone, at, pointer });
@@ -85,7 +85,7 @@ fn a_zone_is_written_at_its_write_pointer_only() {
 }
 
 #[test]
-fn a_write_ends_within_its_zone_and_a_full_zone_takes_none() {
+fn a_write_must_end_within_its_zone_and_a_full_zone_accepts_no_writes() {
     let zoned = zoned();
     let (from, to, boundary) = (FRONT, FRONT + ZONE + BLOCK, FRONT + ZONE);
     let crossing = ZoneError::Boundary { from, to, boundary };
@@ -96,7 +96,7 @@ fn a_write_ends_within_its_zone_and_a_full_zone_takes_none() {
 }
 
 #[test]
-fn a_discard_resets_whole_zones_and_no_parts_of_them() {
+fn a_discard_resets_only_whole_zones() {
     let zoned = zoned();
     for zone in 0..3 {
         write(&zoned, FRONT + zone * ZONE, 3).unwrap();
@@ -115,7 +115,7 @@ fn a_discard_resets_whole_zones_and_no_parts_of_them() {
 }
 
 #[test]
-fn bytes_behind_a_write_pointer_read_as_zeroes_though_the_disk_holds_others() {
+fn bytes_beyond_a_write_pointer_read_as_zeroes_regardless_of_the_disk_content() {
     let below = Rc::new(RamDevice::new(FRONT + 3 * ZONE, BLOCK as u32));
     let all = ones((FRONT + 3 * ZONE) / BLOCK);
     block_on(below.write(0, all, Durability::Flush)).unwrap();
@@ -125,7 +125,7 @@ fn bytes_behind_a_write_pointer_read_as_zeroes_though_the_disk_holds_others() {
 }
 
 #[test]
-fn zeroes_are_written_by_the_same_rules() {
+fn zeroes_follow_the_write_pointer_rules() {
     let zoned = zoned();
     let zero = |range| block_on(zoned.write_zeroes(range, ZeroedSpace::Release));
     zero(FRONT..FRONT + BLOCK).unwrap();
@@ -138,7 +138,7 @@ fn zeroes_are_written_by_the_same_rules() {
 }
 
 #[test]
-fn a_write_that_fails_below_leaves_the_write_pointer_where_it_was() {
+fn a_write_that_fails_below_leaves_the_write_pointer_unchanged() {
     // The device below fails the write.
     let below = Rc::new(RamDevice::new(FRONT + 3 * ZONE, BLOCK as u32));
     let short = Rc::new(FailingWrites(below));

@@ -24,7 +24,7 @@ fn write_body(at: u64, len: u32, data: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
+fn a_write_decodes_only_if_its_data_has_the_stated_length() {
     let (fixed, total) = message(16, &write_body(8192, 4096, 4096));
     let expected = FuseRequest {
         unique: 7,
@@ -50,7 +50,7 @@ fn a_write_is_understood_when_its_data_is_as_long_as_it_says() {
 }
 
 #[test]
-fn the_handle_of_an_open_file_is_found_wherever_it_is() {
+fn the_file_handle_is_decoded_from_every_kind_of_request() {
     let mut io = write_body(0, 0, 0);
     io[..8].copy_from_slice(&77u64.to_ne_bytes());
     let direct = crate::O_DIRECT | 2;
@@ -82,7 +82,7 @@ fn the_handle_of_an_open_file_is_found_wherever_it_is() {
 }
 
 #[test]
-fn a_name_is_found_if_all_of_it_is_the_same() {
+fn a_name_matches_only_if_it_is_completely_equal() {
     let long = [b'v'; 300];
     for (sent, known) in [
         (&b"volume\0"[..], true),
@@ -108,7 +108,7 @@ fn a_name_is_found_if_all_of_it_is_the_same() {
 }
 
 #[test]
-fn a_message_cut_short_is_refused_and_still_answerable() {
+fn a_truncated_message_is_refused_and_can_still_be_answered() {
     let (fixed, total) = message(15, &[0; 40]);
     assert!(decode(&fixed, total).is_ok());
     for cut in HEADER..total {
@@ -122,7 +122,7 @@ fn a_message_cut_short_is_refused_and_still_answerable() {
 }
 
 #[test]
-fn a_listing_takes_whole_entries_as_long_as_they_fit() {
+fn a_directory_listing_contains_the_whole_entries_that_fit() {
     for (bytes_max, entries) in [(0, 0), (31, 0), (32, 1), (95, 2), (96, 3), (4096, 3)] {
         let mut listing = ReaddirReply::new(bytes_max);
         let names = [&b"."[..], b"..", b"volume"];
@@ -136,7 +136,7 @@ fn a_listing_takes_whole_entries_as_long_as_they_fit() {
 }
 
 #[test]
-fn init_takes_only_what_the_kernel_offers() {
+fn init_accepts_only_flags_that_the_kernel_offers() {
     let limits = InitReply {
         flags: ASYNC_DIO,
         read_ahead: 0,
@@ -157,7 +157,7 @@ fn init_takes_only_what_the_kernel_offers() {
 }
 
 #[test]
-fn init_offers_more_than_32_flags_only_if_it_says_so_and_is_long_enough() {
+fn init_has_more_than_32_flags_only_if_flagged_and_long_enough() {
     for (first, total, offered) in [
         (1 << 30, 104, OVER_IO_URING | 1 << 30),
         (1 << 30, 56, 1 << 30),
@@ -176,7 +176,7 @@ fn init_offers_more_than_32_flags_only_if_it_says_so_and_is_long_enough() {
 
 proptest! {
     #[test]
-    fn any_bytes_decode_or_are_refused(fixed: [u8; 32], opcode in 0u32..60, total in 0usize..2_000_000) {
+    fn arbitrary_bytes_decode_or_are_refused(fixed: [u8; 32], opcode in 0u32..60, total in 0usize..2_000_000) {
         let mut message = [0xa5; FIXED];
         message[..32].copy_from_slice(&fixed);
         message[4..8].copy_from_slice(&opcode.to_ne_bytes());

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn what_is_written_is_read_and_is_in_the_file() {
+fn written_data_is_read_back_and_is_in_the_file() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     let inside = path.clone();
@@ -35,7 +35,7 @@ fn what_is_written_is_read_and_is_in_the_file() {
 }
 
 #[test]
-fn memory_that_direct_io_refuses_is_copied() {
+fn unaligned_memory_is_copied_for_direct_io() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|_, ring| async move {
@@ -52,7 +52,7 @@ fn memory_that_direct_io_refuses_is_copied() {
 }
 
 #[test]
-fn reading_past_what_somebody_cut_off_is_an_error_and_not_old_data() {
+fn a_read_beyond_a_truncated_end_is_an_error_and_not_old_data() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|_, ring| async move {
@@ -75,7 +75,7 @@ fn reading_past_what_somebody_cut_off_is_an_error_and_not_old_data() {
 }
 
 #[test]
-fn a_file_that_became_longer_is_as_long_in_whole_blocks_when_it_is_looked_at_again() {
+fn refresh_len_returns_the_whole_blocks_of_a_grown_file() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|_, ring| async move {
@@ -100,7 +100,7 @@ fn a_file_that_became_longer_is_as_long_in_whole_blocks_when_it_is_looked_at_aga
 }
 
 #[test]
-fn a_device_opened_for_reading_refuses_to_change() {
+fn a_device_opened_for_reading_refuses_modifying_requests() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|_, ring| async move {
@@ -145,7 +145,7 @@ fn a_device_can_be_opened_again_as_soon_as_it_is_closed() {
 }
 
 #[test]
-fn discarded_room_goes_back_to_the_filesystem() {
+fn discarded_space_is_returned_to_the_filesystem() {
     use std::os::unix::fs::MetadataExt;
     let dir = dir();
     let path = file(&dir, "a", MIB);
@@ -164,7 +164,7 @@ fn discarded_room_goes_back_to_the_filesystem() {
 }
 
 #[test]
-fn zeroing_by_unmapping_gives_all_room_back_and_never_takes_any() {
+fn zeroing_by_unmapping_returns_space_and_never_allocates_any() {
     use std::os::unix::fs::MetadataExt;
     let dir = dir();
     let path = dir.path().join("a");
@@ -206,7 +206,7 @@ fn zeroing_by_unmapping_gives_all_room_back_and_never_takes_any() {
 }
 
 #[test]
-fn filling_with_zeroes_reports_all_of_it_and_overwrites_what_was_there() {
+fn filling_with_zeroes_reports_progress_and_overwrites_old_data() {
     let dir = dir();
     let path = file(&dir, "a", 10 * MIB + 512);
     run(|_, ring| async move {

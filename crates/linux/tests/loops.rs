@@ -144,7 +144,7 @@ fn a_block_device_is_written_flushed_discarded_and_zeroed() {
 }
 
 #[test]
-fn a_block_device_that_became_longer_is_as_long_when_it_is_looked_at_again() {
+fn refresh_len_returns_the_length_of_a_grown_block_device() {
     let Some(disk) = LoopGuard::new(16 * MIB, &[]) else {
         return;
     };
@@ -164,7 +164,7 @@ fn a_block_device_that_became_longer_is_as_long_when_it_is_looked_at_again() {
 }
 
 #[test]
-fn a_mounted_device_may_be_looked_at_but_not_written_and_the_mount_is_named() {
+fn a_mounted_device_can_be_opened_only_for_reading_and_the_error_names_the_mount() {
     let Some(disk) = LoopGuard::new(64 * MIB, &[]) else {
         return;
     };
@@ -193,7 +193,7 @@ fn a_mounted_device_may_be_looked_at_but_not_written_and_the_mount_is_named() {
 }
 
 #[test]
-fn a_device_that_is_open_for_writing_is_not_opened_again() {
+fn a_device_open_for_writing_cannot_be_opened_again() {
     let Some(disk) = LoopGuard::new(MIB, &[]) else {
         return;
     };
@@ -230,7 +230,7 @@ fn a_read_only_device_is_refused_for_writing() {
 }
 
 #[test]
-fn a_block_device_is_known_by_its_number_whatever_the_path() {
+fn a_block_device_is_identified_by_its_number_under_any_path() {
     let Some(disk) = LoopGuard::new(MIB, &[]) else {
         return;
     };

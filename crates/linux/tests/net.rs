@@ -81,7 +81,7 @@ fn large_payloads_cross_a_tcp_connection_both_ways() {
 }
 
 #[test]
-fn a_socket_left_behind_is_replaced_but_one_that_answers_is_not() {
+fn a_leftover_socket_is_replaced_but_a_socket_with_a_listener_is_not() {
     run(|_, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
@@ -104,7 +104,7 @@ fn a_socket_left_behind_is_replaced_but_one_that_answers_is_not() {
 }
 
 #[test]
-fn a_listener_leaves_a_socket_alone_that_took_its_place() {
+fn a_listener_does_not_remove_a_socket_that_replaced_its_own() {
     run(|_, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
@@ -117,7 +117,7 @@ fn a_listener_leaves_a_socket_alone_that_took_its_place() {
 }
 
 #[test]
-fn connecting_where_nobody_listens_is_refused() {
+fn a_connect_without_a_listener_is_refused() {
     run(|_, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let missing = SocketAddress::Unix(dir.path().join("socket"));
@@ -130,7 +130,7 @@ fn connecting_where_nobody_listens_is_refused() {
 }
 
 #[test]
-fn sending_to_one_who_left_is_an_error_and_not_a_signal() {
+fn a_send_to_a_closed_peer_is_an_error_and_not_a_signal() {
     run(|_, ring| async move {
         let (a, b) = SocketStream::pair(&ring).unwrap();
         drop(b);
@@ -142,7 +142,7 @@ fn sending_to_one_who_left_is_an_error_and_not_a_signal() {
 }
 
 #[test]
-fn an_accept_that_is_given_up_loses_no_connection() {
+fn a_cancelled_accept_loses_no_connection() {
     run(|rt, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
@@ -156,7 +156,7 @@ fn an_accept_that_is_given_up_loses_no_connection() {
 }
 
 #[test]
-fn a_connection_taken_for_nobody_is_closed() {
+fn a_connection_accepted_after_cancellation_is_closed() {
     run(|rt, ring| async move {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");

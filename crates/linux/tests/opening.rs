@@ -43,7 +43,7 @@ fn refused(path: impl AsRef<Path>, options: DeviceOpenOptions) -> DeviceOpenErro
 }
 
 #[test]
-fn a_missing_path_is_called_missing() {
+fn a_missing_path_is_reported_as_missing() {
     let path = dir().path().join("none");
     assert!(matches!(
         refused(&path, WRITING),
@@ -58,7 +58,7 @@ fn a_missing_path_is_called_missing() {
 }
 
 #[test]
-fn what_stores_no_blocks_is_called_what_it_is() {
+fn a_path_that_is_not_storage_is_refused_with_its_file_type() {
     let dir = dir();
     let pipe = dir.path().join("pipe");
     rustix::fs::mknodat(
@@ -83,7 +83,7 @@ fn what_stores_no_blocks_is_called_what_it_is() {
 }
 
 #[test]
-fn a_size_that_cannot_be_served_is_named_with_the_command_that_mends_it() {
+fn an_unsupported_size_is_refused_with_the_command_that_corrects_it() {
     let dir = dir();
     let path = file(&dir, "empty", 0);
     assert!(matches!(
@@ -104,7 +104,7 @@ fn a_size_that_cannot_be_served_is_named_with_the_command_that_mends_it() {
 }
 
 #[test]
-fn one_who_writes_keeps_all_others_out_and_readers_share() {
+fn a_writer_excludes_all_others_and_readers_share() {
     let _nobody_starts = starting();
     let dir = dir();
     let path = file(&dir, "a", 4096);
@@ -129,7 +129,7 @@ fn one_who_writes_keeps_all_others_out_and_readers_share() {
 }
 
 #[test]
-fn a_reader_that_leaves_at_any_moment_is_outlasted() {
+fn a_writer_outlasts_readers_that_close_at_any_moment() {
     let _nobody_starts = starting();
     let dir = dir();
     let path = file(&dir, "a", 4096);
@@ -214,7 +214,7 @@ fn mount(at: &Path, arguments: &[&str]) -> Option<MountGuard> {
 }
 
 #[test]
-fn a_read_only_filesystem_is_named_as_the_reason() {
+fn the_error_names_a_read_only_filesystem_as_the_reason() {
     if !root_or_skip("a read-only filesystem") {
         return;
     }
@@ -270,7 +270,7 @@ fn a_filesystem_without_direct_io_is_used_through_the_page_cache() {
 }
 
 #[test]
-fn a_file_is_created_in_full_and_never_over_another() {
+fn a_file_is_created_completely_and_never_over_an_existing_file() {
     use std::os::unix::fs::MetadataExt;
     let dir = dir();
     let full = file(&dir, "full", 1 << 20);

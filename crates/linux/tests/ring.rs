@@ -28,7 +28,7 @@ fn pipe() -> (Rc<OwnedFd>, std::io::PipeWriter) {
 }
 
 #[test]
-fn sleeping_ends_no_earlier_than_asked_and_the_clock_moves_on() {
+fn a_sleep_ends_no_earlier_than_requested_and_the_clock_advances() {
     run(|rt, _| async move {
         let before = rt.now();
         rt.sleep(Duration::from_millis(3)).await;
@@ -62,7 +62,7 @@ fn a_wake_from_another_thread_ends_the_wait() {
 }
 
 #[test]
-fn no_wake_is_lost_however_it_races_with_the_wait() {
+fn no_wake_is_lost_in_a_race_with_the_wait() {
     const ROUNDS: u64 = 20_000;
     run(|_, _| async {
         let (asked, answered) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -98,7 +98,7 @@ fn no_wake_is_lost_however_it_races_with_the_wait() {
 }
 
 #[test]
-fn a_ring_of_few_entries_takes_any_number_of_requests() {
+fn a_ring_with_few_entries_accepts_any_number_of_requests() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     let ring = IoRing::new(1).unwrap();
@@ -119,7 +119,7 @@ fn a_ring_of_few_entries_takes_any_number_of_requests() {
 }
 
 #[test]
-fn memory_of_a_dropped_read_is_not_used_again_before_the_kernel_is_done_with_it() {
+fn memory_of_a_dropped_read_is_not_reused_before_the_kernel_finishes() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|rt, ring| async move {
@@ -141,7 +141,7 @@ fn memory_of_a_dropped_read_is_not_used_again_before_the_kernel_is_done_with_it(
 }
 
 #[test]
-fn a_write_whose_future_is_dropped_still_holds_its_data() {
+fn a_write_whose_future_is_dropped_keeps_its_data() {
     let dir = dir();
     let path = file(&dir, "a", MIB);
     run(|_, ring| async move {
@@ -159,7 +159,7 @@ fn a_write_whose_future_is_dropped_still_holds_its_data() {
 }
 
 #[test]
-fn dropping_the_ring_waits_for_what_is_in_flight() {
+fn dropping_the_ring_waits_for_requests_in_flight() {
     let dir = dir();
     let path = file(&dir, "a", 64 * MIB);
     for _ in 0..20 {
@@ -181,7 +181,7 @@ fn dropping_the_ring_waits_for_what_is_in_flight() {
 }
 
 #[test]
-fn a_receive_that_is_given_up_is_cancelled_and_leaves_the_bytes_to_the_next() {
+fn a_cancelled_receive_leaves_its_bytes_to_the_next_receive() {
     run(|rt, ring| async move {
         let (a, b) = SocketStream::pair(&ring).unwrap();
         let gave_up = rt
@@ -222,7 +222,7 @@ fn a_pipe_is_read_to_its_end_also_in_non_blocking_mode() {
 }
 
 #[test]
-fn polling_says_when_there_is_something_to_read() {
+fn the_poller_waits_until_data_is_readable() {
     run(|rt, ring| async move {
         let (reader, mut writer) = pipe();
         let poller = FdPoller::new(&ring, reader);
@@ -243,7 +243,7 @@ fn polling_says_when_there_is_something_to_read() {
 }
 
 #[test]
-fn turning_without_waiting_returns_at_once_with_nothing_under_way() {
+fn turning_an_idle_ring_without_waiting_returns_at_once() {
     let ring = IoRing::new(8).unwrap();
     ring.turn(WaitLimit::No);
     ring.turn(WaitLimit::Until(ring.now()));
@@ -274,7 +274,7 @@ fn a_driver_answers_commands_and_a_file_without_one_refuses_them() {
 }
 
 #[test]
-fn shared_memory_shows_what_is_written_and_no_more_than_was_asked_for() {
+fn mapped_driver_memory_shows_writes_and_ends_at_its_length() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(8192).unwrap();
     let shared = forebay_linux::DriverMemory::map(&file, 0, 4096).unwrap();

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_what_is_not_a_list_is_none() {
+    fn an_access_list_survives_encoding_and_malformed_bytes_are_refused() {
         assert_eq!(AccessList::decode(&named().encode()), Some(named()));
         let bytes = named().encode();
         for cut in [0, 3, 4, 11, 13] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_gets_no_more_than_the_default_and_no_more_than_was_asked() {
+    fn a_new_file_gets_the_intersection_of_default_list_and_requested_mode() {
         let (inherited, permissions) = named().inherited(0o640);
         assert_eq!(permissions, 0o640);
         let inherited = inherited.expect("a list");

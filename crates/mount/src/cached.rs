@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn direct_writes_forget_what_they_changed_and_at_last_the_whole_file() {
+    fn direct_writes_invalidate_their_ranges_and_finally_the_whole_file() {
         let cached = CachedFiles::default();
         assert_eq!(cached.written(7, 0..512), None);
         cached.note_read(7);

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_the_same_by_both_ioctls_but_for_one() {
+    fn both_flag_ioctls_encode_the_same_flags() {
         for (flag, bits, more) in CODES {
             assert_eq!(encode(flag, |one| one.1), bits);
             assert_eq!(decode(bits, |one| one.1), Some(flag));

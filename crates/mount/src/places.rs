@@ -107,7 +107,7 @@ mod tests {
     const PAGE: &str = include_str!("../../../docs/places.md");
 
     #[test]
-    fn numbers_and_bytes_are_those_of_the_page() {
+    fn ioctl_numbers_and_bytes_are_as_documented() {
         for number in [PLACES, MEDIUM] {
             assert!(PAGE.contains(&format!("`{number:#x}`: `_IO")), "{number:x}");
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn a_malformed_places_argument_is_refused() {
         let ask = |start: u64, end: u64| {
             let mut bytes = vec![0; ARGUMENT];
             bytes[..8].copy_from_slice(&start.to_ne_bytes());

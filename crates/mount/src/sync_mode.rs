@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_flag_asks_for_what_the_manual_says() {
+    fn open_flags_map_to_the_sync_modes_of_the_manual() {
         let of = |flags: i32| SyncMode::of_flags(flags.cast_unsigned());
         assert_eq!(of(libc::O_RDWR | libc::O_DIRECT), SyncMode::Nothing);
         assert_eq!(of(libc::O_WRONLY | libc::O_DSYNC), SyncMode::Data);

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_user_keeps_others_from_having_some() {
+    fn no_user_can_take_all_transactions_or_all_memory() {
         let all = OpenTransactions::default();
         let begun: Vec<u64> = (0..COUNT_MAX as u64)
             .map_while(|handle| all.begin(opened(handle), 1).ok())
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn small_pieces_count_with_the_memory_that_they_take() {
+    fn small_fragments_count_with_the_memory_that_they_occupy() {
         let all = OpenTransactions::default();
         let most = KEPT_MAX / SHARE as u64;
         let mut kept = 0;
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_ended_takes_nobody_and_is_done_by_nobody() {
+    fn an_ended_transaction_can_neither_be_joined_nor_committed() {
         let all = OpenTransactions::default();
         let id = all.begin(opened(1), 1).expect("begun");
         all.add(id, FILE);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_meanwhile_is_forgotten_when_it_is_done() {
+    fn ranges_read_during_a_transaction_are_invalidated_when_it_ends() {
         let all = OpenTransactions::default();
         let id = all.begin(opened(1), 1).expect("begun");
         all.add(id, FILE);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_leaves_some_for_others_and_all_come_back() {
+    fn one_user_cannot_take_all_waiters_and_all_are_returned() {
         let waiters = KernelWaiters::default();
         let first: Vec<_> = std::iter::from_fn(|| waiters.enter(1)).collect();
         assert_eq!(first.len(), OF_USER_MAX);

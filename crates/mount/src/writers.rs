@@ -109,7 +109,7 @@ mod tests {
     use crate::handles::HandleGenerator;
 
     #[test]
-    fn a_file_is_one_while_it_is_open_for_both() {
+    fn a_file_counts_as_read_write_while_such_a_handle_is_open() {
         let (handles, writers) = (HandleGenerator::default(), ReadWriteHandles::default());
         let open = |flags: i32| {
             let handle = handles.next(flags.cast_unsigned());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_bytes_has_nothing_of_an_update_that_is_under_way() {
+    fn invalidated_ranges_exclude_updates_in_progress() {
         let updates = Rc::new(AtomicUpdates::default());
         let begin = |ranges: &[Range<u64>]| updates.begin([(7, ranges.to_vec())].into());
         let update = begin(&[10..20, 100..150]);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_two_headers_and_padded_attributes() {
+    fn a_netlink_command_is_two_headers_and_padded_attributes() {
         let bytes = disconnect(3).message(0x21, 7);
         let mut expected = 28_u32.to_ne_bytes().to_vec();
         expected.extend(words(&[0x21, 5]));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_device_is_told_its_size_flags_patience_name_and_socket() {
+    fn a_connect_command_contains_size_flags_timeout_name_and_socket() {
         let stdin = std::io::stdin();
         let wished = NbdDeviceSpec {
             len: 1 << 40,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_message_by_message_and_never_past_their_end() {
+    fn netlink_answers_are_parsed_message_by_message_and_never_beyond_their_end() {
         // An answer has the same structure as a command.
         let mut bytes = disconnect(5).message(0x21, 9);
         let mut outcome = 20_u32.to_ne_bytes().to_vec();

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_how_many_times_as_fast_as_the_first_each_shape_is() {
+    fn the_table_shows_the_gain_of_every_layout_over_the_first() {
         let mut report = TryReport::default();
         let times = |a, b| {
             vec![

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_is_one_tree_of_about_ten_kilobytes_a_file() {
+    fn one_seed_gives_one_tree_of_about_ten_kilobytes_per_file() {
         let (a, b) = (
             GeneratedTree::generate(7, 500),
             GeneratedTree::generate(7, 500),

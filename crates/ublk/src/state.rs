@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_round_and_its_request_counts_until_it_is_answered() {
+    fn a_tag_is_reusable_and_its_request_is_in_flight_until_answered() {
         let mut queue = offered(2);
         assert!(queue.is_idle());
         for _ in 0..3 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_withholds_begins_nothing_and_answers_only_what_succeeded() {
+    fn a_withholding_queue_starts_no_request_and_answers_only_successes() {
         let mut queue = offered(3);
         queue.arrive(0);
         queue.arrive(1);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_queue_gets_its_tags_back_whether_they_were_free_or_answered() {
+    fn a_stopped_queue_gets_free_and_answered_tags_back() {
         let mut queue = offered(2);
         queue.arrive(0);
         queue.lose(1);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_would_refuse_is_a_mistake_of_ours() {
+    fn tag_operations_that_the_driver_would_refuse_panic() {
         let mistakes: [fn(&mut TagQueue); 5] = [
             // A tag is offered twice.
             |queue| queue.offer(0),

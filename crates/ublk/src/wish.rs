@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_cannot_do_all_that_is_needed_is_told_apart() {
+    fn a_driver_without_the_required_features_is_insufficient() {
         // The features of Linux 6.12 and 7.3.
         assert!(is_sufficient(0x1fe) && is_sufficient(0x1f_ffff));
         // The features of a driver that cannot copy data yet.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_outlives_its_server_only_if_that_is_wished() {
+    fn a_device_outlives_its_server_only_if_recoverable() {
         assert_eq!(WISH.info().flags, 0b1101_1000);
         let ends = UblkDeviceSpec {
             recoverable: false,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_device_has_the_blocks_and_limits_of_what_is_behind_it() {
+    fn a_block_device_has_the_block_sizes_and_limits_of_its_volume() {
         let params = WISH.params();
         assert!(params.volatile);
         assert_eq!((params.logical_shift, params.physical_shift), (9, 12));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn where_discards_do_nothing_there_are_none_and_zeroes_still_are() {
+    fn a_volume_without_discard_offers_no_discards_and_still_offers_zeroes() {
         let params = like(|geometry| {
             geometry.block_size = 4096;
             geometry.discard_granularity = 0;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_was_left_is_taken_up_only_by_what_is_like_it() {
+    fn a_leftover_ublk_device_is_recovered_only_with_matching_parameters() {
         let (left, made) = (WISH.info(), WISH.params());
         assert_eq!(WISH.accepts(&left, &made), Ok(()));
         let grown = like(|geometry| geometry.len = 2 << 30);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_was_left_is_taken_up_by_those_who_would_not_lose_what_they_acknowledge() {
+    fn a_leftover_ublk_device_is_recovered_only_by_a_volume_that_keeps_acknowledged_data() {
         let (left, made) = (WISH.info(), WISH.params());
         let loses = UblkDeviceSpec {
             recoverable: false,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_of_a_device_says_what_to_do_about_it() {
+    fn the_state_of_a_leftover_device_determines_the_action() {
         for (state, what) in [
             (UblkDeviceState::Dead, LeftoverAction::Remove),
             (UblkDeviceState::Live, LeftoverAction::Wait),

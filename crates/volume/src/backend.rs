@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_itself_by_any_path_and_with_any_model() {
+    fn a_device_has_the_same_identity_by_any_path_and_with_any_model() {
         for same in [["a", "b"], ["a@0+1M", "b@0+1M"], ["a", "model:barracuda:b"]] {
             let [a, b] = identities(same);
             assert_eq!(a, b, "{same:?}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_overlap_only_where_they_share_a_byte() {
+    fn ranges_overlap_only_if_they_share_a_byte() {
         for (specs, overlap) in [
             (["a@0+1M", "b@1M+1M"], false),
             (["a@0+1M", "b@512K+1M"], true),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_no_identity() {
+    fn a_missing_path_has_no_identity() {
         assert!(DeviceSpec::whole("/nowhere/at/all").identity().is_err());
     }
 }

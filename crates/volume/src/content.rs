@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_signature_in_the_table_is_found_in_its_place() {
+    fn every_signature_in_the_table_is_found_at_its_offset() {
         for signature in SIGNATURES {
             let (mut head, tail, len) = image();
             head[signature.at..signature.at + signature.bytes.len()]
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_by_more_than_one_place_is_found() {
+    fn formats_with_several_signature_offsets_are_recognized() {
         let (mut head, tail, len) = image();
         head[(128 << 10) + 5 * 1024..][..8].copy_from_slice(&ZFS_MAGIC.to_le_bytes());
         assert_eq!(foreign(&head, &tail, len), Some("a member of a ZFS pool"));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn zeroes_and_short_images_hold_nothing() {
+    fn zeroes_and_short_images_have_no_known_content() {
         let (head, tail, len) = image();
         assert_eq!(foreign(&head, &tail, len), None);
         assert_eq!(foreign(&[], &[], 0), None);

@@ -447,7 +447,7 @@ mod tests {
     const LEAST: &str = "name = 'archive'\ndata = '/dev/sdb'\nlog = '/dev/sdc'\n";
 
     #[test]
-    fn what_create_writes_reads_back_as_itself() {
+    fn the_configuration_file_written_by_create_reads_back_equal() {
         let mut description = parse(LEAST).unwrap();
         assert_eq!(parse(&description.to_toml()).unwrap(), description);
         description.volume = Some("00112233".into());
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_kind_describes_a_cache_as_it_always_did() {
+    fn a_configuration_file_without_a_kind_configures_a_cache() {
         let old = parse(LEAST).unwrap();
         assert_eq!(parse(&format!("kind = 'cache'\n{LEAST}")).unwrap(), old);
         let [data, log] = ["/dev/sdb", "/dev/sdc"].map(|path| path.parse().unwrap());
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_durability_wins_over_what_would_survive_a_kill() {
+    fn an_explicit_durability_overrides_the_default_of_a_lower_layer() {
         let nested = "name = 'archive'\nlog = '/a'\n[data]\nkind = 'cache'\nlog = '/b'\n\
                       data = '/c'\ndurability = 'write'\nmax-delay = '5ms'\n";
         let LayerTree::Cache(cache) = parse(nested).unwrap().tree.surviving_kill() else {
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_that_are_none_are_refused_with_the_reason() {
+    fn invalid_layer_trees_are_refused_with_the_reason() {
         let name = "name = 'archive'\n";
         let over = |below: &str| format!("{name}log = '/a'\n[data]\n{below}");
         for (content, parts) in [
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_structured_volume_has_one_device_and_no_option_of_a_cache() {
+    fn a_log_structured_volume_has_one_device_and_no_cache_options() {
         let least = "name = 'archive'\nkind = 'vsl'\ndata = '/dev/sdb'\n";
         let mut description = parse(least).unwrap();
         assert_eq!(
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_can_be_above_each_other_only_so_far() {
+    fn the_depth_of_layers_is_limited() {
         let nested = |layers: usize| {
             let mut text = "name = 'archive'\nlog = '/0'\n".to_owned();
             for n in 1..layers {
@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_short_and_plain() {
+    fn volume_names_are_short_and_have_only_plain_characters() {
         for name in ["a", "A_b.c-9", &"x".repeat(64)] {
             assert_eq!(name.parse::<VolumeName>().unwrap().as_str(), name);
         }

@@ -459,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_device_has_more_than_a_volume_can_use_is_said_with_its_length_and_the_reason() {
+    fn unused_space_of_a_device_is_reported_with_its_length_and_the_reason() {
         let spec: DeviceSpec = "disk".parse().unwrap();
         let on = |have, count, segment| unused(&spec, have, (count, segment), 4);
         // The device is used completely, or but for a few bytes.

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_and_its_options_print_as_they_read() {
+    fn a_disk_model_with_options_survives_print_and_parse() {
         for text in [
             "barracuda",
             "atlas10k,cache=own",
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_are_off_and_the_queue_is_in_order_unless_said() {
+    fn caches_are_off_and_the_queue_is_fifo_by_default() {
         let options = |text: &str| text.parse::<DiskModelSpec>().unwrap().options();
         assert_eq!(options("barracuda"), disk::DiskOptions::default());
         let set = options("barracuda,phase=0.5,queue=elevator,cache=on");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_disk_is_answered_with_those_there_are() {
+    fn an_unknown_disk_is_refused_with_the_list_of_disks() {
         let error = "floppy".parse::<DiskModelSpec>().unwrap_err().to_string();
         assert!(error.contains("\"floppy\""), "{error}");
         for (name, _) in disk::names() {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_is_named() {
+    fn an_invalid_model_option_is_named_in_the_error() {
         for option in [
             "cache",
             "cache=",

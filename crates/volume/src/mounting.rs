@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_print_as_they_read_and_what_fstab_says_to_others_is_passed_over() {
+    fn mount_options_survive_print_and_parse_and_foreign_fstab_options_are_ignored() {
         for text in [
             "rw",
             "ro,nosuid,nodev,noexec,noatime,nodiratime,sync,dirsync,parallel_direct,allow_other",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_none_are_refused_with_those_there_are() {
+    fn unknown_mount_options_are_refused_with_the_list_of_options() {
         let error = "ro,fast".parse::<MountOptions>().unwrap_err().to_string();
         assert!(
             error.contains("\"fast\"") && error.contains("noexec"),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_of_the_data_device_that_fails_is_one_of_a_log_on_the_same_disk() {
+    fn a_failed_flush_of_the_data_device_also_fails_the_log_on_the_same_disk() {
         let ram = || RamDevice::new(8192, 4096);
         let log = part("log", Rc::new(ram()));
         let data = part("data", Rc::new(Tap::new(ram(), FailingFlushHooks)));

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_print_as_they_read_and_others_are_refused_with_the_list() {
+    fn front_ends_survive_print_and_parse_and_others_are_refused_with_the_list() {
         for text in ["auto", "ublk", "nbd", "loop", "none"] {
             assert_eq!(text.parse::<FrontEndKind>().unwrap().to_string(), text);
         }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn places_to_listen_print_as_they_read_and_others_are_refused() {
+    fn listen_addresses_survive_print_and_parse_and_others_are_refused() {
         for text in ["unix:/run/a.sock", "tcp:localhost:10809", "tcp:[::1]:80"] {
             assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
         }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_for_this_machine_unless_told_otherwise() {
+    fn the_http_address_is_local_by_default() {
         for (text, address) in [
             ("9420", "127.0.0.1:9420"),
             ("0", "127.0.0.1:0"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bypass_is_off_or_a_size_worth_it() {
+    fn a_bypass_is_off_or_at_least_the_minimum_size() {
         assert_eq!("off".parse(), Ok(BypassSize::Off));
         assert_eq!("64KiB".parse(), Ok(BypassSize::From(ByteLen::kib(64))));
         // Found by fuzzing: sizes that are not round numbers were written rounded to configuration files. The files
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_a_size_that_the_largest_request_fits_into() {
+    fn the_memory_limit_must_fit_the_largest_request() {
         for text in ["64MiB", "1GiB", "100000001"] {
             assert_eq!(text.parse::<MemoryLimit>().unwrap().to_string(), text);
         }
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_command_line_win_over_those_of_the_description() {
+    fn options_of_the_command_line_override_the_configuration_file() {
         let line = ServiceOptions {
             via: Some(FrontEndKind::None),
             ..ServiceOptions::default()

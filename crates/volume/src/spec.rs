@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_and_a_part_of_one_are_understood_and_print_as_they_read() {
+    fn a_device_path_with_an_optional_range_survives_parse_and_print() {
         let spec: DeviceSpec = "disk.img@64MiB+1900MiB".parse().unwrap();
         assert_eq!(spec.path(), Path::new("disk.img"));
         assert_eq!(spec.part(), Some(&(64 << 20..(64 + 1900) << 20)));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_odd_size_prints_exactly() {
+    fn a_range_of_odd_size_prints_exactly() {
         let spec: DeviceSpec = "d@0+1500160".parse().unwrap();
         assert_eq!(spec.to_string(), "d@0+1465KiB");
         assert_eq!(spec.to_string().parse(), Ok(spec));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_device_is_refused_with_the_reason() {
+    fn an_invalid_device_spec_is_refused_with_the_reason() {
         for (text, reason) in [
             ("", "no path"),
             ("@0+1MiB", "no path"),

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_in_use_before_its_head_and_goes_on_at_its_end() {
+    fn the_used_part_of_a_ring_ends_at_its_head_and_wraps_around() {
         assert_eq!(parts(0, 0), (vec![0.0; 4], 0));
         assert_eq!(parts(150, 250), (vec![0.0, 1.0, 0.5, 0.0], 2));
         assert_eq!(parts(150, 50), (vec![0.5, 0.0, 0.0, 1.0], 0));

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_processes_that_are_gone_are_removed_and_no_others() {
+    fn only_control_groups_of_ended_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         // Process numbers end at four million.
         let gone = parent.path().join("sleds-bench-4999999");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_found_by_its_controller() {
+    fn a_control_group_is_found_by_its_controller() {
         let groups = "5:devices:/\n4:memory:/a/b\n3:cpu,cpuacct:/c\n0::/user.slice/x\n";
         assert_eq!(group_of(groups, "memory"), Some("/a/b"));
         assert_eq!(group_of(groups, "cpuacct"), Some("/c"));

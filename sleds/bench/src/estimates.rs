@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_each_number_counts() {
+    fn the_median_of_every_number_is_used() {
         let runs = [
             [1.0, 9.0, 5.0, 2.0],
             [3.0, 7.0, 5.0, 9.0],

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ordinary_program_is_what_is_compared_with() {
+    fn the_baseline_is_the_ordinary_program() {
         assert_eq!(line(ExperimentProgram::Wc, SledsMode::Without), "wc in");
         assert_eq!(
             line(ExperimentProgram::Wc, SledsMode::With),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_none_it_is_ours_in_linear_order() {
+    fn without_an_ordinary_program_the_baseline_is_sleds_in_linear_order() {
         let line = line(ExperimentProgram::Bin(4), SledsMode::Without);
         assert_eq!(line, "sleds fits bin --plan=linear --clobber in out 4 4");
     }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lone_needle_is_there_once() {
+    fn every_lone_needle_occurs_exactly_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("text");
         text(&path, 100_000, 1).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_in_whole_blocks_and_square() {
+    fn a_fits_image_is_square_and_has_whole_blocks() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
         image(&path, 100_000, 1).unwrap();

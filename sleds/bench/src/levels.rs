@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_stand_beside_the_papers() {
+    fn measured_levels_are_listed_next_to_those_of_the_paper() {
         let mut table = DeviceTable::default();
         table.put(DeviceEntry {
             name: "sdx".to_owned(),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_printed_and_took_is_seen() {
+    fn output_and_time_of_a_program_are_captured() {
         let (run, output) = shell("echo done; exit 1").unwrap();
         let mut expected = tempfile::tempfile().unwrap();
         expected.write_all(b"done\n").unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_was_printed_before() {
+    fn earlier_output_is_discarded() {
         let (_, output) = shell("echo a long line").unwrap();
         let env = [("WORD", OsStr::new("x"))];
         run(Path::new("sh"), &["-c", "echo $WORD"], &env, &output).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_an_error_that_names_it() {
+    fn a_failed_program_is_an_error_with_its_command_line() {
         let error = shell("exit 2").unwrap_err();
         assert!(error.to_string().contains("sh -c exit 2"), "{error}");
     }

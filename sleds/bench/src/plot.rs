@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_goes_up_in_steps() {
+    fn a_distribution_is_drawn_in_steps() {
         let curve = FigureCurve {
             name: "",
             points: vec![(1.0, Mean::exactly(0.5)), (2.0, Mean::exactly(1.0))],

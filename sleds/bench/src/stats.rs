@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_student_s() {
+    fn the_interval_of_a_mean_is_that_of_student() {
         // Twelve values with standard deviation 1: half the width is t(11) / sqrt(12).
         let values: Vec<f64> = (0..12)
             .map(|n| if n % 2 == 0 { 1.0 } else { -1.0 })
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_all_in_the_interval() {
+    fn the_interval_of_few_values_contains_all_of_them() {
         let middle = Median::of(&[2.0, 1.0, 4.0]);
         assert_eq!((middle.low, middle.median, middle.high), (1.0, 2.0, 4.0));
         let middle = Median::of(&[2.0]);

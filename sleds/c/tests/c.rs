@@ -10,7 +10,7 @@ use sleds_c as _;
 
 /// Compares the header with cbindgen's output for the functions. `SLEDS_WRITE_HEADER=1` writes the header.
 #[test]
-fn the_header_is_that_of_the_functions() {
+fn the_c_header_matches_the_exported_functions() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let made = cbindgen::Builder::new()
@@ -105,8 +105,10 @@ fn compile(prefix: &Path, source: &Path, fixed: bool) -> PathBuf {
 }
 
 #[test]
-fn the_example_counts_as_wc_does_with_either_library() {
-    let Some(prefix) = installed("the_example_counts_as_wc_does") else {
+fn the_example_counts_like_wc_with_the_shared_and_the_static_library() {
+    let Some(prefix) =
+        installed("the_example_counts_like_wc_with_the_shared_and_the_static_library")
+    else {
         return;
     };
     let text = prefix.path().join("text");
@@ -138,8 +140,8 @@ fn the_example_counts_as_wc_does_with_either_library() {
 }
 
 #[test]
-fn errors_and_elements_are_as_the_header_says() {
-    let Some(prefix) = installed("errors_and_elements_are_as_the_header_says") else {
+fn errors_and_elements_behave_as_the_c_header_documents() {
+    let Some(prefix) = installed("errors_and_elements_behave_as_the_c_header_documents") else {
         return;
     };
     let data = prefix.path().join("data");

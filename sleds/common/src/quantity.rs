@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_a_unit() {
+    fn quantities_are_printed_with_three_digits_and_a_unit() {
         assert_eq!(seconds(0.0), "0 s");
         assert_eq!(seconds(1.234_5e-7), "123 ns");
         assert_eq!(seconds(0.000_999_9), "1.00 ms");
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_is_not_nothing_and_almost_all_is_not_all() {
+    fn percentages_round_to_0_and_100_only_if_exact() {
         assert_eq!(percent(1, 1_000_000), "1 %");
         assert_eq!(percent(999_999, 1_000_000), "99 %");
         assert_eq!(percent(0, 5), "0 %");

@@ -8,7 +8,7 @@ use super::perm;
 use super::printf::general;
 
 #[test]
-fn latencies_are_read_with_the_unit_before_or_after_the_number() {
+fn latencies_are_parsed_with_the_unit_before_or_after_the_number() {
     let read = numbers::latency;
     assert_eq!(read("+2"), Some((NumericComparison::More, 2.0, 1.0)));
     assert_eq!(read("-0.5"), Some((NumericComparison::Less, 0.5, 1.0)));
@@ -30,7 +30,7 @@ fn a_time_equals_a_number_when_it_rounds_to_it() {
 }
 
 #[test]
-fn sizes_say_what_is_wrong_with_them() {
+fn errors_in_sizes_are_explained() {
     assert_eq!(
         numbers::size("+3k").map(|(n, unit)| (n.value, unit)),
         Ok((3, 1024))
@@ -61,7 +61,7 @@ fn modes_are_those_of_chmod() {
 }
 
 #[test]
-fn paths_are_cut_where_gnu_find_cuts_them() {
+fn paths_are_split_like_in_gnu_find() {
     for (path, dir, base) in [
         ("a/b", "a", "b"),
         ("a", ".", "a"),
@@ -77,7 +77,7 @@ fn paths_are_cut_where_gnu_find_cuts_them() {
 }
 
 #[test]
-fn numbers_are_written_as_by_the_c_library() {
+fn numbers_are_printed_like_by_the_c_library() {
     for (value, text) in [
         (0.0, "0"),
         (1.0, "1"),
@@ -91,7 +91,7 @@ fn numbers_are_written_as_by_the_c_library() {
 }
 
 #[test]
-fn cheap_tests_come_first_but_nothing_moves_past_an_action() {
+fn cheap_tests_run_first_and_no_test_moves_past_an_action() {
     use super::expr::FindAction;
     let latency = || {
         ExprNode::Test(FileTest::Latency {

@@ -75,7 +75,7 @@ fn run(config: &GrepConfig, data: &[u8], ranges: Vec<(usize, usize)>) -> (u64, b
 
 proptest! {
     #[test]
-    fn the_order_of_pieces_does_not_show(
+    fn the_order_of_pieces_does_not_affect_the_output(
         lines in prop::collection::vec("[ab]{0,2}", 0..60),
         cuts in prop::collection::vec(any::<usize>(), 0..12),
         order in any::<u64>(),

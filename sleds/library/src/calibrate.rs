@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_slows_down_inwards_has_zones_and_one_that_does_not_has_one() {
+    fn a_disk_that_is_slower_inside_has_zones_and_a_uniform_disk_has_one() {
         let slowing = [(0, samples(9e7)), (100, samples(7e7)), (200, samples(5e7))];
         let zones = zoned(&slowing).unwrap();
         let names: Vec<_> = zones
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nth_byte_of_data_is_not_in_a_hole() {
+    fn the_nth_byte_of_data_skips_holes() {
         let under = BackingTier::Data(None);
         let data = [(10, 20), (50, 60)].map(|(offset, end)| BackingExtent { offset, end, under });
         assert_eq!(

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_point_with_a_space_is_read_as_it_is_called() {
+    fn a_mount_point_with_a_space_is_unescaped() {
         let line = "36 35 0:44 / /mnt/a\\040b\\134 rw shared:1 master:2 - nfs4 host:/x rw,vers=4";
         let mount = parse(line).unwrap();
         assert_eq!((mount.id, mount.number), (36, makedev(0, 44)));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlay_is_on_what_it_writes_to_or_on_its_topmost_layer() {
+    fn an_overlay_lies_on_its_upper_directory_or_its_topmost_layer() {
         let overlaid = |options: &str| {
             let line = format!("1 2 0:9 / /x rw - overlay overlay {options}");
             parse(&line).unwrap().overlaid()
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_passed_over() {
+    fn malformed_mountinfo_lines_are_ignored() {
         assert_eq!(parse(""), None);
         assert_eq!(parse("1 2 x:y / / rw - ext4 /dev/a rw"), None);
         assert_eq!(parse("1 2 3:4 / / rw - ext4"), None);

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_observation_counts_once_there_are_enough_and_old_ones_fall_out() {
+    fn observations_are_used_when_enough_exist_and_old_observations_are_dropped() {
         let key = "test:counting";
         for n in 1..ENOUGH {
             note(key, BYTES_MIN, n as f64);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_they_are_written_and_others_passed_over() {
+    fn observations_survive_print_and_parse_and_malformed_lines_are_ignored() {
         let kept = BTreeMap::from([("serial:a b".to_owned(), VecDeque::from([5.0, 7.0]))]);
         let text = print(&kept);
         let read: Vec<_> = text.lines().filter_map(parse).collect();

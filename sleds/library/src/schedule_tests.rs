@@ -62,7 +62,7 @@ fn covers(stretches: &[CostStretch], length: u64) -> bool {
 }
 
 #[test]
-fn a_line_across_an_edge_goes_to_the_dear_side_whichever_side_that_is() {
+fn a_line_across_a_boundary_belongs_to_the_more_expensive_side() {
     let text = b"aaaa\nbbbb\ncccc\ndddd\n";
     for (costs, edge) in [([0, 9], 5), ([9, 0], 10)] {
         let given = stretches(&[(7, costs[0]), (13, costs[1])]);
@@ -77,7 +77,7 @@ fn a_line_across_an_edge_goes_to_the_dear_side_whichever_side_that_is() {
 }
 
 #[test]
-fn a_cheap_stretch_inside_one_line_goes_with_the_line() {
+fn a_cheap_range_inside_one_line_is_read_with_the_line() {
     let text = b"a\nbbbbbbbbbbbbbbbb\nc\n";
     let given = stretches(&[(4, 9), (5, 0), (12, 9)]);
     let mut lines = LineBoundaries {
@@ -90,7 +90,7 @@ fn a_cheap_stretch_inside_one_line_goes_with_the_line() {
 }
 
 #[test]
-fn an_unknown_latency_is_the_dearest_and_a_hole_is_dearer_than_memory_only() {
+fn an_unknown_latency_costs_most_and_a_hole_costs_more_than_only_memory() {
     assert!(ReadCost::CACHED < ReadCost::HOLE);
     assert!(ReadCost::HOLE < ReadCost::device(Some(0.0)));
     assert!(ReadCost::device(Some(1e-9)) < ReadCost::device(Some(1e3)));
@@ -117,7 +117,7 @@ fn fitted(of: &[(u64, u8)], length: u64) -> Vec<CostStretch> {
 
 proptest! {
     #[test]
-    fn every_byte_is_taken_once_cheapest_first_and_in_order_among_equals(
+    fn every_byte_is_scheduled_once_by_cost_and_then_by_offset(
         of in costs(), chunk in 1_u64..16,
     ) {
         let all = fitted(&of, of.iter().map(|(length, _)| length).sum());
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn edges_are_ends_of_lines_and_each_line_goes_to_the_dearest_stretch_it_touches(
+    fn boundaries_are_line_ends_and_a_line_belongs_to_its_most_expensive_range(
         text in text(), of in costs(),
     ) {
         let length = text.len() as u64;
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn no_search_looks_at_a_byte_of_the_dearest_level(text in text(), of in costs()) {
+    fn no_search_reads_a_byte_of_the_most_expensive_level(text in text(), of in costs()) {
         let all = fitted(&of, text.len() as u64);
         let mut lines = LineBoundaries { text: &text, looked: Vec::new() };
         settle(all.clone(), &mut lines).unwrap();
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn elements_are_never_cut_but_at_the_end(
+    fn elements_are_cut_only_at_the_end(
         of in costs(), size in 1_u64..20, start in 0_u64..10,
     ) {
         let mut all = stretches(&of);
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_drained_is_what_was_not_taken(of in costs(), takes in 0_usize..10) {
+    fn a_drain_returns_exactly_the_ranges_that_were_not_taken(of in costs(), takes in 0_usize..10) {
         let all = fitted(&of, of.iter().map(|(length, _)| length).sum());
         let mut schedule = ReadSchedule::default();
         schedule.add(settle(all, &mut ByteBoundaries).unwrap());
@@ -220,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn short_cheap_stretches_between_equally_dear_ones_are_read_over_and_no_others() {
+fn only_short_cheap_ranges_between_equally_expensive_ranges_are_read_through() {
     let mut all = stretches(&[
         (5, 0),
         (9, 7),

@@ -60,7 +60,7 @@ fn pipe() -> (File, io::PipeWriter) {
 }
 
 #[test]
-fn pieces_are_those_of_the_reader_in_its_order() {
+fn asynchronous_pieces_are_those_of_the_reader_in_its_order() {
     let dir = scratch();
     let random = &mut TestRandom(7);
     let content = text(random, 3 << 20);
@@ -90,14 +90,14 @@ fn pieces_are_those_of_the_reader_in_its_order() {
         assert_eq!(orders, 1)
     } else {
         skipped(
-            "pieces_are_those_of_the_reader",
+            "asynchronous_pieces_are_those_of_the_reader_in_its_order",
             "pages cannot be evicted here",
         )
     }
 }
 
 #[test]
-fn a_part_of_a_file_ends_at_its_limit() {
+fn an_asynchronous_read_ends_at_its_limit() {
     let dir = scratch();
     fs::write(path(&dir, "file"), [7; 100_000]).unwrap();
     let file = File::open(path(&dir, "file")).unwrap();
@@ -106,7 +106,7 @@ fn a_part_of_a_file_ends_at_its_limit() {
 }
 
 #[test]
-fn who_waits_is_woken_when_a_piece_is_there_and_at_the_end() {
+fn a_waiting_task_is_woken_by_a_piece_and_by_the_end() {
     let (file, mut writer) = pipe();
     let mut reader = AsyncReader::new(file, ReadOptions::default()).unwrap();
     let (waker, woken) = bell();
@@ -128,7 +128,7 @@ fn who_waits_is_woken_when_a_piece_is_there_and_at_the_end() {
 }
 
 #[test]
-fn a_future_that_is_given_up_loses_no_piece() {
+fn a_dropped_future_loses_no_piece() {
     let (file, mut writer) = pipe();
     let mut reader = AsyncReader::new(file, ReadOptions::default()).unwrap();
     let (waker, woken) = bell();
@@ -140,7 +140,7 @@ fn a_future_that_is_given_up_loses_no_piece() {
 }
 
 #[test]
-fn dropping_it_ends_the_reading_and_closes_the_file() {
+fn dropping_the_reader_ends_the_reading_and_closes_the_file() {
     let (file, mut writer) = pipe();
     let reader = AsyncReader::new(file, ReadOptions::default()).unwrap();
     drop(reader);
@@ -154,7 +154,7 @@ fn dropping_it_ends_the_reading_and_closes_the_file() {
 }
 
 #[test]
-fn it_reads_only_a_little_ahead_of_its_caller() {
+fn the_reader_reads_only_a_little_ahead_of_its_caller() {
     const CHUNK: usize = 4096;
     let (file, mut writer) = pipe();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -182,7 +182,7 @@ fn it_reads_only_a_little_ahead_of_its_caller() {
 }
 
 #[test]
-fn an_error_comes_once_and_then_the_end() {
+fn an_error_is_returned_once_and_then_the_end() {
     let dir = scratch();
     let file = File::open(dir.path()).unwrap();
     let mut reader = AsyncReader::new(file, ReadOptions::default()).unwrap();
@@ -192,7 +192,7 @@ fn an_error_comes_once_and_then_the_end() {
 }
 
 #[test]
-fn it_can_go_to_another_thread() {
+fn the_reader_can_move_to_another_thread() {
     fn is_send<T: Send>(value: T) -> T {
         value
     }

@@ -39,10 +39,13 @@ fn assert_well_formed(sleds: &[Sled], length: u64) {
 }
 
 #[test]
-fn cached_pages_cost_memory_and_the_others_the_device() {
+fn cached_pages_have_the_memory_level_and_others_the_device_level() {
     let dir = scratch();
     if !can_evict(dir.path()) {
-        return skipped("cached_pages_cost_memory", "pages cannot be evicted here");
+        return skipped(
+            "cached_pages_have_the_memory_level_and_others_the_device_level",
+            "pages cannot be evicted here",
+        );
     }
     let file = cold(&path(&dir, "file"), &vec![1; 100 * PAGE as usize + 17]);
     warm(&file, 10..20);
@@ -61,7 +64,7 @@ fn cached_pages_cost_memory_and_the_others_the_device() {
 }
 
 #[test]
-fn looking_changes_nothing_and_agrees_with_itself() {
+fn residency_queries_change_nothing_and_agree_with_each_other() {
     let dir = scratch();
     let seed = 21;
     let mut random = TestRandom(seed);
@@ -104,7 +107,7 @@ fn joined(runs: impl IntoIterator<Item = PresenceRange>) -> Vec<PresenceRange> {
 }
 
 #[test]
-fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
+fn residency_of_a_large_file_equals_that_of_its_ranges() {
     const MIB: u64 = 1 << 20;
     let dir = scratch();
     let length = 1100 * MIB + 5 * PAGE + 17;
@@ -143,16 +146,22 @@ fn a_large_file_is_told_as_its_parts_are_however_it_is_mixed() {
         });
         match calm {
             Some((whole, parts)) => assert_eq!(whole, parts),
-            None => skipped("a_large_file_is_told", "pages are evicted all the time"),
+            None => skipped(
+                "residency_of_a_large_file_equals_that_of_its_ranges",
+                "pages are evicted all the time",
+            ),
         }
     }
 }
 
 #[test]
-fn holes_and_space_never_written_cost_memory_speed() {
+fn holes_and_unwritten_space_have_the_memory_level() {
     let dir = scratch();
     if !can_evict(dir.path()) {
-        return skipped("holes_cost_memory_speed", "pages cannot be evicted here");
+        return skipped(
+            "holes_and_unwritten_space_have_the_memory_level",
+            "pages cannot be evicted here",
+        );
     }
     let place = path(&dir, "sparse");
     let file = OpenOptions::new()
@@ -178,9 +187,12 @@ fn holes_and_space_never_written_cost_memory_speed() {
 }
 
 #[test]
-fn a_file_on_tmpfs_is_memory_throughout() {
+fn a_file_on_tmpfs_has_the_memory_level_throughout() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        return skipped("a_file_on_tmpfs", "no /dev/shm");
+        return skipped(
+            "a_file_on_tmpfs_has_the_memory_level_throughout",
+            "no /dev/shm",
+        );
     };
     fs::write(dir.path().join("file"), [1; 10_000]).unwrap();
     let file = File::open(dir.path().join("file")).unwrap();
@@ -196,7 +208,7 @@ fn a_file_on_tmpfs_is_memory_throughout() {
 }
 
 #[test]
-fn what_has_no_length_is_refused_by_what_it_is() {
+fn files_without_a_length_are_refused_with_their_file_type() {
     let dir = scratch();
     let error = |file: &Path| describe(&File::open(file).unwrap()).unwrap_err();
     assert!(matches!(error(dir.path()), DescribeError::Directory));
@@ -236,7 +248,7 @@ fn as_nobody(test: &str, file: &Path) -> bool {
 }
 
 #[test]
-fn of_a_file_that_one_may_read_but_does_not_own_it_is_not_known() {
+fn residency_of_a_readable_file_of_another_owner_is_unknown() {
     if let Some(file) = std::env::var_os("SLEDS_TEST_FILE") {
         let file = File::open(file).unwrap();
         let sleds = describe(&file).unwrap();
@@ -255,7 +267,7 @@ fn of_a_file_that_one_may_read_but_does_not_own_it_is_not_known() {
         );
         return;
     }
-    let name = "of_a_file_that_one_may_read_but_does_not_own_it_is_not_known";
+    let name = "residency_of_a_readable_file_of_another_owner_is_unknown";
     let root = rustix::process::geteuid().is_root();
     if !root || Command::new("setpriv").arg("--version").output().is_err() {
         return skipped(name, "needs root and setpriv");
@@ -276,7 +288,7 @@ impl Drop for OverlayMount {
 }
 
 #[test]
-fn on_an_overlay_the_pages_of_the_file_beneath_are_seen() {
+fn on_an_overlay_cached_pages_of_the_lower_file_are_found() {
     let dir = scratch();
     for name in ["lower", "upper", "work", "merged"] {
         fs::create_dir(path(&dir, name)).unwrap();
@@ -294,7 +306,10 @@ fn on_an_overlay_the_pages_of_the_file_beneath_are_seen() {
         .args(["-t", "overlay", "overlay", "-o", &options])
         .arg(path(&dir, "merged"));
     if !mount.output().is_ok_and(|output| output.status.success()) {
-        return skipped("on_an_overlay", "overlayfs cannot be mounted here");
+        return skipped(
+            "on_an_overlay_cached_pages_of_the_lower_file_are_found",
+            "overlayfs cannot be mounted here",
+        );
     }
     let _mounted = OverlayMount(path(&dir, "merged"));
     warm(&beneath, 8..16);
@@ -330,7 +345,7 @@ fn table_of(file: &File, zones: Vec<DeviceZone>) -> DeviceTable {
 }
 
 #[test]
-fn the_table_decides_what_a_device_costs_and_is_called() {
+fn the_device_table_determines_cost_and_name_of_a_device() {
     let dir = scratch();
     let file = cold(&path(&dir, "file"), &[1; 4 * PAGE as usize]);
     let zone = |name: &str, start| DeviceZone {
@@ -343,7 +358,10 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
     let mut describer = Describer::with_table(table_of(&file, vec![zone("", 0)]));
     let sleds = describer.describe(&file).unwrap();
     if sleds.iter().all(|sled| sled.level == StorageLevel::Memory) {
-        return skipped("the_table_decides", "pages cannot be evicted here");
+        return skipped(
+            "the_device_table_determines_cost_and_name_of_a_device",
+            "pages cannot be evicted here",
+        );
     }
     assert_eq!(sleds[0].level.name(), "disk");
     assert_eq!(sleds[0].source, RateSource::Measured);
@@ -365,7 +383,7 @@ fn the_table_decides_what_a_device_costs_and_is_called() {
 }
 
 #[test]
-fn without_a_table_the_numbers_are_called_defaults() {
+fn without_a_device_table_the_rates_are_labelled_as_defaults() {
     let dir = scratch();
     let file = cold(&path(&dir, "file"), &[1; PAGE as usize]);
     let sleds = Describer::with_table(DeviceTable::default())
@@ -402,7 +420,7 @@ fn every_second_page(pages: u64, device: (f64, f64)) -> Vec<Sled> {
 }
 
 #[test]
-fn short_cached_parts_are_no_new_beginning_for_read_ahead_nor_for_an_arm() {
+fn short_cached_ranges_interrupt_neither_read_ahead_nor_sequential_access() {
     let pages = 65;
     let median = |device, plan| {
         let sleds = every_second_page(pages, device);
@@ -430,7 +448,7 @@ fn short_cached_parts_are_no_new_beginning_for_read_ahead_nor_for_an_arm() {
 }
 
 #[test]
-fn a_linear_plan_begins_each_part_on_a_device_without_overlapping() {
+fn a_linear_plan_adds_the_latencies_of_device_ranges_without_overlap() {
     const MIB: u64 = 1 << 20;
     let sled = |offset, length, level| Sled {
         offset,
@@ -453,7 +471,7 @@ fn a_linear_plan_begins_each_part_on_a_device_without_overlapping() {
 }
 
 #[test]
-fn a_linear_plan_loses_what_it_evicts_on_its_way_and_the_best_does_not() {
+fn a_linear_plan_evicts_cached_data_before_reading_it_and_the_best_plan_does_not() {
     let device = Some((1e-2, 1e3));
     let sleds = [sled(0, 2000, device), sled(2000, 3000, None)];
     let time = |plan, room| delivery_time_in(&sleds, plan, room).seconds.median;
@@ -505,8 +523,8 @@ fn the_cheap_estimate_agrees_with_the_exact_one() {
 }
 
 #[test]
-fn a_loop_device_is_followed_to_the_disk_its_file_lies_on() {
-    let name = "a_loop_device_is_followed";
+fn a_loop_device_is_traced_to_the_disk_of_its_file() {
+    let name = "a_loop_device_is_traced_to_the_disk_of_its_file";
     let dir = scratch();
     let image = path(&dir, "image");
     let file = cold(&image, &vec![0; 4 << 20]);

@@ -48,7 +48,7 @@ fn keys(value: &toml::Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_keys_are_those_of_the_page() {
+fn the_keys_of_the_device_table_are_as_documented() {
     let on_page = |heading: &str| -> BTreeSet<String> {
         let all = forebay_doc_tables::tables(PAGE);
         let table = all
@@ -74,7 +74,7 @@ fn the_keys_are_those_of_the_page() {
 }
 
 #[test]
-fn the_pages_example_is_a_table() {
+fn the_documented_example_is_a_valid_device_table() {
     let example = PAGE
         .split("```toml\n")
         .nth(1)
@@ -87,7 +87,7 @@ fn the_pages_example_is_a_table() {
 }
 
 #[test]
-fn a_table_is_read_as_it_was_written() {
+fn a_device_table_survives_print_and_parse() {
     let table = full();
     assert_eq!(
         format::parse(format::print(&table).as_bytes()).unwrap(),
@@ -101,7 +101,7 @@ fn a_table_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_zone_holds_its_bytes() {
+fn an_offset_belongs_to_the_zone_that_contains_it() {
     let table = full();
     let entry = &table.devices[0];
     assert_eq!(entry.zone(None).name, "outer");
@@ -117,7 +117,7 @@ fn changed(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_is_no_table_is_refused_with_the_reason() {
+fn an_invalid_device_table_is_refused_with_the_reason() {
     let cases: Vec<(Vec<u8>, &str)> = vec![
         (b"".to_vec(), "version"),
         (b"\xff\xfe".to_vec(), "UTF-8"),
@@ -172,7 +172,7 @@ fn what_is_no_table_is_refused_with_the_reason() {
 }
 
 #[test]
-fn no_bytes_make_it_panic() {
+fn arbitrary_bytes_never_make_the_parser_panic() {
     let good = format::print(&full()).into_bytes();
     for at in 0..good.len() {
         let _ = format::parse(&good[..at]);
@@ -187,7 +187,7 @@ fn no_bytes_make_it_panic() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_says_which_and_what_to_do() {
+fn an_unusable_table_file_is_an_error_with_its_path_and_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sleds.toml");
     let said = || format::load_from(&path).unwrap_err();

@@ -41,8 +41,8 @@ fn known(file: &File) -> (Option<EstimateRange>, RateSource) {
 }
 
 #[test]
-fn a_long_pass_in_file_order_over_what_was_not_cached_refreshes_its_bandwidth() {
-    let name = "a_long_pass_in_file_order";
+fn a_long_sequential_pass_over_uncached_data_updates_the_bandwidth() {
+    let name = "a_long_sequential_pass_over_uncached_data_updates_the_bandwidth";
     let dir = scratch();
     if !can_evict(dir.path()) {
         return skipped(name, "pages cannot be evicted here");

@@ -33,7 +33,7 @@ fn assert_covers(picks: &[Pick], from: u64, to: u64) {
 }
 
 #[test]
-fn picks_cover_the_file_once_and_keep_to_the_preferred_size() {
+fn picks_cover_the_file_once_in_the_preferred_size() {
     let dir = scratch();
     let seed = 11;
     let mut random = TestRandom(seed);
@@ -79,7 +79,7 @@ fn picks_cover_the_file_once_and_keep_to_the_preferred_size() {
 }
 
 #[test]
-fn elements_are_picked_whole_from_the_first_one_on() {
+fn elements_are_picked_whole_starting_with_the_first() {
     let dir = scratch();
     let mut random = TestRandom(12);
     let file = cold(&path(&dir, "file"), &vec![0; (1 << 20) + 5]);
@@ -134,10 +134,13 @@ fn the_linear_plan_picks_in_file_order() {
 }
 
 #[test]
-fn a_refresh_follows_what_came_into_the_cache_meanwhile() {
+fn a_refresh_finds_pages_that_became_cached_meanwhile() {
     let dir = scratch();
     if !can_evict(dir.path()) {
-        return skipped("a_refresh_follows", "pages cannot be evicted here");
+        return skipped(
+            "a_refresh_finds_pages_that_became_cached_meanwhile",
+            "pages cannot be evicted here",
+        );
     }
     let file = cold(&path(&dir, "file"), &vec![b'x'; 1 << 20]);
     warm(&file, 0..16);
@@ -177,7 +180,7 @@ fn a_record_in_progress_is_not_interrupted_by_a_refresh() {
 }
 
 #[test]
-fn what_has_no_length_has_no_picks() {
+fn files_without_a_length_have_no_picks() {
     let dir = scratch();
     let refused = |file: &File| ReadPicker::new(file, PickOptions::default()).err();
     assert!(matches!(

@@ -18,7 +18,7 @@ fn options(plan: ReadPlan, unit: ReadUnit, chunk: usize) -> ReadOptions {
 }
 
 #[test]
-fn every_byte_comes_once_and_no_unit_is_cut_whatever_is_cached() {
+fn every_byte_is_read_once_and_no_unit_is_cut_with_any_cached_ranges() {
     let dir = scratch();
     let seed = 1;
     let mut random = TestRandom(seed);
@@ -53,11 +53,11 @@ fn every_byte_comes_once_and_no_unit_is_cut_whatever_is_cached() {
 }
 
 #[test]
-fn the_cached_part_comes_first_and_each_part_in_file_order() {
+fn cached_ranges_are_read_first_and_both_groups_in_file_order() {
     let dir = scratch();
     if !can_evict(dir.path()) {
         return skipped(
-            "the_cached_part_comes_first",
+            "cached_ranges_are_read_first_and_both_groups_in_file_order",
             "pages cannot be evicted here",
         );
     }
@@ -85,10 +85,13 @@ fn the_cached_part_comes_first_and_each_part_in_file_order() {
 }
 
 #[test]
-fn reading_in_best_order_leaves_the_cache_as_it_was() {
+fn reading_in_best_order_leaves_the_page_cache_unchanged() {
     let dir = scratch();
     if !can_evict(dir.path()) {
-        return skipped("leaves_the_cache_as_it_was", "pages cannot be evicted here");
+        return skipped(
+            "reading_in_best_order_leaves_the_page_cache_unchanged",
+            "pages cannot be evicted here",
+        );
     }
     let file = cold(&path(&dir, "file"), &vec![b'x'; 8 << 20]);
     warm(&file, 1000..1500);
@@ -98,7 +101,7 @@ fn reading_in_best_order_leaves_the_cache_as_it_was() {
 }
 
 #[test]
-fn auto_reads_linearly_what_is_all_cached_or_not_at_all_and_what_is_small() {
+fn auto_reads_small_and_uniformly_cached_files_linearly() {
     let dir = scratch();
     let file = cold(&path(&dir, "file"), &vec![b'x'; 4 << 20]);
     let plan = |file: &File| {
@@ -115,10 +118,13 @@ fn auto_reads_linearly_what_is_all_cached_or_not_at_all_and_what_is_small() {
 }
 
 #[test]
-fn who_looks_for_a_first_hit_gets_what_is_cached_first() {
+fn a_search_for_the_first_hit_reads_cached_ranges_first() {
     let dir = scratch();
     if !can_evict(dir.path()) {
-        return skipped("who_looks_for_a_first_hit", "pages cannot be evicted here");
+        return skipped(
+            "a_search_for_the_first_hit_reads_cached_ranges_first",
+            "pages cannot be evicted here",
+        );
     }
     let file = cold(&path(&dir, "file"), &vec![b'x'; 4 << 20]);
     warm(&file, 512..600);
@@ -171,7 +177,7 @@ fn a_pipe_is_read_to_its_end() {
 }
 
 #[test]
-fn a_file_of_proc_that_says_it_is_empty_is_read() {
+fn a_file_of_proc_with_length_zero_is_read() {
     let file = File::open("/proc/self/status").unwrap();
     for plan in [ReadPlan::Linear, ReadPlan::Best, ReadPlan::Auto] {
         let mut handle = &file;
@@ -185,7 +191,7 @@ fn a_file_of_proc_that_says_it_is_empty_is_read() {
 }
 
 #[test]
-fn a_directory_is_an_error_and_no_surprise() {
+fn a_directory_is_an_error() {
     let dir = scratch();
     let file = File::open(dir.path()).unwrap();
     let mut reader = FileReader::new(&file, ReadOptions::default()).unwrap();
@@ -203,7 +209,7 @@ fn an_empty_file_has_no_pieces() {
 }
 
 #[test]
-fn what_is_added_while_reading_is_read_and_a_line_that_goes_on_stays_whole() {
+fn data_appended_during_reading_is_read_and_a_continued_line_stays_whole() {
     let dir = scratch();
     let mut content = text(&mut TestRandom(5), 1 << 20);
     content.extend(b"begun");
@@ -226,7 +232,7 @@ fn what_is_added_while_reading_is_read_and_a_line_that_goes_on_stays_whole() {
 }
 
 #[test]
-fn of_a_file_that_shrinks_while_it_is_read_comes_what_is_left_and_nobody_dies() {
+fn a_file_that_shrinks_during_reading_gives_its_remaining_data_without_a_crash() {
     let dir = scratch();
     let seed = 6;
     let mut random = TestRandom(seed);
@@ -258,7 +264,7 @@ fn of_a_file_that_shrinks_while_it_is_read_comes_what_is_left_and_nobody_dies() 
 }
 
 #[test]
-fn pages_evicted_while_reading_are_read_all_the_same() {
+fn pages_evicted_during_reading_are_still_read() {
     let dir = scratch();
     let mut random = TestRandom(7);
     let content = text(&mut random, 4 << 20);
@@ -310,7 +316,7 @@ fn holes_read_as_zeroes() {
 }
 
 #[test]
-fn pieces_are_no_longer_than_asked_for_unless_one_unit_is() {
+fn pieces_exceed_the_requested_length_only_for_a_longer_unit() {
     let dir = scratch();
     let mut random = TestRandom(9);
     let content = text(&mut random, 1 << 20);
@@ -333,7 +339,7 @@ fn pieces_are_no_longer_than_asked_for_unless_one_unit_is() {
 }
 
 #[test]
-fn a_record_longer_than_a_piece_comes_whole() {
+fn a_record_longer_than_a_piece_is_returned_whole() {
     let dir = scratch();
     let mut content = vec![b'x'; 3 << 20];
     content[100] = b'\n';
@@ -365,7 +371,7 @@ fn a_file_in_memory_is_read() {
 }
 
 #[test]
-fn nothing_is_given_out_from_the_limit_on_in_either_order() {
+fn no_data_is_returned_beyond_the_limit_in_either_order() {
     let dir = scratch();
     let mut random = TestRandom(23);
     let content = text(&mut random, 3 << 20);
@@ -402,7 +408,7 @@ fn resident_file_bytes() -> u64 {
 }
 
 #[test]
-fn what_was_read_from_the_cache_does_not_pile_up_in_the_address_space() {
+fn mapped_cache_pages_do_not_accumulate_in_the_address_space() {
     const MIB: u64 = 1 << 20;
     let dir = scratch();
     let file = File::create_new(path(&dir, "file")).unwrap();

@@ -20,7 +20,7 @@ fn first(pattern: &str, line: &str, options: RegexOptions) -> Option<String> {
 }
 
 #[test]
-fn the_leftmost_match_is_as_long_as_it_can_be() {
+fn the_leftmost_match_is_the_longest_possible() {
     let ere = options(RegexSyntax::Extended, true);
     assert_eq!(first("a|ab|abc", "xabcd", ere).as_deref(), Some("abc"));
     assert_eq!(first("(a|ab)(c|bcd)", "abcd", ere).as_deref(), Some("abcd"));
@@ -29,7 +29,7 @@ fn the_leftmost_match_is_as_long_as_it_can_be() {
 }
 
 #[test]
-fn basic_expressions_take_operators_behind_a_backslash() {
+fn basic_expressions_have_operators_with_a_backslash() {
     let bre = options(RegexSyntax::Basic, false);
     assert_eq!(first("a\\{2\\}", "aaa", bre).as_deref(), Some("aa"));
     assert_eq!(first("a{2}", "aa a{2}", bre).as_deref(), Some("a{2}"));
@@ -50,14 +50,14 @@ fn a_back_reference_matches_the_same_text_again() {
 }
 
 #[test]
-fn words_may_be_of_letters_outside_ascii() {
+fn words_may_contain_letters_outside_ascii() {
     let bre = options(RegexSyntax::Basic, true);
     assert_eq!(first("a\\b", "aé", bre), None);
     assert_eq!(first("\\<\\w*", "…été", bre).as_deref(), Some("été"));
 }
 
 #[test]
-fn a_broken_pattern_is_refused_in_the_library_s_words() {
+fn a_broken_pattern_is_refused_with_the_messages_of_the_library() {
     let error = |pattern: &str, syntax| {
         let errors = PosixRegex::new(&[pattern], options(syntax, true)).err();
         let error = errors.and_then(|errors| errors.first().copied());
@@ -83,7 +83,7 @@ fn a_broken_pattern_is_refused_in_the_library_s_words() {
 }
 
 #[test]
-fn lines_are_found_in_a_buffer_of_many() {
+fn lines_are_found_in_a_buffer_of_many_lines() {
     let mut regex = regex("^$\\|b", options(RegexSyntax::Basic, true));
     let lines = b"a\nab\n\nc\n";
     let mut at = 0;
@@ -96,7 +96,7 @@ fn lines_are_found_in_a_buffer_of_many() {
 }
 
 #[test]
-fn a_group_s_copies_find_all_that_its_references_do() {
+fn the_copies_of_a_group_match_like_its_back_references() {
     let bre = options(RegexSyntax::Basic, true);
     for (pattern, line, found) in [
         ("\\(ab\\|cd\\)x*\\1", "-abxcdxcd", Some("cdxcd")),
@@ -111,7 +111,7 @@ fn a_group_s_copies_find_all_that_its_references_do() {
 }
 
 #[test]
-fn whole_lines_of_plain_text_are_no_parts_of_lines() {
+fn plain_text_in_whole_line_mode_does_not_match_parts_of_lines() {
     let fixed = RegexOptions {
         whole_lines: true,
         ..options(RegexSyntax::Fixed, false)

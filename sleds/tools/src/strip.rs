@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_column_shows_what_its_part_is_made_of() {
+    fn every_column_shows_the_levels_of_its_range() {
         let device = StorageLevel::Device("x".into());
         let sleds = [
             sled(0, 100, StorageLevel::Memory),

@@ -45,8 +45,8 @@ fn groups_called(name: &str, dir: &Path) -> usize {
 }
 
 #[test]
-fn a_bench_leaves_a_report_with_its_figures_and_nothing_else() {
-    if !is_gnu("a_bench_leaves_a_report", "wc") {
+fn a_bench_leaves_only_a_report_with_its_figures() {
+    if !is_gnu("a_bench_leaves_only_a_report_with_its_figures", "wc") {
         return;
     }
     let dir = scratch();
@@ -67,8 +67,8 @@ fn a_bench_leaves_a_report_with_its_figures_and_nothing_else() {
 }
 
 #[test]
-fn a_bench_that_is_told_to_end_takes_away_what_it_made() {
-    if !is_gnu("a_bench_that_is_told_to_end", "wc") {
+fn a_bench_ended_by_a_signal_removes_its_files() {
+    if !is_gnu("a_bench_ended_by_a_signal_removes_its_files", "wc") {
         return;
     }
     let dir = scratch();
@@ -93,7 +93,7 @@ fn a_bench_that_is_told_to_end_takes_away_what_it_made() {
     let made = groups_called(&group, Path::new("/sys/fs/cgroup"));
     if made == 0 {
         support::skip(
-            "a_bench_that_is_told_to_end: control groups",
+            "a_bench_ended_by_a_signal_removes_its_files: control groups",
             if root { "there are none" } else { "not root" },
         );
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 const SLEDS: &str = env!("CARGO_BIN_EXE_sleds");
-const NAME: &str = "the_properties_of_a_file_show_what_sleds_show_says";
+const NAME: &str = "the_file_properties_show_the_output_of_sleds_show";
 
 /// Returns the first missing requirement.
 fn lacking() -> Option<String> {
@@ -40,7 +40,7 @@ fn lacking() -> Option<String> {
 }
 
 #[test]
-fn the_properties_of_a_file_show_what_sleds_show_says() {
+fn the_file_properties_show_the_output_of_sleds_show() {
     if let Some(why) = lacking() {
         let _ = std::io::stderr().write_all(format!("SKIPPED: {NAME}: {why}\n").as_bytes());
         return;

@@ -110,9 +110,9 @@ fn check(at: &Path, value: &Value) {
 }
 
 #[test]
-fn on_btrfs_the_level_is_the_mount_and_the_disk_below_is_found() {
+fn on_btrfs_the_level_is_the_mount_and_its_disk_is_found() {
     let dir = scratch();
-    let test = "on_btrfs_the_level_is_the_mount_and_the_disk_below_is_found";
+    let test = "on_btrfs_the_level_is_the_mount_and_its_disk_is_found";
     let Some(mounted) = mounted(test, "btrfs", dir.path()) else {
         return;
     };

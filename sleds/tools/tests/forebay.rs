@@ -141,8 +141,8 @@ fn write(path: &Path, at: u64, len: u64, byte: u8) {
 }
 
 #[test]
-fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
-    let test = "a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere";
+fn a_filesystem_reports_ranges_in_memory_on_its_device_and_unmapped() {
+    let test = "a_filesystem_reports_ranges_in_memory_on_its_device_and_unmapped";
     let Some(mut world) = VolumeSandbox::new(test) else {
         return;
     };
@@ -199,8 +199,8 @@ fn a_filesystem_says_what_is_in_its_memory_on_its_medium_and_nowhere() {
 }
 
 #[test]
-fn a_volume_beneath_ext4_says_what_is_in_its_memory_its_log_and_at_home() {
-    let test = "a_volume_beneath_ext4_says_what_is_in_its_memory_its_log_and_at_home";
+fn a_volume_below_ext4_reports_ranges_in_memory_in_its_log_and_on_the_data_device() {
+    let test = "a_volume_below_ext4_reports_ranges_in_memory_in_its_log_and_on_the_data_device";
     let Some(mut world) = VolumeSandbox::new(test) else {
         return;
     };

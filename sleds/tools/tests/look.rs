@@ -49,7 +49,7 @@ fn file(dir: &Path) {
 }
 
 #[test]
-fn show_prints_a_table_that_covers_the_file_and_both_times() {
+fn show_prints_a_table_of_the_whole_file_and_both_delivery_times() {
     let dir = scratch();
     file(dir.path());
     let shown = output(dir.path(), &["show", "file"]);
@@ -84,7 +84,7 @@ fn show_prints_a_table_that_covers_the_file_and_both_times() {
 }
 
 #[test]
-fn show_gives_json_one_object_a_file() {
+fn show_prints_one_json_object_per_file() {
     let dir = scratch();
     file(dir.path());
     let shown = output(dir.path(), &["show", "--json", "file", "file"]);
@@ -114,7 +114,7 @@ fn show_gives_json_one_object_a_file() {
 }
 
 #[test]
-fn show_names_each_file_that_it_cannot_examine_and_goes_on() {
+fn show_reports_files_that_it_cannot_examine_and_continues() {
     let dir = scratch();
     file(dir.path());
     let shown = output(
@@ -143,7 +143,7 @@ fn show_names_each_file_that_it_cannot_examine_and_goes_on() {
 }
 
 #[test]
-fn show_draws_a_strip_when_told_to() {
+fn show_draws_a_strip_on_request() {
     let dir = scratch();
     file(dir.path());
     let text = out(&output(dir.path(), &["show", "--color", "always", "file"]));
@@ -152,7 +152,7 @@ fn show_draws_a_strip_when_told_to() {
 
 /// A file of 300 MiB with scattered pages in memory took 1,400 lines.
 #[test]
-fn show_of_scattered_pages_fits_on_a_screen_unless_all_are_wanted() {
+fn show_of_scattered_pages_fits_on_a_screen_by_default() {
     let dir = scratch();
     let path = dir.path().join("scattered");
     fs::write(&path, vec![b'x'; 400 << 12]).unwrap();
@@ -194,7 +194,7 @@ fn show_of_scattered_pages_fits_on_a_screen_unless_all_are_wanted() {
 }
 
 #[test]
-fn a_fifo_that_nobody_writes_to_is_not_waited_for() {
+fn show_does_not_wait_for_a_fifo_without_a_writer() {
     let dir = scratch();
     let made = Command::new("mkfifo").arg(dir.path().join("fifo")).status();
     assert!(made.unwrap().success());
@@ -203,7 +203,7 @@ fn a_fifo_that_nobody_writes_to_is_not_waited_for() {
 }
 
 #[test]
-fn a_table_that_cannot_be_used_is_named_and_not_used() {
+fn an_unusable_device_table_is_reported_and_ignored() {
     let dir = scratch();
     file(dir.path());
     for (table, said) in [
@@ -225,7 +225,7 @@ fn a_table_that_cannot_be_used_is_named_and_not_used() {
 }
 
 #[test]
-fn calibrate_fills_the_table_and_show_then_uses_it() {
+fn calibrate_fills_the_device_table_and_show_uses_it() {
     let dir = scratch();
     fs::write(dir.path().join("data"), vec![7; 16 << 20]).unwrap();
     let args = ["calibrate", "--time", "0.2", "--path", "data"];
@@ -251,7 +251,7 @@ fn calibrate_fills_the_table_and_show_then_uses_it() {
 }
 
 #[test]
-fn calibrate_says_what_it_cannot_measure_and_writes_the_rest() {
+fn calibrate_reports_unmeasurable_paths_and_writes_the_rest() {
     let dir = scratch();
     fs::write(dir.path().join("tiny"), "x").unwrap();
     let args = [
@@ -323,7 +323,7 @@ fn watch_shows_files_and_folders_once() {
 }
 
 #[test]
-fn watch_goes_on_and_tells_what_changed() {
+fn watch_continues_and_reports_changes() {
     let dir = scratch();
     let place = dir.path().join("growing");
     fs::write(&place, vec![1; 4096]).unwrap();

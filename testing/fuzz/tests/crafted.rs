@@ -31,12 +31,12 @@ fn refused(script: &[u8], why: &str) {
 }
 
 #[test]
-fn a_log_that_nobody_touched_is_taken_up() {
+fn an_unmodified_log_is_attached() {
     assert_eq!(refusal(&[0]), None);
 }
 
 #[test]
-fn data_past_the_end_of_the_volume_is_refused_at_recovery_and_not_at_destage() {
+fn data_beyond_the_end_of_the_volume_is_refused_at_recovery_and_not_at_destage() {
     // The block is the second field of the first entry of the first record in the summary.
     let script = [vec![0], edit(SUMMARY, 90, &[1])].concat();
     refused(
@@ -47,7 +47,7 @@ fn data_past_the_end_of_the_volume_is_refused_at_recovery_and_not_at_destage() {
 }
 
 #[test]
-fn zeroes_past_the_end_of_the_volume_are_refused_at_recovery() {
+fn zeroes_beyond_the_end_of_the_volume_are_refused_at_recovery() {
     // Behind the first record with its two entries, and the head of the second record: the zeroed range, whose length
     // is behind its tag and its first sector.
     let sectors_at = 76 + (12 + 2 * 10) + 12 + 1 + 6;
@@ -59,19 +59,19 @@ fn zeroes_past_the_end_of_the_volume_are_refused_at_recovery() {
 }
 
 #[test]
-fn a_ring_longer_than_its_device_is_refused_before_anything_is_allocated_by_it() {
+fn a_ring_longer_than_its_device_is_refused_before_memory_is_allocated_for_it() {
     // Length of the log, in bytes; number of segments.
     let script = both(&[(82, &[0xff; 5]), (88, &[0xff; 4])]);
     cap::within(24 << 20, || refused(&script, "it has been cut short"));
 }
 
 #[test]
-fn a_ring_of_fewer_segments_than_a_log_is_made_with_is_refused() {
+fn a_ring_with_fewer_segments_than_the_minimum_is_refused() {
     refused(&both(&[(88, &[1, 0])]), "the superblock contradicts itself");
 }
 
 #[test]
-fn segments_that_no_log_is_made_with_are_refused() {
+fn an_unsupported_segment_size_is_refused() {
     refused(
         &both(&[(96, &[0, 0x40, 0, 0])]),
         "the superblock contradicts itself",
@@ -79,7 +79,7 @@ fn segments_that_no_log_is_made_with_are_refused() {
 }
 
 #[test]
-fn a_log_made_for_smaller_blocks_than_its_device_has_is_refused() {
+fn a_log_with_smaller_blocks_than_its_device_is_refused() {
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {

@@ -122,7 +122,7 @@ fn every_target_can_be_guided_by_coverage() {
 }
 
 #[test]
-fn the_corpora_are_small_and_of_targets_there_are() {
+fn every_corpus_is_small_and_belongs_to_a_target() {
     let mut bytes = 0;
     for directory in std::fs::read_dir(corpus::root()).unwrap() {
         let name = directory.unwrap().file_name().into_string().unwrap();
@@ -153,7 +153,7 @@ fn a_seed_gives_the_same_inputs_every_time() {
 }
 
 #[test]
-fn what_is_allocated_is_counted() {
+fn allocated_memory_is_counted() {
     use forebay_fuzz::cap;
     let (kept, peak) = cap::peak(|| vec![0u8; 5000]);
     assert_eq!((kept.len(), peak), (5000, 5000));

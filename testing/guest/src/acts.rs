@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overwrite_is_of_a_file_that_was_created_before_and_as_long_as_that() {
+    fn an_overwrite_targets_an_existing_file_and_keeps_its_length() {
         let plan = WriterPlan::new(7, 1);
         let mut created = Vec::new();
         for number in 0..300 {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_that_was_created_is_expected_once_as_it_was_changed_last() {
+    fn every_created_file_is_expected_once_with_its_last_change() {
         let plan = WriterPlan::new(7, 1);
         let files = plan.files(90, 3);
         assert_eq!(files.len(), 60);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn two_writers_do_not_write_the_same() {
+    fn two_writers_write_different_content() {
         let content = |writer| {
             let plan = WriterPlan::new(7, writer);
             plan.content(plan.act(0))

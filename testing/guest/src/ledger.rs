@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ledger_says_again_what_was_noted_of_each_writer_and_nothing_at_first() {
+    fn a_ledger_returns_the_recorded_count_of_every_writer_and_starts_at_zero() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ledger");
         let ledger = Ledger::open(&path).unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ledger_is_refused() {
+    fn a_file_that_is_not_a_ledger_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ledger");
         std::fs::write(&path, [9; 512]).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_as_promised() {
+    fn written_files_verify_as_guaranteed() {
         let (dir, plans) = written();
         let found = verify(dir.path(), &plans, &[30, 30], 1).unwrap();
         assert_eq!(
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_act_that_was_not_promised_may_have_been_done_or_not() {
+    fn an_act_without_a_guarantee_may_have_happened_or_not() {
         let (dir, plans) = written();
         // Act 29 overwrote a file.
         for (promised, open, good) in [(29, 1, true), (28, 2, true), (29, 0, false)] {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_changed_cut_or_gone_is_named() {
+    fn a_changed_truncated_or_missing_file_is_named_in_the_error() {
         let (dir, plans) = written();
         let path = |n| dir.path().join(format!("writer1/file{n}"));
         let mut content = fs::read(path(0)).unwrap();

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_was_written_is_there_and_the_flushes_are_noted() {
+    fn all_written_stamps_are_found_and_flushes_are_recorded() {
         let (_dir, device, ledger) = written(100);
         let promised = ledger.count(0).unwrap();
         assert_eq!(promised, 96);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_last_writes_it_is_a_prefix_and_without_one_in_the_middle_it_is_none() {
+    fn missing_last_writes_leave_a_prefix_and_a_missing_middle_write_does_not() {
         let (_dir, device, _ledger) = written(100);
         for write in (98..=100).rev() {
             undo(&device, write);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_and_is_gone_is_lost_although_the_rest_is_a_prefix() {
+    fn missing_flushed_writes_are_counted_as_lost_even_if_the_rest_is_a_prefix() {
         let (_dir, device, _ledger) = written(100);
         for write in (91..=100).rev() {
             undo(&device, write);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_block_is_named_and_one_that_cannot_be_read_as_well() {
+    fn torn_and_unreadable_blocks_are_counted() {
         let (_dir, device, _ledger) = written(100);
         let file = File::options().write(true).open(&device).unwrap();
         let at = STAMPS.block(100) * BLOCK as u64 + 3 * SECTOR as u64;
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_run_left_is_not_taken_for_this_ones() {
+    fn stamps_of_another_run_or_another_offset_are_ignored() {
         let (_dir, device, _ledger) = written(100);
         let other = StampArgs { run: 8, ..STAMPS };
         let left = other.check(&device, 0, 0).unwrap();

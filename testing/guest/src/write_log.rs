@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_flushes_and_marks_by_their_numbers() {
+    fn points_are_the_flushes_and_marks_with_their_entry_numbers() {
         let (_dir, log) = log();
         let points: Vec<String> = points(&log)
             .unwrap()
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_gives_the_state_at_an_entry_and_goes_on_from_there() {
+    fn a_replay_restores_the_state_at_an_entry_and_can_continue_from_it() {
         let (dir, log) = log();
         let target = dir.path().join("target");
         std::fs::write(&target, [0; 8 * 512]).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_is_refused() {
+    fn a_file_that_is_not_a_write_log_is_refused() {
         let (dir, _) = log();
         let path = dir.path().join("other");
         std::fs::write(&path, [0; 512]).unwrap();

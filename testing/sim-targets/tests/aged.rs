@@ -6,7 +6,7 @@ use forebay_sim_targets::aged::{AgedPlan, run};
 const SEEDS: [u64; 11] = [4, 18, 19, 33, 35, 42, 44, 49, 58, 60, 62];
 
 #[test]
-fn aged_volumes_keep_every_promise() {
+fn aged_volumes_keep_every_guarantee() {
     for seed in SEEDS {
         let outcome = run(&AgedPlan::of_seed(seed));
         if let Some(violation) = outcome.violation {
@@ -18,7 +18,7 @@ fn aged_volumes_keep_every_promise() {
 /// Writers took segments that the cleaner had planned to fill while it moved data of many segments together. The cleaner was left
 /// at its floor with nearly empty segments and no empty one, and writers waited for ever.
 #[test]
-fn writers_go_on_after_they_took_what_the_cleaner_had_meant_to_fill() {
+fn writers_progress_after_taking_segments_that_the_cleaner_planned_to_fill() {
     let outcome = run(&AgedPlan::of_day(1_300_000_118));
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
@@ -26,7 +26,7 @@ fn writers_go_on_after_they_took_what_the_cleaner_had_meant_to_fill() {
 /// All garbage was four sectors in one of 68 segments. The cleaner moved that segment again and again, and each move ended with
 /// four sectors of garbage in another one.
 #[test]
-fn an_idle_volume_is_left_alone_where_no_segment_can_be_gained() {
+fn the_cleaner_leaves_an_idle_volume_alone_if_no_segment_can_be_gained() {
     for seed in [2_400_000_112, 2_400_000_118, 5_800_000_027] {
         let outcome = run(&AgedPlan::of_day(seed));
         assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
@@ -36,7 +36,7 @@ fn an_idle_volume_is_left_alone_where_no_segment_can_be_gained() {
 /// Of 128 segments of a log one was kept free, and its map had memory for one record's nodes. The padding of records of one-sector pieces
 /// took what cleaning gained, and a write waited for ever.
 #[test]
-fn small_pieces_in_short_records_leave_the_cleaner_something_to_gain() {
+fn cleaning_gains_space_with_small_fragments_in_short_records() {
     let outcome = run(&AgedPlan::of_day(6_000_000_072));
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
     let outcome = run(&AgedPlan::of_seed(6_000_001_443));
@@ -44,7 +44,7 @@ fn small_pieces_in_short_records_leave_the_cleaner_something_to_gain() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_scenario() {
+fn the_same_seed_gives_the_same_scenario() {
     for seed in [18, 42, 58] {
         let digest = run(&AgedPlan::of_seed(seed)).digest;
         let again = std::thread::spawn(move || run(&AgedPlan::of_seed(seed)).digest);

@@ -23,7 +23,7 @@ fn exploration(points: Option<u64>) -> Exploration<'static> {
 }
 
 #[test]
-fn an_exploration_ends_after_so_many_crash_points() {
+fn an_exploration_ends_after_the_given_number_of_crash_points() {
     let explored = explore(&exploration(Some(30)), &|_, _| ());
     assert!(explored.tally.cycles >= 30, "{explored}");
     assert!(explored.tally.worlds < 200, "{explored}");
@@ -53,7 +53,7 @@ fn not_calm() -> CachePlan {
 }
 
 #[test]
-fn a_shrunk_world_is_small_and_the_same_checker_says_no() {
+fn a_shrunk_scenario_is_small_and_violates_the_same_checker() {
     let plan = not_calm();
     let checker = |plan: &CachePlan| world::run(plan, false).violation.map(|wrong| wrong.checker);
     let smaller = shrink(&plan, Duration::from_secs(600));
@@ -66,14 +66,14 @@ fn a_shrunk_world_is_small_and_the_same_checker_says_no() {
 }
 
 #[test]
-fn with_no_time_left_a_world_stays_as_it_is() {
+fn shrinking_without_time_left_returns_the_scenario_unchanged() {
     let plan = not_calm();
     let same = shrink(&plan, Duration::ZERO);
     assert_eq!(format!("{same}"), format!("{plan}"));
 }
 
 #[test]
-fn a_world_is_given_up_at_its_limit_and_says_nothing() {
+fn a_scenario_is_abandoned_at_its_limit_without_a_violation() {
     let limits = ScenarioLimits {
         requests: Some(40),
         until: None,

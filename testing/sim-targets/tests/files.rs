@@ -6,7 +6,7 @@ use forebay_sim::explore::{Exploration, explore};
 use forebay_sim_targets::files::{FilesScenario, run};
 
 #[test]
-fn worlds_known_for_long_hold_every_promise() {
+fn scenarios_of_fixed_seeds_keep_every_guarantee() {
     let what = Exploration {
         world: &|seed| run(&FilesScenario::of_seed(seed)),
         seed: 1,

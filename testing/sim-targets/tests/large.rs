@@ -94,7 +94,7 @@ async fn read(space: &Space, pages: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_page_anywhere_in_a_tebibyte_costs_one_more_read_with_little_memory_for_the_map() {
+fn a_random_page_of_a_tebibyte_costs_one_extra_read_with_little_map_memory() {
     let scale = scale();
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();

@@ -138,7 +138,7 @@ fn disks(rt: &Rt, count: u64, len: u64) -> Vec<Rc<dyn Device>> {
 }
 
 #[test]
-fn a_volume_over_stripes_holds_what_it_was_told_over_restarts() {
+fn a_volume_over_stripes_keeps_its_data_over_restarts() {
     run(|rt| async move {
         let array = StripedArray::new(disks(&rt, 4, 4 * MIB), 64 << 10).unwrap();
         let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(array, "stripes"));
@@ -155,7 +155,7 @@ fn a_volume_over_stripes_holds_what_it_was_told_over_restarts() {
 }
 
 #[test]
-fn a_volume_over_parity_notices_nothing_of_a_disk_that_goes_and_is_replaced() {
+fn a_volume_over_parity_is_unaffected_by_the_loss_and_replacement_of_a_disk() {
     run(|rt| async move {
         let members = disks(&rt, 5, 4 * MIB).into_iter().map(Some).collect();
         let array = Rc::new(ParityArray::new(&rt, members, 64 << 10).unwrap());
@@ -215,7 +215,7 @@ async fn over_flash(
 }
 
 #[test]
-fn a_volume_over_flash_writes_no_page_twice_in_its_first_lap() {
+fn a_volume_over_flash_programs_no_page_twice_in_its_first_pass() {
     run(|rt| async move {
         let chips = over_flash(rt, PlacementKind::Lfs, 256 << 10, 1, 400).await;
         let usage = chips.usage();
@@ -224,7 +224,7 @@ fn a_volume_over_flash_writes_no_page_twice_in_its_first_lap() {
 }
 
 #[test]
-fn a_volume_over_flash_goes_round_and_round() {
+fn a_volume_over_flash_erases_and_reuses_every_block() {
     for (placement, gang) in [
         (PlacementKind::Lfs, 1),
         (PlacementKind::SepBit, 1),
@@ -267,7 +267,7 @@ async fn over_zones(rt: Rt, placement: PlacementKind) -> Rc<ZonedDevice> {
 }
 
 #[test]
-fn a_volume_over_zones_writes_each_at_its_write_pointer_only() {
+fn a_volume_over_zones_writes_only_at_write_pointers() {
     for placement in [
         PlacementKind::Lfs,
         PlacementKind::Wolf,
@@ -283,7 +283,7 @@ fn a_volume_over_zones_writes_each_at_its_write_pointer_only() {
 }
 
 #[test]
-fn a_volume_tells_a_drive_which_stream_a_segment_belongs_to() {
+fn placement_handles_of_segments_reduce_the_data_moved_by_a_drive() {
     let moved = |handles| {
         run(move |rt| async move {
             let part = FlashPart {

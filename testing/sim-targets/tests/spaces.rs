@@ -9,7 +9,7 @@ use forebay_sim::world;
 use forebay_sim_targets::space::SpaceTarget;
 
 #[test]
-fn worlds_known_for_long_hold_every_promise() {
+fn scenarios_of_fixed_seeds_keep_every_guarantee() {
     let what = Exploration {
         world: &of_seed::<SpaceTarget>,
         seed: 1,
@@ -27,7 +27,7 @@ fn worlds_known_for_long_hold_every_promise() {
 }
 
 #[test]
-fn everything_that_can_happen_to_a_scripted_run_is_survived() {
+fn all_crash_points_and_faults_of_a_scripted_run_keep_every_guarantee() {
     let tried = try_all(&cases::<SpaceTarget>(7), 2);
     assert!(tried.tally.cycles > 1000 && tried.tally.cuts_in_recovery > 100);
     if let Some((name, outcome)) = tried.violations.first() {
@@ -48,7 +48,7 @@ fn equal_seeds_give_equal_runs() {
 /// A batch whose last record was still open was cut in two by what the cleaner composed meanwhile: a crash
 /// between them left a part of it. Found by exploring worlds; these are the first in which it was.
 #[test]
-fn nothing_comes_between_the_records_of_a_batch() {
+fn the_records_of_a_batch_are_contiguous() {
     for seed in [20, 222, 314, 419, 495, 776] {
         let violation = world::run(&SpaceTarget::plan(seed), false).violation;
         assert!(violation.is_none(), "seed {seed}: {violation:?}");

@@ -43,12 +43,12 @@ fn worlds_of(world: SeedRunner<'_>, seed: u64, worlds: Option<u64>, time: Durati
 }
 
 #[test]
-fn worlds_known_for_long_hold_every_promise() {
+fn scenarios_of_fixed_seeds_keep_every_guarantee() {
     worlds(1, Some(150), Duration::from_secs(600));
 }
 
 #[test]
-fn worlds_that_are_asked_for_hold_every_promise() {
+fn scenarios_of_a_requested_seed_keep_every_guarantee() {
     let seed = match std::env::var("FOREBAY_SEED").as_deref() {
         // Nobody knows what a new hasher begins with.
         Ok("fresh") => RandomState::new().hash_one(0u8) >> 16,
@@ -68,7 +68,7 @@ fn shared(file: &str) -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn what_recorded_systems_asked_of_their_disks_is_survived_too() {
+fn scenarios_of_recorded_traces_keep_every_guarantee() {
     for name in [
         "oltp-financial1-like.ascii",
         "postmark.disksim",
@@ -90,7 +90,7 @@ fn what_recorded_systems_asked_of_their_disks_is_survived_too() {
 }
 
 #[test]
-fn everything_that_can_happen_to_a_scripted_run_is_survived() {
+fn all_crash_points_and_faults_of_a_scripted_run_keep_every_guarantee() {
     let tried = try_all(&cases::<CacheTarget>(7), 2);
     let tally = tried.tally;
     say(&format!("exhaustive: {} cases, {tally:?}", tried.cases));
@@ -115,7 +115,7 @@ fn equal_seeds_give_equal_runs() {
 
 /// Nothing that differs from process to process (hashes, addresses) has a say in a world.
 #[test]
-fn the_same_seed_is_the_same_world_in_another_process() {
+fn the_same_seed_gives_the_same_scenario_in_another_process() {
     let digests = || {
         let out = std::process::Command::new(env!("CARGO_BIN_EXE_forebay-sim"))
             .args([

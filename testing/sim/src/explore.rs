@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn violations_of_one_shape_are_counted_together_and_the_lowest_seeds_kept() {
+    fn violations_of_one_shape_are_counted_together_with_their_lowest_seeds() {
         let mut explored = ExplorationResult::default();
         for seed in (0..20).rev() {
             let text = format!("sector {seed} holds [{seed}, {}]", seed * 3);

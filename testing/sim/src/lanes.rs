@@ -295,7 +295,7 @@ mod tests {
     const LEN: u64 = 64 << 10;
 
     #[test]
-    fn lanes_sees_lost_flushes_holes_and_lanes_that_do_not_go_together() {
+    fn writer_histories_detect_lost_flushes_holes_and_inconsistent_writers() {
         let half = LEN / 2;
         let base = stamp(BEFORE, 0, LEN);
         let mut lanes = WriterHistories::new(base.clone(), &[0..half, half..LEN]);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_may_be_lost_and_what_is_lost_shows_nothing_until_it_is_written() {
+    fn abandoned_data_may_be_lost_and_lost_sectors_are_undefined_until_rewritten() {
         let base = stamp(BEFORE, 0, 4096);
         let mut lanes = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
         let put = |lanes: &mut WriterHistories, at: u64| {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn of_writes_at_once_any_may_show_until_they_are_durable_and_then_all() {
+    fn concurrent_writes_may_survive_in_any_combination_until_durable() {
         let base = stamp(BEFORE, 0, 4096);
         let mut lanes = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
         // Two of the ranges overlap.

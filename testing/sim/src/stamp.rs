@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_tells_its_write_and_its_sector_and_any_changed_bit_spoils_it() {
+    fn a_stamp_identifies_write_and_sector_and_any_changed_bit_invalidates_it() {
         let bytes = stamp(77, 1024, 1024);
         for (n, sector) in bytes.chunks(SECTOR).enumerate() {
             let whole = SectorContent::Stamp {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn violations_that_differ_in_numbers_and_lists_only_have_one_shape() {
+    fn violations_that_differ_only_in_numbers_and_lists_have_one_shape() {
         let shape = |what: &str| Violation::new("reads", what).shape();
         let one =
             "lane 1: write sectors 4..20 has taken 917.563s, as after [1, [2], 3] of [V { s: 0 }]";

@@ -31,7 +31,7 @@ fn holds(disk: &SimDisk, at: u64) -> bool {
 }
 
 #[test]
-fn a_failed_durable_write_loses_what_was_not_durable() {
+fn a_failed_durable_write_loses_all_volatile_data() {
     with_disks(|[disk, _]| async move {
         assert!(write(&disk, 0, Durability::Flush).await);
         disk.flush().await.expect("flushes");
@@ -45,7 +45,7 @@ fn a_failed_durable_write_loses_what_was_not_durable() {
 }
 
 #[test]
-fn a_failed_flush_loses_what_was_not_durable_of_all_disks_with_the_same_cache() {
+fn a_failed_flush_loses_volatile_data_of_all_disks_with_a_shared_cache() {
     with_disks(|[one, other]| async move {
         SimDisk::share_cache(&[&one, &other]);
         for disk in [&one, &other] {

@@ -38,7 +38,7 @@ fn vscsi(command: u64) -> Vec<u8> {
 }
 
 #[test]
-fn vmwares_records_are_read_as_the_page_says() {
+fn vmware_records_are_decoded_as_documented() {
     let bytes = [vscsi(VSCSI_WRITE), vscsi(VSCSI_READ)].concat();
     let write = TraceRequest {
         at: Duration::from_micros(0x0a_0b0c_0d0e),
@@ -54,7 +54,7 @@ fn vmwares_records_are_read_as_the_page_says() {
 }
 
 #[test]
-fn hps_records_are_read_as_the_page_says() {
+fn hp_records_are_decoded_as_documented() {
     let fields = |flags| {
         [
             ("record_bytes", 56),
@@ -81,7 +81,7 @@ fn hps_records_are_read_as_the_page_says() {
 }
 
 #[test]
-fn the_pages_constants_are_the_codes() {
+fn documented_constants_equal_those_of_the_code() {
     let code = [
         ("VSCSI_RECORD", VSCSI_RECORD as u64),
         ("VSCSI_WRITE", VSCSI_WRITE),

@@ -250,7 +250,7 @@ fn explored(lies: bool) -> ExplorationResult {
 }
 
 #[test]
-fn worlds_of_a_plain_disk_hold_a_disks_promise() {
+fn scenarios_of_a_plain_disk_keep_the_guarantees_of_a_disk() {
     let explored = explored(false);
     let first = explored.first().map(|found| &found.violation);
     assert_eq!(first, None, "{explored}");
@@ -258,7 +258,7 @@ fn worlds_of_a_plain_disk_hold_a_disks_promise() {
 }
 
 #[test]
-fn a_disk_that_lies_about_flushes_is_found_out_and_its_world_made_small() {
+fn a_disk_that_ignores_flushes_is_detected_and_its_scenario_is_shrunk() {
     let explored = explored(true);
     let first = explored.first().expect("a violation");
     assert_eq!(first.violation.checker, "flushed sectors");
@@ -269,7 +269,7 @@ fn a_disk_that_lies_about_flushes_is_found_out_and_its_world_made_small() {
 }
 
 #[test]
-fn everything_that_can_happen_to_a_plain_disk_is_tried() {
+fn all_crash_points_and_faults_of_a_plain_disk_are_tried() {
     let tried = try_all(&cases::<PlainTarget>(7), 1);
     let first = tried.violations.first();
     let text = first.map(|(name, outcome)| format!("{name}: {:?}", outcome.violation));

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutant_says_what_it_breaks_and_where() {
+    fn a_mutant_states_its_broken_invariant_and_its_crates() {
         let mutant = Mutant::parse("m", FILE).unwrap();
         let recipe = &mutant.recipe;
         assert_eq!((&*recipe.broken, &*recipe.breaks), ("it", "I1"));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_replaced_where_it_occurs_once() {
+    fn a_text_is_replaced_only_if_it_occurs_exactly_once() {
         let mutant = Mutant::parse("m", FILE).unwrap();
         let root = tree("fn f() { a(\n    b,\n) }");
         mutant.check(root.path()).unwrap();

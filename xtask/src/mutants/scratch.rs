@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_simulator_prints_is_understood() {
+    fn the_output_of_the_simulator_is_parsed() {
         let said = "first seed 7\nseed 9 digest 00ab: turns (I6): a write of home: 3\n\
                     worlds 3 crash_points 120 violations 1 cycles_per_s_per_core 30 wall_s 9\n";
         assert_eq!(violation(said), Some((9, "turns (I6)".to_owned())));

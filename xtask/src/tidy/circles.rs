@@ -186,7 +186,7 @@ mod tests {
     const LIB: (&str, &str) = ("lib.rs", "mod a;\nmod b;\npub use a::A;\n");
 
     #[test]
-    fn two_files_that_use_each_other_are_found_with_the_lines_that_do() {
+    fn two_files_that_use_each_other_are_reported_with_their_lines() {
         let a = ("a.rs", "use crate::b::B;\npub struct A(B);");
         let found = problems(&[LIB, a, ("b.rs", "\npub struct B(super::a::A);")], "");
         assert_eq!(found.len(), 2, "{found:?}");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_on_counts_where_it_is_defined() {
+    fn a_reexported_item_counts_for_its_defining_file() {
         let through_the_root = ("b.rs", "use crate::A; pub struct B(A);");
         let a = ("a.rs", "use crate::b; pub struct A(b::B);");
         assert_eq!(problems(&[LIB, a, through_the_root], "").len(), 2);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_circle_is_found_and_a_chain_is_none() {
+    fn a_longer_circle_is_reported_and_a_chain_is_not() {
         let lib = ("lib.rs", "mod a; mod b; mod c;");
         let a = ("a.rs", "pub fn a() { crate::b::b() }");
         let b = ("b.rs", "use crate::c::{self, c as d}; pub fn b() { d() }");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_and_child_may_use_each_other_and_tests_whatever_they_like() {
+    fn parent_and_child_may_use_each_other_and_tests_are_exempt() {
         let lib = ("lib.rs", "mod a;");
         let a = ("a.rs", "mod b; pub struct A(b::B);");
         assert_eq!(
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_of_before_are_allowed_as_long_as_they_are_there() {
+    fn listed_circles_are_allowed_while_they_exist() {
         let a = ("a.rs", "pub struct A(crate::b::B);");
         let circle = [LIB, a, ("b.rs", "pub struct B(crate::a::A);")];
         assert_eq!(problems(&circle, "1 crates/x circles\n"), [""; 0]);

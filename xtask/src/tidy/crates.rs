@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_that_use_only_what_lies_below_them_pass() {
+    fn crates_that_use_only_lower_levels_pass() {
         assert_eq!(problems(TABLES, MANIFEST, &good()), [""; 0]);
     }
 
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_ships_may_use_what_does_not() {
+    fn shipping_crates_must_not_use_crates_that_do_not_ship() {
         let mut packages = good();
         packages[2] = package("right", &["crates/rig"]);
         let found = problems(TABLES, MANIFEST, &packages);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_came_may_not_stay_announced() {
+    fn an_existing_crate_must_not_be_listed_as_to_come() {
         let mut packages = good();
         packages.push(package("late", &[]));
         let found = problems(TABLES, MANIFEST, &packages);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_must_be_what_cargo_run_runs() {
+    fn the_program_must_be_the_default_member_for_cargo_run() {
         let document = TABLES.replace("`right`", "`cli`");
         let packages = [
             package("low", &[]),

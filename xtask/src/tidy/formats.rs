@@ -117,7 +117,7 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
     }
 
     #[test]
-    fn a_page_that_names_its_code_and_a_crate_that_reads_its_page_pass() {
+    fn a_page_that_names_its_code_and_a_crate_whose_tests_read_the_page_pass() {
         assert_eq!(problems(PAGE, TEST), [""; 0]);
     }
 
@@ -138,7 +138,7 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
     }
 
     #[test]
-    fn a_protocol_that_others_specified_needs_no_page_of_ours() {
+    fn a_protocol_with_an_external_specification_needs_no_page() {
         let found =
             |head: &str| check(&ProjectTree::of(&[("crates/nbd/src/format.rs", head)])).len();
         assert_eq!(found("//! Bytes.\n"), 2);

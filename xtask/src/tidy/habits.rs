@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn left_overs_are_found_in_code_and_in_tests() {
+    fn debugging_leftovers_are_found_in_code_and_tests() {
         let text = "fn f() { dbg!(1); todo!() }\n#[test]\n#[ignore = \"slow\"]\nfn g() {}";
         assert_eq!(problems("crates/y/src/a.rs", text).len(), 3);
         assert_eq!(problems("crates/y/tests/a.rs", text).len(), 3);

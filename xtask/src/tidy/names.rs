@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_there_pass_and_so_does_what_is_no_name_of_ours() {
+    fn existing_names_and_foreign_names_pass() {
         let page = "`write.rs`, `src/write.rs`, `flush()`, `Log::append`, `Log::append()`\n\
                     `write.rs::Log::append`, `write.rs::append`, `what_was_flushed_is_there_again`, `a_b_c_d_e`\n\
                     `mincore(2)`, `…_tests.rs`, `nbd_start_device_ioctl`, `gone.rs` (to come)\n\
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_gone_are_found_with_their_line() {
+    fn removed_names_are_reported_with_their_line() {
         let page = "\n`gone.rs`\n`log/write.rs`\n`gone()`\n`Log::gone`\n`write.rs::gone`\n\
                     `gone.rs::append`\n`what_was_flushed_is_gone_again`";
         assert_eq!(

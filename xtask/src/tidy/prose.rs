@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_semicolons_and_long_lines_of_pages_are_counted_outside_of_code() {
+    fn sentences_semicolons_and_long_lines_are_counted_outside_of_code_blocks() {
         let long = "x".repeat(COLUMNS + 1);
         let text = format!("One; two. Three.\n```\na;b;c\n{long}\n```\n{long}\n");
         let counts = of_page(&text);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_above_its_limit_is_a_problem_and_one_below_it_as_well() {
+    fn a_rate_above_or_far_below_its_limit_is_a_problem() {
         let rows = |limit: usize| {
             let names = HABITS.into_iter().chain([SEMICOLONS, LONG_LINES]);
             names

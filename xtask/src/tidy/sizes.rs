@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_themselves_are_allowed_and_one_line_more_is_not() {
+    fn sizes_at_the_limit_are_allowed_and_one_line_more_is_not() {
         assert_eq!(problems(500, 70, ""), [""; 0]);
         assert_eq!(
             problems(501, 71, ""),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_do_not_count() {
+    fn test_code_does_not_count() {
         let module = format!(
             "#[cfg(test)]\nmod tests {{\nfn f() {{{}}}\n}}\n",
             "\n".repeat(600)

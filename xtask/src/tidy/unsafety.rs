@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_without_permission_is_found_even_in_a_macro_call() {
+    fn unsafe_code_without_permission_is_found_even_in_a_macro_call() {
         let found = problems(FILE, "fn f() { m!(unsafe { g() }) }", "");
         assert!(found[0].contains("without `#![allow"), "{found:?}");
         assert_eq!(
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_without_need_or_reason_or_for_too_much_are_found() {
+    fn unneeded_unexplained_and_too_broad_permissions_are_found() {
         let idle = "#![allow(unsafe_code, reason = \"none\")]";
         assert!(problems(FILE, idle, "")[0].contains("and has none"));
         let mute = "#![allow(unsafe_code)]\nfn f() { unsafe {} }";

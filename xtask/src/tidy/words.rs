@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_forbidden_string_is_found_where_it_stands() {
+    fn every_forbidden_string_is_reported_with_its_line() {
         for (word, why) in FORBIDDEN {
             let text = format!("fine\nnot {word}fine\n");
             let found = check(&ProjectTree::of(&[("a.sh", &text)]));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_from_anywhere_but_the_public_registry_are_found() {
+    fn packages_from_outside_the_public_registry_are_found() {
         let lock = format!("source = \"{INDEX}\"\nsource = \"git+https://a.example/b\"\n");
         let config = "[alias]\n[source.crates-io]\nreplace-with = \"x\"\n";
         let found = check(&ProjectTree::of(&[

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_order_takes_the_segment_that_it_says() {
+    fn every_destage_order_chooses_its_segment() {
         let mut state = PaperCacheState::new(8);
         fill(&mut state, 0..100);
         fill(&mut state, 200..300);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_free_when_nothing_in_it_counts_and_not_before() {
+    fn a_segment_is_free_only_when_it_has_no_live_data() {
         let mut state = PaperCacheState::new(4);
         fill(&mut state, 0..3);
         assert_eq!(state.used(), 0.25);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_told_where_its_fragments_lie() {
+    fn a_lookup_returns_the_locations_of_all_fragments() {
         let mut state = PaperCacheState::new(4);
         fill(&mut state, 0..2);
         assert!(state.open());

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gains_are_over_the_plain_disk_of_the_same_run() {
+    fn gains_are_relative_to_the_plain_disk_of_the_same_run() {
         let times = |ms| vec![("untar".to_owned(), Duration::from_millis(ms))];
         let run = FilesystemRun {
             filesystem: "ext4".into(),

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_rank_has_one_place() {
+    fn every_rank_has_exactly_one_position() {
         for rank in 0..10_000 {
             let (bucket, at) = place(rank, 64);
             assert_eq!(rank_at(bucket, at, 64), rank);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn few_ranks_get_most_questions() {
+    fn a_few_ranks_get_most_lookups() {
         let numbers = Rng::new(1);
         let low = (0..10_000).filter(|_| zipf(&numbers, 1_000_000) < 1000);
         let low = low.count();

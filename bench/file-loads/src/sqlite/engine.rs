@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mode_commits_and_without_the_ioctl_there_is_a_journal() {
+    fn every_mode_commits_and_only_file_journal_modes_keep_a_journal() {
         for mode in SqliteMode::ALL {
             let dir = tempfile::tempdir().unwrap();
             let Some(mut database) = SqliteDatabase::open(dir.path(), mode).unwrap() else {

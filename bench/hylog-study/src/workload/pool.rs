@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_held_takes_nothing_and_the_least_recently_used_goes() {
+    fn a_cached_page_needs_no_access_and_the_least_recently_used_page_is_evicted() {
         let mut pool = pool(2, u64::MAX);
         assert_eq!(touch(&mut pool, 1, PageUse::Read), [PageAccess::read(1)]);
         assert_eq!(touch(&mut pool, 2, PageUse::Read), [PageAccess::read(2)]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_written_before_its_room_is_used_and_what_is_filled_is_not_read() {
+    fn a_dirty_page_is_written_before_eviction_and_a_filled_page_is_not_read() {
         let mut pool = pool(2, u64::MAX);
         assert_eq!(touch(&mut pool, 1, PageUse::Fill), []);
         assert_eq!(touch(&mut pool, 2, PageUse::Update), [PageAccess::read(2)]);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_constant_use_is_written_when_it_has_been_dirty_for_long() {
+    fn a_page_in_constant_use_is_written_after_its_maximum_dirty_time() {
         let mut pool = pool(8, 3);
         let mut written = 0;
         for round in 0..30 {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_made_room_and_came_back_is_dirty_from_its_new_change_on() {
+    fn an_evicted_page_that_returns_is_dirty_from_its_new_change_on() {
         let mut pool = pool(2, 4);
         touch(&mut pool, 1, PageUse::Update);
         touch(&mut pool, 2, PageUse::Read);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn four_fifths_of_the_writes_go_to_a_fifth_of_the_pages() {
+    fn hot_cold_skew_sends_80_percent_of_the_writes_to_20_percent_of_the_pages() {
         let skew = Skew::HotCold {
             writes: 80,
             pages: 20,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn of_even_accesses_as_many_read_as_is_asked_for_and_each_page_has_its_turn() {
+    fn uniform_accesses_have_the_requested_read_share_and_reach_every_page() {
         let mut even = SyntheticWorkload::new(Skew::Uniform, 100, 25, 3);
         let mut seen = [false; 100];
         let mut reads = 0;

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warehouse_of_the_standard_takes_about_seventy_megabytes() {
+    fn a_standard_tpcc_warehouse_takes_75_to_82_megabytes() {
         let one = TpcCSize::scaled(1, 1000);
         let (stock, customers) = (
             TpcCTable::Stock.pages(&one),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_as_large_as_is_asked_for_within_a_hundredth_and_looks_like_the_standards() {
+    fn a_database_has_the_requested_size_within_1_percent_and_standard_proportions() {
         for pages in [5_000, 20_000, 100_000, 1_000_000] {
             let size = TpcCSize::for_pages(pages).unwrap();
             let taken = size.pages();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_lie_side_by_side_and_fill_all_of_it() {
+    fn tables_are_adjacent_and_fill_the_database() {
         let pages = 20_000;
         let size = TpcCSize::for_pages(pages).unwrap();
         let places = TableLayout::new(&size, pages);

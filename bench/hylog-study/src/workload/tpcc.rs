@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_pages_get_most_of_the_writes_and_none_gets_many() {
+    fn hot_pages_get_most_of_the_writes_but_no_single_page_dominates() {
         let mut counts = vec![0u32; PAGES as usize];
         let accesses = accesses(200_000);
         for access in accesses.iter().filter(|access| access.write) {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_both_reach_the_disk_and_the_same_seed_gives_the_same() {
+    fn reads_and_writes_reach_the_disk_and_one_seed_gives_one_sequence() {
         let first = accesses(50_000);
         let writes = first.iter().filter(|access| access.write).count();
         assert!((10_000..30_000).contains(&writes), "{writes}");
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn nurand_prefers_some_as_the_standards_does() {
+    fn nurand_has_the_skew_of_the_standard() {
         let tpcc = TpcC::new(PAGES, 5).unwrap();
         let mut counts = vec![0u32; tpcc.size().items as usize];
         for _ in 0..1_000_000 {

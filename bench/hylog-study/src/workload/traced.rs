@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn untouched_pages_are_left_out_and_neighbours_stay_neighbours() {
+    fn untouched_pages_are_omitted_and_adjacent_pages_stay_adjacent() {
         let trace = [
             request(true, 16_000, 16),
             request(false, 8, 16),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn long_requests_become_several() {
+    fn long_trace_requests_are_split() {
         let mut traced = TracedWorkload::new(&[request(true, 0, 16 * 40)], 40).unwrap();
         let lengths = [0; 3].map(|user| traced.next(user).pages);
         assert_eq!((traced.pages(), lengths), (40, [16, 16, 8]));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_lie_side_by_side_and_begin_apart() {
+    fn trace_copies_are_interleaved_and_start_at_different_positions() {
         let traced =
             TracedWorkload::new(&[request(true, 0, 16), request(true, 16, 16)], 9).unwrap();
         let mut copies = traced.copies(2);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_the_files_is_read_by_its_name() {
+    fn every_trace_file_is_read_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let oltp = "0 3 16 8 0\n1000 3 32 8 1\n";
         std::fs::write(folder.path().join(StudyTrace::Oltp.file()), oltp).unwrap();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_o_may_be_an_option_of_the_command_line() {
+    fn the_o_option_of_mount_accepts_command_line_options() {
         let mut args = mount(&[
             "a",
             "/mnt",
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_a_slash_is_a_device_and_any_other_a_name() {
+    fn a_mount_source_with_a_slash_is_a_device_and_others_are_volume_names() {
         assert!(target("/dev/sdb").unwrap().data.is_some());
         assert!(target("./image").unwrap().data.is_some());
         assert!(target("archive").unwrap().name.is_some());

@@ -182,7 +182,7 @@ mod tests {
     use crate::report_tests::{example, example_with};
 
     #[test]
-    fn a_report_for_people_says_where_it_is_and_what_is_wrong() {
+    fn the_text_report_shows_paths_and_faults() {
         let later = example_with(&[
             ("\"uptime_s\": 1.5", "\"uptime_s\": 3.5"),
             ("\"writes\": 4", "\"writes\": 14"),

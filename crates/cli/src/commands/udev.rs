@@ -18,7 +18,7 @@ pub(crate) fn run(device: &Path) -> CommandResult {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_rule_asks_for_what_is_printed_here() {
+    fn the_udev_rule_uses_the_variable_that_the_udev_command_prints() {
         let rule = include_str!("../../../../packaging/udev/90-forebay.rules");
         for part in [
             "forebay udev $kernel",

@@ -160,7 +160,7 @@ mod tests {
     use crate::report_tests::example;
 
     #[test]
-    fn every_number_is_given_out_under_its_name() {
+    fn every_number_of_the_report_is_a_metric_with_its_name() {
         let text = text(example());
         let status = example().status;
         for field in DaemonStatus::FIELDS.iter().chain(status.fields()) {

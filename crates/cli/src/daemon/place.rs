@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_in_one_state_is_one_extent_though_it_is_looked_up_in_parts() {
+    fn adjacent_extents_in_one_state_are_merged_across_lookups() {
         let mut asked = Vec::new();
         let found = joined(MIB..4000 * MIB, 4096, |part| {
             asked.push(part.end - part.start);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_extents_are_looked_up_than_an_answer_has() {
+    fn extent_lookups_stop_at_the_extent_limit_of_an_answer() {
         let mut asked = 0;
         let found = joined(0..4000 * MIB, 5, |part| {
             asked += 1;

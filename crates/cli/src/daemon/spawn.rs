@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_daemons_options_come_before_the_end_of_options() {
+    fn the_daemon_options_are_inserted_before_the_end_of_options() {
         let args = |words: &[&str]| words.iter().map(Into::into).collect::<Vec<OsString>>();
         let expected = args(&["attach", "--foreground", "--daemon", "--", "-x"]);
         assert_eq!(daemon_args(args(&["attach", "--", "-x"])), expected);

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_gives_the_wait_for_users_its_own_time_and_the_rest_is_announced() {
+    fn the_unit_timeout_covers_the_write_back() {
         let unit = include_str!("../../../../packaging/systemd/forebay@.service");
         assert!(unit.contains("TimeoutStopSec=90s"));
         // The write-back alone must fit into the unit's timeout.

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_way_that_works_is_chosen_and_the_better_ones_are_explained() {
+    fn the_best_usable_front_end_is_chosen_and_better_ones_are_explained() {
         assert_eq!(choose(found(true, true, true)).via, FrontEndKind::Ublk);
         assert_eq!(choose(found(false, true, true)).via, FrontEndKind::Nbd);
         let choice = choose(found(false, false, true));

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_of_the_usual_size_shows_where_it_is_how_full_and_how_fast() {
+    fn a_screen_of_80_by_24_shows_paths_fill_level_and_rates() {
         let view = view((1..20).map(|second| at(second, u64::from(second) * 100)));
         let rows = screen(&view, 80, 24);
         has(
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_screen_has_latencies_of_the_whole_time_too() {
+    fn a_wide_screen_also_shows_latencies_since_attach() {
         let view = view([at(1, 10), at(2, 20)]);
         let rows = screen(&view, 140, 40);
         has(&rows, &["median / 99 % / most", "1 µs / 3 µs / 5 µs"]);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_nothing_panics_at_any_size() {
+    fn parts_that_do_not_fit_are_omitted_and_no_screen_size_panics() {
         let view = view([at(1, 10), at(2, 20)]);
         for columns in (0..130).step_by(3) {
             for rows in 0..30 {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_there_is_to_say_is_said_and_who_is_gone_is_marked() {
+    fn notes_are_shown_and_detached_volumes_are_labelled() {
         let mut view = view([at(1, 10)]);
         let notes = vec!["the daemon of x ended abruptly".to_owned()];
         let reports = Vec::new();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn names_too_long_for_one_line_get_one_each() {
+    fn long_device_names_get_a_screen_line_each() {
         let mut report = at(1, 10);
         report.service.data = format!("/dev/{}", "x".repeat(60));
         let rows = screen(&view([report]), 80, 24);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_name_reaches_the_terminal_but_letters() {
+    fn control_characters_in_a_name_never_reach_the_terminal() {
         let mut report = at(1, 10);
         report.service.data = "/tmp/\x1b]0;title\x07\x1b[2J.img".into();
         let rows = screen(&view([report]), 80, 24);

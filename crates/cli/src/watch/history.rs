@@ -282,7 +282,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_volume_that_is_detached_stays_as_it_was_and_one_attached_anew_begins_anew() {
+    fn a_detached_volume_keeps_its_last_values_and_a_new_attach_starts_a_new_history() {
         let mut view = WatchView::default();
         view.take(seen(vec![at(50, 100)]));
         view.take(seen(vec![]));
@@ -296,7 +296,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn keys_go_around_the_volumes_by_name_and_stay_where_they_are_when_one_comes() {
+    fn keys_cycle_through_volumes_by_name_and_a_new_volume_keeps_the_selection() {
         let mut view = WatchView::default();
         view.press(WatchKey::Next);
         assert!(view.volume().is_none());
@@ -319,7 +319,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn columns_hold_the_last_minutes_however_many_there_are_and_keep_their_seconds() {
+    fn columns_cover_the_last_minutes_at_any_width() {
         let mut series = TimeSeries::default();
         assert_eq!(series.columns(3), [None; 3]);
         series.push(Some(4.0));

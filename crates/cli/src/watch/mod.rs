@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_mean_what_people_expect_and_most_nothing() {
+    fn known_keys_have_their_usual_meaning_and_others_are_ignored() {
         let plain = |code| meaning(KeyEvent::new(code, KeyModifiers::NONE));
         assert_eq!(plain(KeyCode::Char('q')), Some(WatchKey::Quit));
         assert_eq!(plain(KeyCode::Esc), Some(WatchKey::Quit));

@@ -7,7 +7,7 @@ use forebay_serve::nbd::client::BlockingNbdClient;
 use crate::world::{CliSandbox, MIB, failed, signal, skip, texts, wait_for_end, wait_until};
 
 #[test]
-fn what_is_written_is_on_the_data_image_alone_after_a_detach() {
+fn after_a_detach_the_data_image_alone_contains_all_writes() {
     let world = CliSandbox::with_volume();
     let before = world.content("data.img");
     let uri = world.attach();
@@ -33,7 +33,7 @@ fn what_is_written_is_on_the_data_image_alone_after_a_detach() {
 }
 
 #[test]
-fn a_detach_that_keeps_dirty_data_says_so_and_the_next_attach_has_it() {
+fn a_detach_that_keeps_dirty_data_reports_it_and_the_next_attach_recovers_it() {
     let world = CliSandbox::with_volume();
     world.attach();
     {
@@ -53,7 +53,7 @@ fn a_detach_that_keeps_dirty_data_says_so_and_the_next_attach_has_it() {
 }
 
 #[test]
-fn a_killed_daemon_is_seen_as_dead_and_recovered_from() {
+fn a_killed_daemon_is_listed_as_dead_and_the_next_attach_recovers_its_data() {
     let world = CliSandbox::with_volume();
     world.dirty(MIB, 4, 4096);
     assert!(world.ok(&["list"]).contains("dead"));
@@ -66,7 +66,7 @@ fn a_killed_daemon_is_seen_as_dead_and_recovered_from() {
 }
 
 #[test]
-fn an_attach_right_after_a_kill_waits_until_the_kernel_has_let_go() {
+fn an_attach_right_after_a_kill_waits_until_the_kernel_releases_the_files() {
     // Found by this suite: the kernel closes the files of an io_uring some time after its process has ended.
     let world = CliSandbox::with_volume();
     for _ in 0..5 {
@@ -99,7 +99,7 @@ fn sigterm_stops_cleanly_and_leaves_dirty_data_in_the_log() {
 }
 
 #[test]
-fn a_volume_is_attached_once() {
+fn a_volume_cannot_be_attached_twice() {
     let world = CliSandbox::with_volume();
     world.attach();
     let pid = world.pid("v").unwrap().to_string();
@@ -123,7 +123,7 @@ fn a_volume_is_attached_once() {
 }
 
 #[test]
-fn without_a_description_the_log_knows_enough() {
+fn without_a_configuration_file_the_log_alone_identifies_the_volume() {
     let world = CliSandbox::with_volume();
     fs::remove_file(world.path("etc/v.toml")).unwrap();
     world
@@ -141,7 +141,7 @@ fn without_a_description_the_log_knows_enough() {
 }
 
 #[test]
-fn a_description_with_a_mistake_is_refused_with_file_line_and_key() {
+fn a_configuration_file_with_a_mistake_is_refused_with_file_line_and_key() {
     let world = CliSandbox::with_volume();
     let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
     let lines = description.lines().count();
@@ -157,7 +157,7 @@ fn a_description_with_a_mistake_is_refused_with_file_line_and_key() {
 }
 
 #[test]
-fn options_come_from_the_description_and_the_command_line_wins() {
+fn command_line_options_override_the_configuration_file() {
     let world = CliSandbox::with_volume();
     let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
     let with = description.replace("#via = \"auto\"", "via = \"none\"");
@@ -188,7 +188,7 @@ fn options_come_from_the_description_and_the_command_line_wins() {
 }
 
 #[test]
-fn a_cache_over_a_cache_is_refused_until_there_are_some() {
+fn a_cache_over_a_cache_is_refused() {
     let world = CliSandbox::with_volume();
     let path = |name: &str| world.path(name).display().to_string();
     let (log, data) = (path("log.img"), path("data.img"));
@@ -211,9 +211,12 @@ fn a_cache_over_a_cache_is_refused_until_there_are_some() {
 }
 
 #[test]
-fn without_the_driver_ublk_is_refused_with_what_to_do_about_it() {
+fn ublk_without_its_driver_is_refused_with_a_remedy() {
     if std::path::Path::new("/dev/ublk-control").exists() {
-        return skip("without_the_driver_ublk_is_refused", "this kernel has ublk");
+        return skip(
+            "ublk_without_its_driver_is_refused_with_a_remedy",
+            "this kernel has ublk",
+        );
     }
     let world = CliSandbox::with_volume();
     // Refused before any change to the devices.
@@ -222,7 +225,7 @@ fn without_the_driver_ublk_is_refused_with_what_to_do_about_it() {
 }
 
 #[test]
-fn only_a_ublk_or_nbd_device_is_handed_over_and_all_else_stays_attached() {
+fn a_hand_off_works_only_for_ublk_and_nbd_and_other_volumes_stay_attached() {
     let world = CliSandbox::with_volume();
     world.attach();
     let failed = world.refused(&["detach", "v", "--hand-over"]);
@@ -233,7 +236,7 @@ fn only_a_ublk_or_nbd_device_is_handed_over_and_all_else_stays_attached() {
 }
 
 #[test]
-fn what_was_written_to_the_log_is_there_after_a_kill() {
+fn writes_in_the_log_survive_a_kill() {
     let world = CliSandbox::with_volume();
     world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
     let mut client = world.client();
@@ -250,7 +253,7 @@ fn what_was_written_to_the_log_is_there_after_a_kill() {
 }
 
 #[test]
-fn bad_options_are_refused_as_usage() {
+fn bad_options_are_refused_as_usage_errors() {
     let world = CliSandbox::with_volume();
     for option in [
         ["--via", "iscsi"],
@@ -268,7 +271,7 @@ fn bad_options_are_refused_as_usage() {
 }
 
 #[test]
-fn a_place_to_listen_that_is_taken_is_refused() {
+fn a_listen_path_that_is_a_regular_file_is_refused() {
     let world = CliSandbox::with_volume();
     fs::write(world.path("taken"), "").unwrap();
     let taken = format!("unix:{}", world.path("taken").display());
@@ -281,7 +284,7 @@ fn a_place_to_listen_that_is_taken_is_refused() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_refused_with_the_address() {
+fn a_port_in_use_is_refused_with_its_address() {
     let world = CliSandbox::with_volume();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -296,7 +299,7 @@ fn a_port_that_is_taken_is_refused_with_the_address() {
 }
 
 #[test]
-fn a_volume_that_was_renamed_is_known_by_its_new_name() {
+fn a_renamed_volume_is_found_by_its_new_name() {
     let world = CliSandbox::with_volume();
     let described = fs::read_to_string(world.path("etc/v.toml")).unwrap();
     let renamed = described.replace("name = \"v\"", "name = \"w\"");
@@ -310,7 +313,7 @@ fn a_volume_that_was_renamed_is_known_by_its_new_name() {
 }
 
 #[test]
-fn what_is_not_there_is_not_recommended_to_be_attached() {
+fn an_error_suggests_attach_or_mount_only_for_existing_volumes() {
     let world = CliSandbox::with_volume();
     world.image("files.img", 64 * MIB);
     world.ok(&["create", "--fs", "--name", "f", "--data", "files.img"]);
@@ -323,7 +326,7 @@ fn what_is_not_there_is_not_recommended_to_be_attached() {
 }
 
 #[test]
-fn a_volume_in_use_by_nbd_clients_is_not_detached() {
+fn a_detach_is_refused_while_nbd_clients_are_connected() {
     let world = CliSandbox::with_volume();
     world.attach();
     let client = world.client();
@@ -340,7 +343,7 @@ fn a_volume_in_use_by_nbd_clients_is_not_detached() {
 }
 
 #[test]
-fn remove_drains_erases_and_forgets() {
+fn remove_drains_the_log_erases_it_and_deletes_the_configuration_file() {
     let world = CliSandbox::with_volume();
     world.dirty(MIB, 8, 8192);
     let out = world.ok(&["remove", "v"]);
@@ -360,7 +363,7 @@ fn remove_drains_erases_and_forgets() {
 }
 
 #[test]
-fn status_is_for_people_and_for_programs() {
+fn status_prints_text_and_documented_json() {
     let world = CliSandbox::with_volume();
     assert!(world.ok(&["status"]).contains("no volume is attached"));
     world.attach();
@@ -384,7 +387,7 @@ fn status_is_for_people_and_for_programs() {
 }
 
 #[test]
-fn logical_caching_on_one_image_survives_a_crash() {
+fn log_and_data_on_one_image_survive_a_crash() {
     let world = CliSandbox::new();
     world.image("disk.img", 128 * MIB);
     let (data, log) = ("disk.img@40MiB+64MiB", "disk.img@0+40MiB");
@@ -397,7 +400,7 @@ fn logical_caching_on_one_image_survives_a_crash() {
 }
 
 #[test]
-fn many_clients_at_once_see_one_volume() {
+fn concurrent_clients_see_the_writes_of_each_other() {
     let world = CliSandbox::with_volume();
     world.attach();
     let mut clients: Vec<BlockingNbdClient> = (0..8).map(|_| world.client()).collect();
@@ -415,7 +418,7 @@ fn many_clients_at_once_see_one_volume() {
 
 /// Found in a trial: data beyond the truncation was lost, and `detach` reported the data device as complete.
 #[test]
-fn a_data_device_that_was_cut_short_is_not_called_complete() {
+fn a_truncated_data_device_is_not_reported_as_complete() {
     let world = CliSandbox::with_volume();
     world.attach();
     world.client().write(MIB, &[1; 4096]).unwrap();
@@ -452,7 +455,7 @@ fn a_data_device_that_was_cut_short_is_not_called_complete() {
 
 /// Found in review: a monitoring job that ran `check` during system startup made the attach fail.
 #[test]
-fn an_attach_waits_for_a_process_that_only_reads_the_device() {
+fn an_attach_waits_for_a_process_that_holds_the_device_for_reading() {
     let world = CliSandbox::with_volume();
     let log = fs::File::open(world.path("log.img")).unwrap();
     let shared = rustix::fs::FlockOperation::NonBlockingLockShared;

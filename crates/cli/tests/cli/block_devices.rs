@@ -6,11 +6,14 @@ use crate::system::{TestLoop, TestMount, can_serve_loop, loop_over, root, tool};
 use crate::world::{CliSandbox, MIB, failed, signal, skip, wait_for_end, wait_until};
 
 #[test]
-fn a_data_device_that_is_mounted_is_refused_with_where() {
+fn a_mounted_data_device_is_refused_with_its_mount_point() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
-    let Some(device) = loop_over("a_data_device_that_is_mounted", &world.path("data.img")) else {
+    let Some(device) = loop_over(
+        "a_mounted_data_device_is_refused_with_its_mount_point",
+        &world.path("data.img"),
+    ) else {
         return;
     };
     tool("mkfs.ext4", &["-q", &device.0]).expect("mkfs.ext4 is installed");
@@ -52,8 +55,8 @@ fn a_file_on_a_read_only_mount_is_refused() {
 }
 
 #[test]
-fn a_mounted_volume_is_not_detached_and_a_filesystem_on_it_survives_all() {
-    if !can_serve_loop("a_mounted_volume_is_not_detached") {
+fn a_detach_of_a_mounted_volume_is_refused_and_its_filesystem_survives() {
+    if !can_serve_loop("a_detach_of_a_mounted_volume_is_refused_and_its_filesystem_survives") {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -83,7 +86,7 @@ fn a_mounted_volume_is_not_detached_and_a_filesystem_on_it_survives_all() {
 
 #[test]
 fn a_data_device_that_was_mounted_without_its_dirty_log_is_refused() {
-    if !can_serve_loop("a_data_device_that_was_mounted_without_its_dirty_log") {
+    if !can_serve_loop("a_data_device_that_was_mounted_without_its_dirty_log_is_refused") {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -114,8 +117,10 @@ fn a_data_device_that_was_mounted_without_its_dirty_log_is_refused() {
 }
 
 #[test]
-fn the_first_sigterm_waits_for_users_of_the_block_device_and_the_second_insists() {
-    if !can_serve_loop("the_first_sigterm_waits_for_users") {
+fn the_first_sigterm_waits_for_clients_of_the_block_device_and_the_second_does_not() {
+    if !can_serve_loop(
+        "the_first_sigterm_waits_for_clients_of_the_block_device_and_the_second_does_not",
+    ) {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -145,11 +150,11 @@ fn the_first_sigterm_waits_for_users_of_the_block_device_and_the_second_insists(
 }
 
 #[test]
-fn a_volume_on_block_devices_is_described_and_works() {
+fn a_volume_on_block_devices_can_be_created_and_attached() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
-    let test = "a_volume_on_block_devices";
+    let test = "a_volume_on_block_devices_can_be_created_and_attached";
     let Some(data) = loop_over(test, &world.path("data.img")) else {
         return;
     };
@@ -170,8 +175,8 @@ fn a_volume_on_block_devices_is_described_and_works() {
 }
 
 #[test]
-fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
-    let test = "a_data_device_that_is_full";
+fn a_full_data_device_keeps_dirty_data_in_the_log_and_status_reports_it() {
+    let test = "a_full_data_device_keeps_dirty_data_in_the_log_and_status_reports_it";
     let world = CliSandbox::new();
     world.image("disk.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
@@ -223,8 +228,8 @@ fn a_data_device_that_is_full_keeps_dirty_data_in_the_log_and_says_so() {
 /// Found in review: `losetup` and `mount -o loop` of the data image while it is attached put a second writer beneath
 /// the cache, without any warning.
 #[test]
-fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached() {
-    let test = "a_loop_device_over_the_data_is_refused_at_attach";
+fn a_loop_device_over_the_data_is_refused_at_attach_and_reported_while_attached() {
+    let test = "a_loop_device_over_the_data_is_refused_at_attach_and_reported_while_attached";
     let world = CliSandbox::with_volume();
     let Some(device) = loop_over(test, &world.path("data.img")) else {
         return;
@@ -255,8 +260,8 @@ fn a_loop_device_over_the_data_is_refused_at_attach_and_noticed_while_attached()
 
 /// The same test with a block device as data device; an exclusive claim does not help there either.
 #[test]
-fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
-    let test = "a_loop_device_over_a_data_disk";
+fn a_loop_device_over_a_data_block_device_is_also_reported() {
+    let test = "a_loop_device_over_a_data_block_device_is_also_reported";
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
@@ -277,8 +282,8 @@ fn a_loop_device_over_a_data_disk_is_noticed_as_well() {
 
 /// Found in review: two partitions were taken for two disks, so large writes went to the shared disk twice.
 #[test]
-fn log_and_data_on_partitions_of_one_disk_share_it_and_large_writes_go_past_the_log() {
-    let test = "log_and_data_on_partitions_of_one_disk";
+fn large_writes_bypass_the_log_if_log_and_data_are_partitions_of_one_disk() {
+    let test = "large_writes_bypass_the_log_if_log_and_data_are_partitions_of_one_disk";
     let world = CliSandbox::new();
     let disk = world.image("disk.img", 128 * MIB);
     let path = disk.to_str().unwrap();

@@ -39,8 +39,8 @@ fn see_sectors(seen: &[u8], first: u8) {
 
 /// Found in review: a kernel that asks for larger blocks than the previous kernel made a dirty log unattachable.
 #[test]
-fn a_dirty_log_is_taken_up_on_disks_whose_sectors_are_larger_now() {
-    let test = "a_dirty_log_is_taken_up_on_disks_whose_sectors";
+fn a_dirty_log_is_recovered_on_disks_with_larger_sectors_than_before() {
+    let test = "a_dirty_log_is_recovered_on_disks_with_larger_sectors_than_before";
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
@@ -77,9 +77,9 @@ fn a_dirty_log_is_taken_up_on_disks_whose_sectors_are_larger_now() {
 
 /// The same test with the direct I/O block size of a filesystem. In addition, the image ends within a large block.
 #[test]
-fn a_dirty_log_is_taken_up_on_a_filesystem_whose_direct_io_is_coarser_now() {
+fn a_dirty_log_is_recovered_on_a_filesystem_with_larger_direct_io_blocks_than_before() {
     const LEN: u64 = 8 * MIB + 1536;
-    let test = "a_dirty_log_is_taken_up_on_a_filesystem";
+    let test = "a_dirty_log_is_recovered_on_a_filesystem_with_larger_direct_io_blocks_than_before";
     let world = CliSandbox::new();
     world.image("disk.img", 256 * MIB);
     if loop_over(test, &world.path("disk.img")).is_none() {

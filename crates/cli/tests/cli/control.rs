@@ -59,7 +59,7 @@ fn several_requests_on_one_connection_are_answered_in_order() {
 }
 
 #[test]
-fn what_is_no_request_ends_its_connection_and_nothing_else() {
+fn a_malformed_request_ends_only_its_own_connection() {
     let world = CliSandbox::with_volume();
     world.attach();
     for garbage in [
@@ -84,7 +84,7 @@ fn what_is_no_request_ends_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn a_request_without_end_is_cut_off_at_the_limit() {
+fn an_endless_request_is_cut_off_at_the_length_limit() {
     let world = CliSandbox::with_volume();
     world.attach();
     let mut stream = connect(&world);
@@ -101,7 +101,7 @@ fn a_request_without_end_is_cut_off_at_the_limit() {
 }
 
 #[test]
-fn those_who_connect_and_say_nothing_do_not_stop_the_volume() {
+fn idle_control_connections_do_not_block_the_volume() {
     let world = CliSandbox::with_volume();
     world.attach();
     // More clients than the daemon serves at a time, some of them in the middle of a line.
@@ -123,7 +123,7 @@ fn those_who_connect_and_say_nothing_do_not_stop_the_volume() {
 }
 
 #[test]
-fn a_client_that_leaves_during_a_drain_stops_the_drain_and_nothing_else() {
+fn a_client_that_disconnects_during_a_drain_stops_only_the_drain() {
     let world = CliSandbox::with_volume();
     world.attach();
     {
@@ -140,7 +140,7 @@ fn a_client_that_leaves_during_a_drain_stops_the_drain_and_nothing_else() {
 }
 
 #[test]
-fn a_socket_file_that_nobody_answers_on_is_replaced() {
+fn a_socket_file_without_a_listener_is_replaced() {
     let world = CliSandbox::with_volume();
     world.attach();
     world.kill("v");
@@ -153,7 +153,7 @@ fn a_socket_file_that_nobody_answers_on_is_replaced() {
 }
 
 #[test]
-fn a_volume_that_has_nothing_to_give_up_refuses_to() {
+fn give_up_is_refused_if_the_log_has_not_failed() {
     let world = CliSandbox::with_volume();
     world.attach();
     let refused = answer(&world, b"{\"command\":\"give-up\"}\n");
@@ -172,7 +172,7 @@ fn a_volume_that_has_nothing_to_give_up_refuses_to() {
 }
 
 #[test]
-fn where_bytes_lie_is_told_on_the_log_and_at_home_and_what_both_are_on() {
+fn place_reports_the_extents_on_the_log_and_on_the_data_device_and_both_devices() {
     let world = CliSandbox::with_volume();
     world.attach();
     let ask = |start: u64, end: u64| {

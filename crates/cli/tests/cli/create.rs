@@ -22,7 +22,7 @@ fn args<'a>(data: &'a str, log: &'a str) -> [&'a str; 7] {
 }
 
 #[test]
-fn a_volume_is_made_and_described_and_the_data_device_is_not_touched() {
+fn create_writes_the_configuration_file_and_leaves_the_data_device_unchanged() {
     let world = world();
     let before = world.content("data.img");
     let out = world.ok(&args("data.img", LOG));
@@ -54,7 +54,7 @@ fn a_log_that_is_too_small_is_refused_with_the_size_it_needs() {
 }
 
 #[test]
-fn a_segment_size_that_is_none_is_refused() {
+fn an_invalid_segment_size_is_refused() {
     let world = world();
     for size in ["3MiB", "1KiB", "128MiB", "1floppy"] {
         let args = [&args("data.img", LOG)[..], &["--segment", size]].concat();
@@ -64,7 +64,7 @@ fn a_segment_size_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_log_that_is_the_data_device_is_refused_by_whatever_name() {
+fn a_log_that_is_the_data_device_is_refused_under_any_path() {
     let world = world();
     symlink("data.img", world.path("link.img")).unwrap();
     fs::hard_link(world.path("data.img"), world.path("hard.img")).unwrap();
@@ -76,7 +76,7 @@ fn a_log_that_is_the_data_device_is_refused_by_whatever_name() {
 }
 
 #[test]
-fn parts_of_one_device_that_overlap_are_refused_and_others_make_a_volume() {
+fn overlapping_ranges_of_one_device_are_refused_and_disjoint_ranges_form_a_volume() {
     let world = CliSandbox::new();
     world.image("disk.img", 128 * MIB);
     symlink("disk.img", world.path("link.img")).unwrap();
@@ -96,7 +96,7 @@ fn parts_of_one_device_that_overlap_are_refused_and_others_make_a_volume() {
 }
 
 #[test]
-fn sizes_and_parts_that_are_not_in_whole_blocks_are_refused() {
+fn sizes_and_ranges_that_are_not_whole_blocks_are_refused() {
     let world = world();
     world.image("odd.img", 40 * MIB + 100);
     world
@@ -117,7 +117,7 @@ fn sizes_and_parts_that_are_not_in_whole_blocks_are_refused() {
 }
 
 #[test]
-fn what_is_no_storage_is_refused() {
+fn a_path_that_is_neither_a_nonempty_file_nor_a_block_device_is_refused() {
     let world = world();
     world.image("empty.img", 0);
     fs::create_dir(world.path("directory")).unwrap();
@@ -139,7 +139,7 @@ fn what_is_no_storage_is_refused() {
 }
 
 #[test]
-fn names_that_are_none_are_refused() {
+fn invalid_volume_names_are_refused() {
     let world = world();
     for name in ["", "a/b", "a b", "../v", &"x".repeat(65), "v.nbd"] {
         let failed = world.refused(&["create", "--name", name, "--data", "data.img", "--log", LOG]);
@@ -148,7 +148,7 @@ fn names_that_are_none_are_refused() {
 }
 
 #[test]
-fn without_a_name_the_data_device_gives_it() {
+fn the_default_volume_name_comes_from_the_data_device() {
     let world = world();
     world.ok(&["create", "--data", "data.img", "--log", LOG]);
     assert!(world.path("etc/data.toml").exists());
@@ -158,7 +158,7 @@ fn without_a_name_the_data_device_gives_it() {
 }
 
 #[test]
-fn a_name_is_given_once() {
+fn a_volume_name_in_use_is_refused() {
     let world = CliSandbox::with_volume();
     world.image("other.img", 40 * MIB);
     let description = fs::read(world.path("etc/v.toml")).unwrap();
@@ -170,7 +170,7 @@ fn a_name_is_given_once() {
 }
 
 #[test]
-fn a_log_that_holds_something_is_refused_and_overwritten_only_by_force() {
+fn a_log_device_with_foreign_content_is_overwritten_only_by_force() {
     let world = world();
     for (at, bytes, what) in [
         (0x438, &b"\x53\xef"[..], "ext4"),
@@ -193,7 +193,7 @@ fn a_log_that_holds_something_is_refused_and_overwritten_only_by_force() {
 }
 
 #[test]
-fn real_filesystems_are_recognised() {
+fn filesystems_made_by_their_own_tools_are_recognized() {
     let world = world();
     for (tool, options, what) in [
         ("mkfs.ext4", &["-q", "-F"][..], "ext4"),
@@ -210,7 +210,7 @@ fn real_filesystems_are_recognised() {
             Ok(made) if made.status.success() => {}
             _ => {
                 skip(
-                    "real_filesystems_are_recognised",
+                    "filesystems_made_by_their_own_tools_are_recognized",
                     &format!("{tool} does not run"),
                 );
                 continue;
@@ -223,7 +223,7 @@ fn real_filesystems_are_recognised() {
 }
 
 #[test]
-fn the_log_of_another_volume_is_refused_louder_if_it_is_dirty() {
+fn the_log_of_another_volume_is_refused_with_a_stronger_warning_if_it_is_dirty() {
     let world = CliSandbox::with_volume();
     let again = ["create", "--name", "w", "--data", "data.img", "--log", LOG];
     world
@@ -244,7 +244,7 @@ fn the_log_of_another_volume_is_refused_louder_if_it_is_dirty() {
 }
 
 #[test]
-fn a_log_file_is_made_whole_or_not_at_all() {
+fn a_log_file_is_created_completely_or_not_at_all() {
     let world = world();
     let make = |name: &str, more: &[&str]| {
         let mut all = vec![
@@ -269,7 +269,7 @@ fn a_log_file_is_made_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_sparse_log_is_filled_unless_told_otherwise() {
+fn a_sparse_log_file_is_allocated_unless_sparse_is_given() {
     use std::os::unix::fs::MetadataExt;
     let world = world();
     world.ok(&[&args("data.img", LOG)[..], &["--sparse"]].concat());
@@ -289,7 +289,7 @@ fn a_sparse_log_is_filled_unless_told_otherwise() {
 }
 
 #[test]
-fn without_permission_nothing_is_done_and_the_path_is_named() {
+fn missing_permission_changes_nothing_and_the_error_names_the_path() {
     if !root() {
         return skip(
             "without_permission",
@@ -328,7 +328,7 @@ fn without_permission_nothing_is_done_and_the_path_is_named() {
 }
 
 #[test]
-fn names_that_would_be_hidden_or_directories_are_refused() {
+fn volume_names_that_begin_with_a_dot_are_refused() {
     let world = CliSandbox::new();
     world.data("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
@@ -342,7 +342,7 @@ fn names_that_would_be_hidden_or_directories_are_refused() {
 
 /// Found in review: unused space at the end of a device was not reported.
 #[test]
-fn what_is_left_unused_of_a_device_is_said_with_its_length() {
+fn create_reports_the_length_of_the_unused_end_of_a_device() {
     let world = CliSandbox::new();
     // 32 segments, and 40 MiB more.
     world.image("data.img", 2049 * MIB + 40 * MIB);
@@ -385,7 +385,7 @@ fn what_is_left_unused_of_a_device_is_said_with_its_length() {
 
 /// Found in review: a second log over a device was accepted, and the data in the first log was lost.
 #[test]
-fn a_second_cache_over_a_device_whose_first_log_holds_data_is_refused_unless_forced() {
+fn a_second_cache_over_a_device_with_a_dirty_first_log_is_refused_unless_forced() {
     let world = CliSandbox::with_volume();
     world.image("log2.img", 40 * MIB);
     let second = [

@@ -77,8 +77,8 @@ fn is_as_before(world: &CliSandbox, device: &str) {
 /// Found in a trial: an interrupted detach left the volume "attached" without a block device. `status` still named
 /// `/dev/loop0`, which belonged to another program by then.
 #[test]
-fn a_detach_whose_client_goes_away_leaves_the_block_device() {
-    let Some((world, _log)) = failing("a_detach_whose_client_goes_away_leaves_the_block_device")
+fn a_detach_whose_client_disconnects_leaves_the_block_device() {
+    let Some((world, _log)) = failing("a_detach_whose_client_disconnects_leaves_the_block_device")
     else {
         return;
     };
@@ -101,8 +101,9 @@ fn a_detach_whose_client_goes_away_leaves_the_block_device() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_stop_says_so_to_who_waits_for_a_detach() {
-    let Some((world, _log)) = failing("a_daemon_that_is_told_to_stop_says_so") else {
+fn a_daemon_that_stops_on_a_signal_answers_a_waiting_detach() {
+    let Some((world, _log)) = failing("a_daemon_that_stops_on_a_signal_answers_a_waiting_detach")
+    else {
         return;
     };
     let stream = begin_detach(&world);
@@ -123,8 +124,8 @@ fn a_daemon_that_is_told_to_stop_says_so_to_who_waits_for_a_detach() {
 }
 
 #[test]
-fn a_block_device_that_another_program_took_away_is_not_named() {
-    if !can_serve_loop("a_block_device_that_another_program_took_away_is_not_named") {
+fn a_block_device_taken_over_by_another_program_is_not_reported() {
+    if !can_serve_loop("a_block_device_taken_over_by_another_program_is_not_reported") {
         return;
     }
     let world = CliSandbox::with_volume();

@@ -22,7 +22,7 @@ fn help_documents_the_exit_codes_and_the_environment() {
 }
 
 #[test]
-fn completions_come_for_every_shell() {
+fn completions_are_printed_for_every_shell() {
     let world = CliSandbox::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let completions = world.ok(&["completions", shell]);
@@ -34,7 +34,7 @@ fn completions_come_for_every_shell() {
 }
 
 #[test]
-fn manual_pages_come_one_or_all() {
+fn manual_pages_are_printed_singly_or_written_all_to_a_directory() {
     let world = CliSandbox::new();
     let page = world.ok(&["man"]);
     assert!(

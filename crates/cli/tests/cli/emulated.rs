@@ -19,7 +19,7 @@ fn args<'a>(data: &'a str, log: &'a str) -> [&'a str; 7] {
 }
 
 #[test]
-fn an_unknown_model_is_answered_with_those_there_are() {
+fn an_unknown_disk_model_is_refused_with_the_list_of_models() {
     let world = world();
     let failed = world.refused(&args("model:floppy:data.img", "log.img"));
     failed.with(
@@ -35,7 +35,7 @@ fn an_unknown_model_is_answered_with_those_there_are() {
 }
 
 #[test]
-fn an_image_larger_than_the_disk_is_refused_with_both_sizes() {
+fn an_image_larger_than_the_emulated_disk_is_refused_with_both_sizes() {
     let world = world();
     // The images are compared byte by byte, so the large image is in another directory.
     fs::create_dir(world.path("large")).unwrap();
@@ -54,14 +54,14 @@ fn an_image_larger_than_the_disk_is_refused_with_both_sizes() {
 }
 
 #[test]
-fn what_is_missing_is_named_without_the_model() {
+fn the_error_for_a_missing_image_names_the_path_without_the_model() {
     let world = world();
     let failed = world.refused(&args("model:barracuda:nothing.img", "log.img"));
     failed.with(3, &["cannot open nothing.img", "does not exist"]);
 }
 
 #[test]
-fn parts_of_one_disk_cannot_be_two_models() {
+fn ranges_of_one_image_cannot_have_two_disk_models() {
     let world = world();
     let (log, data) = (
         "model:atlas10k:data.img@0+32MiB",
@@ -75,7 +75,7 @@ fn parts_of_one_disk_cannot_be_two_models() {
 }
 
 #[test]
-fn a_volume_on_two_emulated_disks_lives_through_everything_volumes_do() {
+fn a_volume_on_two_emulated_disks_passes_the_whole_life_cycle() {
     let world = world();
     let path = "a:b@c.img";
     fs::rename(world.path("data.img"), world.path(path)).unwrap();
@@ -99,7 +99,7 @@ fn a_volume_on_two_emulated_disks_lives_through_everything_volumes_do() {
 }
 
 #[test]
-fn a_log_and_its_data_can_be_parts_of_one_emulated_disk() {
+fn a_log_and_its_data_can_be_ranges_of_one_emulated_disk() {
     let world = world();
     let log = format!("{DISK}:data.img@0+36MiB");
     let data = format!("{DISK}:data.img@36MiB+28MiB");
@@ -113,7 +113,7 @@ fn a_log_and_its_data_can_be_parts_of_one_emulated_disk() {
 }
 
 #[test]
-fn data_is_the_same_data_with_a_model_and_without() {
+fn a_volume_has_the_same_data_with_and_without_a_disk_model() {
     let world = world();
     world.ok(&args("data.img", "log.img"));
     world.dirty(8 * MIB, 3, 4096);

@@ -82,7 +82,7 @@ fn state_files(world: &CliSandbox) -> usize {
 }
 
 #[test]
-fn what_a_failed_log_held_is_lost_when_told_so_and_that_it_failed_is_remembered_elsewhere() {
+fn data_of_a_failed_log_is_lost_only_on_command_and_the_failure_is_recorded_elsewhere() {
     let world = with_log_far_in();
     let log = failed(&world);
     let before = status(&world);
@@ -125,7 +125,7 @@ fn what_a_failed_log_held_is_lost_when_told_so_and_that_it_failed_is_remembered_
 
 /// Nothing was abandoned, so the log still holds the data.
 #[test]
-fn a_volume_that_cannot_be_closed_cleanly_is_detached_all_the_same() {
+fn a_volume_that_cannot_be_closed_cleanly_can_still_be_detached() {
     let world = with_log_far_in();
     let log = failed(&world);
     wait_until("the clients are gone", || {
@@ -162,7 +162,7 @@ fn a_volume_that_cannot_be_closed_cleanly_is_detached_all_the_same() {
 }
 
 #[test]
-fn what_was_lost_with_a_log_is_salvaged_when_its_device_works_again() {
+fn data_of_an_abandoned_log_is_salvaged_when_its_device_works_again() {
     let world = with_log_far_in();
     let log = failed(&world);
     world.ok(&["give-up", "v", "--lose-unreadable"]);
@@ -205,7 +205,7 @@ fn volume_id(world: &CliSandbox) -> String {
 }
 
 #[test]
-fn a_note_about_this_log_refuses_it_and_one_about_an_earlier_epoch_does_not() {
+fn a_failed_log_record_refuses_its_log_but_not_a_later_epoch() {
     let world = with_log_far_in();
     world.attach();
     world.client().write(0, &[3; 4096]).unwrap();
@@ -236,7 +236,7 @@ fn a_note_about_this_log_refuses_it_and_one_about_an_earlier_epoch_does_not() {
 }
 
 #[test]
-fn a_log_that_counts_is_not_salvaged() {
+fn a_log_that_was_not_abandoned_is_not_salvaged() {
     let world = with_log_far_in();
     let refused = world.refused(&["check", "v", "--salvage"]);
     refused.with(3, &["log.img", "was not given up", "attaching recovers"]);

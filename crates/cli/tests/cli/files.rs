@@ -39,8 +39,9 @@ pub(crate) fn check(world: &CliSandbox) -> (i32, String) {
 }
 
 #[test]
-fn a_filesystem_is_made_mounted_used_unmounted_checked_and_removed() {
-    let Some(world) = world("a_filesystem_is_made_…") else {
+fn a_filesystem_is_created_mounted_used_unmounted_checked_and_removed() {
+    let Some(world) = world("a_filesystem_is_created_mounted_used_unmounted_checked_and_removed")
+    else {
         return;
     };
     let said = world.ok(&["mount", "f", "mnt"]);
@@ -97,8 +98,9 @@ fn a_filesystem_is_made_mounted_used_unmounted_checked_and_removed() {
 }
 
 #[test]
-fn what_was_made_durable_is_there_after_the_daemon_was_killed_and_the_dead_mount_is_let_go_of() {
-    let Some(world) = world("what_was_made_durable_…") else {
+fn durable_files_survive_a_daemon_kill_and_the_stale_mount_is_released() {
+    let Some(world) = world("durable_files_survive_a_daemon_kill_and_the_stale_mount_is_released")
+    else {
         return;
     };
     world.ok(&["mount", "f", "mnt"]);
@@ -132,8 +134,8 @@ fn what_was_made_durable_is_there_after_the_daemon_was_killed_and_the_dead_mount
 }
 
 #[test]
-fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
-    let test = "requests_come_by_io_uring_…";
+fn a_filesystem_works_unchanged_with_fuse_over_io_uring() {
+    let test = "a_filesystem_works_unchanged_with_fuse_over_io_uring";
     let Some(world) = world(test) else {
         return;
     };
@@ -178,8 +180,8 @@ fn requests_come_by_io_uring_where_that_is_switched_on_and_all_is_as_it_was() {
 }
 
 #[test]
-fn a_filesystem_that_others_unmount_is_closed_cleanly() {
-    let Some(world) = world("a_filesystem_that_others_unmount_…") else {
+fn a_filesystem_unmounted_by_the_system_umount_is_closed_cleanly() {
+    let Some(world) = world("a_filesystem_unmounted_by_the_system_umount_is_closed_cleanly") else {
         return;
     };
     world.ok(&["mount", "f", "mnt"]);
@@ -194,8 +196,8 @@ fn a_filesystem_that_others_unmount_is_closed_cleanly() {
 }
 
 #[test]
-fn what_cannot_be_mounted_says_why() {
-    let Some(world) = world("what_cannot_be_mounted_says_why") else {
+fn mount_errors_report_the_reason() {
+    let Some(world) = world("mount_errors_report_the_reason") else {
         return;
     };
     world.image("log.img", 40 * MIB);
@@ -301,8 +303,10 @@ fn what_cannot_be_mounted_says_why() {
 }
 
 #[test]
-fn a_description_says_where_and_how_and_mount_of_the_system_finds_the_program() {
-    let Some(world) = world("a_description_says_where_and_how_…") else {
+fn the_system_mount_uses_mount_point_and_options_of_the_configuration_file() {
+    let Some(world) =
+        world("the_system_mount_uses_mount_point_and_options_of_the_configuration_file")
+    else {
         return;
     };
     let description = world.path("etc/f.toml");
@@ -343,8 +347,8 @@ as ./forebay check f
 "#;
 
 #[test]
-fn who_is_not_root_mounts_by_fusermount() {
-    let test = "who_is_not_root_mounts_by_fusermount";
+fn an_unprivileged_user_mounts_by_fusermount() {
+    let test = "an_unprivileged_user_mounts_by_fusermount";
     if !installed(test, &["fusermount3", "setpriv", "unshare"]) {
         return;
     }

@@ -39,8 +39,10 @@ fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_again() {
-    let Some(world) = world("a_device_that_fails_…") else {
+fn a_device_fault_is_reported_and_durable_files_are_readable_after_it_ends() {
+    let Some(world) =
+        world("a_device_fault_is_reported_and_durable_files_are_readable_after_it_ends")
+    else {
         return;
     };
     let pid = mount(&world);
@@ -76,8 +78,9 @@ fn a_device_that_fails_is_said_to_and_what_was_durable_is_there_when_it_works_ag
 /// Found under `ulimit -f 0`: a signal ended the daemon, since its log had no space for a line. In addition, the report
 /// of a failed log line went to the log as well, on a full disk for instance, and caused a panic.
 #[test]
-fn a_daemon_whose_log_cannot_be_written_serves_on() {
-    let Some(world) = world("a_daemon_whose_log_cannot_be_written_…") else {
+fn a_daemon_continues_to_serve_when_its_message_log_cannot_be_written() {
+    let Some(world) = world("a_daemon_continues_to_serve_when_its_message_log_cannot_be_written")
+    else {
         return;
     };
     let pid = mount(&world);
@@ -121,8 +124,8 @@ fn unmount_and_listen(world: &CliSandbox, stays: bool) -> Vec<String> {
 
 /// Found on a throttled disk: `umount` reported after 30 s that the daemon does not answer.
 #[test]
-fn who_unmounts_from_a_slow_disk_is_told_that_it_goes_on_and_need_not_stay() {
-    let Some(world) = world("who_unmounts_from_a_slow_disk_…") else {
+fn umount_of_a_slow_disk_reports_progress_and_can_be_interrupted() {
+    let Some(world) = world("umount_of_a_slow_disk_reports_progress_and_can_be_interrupted") else {
         return;
     };
     let disk = "model:dec_rz26:disk.img";
@@ -157,8 +160,9 @@ fn fill(mut write: impl FnMut(u64) -> std::io::Result<()>) -> u64 {
 }
 
 #[test]
-fn a_filesystem_is_filled_to_the_last_block_and_emptied_again_and_again() {
-    let Some(world) = world("a_filesystem_is_filled_…") else {
+fn a_filesystem_can_be_filled_to_the_last_block_and_emptied_repeatedly() {
+    let Some(world) = world("a_filesystem_can_be_filled_to_the_last_block_and_emptied_repeatedly")
+    else {
         return;
     };
     world.ok(&["mount", "f", "mnt"]);
@@ -213,8 +217,8 @@ print(refused(lambda: os.fsync(file)))
 "#;
 
 #[test]
-fn who_wrote_by_a_mapping_is_told_by_fsync_that_there_is_no_room() {
-    let test = "who_wrote_by_a_mapping_is_told";
+fn fsync_reports_enospc_to_a_writer_of_a_mapping() {
+    let test = "fsync_reports_enospc_to_a_writer_of_a_mapping";
     let Some(world) = world(test) else { return };
     if !installed(test, &["python3"]) {
         return;
@@ -279,8 +283,9 @@ const WALK: &str = "find mnt -ls; find mnt -type f -exec cat {} +; touch mnt/new
                     echo new > mnt/d1/new; sync mnt/new; df mnt; rm -rf mnt/*; find mnt -ls";
 
 #[test]
-fn a_damaged_image_is_refused_or_mounted_and_walked_and_ends_no_daemon() {
-    let Some(world) = world("a_damaged_image_is_refused_…") else {
+fn a_damaged_image_is_refused_or_mounted_and_never_ends_the_daemon() {
+    let Some(world) = world("a_damaged_image_is_refused_or_mounted_and_never_ends_the_daemon")
+    else {
         return;
     };
     let numbers = Rng::new(21);
@@ -328,8 +333,10 @@ fn a_damaged_image_is_refused_or_mounted_and_walked_and_ends_no_daemon() {
 }
 
 #[test]
-fn users_wait_for_a_daemon_that_stands_still_and_go_on_with_it_or_are_told_that_it_is_gone() {
-    let Some(world) = world("users_wait_for_a_daemon_…") else {
+fn callers_of_a_stopped_daemon_wait_and_then_continue_or_get_an_error_if_it_ends() {
+    let Some(world) =
+        world("callers_of_a_stopped_daemon_wait_and_then_continue_or_get_an_error_if_it_ends")
+    else {
         return;
     };
     world.ok(&["mount", "f", "mnt"]);
@@ -354,8 +361,9 @@ fn users_wait_for_a_daemon_that_stands_still_and_go_on_with_it_or_are_told_that_
 }
 
 #[test]
-fn a_filesystem_that_is_unmounted_by_force_under_who_uses_it_is_closed_cleanly() {
-    let Some(world) = world("a_filesystem_that_is_unmounted_by_force_…") else {
+fn a_filesystem_in_use_that_is_unmounted_by_force_is_closed_cleanly() {
+    let Some(world) = world("a_filesystem_in_use_that_is_unmounted_by_force_is_closed_cleanly")
+    else {
         return;
     };
     let at = world.path("mnt");
@@ -399,8 +407,8 @@ fn a_filesystem_that_is_unmounted_by_force_under_who_uses_it_is_closed_cleanly()
 }
 
 #[test]
-fn umount_with_force_cuts_off_who_uses_the_filesystem_and_keeps_what_was_written() {
-    let Some(world) = world("umount_with_force_…") else {
+fn umount_with_force_cuts_off_open_files_and_keeps_written_data() {
+    let Some(world) = world("umount_with_force_cuts_off_open_files_and_keeps_written_data") else {
         return;
     };
     let content = || fs::read(world.path("mnt/open")).unwrap();

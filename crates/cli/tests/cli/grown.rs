@@ -23,7 +23,7 @@ fn check(world: &CliSandbox, args: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn a_cached_device_that_grew_while_it_was_detached_is_attached_as_long_as_it_is_now() {
+fn a_cached_device_that_grew_while_detached_is_attached_with_its_new_length() {
     for dirty in [false, true] {
         let world = CliSandbox::with_volume();
         if dirty {
@@ -52,7 +52,7 @@ fn a_cached_device_that_grew_while_it_was_detached_is_attached_as_long_as_it_is_
 }
 
 #[test]
-fn a_volume_that_is_not_attached_is_resized_and_says_so_and_removed_as_well() {
+fn a_detached_volume_of_a_grown_device_can_be_resized_and_removed() {
     let world = CliSandbox::with_volume();
     world.dirty(8 * MIB, 3, 4096);
     set_len(&world, "data.img", 96 * MIB);
@@ -67,7 +67,7 @@ fn a_volume_that_is_not_attached_is_resized_and_says_so_and_removed_as_well() {
 }
 
 #[test]
-fn a_device_that_shrank_is_refused_with_what_to_do_whether_its_log_is_empty_or_not() {
+fn a_device_that_shrank_is_refused_with_a_remedy_with_a_clean_or_dirty_log() {
     for (dirty, remedy) in [
         (false, "forebay remove"),
         (true, "nothing in the log is lost"),
@@ -89,8 +89,7 @@ fn a_device_that_shrank_is_refused_with_what_to_do_whether_its_log_is_empty_or_n
 }
 
 #[test]
-fn an_attached_volume_takes_the_new_length_when_it_is_told_to_and_nbd_clients_by_their_next_connection()
- {
+fn resize_extends_an_attached_volume_and_nbd_clients_see_it_after_a_reconnect() {
     let world = CliSandbox::with_volume();
     world.attach();
     let mut before = world.client();
@@ -125,8 +124,8 @@ fn an_attached_volume_takes_the_new_length_when_it_is_told_to_and_nbd_clients_by
 }
 
 #[test]
-fn a_mounted_filesystem_takes_the_length_of_a_data_device_that_grew_below_it() {
-    let test = "a_mounted_filesystem_takes_the_length";
+fn a_mounted_filesystem_can_be_extended_when_the_data_device_below_grew() {
+    let test = "a_mounted_filesystem_can_be_extended_when_the_data_device_below_grew";
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "resize2fs"]) {
         return;
     }
@@ -183,7 +182,7 @@ fn status(world: &CliSandbox) -> serde_json::Value {
 }
 
 #[test]
-fn a_log_structured_volume_takes_the_room_of_a_longer_device_attached_or_not() {
+fn a_log_structured_volume_uses_the_space_of_a_longer_device_attached_or_detached() {
     let world = space("vsl");
     world.attach();
     let before = status(&world);
@@ -224,8 +223,8 @@ fn a_log_structured_volume_takes_the_room_of_a_longer_device_attached_or_not() {
 }
 
 #[test]
-fn a_filesystem_takes_the_room_of_a_longer_device_mounted_or_not() {
-    let test = "a_filesystem_takes_the_room";
+fn a_filesystem_uses_the_space_of_a_longer_device_mounted_or_unmounted() {
+    let test = "a_filesystem_uses_the_space_of_a_longer_device_mounted_or_unmounted";
     let world = space("fs");
     set_len(&world, "data.img", 96 * MIB);
     let (code, said) = check(&world, &["v"]);
@@ -251,7 +250,7 @@ fn a_filesystem_takes_the_room_of_a_longer_device_mounted_or_not() {
 }
 
 #[test]
-fn a_cache_over_a_log_structured_volume_becomes_longer_with_it() {
+fn a_cache_over_a_log_structured_volume_grows_with_the_volume() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);

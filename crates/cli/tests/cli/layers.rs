@@ -33,7 +33,7 @@ fn check(world: &CliSandbox, args: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_detach_and_remove() {
+fn flushed_data_of_a_cache_over_a_volume_survives_kill_detach_and_remove() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
@@ -107,7 +107,7 @@ fn a_cache_over_a_log_structured_volume_keeps_what_was_flushed_through_kill_deta
 }
 
 #[test]
-fn what_there_is_no_room_for_below_is_refused_and_a_trim_makes_room() {
+fn writes_beyond_the_free_space_of_the_lower_volume_are_refused_until_a_trim() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);
@@ -168,7 +168,7 @@ fn a_log_over_a_volume_is_not_attached_to_its_device_or_to_another_volume() {
 }
 
 #[test]
-fn both_devices_are_asked_before_they_are_overwritten() {
+fn both_devices_are_checked_for_content_before_they_are_overwritten() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("log.img", 40 * MIB);

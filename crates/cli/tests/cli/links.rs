@@ -54,8 +54,8 @@ fn begins(world: &CliSandbox, name: &str) -> Vec<u8> {
 
 /// The recipe for fstab mounted the wrong filesystem when two volumes were attached in another order.
 #[test]
-fn volumes_that_are_attached_in_another_order_keep_their_names() {
-    let Some(world) = two("volumes_that_are_attached_in_another_order_keep_their_names") else {
+fn volumes_keep_their_links_when_attached_in_another_order() {
+    let Some(world) = two("volumes_keep_their_links_when_attached_in_another_order") else {
         return;
     };
     for order in [["a", "b"], ["b", "a"]] {
@@ -101,8 +101,8 @@ fn the_link_of_a_killed_daemon_is_replaced_by_the_next_attach() {
 }
 
 #[test]
-fn a_link_whose_device_is_another_programs_is_removed_by_list() {
-    if !can_serve_loop("a_link_whose_device_is_another_programs_is_removed_by_list") {
+fn list_removes_a_link_whose_device_belongs_to_another_program() {
+    if !can_serve_loop("list_removes_a_link_whose_device_belongs_to_another_program") {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -124,8 +124,8 @@ fn a_link_whose_device_is_another_programs_is_removed_by_list() {
 }
 
 #[test]
-fn what_is_not_forebays_stays_in_its_place_and_is_named() {
-    if !can_serve_loop("what_is_not_forebays_stays_in_its_place_and_is_named") {
+fn a_foreign_file_at_the_path_of_a_link_is_kept_and_reported() {
+    if !can_serve_loop("a_foreign_file_at_the_path_of_a_link_is_kept_and_reported") {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -162,8 +162,8 @@ fn what_is_not_forebays_stays_in_its_place_and_is_named() {
 }
 
 #[test]
-fn a_link_that_goes_meanwhile_is_said_and_the_device_named_instead() {
-    if !can_serve_loop("a_link_that_goes_meanwhile_is_said_and_the_device_named_instead") {
+fn status_reports_a_removed_link_and_names_the_device_instead() {
+    if !can_serve_loop("status_reports_a_removed_link_and_names_the_device_instead") {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -178,8 +178,8 @@ fn a_link_that_goes_meanwhile_is_said_and_the_device_named_instead() {
 
 /// Volumes of two users, or of two runtime directories, can have the same name.
 #[test]
-fn the_first_of_two_volumes_of_one_name_has_the_link() {
-    if !can_serve_loop("the_first_of_two_volumes_of_one_name_has_the_link") {
+fn the_first_of_two_volumes_with_the_same_name_gets_the_link() {
+    if !can_serve_loop("the_first_of_two_volumes_with_the_same_name_gets_the_link") {
         return;
     }
     let (first, second) = (CliSandbox::with_volume(), CliSandbox::with_volume());
@@ -199,8 +199,8 @@ fn the_first_of_two_volumes_of_one_name_has_the_link() {
 }
 
 #[test]
-fn what_is_mounted_by_the_link_keeps_the_volume_attached_and_the_link_in_place() {
-    if !can_serve_loop("what_is_mounted_by_the_link_keeps_the_volume_attached") {
+fn a_mount_through_the_link_keeps_the_volume_attached_and_the_link_present() {
+    if !can_serve_loop("a_mount_through_the_link_keeps_the_volume_attached_and_the_link_present") {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -227,8 +227,8 @@ fn what_is_mounted_by_the_link_keeps_the_volume_attached_and_the_link_in_place()
 /// The kernel shows the file of a loop device by its path without symbolic links. With a runtime directory behind a
 /// link (`/var/run`), the device would seem to belong to another program.
 #[test]
-fn a_runtime_directory_that_is_named_by_a_link_makes_no_difference() {
-    if !can_serve_loop("a_runtime_directory_that_is_named_by_a_link") {
+fn a_runtime_directory_behind_a_symbolic_link_works_as_usual() {
+    if !can_serve_loop("a_runtime_directory_behind_a_symbolic_link_works_as_usual") {
         return;
     }
     let world = CliSandbox::with_volume();

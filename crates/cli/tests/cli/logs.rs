@@ -16,7 +16,7 @@ fn check(world: &CliSandbox) -> i32 {
 }
 
 #[test]
-fn check_tells_clean_dirty_damaged_and_foreign_by_its_exit_code() {
+fn check_exits_with_different_codes_for_clean_dirty_damaged_and_foreign_logs() {
     let world = CliSandbox::with_volume();
     assert_eq!(check(&world), 0);
     world.dirty(MIB, 5, 8192);
@@ -39,7 +39,7 @@ fn check_tells_clean_dirty_damaged_and_foreign_by_its_exit_code() {
 }
 
 #[test]
-fn a_flushed_record_that_is_gone_is_damage_and_not_passed_over() {
+fn a_missing_flushed_record_is_reported_as_damage() {
     let world = CliSandbox::with_volume();
     world.attach();
     {
@@ -75,7 +75,7 @@ fn a_flushed_record_that_is_gone_is_damage_and_not_passed_over() {
 }
 
 #[test]
-fn one_superblock_is_enough_and_none_is_too_few() {
+fn a_log_opens_with_one_valid_superblock_and_not_without_any() {
     for broken in SUPERBLOCKS {
         let world = CliSandbox::with_volume();
         world.dirty(0, 3, 4096);
@@ -95,7 +95,7 @@ fn one_superblock_is_enough_and_none_is_too_few() {
 }
 
 #[test]
-fn a_file_that_is_no_log_is_refused_by_its_magic() {
+fn a_file_without_the_magic_number_is_refused_as_a_log() {
     let world = CliSandbox::with_volume();
     world.image("zeroes.img", 40 * MIB);
     let failed = world.refused(&["attach", "--log", "zeroes.img", "--via", "none"]);
@@ -129,7 +129,7 @@ fn a_log_of_another_version_is_refused_with_both_versions() {
 }
 
 #[test]
-fn a_log_that_was_cut_short_is_refused() {
+fn a_truncated_log_is_refused() {
     let world = CliSandbox::with_volume();
     world.dirty(0, 3, 4096);
     let file = File::options()

@@ -34,7 +34,7 @@ fn status(world: &CliSandbox) -> Value {
 
 /// As found in review: these clients made the daemon 1.67 GB large, while `status` reported 1 MiB.
 #[test]
-fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
+fn concurrent_large_requests_of_many_clients_stay_within_the_memory_bound() {
     let world = CliSandbox::new();
     world.image("data.img", CLIENTS * LARGEST);
     world.image("log.img", 64 * MIB);
@@ -75,7 +75,7 @@ fn many_clients_with_large_requests_at_once_stay_within_the_bound() {
 }
 
 #[test]
-fn the_bound_is_set_by_the_description_or_an_option_and_shown() {
+fn the_memory_bound_is_set_by_configuration_file_or_option_and_shown_by_status() {
     let world = CliSandbox::with_volume();
     world.attach();
     assert_eq!(status(&world)["request_bytes_max"], 256 * MIB);
@@ -102,7 +102,7 @@ fn the_bound_is_set_by_the_description_or_an_option_and_shown() {
 }
 
 #[test]
-fn the_daemon_holds_its_memory_where_it_may_and_serves_where_it_may_not() {
+fn the_daemon_locks_its_memory_if_permitted_and_serves_without() {
     const CAP_IPC_LOCK: u32 = 14;
     let world = CliSandbox::with_volume();
     world.attach();
@@ -113,7 +113,10 @@ fn the_daemon_holds_its_memory_where_it_may_and_serves_where_it_may_not() {
     if mask & 1 << CAP_IPC_LOCK != 0 {
         assert!(resident(pid, "VmLck") >= resident(pid, "VmRSS"));
     } else {
-        skip("the_daemon_holds_its_memory", "no CAP_IPC_LOCK");
+        skip(
+            "the_daemon_locks_its_memory_if_permitted_and_serves_without",
+            "no CAP_IPC_LOCK",
+        );
     }
     world.client().write(0, &[1; 4096]).unwrap();
     world.detach();

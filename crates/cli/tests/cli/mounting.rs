@@ -26,8 +26,8 @@ fn is_noted(path: &Path) -> bool {
 }
 
 #[test]
-fn reads_are_noted_as_the_options_of_the_mount_say() {
-    let Some(world) = world("reads_are_noted_as_the_options_of_the_mount_say") else {
+fn access_times_are_updated_as_the_mount_options_require() {
+    let Some(world) = world("access_times_are_updated_as_the_mount_options_require") else {
         return;
     };
     let dir = world.path("mnt");
@@ -75,8 +75,8 @@ fn reads_are_noted_as_the_options_of_the_mount_say() {
 }
 
 #[test]
-fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
-    let Some(world) = world("what_is_unmounted_by_the_system_can_be_mounted_at_once") else {
+fn a_filesystem_can_be_mounted_right_after_the_system_umount() {
+    let Some(world) = world("a_filesystem_can_be_mounted_right_after_the_system_umount") else {
         return;
     };
     let dir = world.path("mnt");
@@ -94,8 +94,8 @@ fn what_is_unmounted_by_the_system_can_be_mounted_at_once() {
 /// Found by xfstests' generic/507 and 524, which mount again at once on a busy system. The lock of the name was free
 /// while the image was still open, and the next daemon, which had waited for the lock, was refused.
 #[test]
-fn the_lock_of_the_name_is_held_until_the_image_is_closed() {
-    let Some(world) = world("the_lock_of_the_name_is_held_until_the_image_is_closed") else {
+fn the_name_lock_is_held_until_the_image_is_closed() {
+    let Some(world) = world("the_name_lock_is_held_until_the_image_is_closed") else {
         return;
     };
     let dir = world.path("mnt");
@@ -117,8 +117,8 @@ fn the_lock_of_the_name_is_held_until_the_image_is_closed() {
 
 /// Found by xfstests' generic/488: the kernel does not report all files that it released before the unmount.
 #[test]
-fn files_without_a_name_do_not_outlive_the_mount() {
-    let Some(world) = world("files_without_a_name_do_not_outlive_the_mount") else {
+fn unlinked_open_files_are_reclaimed_at_unmount() {
+    let Some(world) = world("unlinked_open_files_are_reclaimed_at_unmount") else {
         return;
     };
     let dir = world.path("mnt");
@@ -151,8 +151,8 @@ fn helper(world: &CliSandbox, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn the_helper_of_mount_is_silent_can_do_as_if_and_mounts_anew() {
-    let Some(world) = world("the_helper_of_mount_is_silent_…") else {
+fn the_mount_helper_supports_quiet_fake_and_remount() {
+    let Some(world) = world("the_mount_helper_supports_quiet_fake_and_remount") else {
         return;
     };
     let dir = world.path("mnt");
@@ -183,8 +183,8 @@ fn the_helper_of_mount_is_silent_can_do_as_if_and_mounts_anew() {
 
 /// `chattr +S` and `+D`: without any `fsync`, and the daemon is killed.
 #[test]
-fn flags_of_files_have_what_changes_made_durable_at_once() {
-    let test = "flags_of_files_have_what_changes_made_durable_at_once";
+fn the_sync_and_dirsync_flags_make_changes_durable_at_once() {
+    let test = "the_sync_and_dirsync_flags_make_changes_durable_at_once";
     if !installed(test, &["chattr"]) {
         return;
     }
@@ -227,8 +227,8 @@ fn flags_of_files_have_what_changes_made_durable_at_once() {
 }
 
 #[test]
-fn what_is_free_is_given_back_when_root_asks_for_that() {
-    let test = "what_is_free_is_given_back_when_root_asks_for_that";
+fn fstrim_by_root_returns_free_space_to_the_image() {
+    let test = "fstrim_by_root_returns_free_space_to_the_image";
     if !installed(test, &["fstrim"]) {
         return;
     }
@@ -260,8 +260,8 @@ fn what_is_free_is_given_back_when_root_asks_for_that() {
 }
 
 #[test]
-fn the_system_is_told_how_many_files_there_are() {
-    let Some(world) = world("the_system_is_told_how_many_files_there_are") else {
+fn statfs_reports_the_number_of_files() {
+    let Some(world) = world("statfs_reports_the_number_of_files") else {
         return;
     };
     let dir = world.path("mnt");

@@ -21,7 +21,7 @@ fn a_data_device_that_was_changed_without_its_dirty_log_is_refused() {
 }
 
 #[test]
-fn a_data_device_that_was_changed_while_the_log_was_clean_is_welcome() {
+fn a_data_device_that_was_changed_while_the_log_was_clean_is_accepted() {
     let world = CliSandbox::with_volume();
     world.attach();
     world.client().write(8 * MIB, &[3; 4096]).unwrap();
@@ -61,7 +61,7 @@ fn another_data_device_of_the_same_size_is_refused() {
 }
 
 #[test]
-fn a_description_with_the_log_of_another_volume_is_refused() {
+fn a_configuration_file_with_the_log_of_another_volume_is_refused() {
     let world = CliSandbox::with_volume();
     world.image("log2.img", 40 * MIB);
     world.data("data2.img", 64 * MIB);
@@ -81,7 +81,7 @@ fn a_description_with_the_log_of_another_volume_is_refused() {
 }
 
 #[test]
-fn a_data_device_that_is_missing_is_named() {
+fn the_error_for_a_missing_data_device_names_its_path() {
     let world = CliSandbox::with_volume();
     fs::remove_file(world.path("data.img")).unwrap();
     attach(&world).with(3, &["data.img", "does not exist"]);

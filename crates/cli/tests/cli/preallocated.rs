@@ -123,8 +123,9 @@ impl ReservedFiles {
 }
 
 #[test]
-fn what_was_reserved_can_be_written_after_kills_though_all_else_is_full() {
-    let Some(world) = world("what_was_reserved_can_be_written_after_kills") else {
+fn preallocated_blocks_can_be_written_after_kills_on_a_full_filesystem() {
+    let Some(world) = world("preallocated_blocks_can_be_written_after_kills_on_a_full_filesystem")
+    else {
         return;
     };
     let rounds = std::env::var("FOREBAY_ROUNDS").map_or(4, |n| n.parse().expect("a number"));

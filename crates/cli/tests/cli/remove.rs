@@ -7,7 +7,7 @@ use std::fs;
 use crate::world::{CliSandbox, MIB};
 
 #[test]
-fn a_volume_with_an_empty_log_is_removed_whatever_became_of_its_data_device() {
+fn a_volume_with_an_empty_log_can_be_removed_without_its_data_device() {
     for shorter in [false, true] {
         let world = CliSandbox::with_volume();
         let gone = world.path("data.img");
@@ -28,7 +28,7 @@ fn a_volume_with_an_empty_log_is_removed_whatever_became_of_its_data_device() {
 }
 
 #[test]
-fn a_log_that_holds_data_for_a_device_that_is_gone_or_wiped_is_removed_with_force_alone() {
+fn a_dirty_log_of_a_missing_or_wiped_device_is_removed_only_with_force() {
     for wiped in [false, true] {
         let world = CliSandbox::with_volume();
         world.dirty(8 * MIB, 3, 4096);
@@ -53,7 +53,7 @@ fn a_log_that_holds_data_for_a_device_that_is_gone_or_wiped_is_removed_with_forc
 }
 
 #[test]
-fn of_a_volume_whose_own_device_is_gone_wiped_or_anothers_the_description_is_removed_with_force() {
+fn a_configuration_file_without_its_own_log_is_removed_with_force() {
     for what in ["gone", "wiped", "another's"] {
         let world = CliSandbox::with_volume();
         match what {
@@ -88,7 +88,7 @@ fn of_a_volume_whose_own_device_is_gone_wiped_or_anothers_the_description_is_rem
 }
 
 #[test]
-fn a_log_structured_volume_that_is_gone_or_wiped_is_removed_with_force() {
+fn a_missing_or_wiped_log_structured_volume_is_removed_with_force() {
     for wiped in [false, true] {
         let world = CliSandbox::new();
         world.image("data.img", 64 * MIB);

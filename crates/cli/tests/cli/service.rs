@@ -25,7 +25,7 @@ fn foreground(world: &CliSandbox, more: &[&str]) -> (Child, String) {
 }
 
 #[test]
-fn a_service_manager_is_told_of_readiness_and_of_stopping() {
+fn the_service_manager_is_notified_of_readiness_and_of_stopping() {
     let world = CliSandbox::with_volume();
     let manager = UnixDatagram::bind(world.path("notify.sock")).unwrap();
     let told = || {
@@ -52,7 +52,7 @@ fn get(address: &str, request: &str) -> String {
 }
 
 #[test]
-fn metrics_are_given_out_and_nothing_else() {
+fn the_metrics_address_serves_only_metrics() {
     let world = CliSandbox::with_volume();
     // A port that is free now. If another program takes it before the daemon does, the daemon reports this.
     let port = std::net::TcpListener::bind("127.0.0.1:0")

@@ -7,7 +7,7 @@ use crate::world::{CliSandbox, MIB, failed, signal, texts};
 
 /// Found in a trial: `list` took 31 s, and `drain --timeout 3s` 30 s.
 #[test]
-fn a_daemon_that_is_stopped_is_named_and_keeps_nobody_from_the_others() {
+fn a_stopped_daemon_is_reported_and_does_not_delay_commands_for_other_volumes() {
     let world = CliSandbox::with_volume();
     world.attach();
     world.data("w.img", 64 * MIB);
@@ -45,8 +45,8 @@ fn a_daemon_that_is_stopped_is_named_and_keeps_nobody_from_the_others() {
 
 /// Found in a trial: the refused attach removed the socket of the killed daemon, by which `list` had recognized it.
 #[test]
-fn a_volume_stays_dead_when_an_attach_was_refused() {
-    if !can_serve_loop("a_volume_stays_dead_when_an_attach_was_refused") {
+fn a_refused_attach_keeps_the_dead_state_of_a_volume() {
+    if !can_serve_loop("a_refused_attach_keeps_the_dead_state_of_a_volume") {
         return;
     }
     let world = CliSandbox::with_volume();
@@ -70,7 +70,7 @@ fn a_volume_stays_dead_when_an_attach_was_refused() {
 }
 
 #[test]
-fn what_was_refused_leaves_no_lock() {
+fn refused_commands_leave_no_lock_file() {
     let world = CliSandbox::with_volume();
     let exists = [
         "create", "--name", "v", "--data", "data.img", "--log", "log.img",

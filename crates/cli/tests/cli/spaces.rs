@@ -42,7 +42,7 @@ fn not_attached(world: &CliSandbox) -> RefusedCommand {
 }
 
 #[test]
-fn a_volume_is_made_and_keeps_what_is_written_through_detach_kill_and_remove() {
+fn a_new_volume_keeps_its_data_through_detach_and_kill_until_it_is_removed() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     let out = create(&world, &["--size", "1GiB"]);
@@ -95,7 +95,7 @@ fn a_volume_is_made_and_keeps_what_is_written_through_detach_kill_and_remove() {
 
 /// Found with `sepbit`, which first has no estimate of short-lived data: its status was not valid.
 #[test]
-fn every_placement_has_a_status_from_the_beginning() {
+fn the_status_of_every_placement_is_valid_from_the_start() {
     for placement in [
         "lfs",
         "wolf",
@@ -116,7 +116,7 @@ fn every_placement_has_a_status_from_the_beginning() {
 }
 
 #[test]
-fn what_was_flushed_before_a_kill_is_found_by_check_and_recovered() {
+fn flushed_data_is_counted_by_check_and_recovered_after_a_kill() {
     let world = world();
     world.dirty(5 * MIB, 9, 1 << 20);
     let (code, said) = check(&world);
@@ -138,7 +138,7 @@ fn what_was_flushed_before_a_kill_is_found_by_check_and_recovered() {
 }
 
 #[test]
-fn a_full_volume_refuses_writes_and_goes_on_with_reads_and_trims() {
+fn a_full_volume_refuses_writes_and_still_serves_reads_and_trims() {
     let world = CliSandbox::new();
     world.image("data.img", 40 * MIB);
     create(
@@ -183,7 +183,7 @@ fn a_full_volume_refuses_writes_and_goes_on_with_reads_and_trims() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused_before_anything_is_touched() {
+fn conflicting_options_are_refused_before_any_change() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.image("small.img", 20 * MIB);
@@ -227,7 +227,7 @@ fn what_does_not_go_together_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn one_superblock_is_enough_and_is_said_and_none_is_not() {
+fn a_volume_opens_with_one_valid_superblock_and_check_reports_the_other() {
     for at in SUPERBLOCKS {
         let world = world();
         world.dirty(MIB, 5, 4096);
@@ -253,7 +253,7 @@ fn one_superblock_is_enough_and_is_said_and_none_is_not() {
 }
 
 #[test]
-fn a_device_that_was_cut_short_is_refused() {
+fn a_truncated_device_is_refused() {
     let world = world();
     let file = fs::File::options()
         .write(true)
@@ -268,7 +268,7 @@ fn a_device_that_was_cut_short_is_refused() {
 }
 
 #[test]
-fn another_volume_in_its_place_or_another_version_is_refused() {
+fn a_replaced_volume_or_another_format_version_is_refused() {
     let world = world();
     fs::copy(world.path("data.img"), world.path("mine.img")).unwrap();
     world.ok(&[
@@ -290,7 +290,7 @@ fn another_volume_in_its_place_or_another_version_is_refused() {
 }
 
 #[test]
-fn a_volume_in_use_is_refused_to_others() {
+fn a_volume_in_use_cannot_be_removed_attached_or_overwritten() {
     let world = world();
     world.attach();
     for args in [
@@ -307,7 +307,7 @@ fn a_volume_in_use_is_refused_to_others() {
 }
 
 #[test]
-fn garbage_anywhere_gives_the_right_data_an_error_or_a_refusal() {
+fn corruption_anywhere_gives_correct_data_an_error_or_a_refusal() {
     let whole = world();
     let data: Vec<u8> = (0..8 * MIB).map(|n| (n / 4096 % 251) as u8 + 1).collect();
     whole.attach();
@@ -356,7 +356,7 @@ fn garbage_anywhere_gives_the_right_data_an_error_or_a_refusal() {
 }
 
 #[test]
-fn dump_says_what_is_on_the_device() {
+fn dump_prints_every_structure_on_the_device() {
     let world = world();
     world.dirty(0, 1, 8192);
     world.attach();
@@ -376,7 +376,7 @@ fn dump_says_what_is_on_the_device() {
 }
 
 #[test]
-fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
+fn a_log_structured_volume_refuses_cache_options_and_accepts_its_own() {
     let world = world();
     world
         .refused(&["attach", "v", "--via", "none", "--bypass", "64KiB"])
@@ -396,7 +396,7 @@ fn options_of_a_cache_are_refused_and_those_of_a_volume_are_taken() {
 }
 
 #[test]
-fn the_share_that_is_kept_free_is_chosen_noted_shown_and_changed() {
+fn the_spare_share_can_be_set_at_create_is_shown_and_can_be_changed() {
     let world = CliSandbox::new();
     world.image("data.img", 256 * MIB);
     let args = ["create", "--volume", "vsl", "--name", "v"];
@@ -436,8 +436,8 @@ fn the_share_that_is_kept_free_is_chosen_noted_shown_and_changed() {
 }
 
 #[test]
-fn what_holds_nothing_is_a_hole_for_nbd_clients() {
-    if !installed("what_holds_nothing_is_a_hole", &["nbdinfo"]) {
+fn unmapped_ranges_are_holes_for_nbd_clients() {
+    if !installed("unmapped_ranges_are_holes_for_nbd_clients", &["nbdinfo"]) {
         return;
     }
     let world = world();
@@ -460,7 +460,7 @@ fn what_holds_nothing_is_a_hole_for_nbd_clients() {
 }
 
 #[test]
-fn what_is_free_of_an_image_is_given_back_if_that_is_asked_for() {
+fn free_space_of_an_image_is_returned_if_discard_is_on() {
     let blocks = |discard: &str| {
         let world = CliSandbox::new();
         let path = world.image("data.img", 64 * MIB);

@@ -28,7 +28,7 @@ fn json(world: &CliSandbox, args: &[&str]) -> serde_json::Value {
 }
 
 #[test]
-fn the_placement_of_a_volume_changes_attached_and_detached_and_stays_changed() {
+fn the_placement_can_be_changed_attached_or_detached_and_persists() {
     let world = world("lfs");
     let said = world.ok(&["tune", "v"]);
     assert!(said.contains("v places data by lfs"), "{said}");
@@ -72,7 +72,7 @@ fn the_placement_of_a_volume_changes_attached_and_detached_and_stays_changed() {
 }
 
 #[test]
-fn what_learns_enough_says_what_another_placement_would_cost() {
+fn tune_reports_the_cost_of_other_placements_after_enough_writes() {
     let world = world("overwrite");
     world.attach();
     let mut client = world.client();
@@ -92,7 +92,7 @@ fn what_learns_enough_says_what_another_placement_would_cost() {
 }
 
 #[test]
-fn what_has_no_such_placement_is_refused() {
+fn a_placement_that_the_volume_does_not_support_is_refused() {
     let cached = CliSandbox::with_volume();
     let refused = cached.refused(&["tune", "v", "--placement", "lfs"]);
     refused.with(2, &["no placement"]);
@@ -105,7 +105,7 @@ fn what_has_no_such_placement_is_refused() {
 }
 
 #[test]
-fn a_filesystem_is_told_its_placement_and_does_not_choose_it() {
+fn a_filesystem_accepts_a_named_placement_but_not_auto() {
     let world = CliSandbox::new();
     world.image("data.img", 64 * MIB);
     world.ok(&["create", "--fs", "--name", "f", "--data", "data.img"]);
@@ -117,7 +117,7 @@ fn a_filesystem_is_told_its_placement_and_does_not_choose_it() {
 }
 
 #[test]
-fn a_bad_placement_over_the_socket_is_refused_and_the_volume_goes_on() {
+fn a_bad_placement_over_the_socket_is_refused_and_the_volume_keeps_working() {
     let world = world("lfs");
     world.attach();
     for placement in ["best", "", "LFS", "overwrite\n", &"x".repeat(2000)] {
@@ -132,7 +132,7 @@ fn a_bad_placement_over_the_socket_is_refused_and_the_volume_goes_on() {
 /// Found by review: the cleaner took the stream of data that it moves from the placement, waited, and appended to a stream that
 /// the placement meanwhile lacked.
 #[test]
-fn many_changes_at_once_from_many_clients_leave_a_sound_volume() {
+fn concurrent_placement_changes_leave_a_consistent_volume() {
     let world = world("lfs");
     world.attach();
     let mut client = world.client();

@@ -59,8 +59,8 @@ fn shown_until(out: &mut impl Read, what: &str) -> String {
 }
 
 #[test]
-fn on_a_terminal_the_screen_is_taken_and_given_back_when_a_key_ends_it() {
-    let name = "on_a_terminal_the_screen_is_taken_and_given_back_when_a_key_ends_it";
+fn watch_restores_the_terminal_screen_when_a_key_ends_it() {
+    let name = "watch_restores_the_terminal_screen_when_a_key_ends_it";
     let world = CliSandbox::with_volume();
     world.attach();
     let Some(mut child) = on_a_terminal(&world, name) else {
@@ -85,8 +85,8 @@ fn on_a_terminal_the_screen_is_taken_and_given_back_when_a_key_ends_it() {
 }
 
 #[test]
-fn on_a_terminal_the_screen_is_given_back_when_a_signal_ends_it() {
-    let name = "on_a_terminal_the_screen_is_given_back_when_a_signal_ends_it";
+fn watch_restores_the_terminal_screen_when_a_signal_ends_it() {
+    let name = "watch_restores_the_terminal_screen_when_a_signal_ends_it";
     let world = CliSandbox::with_volume();
     world.attach();
     let Some(mut child) = on_a_terminal(&world, name) else {
@@ -104,8 +104,8 @@ fn on_a_terminal_the_screen_is_given_back_when_a_signal_ends_it() {
 }
 
 #[test]
-fn a_volume_that_is_detached_is_said_to_be_and_the_watch_goes_on() {
-    let name = "a_volume_that_is_detached_is_said_to_be_and_the_watch_goes_on";
+fn watch_reports_a_detached_volume_and_continues() {
+    let name = "watch_reports_a_detached_volume_and_continues";
     let world = CliSandbox::with_volume();
     world.attach();
     let Some(mut child) = on_a_terminal(&world, name) else {
@@ -123,7 +123,7 @@ fn a_volume_that_is_detached_is_said_to_be_and_the_watch_goes_on() {
 }
 
 #[test]
-fn in_a_pipe_reports_come_one_after_another_and_no_terminal_is_spoken_to() {
+fn watch_prints_successive_reports_without_terminal_codes_to_a_pipe() {
     let world = CliSandbox::with_volume();
     world.attach();
     let mut child = world

@@ -40,7 +40,7 @@ fn get(address: &str, host: &str, path: &str) -> String {
 }
 
 #[test]
-fn the_page_the_report_and_the_metrics_are_given_out_to_who_asks_this_machine() {
+fn page_report_and_metrics_are_served_only_under_a_local_host_name() {
     let world = CliSandbox::with_volume();
     let address = attach(&world);
     world.client().write(0, &[1; 512]).unwrap();
@@ -71,7 +71,7 @@ fn the_page_the_report_and_the_metrics_are_given_out_to_who_asks_this_machine() 
 }
 
 #[test]
-fn those_who_ask_slowly_or_without_end_keep_nobody_else_from_the_volume() {
+fn slow_and_endless_http_requests_do_not_block_other_clients() {
     let world = CliSandbox::with_volume();
     let address = attach(&world);
     // More clients than are served at a time, most of them in the middle of a request.
@@ -98,7 +98,7 @@ fn those_who_ask_slowly_or_without_end_keep_nobody_else_from_the_volume() {
 }
 
 #[test]
-fn a_page_is_described_and_its_metrics_need_no_port_of_their_own() {
+fn the_http_address_is_configurable_and_also_serves_metrics() {
     let world = CliSandbox::with_volume();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
@@ -160,8 +160,8 @@ fn looked_at(world: &CliSandbox, browser: &str, more: &[&str], url: &str) -> (St
 }
 
 #[test]
-fn a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name() {
-    let name = "a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name";
+fn a_browser_shows_live_changes_and_runs_no_script_from_a_name() {
+    let name = "a_browser_shows_live_changes_and_runs_no_script_from_a_name";
     let Some(browser) = browser(name) else { return };
     let world = CliSandbox::new();
     world.data(HOSTILE, 64 * MIB);
@@ -193,8 +193,8 @@ fn a_browser_shows_a_volume_as_it_changes_and_runs_nothing_that_is_in_a_name() {
 }
 
 #[test]
-fn a_browser_that_was_led_here_by_a_stranger_s_name_is_shown_nothing() {
-    let name = "a_browser_that_was_led_here_by_a_stranger_s_name_is_shown_nothing";
+fn a_browser_that_comes_under_a_foreign_host_name_sees_no_data() {
+    let name = "a_browser_that_comes_under_a_foreign_host_name_sees_no_data";
     let Some(browser) = browser(name) else { return };
     let world = CliSandbox::with_volume();
     let address = attach(&world);

@@ -16,10 +16,10 @@ struct DatabaseLibrary {
 }
 
 #[test]
-fn rows_that_lmdb_committed_are_there_after_the_daemon_was_killed() {
+fn rows_committed_by_lmdb_survive_a_daemon_kill() {
     let ways = &["write", "writemap"];
     daemon_killed_under(
-        "rows_that_lmdb_committed_are_there_after_the_daemon_was_killed",
+        "rows_committed_by_lmdb_survive_a_daemon_kill",
         &DatabaseLibrary {
             name: "lmdb",
             header: "lmdb.h",
@@ -29,10 +29,10 @@ fn rows_that_lmdb_committed_are_there_after_the_daemon_was_killed() {
 }
 
 #[test]
-fn rows_that_rocksdb_committed_are_there_after_the_daemon_was_killed() {
+fn rows_committed_by_rocksdb_survive_a_daemon_kill() {
     let ways = &["write", "direct"];
     daemon_killed_under(
-        "rows_that_rocksdb_committed_are_there_after_the_daemon_was_killed",
+        "rows_committed_by_rocksdb_survive_a_daemon_kill",
         &DatabaseLibrary {
             name: "rocksdb",
             header: "rocksdb/c.h",

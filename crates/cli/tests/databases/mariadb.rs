@@ -161,8 +161,8 @@ const ROWS: &str = "create database d; use d;
     insert into t (b, c) select repeat(char(65 + seq % 26), 150), seq * 7919 % 100003 from seq_1_to_20000;";
 
 #[test]
-fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
-    let test = "mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic";
+fn mariadb_disables_its_doublewrite_buffer_where_it_detects_atomic_writes() {
+    let test = "mariadb_disables_its_doublewrite_buffer_where_it_detects_atomic_writes";
     let Some((mounted, data, scratch)) = databases(test) else {
         return;
     };
@@ -195,19 +195,16 @@ fn mariadb_writes_no_page_twice_where_it_finds_that_writes_are_atomic() {
 }
 
 #[test]
-fn what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_twice() {
+fn rows_committed_by_mariadb_without_doublewrite_survive_a_kill_of_mariadb() {
     kills_under_load(
-        "what_mariadb_committed_is_there_after_it_was_killed_though_it_wrote_no_page_twice",
+        "rows_committed_by_mariadb_without_doublewrite_survive_a_kill_of_mariadb",
         false,
     );
 }
 
 #[test]
-fn what_mariadb_committed_is_there_after_the_daemon_was_killed() {
-    kills_under_load(
-        "what_mariadb_committed_is_there_after_the_daemon_was_killed",
-        true,
-    );
+fn rows_committed_by_mariadb_survive_a_daemon_kill() {
+    kills_under_load("rows_committed_by_mariadb_survive_a_daemon_kill", true);
 }
 
 /// Kills the server, or first the daemon below it and then the server, while it commits; and checks the data.

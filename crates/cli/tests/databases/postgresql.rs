@@ -140,8 +140,8 @@ fn updates(round: u64) -> String {
 }
 
 #[test]
-fn what_postgresql_committed_without_full_pages_is_there_after_the_daemon_was_killed() {
-    let test = "what_postgresql_committed_without_full_pages_is_there";
+fn rows_committed_by_postgresql_without_full_page_writes_survive_a_daemon_kill() {
+    let test = "rows_committed_by_postgresql_without_full_page_writes_survive_a_daemon_kill";
     let Some(programs) = programs() else {
         return skip(test, "no PostgreSQL");
     };

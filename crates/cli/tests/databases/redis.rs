@@ -124,8 +124,8 @@ fn checked(server: &RedisServer) -> u64 {
 }
 
 #[test]
-fn what_redis_acknowledged_is_there_after_the_daemon_was_killed() {
-    let test = "what_redis_acknowledged_is_there_after_the_daemon_was_killed";
+fn writes_acknowledged_by_redis_survive_a_daemon_kill() {
+    let test = "writes_acknowledged_by_redis_survive_a_daemon_kill";
     if !installed(test, &["redis-server"]) {
         return;
     }

@@ -56,7 +56,7 @@ fn is_sound(database: &Connection) {
 
 /// Commits row after row and prints each, if another test starts it for this purpose, until it is killed.
 #[test]
-fn commits_rows_when_another_test_starts_it_for_that() {
+fn helper_commits_rows_until_it_is_killed() {
     let Some(path) = std::env::var_os(DATABASE) else {
         return;
     };
@@ -118,7 +118,7 @@ fn sqlite_commits_without_a_journal() {
 
 /// Returns a command that runs this program to commit rows from a number on.
 fn program(path: &Path, from: i64) -> Command {
-    let test = "sqlite::commits_rows_when_another_test_starts_it_for_that";
+    let test = "sqlite::helper_commits_rows_until_it_is_killed";
     let mut program = this_program(test, DATABASE, path);
     program.env(FROM, from.to_string());
     program
@@ -145,8 +145,8 @@ fn has_rows(path: &Path, committed: i64) -> i64 {
 }
 
 #[test]
-fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
-    let test = "rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment";
+fn rows_committed_by_sqlite_survive_a_kill_of_sqlite_at_any_moment() {
+    let test = "rows_committed_by_sqlite_survive_a_kill_of_sqlite_at_any_moment";
     let Some(mounted) = DatabaseMount::new(test) else {
         return;
     };
@@ -167,8 +167,8 @@ fn rows_that_sqlite_committed_are_there_after_it_was_killed_at_any_moment() {
 /// later. The next holder of the lock must not find uncommitted data in the page cache. (When such data was left in the
 /// cache, the database was malformed after some tens of kills.)
 #[test]
-fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_commit() {
-    let test = "who_commits_beside_one_that_is_killed";
+fn a_concurrent_committer_sees_no_uncommitted_data_of_a_killed_process() {
+    let test = "a_concurrent_committer_sees_no_uncommitted_data_of_a_killed_process";
     let Some(mounted) = DatabaseMount::new(test) else {
         return;
     };
@@ -206,8 +206,8 @@ fn who_commits_beside_one_that_is_killed_finds_nothing_of_what_that_did_not_comm
 /// Modes in which this build of SQLite commits in one atomic change, and keeps no journal in a file; and its own log.
 /// Without a journal (`off`), SQLite guarantees nothing after a crash, here as elsewhere.
 #[test]
-fn rows_that_sqlite_committed_are_there_after_the_daemon_was_killed_at_any_moment() {
-    let test = "rows_that_sqlite_committed_are_there_after_the_daemon";
+fn rows_committed_by_sqlite_survive_a_daemon_kill_at_any_moment() {
+    let test = "rows_committed_by_sqlite_survive_a_daemon_kill_at_any_moment";
     for mode in ["delete", "truncate", "persist", "memory", "wal"] {
         let Some(mounted) = DatabaseMount::new(test) else {
             return;
@@ -232,8 +232,8 @@ fn rows_that_sqlite_committed_are_there_after_the_daemon_was_killed_at_any_momen
 /// after a crash. In mode `delete` it makes the end of the journal durable, and with it the commit, only with
 /// `synchronous = extra`.
 #[test]
-fn rows_that_the_system_s_sqlite_committed_are_there_after_the_daemon_was_killed() {
-    let test = "rows_that_the_system_s_sqlite_committed_are_there";
+fn rows_committed_by_the_system_sqlite_survive_a_daemon_kill() {
+    let test = "rows_committed_by_the_system_sqlite_survive_a_daemon_kill";
     if !installed(test, &["sqlite3", "stdbuf"]) {
         return;
     }

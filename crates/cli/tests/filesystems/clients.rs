@@ -36,8 +36,8 @@ fn client(world: &CliSandbox, program: &str, args: &[&str]) -> String {
 }
 
 #[test]
-fn nbdcopy_takes_back_after_a_crash_what_it_brought() {
-    let test = "nbdcopy_takes_back_after_a_crash_what_it_brought";
+fn nbdcopy_reads_back_after_a_crash_the_data_it_copied_in() {
+    let test = "nbdcopy_reads_back_after_a_crash_the_data_it_copied_in";
     if !installed(test, &["nbdcopy", "nbdinfo"]) {
         return;
     }
@@ -77,8 +77,8 @@ fn nbdcopy_takes_back_after_a_crash_what_it_brought() {
 }
 
 #[test]
-fn qemu_img_finds_a_volume_equal_to_what_it_converted_after_a_crash() {
-    let test = "qemu_img_finds_a_volume_equal_to_what_it_converted";
+fn qemu_img_finds_a_volume_equal_to_the_converted_source_after_a_crash() {
+    let test = "qemu_img_finds_a_volume_equal_to_the_converted_source_after_a_crash";
     if !installed(test, &["qemu-img"]) {
         return;
     }
@@ -102,8 +102,8 @@ fn qemu_img_finds_a_volume_equal_to_what_it_converted_after_a_crash() {
 }
 
 #[test]
-fn fio_verifies_after_a_crash_what_it_wrote_and_flushed_before() {
-    let test = "fio_verifies_after_a_crash_what_it_wrote";
+fn fio_verifies_after_a_crash_the_data_it_wrote_and_flushed() {
+    let test = "fio_verifies_after_a_crash_the_data_it_wrote_and_flushed";
     if !installed(test, &["fio"]) {
         return;
     }

@@ -60,43 +60,64 @@ pub(crate) fn from_env(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn ext4_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+fn ext4_keeps_synced_data_when_the_daemon_is_killed() {
     // The smallest possible log, so that it often wraps around.
     let below = CrashVolume::Cache("128KiB", 5 * MIB);
-    survives("ext4_keeps_what_fsync_promised", &EXT4, below);
+    survives(
+        "ext4_keeps_synced_data_when_the_daemon_is_killed",
+        &EXT4,
+        below,
+    );
 }
 
 #[test]
-fn xfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+fn xfs_keeps_synced_data_when_the_daemon_is_killed() {
     let below = CrashVolume::Cache("1MiB", 40 * MIB);
-    survives("xfs_keeps_what_fsync_promised", &XFS, below);
+    survives(
+        "xfs_keeps_synced_data_when_the_daemon_is_killed",
+        &XFS,
+        below,
+    );
 }
 
 #[test]
-fn btrfs_keeps_what_fsync_promised_when_the_daemon_is_killed() {
+fn btrfs_keeps_synced_data_when_the_daemon_is_killed() {
     let below = CrashVolume::Cache("256KiB", 16 * MIB);
-    survives("btrfs_keeps_what_fsync_promised", &BTRFS, below);
+    survives(
+        "btrfs_keeps_synced_data_when_the_daemon_is_killed",
+        &BTRFS,
+        below,
+    );
 }
 
 #[test]
-fn ext4_on_a_cache_over_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    let test = "ext4_on_a_cache_over_a_volume_keeps_what_fsync_promised";
+fn ext4_on_a_cache_over_a_volume_keeps_synced_data_when_the_daemon_is_killed() {
+    let test = "ext4_on_a_cache_over_a_volume_keeps_synced_data_when_the_daemon_is_killed";
     survives(test, &EXT4, CrashVolume::Both(33 * MIB));
 }
 
 #[test]
-fn ext4_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    on_volumes("ext4_on_a_volume_keeps_what_fsync_promised", &EXT4);
+fn ext4_on_a_volume_keeps_synced_data_when_the_daemon_is_killed() {
+    on_volumes(
+        "ext4_on_a_volume_keeps_synced_data_when_the_daemon_is_killed",
+        &EXT4,
+    );
 }
 
 #[test]
-fn xfs_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    on_volumes("xfs_on_a_volume_keeps_what_fsync_promised", &XFS);
+fn xfs_on_a_volume_keeps_synced_data_when_the_daemon_is_killed() {
+    on_volumes(
+        "xfs_on_a_volume_keeps_synced_data_when_the_daemon_is_killed",
+        &XFS,
+    );
 }
 
 #[test]
-fn btrfs_on_a_volume_keeps_what_fsync_promised_when_the_daemon_is_killed() {
-    on_volumes("btrfs_on_a_volume_keeps_what_fsync_promised", &BTRFS);
+fn btrfs_on_a_volume_keeps_synced_data_when_the_daemon_is_killed() {
+    on_volumes(
+        "btrfs_on_a_volume_keeps_synced_data_when_the_daemon_is_killed",
+        &BTRFS,
+    );
 }
 
 /// The volume below the filesystem.
@@ -288,8 +309,8 @@ fn wait_for_acts(acts: &Receiver<()>, wanted: u64) {
 /// Found by the tests above: the thread that made the loop device waited forever for an answer of its own dead process,
 /// and every access to the mount waited with it.
 #[test]
-fn a_daemon_killed_while_it_attaches_ends_and_the_next_attach_works() {
-    let test = "a_daemon_killed_while_it_attaches_ends";
+fn a_daemon_killed_during_attach_ends_and_the_next_attach_works() {
+    let test = "a_daemon_killed_during_attach_ends_and_the_next_attach_works";
     if !crate::system::can_serve_loop(test) {
         return;
     }

@@ -78,8 +78,8 @@ fn use_and_give_up(world: &CliSandbox, data: &str, image: &Path) {
 
 /// Found with a sparse image of 4 GiB, of which `mkfs.ext4` left 4.1 GiB allocated.
 #[test]
-fn a_sparse_image_stays_sparse_under_mkfs_and_is_so_again_after_fstrim() {
-    let test = "a_sparse_image_stays_sparse";
+fn a_sparse_image_stays_sparse_under_mkfs_and_after_fstrim() {
+    let test = "a_sparse_image_stays_sparse_under_mkfs_and_after_fstrim";
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
         return;
     }
@@ -89,8 +89,8 @@ fn a_sparse_image_stays_sparse_under_mkfs_and_is_so_again_after_fstrim() {
 }
 
 #[test]
-fn a_block_device_is_unmapped_by_mkfs_and_fstrim() {
-    let test = "a_block_device_is_unmapped";
+fn mkfs_and_fstrim_unmap_ranges_of_a_block_device() {
+    let test = "mkfs_and_fstrim_unmap_ranges_of_a_block_device";
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
         return;
     }
@@ -103,8 +103,8 @@ fn a_block_device_is_unmapped_by_mkfs_and_fstrim() {
 }
 
 #[test]
-fn a_data_device_that_cannot_unmap_is_given_no_discards_and_zeroes_all_the_same() {
-    let test = "a_data_device_that_cannot_unmap";
+fn a_data_device_without_discard_gets_no_discards_and_still_reads_zeroes() {
+    let test = "a_data_device_without_discard_gets_no_discards_and_still_reads_zeroes";
     if !can_serve_loop(test) || !installed(test, &["blkdiscard"]) {
         return;
     }

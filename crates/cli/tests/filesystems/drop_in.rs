@@ -14,8 +14,8 @@ use crate::world::{CliSandbox, MIB};
 use forebay_scratch::tree::{GeneratedTree, digests};
 
 #[test]
-fn an_image_with_files_on_it_is_cached_used_and_complete_alone_again() {
-    if !EXT4.can_test("an_image_with_files_on_it_is_cached") {
+fn an_image_with_files_is_cached_and_complete_again_without_its_log() {
+    if !EXT4.can_test("an_image_with_files_is_cached_and_complete_again_without_its_log") {
         return;
     }
     let world = CliSandbox::new();
@@ -159,8 +159,8 @@ impl BlockWriters {
 }
 
 #[test]
-fn only_what_users_wrote_changes_on_the_data_device() {
-    let test = "only_what_users_wrote_changes_on_the_data_device";
+fn only_blocks_that_clients_wrote_change_on_the_data_device() {
+    let test = "only_blocks_that_clients_wrote_change_on_the_data_device";
     if !can_serve_loop(test) || !installed(test, &["blkdiscard"]) {
         return;
     }

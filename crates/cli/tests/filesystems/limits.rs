@@ -78,8 +78,8 @@ fn done(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_daemon_and_a_writer_under_limits_get_on_while_the_kernel_writes_back() {
-    let test = "a_daemon_and_a_writer_under_limits_get_on";
+fn a_daemon_and_a_writer_under_memory_limits_progress_during_kernel_writeback() {
+    let test = "a_daemon_and_a_writer_under_memory_limits_progress_during_kernel_writeback";
     if !EXT4.can_test(test) {
         return;
     }

@@ -23,8 +23,8 @@ const ROUNDS: u64 = 8;
 const MOUNT: [&str; 3] = ["mount", "v", "mnt"];
 
 #[test]
-fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed() {
-    let test = "a_filesystem_of_our_own_keeps_what_fsync_promised";
+fn the_forebay_filesystem_keeps_synced_data_when_its_daemon_is_killed() {
+    let test = "the_forebay_filesystem_keeps_synced_data_when_its_daemon_is_killed";
     if !root() || !Path::new("/dev/fuse").exists() {
         return skip(test, "not root, or no FUSE");
     }
@@ -66,8 +66,8 @@ fn a_filesystem_of_our_own_keeps_what_fsync_promised_when_its_daemon_is_killed()
 }
 
 #[test]
-fn what_was_written_is_there_in_whatever_way_durability_was_asked_for() {
-    let test = "what_was_written_is_there_in_whatever_way";
+fn written_data_survives_a_kill_with_every_way_to_request_durability() {
+    let test = "written_data_survives_a_kill_with_every_way_to_request_durability";
     if !root() || !Path::new("/dev/fuse").exists() {
         return skip(test, "not root, or no FUSE");
     }
@@ -95,8 +95,8 @@ fn what_was_written_is_there_in_whatever_way_durability_was_asked_for() {
 }
 
 #[test]
-fn what_fio_wrote_durably_by_each_engine_is_there_after_the_daemon_was_killed() {
-    let test = "what_fio_wrote_durably_by_each_engine";
+fn durable_writes_of_every_fio_engine_survive_a_daemon_kill() {
+    let test = "durable_writes_of_every_fio_engine_survive_a_daemon_kill";
     if !root() || !Path::new("/dev/fuse").exists() || !installed(test, &["fio"]) {
         return skip(test, "not root, no FUSE, or no fio");
     }

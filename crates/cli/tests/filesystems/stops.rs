@@ -15,8 +15,8 @@ fn create(world: &CliSandbox, name: &str, kind: &FilesystemType) {
 }
 
 #[test]
-fn a_filesystem_is_whole_after_sigterm_with_dirty_data() {
-    if !XFS.can_test("a_filesystem_is_whole_after_sigterm") {
+fn a_filesystem_is_complete_after_sigterm_with_dirty_data() {
+    if !XFS.can_test("a_filesystem_is_complete_after_sigterm_with_dirty_data") {
         return;
     }
     let world = CliSandbox::new();
@@ -47,9 +47,9 @@ fn a_filesystem_is_whole_after_sigterm_with_dirty_data() {
 }
 
 #[test]
-fn a_detach_while_any_kind_is_mounted_is_refused_and_breaks_nothing() {
+fn a_detach_while_xfs_or_btrfs_is_mounted_is_refused_without_damage() {
     for kind in [&XFS, &BTRFS] {
-        if !kind.can_test("a_detach_while_any_kind_is_mounted_is_refused") {
+        if !kind.can_test("a_detach_while_xfs_or_btrfs_is_mounted_is_refused_without_damage") {
             continue;
         }
         let world = CliSandbox::new();
@@ -74,8 +74,8 @@ fn a_detach_while_any_kind_is_mounted_is_refused_and_breaks_nothing() {
 }
 
 #[test]
-fn of_two_volumes_the_crash_of_one_leaves_the_other_alone() {
-    let test = "of_two_volumes_the_crash_of_one_leaves_the_other_alone";
+fn a_crash_of_one_volume_does_not_affect_another() {
+    let test = "a_crash_of_one_volume_does_not_affect_another";
     if !EXT4.can_test(test) {
         return;
     }

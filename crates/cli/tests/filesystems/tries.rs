@@ -36,12 +36,12 @@ fn way() -> &'static str {
 }
 
 #[test]
-fn try_shows_all_shapes_and_leaves_nothing_behind() {
+fn try_compares_all_cache_layouts_and_leaves_nothing_behind() {
     shows(&[], &[way(), "plain disk", "logical DCD", "physical DCD"]);
 }
 
 #[test]
-fn try_shows_the_filesystem_and_a_database_on_it_and_leaves_nothing_behind() {
+fn try_measures_the_filesystem_and_a_database_and_leaves_nothing_behind() {
     if !root() {
         return skip("try --fs", "it needs a mount");
     }
@@ -60,7 +60,7 @@ fn try_shows_the_filesystem_and_a_database_on_it_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn try_shows_log_structured_volumes_and_leaves_nothing_behind() {
+fn try_compares_log_structured_volumes_and_leaves_nothing_behind() {
     shows(
         &["--volume", "vsl"],
         &[
@@ -74,7 +74,7 @@ fn try_shows_log_structured_volumes_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn try_fills_filesystems_before_it_measures_if_asked_to() {
+fn try_filled_fills_filesystems_before_it_measures() {
     if !root() {
         return skip("try --filled", "it needs a filesystem");
     }

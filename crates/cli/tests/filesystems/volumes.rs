@@ -74,7 +74,7 @@ fn create(world: &CliSandbox, placement: &str, size: &[&str]) -> String {
 /// Fills and empties the volume three times, and kills the daemon when the volume is full.
 #[test]
 fn a_volume_is_filled_to_the_last_block_emptied_and_filled_again() {
-    let test = "a_volume_is_filled_to_the_last_block";
+    let test = "a_volume_is_filled_to_the_last_block_emptied_and_filled_again";
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
         return;
     }
@@ -114,8 +114,8 @@ fn a_volume_is_filled_to_the_last_block_emptied_and_filled_again() {
 /// A filesystem may lose data that is in its journal and cannot be written in place, as on any thin device. But the
 /// check finds no error, and freed space is used again.
 #[test]
-fn a_thin_volume_that_is_full_fails_writes_and_is_used_again_when_it_was_discarded() {
-    let test = "a_thin_volume_that_is_full";
+fn a_full_thin_volume_fails_writes_and_is_usable_again_after_a_discard() {
+    let test = "a_full_thin_volume_fails_writes_and_is_usable_again_after_a_discard";
     if !can_serve_loop(test) || !installed(test, &["mkfs.ext4", "e2fsck", "fstrim"]) {
         return;
     }

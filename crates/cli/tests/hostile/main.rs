@@ -39,14 +39,17 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn hostile_callers_neither_hang_the_mount_nor_damage_it_nor_fill_the_memory() {
-    act("hostile_callers_neither_hang_the_mount_nor_damage_it", "rw");
+fn hostile_callers_neither_hang_nor_damage_the_mount_nor_exhaust_memory() {
+    act(
+        "hostile_callers_neither_hang_nor_damage_the_mount_nor_exhaust_memory",
+        "rw",
+    );
 }
 
 #[test]
-fn callers_whose_direct_writes_go_in_parallel_hang_nothing_either() {
+fn callers_with_parallel_direct_writes_hang_nothing() {
     act(
-        "callers_whose_direct_writes_go_in_parallel_hang_nothing_either",
+        "callers_with_parallel_direct_writes_hang_nothing",
         "parallel_direct",
     );
 }
@@ -98,7 +101,7 @@ const FEW: StageSetup = StageSetup {
 
 #[test]
 fn the_watchdog_finds_a_hang_when_the_daemon_is_stopped() {
-    let test = "the_watchdog_finds_a_hang";
+    let test = "the_watchdog_finds_a_hang_when_the_daemon_is_stopped";
     let Some(mut stage) = HostileStage::set(test, "data.img", &FEW, LITTLE_PATIENCE) else {
         return;
     };
@@ -117,9 +120,9 @@ fn the_watchdog_finds_a_hang_when_the_daemon_is_stopped() {
 }
 
 #[test]
-fn the_watchdog_takes_a_slow_disk_for_slow() {
+fn the_watchdog_reports_a_slow_disk_as_slow() {
     let (test, disk) = (
-        "the_watchdog_takes_a_slow_disk_for_slow",
+        "the_watchdog_reports_a_slow_disk_as_slow",
         "model:dec_rz26:data.img",
     );
     let Some(mut stage) = HostileStage::set(test, disk, &FEW, LITTLE_PATIENCE) else {
@@ -133,8 +136,8 @@ fn the_watchdog_takes_a_slow_disk_for_slow() {
 /// Found under databases and hostile callers: a thread of the killed daemon waited in the kernel for a page that only
 /// the daemon could have written back. So the connection stayed open, its users hung, and so did the next mount.
 #[test]
-fn a_filesystem_whose_daemon_was_killed_under_load_can_be_mounted_again_and_its_users_end() {
-    let test = "a_filesystem_whose_daemon_was_killed_under_load";
+fn after_a_daemon_kill_under_load_callers_end_and_the_filesystem_mounts_again() {
+    let test = "after_a_daemon_kill_under_load_callers_end_and_the_filesystem_mounts_again";
     let rounds = std::env::var("FOREBAY_ROUNDS");
     let rounds: u64 = rounds.map_or(3, |rounds| rounds.parse().expect("a number"));
     for round in 0..rounds {
@@ -156,12 +159,12 @@ fn a_filesystem_whose_daemon_was_killed_under_load_can_be_mounted_again_and_its_
 /// Found by the hostile callers: a process hung until it was killed. All processes that waited for its file's lock hung
 /// too.
 #[test]
-fn a_file_is_mapped_beside_direct_writes_of_the_same_process() {
+fn a_file_can_be_mapped_during_direct_writes_of_the_same_process() {
     map_beside_direct_writes("rw", 0);
 }
 
 #[test]
-fn a_file_whose_direct_writes_go_in_parallel_is_not_mapped() {
+fn a_file_with_parallel_direct_writes_cannot_be_mapped() {
     map_beside_direct_writes("parallel_direct", 3);
 }
 

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_finish_an_act_within_the_patience_make_progress() {
+    fn threads_that_finish_an_act_within_the_time_limit_make_progress() {
         let slowly = |second: u64| {
             (
                 Some(second / (PATIENCE - 1)),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_works_without_progress_is_slow_and_a_hang_in_the_end() {
+    fn a_daemon_that_works_without_progress_is_slow_and_finally_a_hang() {
         let computes = |second: u64| (Some(0), Some(0), busy(second));
         assert_eq!(watch(1000, computes), (PATIENCE, WatchdogVerdict::Slow));
         let writes = |second: u64| {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_progress_beside_others_is_stuck() {
+    fn a_thread_without_progress_among_others_is_stuck() {
         let one = |second: u64| (Some(0), Some(second), busy(second));
         assert_eq!(watch(1000, one), (600, WatchdogVerdict::Stuck(vec![0])));
     }

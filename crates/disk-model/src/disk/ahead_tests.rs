@@ -2,7 +2,7 @@ use super::super::{named, names};
 use super::*;
 
 #[test]
-fn how_far_it_got_and_when_it_gets_there_agree() {
+fn read_ahead_position_and_arrival_time_agree() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
         let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");

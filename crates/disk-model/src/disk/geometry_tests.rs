@@ -15,7 +15,7 @@ fn physical(geometry: &DiskGeometry, block: u64) -> (u32, u64, u64) {
 }
 
 #[test]
-fn every_block_of_every_drive_has_a_slot_of_its_own_in_rising_order() {
+fn every_block_of_every_drive_has_its_own_slot_in_ascending_order() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
         let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
@@ -42,7 +42,7 @@ fn every_block_of_every_drive_has_a_slot_of_its_own_in_rising_order() {
 }
 
 #[test]
-fn a_drive_has_the_blocks_its_table_says() {
+fn a_drive_has_the_number_of_blocks_of_its_table() {
     let blocks = |name| named(name).expect("a known name").blocks();
     assert_eq!(blocks("barracuda"), 4_110_000);
     assert_eq!(blocks("atlas10k"), 17_938_986);
@@ -80,7 +80,7 @@ fn no_block_lies_on_a_slip_a_spare_or_a_reserved_slot() {
 }
 
 #[test]
-fn pieces_cover_a_range_block_by_block() {
+fn track_extents_cover_a_range_block_by_block() {
     for (name, _) in names() {
         let spec = named(name).expect("it is in the list");
         let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
@@ -106,7 +106,7 @@ fn pieces_cover_a_range_block_by_block() {
 }
 
 #[test]
-fn a_layout_that_cannot_be_is_refused() {
+fn an_impossible_layout_is_refused() {
     let good = named("cheetah4lp").expect("a known name").layout;
     let refused = |change: &dyn Fn(&mut DiskLayout)| {
         let mut layout = good.clone();

@@ -10,7 +10,7 @@ fn motor(name: &str) -> (DiskSpec, DiskGeometry, DriveMotor) {
 }
 
 #[test]
-fn the_position_is_carried_exactly_for_years() {
+fn the_rotational_position_stays_exact_for_years() {
     for (name, _) in names() {
         let (_, _, motor) = motor(name);
         // A thousand rotations take almost a whole number of nanoseconds: compare after a year.
@@ -27,7 +27,7 @@ fn the_position_is_carried_exactly_for_years() {
 }
 
 #[test]
-fn the_same_block_comes_by_once_a_rotation() {
+fn a_block_passes_the_head_once_per_rotation() {
     for (name, _) in names() {
         let (_, geometry, motor) = motor(name);
         let first = motor.transfer(&geometry, (0, ArmPosition::default()), (5000, 1), false, 0);
@@ -38,7 +38,7 @@ fn the_same_block_comes_by_once_a_rotation() {
 }
 
 #[test]
-fn a_long_transfer_goes_at_the_rate_of_its_zone_and_loses_only_the_skews() {
+fn a_long_transfer_runs_at_the_rate_of_its_zone_minus_the_skews() {
     for (name, _) in names() {
         for write in [false, true] {
             let (spec, geometry, motor) = motor(name);
@@ -84,7 +84,7 @@ fn a_long_transfer_goes_at_the_rate_of_its_zone_and_loses_only_the_skews() {
 }
 
 #[test]
-fn the_seek_curve_goes_through_the_points_measured_and_rises_where_they_do() {
+fn the_seek_curve_passes_through_the_measured_points_and_rises_with_them() {
     for (name, _) in names() {
         let (spec, _, motor) = motor(name);
         for w in spec.mechanics.seek.windows(3) {
@@ -111,13 +111,13 @@ fn the_seek_curve_goes_through_the_points_measured_and_rises_where_they_do() {
 }
 
 #[test]
-fn a_wrong_point_is_taken_out_of_the_seek_curve() {
+fn an_outlier_is_removed_from_the_seek_curve() {
     let (_, _, motor) = motor("atlas10k");
     assert!(motor.seek[4700] < ns(6.8) as u32);
 }
 
 #[test]
-fn a_head_switch_takes_longer_than_nothing_and_fits_into_the_skew() {
+fn a_head_switch_takes_time_and_fits_into_the_track_skew() {
     for (name, _) in names() {
         let (spec, _, motor) = motor(name);
         let change = motor.seek(
@@ -140,7 +140,7 @@ fn a_head_switch_takes_longer_than_nothing_and_fits_into_the_skew() {
 }
 
 #[test]
-fn reading_in_any_order_takes_a_rotation_at_most() {
+fn reading_a_track_in_any_order_takes_at_most_one_rotation() {
     let (spec, geometry, motor) = motor("atlas10k");
     let track = u64::from(spec.layout.zones[0].sectors);
     for start in 0..40 {

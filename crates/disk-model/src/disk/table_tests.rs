@@ -7,7 +7,7 @@ use super::*;
 const GOOD: &str = include_str!("tables/barracuda.disk");
 
 #[test]
-fn every_table_in_the_crate_is_a_drive() {
+fn every_table_in_the_crate_describes_a_drive() {
     let mut count = 0;
     for (name, about) in super::super::names() {
         let spec = super::super::named(name).expect("it is in the list");
@@ -21,7 +21,7 @@ fn every_table_in_the_crate_is_a_drive() {
 }
 
 #[test]
-fn a_table_without_one_of_its_lines_is_refused() {
+fn a_table_with_a_missing_line_is_refused() {
     for (number, line) in GOOD.lines().enumerate() {
         let keyword = line.split(' ').next().unwrap_or("");
         if matches!(keyword, "" | "#" | "slip" | "seek" | "zone") {
@@ -39,7 +39,7 @@ fn a_table_without_one_of_its_lines_is_refused() {
 }
 
 #[test]
-fn a_wrong_line_is_named() {
+fn the_error_for_a_wrong_line_has_its_number() {
     for (from, to, line) in [
         ("surfaces 5", "surfaces five", 0),
         ("rpm 7200", "rpm 0", 0),
@@ -69,7 +69,7 @@ fn a_wrong_line_is_named() {
 }
 
 #[test]
-fn what_is_still_a_table_is_a_disk_that_works() {
+fn every_mutated_table_that_parses_gives_a_working_disk() {
     // Changes each byte to a random other value, and cuts the table off at each byte.
     let rng = Rng::new(12_345);
     let mut worked = 0;

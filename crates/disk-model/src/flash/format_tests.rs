@@ -9,7 +9,7 @@ const HEAD: CopyHeader = CopyHeader {
 };
 
 #[test]
-fn the_page_has_every_field_of_a_head_where_it_stands() {
+fn every_field_of_a_copy_header_is_documented_at_its_offset() {
     let bytes = HEAD.encode();
     let crc = u64::from(u32::from_le_bytes(bytes[12..16].try_into().unwrap()));
     let values = [
@@ -38,7 +38,7 @@ fn the_page_has_every_field_of_a_head_where_it_stands() {
 }
 
 #[test]
-fn a_head_is_read_back_and_not_with_any_bit_changed() {
+fn a_copy_header_survives_encoding_and_any_changed_bit_is_detected() {
     let bytes = HEAD.encode();
     assert_eq!(CopyHeader::decode(&bytes), Some(HEAD));
     for bit in (0..256).chain([HEAD_BYTES * 8 - 1]) {

@@ -53,7 +53,7 @@ fn run(flash: &mut Flash, count: usize) -> Vec<u64> {
 // Times of this part in microseconds: read 25, program 200, erase 1500, transfer 102 (4096 bytes of 25 ns).
 
 #[test]
-fn a_read_is_array_and_transfer_a_program_the_other_way_round_an_erase_array_alone() {
+fn flash_times_of_read_program_and_erase_consist_of_array_and_transfer_times() {
     let at = block(0, 0, 0, 0);
     assert_eq!(times(&mut flash(1, 1), &[read(at, 0)]), [127]);
     assert_eq!(times(&mut flash(1, 1), &[program(at, 0)]), [302]);
@@ -61,14 +61,14 @@ fn a_read_is_array_and_transfer_a_program_the_other_way_round_an_erase_array_alo
 }
 
 #[test]
-fn what_one_plane_is_asked_is_done_one_after_another() {
+fn requests_to_one_plane_are_executed_one_after_another() {
     let at = block(0, 0, 0, 0);
     let ops = [program(at, 0), program(at, 1), read(at, 0)];
     assert_eq!(times(&mut flash(1, 1), &ops), [302, 604, 732]);
 }
 
 #[test]
-fn planes_of_a_die_share_the_array_time_and_not_the_channel() {
+fn planes_of_a_die_overlap_array_time_but_not_transfers() {
     let ops = [
         program(block(0, 0, 0, 0), 0),
         program(block(0, 0, 1, 0), 0),
@@ -78,7 +78,7 @@ fn planes_of_a_die_share_the_array_time_and_not_the_channel() {
 }
 
 #[test]
-fn planes_of_a_die_do_not_mix_kinds() {
+fn planes_of_a_die_do_not_overlap_different_operations() {
     let ops = [
         FlashOp::Erase(block(0, 0, 0, 0)),
         read(block(0, 0, 1, 0), 0),
@@ -87,7 +87,7 @@ fn planes_of_a_die_do_not_mix_kinds() {
 }
 
 #[test]
-fn dies_of_a_channel_overlap_in_all_but_transfers_and_channels_in_everything() {
+fn dies_of_a_channel_overlap_except_for_transfers_and_channels_overlap_fully() {
     let two = |a: EraseBlock, b: EraseBlock| [program(a, 0), program(b, 0)];
     let shared = two(block(0, 0, 0, 0), block(0, 1, 0, 0));
     assert_eq!(times(&mut flash(1, 2), &shared), [302, 404]);
@@ -114,7 +114,7 @@ fn a_page_is_programmed_once_and_in_order() {
 }
 
 #[test]
-fn pages_may_be_left_out_and_are_so_until_the_block_is_erased() {
+fn pages_may_be_skipped_and_stay_unwritable_until_the_block_is_erased() {
     let mut flash = flash(1, 1);
     let at = block(0, 0, 0, 7);
     flash.submit(Instant::default(), 0, program(at, 0)).unwrap();
@@ -132,7 +132,7 @@ fn pages_may_be_left_out_and_are_so_until_the_block_is_erased() {
 }
 
 #[test]
-fn a_refused_request_leaves_no_trace() {
+fn a_refused_request_has_no_effect() {
     let mut flash = flash(1, 1);
     let at = block(0, 0, 0, 0);
     assert!(flash.submit(Instant::default(), 0, program(at, 3)).is_err());
@@ -165,7 +165,7 @@ fn programs_and_erases_are_counted_by_block() {
 }
 
 #[test]
-fn places_that_are_not_there_are_refused() {
+fn addresses_outside_of_the_chip_are_refused() {
     let mut flash = flash(1, 2);
     let mut submit = |op| flash.submit(Instant::default(), 0, op);
     for op in [
@@ -181,7 +181,7 @@ fn places_that_are_not_there_are_refused() {
 }
 
 #[test]
-fn a_late_look_gives_the_times_at_which_things_were_done() {
+fn a_late_advance_returns_the_original_completion_times() {
     let mut flash = flash(2, 2);
     let mut ops = Vec::new();
     for n in 0..32 {
@@ -200,7 +200,7 @@ fn a_late_look_gives_the_times_at_which_things_were_done() {
 }
 
 #[test]
-fn every_named_part_is_found_and_says_where_its_figures_are_from() {
+fn every_named_flash_part_is_found_with_the_source_of_its_figures() {
     for (name, source) in names() {
         let part = named(name).unwrap();
         assert!(

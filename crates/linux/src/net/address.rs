@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_people_write_are_understood_and_print_as_they_read() {
+    fn socket_addresses_survive_parse_and_print() {
         for text in [
             "unix:/run/a.sock",
             "localhost:10809",
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_addresses_are_refused() {
+    fn invalid_socket_addresses_are_refused() {
         for text in [
             "",
             "unix:",

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_that_will_not_have_entries_gives_each_back_once() {
+    fn a_driver_without_fuse_entries_returns_each_entry_once() {
         let ring = IoRing::new(8).unwrap();
         let executor = Executor::new(Rc::clone(&ring) as Rc<dyn forebay_rt::Driver>);
         let zero: SharedFd = Rc::new(std::fs::File::open("/dev/zero").unwrap().into());

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn short_sleeps_make_looks_longer_up_to_a_bound() {
+    fn short_sleeps_extend_the_polling_time_up_to_a_bound() {
         assert_eq!(after(&[]).look(), Duration::ZERO);
         assert_eq!(after(&[SHORT]).look(), LOOK_MIN);
         assert_eq!(after(&[SHORT, SHORT]).look(), 2 * LOOK_MIN);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_thread_does_not_look() {
+    fn an_idle_thread_stops_polling() {
         let mut polling = after(&[SHORT; 20]);
         let mut looks = Vec::new();
         while !polling.look().is_zero() {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_disturbed_does_not_look_for_a_while_and_for_longer_each_time() {
+    fn an_interrupted_thread_stops_polling_for_increasing_times() {
         let mut polling = after(&[SHORT, SHORT]);
         let pauses: Vec<Duration> = (0..6).map(|_| pause(&mut polling)).collect();
         assert!(

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_volumes_and_arrays_are_traced_to_the_disks_they_share() {
+    fn partitions_volumes_and_arrays_are_traced_to_their_shared_disks() {
         let sys = sys(&[
             ("8:0", "sda", false, &[]),
             ("8:1", "sda/sda1", true, &[]),

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_aligned_and_equal_whatever_its_length() {
+    fn a_bounce_copy_is_aligned_and_equal_at_any_length() {
         let bounce = BounceBuffers::new();
         for len in [1, 512, 4096, 4097, 1 << 20, (1 << 20) + 512] {
             let data: Vec<u8> = (0..len).map(|i| i as u8).collect();

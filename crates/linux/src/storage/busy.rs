@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_found_by_a_file_it_has_open() {
+    fn this_process_is_found_by_its_open_file() {
         let file = tempfile::tempfile().unwrap();
         let us = format!("process {} ", std::process::id());
         let sees_us = |ours| {

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_understood_with_and_without_optional_fields() {
+    fn a_mountinfo_line_parses_with_and_without_optional_fields() {
         let with = br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 x:2 - ext3 /dev/ro\134ot rw";
         let expected = MountEntry {
             device: (98, 0),
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_that_escapes_nothing_stays() {
+    fn a_backslash_without_a_valid_escape_is_kept() {
         assert_eq!(unescape(br"a\09\777\"), r"a\09\777\");
         assert_eq!(unescape(br"/plain\9"), r"/plain\9");
     }
 
     #[test]
-    fn the_innermost_mount_is_found_without_looking() {
+    fn the_innermost_mount_of_a_path_is_found_even_if_the_path_is_missing() {
         let root = MountEntry::of("/".as_ref()).expect("something is mounted");
         assert_eq!(root.point, Path::new("/"));
         let proc = MountEntry::of("/proc/self/no/such/file".as_ref()).expect("and this");

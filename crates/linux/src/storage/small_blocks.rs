@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn small_writes_under_way_at_once_into_one_large_block_all_stay() {
+    fn concurrent_small_writes_into_one_large_block_are_all_kept() {
         run(|rt, large, small| async move {
             let writes: Vec<_> = (0..16u64)
                 .map(|n| {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn any_mix_of_requests_leaves_what_it_would_on_small_blocks() {
+    fn any_mix_of_requests_has_the_same_result_as_on_small_blocks() {
         run(|_, _, small| async move {
             assert_eq!(small.geometry().len, LEN);
             assert_eq!(small.geometry().block_size, 512);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discard_touches_no_block_that_is_not_wholly_in_it() {
+    fn a_discard_keeps_blocks_that_it_covers_only_partly() {
         run(|_, _, small| async move {
             let all = filled(LEN, 7);
             small

@@ -54,8 +54,10 @@ fn touch(path: &Path, to_now: bool) -> Result<(), Errno> {
 }
 
 #[test]
-fn nothing_of_an_immutable_file_changes_until_it_is_not_one() {
-    let Some(mounted) = AtomicMount::new("nothing_of_an_immutable_file_changes") else {
+fn an_immutable_file_refuses_changes_until_its_flag_is_cleared() {
+    let Some(mounted) =
+        AtomicMount::new("an_immutable_file_refuses_changes_until_its_flag_is_cleared")
+    else {
         return;
     };
     let dir = mounted.dir();
@@ -101,8 +103,9 @@ fn nothing_of_an_immutable_file_changes_until_it_is_not_one() {
 }
 
 #[test]
-fn names_neither_come_to_an_immutable_directory_nor_go_from_it() {
-    let Some(mounted) = AtomicMount::new("names_neither_come_to_an_immutable_directory") else {
+fn an_immutable_directory_refuses_new_and_removed_names() {
+    let Some(mounted) = AtomicMount::new("an_immutable_directory_refuses_new_and_removed_names")
+    else {
         return;
     };
     let dir = mounted.dir();
@@ -132,8 +135,8 @@ fn names_neither_come_to_an_immutable_directory_nor_go_from_it() {
 }
 
 #[test]
-fn to_an_append_only_file_data_is_only_added() {
-    let Some(mounted) = AtomicMount::new("to_an_append_only_file_data_is_only_added") else {
+fn an_append_only_file_accepts_only_appends() {
+    let Some(mounted) = AtomicMount::new("an_append_only_file_accepts_only_appends") else {
         return;
     };
     let dir = mounted.dir();
@@ -196,8 +199,8 @@ except OSError:
 "#;
 
 #[test]
-fn what_is_stored_in_memory_of_an_immutable_file_is_not_written() {
-    let test = "what_is_stored_in_memory_of_an_immutable_file_is_not_written";
+fn stores_to_a_mapping_of_an_immutable_file_are_not_written() {
+    let test = "stores_to_a_mapping_of_an_immutable_file_are_not_written";
     if !has("python3") {
         return skip(test, "no python3");
     }
@@ -216,8 +219,8 @@ fn what_is_stored_in_memory_of_an_immutable_file_is_not_written() {
 }
 
 #[test]
-fn a_transaction_is_refused_whole_if_one_of_its_files_has_become_protected() {
-    let test = "a_transaction_is_refused_whole_if_one_of_its_files_has_become_protected";
+fn a_transaction_is_refused_completely_if_one_of_its_files_became_protected() {
+    let test = "a_transaction_is_refused_completely_if_one_of_its_files_became_protected";
     let Some(mounted) = AtomicMount::new(test) else {
         return;
     };

@@ -15,7 +15,7 @@ const SIZE: u64 = 1 << 30;
 
 /// Serves the filesystem for another test that starts this program. When it runs as a normal test, it does nothing.
 #[test]
-fn mounts_a_filesystem_when_another_test_starts_it_for_that() {
+fn helper_mounts_a_filesystem() {
     if let Some(dir) = std::env::var_os(MOUNT_AT) {
         super::mount_ram::mount(SIZE, dir.into(), None).expect("mounted and unmounted");
     }
@@ -89,7 +89,7 @@ impl AtomicMount {
 
 /// Starts the process that mounts the filesystem, and waits until it is mounted.
 fn serve(scratch: &Path) -> (Child, BufReader<ChildStdout>) {
-    let test = "harness::mounts_a_filesystem_when_another_test_starts_it_for_that";
+    let test = "harness::helper_mounts_a_filesystem";
     let mut program = this_program(test, MOUNT_AT, scratch.join("mnt"));
     let mut server = program.stdout(Stdio::piped()).spawn().expect("started");
     let mut says = BufReader::new(server.stdout.take().expect("piped"));

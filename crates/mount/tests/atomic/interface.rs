@@ -37,8 +37,10 @@ fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Option<i32> {
 }
 
 #[test]
-fn parts_of_a_file_are_changed_at_once_and_cached_pages_follow() {
-    let Some(mounted) = AtomicMount::new("parts_of_a_file_are_changed_at_once") else {
+fn several_ranges_of_a_file_change_atomically_and_cached_pages_are_updated() {
+    let Some(mounted) =
+        AtomicMount::new("several_ranges_of_a_file_change_atomically_and_cached_pages_are_updated")
+    else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -71,8 +73,9 @@ fn parts_of_a_file_are_changed_at_once_and_cached_pages_follow() {
 }
 
 #[test]
-fn files_of_a_transaction_change_together_and_not_before() {
-    let Some(mounted) = AtomicMount::new("files_of_a_transaction_change_together") else {
+fn files_of_a_transaction_change_together_at_the_commit() {
+    let Some(mounted) = AtomicMount::new("files_of_a_transaction_change_together_at_the_commit")
+    else {
         return;
     };
     let paths = ["a", "b"].map(|name| mounted.dir().join(name));
@@ -116,8 +119,8 @@ fn files_of_a_transaction_change_together_and_not_before() {
 }
 
 #[test]
-fn what_is_given_up_or_whose_file_is_closed_never_was() {
-    let Some(mounted) = AtomicMount::new("what_is_given_up_never_was") else {
+fn an_aborted_transaction_leaves_no_change() {
+    let Some(mounted) = AtomicMount::new("an_aborted_transaction_leaves_no_change") else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -150,8 +153,10 @@ fn what_is_given_up_or_whose_file_is_closed_never_was() {
 }
 
 #[test]
-fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
-    let Some(mounted) = AtomicMount::new("what_cannot_be_in_a_transaction_is_refused") else {
+fn an_unsupported_change_is_refused_and_the_transaction_continues() {
+    let Some(mounted) =
+        AtomicMount::new("an_unsupported_change_is_refused_and_the_transaction_continues")
+    else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -203,8 +208,8 @@ fn what_cannot_be_in_a_transaction_is_refused_and_the_rest_of_it_stays() {
 }
 
 #[test]
-fn two_files_exchange_what_they_have() {
-    let Some(mounted) = AtomicMount::new("two_files_exchange_what_they_have") else {
+fn exchange_swaps_the_contents_of_two_files() {
+    let Some(mounted) = AtomicMount::new("exchange_swaps_the_contents_of_two_files") else {
         return;
     };
     let [a, b] = ["a", "b"].map(|name| open(&mounted.dir().join(name), 0));
@@ -223,8 +228,10 @@ fn two_files_exchange_what_they_have() {
 }
 
 #[test]
-fn a_part_of_a_file_is_copied_within_the_server_with_its_holes() {
-    let Some(mounted) = AtomicMount::new("a_part_of_a_file_is_copied_within_the_server") else {
+fn a_range_of_a_file_is_copied_within_the_server_with_its_holes() {
+    let Some(mounted) =
+        AtomicMount::new("a_range_of_a_file_is_copied_within_the_server_with_its_holes")
+    else {
         return;
     };
     let [a, b] = ["a", "b"].map(|name| open(&mounted.dir().join(name), 0));
@@ -250,8 +257,9 @@ fn a_part_of_a_file_is_copied_within_the_server_with_its_holes() {
 }
 
 #[test]
-fn what_is_appended_goes_to_the_end_that_an_update_left() {
-    let Some(mounted) = AtomicMount::new("what_is_appended_goes_to_the_end") else {
+fn an_append_goes_to_the_file_end_set_by_the_last_update() {
+    let Some(mounted) = AtomicMount::new("an_append_goes_to_the_file_end_set_by_the_last_update")
+    else {
         return;
     };
     let [path, longer] = ["a", "b"].map(|name| mounted.dir().join(name));
@@ -297,8 +305,9 @@ fn what_is_appended_goes_to_the_end_that_an_update_left() {
 }
 
 #[test]
-fn times_of_a_file_are_new_when_whole_pages_of_it_were_committed() {
-    let Some(mounted) = AtomicMount::new("times_of_a_file_are_new") else {
+fn a_commit_of_whole_pages_updates_the_modification_time() {
+    let Some(mounted) = AtomicMount::new("a_commit_of_whole_pages_updates_the_modification_time")
+    else {
         return;
     };
     let path = mounted.dir().join("a");

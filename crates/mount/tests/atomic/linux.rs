@@ -19,8 +19,8 @@ use crate::users::{as_nobody, open_to_all};
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn a_name_that_moves_can_leave_a_whiteout_and_overlays_have_their_upper_layer_here() {
-    let test = "a_name_that_moves_can_leave_a_whiteout";
+fn rename_can_leave_a_whiteout_and_the_filesystem_works_as_an_overlay_upper_layer() {
+    let test = "rename_can_leave_a_whiteout_and_the_filesystem_works_as_an_overlay_upper_layer";
     let Some(mounted) = AtomicMount::new(test) else {
         return;
     };
@@ -85,8 +85,8 @@ fn is_overlaid_whiteout(path: &Path) -> bool {
 }
 
 #[test]
-fn the_time_at_which_a_file_was_made_stays() {
-    let Some(mounted) = AtomicMount::new("the_time_at_which_a_file_was_made_stays") else {
+fn the_creation_time_of_a_file_never_changes() {
+    let Some(mounted) = AtomicMount::new("the_creation_time_of_a_file_never_changes") else {
         return;
     };
     let path = mounted.dir().join("a");
@@ -152,8 +152,8 @@ fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, bytes(4))
 "#;
 
 #[test]
-fn a_filesystem_that_root_shuts_down_keeps_everything_and_does_nothing_more() {
-    let test = "a_filesystem_that_root_shuts_down";
+fn a_filesystem_shut_down_by_root_keeps_its_data_and_refuses_changes() {
+    let test = "a_filesystem_shut_down_by_root_keeps_its_data_and_refuses_changes";
     if !has("python3") || !has("setpriv") {
         return skip(test, "no python3, or no setpriv");
     }
@@ -196,8 +196,8 @@ assert memory[0:7] == b"written", memory[0:7]
 "#;
 
 #[test]
-fn a_file_that_is_open_for_direct_requests_can_be_mapped() {
-    let test = "a_file_that_is_open_for_direct_requests_can_be_mapped";
+fn a_file_open_for_direct_io_can_be_mapped() {
+    let test = "a_file_open_for_direct_io_can_be_mapped";
     if !has("python3") {
         return skip(test, "no python3");
     }
@@ -229,8 +229,10 @@ fn reads_through_the_page_cache_see_a_direct_write_that_has_ended() {
 }
 
 #[test]
-fn fallocate_reserves_space_which_others_do_not_get() {
-    let Some(mounted) = AtomicMount::new("fallocate_reserves_space") else {
+fn space_reserved_by_fallocate_is_unavailable_to_other_files() {
+    let Some(mounted) =
+        AtomicMount::new("space_reserved_by_fallocate_is_unavailable_to_other_files")
+    else {
         return;
     };
     let dir = mounted.dir();
@@ -280,8 +282,9 @@ fn fallocate_reserves_space_which_others_do_not_get() {
 
 /// Found by a hostile review: a copy with more extents than a batch may have was refused (E2BIG).
 #[test]
-fn a_file_of_many_small_pieces_is_copied_with_its_holes() {
-    let Some(mounted) = AtomicMount::new("a_file_of_many_small_pieces_is_copied") else {
+fn a_file_of_many_small_extents_is_copied_with_its_holes() {
+    let Some(mounted) = AtomicMount::new("a_file_of_many_small_extents_is_copied_with_its_holes")
+    else {
         return;
     };
     let dir = mounted.dir();

@@ -22,38 +22,41 @@ fn does(test: &str, case: &str) {
 }
 
 #[test]
-fn holes_to_which_a_program_has_stored_are_data() {
-    does("holes_to_which_a_program_has_stored_are_data", "holes");
+fn holes_with_stores_through_a_mapping_become_data() {
+    does("holes_with_stores_through_a_mapping_become_data", "holes");
 }
 
 #[test]
-fn an_atomic_change_keeps_what_was_stored_beside_it() {
-    does("an_atomic_change_keeps_what_was_stored_beside_it", "change");
+fn an_atomic_change_keeps_stores_to_adjacent_bytes() {
+    does("an_atomic_change_keeps_stores_to_adjacent_bytes", "change");
 }
 
 /// Found by review: such an update lost the data stored between its extents.
 #[test]
-fn an_update_of_many_pieces_keeps_what_was_stored_between_them() {
-    does("an_update_of_many_pieces_keeps_what_was_stored", "many");
+fn an_update_of_many_ranges_keeps_stores_between_them() {
+    does("an_update_of_many_ranges_keeps_stores_between_them", "many");
 }
 
 /// Found by review: a buffered write that looked like a direct write waited for the kernel to forget the page that the
 /// write itself held.
 #[test]
-fn writes_go_on_while_the_flags_of_the_open_file_change() {
+fn writes_continue_while_the_flags_of_the_open_file_change() {
     does(
-        "writes_go_on_while_the_flags_of_the_open_file_change",
+        "writes_continue_while_the_flags_of_the_open_file_change",
         "flags",
     );
 }
 
 #[test]
-fn a_page_that_is_written_back_takes_nothing_along_of_a_transaction() {
-    let test = "a_page_that_is_written_back_takes_nothing_along";
+fn page_writeback_does_not_include_data_of_a_transaction() {
+    let test = "page_writeback_does_not_include_data_of_a_transaction";
     does(test, "transaction");
 }
 
 #[test]
-fn what_was_stored_is_exchanged_with_the_file() {
-    does("what_was_stored_is_exchanged_with_the_file", "exchange");
+fn stores_through_a_mapping_are_exchanged_with_the_file() {
+    does(
+        "stores_through_a_mapping_are_exchanged_with_the_file",
+        "exchange",
+    );
 }

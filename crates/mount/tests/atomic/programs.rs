@@ -63,8 +63,8 @@ fn was_transferred(dir: &Path) {
 }
 
 #[test]
-fn the_example_in_rust_does_what_it_says() {
-    if let Some(mounted) = AtomicMount::new("the_example_in_rust_does_what_it_says") {
+fn the_rust_example_transfers_atomically() {
+    if let Some(mounted) = AtomicMount::new("the_rust_example_transfers_atomically") {
         transfer::transfer(&mounted.dir()).expect("done");
         was_transferred(&mounted.dir());
         mounted.finish();
@@ -72,11 +72,11 @@ fn the_example_in_rust_does_what_it_says() {
 }
 
 #[test]
-fn the_example_in_c_does_what_it_says() {
+fn the_c_example_transfers_atomically() {
     if !has("cc") {
-        return skip("the_example_in_c_does_what_it_says", "no cc");
+        return skip("the_c_example_transfers_atomically", "no cc");
     }
-    if let Some(mounted) = AtomicMount::new("the_example_in_c_does_what_it_says") {
+    if let Some(mounted) = AtomicMount::new("the_c_example_transfers_atomically") {
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
         let program = compiled(&atomic().join("examples/transfer.c"), scratch.path());
         let said = run(Command::new(program).arg(mounted.dir()));
@@ -87,11 +87,11 @@ fn the_example_in_c_does_what_it_says() {
 }
 
 #[test]
-fn the_example_in_python_does_what_it_says() {
+fn the_python_example_transfers_atomically() {
     if !has("python3") {
-        return skip("the_example_in_python_does_what_it_says", "no python3");
+        return skip("the_python_example_transfers_atomically", "no python3");
     }
-    if let Some(mounted) = AtomicMount::new("the_example_in_python_does_what_it_says") {
+    if let Some(mounted) = AtomicMount::new("the_python_example_transfers_atomically") {
         let mut python = Command::new("python3");
         python.arg("-B").arg(atomic().join("examples/transfer.py"));
         python.env("PYTHONPATH", atomic().join("python"));
@@ -103,11 +103,11 @@ fn the_example_in_python_does_what_it_says() {
 
 /// The constants in the C header must equal those of the Rust library, which the server uses.
 #[test]
-fn the_header_has_the_numbers_that_the_server_knows() {
+fn the_c_header_has_the_numbers_of_the_server() {
     use forebay_atomic::ioctls::{AtomicCommand as Asked, CHANGE_HEADER, FEATURES, PART};
 
     if !has("cc") {
-        return skip("the_header_has_the_numbers_that_the_server_knows", "no cc");
+        return skip("the_c_header_has_the_numbers_of_the_server", "no cc");
     }
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("made");
     let source = scratch.path().join("numbers.c");
@@ -140,10 +140,7 @@ int main(void) {
     let ask = "\nprint(*(hex(n)[2:] for n in (FEATURES, BEGIN, JOIN, CHANGE(100), COMMIT, ABORT, EXCHANGE)), \
                _FEATURES.size, _HEAD.size, _PART.size)";
     if !has("python3") {
-        return skip(
-            "the_header_has_the_numbers_that_the_server_knows",
-            "no python3",
-        );
+        return skip("the_c_header_has_the_numbers_of_the_server", "no python3");
     }
     let there = run(Command::new("python3").args(["-c", &(python + ask)]));
     assert_eq!(there, said);
@@ -151,10 +148,10 @@ int main(void) {
 
 /// Uses the ioctl numbers of F2FS and FusionIO, as SQLite and MariaDB do.
 #[test]
-fn files_take_what_databases_ask_of_other_filesystems() {
+fn ioctls_of_databases_for_other_filesystems_fail_as_expected() {
     if !has("python3") {
         return skip(
-            "files_take_what_databases_ask_of_other_filesystems",
+            "ioctls_of_databases_for_other_filesystems_fail_as_expected",
             "no python3",
         );
     }
@@ -186,7 +183,9 @@ directory = os.open(sys.argv[1], os.O_RDONLY)
 # Nothing was started; volatile writes; something else; a directory.
 print(refused(a, 0xf502), refused(a, 0xf503), refused(a, 0xf504), refused(a, 0x5401), refused(directory, 0xf501), sep=", ")
 "#;
-    if let Some(mounted) = AtomicMount::new("files_take_what_databases_ask_of_other_filesystems") {
+    if let Some(mounted) =
+        AtomicMount::new("ioctls_of_databases_for_other_filesystems_fail_as_expected")
+    {
         let said = run(Command::new("python3")
             .args(["-c", text])
             .arg(mounted.dir()));

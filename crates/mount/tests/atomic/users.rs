@@ -49,8 +49,10 @@ fn cut_off(dir: &Path) {
 }
 
 #[test]
-fn many_atomic_changes_and_reads_at_once_do_not_hang_the_mount() {
-    let Some(mounted) = AtomicMount::new("many_atomic_changes_and_reads_at_once") else {
+fn concurrent_atomic_changes_and_reads_do_not_hang_the_mount() {
+    let Some(mounted) =
+        AtomicMount::new("concurrent_atomic_changes_and_reads_do_not_hang_the_mount")
+    else {
         return;
     };
     let path = mounted.dir().join("shared");
@@ -142,8 +144,8 @@ pub(crate) fn as_nobody(dir: &Path, command: &str) {
 }
 
 #[test]
-fn a_file_that_somebody_else_changes_loses_its_privileges_for_the_kernel_too() {
-    let test = "a_file_that_somebody_else_changes_loses_its_privileges";
+fn a_file_changed_by_another_user_loses_its_setuid_bits_in_the_kernel_too() {
+    let test = "a_file_changed_by_another_user_loses_its_setuid_bits_in_the_kernel_too";
     if !has("setpriv") {
         return skip(test, "no setpriv");
     }
@@ -199,8 +201,8 @@ fn a_file_that_somebody_else_changes_loses_its_privileges_for_the_kernel_too() {
 }
 
 #[test]
-fn an_owner_who_is_not_of_the_group_loses_setgid_with_an_access_list() {
-    let test = "an_owner_who_is_not_of_the_group_loses_setgid";
+fn an_access_list_set_by_an_owner_outside_the_group_clears_setgid() {
+    let test = "an_access_list_set_by_an_owner_outside_the_group_clears_setgid";
     if !has("setpriv") || !has("setfacl") {
         return skip(test, "no setpriv, or no setfacl");
     }

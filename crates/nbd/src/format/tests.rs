@@ -4,7 +4,7 @@ use super::client::{context_query, info_query};
 use super::*;
 
 #[test]
-fn a_request_reads_back_as_it_was_written() {
+fn a_request_survives_encode_and_decode() {
     let request = NbdRequest {
         flags: command_flag::FUA,
         command: command::WRITE,
@@ -20,7 +20,7 @@ fn a_request_reads_back_as_it_was_written() {
 }
 
 #[test]
-fn strings_are_refused_when_they_are_too_long_cut_short_or_not_text() {
+fn overlong_truncated_and_non_utf8_strings_are_refused() {
     let string = |len: u32, bytes: &[u8]| {
         let mut data = len.to_be_bytes().to_vec();
         data.extend_from_slice(bytes);
@@ -34,7 +34,7 @@ fn strings_are_refused_when_they_are_too_long_cut_short_or_not_text() {
 }
 
 #[test]
-fn an_info_query_must_be_exactly_as_long_as_it_says() {
+fn an_info_query_must_have_exactly_its_stated_length() {
     let mut data = 1u32.to_be_bytes().to_vec();
     data.extend_from_slice(b"x\x00\x01\x00\x03");
     let query = InfoQuery::decode(&data).unwrap();
@@ -47,14 +47,14 @@ fn an_info_query_must_be_exactly_as_long_as_it_says() {
 }
 
 #[test]
-fn a_context_query_that_claims_billions_of_strings_is_refused_at_the_first_missing_one() {
+fn a_context_query_with_a_huge_count_is_refused_at_the_first_missing_string() {
     let mut data = 0u32.to_be_bytes().to_vec();
     data.extend_from_slice(&u32::MAX.to_be_bytes());
     assert!(ContextQuery::decode(&data).is_none());
 }
 
 #[test]
-fn replies_are_laid_out_as_the_protocol_says() {
+fn replies_have_the_layout_of_the_protocol() {
     assert_eq!(
         simple_reply(7, Some(NbdErrno::Io)),
         *b"\x67\x44\x66\x98\0\0\0\x05\0\0\0\0\0\0\0\x07"
@@ -81,7 +81,7 @@ fn replies_are_laid_out_as_the_protocol_says() {
 }
 
 #[test]
-fn what_the_client_side_says_the_servers_side_understands() {
+fn the_server_side_decodes_what_the_client_side_encodes() {
     let names = context_query("disk", &["base:allocation", "x:y"]);
     let query = ContextQuery::decode(&names).expect("well formed");
     assert_eq!((query.name, query.count), ("disk", 2));
@@ -97,7 +97,7 @@ fn what_the_client_side_says_the_servers_side_understands() {
 }
 
 #[test]
-fn what_the_servers_side_says_the_clients_side_understands() {
+fn the_client_side_decodes_what_the_server_side_encodes() {
     let mut replies = Vec::new();
     option_reply(&mut replies, option::GO, reply::INFO, &[b"ab", b"c"]);
     let expected = client::OptionReply {
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn every_request_reads_back(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
+    fn every_request_survives_encode_and_decode(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
         let request = NbdRequest { flags, command, cookie, offset, len };
         prop_assert_eq!(NbdRequest::decode(&request.encode()), Some(request));
     }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_its_bar_is_said_to_be() {
+    fn a_value_below_its_target_is_reported_as_missed() {
         assert_eq!(judged(Some(0.5), 1.0), "0.50 ×: **missed**");
         assert_eq!(judged(Some(1.0), 1.0), "1.00 ×");
         assert_eq!(judged(None, 1.0), "–");

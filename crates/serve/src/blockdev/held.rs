@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_without_what_distinguishes_it_is_not_held() {
+    fn a_device_without_its_identifying_attribute_is_not_held() {
         let held = OwnBlockDevice::by("/dev/loop4000".as_ref(), "loop/backing_file");
         assert_eq!(held.path(), Path::new("/dev/loop4000"));
         assert!(!held.is_there());

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_serves_a_device_is_not_among_those_who_keep_it_in_use() {
+    fn the_server_process_is_not_listed_as_a_holder_of_its_device() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let is_it = |path: &Path| path == file.path();
         assert!(!processes(is_it).iter().any(is_ours));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_are_named_one_by_one_and_nobody_is_admitted() {
+    fn holders_are_listed_by_name_and_unknown_holders_are_reported() {
         let holders = DeviceHolders(vec![
             DeviceHolder::Mounted("/mnt".into()),
             DeviceHolder::Process {

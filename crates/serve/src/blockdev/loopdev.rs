@@ -268,13 +268,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_structures_are_as_long_as_the_kernels() {
+    fn structures_have_the_lengths_of_the_kernel_structures() {
         assert_eq!(size_of::<LoopInfo64>(), 232);
         assert_eq!(size_of::<LoopConfig>(), 304);
     }
 
     #[test]
-    fn a_long_path_is_cut_and_still_ends_in_a_zero() {
+    fn a_long_path_is_truncated_and_still_ends_with_a_zero_byte() {
         let name = file_name(Path::new(&"x".repeat(100)));
         assert_eq!((name[62], name[63]), (b'x', 0));
     }

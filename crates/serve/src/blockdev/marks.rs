@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_that_are_not_there_are_no_volumes() {
+    fn missing_devices_do_not_belong_to_a_volume() {
         let volume = VolumeMarks {
             name: "v",
             id: None,

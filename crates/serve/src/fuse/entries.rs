@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_counted_in_a_list_of_ranges() {
+    fn processors_are_counted_from_a_list_of_ranges() {
         for (list, counted) in [
             ("0\n", Some(1)),
             ("0-1\n", Some(2)),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_queue_gets_its_part_of_a_quarter_of_the_memory_or_none_gets_any() {
+    fn every_queue_gets_its_share_of_a_quarter_of_the_memory_or_no_queue_gets_memory() {
         let of_each = |bound, queues| {
             let plan = EntryPlan::new(&RequestMemory::new(bound), queues);
             plan.map(|plan| plan.of_each).ok()

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_of_a_file_stays_small() {
+    fn pending_ranges_of_a_file_are_merged_to_a_bounded_number() {
         let mut ranges = Vec::new();
         for n in 0..1000u64 {
             ranges.push(n * 10..n * 10 + 5);

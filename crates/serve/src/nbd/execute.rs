@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_systems_error_becomes_one_the_protocol_allows() {
+    fn system_errors_map_to_nbd_errors() {
         for (system, expected) in [
             (5, NbdErrno::Io),
             (12, NbdErrno::NoMem),

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_the_kernel_would_misread_becomes_an_io_error() {
+    fn errors_that_the_kernel_would_misinterpret_become_eio() {
         for errno in [
             libc::ENOSYS,
             libc::EOPNOTSUPP,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_asker_can_do_something_about_is_told() {
+    fn errors_that_the_client_can_correct_are_returned() {
         let unaligned = DeviceError::Unaligned {
             op: DeviceOp::WriteZeroes,
             range: 1..2,

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_as_long_as_asked_for_and_costs_more_than_that() {
+    fn a_buffer_has_the_requested_length_and_its_cost_includes_overhead() {
         let memory = RequestMemory::default();
         for len in [1, 512, 4096, 4097, 65_536, PART_BYTES - 512, PART_BYTES] {
             assert_eq!(memory.take(len).len(), len);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_unused_counts_and_gives_way() {
+    fn idle_buffers_count_against_the_limit_and_are_freed_on_demand() {
         let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
         let account = memory.account(0).unwrap();
         let lease = |len| {

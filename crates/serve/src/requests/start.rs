@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_need_not_wait_is_over_at_once_and_the_rest_goes_on_as_a_task() {
+    fn requests_that_need_no_wait_finish_at_once_and_others_continue_as_tasks() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let (done, told) = (Rc::new(Cell::new(0)), Rc::new(Event::new()));

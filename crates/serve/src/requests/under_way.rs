@@ -145,7 +145,7 @@ mod tests {
     };
 
     #[test]
-    fn a_request_waits_for_a_place_and_for_its_bytes() {
+    fn a_request_waits_for_a_slot_and_for_its_bytes() {
         let under_way = RequestLimiter::new(MAX);
         let admit = |bytes| under_way.admit(bytes).now_or_never();
         let first = admit(60).expect("room").keep();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_does_not_come_about_leaves_its_place() {
+    fn a_cancelled_request_frees_its_slot() {
         let under_way = RequestLimiter::new(MAX);
         drop(under_way.admit(100).now_or_never());
         assert!(under_way.is_idle());

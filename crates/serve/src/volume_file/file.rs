@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_lists_once_whatever_the_pieces() {
+    fn the_directory_lists_each_entry_once_at_any_buffer_size() {
         let whole = listing(0, 4096);
         assert_eq!(whole.bytes().len(), 32 + 32 + 32);
         let mut pieces = Vec::new();

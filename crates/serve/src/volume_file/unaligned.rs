@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_blocks_around_a_request_begin_and_end_on_a_boundary() {
+    fn a_request_is_extended_to_block_boundaries() {
         assert_eq!(around(4096, 4096, 4096), 4096..8192);
         assert_eq!(around(4097, 1, 4096), 4096..8192);
         assert_eq!(around(4095, 2, 4096), 0..8192);

@@ -117,7 +117,7 @@ fn leftovers_of_a_killed_server_are_cleared_at_the_next_attach() {
 
 /// Programs that probe block devices open a device without a server too, and close it soon.
 #[test]
-fn who_merely_looks_at_a_dead_device_is_waited_for() {
+fn cleanup_waits_for_a_probe_of_the_stale_device() {
     if !able(&[]) {
         return;
     }
@@ -137,7 +137,7 @@ fn who_merely_looks_at_a_dead_device_is_waited_for() {
 
 /// Any program can get the name of a cleared device at once.
 #[test]
-fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
+fn a_program_that_reuses_the_name_of_a_cleared_device_is_not_a_holder() {
     if !able(&["losetup"]) {
         return;
     }
@@ -169,7 +169,7 @@ fn whoever_gets_a_cleared_devices_name_is_not_taken_for_its_user() {
 }
 
 #[test]
-fn a_filesystem_still_mounted_on_a_dead_device_is_named_and_detached_only_on_request() {
+fn a_filesystem_mounted_on_a_stale_device_is_reported_and_detached_only_on_request() {
     if !able(&["mkfs.ext4"]) {
         return;
     }
@@ -199,7 +199,7 @@ fn a_filesystem_still_mounted_on_a_dead_device_is_named_and_detached_only_on_req
 }
 
 #[test]
-fn where_nothing_was_left_there_is_nothing_to_clean() {
+fn cleanup_without_leftovers_does_nothing() {
     if !able(&[]) {
         return;
     }
@@ -212,7 +212,7 @@ fn where_nothing_was_left_there_is_nothing_to_clean() {
 /// Detaching waits for a flush, on a thread of the process that must answer the flush. If this thread held the
 /// connection, the process could not end.
 #[test]
-fn a_server_killed_while_it_waits_for_its_own_answer_is_gone_at_once() {
+fn a_server_killed_while_it_waits_for_its_own_answer_ends_at_once() {
     if !able(&[]) {
         return;
     }

@@ -28,7 +28,7 @@ fn fio_verify(node: &str, extra: &[&str]) {
 }
 
 #[test]
-fn what_is_written_at_random_is_read_back() {
+fn random_writes_are_read_back() {
     if !able(&["fio"]) {
         return;
     }
@@ -77,7 +77,7 @@ fn a_file_served_by_the_same_ring_is_read_back_as_written() {
 }
 
 #[test]
-fn a_tree_copied_to_a_filesystem_is_whole_after_unmounting_and_checking() {
+fn a_tree_copied_to_a_filesystem_is_complete_after_unmount_and_fsck() {
     if !able(&[
         "mkfs.ext4",
         "mkfs.xfs",
@@ -123,7 +123,7 @@ fn a_tree_copied_to_a_filesystem_is_whole_after_unmounting_and_checking() {
 }
 
 #[test]
-fn a_sync_of_the_block_device_is_a_flush_of_the_volume() {
+fn a_sync_of_the_block_device_flushes_the_volume() {
     if !able(&[]) {
         return;
     }
@@ -147,7 +147,7 @@ fn a_sync_of_the_block_device_is_a_flush_of_the_volume() {
 }
 
 #[test]
-fn discarded_and_zeroed_ranges_read_as_zeroes_and_no_others() {
+fn only_discarded_and_zeroed_ranges_read_as_zeroes() {
     if !able(&["blkdiscard"]) {
         return;
     }
@@ -181,7 +181,7 @@ fn discarded_and_zeroed_ranges_read_as_zeroes_and_no_others() {
 }
 
 #[test]
-fn a_volume_that_cannot_unmap_is_not_offered_discards_and_is_zeroed_all_the_same() {
+fn a_volume_without_discard_offers_no_discards_and_still_zeroes_ranges() {
     if !able(&["blkdiscard", "fallocate"]) {
         return;
     }
@@ -224,7 +224,7 @@ fn a_volume_that_cannot_unmap_is_not_offered_discards_and_is_zeroed_all_the_same
 }
 
 #[test]
-fn an_error_of_the_volume_is_an_io_error_of_the_block_device() {
+fn an_error_of_the_volume_is_eio_on_the_block_device() {
     if !able(&[]) {
         return;
     }
@@ -251,7 +251,7 @@ fn an_error_of_the_volume_is_an_io_error_of_the_block_device() {
 }
 
 #[test]
-fn the_file_is_the_owners_and_keeps_its_size_and_name() {
+fn the_volume_file_belongs_to_its_owner_and_keeps_its_size_and_name() {
     if !able(&[]) {
         return;
     }
@@ -278,7 +278,7 @@ fn the_file_is_the_owners_and_keeps_its_size_and_name() {
 /// Found when a read of a megabyte into memory that does not begin on a page boundary failed: the kernel splits such a
 /// request inside a block.
 #[test]
-fn memory_that_is_not_aligned_to_pages_serves_as_well() {
+fn requests_with_memory_not_aligned_to_pages_are_served() {
     if !able(&["fio"]) {
         return;
     }
@@ -290,7 +290,7 @@ fn memory_that_is_not_aligned_to_pages_serves_as_well() {
 }
 
 #[test]
-fn a_write_in_the_midst_of_blocks_leaves_what_is_around_it() {
+fn an_unaligned_write_preserves_the_surrounding_bytes() {
     if !able(&[]) {
         return;
     }

@@ -24,7 +24,7 @@ fn nothing_is_left(dir: &Path) {
 }
 
 #[test]
-fn a_mounted_device_refuses_to_stop_and_works_on() {
+fn a_mounted_device_refuses_to_stop_and_keeps_working() {
     if !able(&["mkfs.ext4"]) {
         return;
     }
@@ -47,7 +47,7 @@ fn a_mounted_device_refuses_to_stop_and_works_on() {
 }
 
 #[test]
-fn an_open_device_refuses_to_stop_and_names_who_has_it() {
+fn an_open_device_refuses_to_stop_and_names_its_holder() {
     if !able(&[]) {
         return;
     }
@@ -76,7 +76,7 @@ fn an_open_device_refuses_to_stop_and_names_who_has_it() {
 }
 
 #[test]
-fn what_lies_in_the_page_cache_reaches_the_volume_before_it_stops() {
+fn dirty_pages_reach_the_volume_before_it_stops() {
     if !able(&[]) {
         return;
     }
@@ -95,7 +95,7 @@ fn what_lies_in_the_page_cache_reaches_the_volume_before_it_stops() {
 }
 
 #[test]
-fn a_volume_that_cannot_flush_says_so_once_and_can_still_be_stopped() {
+fn a_volume_with_failed_flushes_reports_them_once_and_can_still_be_stopped() {
     if !able(&[]) {
         return;
     }
@@ -112,7 +112,7 @@ fn a_volume_that_cannot_flush_says_so_once_and_can_still_be_stopped() {
 }
 
 #[test]
-fn two_volumes_live_side_by_side() {
+fn two_volumes_are_served_independently() {
     if !able(&["fio"]) {
         return;
     }
@@ -140,7 +140,7 @@ fn two_volumes_live_side_by_side() {
 }
 
 #[test]
-fn a_volume_that_is_served_is_not_taken_for_a_leftover() {
+fn a_served_volume_is_not_a_leftover() {
     if !able(&[]) {
         return;
     }
@@ -155,7 +155,7 @@ fn a_volume_that_is_served_is_not_taken_for_a_leftover() {
 }
 
 #[test]
-fn a_connection_cut_by_a_forced_unmount_ends_the_service_and_is_cleared_away() {
+fn a_forced_unmount_ends_the_server_and_leaves_nothing_behind() {
     if !able(&[]) {
         return;
     }

@@ -54,7 +54,7 @@ fn export_info(len: u64, flags: u16) -> Vec<u8> {
 }
 
 #[test]
-fn the_old_way_in_answers_with_the_size_and_zeroes_unless_they_are_declined() {
+fn export_name_is_answered_with_size_and_optional_zero_padding() {
     run(async |rt| {
         let server = serve(&rt, ram(4096));
         for (flags, zeroes) in [(1, 124), (3, 0)] {
@@ -70,7 +70,7 @@ fn the_old_way_in_answers_with_the_size_and_zeroes_unless_they_are_declined() {
 }
 
 #[test]
-fn an_unknown_name_the_old_way_ends_the_connection() {
+fn export_name_with_an_unknown_name_ends_the_connection() {
     run(async |rt| {
         let server = serve(&rt, ram(4096));
         let client = greeted(&server).await;
@@ -109,7 +109,7 @@ fn list_names_every_export_with_its_description() {
 }
 
 #[test]
-fn info_tells_size_flags_and_block_sizes_and_what_else_is_asked() {
+fn info_returns_size_flags_block_sizes_and_requested_items() {
     run(async |rt| {
         let client = greeted(&two_exports(&rt)).await;
         let query = info_query("", &[info::NAME, info::DESCRIPTION, 77]);
@@ -165,7 +165,7 @@ fn dont_fragment_is_offered_only_with_structured_replies() {
 }
 
 #[test]
-fn options_nobody_knows_here_are_answered_so() {
+fn unsupported_options_are_answered_as_unsupported() {
     run(async |rt| {
         let client = greeted(&serve(&rt, ram(4096))).await;
         // STARTTLS, PEEK_EXPORT, extended headers, and an option that does not exist.
@@ -205,7 +205,7 @@ fn metadata_contexts_are_listed_by_name_by_namespace_or_all() {
 }
 
 #[test]
-fn metadata_contexts_are_chosen_by_full_name_and_the_last_choice_counts() {
+fn metadata_contexts_are_selected_by_full_name_and_the_last_selection_applies() {
     run(async |rt| {
         let client = greeted(&two_exports(&rt)).await;
         client.option(option::STRUCTURED_REPLY, &[]).await;
@@ -227,7 +227,7 @@ fn metadata_contexts_are_chosen_by_full_name_and_the_last_choice_counts() {
 }
 
 #[test]
-fn an_option_that_is_too_long_is_skipped_and_one_of_absurd_length_ends_the_connection() {
+fn a_long_option_is_skipped_and_an_oversized_option_ends_the_connection() {
     run(async |rt| {
         let server = serve(&rt, ram(4096));
         let client = greeted(&server).await;
@@ -243,7 +243,7 @@ fn an_option_that_is_too_long_is_skipped_and_one_of_absurd_length_ends_the_conne
 }
 
 #[test]
-fn a_client_that_claims_what_was_not_offered_is_cut_off() {
+fn a_client_with_flags_that_were_not_offered_is_disconnected() {
     run(async |rt| {
         let client = connect(&serve(&rt, ram(4096)));
         client.greet(4).await;
@@ -252,7 +252,7 @@ fn a_client_that_claims_what_was_not_offered_is_cut_off() {
 }
 
 #[test]
-fn exports_that_cannot_be_told_apart_are_refused() {
+fn missing_duplicate_and_overlong_export_names_are_refused() {
     run(async |rt| {
         let make = |names: &[&str]| {
             let exports = names.iter().map(|name| NbdExport::new(*name, ram(512)));
@@ -273,7 +273,7 @@ fn exports_that_cannot_be_told_apart_are_refused() {
 }
 
 #[test]
-fn a_client_that_begins_with_requests_gets_replies_and_nothing_before() {
+fn a_connection_without_handshake_gets_only_replies() {
     run(async |rt| {
         let server = two_exports(&rt);
         let (ours, theirs) = duplex::pair();

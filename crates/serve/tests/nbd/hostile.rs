@@ -73,22 +73,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_bytes_in_the_handshake_are_survived(bytes in vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_in_the_handshake_do_no_harm(bytes in vec(any::<u8>(), 0..300)) {
         survives(bytes, false);
     }
 
     #[test]
-    fn any_options_are_survived(bytes in options()) {
+    fn arbitrary_options_do_no_harm(bytes in options()) {
         survives(bytes, false);
     }
 
     #[test]
-    fn any_bytes_in_place_of_requests_are_survived(bytes in vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_in_place_of_requests_do_no_harm(bytes in vec(any::<u8>(), 0..300)) {
         survives(bytes, true);
     }
 
     #[test]
-    fn any_requests_are_survived(bytes in requests()) {
+    fn arbitrary_requests_do_no_harm(bytes in requests()) {
         survives(bytes, true);
     }
 }
@@ -109,7 +109,7 @@ fn a_request_without_its_magic_number_ends_the_connection() {
 }
 
 #[test]
-fn a_write_of_absurd_length_ends_the_connection_before_its_payload_is_taken() {
+fn an_oversized_write_ends_the_connection_before_its_payload_is_received() {
     run(async |rt| {
         let mut client = connect(&serve(&rt, probe(LEN, 4096))).go().await;
         client.send(command::WRITE, 0, 0, u32::MAX, &[]).await;
@@ -128,7 +128,7 @@ fn an_option_without_its_magic_number_ends_the_connection() {
 }
 
 #[test]
-fn options_without_end_are_ended() {
+fn an_endless_sequence_of_options_ends_the_connection() {
     run(async |rt| {
         let client = connect(&serve(&rt, probe(LEN, 4096)));
         client.greet(3).await;

@@ -16,7 +16,7 @@ fn limited(rt: &forebay_rt::Rt, probe: &Rc<ProbeDevice>, limits: ClientLimits) -
 }
 
 #[test]
-fn requests_past_the_limit_stay_in_the_socket_until_others_are_done() {
+fn requests_beyond_the_limit_stay_in_the_socket_until_others_finish() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let limits = ClientLimits {
@@ -44,7 +44,7 @@ fn requests_past_the_limit_stay_in_the_socket_until_others_are_done() {
 }
 
 #[test]
-fn data_past_the_limit_is_not_received_but_a_single_request_always_passes() {
+fn data_beyond_the_limit_is_not_received_but_a_single_request_always_passes() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let limits = ClientLimits {
@@ -72,7 +72,7 @@ fn data_past_the_limit_is_not_received_but_a_single_request_always_passes() {
 }
 
 #[test]
-fn a_client_that_fetches_no_replies_stops_only_itself_and_is_given_up_in_the_end() {
+fn a_client_that_reads_no_replies_blocks_only_itself_and_is_finally_disconnected() {
     run(async |rt| {
         let server = serve(&rt, probe(LEN, 4096));
         let mut lazy = connect(&server).go().await;
@@ -89,7 +89,7 @@ fn a_client_that_fetches_no_replies_stops_only_itself_and_is_given_up_in_the_end
 }
 
 #[test]
-fn a_client_that_stops_in_the_middle_of_a_request_is_given_up_and_an_idle_one_is_not() {
+fn a_client_stuck_inside_a_request_is_disconnected_and_an_idle_client_is_not() {
     run(async |rt| {
         let server = serve(&rt, probe(LEN, 4096));
         let mut idle = connect(&server).go().await;
@@ -103,7 +103,7 @@ fn a_client_that_stops_in_the_middle_of_a_request_is_given_up_and_an_idle_one_is
 }
 
 #[test]
-fn a_client_that_haggles_for_ever_is_given_up() {
+fn a_client_that_never_ends_the_handshake_is_disconnected() {
     run(async |rt| {
         let server = serve(&rt, probe(LEN, 4096));
         let client = connect(&server);
@@ -119,7 +119,7 @@ fn a_client_that_haggles_for_ever_is_given_up() {
 }
 
 #[test]
-fn those_who_connect_and_say_nothing_make_way_for_those_who_do() {
+fn silent_connections_give_way_to_active_clients() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let limits = ClientLimits {
@@ -139,7 +139,7 @@ fn those_who_connect_and_say_nothing_make_way_for_those_who_do() {
 }
 
 #[test]
-fn connections_past_the_limit_are_closed_and_come_in_when_others_have_left() {
+fn connections_beyond_the_limit_are_closed_until_others_disconnect() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let limits = ClientLimits {
@@ -157,7 +157,7 @@ fn connections_past_the_limit_are_closed_and_come_in_when_others_have_left() {
 }
 
 #[test]
-fn a_request_outlives_its_client() {
+fn a_request_completes_after_its_client_disconnects() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let server = serve(&rt, Rc::clone(&probe) as _);
@@ -177,7 +177,7 @@ fn a_request_outlives_its_client() {
 }
 
 #[test]
-fn a_shutdown_finishes_what_is_under_way_answers_it_and_closes() {
+fn a_shutdown_finishes_and_answers_requests_in_flight_and_closes() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let server = serve(&rt, Rc::clone(&probe) as _);

@@ -31,7 +31,7 @@ async fn write_largest(mut client: DuplexClient, byte: u8) -> DuplexClient {
 
 /// Found by a review: 24 clients that each sent a write of 32 MiB made a daemon hold 1.6 GB.
 #[test]
-fn clients_that_send_large_writes_at_once_share_one_bound_and_all_get_on() {
+fn concurrent_large_writes_share_one_memory_bound_and_all_progress() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let memory = RequestMemory::new(128 << 20);
@@ -55,7 +55,7 @@ fn clients_that_send_large_writes_at_once_share_one_bound_and_all_get_on() {
 }
 
 #[test]
-fn memory_is_given_back_when_it_is_used_no_more() {
+fn memory_is_freed_when_it_is_no_longer_used() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let memory = RequestMemory::new(128 << 20);
@@ -79,7 +79,7 @@ fn memory_is_given_back_when_it_is_used_no_more() {
 }
 
 #[test]
-fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
+fn a_client_that_holds_memory_does_not_block_other_clients() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
@@ -122,7 +122,7 @@ fn one_who_takes_memory_and_gives_none_back_keeps_nobody_from_getting_on() {
 }
 
 #[test]
-fn a_request_larger_than_what_is_left_is_served_though_smaller_ones_keep_coming() {
+fn a_request_larger_than_the_free_memory_is_served_despite_a_stream_of_small_requests() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
@@ -150,7 +150,7 @@ fn a_request_larger_than_what_is_left_is_served_though_smaller_ones_keep_coming(
 }
 
 #[test]
-fn no_more_connections_are_taken_than_memory_is_kept_for() {
+fn connections_are_limited_by_the_memory_reserved_for_them() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let memory = RequestMemory::new(RequestMemory::BYTES_MIN);
@@ -175,7 +175,7 @@ fn no_more_connections_are_taken_than_memory_is_kept_for() {
 
 /// The parts of a write that have arrived are written before the rest has come.
 #[test]
-fn a_write_whose_client_leaves_in_the_middle_is_not_answered_and_holds_nothing() {
+fn a_write_whose_client_disconnects_midway_is_not_answered_and_holds_no_memory() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let memory = RequestMemory::new(RequestMemory::BYTES_MIN);

@@ -41,7 +41,7 @@ impl BlockStatus for HalvesStatus {
 }
 
 #[test]
-fn nbdinfo_sees_what_is_served() {
+fn nbdinfo_reports_the_served_exports() {
     let Some(mut info) = tool("nbdinfo") else {
         return;
     };
@@ -87,7 +87,7 @@ fn nbdinfo_sees_what_is_served() {
 }
 
 #[test]
-fn nbdcopy_brings_back_what_it_took_over_several_connections() {
+fn nbdcopy_reads_back_the_data_it_copied_over_several_connections() {
     let Some(mut there) = tool("nbdcopy") else {
         return;
     };
@@ -111,7 +111,7 @@ fn nbdcopy_brings_back_what_it_took_over_several_connections() {
 }
 
 #[test]
-fn qemu_img_finds_an_image_equal_to_what_it_converted() {
+fn qemu_img_finds_a_converted_image_equal_to_its_source() {
     let Some(mut convert) = tool("qemu-img") else {
         return;
     };
@@ -141,7 +141,7 @@ fn qemu_img_finds_an_image_equal_to_what_it_converted() {
 }
 
 #[test]
-fn qemu_io_reads_the_patterns_it_wrote_zeroed_and_discarded() {
+fn qemu_io_reads_back_written_zeroed_and_discarded_patterns() {
     let Some(mut io) = tool("qemu-io") else {
         return;
     };
@@ -193,7 +193,7 @@ fn fio_verifies(served: &ServedExports) {
 }
 
 #[test]
-fn fio_verifies_what_it_wrote_to_memory() {
+fn fio_verifies_its_writes_to_memory() {
     if tool("fio").is_none() {
         return;
     }
@@ -203,7 +203,7 @@ fn fio_verifies_what_it_wrote_to_memory() {
 }
 
 #[test]
-fn fio_verifies_what_it_wrote_to_a_file() {
+fn fio_verifies_its_writes_to_a_file() {
     if tool("fio").is_none() {
         return;
     }
@@ -260,7 +260,7 @@ h.shutdown()
 "#;
 
 #[test]
-fn nbdsh_finds_fua_block_status_and_errors_as_the_protocol_has_them() {
+fn nbdsh_finds_fua_block_status_and_errors_as_the_protocol_requires() {
     let Some(mut shell) = tool("nbdsh") else {
         return;
     };

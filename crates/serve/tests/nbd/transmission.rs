@@ -21,7 +21,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_whatever_the_size_and_however_it_arrives() {
+fn written_data_is_read_back_at_any_size_and_network_fragmentation() {
     run(async |rt| {
         let probe = probe(LEN, 512);
         let server = serve(&rt, probe);
@@ -38,7 +38,7 @@ fn what_is_written_is_read_whatever_the_size_and_however_it_arrives() {
 }
 
 #[test]
-fn a_write_of_a_mebibyte_is_one_device_request_and_larger_ones_are_parts_of_that_size() {
+fn writes_are_split_into_device_requests_of_a_mebibyte() {
     run(async |rt| {
         let probe = probe(LEN, 512);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
@@ -55,7 +55,7 @@ fn a_write_of_a_mebibyte_is_one_device_request_and_larger_ones_are_parts_of_that
 }
 
 #[test]
-fn fua_reaches_the_device_and_a_flush_stands_for_it_where_the_device_has_none() {
+fn fua_reaches_the_device_or_is_replaced_by_a_flush() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
@@ -74,7 +74,7 @@ fn fua_reaches_the_device_and_a_flush_stands_for_it_where_the_device_has_none() 
 }
 
 #[test]
-fn zeroes_without_leave_to_make_holes_keep_the_room_and_others_give_it_back() {
+fn write_zeroes_with_no_hole_keeps_the_space_and_otherwise_releases_it() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
@@ -95,7 +95,7 @@ fn zeroes_without_leave_to_make_holes_keep_the_room_and_others_give_it_back() {
 }
 
 #[test]
-fn trim_is_neither_offered_nor_taken_where_it_is_of_no_use() {
+fn trim_is_neither_offered_nor_accepted_if_the_device_cannot_discard() {
     run(async |rt| {
         let probe = probe_without_discard(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _));
@@ -114,7 +114,7 @@ fn trim_is_neither_offered_nor_taken_where_it_is_of_no_use() {
 }
 
 #[test]
-fn a_fast_zero_is_done_only_where_it_is_fast_and_refused_without_a_trace_elsewhere() {
+fn a_fast_zero_is_executed_only_if_fast_and_otherwise_refused_without_effect() {
     run(async |rt| {
         let fast = command_flag::FAST_ZERO;
         let both = fast | command_flag::NO_HOLE;
@@ -134,7 +134,7 @@ fn a_fast_zero_is_done_only_where_it_is_fast_and_refused_without_a_trace_elsewhe
 }
 
 #[test]
-fn requests_that_make_no_sense_are_answered_and_the_connection_goes_on() {
+fn invalid_requests_are_answered_with_errors_and_the_connection_continues() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
@@ -196,7 +196,7 @@ fn the_payload_of_a_refused_write_is_skipped() {
 }
 
 #[test]
-fn a_read_only_export_refuses_whatever_would_change_it() {
+fn a_read_only_export_refuses_every_modifying_request() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let export = NbdExport::new("disk", Rc::clone(&probe) as _).read_only(true);
@@ -212,7 +212,7 @@ fn a_read_only_export_refuses_whatever_would_change_it() {
 }
 
 #[test]
-fn a_devices_errors_are_told_as_the_protocols() {
+fn device_errors_are_returned_as_protocol_errors() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
@@ -235,7 +235,7 @@ fn a_devices_errors_are_told_as_the_protocols() {
 }
 
 #[test]
-fn a_structured_read_comes_in_chunks_that_together_are_all_of_it() {
+fn the_chunks_of_a_structured_read_cover_the_whole_range() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let data = pattern(3 * MIB + 4096);
@@ -259,7 +259,7 @@ fn a_structured_read_comes_in_chunks_that_together_are_all_of_it() {
 }
 
 #[test]
-fn a_structured_read_that_fails_in_part_says_where() {
+fn a_structured_read_that_fails_in_part_returns_the_offset() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         *probe.broken.borrow_mut() = Some((1 << 20..(1 << 20) + 4096, 5));
@@ -280,7 +280,7 @@ fn a_structured_read_that_fails_in_part_says_where() {
 }
 
 #[test]
-fn block_status_tells_allocation_and_the_exports_own_joined_and_clipped_to_the_request() {
+fn block_status_merges_extents_and_clips_them_to_the_request() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let export = NbdExport::new("disk", probe).status(Rc::new(StripedStatus));
@@ -311,7 +311,7 @@ fn block_status_tells_allocation_and_the_exports_own_joined_and_clipped_to_the_r
 }
 
 #[test]
-fn without_anybody_to_ask_all_is_allocated_data() {
+fn without_a_status_provider_the_whole_export_is_allocated_data() {
     run(async |rt| {
         let server = serve(&rt, probe(LEN, 4096));
         let mut client = connect(&server).go_structured(&["base:allocation"]).await;
@@ -322,7 +322,7 @@ fn without_anybody_to_ask_all_is_allocated_data() {
 }
 
 #[test]
-fn requests_overtake_each_other_and_each_is_answered_when_it_is_done() {
+fn requests_are_answered_in_order_of_completion() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
@@ -337,7 +337,7 @@ fn requests_overtake_each_other_and_each_is_answered_when_it_is_done() {
 }
 
 #[test]
-fn a_disconnect_waits_for_what_is_under_way() {
+fn a_disconnect_waits_for_requests_in_flight() {
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
@@ -352,7 +352,7 @@ fn a_disconnect_waits_for_what_is_under_way() {
 }
 
 #[test]
-fn several_connections_see_each_others_writes_at_once() {
+fn several_connections_immediately_see_the_writes_of_each_other() {
     run(async |rt| {
         let server = serve(&rt, probe(LEN, 4096));
         let mut one = connect(&server).go().await;

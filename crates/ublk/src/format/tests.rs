@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn commands_have_the_numbers_that_the_kernels_macros_give() {
+fn commands_have_the_numbers_of_the_kernel_macros() {
     for (ours, theirs) in [
         (control::GET_DEV_INFO, 0x8020_7502),
         (control::ADD_DEV, 0xc020_7504),
@@ -28,7 +28,7 @@ fn commands_have_the_numbers_that_the_kernels_macros_give() {
 }
 
 #[test]
-fn a_control_command_has_its_fields_where_the_kernel_looks() {
+fn a_control_command_has_the_field_offsets_of_the_kernel() {
     let command = UblkControlCommand {
         device: 0x0403_0201,
         buffer: (0x1817_1615_1413_1211, 0x2221),
@@ -45,7 +45,7 @@ fn a_control_command_has_its_fields_where_the_kernel_looks() {
 }
 
 #[test]
-fn the_command_of_a_tag_names_no_address() {
+fn the_command_of_a_tag_contains_no_address() {
     let command = UblkQueueCommand {
         tag: 0x0201,
         result: -5,
@@ -57,7 +57,7 @@ fn the_command_of_a_tag_names_no_address() {
 }
 
 #[test]
-fn what_a_device_is_has_its_fields_where_the_kernel_looks() {
+fn device_info_has_the_field_offsets_of_the_kernel() {
     let info = UblkDeviceInfo {
         queues: 1,
         depth: 128,
@@ -80,7 +80,7 @@ fn what_a_device_is_has_its_fields_where_the_kernel_looks() {
 }
 
 #[test]
-fn what_a_block_device_is_like_has_its_fields_where_the_kernel_looks() {
+fn block_device_parameters_have_the_field_offsets_of_the_kernel() {
     let params = UblkParams {
         volatile: true,
         logical_shift: 9,
@@ -124,7 +124,7 @@ fn descriptor(op_flags: u32, sectors: u32, first: u64) -> UblkDescriptor {
 }
 
 #[test]
-fn requests_are_told_apart_whatever_else_is_said_of_them() {
+fn request_operations_are_decoded_with_any_flags() {
     for (number, op) in [
         (0, UblkOp::Read),
         (1, UblkOp::Write),
@@ -145,7 +145,7 @@ fn requests_are_told_apart_whatever_else_is_said_of_them() {
 }
 
 #[test]
-fn a_request_past_all_that_can_be_counted_is_about_bytes_that_no_device_has() {
+fn a_request_whose_range_overflows_lies_beyond_every_device() {
     assert_eq!(descriptor(0, 8, 3).range(), 1536..5632);
     assert_eq!(descriptor(0, u32::MAX, 0).bytes(), (1 << 41) - 512);
     let far = descriptor(0, 1, u64::MAX).range();
@@ -155,7 +155,7 @@ fn a_request_past_all_that_can_be_counted_is_about_bytes_that_no_device_has() {
 }
 
 #[test]
-fn each_tags_data_has_a_place_of_its_own() {
+fn every_tag_has_its_own_data_offset() {
     assert_eq!(data_offset(0), 0x8000_0000);
     assert_eq!(data_offset(3), 0x8000_0000 + 3 * (32 << 20));
     assert_eq!(descriptors_len(128, 4096), 4096);
@@ -165,7 +165,7 @@ fn each_tags_data_has_a_place_of_its_own() {
 
 proptest! {
     #[test]
-    fn what_a_device_is_reads_as_it_was_written(
+    fn device_info_survives_encode_and_decode(
         (queues, depth, state, io_bytes_max) in any::<(u16, u16, u16, u32)>(),
         (id, server_pid, flags, volume) in any::<(u32, i32, u64, u64)>(),
     ) {
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_block_device_is_like_reads_as_it_was_written(
+    fn block_device_parameters_survive_encode_and_decode(
         (volatile, logical_shift, physical_shift, optimal_shift) in any::<(bool, u8, u8, u8)>(),
         (sectors_max, sectors, discard_granularity) in any::<(u32, u64, u32)>(),
         (discard_sectors_max, zero_sectors_max) in any::<(u32, u32)>(),

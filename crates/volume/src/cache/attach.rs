@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn on_one_disk_the_log_is_written_more_seldom_and_not_by_large_writes_unless_told_otherwise() {
+    fn a_log_on_the_data_disk_has_a_longer_delay_and_a_bypass_by_default() {
         let open = CacheOptions::default();
         assert_eq!(set(&open, false), (Duration::from_millis(50), None));
         let on_one_disk = (Duration::from_millis(500), Some(ByteLen::kib(64)));

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_up_a_stop_is_named_as_it_is() {
+    fn the_reason_that_delays_a_stop_is_named() {
         assert_eq!(
             in_words(CacheMode::Caching, None, 0.4),
             "the log is 40 % full"

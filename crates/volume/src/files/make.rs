@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_of_files_are_powers_of_two_within_bounds() {
+    fn file_size_limits_are_powers_of_two_within_bounds() {
         let wanted = |small: Option<ByteLen>, largest: Option<ByteLen>| FilesystemCreateSpec {
             small_file: small,
             largest_file: largest,

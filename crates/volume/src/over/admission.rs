@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_waits_for_as_long_as_the_cache_brings_something_home() {
+    fn a_write_waits_while_the_cache_makes_destage_progress() {
         // The write is admitted when at most 6 MiB are left in the cache.
         let (taken, seconds) = admitted(1000, 1000);
         assert!(taken && (994..1100).contains(&seconds), "{seconds}");
@@ -285,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_refused_when_the_cache_brings_nothing_home_any_more() {
+    fn a_write_is_refused_when_the_cache_stops_making_destage_progress() {
         let (taken, seconds) = admitted(1000, 500);
         assert!(!taken && (560..700).contains(&seconds), "{seconds}");
     }
 
     #[test]
-    fn what_waits_in_the_cache_counts_against_the_room_below() {
+    fn dirty_data_in_the_cache_reduces_the_free_space_of_the_lower_volume() {
         assert_eq!(slack(100 << 20, 0), 99 << 20);
         assert_eq!(slack(100 << 20, 32 << 20), (100 - 32 - 2 - 1) << 20);
         assert_eq!(slack(10 << 20, 32 << 20), 0);

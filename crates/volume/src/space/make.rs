@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_that_are_dear_to_clean_when_they_are_full_are_made_with_a_warning() {
+    fn volumes_with_high_cleaning_cost_when_full_are_created_with_a_warning() {
         for kind in PlacementKind::ALL {
             let usual = made(kind, None, None);
             assert_eq!(usual.warning(), "", "{kind}");

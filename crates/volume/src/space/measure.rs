@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_very_slow_device_is_measured_for_seconds_only() {
+    fn the_measurement_of_a_very_slow_device_is_limited_to_seconds() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         let device = Tap::new(RamDevice::new(64 << 20, 512), SecondLongHooks(rt.clone()));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_measured_until_measurements_agree_and_if_they_never_do_that_is_said() {
+    fn a_device_is_measured_until_results_agree_or_is_reported_as_unstable() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
         executor.block_on(async move {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disks_of_an_array_are_told_from_one_fast_disk() {
+    fn an_array_is_distinguished_from_one_fast_disk() {
         let (one, array) = (measured(1), measured(4));
         println!("{one:?} {array:?}");
         assert!(one.arms < 1.7, "{one:?}");

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_becomes_as_long_as_it_is_told_and_never_shorter() {
+    fn a_volume_can_be_extended_to_the_requested_length_and_never_shortened() {
         assert_eq!(possible(ByteLen::gib(2), 1 << 30), Ok(2 << 30));
         assert_eq!(possible(ByteLen((2 << 30) + 5), 1 << 30), Ok(2 << 30));
         // A length that is not a whole number of MiB is kept.

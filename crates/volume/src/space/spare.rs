@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_as_parts_and_as_percentages_and_printed_as_they_are_read() {
+    fn spare_shares_are_parsed_as_fractions_or_percentages_and_print_back() {
         for (text, part) in [
             ("1/2", 2),
             ("1/1024", 1024),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_share_is_refused_with_what_can_be_written() {
+    fn invalid_spare_shares_are_refused_with_the_valid_form() {
         for text in [
             "", "1/1", "1/1025", "2/32", "0%", "-1%", "NaN%", "60%", "inf%", "16", "%",
         ] {

@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nearly_full_says_so_and_how_full() {
+    fn the_status_of_a_nearly_full_volume_reports_how_full_it_is() {
         let at = |mapped_bytes: u64| SpaceStatus {
             mode: SpaceMode::at(mapped_bytes as f64 / 1000.0),
             mapped_bytes,
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_that_the_cleaner_and_checkpoints_write_for_each_byte_of_data_are_shown() {
+    fn status_shows_write_amplification_by_cleaning_and_checkpoints() {
         let none = segments(&SpaceStatus::default());
         assert!(!none.contains("for each of data"), "{none}");
         let used = segments(&SpaceStatus {

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_for_grep() {
+    fn only_grep_gets_directories() {
         let (wc, grep) = (case("wc", &[]), case("grep", &["e"]));
         assert!(!InputKind::Tree.takes(&wc, PageCacheState::Cached));
         assert!(InputKind::Tree.takes(&grep, PageCacheState::Cached));

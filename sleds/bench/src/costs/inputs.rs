@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_text_with_the_needle_in_it() {
+    fn generated_multilingual_text_contains_the_needle() {
         let (mut text, rng) = (Vec::new(), Rng::new(1));
         for _ in 0..5000 {
             scripts(&mut text, &rng);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_of_their_length() {
+    fn long_lines_have_the_given_length() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("text");
         long_lines(&path, 9 << 20, 1).unwrap();

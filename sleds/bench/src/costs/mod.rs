@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leaves_out_others_of_its_kind_only() {
+    fn a_name_filter_excludes_only_others_of_its_kind() {
         let some = settings(&["wc", "tiny", "long"]);
         assert!(some.wants_tool("wc") && !some.wants_tool("grep"));
         let inputs: Vec<_> = some.inputs().map(|(_, name, _)| name).collect();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_gets_the_same_words_behind_its_name() {
+    fn both_programs_get_identical_arguments() {
         let made = InputFiles {
             operands: vec!["a".into(), "b".into()],
             recursive: true,

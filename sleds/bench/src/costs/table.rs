@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_surely_above_the_bar_misses_it() {
+    fn only_a_ratio_surely_above_the_target_misses_it() {
         assert_eq!(verdict(ratio(0.9, 1.0, 1.1), 1.0), RatioVerdict::Met);
         assert_eq!(verdict(ratio(0.9, 1.1, 1.2), 1.0), RatioVerdict::Perhaps);
         assert_eq!(verdict(ratio(1.03, 1.1, 1.2), 1.02), RatioVerdict::Missed);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_counts_and_names_what_misses() {
+    fn the_page_counts_and_names_missed_targets() {
         let cell = |median: f64| CostCell {
             wall: ratio(median - 0.01, median, median + 0.01),
             cpu: ratio(0.5, 0.5, 0.5),

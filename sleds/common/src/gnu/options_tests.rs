@@ -39,7 +39,7 @@ fn taken(args: &[&str], permute: bool) -> Result<String, String> {
 }
 
 #[test]
-fn options_may_stand_between_operands_unless_posix_is_asked_for() {
+fn options_may_follow_operands_except_in_posix_mode() {
     assert_eq!(
         taken(&["a", "-l", "b", "--", "-l"], true).unwrap(),
         "[a] l [b] [-l]"
@@ -49,7 +49,7 @@ fn options_may_stand_between_operands_unless_posix_is_asked_for() {
 }
 
 #[test]
-fn letters_may_be_joined_and_the_last_may_have_its_argument_behind_it() {
+fn short_options_may_be_combined_with_an_attached_argument_of_the_last() {
     assert_eq!(
         taken(&["-lex", "-e", "y", "-kl"], true).unwrap(),
         "l e=x e=y c=l"
@@ -57,7 +57,7 @@ fn letters_may_be_joined_and_the_last_may_have_its_argument_behind_it() {
 }
 
 #[test]
-fn long_options_may_be_shortened_while_they_mean_one_thing() {
+fn long_options_may_be_abbreviated_if_unambiguous() {
     assert_eq!(
         taken(&["--li", "--col=x", "--reg", "z"], true).unwrap(),
         "l c=x e=z"
@@ -70,7 +70,7 @@ fn long_options_may_be_shortened_while_they_mean_one_thing() {
 }
 
 #[test]
-fn options_that_only_we_have_must_be_spelled_out() {
+fn options_unknown_to_gnu_must_not_be_abbreviated() {
     assert_eq!(taken(&["--links"], true).unwrap(), "p");
     assert_eq!(taken(&["--lin"], true).unwrap(), "l");
     assert_eq!(
@@ -80,7 +80,7 @@ fn options_that_only_we_have_must_be_spelled_out() {
 }
 
 #[test]
-fn a_wrong_command_line_is_refused_in_getopts_words() {
+fn a_wrong_command_line_is_refused_with_the_messages_of_getopt() {
     for (args, words) in [
         (&["-z"][..], "invalid option -- 'z'"),
         (&["-le"], "option requires an argument -- 'e'"),
@@ -93,7 +93,7 @@ fn a_wrong_command_line_is_refused_in_getopts_words() {
 }
 
 #[test]
-fn a_word_of_a_list_may_be_shortened_and_the_list_is_told_if_it_is_none() {
+fn an_option_value_may_be_abbreviated_and_an_unknown_value_lists_the_valid_values() {
     let table = [("auto", 1), ("always", 2), ("only", 3)];
     assert_eq!(one_of("--total", "o".as_ref(), &table), Ok(3));
     let UsageError(text) = one_of("--total", "a".as_ref(), &table).unwrap_err();

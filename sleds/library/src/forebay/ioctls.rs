@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_bytes_are_those_of_the_page() {
+    fn ioctl_numbers_and_bytes_are_as_documented() {
         for number in [PLACES, MEDIUM] {
             assert!(PAGE.contains(&format!("`{number:#x}`: `_IO")), "{number:x}");
         }

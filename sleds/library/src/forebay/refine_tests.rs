@@ -48,7 +48,7 @@ fn device(most: u64, answers: usize) -> FakeReporter {
 }
 
 #[test]
-fn each_part_is_what_is_told_of_it_and_holes_stay_what_they_are() {
+fn every_range_has_its_reported_tier_and_holes_stay_holes() {
     let extents = [
         extent(0, 100, BackingTier::Nothing),
         // The partition begins at half a MiB: half a MiB of the log, then half a MiB of memory.
@@ -86,7 +86,7 @@ fn each_part_is_what_is_told_of_it_and_holes_stay_what_they_are() {
 }
 
 #[test]
-fn what_is_not_answered_is_not_known_and_not_asked_over_and_over() {
+fn unanswered_ranges_are_unknown_and_not_queried_again() {
     let extents: Vec<BackingExtent> = (0..3000)
         .map(|n| {
             extent(
@@ -108,7 +108,7 @@ fn what_is_not_answered_is_not_known_and_not_asked_over_and_over() {
 }
 
 #[test]
-fn answers_that_cannot_be_are_none() {
+fn impossible_answers_are_treated_as_unknown() {
     struct WrongReporter(Vec<TierExtent>, u64);
     impl TierReporter for WrongReporter {
         fn tell(&mut self, _: u64, _: u64) -> Option<(Vec<TierExtent>, u64)> {

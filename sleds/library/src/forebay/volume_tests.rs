@@ -26,7 +26,7 @@ fn listening(
 }
 
 #[test]
-fn an_answer_is_understood_with_words_of_newer_programs_in_it() {
+fn an_answer_with_unknown_fields_and_values_is_parsed() {
     let answers = vec![
         "{\"reply\":\"places\",\"device\":\"/dev/loop7\",\"end\":9,\"new\":1,\"parts\":[\
          {\"start\":0,\"end\":4,\"place\":\"log\"},{\"start\":4,\"end\":9,\"place\":\"tape\"}],\
@@ -47,7 +47,7 @@ fn an_answer_is_understood_with_words_of_newer_programs_in_it() {
 }
 
 #[test]
-fn a_daemon_that_hangs_is_left_alone_after_a_while_and_then_not_asked_again() {
+fn a_hanging_daemon_times_out_and_is_not_queried_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("v.sock");
     // The kernel accepts clients, but the server never answers.
@@ -59,7 +59,7 @@ fn a_daemon_that_hangs_is_left_alone_after_a_while_and_then_not_asked_again() {
 }
 
 #[test]
-fn where_too_many_wait_to_be_taken_in_nobody_waits_with_them() {
+fn a_connect_to_a_full_listen_queue_fails_at_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("v.sock");
     let socket = rustix::net::socket(

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_in_pieces_no_longer_than_asked_for() {
+    fn byte_pieces_are_at_most_the_requested_length() {
         assert_eq!(
             texts(ReadUnit::Bytes, 4, &["abcdefghij", "k"]),
             ["abcd", "efgh", "ij", "k"]
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_lines_as_fit_come_together_and_a_longer_one_alone() {
+    fn a_piece_has_the_whole_lines_that_fit_or_one_longer_line() {
         let lines = ReadUnit::Records(b'\n');
         let given = ["a\nbb\ncc", "c\nlong lo", "ng long\nd\ne"];
         assert_eq!(
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_come_whole_until_the_last() {
+    fn elements_are_returned_whole_except_for_the_last() {
         let elements = ReadUnit::Elements { start: 0, size: 3 };
         assert_eq!(
             texts(elements, 7, &["abcdefgh", "ijkl", "m"]),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_pages_at_a_cache_line_whatever_is_left_of_the_last_piece() {
+    fn the_read_buffer_is_aligned_after_any_remainder_of_the_last_piece() {
         let chunk = 16 * PAGE;
         let mut assembly = PieceAssembly::new(ReadUnit::Records(b'\n'), chunk, 0);
         for tail in [0, 1, 63, 64, 65, 1000] {

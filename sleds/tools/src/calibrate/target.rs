@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_taken_if_it_is_large_old_and_on_the_device_only() {
+    fn a_file_is_chosen_only_if_it_is_large_old_and_on_the_device() {
         const BYTES: u64 = 4 << 20;
         let place = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(place.parent().unwrap()).unwrap();

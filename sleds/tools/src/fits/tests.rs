@@ -4,7 +4,7 @@ use super::hist::HistRange;
 use super::image::{FitsImage, PixelFormat, RawPixel};
 
 #[test]
-fn ranges_are_read_in_all_their_forms() {
+fn histogram_ranges_are_parsed_in_all_forms() {
     let range = |from, to| Some(HistRange { from, to });
     for text in ["-", "", "INDEF", "indef", ":", ",", "INDEF:INDEF"] {
         assert_eq!(HistRange::parse(text), range(None, None), "{text}");
@@ -22,7 +22,7 @@ fn ranges_are_read_in_all_their_forms() {
 }
 
 #[test]
-fn unsigned_numbers_of_64_bits_lose_nothing_before_they_are_rounded() {
+fn unsigned_64_bit_numbers_keep_their_precision_until_rounding() {
     let image = FitsImage {
         stored: PixelFormat::I64,
         axes: vec![1],

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_on_a_screen_is_listed_in_full() {
+    fn a_listing_that_fits_on_a_screen_is_complete() {
         let sleds = scattered(8);
         let all = lines(&sleds, ListingLimit::All);
         assert_eq!(all.len(), 9);
@@ -171,7 +171,7 @@ mod tests {
 
     /// Found with a file of 300 MiB: 1,400 lines.
     #[test]
-    fn of_scattered_pages_there_are_totals_and_the_largest_within_a_screen() {
+    fn a_listing_of_scattered_pages_has_totals_and_the_largest_ranges_on_one_screen() {
         let sleds = scattered(1400);
         for rows in [0, 10, 24, 60] {
             let some = lines(&sleds, ListingLimit::Screen(rows));

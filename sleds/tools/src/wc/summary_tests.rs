@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn pieces_in_any_order_count_as_the_whole_does(
+    fn pieces_in_any_order_have_the_counts_of_the_whole(
         bytes in bytes(120), cuts in cuts(), utf8 in any::<bool>(), width in any::<bool>(),
     ) {
         let wanted = RequiredCounts { width, ..ALL };
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn joining_is_associative_and_nothing_joined_changes_nothing(
+    fn joining_is_associative_with_the_empty_summary_as_identity(
         a in bytes(12), b in bytes(12), c in bytes(12), utf8 in any::<bool>(),
     ) {
         let mut s = scanner(utf8, ALL);
@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn a_character_of_any_length_may_be_cut_everywhere() {
+fn a_character_of_any_length_may_be_cut_anywhere() {
     assert_eq!("😀".len(), LONGEST);
     let mut scanner = scanner(true, ALL);
     for text in ["w", "é", "世", "😀"] {

@@ -52,25 +52,25 @@ fn check(test: &str, what: &str, least: u64) {
 }
 
 #[test]
-fn histograms_are_those_that_numpy_counts() {
-    check("histograms_are_those_that_numpy_counts", "hist", 150);
+fn histograms_equal_those_of_numpy() {
+    check("histograms_equal_those_of_numpy", "hist", 150);
 }
 
 #[test]
-fn rebinned_images_are_those_that_numpy_adds_up() {
-    check("rebinned_images_are_those_that_numpy_adds_up", "bin", 200);
+fn rebinned_images_equal_those_of_numpy() {
+    check("rebinned_images_equal_those_of_numpy", "bin", 200);
 }
 
 #[test]
-fn the_sample_files_of_astropy_give_what_numpy_gives() {
+fn the_sample_files_of_astropy_give_the_results_of_numpy() {
     check(
-        "the_sample_files_of_astropy_give_what_numpy_gives",
+        "the_sample_files_of_astropy_give_the_results_of_numpy",
         "samples",
         40,
     );
 }
 
 #[test]
-fn what_is_wrong_is_said_and_leaves_no_file_behind() {
-    check("what_is_wrong_is_said_and_leaves_no_file_behind", "bad", 25);
+fn errors_are_reported_and_leave_no_file_behind() {
+    check("errors_are_reported_and_leave_no_file_behind", "bad", 25);
 }

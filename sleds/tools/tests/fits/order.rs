@@ -127,7 +127,7 @@ fn sleds(dir: &Path, words: &[&str]) -> Output {
 }
 
 #[test]
-fn one_image_of_several_gives_the_same_in_best_order() {
+fn one_image_of_several_gives_an_identical_result_in_best_order() {
     let first = seed();
     let mut out_of_order = 0;
     for (round, bitpix) in [8, 16, 32, 64, -32, -64].into_iter().enumerate() {
@@ -162,7 +162,7 @@ fn one_image_of_several_gives_the_same_in_best_order() {
     }
     if out_of_order == 0 {
         skip(
-            "one_image_of_several_gives_the_same_in_best_order",
+            "one_image_of_several_gives_an_identical_result_in_best_order",
             "nothing leaves the page cache here, so all came in order",
         );
     }

@@ -11,8 +11,8 @@ use support::content::{any, write};
 use support::{CaseInput, GnuCase, cases, cool, is_gnu, scratch, seed, settle};
 
 #[test]
-fn files_come_out_as_from_gnus_cat() {
-    if !is_gnu("files_come_out_as_from_gnus_cat", "cat") {
+fn output_equals_that_of_gnu_cat() {
+    if !is_gnu("output_equals_that_of_gnu_cat", "cat") {
         return;
     }
     let seed = seed();
@@ -53,7 +53,7 @@ fn files_come_out_as_from_gnus_cat() {
 }
 
 #[test]
-fn lines_in_free_order_are_all_there_and_none_is_cut() {
+fn unordered_output_contains_every_line_uncut() {
     let seed = seed();
     let rng = Rng::new(seed);
     let dir = scratch();
@@ -127,9 +127,9 @@ fn a_file_is_not_copied_to_itself() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_an_error_in_gnus_words() {
+fn a_failed_write_of_the_output_gives_the_error_message_of_gnu() {
     if !is_gnu(
-        "output_that_cannot_be_written_is_an_error_in_gnus_words",
+        "a_failed_write_of_the_output_gives_the_error_message_of_gnu",
         "cat",
     ) {
         return;
@@ -143,7 +143,7 @@ fn output_that_cannot_be_written_is_an_error_in_gnus_words() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_without_a_word() {
+fn a_closed_output_pipe_ends_the_program_silently() {
     use std::os::unix::process::ExitStatusExt as _;
     let dir = scratch();
     let path = dir.path().join("f");

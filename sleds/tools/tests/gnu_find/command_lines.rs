@@ -351,9 +351,9 @@ const WITH_EMPTY: [&str; 18] = [
 ];
 
 #[test]
-fn right_and_wrong_command_lines_are_answered_as_by_gnu_find() {
+fn valid_and_invalid_command_lines_behave_like_in_gnu_find() {
     if !is_gnu(
-        "right_and_wrong_command_lines_are_answered_as_by_gnu_find",
+        "valid_and_invalid_command_lines_behave_like_in_gnu_find",
         "find",
     ) {
         return;
@@ -393,11 +393,8 @@ fn starting_points_are_read_from_standard_input() {
 }
 
 #[test]
-fn questions_are_asked_and_answers_taken_as_gnu_find_does() {
-    if !is_gnu(
-        "questions_are_asked_and_answers_taken_as_gnu_find_does",
-        "find",
-    ) {
+fn ok_prompts_and_answers_behave_like_in_gnu_find() {
+    if !is_gnu("ok_prompts_and_answers_behave_like_in_gnu_find", "find") {
         return;
     }
     let dir = scratch();
@@ -413,11 +410,8 @@ fn questions_are_asked_and_answers_taken_as_gnu_find_does() {
 }
 
 #[test]
-fn a_path_that_others_may_fill_forbids_commands_in_directories() {
-    if !is_gnu(
-        "a_path_that_others_may_fill_forbids_commands_in_directories",
-        "find",
-    ) {
+fn an_insecure_path_variable_forbids_execdir() {
+    if !is_gnu("an_insecure_path_variable_forbids_execdir", "find") {
         return;
     }
     let dir = scratch();
@@ -437,8 +431,8 @@ fn a_path_that_others_may_fill_forbids_commands_in_directories() {
 }
 
 #[test]
-fn dates_mean_what_gnu_find_takes_them_for() {
-    if !is_gnu("dates_mean_what_gnu_find_takes_them_for", "find") {
+fn dates_are_parsed_like_in_gnu_find() {
+    if !is_gnu("dates_are_parsed_like_in_gnu_find", "find") {
         return;
     }
     let dates = [

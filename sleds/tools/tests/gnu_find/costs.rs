@@ -74,10 +74,13 @@ fn names(outcome: &ProgramOutcome) -> Vec<String> {
 }
 
 #[test]
-fn latency_tells_what_is_cached_from_what_is_not() {
+fn the_latency_test_separates_cached_from_uncached_files() {
     let dir = scratch();
     let table = slow_table(dir.path());
-    let Some(root) = files("latency_tells_what_is_cached_from_what_is_not", dir.path()) else {
+    let Some(root) = files(
+        "the_latency_test_separates_cached_from_uncached_files",
+        dir.path(),
+    ) else {
         return;
     };
     let all = ["./cached", "./cold", "./empty"];
@@ -107,10 +110,10 @@ fn latency_tells_what_is_cached_from_what_is_not() {
 }
 
 #[test]
-fn the_report_counts_what_was_left_out() {
+fn the_report_counts_skipped_files() {
     let dir = scratch();
     let table = slow_table(dir.path());
-    let Some(root) = files("the_report_counts_what_was_left_out", dir.path()) else {
+    let Some(root) = files("the_report_counts_skipped_files", dir.path()) else {
         return;
     };
     for (words, text) in [
@@ -143,10 +146,10 @@ fn the_report_counts_what_was_left_out() {
 }
 
 #[test]
-fn asking_does_not_read_the_files() {
+fn the_latency_test_does_not_read_the_files() {
     let dir = scratch();
     let table = slow_table(dir.path());
-    let Some(root) = files("asking_does_not_read_the_files", dir.path()) else {
+    let Some(root) = files("the_latency_test_does_not_read_the_files", dir.path()) else {
         return;
     };
     for _ in 0..3 {
@@ -156,7 +159,7 @@ fn asking_does_not_read_the_files() {
 }
 
 #[test]
-fn no_table_or_a_broken_one_is_said_once() {
+fn a_missing_or_broken_device_table_is_reported_once() {
     let dir = scratch();
     for name in ["one", "two"] {
         fs::write(dir.path().join(name), "x").expect("a file");

@@ -253,12 +253,12 @@ fn try_expressions(test: &str, loops: bool) {
 }
 
 #[test]
-fn expressions_give_what_gnu_find_gives() {
-    try_expressions("expressions_give_what_gnu_find_gives", false);
+fn expressions_give_the_results_of_gnu_find() {
+    try_expressions("expressions_give_the_results_of_gnu_find", false);
 }
 
 #[test]
-fn expressions_give_what_gnu_find_gives_where_a_link_leads_to_itself() {
-    let test = "expressions_give_what_gnu_find_gives_where_a_link_leads_to_itself";
+fn expressions_give_the_results_of_gnu_find_with_a_symlink_loop() {
+    let test = "expressions_give_the_results_of_gnu_find_with_a_symlink_loop";
     try_expressions(test, true);
 }

@@ -43,8 +43,8 @@ fn program_for_all(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn forbidden_files_and_folders_are_named_as_gnu_find_names_them() {
-    let test = "forbidden_files_and_folders_are_named_as_gnu_find_names_them";
+fn inaccessible_files_and_folders_are_reported_like_in_gnu_find() {
+    let test = "inaccessible_files_and_folders_are_reported_like_in_gnu_find";
     if !is_gnu(test, "find") {
         return;
     }
@@ -105,8 +105,8 @@ fn forbidden_files_and_folders_are_named_as_gnu_find_names_them() {
 }
 
 #[test]
-fn the_time_of_a_file_of_somebody_else_is_said_not_to_be_known() {
-    let test = "the_time_of_a_file_of_somebody_else_is_said_not_to_be_known";
+fn the_time_of_a_file_of_another_user_is_reported_as_unknown() {
+    let test = "the_time_of_a_file_of_another_user_is_reported_as_unknown";
     if !rustix::process::geteuid().is_root() {
         return skip(test, "becoming another user needs root");
     }

@@ -24,9 +24,9 @@ fn a_folder_of_many_files_is_walked_in_the_same_order() {
 }
 
 #[test]
-fn folders_deeper_than_a_path_may_be_long_are_walked_to_the_end() {
+fn folders_deeper_than_the_maximum_path_length_are_walked_completely() {
     if !is_gnu(
-        "folders_deeper_than_a_path_may_be_long_are_walked_to_the_end",
+        "folders_deeper_than_the_maximum_path_length_are_walked_completely",
         "find",
     ) {
         return;
@@ -64,8 +64,8 @@ fn all(root: &Path) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn delete_takes_away_what_gnu_find_takes_away() {
-    if !is_gnu("delete_takes_away_what_gnu_find_takes_away", "find") {
+fn delete_removes_the_files_that_gnu_find_removes() {
+    if !is_gnu("delete_removes_the_files_that_gnu_find_removes", "find") {
         return;
     }
     let seed = seed();
@@ -108,9 +108,9 @@ fn delete_takes_away_what_gnu_find_takes_away() {
 }
 
 #[test]
-fn a_folder_that_a_command_removes_is_missed_as_gnu_find_misses_it() {
+fn a_folder_removed_by_a_command_is_handled_like_in_gnu_find() {
     if !is_gnu(
-        "a_folder_that_a_command_removes_is_missed_as_gnu_find_misses_it",
+        "a_folder_removed_by_a_command_is_handled_like_in_gnu_find",
         "find",
     ) {
         return;
@@ -151,8 +151,8 @@ fn a_full_output_is_an_error() {
 }
 
 #[test]
-fn special_folders_are_walked_as_gnu_find_walks_them() {
-    if !is_gnu("special_folders_are_walked_as_gnu_find_walks_them", "find") {
+fn special_folders_are_walked_like_in_gnu_find() {
+    if !is_gnu("special_folders_are_walked_like_in_gnu_find", "find") {
         return;
     }
     let dir = scratch();

@@ -75,7 +75,7 @@ fn lines(outcome: &ProgramOutcome) -> Vec<String> {
 }
 
 #[test]
-fn a_file_that_grows_is_searched_up_to_some_end_that_it_had() {
+fn a_growing_file_is_searched_up_to_one_of_its_intermediate_ends() {
     for outcome in while_it_changes(&["-n", "one"], grow) {
         let lines = lines(&outcome);
         assert!(lines.len() >= LINES, "{} lines", lines.len());
@@ -94,7 +94,7 @@ fn a_file_that_grows_is_searched_up_to_some_end_that_it_had() {
 }
 
 #[test]
-fn a_file_that_shrinks_is_searched_without_harm() {
+fn a_shrinking_file_is_searched_without_failure() {
     for args in [&["-a", "one"], &["-a", "-C1", "one"][..]] {
         for outcome in while_it_changes(args, shrink) {
             let lines = lines(&outcome);

@@ -5,11 +5,8 @@ use std::fs;
 use crate::support::{GnuCase, is_gnu, scratch};
 
 #[test]
-fn command_lines_are_understood_as_gnu_grep_understands_them() {
-    if !is_gnu(
-        "command_lines_are_understood_as_gnu_grep_understands_them",
-        "grep",
-    ) {
+fn command_lines_are_parsed_like_in_gnu_grep() {
+    if !is_gnu("command_lines_are_parsed_like_in_gnu_grep", "grep") {
         return;
     }
     let dir = scratch();
@@ -91,8 +88,8 @@ fn command_lines_are_understood_as_gnu_grep_understands_them() {
 }
 
 #[test]
-fn directories_are_searched_in_the_order_in_which_they_are_listed() {
-    let name = "directories_are_searched_in_the_order_in_which_they_are_listed";
+fn directories_are_searched_in_listing_order() {
+    let name = "directories_are_searched_in_listing_order";
     if !is_gnu(name, "grep") {
         return;
     }
@@ -191,8 +188,8 @@ fn a_file_that_is_also_the_output_is_not_searched() {
 }
 
 #[test]
-fn standard_input_is_left_where_gnu_grep_leaves_it() {
-    if !is_gnu("standard_input_is_left_where_gnu_grep_leaves_it", "grep") {
+fn standard_input_has_the_final_offset_of_gnu_grep() {
+    if !is_gnu("standard_input_has_the_final_offset_of_gnu_grep", "grep") {
         return;
     }
     let dir = scratch();

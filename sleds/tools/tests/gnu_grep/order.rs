@@ -77,7 +77,7 @@ fn comes_out_of_order(path: &Path) -> bool {
 }
 
 #[test]
-fn zero_bytes_far_into_a_file_hide_their_lines_and_no_others() {
+fn zero_bytes_late_in_a_file_hide_only_their_own_lines() {
     let dir = scratch();
     let path = dir.path().join("f");
     let rest = "y\n".repeat(1 << 20);
@@ -101,8 +101,8 @@ fn zero_bytes_far_into_a_file_hide_their_lines_and_no_others() {
 }
 
 #[test]
-fn prints_what_gnu_grep_prints_where_pieces_come_out_of_order() {
-    let name = "prints_what_gnu_grep_prints_where_pieces_come_out_of_order";
+fn output_equals_that_of_gnu_grep_for_out_of_order_pieces() {
+    let name = "output_equals_that_of_gnu_grep_for_out_of_order_pieces";
     if !is_gnu(name, "grep") {
         return;
     }

@@ -25,9 +25,9 @@ fn case(dir: &Path, search: &[&str]) -> GnuCase {
 }
 
 #[test]
-fn a_word_is_looked_for_in_shorter_matches_and_then_further_on() {
+fn a_word_is_searched_in_shorter_matches_and_then_further_on() {
     compare(
-        "a_word_is_looked_for_in_shorter_matches_and_then_further_on",
+        "a_word_is_searched_in_shorter_matches_and_then_further_on",
         b"foo foo-bx\nabab ab\nxabab abab\naa a\n foo\nfoox foo-\n",
         &[
             &["-w", "foo\\|foo-b"],
@@ -62,9 +62,9 @@ fn assertions_may_be_repeated() {
 }
 
 #[test]
-fn intervals_and_operators_with_nothing_to_repeat_are_text_or_nothing_or_wrong() {
+fn intervals_and_operators_without_an_operand_behave_like_in_gnu_grep() {
     compare(
-        "intervals_and_operators_with_nothing_to_repeat_are_text_or_nothing_or_wrong",
+        "intervals_and_operators_without_an_operand_behave_like_in_gnu_grep",
         b"a\n1}a\n2}a\n{1}\na{}\na{1,2\n(*a)\n",
         &[
             &["-E", "{1}a"],
@@ -84,18 +84,18 @@ fn intervals_and_operators_with_nothing_to_repeat_are_text_or_nothing_or_wrong()
 }
 
 #[test]
-fn a_letter_behind_a_backslash_is_a_letter() {
+fn a_letter_after_a_backslash_is_a_letter() {
     compare(
-        "a_letter_behind_a_backslash_is_a_letter",
+        "a_letter_after_a_backslash_is_a_letter",
         "d\nD\nxd\né\nÉ\n".as_bytes(),
         &[&["-i", "\\d"], &["-io", "\\D"], &["-i", "\\é"]],
     );
 }
 
 #[test]
-fn a_parenthesis_too_many_is_text() {
+fn an_unmatched_closing_parenthesis_is_text() {
     compare(
-        "a_parenthesis_too_many_is_text",
+        "an_unmatched_closing_parenthesis_is_text",
         b"a)b\nab)\na)\nx a)b\n)\nq\n",
         &[
             &["-E", "a)b"],
@@ -108,7 +108,7 @@ fn a_parenthesis_too_many_is_text() {
 }
 
 #[test]
-fn what_gnu_grep_is_of_two_minds_about_means_one_thing() {
+fn searches_with_inconsistent_results_in_gnu_grep_have_one_result() {
     let dir = scratch();
     for (args, text, printed) in [
         // Each word is found, also the second in a line, and no word inside another word.
@@ -160,7 +160,7 @@ fn what_gnu_grep_is_of_two_minds_about_means_one_thing() {
 }
 
 #[test]
-fn characters_without_an_order_of_their_own_are_in_that_of_their_codes() {
+fn characters_without_a_collation_order_are_ordered_by_code() {
     let dir = scratch();
     fs::write(dir.path().join("f"), "é\nü\nz\nÿ\n").expect("a file");
     for (pattern, printed) in [
@@ -176,9 +176,9 @@ fn characters_without_an_order_of_their_own_are_in_that_of_their_codes() {
 }
 
 #[test]
-fn newlines_within_a_record_do_not_divide_it() {
+fn newlines_within_a_record_do_not_split_it() {
     compare(
-        "newlines_within_a_record_do_not_divide_it",
+        "newlines_within_a_record_do_not_split_it",
         b"x \na b\n\0a\nb\0",
         &[
             &["-zc", "^a"],
@@ -191,9 +191,9 @@ fn newlines_within_a_record_do_not_divide_it() {
 }
 
 #[test]
-fn a_backslash_ends_no_pattern() {
+fn a_trailing_backslash_does_not_join_patterns() {
     compare(
-        "a_backslash_ends_no_pattern",
+        "a_trailing_backslash_does_not_join_patterns",
         b"a\\\nb\n",
         &[
             &["-ea\\"],
@@ -205,8 +205,8 @@ fn a_backslash_ends_no_pattern() {
 }
 
 #[test]
-fn the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order() {
-    let test = "the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order";
+fn range_ends_must_be_characters_with_an_order_in_the_locale() {
+    let test = "range_ends_must_be_characters_with_an_order_in_the_locale";
     let text = "é\nü\nz\nA\n[\nß\nα\n-\n_\ne\nab\n[Z-a]\n0٣\n";
     // Without the locale's own order, GNU grep rejects the first pattern, and ignores case in none of the others.
     let of_locales: &[&[&str]] = &[
@@ -253,7 +253,7 @@ fn the_ends_of_ranges_are_characters_that_the_locale_has_in_an_order() {
 }
 
 #[test]
-fn lines_that_are_no_text_are_left_out_and_change_nothing_around_them() {
+fn lines_that_are_not_text_are_omitted_without_effect_on_adjacent_lines() {
     // GNU grep prints the context of other lines here, and separators with nothing before them. The expected output is
     // therefore listed, not compared.
     let dir = scratch();
@@ -276,9 +276,9 @@ fn lines_that_are_no_text_are_left_out_and_change_nothing_around_them() {
 }
 
 #[test]
-fn perl_s_patterns_are_searched_for_as_gnu_grep_does() {
+fn perl_patterns_match_like_in_gnu_grep() {
     let text = b"a)b\nthe x\n\xffab\nab\xff\nx\xffab\xffab\n\xc3(\n(\xc3\n\xff\n\n\xc3\xa9\n\xc3\x89x\naab b\n";
-    let test = "perl_s_patterns_are_searched_for_as_gnu_grep_does";
+    let test = "perl_patterns_match_like_in_gnu_grep";
     let mut searches: Vec<Vec<&str>> = Vec::new();
     for pattern in [
         "^ab",
@@ -344,8 +344,8 @@ fn perl_s_patterns_are_searched_for_as_gnu_grep_does() {
 }
 
 #[test]
-fn a_perl_pattern_that_takes_too_long_ends_the_search() {
-    let test = "a_perl_pattern_that_takes_too_long_ends_the_search";
+fn a_perl_pattern_that_exceeds_the_backtracking_limit_ends_the_search() {
+    let test = "a_perl_pattern_that_exceeds_the_backtracking_limit_ends_the_search";
     let text = format!("x\n{}b\nx\n", "a".repeat(40));
     compare(
         test,

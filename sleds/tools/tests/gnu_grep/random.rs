@@ -39,22 +39,22 @@ impl<'a> TestLocale<'a> {
 }
 
 #[test]
-fn prints_what_gnu_grep_prints() {
-    if is_gnu("prints_what_gnu_grep_prints", "grep") {
+fn output_equals_that_of_gnu_grep() {
+    if is_gnu("output_equals_that_of_gnu_grep", "grep") {
         searches(TestLocale::of_system("C"), CASES);
     }
 }
 
 #[test]
-fn prints_what_gnu_grep_prints_in_utf8() {
-    if is_gnu("prints_what_gnu_grep_prints_in_utf8", "grep") {
+fn output_equals_that_of_gnu_grep_in_utf8() {
+    if is_gnu("output_equals_that_of_gnu_grep_in_utf8", "grep") {
         searches(TestLocale::of_system("C.UTF-8"), CASES);
     }
 }
 
 #[test]
-fn prints_what_gnu_grep_prints_where_characters_have_an_order_of_their_own() {
-    let test = "prints_what_gnu_grep_prints_where_characters_have_an_order_of_their_own";
+fn output_equals_that_of_gnu_grep_in_a_locale_with_collation() {
+    let test = "output_equals_that_of_gnu_grep_in_a_locale_with_collation";
     if !is_gnu(test, "grep") {
         return;
     }

@@ -54,7 +54,7 @@ fn while_it_changes(change: impl Fn(&File, &Rng) + Sync) -> Vec<[u64; 3]> {
 }
 
 #[test]
-fn a_file_that_grows_is_counted_up_to_some_end_that_it_had() {
+fn a_growing_file_is_counted_up_to_one_of_its_intermediate_ends() {
     let counts = while_it_changes(|mut file, rng| {
         let length = file.metadata().unwrap().len();
         if length < 8 << 20 {
@@ -74,7 +74,7 @@ fn a_file_that_grows_is_counted_up_to_some_end_that_it_had() {
 }
 
 #[test]
-fn a_file_that_shrinks_is_counted_without_harm() {
+fn a_shrinking_file_is_counted_without_failure() {
     let counts = while_it_changes(|mut file, rng| {
         file.set_len(LINE.len() as u64 * rng.below(LINES as u64))
             .unwrap();

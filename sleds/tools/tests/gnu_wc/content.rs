@@ -42,8 +42,8 @@ fn files(dir: &Path, number: usize, rng: &Rng) -> Vec<PathBuf> {
 }
 
 #[test]
-fn counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are() {
-    if !can_compare("counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are") {
+fn counts_equal_those_of_gnu_wc_for_any_content_and_cache_state() {
+    if !can_compare("counts_equal_those_of_gnu_wc_for_any_content_and_cache_state") {
         return;
     }
     let seed = seed();
@@ -68,8 +68,8 @@ fn counts_are_gnus_whatever_is_in_the_files_and_wherever_they_are() {
 }
 
 #[test]
-fn files_that_are_cached_here_and_there_count_as_gnu_counts_them() {
-    if !can_compare("files_that_are_cached_here_and_there_count_as_gnu_counts_them") {
+fn counts_of_partly_cached_files_equal_those_of_gnu_wc() {
+    if !can_compare("counts_of_partly_cached_files_equal_those_of_gnu_wc") {
         return;
     }
     let seed = seed();
@@ -104,8 +104,8 @@ fn files_that_are_cached_here_and_there_count_as_gnu_counts_them() {
 }
 
 #[test]
-fn one_file_and_standard_input_are_counted_as_gnu_does() {
-    if !can_compare("one_file_and_standard_input_are_counted_as_gnu_does") {
+fn counts_of_one_file_and_standard_input_equal_those_of_gnu_wc() {
+    if !can_compare("counts_of_one_file_and_standard_input_equal_those_of_gnu_wc") {
         return;
     }
     let seed = seed();
@@ -177,8 +177,8 @@ fn a_character_may_be_cut_at_every_byte() {
 }
 
 #[test]
-fn every_character_there_is_counts_as_it_does_for_gnu() {
-    if !can_compare("every_character_there_is_counts_as_it_does_for_gnu") {
+fn every_unicode_character_counts_like_in_gnu_wc() {
+    if !can_compare("every_unicode_character_counts_like_in_gnu_wc") {
         return;
     }
     let dir = scratch();

@@ -20,8 +20,8 @@ fn text(rng: &Rng, characters: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn other_character_sets_are_counted_as_gnu_does() {
-    let test = "other_character_sets_are_counted_as_gnu_does";
+fn other_character_sets_are_counted_like_in_gnu_wc() {
+    let test = "other_character_sets_are_counted_like_in_gnu_wc";
     if !can_compare(test) {
         return;
     }

@@ -7,8 +7,8 @@ use crate::{any, can_compare};
 use forebay_rng::Rng;
 
 #[test]
-fn names_in_messages_are_quoted_as_gnu_quotes_them() {
-    if !can_compare("names_in_messages_are_quoted_as_gnu_quotes_them") {
+fn names_in_messages_are_quoted_like_in_gnu_wc() {
+    if !can_compare("names_in_messages_are_quoted_like_in_gnu_wc") {
         return;
     }
     use std::ffi::OsString;
@@ -57,8 +57,8 @@ fn names_with_newlines_are_quoted_in_the_counts() {
 }
 
 #[test]
-fn wrong_command_lines_get_gnus_words_and_exit_code() {
-    if !can_compare("wrong_command_lines_get_gnus_words_and_exit_code") {
+fn wrong_command_lines_give_the_messages_and_exit_code_of_gnu_wc() {
+    if !can_compare("wrong_command_lines_give_the_messages_and_exit_code_of_gnu_wc") {
         return;
     }
     let dir = scratch();
@@ -92,8 +92,8 @@ fn wrong_command_lines_get_gnus_words_and_exit_code() {
 }
 
 #[test]
-fn lists_of_names_are_read_as_gnu_reads_them() {
-    if !can_compare("lists_of_names_are_read_as_gnu_reads_them") {
+fn lists_of_names_are_read_like_in_gnu_wc() {
+    if !can_compare("lists_of_names_are_read_like_in_gnu_wc") {
         return;
     }
     let seed = seed();
@@ -131,8 +131,8 @@ fn lists_of_names_are_read_as_gnu_reads_them() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_an_error() {
-    if !can_compare("output_that_cannot_be_written_is_an_error") {
+fn a_failed_write_of_the_output_is_an_error() {
+    if !can_compare("a_failed_write_of_the_output_is_an_error") {
         return;
     }
     let dir = scratch();
@@ -146,7 +146,7 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn totals_come_when_they_are_asked_for() {
+fn the_total_option_determines_the_total_line() {
     let dir = scratch();
     fs::write(dir.path().join("a"), "one two\n").unwrap();
     fs::write(dir.path().join("b"), "three\n").unwrap();

@@ -14,8 +14,8 @@ use forebay_rng::Rng;
 const COLUMNS: [&[&str]; 5] = [&[], &["-c"], &["-l"], &["-m"], &["-wL"]];
 
 #[test]
-fn what_is_no_ordinary_file_is_treated_as_gnu_does() {
-    if !can_compare("what_is_no_ordinary_file_is_treated_as_gnu_does") {
+fn special_files_are_treated_like_in_gnu_wc() {
+    if !can_compare("special_files_are_treated_like_in_gnu_wc") {
         return;
     }
     let dir = scratch();
@@ -48,8 +48,8 @@ fn what_is_no_ordinary_file_is_treated_as_gnu_does() {
 }
 
 #[test]
-fn files_that_the_kernel_makes_up_are_read_to_their_end() {
-    if !can_compare("files_that_the_kernel_makes_up_are_read_to_their_end") {
+fn files_generated_by_the_kernel_are_read_to_their_end() {
+    if !can_compare("files_generated_by_the_kernel_are_read_to_their_end") {
         return;
     }
     let dir = scratch();
@@ -77,8 +77,8 @@ fn files_that_the_kernel_makes_up_are_read_to_their_end() {
 }
 
 #[test]
-fn a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed() {
-    if !can_compare("a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed") {
+fn a_named_pipe_is_read_and_a_file_removed_meanwhile_is_an_error() {
+    if !can_compare("a_named_pipe_is_read_and_a_file_removed_meanwhile_is_an_error") {
         return;
     }
     let dir = scratch();
@@ -115,8 +115,8 @@ fn a_pipe_with_a_name_is_read_and_a_file_that_vanishes_meanwhile_is_missed() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_refused_as_by_gnu() {
-    let test = "a_file_that_may_not_be_read_is_refused_as_by_gnu";
+fn an_unreadable_file_is_refused_like_in_gnu_wc() {
+    let test = "an_unreadable_file_is_refused_like_in_gnu_wc";
     if !can_compare(test) {
         return;
     }
@@ -174,8 +174,8 @@ fn compare_in(dir: &Path) {
 }
 
 #[test]
-fn on_tmpfs_counts_are_gnus() {
-    let test = "on_tmpfs_counts_are_gnus";
+fn counts_on_tmpfs_equal_those_of_gnu_wc() {
+    let test = "counts_on_tmpfs_equal_those_of_gnu_wc";
     if !can_compare(test) {
         return;
     }
@@ -195,8 +195,8 @@ impl Drop for OverlayGuard {
 }
 
 #[test]
-fn on_an_overlay_counts_are_gnus() {
-    let test = "on_an_overlay_counts_are_gnus";
+fn counts_on_an_overlay_equal_those_of_gnu_wc() {
+    let test = "counts_on_an_overlay_equal_those_of_gnu_wc";
     if !can_compare(test) {
         return;
     }

@@ -27,14 +27,14 @@ fn help_names_every_tool_and_each_tool_has_help() {
 }
 
 #[test]
-fn a_tool_that_there_is_not_is_wrong_usage() {
+fn an_unknown_tool_is_a_usage_error() {
     let output = sleds(&["wcc"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("wc"));
 }
 
 #[test]
-fn a_plan_that_there_is_not_is_refused_and_the_plans_are_named() {
+fn an_unknown_plan_is_refused_with_the_list_of_plans() {
     let output = sleds(&["wc", "--plan=fast", "/dev/null"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -42,7 +42,7 @@ fn a_plan_that_there_is_not_is_refused_and_the_plans_are_named() {
 }
 
 #[test]
-fn completions_come_for_every_shell() {
+fn completions_are_printed_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let completions = told(&["completions", shell]);
         assert!(completions.contains("files0-from"), "{shell}");
@@ -51,7 +51,7 @@ fn completions_come_for_every_shell() {
 }
 
 #[test]
-fn manual_pages_come_one_or_all() {
+fn manual_pages_are_printed_singly_or_written_all_to_a_directory() {
     let page = told(&["man"]);
     assert!(page.contains(".TH SLEDS 1"), "{page}");
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

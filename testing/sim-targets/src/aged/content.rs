@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn words_name_their_step_and_their_sector() {
+    fn content_words_identify_their_step_and_sector() {
         let mut bytes = vec![0; 2 * SECTOR];
         fill(7, 100, &mut bytes);
         assert_eq!(number_of(&bytes[..SECTOR], 100), 7);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn judges_prefixes_durable_steps_batches_and_writers_that_go_together() {
+    fn expected_content_judges_prefixes_durable_steps_batches_and_combined_writers() {
         let mut content = ExpectedContent::new(4, 2);
         let first = content.begin(0, vec![0..1, 2..3], vec![]);
         content.acknowledge(0);

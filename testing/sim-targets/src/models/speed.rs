@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bench_does_every_request_and_the_same_each_time() {
+    fn the_bench_completes_every_request_and_is_deterministic() {
         let spec = crate::models::demerit::find("barracuda").expect("a known name");
         for depth in [1, 7] {
             let options = DiskOptions {

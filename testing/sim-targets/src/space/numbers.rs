@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_or_a_number_that_comes_again_is_seen() {
+    fn a_repeated_epoch_or_number_is_detected() {
         let empty = DiskImage::new(SEGMENTS_AT + 4 * SEGMENT_BYTES);
         let before = opened(&opened(&empty, 0, 3, 10), 1, 4, 11);
         assert!(are_new(&before, &before).is_ok());

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_record_rots_most_often() {
+    fn the_newest_record_is_damaged_most_often() {
         let mut disk = DiskImage::new(SEGMENTS_AT + (1 << 20));
         let at = [0, 8192, 131_584, 262_144].map(|at| SEGMENTS_AT + at);
         for (at, (epoch, number)) in at.iter().zip([(1, 90), (2, 7), (2, 9), (2, 8)]) {

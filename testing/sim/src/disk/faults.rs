@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_concerns_what_is_asked_in_its_time_and_place() {
+    fn a_timed_fault_applies_only_to_requests_in_its_time_and_range() {
         let here = TimedFault {
             range: Some(4096..8192),
             ..trouble(5, Some(10))
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_well_again_when_its_last_trouble_is_over_if_it_ever_is() {
+    fn a_disk_recovers_at_the_end_of_its_last_fault_if_that_ends() {
         let faults = |troubles: Vec<TimedFault>| DiskFaults {
             troubles,
             ..DiskFaults::default()

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_words_and_of_bytes_read_as_they_were_written() {
+    fn pages_of_words_and_pages_of_bytes_are_read_back_as_written() {
         let mut image = DiskImage::new(64 << 10);
         let mut plain = vec![0; 64 << 10];
         let rng = forebay_rng::Rng::new(3);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_keeps_its_content_when_the_original_is_written() {
+    fn a_copy_of_an_image_is_unaffected_by_writes_to_the_original() {
         let mut image = DiskImage::new(300 << 10);
         image.write(5000, &[7; 9000]);
         let copy = image.clone();

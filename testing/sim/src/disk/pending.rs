@@ -192,7 +192,7 @@ mod tests {
 
     /// A flush in flight during an identical second write made neither of the two writes durable.
     #[test]
-    fn a_flush_is_for_what_was_done_before_it_though_that_is_written_again_meanwhile() {
+    fn a_flush_covers_earlier_writes_even_if_they_are_rewritten_meanwhile() {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let (rt, power, rng) = (executor.rt(), SharedPower::new(None), Rc::new(Rng::new(1)));
         let disk = SimDisk::new(&rt, &power, &rng, DiskImage::new(1 << 20), 512);

@@ -51,7 +51,7 @@ fn binary_traces_are_read_record_by_record() {
 }
 
 #[test]
-fn traces_of_hp_are_read_record_by_record_behind_their_text() {
+fn hp_traces_are_read_record_by_record_after_their_text_header() {
     let record = |words: [u32; 12]| {
         let mut bytes = words.map(u32::to_be_bytes).concat();
         bytes.resize(56, 0);
@@ -110,7 +110,7 @@ const GOOD: &str = "R Hit    2992396   4  13670.00000  35942.00000\n\
                     W x 3865568 8 1971.0 29108.0\n";
 
 #[test]
-fn a_trace_is_read_as_it_stands() {
+fn a_measured_trace_is_read_unchanged() {
     let trace = read_measured(GOOD).expect("two good lines");
     assert_eq!(
         trace,
@@ -134,7 +134,7 @@ fn a_trace_is_read_as_it_stands() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_the_line() {
+fn an_invalid_trace_is_refused_with_the_line_number() {
     for bad in [
         "",
         "\n\n",

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_of_a_trace_stays_in_its_lane_and_keeps_the_pauses() {
+    fn a_script_from_a_trace_stays_in_its_region_and_keeps_the_pauses() {
         let trace: Vec<TraceRequest> = (0..50)
             .map(|n| TraceRequest {
                 at: Duration::from_millis(n * 40),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_given_out_at_both_kinds_of_address() {
+    fn metrics_are_served_on_both_kinds_of_address() {
         for (site, host) in [(HttpSite::METRICS, "x"), (PAGE_HERE, "localhost:1")] {
             let answer = get("/metrics", host, site);
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_is_what_status_prints() {
+    fn the_served_report_equals_the_json_of_status() {
         let answer = get("/status.json?x", "127.0.0.1", PAGE_HERE);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_get_an_error_and_no_report() {
+    fn unsupported_requests_get_an_error_and_no_report() {
         for (head, status) in [
             (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
             (b"GET /status.json HTTP/1.1\r\n\r\n", "404"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn at_an_address_of_this_machine_a_stranger_s_name_gets_nothing() {
+    fn a_local_address_refuses_requests_with_a_foreign_host_name() {
         for path in ["/", "/status.json", "/metrics"] {
             let head = format!("GET {path} HTTP/1.1\r\nHost: evil.example:9420\r\n\r\n");
             refused(head.as_bytes(), PAGE_HERE, "403");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_runs_its_own_script_and_nothing_else_and_needs_nothing_from_elsewhere() {
+    fn the_page_runs_only_its_own_script_and_loads_nothing_from_other_sites() {
         let answers = [0; 2].map(|_| get("/", "localhost", PAGE_HERE));
         assert_ne!(answers[0], answers[1], "the nonce is used once");
         let (head, body) = answers[0].split_once("\r\n\r\n").unwrap();

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_read_for_what_matters() {
+    fn a_request_head_is_parsed_into_method_path_and_host() {
         let read = parse("GET /a?b=c HTTP/1.1\r\nAccept: */*\r\nhOST: localhost:1 \r\n\r\nrest");
         let expected = HttpRequest {
             method: "GET".into(),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_means_this_machine_and_nothing_else_names_it() {
+    fn only_loopback_host_names_name_this_machine() {
         for host in [
             "localhost",
             "LocalHost:9420",

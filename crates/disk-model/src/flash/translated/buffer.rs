@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_unit_are_gathered_and_a_whole_one_goes_first() {
+    fn partial_units_are_gathered_and_complete_units_are_programmed_first() {
         let mut buffer = WriteBuffer::new(8, 4);
         assert!(buffer.add(part(1, 0b0001)) && buffer.add(part(2, 0b0011)));
         assert_eq!(buffer.take(), None);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_part_goes_when_half_of_the_space_is_taken_and_a_full_buffer_takes_no_more() {
+    fn the_oldest_unit_is_programmed_at_half_full_and_a_full_buffer_accepts_no_more() {
         let mut buffer = WriteBuffer::new(4, 4);
         for unit in 1..=4 {
             assert!(buffer.add(part(unit, 1)));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_is_forgotten_is_not_programmed() {
+    fn a_discarded_unit_is_not_programmed() {
         let mut buffer = WriteBuffer::new(4, 1);
         assert!(buffer.add(part(1, 1)));
         buffer.forget(1);

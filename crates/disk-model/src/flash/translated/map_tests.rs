@@ -64,7 +64,7 @@ fn collection_takes_the_reclaim_unit_with_the_fewest_live_pages() {
 }
 
 #[test]
-fn what_is_written_in_order_and_again_is_never_moved() {
+fn data_that_is_rewritten_sequentially_is_never_moved() {
     let mut map = FlashMap::new(shape(1));
     let moved: u64 = (0..10 * 64).map(|n| write(&mut map, n % 64)).sum();
     assert_eq!(moved, 0);
@@ -92,13 +92,13 @@ fn two_groups(handles: u16) -> u64 {
 }
 
 #[test]
-fn handles_keep_apart_what_is_discarded_at_different_times() {
+fn handles_separate_data_with_different_discard_times() {
     assert!(two_groups(1) > 0);
     assert_eq!(two_groups(2), 0);
 }
 
 #[test]
-fn the_reserve_must_hold_open_units_those_kept_free_and_some_garbage() {
+fn the_reserve_must_fit_open_units_free_units_and_some_garbage() {
     let shape = shape(3);
     assert_eq!(shape.reserve(), 8);
     assert_eq!(shape.reserve_min(), 3 + 1 + FREE_MIN as u64 + 1);

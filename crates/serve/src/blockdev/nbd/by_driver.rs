@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_s_device_is_found_by_what_the_driver_keeps_with_it() {
+    fn the_device_of_a_volume_is_found_by_its_backend_string() {
         let sys = sys();
         assert_eq!(find(sys.path(), "x"), Some(3));
         assert_eq!(find(sys.path(), "y"), None);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_was_left_is_taken_up_by_what_is_like_it_and_loses_nothing() {
+    fn a_leftover_nbd_device_is_recovered_only_with_the_same_geometry_and_recoverable_data() {
         let sys = sys();
         let like = RamDevice::new(1 << 20, 512).geometry();
         assert_eq!(serves(sys.path(), 3, &like, true), Ok(()));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_that_keep_no_string_are_too_old() {
+    fn kernels_whose_nbd_driver_has_no_backend_string_are_too_old() {
         for release in ["5.14.0", "6.1.0-18-amd64", "7.3-rc1", "10.0"] {
             assert!(recent(release), "{release}");
         }
@@ -290,10 +290,10 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_nbd_is_refused_in_clear_words() {
+    fn a_kernel_without_nbd_is_refused_with_a_remedy() {
         if Path::new("/sys/block/nbd0").exists() {
             let skipped =
-                b"SKIPPED: a_kernel_without_nbd_is_refused_in_clear_words: this kernel has nbd\n";
+                b"SKIPPED: a_kernel_without_nbd_is_refused_with_a_remedy: this kernel has nbd\n";
             return std::io::Write::write_all(&mut std::io::stderr(), skipped)
                 .expect("standard error");
         }

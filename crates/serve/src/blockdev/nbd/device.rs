@@ -386,7 +386,7 @@ mod tests {
     /// While a device is being detached, the detaching task owns it, and drops it if the daemon is told to stop at
     /// once. Its requests were then answered with errors.
     #[test]
-    fn a_device_that_is_dropped_waits_for_the_next_server() {
+    fn a_dropped_device_keeps_its_requests_for_the_next_server() {
         let ring = Rc::new(IoRing::new(8).expect("an io_uring"));
         let (mut kernels, servers) = UnixStream::pair().unwrap();
         kernels.set_nonblocking(true).unwrap();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_what_it_knows_of() {
+    fn only_flags_that_the_kernel_supports_are_sent() {
         let export = NbdExport::new("disk", Rc::new(RamDevice::new(1 << 20, 512)));
         let known = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES;
         assert_eq!(flags(&export), known);

@@ -105,10 +105,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_that_is_not_there_is_said_to_be() {
+    fn a_missing_netlink_family_is_reported() {
         if std::path::Path::new("/sys/block/nbd0").exists() {
-            let skipped =
-                b"SKIPPED: a_family_that_is_not_there_is_said_to_be: this kernel has nbd\n";
+            let skipped = b"SKIPPED: a_missing_netlink_family_is_reported: this kernel has nbd\n";
             return std::io::Write::write_all(&mut std::io::stderr(), skipped)
                 .expect("standard error");
         }
@@ -116,7 +115,7 @@ mod tests {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let skipped = format!(
-                    "SKIPPED: a_family_that_is_not_there_is_said_to_be: no generic netlink here: {error}\n"
+                    "SKIPPED: a_missing_netlink_family_is_reported: no generic netlink here: {error}\n"
                 );
                 std::io::Write::write_all(&mut std::io::stderr(), skipped.as_bytes())
                     .expect("standard error");

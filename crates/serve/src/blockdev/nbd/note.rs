@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_that_was_left_is_found_again() {
+    fn the_recorded_nbd_device_is_found_again() {
         let (run, sys) = (tempfile::tempdir().unwrap(), sys());
         let note = NbdNote::of(run.path(), "v");
         assert_eq!(note.device(sys.path()), None);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_free_or_has_been_attached_by_another_since_is_no_leftover() {
+    fn a_free_or_reattached_nbd_device_is_not_a_leftover() {
         let (run, sys) = (tempfile::tempdir().unwrap(), sys());
         let note = NbdNote::of(run.path(), "v");
         note.write(sys.path(), "nbd1").unwrap();

@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_driver_says_of_itself_or_refuses_to_say_is_told_apart() {
+    fn answers_of_the_ublk_driver_map_to_distinct_errors() {
         let errno = |errno| Err(io::Error::from_raw_os_error(errno));
         assert!(suitable(Ok(0x1fe)).is_ok());
         // Features of a driver that cannot copy data yet.
@@ -392,10 +392,10 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_ublk_is_refused_in_clear_words() {
+    fn a_kernel_without_ublk_is_refused_with_a_remedy() {
         if Path::new(CONTROL).exists() {
             let skipped =
-                b"SKIPPED: a_kernel_without_ublk_is_refused_in_clear_words: this kernel has ublk\n";
+                b"SKIPPED: a_kernel_without_ublk_is_refused_with_a_remedy: this kernel has ublk\n";
             return std::io::stderr()
                 .write_all(skipped)
                 .expect("standard error");

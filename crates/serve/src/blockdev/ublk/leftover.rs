@@ -236,9 +236,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_driver_nothing_was_left() {
+    fn without_the_ublk_driver_no_leftover_exists() {
         if Path::new(CONTROL).exists() {
-            let skipped = b"SKIPPED: without_a_driver_nothing_was_left: this kernel has ublk\n";
+            let skipped =
+                b"SKIPPED: without_the_ublk_driver_no_leftover_exists: this kernel has ublk\n";
             return std::io::stderr()
                 .write_all(skipped)
                 .expect("standard error");

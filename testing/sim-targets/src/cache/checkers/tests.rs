@@ -61,7 +61,7 @@ fn says(held: Result<(), Violation>) -> &'static str {
 }
 
 #[test]
-fn turns_sees_two_changes_of_one_place_at_home_at_once() {
+fn overlap_checker_detects_concurrent_changes_of_one_range_of_the_data_device() {
     let turns = turns::OverlapChecker::default();
     let one = request(DeviceOp::Write, 0..4096, None);
     assert_eq!(says(turns.issued(&one)), "nothing");
@@ -78,7 +78,7 @@ fn turns_sees_two_changes_of_one_place_at_home_at_once() {
 }
 
 #[test]
-fn home_sees_data_that_nobody_wrote_there() {
+fn data_device_checker_detects_data_that_no_writer_wrote_there() {
     let region = 0..LEN;
     let mut lanes = WriterHistories::new(stamp(BEFORE, 0, LEN), std::slice::from_ref(&region));
     let (_, id) = lanes.begin(0, 0..4096, None);
@@ -92,7 +92,7 @@ fn home_sees_data_that_nobody_wrote_there() {
 }
 
 #[test]
-fn epochs_sees_a_log_taken_up_in_the_epoch_it_was_in() {
+fn epoch_checker_detects_a_log_attached_without_a_new_epoch() {
     let before = fresh(LEN, 512)[CacheDisk::Log].clone();
     let mut after = before.clone();
     assert_eq!(says(epochs::begun(&before, &after)), "epochs (I4)");
@@ -106,7 +106,7 @@ fn epochs_sees_a_log_taken_up_in_the_epoch_it_was_in() {
 }
 
 #[test]
-fn copies_sees_copy_b_written_before_copy_a_and_copy_b_left_out() {
+fn superblock_checker_detects_copy_b_written_too_early_or_omitted() {
     let of = |generation| {
         RingSuperblock {
             generation,
@@ -126,7 +126,7 @@ fn copies_sees_copy_b_written_before_copy_a_and_copy_b_left_out() {
 }
 
 #[test]
-fn abandoned_sees_a_superblock_of_a_failed_log_that_does_not_say_so() {
+fn abandoned_checker_detects_a_superblock_that_omits_the_failure_of_its_log() {
     let of = |generation, abandoned| {
         let superblock = RingSuperblock {
             generation,
@@ -145,7 +145,7 @@ fn abandoned_sees_a_superblock_of_a_failed_log_that_does_not_say_so() {
 }
 
 #[test]
-fn smooth_sees_a_write_that_waits_for_many_requests() {
+fn smoothness_checker_detects_a_write_that_waits_for_many_requests() {
     let (ms, none) = (Duration::from_millis(1), Duration::ZERO);
     assert_eq!(says(smooth::check(20 * ms, ms, none, 0)), "nothing");
     assert_eq!(says(smooth::check(1000 * ms, ms, none, 0)), "smoothness");
@@ -160,7 +160,7 @@ fn smooth_sees_a_write_that_waits_for_many_requests() {
 }
 
 #[test]
-fn waiting_sees_writes_that_wait_for_room_that_is_there() {
+fn starvation_checker_detects_writes_that_wait_despite_free_space() {
     let seen = |status: &DcdStatus, looks: u32| {
         let mut waiting = smooth::StarvationChecker::default();
         let held = (0..looks).map(|_| says(waiting.look(status)));
@@ -202,7 +202,7 @@ fn waiting_sees_writes_that_wait_for_room_that_is_there() {
 }
 
 #[test]
-fn accounts_sees_a_count_that_is_wrong_and_a_volume_that_is_not_empty() {
+fn accounts_checker_detects_wrong_counters_and_a_volume_that_is_not_drained() {
     let told = world().with_volume(AttachOptions::default(), |volume| async move {
         let bytes = BufMut::copy_of(&stamp(1, 0, 4096)).freeze();
         let device = checked(&volume);
@@ -256,7 +256,7 @@ fn done(segments: &segments::SegmentChecker, request: &DiskRequest) -> &'static 
 }
 
 #[test]
-fn segments_sees_records_out_of_order_in_the_wrong_place_or_epoch() {
+fn segment_checker_detects_records_with_wrong_order_position_or_epoch() {
     let world = world();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
     let segments = segments::SegmentChecker::new(&world.data);
@@ -289,7 +289,7 @@ fn tail_moved_to(segment: u64) -> DiskRequest {
 }
 
 #[test]
-fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed() {
+fn segment_checker_accepts_a_tail_past_ranges_zeroed_after_the_log_failed() {
     let world = world();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
     let segments = segments::SegmentChecker::new(&world.data);
@@ -309,7 +309,7 @@ fn segments_lets_a_tail_move_past_what_was_zeroed_at_home_after_the_log_failed()
 }
 
 #[test]
-fn segments_sees_a_record_behind_a_gap_that_one_superblock_says_nothing_of() {
+fn segment_checker_detects_a_rotational_offset_missing_from_one_superblock() {
     let world = world();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
     let segments = segments::SegmentChecker::new(&world.data);
@@ -336,7 +336,7 @@ fn segments_sees_a_record_behind_a_gap_that_one_superblock_says_nothing_of() {
 }
 
 #[test]
-fn segments_sees_a_tail_that_leaves_data_behind_that_is_not_home() {
+fn segment_checker_detects_a_tail_past_data_that_was_not_destaged() {
     let world = world();
     let disk: Rc<SimDisk> = Rc::clone(&world.data);
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);

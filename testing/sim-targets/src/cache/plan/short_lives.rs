@@ -128,7 +128,7 @@ mod tests {
     use crate::cache::settings::CacheDisk;
 
     #[test]
-    fn there_are_worlds_of_short_lives_with_and_without_summaries_that_rot() {
+    fn short_incarnation_scenarios_occur_with_and_without_damaged_summaries() {
         let plans: Vec<CachePlan> = (1..600).map(of_seed).filter(is_short).collect();
         let rots = |plan: &CachePlan| plan.lives.iter().any(|life| !rotten(life).is_empty());
         let gaps = |plan: &CachePlan| plan.volume.gaps.is_some();

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_worlds_with_everything_that_lasts() {
+    fn scenarios_cover_every_kind_of_lasting_fault() {
         let hour = Duration::from_secs(3600);
         let lasts = |faults: &DiskFaults, range: bool| {
             let is_long = |trouble: &TimedFault| {
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_stay_in_their_region_and_in_whole_blocks() {
+    fn batches_stay_in_their_region_and_use_whole_blocks() {
         for plan in plans() {
             for life in &plan.lives {
                 for (region, script) in plan.regions.iter().zip(&life.scripts) {

@@ -8,7 +8,7 @@ const GOOD: &str = "R Hit    2992396   4  13670.00000  35942.00000\n\
                     W x 3865568 8 1971.0 29108.0\n";
 
 #[test]
-fn a_request_past_the_end_of_the_drive_is_named() {
+fn a_request_beyond_the_end_of_the_drive_is_named_in_the_error() {
     let spec = disk::named("barracuda").expect("a known name");
     let trace = read_measured("R Hit 1 4 1.0 1.0\nR Hit 4109999 2 1.0 1.0").expect("it parses");
     let error = trace::check(&trace, &spec).expect_err("there is no block 4110000");
@@ -99,7 +99,7 @@ fn the_plot_has_a_curve_for_each_kind_and_side() {
 }
 
 #[test]
-fn an_unknown_model_is_answered_with_the_known_ones() {
+fn an_unknown_model_is_refused_with_the_list_of_models() {
     let error = find("no-such-drive")
         .expect_err("there is none")
         .to_string();
@@ -120,11 +120,11 @@ const BARS: [(&str, &str, [f64; 3]); 4] = [
 ];
 
 #[test]
-fn the_models_are_as_close_to_the_drives_as_they_were_found_to_be() {
+fn the_disk_models_stay_within_their_recorded_demerits() {
     for (name, trace, bars) in BARS {
         let Some(path) = measured(trace) else {
             let line = format!(
-                "SKIPPED: the_models_are_as_close_to_the_drives_as_they_were_found_to_be: no \
+                "SKIPPED: the_disk_models_stay_within_their_recorded_demerits: no \
                  measured trace {trace}.trace; set FOREBAY_SHARED to where the data is\n"
             );
             let _ = std::io::stderr().write_all(line.as_bytes());

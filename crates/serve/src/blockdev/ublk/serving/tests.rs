@@ -105,7 +105,7 @@ fn sectors(op: UblkOp, first_sector: u64, sectors: u32) -> UblkDescriptor {
 }
 
 #[test]
-fn requests_reach_the_device_as_they_were_meant_and_data_comes_back() {
+fn requests_reach_the_device_unchanged_and_data_is_returned() {
     run(4, |world| async move {
         let _serving = world.serve();
         let data = [7; 1024];
@@ -143,7 +143,7 @@ fn requests_reach_the_device_as_they_were_meant_and_data_comes_back() {
 }
 
 #[test]
-fn a_request_that_makes_no_sense_is_refused_and_the_next_one_served() {
+fn an_invalid_request_is_refused_and_the_next_is_served() {
     run(1, |world| async move {
         let _serving = world.serve();
         let too_long = (PART_BYTES / 512) as u32 + 1;
@@ -171,7 +171,7 @@ fn a_request_that_makes_no_sense_is_refused_and_the_next_one_served() {
 }
 
 #[test]
-fn an_error_of_the_device_is_one_that_the_kernel_does_not_misread() {
+fn device_errors_are_returned_as_eio() {
     run(2, |world| async move {
         let _serving = world.serve();
         world.disk.fails.set(true);
@@ -186,7 +186,7 @@ fn an_error_of_the_device_is_one_that_the_kernel_does_not_misread() {
 }
 
 #[test]
-fn more_than_memory_has_room_for_takes_turns_and_all_is_served() {
+fn requests_beyond_the_memory_limit_wait_and_are_all_served() {
     run(128, |world| async move {
         let _serving = world.serve();
         world.delay(Duration::from_millis(1));
@@ -204,7 +204,7 @@ fn more_than_memory_has_room_for_takes_turns_and_all_is_served() {
 }
 
 #[test]
-fn a_stopped_device_ends_its_server_when_the_last_request_has_ended() {
+fn a_stopped_device_ends_its_server_after_the_last_request() {
     run(4, |world| async move {
         let serving = world.serve();
         world.delay(Duration::from_secs(1));
@@ -223,7 +223,7 @@ fn a_stopped_device_ends_its_server_when_the_last_request_has_ended() {
 
 /// Otherwise an attach would wait for ever for a command that ends when all tags are offered.
 #[test]
-fn a_tag_that_does_not_come_back_with_a_request_is_noticed() {
+fn a_tag_returned_without_a_request_is_detected() {
     run(2, |world| async move {
         let serving = world.serve();
         world.kernel.stop();
@@ -234,7 +234,7 @@ fn a_tag_that_does_not_come_back_with_a_request_is_noticed() {
 }
 
 #[test]
-fn what_a_server_leaves_its_successor_answers_and_nobody_sees_an_error() {
+fn unanswered_requests_are_answered_by_the_next_server_without_errors() {
     run(3, |world| async move {
         let serving = world.serve();
         world.delay(Duration::from_secs(1));
@@ -267,7 +267,7 @@ fn what_a_server_leaves_its_successor_answers_and_nobody_sees_an_error() {
 }
 
 #[test]
-fn what_succeeds_while_a_server_ends_is_answered_and_nothing_new_begun() {
+fn a_server_that_ends_answers_successful_requests_and_starts_no_new_requests() {
     run(2, |world| async move {
         let serving = world.serve();
         world.delay(Duration::from_secs(1));
@@ -292,7 +292,7 @@ fn what_succeeds_while_a_server_ends_is_answered_and_nothing_new_begun() {
 
 /// Kills servers at random moments, under writers that each have their own sector.
 #[test]
-fn servers_that_are_killed_lose_nothing_and_their_users_see_a_pause() {
+fn killed_servers_lose_no_data_and_clients_see_only_a_pause() {
     for seed in 0..20 {
         run(8, move |world| async move {
             let rng = Rc::new(Rng::new(seed));
