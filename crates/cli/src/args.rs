@@ -18,19 +18,19 @@ pub(crate) use mounting::{MountArgs, UmountArgs};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed for a reason that is none of the others
-  2  wrong usage: options, sizes, names, a description with mistakes
+  1  failed for another reason
+  2  wrong usage: options, sizes, names, mistakes in a configuration file
   3  not found, or not attached
-  4  refused: in use, or going on could lose or mix up data
+  4  refused: in use, or continuing could lose or mix up data
   5  a device or the system failed
-  (`forebay check` has its own: see its help)
+  (`forebay check` has its own codes: see its help)
 
 Environment:
-  FOREBAY_CONFIG_DIR   descriptions of volumes (default: /etc/forebay as root, else
+  FOREBAY_CONFIG_DIR   configuration files of volumes (default: /etc/forebay as root, else
                        $XDG_CONFIG_HOME/forebay)
   FOREBAY_RUNTIME_DIR  sockets, locks and logs of attached volumes (default: /run/forebay as root,
                        else $XDG_RUNTIME_DIR/forebay)
-  FOREBAY_STATE_DIR    notes of logs that failed and must not be attached again (default:
+  FOREBAY_STATE_DIR    records of logs that failed and must not be attached again (default:
                        /var/lib/forebay as root, else $XDG_STATE_HOME/forebay or
                        ~/.local/state/forebay)
   FOREBAY_DEV_DIR      links to the block devices of attached volumes (default: /dev/forebay)
@@ -46,11 +46,11 @@ fn after_help() -> String {
 Devices (PATH):
   PATH                   a block device or a regular file
   PATH@OFFSET+LENGTH     a part of it, for example disk.img@64MiB+1GiB
-  model:MODEL:PATH       (also with a part) what is at PATH, with the timing of an old disk:
+  model:MODEL:PATH       (also with a part) the device at PATH, with the timing of an old disk:
                          {}
     MODEL may be followed by ,cache=off|read|on|own (the drive's own cache; off)
-                             ,queue=fcfs|elevator|sptf (the order in which it works; fcfs)
-                             ,phase=0.25 (where in its turn it begins; 0)
+                             ,queue=fcfs|elevator|sptf (the order of its requests; fcfs)
+                             ,phase=0.25 (its angle at the start, in rotations; 0)
 
 {EXIT_CODES}",
         models.join(", ")
@@ -58,17 +58,17 @@ Devices (PATH):
 }
 
 const CHECK_HELP: &str = "\
-A log that failed and was given up is never applied. If data was lost with it, since it could not be
-read then, check says how much of that can be read now, and --salvage brings it to the data device.
-Nobody knows what else was written to those sectors since, by using the data device alone, or in a
-session that ended in a crash: salvage REPLACES IT with what was lost. So have the data device
-unmounted and not attached, look at what `check` says first, and check the filesystem afterwards.
+A failed log that was given up is never applied again. If its unreadable data was declared lost, check
+shows how much of that data can be read now, and --salvage writes it to the data device. Those sectors
+may have been written since, through the data device alone, or in a session that ended in a crash:
+salvage REPLACES such newer data with the lost data. So unmount and detach the data device first, look
+at the output of `check` without --salvage, and check the filesystem afterwards.
 
-Exit codes, with --salvage: 0, nothing is lost any more; 2, some of it still is; 3, refused
+Exit codes with --salvage: 0, no data is lost any longer; 2, some data is still lost; 3, refused
 Exit codes:
   0  clean: everything is on the data device
   1  dirty: attaching will recover what the log holds
-  2  damaged: something that was flushed cannot be read
+  2  damaged: flushed data cannot be read
   3  not a Forebay log, or unusable: missing, not permitted, in use, failing";
 
 /// A write cache for block devices. It gathers small writes, appends them to a log device in large requests, and

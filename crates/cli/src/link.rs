@@ -78,7 +78,7 @@ impl DeviceLink {
         let lock = lock(&place, name).map_err(|why| cannot(&why))?;
         if let LinkEntry::Foreign(what) = place.there(name) {
             return Err(cannot(&format_args!(
-                "{what} of that name is there, which is not Forebay's: remove it, and attach again"
+                "{what} of that name exists, which is not Forebay's: remove it, and attach again"
             )));
         }
         let link = DeviceLink {
@@ -153,7 +153,7 @@ fn lock(place: &LinkDir, name: &VolumeName) -> Result<LockFile, String> {
         std::thread::sleep(TRY_EVERY);
     }
     Err(format!(
-        "another volume of that name, of process {holder}, has it"
+        "process {holder} holds it, for another volume of that name"
     ))
 }
 
@@ -182,7 +182,7 @@ impl LinkDir {
         let me = rustix::process::geteuid().as_raw();
         if metadata.uid() != me || metadata.mode() & 0o022 != 0 {
             return Err(format!(
-                "{} belongs to user {} with mode {:o}, and must be user {me}'s and writable to nobody else",
+                "{} belongs to user {} with mode {:o}, and must belong to user {me} and be writable by no other user",
                 path.display(),
                 metadata.uid(),
                 metadata.mode() & 0o777
@@ -223,7 +223,7 @@ fn tell_udev(device: &Path) {
     if let Some(name) = kernel_name(device).filter(|_| runs) {
         let event = Path::new("/sys/class/block").join(name).join("uevent");
         if let Err(error) = fs::write(&event, "change") {
-            tracing::warn!(%error, event = %event.display(), "cannot tell udev of the link");
+            tracing::warn!(%error, event = %event.display(), "cannot notify udev of the link");
         }
     }
 }

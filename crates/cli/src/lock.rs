@@ -165,8 +165,8 @@ impl NameLock {
                 pid => format!(" by process {pid}"),
             };
             CommandFailure::refused(format!(
-                "the volume {name} is attached already, or being worked on{by}; see `forebay \
-                 status {name}`, or detach it first"
+                "the volume {name} is attached already, or in use by another command{by}; see `forebay status \
+                 {name}`, or detach it first"
             ))
         })?;
         let predecessor_died = !lock.predecessor.is_empty();
@@ -241,7 +241,7 @@ fn cut_off(dirs: &ProgramDirs, name: &VolumeName) -> bool {
     }
     tracing::warn!(
         dir = %dir.display(),
-        "a daemon was killed: requests that still wait for it end with errors"
+        "a daemon was killed: its pending requests end with errors"
     );
     // If the filesystem is in use, it stays mounted.
     rustix::mount::unmount(&dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW).is_ok()

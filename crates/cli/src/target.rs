@@ -72,7 +72,7 @@ impl VolumeTarget {
 pub(crate) fn own(args: &TargetArgs) -> CommandResult<(LayerKind, &DeviceSpec)> {
     named_by(args.log.as_ref(), args.data.as_ref()).ok_or_else(|| {
         CommandFailure::usage(
-            "say which volume: its name, or --log PATH (or --data PATH of one without a log)",
+            "no volume given: give its name, or --log PATH (or --data PATH of a volume without a log)",
         )
     })
 }

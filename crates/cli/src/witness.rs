@@ -69,7 +69,7 @@ impl FailedLogDir {
             _ => Ok(()),
         });
         if let Ok(Ok(Err(error))) = self.rt.timeout(PATIENCE, removed).await {
-            tracing::warn!(%error, "a note of a log that is no more stays behind");
+            tracing::warn!(%error, "cannot remove the record of a failed log that no longer exists");
         }
     }
 
@@ -151,8 +151,8 @@ fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
         None => Err(io::Error::new(
             ErrorKind::InvalidData,
             format!(
-                "{} does not say what it should, \"{}\"; if you know that this log never failed, remove \
-                 the file, else make a new log with `forebay create --force`",
+                "{} does not contain the expected text, \"{}\"; if this log never failed, remove the file, otherwise \
+                 make a new log with `forebay create --force`",
                 file.display(),
                 note(volume, 1).trim_end()
             ),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// a page of its own waited for the writeback of theirs.
 pub fn io_flusher() {
     if let Err(error) = crate::sys::set_io_flusher() {
-        tracing::debug!(%error, "cannot set PR_SET_IO_FLUSHER; carrying on without");
+        tracing::debug!(%error, "cannot set PR_SET_IO_FLUSHER; continuing without");
     }
 }
 
@@ -18,7 +18,7 @@ pub fn io_flusher() {
 /// By default the kernel would end the process, even if only its log file reached the limit.
 pub fn outlive_file_limit() {
     if let Err(error) = crate::sys::ignore(libc::SIGXFSZ) {
-        tracing::debug!(%error, "cannot ignore SIGXFSZ; carrying on without");
+        tracing::debug!(%error, "cannot ignore SIGXFSZ; continuing without");
     }
 }
 
@@ -26,7 +26,7 @@ pub fn outlive_file_limit() {
 /// by 50 µs, to wake less often; an emulated disk would be late by that time.
 pub fn precise_timers() {
     if let Err(error) = crate::sys::set_timer_slack(1) {
-        tracing::debug!(%error, "cannot set PR_SET_TIMERSLACK; carrying on without");
+        tracing::debug!(%error, "cannot set PR_SET_TIMERSLACK; continuing without");
     }
 }
 
@@ -40,9 +40,9 @@ pub fn hold_memory() {
     match crate::sys::mlockall() {
         Ok(true) => HELD.store(true, Ordering::Relaxed),
         Ok(false) => {
-            tracing::debug!("RLIMIT_MEMLOCK cannot be lifted; carrying on without locked memory")
+            tracing::debug!("RLIMIT_MEMLOCK cannot be lifted; continuing without locked memory")
         }
-        Err(error) => tracing::debug!(%error, "cannot lock memory; carrying on without"),
+        Err(error) => tracing::debug!(%error, "cannot lock memory; continuing without"),
     }
 }
 
@@ -75,7 +75,7 @@ pub fn trim_memory(most: usize) {
     if held {
         hold_memory();
     }
-    tracing::debug!(free, "gave free memory back");
+    tracing::debug!(free, "returned free memory to the kernel");
 }
 
 /// True once [`hold_memory`] has locked the process's memory.
@@ -88,7 +88,7 @@ static HELD: AtomicBool = AtomicBool::new(false);
 pub fn lock_memory(bytes: &[u8]) -> bool {
     let locked = crate::sys::mlock(bytes);
     if let Err(error) = &locked {
-        tracing::debug!(%error, bytes = bytes.len(), "cannot lock memory; carrying on without");
+        tracing::debug!(%error, bytes = bytes.len(), "cannot lock memory; continuing without");
     }
     locked.is_ok()
 }

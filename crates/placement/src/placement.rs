@@ -328,7 +328,7 @@ impl fmt::Display for PlacementKind {
 
 /// Error: the name belongs to no policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no placement `{0}`: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite")]
+#[error("unknown placement `{0}`: use lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite")]
 pub struct UnknownPlacement(String);
 
 impl FromStr for PlacementKind {

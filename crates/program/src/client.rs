@@ -68,7 +68,7 @@ impl ControlClient {
             ErrorKind::NotFound => ConnectError::NotAttached,
             ErrorKind::ConnectionRefused => ConnectError::Dead,
             ErrorKind::WouldBlock => ConnectError::Failed(CommandFailure::io(format!(
-                "the daemon of {name} takes no more connections; see its log, and `forebay list`"
+                "the daemon of {name} accepts no more connections; see its log, and `forebay list`"
             ))),
             _ => {
                 let text = format!("cannot connect to {}: {error}", path.display());
@@ -131,9 +131,9 @@ impl ControlClient {
             ErrorKind::WouldBlock => {
                 let patience = self.patience;
                 if self.is_stopped() {
-                    self.lost(&"it is stopped, as by SIGSTOP; SIGCONT has it go on")
+                    self.lost(&"it is stopped, as by SIGSTOP; SIGCONT continues it")
                 } else {
-                    self.lost(&format_args!("it said nothing for {patience:?}"))
+                    self.lost(&format_args!("it sent nothing for {patience:?}"))
                 }
             }
             _ => self.lost(&error),
@@ -143,8 +143,8 @@ impl ControlClient {
         }
         serde_json::from_str(&line).map_err(|error| {
             CommandFailure::general(format!(
-                "the daemon of {} answers in another way than this program understands ({error}); \
-                 are they of one version?",
+                "this program cannot decode the answer of the daemon of {} ({error}); check that both have the same \
+                 version",
                 self.name
             ))
         })
@@ -168,7 +168,7 @@ impl ControlClient {
 
     fn confused(&self, reply: &DaemonReply) -> CommandFailure {
         CommandFailure::general(format!(
-            "the daemon of {} gave an answer to another question: {reply:?}",
+            "the daemon of {} sent an unexpected reply: {reply:?}",
             self.name
         ))
     }
@@ -226,13 +226,13 @@ fn in_words(absent: ConnectError, dirs: Option<&ProgramDirs>, name: &VolumeName)
     };
     match absent {
         ConnectError::NotAttached if !is_known => CommandFailure::not_found(format!(
-            "there is no volume {name}: nothing of that name is attached or described; see `forebay list`"
+            "no volume {name}: no attached volume and no configuration file has that name; see `forebay list`"
         )),
         ConnectError::NotAttached => CommandFailure::not_found(format!(
             "{is_there}; {start} it with: forebay {start} {name}"
         )),
         ConnectError::Dead if !is_known => CommandFailure::not_found(format!(
-            "{is_there}: its daemon ended abruptly; it has no description: attach it again by its devices \
+            "{is_there}: its daemon ended abruptly; it has no configuration file: attach it again by its devices \
              (--log PATH, --data PATH)"
         )),
         ConnectError::Dead => CommandFailure::not_found(format!(

@@ -195,8 +195,7 @@ impl ProgramDirs {
         let file = self.description_file(name);
         let content = fs::read_to_string(&file).map_err(|error| match error.kind() {
             ErrorKind::NotFound => CommandFailure::not_found(format!(
-                "there is no volume {name}: {} does not exist; create the volume, see `forebay \
-                 list`, or attach with --log PATH",
+                "no volume {name}: {} does not exist; create the volume, see `forebay list`, or attach with --log PATH",
                 file.display()
             )),
             _ => CommandFailure::io(format!("cannot read {}: {error}", file.display())),

@@ -84,7 +84,7 @@ impl From<StackError> for CommandFailure {
     fn from(error: StackError) -> CommandFailure {
         match error.cause() {
             ErrorCause::Loss => CommandFailure::refused(format!(
-                "{error}; see `forebay check`, or give up what is lost with --accept-loss"
+                "{error}; see `forebay check`, or abandon the lost data with --accept-loss"
             )),
             cause => CommandFailure::new(CommandFailure::code_of(cause), error),
         }

@@ -254,7 +254,7 @@ fn recover(
     };
     move_home(report, shape, volume)?;
     if !shape.is_in_front() {
-        report.check("`forebay check` finds the volume clean", volume.check());
+        report.check("`forebay check` reports the volume clean", volume.check());
         return Ok(());
     }
     let image = File::open(&setup.data.path).map_err(CommandFailure::io)?;
@@ -263,7 +263,7 @@ fn recover(
         image.read_exact_at(&mut data, at).map(|()| data)
     })?;
     report.expect(
-        "the image alone is as the volume was",
+        "the image alone equals the volume",
         alone == found,
         "they differ",
     );

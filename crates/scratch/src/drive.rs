@@ -122,7 +122,7 @@ impl ScratchVolume {
         let process = ProcessHandle::open(pid);
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let Some((process, pid)) = process.zip(raw) else {
-            return Err(CommandFailure::general("the daemon is gone"));
+            return Err(CommandFailure::general("the daemon ended"));
         };
         rustix::process::kill_process(pid, signal).map_err(CommandFailure::io)?;
         if !process.wait(END_PATIENCE) {

@@ -59,7 +59,10 @@ pub(super) fn run(
     check_promises(report, "the filesystem, mounted again", &at, &promised);
     database(context, report, &mounted)?;
     volume.umount(&at)?;
-    report.check("`forebay check` finds the filesystem clean", volume.check());
+    report.check(
+        "`forebay check` reports the filesystem clean",
+        volume.check(),
+    );
     drop(mounted);
     setup.remove(context);
     Ok(())
@@ -98,7 +101,7 @@ fn database(
     let file = mounted.at.join("database");
     let Some(mut shell) = DatabaseShell::open(&file)? else {
         report.note(format!(
-            "{DATABASE} is not installed: no database was tried"
+            "{DATABASE} is not installed: no database was tested"
         ));
         return Ok(());
     };
@@ -127,7 +130,7 @@ fn database(
     let whole = |n: u32| format!("ok\n{n}|{n}");
     let found = found.unwrap_or_else(|failure| failure.text);
     report.expect(
-        format!("the database is sound, with all of its {kept} transactions"),
+        format!("the database is intact, with all of its {kept} transactions"),
         [whole(kept), whole(kept + 1)].contains(&found),
         &found,
     );
@@ -185,7 +188,7 @@ impl DatabaseShell {
         match (read, line.trim()) {
             (_, "done") => Ok(()),
             (_, other) => Err(CommandFailure::general(format!(
-                "{DATABASE} says {other:?}"
+                "{DATABASE} returned {other:?}"
             ))),
         }
     }

@@ -99,7 +99,7 @@ fn cached(
     } else {
         move_home(report, shape, volume)?;
         let alone = ImageLoop::over(&setup.data)?;
-        let what = format!("fsck finds the data of the {} clean", shape.name());
+        let what = format!("fsck reports the data of the {} clean", shape.name());
         report.check(what, check_filesystem(alone.device()));
     }
     Ok(times)
@@ -261,17 +261,20 @@ fn recover(
     check_promises(report, "the recovered volume", mount.path(), promised);
     let found = digests(mount.path()).map_err(CommandFailure::io)?;
     mount.unmount()?;
-    report.check("fsck finds the filesystem clean", check_filesystem(&device));
+    report.check(
+        "fsck reports the filesystem clean",
+        check_filesystem(&device),
+    );
     context.stop.check()?;
     move_home(report, shape, volume)?;
     if !shape.is_in_front() {
-        report.check("`forebay check` finds the volume clean", volume.check());
+        report.check("`forebay check` reports the volume clean", volume.check());
         return Ok(());
     }
     result_line!("mounting the data image alone");
     let alone = ImageLoop::over(&setup.data)?;
     report.check(
-        "fsck finds the image alone clean",
+        "fsck reports the image alone clean",
         check_filesystem(alone.device()),
     );
     let mount = ToolMount::new(alone.device(), at.to_owned(), USUAL)?;
@@ -279,7 +282,7 @@ fn recover(
     let image = digests(mount.path()).map_err(CommandFailure::io)?;
     report.expect(
         format!(
-            "all {} files on the image alone are as on the volume",
+            "all {} files on the image alone equal those on the volume",
             found.len()
         ),
         image == found,

@@ -110,8 +110,8 @@ impl TryContext {
     fn note_lateness(&self, report: &mut TryReport, late: Option<Lateness>) {
         if let Some(late) = late {
             report.note(format!(
-                "the emulated plain disk gave {} answers, half of them within {} µs of its model, \
-                 99 % within {} µs; {} had to wait for the real disk",
+                "the emulated plain disk completed {} requests, half of them within {} µs of its model, 99 % within \
+                 {} µs; {} had to wait for the real disk",
                 late.answers,
                 late.p50.as_micros(),
                 late.p99.as_micros(),

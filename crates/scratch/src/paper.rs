@@ -96,7 +96,7 @@ fn filesystems(
     stop: &UserStop,
 ) -> CommandResult<Result<Vec<FilesystemRun>, String>> {
     if args.virtual_only {
-        return Ok(Err("left out by `--virtual-only`".into()));
+        return Ok(Err("omitted by `--virtual-only`".into()));
     }
     if let Err(why) = can_mount() {
         return Ok(Err(why));
@@ -188,7 +188,7 @@ fn on_shape(
     let times = programs(context, kind, files, &device)?;
     move_home(report, shape, &volume)?;
     let alone = ImageLoop::over(&setup.data)?;
-    let what = format!("fsck finds the data of the {} clean", shape.name());
+    let what = format!("fsck reports the data of the {} clean", shape.name());
     report.check(what, check_filesystem(alone.device()));
     Ok(times)
 }

@@ -117,7 +117,7 @@ fn choose(need: u64) -> CommandResult<PathBuf> {
         }
     }
     Err(CommandFailure::general(format!(
-        "there is no place for scratch images ({}); give one with --dir",
+        "no directory is suitable for scratch images ({}); give a directory with --dir",
         reasons.join("; ")
     )))
 }

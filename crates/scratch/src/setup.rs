@@ -211,7 +211,7 @@ pub(super) fn move_home(
     }
     let dirty = status.dirty_bytes();
     report.note(format!(
-        "{}: moving {} home and detaching took {:.3} s",
+        "{}: destaging {} and detaching took {:.3} s",
         shape.name(),
         ByteLen(dirty),
         took.as_secs_f64()

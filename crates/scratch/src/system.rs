@@ -26,7 +26,7 @@ pub(super) fn can_mount() -> Result<(), String> {
     }
     for device in ["/dev/loop-control", "/dev/fuse"] {
         if !Path::new(device).exists() {
-            return Err(format!("there is no {device}"));
+            return Err(format!("{device} does not exist"));
         }
     }
     for tool in [

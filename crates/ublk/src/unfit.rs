@@ -9,8 +9,8 @@ pub enum LeftoverMismatch {
     Foreign,
     /// The acknowledged writes of its users would not survive the server.
     #[error(
-        "what is acknowledged with durability \"flush\" would be lost to its users, unnoticed, if the \
-         daemon were killed again; attach it without that"
+        "data acknowledged with durability \"flush\" would be lost silently if the daemon were killed again; attach \
+         it with another durability"
     )]
     Loses,
     /// The device is longer than the volume.
@@ -37,7 +37,8 @@ pub enum LeftoverMismatch {
     },
     /// The device reports completed writes as durable, but the volume's writes are volatile.
     #[error(
-        "it was made with durability \"write\", so its users send no flushes; attach it so again"
+        "it was made with durability \"write\", so its users send no flushes; attach it with durability \"write\" \
+         again"
     )]
     NoFlushes,
 }

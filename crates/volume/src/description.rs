@@ -34,7 +34,7 @@ pub enum VolumeNameError {
     #[error("\"{0}\" cannot be a volume's name: it begins with a dot")]
     Hidden(String),
     /// The control socket would have the path of another volume's NBD socket.
-    #[error("\"{0}\" cannot be a volume's name: the ending .nbd is taken by sockets")]
+    #[error("\"{0}\" cannot be a volume's name: the ending .nbd is reserved for sockets")]
     Reserved(String),
 }
 
@@ -108,7 +108,7 @@ pub enum ConfigFileError {
     },
     /// The file's name and the name in it differ.
     #[error(
-        "{}, key \"name\": the file describes \"{name}\", but its own name says \"{expected}\"; \
+        "{}, key \"name\": the name in the file is \"{name}\", but the file is named for \"{expected}\"; \
          rename one of them", file.display()
     )]
     OtherName {
@@ -130,7 +130,7 @@ pub enum ConfigFileError {
         path: String,
     },
     /// Too many layers are stacked.
-    #[error("{}: {depth} layers are above each other; {DEPTH_MAX} at most can be", file.display())]
+    #[error("{}: {depth} layers are stacked; {DEPTH_MAX} at most are supported", file.display())]
     TooDeep {
         /// The file.
         file: PathBuf,
@@ -247,10 +247,10 @@ impl ConfigFile {
             None => String::new(),
         };
         let mut out = format!(
-            "# The volume \"{name}\" of Forebay: read by `forebay {verb} {name}`.\n\
+            "# Configuration of the Forebay volume \"{name}\", read by `forebay {verb} {name}`.\n\
              {}\n\
              name = {}\n{volume}\n\
-             # What it is made of. Devices are block devices, regular files, or parts of them\n\
+             # The devices of the volume: block devices, regular files, or parts of them\n\
              # (PATH@OFFSET+LENGTH). Paths under /dev/disk/by-id stay the same when disks are numbered\n\
              # differently.\n",
             caution(&self.tree),
@@ -293,14 +293,14 @@ fn caution(tree: &LayerTree) -> &'static str {
     match tree {
         LayerTree::Cache(_) => {
             "# Only the log device was formatted. While the log is dirty, do not mount or change the\n\
-             # data device other than through Forebay.\n"
+             # data device except through Forebay.\n"
         }
         LayerTree::Space(_) => {
-            "# The data device holds a log-structured volume: do not mount or change it other than\n\
+            "# The data device holds a log-structured volume: do not mount or change it except\n\
              # through Forebay.\n"
         }
         LayerTree::Files(_) => {
-            "# The data device holds a filesystem of Forebay's own: do not mount or change it other than by\n\
+            "# The data device holds a Forebay filesystem: do not mount or change it except with\n\
              # `forebay mount`.\n"
         }
     }
@@ -555,11 +555,15 @@ mod tests {
         for (content, parts) in [
             (
                 format!("{LEAST}kind = 'raid'\n"),
-                ["line 4", "key \"kind\"", "\"raid\" is none of"],
+                ["line 4", "key \"kind\"", "\"raid\" is not one of"],
             ),
             (
                 over("kind = 'raid'\n"),
-                ["line 4", "key \"kind\"", "there are: cache, vsl"],
+                [
+                    "line 4",
+                    "key \"kind\"",
+                    "a kind of layer: cache, vsl or fs",
+                ],
             ),
             (
                 over("log = '/b'\ndata = '/c'\n"),
@@ -620,7 +624,7 @@ mod tests {
         let text = description.to_toml();
         assert!(!text.contains("bypass"), "{text}");
         // The comments of the other options must not describe a cache either.
-        for part in ["goes to the log", "map of what is in the log"] {
+        for part in ["written to the log", "map of the log"] {
             assert!(!text.contains(part), "{text}");
         }
         assert_eq!(parse(&text).unwrap(), description);
@@ -680,7 +684,7 @@ mod tests {
         for (content, parts) in [
             (
                 format!("{LEAST}via = 'iscsi'\n"),
-                ["line 4", "key \"via\"", "none of auto"],
+                ["line 4", "key \"via\"", "not one of auto"],
             ),
             (
                 format!("{LEAST}\ncolour = 'red'\n"),

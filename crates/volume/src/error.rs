@@ -20,8 +20,8 @@ pub enum StackError {
     Open(#[from] DeviceOpenError),
     /// The configuration file describes a cache over another cache.
     #[error(
-        "the data {0} is a write cache itself; a cache over a cache can be described, and not be opened \
-         yet: name a device, or a log-structured volume"
+        "the data {0} is a write cache itself; a cache over a cache is not supported yet: name a device, or a \
+         log-structured volume"
     )]
     LayerBelow(String),
     /// The log does not belong to a cache over this log-structured volume.
@@ -54,8 +54,8 @@ pub enum StackError {
     },
     /// Different models were named for two parts of one disk.
     #[error(
-        "the log {log} and the data {data} are parts of one disk, which cannot be two models at once; \
-         name the same model, with the same options, for both"
+        "the log {log} and the data {data} are parts of one disk, which cannot be emulated as two models; name the \
+         same model, with the same options, for both"
     )]
     TwoModels {
         /// The log, as given.
@@ -65,8 +65,8 @@ pub enum StackError {
     },
     /// The data does not fit on the emulated disk.
     #[error(
-        "{} has {} ({len} bytes), but the disk \"{model}\" holds {} ({capacity} bytes); give a larger \
-         model, or a smaller image (an image may be smaller than the disk: it is its first part)",
+        "{} has {} ({len} bytes), but the disk \"{model}\" holds {} ({capacity} bytes); give a larger model, or a \
+         smaller image (an image smaller than the disk is its first part)",
         path.display(), ByteLen(*len), ByteLen(*capacity)
     )]
     TooLarge {
@@ -131,7 +131,7 @@ pub enum StackError {
     },
     /// A block device was requested, but the device holds a filesystem.
     #[error(
-        "{0} holds a filesystem and no block device: mount it with: forebay mount --data {0} DIR"
+        "{0} holds a filesystem, not a block device: mount it with: forebay mount --data {0} DIR"
     )]
     IsFiles(String),
     /// The device named as a filesystem is not a filesystem.
@@ -154,15 +154,15 @@ pub enum StackError {
     #[error(transparent)]
     NoSuchOption(#[from] NoSuchOption),
     /// Only the log of a write cache can be salvaged.
-    #[error("{0} is no write cache: only the log of one can be salvaged")]
+    #[error("{0} is not a write cache: only the log of a write cache can be salvaged")]
     NothingToSalvage(String),
     /// Salvage does not support the log of a cache over a log-structured volume.
     #[error("{0} is the log of a cache over a log-structured volume, which cannot be salvaged yet")]
     SalvageOver(String),
     /// The data device that the log records is not a path.
     #[error(
-        "the log {log} remembers its data device as {path}, which is no path ({error}); say where it is \
-         with --data PATH"
+        "the log {log} records its data device as {path}, which is not a path ({error}); name the data device with \
+         --data PATH"
     )]
     Remembered {
         /// The log, as given.

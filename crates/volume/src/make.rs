@@ -85,24 +85,24 @@ impl CreateSpec {
         let refuse = |text: &str| Err(StackError::Wanted(text.into()));
         match (self.kind, &self.log) {
             (LayerKind::Cache, None) => refuse(
-                "a write cache needs a log device: name it with --log PATH (or make a log-structured \
-                 volume, which needs none, with --volume vsl)",
+                "a write cache needs a log device: name it with --log PATH (or make a log-structured volume, which \
+                 needs no log, with --volume vsl)",
             ),
             (LayerKind::Cache, Some(_))
                 if self.size.is_some() || self.placement.is_some() || self.page.is_some() =>
             {
                 refuse(
-                    "--size, --placement and --page are of log-structured volumes: add --volume vsl",
+                    "--size, --placement and --page are options of log-structured volumes: add --volume vsl",
                 )
             }
             (LayerKind::Cache, Some(log)) => Ok(log),
             (LayerKind::Space, _) => self.sizes().map(|()| &self.data),
             (LayerKind::Files, Some(_)) => refuse(
-                "a filesystem is on its data device alone: leave out --log, or put a cache in front of the device first \
-                 and make the filesystem on that",
+                "a filesystem has only a data device: leave out --log, or put a cache in front of the device first \
+                 and make the filesystem on the cached volume",
             ),
             (LayerKind::Files, None) if self.size.is_some() => {
-                refuse("a filesystem is as large as its device: leave out --size")
+                refuse("a filesystem has the size of its device: leave out --size")
             }
             (LayerKind::Files, None) => {
                 self.sizes()?;
@@ -128,7 +128,7 @@ impl CreateSpec {
                 "a volume of --size {size} is too large for a cache: give {CACHED_MAX} or less, or no --log"
             )),
             (_, Some(page)) if !(pages.contains(&page) && page.0.is_power_of_two()) => refuse(
-                format!("a --page of {page} cannot be: give a power of two from 4KiB to 64KiB"),
+                format!("--page {page} is not supported: give a power of two from 4KiB to 64KiB"),
             ),
             _ => Ok(()),
         }
@@ -250,8 +250,8 @@ impl OpenedForCreate {
         };
         let why = match &content {
             DeviceContent::Log(DetectedLog::DirtyLog { volume }) => format!(
-                "{} HOLDS UNSAVED DATA of the Forebay volume {volume} ({}): making a new log of it loses \
-                 that data for ever; attach and drain that volume first, or give it up with --force",
+                "{} HOLDS UNSAVED DATA of the Forebay volume {volume} ({}): making a new log there loses that data \
+                 permanently; attach and drain that volume first, or abandon its data with --force",
                 own.spec,
                 described(own).await
             ),
@@ -387,7 +387,7 @@ async fn make_space(
     let made = made.map_err(|error| cannot_make(&data.spec, what, &error))?;
     let thin = if made.len > made.mappable {
         format!(
-            " (thin: at a time, {} of it can hold data in pieces of 512 bytes, {} in pieces of 4KiB)",
+            " (thin: holds at most {} of data in extents of 512 bytes, {} in extents of 4KiB)",
             ByteLen(made.mappable),
             ByteLen(made.mappable_in_blocks)
         )
@@ -425,7 +425,7 @@ async fn make_files(
         volume: forebay_vsl::VolumeId(id).to_string(),
         tree: LayerTree::files(data.spec.clone()),
         said: format!(
-            "a filesystem on {} with room for {}, files of up to {}, {} segments of {}{}; placement: {}",
+            "a filesystem on {} with a capacity of {}, files of up to {}, {} segments of {}{}; placement: {}",
             data.spec,
             ByteLen(made.mappable),
             ByteLen(geometry.size_max()),

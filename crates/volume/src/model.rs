@@ -70,12 +70,12 @@ const QUEUES: [(&str, DriveQueueOrder); 3] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelSpecError {
     /// No disk model has this name.
-    #[error("there is no disk model \"{}\"; there are {}", .0.escape_debug(), model_names())]
+    #[error("unknown disk model \"{}\"; known models: {}", .0.escape_debug(), model_names())]
     Unknown(String),
     /// An option is unknown, or its value is invalid.
     #[error(
-        "\"{}\" is no option of a disk model; use cache=off|read|on|own, queue=fcfs|elevator|sptf, \
-         or phase=0.25 (a part of a turn), each once", .0.escape_debug()
+        "\"{}\" is not an option of a disk model; use cache=off|read|on|own, queue=fcfs|elevator|sptf, or phase=0.25 \
+         (a fraction of a rotation), each once", .0.escape_debug()
     )]
     Option(String),
 }

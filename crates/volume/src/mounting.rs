@@ -18,9 +18,9 @@ pub enum MountOptionError {
     Relative(String),
     /// The option is unknown.
     #[error(
-        "\"{0}\" is no option of a mount; there are: ro, rw, nosuid, suid, nodev, dev, noexec, exec, noatime, \
-         relatime, strictatime, nodiratime, diratime, sync, dirsync, parallel_direct, allow_other, private, and what fstab says of other things (defaults, auto, \
-         noauto, user, nofail, _netdev, x-…)"
+        "\"{0}\" is not a mount option; known options: ro, rw, nosuid, suid, nodev, dev, noexec, exec, noatime, \
+         relatime, strictatime, nodiratime, diratime, sync, dirsync, parallel_direct, allow_other, private, and \
+         options of fstab alone (defaults, auto, noauto, user, nofail, _netdev, x-…)"
     )]
     Unknown(String),
 }

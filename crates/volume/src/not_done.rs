@@ -19,14 +19,15 @@ impl OperationError {
 
     /// Returns the error for a write cache on a device, which has no placement.
     pub(crate) fn places_nothing() -> OperationError {
-        let text = "a write cache on a device has no placement: log-structured volumes and filesystems have one";
+        let text = "a write cache on a device has no placement: only log-structured volumes and filesystems have a \
+                    placement";
         OperationError::new(ErrorCause::Usage, text)
     }
 
     /// Returns the error for a filesystem, which does not choose its placement: the choice does not follow from costs
     /// alone.
     pub(crate) fn does_not_choose() -> OperationError {
-        let text = "a filesystem does not choose its placement itself: name one";
+        let text = "a filesystem does not choose its placement itself: name a placement";
         OperationError::new(ErrorCause::Usage, text)
     }
 }

@@ -5,85 +5,86 @@ pub(crate) const OPTIONS: [(&str, &str, &str); 14] = [
     (
         "via",
         "auto",
-        "# What makes a block device of it: auto, ublk, nbd, loop, or none (NBD clients only).",
+        "# The front end that makes the block device: auto, ublk, nbd, loop, or none (NBD clients only).",
     ),
     (
         "listen",
         "tcp:127.0.0.1:10809",
-        "# Where NBD clients may connect besides the socket in the runtime directory: unix:PATH\n\
-         # or tcp:ADDRESS:PORT. There is no authentication on TCP.",
+        "# Address for NBD clients, besides the socket in the runtime directory: unix:PATH\n\
+         # or tcp:ADDRESS:PORT. TCP has no authentication.",
     ),
     (
         "durability",
         "flush",
-        "# When a write is acknowledged: \"flush\": at once, a flush makes it durable, as with any\n\
-         # disk that has a write cache; \"handover\": when it was written to the log, so that it\n\
-         # outlives a daemon that dies, and a flush makes it durable; \"write\": when it is durable.\n\
-         # Default: handover for a ublk or nbd device, which another daemon can take up; else flush.",
+        "# Acknowledgement of a write: \"flush\": at once; a flush makes it durable, as with any\n\
+         # disk that has a write cache. \"handover\": when the log device has the data, which then\n\
+         # survives the daemon; a flush makes it durable. \"write\": when it is durable. Default:\n\
+         # handover for a ublk or nbd device, which another daemon can take over; else flush.",
     ),
     (
         "max-delay",
         "50ms",
-        "# How long data that nobody flushed may wait before it goes to the log. Default: 500ms where log\n\
-         # and data are parts of one device or on one disk, else 50ms.",
+        "# Maximum time that unflushed data may wait before it is written to the log. Default: 500ms if\n\
+         # log and data are on one disk, else 50ms.",
     ),
     (
         "patience",
         "60s",
-        "# How long requests wait for a device that fails before they fail too. It is tried again\n\
-         # for as long as it takes, whatever this is.",
+        "# Time that requests wait for a failing device before they fail too. The device is retried\n\
+         # without a time limit in any case.",
     ),
     (
         "bypass",
         "off",
         "# Writes of this size and more go to the data device directly: \"off\", or a size such as\n\
-         # \"64KiB\". Default: 64KiB where log and data are parts of one device, else off.",
+         # \"64KiB\". Default: 64KiB if log and data are parts of one device, else off.",
     ),
     (
         "map-memory",
         "1GiB",
-        "# How much memory the map of what is in the log may take; then writes wait as for room in\n\
-         # the log. 1GiB is enough for 200 GiB in pieces of 4 KiB, and for 25 GiB in pieces of 512 bytes.",
+        "# Maximum memory for the map of the log. When it is full, writes wait, as for free space in\n\
+         # the log. 1GiB is enough for 200 GiB in extents of 4 KiB, or 25 GiB in extents of 512 bytes.",
     ),
     (
         "discard",
         "on",
-        "# Whether segments are discarded before they are used again: on or off. Default: on for a block\n\
-         # device that can discard; off for files, whose room would have to be found again.",
+        "# Discard segments before they are used again: on or off. Default: on for a block device that\n\
+         # supports discards; off for files, whose space would have to be allocated again.",
     ),
     (
         "spare",
         "1/16",
-        "# The share of the segments that is kept free of data: 1/N, or a percentage. The more, the less is written to\n\
-         # clean segments of a full volume. Default, and least: 1/16 and 1/128 (1/32 of small volumes), or where the\n\
-         # placement writes in place (hylog, hylog+sepbit, overwrite), 1/512 and 1/1024.",
+        "# The share of the segments that is kept free of data: 1/N or a percentage. A larger share\n\
+         # reduces the writes for cleaning a full volume. Default: 1/16, and at least 1/128, or 1/32\n\
+         # for small volumes; 1/512 and 1/1024 if the placement writes in place (hylog,\n\
+         # hylog+sepbit, overwrite).",
     ),
     (
         "metrics",
         "127.0.0.1:9420",
-        "# Where Prometheus metrics are given out over HTTP (ADDRESS:PORT, path /metrics).",
+        "# Address at which Prometheus metrics are served over HTTP (ADDRESS:PORT, path /metrics).",
     ),
     (
         "http",
         "127.0.0.1:9420",
-        "# Where a page that shows how the volume is doing is given out over HTTP, with the metrics:\n\
-         # PORT of this machine, or ADDRESS:PORT, without any authentication.",
+        "# Address at which a status page and the metrics are served over HTTP, without\n\
+         # authentication: PORT, for this machine only, or ADDRESS:PORT.",
     ),
     (
         "memory",
         "256MiB",
-        "# How much memory the data of requests may take up, over all clients and the block device:\n\
+        "# Maximum memory for the data of requests, over all clients and the block device:\n\
          # 64MiB or more.",
     ),
     (
         "mount",
         "/srv/files",
-        "# Where it is mounted if `forebay mount` is told no directory.",
+        "# Directory to mount on if the command line of `forebay mount` has none.",
     ),
     (
         "mount-options",
         "rw",
-        "# How it is mounted: what stands behind -o in `mount -o ro,noexec`.",
+        "# Mount options, as behind -o in `mount -o ro,noexec`.",
     ),
 ];
 
@@ -92,12 +93,12 @@ pub(crate) const IN_A_SPACE: [(&str, &str, &str); 2] = [
     (
         "max-delay",
         "250ms",
-        "# How long data that nobody flushed may wait before it is written to the device.",
+        "# Maximum time that unflushed data may wait before it is written to the device.",
     ),
     (
         "map-memory",
         "256MiB",
-        "# How much memory the map of where data lies may take, but for what of it is changed and not\n\
-         # written yet. What does not fit is read again when it is needed.",
+        "# Maximum memory for the map of the space, without its unwritten changes. Parts of the map\n\
+         # that do not fit are read again when they are needed.",
     ),
 ];

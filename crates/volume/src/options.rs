@@ -14,7 +14,7 @@ use crate::text::exact;
 
 /// Reason why a text is not a valid choice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is none of {choices}")]
+#[error("\"{text}\" is not one of {choices}")]
 pub struct ParseChoiceError {
     pub(crate) text: String,
     pub(crate) choices: &'static str,
@@ -128,7 +128,7 @@ pub struct ListenAddress(pub SocketAddress);
 
 /// Reason why a text is not a listening address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is no place to listen (write {forms})")]
+#[error("\"{text}\" is not an address to listen at (write {forms})")]
 pub struct ListenAddressError {
     text: String,
     /// Valid forms.
@@ -341,7 +341,7 @@ mod tests {
             assert_eq!(text.parse::<FrontEndKind>().unwrap().to_string(), text);
         }
         let error = "iscsi".parse::<FrontEndKind>().unwrap_err().to_string();
-        assert_eq!(error, "\"iscsi\" is none of auto, ublk, nbd, loop, none");
+        assert_eq!(error, "\"iscsi\" is not one of auto, ublk, nbd, loop, none");
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub enum DeviceSpecError {
         error: ParseByteLenError,
     },
     /// The part is empty, or ends beyond 64 bits.
-    #[error("\"{0}\": the part is empty or ends beyond what 64 bits can say")]
+    #[error("\"{0}\": the part is empty or its end exceeds 64 bits")]
     Extent(String),
 }
 
@@ -233,9 +233,12 @@ mod tests {
             ("model:barracuda", "no path"),
             ("model:barracuda:", "no path"),
             ("model:barracuda:@0+1MiB", "no path"),
-            ("model:floppy:disk.img", "there are dec_rz26, barracuda"),
-            ("model::disk.img", "no disk model \"\""),
-            ("model:barracuda,cache=big:d", "\"cache=big\" is no option"),
+            ("model:floppy:disk.img", "known models: dec_rz26, barracuda"),
+            ("model::disk.img", "unknown disk model \"\""),
+            (
+                "model:barracuda,cache=big:d",
+                "\"cache=big\" is not an option",
+            ),
         ] {
             let error = text.parse::<DeviceSpec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

@@ -58,12 +58,8 @@ impl LayerStatus {
     pub fn when_drained(&self) -> &'static str {
         match self {
             LayerStatus::Cache(CacheStatus { below: None, .. }) => "the data device is complete",
-            LayerStatus::Cache(_) => {
-                "its log holds nothing, and there is nothing to recover on its data device"
-            }
-            LayerStatus::Space(_) | LayerStatus::Files(_) => {
-                "there is nothing to recover on its device"
-            }
+            LayerStatus::Cache(_) => "its log is empty, and its data device needs no recovery",
+            LayerStatus::Space(_) | LayerStatus::Files(_) => "its device needs no recovery",
         }
     }
 

@@ -44,7 +44,7 @@ choice!(
         /// A filesystem on `data`.
         Files = "fs"
     }
-    "the kinds of layers there are: cache, vsl, fs"
+    "a kind of layer: cache, vsl or fs"
 );
 
 /// A layer with all layers and devices below it.

@@ -130,7 +130,7 @@ impl VolumeDevices {
     pub fn loses(&self) -> Option<String> {
         match self {
             VolumeDevices::Cache(_) => None,
-            VolumeDevices::Space(data, _) => Some(format!("all that is on {}", data.spec)),
+            VolumeDevices::Space(data, _) => Some(format!("all data on {}", data.spec)),
             VolumeDevices::Files(data, _) => Some(format!("all files on {}", data.spec)),
         }
     }

@@ -30,8 +30,8 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
     let file = dirs.description_file(&name);
     if file.exists() && !args.force {
         return Err(CommandFailure::refused(format!(
-            "there is a volume {name} already ({}); choose another --name, remove it with `forebay \
-             remove {name}`, or replace its description with --force",
+            "a volume {name} exists already ({}); choose another --name, remove it with `forebay remove {name}`, or \
+             replace its configuration file with --force",
             file.display()
         )));
     }
@@ -39,17 +39,17 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
     let kind = kind_of(&args);
     if args.discard.is_some() && kind == LayerKind::Cache {
         return Err(CommandFailure::usage(
-            "--discard is of log-structured volumes: add --volume vsl",
+            "--discard is an option of log-structured volumes: add --volume vsl",
         ));
     }
     if args.spare.is_some() && kind != LayerKind::Space {
         return Err(CommandFailure::usage(
-            "--spare is of log-structured volumes: add --volume vsl",
+            "--spare is an option of log-structured volumes: add --volume vsl",
         ));
     }
     if kind != LayerKind::Files && (args.small_file.is_some() || args.largest_file.is_some()) {
         return Err(CommandFailure::usage(
-            "--small-file and --largest-file are of filesystems: add --fs",
+            "--small-file and --largest-file are options of filesystems: add --fs",
         ));
     }
     // Before anything is formatted, so that no volume is made without a configuration file.
@@ -78,7 +78,7 @@ fn name_of(args: &CreateArgs) -> CommandResult<VolumeName> {
         Some(name) => Ok(name.clone()),
         None => VolumeName::from_path(args.data.path()).ok_or_else(|| {
             CommandFailure::usage(format!(
-                "no name can be made from {}; give one with --name",
+                "cannot make a name from {}; give a name with --name",
                 args.data
             ))
         }),
@@ -99,8 +99,7 @@ fn make_log_file(args: &CreateArgs) -> CommandResult<Option<std::path::PathBuf>>
             path.display()
         ))),
         (true, None) => Err(CommandFailure::not_found(format!(
-            "cannot open {}: it does not exist; check the path, or have a file made with \
-             --log-size 1GiB",
+            "cannot open {}: it does not exist; check the path, or create a file with --log-size 1GiB",
             path.display()
         ))),
         (true, Some(_)) if log.part().is_some() => Err(CommandFailure::usage(format!(
@@ -140,7 +139,7 @@ async fn create(
         if !args.force {
             return Err(CommandFailure::refused(why));
         }
-        eprintln!("forebay: {why}: going on without it (--force)");
+        eprintln!("forebay: {why}: continuing without it (--force)");
     }
     if let Some(log) = blank.to_fill().filter(|_| !args.sparse)
         && has_holes(log)?
@@ -159,7 +158,7 @@ async fn create(
         options: ServiceOptions::default(),
     })?;
     Ok(format!(
-        "created volume {name}: {}; described in {}\n{}",
+        "created volume {name}: {}; configuration file {}\n{}",
         made.said,
         file.display(),
         match kind {
@@ -257,8 +256,8 @@ async fn dirty_logs_of(
         };
         match own.inspect().await {
             Ok(info) if !info.clean && !info.abandoned => dirty.push(format!(
-                "{} is the data device of the volume {name}, whose log {log} HOLDS UNSAVED DATA for it, which could not \
-                 be applied any more: attach and drain or remove {name} first, or give that data up with --force",
+                "{} is the data device of the volume {name}, whose log {log} HOLDS UNSAVED DATA for it, which could \
+                 no longer be applied: attach and drain or remove {name} first, or abandon that data with --force",
                 args.data
             )),
             _ => {}
@@ -272,7 +271,7 @@ async fn dirty_logs_of(
 fn has_holes(log: &OpenDevice) -> CommandResult<bool> {
     let path = log.spec.path();
     let failed =
-        |e: std::io::Error| CommandFailure::io(format!("cannot look at {}: {e}", path.display()));
+        |e: std::io::Error| CommandFailure::io(format!("cannot examine {}: {e}", path.display()));
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Ok(false);
     }

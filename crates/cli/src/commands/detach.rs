@@ -39,13 +39,13 @@ pub(crate) fn run(args: &DetachArgs) -> CommandResult {
     }
     if let Some(why) = done.incomplete {
         return Err(CommandFailure::io(format!(
-            "{name} is detached, and its data is not complete: {why}"
+            "{name} is detached, but its data is not complete: {why}"
         )));
     }
     match done.left {
         _ if args.hand_over => result_line!(
-            "{name} is left to the next daemon, and whoever uses it waits for that; attach it with: \
-             forebay attach {name}"
+            "{name} is left to the next daemon, and its clients wait for that daemon; attach it with: forebay attach \
+             {name}"
         ),
         0 => result_line!("{name} is detached; {whole}"),
         left => result_line!(

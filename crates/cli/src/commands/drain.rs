@@ -29,7 +29,7 @@ pub(crate) fn run(args: &DrainArgs) -> CommandResult {
     let done = drained(&mut client, &request, format!("draining {}", args.name))?;
     if let Some(why) = done.incomplete {
         return Err(CommandFailure::io(format!(
-            "{} is drained, and its data is not complete: {why}",
+            "{} is drained, but its data is not complete: {why}",
             args.name
         )));
     }

@@ -17,24 +17,23 @@ pub(crate) fn run(args: &DiscardUnreadableArgs) -> CommandResult {
     if !args.lose_unreadable {
         let what = before.status.to_give_up().ok_or_else(|| {
             CommandFailure::refused(format!(
-                "{name} has nothing to give up: all that its log holds can be read, as far as that \
-                 was tried"
+                "{name} has no data to give up: all data read so far from its log is readable"
             ))
         })?;
         return Err(CommandFailure::refused(format!(
-            "{name}: {what}; it is tried again for as long as it takes, so give it up only if the log \
-             device will not come back: forebay give-up {name} --lose-unreadable"
+            "{name}: {what}; reads are retried without a time limit, so give the data up only if the log device will \
+             not come back: forebay give-up {name} --lose-unreadable"
         )));
     }
     drained(
         &mut client,
         &ControlRequest::GiveUp {},
-        format!("giving up {name}"),
+        format!("giving up unreadable data of {name}"),
     )?;
     let lost = client.status()?.status.lost_bytes();
     result_line!(
-        "{name}: what could not be read from the log is given up; {} of the volume are lost, and give \
-         errors until they are written again",
+        "{name}: the unreadable data in the log is given up; {} of the volume are lost, and return errors until they \
+         are written again",
         ByteLen(lost)
     );
     Ok(())

@@ -76,7 +76,7 @@ fn is_of_fuse(word: &str) -> bool {
 fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
     let dir = mount.dir.as_deref().ok_or_else(|| {
         CommandFailure::usage(
-            "say which directory is to be mounted anew: forebay mount -o remount,… NAME DIR",
+            "no directory to remount: give it with forebay mount -o remount,… NAME DIR",
         )
     })?;
     let dir = mount_point(dir);
@@ -91,16 +91,14 @@ fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
     };
     if top.filter(is_it).is_none() {
         return Err(CommandFailure::not_found(format!(
-            "{source} is not mounted at {}: forebay list says what is mounted where",
+            "{source} is not mounted at {}: `forebay list` shows the mounted filesystems",
             dir.display()
         )));
     }
     let flags = daemon::mount_flags(&options);
     forebay_linux::FuseMount::at(dir.clone(), &mount.source)
         .remount(flags)
-        .map_err(|error| {
-            CommandFailure::io(format!("cannot mount {} anew: {error}", dir.display()))
-        })
+        .map_err(|error| CommandFailure::io(format!("cannot remount {}: {error}", dir.display())))
 }
 
 /// Decodes the source: a name, or a device if it contains a slash.

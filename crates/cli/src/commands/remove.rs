@@ -54,7 +54,7 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
     };
     if let Some(expected) = target.volume.as_ref().filter(|id| **id != info.volume) {
         let text = format!(
-            "{} holds another volume, {} (named {}), and not {expected}",
+            "{} holds another volume, {} (named {}), not {expected}",
             target.own(),
             info.volume,
             info.name
@@ -127,13 +127,13 @@ fn forget(
         return Err(CommandFailure::new(
             failure.code,
             format!(
-                "{failure}; if the volume {name} is gone for good, remove its description, and nothing else, with \
-                 --force"
+                "{failure}; if the devices of the volume {name} will not come back, remove only its configuration \
+                 file, with --force"
             ),
         ));
     }
     dirs.remove_description(name)?;
-    result_line!("removed the description of volume {name}; nothing was erased: {failure}");
+    result_line!("removed the configuration file of volume {name}; nothing was erased: {failure}");
     Ok(())
 }
 
@@ -143,13 +143,13 @@ fn loses_log(target: &VolumeTarget, failure: &CommandFailure, args: &RemoveArgs)
         return Err(CommandFailure::new(
             failure.code,
             format!(
-                "{failure}; to remove {} all the same, and LOSE what its log {} holds that is nowhere else, use --force",
+                "{failure}; to remove {} anyway, and LOSE the data that exists only in its log {}, use --force",
                 target.name,
                 target.own()
             ),
         ));
     }
-    eprintln!("forebay: {failure}: losing what the log holds (--force)");
+    eprintln!("forebay: {failure}: losing the data in the log (--force)");
     Ok(())
 }
 
@@ -222,7 +222,7 @@ async fn drain(rt: &Rt, signals: &SignalReader, volume: &dyn Layer, name: &str) 
             }
             Either::Right((Either::Left(_), _)) => {
                 break Err(CommandFailure::general(format!(
-                    "stopped by a signal; {name} is as it was, with less left to drain"
+                    "stopped by a signal; {name} is unchanged, with less data left to drain"
                 )));
             }
             Either::Right((Either::Right(_), _)) => progress.set(&left(&volume.status())),

@@ -47,7 +47,7 @@ fn attached(client: &mut ControlClient, name: &VolumeName, size: Option<ByteLen>
     match resized.device_stays {
         None => Ok(()),
         Some(why) => Err(CommandFailure::io(format!(
-            "{name} is resized, and its block device keeps the length that it had: {why}"
+            "{name} is resized, but its block device keeps its old length: {why}"
         ))),
     }
 }
@@ -89,6 +89,6 @@ fn tell(name: &VolumeName, resized: &ResizeReply) {
     if resized.len > resized.before {
         result_line!("{name} has {len} now, {before} before")
     } else {
-        result_line!("{name} has {len}, which is what its devices have")
+        result_line!("{name} has {len}, the length of its devices")
     }
 }

@@ -136,10 +136,10 @@ fn where_it_is(report: &StatusReport, lines: &mut StatusLines) {
         (None, None) if service.is_filesystem() => {
             lines.add(
                 "mounted",
-                "not any more; served until nobody uses it, and closed then",
+                "no longer mounted; served until its last user closes it",
             );
         }
-        (None, None) if service.no_device.is_some() => lines.add("device", "none any more"),
+        (None, None) if service.no_device.is_some() => lines.add("device", "no longer present"),
         (None, None) => lines.add("device", "none, NBD only"),
     }
     if let Some(why) = &service.no_device {

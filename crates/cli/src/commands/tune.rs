@@ -75,7 +75,7 @@ fn tell(name: &VolumeName, tuned: &TuneReply, json: bool) -> CommandResult {
         return Ok(());
     }
     let by = if tuned.auto {
-        ", and changes that where another placement is expected to cost less"
+        ", and changes its placement if another is expected to cost less"
     } else {
         ""
     };
@@ -89,9 +89,9 @@ fn tell(name: &VolumeName, tuned: &TuneReply, json: bool) -> CommandResult {
         )
     }
     match &tuned.reason {
-        Some(reason) => result_line!("by {} looks at what is written: {reason}", tuned.looks),
+        Some(reason) => result_line!("after {} samples of the writes: {reason}", tuned.looks),
         None => result_line!(
-            "too little was overwritten since it was attached to tell what another placement would cost"
+            "too few overwrites since the volume was attached to estimate the cost of other placements"
         ),
     }
     if let Some(better) = &tuned.leaning

@@ -50,10 +50,10 @@ fn in_order(name: &VolumeName, mut client: ControlClient) -> CommandResult {
     }
     if let Some(why) = done.incomplete {
         return Err(CommandFailure::io(format!(
-            "{name} is unmounted, and is not complete: {why}"
+            "{name} is unmounted, but is not complete: {why}"
         )));
     }
-    result_line!("{name} is unmounted; there is nothing to recover on its device");
+    result_line!("{name} is unmounted; its device needs no recovery");
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn by_force(
     }
     let cannot = |error: Errno| {
         let advice = match error {
-            Errno::PERM => "; only root can unmount what is in use",
+            Errno::PERM => "; only root can unmount a filesystem in use",
             _ => "",
         };
         CommandFailure::io(format!("cannot unmount {}: {error}{advice}", dir.display()))
@@ -142,12 +142,12 @@ fn by_force(
         unmount(UnmountFlags::DETACH).map_err(cannot)?;
     }
     let closed = if ended {
-        "what was written before is kept"
+        "data written before is kept"
     } else {
-        "its daemon has not ended: what was flushed is kept"
+        "its daemon has not ended: flushed data is kept"
     };
     result_line!(
-        "{} is unmounted by force; who used it gets errors, and {closed}",
+        "{} is unmounted by force; its users get errors, and {closed}",
         dir.display()
     );
     Ok(())
@@ -200,13 +200,13 @@ fn clear_dead(dirs: &ProgramDirs, what: &Path) -> CommandResult {
     };
     if !cleared {
         return Err(CommandFailure::not_found(format!(
-            "no filesystem of Forebay's is mounted at {}; see `forebay list`. One that was unmounted while in use is \
-             known by its name",
+            "no Forebay filesystem is mounted at {}; see `forebay list`. If it was unmounted while in use, give its \
+             name",
             dir.display()
         )));
     }
     result_line!(
-        "{} is unmounted; its daemon had ended before, and what was flushed is recovered by the next mount",
+        "{} is unmounted; its daemon had ended before, and the next mount recovers the flushed data",
         dir.display()
     );
     Ok(())

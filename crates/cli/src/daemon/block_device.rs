@@ -64,17 +64,17 @@ impl BlockDeviceSlot {
         match &*self.0.borrow() {
             BlockDeviceState::Never => None,
             BlockDeviceState::There(held, _) if !held.is_there() => Some(format!(
-                "another program took {} away; detach the volume, and attach it again",
+                "another program removed {}; detach the volume, and attach it again",
                 held.path().display()
             )),
             BlockDeviceState::There(_, Err(why)) => Some(why.clone()),
             BlockDeviceState::There(_, Ok(link)) if !link.is_there() => Some(format!(
-                "another program removed or replaced the link {}; detach and attach the volume to have it again",
+                "another program removed or replaced the link {}; detach and attach the volume to restore the link",
                 link.path().display()
             )),
             BlockDeviceState::There(..) => None,
             BlockDeviceState::Gone(name) => Some(format!(
-                "{name} was taken away by a detach that did not end; detach again"
+                "a detach that did not finish removed {name}; detach again"
             )),
         }
     }

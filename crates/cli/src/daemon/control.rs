@@ -56,7 +56,7 @@ pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener) {
                 .detach();
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot take a control client");
+                tracing::warn!(%error, "cannot accept a control client");
                 daemon.rt.sleep(EXHAUSTED_PAUSE).await;
             }
         }
@@ -272,24 +272,25 @@ impl ControlConnection {
         let name = &self.daemon.target.name;
         if !volume.has_to_give_up() {
             return Ok(Err(CommandFailure::refused(format!(
-                "{name} has nothing to give up: all that its log holds can be read, as far as that was \
-                 tried; see `forebay status {name}`"
+                "{name} has no data to give up: all data read so far from its log is readable; see `forebay status \
+                 {name}`"
             ))));
         }
         let status = volume.status();
         tracing::warn!(
             bytes = status.unreadable_bytes(),
-            "giving up what cannot be read from the log, as told"
+            "abandoning the unreadable data of the log, as commanded"
         );
         volume.give_up();
         let deadline = rt.now().plus(STUCK_PATIENCE);
         while volume.gives_up() {
             if rt.now() >= deadline {
                 let status = volume.status();
-                let why = status.mode_detail().unwrap_or("it is still at work");
+                let why = status
+                    .mode_detail()
+                    .unwrap_or("the volume is still working on it");
                 return Ok(Err(CommandFailure::io(format!(
-                    "{name} was told to give up what cannot be read, and will; that is not done yet: \
-                     {why}"
+                    "{name} has accepted the command to give up unreadable data, but has not finished it: {why}"
                 ))));
             }
             self.say(&DaemonReply::Progress(left(&volume.status())))
@@ -302,7 +303,7 @@ impl ControlConnection {
     fn stopped(&self) -> CommandFailure {
         let name = &self.daemon.target.name;
         CommandFailure::general(format!(
-            "{name} is not drained: its daemon was told to stop; the rest stays in the log"
+            "{name} is not drained: its daemon is stopping; the rest stays in the log"
         ))
     }
 
@@ -314,7 +315,7 @@ impl ControlConnection {
         };
         let name = &daemon.target.name;
         CommandFailure::io(format!(
-            "{name} is not drained: {why}; the rest stays in the log, drain again to go on"
+            "{name} is not drained: {why}; the rest stays in the log, drain again to continue"
         ))
     }
 
@@ -358,7 +359,7 @@ impl ControlConnection {
         Ok(ended.map_err(|error| {
             let name = &daemon.target.name;
             let text =
-                format!("{name} is left to the next daemon, and could not be closed: {error}");
+                format!("{name} is left to the next daemon, but could not be closed: {error}");
             CommandFailure::new(error.code, text)
         }))
     }
@@ -399,18 +400,18 @@ impl ControlConnection {
             return Ok(Err(CommandFailure::new(
                 failure.code,
                 format!(
-                    "{failure}; {name} has no block device any more, and is still attached: detach again when \
-                     the data device works, or leave the rest in the log with --keep-dirty"
+                    "{failure}; {name} no longer has a block device, but is still attached: detach again when the \
+                     data device works, or leave the rest in the log with --keep-dirty"
                 ),
             )));
         }
         let ended = self.telling(CLOSING, end_service(daemon)).await;
         Ok(Ok(ended.map_err(|error| {
             let text = match daemon.mounted {
-                None => format!("{name} is detached, and was not closed cleanly: {error}"),
+                None => format!("{name} is detached, but was not closed cleanly: {error}"),
                 Some(_) => format!(
-                    "{name} is unmounted, and was not closed cleanly: {error}; what was made durable is recovered by \
-                     the next mount, when the device works"
+                    "{name} is unmounted, but was not closed cleanly: {error}; the next mount recovers the durable \
+                     data when the device works"
                 ),
             };
             CommandFailure::new(error.code, text)

@@ -156,18 +156,17 @@ impl FrontEnd {
             FrontEnd::Mount(mount, true) => {
                 let dir = mount.dir();
                 return Some(format!(
-                    "a daemon that was killed had left {dir} mounted and dead; that is let go of"
+                    "a killed daemon left a stale mount at {dir}, which was removed"
                 ));
             }
             FrontEnd::None | FrontEnd::Loop(_) | FrontEnd::Mount(..) => return None,
         };
         let path = path.display();
         match (resumed, self.is_outlived()) {
-            (true, _) => Some(format!("took up {path} as the daemon before left it")),
+            (true, _) => Some(format!("recovered {path}, which the previous daemon left")),
             (false, true) => None,
             (false, false) => Some(format!(
-                "durability is \"flush\": if this daemon is killed, {path} gives errors and cannot be taken \
-                 up again"
+                "durability is \"flush\": if this daemon is killed, {path} returns errors and cannot be recovered"
             )),
         }
     }

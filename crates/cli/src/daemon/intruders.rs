@@ -44,8 +44,7 @@ impl IntruderWatch {
         }
         for new in found.iter().filter(|now| !self.seen.borrow().contains(now)) {
             tracing::error!(
-                "{new}: whoever mounts or writes it damages this volume; unmount it and detach it \
-                 with losetup -d"
+                "{new}: mounting or writing it damages this volume; unmount it and detach it with losetup -d"
             );
         }
         self.seen.replace(found.clone());

@@ -99,7 +99,7 @@ impl DeviceLength {
         let (least, needed) = (self.least.get(), self.needed.get());
         (least < needed).then(|| {
             format!(
-                "the {} device {} was cut to {} while attached, and had {}: what lay beyond is lost",
+                "the {} device {} was truncated to {} while attached, and had {}: data beyond the new end is lost",
                 self.role,
                 self.path.display(),
                 ByteLen(least),

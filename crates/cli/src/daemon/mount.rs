@@ -47,13 +47,13 @@ pub(super) fn wanted(
         (LayerKind::Files, Some(wish)) => wish,
         (LayerKind::Files, None) => {
             return Err(CommandFailure::usage(format!(
-                "{name} is a filesystem and no block device: mount it with: forebay mount {name} DIR"
+                "{name} is a filesystem, not a block device: mount it with: forebay mount {name} DIR"
             )));
         }
         (_, Some(_)) => {
             return Err(CommandFailure::usage(format!(
-                "{name} is a block device and no filesystem: attach it with `forebay attach {name}`, and mount what is \
-                 on it"
+                "{name} is a block device, not a filesystem: attach it with `forebay attach {name}`, and mount the \
+                 filesystem on it"
             )));
         }
         (_, None) => return Ok(None),
@@ -61,7 +61,8 @@ pub(super) fn wanted(
     let described = options.mount.as_ref().map(|dir| dir.0.clone());
     let dir = wish.dir.or(described).ok_or_else(|| {
         CommandFailure::usage(format!(
-            "say where to mount {name}: forebay mount {name} DIR, or `mount = \"DIR\"` in its description"
+            "no mount directory for {name}: give one with forebay mount {name} DIR, or `mount = \"DIR\"` in its \
+             configuration file"
         ))
     })?;
     let dir = mount_point(&dir);
@@ -101,9 +102,9 @@ fn can_be_mounted_on(name: &VolumeName, dir: &Path) -> CommandResult {
     let cannot = |why: &dyn Display| format!("cannot mount {name} at {}: {why}", dir.display());
     match std::fs::metadata(dir) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(CommandFailure::usage(cannot(&"it is no directory"))),
+        Ok(_) => Err(CommandFailure::usage(cannot(&"it is not a directory"))),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(CommandFailure::not_found(
-            cannot(&"there is no such directory; make it"),
+            cannot(&"the directory does not exist; make it"),
         )),
         // Left by a killed daemon.
         Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => Ok(()),
@@ -210,12 +211,12 @@ impl MountFront {
     pub(super) async fn stop(&mut self) -> CommandResult {
         self.mounted.unmount().await.map_err(|error| match error {
             UnmountError::Busy { dir } => CommandFailure::refused(format!(
-                "{} is in use: a file there is open, or is somebody's working directory",
+                "{} is in use: a process has a file open there, or its working directory",
                 dir.display()
             )),
             UnmountError::StillUsed { dir } => CommandFailure::refused(format!(
-                "{} is unmounted already, and still in use: a file there is open, or is somebody's working directory; \
-                 it is let go of with the last of them",
+                "{} is unmounted already, but still in use: a process has a file open there, or its working \
+                 directory; the filesystem is released when the last such process closes it",
                 dir.display()
             )),
             error @ UnmountError::Io { .. } => CommandFailure::io(error),

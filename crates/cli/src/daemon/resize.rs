@@ -18,7 +18,7 @@ pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> CommandResult<
         CommandFailure::new(code, format!("cannot resize {name}: {error}"))
     })?;
     let (before, len) = (resized.before, resized.len);
-    tracing::info!(before, len, "the volume took the length of its devices");
+    tracing::info!(before, len, "the volume adopted the length of its devices");
     daemon.lengths.grown();
     // Also if the volume already has the length: the block device may have missed an earlier change.
     let follows = match (&*daemon.front.borrow(), daemon.volume.device()) {

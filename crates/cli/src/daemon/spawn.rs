@@ -68,7 +68,7 @@ fn heard_from(child: &mut Child) -> CommandResult<DaemonReadiness> {
             Err(error) => error.to_string(),
         };
         CommandFailure::general(format!(
-            "the daemon ended before it was ready, without saying why ({ended})"
+            "the daemon ended before it was ready, without an error message ({ended})"
         ))
     })
 }
@@ -93,7 +93,9 @@ pub(super) fn tell_ready(dirs: &ProgramDirs, started: &StartedDaemon) -> Command
     detach().map_err(|error| {
         CommandFailure::new(
             FailureCode::General,
-            format!("stopped: whoever started {name} is gone or cannot be told ({error})"),
+            format!(
+                "stopped: the command that started {name} ended, or cannot be notified ({error})"
+            ),
         )
     })?;
     tracing::info!(

@@ -153,10 +153,10 @@ fn cannot_listen(address: &SocketAddress, error: &io::Error) -> CommandFailure {
             CommandFailure::refused(error)
         }
         io::ErrorKind::AddrInUse => CommandFailure::refused(format!(
-            "cannot listen at {address}: another program does; choose another port, or end that program"
+            "cannot listen at {address}: another program uses the port; choose another port, or end that program"
         )),
         _ => CommandFailure::io(format!(
-            "cannot listen at {address}: {error}; choose another place"
+            "cannot listen at {address}: {error}; choose another address"
         )),
     }
 }
@@ -184,8 +184,8 @@ async fn attach(
     match &target.volume {
         Some(expected) if *expected != info.volume => {
             return Err(CommandFailure::refused(format!(
-                "{} belongs to volume {} (named {}), but {} is described with volume {expected}; \
-                 correct the description, or attach what is there by that device",
+                "{} belongs to volume {} (named {}), but the configuration file of {} names volume {expected}; \
+                 correct the file, or attach the present volume by its device",
                 target.own(),
                 info.volume,
                 info.name,
@@ -239,9 +239,9 @@ async fn serve(
             let started = MountFront::start(place, plan).await;
             started.map(|(mount, cleared)| FrontEnd::Mount(Box::new(mount), cleared))
         }
-        (ServingMode::Block(_), None) => {
-            Err(CommandFailure::general("a filesystem is no block device"))
-        }
+        (ServingMode::Block(_), None) => Err(CommandFailure::general(
+            "a filesystem is not a block device",
+        )),
     };
     let front = setting.lock.patiently(rt, start).await?;
     notes.extend(front.note());
@@ -297,7 +297,7 @@ fn listen(
         };
         rt.spawn(async move {
             if let Err(error) = server.listen(&listener).await {
-                tracing::error!(%error, "the NBD server takes no more connections");
+                tracing::error!(%error, "the NBD server accepts no more connections");
             }
         })
         .detach();

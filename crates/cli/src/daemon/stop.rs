@@ -47,7 +47,7 @@ pub(super) async fn run(daemon: &Daemon, signals: &SignalReader) -> CommandResul
     match select(ended, pin!(signals.next())).await {
         // A client that detaches a filesystem unmounts it, and makes its daemon exit when all data is durable.
         Either::Left((Either::Right(_), _)) if is_still_mounted(daemon) => {
-            tracing::info!("unmounted by somebody else; stopping");
+            tracing::info!("unmounted by another program; stopping");
             stop(daemon, signals).await
         }
         Either::Left((Either::Right(_), _)) => {
@@ -64,7 +64,7 @@ pub(super) async fn run(daemon: &Daemon, signals: &SignalReader) -> CommandResul
                 ?signal,
                 dirty_bytes = status.dirty_bytes(),
                 marked_bytes = status.marked_bytes(),
-                "stopping; what is dirty stays in the log"
+                "stopping; dirty data stays in the log"
             );
             stop(daemon, signals).await
         }
@@ -85,7 +85,7 @@ pub(super) async fn stop(daemon: &Daemon, signals: &SignalReader) -> CommandResu
     if let Either::Left((closed, _)) = select(pin!(patiently(daemon)), pin!(again)).await {
         return closed;
     }
-    tracing::warn!("told to stop again: not waiting for users of the volume");
+    tracing::warn!("second signal to stop: not waiting for clients of the volume");
     leave_front(daemon);
     match daemon
         .rt
@@ -105,7 +105,9 @@ async fn patiently(daemon: &Daemon) -> CommandResult {
     while let Err(failure) = stop_front(daemon).await {
         let used = failure.code == FailureCode::Refused;
         if !used && daemon.rt.now().since(began) > WRITE_BACK_PATIENCE {
-            tracing::error!("{failure}; stopping without it, what was not written back is lost");
+            tracing::error!(
+                "{failure}; stopping without it: data that was not written back is lost"
+            );
             leave_front(daemon);
             break;
         }
@@ -157,14 +159,14 @@ pub(super) async fn end_service(daemon: &Daemon) -> CommandResult<u64> {
         let why = daemon.volume.what_holds_up();
         let clients = daemon.nbd_connections();
         waiting(&format!(
-            "{clients} NBD clients have requests under way or replies to fetch; {why}"
+            "{clients} NBD clients have pending requests or unread replies; {why}"
         ));
     }
     let left = daemon.volume.status().dirty_bytes();
     let closed = close(daemon).await;
     if ended.is_err() && rt.timeout(CLIENTS_PATIENCE, shutdown).await.is_err() {
         let clients = daemon.nbd_connections();
-        tracing::warn!("{clients} NBD clients did not fetch their replies; leaving them");
+        tracing::warn!("{clients} NBD clients did not read their replies; disconnecting them");
     }
     closed.map(|()| left)
 }
@@ -179,7 +181,7 @@ async fn close(daemon: &Daemon) -> CommandResult {
             Err(_) if daemon.volume.progress() > before => extend(),
             Err(_) => {
                 return Err(CommandFailure::io(format!(
-                    "closing takes too long ({}); stopped without it: what was flushed is in the log",
+                    "closing takes too long ({}); stopped without it: flushed data is in the log",
                     daemon.volume.what_holds_up()
                 )));
             }
@@ -201,11 +203,9 @@ fn leave_front(daemon: &Daemon) {
         front.let_wait();
     }
     if daemon.outlived {
-        tracing::warn!("{device} waits from now on, for the next attach of {name}")
+        tracing::warn!("requests to {device} now wait for the next attach of {name}")
     } else {
-        tracing::warn!(
-            "{device} gives errors from now on; the next attach of {name} clears it away"
-        )
+        tracing::warn!("{device} now returns errors; the next attach of {name} removes it")
     }
 }
 

@@ -63,7 +63,9 @@ fn usable(path: &str) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(error) => Err(match error.kind() {
             io::ErrorKind::NotFound => format!("the kernel has no {path}"),
-            io::ErrorKind::PermissionDenied => format!("{path} is not for this user, try as root"),
+            io::ErrorKind::PermissionDenied => {
+                format!("this user may not open {path}; try as root")
+            }
             _ => format!("{path}: {error}"),
         }),
     }

@@ -98,7 +98,7 @@ fn draw_volume(
 fn draw_head(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistory) {
     let (service, status) = (&volume.report.service, &volume.report.status);
     let mode = match (volume.gone, status.mode()) {
-        (true, _) => "not attached any more".red(),
+        (true, _) => "no longer attached".red(),
         (false, mode @ "caching") => mode.green(),
         (false, mode @ "serving") => mode.green(),
         (false, mode @ "nearly_full") => mode.yellow(),
@@ -218,14 +218,14 @@ fn shade(part: f64) -> &'static str {
 fn draw_flows(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistory) {
     let wide = rows.0.width >= WIDE_COLUMNS + SPARK_MIN;
     let all = if wide {
-        "     median / 99 % / most in all"
+        "     median / 99 % / max overall"
     } else {
         ""
     };
     let head = format!(
         "{:<13}{:>10}{:>12}{:>11} {all} last {} minutes",
         "",
-        "a second",
+        "per second",
         "bytes",
         "each",
         KEPT / 60
@@ -385,7 +385,7 @@ mod tests {
     fn a_wide_screen_also_shows_latencies_since_attach() {
         let view = view([at(1, 10), at(2, 20)]);
         let rows = screen(&view, 140, 40);
-        has(&rows, &["median / 99 % / most", "1 µs / 3 µs / 5 µs"]);
+        has(&rows, &["median / 99 % / max", "1 µs / 3 µs / 5 µs"]);
         let rows = screen(&view, 80, 24);
         assert!(rows.iter().all(|row| !row.contains("median")), "{rows:?}");
     }
@@ -414,7 +414,7 @@ mod tests {
         view.take(StatusSample { reports, notes });
         has(
             &screen(&view, 80, 24),
-            &["archive  not attached any more", "ended abruptly"],
+            &["archive  no longer attached", "ended abruptly"],
         );
     }
 

@@ -321,7 +321,7 @@ fn an_error_suggests_attach_or_mount_only_for_existing_volumes() {
         let refused = |name| failed(&[command], &world.run(&[command, name]));
         refused("f").with(3, &["filesystem f is not mounted", "forebay mount f"]);
         refused("v").with(3, &["volume v is not attached", "forebay attach v"]);
-        refused("x").with(3, &["there is no volume x", "forebay list"]);
+        refused("x").with(3, &["no volume x", "forebay list"]);
     }
 }
 
@@ -427,7 +427,7 @@ fn a_truncated_data_device_is_not_reported_as_complete() {
     file.set_len(32 * MIB).unwrap();
     let text = world.ok(&["status", "v"]);
     assert!(
-        text.contains("DAMAGE") && text.contains("was cut to 32MiB"),
+        text.contains("DAMAGE") && text.contains("was truncated to 32MiB"),
         "{text}"
     );
     // As long as before, filled with zeroes.
@@ -435,7 +435,7 @@ fn a_truncated_data_device_is_not_reported_as_complete() {
     let parts = [
         "data device",
         "data.img",
-        "was cut to 32MiB",
+        "was truncated to 32MiB",
         "had 64MiB",
         "lost",
     ];

@@ -166,7 +166,7 @@ fn give_up_is_refused_if_the_log_has_not_failed() {
         &["give-up", "v", "--lose-unreadable"],
     ] {
         let failed = crate::world::failed(args, &world.run(args));
-        failed.with(4, &["nothing to give up"]);
+        failed.with(4, &["no data to give up"]);
     }
     world.ok(&["detach", "v"]);
 }

@@ -164,7 +164,7 @@ fn a_volume_name_in_use_is_refused() {
     let description = fs::read(world.path("etc/v.toml")).unwrap();
     world.refused(&args("data.img", "other.img")).with(
         4,
-        &["there is a volume v already", "v.toml", "--name", "remove"],
+        &["a volume v exists already", "v.toml", "--name", "remove"],
     );
     assert_eq!(fs::read(world.path("etc/v.toml")).unwrap(), description);
 }

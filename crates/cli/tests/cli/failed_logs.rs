@@ -136,7 +136,7 @@ fn a_volume_that_cannot_be_closed_cleanly_can_still_be_detached() {
     detached.with(
         5,
         &[
-            "v is detached, and was not closed cleanly",
+            "v is detached, but was not closed cleanly",
             "cannot be read",
         ],
     );

@@ -120,14 +120,14 @@ fn durable_files_survive_a_daemon_kill_and_the_stale_mount_is_released() {
     world.kill("f");
     // The stale mount can also be removed alone.
     let cleared = world.unmount("mnt");
-    assert!(cleared.contains("recovered by the next mount"), "{cleared}");
+    assert!(cleared.contains("the next mount recovers"), "{cleared}");
     let again = failed(&["umount", "mnt"], &world.run(&["umount", "mnt"]));
-    again.with(3, &["no filesystem of Forebay's is mounted"]);
+    again.with(3, &["no Forebay filesystem is mounted"]);
     world.ok(&["mount", "f", "mnt"]);
     // By its name as well: this once reported that nothing is mounted there.
     world.kill("f");
     let cleared = world.unmount("f");
-    assert!(cleared.contains("recovered by the next mount"), "{cleared}");
+    assert!(cleared.contains("the next mount recovers"), "{cleared}");
     world.ok(&["mount", "f", "mnt"]);
     world.unmount("f");
     assert_eq!(check(&world).0, 0);
@@ -217,12 +217,12 @@ fn mount_errors_report_the_reason() {
             2,
             ["filesystem", "forebay mount"],
         ),
-        (&["mount", "f"], 2, ["say where", "description"]),
         (
-            &["mount", "f", "nowhere"],
-            3,
-            ["no such directory", "make it"],
+            &["mount", "f"],
+            2,
+            ["no mount directory", "configuration file"],
         ),
+        (&["mount", "f", "nowhere"], 3, ["does not exist", "make it"]),
         (&["mount", "f", "disk.img"], 2, ["disk.img", "no directory"]),
         (
             &["mount", "f", "mnt", "-o", "fast"],
@@ -252,7 +252,7 @@ fn mount_errors_report_the_reason() {
                 "create", "--fs", "--data", "data.img", "--size", "1GiB", "--name", "h",
             ],
             2,
-            ["--size", "as large as its device"],
+            ["--size", "the size of its device"],
         ),
         (
             &[

@@ -75,7 +75,7 @@ fn flushed_data_of_a_cache_over_a_volume_survives_kill_detach_and_remove() {
     assert_eq!(status(&world)["below"]["mapped_bytes"], 1 << 20);
     world.client().write(0, &[1; 4096]).unwrap();
     let said = world.detach();
-    assert!(said.contains("its log holds nothing"), "{said}");
+    assert!(said.contains("its log is empty"), "{said}");
     let (code, said) = check(&world, &["v"]);
     assert_eq!(code, 0, "{said}");
     world.dirty(8192, 2, 4096);

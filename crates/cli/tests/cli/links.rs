@@ -156,7 +156,7 @@ fn a_foreign_file_at_the_path_of_a_link_is_kept_and_reported() {
     fs::set_permissions(world.path("dev"), PermissionsExt::from_mode(0o777)).unwrap();
     let output = world.run(&["attach", "v", "--via", "loop"]);
     let said = texts(&output).1;
-    assert!(said.contains("writable to nobody else"), "{said}");
+    assert!(said.contains("writable by no other user"), "{said}");
     world.ok(&["detach", "v"]);
     assert_eq!(fs::read_dir(world.path("dev")).unwrap().count(), 0);
 }
@@ -191,7 +191,7 @@ fn the_first_of_two_volumes_with_the_same_name_gets_the_link() {
     let (out, said) = texts(&output);
     let (own, pid) = (kernel_device(&second, "v"), first.pid("v").unwrap());
     assert_eq!(out.trim(), own);
-    let holder = format!("another volume of that name, of process {pid}, has it");
+    let holder = format!("process {pid} holds it, for another volume of that name");
     assert!(said.contains(&holder), "{said}");
     second.ok(&["detach", "v"]);
     assert_eq!(target(&first, "v"), Some(kernel_device(&first, "v").into()));

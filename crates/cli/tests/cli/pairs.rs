@@ -77,7 +77,7 @@ fn a_configuration_file_with_the_log_of_another_volume_is_refused() {
     let description = fs::read_to_string(world.path("etc/v.toml")).unwrap();
     let swapped = description.replace("/log.img", "/log2.img");
     fs::write(world.path("etc/v.toml"), swapped).unwrap();
-    attach(&world).with(4, &["log2.img", "named w", "correct the description"]);
+    attach(&world).with(4, &["log2.img", "named w", "correct the file"]);
 }
 
 #[test]

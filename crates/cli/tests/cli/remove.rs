@@ -41,7 +41,12 @@ fn a_dirty_log_of_a_missing_or_wiped_device_is_removed_only_with_force() {
         let refused = world.refused(&["remove", "v"]);
         refused.with(
             code,
-            &["data.img", "LOSE what its log", "log.img", "--force"],
+            &[
+                "data.img",
+                "LOSE the data that exists only in its log",
+                "log.img",
+                "--force",
+            ],
         );
         world.ok(&["remove", "v", "--force"]);
         assert!(!world.path("etc/v.toml").exists());
@@ -75,7 +80,7 @@ fn a_configuration_file_without_its_own_log_is_removed_with_force() {
             }
         }
         let refused = world.refused(&["remove", "v"]);
-        refused.with(3, &["log.img", "description", "--force"]);
+        refused.with(3, &["log.img", "configuration file", "--force"]);
         assert!(world.path("etc/v.toml").exists());
         world.ok(&["remove", "v", "--force"]);
         assert!(!world.path("etc/v.toml").exists(), "{what}");

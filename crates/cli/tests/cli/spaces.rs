@@ -87,7 +87,7 @@ fn a_new_volume_keeps_its_data_through_detach_and_kill_until_it_is_removed() {
     assert_eq!(code, 0, "{said}");
     world
         .refused(&["remove", "v"])
-        .with(4, &["LOSES all that is on", "data.img", "--force"]);
+        .with(4, &["LOSES all data on", "data.img", "--force"]);
     world.ok(&["remove", "v", "--force"]);
     assert!(!world.path("etc/v.toml").exists());
     assert_eq!(check(&world).0, 3);
@@ -274,10 +274,9 @@ fn a_replaced_volume_or_another_format_version_is_refused() {
     world.ok(&[
         "create", "--volume", "vsl", "--name", "w", "--data", "data.img", "--force",
     ]);
-    world.refused(&["attach", "v", "--via", "none"]).with(
-        4,
-        &["data.img", "belongs to volume", "described with volume"],
-    );
+    world
+        .refused(&["attach", "v", "--via", "none"])
+        .with(4, &["data.img", "belongs to volume", "names volume"]);
     // A future version.
     let mut block = world.peek("mine.img", 0, 4096);
     let version = u32::from_le_bytes(block[8..12].try_into().unwrap());
@@ -383,7 +382,7 @@ fn a_log_structured_volume_refuses_cache_options_and_accepts_its_own() {
         .with(2, &["no `bypass`"]);
     world
         .refused(&["check", "v", "--salvage"])
-        .with(3, &["no write cache"]);
+        .with(3, &["not a write cache"]);
     CliSandbox::with_volume()
         .refused(&["attach", "v", "--via", "none", "--discard", "on"])
         .with(2, &["write cache", "no `discard`"]);

@@ -32,7 +32,7 @@ fn the_placement_can_be_changed_attached_or_detached_and_persists() {
     let world = world("lfs");
     let said = world.ok(&["tune", "v"]);
     assert!(said.contains("v places data by lfs"), "{said}");
-    assert!(said.contains("too little was overwritten"), "{said}");
+    assert!(said.contains("too few overwrites"), "{said}");
     let said = world.ok(&["tune", "v", "--placement", "sepbit"]);
     assert!(said.contains("by sepbit now, by lfs before"), "{said}");
     world.attach();
@@ -68,7 +68,7 @@ fn the_placement_can_be_changed_attached_or_detached_and_persists() {
     }
     let text = world.ok(&["status", "v"]);
     assert!(text.contains("hylog+sepbit (auto)"), "{text}");
-    assert!(text.contains("too little was overwritten"), "{text}");
+    assert!(text.contains("too few overwrites"), "{text}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn try_measures_the_filesystem_and_a_database_and_leaves_nothing_behind() {
             "ext4",
             "forebay",
             "all of its 200 transactions",
-            "finds the filesystem clean",
+            "reports the filesystem clean",
         ],
     );
 }
@@ -68,7 +68,7 @@ fn try_compares_log_structured_volumes_and_leaves_nothing_behind() {
             "plain disk",
             "lfs",
             "hylog",
-            "finds the volume clean",
+            "reports the volume clean",
         ],
     );
 }
@@ -80,6 +80,6 @@ fn try_filled_fills_filesystems_before_it_measures() {
     }
     shows(
         &["--volume", "vsl", "--placement", "auto", "--filled", "50"],
-        &["filling it to 50 %", "auto", "finds the volume clean"],
+        &["filling it to 50 %", "auto", "reports the volume clean"],
     );
 }

@@ -69,7 +69,7 @@ impl DiskZone {
         };
         let name = format!("zone at cylinder {}", spec.first_cylinder);
         if part_slots == 0 || spares >= part_slots {
-            return Err(format!("{name}: no room besides the spares"));
+            return Err(format!("{name}: no space besides the spares"));
         }
         if spec.slips.last().is_some_and(|&last| last >= slots) {
             return Err(format!("{name}: a slip is outside the zone"));
@@ -99,7 +99,7 @@ impl DiskZone {
         zone.blocks = zone
             .blocks_before(slots)
             .checked_sub(spec.reserved)
-            .ok_or(format!("{name}: more reserved than there is"))?;
+            .ok_or(format!("{name}: more reserved than the disk has"))?;
         Ok(zone)
     }
 
@@ -149,7 +149,7 @@ impl DiskGeometry {
         }
         if layout.blocks == 0 || first < layout.blocks {
             return Err(format!(
-                "room for {first} blocks, but {} are claimed",
+                "space for {first} blocks, but {} are claimed",
                 layout.blocks
             ));
         }
@@ -240,7 +240,7 @@ fn check(layout: &DiskLayout) -> Result<(), String> {
             .iter()
             .any(|&s| s > 1e7)
         {
-            return Err(format!("zone {first}: a skew is out of reason"));
+            return Err(format!("zone {first}: a skew is out of range"));
         }
     }
     if layout.spares == SpareRegion::Cylinders(0) {

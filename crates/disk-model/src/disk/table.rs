@@ -149,7 +149,7 @@ impl DiskSpec {
                 "seek" => seek_points(&line, &mut seek)?,
                 _ => {
                     if single.0.contains_key(key) {
-                        return Err(line.error(format!("{key} is there twice")));
+                        return Err(line.error(format!("{key} is given twice")));
                     }
                     single.0.insert(key, line);
                 }
@@ -226,7 +226,7 @@ fn seek_points(line: &SpecLine<'_>, seek: &mut Vec<(u32, f64)>) -> Result<(), Sp
         }
         let ms = line.span(ms)?;
         if ms > 4000.0 {
-            return Err(line.error(format!("a seek of {ms} ms is no disk's")));
+            return Err(line.error(format!("a seek of {ms} ms is not plausible for a disk")));
         }
         seek.push((distance, ms));
     }
@@ -257,7 +257,7 @@ fn assemble(
     if !(60.0..=100_000.0).contains(&rpm) {
         return Err(SpecTableError {
             line: 0,
-            what: format!("{rpm} rpm is no disk's speed"),
+            what: format!("{rpm} rpm is not the speed of a disk"),
         });
     }
     let settle = single.line("write_settle_ms")?;

@@ -43,8 +43,8 @@ pub enum FrontedError {
     NoFlash,
     /// The segments are not whole erase units.
     #[error(
-        "a segment of {segment} bytes is not a multiple of an erase unit of {unit}: what is erased must \
-         be given up as a whole (use larger segments, or gang fewer planes)"
+        "a segment of {segment} bytes is not a multiple of an erase unit of {unit}: an erase unit must be released \
+         as a whole (use larger segments, or gang fewer planes)"
     )]
     Segment {
         /// Bytes of a segment.

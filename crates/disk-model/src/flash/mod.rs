@@ -129,7 +129,7 @@ pub enum FlashError {
     },
     /// The page was skipped: a later page of the block is programmed.
     #[error(
-        "page {page} of {block:?} was left out; {next} is the next to program until it is erased"
+        "page {page} of {block:?} was skipped; {next} is the next to program until it is erased"
     )]
     LeftOut {
         /// The block.

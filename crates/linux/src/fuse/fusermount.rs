@@ -43,7 +43,7 @@ pub(super) fn mount(dir: &Path, options: &str) -> io::Result<OwnedFd> {
     let received = receive(&ours);
     let output = child.wait_with_output()?;
     succeeded(&output)?;
-    received?.ok_or_else(|| io::Error::other(format!("{PROGRAM} gave no connection")))
+    received?.ok_or_else(|| io::Error::other(format!("{PROGRAM} returned no connection")))
 }
 
 /// Unmounts the filesystem at `dir`.
@@ -70,8 +70,9 @@ pub(super) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
 }
 
 fn not_started(error: io::Error) -> io::Error {
-    let text =
-        format!("cannot start {PROGRAM}, which mounts for who is not root: {error}; install fuse3");
+    let text = format!(
+        "cannot start {PROGRAM}, which mounts for users other than root: {error}; install fuse3"
+    );
     io::Error::new(error.kind(), text)
 }
 

@@ -57,7 +57,7 @@ fn build_of<S: EntryMarker>(entries: u32) -> io::Result<IoUring<S>> {
             built => return built,
         }
     }
-    Err(last.expect("every wish was refused"))
+    Err(last.expect("the kernel refused every set of flags"))
 }
 
 fn suitable<S: EntryMarker>(uring: IoUring<S>) -> io::Result<IoUring<S>> {

@@ -18,7 +18,7 @@ pub enum DeviceOpenError {
     },
     /// The system denies access.
     #[error(
-        "cannot open {}: permission denied; run as a user who may {} it (for a disk: root, or a \
+        "cannot open {}: permission denied; run as a user with permission to {} it (for a disk: root, or a \
          member of its group), and see that it is not immutable",
         path.display(), if *read_only { "read" } else { "read and write" }
     )]
@@ -139,7 +139,7 @@ pub struct DeviceUsers(pub Vec<String>);
 impl fmt::Display for DeviceUsers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [] => f.write_str("the system does not say by whom"),
+            [] => f.write_str("the system does not report by which process"),
             users => f.write_str(&users.join(", ")),
         }
     }
@@ -159,7 +159,7 @@ pub enum FileCreateError {
     },
     /// The filesystem is full.
     #[error(
-        "cannot create {}: no room for {len} bytes; free some space or make it smaller",
+        "cannot create {}: no space for {len} bytes; free some space or make it smaller",
         path.display()
     )]
     NoSpace {

@@ -141,12 +141,13 @@ impl OpenRequest {
                 Err(
                     DeviceOpenError::InUse { users, .. } | DeviceOpenError::Locked { users, .. },
                 ) if users.0.is_empty() => {
-                    let why = "in use, and by nobody who can be seen: waiting for requests of a process that was killed";
+                    let why = "in use, but by no visible process: waiting for the requests of a killed process";
                     (why, NOBODY_MAX)
                 }
-                Err(DeviceOpenError::Locked { reads: true, .. }) if self.outlast_readers => {
-                    ("another process reads it: waiting for that", READERS_MAX)
-                }
+                Err(DeviceOpenError::Locked { reads: true, .. }) if self.outlast_readers => (
+                    "another process reads it: waiting until that process is done",
+                    READERS_MAX,
+                ),
                 _ => return done,
             };
             if waited >= most {
@@ -287,7 +288,7 @@ impl OpenRequest {
             .map_err(|errno| self.open_failed(errno, || users(0)))?;
         self.lock(&fd, users)?;
         let probed = probe::block(fd.as_fd(), number)
-            .map_err(|errno| self.refused(errno.into(), "asking for its size"))?;
+            .map_err(|errno| self.refused(errno.into(), "querying its size"))?;
         self.check(&probed)?;
         Ok((fd, probed))
     }
@@ -319,7 +320,9 @@ impl OpenRequest {
             }
             // Queried before the search for users, which takes so long that the lock may be gone by then.
             let asked = sys::foreign_lock(fd, self.read_only);
-            if let Some(found) = asked.map_err(|e| self.refused(e, "asking who locked it"))? {
+            if let Some(found) =
+                asked.map_err(|e| self.refused(e, "querying the holder of its lock"))?
+            {
                 foreign = found;
                 break;
             }

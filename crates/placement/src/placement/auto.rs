@@ -136,8 +136,8 @@ pub fn choose_by_all(
     Some(PolicyChoice {
         kind,
         why: format!(
-            "{kind}, which costs at most {worst:.2} times as much as the best: the device was measured {} times, and the \
-             measurements differ ({}). By the most usual one: {}",
+            "{kind}, which costs at most {worst:.2} times as much as the best: the device was measured {} times, and \
+             the measurements differ ({}). By the most frequent result: {}",
             all.len(),
             votes.join(", "),
             usual.why
@@ -209,8 +209,8 @@ fn reason(
         "nothing can be overwritten in place".to_owned()
     };
     format!(
-        "{kind}, since {reasoned}, and with {:.0} % of the medium in use and {:.0} % of the writes to a fifth \
-         of the pages it is expected to cost {cost:.1} segment writes for each one of data, against {}.",
+        "{kind}, since {reasoned}, and with {:.0} % of the device in use and {:.0} % of the writes to a fifth of the \
+         pages it is expected to cost {cost:.1} segment writes for each one of data, against {}.",
         100.0 * known.utilisation,
         100.0 * known.access.received(0.2),
         others.join(", ")

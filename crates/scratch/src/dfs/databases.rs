@@ -94,11 +94,11 @@ pub(super) fn measure(
         .filter_map(|place| Some((place, place.dir.as_ref()?.join("mariadb"))))
         .collect();
     if let Err(why) = prepare(scratch, &served, amount, stop)? {
-        eprintln!("forebay: MariaDB is left out: {why}");
+        eprintln!("forebay: MariaDB is omitted: {why}");
         all.no_mariadb = Some(why);
     }
     if !IS_BUILT_IN {
-        eprintln!("forebay: SQLite is left out: it is not built in, see the report");
+        eprintln!("forebay: SQLite is omitted: it is not built in, see the report");
     }
     for round in 1..=rounds {
         if all.no_mariadb.is_none() {

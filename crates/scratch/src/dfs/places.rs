@@ -123,7 +123,7 @@ pub(super) fn all(
     ] {
         let program = format!("mkfs.{name}");
         if name != EXT4 && !can_be_had(name) {
-            result_line!("{name}: no {program}, or not in this kernel; left out");
+            result_line!("{name}: no {program}, or not in this kernel; omitted");
             continue;
         }
         let (image, at) = (image(name)?, at(name)?);
@@ -187,7 +187,7 @@ fn others(
         let options = ["-o", "fakeroot,rw", &path, &at.display().to_string()];
         match tool("fuse2fs", &options) {
             Ok(_) => others.push(of(FUSE2FS, at)),
-            Err(failure) => result_line!("fuse2fs: {failure}; left out"),
+            Err(failure) => result_line!("fuse2fs: {failure}; omitted"),
         }
     }
     Ok(others)

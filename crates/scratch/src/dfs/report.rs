@@ -65,12 +65,13 @@ pub(super) fn write(
     scale: &DfsBenchScale,
     measured: &DfsMeasurements,
 ) -> Result<PathBuf> {
-    let mut page = ReportPage::begin(folder, "How fast the filesystem is")?;
+    let mut page = ReportPage::begin(folder, "Speed of the filesystem")?;
     page.paragraph(
-        "Measured by `forebay bench dfs`: Forebay's filesystem beside others, each on an image of the same size on the same \
-         disk; others than Forebay's by a loop device with direct I/O. All are mounted all the time and take turns, in rounds; \
-         shown are medians, ratios round by round. *Processor time* is that of the whole machine while something is measured, \
-         divided by what was done: loads, servers, and the kernel's threads, and whatever else ran.",
+        "Measured by `forebay bench dfs`: Forebay's filesystem beside others, each on an image of the same size on \
+         the same disk. The other filesystems use a loop device with direct I/O. All stay mounted and are measured \
+         alternately, in rounds. The tables show medians; ratios are calculated for each round. *Processor time* is \
+         that of the whole machine during a measurement, divided by the number of requests: of loads, servers, \
+         kernel threads, and all other processes.",
     );
     page.paragraph(&circumstances.text());
     page.paragraph(&format!(
@@ -91,24 +92,24 @@ pub(super) fn write(
 fn way() -> &'static str {
     let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     if switch.is_ok_and(|on| on.trim() == "Y") {
-        "FUSE over io_uring is switched on: Forebay's requests come by that, the other servers' by `/dev/fuse`."
+        "FUSE over io_uring is enabled: Forebay's requests use it, those of the other servers use `/dev/fuse`."
     } else {
-        "FUSE over io_uring is off: all requests come by `/dev/fuse`."
+        "FUSE over io_uring is disabled: all requests use `/dev/fuse`."
     }
 }
 
 fn random(page: &mut ReportPage, scale: &DfsBenchScale, measured: &DfsMeasurements) -> Result<()> {
     page.heading("Random 4 KiB, past the page cache");
     page.paragraph(&format!(
-        "In a file of {} MiB that is there, each thread one request after the other. *Copying* is a FUSE file that only \
-         copies memory, served by one thread. Bars: writes at least 1.0 of the copying file's and of ext4's rate, reads at \
-         least 0.9 of the copying file's.",
+        "In an allocated file of {} MiB; each thread has one request at a time. *Copying* is a FUSE file that only \
+         copies memory, served by one thread. Bars: writes at least 1.0 of the copying file's and of ext4's rate, \
+         reads at least 0.9 of the copying file's.",
         scale.file >> 20
     ));
     let names = there(&measured.random);
     for (is_write, what) in [(true, "writes"), (false, "reads")] {
         let bar = if is_write { 1.0 } else { 0.9 };
-        let mut header = vec![format!("{what} a second, by threads")];
+        let mut header = vec![format!("{what} per second, by threads")];
         header.extend(names.iter().map(|name| (*name).to_owned()));
         header.extend(["forebay to copying".into(), "forebay to ext4".into()]);
         let of = |threads: &u64| measured.random.get(&(is_write, *threads));
@@ -141,7 +142,7 @@ fn random(page: &mut ReportPage, scale: &DfsBenchScale, measured: &DfsMeasuremen
         let frame = FigureFrame {
             title: &title,
             x: "threads",
-            y: "a second",
+            y: "per second",
         };
         let curves = CurveSet {
             places: &places,
@@ -186,14 +187,14 @@ fn names(page: &mut ReportPage, scale: &DfsBenchScale, measured: &DfsMeasurement
     page.heading("Many small files");
     let [small, durable, files] = scale.names;
     page.paragraph(&format!(
-        "{small} files of 128 bytes, 10,000 in a directory; {durable} of which each is synced before the next is made; a tree \
-         like that of the kernel's sources, of {files} files. By one thread. Bars: at least the rate of the best other \
-         filesystem in a process, and a third of ext4's; with `fsync`, ext4's rate."
+        "{small} files of 128 bytes, 10,000 in a directory; {durable} of which each is synced before the next is \
+         created; a tree of {files} files, like that of the kernel's sources. One thread. Bars: at least the rate of \
+         the best other filesystem in a process, and a third of ext4's; with `fsync`, ext4's rate."
     ));
     let places = there(&measured.names);
-    let mut header = vec!["files a second".to_owned()];
+    let mut header = vec!["files per second".to_owned()];
     header.extend(places.iter().map(|name| (*name).to_owned()));
-    header.extend(["to the best other by FUSE".into(), "to ext4".into()]);
+    header.extend(["to the best other through FUSE".into(), "to ext4".into()]);
     let rows = measured.names.iter().map(|(n, of)| {
         let mut row = vec![NAMES[*n].to_owned()];
         let rate = |name: &&str| of.get(name).map(|rounds| median(rates(rounds)));
@@ -215,8 +216,8 @@ fn names(page: &mut ReportPage, scale: &DfsBenchScale, measured: &DfsMeasurement
 fn apps(page: &mut ReportPage, measured: &DfsMeasurements) {
     page.heading("The paper's applications");
     page.paragraph(
-        "Written anew, smaller, and each begun with nothing cached. The paper's values are for ext3 and its DFS on a \
-         FusionIO card, whose flash translation layer was the space below and in the kernel.",
+        "Reimplemented, smaller, and each started with empty caches. The paper's values are for ext3 and its DFS on \
+         a FusionIO card, whose flash translation layer, in the kernel, was the space below DFS.",
     );
     let places = there(&measured.apps);
     let mut header = vec!["application, seconds".to_owned()];

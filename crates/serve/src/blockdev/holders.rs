@@ -41,7 +41,7 @@ impl fmt::Display for DeviceHolder {
             DeviceHolder::Device(name) => write!(f, "part of /dev/{name}"),
             DeviceHolder::Loop(path) => write!(
                 f,
-                "beneath the loop device {path} (`losetup -d {path}` takes that away)"
+                "beneath the loop device {path} (`losetup -d {path}` removes it)"
             ),
             DeviceHolder::Process { pid, name } => write!(f, "open in {name} (process {pid})"),
         }
@@ -55,7 +55,7 @@ pub struct DeviceHolders(pub Vec<DeviceHolder>);
 impl fmt::Display for DeviceHolders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("by something that cannot be seen from here");
+            return f.write_str("by a user that is not visible from here");
         }
         for (i, holder) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
@@ -228,13 +228,13 @@ mod tests {
         ]);
         assert_eq!(
             holders.to_string(),
-            "mounted on /mnt, open in fio (process 7), beneath the loop device /dev/loop3 (`losetup -d \
-             /dev/loop3` takes that away)"
+            "mounted on /mnt, open in fio (process 7), beneath the loop device /dev/loop3 (`losetup -d /dev/loop3` \
+             removes it)"
         );
         assert!(holders.are_lasting());
         assert_eq!(
             DeviceHolders::default().to_string(),
-            "by something that cannot be seen from here"
+            "by a user that is not visible from here"
         );
     }
 }

@@ -92,7 +92,10 @@ pub enum LoopDetachError {
     },
     /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
     /// continues without it.
-    #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
+    #[error(
+        "cannot write back the cached data of {}: {source}; the data is lost, detach again to continue \
+         without it", device.display()
+    )]
     WriteBack {
         /// The block device.
         device: PathBuf,
@@ -162,7 +165,7 @@ pub async fn attach_loop(
         tracing::info!(
             ?cleaned,
             volume = name,
-            "cleared away what a killed server left"
+            "removed the devices that a killed server left"
         );
     }
     let geometry = device.geometry();
@@ -254,7 +257,7 @@ fn resize(name: &str, file: &Path) -> io::Result<()> {
 }
 
 /// The reason for refusing an operation on a block device.
-const LOST: &str = "the block device was taken away by another program";
+const LOST: &str = "another program removed the block device";
 
 /// The result of an attempt to clear a loop device.
 enum ClearOutcome {

@@ -70,7 +70,7 @@ pub enum CleanupError {
         fstype: String,
     },
     /// The block device without a server is still in use.
-    #[error("the dead block device {} is still in use: {holders}", device.display())]
+    #[error("the stale block device {} is still in use: {holders}", device.display())]
     InUse {
         /// The block device.
         device: PathBuf,
@@ -78,7 +78,7 @@ pub enum CleanupError {
         holders: DeviceHolders,
     },
     /// The system refused the operation.
-    #[error("cannot clear away {}: {source}", what.display())]
+    #[error("cannot remove {}: {source}", what.display())]
     Io {
         /// The affected path.
         what: PathBuf,

@@ -39,7 +39,7 @@ pub(super) fn fetch<H: FuseHandler>(
     let plan = match processors().and_then(|queues| EntryPlan::new(&connection.memory, queues)) {
         Ok(plan) => plan,
         Err(error) => {
-            tracing::info!(%error, "requests come by /dev/fuse, though the kernel offers io_uring");
+            tracing::info!(%error, "requests come through /dev/fuse, although the kernel offers io_uring");
             return None;
         }
     };
@@ -47,7 +47,7 @@ pub(super) fn fetch<H: FuseHandler>(
     let rt = connection.rt.clone();
     Some(rt.spawn(async move {
         if let Err(error) = plan.carry_out(&connection, &handler).await {
-            tracing::info!(%error, "requests come by /dev/fuse, though the kernel offers io_uring");
+            tracing::info!(%error, "requests come through /dev/fuse, although the kernel offers io_uring");
         }
     }))
 }
@@ -73,7 +73,8 @@ impl EntryPlan {
         Ok(EntryPlan {
             queues,
             of_each,
-            account: account.ok_or_else(|| io::Error::other("the memory is promised to others"))?,
+            account: account
+                .ok_or_else(|| io::Error::other("the memory is reserved for others"))?,
         })
     }
 
@@ -90,7 +91,7 @@ impl EntryPlan {
         }
         let (queues, of_each, fd) = (self.queues, self.of_each, connection.channel.shared());
         let entries = FuseEntries::register(&connection.ring, fd, queues, of_each, IO_BYTES_MAX)?;
-        tracing::info!(queues, of_each, "requests come by io_uring");
+        tracing::info!(queues, of_each, "requests come through io_uring");
         take_requests(connection, handler, &entries, &self.account).await;
         Ok(())
     }
@@ -100,7 +101,7 @@ impl EntryPlan {
 fn processors() -> io::Result<usize> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let all = count(&list);
-    all.ok_or_else(|| io::Error::other(format!("cannot understand the processors {list:?}")))
+    all.ok_or_else(|| io::Error::other(format!("cannot parse the list of processors {list:?}")))
 }
 
 /// Counts the numbers in a list such as `0-3,8`.

@@ -29,7 +29,7 @@ impl FuseInbox {
     /// # Errors
     /// If all of the memory is reserved by others.
     pub(super) async fn new(memory: &RequestMemory) -> io::Result<FuseInbox> {
-        let promised = "the memory for requests is promised to others";
+        let promised = "the memory for requests is reserved for other clients";
         let account = memory.account(FRONT_RESERVE);
         let account = account.ok_or_else(|| io::Error::other(promised))?;
         Ok(FuseInbox {

@@ -52,7 +52,7 @@ const GONE_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum UnmountError {
     /// The filesystem was unmounted lazily, and a process still has a file open in it.
-    #[error("{} is unmounted, and still in use; it ends when it no longer is", dir.display())]
+    #[error("{} is unmounted, but still in use; it ends when its last user closes it", dir.display())]
     StillUsed {
         /// The former mount directory.
         dir: PathBuf,

@@ -97,7 +97,7 @@ impl Drop for WaitingEntry<'_> {
 }
 
 fn not_told(error: &io::Error) {
-    tracing::warn!(%error, "the kernel could not be told that what it keeps of a file is old");
+    tracing::warn!(%error, "cannot invalidate the kernel's cache of a file");
 }
 
 /// A received request. It must be either answered at once or [begun](IncomingRequest::begin).

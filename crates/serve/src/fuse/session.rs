@@ -149,7 +149,7 @@ fn init(
     if let Some(file) = &connection.read_ahead
         && let Err(error) = std::fs::write(file, (wishes.read_ahead >> 10).to_string())
     {
-        tracing::debug!(%error, file = %file.display(), "the kernel reads ahead as it does by itself");
+        tracing::debug!(%error, file = %file.display(), "cannot set the read-ahead; the kernel keeps its default");
     }
     wishes.flags & offered & init_flag::OVER_IO_URING != 0
 }

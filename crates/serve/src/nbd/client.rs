@@ -95,7 +95,7 @@ impl<P: ServerStream> NbdClient<P> {
     /// If the stream ends, breaks, or contains something else. The same holds for all methods below.
     pub async fn greet(&self, flags: u32) -> io::Result<()> {
         if self.peer.read(greeting().len()).await? != greeting() {
-            return Err(garbage("another greeting"));
+            return Err(garbage("an unexpected greeting"));
         }
         self.peer.write(&[&flags.to_be_bytes()]).await
     }
@@ -112,7 +112,7 @@ impl<P: ServerStream> NbdClient<P> {
         loop {
             let header = OptionReply::decode(&self.peer.read(OPTION_REPLY_BYTES).await?);
             let header = header.filter(|h| h.option == option && h.len <= REPLY_BYTES_MAX);
-            let header = header.ok_or_else(|| garbage("another reply to an option"))?;
+            let header = header.ok_or_else(|| garbage("an unexpected reply to an option"))?;
             let data = self.peer.read(header.len as usize).await?;
             replies.push((header.reply, data));
             if header.reply == reply::ACK || header.reply >= reply::ERR_UNSUP {
@@ -160,14 +160,14 @@ impl<P: ServerStream> NbdClient<P> {
     /// Receives the next simple reply.
     pub async fn simple(&self) -> io::Result<SimpleReply> {
         let header = self.peer.read(SIMPLE_REPLY_BYTES).await?;
-        SimpleReply::decode(&header).ok_or_else(|| garbage("another reply"))
+        SimpleReply::decode(&header).ok_or_else(|| garbage("an unexpected reply"))
     }
 
     /// Receives the next chunk.
     pub async fn chunk(&self) -> io::Result<ReplyChunk> {
         let header = ChunkHeader::decode(&self.peer.read(CHUNK_BYTES).await?);
         let header = header.filter(|header| header.len <= REPLY_BYTES_MAX);
-        let header = header.ok_or_else(|| garbage("another chunk"))?;
+        let header = header.ok_or_else(|| garbage("an unexpected chunk"))?;
         let data = self.peer.read(header.len as usize).await?;
         Ok(ReplyChunk { header, data })
     }

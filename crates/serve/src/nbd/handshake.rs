@@ -164,7 +164,7 @@ impl NbdNegotiation {
 
     fn info(&self, option: u32, data: &[u8], out: &mut Vec<u8>) -> HandshakeStep {
         let Some(query) = InfoQuery::decode(data) else {
-            return invalid(out, option, "the request is not well formed");
+            return invalid(out, option, "the request is malformed");
         };
         let Some(export) = self.exports.find(query.name) else {
             return refuse(out, option, reply::ERR_UNKNOWN, "no such export");
@@ -208,7 +208,7 @@ impl NbdNegotiation {
             return invalid(out, option, "structured replies must be agreed on first");
         }
         let Some(query) = ContextQuery::decode(data) else {
-            return invalid(out, option, "the request is not well formed");
+            return invalid(out, option, "the request is malformed");
         };
         let Some(export) = self.exports.find(query.name) else {
             return refuse(out, option, reply::ERR_UNKNOWN, "no such export");
@@ -282,7 +282,7 @@ pub(super) async fn negotiate(
         let len = header.len as usize;
         let mut out = Vec::new();
         let step = if len > OPTION_SKIP_BYTES_MAX {
-            return Err(HangupReason::Garbage("an option of absurd length"));
+            return Err(HangupReason::Garbage("an option of excessive length"));
         } else if len > OPTION_DATA_BYTES_MAX {
             inbox.skip(len as u64).await?;
             refuse(&mut out, header.option, reply::ERR_TOO_BIG, "too long")
@@ -299,5 +299,5 @@ pub(super) async fn negotiate(
             HandshakeStep::Close => return Err(HangupReason::Disconnect),
         }
     }
-    Err(HangupReason::Garbage("options without end"))
+    Err(HangupReason::Garbage("too many options"))
 }

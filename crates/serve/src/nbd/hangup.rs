@@ -4,10 +4,10 @@
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HangupReason {
     /// The client asked to disconnect.
-    #[error("the client is done")]
+    #[error("the client disconnected")]
     Disconnect,
     /// The stream ended.
-    #[error("the client is gone")]
+    #[error("the connection ended without a disconnect request")]
     Gone,
     /// The stream broke.
     #[error("the connection broke: {0}")]

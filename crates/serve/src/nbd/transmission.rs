@@ -59,7 +59,7 @@ async fn refuse(
 ) -> Result<(), HangupReason> {
     if request.command == command::WRITE {
         if request.len > 2 * REQUEST_BYTES_MAX {
-            return Err(HangupReason::Garbage("a write of absurd length"));
+            return Err(HangupReason::Garbage("a write of excessive length"));
         }
         inbox.skip(request.len.into()).await?;
     }

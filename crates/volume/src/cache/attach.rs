@@ -63,8 +63,8 @@ pub(crate) async fn attach(
     let mut notes = found(report);
     if let Some(disk) = same_disk.filter(|_| options.bypass.is_none()) {
         notes.push(format!(
-            "log and data are files on one disk ({disk}): with --bypass 64KiB, large writes are not \
-             written there twice, but are ordered as on a disk"
+            "log and data are files on one disk ({disk}): with --bypass 64KiB, large writes are written there only \
+             once, but are ordered as on a disk"
         ));
     }
     Ok(AttachedLayer {

@@ -95,7 +95,8 @@ impl Layer for AttachedCache {
     ) -> LayerFuture<'_, Result<ResizeReport, OperationError>> {
         Box::pin(async move {
             if size.is_some() {
-                let text = "a cached volume is as long as its data device: leave out --size, and make that longer";
+                let text = "a cached volume has the length of its data device: leave out --size, and make the data \
+                            device longer";
                 return Err(OperationError::new(ErrorCause::Usage, text));
             }
             let resized = self.volume.resize().await;

@@ -40,9 +40,9 @@ pub(crate) fn of(status: &DcdStatus) -> VolumeVitals {
             ),
             requests("flushes", status.flushes, None, status.flush_latency),
             moved("to the log", status.log_written_bytes),
-            moved("home", status.destaged_bytes),
-            moved("past the log", status.bypass_bytes),
-            moved("never needed", status.absorbed_bytes),
+            moved("destaged", status.destaged_bytes),
+            moved("bypassed", status.bypass_bytes),
+            moved("absorbed", status.absorbed_bytes),
         ],
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn what_holds_up(status: &DcdStatus) -> String {
 /// Describes a mode with its detail, and the share of the log in use.
 fn in_words(mode: CacheMode, detail: Option<&str>, full: f64) -> String {
     let log = match full {
-        full if full > LOG_FULL => "the log is full, so writers wait for room in it".to_owned(),
+        full if full > LOG_FULL => "the log is full: writers wait for free space in it".to_owned(),
         full => format!("the log is {:.0} % full", full * 100.0),
     };
     match (mode, detail) {
@@ -32,12 +32,12 @@ fn in_words(mode: CacheMode, detail: Option<&str>, full: f64) -> String {
 
 pub(crate) fn to_give_up(status: &DcdStatus) -> Option<String> {
     match (status.mode, status.unreadable_bytes) {
-        (CacheMode::Degraded, 0) => Some(
-            "its log failed, and nothing in it that is needed is known to be unreadable".into(),
-        ),
+        (CacheMode::Degraded, 0) => {
+            Some("its log failed, and no needed data in it is known to be unreadable".into())
+        }
         (_, 0) => None,
         (_, bytes) => Some(format!(
-            "{} cannot be read from its log now, and would be lost for good",
+            "{} cannot be read from its log now, and would be lost permanently",
             ByteLen(bytes)
         )),
     }
@@ -68,7 +68,7 @@ pub(crate) fn status(
         };
         lines.push((
             "throttled",
-            format!("{seconds:.1} s, waiting for room in the log or its map{now}"),
+            format!("{seconds:.1} s, waiting for free space in the log or its map{now}"),
         ));
     }
     what_is_wrong(status, &mut lines);
@@ -111,7 +111,7 @@ fn requests(status: &DcdStatus, lines: &mut ReportLines) {
     lines.push((
         "moved",
         format!(
-            "{} to the log, {} home, {} never needed to, {} past the cache",
+            "{} to the log, {} destaged, {} absorbed in the log, {} bypassed the cache",
             ByteLen(status.log_written_bytes),
             ByteLen(status.destaged_bytes),
             ByteLen(status.absorbed_bytes),
@@ -139,8 +139,8 @@ fn what_is_wrong(status: &DcdStatus, lines: &mut ReportLines) {
     if status.unreadable_bytes > 0 {
         let bytes = ByteLen(status.unreadable_bytes);
         let unreadable = format!(
-            "{bytes} of the log cannot be read now, and will be tried again (if the device is gone \
-             for good, see `forebay give-up`)"
+            "{bytes} of the log cannot be read now; reads are retried (if the device will not come back, see \
+             `forebay give-up`)"
         );
         lines.push(("UNREADABLE", unreadable));
     }
@@ -151,7 +151,7 @@ fn what_is_wrong(status: &DcdStatus, lines: &mut ReportLines) {
             .collect();
         let bytes = ByteLen(status.refused_bytes);
         let refused = format!(
-            "{bytes} not taken by the data device (bytes {}), kept in the log and tried again",
+            "{bytes} refused by the data device (bytes {}), kept in the log and retried",
             ranges.join(", ")
         );
         lines.push(("REFUSED", refused));
@@ -170,7 +170,7 @@ pub(crate) fn latencies(of: &LatencySummary) -> String {
         return String::new();
     }
     format!(
-        ", {} / {} / {} µs (median / 99 % / most)",
+        ", {} / {} / {} µs (median / 99 % / max)",
         of.p50_us, of.p99_us, of.max_us
     )
 }
@@ -179,7 +179,7 @@ fn rates(now: &DcdStatus, earlier: &DcdStatus, seconds: f64) -> String {
     let rate = |of: fn(&DcdStatus) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
     let bytes = |of: fn(&DcdStatus) -> u64| ByteLen(rate(of) as u64);
     format!(
-        "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the log, {}/s home",
+        "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the log, {}/s destaged",
         rate(|s| s.reads),
         bytes(|s| s.read_bytes),
         rate(|s| s.writes),
@@ -217,7 +217,7 @@ pub(crate) fn check(report: &DcdCheckReport) -> Vec<String> {
     lines.extend(report.problems.iter().map(|problem| format!("  {problem}")));
     if report.grown_bytes > 0 {
         lines.push(format!(
-            "the data device grew: the next attach makes the volume {} long, {} longer (nothing else is to be done)",
+            "the data device grew: the next attach makes the volume {} long, {} longer (nothing else is necessary)",
             ByteLen(info.data.len + report.grown_bytes),
             ByteLen(report.grown_bytes)
         ));
@@ -237,8 +237,8 @@ pub(crate) fn check(report: &DcdCheckReport) -> Vec<String> {
 fn salvageable(report: &LogSalvageReport, lines: &mut Vec<String>) {
     let (found, lost) = (ByteLen(report.found_bytes), ByteLen(report.lost_bytes));
     lines.push(format!(
-        "  {lost} were lost with the log, of which {found} can be read from it now; --salvage would \
-         write them to the data device, over whatever was written there since:"
+        "  {lost} were lost with the log; {found} of them can be read from it now. --salvage would write them to the \
+         data device, and replace data written there since:"
     ));
     for (at, len) in &report.found_ranges {
         lines.push(format!("    {len} bytes at {at} of the volume"));
@@ -266,13 +266,13 @@ fn not_found(report: &LogSalvageReport, lines: &mut Vec<String>) {
     if unreadable > 0 {
         let bytes = ByteLen(unreadable);
         lines.push(format!(
-            "  {bytes} of it cannot be read from the log now; they may be later"
+            "  {bytes} of it cannot be read from the log now, but may be readable later"
         ));
     }
     if unnamed > 0 {
         let bytes = ByteLen(unnamed);
         lines.push(format!(
-            "  {bytes} of it are in so many pieces that the log does not say where"
+            "  {bytes} of it are in more extents than the log records: their places are unknown"
         ));
     }
 }
@@ -288,9 +288,11 @@ mod tests {
             "the log is 40 % full"
         );
         let full = in_words(CacheMode::Caching, None, 0.97);
-        assert!(full.contains("writers wait for room"), "{full}");
+        assert!(full.contains("writers wait for free space"), "{full}");
         let both = in_words(CacheMode::DataFailing, Some("No space left"), 0.97);
-        assert!(both.contains("wait for room") && both.contains("data device fails: No space"));
+        assert!(
+            both.contains("wait for free space") && both.contains("data device fails: No space")
+        );
         let failed = in_words(CacheMode::Degraded, Some("no such device"), 0.97);
         assert_eq!(failed, "the log device failed: no such device");
     }

@@ -97,7 +97,7 @@ async fn watch(rt: Rt, fs: Fs) {
                 SpaceMode::NearlyFull => tracing::warn!("the filesystem is nearly full: {filled}"),
                 SpaceMode::Full => tracing::error!("the filesystem is full: {filled}"),
                 SpaceMode::Serving | SpaceMode::Failed => {
-                    tracing::info!("the filesystem has room again: {filled}");
+                    tracing::info!("the filesystem has free space again: {filled}");
                 }
             }
             before = now;
@@ -118,7 +118,7 @@ async fn keep_all(rt: Rt, fs: Fs) {
         match fs.sync().await {
             Ok(()) => kept = Some(now),
             // A client that requests durability receives the error, and the status shows it.
-            Err(error) => tracing::debug!(%error, "cannot make durable what is new"),
+            Err(error) => tracing::debug!(%error, "cannot make new changes durable"),
         }
     }
 }
@@ -145,7 +145,7 @@ impl AttachedFilesystem {
         let mut keep = pin!(async {
             // After an unmount the kernel no longer reports the inodes that it had in use.
             if let Err(error) = self.fs.forget_all().await {
-                tracing::warn!(%error, "files without a name are removed when the filesystem is next mounted");
+                tracing::warn!(%error, "unlinked files are removed by the next mount");
             }
             self.keep().await
         });
@@ -222,7 +222,7 @@ impl Layer for AttachedFilesystem {
                 None => space::resize_room(self.fs.space()).await,
                 Some(_) => Err(OperationError::new(
                     ErrorCause::Usage,
-                    "a filesystem is as large as its device: leave out --size, and make that longer",
+                    "a filesystem has the size of its device: leave out --size, and make the device longer",
                 )),
             }
         })

@@ -41,8 +41,8 @@ impl FilesystemCreateSpec {
             Ok(geometry)
         } else {
             Err(format!(
-                "a filesystem with --small-file {} and --largest-file {} cannot be: give powers of two, 4KiB to 1MiB \
-             and 512MiB to 512TiB",
+                "--small-file {} with --largest-file {} is not supported: give powers of two, 4KiB to 1MiB and \
+                 512MiB to 512TiB",
                 ByteLen(slot),
                 ByteLen(chunk)
             ))

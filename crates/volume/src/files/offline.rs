@@ -120,7 +120,7 @@ async fn look_over(fs: &Fs, damaged: &[Range<u64>], report: &mut FilesCheck) {
         }
         // The unreadable ranges are already in the report.
         Err(FsError::Space(_)) if !damaged.is_empty() => {
-            report.problem("the rest was not looked at, since this cannot be read".into());
+            report.problem("the rest was not checked, since this cannot be read".into());
         }
         Err(error) => report.problem(error.to_string()),
     }

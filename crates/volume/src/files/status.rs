@@ -13,27 +13,28 @@ described! {
     /// Summary of a filesystem. Counters start when it was mounted.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct FilesFacts {
-        Fact mode: SpaceMode = "`serving`; `nearly_full`: 90 % of what may be in use is; `full`: all of it; `failed`: the device failed",
-        Fact mode_detail: Option<String> = "What failed, or what to do",
-        Gauge len: u64 = "What may be in use at most, in bytes",
-        Gauge free_bytes: u64 = "What of it is free, in bytes",
-        Gauge used_share: f64 = "The share of it that is in use, 0 to 1",
-        Gauge files_max: u64 = "How many files there may be",
-        Gauge file_bytes_max: u64 = "The size of the largest file that there may be, in bytes",
-        Gauge small_file_bytes_max: u64 = "Up to which size files share a part of the space, in bytes",
-        Fact mounts: u64 = "How often the filesystem was taken up",
+        Fact mode: SpaceMode = "`serving`; `nearly_full`: 90 % of the capacity is in use; `full`: all of it is in \
+                                use; `failed`: the device failed",
+        Fact mode_detail: Option<String> = "The failure, or a recommended action",
+        Gauge len: u64 = "Capacity in bytes",
+        Gauge free_bytes: u64 = "Free bytes of the capacity",
+        Gauge used_share: f64 = "Used share of the capacity, 0 to 1",
+        Gauge files_max: u64 = "Maximum number of files",
+        Gauge file_bytes_max: u64 = "Maximum size of a file, in bytes",
+        Gauge small_file_bytes_max: u64 = "Maximum size of files that share a region of the address space, in bytes",
+        Fact mounts: u64 = "Number of mounts of the filesystem",
         Counter reads: u64 = "Reads of files",
         Counter read_bytes: u64 = "Bytes read of files",
         Counter writes: u64 = "Writes to files",
         Counter write_bytes: u64 = "Bytes written to files",
-        Counter syncs: u64 = "Times that something was to be durable: `fsync`, `sync`",
-        Counter changes: u64 = "Names and attributes made, changed and removed",
-        Counter looks: u64 = "All else that was asked: names looked up, attributes, listings",
-        Counter full_errors: u64 = "Requests refused since the filesystem was full",
-        Counter errors: u64 = "Requests that failed since a device or a structure did",
+        Counter syncs: u64 = "Requests to make data durable: `fsync`, `sync`",
+        Counter changes: u64 = "Changes of names and attributes",
+        Counter looks: u64 = "Other requests: lookups of names, attributes, listings",
+        Counter full_errors: u64 = "Requests refused because the filesystem was full",
+        Counter errors: u64 = "Requests that failed because of a device or a damaged structure",
         Latency read_latency: LatencySummary = "Latencies of reads",
         Latency write_latency: LatencySummary = "Latencies of writes",
-        Latency sync_latency: LatencySummary = "Latencies of making durable",
+        Latency sync_latency: LatencySummary = "Latencies of `fsync` and `sync`",
         Latency change_latency: LatencySummary = "Latencies of changes of names and attributes",
     }
 }
@@ -105,10 +106,10 @@ pub(super) fn of(fs: &Fs, counted: &FilesystemCounters) -> FilesFacts {
     };
     let detail = match (mode, failure) {
         (SpaceMode::NearlyFull | SpaceMode::Full, _) => {
-            Some("remove what is not needed, or copy the files to a larger device".into())
+            Some("remove unneeded files, or copy the files to a larger device".into())
         }
         (_, Some(failure)) => Some(format!(
-            "{failure}; what was made durable is kept, and the rest is written when the device works again"
+            "{failure}; durable data is kept, and the rest is written when the device works again"
         )),
         _ => None,
     };

@@ -12,9 +12,14 @@ use crate::vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
 
 /// Describes the fill level.
 pub(super) fn filled(room: FsRoom) -> String {
+    format!("used {}", used(room))
+}
+
+/// Formats the used bytes, the capacity and the share.
+fn used(room: FsRoom) -> String {
     let used = room.bytes.saturating_sub(room.free);
     format!(
-        "{} of {} are in use ({:.0} %)",
+        "{} of {} ({:.0} %)",
         ByteLen(used),
         ByteLen(room.bytes),
         used as f64 / room.bytes.max(1) as f64 * 100.0
@@ -32,7 +37,7 @@ pub(crate) fn status(
         files: files.files_max,
         used_files: 0,
     };
-    let mut lines = vec![("used", filled(room))];
+    let mut lines = vec![("used", used(room))];
     requests(files, &mut lines);
     if let Some((earlier, seconds)) = earlier {
         lines.push(("now", rates(files, earlier, seconds)));
@@ -44,7 +49,7 @@ pub(crate) fn status(
     ));
     if files.mode == SpaceMode::Full || files.full_errors > 0 {
         let refused = format!(
-            "{} requests were refused for lack of room",
+            "{} requests were refused for lack of space",
             files.full_errors
         );
         lines.push(("FULL", refused));
@@ -133,7 +138,7 @@ pub(crate) fn check(report: &FilesCheck) -> Vec<String> {
     )];
     if report.nameless > 0 {
         lines.push(format!(
-            "{} files without a name were in use when it was left; mounting removes them",
+            "{} unlinked files were in use at the end of the last mount; mounting removes them",
             report.nameless
         ));
     }
@@ -150,9 +155,7 @@ pub(crate) fn check(report: &FilesCheck) -> Vec<String> {
     // The first line names the space and its length, which mean nothing to users of the filesystem.
     lines.extend(space.skip(1));
     if report.space.verdict != SpaceVerdict::Damaged && report.has_problems() {
-        lines.push(
-            "DAMAGED: the space is sound, and the filesystem in it contradicts itself".into(),
-        );
+        lines.push("DAMAGED: the space is intact, but the filesystem in it is inconsistent".into());
     }
     lines
 }

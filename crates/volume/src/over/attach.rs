@@ -48,7 +48,7 @@ pub(crate) async fn attach(
         }
         Err(error) => {
             if let Err(error) = below.layer.close().await {
-                tracing::warn!(%error, "cannot close the volume below a cache that is refused");
+                tracing::warn!(%error, "cannot close the volume below a cache that failed to attach");
             }
             Err(error)
         }

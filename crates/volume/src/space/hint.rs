@@ -11,8 +11,7 @@ pub(crate) fn hint(error: &SpaceOpenError) -> &'static str {
         }
         SpaceOpenError::Block { .. } => "; copy it to a device with smaller blocks",
         SpaceOpenError::Checkpoint(..) | SpaceOpenError::Node(..) => {
-            "; try again in case the device reads it at another time, and else restore the volume from a \
-             backup"
+            "; try again, since the device may read it later; if it does not, restore the volume from a backup"
         }
         SpaceOpenError::Superblocks(_) => "; is it the right device?",
         _ => "",
@@ -27,7 +26,6 @@ pub(super) fn damaged_copy(copies: &SuperblockPair<SpaceSuperblock>) -> Option<S
         _ => return None,
     };
     Some(format!(
-        "copy {copy} of the superblock is damaged ({why}); the other counts, and both are written anew by \
-         an attach"
+        "copy {copy} of the superblock is damaged ({why}); the other copy is valid, and an attach rewrites both"
     ))
 }

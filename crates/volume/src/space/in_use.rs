@@ -109,11 +109,11 @@ async fn watch(rt: Rt, served: Rc<CountingDevice>) {
                 SpaceMode::NearlyFull => tracing::warn!("the volume is nearly full: {filled}"),
                 SpaceMode::Full => {
                     tracing::error!(
-                        "the volume is full, and refuses writes to new places: {filled}"
+                        "the volume is full and refuses writes to unmapped blocks: {filled}"
                     );
                 }
                 SpaceMode::Serving | SpaceMode::Failed => {
-                    tracing::info!("the volume has room again: {filled}");
+                    tracing::info!("the volume has free space again: {filled}");
                 }
             }
             before = now;

@@ -187,7 +187,7 @@ fn placement(
     layout: &SegmentLayout,
 ) -> (PlacementKind, String) {
     if let RequestedPlacement::As(kind) = asked {
-        return (kind, format!("{kind}, as asked for"));
+        return (kind, format!("{kind}, as requested"));
     }
     let medium = |disk: &_| DeviceProperties {
         disk: *disk,
@@ -205,7 +205,7 @@ fn placement(
         chosen.why
     } else {
         format!(
-            "{} Measurements of the device do not settle: it may be busy, or have a cache.",
+            "{} The measurements do not converge: the device may be busy, or have a cache.",
             chosen.why
         )
     };
@@ -223,7 +223,7 @@ fn for_files(
     let (kind, why) = placement((RequestedPlacement::Auto, None), measured, page, layout);
     match kind {
         PlacementKind::Overwrite => {
-            let why = "lfs, since a log is about as quick here as writing in place, and that would be done twice";
+            let why = "lfs, since a log is about as fast here as writing in place, which would write data twice";
             (PlacementKind::Lfs, why.into())
         }
         kind => (kind, why),

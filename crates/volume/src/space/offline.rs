@@ -190,8 +190,8 @@ fn lost_records(error: &SpaceOpenError) -> Option<String> {
     };
     let records = (stable.0 + 1).saturating_sub(missing.0);
     Some(format!(
-        "{records} records that were flushed would be lost, and what came after them, by attaching with \
-         --accept-loss; how much data they hold is told by them alone"
+        "attaching with --accept-loss would lose {records} flushed records and all later ones; the amount of data in \
+         them is unknown"
     ))
 }
 

@@ -85,7 +85,7 @@ fn took(now: &SegmentLayout, wanted: &SegmentLayout) -> Option<String> {
     (more > 0).then(|| {
         let bytes = u64::from(more) * u64::from(now.segment_bytes);
         format!(
-            "took {} more of the device: {} segments instead of {}",
+            "added {} of the device: {} segments instead of {}",
             ByteLen(bytes),
             wanted.segment_count,
             now.segment_count

@@ -10,7 +10,7 @@ pub struct SpareShare(u64);
 
 /// Error: the text is not a share that can be kept free.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no share to keep free (write 1/N with N from {min} to {max}, or a percentage from 0.1% to 50%)",
+#[error("\"{0}\" is not a share to keep free (write 1/N with N from {min} to {max}, or a percentage from 0.1% to 50%)",
     min = SpareShare::MIN_PART, max = SpareShare::MAX_PART)]
 pub struct ParseSpareError(String);
 

@@ -17,8 +17,13 @@ pub(super) fn what_holds_up(status: &SpaceStatus) -> String {
 
 /// Describes the fill level.
 pub(super) fn filled(status: &SpaceStatus) -> String {
+    format!("mapped {}", mapped(status))
+}
+
+/// Formats the mapped bytes, their maximum and the share.
+fn mapped(status: &SpaceStatus) -> String {
     format!(
-        "{} of {} that may be mapped are ({:.0} %)",
+        "{} of {} ({:.0} %)",
         ByteLen(status.mapped_bytes),
         ByteLen(status.mappable_bytes),
         status.mapped_share * 100.0
@@ -35,11 +40,11 @@ pub(crate) fn status(
         .map(|fact| format!(", {} {:.2} {}", fact.name, fact.value, fact.unit))
         .collect();
     let mut lines = vec![
-        ("mapped", filled(status)),
+        ("mapped", mapped(status)),
         (
             "placement",
             if status.discards {
-                format!("{}{facts}, discards what is free", placed(status))
+                format!("{}{facts}, discards free segments", placed(status))
             } else {
                 format!("{}{facts}", placed(status))
             },
@@ -79,18 +84,21 @@ fn tuned(status: &SpaceStatus) -> Option<String> {
     let reason = status.placement_reason.as_ref();
     let why = reason.map(|why| {
         format!(
-            "by {} looks at what is written: {why}",
+            "after {} samples of the writes: {why}",
             status.placement_looks
         )
     });
     match (&status.placement_leaning, status.placement_auto) {
-        (Some(better), true) => Some(format!("changes to {better} if it stays better; {}", why?)),
+        (Some(better), true) => Some(format!(
+            "changes to {better} if that remains cheaper; {}",
+            why?
+        )),
         (Some(better), false) => Some(format!(
             "`forebay tune --placement {better}` would cost less; {}",
             why?
         )),
         (None, true) => Some(why.unwrap_or_else(|| {
-            "too little was overwritten to tell whether another placement would cost less".into()
+            "too few overwrites to estimate the cost of other placements".into()
         })),
         (None, false) => why,
     }
@@ -118,7 +126,7 @@ fn segments(status: &SpaceStatus) -> String {
         bytes => {
             let share = |part: u64| part as f64 / bytes as f64;
             format!(
-                "; {:.2} bytes written for each of data, of which {:.2} by cleaning and {:.2} by checkpoints",
+                "; {:.2} bytes written per byte of data, {:.2} of them by cleaning and {:.2} by checkpoints",
                 share(status.medium_written_bytes),
                 share(status.moved_bytes),
                 share(status.checkpoint_bytes)
@@ -128,7 +136,8 @@ fn segments(status: &SpaceStatus) -> String {
     let full: u32 = status.utilisation.iter().sum();
     let emptier: u32 = status.utilisation.iter().take(5).sum();
     format!(
-        "{}, {} unused, {} to be cleaned, {} kept free of data; {full} full ones, {emptier} of them less than half live{amplified}",
+        "{}, {} unused, {} to be cleaned, {} kept free of data; {full} full, {emptier} of them less than half \
+         live{amplified}",
         ByteLen(status.medium_bytes),
         ByteLen(status.unused_bytes),
         ByteLen(status.reclaimable_bytes),
@@ -175,7 +184,7 @@ fn what_is_wrong(status: &SpaceStatus, lines: &mut ReportLines) {
         }
         SpaceMode::Full => lines.push((
             "FULL",
-            format!("writes to new places are refused, reads and trims go on{refused}"),
+            format!("writes to unmapped blocks are refused, reads and trims continue{refused}"),
         )),
         SpaceMode::Serving | SpaceMode::Failed => {}
     }
@@ -253,7 +262,7 @@ pub(crate) fn vitals(status: &SpaceStatus) -> VolumeVitals {
 pub(super) fn grown(bytes: u64) -> Option<String> {
     (bytes > 0).then(|| {
         format!(
-            "the device grew: {} at its end are unused; `forebay resize` has the volume use them",
+            "the device grew: {} at its end are unused; `forebay resize` adds them to the volume",
             ByteLen(bytes)
         )
     })
@@ -280,7 +289,7 @@ pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
         ByteLen(report.dirty_bytes)
     );
     lines.push(match report.verdict {
-        SpaceVerdict::Clean => "clean: there is nothing to recover".into(),
+        SpaceVerdict::Clean => "clean: nothing to recover".into(),
         SpaceVerdict::Dirty => format!("dirty: {recovers}; attaching recovers them"),
         SpaceVerdict::Damaged => "DAMAGED:".into(),
     });
@@ -293,12 +302,12 @@ pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
     if report.damaged_bytes > 0 {
         let bytes = ByteLen(report.damaged_bytes);
         lines.push(format!(
-            "  {bytes} in all are lost if the device does not give them back"
+            "  {bytes} in total are lost unless the device returns them later"
         ));
     }
     lines.extend(grown(report.grown_bytes));
     lines.push(format!(
-        "{} of {} that may be mapped are; {} were read and compared with their checksums",
+        "mapped {} of {}; {} were read and compared with their checksums",
         ByteLen(report.mapped_bytes),
         ByteLen(report.mappable_bytes),
         ByteLen(report.bytes_checked)
@@ -336,7 +345,7 @@ mod tests {
     #[test]
     fn status_shows_write_amplification_by_cleaning_and_checkpoints() {
         let none = segments(&SpaceStatus::default());
-        assert!(!none.contains("for each of data"), "{none}");
+        assert!(!none.contains("per byte of data"), "{none}");
         let used = segments(&SpaceStatus {
             write_bytes: 1000,
             medium_written_bytes: 9600,
@@ -344,7 +353,8 @@ mod tests {
             checkpoint_bytes: 50,
             ..SpaceStatus::default()
         });
-        let costs = "9.60 bytes written for each of data, of which 8.40 by cleaning and 0.05 by checkpoints";
+        let costs =
+            "9.60 bytes written per byte of data, 8.40 of them by cleaning and 0.05 by checkpoints";
         assert!(used.contains(costs), "{used}");
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn answer(head: &[u8], site: HttpSite, report: impl FnOnce() -> Statu
     let response = match HttpRequest::parse(head) {
         None => HttpResponse::refusal("400 Bad Request", ""),
         Some(request) if site.local && !request.is_for_this_machine() => {
-            let why = "this is for this machine only: ask for it as localhost or 127.0.0.1\n";
+            let why = "this page is for this machine only: open it as localhost or 127.0.0.1\n";
             HttpResponse::refusal("403 Forbidden", why)
         }
         Some(request) if request.method != "GET" => HttpResponse {

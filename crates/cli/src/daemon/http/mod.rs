@@ -73,7 +73,7 @@ pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener, site: H
                 .detach();
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot take an HTTP client");
+                tracing::warn!(%error, "cannot accept an HTTP client");
                 daemon.rt.sleep(EXHAUSTED_PAUSE).await;
             }
         }

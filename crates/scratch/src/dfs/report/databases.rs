@@ -50,8 +50,9 @@ pub(super) fn databases(
 ) {
     page.heading("Databases");
     page.paragraph(
-        "*Written* is what went to the device while something was measured, and until all of it was durable: of a filesystem on a loop device what \
-         that was told to write; of Forebay what its daemon wrote to the image, its log and what it moves included.",
+        "*Written* counts the bytes written to the device during the measurement, and until all data was durable. \
+         For a filesystem on a loop device, these are the bytes written to the loop device; for Forebay, the bytes \
+         that its daemon wrote to the image, with its log and the data that it moves.",
     );
     mariadb(page, amount, measured);
     sqlite(page, amount, measured);
@@ -59,14 +60,15 @@ pub(super) fn databases(
 
 fn mariadb(page: &mut ReportPage, amount: &DatabaseAmount, measured: &DatabaseMeasurements) {
     if let Some(why) = &measured.no_mariadb {
-        page.paragraph(&format!("MariaDB is left out: {why}."));
+        page.paragraph(&format!("MariaDB is omitted: {why}."));
         return;
     }
     let size = amount.size;
     page.paragraph(&format!(
-        "MariaDB as it is installed, under sysbench's `oltp_read_write`: {} threads, {} tables of {} rows, about {} MiB, of which it keeps \
-         {} MiB in memory; direct I/O, every commit durable, {} seconds each. It writes each page twice, lest power fails in between, unless it \
-         is told not to, or finds by itself that writes are atomic, as on Forebay's filesystem.",
+        "MariaDB as installed, under sysbench's `oltp_read_write`: {} threads, {} tables of {} rows, about {} MiB, \
+         of which it keeps {} MiB in memory; direct I/O, every commit durable, {} seconds each. MariaDB writes each \
+         page twice, to survive a power failure during a write, unless it is configured not to, or detects that \
+         writes are atomic, as on Forebay's filesystem.",
         size.threads,
         size.tables,
         size.rows,
@@ -76,11 +78,11 @@ fn mariadb(page: &mut ReportPage, amount: &DatabaseAmount, measured: &DatabaseMe
     ));
     let header = [
         "MariaDB",
-        "transactions a second",
+        "transactions per second",
         "to ext4, twice",
         "to ext4, once",
         "written, MiB",
-        "bytes a transaction",
+        "bytes per transaction",
         "to ext4, twice",
         "to ext4, once",
         "pages written twice",
@@ -116,22 +118,24 @@ fn mariadb(page: &mut ReportPage, amount: &DatabaseAmount, measured: &DatabaseMe
 fn sqlite(page: &mut ReportPage, amount: &DatabaseAmount, measured: &DatabaseMeasurements) {
     if !IS_BUILT_IN {
         page.paragraph(
-            "SQLite is left out, since this program was built without it. It is there with `cargo run --release --features sqlite -- bench dfs`.",
+            "SQLite is omitted, since this program was built without SQLite. To include it: `cargo run --release \
+             --features sqlite -- bench dfs`.",
         );
         return;
     }
     page.paragraph(&format!(
-        "SQLite, built in: transactions of one new row and one that is changed, each durable before the next (`synchronous = full`), by one thread, \
-         {} ms in each mode. *{}*: what changes is one batch, and no journal is written, where the filesystem has the ioctls of F2FS and SQLite is \
-         built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`; the other modes are measured without these ioctls.",
+        "SQLite, built in: transactions of one new and one changed row, each durable before the next (`synchronous = \
+         full`), by one thread, {} ms in each mode. *{}*: the changes are one atomic batch, and no journal is \
+         written, if the filesystem has the ioctls of F2FS and SQLite is built with \
+         `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`; the other modes are measured without these ioctls.",
         amount.commits.as_millis(),
         SqliteMode::Atomic.name(),
     ));
     let is_there = |name: &&str| measured.sqlite.values().any(|at| at.contains_key(name));
     let names: Vec<&str> = ORDER.into_iter().filter(is_there).collect();
     for (what, value) in [
-        ("commits a second", rate as fn(&DatabaseRound) -> f64),
-        ("bytes written a commit", bytes_each),
+        ("commits per second", rate as fn(&DatabaseRound) -> f64),
+        ("bytes written per commit", bytes_each),
     ] {
         let mut header = vec![what.to_owned()];
         header.extend(names.iter().map(|name| (*name).to_owned()));

@@ -126,8 +126,8 @@ fn serves(
     recoverable: bool,
 ) -> Result<(), String> {
     if !recoverable {
-        let text = "what is acknowledged with durability \"flush\" would be lost to its users, unnoticed, \
-                    if the daemon were killed again; attach it without that";
+        let text = "data acknowledged with durability \"flush\" would be lost silently if the daemon were killed \
+                    again; attach it with another durability";
         return Err(text.into());
     }
     let dir = sys.join(name(index));
@@ -175,7 +175,7 @@ pub(super) async fn take_up(
             }
             Err(error) => return Err(NbdError::io("take up", node(index))(error)),
             Ok(()) => {
-                tracing::info!(device = %node(index).display(), "took up what another daemon left");
+                tracing::info!(device = %node(index).display(), "recovered the device that another daemon left");
                 return Ok(());
             }
         }
@@ -225,7 +225,7 @@ pub async fn clear_nbd_leftover(volume: &str) -> Result<(), NbdError> {
     cleared
         .await
         .map_err(NbdError::io("disconnect", node(index)))??;
-    tracing::info!(device = %node(index).display(), "removed what a killed daemon left");
+    tracing::info!(device = %node(index).display(), "removed the device that a killed daemon left");
     Ok(())
 }
 

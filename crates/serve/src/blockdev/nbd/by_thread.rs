@@ -177,9 +177,7 @@ impl NbdKeeperThread {
         let mut looks = 0;
         while !is_ready() {
             if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
-                return Err(io::Error::other(
-                    "the driver gave the connection up at once",
-                ));
+                return Err(io::Error::other("the driver ended the connection at once"));
             }
             if looks == READY_LOOKS {
                 return Err(io::ErrorKind::TimedOut.into());

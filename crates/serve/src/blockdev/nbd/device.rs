@@ -256,7 +256,7 @@ impl NbdDevice {
         let is_lost = self.held.is_lost();
         async move {
             if is_lost {
-                let lost = std::io::Error::other("it was taken away by another program");
+                let lost = std::io::Error::other("another program removed it");
                 return Err(NbdError::io("give a new length to", &node)(lost));
             }
             let resize = move || match by_driver {

@@ -23,7 +23,7 @@ pub enum NbdError {
         count: usize,
     },
     /// The device of a killed server of this volume is still in use, and does not wait for another server.
-    #[error("the dead block device {} is still in use: {holders}", device.display())]
+    #[error("the stale block device {} is still in use: {holders}", device.display())]
     Leftover {
         /// The block device.
         device: PathBuf,
@@ -31,7 +31,7 @@ pub enum NbdError {
         holders: DeviceHolders,
     },
     /// The block device left behind by a server does not fit the requested options.
-    #[error("{} was left by the daemon that served it, and cannot be taken up: {why}", device.display())]
+    #[error("{} was left by the daemon that served it, and cannot be recovered: {why}", device.display())]
     Unlike {
         /// The block device.
         device: PathBuf,
@@ -40,7 +40,7 @@ pub enum NbdError {
     },
     /// The block device left behind by a server is in use.
     #[error(
-        "{} was left by the daemon that served it and is waited for: {holders}; take it up again with \
+        "{} was left by the daemon that served it, and its users wait for a new daemon: {holders}; recover it with \
          --via nbd", device.display()
     )]
     Waiting {
@@ -59,7 +59,10 @@ pub enum NbdError {
     },
     /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
     /// continues without it.
-    #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
+    #[error(
+        "cannot write back the cached data of {}: {source}; the data is lost, detach again to continue \
+         without it", device.display()
+    )]
     WriteBack {
         /// The block device.
         device: PathBuf,

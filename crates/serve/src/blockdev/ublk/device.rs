@@ -158,7 +158,7 @@ impl UblkAttach<'_> {
 
     async fn take_up(self, left: UblkDeviceInfo) -> Result<UblkDevice, UblkError> {
         let (id, pid) = (left.id, std::process::id());
-        let as_made = controlled("look at a device at", move |control| control.params(id)).await?;
+        let as_made = controlled("query a device at", move |control| control.params(id)).await?;
         let fits = self.wish.accepts(&left, &as_made);
         fits.map_err(|why| UblkError::Unlike {
             device: node(id),
@@ -167,14 +167,14 @@ impl UblkAttach<'_> {
         self.start_recovery(id).await?;
         let serving = self.begin(&left)?;
         let end = move |control: &UblkControl| control.end_recovery(id, pid);
-        let end = controlled("take up a device at", end);
+        let end = controlled("recover a device at", end);
         if let Err(error) = unless_lost(&serving, id, end).await {
             // The leftover device stays as it was; its end closes when this process ends.
             serving.withhold();
             serving.detach();
             return Err(error);
         }
-        tracing::info!(device = %node(id).display(), "took up what another daemon left");
+        tracing::info!(device = %node(id).display(), "recovered the device that another daemon left");
         let device = self.attached(id, serving, true);
         let (len, was) = (self.wish.geometry.len, as_made.sectors * 512);
         if len > was
@@ -193,7 +193,7 @@ impl UblkAttach<'_> {
         let deadline = self.rt.now().plus(CLOSING_PATIENCE);
         loop {
             let start = move |control: &UblkControl| control.start_recovery(id);
-            match controlled("begin to take up a device at", start).await {
+            match controlled("begin to recover a device at", start).await {
                 Err(UblkError::Io { source, .. })
                     if source.raw_os_error() == Some(libc::EBUSY) && self.rt.now() < deadline =>
                 {
@@ -241,7 +241,7 @@ async fn unless_lost(
     match select(pin!(command), pin!(serving.lost())).await {
         Either::Left((done, _)) => done,
         Either::Right((error, _)) => {
-            let refused = UblkError::io("offer to take requests of", char_device::path(id));
+            let refused = UblkError::io("fetch requests of", char_device::path(id));
             Err(refused(error))
         }
     }

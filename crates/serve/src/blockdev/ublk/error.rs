@@ -17,7 +17,7 @@ pub enum UblkError {
     )]
     NoDriver,
     /// This user may not use the driver.
-    #[error("{} is not for this user, try as root (CAP_SYS_ADMIN)", CONTROL)]
+    #[error("this user may not open {}; try as root (CAP_SYS_ADMIN)", CONTROL)]
     Forbidden,
     /// The driver lacks a newer feature.
     #[error("this kernel's ublk driver is too old: Linux 6.5 or later is needed")]
@@ -31,7 +31,7 @@ pub enum UblkError {
         pid: i32,
     },
     /// The block device left behind by a server does not fit the requested options.
-    #[error("{} was left by the daemon that served it, and cannot be taken up: {why}", device.display())]
+    #[error("{} was left by the daemon that served it, and cannot be recovered: {why}", device.display())]
     Unlike {
         /// The block device.
         device: PathBuf,
@@ -40,7 +40,7 @@ pub enum UblkError {
     },
     /// The block device left behind by a server is in use.
     #[error(
-        "{} was left by the daemon that served it and is waited for: {holders}; take it up again with \
+        "{} was left by the daemon that served it, and its users wait for a new daemon: {holders}; recover it with \
          --via ublk", device.display()
     )]
     Waiting {
@@ -50,7 +50,7 @@ pub enum UblkError {
         holders: DeviceHolders,
     },
     /// The block device ended with its server, as configured, and is still in use.
-    #[error("the dead block device {} is still in use: {holders}", device.display())]
+    #[error("the stale block device {} is still in use: {holders}", device.display())]
     Dead {
         /// The block device.
         device: PathBuf,
@@ -67,7 +67,10 @@ pub enum UblkError {
     },
     /// Data in the page cache of the block device could not be written back. The data is lost; detaching again
     /// continues without it.
-    #[error("cannot write back what {} has cached: {source}; it is lost, detach again to go on without it", device.display())]
+    #[error(
+        "cannot write back the cached data of {}: {source}; the data is lost, detach again to continue \
+         without it", device.display()
+    )]
     WriteBack {
         /// The block device.
         device: PathBuf,
@@ -85,15 +88,15 @@ pub enum UblkError {
     },
     /// The kernel cannot change the length of a ublk device.
     #[error(
-        "{} keeps its length while it is attached: this kernel's ublk driver cannot change that (Linux 6.16 and later \
-         can); detach and attach the volume to have the new length", device.display()
+        "{} keeps its length while it is attached: this kernel's ublk driver cannot change that (Linux 6.16 and \
+         later can); detach and attach the volume to get the new length", device.display()
     )]
     FixedLength {
         /// The block device.
         device: PathBuf,
     },
     /// All memory for requests is reserved by others.
-    #[error("the memory for requests is promised to others")]
+    #[error("the memory for requests is reserved for other clients")]
     NoMemory,
     /// The system refused the operation.
     #[error("cannot {doing} {}: {source}", device.display())]

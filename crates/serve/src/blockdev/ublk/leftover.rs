@@ -109,7 +109,7 @@ pub(super) async fn remove(rt: &Rt, id: u32, how: fn(&UblkControl, u32) -> io::R
     match rt.timeout(REMOVE_PATIENCE, removing).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, id, "cannot remove a ublk device"),
-        Err(_) => tracing::warn!(id, "a ublk device takes long to go"),
+        Err(_) => tracing::warn!(id, "a ublk device is slow to disappear"),
     }
 }
 
@@ -215,7 +215,7 @@ pub async fn clear_ublk_leftover(rt: &Rt, volume: u64) -> Result<(), UblkError> 
     match stopped {
         StopOutcome::Yes => {
             remove(rt, id, UblkControl::delete_later).await;
-            tracing::info!(device = %node(id).display(), "removed what a killed daemon left");
+            tracing::info!(device = %node(id).display(), "removed the device that a killed daemon left");
             Ok(())
         }
         StopOutcome::Busy(holders) => Err(UblkError::Waiting {

@@ -182,7 +182,7 @@ impl<P: QueuePort> QueueShared<P> {
         self.lost_by
             .set(Some(error.raw_os_error().unwrap_or(libc::EIO)));
         if error.raw_os_error() != Some(libc::ENODEV) {
-            tracing::error!(tag, %error, "the ublk driver refused to go on");
+            tracing::error!(tag, %error, "the ublk driver rejected a fetch command");
         }
         self.look();
     }
@@ -255,7 +255,7 @@ impl<P: QueuePort> QueueShared<P> {
                     tracing::warn!(%error, count, "the data of a request could not be copied");
                 }
                 RequestFailure::Refused(_) => {
-                    tracing::warn!(errno, count, "a request makes no sense")
+                    tracing::warn!(errno, count, "an invalid request")
                 }
             }
         }
