@@ -11,36 +11,36 @@ described! {
     /// The daemon's data about itself and its service.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct DaemonStatus {
-        Fact name: String = "The name",
-        Fact volume: String = "The id",
-        Fact schema: u32 = "The version of this form: 1",
-        Fact program_version: String = "The version of the daemon",
-        Fact pid: u32 = "The daemon",
+        Fact name: String = "Name of the volume",
+        Fact volume: String = "Id of the volume",
+        Fact schema: u32 = "Version of the format of this report: 1",
+        Fact program_version: String = "Version of the daemon",
+        Fact pid: u32 = "Process id of the daemon",
         Gauge uptime_s: f64 = "Time the volume has been attached, in seconds",
-        Fact data: String = "The data device, as it was named",
-        Fact log: Option<String> = "The log device, as it was named; none of a volume without one",
-        Fact via: String = "What makes the block device: `ublk`, `loop`, `nbd`, `none`; `mount` of a filesystem",
-        Fact device: Option<String> = "The block device: `/dev/forebay/NAME`, or as in `kernel_device` where that link is missing; null while this daemon has none",
+        Fact data: String = "Path of the data device, as given by the administrator",
+        Fact log: Option<String> = "Path of the log device, as given by the administrator; null for a volume without a log",
+        Fact via: String = "Front end of the volume: `ublk`, `loop`, `nbd` or `none`; `mount` for a filesystem",
+        Fact device: Option<String> = "Block device: `/dev/forebay/NAME`, or the path in `kernel_device` if that link is missing; null while the daemon has no block device",
         #[serde(default)]
-        Fact kernel_device: Option<String> = "The block device as the kernel names it (`/dev/loop0`): the name may be another after each attach",
+        Fact kernel_device: Option<String> = "Block device with the kernel's name (`/dev/loop0`): the name can change at each attach",
         #[serde(default)]
-        Fact no_device: Option<String> = "Why there is no block device any more, or no link to it",
+        Fact no_device: Option<String> = "Reason why the block device, or the link to it, is missing",
         #[serde(default)]
-        Fact mounted: Option<String> = "Where a filesystem is mounted; null once it is unmounted, while somebody still uses it or it is being closed",
+        Fact mounted: Option<String> = "Mount point of the filesystem; null after the unmount, while a process still uses the filesystem or the daemon closes it",
         #[serde(default)]
-        Fact requests_by: Option<String> = "How its requests come from the kernel: `/dev/fuse`, or `io_uring` where that is switched on",
-        Fact nbd_uri: Option<String> = "Where NBD clients connect; none of a filesystem",
+        Fact requests_by: Option<String> = "Transport of the kernel's requests to the filesystem: `/dev/fuse`, or `io_uring` if it is enabled",
+        Fact nbd_uri: Option<String> = "URI for NBD clients; null for a filesystem",
         #[serde(default)]
-        Fact http: Option<String> = "Where the page that shows all this is given out, with `--http`",
-        Gauge nbd_connections: u64 = "NBD clients connected; with `via` `nbd` the kernel is one",
+        Fact http: Option<String> = "Address of the status page, with `--http`",
+        Gauge nbd_connections: u64 = "Connected NBD clients; with `via` `nbd` the kernel is one of them",
         #[serde(default)]
-        Gauge foreign_loop_devices: u64 = "Loop devices that others put over the data or log device",
+        Gauge foreign_loop_devices: u64 = "Loop devices of other programs over the data or log device",
         #[serde(default)]
-        Fact foreign_loops: Vec<String> = "Which, one sentence each: whatever is written there damages the volume",
+        Fact foreign_loops: Vec<String> = "Description of each of these loop devices: every write to one of them damages the volume",
         #[serde(default)]
-        Fact cut_short: Vec<String> = "Devices of the volume that became shorter while it was attached, one sentence each: what lay beyond is lost",
-        Gauge request_bytes: u64 = "Memory of request buffers, used or kept for the next, in bytes",
-        Gauge request_bytes_max: u64 = "Bound on the memory of request buffers, in bytes",
+        Fact cut_short: Vec<String> = "Devices of the volume that became shorter while it was attached, one sentence each: data beyond the new end is lost",
+        Gauge request_bytes: u64 = "Memory of request buffers, in use or kept for later requests, in bytes",
+        Gauge request_bytes_max: u64 = "Limit of the memory of request buffers, in bytes",
     }
 }
 

@@ -40,7 +40,7 @@ struct IncompleteRescue {
 /// Waits for the log to fail, then moves its data to the data device and makes the log invalid.
 pub(crate) async fn rescuer(engine: Rc<DcdEngine>) {
     let failure = engine.log.failed().await;
-    tracing::error!(%failure, "going on without the log");
+    tracing::error!(%failure, "the volume continues without its log");
     engine.rescue.borrow_mut().begin();
     engine.signals.settled.notify_all();
     let mut failures = 0;
@@ -271,7 +271,7 @@ impl DcdEngine {
                 self.faults.borrow_mut().log.clear();
                 self.rescue.borrow_mut().finish();
             } else if let Err(error) = &marked {
-                let what = "the failed log cannot be marked as given up";
+                let what = "the failed log cannot be marked as abandoned";
                 self.log_troubles(format!("{what}: {error}"));
             }
             self.signals.settled.notify_all();
@@ -295,7 +295,7 @@ impl DcdEngine {
         let layer = self.payload.borrow().encode();
         let amended = self.log.amend_abandoned(|next| next.layer = layer).await;
         if let Err(error) = amended {
-            tracing::warn!(%error, "the failed log still names as lost what was written since");
+            tracing::warn!(%error, "the failed log still lists ranges as lost that were written again later");
         }
     }
 
@@ -326,7 +326,7 @@ impl DcdEngine {
         let epoch = self.log.superblock().epoch.0;
         let kept = witness.give_up(self.log.volume(), epoch).await;
         if let Err(error) = &kept {
-            tracing::error!(%error, "nor could it be noted elsewhere that the log was given up");
+            tracing::error!(%error, "the failed-log record could not be written either");
         }
         self.rescue.borrow_mut().asked_witness(kept.is_ok())
     }
@@ -345,7 +345,7 @@ impl DcdEngine {
         match select(rescued, lasts).await {
             Either::Left(_) => Ok(()),
             Either::Right((cause, _)) => {
-                let what = "the log failed, and what it held cannot be settled";
+                let what = "the log failed, and the rescue of its data cannot finish";
                 let cause = format!("{what}: {cause}").into();
                 Err(DeviceError::Failed { op, cause })
             }

@@ -99,7 +99,7 @@ impl DcdEngine {
                 let cause = self.refused.borrow().cause();
                 match cause.filter(|_| self.keeps_all()) {
                     Some(cause) => {
-                        let cause = format!("the data device refuses some of it: {cause}");
+                        let cause = format!("the data device fails some writes: {cause}");
                         self.faults.borrow_mut().data.note(self.rt.now(), cause);
                     }
                     None => self.faults.borrow_mut().data.clear(),
@@ -228,7 +228,9 @@ impl DcdEngine {
                 // The volume became longer meanwhile, so these checksums are of its former end.
                 Ok(()) if self.payload.borrow().data.len != len => {}
                 Ok(()) => self.payload.borrow_mut().fingerprint = fingerprint,
-                Err(error) => tracing::debug!(%error, "no fingerprint of the data device's ends"),
+                Err(error) => {
+                    tracing::debug!(%error, "the fingerprint of the data device's ends cannot be taken")
+                }
             }
         }
         let layer = self.payload.borrow().encode();
@@ -265,7 +267,7 @@ impl DcdEngine {
         }
         assert_eq!(
             home, live,
-            "a segment would be given up with data that is nowhere else"
+            "a segment would be freed with data that has no other copy"
         );
     }
 }

@@ -25,11 +25,13 @@ pub enum DcdAttachError {
     #[error(transparent)]
     Log(#[from] LogOpenError),
     /// The log belongs to something other than a write cache.
-    #[error("the log is not a write cache's: its superblock holds no description of a data device")]
+    #[error(
+        "the log does not belong to a write cache: its superblock does not describe a data device"
+    )]
     NotOurs,
     /// The data device is shorter than the recorded length.
     #[error(
-        "the data device has {have} ({} bytes), the one this log belongs to ({path}) had {want} ({} bytes): {}",
+        "the data device has {have} ({} bytes), but the data device of this log ({path}) had {want} ({} bytes): {}",
         .have.0, .want.0, shrunk(*.clean)
     )]
     Shrunk {
@@ -45,9 +47,9 @@ pub enum DcdAttachError {
     /// The data device is longer than recorded and has other names. Besides, the log holds data for it, or its ends
     /// differ from the fingerprint.
     #[error(
-        "the data device has {have}, the one this log belongs to ({path}) had {want} and was known as {}: \
-         it is another device, or it grew and got another name. A volume on another device destroys data there; if you \
-         are sure, use --accept-changed",
+        "the data device has {have}, but the data device of this log ({path}) had {want} and was known as {}: \
+         it is another device, or it grew and got another name. Attaching another device destroys the data on it; if \
+         you are sure that this is the right device, use --accept-changed",
         .names.join(", ")
     )]
     LongerAndOther {
@@ -61,7 +63,9 @@ pub enum DcdAttachError {
         names: Vec<String>,
     },
     /// The data device cannot write blocks as small as the recorded block size.
-    #[error("the data device has blocks of {have} bytes, the one this log belongs to had {want}")]
+    #[error(
+        "the data device has blocks of {have} bytes, but the data device of this log had blocks of {want} bytes"
+    )]
     OtherBlockSize {
         /// Present block size, in bytes.
         have: u32,
@@ -70,9 +74,9 @@ pub enum DcdAttachError {
     },
     /// The data device was changed while its log holds newer data for it.
     #[error(
-        "the data device differs at byte {at} from what this log last saw there, and the log holds \
-         data that is not home yet: it is another device, or was mounted or written without its \
-         cache. Applying the log may corrupt it; if you are sure, use --accept-changed"
+        "the data device differs at byte {at} from the content that this log recorded, and the log holds data \
+         that is not on the data device: it is another device, or was mounted or written without its cache. \
+         Applying the log may corrupt the device's data; if you are sure, use --accept-changed"
     )]
     Changed {
         /// First difference, in bytes from the start.
@@ -80,7 +84,7 @@ pub enum DcdAttachError {
     },
     /// The log failed and was abandoned.
     #[error(
-        "this log failed in use and was given up{}; the data device alone is the volume. Make a new \
+        "this log failed in use and was abandoned{}; the data device alone is the volume. Make a new \
          log with `forebay create --force`",
         if *.lost == ByteLen(0) { String::new() } else { format!(", and {} of data were lost with it", .lost) }
     )]
@@ -90,12 +94,14 @@ pub enum DcdAttachError {
     },
     /// The log failed in use, and could not be marked as abandoned.
     #[error(
-        "this log failed in use and was given up, which could not be written to it: it holds old data; \
+        "this log failed in use and was abandoned, but the log itself could not be marked, so it holds old data; \
          the data device alone is the volume. Make a new log with `forebay create --force`"
     )]
     GivenUp,
     /// The failed-log record cannot be read.
-    #[error("it cannot be told whether this log was given up after a failure: {0}")]
+    #[error(
+        "the failed-log record cannot be read, so this log may have been abandoned after a failure: {0}"
+    )]
     Witness(std::sync::Arc<std::io::Error>),
     /// A data device fails while it is examined.
     #[error(transparent)]
@@ -105,11 +111,12 @@ pub enum DcdAttachError {
 /// Returns advice for a data device that is shorter than recorded.
 fn shrunk(clean: bool) -> &'static str {
     if clean {
-        "it is another device, or it shrank. Give it back its length and attach again. The log is empty, so \
-         the data device alone is the volume: if it is to stay shorter, remove the volume with `forebay remove` and \
-         create it again"
+        "it is another device, or it shrank. Restore its length and attach again. The log is empty, so the data \
+         device alone is the volume: to keep the shorter device, remove the volume with `forebay remove` and create it \
+         again"
     } else {
-        "it is another device, or it shrank, and the log holds data for it that is not home yet. Give the \
-         device back its length (nothing in the log is lost) and attach again; detach before it is made shorter"
+        "it is another device, or it shrank, and the log holds data that is not on the data device. Restore the \
+         device's length (nothing in the log is lost) and attach again; detach the volume before you make the device \
+         shorter"
     }
 }

@@ -28,7 +28,9 @@ pub enum InspectError {
     #[error(transparent)]
     Log(#[from] LogOpenError),
     /// The log belongs to something other than a write cache.
-    #[error("the log is not a write cache's: its superblock holds no description of a data device")]
+    #[error(
+        "the log does not belong to a write cache: its superblock does not describe a data device"
+    )]
     NotOurs,
     /// A device fails.
     #[error(transparent)]
@@ -157,7 +159,7 @@ pub async fn check(
         }
     }
     if superblock.abandoned {
-        problems.push("the log failed in use and was given up".into());
+        problems.push("the log failed in use and was abandoned".into());
     }
     forebay_ring_log::fits_device(&superblock, &*log)?;
     let map = RefCell::new(CacheMap::new(RingGeometry::of(&superblock)));
@@ -236,7 +238,7 @@ async fn look_for_lost(
 ) -> Option<LogSalvageReport> {
     let found = salvageable(Rc::clone(log?)).await;
     let noted = found.map_err(|error| {
-        problems.push(format!("what was lost cannot be looked for: {error}"));
+        problems.push(format!("the search for lost data failed: {error}"));
     });
     noted.ok()
 }

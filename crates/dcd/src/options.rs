@@ -26,7 +26,7 @@ pub enum AckMode {
 
 /// A text that does not name a value of [`AckMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is none of flush, handover, write")]
+#[error("\"{0}\" is not one of flush, handover, write")]
 pub struct ParseAckModeError(String);
 
 impl fmt::Display for AckMode {
@@ -117,6 +117,6 @@ mod tests {
             assert_eq!(text.parse::<AckMode>().unwrap().to_string(), text);
         }
         let error = "never".parse::<AckMode>().unwrap_err().to_string();
-        assert_eq!(error, "\"never\" is none of flush, handover, write");
+        assert_eq!(error, "\"never\" is not one of flush, handover, write");
     }
 }

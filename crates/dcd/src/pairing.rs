@@ -79,10 +79,11 @@ pub(crate) async fn judge(
     }
     if let Some(at) = mismatch {
         if clean {
-            notes.push("the data device was used without its cache, which held nothing".into());
+            notes
+                .push("the data device was used without its cache, and the cache was empty".into());
         } else if accept_changed {
             notes.push(format!(
-                "the data device differs at byte {at}; taken as it is, as told"
+                "the data device differs at byte {at}; its present content is accepted, as requested"
             ));
         } else {
             return Err(DcdAttachError::Changed { at });

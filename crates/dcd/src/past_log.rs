@@ -25,14 +25,14 @@ impl DcdEngine {
         let flushed = self.flush_of_data().await;
         let mut past_log = self.past_log.borrow_mut();
         if flushed.is_ok() && past_log.flushes_failed() != failures {
-            let cause = "a write with FUA failed beside the flush".into();
+            let cause = "a write with FUA failed during the flush".into();
             let op = DeviceOp::Flush;
             return Err(DeviceError::Failed { op, cause });
         }
         match &flushed {
             Ok(()) => past_log.flushed(covered),
             Err(error) if past_log.flush_failed(error) => {
-                tracing::error!(%error, "data that went past the log may be lost");
+                tracing::error!(%error, "data that bypassed the log may be lost");
             }
             Err(_) => {}
         }
@@ -61,7 +61,7 @@ impl DcdEngine {
         if let Err(error) = &written
             && self.past_log.borrow_mut().flush_failed(error)
         {
-            tracing::error!(%error, "data that went past the log may be lost");
+            tracing::error!(%error, "data that bypassed the log may be lost");
         }
         drop(request);
         written?;
@@ -79,7 +79,7 @@ impl DcdEngine {
             return Ok(());
         }
         let cause =
-            "a flush of the data device failed after the writes and before their own".into();
+            "another flush of the data device failed between the writes and their flush".into();
         let op = DeviceOp::Flush;
         Err(DeviceError::Failed { op, cause })
     }

@@ -130,7 +130,7 @@ impl RangeMap {
             .map(|(key, _)| *key)
             .collect();
         for key in keys {
-            let chunk = self.chunks.get_mut(&key).expect("just seen");
+            let chunk = self.chunks.get_mut(&key).expect("the key was just found");
             let from = chunk.partition_point(|packed| packed.start < range.start);
             let to = chunk.partition_point(|packed| packed.start < range.end);
             self.len -= to - from;
@@ -159,7 +159,7 @@ impl RangeMap {
             return;
         };
         let chunk = self.chunks.get_mut(&key_before(&self.chunks, whole.start));
-        let chunk = chunk.expect("it is in one");
+        let chunk = chunk.expect("a range is in a chunk");
         let n = chunk.partition_point(|packed| packed.start < whole.start);
         chunk[n] = PackedRange::new(whole.start..at, whole.mark());
         let rest = PackedRange::new(at..whole.end(), whole.mark());

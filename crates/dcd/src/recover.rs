@@ -123,7 +123,8 @@ pub async fn create(
     let copies = forebay_ring_log::read_superblocks(&*log).await;
     let superblock = copies.as_ref().ok().and_then(|copies| copies.newest().ok());
     let superblock = superblock.ok_or_else(|| {
-        let unreadable = std::io::Error::other("the superblock just written does not read back");
+        let unreadable =
+            std::io::Error::other("the superblock cannot be read back after it was written");
         DeviceError::io(DeviceOp::Read, 0..HEADER_BYTES as u64, unreadable)
     })?;
     Ok(info(superblock, &payload))
@@ -145,14 +146,14 @@ pub(crate) fn fits(record: &RecoveredRecord, payload: &SuperblockPayload) -> Res
         let end = start + sectors * SECTOR_BYTES;
         if end > len {
             return Err(format!(
-                "it is about bytes {start}..{end}, and the volume ends at {len}; the log was not \
+                "it covers bytes {start}..{end}, but the volume ends at {len}; the log was not \
                  written for this data device, or was tampered with"
             ));
         }
         if !start.is_multiple_of(block) || !end.is_multiple_of(block) {
             return Err(format!(
-                "it is about bytes {start}..{end}, and the data device has blocks of {block}; the \
-                 log was not written for it, or was tampered with"
+                "it covers bytes {start}..{end}, but the data device has blocks of {block} bytes; the \
+                 log was not written for this data device, or was tampered with"
             ));
         }
     }
@@ -309,7 +310,7 @@ impl DcdVolume {
         .await?;
         if let Some(damage) = &recovery.scan.damage {
             notes.push(format!(
-                "taken up without {} and all after it, as told",
+                "attached without {} and all later records, as requested",
                 damage.record
             ));
         }

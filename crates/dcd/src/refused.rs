@@ -120,7 +120,7 @@ impl DcdEngine {
         if self.log.failure().is_none() && self.log.has_room(bytes, entries, 0) {
             return Ok(());
         }
-        let cause = "no room in the log to keep what cannot go home".into();
+        let cause = "the log has no free space for data that the data device fails to write".into();
         let op = DeviceOp::Write;
         Err(DeviceError::Failed { op, cause })
     }

@@ -29,8 +29,8 @@ pub struct DcdResizeReport {
 pub enum ResizeError {
     /// The data device became shorter.
     #[error(
-        "the data device has {have} now, and the volume {want}: a volume cannot be made shorter while it is attached. \
-         Give the device back its length; what lies behind its end gives errors until then"
+        "the data device has {have} now, but the volume has {want}: a volume cannot become shorter while it is \
+         attached. Restore the device's length; until then, requests beyond its end fail"
     )]
     Shrunk {
         /// Length of the data device.
@@ -43,8 +43,8 @@ pub enum ResizeError {
     Device(#[from] DeviceError),
     /// The new length cannot be recorded.
     #[error(
-        "the new length cannot be recorded in the log ({0}); detach the volume: the data device alone is the volume \
-         then, as long as it is"
+        "the new length cannot be recorded in the log ({0}); detach the volume: afterwards the data \
+         device alone is the volume, with its full length"
     )]
     Log(LogError),
 }

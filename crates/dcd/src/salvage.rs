@@ -28,15 +28,17 @@ pub enum SalvageError {
     #[error(transparent)]
     Log(#[from] LogOpenError),
     /// The log belongs to something other than a write cache.
-    #[error("the log is not a write cache's: its superblock holds no description of a data device")]
+    #[error(
+        "the log does not belong to a write cache: its superblock does not describe a data device"
+    )]
     NotOurs,
     /// The log was not abandoned and is still valid.
-    #[error("this log was not given up: attaching recovers what it holds")]
+    #[error("this log was not abandoned: attaching recovers its data")]
     NotAbandoned,
     /// Some of the log's records are missing, so older data might be taken for the newest.
     #[error(
-        "not all of the log's records can be found, so what it holds may not be the newest: {0}; try \
-         again when its device works"
+        "some records of the log are missing, so its data may not be the newest: {0}; try again when the log \
+         device works"
     )]
     Incomplete(String),
     /// The data device is not the device that the log belongs to.
@@ -200,8 +202,9 @@ impl AbandonedLog {
         let (geometry, payload) = (data.geometry(), &self.payload);
         if geometry.len < payload.data.len {
             let (have, want) = (ByteLen(geometry.len), ByteLen(payload.data.len));
-            let text =
-                format!("it has {have}, the log's had {want}: it is another device, or it shrank");
+            let text = format!(
+                "it has {have}, but the log's data device had {want}: it is another device, or it shrank"
+            );
             return Err(SalvageError::OtherData(text));
         }
         let block = u64::from(geometry.block_size);
@@ -210,12 +213,13 @@ impl AbandonedLog {
         };
         let fits = payload.block_size.is_multiple_of(geometry.block_size);
         if !fits || !payload.lost.iter().all(blocks) {
-            let text = format!("it has blocks of {block} bytes, and smaller ones were lost");
+            let text =
+                format!("it has blocks of {block} bytes, but the lost ranges need smaller blocks");
             return Err(SalvageError::OtherData(text));
         }
         let known = &payload.data.names;
         if !known.is_empty() && !identity.names.iter().any(|name| known.contains(name)) {
-            let text = format!("that was known as {}", known.join(", "));
+            let text = format!("the log's data device was known as {}", known.join(", "));
             return Err(SalvageError::OtherData(text));
         }
         Ok(())

@@ -102,26 +102,26 @@ described! {
     /// Status of a volume. Counters begin at attach.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     pub struct DcdStatus {
-        Fact mode: CacheMode = "`caching`; `draining`; `degraded`: the log device failed; `data_failing`: the data device fails; `log_failing`: the log device does not give back what it holds",
-        Fact mode_detail: Option<String> = "What failed",
+        Fact mode: CacheMode = "`caching`; `draining`; `degraded`: the log device failed; `data_failing`: the data device fails; `log_failing`: the log device fails to return its data",
+        Fact mode_detail: Option<String> = "Error text of the failure",
         Gauge len: u64 = "Length of the volume in bytes",
         Gauge block_size: u32 = "Block size of the volume in bytes",
-        Gauge epoch: u64 = "How often the log has been taken up",
-        Gauge log_bytes: u64 = "Room for data in the log, in bytes",
-        Gauge log_used_bytes: u64 = "Part of the log that cannot be overwritten yet, in bytes",
+        Gauge epoch: u64 = "Number of times the log has been attached",
+        Gauge log_bytes: u64 = "Capacity of the log for data, in bytes",
+        Gauge log_used_bytes: u64 = "Part of the log that is in use and must not be overwritten, in bytes",
         #[serde(default)]
-        Gauge log_head_bytes: u64 = "Where in the log that part ends and the next segment begins, in bytes from its beginning",
-        Gauge dirty_bytes: u64 = "Data that is not on the data device yet, in bytes",
+        Gauge log_head_bytes: u64 = "Position in the log where the used part ends and the next segment begins, in bytes from the start of the log",
+        Gauge dirty_bytes: u64 = "Dirty data: data that is not durable on the data device, in bytes",
         #[serde(default)]
-        Gauge homeward_bytes: u64 = "Part of it that was written to the data device and is not durable there yet, in bytes",
+        Gauge homeward_bytes: u64 = "Part of the dirty data that was written to the data device but not flushed there, in bytes",
         #[serde(default)]
-        Gauge marked_bytes: u64 = "What is still to be zeroed or discarded on the data device, in bytes",
+        Gauge marked_bytes: u64 = "Ranges with a pending zero or a pending discard on the data device, in bytes",
         #[serde(default)]
-        Fact destaging: DestageActivity = "What is done to bring it there: `resting`; `reading` from the log; `zeroing`, `discarding`, `writing` on the data device; `flushing` it",
-        Gauge dirty_share: f64 = "How full the log is, 0 to 1",
+        Fact destaging: DestageActivity = "Current step of destaging: `resting`; `reading` from the log; `zeroing`, `discarding`, `writing` on the data device; `flushing` the data device",
+        Gauge dirty_share: f64 = "Used share of the log, 0 to 1",
         Gauge drain_eta_s: Option<f64> = "Estimated time to drain, in seconds; absent if unknown",
         Gauge map_bytes: u64 = "Memory of the map, in bytes",
-        Gauge map_bytes_max: u64 = "Memory the map may take before writes wait, in bytes",
+        Gauge map_bytes_max: u64 = "Limit of the map's memory, at which writes wait, in bytes",
         Gauge buffer_bytes: u64 = "Memory of segment buffers, in bytes",
         Counter reads: u64 = "Reads",
         Counter read_bytes: u64 = "Bytes read",
@@ -133,17 +133,17 @@ described! {
         Counter discards: u64 = "Discards",
         Counter log_written_bytes: u64 = "Bytes written to the log device",
         Counter destaged_bytes: u64 = "Bytes moved from the log to the data device",
-        Counter absorbed_bytes: u64 = "Bytes overwritten before they were moved",
+        Counter absorbed_bytes: u64 = "Bytes overwritten before they were destaged",
         Gauge damaged_bytes: u64 = "Bytes known to be damaged in the log",
         #[serde(default)]
-        Gauge unreadable_bytes: u64 = "Bytes that could not be read from the log when it was tried last; they are not lost, and are tried again",
+        Gauge unreadable_bytes: u64 = "Bytes that could not be read from the log at the last attempt; they are not lost, and the read is repeated",
         #[serde(default)]
-        Gauge refused_bytes: u64 = "Bytes, in whole lines of 4 KiB, that the data device did not take when it was tried last; they stay in the log, and are tried again",
+        Gauge refused_bytes: u64 = "Bytes, in whole blocks of 4 KiB, whose last write to the data device failed; they stay in the log, and the write is repeated",
         #[serde(default)]
-        Fact refused_ranges: Vec<(u64, u64)> = "The first ranges of those: first byte and length",
+        Fact refused_ranges: Vec<(u64, u64)> = "First ranges of `refused_bytes`: first byte and length of each range",
         Counter data_errors: u64 = "Errors of the data device",
         #[serde(default)]
-        Gauge waiting_writes: u64 = "Writes that wait for room in the log or the map",
+        Gauge waiting_writes: u64 = "Writes that wait for free space in the log or the map",
         Counter throttled_s: f64 = "Time writes were slowed because the log or the map was full, in seconds",
         Latency read_latency: LatencySummary = "Latencies of reads",
         Latency write_latency: LatencySummary = "Latencies of writes",
@@ -179,7 +179,11 @@ impl LatencyHistogram {
         let us = |ns: u64| ns / 1000;
         // In one pass, since the histogram has thousands of buckets.
         let mut quantiles = self.0.value_at_quantiles([0.5, 0.9, 0.99, 0.999]);
-        let mut next = || us(quantiles.next().expect("one for each asked for"));
+        let mut next = || {
+            us(quantiles
+                .next()
+                .expect("one value for each requested quantile"))
+        };
         LatencySummary {
             count: self.0.len(),
             mean_us: self.0.mean() / 1000.0,

@@ -359,7 +359,10 @@ impl FragmentTable {
         piece: LogFragment,
         cut: impl FnMut(&mut LogFragment) -> bool,
     ) {
-        debug_assert_eq!(piece.line, spot.line, "put where another line was found");
+        debug_assert_eq!(
+            piece.line, spot.line,
+            "the fragment belongs to another block"
+        );
         let shard = &mut self.shards[spot.shard];
         self.len -= shard.len;
         shard.put(spot.at, piece, cut);

@@ -37,10 +37,12 @@ struct BackgroundTasks {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DrainError {
     /// Some data in the log is damaged.
-    #[error("{0} of data is damaged in the log and cannot be brought home; the rest is there")]
+    #[error(
+        "{0} of data is damaged in the log and cannot be destaged; all other data is on the data device"
+    )]
     Lost(ByteLen),
     /// The data device fails to take the data.
-    #[error("{left} is not home yet: {cause}")]
+    #[error("{left} of data is not on the data device: {cause}")]
     Stuck {
         /// Data that is left in the log.
         left: ByteLen,
@@ -53,8 +55,8 @@ pub enum DrainError {
 /// next attach would treat its data as the newest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the log device takes no writes, so it could not be marked as given up: if it works again, its old \
-     data would be taken for the newest; do not attach it, make a new log with `forebay create \
+    "the log device accepts no writes, so the log could not be marked as abandoned: if the device works again, its \
+     old data would be treated as the newest; do not attach this log, make a new log with `forebay create \
      --force`, or erase or replace the device"
 )]
 pub struct StaleLog;
@@ -195,7 +197,7 @@ impl DcdVolume {
         let left = engine.map.borrow().live_sectors() * SECTOR_BYTES;
         let cause = engine.faults.borrow().data.cause();
         let cause = cause.or_else(|| engine.faults.borrow().log.cause());
-        let cause = cause.unwrap_or_else(|| "there was not enough time".into());
+        let cause = cause.unwrap_or_else(|| "the time limit was reached".into());
         (left > 0).then_some(DrainError::Stuck {
             left: ByteLen(left),
             cause,
@@ -240,7 +242,7 @@ impl DcdVolume {
                 superblock.layer = layer;
             });
             if let Err(error) = noted.await {
-                tracing::warn!(%error, "the log could not be marked as stopped");
+                tracing::warn!(%error, "the state of the log could not be recorded at close");
                 engine.rescue.borrow_mut().marked(!empty);
             }
         } else if engine.rescue.borrow().is_done()
@@ -325,11 +327,14 @@ impl DcdVolume {
         match engine.log.failure() {
             Some(failure) => {
                 let what = if engine.rescue.borrow().is_done() {
-                    "everything that could be read is home; replace the log".into()
+                    "all readable data is on the data device; replace the log".into()
                 } else if data.is_some() || log.is_some() {
-                    format!("what it holds cannot be settled yet: {}", both(&data, &log))
+                    format!(
+                        "the rescue of its data cannot finish: {}",
+                        both(&data, &log)
+                    )
                 } else {
-                    "what it holds is being taken home".into()
+                    "its data is being moved to the data device".into()
                 };
                 let detail = match self.stale_log() {
                     Some(stale) => format!("{failure}; {what}; {stale}"),

@@ -219,7 +219,7 @@ impl DcdEngine {
         };
         let written = self.write_past_log(at, buf.clone(), durability);
         if let Err(error) = written.await {
-            tracing::warn!(%error, "a large write could not go home; it goes to the log");
+            tracing::warn!(%error, "a large write to the data device failed; its data goes to the log");
             self.counters.borrow_mut().data_errors += 1;
             return Ok(false);
         }

@@ -40,7 +40,7 @@ impl<D: Device> CheckedDevice<D> {
         );
         assert!(
             geometry.discard_granularity > 0 || !geometry.zeroes_by_unmapping,
-            "{name}: unmaps, and does not discard"
+            "{name}: supports unmap but not discard"
         );
         CheckedDevice {
             below,

@@ -143,7 +143,9 @@ impl Fs {
         permissions: Option<u16>,
     ) -> Result<()> {
         if name.is_empty() || name.len() > usize::from(u8::MAX) || name.contains(&0) {
-            return Err(FsError::Invalid("no name for an extended attribute"));
+            return Err(FsError::Invalid(
+                "the name of the extended attribute is invalid",
+            ));
         }
         let decide = |inode: &Inode, all: &mut AttributeList| {
             inode.may_change()?;

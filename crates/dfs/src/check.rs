@@ -116,7 +116,7 @@ impl FsChecker<'_> {
                         };
                         self.known.insert(number, known);
                     }
-                    Ok(None) => self.report(number, "its i-node is mapped, and empty"),
+                    Ok(None) => self.report(number, "its i-node is mapped but empty"),
                     Err(error) => self.damaged(number, error)?,
                 }
             }
@@ -151,10 +151,12 @@ impl FsChecker<'_> {
                         known.is_orphan = true;
                     }
                     (Ok(Some(_)), _) => {
-                        self.report(number, "it is marked as without a name, and is not there");
+                        self.report(number, "its orphan record does not match its i-node");
                     }
-                    (Ok(None), _) => self.report(number, "its mark is mapped, and empty"),
-                    (Err(why), _) => self.report(number, format!("its mark is damaged: {why}")),
+                    (Ok(None), _) => self.report(number, "its orphan record is mapped but empty"),
+                    (Err(why), _) => {
+                        self.report(number, format!("its orphan record is damaged: {why}"))
+                    }
                 }
             }
         }
@@ -183,7 +185,7 @@ impl FsChecker<'_> {
         let number = directory.file;
         let entry = match DirectoryEntry::decode(bytes) {
             Ok(Some(entry)) => entry,
-            Ok(None) => return self.report(number, "an entry is mapped, and empty"),
+            Ok(None) => return self.report(number, "an entry is mapped but empty"),
             Err(why) => return self.report(number, format!("an entry is damaged: {why}")),
         };
         self.checked.names += 1;
@@ -191,12 +193,12 @@ impl FsChecker<'_> {
         if !self.fs.is_findable(directory, &entry.name, at) {
             self.report(
                 number,
-                format!("the name {name} is where nobody looks for it"),
+                format!("the name {name} is at a place where lookups do not find it"),
             );
         }
         let Some(named) = self.known.get_mut(&entry.file) else {
             let what = format!(
-                "its name {name} means file {}, which is not there",
+                "its name {name} refers to file {}, which is missing",
                 entry.file
             );
             return self.report(number, what);
@@ -206,14 +208,16 @@ impl FsChecker<'_> {
         let is_directory = inode.kind == FileKind::Directory;
         let mut wrong = Vec::new();
         if inode.generation != entry.generation {
-            wrong.push(format!("its name {name} means one that was there before"));
+            wrong.push(format!(
+                "its name {name} belongs to an earlier file with this number"
+            ));
         }
         if inode.kind != entry.kind {
-            wrong.push(format!("its name {name} says it is of another kind"));
+            wrong.push(format!("its name {name} records another file type"));
         }
         if is_directory && inode.parent != number {
             wrong.push(format!(
-                "its name {name} is in {number}, and not where it says"
+                "its name {name} is in directory {number}, but its i-node records another parent"
             ));
         }
         for what in wrong {
@@ -238,27 +242,27 @@ impl FsChecker<'_> {
             };
             if inode.links != links {
                 say(format!(
-                    "it says that it has {} names, and has {links}",
+                    "its i-node records {} names, but it has {links}",
                     inode.links
                 ));
             }
             if is_directory && inode.size != known.size {
                 let (says, has) = (inode.size, known.size);
                 say(format!(
-                    "it says that {says} names are in it, and {has} are"
+                    "its i-node records {says} names in the directory, but it has {has}"
                 ));
             }
             if is_directory && *names > 1 {
-                say(format!("a directory with {names} names"));
+                say(format!("it is a directory with {names} names"));
             }
             match (known.is_orphan, *names == 0 && *number != ROOT) {
-                (true, false) => say("it is marked as without a name, and has one".into()),
-                (false, true) => say("it has no name, and is not marked so".into()),
+                (true, false) => say("it has an orphan record, but also a name".into()),
+                (false, true) => say("it has no name and no orphan record".into()),
                 _ => {}
             }
         }
         if !self.known.contains_key(&ROOT) {
-            wrong.push((ROOT, "there is no root directory".into()));
+            wrong.push((ROOT, "the root directory is missing".into()));
         }
         for (file, what) in wrong {
             self.report(file, what);
@@ -284,7 +288,10 @@ impl FsChecker<'_> {
             };
             match Preallocation::decode(&read) {
                 Ok(Some(record)) if is_right(&record) => {}
-                Ok(_) => self.report(file, "its preallocated ranges are not those of a file"),
+                Ok(_) => self.report(
+                    file,
+                    "its record of preallocated ranges does not match its i-node",
+                ),
                 Err(why) => {
                     self.report(file, format!("its preallocated ranges are damaged: {why}"));
                 }
@@ -332,7 +339,7 @@ impl FsChecker<'_> {
                 let beyond = within - end.max(run.start);
                 self.report(
                     number,
-                    format!("{beyond} sectors are mapped that are not its"),
+                    format!("{beyond} sectors beyond its data are mapped"),
                 );
             }
             self.checked.data_sectors += within - run.start;

@@ -120,7 +120,7 @@ impl Fs {
         let file = self.file(file).await?;
         let inode = file.inode().clone();
         if inode.kind != FileKind::Symlink {
-            return Err(FsError::Invalid("it is no symbolic link"));
+            return Err(FsError::Invalid("the file is not a symbolic link"));
         }
         self.note_access(&file, &inode);
         self.read_bytes(&inode, 0..inode.size).await
@@ -229,7 +229,7 @@ impl Fs {
     pub async fn write(&self, file: u64, offset: Option<u64>, data: Buf) -> Result<u64> {
         let file = self.file(file).await?;
         if data.len() > WRITE_MAX {
-            return Err(FsError::Invalid("more than can be written at once"));
+            return Err(FsError::Invalid("a single write is limited to 16 MiB"));
         }
         regular(&file.inode())?;
         let len = data.len() as u64;
@@ -456,6 +456,6 @@ pub(crate) fn regular(inode: &Inode) -> Result<()> {
     match inode.kind {
         FileKind::Regular => Ok(()),
         FileKind::Directory => Err(FsError::IsDirectory),
-        _ => Err(FsError::Invalid("it has no data")),
+        _ => Err(FsError::Invalid("the file is not a regular file")),
     }
 }

@@ -237,7 +237,7 @@ impl Fs {
                     Ok(Some(mark)) => out(FsDumpItem::Nameless { file: mark.file }),
                     Ok(None) => {}
                     Err(why) => out(FsDumpItem::Damaged {
-                        what: format!("a mark: {why}"),
+                        what: format!("an orphan record: {why}"),
                     }),
                 }
             }
@@ -265,7 +265,7 @@ impl Fs {
         let files = geometry.files();
         let arrays = [
             (geometry.inode(0).0, 1, "the i-node"),
-            (geometry.orphan(0).0, 1, "the mark"),
+            (geometry.orphan(0).0, 1, "the orphan record"),
             (
                 geometry.preallocation(0).0,
                 PREALLOCATION_SECTORS,
@@ -280,7 +280,7 @@ impl Fs {
             (
                 geometry.chunk(0).0,
                 geometry.chunk_sectors(),
-                "data, or entries,",
+                "data or entries",
             ),
         ];
         let found = arrays

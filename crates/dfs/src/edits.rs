@@ -70,7 +70,7 @@ impl Edits {
         }
         let end = offset
             .checked_add(data.len() as u64)
-            .expect("it ends somewhere");
+            .expect("the end of the edit is a valid offset");
         self.end = self.end.max(end);
         let data = Some(data);
         self.put(offset, EditFragment { end, data });

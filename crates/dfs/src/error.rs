@@ -35,20 +35,20 @@ pub enum FsError {
     #[error("the file is immutable or append only")]
     Protected,
     /// No data follows the offset.
-    #[error("there is no more data")]
+    #[error("no data follows the offset")]
     BeyondEnd,
     /// The extended attribute does not exist.
     #[error("no such attribute")]
     NoAttribute,
     /// The extended attributes of a file exceed their space.
-    #[error("a file's extended attributes can take no more than {0} bytes in all")]
+    #[error("the extended attributes of a file are limited to {0} bytes in total")]
     Attributes(usize),
     /// The file would exceed the largest possible size.
-    #[error("a file can be no larger than {0} bytes")]
+    #[error("a file is limited to {0} bytes")]
     TooLarge(u64),
     /// The change exceeds the limits of one batch.
     #[error(
-        "{bytes} bytes in {pieces} pieces are more than can be changed at once: 67108864 bytes in 8192 pieces"
+        "{bytes} bytes in {pieces} pieces exceed the limit of one change: 67108864 bytes in 8192 pieces"
     )]
     TooMuch {
         /// Bytes of data.
@@ -57,13 +57,13 @@ pub enum FsError {
         pieces: usize,
     },
     /// The file already has the most names possible.
-    #[error("the file has as many names as one can have")]
+    #[error("the file has the maximum number of names")]
     Links,
     /// The filesystem already has the most files possible.
-    #[error("there are as many files as there can be: {0}")]
+    #[error("the filesystem has the maximum number of files: {0}")]
     Files(u64),
     /// Too many names have similar hashes, so no sector is free for this name.
-    #[error("the directory has no room for this name")]
+    #[error("the directory has no free place for this name")]
     Crowded,
     /// The file, or the filesystem, already has the most preallocated ranges possible.
     #[error("no more separate ranges can be preallocated: write zeroes instead")]
@@ -98,7 +98,7 @@ pub enum FsOpenError {
     #[error(transparent)]
     Superblock(#[from] FormatError),
     /// The space is smaller than the filesystem needs.
-    #[error("the space has {found} sectors, and the filesystem needs {needed}")]
+    #[error("the space has {found} sectors, but the filesystem needs {needed}")]
     Small {
         /// Sectors that the filesystem needs.
         needed: u64,
@@ -110,7 +110,7 @@ pub enum FsOpenError {
     NotEmpty,
     /// The geometry is impossible.
     #[error(
-        "there can be no filesystem with chunks of 2^{chunk_bits} sectors and slots of {slot_sectors}"
+        "a filesystem cannot have chunks of 2^{chunk_bits} sectors and slots of {slot_sectors} sectors"
     )]
     Geometry {
         /// Bits of a sector's number within a chunk.

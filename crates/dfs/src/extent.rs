@@ -173,7 +173,7 @@ impl Fs {
     /// If the file has no data or would be too large, or if the space is full.
     pub async fn fallocate(&self, file: u64, offset: u64, len: u64, what: Fallocate) -> Result<()> {
         if len == 0 {
-            return Err(FsError::Invalid("nothing of a file"));
+            return Err(FsError::Invalid("the range is empty"));
         }
         let bytes = self.range(offset, len)?;
         let file = self.file(file).await?;

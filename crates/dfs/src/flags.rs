@@ -30,7 +30,9 @@ impl Fs {
         let before = file.inode().flags;
         let flags = decide(&file.inode())?;
         if flags != flags.of_kind(file.inode().kind) {
-            return Err(FsError::Invalid("no flags for such a file"));
+            return Err(FsError::Invalid(
+                "the type of the file does not support these flags",
+            ));
         }
         let is_immutable = |flags: FileFlags| flags.has(FileFlags::IMMUTABLE);
         unless(is_immutable(flags) && is_immutable(before) && flags != before)?;

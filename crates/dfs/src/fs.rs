@@ -307,7 +307,7 @@ impl Fs {
         };
         let contradiction = |why| Err(FsError::Contradiction { file: number, why });
         if inode.file != number {
-            return contradiction("its i-node is that of another");
+            return contradiction("its i-node belongs to another file");
         }
         let geometry = self.geometry();
         let (slot, chunk) = (geometry.slot(number).0, geometry.chunk(number).0);
@@ -317,18 +317,20 @@ impl Fs {
             (FileKind::Regular, base) if base == slot => geometry.slot_bytes(),
             (FileKind::Symlink, base) if base == slot => SYMLINK_MAX as u64,
             (FileKind::Regular | FileKind::Symlink, 0) => INLINE_MAX as u64,
-            (FileKind::Directory, 0) => return contradiction("a directory without a place"),
+            (FileKind::Directory, 0) => {
+                return contradiction("it is a directory without space for entries");
+            }
             (_, 0) => 0,
-            _ => return contradiction("its data is said to be elsewhere"),
+            _ => return contradiction("its i-node records an impossible place of its data"),
         };
         if inode.links > LINKS_MAX {
-            return contradiction("it has more names than it can have");
+            return contradiction("it has more names than the limit");
         }
         if inode.size > most {
-            return contradiction("it is larger than it can be where it is");
+            return contradiction("it is larger than the place of its data");
         }
         if u64::from(inode.attributes) > crate::geometry::ATTRIBUTE_BYTES as u64 {
-            return contradiction("it has more extended attributes than it can have");
+            return contradiction("its extended attributes exceed the limit");
         }
         Ok(Some(inode))
     }

@@ -68,7 +68,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
         _ if name.len() > NAME_MAX => Err(FsError::NameTooLong),
         b"" => Err(FsError::NotFound),
         b"." | b".." => Err(FsError::Exists),
-        _ => Err(FsError::Invalid("a name with a slash or a zero in it")),
+        _ => Err(FsError::Invalid("the name contains a slash or a zero byte")),
     }
 }
 
@@ -204,11 +204,15 @@ impl Fs {
             why,
         };
         let file = match self.file(entry.file).await {
-            Err(FsError::NotFound) => Err(contradiction("it has a name, and is not there")),
+            Err(FsError::NotFound) => {
+                Err(contradiction("it has a name, but its i-node is missing"))
+            }
             other => other,
         }?;
         if file.inode().generation != entry.generation {
-            return Err(contradiction("a name means one that was there before"));
+            return Err(contradiction(
+                "a name belongs to an earlier file with this number",
+            ));
         }
         Ok(file)
     }
@@ -356,7 +360,7 @@ impl Fs {
     /// If the directory is missing or not empty.
     pub async fn remove_directory(&self, directory: u64, name: &[u8]) -> Result<()> {
         match name {
-            b"." => Err(FsError::Invalid("the directory itself")),
+            b"." => Err(FsError::Invalid("the name is the directory itself")),
             b".." => Err(FsError::NotEmpty),
             _ => self.take_away(directory, name, true).await,
         }

@@ -105,7 +105,7 @@ impl Fs {
     async fn reclaim_orphan(&self, number: u64) -> Result<()> {
         let read = self.read_sectors(self.geometry().orphan(number), 1).await?;
         let damaged = |why| FsError::Damaged {
-            what: "the mark",
+            what: "the orphan record",
             file: number,
             why,
         };
@@ -115,7 +115,7 @@ impl Fs {
         let file = match self.file(number).await {
             Err(FsError::NotFound) => Err(FsError::Contradiction {
                 file: number,
-                why: "it is marked as without a name, and is not there",
+                why: "it has an orphan record, but its i-node is missing",
             }),
             other => other,
         }?;
@@ -123,7 +123,7 @@ impl Fs {
         if mark.file != number || links > 0 || generation != mark.generation {
             return Err(FsError::Contradiction {
                 file: number,
-                why: "it is marked as without a name, and has one",
+                why: "its orphan record does not match its i-node",
             });
         }
         self.reclaim(&file).await

@@ -163,11 +163,11 @@ impl Fs {
         let (mut at, mut seen) = (directory.number(), BTreeSet::new());
         while is_directory(file) {
             if !seen.insert(at) {
-                let why = "it is in itself";
+                let why = "the directory contains itself";
                 return Err(FsError::Contradiction { file: at, why });
             }
             if at == file.number() {
-                return Err(FsError::Invalid("a directory cannot be in itself"));
+                return Err(FsError::Invalid("a directory cannot be moved into itself"));
             }
             if at == ROOT {
                 break;

@@ -283,7 +283,9 @@ impl MountedFiles {
             let set = self.fs.set_attribute(file, name, value, existing, None);
             return set.await.map(nothing);
         }
-        let list = acl::AccessList::decode(value).ok_or(FsError::Invalid("no access list"))?;
+        let list = acl::AccessList::decode(value).ok_or(FsError::Invalid(
+            "the value is not a valid access control list",
+        ))?;
         let decide = |inode: &Inode, all: &mut Vec<(Vec<u8>, Vec<u8>)>| {
             inode.may_change()?;
             let before = if kill_setgid {

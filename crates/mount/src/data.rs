@@ -324,7 +324,9 @@ impl MountedFiles {
         let (mut edits, mut at) = (Edits::new(), copy.at);
         let there = |at: u64| copy.to_at + (at - copy.at);
         if len > 0 && copy.to_at.checked_add(len).is_none() {
-            return Err(FsError::Invalid("it ends nowhere"));
+            return Err(FsError::Invalid(
+                "the end of the range exceeds the largest offset",
+            ));
         }
         while at < end && edits.pieces() < COPIED_PIECES_MAX {
             let data = self.next_data(from, at, end).await?;

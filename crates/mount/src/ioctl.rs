@@ -459,7 +459,7 @@ impl MountedFiles {
             self.pages_are_locked_until.set(until);
             tracing::warn!(
                 seconds = LOCKED_FOR.as_secs(),
-                "the kernel keeps pages of a transaction; for so long others may read what is not committed for a moment"
+                "the kernel keeps cached pages of a transaction; for this time other programs may read uncommitted data"
             );
         }
         is_told

@@ -34,7 +34,7 @@ impl MountedFiles {
                 continue;
             }
             if let Err(error) = self.fs.forget(file, *times).await {
-                tracing::warn!(%error, file, "a file without a name is removed when it is next mounted");
+                tracing::warn!(%error, file, "an unlinked file could not be removed; the next mount removes it");
             }
             // The kernel reads the size again before it uses the file again.
             if !self.fs.is_used(file) {
@@ -93,7 +93,7 @@ impl MountedFiles {
     pub(crate) async fn make(&self, request: &FuseRequest, make: &FuseCreate<'_>) -> ReplyBytes {
         let kind = match request.opcode {
             9 => Wire::Directory,
-            _ => Wire::of_mode(make.mode).ok_or(FsError::Invalid("no such kind of file"))?,
+            _ => Wire::of_mode(make.mode).ok_or(FsError::Invalid("unknown file type"))?,
         };
         let new = self.wanted(request, make, kind_of(kind)).await?;
         let made = self.fs.make(request.node, make.name, &new).await;
@@ -154,7 +154,7 @@ impl MountedFiles {
             0 => RenameTarget::Any,
             rename_flag::NOREPLACE => RenameTarget::Free,
             rename_flag::EXCHANGE => RenameTarget::Exchange,
-            _ => return Err(FsError::Invalid("no such way of renaming")),
+            _ => return Err(FsError::Invalid("unknown rename flags")),
         };
         let mut left = None;
         if flags & rename_flag::WHITEOUT != 0 {

@@ -130,7 +130,7 @@ impl RingState {
     /// bytes.
     fn append(&mut self, entry: RingEntry, len: u32) -> u32 {
         self.make_room(entry.encoded_len(), len);
-        let open = self.open.as_mut().expect("made room");
+        let open = self.open.as_mut().expect("a segment is open");
         self.group_begun = true;
         open.push(entry, len)
     }
@@ -157,7 +157,7 @@ impl RingState {
         let seq = self.next_segment;
         assert!(
             self.free_segments() > 0,
-            "appended to a full ring without asking for room"
+            "appended to a full ring without a check for free space"
         );
         assert_eq!(
             self.pins[self.ring.slot(seq) as usize],
@@ -277,7 +277,7 @@ impl RingState {
     pub(crate) fn set_tail(&mut self, tail: SegmentSeq) {
         assert!(
             tail <= self.stable_segment,
-            "the tail would pass what is not durable"
+            "the tail would pass records that are not durable"
         );
         let freed = tail.since(self.tail) as usize;
         self.firsts.drain(..freed);

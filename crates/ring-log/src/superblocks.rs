@@ -198,7 +198,7 @@ pub async fn rewrite_abandoned(
     layer: Vec<u8>,
 ) -> Result<(), LogOpenError> {
     let newest = copies.newest()?;
-    assert!(newest.abandoned, "the log was not given up");
+    assert!(newest.abandoned, "the log is not abandoned");
     let next = RingSuperblock {
         generation: newest.generation + 1,
         layer,

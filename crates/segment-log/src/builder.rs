@@ -267,7 +267,7 @@ impl<L: LogLayout> SegmentBuilder<L> {
     pub fn seal(self, ram: &mut RamSegment, end: &SummaryFields) {
         debug_assert!(self.record.is_none());
         let segment_bytes = self.shape.segment_bytes;
-        let last = self.records.last().expect("it holds something").seq;
+        let last = self.records.last().expect("the segment has a record").seq;
         let from = self.at;
         let bytes = if self.records.len() <= self.bare_records {
             Vec::new()
@@ -275,7 +275,7 @@ impl<L: LogLayout> SegmentBuilder<L> {
             self.summary(end).encode()
         };
         let at = segment_bytes - bytes.len() as u32;
-        assert!(from <= at, "room for the summary was kept");
+        assert!(from <= at, "space for the summary was reserved");
         ram.unfrozen(at..segment_bytes).copy_from_slice(&bytes);
         let skip = at - from > end.fill;
         let from = if skip { at } else { from };
@@ -288,7 +288,7 @@ impl<L: LogLayout> SegmentBuilder<L> {
             volume: end.volume,
             epoch: end.epoch,
             segment: self.seq,
-            first: self.records.first().expect("it holds something").seq,
+            first: self.records.first().expect("the segment has a record").seq,
             stable: end.stable,
             records: self.records,
         }

@@ -345,7 +345,7 @@ impl<C: RecordComposer, W: WriteWatcher<C>> CommitPipeline<C, W> {
         if failures != self.flush_failures() {
             // A durable write failed during the flush. The device may have implemented the write by a flush and dropped
             // data, which this flush did not make durable.
-            return Err(LogError("a durable write failed beside a flush".into()));
+            return Err(LogError("a durable write failed during a flush".into()));
         }
         self.unflushed.set(self.unflushed.get() - unflushed);
         self.composer_mut().flight_mut().flushed(mark);

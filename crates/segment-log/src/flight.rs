@@ -103,9 +103,7 @@ impl InFlightSegments {
     /// If the segment is not in memory.
     #[inline]
     pub fn segment_mut(&mut self, seq: SegmentSeq) -> &mut RamSegment {
-        let n = self
-            .position(seq)
-            .expect("what is being filled is in memory");
+        let n = self.position(seq).expect("the open segment is in memory");
         &mut self.ram[n]
     }
 
@@ -158,7 +156,7 @@ impl InFlightSegments {
         let waiting = |ram: &&mut RamSegment| ram.has_closed();
         let first = |ram: &&mut RamSegment| ram.next_record();
         let ram = self.ram.iter_mut().filter(waiting).min_by_key(first)?;
-        let job = ram.take_job().expect("it has something closed");
+        let job = ram.take_job().expect("a record is closed");
         let id = self.next_job;
         self.next_job += 1;
         self.in_flight.insert(id, job.first);

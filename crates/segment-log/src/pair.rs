@@ -54,7 +54,7 @@ pub enum PairError {
         need: u64,
     },
     /// Neither copy can be used.
-    #[error("there is no usable superblock: copy A: {a}; copy B: {b}")]
+    #[error("no copy of the superblock is usable: copy A: {a}; copy B: {b}")]
     NoSuperblock {
         /// The error of copy A.
         a: FormatError,
@@ -64,7 +64,7 @@ pub enum PairError {
     /// One copy cannot be read, and might be newer than the other.
     #[error(
         "copy {copy} of the superblock cannot be read (a device error), and it may be newer than the \
-         other; try again when the device works, or go on with the other copy by --accept-loss"
+         other; try again when the device works, or use the other copy with --accept-loss"
     )]
     Unreadable {
         /// The copy: `A` or `B`.

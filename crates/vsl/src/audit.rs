@@ -44,7 +44,7 @@ impl Space {
             let same = (known.live.into(), known.units.into()) == (live, units);
             let what = || {
                 format!(
-                    "{number} in {slot:?}: {live} sectors are live, {units} units; known is {known:?}"
+                    "{number} in {slot:?}: {live} sectors are live, {units} units; recorded is {known:?}"
                 )
             };
             demand(same, what())?;
@@ -65,11 +65,11 @@ impl Space {
         let known = table.meta_sectors();
         demand(
             known == sectors,
-            format!("checkpoints take {sectors} sectors, known are {known}"),
+            format!("checkpoints take {sectors} sectors; recorded are {known}"),
         )?;
         let map = inner.map.borrow();
         let totals = (map.mapped_sectors(), map.entries(), map.nodes());
-        let what = format!("the map has {:?}, known is {totals:?}", counted.totals);
+        let what = format!("the map has {:?}; recorded is {totals:?}", counted.totals);
         demand(!map.is_exact() || totals == counted.totals, what)
     }
 }

@@ -39,7 +39,7 @@ pub struct Batch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
     /// Data that is empty, or not a whole number of sectors.
-    #[error("{0} bytes are not a whole number of sectors of 512 bytes, at least one")]
+    #[error("a length of {0} bytes is not a positive multiple of 512 bytes")]
     Sectors(usize),
     /// A range that ends beyond the space.
     #[error("{sectors} sectors from {sector} on end beyond the space")]

@@ -25,7 +25,7 @@ pub(crate) async fn discarder(inner: Rc<SpaceInner>) {
         // A segment can be written even if its discard failed. Some devices report an error only when the segment is
         // written.
         if let Err(error) = discard(&*inner.store, &slots).await {
-            tracing::debug!(%error, "free segments were not discarded");
+            tracing::debug!(%error, "the discard of free segments failed");
         }
         inner.commit.composer_mut().table.discarded(&slots);
         inner.replenish(0);

@@ -49,8 +49,8 @@ pub enum SpaceOpenError {
     Node(LogPlace, NodeLoadError),
     /// Data that was durable is missing.
     #[error(
-        "record {missing} is missing or broken, though it was flushed (up to {stable} all were); what it \
-         wrote cannot be told"
+        "record {missing} is missing or damaged, although it was flushed (all records up to {stable} were); the \
+         affected data is unknown"
     )]
     Damaged {
         /// The first missing record.
@@ -62,7 +62,7 @@ pub enum SpaceOpenError {
     #[error("the device failed: {}", .0.0)]
     Failed(#[from] LogError),
     /// Free space is missing for the checkpoint at the end of the attach.
-    #[error("there is no room left to take the volume up: {0}")]
+    #[error("the volume cannot be attached: {0}")]
     Room(&'static str),
 }
 
@@ -74,7 +74,7 @@ pub enum SpaceError {
     Batch(#[from] BatchError),
     /// Free space is missing. No part of the batch was applied.
     #[error(
-        "the volume is full: {need} bytes more would be needed, and {have} can be had (trim what is no \
+        "the volume is full: the batch needs {need} more bytes, and {have} bytes are available (trim data that is no \
          longer needed)"
     )]
     Full {
@@ -86,7 +86,7 @@ pub enum SpaceError {
     /// The batch needs more segments than the volume can have free at once. No part of the batch was applied. Smaller
     /// batches can succeed.
     #[error(
-        "a batch of {need} bytes is too large for this volume, which can take {most} at once now"
+        "a batch of {need} bytes is too large for this volume, which can accept {most} bytes at once now"
     )]
     Large {
         /// Bytes that the batch writes.
@@ -109,7 +109,7 @@ pub enum SpaceError {
     #[error("a node of the map, at {0:?}, is damaged: {1}")]
     Node(LogPlace, NodeLoadError),
     /// Headers of a segment are damaged. Entries of live data are missing there, so the segment cannot be emptied.
-    #[error("headers of segment {0} are damaged, so what it holds cannot be moved")]
+    #[error("headers of segment {0} are damaged, so its data cannot be moved")]
     Headers(SegmentSeq),
     /// The device has been failing for longer than requests wait. The volume keeps trying.
     #[error("the device has been failing for {} s, and is tried again: {cause}", lasted.as_secs())]

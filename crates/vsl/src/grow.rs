@@ -27,8 +27,8 @@ use crate::space::{Space, SpaceInner};
 pub enum GrowError {
     /// The device became shorter.
     #[error(
-        "the device has {have} now, and the volume uses {need} of it: a volume cannot be made smaller. Give the device \
-         back its length; what lies behind its end gives errors until then"
+        "the device has {have} now, but the volume uses {need} of it: a volume cannot become smaller. Restore the \
+         device's length; until then, requests for data beyond its end fail"
     )]
     Shrunk {
         /// Length of the device.
@@ -37,7 +37,7 @@ pub enum GrowError {
         need: ByteLen,
     },
     /// The device failed to report its length.
-    #[error("the device does not tell its length: {0}")]
+    #[error("the device fails to report its length: {0}")]
     Device(#[from] DeviceError),
     /// The volume failed.
     #[error(transparent)]

@@ -100,11 +100,11 @@ fn as_device_error(error: SpaceError, op: DeviceOp, range: Range<u64>) -> Device
         SpaceError::Device(error) => error,
         SpaceError::Damaged { sector, sectors } => DeviceError::Damaged {
             range: sector.0 * SECTOR_BYTES..(sector.0 + sectors) * SECTOR_BYTES,
-            detail: "in its segment",
+            detail: "they do not match their checksum",
         },
         SpaceError::Node(..) => DeviceError::Damaged {
             range,
-            detail: "where it lies is told by a node of the map that is damaged",
+            detail: "the node of the map that locates them is damaged",
         },
         SpaceError::Full { .. } | SpaceError::Large { .. } => {
             DeviceError::io(op, range, std::io::Error::from_raw_os_error(ENOSPC))

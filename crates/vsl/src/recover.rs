@@ -287,7 +287,7 @@ pub async fn open(
     let (records, entries) = apply::apply(&inner, &found.records).await?;
     if let Err(error) = inner.recount(checkpoint.doubtful).await {
         // Until counting succeeds, no segment becomes free, so live data is not lost.
-        tracing::error!(%error, "what is live cannot be counted anew");
+        tracing::error!(%error, "live data cannot be counted; no segment becomes free until the count succeeds");
     }
     while_it_works(&inner, inner.first_checkpoint()).await?;
     inner.tell_fill();
@@ -345,7 +345,7 @@ async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<SegmentSlot>) 
     let mut slots: Vec<SegmentSlot> = queue.iter().copied().collect();
     slots.sort_unstable();
     if let Err(error) = discard(store, &slots).await {
-        tracing::debug!(%error, "the queued segments were not discarded");
+        tracing::debug!(%error, "the discard of queued segments failed");
     }
 }
 

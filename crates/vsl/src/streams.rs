@@ -267,7 +267,7 @@ impl SegmentStreams {
         }
         let open = self.open[usize::from(stream.0)]
             .as_mut()
-            .expect("made room");
+            .expect("a segment is open");
         if let SpaceEntry::Moved { sectors, born, .. } = entry {
             let born = open.add_birth(sectors.into(), born);
             self.table.set_born(open.slot, born);

@@ -371,11 +371,11 @@ impl SegmentTable {
         seq: SegmentSeq,
         now: WriteClock,
     ) -> SegmentSlot {
-        let slot = self.queue.pop_front().expect("the queue was looked at");
+        let slot = self.queue.pop_front().expect("the queue is not empty");
         assert_eq!(
             self.state(slot),
             SegmentState::Queued,
-            "{slot:?} was queued"
+            "{slot:?} is not queued"
         );
         self.begin(slot, stream, seq, now);
         slot
@@ -434,7 +434,7 @@ impl SegmentTable {
 
     fn doubt(&mut self, slot: SegmentSlot, why: &'static str) {
         if !std::mem::replace(&mut self.doubtful, true) {
-            tracing::warn!(?slot, "{why}; what is live is counted anew");
+            tracing::warn!(?slot, "{why}; live data is counted again");
         }
     }
 

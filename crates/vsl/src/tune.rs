@@ -29,8 +29,8 @@ use crate::streams::{StreamCounts, StreamShape};
 pub enum TuneError {
     /// The volume holds too much data.
     #[error(
-        "with {kind}, more has to be kept free, and the volume holds {over} too much for that: delete what is not needed and trim it \
-         (`fstrim`), or attach the volume with a smaller `spare`"
+        "placement {kind} needs more free space, and the volume holds {over} too much data for it: delete unneeded \
+         data and trim it (`fstrim`), or attach the volume with a smaller `spare`"
     )]
     Full {
         /// The requested placement.
@@ -125,7 +125,7 @@ impl SpaceInner {
         };
         let made = self.checkpoint_with(Some(change)).await;
         if kind != present || before != auto {
-            tracing::info!(from = %present, to = %kind, auto, "the placement is changed");
+            tracing::info!(from = %present, to = %kind, auto, "the placement was changed");
         }
         Ok(made.map_err(SpaceError::Failed)?)
     }

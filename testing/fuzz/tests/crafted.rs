@@ -41,7 +41,7 @@ fn data_beyond_the_end_of_the_volume_is_refused_at_recovery_and_not_at_destage()
     let script = [vec![0], edit(SUMMARY, 90, &[1])].concat();
     refused(
         &script,
-        "record 1 cannot be applied: it is about bytes 1048576..1052672",
+        "record 1 cannot be applied: it covers bytes 1048576..1052672",
     );
     refused(&script, "the volume ends at 655360");
 }
@@ -54,7 +54,7 @@ fn zeroes_beyond_the_end_of_the_volume_are_refused_at_recovery() {
     let script = [vec![0], edit(SUMMARY, sectors_at, &[0xff; 5])].concat();
     refused(
         &script,
-        "record 2 cannot be applied: it is about bytes 8192..",
+        "record 2 cannot be applied: it covers bytes 8192..",
     );
 }
 

@@ -82,7 +82,7 @@ alone ext4 "$data"
 must "idle log: it is pushed in" push
 find_both
 check "idle log: one that was given up is not believed" \
-    refused "given up" attach --log "$log" --data "$data"
+    refused abandoned attach --log "$log" --data "$data"
 
 # Only the log has what users were promised, and it is gone. Nobody is told that it is not.
 begin "busy log"

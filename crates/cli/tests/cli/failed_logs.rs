@@ -93,7 +93,7 @@ fn data_of_a_failed_log_is_lost_only_on_command_and_the_failure_is_recorded_else
     let args = ["give-up", "v"];
     let warned = crate::world::failed(&args, &world.run(&args));
     warned.with(4, &["cannot be read", "would be lost", "--lose-unreadable"]);
-    assert_eq!(status(&world)["damaged_bytes"], 0, "nothing was given up");
+    assert_eq!(status(&world)["damaged_bytes"], 0, "nothing was abandoned");
     let said = world.ok(&["give-up", "v", "--lose-unreadable"]);
     assert!(said.contains("are lost"), "{said}");
     let after = status(&world);
@@ -112,7 +112,7 @@ fn data_of_a_failed_log_is_lost_only_on_command_and_the_failure_is_recorded_else
     // The device works again, with all its data. Only the record shows that the log is no longer valid.
     fs::write(world.path("log.img"), &log).unwrap();
     let refused = world.refused(&["attach", "v", "--via", "none"]);
-    refused.with(4, &["given up", "create --force"]);
+    refused.with(4, &["abandoned", "create --force"]);
     assert_eq!(world.peek("data.img", 8 * MIB, 4096), [9; 4096]);
     // A new log has a new id, and the record is no longer needed.
     world.ok(&[
@@ -195,7 +195,7 @@ fn data_of_an_abandoned_log_is_salvaged_when_its_device_works_again() {
         "all that was flushed is there"
     );
     let refused = world.refused(&["attach", "v", "--via", "none"]);
-    refused.with(4, &["given up", "create --force"]);
+    refused.with(4, &["abandoned", "create --force"]);
 }
 
 fn volume_id(world: &CliSandbox) -> String {
@@ -218,14 +218,18 @@ fn a_failed_log_record_refuses_its_log_but_not_a_later_epoch() {
     for epoch in [1, 2] {
         fs::write(&note, noted(epoch)).unwrap();
         let refused = world.refused(&["attach", "v", "--via", "none"]);
-        refused.with(4, &["given up", "create --force"]);
-        world.refused(&["remove", "v"]).with(4, &["given up"]);
+        refused.with(4, &["abandoned", "create --force"]);
+        world.refused(&["remove", "v"]).with(4, &["abandoned"]);
     }
     fs::write(&note, "what is this").unwrap();
     let refused = world.refused(&["attach", "v", "--via", "none"]);
     refused.with(
         4,
-        &["cannot be told", note.to_str().unwrap(), "remove the file"],
+        &[
+            "may have been abandoned",
+            note.to_str().unwrap(),
+            "remove the file",
+        ],
     );
     fs::write(&note, noted(0)).unwrap();
     world.attach();
@@ -239,5 +243,5 @@ fn a_failed_log_record_refuses_its_log_but_not_a_later_epoch() {
 fn a_log_that_was_not_abandoned_is_not_salvaged() {
     let world = with_log_far_in();
     let refused = world.refused(&["check", "v", "--salvage"]);
-    refused.with(3, &["log.img", "was not given up", "attaching recovers"]);
+    refused.with(3, &["log.img", "was not abandoned", "attaching recovers"]);
 }

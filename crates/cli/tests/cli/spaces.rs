@@ -248,7 +248,7 @@ fn a_volume_opens_with_one_valid_superblock_and_check_reports_the_other() {
     }
     world
         .refused(&["attach", "v", "--via", "none"])
-        .with(3, &["data.img", "no usable superblock", "right device"]);
+        .with(3, &["data.img", "is usable", "right device"]);
     assert_eq!(check(&world).0, 3);
 }
 

@@ -79,7 +79,7 @@ impl DcdEngine {
                     Err(error) => {
                         failures += 1;
                         self.counters.borrow_mut().data_errors += 1;
-                        tracing::debug!(%error, "a discard was not done ahead of its turn");
+                        tracing::debug!(%error, "an early discard failed");
                     }
                 }
                 if failures == FAILURES_MAX {

@@ -278,7 +278,11 @@ impl DcdEngine {
         if kept.is_err() {
             return Err(error.clone().into());
         }
-        tracing::warn!(%error, pieces = home.refused.len(), "home refuses data; it stays in the log");
+        tracing::warn!(
+            %error,
+            pieces = home.refused.len(),
+            "the data device failed some writes; their data stays in the log"
+        );
         self.refused.borrow_mut().note(error);
         Ok(())
     }
@@ -340,7 +344,7 @@ impl DcdEngine {
         if live == map.live_in(segment) {
             return pieces;
         }
-        tracing::warn!(%segment, "the summary does not tell of all that is live; asking the map");
+        tracing::warn!(%segment, "the summary does not list all live data; the map is used instead");
         let ring = self.log.ring();
         let slot = ring.slot(segment);
         map.all_pieces()
@@ -382,7 +386,7 @@ impl DcdEngine {
         if mark.kind == RangeKind::Discard
             && let Err(error) = &done
         {
-            tracing::debug!(%error, "a discard was not done");
+            tracing::debug!(%error, "a discard failed and is skipped");
             self.counters.borrow_mut().data_errors += 1;
             return Ok(());
         }

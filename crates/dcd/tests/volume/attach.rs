@@ -100,7 +100,7 @@ fn edit(log: &mut [u8], at: usize, change: impl FnOnce(&mut RingSuperblock)) {
 #[test]
 fn a_data_device_that_shrank_or_has_larger_blocks_is_rejected() {
     for (images, remedy) in [
-        (dirty(), "Give the device back"),
+        (dirty(), "Restore the device's length"),
         (clean(), "forebay remove"),
     ] {
         let mut data = images.data.clone();
@@ -202,7 +202,10 @@ fn a_data_device_changed_at_either_end_while_dirty_is_rejected_unless_accepted()
         assert!(error.to_string().contains("--accept-changed"), "{error}");
         let report = attach(&changed, accepting()).expect("accepted");
         assert!(
-            report.notes.iter().any(|note| note.contains("as told")),
+            report
+                .notes
+                .iter()
+                .any(|note| note.contains("as requested")),
             "{:?}",
             report.notes
         );
@@ -404,7 +407,10 @@ fn a_missing_flushed_record_is_rejected_unless_the_loss_is_accepted() {
     let world = images.world(2, None);
     let (volume, report) = world.attach(options).expect("no cut").expect("accepted");
     assert!(
-        report.notes.iter().any(|note| note.contains("as told")),
+        report
+            .notes
+            .iter()
+            .any(|note| note.contains("as requested")),
         "{:?}",
         report.notes
     );

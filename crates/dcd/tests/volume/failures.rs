@@ -48,7 +48,7 @@ async fn until_degraded(rt: &Rt, volume: &DcdVolume) {
             .status()
             .mode_detail
             .unwrap_or_default()
-            .contains("is home")
+            .contains("replace the log")
     {
         rt.sleep(Duration::from_millis(10)).await;
     }

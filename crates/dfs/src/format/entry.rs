@@ -7,7 +7,7 @@ use super::FileKind;
 use super::{SectorBytes, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBDE";
-const WHAT: &str = "entry of a directory";
+const WHAT: &str = "directory entry";
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
 

@@ -6,7 +6,7 @@ use forebay_segment_log::FormatError;
 use super::{SectorBytes, finish, open};
 
 const MAGIC: &[u8; 4] = b"FBOR";
-const WHAT: &str = "mark of a file without a name";
+const WHAT: &str = "orphan record";
 
 /// A file without a name. It is removed when it is no longer in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use crate::format::LEVELS_MAX;
 impl ExtentMap {
     /// Creates the first leaf, which is empty.
     pub(super) fn plant(&mut self) {
-        let leaf = LeafNode::of(&[], 0).expect("nothing fits anywhere");
+        let leaf = LeafNode::of(&[], 0).expect("an empty leaf always fits");
         let slot = self.grown(NodeBody::Leaf(leaf), 0);
         self.root = Some(TreeRoot { slot, level: 0 });
     }
@@ -54,7 +54,7 @@ impl ExtentMap {
     /// Moves entries of the full leaf at the path's end to a neighbour in memory, unless the neighbour is nearly full
     /// as well.
     fn relieve(&mut self, path: &NodePath, changes: &mut MapChanges) -> bool {
-        let (leaf, above) = path.steps().split_last().expect("a way to some node");
+        let (leaf, above) = path.steps().split_last().expect("the path has a node");
         if above.is_empty() {
             return false;
         }
@@ -94,7 +94,7 @@ impl ExtentMap {
 
     /// Inserts a node that was split off behind the node at the end of `steps`.
     fn insert_child(&mut self, steps: &[PathStep], first: u64, slot: NodeLocation) {
-        let (_, above) = steps.split_last().expect("a way to some node");
+        let (_, above) = steps.split_last().expect("the path has a node");
         let Some(parent) = above.last() else {
             return self.grow(first, slot);
         };
@@ -167,7 +167,7 @@ impl ExtentMap {
 
     /// As [`ExtentMap::settle`], for the last step's node only. Returns true if its parent has lost a child.
     pub(super) fn settle_at(&mut self, steps: &[PathStep], changes: &mut MapChanges) -> bool {
-        let (last, above) = steps.split_last().expect("a way to some node");
+        let (last, above) = steps.split_last().expect("the path has a node");
         let parent = above.last().expect("a node that is not the root");
         let node = self.nodes.get(last.id);
         match node.body.fill() {

@@ -29,11 +29,11 @@ pub enum NodeLoadError {
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The block is a valid node, but not the node that its parent refers to.
-    #[error("a node of the map, but another one or an older one than its parent names")]
+    #[error("it is not the node, or not the version of the node, that its parent records")]
     Stale,
     /// The parent refers to this node, but the node belongs to another volume, has another level, or maps sectors
     /// outside its range.
-    #[error("a node of the map that does not belong where its parent has it")]
+    #[error("the node does not belong at the position that its parent records")]
     Misplaced,
 }
 

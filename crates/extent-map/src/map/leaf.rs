@@ -231,7 +231,7 @@ impl LeafNode {
     pub(super) fn split_off(&mut self, at: usize) -> LeafNode {
         let extents: Vec<MapExtent> = self.extents().collect();
         let (left, right) = extents.split_at(at);
-        let of = |part| LeafNode::of(part, self.base).expect("less than there was");
+        let of = |part| LeafNode::of(part, self.base).expect("a part of a leaf always fits");
         let (left, right) = (of(left), of(right));
         *self = left;
         right

@@ -89,7 +89,7 @@ impl ExtentMap {
                 .iter()
                 .rposition(|root| root.slot.id() == Some(id));
             self.detached
-                .remove(at.expect("it was the last but for its child"));
+                .remove(at.expect("the node is a detached root"));
             self.forget(slot);
         }
         Ok(true)

@@ -73,7 +73,7 @@ impl ExtentMap {
     /// # Panics
     /// If a snapshot is under way.
     pub fn walk(&self) -> MapWalk {
-        assert!(self.writing.is_none(), "a walk beside a snapshot");
+        assert!(self.writing.is_none(), "a walk during a snapshot");
         let mut walk = MapWalk {
             found: self
                 .dropped

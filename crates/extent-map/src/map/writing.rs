@@ -151,7 +151,10 @@ impl ExtentMap {
     pub fn written(&mut self, place: LogPlace) {
         let writing = self.writing.as_mut().expect("a snapshot is under way");
         let crc = writing.handed_out.take().expect("a node was handed out");
-        let SnapshotFrame { id, .. } = writing.stack.pop().expect("the way to that node");
+        let SnapshotFrame { id, .. } = writing
+            .stack
+            .pop()
+            .expect("the stack holds the path to the node");
         let (before, gone) = self.nodes.written(id, place, crc);
         writing.superseded.extend(before);
         if gone {

@@ -86,19 +86,19 @@ impl fmt::Display for ChainDamage {
         if let Some(unread) = evidence_unread {
             return write!(
                 f,
-                "the log seems to end before {record}, at byte {offset} of {segment}, but {unread} \
-                 cannot be read where it may say that more was flushed (it may be readable later)"
+                "the log seems to end before {record}, at byte {offset} of {segment}, but an unreadable \
+                 place in {unread} may prove that later records were flushed (it may be readable later)"
             );
         }
         let what = match (unreadable, record <= stable) {
-            (false, _) => "is missing or broken, though it was flushed",
-            (true, true) => "cannot be read, and it was flushed",
+            (false, _) => "is missing or damaged, although it was flushed",
+            (true, true) => "cannot be read, although it was flushed",
             (true, false) => "cannot be read (it may be readable later), and may have been flushed",
         };
         write!(
             f,
-            "{record} at byte {offset} of {segment} {what} (up to {stable} all were); what it wrote \
-             cannot be told"
+            "{record} at byte {offset} of {segment} {what} (all up to {stable} were); the affected data \
+             is unknown"
         )?;
         if later.is_empty() {
             Ok(())
@@ -110,10 +110,7 @@ impl fmt::Display for ChainDamage {
 
 /// Writes the ranges of later records into an error text.
 fn write_later(f: &mut fmt::Formatter<'_>, later: &[(Sector, u64)]) -> fmt::Result {
-    write!(
-        f,
-        ", and what was written after it cannot be applied without it: bytes "
-    )?;
+    write!(f, ", and later writes cannot be applied without it: bytes ")?;
     for (n, (start, sectors)) in later.iter().take(NAMED).enumerate() {
         let comma = if n > 0 { ", " } else { "" };
         let end = start

@@ -60,8 +60,8 @@ impl RingState {
     /// be.
     pub(crate) fn plan_gap(&mut self, bytes: u32) -> u64 {
         let gap = round_up(bytes.into(), self.ring.block.into()) as u32;
-        let open = self.open.as_ref().expect("asked whether it may");
-        let like = open.records().last().expect("asked whether it may");
+        let open = self.open.as_ref().expect("a segment is open");
+        let like = open.records().last().expect("the segment has a record");
         let record = HEADER_BYTES as u32 + like.payload_bytes;
         let end = open.summary_at();
         // The summary grows by the entries of the next record, which may need another block.
@@ -97,10 +97,7 @@ impl RingState {
             None => {}
             Some(RecordPlacement::NextSegment) => self.end_segment(0),
             Some(RecordPlacement::Behind(gap)) => {
-                let open = self
-                    .open
-                    .as_mut()
-                    .expect("it was asked whether there is one");
+                let open = self.open.as_mut().expect("a segment is open");
                 open.skip(gap);
             }
         }

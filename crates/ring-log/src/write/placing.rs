@@ -141,7 +141,7 @@ impl WriteWatcher<RingState> for OffsetPlanner {
             let turn_us = turn.as_micros() as u64;
             tracing::info!(
                 turn_us,
-                "the log device turns: records go where its head will be"
+                "the log device is a rotating disk: records are placed where its head will be"
             );
         }
     }

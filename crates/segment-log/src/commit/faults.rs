@@ -64,7 +64,7 @@ pub enum WaitError {
         cause: Arc<str>,
     },
     /// The workers of the log were dropped.
-    #[error("the log was stopped before the device had everything")]
+    #[error("the log was stopped before all data was on the device")]
     Stopped,
 }
 
@@ -117,7 +117,7 @@ impl CommitFaults {
         match &mut *current {
             Some(fault) => fault.cause = cause.into(),
             None => {
-                tracing::warn!(cause, "the device of the log fails; it is tried again");
+                tracing::warn!(cause, "the device of the log fails; will retry");
                 let (since, cause) = (now, cause.into());
                 *current = Some(DeviceFault { since, cause });
             }

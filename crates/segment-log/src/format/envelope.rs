@@ -25,7 +25,7 @@ impl std::fmt::Display for VolumeId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FormatError {
     /// The bytes are too short, or have another magic.
-    #[error("no {0} here (wrong magic)")]
+    #[error("the {0} is missing (wrong magic)")]
     Magic(&'static str),
     /// Written by another version of the format.
     #[error("a {what} of format version {found}; this program reads versions up to {newest}")]
@@ -40,7 +40,7 @@ pub enum FormatError {
     /// Written by an older version of the format, which is no longer read.
     #[error(
         "a {what} of format version {found}; this program reads versions from {oldest} on (copy the data with the \
-         program that wrote it, and make the volume anew)"
+         program that wrote it, and create the volume again)"
     )]
     Old {
         /// The structure.

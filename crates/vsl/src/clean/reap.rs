@@ -48,7 +48,7 @@ pub(crate) async fn reaper(inner: Rc<SpaceInner>) {
                     inner.note_fault(&inner.reaper_fault, &error);
                 }
                 if retry.failures == 0 {
-                    tracing::warn!(%error, "what was trimmed cannot be looked at yet");
+                    tracing::warn!(%error, "trimmed data cannot be reclaimed; will retry");
                 }
                 retry.failed(inner.rt.now());
                 inner.rt.sleep_until(retry.at.expect("it failed")).await;
@@ -66,7 +66,7 @@ impl SpaceInner {
         if self.map.borrow_mut().abandon_detached(need) {
             tracing::error!(
                 place = need.place.0,
-                "a damaged node of the map lies in what was trimmed; the room below it comes back with the next attach"
+                "a node of the map in a trimmed range is damaged; the next attach frees the space below this node"
             );
             self.ask_for_checkpoint();
         }

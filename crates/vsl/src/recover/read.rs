@@ -112,7 +112,7 @@ pub(crate) async fn read_checkpoint(
     let checkpoint = reader.body(&index).await?;
     let count = layout.segment_count as usize;
     if checkpoint.table.len() != count.div_ceil(TABLE_CHUNK_SEGMENTS) {
-        return Err(reader.damaged("its table has another length"));
+        return Err(reader.damaged("its table has the wrong length"));
     }
     let mut segments = Vec::with_capacity(count);
     for (n, chunk) in checkpoint.table.iter().enumerate() {

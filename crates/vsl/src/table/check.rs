@@ -34,7 +34,7 @@ impl SegmentTable {
             )?;
             demand(
                 !state.is_unused() || self.live_in(slot) == 0,
-                "unused, and something is live",
+                "unused, but has live data",
             )?;
             let number = self.slots.get(&segment.seq) == Some(&slot);
             demand(state.has_number() == number, "a number too many or too few")?;
@@ -76,7 +76,7 @@ impl SegmentTable {
         )?;
         demand(
             (live, weight) == (self.live, self.weight),
-            "the sums of what is live are wrong",
+            "the sums of live data are wrong",
         )
     }
 }

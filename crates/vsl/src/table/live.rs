@@ -131,7 +131,10 @@ impl SegmentTable {
         segment.units = segment.units.saturating_sub(units as u32);
         self.live -= u64::from(had.min(gone));
         if had < gone {
-            self.doubt(slot, "more was given up in a segment than was counted");
+            self.doubt(
+                slot,
+                "more sectors of a segment were released than were counted",
+            );
         }
         self.reweigh(slot, before);
     }

@@ -193,7 +193,7 @@ impl SegmentTable {
         while let Some((until, _)) = self.settling.front()
             && *until <= stable
         {
-            let (_, slots) = self.settling.pop_front().expect("looked at");
+            let (_, slots) = self.settling.pop_front().expect("the queue is not empty");
             for slot in slots {
                 debug_assert_eq!(self.live_in(slot), 0);
                 if self.states[slot.0 as usize].pins > 0 {

@@ -300,7 +300,7 @@ async fn judge(rt: Rt, log: Rc<CountedRam>, data: Rc<CountedRam>, options: Attac
         }
         Err(error) => panic!("taken up once, and then refused: {error}"),
     };
-    let loss = |note: &String| note.starts_with("taken up without");
+    let loss = |note: &String| note.starts_with("attached without");
     if !report.notes.iter().any(loss) {
         let second = read_all(&volume).await;
         for (n, (a, b)) in first.iter().zip(&second).enumerate() {
