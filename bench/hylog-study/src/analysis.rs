@@ -1,4 +1,5 @@
-//! What needs no engine: the figures that the slides have from their model, by ours (`forebay_placement::cost`).
+//! Figures that need no engine: the slides' figures of their cost model, computed with the model of this project
+//! (`forebay_placement::cost`).
 
 use anyhow::Result;
 use forebay_placement::cost::{
@@ -11,24 +12,23 @@ use crate::workload::PAGE_BYTES;
 
 /// A disk of the slides' table of crossovers.
 pub(crate) struct CrossoverDisk {
-    /// Which.
+    /// The disk.
     pub(crate) model: StudyDisk,
-    /// Bytes of a segment by which the slides' figure comes out: 1 MiB, but for the disk of 1991.
+    /// Segment size in bytes that reproduces the slides' figure: 1 MiB, except for the disk of 1991.
     pub(crate) segment: u64,
-    /// Positioning and bandwidth in the slides, where they give them.
+    /// Positioning and bandwidth in the slides, if they contain these figures.
     pub(crate) slide: Option<DiskParameters>,
-    /// The utilisations of segments when cleaned, and of the disk, at which the slides' LFS costs as much as
-    /// overwriting.
+    /// The utilisations of cleaned segments, and of the disk, at which the slides' LFS costs as much as overwriting.
     pub(crate) slide_crossover: [f64; 2],
-    /// Positioning (seek and half a turn) and bandwidth of our model of the disk.
+    /// Positioning (seek and half a rotation) and bandwidth in the model of this project.
     pub(crate) ours: DiskParameters,
 }
 
 impl CrossoverDisk {
-    /// The three disks.
+    /// Returns the three disks.
     ///
     /// # Errors
-    /// If there is no model of one.
+    /// If the model of a disk does not exist.
     pub(crate) fn all() -> Result<[CrossoverDisk; 3]> {
         let one = |model: StudyDisk, segment, slide, slide_crossover| -> Result<CrossoverDisk> {
             Ok(CrossoverDisk {
@@ -56,25 +56,25 @@ impl CrossoverDisk {
         ])
     }
 
-    /// The slides' figures of the disk, or where they have none those of our model.
+    /// Returns the slides' figures of the disk, or the model's figures if the slides have none.
     pub(crate) fn disk(&self) -> DiskParameters {
         self.slide.unwrap_or(self.ours)
     }
 
-    /// Both utilisations at the crossover of a disk.
+    /// Returns both utilisations at the crossover of a disk.
     pub(crate) fn crossover(&self, disk: &DiskParameters) -> [f64; 2] {
         let u = crossover(disk.efficiency(PAGE_BYTES, self.segment));
         [u, disk_utilisation(u)]
     }
 }
 
-/// Sizes of segments that are compared, in bytes.
+/// Returns the segment sizes of the comparison, in bytes.
 pub(crate) fn segment_sizes() -> impl Iterator<Item = u64> {
     (15..=23).map(|power| 1 << power)
 }
 
-/// Costs of overwriting, cleaning and hole-plugging on a disk where a segment is so much faster than its
-/// pages, by the utilisation of what is cleaned.
+/// Returns the costs of overwriting, cleaning and hole-plugging, by the utilisation of the cleaned segments.
+/// `efficiency` is the speed of a segment relative to its pages.
 pub(crate) fn costs(efficiency: f64, utilisations: &[f64]) -> [Vec<f64>; 3] {
     let each = |cost: &dyn Fn(f64) -> f64| utilisations.iter().map(|u| cost(*u)).collect();
     [
@@ -84,24 +84,24 @@ pub(crate) fn costs(efficiency: f64, utilisations: &[f64]) -> [Vec<f64>; 3] {
     ]
 }
 
-/// HyLog's cost by the hot share, beside those of overwriting and LFS, as shares of overwriting's.
+/// HyLog's cost by the hot share, and the cost of LFS, relative to the cost of overwriting.
 pub(crate) struct HyLogPotential {
     /// The disk's utilisation.
     pub(crate) utilisation: f64,
-    /// LFS, for even accesses: what the slides have.
+    /// Cost of LFS for uniform accesses, as in the slides.
     pub(crate) lfs: f64,
-    /// HyLog, at each of the shares.
+    /// Cost of HyLog at each share.
     pub(crate) hylog: Vec<f64>,
-    /// The share that costs least.
+    /// The share with the lowest cost.
     pub(crate) best: cost::HybridSplit,
 }
 
-/// The slides' accesses: 80 % to 20 % of the pages.
+/// Returns the slides' accesses: 80 % to 20 % of the pages.
 pub(crate) fn slide_access() -> AccessDistribution {
     AccessDistribution::skewed(0.8, 0.2)
 }
 
-/// HyLog's potential on a disk of such efficiency, for the slides' accesses.
+/// Returns HyLog's potential on a disk of this efficiency, for the slides' accesses.
 pub(crate) fn potential(efficiency: f64, utilisation: f64, shares: &[f64]) -> HyLogPotential {
     let access = slide_access();
     let cost = |share: &f64| {

@@ -1,4 +1,4 @@
-//! What is run: places along an axis, and the systems that are compared at each.
+//! Experiments: points along an axis, and the compared systems at each point.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -16,33 +16,33 @@ use crate::workload::{
     PAGE_BYTES, Skew, StudyTrace, SyntheticWorkload, TpcC, TracedWorkload, Workload,
 };
 
-/// What users do.
+/// The users' requests.
 #[derive(Clone, Debug)]
 pub enum WorkloadSpec {
-    /// Pages drawn with a skew, so many percent of them to be read.
+    /// Pages drawn with a skew. The number is the percentage of reads.
     Drawn(Skew, u64),
-    /// A workload like TPC-C's.
+    /// A workload similar to TPC-C.
     TpcC,
-    /// A recorded one, of which each user has a copy; all of them lie side by side.
+    /// A recorded workload. Each user has a copy, and the copies are adjacent.
     Recorded(StudyTrace, TracedWorkload),
 }
 
-/// A place along the axis of an experiment.
+/// A point on the axis of an experiment.
 #[derive(Clone, Debug)]
 pub struct ExperimentPoint {
-    /// What stands at the axis.
+    /// Label on the axis.
     pub name: String,
-    /// What the data lies on. Of a recorded workload the segments follow from what it touches.
+    /// The device below. The number of segments for a recorded workload follows from the touched pages.
     pub medium: StudyMedium,
-    /// The share of it that holds data.
+    /// The share of the device that holds data.
     pub utilisation: f64,
-    /// What users do.
+    /// The users' requests.
     pub what: WorkloadSpec,
-    /// How many users.
+    /// Number of users.
     pub users: usize,
 }
 
-/// Systems compared at places.
+/// A comparison of systems at several points.
 #[derive(Clone, Debug)]
 pub struct StudyExperiment {
     /// A short name, for files.
@@ -51,24 +51,24 @@ pub struct StudyExperiment {
     pub title: String,
     /// The axis.
     pub axis: &'static str,
-    /// What the slides say of it, and how it was done here.
+    /// The slides' statement, and the method of this study.
     pub about: String,
-    /// Along the axis.
+    /// Points along the axis.
     pub places: Vec<ExperimentPoint>,
-    /// What is compared.
+    /// Compared systems.
     pub systems: Vec<StudySystem>,
 }
 
-/// What came of an experiment.
+/// Results of an experiment.
 pub struct ExperimentResults {
-    /// Which.
+    /// The experiment.
     pub experiment: StudyExperiment,
-    /// For each place, what came of each system.
+    /// For each point, the result of each system.
     pub found: Vec<Vec<StudyResult>>,
 }
 
 impl ExperimentResults {
-    /// What came of a system at a place, if something did.
+    /// Returns the outcome of a system at a point, if the run succeeded.
     pub fn outcome(&self, place: usize, under: StudySystem) -> Option<&StudyOutcome> {
         let systems = self.experiment.systems.iter();
         let mut all = systems.zip(&self.found[place]);
@@ -76,7 +76,7 @@ impl ExperimentResults {
         found.as_ref().ok()
     }
 
-    /// The requests a second of a system at a place; no number if there are none.
+    /// Returns the requests per second of a system at a point, or NaN if the run failed.
     pub fn rate(&self, place: usize, under: StudySystem) -> f64 {
         let outcome = self.outcome(place, under);
         outcome.map_or(f64::NAN, StudyOutcome::throughput)
@@ -84,7 +84,7 @@ impl ExperimentResults {
 }
 
 impl ExperimentPoint {
-    /// The workload, of pages that fill the medium as is wished.
+    /// Creates the workload. Its pages fill the device up to the requested utilisation.
     fn workload(&self, seed: u64) -> Result<Box<dyn Workload>> {
         let bytes = self.utilisation * self.medium.bytes() as f64;
         let pages = (bytes / PAGE_BYTES as f64) as u32;
@@ -100,8 +100,8 @@ impl ExperimentPoint {
         })
     }
 
-    /// A place for a recorded workload: each user has a copy, or as many have as there is room for, and the medium is
-    /// as large as that needs.
+    /// Creates a point for a recorded workload. Each user has a copy, or as many users as the space permits. The size
+    /// of the device follows from the copies.
     pub fn of_trace(self, traced: &TracedWorkload, recorded: StudyTrace) -> ExperimentPoint {
         let room = (self.utilisation * self.medium.bytes() as f64) as u64 / PAGE_BYTES;
         let copies = (room / u64::from(traced.pages())).clamp(1, self.users as u64);
@@ -118,7 +118,8 @@ impl ExperimentPoint {
         }
     }
 
-    /// All that decides what comes of `under` here, as far as names tell it.
+    /// Returns a text that identifies the settings that influence the result of `under`. Only the point's name stands
+    /// for its workload.
     fn configuration(&self, key: &str, under: StudySystem, effort: Effort, seed: u64) -> String {
         let (name, system) = (&self.name, under.name());
         format!(
@@ -137,7 +138,7 @@ impl ExperimentPoint {
             effort,
             seed,
         };
-        // An engine that breaks a promise, or waits for ever, panics: that is a result, too.
+        // An engine that violates a guarantee or stalls panics. This is also a result.
         let ran = catch_unwind(AssertUnwindSafe(|| config.run()));
         let ran = ran.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
@@ -148,7 +149,8 @@ impl ExperimentPoint {
     }
 }
 
-/// Runs all that is not kept already, on so many threads. What comes out does not depend on how many those are.
+/// Runs all configurations without a stored result, on the given number of threads. The results do not depend on the
+/// number of threads.
 pub fn run_all(
     experiments: Vec<StudyExperiment>,
     effort: Effort,
@@ -171,7 +173,7 @@ pub fn run_all(
             };
             let experiment = &experiments[n];
             let (place, under) = (&experiment.places[place], experiment.systems[system]);
-            // The same work for all that is compared.
+            // All compared systems get identical requests.
             let seed = seed_of(experiment.key);
             let configuration = place.configuration(experiment.key, under, effort, seed);
             if let Some(known) = kept.get(&configuration) {
@@ -215,13 +217,13 @@ pub fn run_all(
     experiments.into_iter().map(collect).collect()
 }
 
-/// The seed of an experiment: from its key, so that it does not change when others are added or left out.
+/// Returns the seed of an experiment. The seed depends only on the key, so other experiments do not influence it.
 fn seed_of(key: &str) -> u64 {
     let folded = key.bytes().fold(0, |seed, byte| mix(seed, byte.into()));
     1 + folded % 1000
 }
 
-/// What was recorded, where it is: of each trace the beginning that touches at most so many pages.
+/// Reads the recorded traces of a folder. Each workload is the beginning of a trace that touches at most `most` pages.
 pub fn traces(
     folder: Option<&Path>,
     most: usize,

@@ -13,20 +13,20 @@ use forebay_rt::Rt;
 
 use crate::made::{CountedDevice, MediumDevice};
 
-/// Bytes of a reclaim unit of a drive: as long as a few segments. Drives of a TB have reclaim units of some GB.
+/// Bytes of a drive's reclaim unit: the length of a few segments. Drives of a TB have reclaim units of some GB.
 pub(crate) const RECLAIM_BYTES: u64 = 2 << 20;
-/// Space of the chips beside what a drive shows, in thousandths of the latter.
+/// Reserve of the chips, in thousandths of the drive's visible capacity.
 pub(crate) const RESERVE_THOUSANDTHS: u32 = 70;
-/// Placement handles of a drive that has some. SepBIT's streams are seven.
+/// Number of placement handles of a drive with handles. SepBIT has seven streams.
 const HANDLES: u16 = 8;
 /// Bytes of a drive's write buffer.
 const BUFFER_BYTES: u32 = 2 << 20;
-/// Channels of all flash here, with one die each.
+/// Channels of all flash devices of the study, with one die each.
 const CHANNELS: u32 = 4;
-/// Erase units that chips alone keep for rewritten superblocks.
+/// Erase units that chips without a translation layer reserve for rewritten superblocks.
 const FRONT_UNITS: u64 = 3;
 
-/// Chips of a medium.
+/// Chips of a flash device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlashPages {
     /// SLC with pages of 4 KiB.
@@ -35,7 +35,7 @@ pub enum FlashPages {
     Of16KiB,
 }
 
-/// Flash as a medium.
+/// A flash device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlashMedium {
     /// Chips of 4 KiB pages without a translation layer. A segment is an erase unit.
@@ -44,13 +44,13 @@ pub enum FlashMedium {
     Drive {
         /// Its chips. A mapping unit is a page.
         pages: FlashPages,
-        /// True if it has placement handles.
+        /// True if the drive has placement handles.
         handles: bool,
     },
 }
 
 impl FlashPages {
-    /// The part. Blocks are cut so that a reclaim unit over all planes has [`RECLAIM_BYTES`].
+    /// Returns the part. Its blocks are shortened so that a reclaim unit over all planes has [`RECLAIM_BYTES`].
     fn part(self) -> Result<FlashPart> {
         let name = match self {
             FlashPages::Of4KiB => "mt29f16g08abaca",
@@ -73,7 +73,7 @@ const ARRANGEMENT: ChipArrangement = ChipArrangement {
 };
 
 impl FlashMedium {
-    /// The chips' pages.
+    /// Returns the pages of the chips.
     fn pages(self) -> FlashPages {
         match self {
             FlashMedium::Chips => FlashPages::Of4KiB,
@@ -81,7 +81,8 @@ impl FlashMedium {
         }
     }
 
-    /// Costs of writing, in the terms of the cost model: a page takes the program time of a plane, and long writes have all planes.
+    /// Returns the costs of writing, in the terms of the cost model: a page needs the program time of a plane, and long
+    /// writes use all planes.
     ///
     /// # Errors
     /// If the part does not exist.
@@ -96,10 +97,10 @@ impl FlashMedium {
         })
     }
 
-    /// Makes it, with space for `segments` segments of `segment` bytes behind `before` bytes.
+    /// Makes the device, with space for `segments` segments of `segment` bytes after the first `before` bytes.
     ///
     /// # Errors
-    /// If such flash cannot be made.
+    /// If the part is unknown, or the device cannot be made.
     pub(crate) async fn make(
         self,
         rt: &Rt,
@@ -129,7 +130,8 @@ impl FlashMedium {
     }
 }
 
-/// Chips alone, an erase unit for each segment. They have the reserve of a drive as well: here it is for the log to use.
+/// Makes chips without a translation layer, with an erase unit for each segment. Their reserve is as large as a
+/// drive's, but the log uses it.
 async fn chips(rt: &Rt, segment: u64, segments: u64) -> Result<MediumDevice> {
     let part = FlashPages::Of4KiB.part()?;
     let block = part.pages_per_block * part.page_bytes;

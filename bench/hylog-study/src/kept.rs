@@ -1,4 +1,4 @@
-//! Results of configurations in a file. A study that was interrupted continues from there, and a study with an additional
+//! Results of configurations in a file. An interrupted study continues from this file, and a study with an additional
 //! system runs only the additional configurations.
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +22,7 @@ pub struct ResultStore {
 /// A line of the file: one configuration.
 #[derive(Serialize, Deserialize)]
 struct ResultRecord {
-    /// The commit of the program that ran it.
+    /// The commit of the program that ran the configuration.
     commit: String,
     /// Description of the whole configuration, which identifies the result.
     configuration: String,
@@ -40,11 +40,11 @@ impl ResultStore {
         }
     }
 
-    /// Reads the results in `path`, if the file exists, and opens the file for new results of `commit`. An incomplete last
-    /// line, left by an interrupted run, is removed.
+    /// Reads the results in `path`, if the file exists, and opens the file for new results of `commit`. An incomplete
+    /// last line, left by an interrupted run, is removed.
     ///
     /// # Errors
-    /// The file cannot be read or written, or contains other lines than results.
+    /// If the file cannot be read or written, or contains other lines than results.
     pub fn open(path: &Path, commit: &str) -> Result<ResultStore> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -70,7 +70,7 @@ impl ResultStore {
         })
     }
 
-    /// Returns the result of a configuration, if an earlier run has it.
+    /// Returns the result of a configuration, if an earlier run stored this result.
     pub(crate) fn get(&self, configuration: &str) -> Option<&StudyResult> {
         self.found.get(configuration).map(|line| &line.found)
     }
@@ -78,7 +78,7 @@ impl ResultStore {
     /// Appends the result of a configuration to the file.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn put(&self, configuration: String, found: &StudyResult) -> Result<()> {
         let Some(file) = &self.file else {
             return Ok(());
@@ -94,7 +94,7 @@ impl ResultStore {
         Ok(())
     }
 
-    /// Returns the commits of the results that the file had.
+    /// Returns the commits of the results in the file.
     fn commits(&self) -> Vec<&str> {
         let commits: BTreeSet<&str> = (self.found.values())
             .map(|line| line.commit.as_str())
@@ -102,7 +102,7 @@ impl ResultStore {
         commits.into_iter().collect()
     }
 
-    /// Returns the sentence for the report about results of earlier runs. It is empty if the file had none.
+    /// Returns the report's sentence about results of earlier runs. The sentence is empty if the file had no results.
     pub(crate) fn text(&self) -> String {
         match self.found.len() {
             0 => String::new(),

@@ -1,14 +1,14 @@
 //! The HyLog study: `forebay-sim study hylog`.
 //!
-//! Wang, Zhao and Bunt, *HyLog: A High Performance Approach to Managing Disk Layout* (FAST 2004): every figure and
-//! table of its slides, by the engine that ships, over emulated disks on a virtual clock. What is compared: the
-//! disks themselves, and volumes on them that place data as LFS, WOLF, HyLog or SepBIT do. docs/design/study.md says
-//! what was decided where the slides are silent.
+//! Wang, Zhao and Bunt, *HyLog: A High Performance Approach to Managing Disk Layout* (FAST 2004). The study repeats
+//! every figure and table of the slides with the production engine, over emulated disks on a virtual clock. The study
+//! compares the disks themselves with volumes that place data like LFS, WOLF, HyLog or SepBIT. The file
+//! docs/design/study.md contains the decisions about details that the slides do not mention.
 //!
-//! Reading order: `workload.rs` (what users do), `medium.rs`, `flash_medium.rs` and `spread.rs` (what the data lies on), `system.rs` (what
-//! is compared), `users.rs` and `run.rs` (one configuration, from empty disks to its throughput), `plan.rs` (which
-//! configurations) and `experiment.rs` (all of them, on several threads), `analysis.rs` and `oracle.rs` (what
-//! needs none of this), `report.rs`.
+//! Reading order: `workload.rs` (the users' requests), `medium.rs`, `flash_medium.rs` and `spread.rs` (the devices),
+//! `system.rs` (the compared systems), `users.rs` and `run.rs` (one configuration, from empty disks to its throughput),
+//! `plan.rs` (the configurations) and `experiment.rs` (their execution on several threads), `analysis.rs` and
+//! `oracle.rs` (figures without devices), `report.rs`.
 
 mod analysis;
 mod experiment;
@@ -44,25 +44,26 @@ pub use spread::SpreadDisk;
 pub use system::{MeasuredSystem, StudySystem, SystemCounters};
 pub use users::RequestCounts;
 
-/// What of the study is to be run, and how.
+/// Selection of experiments, and settings of their execution.
 pub struct StudyOptions<'a> {
-    /// How much is measured.
+    /// Extent of the measurements.
     pub scale: StudyScale,
-    /// The keys of the experiments to run; all of them, if none are named.
+    /// The keys of the experiments to run. An empty list means all experiments.
     pub only: &'a [String],
-    /// Where recorded requests are.
+    /// The folder with recorded requests.
     pub traces: Option<&'a Path>,
-    /// A file to keep in what each configuration came to, and to take from what it has already.
+    /// A file that stores the results of all configurations. Configurations with a stored result do not run again.
     pub resume: Option<&'a Path>,
-    /// On so many threads. What comes out does not depend on it.
+    /// Number of threads. The results do not depend on this number.
     pub threads: usize,
 }
 
 impl StudyOptions<'_> {
-    /// Runs it, and writes the report into `folder`; gives the report's path. `step` is told what was done.
+    /// Runs the study, and writes the report into `folder`. Returns the path of the report. `step` receives progress
+    /// messages.
     ///
     /// # Errors
-    /// If an experiment is not known, or the report cannot be written. A configuration that fails is told of in the
+    /// If an experiment is unknown, or the report cannot be written. A configuration that fails is mentioned in the
     /// report.
     pub fn run(&self, folder: &Path, step: &(dyn Fn(&str) + Sync)) -> Result<PathBuf> {
         let circumstances = Circumstances::begin();

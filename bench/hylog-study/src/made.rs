@@ -1,4 +1,4 @@
-//! A medium that was made, and what its devices count.
+//! A device for a run, and its counters.
 
 use std::rc::Rc;
 
@@ -8,31 +8,32 @@ use forebay_disk_model::flash::{PlainFlash, TranslatedFlash};
 use forebay_raid::ParityArray;
 use serde::{Deserialize, Serialize};
 
-/// Counts of the devices below a system, in bytes where not said otherwise; 0 where a device does not count them.
+/// Counters of the devices below a system, in bytes unless stated otherwise. A counter is 0 if the device does not
+/// maintain it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct MediumCounts {
-    /// Written to a solid-state drive.
+    /// Bytes written to a solid-state drive.
     pub host: u64,
-    /// Programmed by flash chips.
+    /// Bytes programmed by flash chips.
     pub programmed: u64,
-    /// Of that, moved by a drive's collection.
+    /// Programmed bytes that a drive's collection moved.
     pub moved: u64,
-    /// Read by a drive to complete mapping units.
+    /// Bytes that a drive read to complete mapping units.
     pub completed: u64,
     /// Data written in whole rows of an array with parity.
     pub row: u64,
     /// Data written in parts of rows of an array with parity.
     pub part: u64,
-    /// Zones that were reset.
+    /// Number of zone resets.
     pub resets: u64,
-    /// Writes that a zone refused.
+    /// Number of writes that a zone refused.
     pub refused: u64,
-    /// The most zones that were partly written at one time, since the beginning.
+    /// Maximum number of partly written zones at one time, since the beginning.
     pub partly_written_max: u64,
 }
 
 impl MediumCounts {
-    /// Counts since then.
+    /// Returns the counters since `before`.
     pub fn since(&self, before: &MediumCounts) -> MediumCounts {
         MediumCounts {
             host: self.host - before.host,
@@ -48,7 +49,7 @@ impl MediumCounts {
     }
 }
 
-/// Device whose counts are read.
+/// The device whose counters are read.
 pub(crate) enum CountedDevice {
     Nothing,
     Parity(Rc<ParityArray>),
@@ -60,19 +61,19 @@ pub(crate) enum CountedDevice {
 /// Bytes of a page of plain flash.
 const CHIP_PAGE_BYTES: u64 = 4096;
 
-/// A device to run a system on.
+/// A device for a system.
 pub struct MediumDevice {
     pub(crate) device: Rc<dyn Device>,
     pub(crate) counted: CountedDevice,
 }
 
 impl MediumDevice {
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> Rc<dyn Device> {
         Rc::clone(&self.device)
     }
 
-    /// Counts so far.
+    /// Returns the current counters.
     pub fn counts(&self) -> MediumCounts {
         let none = MediumCounts::default();
         match &self.counted {
@@ -105,12 +106,12 @@ impl MediumDevice {
         }
     }
 
-    /// True for a solid-state drive, which cleans below whatever is written to it.
+    /// Returns true for a solid-state drive, which has its own cleaning.
     pub(crate) fn is_drive(&self) -> bool {
         matches!(self.counted, CountedDevice::Drive(_))
     }
 
-    /// True if segments must be discarded before they are written again, or should be.
+    /// Returns true if segments must or should be discarded before they are written again.
     pub(crate) fn wants_discards(&self) -> bool {
         matches!(
             self.counted,

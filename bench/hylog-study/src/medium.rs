@@ -1,4 +1,4 @@
-//! The devices of the study: scaled-down emulated disks, alone or in an array, shingled disks, and flash.
+//! The devices of the study: emulated disks of reduced size, single or in an array, shingled disks, and flash.
 
 use std::num::NonZeroU64;
 use std::rc::Rc;
@@ -20,14 +20,14 @@ use crate::made::{CountedDevice, MediumDevice};
 use crate::spread::SpreadDisk;
 use crate::workload::PAGE_BYTES;
 
-/// Bytes of a disk's part of a segment, unless said otherwise.
+/// Bytes of a disk's part of a segment, unless stated otherwise.
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes of an array's unit: so small that a record of a log has a part on every disk, and so large that a page has
-/// not.
+/// Bytes of an array's unit. The unit is small enough that a log record has a part on every disk, and large enough that
+/// a page does not.
 const UNIT_BYTES: u32 = 64 << 10;
 /// Bytes before the first segment of a volume.
 const SUPERBLOCK_BYTES: u64 = 1 << 20;
-/// Requests of each kind by which a disk's figures are measured.
+/// Number of requests of each kind in the measurement of a disk.
 const MEASURED: u32 = 4000;
 
 /// The disks of the study.
@@ -39,14 +39,14 @@ pub enum StudyDisk {
     Of1999,
     /// Seagate Cheetah X15 36LP.
     Of2003,
-    /// What the study looked ahead to.
+    /// The disk that the slides predict.
     Of2008,
-    /// A disk of a terabyte, of 2012: beyond the study.
+    /// A disk of a terabyte, of 2012, which is not in the slides.
     Terabyte,
 }
 
 impl StudyDisk {
-    /// All of them, oldest first.
+    /// All disks, oldest first.
     pub const ALL: [StudyDisk; 5] = [
         StudyDisk::Of1991,
         StudyDisk::Of1999,
@@ -55,7 +55,7 @@ impl StudyDisk {
         StudyDisk::Terabyte,
     ];
 
-    /// What it is called in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             StudyDisk::Of1991 => "1991",
@@ -66,7 +66,7 @@ impl StudyDisk {
         }
     }
 
-    /// The model's name among those of disks.
+    /// Returns the name of the disk model.
     pub fn disk(self) -> &'static str {
         match self {
             StudyDisk::Of1991 => "dec_rz26",
@@ -77,8 +77,8 @@ impl StudyDisk {
         }
     }
 
-    /// Its table. The disk of 1999 is on the bus that it was made for, of 80 MB/s: that of its table, 5 MB/s, was
-    /// its measurer's.
+    /// Returns the disk's table. The disk of 1999 has its original bus, of 80 MB/s. The bus in its table, of 5 MB/s,
+    /// belonged to the measuring system.
     fn spec(self) -> Result<DiskSpec> {
         let spec = named(self.disk()).with_context(|| format!("no disk {}", self.disk()))?;
         let bus = NonZeroU64::new(80_000_000);
@@ -88,20 +88,20 @@ impl StudyDisk {
         })
     }
 
-    /// What writing takes, in the terms of the cost model: from what pages written at random places take, and
-    /// from what pieces do, with all that a write takes beside the arm and the platters.
+    /// Returns the costs of writing, in the terms of the cost model. The costs follow from the durations of page writes
+    /// and piece writes at random places, including all overhead beside the arm and the platters.
     ///
     /// # Errors
-    /// If there is no such model.
+    /// If the model does not exist.
     pub fn writing(self) -> Result<cost::DiskParameters> {
         let [page, piece] = self.sampled(DiskOp::Write)?;
         Ok(figures(page.whole, piece.whole))
     }
 
-    /// Positioning and bandwidth as makers give them, and the slides: seek and half a turn, before a read.
+    /// Returns positioning and bandwidth as in data sheets and in the slides: seek and half a rotation, before a read.
     ///
     /// # Errors
-    /// If there is no such model.
+    /// If the model does not exist.
     pub fn nominal(self) -> Result<cost::DiskParameters> {
         let [page, piece] = self.sampled(DiskOp::Read)?;
         let disk = figures(page.whole, piece.whole);
@@ -117,7 +117,7 @@ impl StudyDisk {
     }
 }
 
-/// Means of what requests took, in seconds.
+/// Mean durations of requests, in seconds.
 struct RequestMeans {
     whole: f64,
     positioning: f64,
@@ -133,7 +133,7 @@ fn figures(page: f64, piece: f64) -> cost::DiskParameters {
     }
 }
 
-/// What requests for so many bytes take at random places, one at a time.
+/// Measures requests of this length at random places, one at a time.
 fn sample(spec: &DiskSpec, op: DiskOp, bytes: u64) -> RequestMeans {
     let without = DiskOptions {
         caches: EnabledCaches::Off,
@@ -156,7 +156,7 @@ fn sample(spec: &DiskSpec, op: DiskOp, bytes: u64) -> RequestMeans {
             positioning += (done.service.seek + done.service.rotation).as_secs_f64();
             now = done.at;
         }
-        // So that it is not in step with the platters.
+        // The requests must not be synchronous with the rotation.
         now = now.plus(std::time::Duration::from_micros(rng.below(20_000)));
     }
     let mean = |sum| sum / f64::from(MEASURED);
@@ -166,7 +166,7 @@ fn sample(spec: &DiskSpec, op: DiskOp, bytes: u64) -> RequestMeans {
     }
 }
 
-/// With read-ahead, and without answering writes early: as databases had their disks.
+/// Returns the drive's options: read-ahead, and no early acknowledgement of writes, as usual for databases.
 fn options(phase: f64) -> DiskOptions {
     DiskOptions {
         caches: EnabledCaches::Explicit(CacheChoice {
@@ -178,19 +178,19 @@ fn options(phase: f64) -> DiskOptions {
     }
 }
 
-/// How disks make one device.
+/// The combination of disks into one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiskArray {
-    /// A disk alone.
+    /// A single disk.
     One,
-    /// Striped over so many.
+    /// Striped over this number of disks.
     Stripes(u32),
-    /// Striped over so many, of which each stripe's parity takes one.
+    /// Striped over this number of disks. The parity of each stripe takes one disk.
     Parity(u32),
 }
 
 impl DiskArray {
-    /// Disks that there are.
+    /// Returns the number of disks.
     pub fn disks(self) -> u64 {
         match self {
             DiskArray::One => 1,
@@ -198,7 +198,7 @@ impl DiskArray {
         }
     }
 
-    /// Disks' worth of data that it holds.
+    /// Returns the number of disks' capacities that hold data.
     pub fn holds(self) -> u64 {
         match self {
             DiskArray::Parity(disks) => u64::from(disks) - 1,
@@ -207,53 +207,54 @@ impl DiskArray {
     }
 }
 
-/// Kind of a medium.
+/// Kind of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MediumKind {
     /// Disks.
     Disks,
     /// Disks as one host-managed shingled device, with a zone for each segment.
     Zones,
-    /// Flash. `model` and `array` of the medium are not used.
+    /// Flash. `model` and `array` of [`StudyMedium`] are not used.
     Flash(FlashMedium),
 }
 
-/// What the data lies on.
+/// The device below a system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StudyMedium {
-    /// Its kind.
+    /// Kind of the device.
     pub kind: MediumKind,
     /// The disks.
     pub model: StudyDisk,
-    /// How they make one device.
+    /// The combination of the disks into one device.
     pub array: DiskArray,
-    /// Bytes of a disk's part of a segment, and of the piece of the disk that it lies in.
+    /// Bytes of a disk's part of a segment, and of the disk's piece that contains this part.
     pub piece: u64,
-    /// Segments that there is room for. A part of each is on every disk.
+    /// Number of segments. Every disk has a part of each segment.
     pub segments: u64,
 }
 
 impl StudyMedium {
-    /// Bytes of a segment. The engine takes powers of two, so an array has to hold as many disks' worth.
+    /// Returns the bytes of a segment. The engine requires a power of two, so the number of an array's data disks must
+    /// be a power of two.
     pub fn segment_bytes(&self) -> u64 {
         self.piece * self.array.holds()
     }
 
-    /// Segments' worth of room that superblocks take.
+    /// Returns the number of segments' space that superblocks take.
     fn before(&self) -> u64 {
         SUPERBLOCK_BYTES.div_ceil(self.segment_bytes())
     }
 
-    /// Bytes of all segments.
+    /// Returns the bytes of all segments.
     pub fn bytes(&self) -> u64 {
         self.segments * self.segment_bytes()
     }
 
-    /// What writing takes, in the terms of the cost model: an array's disks write pages at the same time, each others, and a segment's parts
-    /// together. A page of a stripe with parity takes four accesses.
+    /// Returns the costs of writing, in the terms of the cost model. The disks of an array write different pages
+    /// concurrently, and the parts of a segment together. A page of a stripe with parity takes four accesses.
     ///
     /// # Errors
-    /// If there is no such model.
+    /// If the model does not exist.
     pub fn writing(&self) -> Result<cost::DiskParameters> {
         if let MediumKind::Flash(flash) = self.kind {
             return flash.writing();
@@ -271,10 +272,10 @@ impl StudyMedium {
         })
     }
 
-    /// A device of one mebibyte, for superblocks, and the segments, each on a piece of every disk.
+    /// Makes a device with one mebibyte for superblocks, and the segments. Each segment has a piece of every disk.
     ///
     /// # Errors
-    /// If there is no such model, or its disks cannot be an array.
+    /// If the model does not exist, or its disks cannot be an array.
     pub async fn make(&self, rt: &Rt, seed: u64) -> Result<MediumDevice> {
         let segment = self.segment_bytes();
         match self.kind {
@@ -303,7 +304,7 @@ impl StudyMedium {
         let whole: Rc<dyn Device> = match self.array {
             DiskArray::One => disks.remove(0),
             DiskArray::Stripes(_) => Rc::new(StripedArray::new(disks, UNIT_BYTES)?),
-            // New disks are all zeroes, of which the parity is right.
+            // New disks contain zeroes, whose parity is right.
             DiskArray::Parity(_) => {
                 let members = disks.into_iter().map(Some).collect();
                 let parity = Rc::new(ParityArray::new(rt, members, UNIT_BYTES)?);
@@ -311,7 +312,7 @@ impl StudyMedium {
                 parity
             }
         };
-        // Superblocks end where the first segment begins, so that each segment's part is one piece.
+        // Superblocks end where the first segment begins, so that each disk's part of a segment is one piece.
         let before = self.before() * self.segment_bytes() - SUPERBLOCK_BYTES;
         let len = whole.geometry().len - before;
         let used = DeviceSlice::new(whole, before, len).context("the disks are too small")?;
@@ -323,7 +324,7 @@ impl StudyMedium {
 
     fn disk(&self, rt: &Rt, seed: u64, number: u64) -> Result<Rc<dyn Device>> {
         let pieces = self.segments + self.before();
-        // Disks do not turn in step.
+        // The disks' rotations are not synchronous.
         let phase = (mix(seed, number) >> 11) as f64 / (1u64 << 53) as f64;
         let drive = Drive::new(self.model.spec()?, options(phase));
         let spread = SpreadDisk::new(drive, self.piece / SECTOR_BYTES, pieces);

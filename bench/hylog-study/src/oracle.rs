@@ -1,30 +1,30 @@
-//! A limit: how seldom a log would have to write, if it knew when each page is written next.
+//! A limit of write amplification: the cost of a log that has an oracle for the next write of each page.
 //!
-//! Pages and segments alone, without disks or an engine. Pages that are to be overwritten at about the same time come into
-//! the same segment, which so dies at once; that no placement can know. It is a limit for what telling pages apart can
-//! gain, not the least possible: victims are those with the least in them.
+//! The simulation has pages and segments, without disks or an engine. A segment gets pages whose next writes are at
+//! similar times. Such a segment becomes empty at once, which no real placement can achieve. The result limits the gain
+//! of separating pages, but the result is not the minimum: victims are the segments with the least live data.
 
 use crate::workload::{PAGE_BYTES, Workload};
 
-/// Logs by remaining lifetime: each for twice the lifetimes of the one before.
+/// Number of logs by remaining lifetime. Each log is for twice the lifetimes of the previous log.
 const LOGS: u32 = 8;
-/// Never again.
+/// Time of a write that never occurs.
 const NEVER: u64 = u64::MAX;
 
-/// What is simulated.
+/// Properties of a simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct OracleShape {
-    /// Segments that there are.
+    /// Number of segments.
     pub(crate) segments: u32,
-    /// Pages in each.
+    /// Number of pages in each segment.
     pub(crate) pages: u32,
-    /// True if it is known when each page is written next; else there is one log for users and one for what is moved.
+    /// True if the next write of each page is known. Otherwise one log is for users, and another for moved pages.
     pub(crate) knows: bool,
 }
 
 #[derive(Clone, Default)]
 struct OracleSegment {
-    /// Pages as they were written; some lie elsewhere by now.
+    /// Pages in the order of their writes. Some pages have other places now.
     written: Vec<u32>,
     live: u32,
     open: bool,
@@ -35,14 +35,14 @@ struct OracleLog {
     segments: Vec<OracleSegment>,
     free: Vec<u32>,
     open: Vec<Option<u32>>,
-    /// Where each page lies, and when it is written next.
+    /// Segment of each page, and the time of its next write.
     lies: Vec<Option<u32>>,
     dies: Vec<u64>,
     now: u64,
     moved: u64,
 }
 
-/// The pages written by so many requests of `workload`.
+/// Returns the pages that requests of `workload` write, at least `count`.
 pub(crate) fn writes(workload: &mut dyn Workload, count: usize) -> Vec<u32> {
     let mut written = Vec::with_capacity(count);
     while written.len() < count {
@@ -54,8 +54,8 @@ pub(crate) fn writes(workload: &mut dyn Workload, count: usize) -> Vec<u32> {
     written
 }
 
-/// How often a page is written for each time that users write one: over the second half of `writes`, after all
-/// `data` pages were written once.
+/// Returns the number of page writes for each page that users write. The measurement covers the second half of
+/// `writes`, after all `data` pages were written once.
 pub(crate) fn amplification(shape: OracleShape, data: u32, writes: &[u32]) -> f64 {
     let mut next = vec![NEVER; data as usize];
     let mut dies = vec![NEVER; writes.len()];
@@ -79,7 +79,7 @@ pub(crate) fn amplification(shape: OracleShape, data: u32, writes: &[u32]) -> f6
     1.0 + (log.moved - before) as f64 / users
 }
 
-/// Pages that fill so much of a shape.
+/// Returns the number of pages at this utilisation.
 pub(crate) fn data(shape: &OracleShape, utilisation: f64) -> u32 {
     (f64::from(shape.segments) * f64::from(shape.pages) * utilisation) as u32
 }
@@ -89,7 +89,7 @@ impl OracleShape {
         if self.knows { LOGS as usize } else { 2 }
     }
 
-    /// With segments as the study has them.
+    /// Creates the shape with the study's segments.
     pub(crate) fn new(segments: u32, segment_bytes: u64, knows: bool) -> OracleShape {
         OracleShape {
             segments,
@@ -115,7 +115,7 @@ impl OracleLog {
 
     fn write(&mut self, page: u32, dies: u64) {
         self.kill(page);
-        // What is moved may open a segment of each log.
+        // Moved pages may open a segment in each log.
         while self.free.len() <= self.shape.logs() {
             self.clean();
         }
@@ -130,7 +130,7 @@ impl OracleLog {
         }
     }
 
-    /// The log that a page belongs to; `else_to` if nothing is known.
+    /// Returns the log of a page, or `else_to` if the next write is unknown.
     fn log_of(&self, page: u32, else_to: u32) -> usize {
         let left = self.dies[page as usize].saturating_sub(self.now);
         let segments = left / u64::from(self.shape.pages);
@@ -159,8 +159,8 @@ impl OracleLog {
         self.open[log] = (!full).then_some(at);
     }
 
-    /// Moves what is live in the segment with the least of it. There are fewer open segments than hold all pages, so
-    /// that something is always gained.
+    /// Moves the live pages of the closed segment that has the fewest. The open segments are too few to hold all pages,
+    /// so cleaning always gains space.
     fn clean(&mut self) {
         let closed = (0..).zip(&self.segments);
         let closed = closed.filter(|(_, segment)| !segment.open && !segment.written.is_empty());
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn uniform_writes_cost_as_modelled_without_an_oracle_and_much_less_with_it() {
         let [log, oracle] = found(Skew::Uniform, 0.8);
-        // What is kept free, and what is open, does not count.
+        // Free and open segments are excluded.
         let used = 0.8 * 256.0 / (256.0 - 4.0);
         let model = cost::write_amplification(cost::greedy_utilisation(used, 64));
         assert!((log / model - 1.0).abs() < 0.05, "{log}, {model}");

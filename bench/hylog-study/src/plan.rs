@@ -1,4 +1,4 @@
-//! Which experiments there are.
+//! The experiments of the study.
 
 pub(crate) mod modern;
 
@@ -10,35 +10,36 @@ use crate::run::Effort;
 use crate::system::StudySystem;
 use crate::workload::{PAGE_BYTES, Skew, StudyTrace, TracedWorkload};
 
-/// How much is measured.
+/// Extent of the measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StudyScale {
-    /// All of it.
+    /// The whole study.
     Full,
-    /// A part, in a few minutes.
+    /// A part that takes a few minutes.
     Quick,
 }
 
-/// The utilisation at which the slides' comparisons are made.
+/// Utilisation of the slides' comparisons.
 const SLIDES: f64 = 0.98;
-/// One at which a log has some room.
+/// Utilisation at which a log has some free space.
 const ROOMY: f64 = 0.8;
-/// One at which a log has to clean much.
+/// Utilisation at which a log must clean much.
 const FULL: f64 = 0.9;
-/// A little more.
+/// Utilisation slightly above [`FULL`].
 const TIGHT: f64 = 0.92;
-/// From here on, media are so large that what the engine keeps free by number is small beside what is free by share.
+/// Minimum utilisation for large devices. On large devices, the fixed number of free segments is small relative to the
+/// free share.
 const LARGE_FROM: f64 = 0.95;
-/// The bytes of those: of several disks, and of one. No disk of 1999 holds more.
+/// Bytes of large devices: of several disks, and of a single disk. No disk of 1999 has more.
 const LARGE_BYTES: u64 = 10 << 30;
 const LARGE_DISK_BYTES: u64 = 8 << 30;
-/// The least bytes of a disk's part of a segment.
+/// Minimum bytes of a disk's part of a segment.
 const PIECE_MIN: u64 = 256 << 10;
-/// Users and disks of the slides' comparisons.
+/// Numbers of users and disks in the slides' comparisons.
 const USERS: usize = 20;
 const DISKS: u32 = 4;
 
-/// What the slides compare, and what is beyond them.
+/// The systems of the slides' comparisons, and further systems.
 const SYSTEMS: [StudySystem; 7] = [
     StudySystem::Plain,
     StudySystem::Volume(PlacementKind::Lfs),
@@ -50,7 +51,7 @@ const SYSTEMS: [StudySystem; 7] = [
 ];
 
 impl StudyScale {
-    /// Segments of a medium.
+    /// Returns the number of a device's segments.
     fn segments(self) -> u64 {
         match self {
             StudyScale::Full => 1536,
@@ -58,18 +59,18 @@ impl StudyScale {
         }
     }
 
-    /// Pages that a recorded workload may touch.
+    /// Returns the maximum number of pages that a recorded workload touches.
     pub fn trace_pages(self) -> usize {
         let bytes = ROOMY * (self.segments() * PIECE_BYTES) as f64;
         (bytes / PAGE_BYTES as f64) as usize
     }
 
-    /// How much is done in a run.
+    /// Returns the effort of a run.
     pub fn effort(self) -> Effort {
         match self {
             StudyScale::Full => Effort {
                 turned_over: 1.0,
-                // HyLog needs once to count, and then it has to sort.
+                // HyLog needs the first pass for counting, and then must separate the pages.
                 rewritten: 1.5,
                 measured: 0.5,
                 requests: 10_000,
@@ -100,7 +101,8 @@ fn array(disks: u32) -> DiskArray {
     }
 }
 
-/// A medium for so much data: segments of [`PIECE_BYTES`], of which a part of at least [`PIECE_MIN`] is on each disk.
+/// Returns a device for this utilisation. Its segments have [`PIECE_BYTES`], of which each disk has a part of at least
+/// [`PIECE_MIN`].
 fn medium(scale: StudyScale, model: StudyDisk, array: DiskArray, utilisation: f64) -> StudyMedium {
     let piece = (PIECE_BYTES / array.holds()).max(PIECE_MIN);
     let bytes = match (utilisation >= LARGE_FROM, array) {
@@ -121,7 +123,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// A place like those of the slides' comparisons: TPC-C, 20 users, disks of 1999.
+/// Returns a point like in the slides' comparisons: TPC-C, 20 users, disks of 1999.
 fn place_of(
     scale: StudyScale,
     name: impl Into<String>,
@@ -137,7 +139,7 @@ fn place_of(
     }
 }
 
-/// All experiments.
+/// Returns all experiments.
 pub fn experiments(
     scale: StudyScale,
     traces: &[(StudyTrace, Result<TracedWorkload, String>)],
@@ -158,7 +160,7 @@ pub fn experiments(
     all
 }
 
-/// Even updates by one user, on one disk of each year of the slides' table.
+/// Returns uniform updates by one user, on one disk of each year in the slides' table.
 fn crossovers(scale: StudyScale) -> Vec<StudyExperiment> {
     let one = |key: &'static str, model: StudyDisk, piece: u64| {
         let place = |utilisation: &f64| ExperimentPoint {
@@ -190,7 +192,7 @@ fn crossovers(scale: StudyScale) -> Vec<StudyExperiment> {
         }
     };
     let models = [
-        // Segments by which the slides' crossover comes out.
+        // These segment sizes reproduce the slides' crossovers.
         ("even-1991", StudyDisk::Of1991, 128 << 10),
         ("even-1999", StudyDisk::Of1999, PIECE_BYTES),
         ("even-2003", StudyDisk::Of2003, PIECE_BYTES),
@@ -237,7 +239,7 @@ fn disk_types(scale: StudyScale) -> Vec<StudyExperiment> {
     ]
 }
 
-/// The key of an experiment that is made at several utilisations, and what its title says of that.
+/// Returns the key of an experiment with several utilisations, and the utilisation's text in its title.
 fn keyed(
     [slides, full, roomy]: [&'static str; 3],
     slide: &str,

@@ -1,4 +1,4 @@
-//! What came out, as a page of Markdown with the figures beside it, and the slides' values.
+//! The report: a Markdown page of the results and the slides' values, and its figures.
 
 mod analysis;
 mod bars;
@@ -14,8 +14,8 @@ use forebay_report::ReportPage;
 use crate::experiment::ExperimentResults;
 use crate::plan::StudyScale;
 
-/// Writes `report.md` and its figures into a folder, which is made if need be; gives its path. `circumstances` are paragraphs
-/// that say where and by what it was measured.
+/// Writes `report.md` and its figures into a folder, and creates the folder if necessary. Returns the path of the
+/// report. `circumstances` are paragraphs about the machine and the program.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -37,7 +37,7 @@ pub fn write_report(
     page.end()
 }
 
-/// What the study had, as far as its slides say, and what stands for it here.
+/// The study's setup according to its slides, and its counterpart here.
 const DIFFERENCES: [[&str; 3]; 8] = [
     [
         "disks",

@@ -13,90 +13,92 @@ use crate::system::{MeasuredSystem, StudySystem, SystemCounters};
 use crate::users::{RequestCounts, StudyUsers};
 use crate::workload::{PAGE_BYTES, Workload};
 
-/// How long is slept between two looks at how far a run is.
+/// Interval of progress checks.
 const LOOK: Duration = Duration::from_millis(500);
-/// Users that get no answer for so long are taken to wait for ever.
+/// Time without an answer after which a run counts as stalled.
 const STALLED: Duration = Duration::from_secs(300);
 
-/// What placements call the share of the pages that they log.
+/// Name of the statistic for the share of logged pages.
 const HOT_SHARE: &str = "hot share";
 
-/// How much is done.
+/// Amount of work in a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Effort {
-    /// A log is warm when it and what is written in place come to so many times what the medium holds.
+    /// Written bytes before a log is warm, in the log and in place, as a multiple of the device's size.
     pub turned_over: f64,
-    /// And when users have written so many times as much as there is data: placements learn by what is written again.
+    /// Bytes that users write before a log is warm, as a multiple of the data. Placements learn from repeated writes.
     pub rewritten: f64,
-    /// It is measured while it writes so many times that.
+    /// Bytes that a log writes during the measurement, as a multiple of the device's size.
     pub measured: f64,
-    /// What is no log is warm after so many requests, and measured for twice as many; a log, after no fewer.
+    /// Number of requests after which a system without a log is warm. The measurement has twice as many. These are
+    /// minima for a log.
     pub requests: u64,
-    /// More requests than so many for each page are made neither to warm nor to measure.
+    /// Maximum number of requests for each page, both before the measurement and during it.
     pub page_requests_max: u64,
 }
 
-/// What is run.
+/// A configuration.
 pub struct StudyConfig<W> {
-    /// What is compared.
+    /// The measured system.
     pub under: StudySystem,
-    /// What it lies on.
+    /// The device below the system.
     pub medium: StudyMedium,
-    /// Makes what users do.
+    /// Creates the workload.
     pub workload: W,
-    /// How many users.
+    /// Number of users.
     pub users: usize,
-    /// How much is done.
+    /// Amount of work.
     pub effort: Effort,
-    /// From which all that is random follows.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StudyOutcome {
-    /// What users did while it was measured.
+    /// Users' requests during the measurement.
     pub done: RequestCounts,
-    /// What the system did for that.
+    /// Counters of the system during the measurement.
     pub counters: SystemCounters,
-    /// How long it took, in seconds of the virtual clock.
+    /// Duration of the measurement, in seconds of the virtual clock.
     pub seconds: f64,
-    /// The longest request of those that were measured, in seconds.
+    /// The longest request of the measurement, in seconds.
     pub longest: f64,
-    /// The hot share over the whole run, of a placement that has one: seconds, and the share of the pages.
+    /// The hot share during the whole run, if the placement has a hot share: seconds, and the share of the pages.
     pub hot_shares: Vec<(f64, f64)>,
-    /// True if it was warm when it began to be measured: false of a log that took too many requests.
+    /// True if the system was warm when the measurement began. A log that needed too many requests is not warm.
     pub warm: bool,
-    /// Requests a second in each tenth of what was measured.
+    /// Requests per second in each tenth of the measurement.
     pub tenths: Vec<f64>,
-    /// How full the segments were that were in use, in the end, of what they can hold; of a log.
+    /// Utilisation of the segments in use at the end of the run, without their headers. `None` if the system has no
+    /// log.
     pub density: Option<f64>,
 }
 
-/// What came of one configuration: or why nothing did.
+/// Result of a configuration, or the reason of its failure.
 pub type StudyResult = std::result::Result<StudyOutcome, String>;
 
 impl StudyOutcome {
-    /// Requests a second.
+    /// Returns the requests per second.
     pub fn throughput(&self) -> f64 {
         self.done.requests() as f64 / self.seconds
     }
 
-    /// Bytes written to the medium for each that users wrote; nothing where that is not counted.
+    /// Returns the bytes written to the device for each byte that users wrote. `None` if these bytes are not counted.
     pub fn amplification(&self) -> Option<f64> {
         let counted = self.counters.medium() > 0 && self.counters.users > 0;
         counted.then(|| self.counters.medium() as f64 / self.counters.users as f64)
     }
 }
 
-/// How far a run is.
+/// Progress of a run.
 struct RunProgress {
     at: f64,
     done: RequestCounts,
     counters: SystemCounters,
 }
 
-/// A run that goes on.
+/// A run in progress.
 struct StudyRun {
     rt: Rt,
     system: Box<dyn MeasuredSystem>,
@@ -118,7 +120,7 @@ impl StudyRun {
         }
     }
 
-    /// Lets users work until `enough` is true of what was done since.
+    /// Lets users work until `enough` returns true for the counters since the call.
     async fn work(
         &mut self,
         enough: impl Fn(&RequestCounts, &SystemCounters) -> bool,
@@ -155,10 +157,10 @@ impl StudyRun {
 }
 
 impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> StudyConfig<W> {
-    /// Runs it, on a clock of its own.
+    /// Runs the configuration on its own virtual clock.
     ///
     /// # Errors
-    /// If it is refused, stalls, or what is read is not what was written.
+    /// If the system refuses the configuration, the run stalls, or read data differs from written data.
     pub fn run(self) -> Result<StudyOutcome> {
         let executor = Executor::new(Rc::new(VirtualTime::new()));
         let rt = executor.rt();
@@ -201,7 +203,7 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> StudyConfig<W> {
         running.marks.clear();
         running.users.take_longest();
         let measured = enough(effort.measured, 0.0, 2 * effort.requests);
-        // Set where it is enough, to the end of the round.
+        // Set to the end of the current round when the work is sufficient.
         let until = Cell::new(None);
         running
             .work(|done, counters| {
@@ -231,14 +233,15 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> StudyConfig<W> {
     }
 }
 
-/// How full segments in use are, of what they can hold beside headers: as much as of what was written so far is data.
+/// Returns the utilisation of the segments in use, without their headers. The calculation assumes the average share of
+/// headers in all data written so far.
 fn density(system: &dyn MeasuredSystem, counters: &SystemCounters) -> Option<f64> {
     let data = counters.users - counters.in_place + counters.moved + counters.checkpoints;
     let density = system.density()?;
     (data > 0).then(|| density * counters.log as f64 / data as f64)
 }
 
-/// Requests a second in each tenth of the time from `from` to the last of the looks.
+/// Returns the requests per second in each tenth of the time from `from` to the last progress check.
 fn tenths(from: &RunProgress, marks: &[(f64, u64)]) -> Vec<f64> {
     let parts = 10.min(marks.len());
     let mut before = (from.at, from.done.requests());

@@ -1,9 +1,9 @@
-//! A part of a disk's room, over all of the disk.
+//! A part of a disk's capacity, spread over the whole disk.
 //!
-//! A disk of which a thirtieth is in use behaves otherwise than a full one: its arm hardly moves. So what is used
-//! here lies in pieces at even distances from the first block to the last, with the mechanics of the whole. Within
-//! a piece, which is as long as a segment's part on the disk, everything is as on the whole disk; from one to
-//! the next the arm moves, which it also does between the segments of a log that has been cleaned for a while.
+//! A disk of which a thirtieth is in use behaves differently from a full disk: its arm hardly moves. So the used part
+//! lies in pieces at even distances from the first block to the last, with the mechanics of the whole disk. A piece is
+//! as long as a segment's part on the disk, and behaves like on the whole disk. From one piece to the next the arm
+//! moves. The arm also moves between the segments of a log that has been cleaned for a while.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use forebay_disk_model::TimingModel;
 use forebay_disk_model::disk::{DiskCompletion, DiskOp};
 use forebay_rt::Instant;
 
-/// A disk that is used in pieces.
+/// A disk with its pieces in use.
 pub struct SpreadDisk<T> {
     disk: T,
-    /// Sectors of a piece, and from the first of one to the first of the next.
+    /// Sectors of a piece, and the distance of two pieces.
     piece: u64,
     apart: u64,
     pieces: u64,
-    /// Of commands that take several of the disk's: how many are under way.
+    /// For commands that need several commands of the disk, the number of incomplete disk commands.
     parts: BTreeMap<u64, u32>,
-    /// Whose the disk's commands are.
+    /// The command to which each disk command belongs.
     whose: BTreeMap<u64, u64>,
     next: u64,
     done: Vec<DiskCompletion>,
 }
 
 impl<T: TimingModel> SpreadDisk<T> {
-    /// `pieces` pieces of `piece` sectors each.
+    /// Creates `pieces` pieces of `piece` sectors each.
     ///
     /// # Panics
-    /// If they are more than the disk has.
+    /// If the pieces are larger than the disk.
     pub fn new(disk: T, piece: u64, pieces: u64) -> SpreadDisk<T> {
         let apart = match pieces {
             0 | 1 => piece,
@@ -88,7 +88,7 @@ impl<T: TimingModel> TimingModel for SpreadDisk<T> {
         self.disk.next_event()
     }
 
-    /// A command is done when the last of its parts is; where its time went is told of that.
+    /// Completes a command when its last part is complete. The time statistics are those of the last part.
     fn advance(&mut self, now: Instant, done: &mut Vec<DiskCompletion>) {
         self.disk.advance(now, &mut self.done);
         for part in self.done.drain(..) {
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes what it is asked for.
+    /// Records its requests.
     struct NotingDisk(EvenDisk, Vec<(u64, u32)>);
 
     impl TimingModel for NotingDisk {

@@ -1,4 +1,4 @@
-//! What is compared: a plain device, and volumes on it that place data one way or another.
+//! The compared systems: a plain device, and volumes with different placements over this device.
 
 use std::rc::Rc;
 
@@ -16,19 +16,19 @@ use serde::{Deserialize, Serialize};
 use crate::made::{MediumCounts, MediumDevice};
 use crate::workload::PAGE_BYTES;
 
-/// What is written where.
+/// The placement of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StudySystem {
-    /// The device itself: every page in its place.
+    /// The device itself, with every page in its place.
     Plain,
-    /// A volume that places data so.
+    /// A volume with this placement.
     Volume(PlacementKind),
-    /// A volume that chooses how it places data, as one that is made without a placement.
+    /// A volume that chooses its placement, like a volume that is created without a placement.
     Auto,
 }
 
 impl StudySystem {
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             StudySystem::Plain => "overwrite",
@@ -38,32 +38,32 @@ impl StudySystem {
     }
 }
 
-/// What a system has done, in bytes where not said otherwise.
+/// Counters of a system, in bytes unless stated otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SystemCounters {
-    /// Written by users.
+    /// Bytes written by users.
     pub users: u64,
-    /// Moved by the cleaner.
+    /// Bytes moved by the cleaner.
     pub moved: u64,
-    /// Written by checkpoints.
+    /// Bytes written by checkpoints.
     pub checkpoints: u64,
-    /// Of what users wrote, written in place.
+    /// Users' bytes that were written in place.
     pub in_place: u64,
-    /// Written to the log in all; 0 of a plain device, which does not count.
+    /// Bytes written to the log in total, or 0 for a plain device, which does not count them.
     pub log: u64,
-    /// Segments that the cleaner emptied.
+    /// Number of segments that the cleaner emptied.
     pub cleaned: u64,
-    /// Counts of the devices below.
+    /// Counters of the devices below.
     pub below: MediumCounts,
 }
 
 impl SystemCounters {
-    /// Written to the medium in all, in place and in the log.
+    /// Returns the bytes written to the device in total, in place and in the log.
     pub fn medium(&self) -> u64 {
         self.in_place + self.log
     }
 
-    /// What was done since then.
+    /// Returns the counters since `before`.
     pub fn since(&self, before: &SystemCounters) -> SystemCounters {
         SystemCounters {
             users: self.users - before.users,
@@ -77,42 +77,42 @@ impl SystemCounters {
     }
 }
 
-/// One in so many segments is kept free of data beside what cleaning needs.
+/// Reciprocal of the fraction of segments that stays free of data, in addition to the needs of cleaning.
 const SPARE_PART: u64 = 512;
 
-/// A device whose use is measured, and what it says of itself.
+/// A measured device and its statistics.
 pub trait MeasuredSystem {
-    /// The device.
+    /// Returns the device.
     fn device(&self) -> Rc<dyn Device>;
 
-    /// What it has done so far.
+    /// Returns the current counters.
     fn counters(&self) -> SystemCounters {
         SystemCounters::default()
     }
 
-    /// How full the segments are that are in use: the utilisation that cleaning has to do with. Nothing where
-    /// there are none.
+    /// Returns the utilisation of the segments in use, which determines the cost of cleaning. `None` if the system has
+    /// no segments.
     fn density(&self) -> Option<f64> {
         None
     }
 
-    /// What is known of it when it answers no more.
+    /// Returns a description of the state, for a system that stopped answering.
     fn state(&self) -> String {
         String::new()
     }
 
-    /// True if what it writes is a log, which has to be cleaned.
+    /// Returns true if writes go to a log that must be cleaned, in the system or in a drive below it.
     fn is_log(&self) -> bool {
         false
     }
 
-    /// What its placement says of itself.
+    /// Returns the statistics of the placement.
     fn facts(&self) -> Vec<PolicyFact> {
         Vec::new()
     }
 }
 
-/// A device without anything.
+/// A device without a layer over it.
 struct PlainSystem(MediumDevice);
 
 impl MeasuredSystem for PlainSystem {
@@ -120,7 +120,7 @@ impl MeasuredSystem for PlainSystem {
         self.0.device()
     }
 
-    /// Only a solid-state drive counts what is written to it.
+    /// Only a solid-state drive counts the bytes written to it.
     fn counters(&self) -> SystemCounters {
         let below = self.0.counts();
         SystemCounters {
@@ -187,10 +187,10 @@ impl MeasuredSystem for VolumeSystem {
 }
 
 impl StudySystem {
-    /// Makes it on `medium`, for so many pages.
+    /// Makes the system on `medium`, for this number of pages.
     ///
     /// # Errors
-    /// If the engine refuses.
+    /// If the engine refuses the configuration.
     pub async fn make(
         self,
         rt: &Rt,

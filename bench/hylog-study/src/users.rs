@@ -1,7 +1,7 @@
-//! Users without think time: each has one request under way, and makes the next as soon as it is answered.
+//! Users without think time: each user has one request in flight, and issues the next after its completion.
 //!
-//! A page that is written is a stamp: eight bytes, repeated, other ones for each write. What is read is compared
-//! with the newest, unless the page was being written meanwhile.
+//! The content of a written page is a stamp: eight bytes, repeated, and different for each write. Read pages are
+//! compared with their newest stamp, unless a write of the page was concurrent.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,42 +15,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::{PAGE_BYTES, PageAccess, Workload};
 
-/// What is known of a page.
+/// State of a page.
 #[derive(Clone, Copy, Default)]
 struct PageStamp {
     stamp: u64,
-    /// Writes that are under way.
+    /// Number of writes in flight.
     writing: u16,
-    /// Two writes were under way together, and either may have been the last.
+    /// True if two writes were concurrent, so that either may have been the last.
     unsure: bool,
-    /// Grows with each write.
+    /// Version, which grows with each write.
     version: u32,
 }
 
-/// What was done.
+/// Counters of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct RequestCounts {
-    /// Requests that read.
+    /// Read requests.
     pub reads: u64,
-    /// Requests that wrote.
+    /// Write requests.
     pub writes: u64,
-    /// Bytes that were written.
+    /// Written bytes.
     pub written: u64,
-    /// Pages that were read and compared.
+    /// Read and compared pages.
     pub compared: u64,
-    /// Nanoseconds that all reads took.
+    /// Total duration of all reads, in nanoseconds.
     pub read_nanos: u64,
-    /// The same of writes.
+    /// Total duration of all writes, in nanoseconds.
     pub write_nanos: u64,
 }
 
 impl RequestCounts {
-    /// All requests.
+    /// Returns the number of all requests.
     pub fn requests(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// What was done since then.
+    /// Returns the counters since `before`.
     pub fn since(&self, before: &RequestCounts) -> RequestCounts {
         RequestCounts {
             reads: self.reads - before.reads,
@@ -81,12 +81,12 @@ pub(crate) struct StudyUsers {
     _tasks: Vec<Task<()>>,
 }
 
-/// Pages of the writes that fill a device at first: as users write later. A placement that judges by how long writes
-/// are would be misled by longer ones for as long as it remembers.
+/// Pages in each of the first writes, which fill the device. The length equals the later writes of users. Longer writes
+/// would mislead placements that remember the length of writes.
 const FILL_PAGES: u32 = 1;
 
 impl StudyUsers {
-    /// Fills the device, page by page, and sets users to work.
+    /// Fills the device page by page, and starts the users.
     ///
     /// # Errors
     /// If the device fails or is full.
@@ -126,17 +126,17 @@ impl StudyUsers {
         })
     }
 
-    /// What they have done so far.
+    /// Returns the current counters.
     pub(crate) fn done(&self) -> RequestCounts {
         self.shared.done.get()
     }
 
-    /// How long the longest request took since this was asked last.
+    /// Returns the duration of the longest request since the last call.
     pub(crate) fn take_longest(&self) -> Duration {
         self.shared.longest.take()
     }
 
-    /// Why one of them stopped.
+    /// Returns the error that stopped a user, if any.
     pub(crate) fn failed(&self) -> Option<anyhow::Error> {
         self.shared.failed.borrow_mut().take()
     }
@@ -150,7 +150,7 @@ impl StudyLoad {
                 self.failed.borrow_mut().get_or_insert(error);
                 return;
             }
-            // A write that is taken at once takes no time: others are to have their turn.
+            // A write that completes at once takes no virtual time, so other users need a chance to run.
             self.rt.yield_now().await;
         }
     }
@@ -190,7 +190,7 @@ impl StudyLoad {
         Ok(())
     }
 
-    /// New content for some pages, which are being written from now on.
+    /// Returns new content for pages, and marks these pages as being written.
     fn stamped(&self, first: u32, count: u32) -> Buf {
         let mut buf = BufMut::zeroed(count as usize * PAGE_BYTES as usize);
         let mut pages = self.pages.borrow_mut();
@@ -208,7 +208,7 @@ impl StudyLoad {
         buf.freeze()
     }
 
-    /// Reads pages, and compares those that nobody wrote meanwhile; says how many those were.
+    /// Reads pages, and compares the pages without concurrent writes. Returns the number of compared pages.
     async fn read(&self, first: u32, count: u32) -> Result<u64> {
         let range = first as usize..(first + count) as usize;
         let before: Vec<PageStamp> = self.pages.borrow()[range.clone()].to_vec();

@@ -1,4 +1,4 @@
-//! What users do: which page is read or written next. Plain state, apart from waiting.
+//! The users' requests: reads and writes of pages. A workload has only state, without waiting.
 
 mod pool;
 mod synthetic;
@@ -12,22 +12,22 @@ pub use tables::{TpcCSize, TpcCTable};
 pub use tpcc::TpcC;
 pub use traced::{StudyTrace, TraceError, TracedWorkload};
 
-/// Bytes of a page: those of the study.
+/// Bytes of a page, as in the slides.
 pub const PAGE_BYTES: u64 = 8 << 10;
 
-/// A request for a run of pages.
+/// A request for consecutive pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageAccess {
     /// The first page.
     pub page: u32,
-    /// How many, at least one.
+    /// Number of pages, at least one.
     pub pages: u32,
     /// True for a write, false for a read.
     pub write: bool,
 }
 
 impl PageAccess {
-    /// A write of one page.
+    /// Returns a write of one page.
     pub fn write(page: u32) -> PageAccess {
         PageAccess {
             page,
@@ -36,7 +36,7 @@ impl PageAccess {
         }
     }
 
-    /// A read of one page.
+    /// Returns a read of one page.
     pub fn read(page: u32) -> PageAccess {
         PageAccess {
             write: false,
@@ -45,16 +45,16 @@ impl PageAccess {
     }
 }
 
-/// What users do. What comes next depends on nothing but who asked in which order.
+/// A source of requests. The requests depend only on the order in which users ask.
 pub trait Workload {
-    /// Pages that there are; all of them hold data.
+    /// Returns the number of pages. All pages hold data.
     fn pages(&self) -> u32;
 
-    /// What a user does next. It never ends.
+    /// Returns the next request of a user. The requests never end.
     fn next(&mut self, user: usize) -> PageAccess;
 
-    /// After so many requests of all users together everything was done once, if it repeats: what is measured is whole
-    /// rounds, or one system would be judged by other parts than another.
+    /// Returns the number of requests of all users after which the workload repeats, if it does. A measurement covers
+    /// whole rounds, because different parts of a workload would bias the comparison of systems.
     fn round(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! Small runs on media of today, and their tables in the report.
+//! Small runs on modern devices, and their tables in the report.
 
 use std::fs;
 
@@ -96,7 +96,7 @@ fn a_log_writes_zones_sequentially_and_writing_in_place_is_refused() {
     for under in &systems[1..] {
         let below = below(&results, 0, *under);
         assert!(below.resets > 5 && below.refused == 0, "{below:?}");
-        // An open segment for each stream, and others that are not full.
+        // Each stream has an open segment, and other segments are not full.
         assert!((2..20).contains(&below.partly_written_max), "{below:?}");
     }
     let text = report(results);
@@ -120,14 +120,14 @@ fn the_report_separates_write_amplification_of_drive_and_log() {
     assert!(chips.programmed > 0 && chips.host == 0, "{chips:?}");
     let plain = results.outcome(1, StudySystem::Plain).unwrap();
     assert_eq!(plain.amplification(), Some(1.0));
-    // Pages of 8 KiB cost mapping units of 16 KiB.
+    // Pages of 8 KiB need mapping units of 16 KiB.
     let counts = plain.counters.below;
     assert_eq!(counts.host, plain.done.written);
     assert!(counts.programmed > counts.host && counts.completed > 0);
     for place in [1, 2] {
         let log = results.outcome(place, LFS).unwrap();
         let (counters, below) = (&log.counters, &log.counters.below);
-        // Superblocks are all that is not in the log.
+        // Only superblocks are outside the log.
         let ratio = below.host as f64 / counters.log as f64;
         assert!((0.98..1.02).contains(&ratio), "{counters:?}");
         assert!(below.programmed as f64 > 0.98 * below.host as f64);

@@ -1,4 +1,4 @@
-//! Small runs of the whole, and the report.
+//! Small runs of the whole study, and the report.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,7 +54,7 @@ fn run(experiment: StudyExperiment, threads: usize) -> ExperimentResults {
     results.remove(0)
 }
 
-/// Half of it reads, so that what was written is compared.
+/// Half of the requests are reads, so that written data is compared.
 const MIXED: WorkloadSpec = WorkloadSpec::Drawn(Skew::Uniform, 50);
 
 #[test]
@@ -95,7 +95,7 @@ fn a_log_beats_writing_in_place_with_free_space_and_more_disks_are_faster() {
         );
     }
     assert!(rate(1, StudySystem::Plain) > 1.5 * rate(0, StudySystem::Plain));
-    // In place, parity takes four requests for each.
+    // In place, a write with parity needs four requests.
     assert!(rate(2, StudySystem::Plain) < 0.8 * rate(1, StudySystem::Plain));
 }
 
@@ -138,7 +138,7 @@ fn configurations_that_the_engine_refuses_are_omitted_and_reported() {
     check_tables(&text);
 }
 
-/// The figures that a page of Markdown shows.
+/// Returns the figures that a Markdown page shows.
 fn shown(text: &str) -> BTreeSet<String> {
     let images = text.lines().filter(|line| line.starts_with("!["));
     let names = images.filter_map(|line| line.rsplit_once("](")?.1.strip_suffix(')'));
@@ -151,7 +151,7 @@ fn drawn(folder: &Path) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(".svg")).collect()
 }
 
-/// Each table has as many cells in every row, none of which is no number.
+/// Checks that all rows of a table have the same number of cells, and that no cell is NaN or infinite.
 fn check_tables(text: &str) {
     let mut cells = 0;
     for line in text.lines() {
@@ -162,7 +162,7 @@ fn check_tables(text: &str) {
     }
 }
 
-/// Where recordings by others are kept, if they are.
+/// Returns the path of an external recording, if it exists.
 fn shared(file: &str) -> Option<PathBuf> {
     let from = std::env::var_os("FOREBAY_SHARED").map(PathBuf::from);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! The commands that live through worlds.
+//! The commands that execute scenarios.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use forebay_sim_targets::cache::CacheTarget;
 use forebay_sim_targets::files;
 use forebay_sim_targets::space::SpaceTarget;
 
-/// What is tried.
+/// The system under test.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum SystemUnderTest {
     Cache,
@@ -31,7 +31,7 @@ enum SystemUnderTest {
 }
 
 impl SystemUnderTest {
-    /// The scenario of an aged volume.
+    /// Returns the scenario of an aged volume.
     fn aged(self, seed: u64) -> AgedPlan {
         match self {
             SystemUnderTest::Days => AgedPlan::of_day(seed),
@@ -43,37 +43,37 @@ impl SystemUnderTest {
 /// Arguments of `explore`.
 #[derive(clap::Args)]
 pub(crate) struct ExploreArgs {
-    /// What is tried
+    /// The system under test
     #[arg(long, value_enum, default_value_t = SystemUnderTest::Cache)]
     subject: SystemUnderTest,
-    /// The first seed; the others follow. Without, or `fresh`: one nobody knows, printed
+    /// The first seed; the others follow. Default, also with `fresh`: a new seed, which is printed
     #[arg(long, env = "FOREBAY_SEED")]
     seed: Option<String>,
-    /// For so many seconds
+    /// Run for this number of seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// At most so many worlds
+    /// Maximum number of scenarios
     #[arg(long)]
     worlds: Option<u64>,
-    /// Ends after so many crash points
+    /// End after this number of crash points
     #[arg(long)]
     points: Option<u64>,
-    /// On so many threads
+    /// Number of threads
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Ends after so many violations
+    /// End after this number of violations
     #[arg(long, default_value_t = 1)]
     violations: u64,
-    /// Does not end at violations: collects them, those of one shape together, with seeds
+    /// Do not end at violations: collect them, merge similar ones, and list their seeds
     #[arg(long)]
     keep_going: bool,
-    /// Tries everything that can happen to scripted runs, instead of worlds at random
+    /// Try all cuts and faults of scripted runs, instead of random scenarios
     #[arg(long)]
     exhaustive: bool,
-    /// Lanes do what this recorded trace says (.ascii, .disksim, .vscsi or .srt)
+    /// Writers replay this recorded trace (.ascii, .disksim, .vscsi or .srt)
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Prints every world's digest
+    /// Print the digest of every scenario
     #[arg(long)]
     digests: bool,
 }
@@ -85,7 +85,7 @@ fn fresh_seed() -> u64 {
     now.as_nanos() as u64 >> 10
 }
 
-/// The seed asked for, or one nobody knows.
+/// Returns the requested seed, or a new seed.
 fn seed(asked: Option<&str>) -> Result<u64> {
     match asked {
         None | Some("fresh") => Ok(fresh_seed()),
@@ -95,7 +95,7 @@ fn seed(asked: Option<&str>) -> Result<u64> {
     }
 }
 
-/// Says every now and then how far a long exploration is, on the standard error.
+/// Prints the progress of a long exploration to the standard error at intervals.
 struct ExploreProgress {
     began: Instant,
     so_far: Mutex<(ScenarioTally, u64, Instant)>,
@@ -147,7 +147,7 @@ impl ExploreArgs {
         }
     }
 
-    /// One world after the other.
+    /// Executes one scenario after the other.
     fn explore<S: TestedSystem>(&self, seed: u64) -> Result<ExitCode> {
         let trace = read_trace(self.trace.as_deref())?;
         let planner = |seed| plan::<S>(seed, trace.as_deref());
@@ -198,7 +198,7 @@ impl ExploreArgs {
                 println!("{seed} {:016x}", outcome.digest);
             }
             progress.note(outcome);
-            // The results at the end are lost if the run is killed.
+            // A killed run loses the results at the end.
             if let Some(violation) = &outcome.violation {
                 eprintln!("seed {seed}: {violation}");
             }
@@ -208,7 +208,7 @@ impl ExploreArgs {
     }
 }
 
-/// Says what was done, and whether all was well.
+/// Prints the results, and returns the exit code.
 fn ended(found: &ExplorationResult) -> ExitCode {
     println!("{found}");
     if found.found.is_empty() {
@@ -218,16 +218,16 @@ fn ended(found: &ExplorationResult) -> ExitCode {
     }
 }
 
-/// Says what must not be, and in which worlds it is.
+/// Prints a violation, and the seeds of its scenarios.
 fn list(found: &FoundViolation) {
     let (seed, digest) = (found.seeds[0], found.digest);
     println!("seed {seed} digest {digest:016x}: {}", found.violation);
     println!("    {} such, of the seeds {:?}", found.count, found.seeds);
 }
 
-/// For so long it is tried to make a world smaller.
+/// Time limit for making a scenario smaller.
 const SHRINK: Duration = Duration::from_secs(30);
-/// Lines of a tape that are shown where not all are asked for.
+/// Maximum number of printed lines of a tape, unless all lines are requested.
 const LINES: usize = 60;
 
 fn read_trace(path: Option<&Path>) -> Result<Option<Vec<TraceRequest>>> {
@@ -250,12 +250,12 @@ fn plan<S: TestedSystem>(seed: u64, trace: Option<&[TraceRequest]>) -> ScenarioP
     }
 }
 
-/// Shows a world in which something goes wrong: made smaller, and how it ends.
+/// Prints a smaller scenario with the same violation, and its end.
 fn tell<S: TestedSystem>(plan: &ScenarioPlan<S>, digest: u64) {
     let smaller = shrink(plan, SHRINK);
     println!("\nthe same in a smaller world:\n{smaller}");
     let mut lines = world::run(&smaller, true).lines;
-    // Of the looks only the one that saw it is of interest.
+    // Of all checks of crash points, only the check that found the violation matters.
     let end = lines.split_off(lines.len().saturating_sub(6));
     lines.retain(|line| {
         !["--- a look", "    as after", "    cut at"]
@@ -270,7 +270,7 @@ fn tell<S: TestedSystem>(plan: &ScenarioPlan<S>, digest: u64) {
 }
 
 impl ExploreArgs {
-    /// One script after the other, until the time is up or something is wrong.
+    /// Executes one script after the other, until the time ends or a violation occurs.
     fn exhaust<S: TestedSystem>(&self, seed: u64) -> Result<ExitCode> {
         let began = Instant::now();
         let mut tally = ScenarioTally::default();
@@ -323,18 +323,18 @@ impl ExploreArgs {
 /// Arguments of `replay`.
 #[derive(clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// The world's seed
+    /// The seed of the scenario
     seed: u64,
-    /// What is tried
+    /// The system under test
     #[arg(long, value_enum, default_value_t = SystemUnderTest::Cache)]
     subject: SystemUnderTest,
-    /// First makes the world as small as it can be with the same thing going wrong
+    /// First make the scenario as small as possible while the violation stays
     #[arg(long)]
     shrunk: bool,
-    /// For so many seconds at most
+    /// Time limit in seconds for making the scenario smaller
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Lanes do what this recorded trace says (.ascii, .disksim, .vscsi or .srt)
+    /// Writers replay this recorded trace (.ascii, .disksim, .vscsi or .srt)
     #[arg(long)]
     trace: Option<PathBuf>,
 }

@@ -1,8 +1,9 @@
-//! What the simulator tries: each layer as a [`TestedSystem`](forebay_sim::subject::TestedSystem), with its
-//! worlds, its promises and its own checkers.
+//! The systems under test of the simulator. Each layer is a [`TestedSystem`](forebay_sim::subject::TestedSystem) with
+//! its scenarios, its guarantees and its own checkers.
 //!
-//! [`cache`] is the write cache, over a log device and a data device; [`space`] the virtual storage layer, on one
-//! disk, [`files`] the filesystem on that. [`aged`] goes through the life of large, nearly full volumes of that layer.
+//! [`cache`] is the write cache over a log device and a data device. [`space`] is the log-structured volume on one
+//! disk, and [`files`] is the filesystem on such a volume. [`aged`] executes scenarios of large, nearly full
+//! log-structured volumes.
 
 pub mod aged;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! `forebay-sim`: worlds in a seed, disk models judged against real drives, and the HyLog study.
+//! `forebay-sim`: simulated scenarios from seeds, comparisons of disk models with real drives, and the HyLog study.
 
 mod commands;
 mod models;
@@ -18,13 +18,13 @@ struct SimCli {
 
 #[derive(Subcommand)]
 enum SimCommand {
-    /// Replays a trace measured on a real drive through a model, and says how far apart they are.
+    /// Replays a trace measured on a real drive through a model, and prints the difference.
     Demerit(models::demerit::DemeritArgs),
-    /// Says how many requests a second a disk model simulates.
+    /// Prints the number of requests that a disk model simulates per second.
     Speed(models::speed::SpeedArgs),
-    /// Lives through one world after the other, until the time is up or something is wrong.
+    /// Executes one scenario after the other, until the time ends or a violation occurs.
     Explore(commands::ExploreArgs),
-    /// Lives through the world of a seed once more and tells what happens in it.
+    /// Executes the scenario of a seed again and prints its events.
     Replay(commands::ReplayArgs),
     /// Repeats a paper's experiments on a virtual clock, and writes a report.
     #[command(subcommand)]

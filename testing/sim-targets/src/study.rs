@@ -1,4 +1,4 @@
-//! Studies, repeated.
+//! Repetitions of published studies.
 
 use std::path::PathBuf;
 
@@ -21,16 +21,16 @@ pub(crate) struct HylogArgs {
     /// The folder for the report and its figures
     #[arg(long, default_value = "hylog-study")]
     output: PathBuf,
-    /// A folder with recorded requests; without, `data/traces` below FOREBAY_SHARED, if that is set
+    /// A folder with recorded requests; default: `data/traces` below FOREBAY_SHARED, if that is set
     #[arg(long)]
     traces: Option<PathBuf>,
     /// Only these experiments, by the names that progress shows
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Keep in this file what each configuration came to, and run nothing again that is in it
+    /// Store the results of all configurations in this file, and do not run stored configurations again
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// On so many threads; without, as many as there are processors
+    /// Number of threads; default: the number of processors
     #[arg(long)]
     jobs: Option<usize>,
 }

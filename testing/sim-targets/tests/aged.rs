@@ -1,8 +1,8 @@
-//! A short run of scenarios of aged volumes that are always the same.
+//! A short run of fixed scenarios of aged volumes.
 
 use forebay_sim_targets::aged::{AgedPlan, run};
 
-/// Scenarios of most kinds of age.
+/// Scenarios of most ages.
 const SEEDS: [u64; 11] = [4, 18, 19, 33, 35, 42, 44, 49, 58, 60, 62];
 
 #[test]
@@ -15,16 +15,16 @@ fn aged_volumes_keep_every_guarantee() {
     }
 }
 
-/// Writers took segments that the cleaner had planned to fill while it moved data of many segments together. The cleaner was left
-/// at its floor with nearly empty segments and no empty one, and writers waited for ever.
+/// The cleaner moved data of many segments together, and writers took the segments that it had planned to fill. The
+/// cleaner was left at its floor with nearly empty segments and no empty segment, and writers waited without end.
 #[test]
 fn writers_progress_after_taking_segments_that_the_cleaner_planned_to_fill() {
     let outcome = run(&AgedPlan::of_day(1_300_000_118));
     assert!(outcome.violation.is_none(), "{:?}", outcome.violation);
 }
 
-/// All garbage was four sectors in one of 68 segments. The cleaner moved that segment again and again, and each move ended with
-/// four sectors of garbage in another one.
+/// All garbage was four sectors in one of 68 segments. The cleaner moved that segment again and again, and each move
+/// ended with four sectors of garbage in another segment.
 #[test]
 fn the_cleaner_leaves_an_idle_volume_alone_if_no_segment_can_be_gained() {
     for seed in [2_400_000_112, 2_400_000_118, 5_800_000_027] {
@@ -33,8 +33,8 @@ fn the_cleaner_leaves_an_idle_volume_alone_if_no_segment_can_be_gained() {
     }
 }
 
-/// Of 128 segments of a log one was kept free, and its map had memory for one record's nodes. The padding of records of one-sector pieces
-/// took what cleaning gained, and a write waited for ever.
+/// A log of 128 segments kept one segment free, and its map had memory for the nodes of one record. The padding of
+/// records with one-sector fragments used up the gain of cleaning, and a write waited without end.
 #[test]
 fn cleaning_gains_space_with_small_fragments_in_short_records() {
     let outcome = run(&AgedPlan::of_day(6_000_000_072));

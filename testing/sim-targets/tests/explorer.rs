@@ -1,4 +1,4 @@
-//! The explorer's own doing, seen with worlds of the cache: when it ends, and what it makes smaller.
+//! Tests of the explorer with scenarios of the cache: the condition of its end, and its smaller scenarios.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn count(plan: &CachePlan) -> usize {
     scripts.map(|script| script.actions.len()).sum()
 }
 
-/// A world said to be calm, in whose last life the data device fails.
+/// Returns a scenario that claims to have no faults, although the data device fails in its last incarnation.
 fn not_calm() -> CachePlan {
     let seeds = (1..).map(CacheTarget::plan);
     let mut calm = seeds.filter(|plan| {

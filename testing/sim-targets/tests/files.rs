@@ -1,4 +1,4 @@
-//! A short run of the simulator on the filesystem, in worlds that are always the same.
+//! A short run of the simulator on the filesystem, with fixed scenarios.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! A log-structured volume whose map is many times as large as the memory for it: pages here and there in 1 TiB.
+//! A log-structured volume whose map is many times larger than its memory: pages scattered over 1 TiB.
 //!
-//! `FOREBAY_CASES=all` takes 64 MiB of memory and 10 million pages; otherwise there is a sixteenth of both.
+//! `FOREBAY_CASES=all` uses 64 MiB of memory and 10 million pages. The default is a sixteenth of both.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use forebay_vsl::{
 };
 
 const TIB: u64 = 1 << 40;
-/// What a request takes of the drive.
+/// Time that the drive needs for a request.
 const REQUEST: Duration = Duration::from_micros(80);
 const READS: u64 = 2000;
 const PAGES_IN_A_BATCH: u64 = 256;
@@ -26,7 +26,7 @@ struct LargeMapScale {
     map_bytes: u64,
     pages: u64,
     medium_bytes: u64,
-    /// Entries that recovery may have to take up.
+    /// Limit of the entries that recovery applies.
     entries: u64,
 }
 
@@ -44,7 +44,7 @@ fn scale() -> LargeMapScale {
     }
 }
 
-/// The page that is written as the n-th: all over, and none twice.
+/// Returns the page of the n-th write. The pages are scattered, and no page repeats.
 fn page(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - 28)
 }
@@ -76,7 +76,7 @@ async fn fill(space: &Space, pages: u64) {
     space.flush().await.expect("flushed");
 }
 
-/// Nodes of the map that each of some reads had to read before, in order.
+/// Returns the numbers of map nodes that some reads had to read first, in ascending order.
 async fn read(space: &Space, pages: u64) -> Vec<u64> {
     let rng = Rng::new(3);
     let mut nodes = Vec::new();
@@ -128,9 +128,9 @@ fn a_random_page_of_a_tebibyte_costs_one_extra_read_with_little_map_memory() {
         );
         assert!(median <= 1, "{median}");
         assert!(nodes.iter().sum::<u64>() > READS / 4, "all of the map is in memory");
-        // What is in use at the moment may be more.
+        // Nodes in use may temporarily exceed the limit.
         assert!(memory <= scale.map_bytes + (1 << 20), "{memory}");
-        // Behind a checkpoint, nearly as much as there may be without another.
+        // After a checkpoint, writes nearly as many entries as fit before the next checkpoint.
         space.checkpoint().await.expect("made");
         fill(&space, scale.entries / 8 * 7).await;
         drop((space, workers));

@@ -1,4 +1,4 @@
-//! The virtual storage layer over arrays of emulated disks and over plain flash.
+//! Log-structured volumes over arrays of emulated disks and over plain flash.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use forebay_vsl::{
 use futures_util::future::join_all;
 
 const MIB: u64 = 1 << 20;
-/// Bytes of the volume that users see.
+/// Bytes of the volume that clients see.
 const LEN: u64 = 6 * MIB;
 const LINES: u64 = LEN / LINE_BYTES;
 
@@ -29,7 +29,7 @@ fn run<T: 'static, F: Future<Output = T> + 'static>(test: impl FnOnce(Rt) -> F) 
     executor.block_on(test(executor.rt()))
 }
 
-/// Makes a volume in segments of that length.
+/// Makes a volume with segments of this length.
 async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: PlacementKind) {
     let layout = SegmentLayout::for_device(&device.geometry(), Some(ByteLen(segment)));
     let making = SpaceSpec {
@@ -57,7 +57,7 @@ async fn take_up(rt: &Rt, device: &Rc<dyn Device>) -> (SpaceDevice, SpaceWorkers
     (SpaceDevice::new(space), workers)
 }
 
-/// Users who write lines of one word, several at once, and remember them.
+/// Clients that concurrently write blocks of one repeated word, and remember them.
 struct MediaWriters {
     rng: Rng,
     lines: Vec<u64>,
@@ -73,7 +73,7 @@ impl MediaWriters {
         }
     }
 
-    /// Writes so many lines, eight at a time, most of them among few, and flushes now and then.
+    /// Writes up to `count` blocks, eight at a time, most of them among a few blocks, with occasional flushes.
     async fn write(&mut self, volume: &SpaceDevice, count: u64) {
         for _ in 0..count / 8 {
             let mut at_once = Vec::new();
@@ -104,7 +104,7 @@ impl MediaWriters {
         volume.flush().await.unwrap();
     }
 
-    /// Writes so many lines by one request.
+    /// Writes `count` blocks in one request.
     async fn write_long(&mut self, volume: &SpaceDevice, count: u64) {
         let first = self.rng.below(LINES - count);
         let mut bytes = Vec::new();
@@ -127,7 +127,7 @@ impl MediaWriters {
     }
 }
 
-/// Disks that take 5 ms for a request and hold stamps.
+/// Returns disks that need 5 ms for a request and store stamps.
 fn disks(rt: &Rt, count: u64, len: u64) -> Vec<Rc<dyn Device>> {
     let disk = |_| -> Rc<dyn Device> {
         let data = Rc::new(StampStore::new(len, 4096));
@@ -178,12 +178,12 @@ fn a_volume_over_parity_is_unaffected_by_the_loss_and_replacement_of_a_disk() {
         assert_eq!((lost, found.parity, found.left), (0, 0, 0));
         array.give_up(0).unwrap();
         users.look(&volume).await;
-        // Segments are two and a quarter rows of 256 KiB: most rows are written a part at a time.
+        // A segment has two and a quarter rows of 256 KiB, so most rows are written in parts.
         assert!(array.stats().row_writes > 0 && array.stats().reconstructions > 0);
     });
 }
 
-/// A volume over flash, to which so many lines are written three times, with restarts in between; gives the chips.
+/// Writes `lines` blocks three times to a volume over flash, with restarts between. Returns the chips.
 async fn over_flash(
     rt: Rt,
     placement: PlacementKind,
@@ -240,13 +240,14 @@ fn a_volume_over_flash_erases_and_reuses_every_block() {
                 "{placement:?}, {gang} ganged: {usage:?}, {} lines written",
                 3 * lines
             );
-            // The block that is erased least has been, too.
+            // Even the least erased block was erased.
             assert!(usage.erases_max > 2 && usage.erases_min > 0, "{usage:?}");
         });
     }
 }
 
-/// A volume over zones as long as its segments, with writes of 4 KiB and of 64 KiB, and restarts in between. Gives the zones.
+/// Writes to a volume over zones of the length of its segments, in requests of 4 KiB and of 64 KiB, with restarts
+/// between. Returns the zones.
 async fn over_zones(rt: Rt, placement: PlacementKind) -> Rc<ZonedDevice> {
     const SEGMENT: u64 = 256 << 10;
     let disk = disks(&rt, 1, 17 * MIB).remove(0);
@@ -275,7 +276,7 @@ fn a_volume_over_zones_writes_only_at_write_pointers() {
     ] {
         run(move |rt| async move {
             let usage = over_zones(rt, placement).await.usage();
-            // Refused writes would be tried again for ever, and be no error of a request.
+            // The volume would retry refused writes without end, and no request would report an error.
             assert_eq!(usage.refused, 0, "{placement:?}: {usage:?}");
             assert!(usage.resets > 200, "{placement:?}: {usage:?}");
         });
@@ -314,6 +315,6 @@ fn placement_handles_of_segments_reduce_the_data_moved_by_a_drive() {
         })
     };
     let (without, with) = (moved(1), moved(8));
-    // About as much was written, and less of it moved.
+    // Both runs wrote about the same amount, but the second moved less.
     assert!(2 * with.moved < without.moved, "{with:?}, {without:?}");
 }

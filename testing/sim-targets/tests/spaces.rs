@@ -1,4 +1,4 @@
-//! A short run of the simulator on the virtual storage layer, in worlds that are always the same.
+//! A short run of the simulator on the log-structured volume, with fixed scenarios.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ fn equal_seeds_give_equal_runs() {
     }
 }
 
-/// A batch whose last record was still open was cut in two by what the cleaner composed meanwhile: a crash
-/// between them left a part of it. Found by exploring worlds; these are the first in which it was.
+/// The cleaner composed a record while the last record of a batch was still open, and so cut the batch in two. A crash
+/// between the records left a part of the batch. Explored scenarios found this mistake, first with these seeds.
 #[test]
 fn the_records_of_a_batch_are_contiguous() {
     for seed in [20, 222, 314, 419, 495, 776] {

@@ -1,5 +1,5 @@
-//! A short run of the simulator, in worlds that are always the same: whether other work passes is not
-//! to hang on one run's luck. `FOREBAY_SEED=fresh` adds new ones, `FOREBAY_SEED=N` repeats those.
+//! A short run of the simulator with fixed scenarios, so that the success of other work does not depend on chance.
+//! `FOREBAY_SEED=fresh` adds new scenarios, and `FOREBAY_SEED=N` repeats the scenarios of that seed.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -12,11 +12,11 @@ use forebay_sim::trace::TraceFormat;
 use forebay_sim::world;
 use forebay_sim_targets::cache::CacheTarget;
 
-/// Where the second row of worlds begins, if nothing else is asked for.
+/// The first seed of the second series of scenarios, by default.
 const FIXED: u64 = 1999;
 
 fn say(line: &str) {
-    // Past the runner's capture: the seed of a run is worth knowing when it passes, too.
+    // Bypasses the runner's capture, because the seed of a successful run is also useful.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
@@ -50,7 +50,7 @@ fn scenarios_of_fixed_seeds_keep_every_guarantee() {
 #[test]
 fn scenarios_of_a_requested_seed_keep_every_guarantee() {
     let seed = match std::env::var("FOREBAY_SEED").as_deref() {
-        // Nobody knows what a new hasher begins with.
+        // A new hasher begins with random keys.
         Ok("fresh") => RandomState::new().hash_one(0u8) >> 16,
         Ok(seed) => seed.parse().expect("FOREBAY_SEED is a number or `fresh`"),
         Err(_) => FIXED,
@@ -58,7 +58,7 @@ fn scenarios_of_a_requested_seed_keep_every_guarantee() {
     worlds(seed, Some(300), Duration::from_secs(600));
 }
 
-/// Where measurements by others are kept, if they are.
+/// Returns the path of external measurements, if they exist.
 fn shared(file: &str) -> Option<std::path::PathBuf> {
     let from = std::env::var_os("FOREBAY_SHARED").map(std::path::PathBuf::from);
     let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -108,12 +108,12 @@ fn equal_seeds_give_equal_runs() {
         let plan = CacheTarget::plan(seed);
         let (once, again) = (world::run(&plan, false), world::run(&plan, false));
         assert_eq!(once, again, "seed {seed}");
-        // A tape that can be read changes nothing.
+        // Recording a tape must not change the scenario.
         assert_eq!(world::run(&plan, true).digest, once.digest, "seed {seed}");
     }
 }
 
-/// Nothing that differs from process to process (hashes, addresses) has a say in a world.
+/// Checks that differences between processes (hashes, addresses) do not influence a scenario.
 #[test]
 fn the_same_seed_gives_the_same_scenario_in_another_process() {
     let digests = || {

@@ -1,4 +1,5 @@
-//! Media of today: shingled disks, solid-state drives and chips alone; and the traces at the settings of newer papers.
+//! Modern devices: shingled disks, solid-state drives, and chips without a translation layer. Also the traces with the
+//! settings of newer papers.
 
 use forebay_placement::placement::PlacementKind;
 
@@ -14,12 +15,12 @@ pub(crate) const ZONES: &str = "zones";
 pub(crate) const FLASH: &str = "flash";
 pub(crate) const PUBLISHED: &str = "published";
 
-/// Utilisations: one at which a log has some room, and one at which it cleans much.
+/// Utilisation at which a log has some free space, and utilisation at which the log must clean much.
 const ROOMY: f64 = 0.8;
 const FULL: f64 = 0.9;
 /// SepBIT's default: collection begins at 15 % of garbage.
 const SEPBIT: f64 = 0.85;
-/// Writes that all media get.
+/// The writes to all devices.
 const ZIPF: Skew = Skew::Zipf(0.99);
 
 const LFS: StudySystem = StudySystem::Volume(PlacementKind::Lfs);
@@ -71,7 +72,7 @@ fn zones(scale: StudyScale) -> StudyExperiment {
     }
 }
 
-/// Bytes that a drive shows, without superblocks.
+/// Returns the visible bytes of a drive, without superblocks.
 fn flash_bytes(scale: StudyScale) -> u64 {
     match scale {
         StudyScale::Full => 3 << 30,
@@ -79,7 +80,7 @@ fn flash_bytes(scale: StudyScale) -> u64 {
     }
 }
 
-/// The place whose segments are as long as a reclaim unit.
+/// Name of the point whose segments have the length of a reclaim unit.
 const LONG: &str = "drive, 16 KiB, handles, long segments";
 
 fn flash_medium(scale: StudyScale, flash: FlashMedium, piece: u64) -> StudyMedium {
@@ -116,7 +117,7 @@ fn flash(scale: StudyScale) -> StudyExperiment {
                 _ => PIECE_BYTES,
             };
             let medium = flash_medium(scale, flash, piece);
-            // As much data on chips alone as on a drive.
+            // Chips without a translation layer hold as much data as a drive.
             let shown = flash_bytes(scale) as f64 / medium.bytes() as f64;
             let name = format!("{name}, {}", percent(utilisation));
             places.push(place(name, medium, utilisation * shown));
@@ -136,7 +137,7 @@ fn flash(scale: StudyScale) -> StudyExperiment {
     }
 }
 
-/// The workload of the example that MiDAS comes with: 8 GB of data in 2048 segments of 4 MiB.
+/// Returns the workload of MiDAS's example: 8 GB of data in 2048 segments of 4 MiB.
 fn zipf_of_midas(scale: StudyScale) -> ExperimentPoint {
     let utilisation = 8e9 / (2048u64 << 22) as f64;
     let medium = StudyMedium {

@@ -1,4 +1,4 @@
-//! The figures that the slides have from their model.
+//! The slides' figures of their model.
 
 use anyhow::Result;
 use forebay_placement::cost::DiskParameters;
@@ -90,7 +90,7 @@ fn overwrite_and_lfs(page: &mut ReportPage, compared: &[CrossoverDisk]) -> Resul
     let utilisations: Vec<f64> = (0..20).map(|n| f64::from(n) / 20.0).collect();
     let found = costs(efficiency, &utilisations);
     let names = ["overwrite", "cleaning", "hole-plugging"];
-    // Beyond what is worth to be seen.
+    // Larger costs would make the figure unreadable.
     let most = 2.0 * efficiency;
     let shown = |cost: &f64| if *cost > most { f64::NAN } else { *cost };
     let curves: Vec<(String, Vec<f64>)> = (names.iter().zip(&found))

@@ -1,4 +1,4 @@
-//! What was to be reached, and whether it is.
+//! The targets of the study, and their results.
 
 use anyhow::Result;
 use forebay_placement::placement::PlacementKind;
@@ -10,14 +10,14 @@ use crate::medium::StudyDisk;
 use crate::run::StudyOutcome;
 use crate::system::StudySystem;
 
-/// How near the crossovers are to be to the slides': by the model, and simulated.
+/// Maximum distances from the slides' crossovers: by the model, and simulated.
 const BY_MODEL: f64 = 0.02;
 const BY_SIMULATION: f64 = 0.05;
-/// HyLog's throughput as a part of the best of the slides' others: everywhere, and somewhere.
+/// Target ratios of HyLog's throughput to the best of the slides' other systems: at all points, and at some point.
 const EVERYWHERE: f64 = 0.97;
 const SOMEWHERE: f64 = 1.2;
 
-/// What HyLog is compared with.
+/// The systems for the comparison with HyLog.
 const OTHERS: [StudySystem; 3] = [
     StudySystem::Plain,
     StudySystem::Volume(PlacementKind::Lfs),
@@ -97,10 +97,10 @@ pub(super) enum UtilisationBase {
     Segments,
 }
 
-/// The utilisation at which `lfs` falls below overwriting for even updates.
+/// Returns the utilisation at which `lfs` becomes slower than overwriting for uniform updates.
 ///
 /// # Errors
-/// If there is none, as far as was measured: what is known instead.
+/// If the measured points contain no such utilisation. The text describes its known bound.
 pub(super) fn simulated(
     results: &[ExperimentResults],
     model: StudyDisk,
@@ -143,14 +143,14 @@ pub(super) fn simulated(
     }))
 }
 
-/// The requests a second of a system that was warm; no number if there are none.
+/// Returns the requests per second of a warm system, or NaN if the system was not warm or not measured.
 fn warm(results: &ExperimentResults, place: usize, under: StudySystem) -> f64 {
     let outcome = results.outcome(place, under);
     let warm = outcome.filter(|outcome| outcome.warm);
     warm.map_or(f64::NAN, StudyOutcome::throughput)
 }
 
-/// How `under` compares with the best of those of `others` that were measured, wherever it was itself, warm.
+/// Compares `under` with the best measured system of `others`, at all points where `under` was measured warm.
 fn compared(
     results: &[ExperimentResults],
     under: StudySystem,
@@ -214,7 +214,7 @@ fn hylog_and_sepbit(results: &[ExperimentResults]) -> [String; 3] {
     [what, verdict(worst.0 >= 1.0), text]
 }
 
-/// A volume that chooses for itself is to be so near the best of all placements.
+/// Target ratio of the automatic placement's throughput to the best placement.
 const AUTO: f64 = 0.97;
 
 fn auto(results: &[ExperimentResults]) -> [String; 3] {
@@ -244,7 +244,7 @@ fn auto(results: &[ExperimentResults]) -> [String; 3] {
     [what, verdict(worst.0 >= AUTO), text]
 }
 
-/// The slides say that LFS is far ahead of overwriting on modern disks, unless these are very full.
+/// Checks the slides' claim that LFS is far ahead of overwriting on modern disks, unless these are very full.
 fn logs_on_modern_disks(results: &[ExperimentResults]) -> [String; 3] {
     let what = format!(
         "LFS at least {SOMEWHERE} of overwriting on the disks of 2003 and 2008, up to 80 % in use"

@@ -1,4 +1,4 @@
-//! What a log could gain by knowing its pages.
+//! The possible gain of a log that knows the next write of each page.
 
 use anyhow::{Context, Result};
 use forebay_report::ReportPage;
@@ -7,10 +7,10 @@ use crate::oracle::{OracleShape, amplification, data, writes};
 use crate::plan::StudyScale;
 use crate::workload::{Skew, SyntheticWorkload, TpcC, Workload};
 
-/// The data is written so many times over.
+/// Number of times that the data is overwritten.
 const TIMES: usize = 8;
 
-/// What is written, by names.
+/// Names of the workloads.
 const WRITES: [&str; 4] = ["even", "80/20", "Zipf 0.99", "TPC-C"];
 
 pub(super) fn write(page: &mut ReportPage, scale: StudyScale) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Write amplification on media of today, and beside published figures.
+//! Write amplification on modern devices, and published figures.
 
 use forebay_report::ReportPage;
 
@@ -8,7 +8,7 @@ use crate::plan::modern::{FLASH, PUBLISHED, ZONES};
 use crate::run::StudyOutcome;
 use crate::workload::{Skew, SyntheticWorkload};
 
-/// Adds the tables of an experiment, if it has any.
+/// Adds the tables of an experiment, if any.
 pub(super) fn write(page: &mut ReportPage, results: &ExperimentResults) {
     match results.experiment.key {
         "raid" => rows_of_parity(page, results),
@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut ReportPage, results: &ExperimentResults) {
     }
 }
 
-/// Everything that was measured, as the names of place and system, and the outcome.
+/// Returns all measured outcomes, with the names of point and system.
 fn measured(results: &ExperimentResults) -> Vec<(&str, &str, &StudyOutcome)> {
     let mut all = Vec::new();
     let experiment = &results.experiment;
@@ -33,7 +33,7 @@ fn measured(results: &ExperimentResults) -> Vec<(&str, &str, &StudyOutcome)> {
     all
 }
 
-/// A ratio with two digits; a dash without a divisor.
+/// Formats a ratio with two decimals. Without a divisor, the text is a dash.
 fn ratio(part: u64, whole: u64) -> String {
     match whole {
         0 => "–".into(),
@@ -41,7 +41,7 @@ fn ratio(part: u64, whole: u64) -> String {
     }
 }
 
-/// Adds a table with a row for everything that was measured and has cells.
+/// Adds a table with a row for each measured outcome that has cells.
 fn table(
     page: &mut ReportPage,
     results: &ExperimentResults,
@@ -134,7 +134,7 @@ const PUBLISHED_FIGURES: [[&str; 4]; 4] = [
     ],
 ];
 
-/// Times that the data is written over in the simulation of pages alone.
+/// Number of times that the data is overwritten in the simulation of pages without an engine.
 const TIMES: usize = 8;
 
 fn published(page: &mut ReportPage, results: &ExperimentResults) {
@@ -166,7 +166,7 @@ fn published(page: &mut ReportPage, results: &ExperimentResults) {
     }
 }
 
-/// Write amplification of a place in a simulation of pages without an engine, as papers on placement have it.
+/// Adds a point's write amplification in a simulation of pages without an engine, as in papers on placement.
 fn pages_alone(page: &mut ReportPage, place: &ExperimentPoint, skew: Skew, reads: u64) {
     let (medium, utilisation) = (&place.medium, place.utilisation);
     let found = [false, true].map(|knows| {

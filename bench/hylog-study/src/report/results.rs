@@ -1,4 +1,4 @@
-//! Throughput, and what else there is to say of an experiment.
+//! Throughput and further results of an experiment.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub(super) fn write(page: &mut ReportPage, results: &ExperimentResults) -> Resul
     Ok(())
 }
 
-/// What the log moved beside what the model says that it has to.
+/// Compares the data that the log moved with the model.
 fn cleaning(page: &mut ReportPage, results: &ExperimentResults) {
     let experiment = &results.experiment;
     page.paragraph(
@@ -85,7 +85,7 @@ fn cleaning(page: &mut ReportPage, results: &ExperimentResults) {
     page.table(&header, rows);
 }
 
-/// Why there is nothing, each with a letter.
+/// Reasons of missing results, each with a letter.
 #[derive(Default)]
 struct FailureReasons(BTreeMap<String, usize>);
 
@@ -122,12 +122,12 @@ fn cell(found: &StudyResult, reasons: &mut FailureReasons) -> String {
     }
 }
 
-/// A reason without what differs from one configuration to the next.
+/// Returns a reason without the details of a single configuration.
 fn kind_of(why: &str) -> String {
     if why.contains("No space left") {
         "the engine refuses so much data: it keeps a share of the medium free".into()
     } else {
-        // The rest of the text differs from run to run.
+        // The rest of the text differs between runs.
         why.split(": ").next().unwrap_or(why).to_owned()
     }
 }
@@ -161,7 +161,7 @@ fn draw(page: &mut ReportPage, results: &ExperimentResults) -> Result<()> {
     Ok(())
 }
 
-/// The longest request of each system, beside the mean.
+/// Adds the longest request of each system, and its ratio to the mean.
 fn longest(page: &mut ReportPage, results: &ExperimentResults) {
     let experiment = &results.experiment;
     page.paragraph("The longest request, in seconds; in brackets, as a multiple of the mean.");
@@ -187,7 +187,7 @@ fn longest(page: &mut ReportPage, results: &ExperimentResults) {
     page.table(&header, rows.collect::<Vec<Vec<String>>>());
 }
 
-/// The hot share over time, of what has one.
+/// Adds the hot share over time, for systems that have a hot share.
 fn said(page: &mut ReportPage, results: &ExperimentResults) {
     let experiment = &results.experiment;
     page.paragraph("### The hot share over time (slide 20)");

@@ -1,32 +1,32 @@
-//! A database's buffer pool: pages in memory, the least recently used of which makes room for others.
+//! A database's buffer pool: pages in memory. The least recently used page is evicted when another page needs a frame.
 //!
-//! What reaches the disk is what it lacks and what it writes back. A dirty page is written when it makes room, and
-//! by a page cleaner when it has been dirty for long: databases bound what recovery has to redo by that, and else a
-//! page in constant use would never reach the disk.
+//! The disk receives the reads of missing pages and the writes of dirty pages. A dirty page is written when it is
+//! evicted. A page cleaner also writes pages that have been dirty for long. Databases use this to bound the work of
+//! recovery. Without the cleaner, a page in constant use would never reach the disk.
 
 use std::collections::VecDeque;
 
 use super::PageAccess;
 
-/// No page.
+/// Marks a missing page.
 const NONE: u32 = u32::MAX;
 
-/// How a pool is to behave.
+/// Settings of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolOptions {
-    /// Pages that it holds, at least two.
+    /// Number of frames, at least two.
     pub frames: u32,
-    /// A dirty page is written when so many other uses of pages have changed one since it became dirty.
+    /// Number of changes to pages after which a dirty page is written.
     pub dirty_for: u64,
 }
 
-/// Of one page.
+/// State of a page.
 #[derive(Clone, Copy)]
 struct PoolFrame {
     newer: u32,
     older: u32,
     held: bool,
-    /// When it became dirty, in changes; it is clean if none.
+    /// The number of changes at which the page became dirty. `None` if the page is clean.
     dirty: Option<u64>,
 }
 
@@ -37,25 +37,25 @@ pub struct DatabasePool {
     newest: u32,
     oldest: u32,
     held: u32,
-    /// Changes so far.
+    /// Number of changes.
     changes: u64,
-    /// Pages in the order in which they became dirty, with when; some have been written since.
+    /// Pages in the order in which they became dirty, with the number of changes. Some pages have been written since.
     dirty: VecDeque<(u64, u32)>,
 }
 
-/// How a page is used.
+/// The use of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageUse {
-    /// It is looked at.
+    /// The page is read.
     Read,
-    /// It is looked at and changed.
+    /// The page is read and changed.
     Update,
-    /// It is filled anew, whatever it held.
+    /// The page gets new content, regardless of its old content.
     Fill,
 }
 
 impl DatabasePool {
-    /// An empty pool over `pages` pages.
+    /// Creates an empty pool over `pages` pages.
     pub fn new(pages: u32, options: PoolOptions) -> DatabasePool {
         let frame = PoolFrame {
             newer: NONE,
@@ -77,7 +77,7 @@ impl DatabasePool {
         }
     }
 
-    /// Uses a page; adds to `disk` what that takes there.
+    /// Uses a page, and adds the required disk requests to `disk`.
     pub fn touch(&mut self, page: u32, how: PageUse, disk: &mut VecDeque<PageAccess>) {
         if self.pages[page as usize].held {
             self.unlink(page)
@@ -197,7 +197,7 @@ mod tests {
             written += found.iter().filter(|access| access.write).count();
             assert!(round > 2 || written == 0);
         }
-        // Dirty at the first change, written at the fourth, dirty again at the fifth.
+        // The page becomes dirty at the first change, is written at the fourth, and becomes dirty again at the fifth.
         assert_eq!(written, 7);
     }
 

@@ -1,41 +1,41 @@
-//! Pages drawn at random, with a given skew.
+//! Random pages with a given skew.
 
 use forebay_rng::Rng;
 
 use super::{PageAccess, Workload};
 
-/// How unevenly pages are written.
+/// The distribution of writes over pages.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Skew {
-    /// Every page equally often: what the study took for TPC-B.
+    /// Every page with the same probability, as the study assumed for TPC-B.
     Uniform,
-    /// So many percent of the writes go to so many percent of the pages: 80 to 20, 90 to 10.
+    /// A percentage of the writes goes to a percentage of the pages: 80 to 20, 90 to 10.
     HotCold {
         /// Percent of the writes.
         writes: u64,
         /// Percent of the pages.
         pages: u64,
     },
-    /// The n-th page in proportion to n to the power of minus this.
+    /// The n-th page with a probability proportional to n to the power of minus this number.
     Zipf(f64),
 }
 
-/// Writes of single pages drawn independently, and reads among them. Hot pages are scattered over all.
+/// Independent writes of single random pages, and reads among them. Hot pages are scattered over all pages.
 pub struct SyntheticWorkload {
     skew: Skew,
-    /// Percent of the requests that read.
+    /// Percentage of reads.
     reads: u64,
     scattered: Vec<u32>,
-    /// Of Zipf: sums of the terms.
+    /// Cumulative sums of the terms, for Zipf.
     sums: Vec<f64>,
     rng: Rng,
 }
 
 impl SyntheticWorkload {
-    /// Requests for `pages` pages, of which `reads` percent read. Reads have the skew of the writes.
+    /// Creates requests for `pages` pages, of which `reads` percent read. Reads have the skew of the writes.
     ///
     /// # Panics
-    /// If there are fewer than a hundred pages.
+    /// If `pages` is less than a hundred.
     pub fn new(skew: Skew, pages: u32, reads: u64, seed: u64) -> SyntheticWorkload {
         assert!(pages >= 100, "{pages} pages");
         let rng = Rng::new(seed);
@@ -100,7 +100,7 @@ impl Workload for SyntheticWorkload {
 mod tests {
     use super::*;
 
-    /// How often each page is written in `times` requests, most often first.
+    /// Returns the number of writes of each page in `times` requests, in descending order.
     fn counts(skew: Skew, pages: u32, times: u32) -> Vec<u32> {
         let mut synthetic = SyntheticWorkload::new(skew, pages, 0, 3);
         let mut counts = vec![0; pages as usize];

@@ -1,8 +1,8 @@
-//! How many pages the tables of a TPC-C database take, and where they lie.
+//! The pages of the tables of a TPC-C database: their number and their places.
 //!
-//! Rows and their lengths are the standard's (TPC Benchmark C, revision 5.11, clause 1.2.1 and 4.2.2): the
-//! lengths that it computes for its typical sizes. Indexes are left out. Tables that grow are rings here: a new row
-//! takes the place of the oldest, so that the database stays as large as it is.
+//! Rows are from the standard (TPC Benchmark C, revision 5.11, clauses 1.2.1 and 4.2.2). Their lengths are the lengths
+//! that the standard computes for its typical sizes. Indexes are omitted. Growing tables are rings: a new row replaces
+//! the oldest row, so that the size of the database is constant.
 
 use super::PAGE_BYTES;
 
@@ -11,42 +11,42 @@ pub(super) const DISTRICTS: u64 = 10;
 /// Lines of an order, on average.
 pub(super) const LINES: u64 = 10;
 
-/// How large a database is.
+/// Size of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TpcCSize {
     /// Warehouses.
     pub warehouses: u64,
-    /// Customers of a district: 3,000 in the standard; also its orders at first.
+    /// Customers of a district, and its initial orders: 3,000 in the standard.
     pub customers: u64,
-    /// Items, which each warehouse has a stock of: 100,000 in the standard.
+    /// Items, of which each warehouse has a stock: 100,000 in the standard.
     pub items: u64,
 }
 
 /// The tables of the standard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TpcCTable {
-    /// One row a warehouse.
+    /// One row for each warehouse.
     Warehouse,
-    /// Ten a warehouse.
+    /// Ten rows for each warehouse.
     District,
-    /// As many as a district has, for each.
+    /// One row for each customer of a district.
     Customer,
-    /// One for each item and warehouse.
+    /// One row for each item and warehouse.
     Stock,
-    /// One for each item.
+    /// One row for each item.
     Item,
-    /// Grows with each order.
+    /// A table that grows with each order.
     Orders,
-    /// Grows with each order, shrinks as they are delivered.
+    /// A table that grows with each order and shrinks with each delivery.
     NewOrder,
-    /// Grows with each line of an order.
+    /// A table that grows with each line of an order.
     OrderLine,
-    /// Grows with each payment.
+    /// A table that grows with each payment.
     History,
 }
 
 impl TpcCTable {
-    /// All of them, in the order in which they lie.
+    /// All tables, in the order of their places.
     pub const ALL: [TpcCTable; 9] = [
         TpcCTable::Warehouse,
         TpcCTable::District,
@@ -59,7 +59,7 @@ impl TpcCTable {
         TpcCTable::History,
     ];
 
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     fn row_bytes(self) -> u64 {
         match self {
             TpcCTable::Warehouse => 89,
@@ -74,7 +74,7 @@ impl TpcCTable {
         }
     }
 
-    /// Rows that a page holds.
+    /// Returns the number of rows in a page.
     pub fn rows_a_page(self) -> u64 {
         PAGE_BYTES / self.row_bytes()
     }
@@ -100,7 +100,7 @@ impl TpcCTable {
 }
 
 impl TpcCSize {
-    /// Orders of a district that are not delivered at first.
+    /// Returns the initially undelivered orders of a district.
     pub fn undelivered(&self) -> u64 {
         self.customers * 3 / 10
     }
@@ -117,8 +117,8 @@ impl TpcCSize {
         }
     }
 
-    /// The database with the standard's number of rows for each warehouse, or nearly so, that takes at most so many
-    /// pages: as many warehouses as come nearest, and all tables shrunk or stretched alike. None below 40 pages.
+    /// Returns the largest database of at most `pages` pages, or `None` below 40 pages. The number of warehouses is the
+    /// number that comes nearest with the standard's rows. All tables are then scaled by one factor.
     pub fn for_pages(pages: u64) -> Option<TpcCSize> {
         let standard = |warehouses| TpcCSize::scaled(warehouses, 1000).pages();
         let each = standard(2) - standard(1);
@@ -137,15 +137,15 @@ impl TpcCSize {
     }
 }
 
-/// Where the tables lie.
+/// The places of the tables.
 #[derive(Clone, Debug)]
 pub(super) struct TableLayout {
-    /// First page and number of pages of each, in the order of [`TpcCTable::ALL`].
+    /// First page and number of pages of each table, in the order of [`TpcCTable::ALL`].
     tables: Vec<(u64, u64)>,
 }
 
 impl TableLayout {
-    /// One behind the other. What is left of `pages` is the order lines'.
+    /// Places the tables one after the other. The order lines get the rest of `pages`.
     pub(super) fn new(size: &TpcCSize, pages: u64) -> TableLayout {
         let mut left = pages.saturating_sub(size.pages());
         let mut first = 0;
@@ -163,13 +163,13 @@ impl TableLayout {
         }
     }
 
-    /// The page of a row; of a table that grows, rows come round again.
+    /// Returns the page of a row. In a growing table, the rows wrap.
     pub(super) fn page(&self, table: TpcCTable, row: u64) -> u32 {
         let (first, pages) = self.tables[table as usize];
         (first + row / table.rows_a_page() % pages) as u32
     }
 
-    /// Rows that a table has room for.
+    /// Returns the number of rows that a table can hold.
     pub(super) fn room(&self, table: TpcCTable) -> u64 {
         self.tables[table as usize].1 * table.rows_a_page()
     }

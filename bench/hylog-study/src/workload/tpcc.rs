@@ -1,9 +1,8 @@
-//! A workload like TPC-C's: synthetic, and not the benchmark.
+//! A synthetic workload similar to TPC-C. The workload is not the benchmark.
 //!
-//! The standard's tables, its mix of transactions, its distribution of keys (NURand, clause 2.1.6), and a buffer
-//! pool in front, so that what comes out is what a database would ask of its disk. Left out: indexes, the
-//! database's log, the screen and the keyboard, transactions that are rolled back. What a transaction touches is
-//! from clauses 2.4 to 2.8.
+//! It has the standard's tables, its mix of transactions, its distribution of keys (NURand, clause 2.1.6), and a buffer
+//! pool. So its requests are similar to the disk requests of a database. Omitted are indexes, the database's log, the
+//! terminals, and transactions that are rolled back. The rows of a transaction are from clauses 2.4 to 2.8.
 
 use std::collections::VecDeque;
 
@@ -15,11 +14,11 @@ use super::{PageAccess, Workload};
 
 /// The share of the database that the pool holds, in percent.
 const POOL_PERCENT: u64 = 10;
-/// A page is written when so many changes for each frame of the pool were made since it became dirty.
+/// Number of changes for each frame of the pool after which a dirty page is written.
 const DIRTY_FOR: u64 = 4;
-/// Requests of the disk for each frame of the pool until it is warm.
+/// Disk requests for each frame of the pool until the pool is warm.
 const WARM: u64 = 8;
-/// Orders that a stock level looks at.
+/// Number of orders that a stock-level transaction reads.
 const LOOKED_AT: usize = 20;
 
 /// An order in its tables.
@@ -32,15 +31,15 @@ struct TpcCOrder {
     customer: u64,
 }
 
-/// What is going on in a district.
+/// State of a district.
 #[derive(Default)]
 struct TpcCDistrict {
     undelivered: VecDeque<TpcCOrder>,
-    /// The last orders: where the lines begin, and the items.
+    /// The last orders: the first line of each, and its items.
     latest: VecDeque<(u64, Vec<u64>)>,
 }
 
-/// Rows that tables have had so far: the next one's number.
+/// Numbers of the tables' next rows.
 struct TableRows {
     orders: u64,
     new_orders: u64,
@@ -48,8 +47,8 @@ struct TableRows {
     history: u64,
 }
 
-/// A workload like TPC-C's. Whatever the number of users, they work on the whole of the database: how many they are
-/// says how many transactions are under way, as the replay of a trace would.
+/// A workload similar to TPC-C. All users work on the whole database. The number of users is the number of concurrent
+/// transactions, as in the replay of a trace.
 pub struct TpcC {
     size: TpcCSize,
     pages: u32,
@@ -58,14 +57,14 @@ pub struct TpcC {
     rng: Rng,
     districts: Vec<TpcCDistrict>,
     rows: TableRows,
-    /// What each user's transaction asks of the disk, and has not yet got.
+    /// Pending disk requests of each user's transaction.
     waiting: Vec<VecDeque<PageAccess>>,
-    /// The constants of NURand, drawn once for a run.
+    /// The constant of NURand, drawn once for a run.
     constant: u64,
 }
 
 impl TpcC {
-    /// A database of so many pages. None if there are too few for one.
+    /// Creates a database of this number of pages, or returns `None` if they are too few.
     pub fn new(pages: u32, seed: u64) -> Option<TpcC> {
         let size = TpcCSize::for_pages(pages.into())?;
         let frames = u64::from(pages) * POOL_PERCENT / 100;
@@ -97,7 +96,7 @@ impl TpcC {
         Some(tpcc)
     }
 
-    /// Lets users do so much that the pool is as it will be: till it is full, hardly anything is written.
+    /// Runs transactions until the pool is in its steady state. A pool that is not yet full writes almost nothing.
     fn fill_pool(&mut self, accesses: u64) {
         let mut made = 0;
         while made < accesses {
@@ -105,12 +104,12 @@ impl TpcC {
         }
     }
 
-    /// How large the database is.
+    /// Returns the size of the database.
     pub fn size(&self) -> TpcCSize {
         self.size
     }
 
-    /// NURand(A, 0, n − 1), with A as large beside n as the standard's is beside its own.
+    /// Returns NURand(A, 0, n − 1). The ratio of A to n is as in the standard.
     fn uneven(&self, n: u64, a: u64, of: u64) -> u64 {
         let a = (a * n / of).max(1).next_power_of_two() - 1;
         let c = self.constant % (a + 1);
@@ -138,7 +137,7 @@ impl TpcC {
 }
 
 impl TpcCDistrict {
-    /// With the orders that there are at first; the youngest are not delivered.
+    /// Creates a district with its initial orders. The youngest orders are not delivered.
     fn full(size: &TpcCSize, number: u64) -> TpcCDistrict {
         let mut district = TpcCDistrict::default();
         let undelivered = size.undelivered();
@@ -167,7 +166,7 @@ impl TpcCDistrict {
     }
 }
 
-/// A transaction on its way: what it touches goes through the pool to the disk.
+/// A transaction in progress. Its uses of pages go through the pool to the disk.
 struct TpcCTransaction<'a> {
     of: &'a mut TpcC,
     disk: VecDeque<PageAccess>,
@@ -179,7 +178,7 @@ impl TpcCTransaction<'_> {
         self.of.pool.touch(page, how, &mut self.disk);
     }
 
-    /// A row at a table's end. A page that is begun holds nothing that anybody wants.
+    /// Adds a row at a table's end. A new page has no old content to read.
     fn add(&mut self, table: TpcCTable, row: u64) {
         let how = match row % table.rows_a_page() {
             0 => PageUse::Fill,
@@ -193,8 +192,8 @@ impl TpcCTransaction<'_> {
         self.touch(TpcCTable::Customer, row, how);
     }
 
-    /// By number in two of five cases; else by name, of which there are three on average: all are looked at, and
-    /// the middle one is meant.
+    /// Uses a customer, in two of five cases by number. Otherwise by name: on average, three customers have the name.
+    /// All three are read, and the middle customer is chosen.
     fn chosen_customer(&mut self, district: u64, how: PageUse) {
         let customer = self.of.any_customer();
         if self.of.percent(60) {
@@ -256,7 +255,7 @@ impl TpcCTransaction<'_> {
         self.add(TpcCTable::History, row);
     }
 
-    /// A customer's last order is taken to be any that there is.
+    /// Reads a customer's last order. Any existing order stands for this order.
     fn order_status(&mut self, warehouse: u64) {
         let district = warehouse * DISTRICTS + self.of.rng.below(DISTRICTS);
         self.chosen_customer(district, PageUse::Read);
@@ -270,7 +269,7 @@ impl TpcCTransaction<'_> {
         }
     }
 
-    /// The oldest order of each district that has one.
+    /// Delivers the oldest order of each district that has an undelivered order.
     fn delivery(&mut self, warehouse: u64) {
         for district in warehouse * DISTRICTS..(warehouse + 1) * DISTRICTS {
             let oldest = self.of.districts[district as usize].undelivered.pop_front();
@@ -301,7 +300,7 @@ impl TpcCTransaction<'_> {
 }
 
 impl TpcC {
-    /// Does a transaction; gives what it asks of the disk.
+    /// Executes a transaction. Returns its disk requests.
     fn transaction(&mut self) -> VecDeque<PageAccess> {
         let warehouse = self.rng.below(self.size.warehouses);
         let drawn = self.rng.below(100);
@@ -361,7 +360,7 @@ mod tests {
         let hottest: u32 = counts[..PAGES as usize * 2 / 5].iter().sum();
         let share = f64::from(hottest) / f64::from(writes);
         assert!((0.6..0.98).contains(&share), "{share}");
-        // The pool keeps the hottest of all: not even they are written all the time.
+        // The pool holds the hottest pages, so even these are written rarely.
         assert!(counts[0] < writes / 100, "{} of {writes}", counts[0]);
     }
 

@@ -1,4 +1,4 @@
-//! Recorded requests, over and over.
+//! Recorded requests, repeated without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use forebay_units::SECTOR_BYTES;
 use super::{PAGE_BYTES, PageAccess, Workload};
 
 const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
-/// The longest request, in pages: longer ones become several.
+/// The longest request, in pages. Longer requests are split.
 const REQUEST_PAGES_MAX: u32 = 16;
 
-/// The traces that are looked for.
+/// The traces of the study.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StudyTrace {
-    /// An OLTP system, like the SPC's Financial1.
+    /// An OLTP system, similar to the SPC's Financial1.
     Oltp,
     /// A week of a workstation of 1992: mail and editing.
     Workstation,
@@ -27,7 +27,7 @@ pub enum StudyTrace {
 }
 
 impl StudyTrace {
-    /// All of them.
+    /// All traces.
     pub const ALL: [StudyTrace; 4] = [
         StudyTrace::Oltp,
         StudyTrace::Workstation,
@@ -35,7 +35,7 @@ impl StudyTrace {
         StudyTrace::PostMark,
     ];
 
-    /// What it is called in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             StudyTrace::Oltp => "OLTP",
@@ -45,7 +45,7 @@ impl StudyTrace {
         }
     }
 
-    /// The name of its file.
+    /// Returns the name of the file.
     pub fn file(self) -> &'static str {
         match self {
             StudyTrace::Oltp => "oltp-financial1-like.ascii",
@@ -55,10 +55,10 @@ impl StudyTrace {
         }
     }
 
-    /// Reads it from `folder`: its beginning that touches at most so many pages.
+    /// Reads the beginning of the trace that touches at most `most` pages, from `folder`.
     ///
     /// # Errors
-    /// If it is not there, or no trace.
+    /// If the file is missing or is not a trace.
     pub fn read(self, folder: &Path, most: usize) -> Result<TracedWorkload, TraceError> {
         let path = folder.join(self.file());
         let bytes = match std::fs::read(&path) {
@@ -70,42 +70,43 @@ impl StudyTrace {
     }
 }
 
-/// Why there is no trace to repeat.
+/// Reason why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// Its file cannot be read.
+    /// The file cannot be read.
     #[error("{} cannot be read: {error}", .path.display())]
     File {
-        /// Where it should be.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         error: std::io::Error,
     },
-    /// Its bytes are none.
+    /// The file is not a trace.
     #[error(transparent)]
     Bytes(#[from] TraceFormatError),
-    /// It has no requests.
+    /// The trace has no requests.
     #[error("it has no requests")]
     Empty,
 }
 
-/// Recorded requests, which users make as fast as they are answered. Of the disk that was recorded only the pages
-/// are there that are ever touched, in the order of their addresses, so that as much of a disk is in use as is
-/// to be. Users have copies of their own, that lie side by side; of one copy, whoever comes first gets the next.
+/// Recorded requests, which users issue as fast as they complete.
+///
+/// The workload contains only the touched pages of the recorded disk, in the order of their addresses. So the
+/// utilisation of the device is as requested. Users have adjacent copies. Users of one copy take its requests in turn.
 #[derive(Clone, Debug)]
 pub struct TracedWorkload {
-    /// Of a copy.
+    /// Pages of a copy.
     pages: u32,
     accesses: Arc<[PageAccess]>,
-    /// Where each copy is.
+    /// Index of the next request of each copy.
     next: Vec<usize>,
 }
 
 impl TracedWorkload {
-    /// What was recorded, by pages, until it has touched so many of them.
+    /// Converts recorded requests to pages, until they touch more than `most` pages.
     ///
     /// # Errors
-    /// If there is no request.
+    /// If no request is left.
     pub fn new(trace: &[trace::TraceRequest], most: usize) -> Result<TracedWorkload, TraceError> {
         let range = |request: &trace::TraceRequest| {
             let end = request.sector + request.sectors.max(1);
@@ -123,7 +124,7 @@ impl TracedWorkload {
         for request in trace {
             let range = range(request);
             let mut first = numbers[&range.start];
-            // Neighbours that are touched together have numbers one after the other.
+            // Pages that one request touches have consecutive numbers.
             let mut left = (range.end - range.start) as u32;
             while left > 0 {
                 let pages = left.min(REQUEST_PAGES_MAX);
@@ -147,7 +148,7 @@ impl TracedWorkload {
         }
     }
 
-    /// So many copies of it, which are at different requests.
+    /// Creates this number of copies, which begin at different requests.
     #[must_use]
     pub fn copies(&self, copies: u32) -> TracedWorkload {
         let all = self.accesses.len() as u64;
@@ -158,7 +159,7 @@ impl TracedWorkload {
         }
     }
 
-    /// Requests before it begins anew.
+    /// Returns the number of requests before the workload repeats.
     pub fn requests(&self) -> usize {
         self.accesses.len()
     }
@@ -180,7 +181,8 @@ impl Workload for TracedWorkload {
         }
     }
 
-    /// Copies begin at even distances: when each has come to where the next began, all of it was done once.
+    /// Copies begin at even distances. When each copy has reached the beginning of the next, all requests were executed
+    /// once.
     fn round(&self) -> Option<u64> {
         Some(self.accesses.len() as u64)
     }

@@ -1,4 +1,4 @@
-//! How a volume comes to its age.
+//! Ageing of a volume.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::space::SpaceDisk;
 /// Makes a volume and ages it.
 ///
 /// # Errors
-/// The violation that ageing came to.
+/// The violation that occurred during ageing.
 pub(super) fn age(recipe: &Recipe) -> Result<AgedVolume, Violation> {
     let content = ExpectedContent::new(recipe.lines() as usize, recipe.writers);
     let world = AgedRun::new(recipe, content, 0, false);
@@ -73,7 +73,7 @@ pub(super) fn age(recipe: &Recipe) -> Result<AgedVolume, Violation> {
     }
 }
 
-/// What one writer does to age its part of the volume.
+/// Ages the part of the volume that belongs to a writer.
 async fn work_to_age(writer: &AgedWriter) -> Result<(), IncarnationOver> {
     let (used, recipe) = (writer.used(), &writer.world.recipe);
     for line in used.clone() {

@@ -1,4 +1,4 @@
-//! Bounds that every scenario keeps, and the comparison of what a volume says of itself.
+//! Bounds for all scenarios, and the comparison of a volume's counters with its content.
 
 use std::time::Duration;
 
@@ -10,58 +10,62 @@ use forebay_vsl::{PlacementKind, Space, SpaceStats};
 
 use super::recipe::{Age, Recipe};
 
-/// The longest that a request takes where the disk works.
+/// The longest time of a request while the disk works.
 pub(super) const REQUEST: Duration = Duration::from_secs(60);
-/// The longest that opening takes.
+/// The longest time of an open.
 pub(super) const OPEN: Duration = Duration::from_secs(600);
-/// The longest that closing takes, beside the time for its data.
+/// The longest time of a close, in addition to the time for its data.
 pub(super) const CLOSE: Duration = Duration::from_secs(10);
-/// After so long without requests of writers the disk is quiet.
+/// Time after the last request of a writer until the disk must be quiet.
 pub(super) const QUIET_AFTER: Duration = Duration::from_secs(60);
-/// Requests in a second that a quiet disk may still be asked.
+/// Permitted requests per second to a quiet disk.
 pub(super) const QUIET_RATE: u64 = 100;
 
-/// The share of all that is written that checkpoints may write.
+/// Permitted share of checkpoints in all written bytes.
 const CHECKPOINTS_SHARE: f64 = 0.05;
-/// The same where many writers have pages written in place. The log's segments hold nothing once the pages are home, but are used
-/// again only with a checkpoint, and a checkpoint costs less than cleaning other segments.
+/// Permitted share of checkpoints if many writers have pages written in place. The log's segments are empty once their
+/// pages are written in place, but only a checkpoint makes them usable again. A checkpoint costs less than the cleaning
+/// of other segments.
 const CHECKPOINTS_SHARE_IN_PLACE: f64 = 0.15;
-/// How far above the model the cost of uniform overwrites may be.
+/// Permitted ratio of the cost of uniform overwrites to the cost in the model.
 const ABOVE_MODEL: f64 = 1.1;
-/// Entries of a leaf of the map, where leaves are half full.
+/// Entries in a leaf of the map, if leaves are half full.
 const LEAF_ENTRIES: u64 = 40;
 
-/// Requests to the disk that no request of a writer needs: they are more than reading and writing the whole disk
-/// line by line, twice; and as much more often as less is kept free, and where nodes of the map are read anew.
+/// Returns the maximum number of disk requests during one request of a writer.
+///
+/// The bound is above the number of requests that read and write the whole disk block by block, twice. The bound grows
+/// as the reserved free space shrinks, and if nodes of the map must be read again.
 pub(super) fn requests_max(recipe: &Recipe) -> u64 {
     let usual = 30_000 + 4 * recipe.medium_bytes() / LINE_BYTES;
-    // With memory for a few nodes, each piece that is moved reads a leaf, and where reads fail, several times.
+    // With memory for a few nodes, each moved fragment reads a leaf. If reads fail, the volume reads the leaf several
+    // times.
     let reads = if recipe.map_bytes.is_some() { 4 } else { 1 };
     usual * reads * (recipe.spare_part / 16).max(1)
 }
 
-/// Compares the counts of all segments with a walk of the map.
+/// Compares the counters of all segments with a walk of the map.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub(super) async fn audit(space: &Space) -> Result<(), Violation> {
     let audited = space.audit().await;
     audited.map_err(|wrong| Violation::new("accounts", wrong))
 }
 
-/// True if next to nothing more can be mapped.
+/// Returns true if the volume can map almost no more data.
 pub(super) fn is_brimful(space: &Space, recipe: &Recipe) -> bool {
     let capacity = space.capacity();
     capacity.mapped + 2 * recipe.segment_bytes > capacity.mappable
 }
 
-/// Checks that a refusal for lack of capacity was right: `new` sectors would have been mapped more.
+/// Checks that the volume was full when it refused a batch, which would have mapped `new` more sectors.
 ///
 /// # Errors
-/// If there was capacity.
+/// If the volume had capacity for the batch.
 pub(super) fn is_full(space: &Space, recipe: &Recipe, new: u64) -> Result<(), Violation> {
     let capacity = space.capacity();
-    // Other writers and the cleaner may have changed it since.
+    // Other writers and the cleaner may have changed the capacity since the refusal.
     let slack = 2 * recipe.segment_bytes;
     let need = capacity.mapped + new * SECTOR_BYTES;
     if need + slack > capacity.mappable {
@@ -71,20 +75,19 @@ pub(super) fn is_full(space: &Space, recipe: &Recipe, new: u64) -> Result<(), Vi
     Err(Violation::new("room", text))
 }
 
-/// Checks how much checkpoints wrote in one incarnation, with so many that were asked for and so many extents in
-/// the map.
+/// Checks the number of bytes that checkpoints wrote in one incarnation, with `asked` requested checkpoints and
+/// `extents` extents in the map.
 ///
 /// # Errors
-/// If it was too much.
+/// If checkpoints wrote too much.
 pub(super) fn checkpoints(
     recipe: &Recipe,
     (stats, log): (&SpaceStats, &LogStats),
     asked: u64,
     extents: u64,
 ) -> Result<(), Violation> {
-    // In pieces of a sector, and with each line in a leaf of its own, the map is a large part of what is written, and a full
-    // volume has no room to let it wait.
-    // With memory for a few nodes, a checkpoint is made for every few.
+    // If fragments are one sector long, or each block has its own leaf, the map is a large part of the written bytes. A
+    // full volume has no space to delay its write. With memory for a few nodes, every few nodes need a checkpoint.
     let lets_wait = recipe.map_bytes.is_none();
     if matches!(recipe.age, Age::Pieces | Age::Sparse | Age::Small) || !lets_wait {
         return Ok(());
@@ -108,10 +111,10 @@ pub(super) fn checkpoints(
     Err(Violation::new("checkpoints", text))
 }
 
-/// Checks the cost of uniform overwrites of `pages` lines, in a log with so many unused segments.
+/// Checks the cost of uniform overwrites of `pages` blocks, in a log with `unused` unused segments.
 ///
 /// # Errors
-/// If it is more than the model says.
+/// If the cost exceeds the model's cost.
 pub(super) fn amplification(
     recipe: &Recipe,
     (before, after): (&SpaceStats, &SpaceStats),

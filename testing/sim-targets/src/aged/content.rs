@@ -1,23 +1,24 @@
-//! The expected content of an aged volume: the newest number that was written to each sector, and every step
-//! that is not durable yet.
+//! The expected content of an aged volume: the newest number written to each sector, and all steps that are not yet
+//! durable.
 //!
-//! A sector holds one word of eight bytes, repeated: the number of the step that wrote it, and a hash of its own
-//! address. So a disk keeps a sector in eight bytes (`forebay_sim::disk::DiskImage`), and a misplaced or older sector
-//! is recognised. Several writers work at once, each in its own part of the lines, one step at a time.
+//! A sector holds one word of eight bytes, repeated. The word contains the number of the step that wrote it, and a hash
+//! of the sector's address. So a disk image stores a sector in eight bytes (`forebay_sim::disk::DiskImage`), and a
+//! misplaced or older sector is recognised. Several writers work concurrently, each in its own part of the blocks, one
+//! step at a time. The names in the code call a block of 4 KiB a *line*, and a writer a *lane*.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use forebay_rng::mix;
 
-/// Sectors of a line.
+/// Sectors of a block.
 pub(super) const LINE_SECTORS: usize = 8;
 /// Bytes of a sector.
 pub(super) const SECTOR: usize = 512;
-/// A sector that is not one repeated word of the model.
+/// The number for a sector that is not one repeated word of the model.
 pub(super) const FOREIGN: u32 = u32::MAX;
 
-/// The word of a sector that step `number` wrote; zero for a sector that reads as zeroes.
+/// Returns the word of a sector that step `number` wrote. Step 0 stands for a sector that reads as zeroes.
 fn word(number: u32, sector: usize) -> u64 {
     match number {
         0 => 0,
@@ -25,7 +26,7 @@ fn word(number: u32, sector: usize) -> u64 {
     }
 }
 
-/// Fills `bytes` with the content of the sectors from `sector` on, as step `number` writes them.
+/// Fills `bytes` with the content that step `number` writes to the sectors from `sector` on.
 pub(super) fn fill(number: u32, sector: usize, bytes: &mut [u8]) {
     for (n, bytes) in bytes.chunks_exact_mut(SECTOR).enumerate() {
         let word = word(number, sector + n).to_le_bytes();
@@ -33,7 +34,7 @@ pub(super) fn fill(number: u32, sector: usize, bytes: &mut [u8]) {
     }
 }
 
-/// The step that wrote what a sector holds, or [`FOREIGN`].
+/// Returns the step that wrote the content of a sector, or [`FOREIGN`].
 pub(super) fn number_of(bytes: &[u8], sector: usize) -> u32 {
     let first = bytes.as_chunks::<8>().0[0];
     let number = (u64::from_le_bytes(first) >> 32) as u32;
@@ -45,56 +46,56 @@ pub(super) fn number_of(bytes: &[u8], sector: usize) -> u32 {
     }
 }
 
-/// A step of a writer that is not known to be durable.
+/// A step of a writer that may not be durable yet.
 #[derive(Clone, Debug)]
 struct VolatileStep {
-    /// The number that its sectors hold.
+    /// The number in its sectors.
     number: u32,
-    /// Sectors that it writes.
+    /// Written sectors.
     writes: Vec<Range<usize>>,
-    /// Sectors that it trims; no sector is in both.
+    /// Trimmed sectors. No sector is both written and trimmed.
     trims: Vec<Range<usize>>,
     asked: u64,
     acknowledged: Option<u64>,
 }
 
-/// The steps of one writer since the last durable one.
+/// The steps of one writer since its last durable step.
 #[derive(Clone, Debug, Default)]
 struct WriterSteps {
     steps: VecDeque<VolatileStep>,
-    /// Steps that became durable and are not in `steps` any more.
+    /// Number of durable steps, which are no longer in `steps`.
     durable: usize,
 }
 
-/// How far each writer was acknowledged at some moment.
+/// For each writer, the number of acknowledged steps at some moment.
 pub(super) type AcknowledgedSteps = Vec<usize>;
 
-/// See the module.
+/// The expected content of a volume: see the module.
 #[derive(Clone)]
 pub(super) struct ExpectedContent {
-    /// For each sector, the number as of the last durable step.
+    /// For each sector, the number after the last durable step.
     base: Vec<u32>,
-    /// The same as of the last acknowledged step.
+    /// For each sector, the number after the last acknowledged step.
     now: Vec<u32>,
-    /// For each line, true if anything was ever written there.
+    /// For each block, true if a step ever wrote to it.
     touched: Vec<bool>,
     lanes: Vec<WriterSteps>,
     next: u32,
     events: u64,
 }
 
-/// A version of a sector: the step in its lane, its number, and the version before.
+/// A version of a sector: the step of its writer, its number, and the previous version.
 struct SectorStep {
     step: usize,
     number: u32,
     before: u32,
 }
 
-/// Marks a sector without versions since the base.
+/// Marks a sector that has no versions since the base.
 const NONE: u32 = u32::MAX;
 
 impl ExpectedContent {
-    /// Zeroes, for `lanes` writers.
+    /// Creates content of zeroes, for `lanes` writers.
     pub(super) fn new(lines: usize, lanes: usize) -> ExpectedContent {
         ExpectedContent {
             base: vec![0; lines * LINE_SECTORS],
@@ -106,33 +107,33 @@ impl ExpectedContent {
         }
     }
 
-    /// Number of lines.
+    /// Returns the number of blocks.
     pub(super) fn lines(&self) -> usize {
         self.touched.len()
     }
 
-    /// True if anything was ever written to a line.
+    /// Returns true if a step ever wrote to this block.
     pub(super) fn is_touched(&self, line: usize) -> bool {
         self.touched[line]
     }
 
-    /// True if no sector of a line holds data, as far as acknowledged.
+    /// Returns true if no sector of the block holds data after the acknowledged steps.
     pub(super) fn is_empty(&self, line: usize) -> bool {
         let sectors = line * LINE_SECTORS..(line + 1) * LINE_SECTORS;
         self.now[sectors].iter().all(|number| *number == 0)
     }
 
-    /// The number that a read of a sector must return, if its writer is idle.
+    /// Returns the number that a read of the sector must return while its writer is idle.
     pub(super) fn now(&self, sector: usize) -> u32 {
         self.now[sector]
     }
 
-    /// Sectors that hold data, as far as acknowledged.
+    /// Returns the number of sectors that hold data after the acknowledged steps.
     pub(super) fn mapped(&self) -> u64 {
         self.now.iter().filter(|number| **number != 0).count() as u64
     }
 
-    /// About how many extents a map of all data has.
+    /// Estimates the number of extents in a map of all data.
     pub(super) fn extents(&self) -> u64 {
         let lines = self.now.chunks(LINE_SECTORS);
         let in_line = |line: &[u32]| {
@@ -142,7 +143,7 @@ impl ExpectedContent {
         lines.map(in_line).sum()
     }
 
-    /// A writer asks for a batch. Returns the number that its data holds.
+    /// Records that a writer requests a batch. Returns the number in the batch's data.
     pub(super) fn begin(
         &mut self,
         lane: usize,
@@ -165,7 +166,7 @@ impl ExpectedContent {
         number
     }
 
-    /// The last step of a writer is done.
+    /// Records that the last step of a writer is acknowledged.
     pub(super) fn acknowledge(&mut self, lane: usize) {
         self.events += 1;
         let step = self.lanes[lane].steps.back_mut().expect("begun");
@@ -178,12 +179,12 @@ impl ExpectedContent {
         }
     }
 
-    /// The last step of a writer was refused before anything of it was done.
+    /// Records that the last step of a writer was refused as a whole.
     pub(super) fn refuse(&mut self, lane: usize) {
         self.lanes[lane].steps.pop_back();
     }
 
-    /// How far all writers are acknowledged.
+    /// Returns the number of acknowledged steps of each writer.
     pub(super) fn marks(&self) -> AcknowledgedSteps {
         let upto = |lane: &WriterSteps| {
             let open = lane
@@ -195,7 +196,7 @@ impl ExpectedContent {
         self.lanes.iter().map(upto).collect()
     }
 
-    /// Everything up to `marks` is durable.
+    /// Records that all steps up to `marks` are durable.
     pub(super) fn durable(&mut self, marks: &AcknowledgedSteps) {
         for (lane, upto) in self.lanes.iter_mut().zip(marks) {
             while lane.durable < *upto {
@@ -211,12 +212,14 @@ impl ExpectedContent {
         }
     }
 
-    /// Compares what the volume holds after a crash, `seen`, with what it may hold: of each writer all steps up
-    /// to one, not before the last durable one; and no step without those that were acknowledged before it
-    /// was asked for. Goes on from `seen` if it fits.
+    /// Compares the volume's content after a crash, `seen`, with the permitted contents, and continues from `seen` if
+    /// it fits.
+    ///
+    /// For each writer, the content must be a prefix of its steps that includes all durable steps. If a step is
+    /// present, all steps that were acknowledged before its request must be present.
     ///
     /// # Errors
-    /// If it does not fit; says where.
+    /// If the content does not fit. The text names the place.
     pub(super) fn judge(&mut self, seen: Vec<u32>) -> Result<(), String> {
         let (heads, versions) = self.versions();
         let mut possible = Vec::new();
@@ -257,7 +260,7 @@ impl ExpectedContent {
         Ok(())
     }
 
-    /// The newest version of each sector, with its writer, and all versions.
+    /// Returns the newest version of each sector, with its writer, and all versions.
     fn versions(&self) -> (Vec<(u8, u32)>, Vec<SectorStep>) {
         let mut heads = vec![(0, NONE); self.base.len()];
         let mut versions = Vec::new();
@@ -281,7 +284,7 @@ impl ExpectedContent {
         (heads, versions)
     }
 
-    /// Counts one sector for each step after which it may hold `number`. False if there is none.
+    /// Counts one sector for each step after which it may hold `number`. Returns false if no step permits this number.
     fn count(
         &self,
         sector: usize,
@@ -332,8 +335,8 @@ impl ExpectedContent {
         )
     }
 
-    /// Raises the least possible steps until no writer shows a step that was asked for after a step of another
-    /// was acknowledged that does not show.
+    /// Raises the writers from their lowest possible steps until they fit together. If a step is present, all steps of
+    /// other writers that were acknowledged before its request must be present.
     fn go_together(&self, possible: &[Vec<usize>]) -> Result<(), String> {
         let mut at: Vec<usize> = possible.iter().map(|steps| steps[0]).collect();
         loop {

@@ -10,9 +10,9 @@ use super::content::LINE_SECTORS;
 use super::plan::{HeldWrites, TrimDurability, WriterPhase};
 use super::writer::{AgedWriter, BatchEnd, IncarnationOver};
 
-/// One in so many overwrites is followed by a flush.
+/// Average number of overwrites between two flushes.
 const FLUSH_ONE_IN: u64 = 64;
-/// How long in-place writes are held while the log comes around.
+/// Delay of held in-place writes while the log wraps.
 const HELD: Duration = Duration::from_secs(20);
 
 impl AgedWriter {
@@ -42,14 +42,14 @@ impl AgedWriter {
         lines.start + self.rng.below(lines.len() as u64) as usize
     }
 
-    /// The lines that are overwritten most.
+    /// Returns the most frequently overwritten blocks.
     pub(super) fn hot(&self) -> Range<usize> {
         let used = self.used();
         let hot = used.len() * self.world.recipe.hot as usize / 100;
         used.end - hot.max(1)..used.end
     }
 
-    /// Up to `most` lines in a row, or one where they lie apart.
+    /// Returns up to `most` consecutive blocks, or a single block if the blocks are far apart.
     fn run(&self, within: &Range<usize>, most: u64) -> Range<usize> {
         let from = self.line_of(within);
         let len = if self.is_dense() {
@@ -82,7 +82,7 @@ impl AgedWriter {
         Ok(())
     }
 
-    /// Overwrites the sectors of all used lines one by one, in no order.
+    /// Overwrites the sectors of all used blocks one by one, in random order.
     pub(super) async fn every_sector(&self, durability: Durability) -> Result<(), IncarnationOver> {
         let used = self.used();
         let mut sectors: Vec<usize> =
@@ -105,7 +105,7 @@ impl AgedWriter {
         Ok(())
     }
 
-    /// One to seven sectors of a line.
+    /// Returns one to eight consecutive sectors of a block.
     fn piece(&self, lines: &Range<usize>) -> Range<usize> {
         let line = self.line_of(lines) * LINE_SECTORS;
         let from = self.rng.below(LINE_SECTORS as u64) as usize;
@@ -140,7 +140,7 @@ impl AgedWriter {
         Ok(())
     }
 
-    /// Writes lines that hold nothing, until the volume is full.
+    /// Writes blocks that hold no data, until `lines` blocks are written or the volume is full.
     pub(super) async fn fill(&self, lines: u64) -> Result<(), IncarnationOver> {
         let all = self.lines();
         let (mut left, mut refused) = (lines, 0);
@@ -232,7 +232,7 @@ impl AgedWriter {
         }
     }
 
-    /// While in-place writes of a few lines are held, those lines are overwritten so often that the log comes around.
+    /// Overwrites a few blocks so often that the log wraps while in-place writes of these blocks are held.
     async fn go_round(&self, cycles: u64) -> Result<(), IncarnationOver> {
         let used = self.used();
         let hot: Vec<usize> = used
@@ -258,8 +258,8 @@ impl AgedWriter {
         Ok(())
     }
 
-    /// Writes the hot lines into full segments among lines that stay, overwrites them, and waits until writes in
-    /// place are held.
+    /// Writes the hot blocks into full segments among blocks that stay, overwrites them, and waits until in-place
+    /// writes are held.
     async fn hold_in_place(&self, hot: &[usize]) -> Result<(), IncarnationOver> {
         let (first, last) = (hot[0], hot[hot.len() - 1]);
         for line in first..(last + 4).min(self.lines().end) {
@@ -293,7 +293,7 @@ impl AgedWriter {
         Ok(())
     }
 
-    /// Overwrites some of the hot lines, and writes and trims others.
+    /// Overwrites some of the hot blocks, and writes and trims other blocks.
     async fn round(&self, hot: &[usize]) -> Result<(), IncarnationOver> {
         let all = self.lines();
         let spare = self.used().end.min(all.end - 1)..all.end;
@@ -314,7 +314,7 @@ impl AgedWriter {
         Ok(())
     }
 
-    /// Overwrites lines in uniform order, and compares what that costs with the model.
+    /// Overwrites blocks in uniform order, and compares the cost with the model.
     async fn steady(&self) -> Result<(), IncarnationOver> {
         let used = self.used();
         for _ in 0..2 * used.len() {
@@ -335,7 +335,7 @@ impl AgedWriter {
         let pages = self.space.capacity().mapped / 4096;
         let unused = unused as f64 / looks as f64;
         let stats = (&before, &self.space.stats());
-        // The lines that are not overwritten are as good as cold: only with few of them does the model hold.
+        // Blocks that are not overwritten are practically cold. The model is valid only if such blocks are few.
         let is_uniform = pages as usize * 9 / 10 <= used.len();
         match checks::amplification(&self.world.recipe, stats, pages, unused) {
             Ok(text) => self.world.tape.say(self.rt.now(), || text),

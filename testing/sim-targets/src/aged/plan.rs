@@ -1,4 +1,4 @@
-//! What happens in a scenario: its recipe, its incarnations, their phases and faults.
+//! The plan of a scenario: its recipe, its incarnations, their phases and faults.
 
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
@@ -10,49 +10,50 @@ use forebay_sim::plan::coin;
 use super::recipe::{Age, Recipe};
 use forebay_vsl::PlacementKind;
 
-/// Scenarios with seeds next to each other that begin with the same aged volume.
+/// Number of consecutive seeds that begin with the same aged volume.
 const OF_A_RECIPE: u64 = 8;
 
-/// The rests of a scenario of a day, together: the power goes before some of them, so that it takes about a day.
+/// Total idle time of a scenario of a day. The power is cut before some of the idle phases, so the scenario takes about
+/// a day.
 const RESTS: Duration = Duration::from_secs(32 * 3600);
-/// A rest of a day is ten minutes and up to so many seconds long.
+/// Range of the random part of an idle phase, in seconds. The fixed part is ten minutes.
 const REST_SECONDS: u64 = 4 * 3600;
 
-/// What a writer does for a while.
+/// A phase of a writer's work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum WriterPhase {
-    /// Overwrites so many lines: most of them among the few that are hot.
+    /// Overwrites this number of blocks, most of them among the few hot blocks.
     Overwrite(u64),
-    /// Overwrites hot lines only, each so many times on average.
+    /// Overwrites only hot blocks, each this number of times on average.
     Hot(u64),
-    /// Overwrites so many pieces of one to seven sectors; with FUA if so.
+    /// Overwrites this number of fragments of up to eight sectors. The flag requests FUA.
     Pieces(u64, bool),
-    /// Writes so many batches of several pieces and trims.
+    /// Writes this number of batches of several fragments and trims.
     Batches(u64),
-    /// Writes so many lines that hold nothing; refused where the volume is full.
+    /// Writes this number of blocks that hold no data. A full volume refuses them.
     Fill(u64),
-    /// Trims so much of its lines, in percent, in one piece; with FUA, or followed by a flush or a checkpoint.
+    /// Trims this percentage of the writer's blocks in one request, with FUA or followed by a flush or a checkpoint.
     TrimHuge(u64, TrimDurability),
-    /// Trims so many single lines and short runs.
+    /// Trims this number of single blocks and short extents.
     TrimSmall(u64),
-    /// Trims so much of its lines, in percent, line by line in no order.
+    /// Trims this percentage of the writer's blocks, block by block in random order.
     Delete(u64),
-    /// Overwrites a few lines again and again, with new lines that are trimmed at once between, while in-place
-    /// writes are held: so the log comes around to where it was.
+    /// Repeatedly overwrites a few blocks until the log wraps, while in-place writes are held. Between the overwrites,
+    /// the writer writes new blocks and trims them at once.
     GoRound(u64),
-    /// Overwrites lines in uniform order long enough to compare the cost with the model.
+    /// Overwrites blocks in uniform order, long enough to compare the cost with the model.
     Steady,
-    /// Does nothing for so long.
+    /// Does nothing for this time.
     Idle(Duration),
-    /// Reads so many lines.
+    /// Reads this number of blocks.
     Read(u64),
     Flush,
     Checkpoint,
-    /// Changes the placement; refused where the volume is too full for it.
+    /// Changes the placement. A volume that is too full refuses the change.
     Place(PlacementKind),
 }
 
-/// How a huge trim is made durable.
+/// The request that makes a huge trim durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TrimDurability {
     Fua,
@@ -60,15 +61,15 @@ pub(super) enum TrimDurability {
     InCheckpoint,
 }
 
-/// From an open to the next crash.
+/// The time from an open to the next crash.
 #[derive(Clone, Debug)]
 pub(super) struct AgedIncarnation {
     pub(super) seed: u64,
     /// The phases of each writer.
     pub(super) phases: Vec<Vec<WriterPhase>>,
-    /// What the disk does wrong, from the end of the recovery on.
+    /// Faults of the disk, from the end of the recovery on.
     pub(super) faults: DiskFaults,
-    /// How long writes that are held take: some in-place ones, or a single write of any kind.
+    /// Delayed writes: some in-place writes, or a single write of any kind.
     pub(super) held: Option<HeldWrites>,
     pub(super) slowest: Duration,
     pub(super) close: bool,
@@ -79,9 +80,9 @@ pub(super) struct AgedIncarnation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldWrites {
     pub(super) takes: Duration,
-    /// How many are held at once.
+    /// Maximum number of held writes.
     pub(super) most: u64,
-    /// Only writes to places that hold data in the middle of a segment.
+    /// True if only writes to places that hold data in the middle of a segment are held.
     pub(super) in_place: bool,
 }
 
@@ -94,7 +95,7 @@ pub struct AgedPlan {
 }
 
 impl AgedPlan {
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     pub fn of_seed(seed: u64) -> AgedPlan {
         let rng = Rng::new(mix(seed, 0xa6ed));
         let recipe = Recipe::of_seed(seed / OF_A_RECIPE);
@@ -112,7 +113,7 @@ impl AgedPlan {
 }
 
 impl AgedPlan {
-    /// A scenario of about a day of virtual time: one incarnation after the other, each with a rest of hours.
+    /// Returns a scenario of about a day of virtual time: many incarnations, each with an idle phase of up to hours.
     pub fn of_day(seed: u64) -> AgedPlan {
         let rng = Rng::new(mix(seed, 0xda7));
         let recipe = Recipe::of_seed(seed / OF_A_RECIPE);
@@ -137,8 +138,8 @@ impl AgedPlan {
 }
 
 impl AgedPlan {
-    /// Some scenarios change the placement, before any phase. By numbers of its own, so that scenarios are otherwise what
-    /// they were.
+    /// Adds changes of the placement before any phase, in some scenarios. These choices have their own random numbers,
+    /// so all other choices of a seed remain unchanged.
     fn with_changes(mut self) -> AgedPlan {
         let rng = Rng::new(mix(self.seed, 0x7e_3e12));
         if !rng.one_in(6) {
@@ -160,7 +161,7 @@ impl AgedPlan {
 }
 
 impl AgedIncarnation {
-    /// The longest that its faults may keep a request waiting.
+    /// Returns the longest time for which the faults may delay a request.
     pub(super) fn faults_take(&self) -> Duration {
         let long = |trouble: &TimedFault| match trouble.to {
             Some(to) => to - trouble.from + trouble.takes,
@@ -170,7 +171,7 @@ impl AgedIncarnation {
         troubles + self.held.map_or(Duration::ZERO, |held| 2 * held.takes)
     }
 
-    /// True if the disk never refuses anything.
+    /// Returns true if the disk never fails a request.
     pub(super) fn refuses_nothing(&self) -> bool {
         self.faults.refuse_nothing()
     }
@@ -269,7 +270,8 @@ fn durable(rng: &Rng) -> TrimDurability {
     ])
 }
 
-/// A large trim, time to look at what it detached, and new data in its segments, without a checkpoint of the writer's.
+/// Returns a large trim, time to examine the detached nodes, and new data in the freed segments. The writer requests no
+/// checkpoint between the trim and the new data.
 fn trim_and_reuse(rng: &Rng, lines: u64) -> Vec<WriterPhase> {
     let mut phases = Vec::new();
     if rng.coin() {
@@ -288,7 +290,7 @@ fn trim_and_reuse(rng: &Rng, lines: u64) -> Vec<WriterPhase> {
     phases
 }
 
-/// What the disk does wrong, and how long single writes are held.
+/// Returns the disk's faults, and the delay of single writes.
 fn faults(rng: &Rng, seed: u64) -> (DiskFaults, Option<HeldWrites>) {
     let mut faults = DiskFaults {
         seed: mix(seed, 1),

@@ -1,4 +1,4 @@
-//! Aged volumes to begin with: what they are like, and how they came to their age.
+//! Aged volumes as the beginning of scenarios: their properties and their ageing.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use forebay_vsl::{PlacementKind, SpaceSettings};
 
 use super::content::ExpectedContent;
 
-/// How a volume came to its age.
+/// The ageing of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Age {
-    /// Written once, then in uniform order.
+    /// Written once, then overwritten in uniform order.
     Uniform,
-    /// Written once, with little garbage among most lines, and few lines that are overwritten.
+    /// Written once. Most blocks have little garbage among them, and a few blocks are overwritten often.
     Cold,
-    /// Written in lines, then in pieces of one sector.
+    /// Written block by block, then in single sectors.
     Pieces,
-    /// Lines far apart, so that the map is large and a trim detaches subtrees.
+    /// Blocks far apart: the map is large, and a trim detaches subtrees.
     Sparse,
-    /// Written and trimmed in runs of many lengths.
+    /// Written and trimmed in extents of many lengths.
     Files,
-    /// A small volume with few lines, so that the log comes around often.
+    /// A small volume with few blocks, so that the log wraps often.
     Small,
-    /// A small volume that is full: open segments and checkpoints take a large part of it.
+    /// A small full volume. Open segments and checkpoints take a large part of the volume.
     Tight,
-    /// A volume of many segments that many writers overwrite at once in uniform order.
+    /// A volume of many segments that many writers concurrently overwrite in uniform order.
     Crowd,
 }
 
-/// A volume and its age.
+/// A volume and its ageing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Recipe {
     pub(super) seed: u64,
@@ -38,13 +38,13 @@ pub(super) struct Recipe {
     pub(super) segments: u64,
     pub(super) segment_bytes: u64,
     pub(super) block: u32,
-    /// Sectors from one line to the next.
+    /// Sectors from one block to the next.
     pub(super) stride: u64,
-    /// How much of what may be mapped is written, in percent.
+    /// Share of the mappable bytes that is written, in percent.
     pub(super) filled: u64,
-    /// How many of the lines are hot, in percent.
+    /// Share of the blocks that are hot, in percent.
     pub(super) hot: u64,
-    /// Of the cold lines one in so many is overwritten once.
+    /// Distance between cold blocks that are overwritten once.
     pub(super) every: u64,
     pub(super) fua: bool,
     pub(super) writers: usize,
@@ -54,16 +54,16 @@ pub(super) struct Recipe {
     pub(super) discard: bool,
     pub(super) recovery_entries: u64,
     pub(super) spare_part: u64,
-    /// The placement changes: what is known of one placement cannot be asked of the volume.
+    /// True if the placement changes. Expectations that depend on one placement then do not apply to the volume.
     pub(super) changes: bool,
 }
 
-/// An aged volume: its disk, and what it holds.
+/// An aged volume: its disk and its expected content.
 #[derive(Clone)]
 pub(super) struct AgedVolume {
     pub(super) image: DiskImage,
     pub(super) content: ExpectedContent,
-    /// Lines that are written, from the first on.
+    /// Number of written blocks, from the first block on.
     pub(super) used: u64,
 }
 
@@ -81,7 +81,7 @@ impl Recipe {
             Age::Files,
             Age::Tight,
         ];
-        // In turn, so that a short exploration comes to all of them.
+        // Round robin, so that a short exploration covers all ages.
         let count = ages.len() as u64;
         let age = match ages[(seed % count) as usize] {
             Age::Uniform if (seed / count).is_multiple_of(4) => Age::Crowd,
@@ -125,12 +125,12 @@ impl Recipe {
         common.special(&rng)
     }
 
-    /// What differs for the age.
+    /// Applies the settings of the age.
     fn special(self, rng: &Rng) -> Recipe {
         let (common, age, placement) = (self.clone(), self.age, self.placement);
         match age {
             Age::Files => common,
-            // Only this age writes a volume in one go and then overwrites it in place, without a checkpoint between.
+            // Only this age writes a whole volume and then overwrites blocks in place without a checkpoint between.
             Age::Uniform => Recipe {
                 placement: rng.pick(&[
                     placement,
@@ -211,7 +211,7 @@ impl Recipe {
         }
     }
 
-    /// Enough segments for the placement's streams.
+    /// Increases the number of segments to the needs of the placement's streams.
     fn roomy(self) -> Recipe {
         let needs = match self.placement {
             PlacementKind::SepBit | PlacementKind::HyLogSepBit => 64,
@@ -223,7 +223,7 @@ impl Recipe {
         }
     }
 
-    /// True if the log comes around soon, and lines are written in place.
+    /// Returns true if the log wraps soon, and blocks are written in place.
     pub(super) fn goes_round(&self) -> bool {
         self.age == Age::Small && self.placement == PlacementKind::Overwrite
     }
@@ -232,12 +232,13 @@ impl Recipe {
         (1 << 20) + self.segments * self.segment_bytes
     }
 
-    /// About how many lines may be mapped.
+    /// Estimates the number of mappable blocks.
     pub(super) fn mappable_lines(&self) -> u64 {
         self.segments * self.segment_bytes / 4096 * 7 / 8
     }
 
-    /// Lines of the model: more than may be mapped, so that new ones can be written while old ones stay.
+    /// Returns the number of blocks in the model. The model has more blocks than are mappable, so a writer can write
+    /// new blocks while old blocks stay.
     pub(super) fn lines(&self) -> u64 {
         2 * self.segments * self.segment_bytes / 4096
     }

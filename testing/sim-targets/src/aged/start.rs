@@ -1,4 +1,4 @@
-//! The aged states that are kept, so that many scenarios can begin with one.
+//! Cache of aged states, from which many scenarios begin.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,14 +8,14 @@ use forebay_sim::Violation;
 use super::ageing::age;
 use super::recipe::{AgedVolume, Recipe};
 
-/// States that a thread keeps.
+/// Number of states in a thread's cache.
 const KEPT: usize = 3;
 
-/// What ageing led to.
+/// The result of ageing.
 pub(super) type AgedStart = Rc<Result<AgedVolume, Violation>>;
 
 impl Recipe {
-    /// The volume as it is when scenarios begin; made once, while it is among the last asked for.
+    /// Returns the volume at the beginning of scenarios. The thread makes a volume that its cache does not contain.
     pub(super) fn start(&self) -> AgedStart {
         thread_local! {
             static STARTS: RefCell<Vec<(Recipe, AgedStart)>> = const { RefCell::new(Vec::new()) };

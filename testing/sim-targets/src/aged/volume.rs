@@ -1,4 +1,4 @@
-//! The disk below an aged volume: what is counted of its requests, and which of its writes are held.
+//! The disk below an aged volume, and the selection of writes to delay.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use super::plan::HeldWrites;
 use super::recipe::Recipe;
 use crate::space::SpaceDisk;
 
-/// Where segments begin on the disk.
+/// Byte offset of the first segment on the disk.
 const SEGMENTS_AT: u64 = 1 << 20;
 const VOLUME: VolumeId = VolumeId([0xa6; 16]);
 
-/// A machine whose disk holds `image`.
+/// Creates a machine whose disk holds `image`.
 pub(super) fn machine(recipe: &Recipe, seed: u64, image: &DiskImage) -> Machine<SpaceDisk> {
     let clock = Rc::new(VirtualTime::new());
     let medium = PerDisk::of(|_| image.clone());
@@ -29,7 +29,7 @@ pub(super) fn machine(recipe: &Recipe, seed: u64, image: &DiskImage) -> Machine<
     Machine::new(seed, None, &medium, &blocks, clock)
 }
 
-/// What `create` needs to make the recipe's volume on a disk.
+/// Returns the arguments with which `create` makes the recipe's volume on a disk.
 pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> SpaceSpec {
     let layout = SegmentLayout::for_device(&disk.geometry(), Some(ByteLen(recipe.segment_bytes)));
     SpaceSpec {
@@ -43,12 +43,12 @@ pub(super) fn making(recipe: &Recipe, disk: &dyn Device) -> SpaceSpec {
     }
 }
 
-/// Decides which writes of a disk are held.
+/// Selects the writes of a disk that are held.
 pub(super) struct WriteHolder {
     segment_bytes: u64,
     held: Cell<Option<HeldWrites>>,
     left: Cell<u64>,
-    /// For each segment, where its last write in sequence ended.
+    /// For each segment, the end offset of its last sequential write.
     ends: RefCell<BTreeMap<u64, u64>>,
 }
 
@@ -62,20 +62,20 @@ impl WriteHolder {
         })
     }
 
-    /// Has `disk` ask for each request.
+    /// Makes `disk` consult this holder for each request.
     pub(super) fn watch(self: &Rc<Self>, disk: &SimDisk) {
         let holder = Rc::clone(self);
         let hold = move |request: &DiskRequest| holder.holds(request);
         disk.hold.replace(Some(Box::new(hold)));
     }
 
-    /// Holds the next writes that `held` describes, or no more.
+    /// Holds the next writes that match `held`. `None` ends holding.
     pub(super) fn arm(&self, held: Option<HeldWrites>) {
         self.held.set(held);
         self.left.set(held.map_or(0, |held| held.most));
     }
 
-    /// Writes that may still be held.
+    /// Returns the number of writes that may still be held.
     pub(super) fn left(&self) -> u64 {
         self.left.get()
     }

@@ -1,4 +1,4 @@
-//! A scenario: incarnations one after the other, and what each leaves.
+//! The execution of a scenario: its incarnations, and the disk that each leaves.
 
 mod counter;
 
@@ -29,30 +29,30 @@ use super::writer::{AgedWriter, IncarnationOver};
 use crate::space::SpaceDisk;
 use counter::RequestCounter;
 
-/// Lines that are read at once where they lie next to each other.
+/// Maximum number of adjacent blocks in one read.
 const LINES_AT_ONCE: usize = 64;
 
-/// What all parts of a scenario share.
+/// State that all parts of a scenario share.
 pub(super) struct AgedRun {
     pub(super) recipe: Recipe,
     pub(super) tape: Tape,
     pub(super) content: RefCell<ExpectedContent>,
-    /// Lines that ageing wrote.
+    /// Blocks that ageing wrote.
     pub(super) used: Cell<u64>,
-    /// The longest that a request may take in this incarnation.
+    /// The longest permitted time of a request in this incarnation.
     pub(super) patience: Cell<Duration>,
-    /// The disk may refuse requests in this incarnation.
+    /// True if the disk may fail requests in this incarnation.
     pub(super) may_fail: Cell<bool>,
-    /// The volume has failed and serves no more.
+    /// True if the volume has failed and no longer serves requests.
     pub(super) failed: Cell<bool>,
-    /// Writers at work in this incarnation.
+    /// Working writers in this incarnation.
     pub(super) writers: Cell<usize>,
-    /// Checkpoints that were asked for in this incarnation.
+    /// Requested checkpoints in this incarnation.
     pub(super) checkpoints: Cell<u64>,
-    /// Requests to the disk, all and since the last request of a writer ended.
+    /// Disk requests in total, and by kind since the last request of a writer ended.
     pub(super) requests: Cell<u64>,
     since_progress: Cell<[u64; 5]>,
-    /// Requests of writers after which the power goes.
+    /// Remaining requests of writers until the power cut.
     cut_after: Cell<Option<u64>>,
     power: RefCell<Option<Rc<SharedPower>>>,
     pub(super) violation: RefCell<Option<Violation>>,
@@ -85,7 +85,7 @@ impl AgedRun {
         })
     }
 
-    /// Notes the first violation and ends the incarnation.
+    /// Records the first violation and ends the incarnation.
     pub(super) fn violated(&self, violation: Violation) {
         let mut first = self.violation.borrow_mut();
         if first.is_none() {
@@ -97,13 +97,13 @@ impl AgedRun {
         }
     }
 
-    /// The disk is asked again and again.
+    /// Records that the volume sends requests to the disk without end.
     pub(super) fn spins(&self, what: &str) -> IncarnationOver {
         self.violated(Violation::new("spins", what));
         IncarnationOver
     }
 
-    /// True if nothing more is to happen in this incarnation.
+    /// Returns true if the incarnation has ended.
     pub(super) fn is_over(&self) -> bool {
         let power = self.power.borrow();
         self.failed.get()
@@ -111,7 +111,7 @@ impl AgedRun {
             || power.as_ref().is_some_and(|power| power.is_off())
     }
 
-    /// The disk was asked for something.
+    /// Records a request to the disk.
     pub(super) fn requested(&self, op: DeviceOp) {
         self.requests.set(self.requests.get() + 1);
         let mut since = self.since_progress.get();
@@ -127,7 +127,7 @@ impl AgedRun {
         }
     }
 
-    /// A request of a writer ended. Cuts the power if it is time.
+    /// Records the end of a writer's request. Cuts the power if this request was the last.
     pub(super) fn progressed(&self) {
         self.since_progress.take();
         match self.cut_after.get() {
@@ -146,7 +146,7 @@ impl AgedRun {
         self.tally.set(tally);
     }
 
-    /// A machine that holds `image`, watched by this scenario.
+    /// Creates a machine that holds `image` and that this scenario observes.
     pub(super) fn machine(
         self: &Rc<Self>,
         seed: u64,
@@ -166,7 +166,7 @@ impl AgedRun {
         (machine, holder)
     }
 
-    /// Undoes the circles between disk and scenario, and counts what was done.
+    /// Removes the reference cycles between disk and scenario, and updates the tally.
     pub(super) fn leave(&self, machine: &Machine<SpaceDisk>) {
         let disk = &machine.disks[SpaceDisk::Medium];
         disk.observer.replace(None);
@@ -179,7 +179,7 @@ impl AgedRun {
         });
     }
 
-    /// Opens the volume and compares all of it with the expected content.
+    /// Opens the volume and compares all its data with the expected content.
     pub(super) async fn open(
         self: &Rc<Self>,
         rt: &Rt,
@@ -235,7 +235,7 @@ impl AgedRun {
         })
     }
 
-    /// Reads the lines from `line` on; those that cannot be read are foreign.
+    /// Reads the blocks from `line` on. Unreadable blocks become [`FOREIGN`].
     async fn look(&self, space: &Space, line: usize, seen: &mut [u32]) {
         let whole = BufMut::to_fill(seen.len() * SECTOR);
         let address = |line: usize| Sector(line as u64 * self.recipe.stride);
@@ -286,7 +286,7 @@ fn note(line: usize, bytes: &[u8], seen: &mut [u32]) {
     }
 }
 
-/// Runs `work`; a panic in it is a violation.
+/// Runs `work`. A panic in `work` is a violation.
 pub(super) fn guarded<T>(world: &AgedRun, work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(|| panics::quietly(work)));
     done.map_err(|_| {
@@ -296,12 +296,12 @@ pub(super) fn guarded<T>(world: &AgedRun, work: impl FnOnce() -> T) -> Option<T>
     .ok()
 }
 
-/// Goes through the scenario.
+/// Executes the scenario.
 pub fn run(plan: &AgedPlan) -> ScenarioOutcome {
     run_through(plan, false)
 }
 
-/// As [`run`], and says what happens.
+/// Executes the scenario like [`run`], and prints its events.
 pub fn run_aloud(plan: &AgedPlan) -> ScenarioOutcome {
     run_through(plan, true)
 }
@@ -334,7 +334,7 @@ fn run_through(plan: &AgedPlan, aloud: bool) -> ScenarioOutcome {
     world.outcome()
 }
 
-/// Sets the incarnation's faults, from now on.
+/// Sets the incarnation's faults. Their times begin now.
 fn set_faults(world: &AgedRun, incarnation: &AgedIncarnation, disk: &SimDisk, rt: &Rt) {
     let now = Duration::from_nanos(rt.now().as_nanos());
     let mut faults = incarnation.faults.clone();
@@ -348,7 +348,7 @@ fn set_faults(world: &AgedRun, incarnation: &AgedIncarnation, disk: &SimDisk, rt
     world.patience.set(checks::REQUEST + faults_take);
 }
 
-/// Lives through one incarnation. Returns what its end leaves on the disk.
+/// Executes one incarnation. Returns the content of the disk after its end.
 fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -> DiskImage {
     let rng = Rng::new(mix(incarnation.seed, 0xc07));
     world.failed.set(false);
@@ -404,7 +404,7 @@ fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -
     machine.cut(coin)[SpaceDisk::Medium].clone()
 }
 
-/// The end of an incarnation that nothing cut: costs are compared, and the volume is closed if it is to be.
+/// Ends an incarnation that no power cut ended: compares the costs, and closes the volume if the plan requires a close.
 async fn end(
     world: &Rc<AgedRun>,
     incarnation: &AgedIncarnation,
@@ -442,14 +442,14 @@ async fn end(
     writer.checkpoint().await
 }
 
-/// Seconds in which the data that is in memory is written.
+/// Returns the seconds in which the disk writes the data in memory.
 fn stats_seconds(incarnation: &AgedIncarnation) -> u64 {
-    // 8 MiB on their way in place, line by line and 16 at a time.
+    // 8 MiB of in-place writes, block by block and 16 at a time.
     let requests = (8 << 20) / 4096 / 16;
     (requests * incarnation.slowest.as_micros() as u64).div_ceil(1_000_000)
 }
 
-/// Opens the volume once more; what it says is mapped is what it holds.
+/// Opens the volume a last time. The mapped bytes that the volume reports must equal the expected content.
 fn last_look(world: &Rc<AgedRun>, image: &DiskImage) {
     world.failed.set(false);
     world.may_fail.set(false);

@@ -1,4 +1,4 @@
-//! One writer of an aged volume: its requests, each compared with the expected content and the bounds.
+//! A writer of an aged volume. Each of its requests is compared with the expected content and the bounds.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -20,17 +20,17 @@ use super::world::AgedRun;
 #[derive(Debug)]
 pub(super) struct IncarnationOver;
 
-/// How a batch ended.
+/// The result of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BatchEnd {
     Done,
-    /// The volume has no capacity for it.
+    /// The volume has no capacity for the batch.
     Full,
-    /// The disk failed a read that it needed.
+    /// The disk failed a read that the batch needed.
     Unread,
 }
 
-/// A writer, in its own part of the lines.
+/// A writer, in its own part of the blocks.
 pub(super) struct AgedWriter {
     pub(super) world: Rc<AgedRun>,
     pub(super) space: Space,
@@ -41,27 +41,27 @@ pub(super) struct AgedWriter {
 }
 
 impl AgedWriter {
-    /// Its lines.
+    /// Returns the writer's blocks.
     pub(super) fn lines(&self) -> Range<usize> {
         let recipe = &self.world.recipe;
         let of = recipe.lines() as usize / recipe.writers;
         self.lane * of..(self.lane + 1) * of
     }
 
-    /// Those of its lines that ageing wrote.
+    /// Returns the blocks of this writer that ageing wrote.
     pub(super) fn used(&self) -> Range<usize> {
         let lines = self.lines();
         let used = self.world.used.get() as usize / self.world.recipe.writers;
         lines.start..lines.start + used.clamp(1, lines.len())
     }
 
-    /// The sector of the space at which a sector of the model lies.
+    /// Returns the sector of the space for a sector of the model.
     fn address(&self, sector: usize) -> Sector {
         let (line, within) = (sector / LINE_SECTORS, sector % LINE_SECTORS);
         Sector(line as u64 * self.world.recipe.stride + within as u64)
     }
 
-    /// True if lines lie next to each other.
+    /// Returns true if consecutive blocks are adjacent.
     pub(super) fn is_dense(&self) -> bool {
         self.world.recipe.stride == LINE_SECTORS as u64
     }
@@ -72,7 +72,7 @@ impl AgedWriter {
         IncarnationOver
     }
 
-    /// The end of the incarnation, if `error` has a reason.
+    /// Ends the incarnation after `error`. The error is a violation unless the disk may fail.
     fn failed(&self, what: &str, error: &SpaceError) -> IncarnationOver {
         if self.world.may_fail.get() {
             let line = || format!("writer {}: {what}: {error}", self.lane);
@@ -92,7 +92,7 @@ impl AgedWriter {
         self.violated("liveness", text)
     }
 
-    /// Writes and trims sectors of the model, as one batch.
+    /// Writes and trims sectors of the model in one batch.
     pub(super) async fn apply(
         &self,
         writes: Vec<Range<usize>>,
@@ -148,7 +148,7 @@ impl AgedWriter {
         }
     }
 
-    /// The last batch failed with `error`; it would have mapped `new` sectors more.
+    /// Handles the failure of the last batch with `error`. The batch would have mapped `new` more sectors.
     async fn refused(
         &self,
         what: &str,
@@ -157,9 +157,9 @@ impl AgedWriter {
     ) -> Result<BatchEnd, IncarnationOver> {
         let world = &self.world;
         match error {
-            // What was asked for may be done all the same.
+            // The batch may have been executed despite the error.
             SpaceError::Failed(_) | SpaceError::Failing { .. } => Err(self.failed(what, &error)),
-            // On a volume that is full, an overwrite by smaller pieces needs more room as well.
+            // On a full volume, an overwrite by smaller fragments also needs more space.
             error
                 if error.lacks_space()
                     && (new > 0 || checks::is_brimful(&self.space, &world.recipe)) =>
@@ -178,7 +178,7 @@ impl AgedWriter {
             }
             SpaceError::Device(_) if world.may_fail.get() => {
                 world.content.borrow_mut().refuse(self.lane);
-                // The next batch is asked for only later.
+                // The writer delays its next batch.
                 self.rt.sleep(Duration::from_millis(50)).await;
                 Ok(BatchEnd::Unread)
             }
@@ -215,7 +215,7 @@ impl AgedWriter {
         batch
     }
 
-    /// Writes whole lines, with the usual durability.
+    /// Writes whole blocks, with the usual durability.
     pub(super) async fn write_lines(
         &self,
         lines: Range<usize>,
@@ -225,7 +225,7 @@ impl AgedWriter {
             .await
     }
 
-    /// Trims whole lines.
+    /// Trims whole blocks.
     pub(super) async fn trim_lines(
         &self,
         lines: Range<usize>,
@@ -250,7 +250,7 @@ impl AgedWriter {
         self.durable("a checkpoint", done.map_err(|_| patience), &marks)
     }
 
-    /// Changes the placement, which is durable then, as a checkpoint is.
+    /// Changes the placement. The change makes all data durable, like a checkpoint.
     pub(super) async fn place(&self, kind: PlacementKind) -> Result<(), IncarnationOver> {
         let marks = self.world.content.borrow().marks();
         let patience = self.world.patience.get();
@@ -281,14 +281,14 @@ impl AgedWriter {
                 self.world.content.borrow_mut().durable(marks);
                 Ok(())
             }
-            // A checkpoint reads the map, and may be made later.
+            // A checkpoint reads the map. The writer may request the checkpoint again later.
             Ok(Err(SpaceError::Device(_))) if self.world.may_fail.get() => Ok(()),
             Ok(Err(error)) => Err(self.failed(what, &error)),
             Err(patience) => Err(self.too_long(what, patience)),
         }
     }
 
-    /// Reads lines and compares them with what was written last.
+    /// Reads blocks and compares them with the last written data.
     pub(super) async fn read_lines(&self, lines: Range<usize>) -> Result<(), IncarnationOver> {
         if self.world.is_over() {
             return Err(IncarnationOver);

@@ -1,31 +1,31 @@
-//! The write cache as a subject: a log device and a data device.
+//! The write cache as a system under test: a log device and a data device.
 //!
-//! # Faults of its worlds
+//! # Faults of its scenarios
 //!
-//! Beside what any disk of the simulator may do wrong:
+//! In addition to the faults of any simulated disk:
 //!
-//! - By the clock, from milliseconds to hours or for good: either device, or both as parts of one
-//!   disk, fails what it is asked; so do places at home that are written, places of the log that are
-//!   read, and the log's superblocks, in part or whole, once the log has failed.
+//! - For milliseconds, for hours or permanently, by the clock: requests of either device fail, or requests of both as
+//!   parts of one disk. Writes to places of the data device and reads of places of the log also fail. Once the log has
+//!   failed, writes of its superblocks fail in part or completely.
 //! - Both devices are parts of one disk: a failed flush of either loses the unflushed writes of both.
-//! - The data device has no space for pages not yet written, for a while or for good.
+//! - The data device has no space for unwritten pages, temporarily or permanently.
 //! - The log device, the data device or both have smaller blocks than before.
-//! - The log device was something else before, and its segments still hold that.
-//! - The map may take little memory. The log is full while the data device is away or slow.
-//! - Summaries in the log rot: what they say stands in the records' headers, too, so nothing is lost.
-//! - An administrator gives up what cannot be read from the log.
-//! - The log device is gone after a crash, and an empty one in its place.
-//! - *Only in worlds marked so, where less can be promised*
-//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the log change; a write to the log
-//!   lands elsewhere; flushes and FUA are acknowledged and not done.
+//! - The log device had another use before, and its segments still contain the old data.
+//! - The map's memory may be small. The log is full while the data device is missing or slow.
+//! - Summaries in the log rot. The records' headers contain the same data, so nothing is lost.
+//! - An administrator declares unreadable data of the log lost.
+//! - The log device is missing after a crash, and an empty device replaces it.
+//! - *Only in marked scenarios, with weaker guarantees*
+//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the log change. A write to the log
+//!   goes to another place. The disks acknowledge flushes and FUA without executing them.
 //!
-//! Not injected: rot and stray writes on the data device (nothing there has a checksum).
+//! Not injected: rot and stray writes on the data device, which has no checksums.
 //!
 //! # Reading order
 //!
-//! `settings.rs` (what differs from world to world), `volume.rs` (how a cache is made and attached),
-//! `subject.rs` (what it promises), [`checkers`] (what else must be true of it), [`plan`] (what may
-//! happen). [`testbed`] is for tests that do things by hand.
+//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a cache), `subject.rs` (its
+//! guarantees), [`checkers`] (its further conditions), [`plan`] (its possible events). Tests that execute single steps
+//! use [`testbed`].
 
 pub mod checkers;
 pub mod plan;

@@ -1,4 +1,4 @@
-//! Worlds of the cache: which faults, how likely, and in which combinations.
+//! Scenarios of the cache: the faults, their probabilities and their combinations.
 
 mod scenes;
 mod short_lives;
@@ -17,12 +17,12 @@ use forebay_sim::workload::{ScriptBounds, WriterScript, journal, mix as mixes};
 
 use super::settings::{CacheDisk, CacheFaultKind, CacheTarget};
 
-/// A world of the cache.
+/// A scenario of the cache.
 pub type CachePlan = forebay_sim::plan::ScenarioPlan<CacheTarget>;
-/// A life of one.
+/// An incarnation of a scenario.
 pub type CacheIncarnation = forebay_sim::plan::Incarnation<CacheDisk>;
 
-/// The world of a seed.
+/// Returns the scenario of a seed.
 pub(super) fn of_seed(seed: u64) -> CachePlan {
     let rng = Rng::new(mix(seed, 0x0f0e_eba1));
     let kind = kind(&rng);
@@ -55,12 +55,12 @@ pub(super) fn of_seed(seed: u64) -> CachePlan {
     plan
 }
 
-/// How the cache is attached.
+/// Returns the settings of the cache.
 fn cache(rng: &Rng, kind: CacheFaultKind, seed: u64, flood: bool) -> CacheTarget {
     CacheTarget {
         kind,
         used_log: Rng::new(mix(seed, 0x05ed)).one_in(3),
-        // Chosen apart, as `resends` is.
+        // An independent choice, like `resends`.
         grown: Rng::new(mix(seed, 0x6a_0d)).one_in(6),
         acknowledge: if rng.one_in(8) {
             AckMode::Write
@@ -76,13 +76,13 @@ fn cache(rng: &Rng, kind: CacheFaultKind, seed: u64, flood: bool) -> CacheTarget
     }
 }
 
-/// Chosen apart, as [`resends`] is.
+/// Chooses the seed of the rotational offsets, if any, independently of other choices, like [`resends`].
 fn gaps(seed: u64) -> Option<u64> {
     let rng = Rng::new(mix(seed, 0x6a_95));
     rng.one_in(3).then(|| rng.below(1 << 32))
 }
 
-/// Chosen apart, as [`resends`] is.
+/// Chooses the acknowledgement of writes independently of other choices, like [`resends`].
 fn handover(seed: u64) -> AckMode {
     if Rng::new(mix(seed, 0x4a_0d)).one_in(6) {
         AckMode::Handover
@@ -91,7 +91,7 @@ fn handover(seed: u64) -> AckMode {
     }
 }
 
-/// How lives end, the more likely more often.
+/// Ends of incarnations. More probable ends occur more often.
 const AFTERS: [IncarnationEnd; 5] = [
     IncarnationEnd::Cut,
     IncarnationEnd::Cut,
@@ -131,7 +131,7 @@ fn life(plan: &CachePlan, rng: &Rng, seed: u64, first: bool) -> CacheIncarnation
     }
 }
 
-/// The two disks: how fast they are, and what they do wrong.
+/// Returns the two disks with their speeds and faults.
 fn disks(
     rng: &Rng,
     block: u32,
@@ -160,7 +160,7 @@ fn disks(
     })
 }
 
-/// What each lane does.
+/// Returns the script of each writer.
 fn scripts(plan: &CachePlan, rng: &Rng, len: usize) -> Vec<WriterScript> {
     let scripts = plan.regions.iter().map(|region| {
         let bounds = ScriptBounds {
@@ -180,7 +180,7 @@ fn scripts(plan: &CachePlan, rng: &Rng, len: usize) -> Vec<WriterScript> {
     scripts.collect()
 }
 
-/// What fails the log shows more where it holds much.
+/// Returns true if the scenario fills the log, where its faults have more effect.
 fn is_hard_on_the_log(kind: CacheFaultKind, seed: u64) -> bool {
     let rng = Rng::new(mix(seed, 0xf1_00d));
     matches!(
@@ -189,7 +189,7 @@ fn is_hard_on_the_log(kind: CacheFaultKind, seed: u64) -> bool {
     ) && rng.one_in(3)
 }
 
-/// Chosen apart, so that the other choices of a seed do not depend on it.
+/// Chooses whether clients repeat requests. The other choices of a seed do not depend on this choice.
 fn resends(seed: u64) -> Option<u64> {
     let rng = Rng::new(mix(seed, 0x07_e5_e2));
     rng.one_in(4).then(|| 1 + rng.below(8))
@@ -240,7 +240,7 @@ fn faults(rng: &Rng, kind: CacheFaultKind, seed: u64, requests: u64) -> (DiskFau
         CacheFaultKind::DataFails => refuse(rng, &mut data, when),
         CacheFaultKind::DataFull => data.room = Some(rng.below(24)),
         CacheFaultKind::LogFails => {
-            // Reading goes on as a rule: what cannot be read back is lost.
+            // Reads usually continue to work, because unreadable data is lost.
             refuse(rng, &mut log, when);
             log.reads_fail = 0;
             slow_down(&mut data, seed);
@@ -268,15 +268,15 @@ fn faults(rng: &Rng, kind: CacheFaultKind, seed: u64, requests: u64) -> (DiskFau
     (log, data)
 }
 
-/// So slow that all of the log may be written anew while something is read from it.
+/// Returns reads so slow that the cache may rewrite the whole log during one read.
 fn slow_reads(seed: u64) -> Option<(u64, Duration)> {
     let rng = Rng::new(mix(seed, 6));
     let span = Duration::from_millis(200 << rng.below(6));
     rng.coin().then(|| (8 + rng.below(60), span))
 }
 
-/// In every other such life no read of the log succeeds for some time, however often it is tried, so
-/// that what only the log has is lost.
+/// Makes all reads of the log fail for some time in every other incarnation of this kind, despite repetitions. Data
+/// that only the log contains is then lost.
 fn stop_reading(log: &mut DiskFaults, seed: u64) {
     let rng = Rng::new(mix(seed, 3));
     if rng.coin() {
@@ -290,8 +290,8 @@ fn stop_reading(log: &mut DiskFaults, seed: u64) {
     }
 }
 
-/// In every other such life the data device takes long for some requests, so that what it was asked
-/// before the log failed is still under way in the rescue.
+/// Delays some requests to the data device in every other incarnation of this kind. Requests from before the failure of
+/// the log are then still in flight during the rescue.
 fn slow_down(data: &mut DiskFaults, seed: u64) {
     let rng = Rng::new(mix(seed, 4));
     if rng.coin() {

@@ -1,4 +1,4 @@
-//! What a cache is like in one world, and what may go wrong there.
+//! Settings of a cache in one scenario, and its possible faults.
 
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use forebay_dcd::AckMode;
 use forebay_sim::plan::ScenarioSettings;
 
-/// What a disk of a cache is there for.
+/// The role of a disk in a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CacheDisk {
-    /// Small writes go there at once.
+    /// The log device, which receives small writes first.
     Log,
-    /// Their home.
+    /// The data device.
     Data,
 }
 
@@ -28,65 +28,65 @@ impl Display for CacheDisk {
     }
 }
 
-/// What may go wrong in a world, beside power cuts.
+/// The faults of a scenario, in addition to power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheFaultKind {
-    /// Nothing.
+    /// No faults.
     Calm,
-    /// The data device refuses requests now and then, for a while, or for good.
+    /// The data device fails requests occasionally, for a while, or permanently.
     DataFails,
-    /// The data device has no more space.
+    /// The data device has no free space.
     DataFull,
-    /// The log device refuses a request, some, or all from then on.
+    /// The log device fails one request, some requests, or all later requests.
     LogFails,
-    /// Reads of the log fail now and then.
+    /// Reads of the log fail occasionally.
     LogReadsFail,
     /// Bits change on the log device.
     Rot,
-    /// A write to the log lands elsewhere.
+    /// A write to the log goes to another place.
     Misdirect,
-    /// The disks say that they flush and do not.
+    /// The disks acknowledge flushes without executing them.
     Lies,
-    /// After a crash, the log device is gone and another is in its place.
+    /// After a crash, the log device is missing and another device replaces it.
     LogLost,
-    /// A device, or both as if they were parts of one, does not work for milliseconds or for hours, or
-    /// ever again.
+    /// A device, or both as parts of one disk, is unavailable for milliseconds, for hours, or permanently.
     Away,
-    /// Places of the data device take no writes, or places of the log cannot be read.
+    /// Places of the data device fail writes, or places of the log fail reads.
     BadPlaces,
-    /// Summaries of the log change, once they are durable: all that they say is in their records, too.
+    /// Summaries of the log change after they are durable. The records contain the same data.
     Summaries,
-    /// The log fails, and its superblocks take no writes for longer, or only parts of them.
+    /// The log fails. For a longer time, writes to its superblocks fail completely or in part.
     Superblocks,
 }
 
-/// A cache in one world.
+/// A cache in one scenario.
 #[derive(Clone, Debug)]
 pub struct CacheTarget {
-    /// What may go wrong.
+    /// The faults of the scenario.
     pub kind: CacheFaultKind,
-    /// The log device was something else before.
+    /// True if the log device had another use before.
     pub used_log: bool,
-    /// The data device became twice as long since the log was made.
+    /// True if the data device became twice as long after the log was made.
     pub grown: bool,
-    /// When a write is acknowledged.
+    /// The moment at which a write is acknowledged.
     pub acknowledge: AckMode,
-    /// How long the log waits before it writes.
+    /// Maximum delay of the log before it writes.
     pub max_delay: Duration,
-    /// Writes from this length on go past the log.
+    /// Minimum length in bytes of writes that bypass the log.
     pub bypass: Option<u64>,
-    /// The memory that the map may take, in bytes, if that is little.
+    /// Limit of the map's memory in bytes, if it is small.
     pub map_memory: Option<u64>,
-    /// The log leaves gaps between records, chosen by this seed.
+    /// Seed of the rotational offsets between records, if the log leaves offsets.
     pub gaps: Option<u64>,
-    /// Much is written at once, so that the log is full and wraps.
+    /// True if much is written at once, so that the log is full and wraps.
     pub flood: bool,
-    /// Both devices are parts of one disk: a failed flush of either may lose the unflushed writes of both.
+    /// True if both devices are parts of one disk. A failed flush of either device may then lose the unflushed writes
+    /// of both.
     pub one_disk: bool,
 }
 
 impl CacheTarget {
-    /// A cache of the usual kind.
+    /// Returns the usual settings of a cache, with these faults.
     pub fn plain(kind: CacheFaultKind) -> CacheTarget {
         CacheTarget {
             kind,

@@ -1,4 +1,4 @@
-//! What the write cache promises, and what is tried with it.
+//! Guarantees of the write cache, and its exhaustive runs.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -28,19 +28,19 @@ use super::plan::{CacheIncarnation, CachePlan, of_seed};
 use super::settings::{CacheDisk, CacheFaultKind, CacheTarget};
 use super::volume::{CacheImages, LOG_BYTES, attaching, kept, lost_with, medium, with_log};
 
-/// What has happened to a cache in one life.
+/// Observations of a cache in one incarnation.
 #[derive(Clone, Copy, Default)]
 pub struct CacheObservations {
-    /// Something the log had to do failed after the volume was attached.
+    /// True if a required request of the log failed after the attach.
     log_failed: bool,
-    /// A flush of the data device failed, and may have lost what has no copy in the log.
+    /// True if a flush of the data device failed, and may have lost data without a copy in the log.
     home_lost: bool,
-    /// Who waited for room.
+    /// Checker for writers that wait for space.
     waiting: StarvationChecker,
 }
 
 impl CacheTarget {
-    /// What it is attached with to serve users.
+    /// Returns the options of an attach that serves clients.
     fn options(&self) -> AttachOptions {
         let common = AttachOptions::default();
         AttachOptions {
@@ -105,7 +105,7 @@ impl TestedSystem for CacheTarget {
         matches!(undrained, DrainError::Lost(_))
     }
 
-    /// Not of a log that failed: then somebody would answer for it that it is not attached again.
+    /// A failed log is excluded, because it must not be attached again without a command.
     fn give_up(volume: &DcdVolume) -> bool {
         let status = volume.status();
         let something = status.mode != CacheMode::Degraded && volume.has_to_give_up();
@@ -141,7 +141,7 @@ impl TestedSystem for CacheTarget {
         self.acknowledge >= AckMode::Handover
     }
 
-    /// A write past the log takes nothing earlier with it.
+    /// A FUA write that bypasses the log covers no earlier writes.
     fn fua_covers_earlier(&self) -> bool {
         self.bypass.is_none()
     }
@@ -150,21 +150,21 @@ impl TestedSystem for CacheTarget {
         known.home_lost
     }
 
-    /// Writes need nothing but the log, where that works: a data device that is away for less than users'
-    /// patience is no reason to fail, not even where the log is full.
+    /// A write needs only the log, if the log works. If the data device is unavailable for less than the clients'
+    /// patience, the write must not fail, even if the log is full.
     fn must_take_writes(plan: &CachePlan, life: &CacheIncarnation) -> bool {
         let (log, data) = (
             &life.disks[CacheDisk::Log].faults,
             &life.disks[CacheDisk::Data].faults,
         );
         let soon_over = data.end().is_some_and(|end| end < liveness::PATIENCE / 3);
-        // A disk that fails a flush of the data device may forget what is in the log.
+        // On one disk, a failed flush of the data device may lose data of the log.
         let alone = !plan.volume.one_disk;
         let steady = plan.clock_leaps.is_none() && data.slow.is_none() && alone;
         soon_over && steady && plan.volume.bypass.is_none() && log.refuse_nothing()
     }
 
-    /// Of a log that failed, and of what went past it, nothing says what is durable.
+    /// The durable part of a failed log, and of data that bypassed the log, is undefined.
     fn may_be_killed(known: CacheObservations) -> bool {
         !known.log_failed
     }
@@ -181,22 +181,22 @@ impl TestedSystem for CacheTarget {
                 let lost = lost_with(&medium[CacheDisk::Log]);
                 RefusalMeaning::Holds(medium[CacheDisk::Data].to_vec(), Some(lost))
             }
-            // The superblock of a log that failed takes no writes: a copy of which that is in doubt is
-            // written again, and then the other, since one will do. A cut there may tear both, and then
-            // nobody believes the log either.
+            // Writes of a failed log's superblock fail. The cache writes a doubtful copy again, and then the other
+            // copy, because one valid copy is sufficient. A cut at this moment may tear both copies, so that no later
+            // attach accepts the log.
             DcdAttachError::Log(LogOpenError::Superblocks(PairError::NoSuperblock { .. }))
                 if known.log_failed =>
             {
                 RefusalMeaning::Holds(medium[CacheDisk::Data].to_vec(), None)
             }
-            // The rescue had begun to change the ends of the data device: a human has to say that the
-            // log counts, and then it does.
+            // The rescue had begun to change the ends of the data device. The log is valid only after a command of the
+            // administrator.
             DcdAttachError::Changed { .. } if known.log_failed => RefusalMeaning::Insist,
             _ => RefusalMeaning::WithoutReason,
         }
     }
 
-    /// The log device is gone; another is in its place.
+    /// The log device is missing, and another device replaces it.
     fn exchanged(&self, left: &CacheImages) -> Option<ExchangedDisk<CacheDisk>> {
         (self.kind == CacheFaultKind::LogLost).then(|| ExchangedDisk {
             medium: medium(&DiskImage::new(LOG_BYTES), &left[CacheDisk::Data]),
@@ -257,7 +257,7 @@ impl TestedSystem for CacheTarget {
             faults.slow.is_some() || faults.slow_reads.is_some() || !faults.troubles.is_empty()
         };
         let disks = || life.disks.iter().map(|(_, disk)| disk);
-        // A map that is full holds single sectors, which go home one by one.
+        // A full map contains single sectors, which are destaged one by one.
         let steady =
             kind == CacheFaultKind::Calm && plan.clock_leaps.is_none() && map_memory.is_none();
         if !steady || disks().any(|disk| is_slow(&disk.faults)) {
@@ -291,9 +291,14 @@ impl TestedSystem for CacheTarget {
         epochs::begun(&before[CacheDisk::Log], &after[CacheDisk::Log])
     }
 
-    /// A log that wraps under writes of 1 MiB, which span segments; an ordinary cache; writes that are
-    /// acknowledged when they are durable, or when the log device has them; large ones that go past the log; blocks of 4096 bytes;
-    /// gaps between records.
+    /// Returns a plain cache and these variants:
+    ///
+    /// - a log that wraps under writes of 1 MiB, which span segments
+    /// - durable writes
+    /// - writes that are acknowledged when the log device has them
+    /// - large writes that bypass the log
+    /// - blocks of 4096 bytes
+    /// - rotational offsets between records
     fn cut_everywhere(seed: u64) -> Vec<(String, CachePlan)> {
         let (len, plain) = (128 << 10, CacheTarget::plain(CacheFaultKind::Calm));
         let durable = CacheTarget {
@@ -330,7 +335,7 @@ impl TestedSystem for CacheTarget {
 
     fn failing(role: CacheDisk, op: DeviceOp) -> Option<CacheTarget> {
         let kind = match (role, op) {
-            // A log is neither discarded nor zeroed but when it is made.
+            // A log is discarded or zeroed only when it is made.
             (CacheDisk::Log, DeviceOp::Discard | DeviceOp::WriteZeroes) => return None,
             (CacheDisk::Log, DeviceOp::Read) => CacheFaultKind::LogReadsFail,
             (CacheDisk::Log, _) => CacheFaultKind::LogFails,

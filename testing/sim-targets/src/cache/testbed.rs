@@ -1,4 +1,4 @@
-//! Two disks and a cache on them, to do with by hand: what tests stand on.
+//! Two disks and a cache for tests that execute single steps.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use forebay_sim::stamp::{BEFORE, stamp};
 use super::settings::CacheDisk;
 use super::volume::{CacheImages, LOG_BYTES, attaching, medium, with_log};
 
-/// A witness that keeps what it is told, as one on a disk of its own would.
+/// A storage of failed-log records in memory, which behaves like a storage on a separate disk.
 #[derive(Debug, Default)]
 pub struct MemoryLogRegistry {
     given_up: RefCell<BTreeMap<VolumeId, u64>>,
@@ -38,14 +38,14 @@ impl FailedLogRegistry for MemoryLogRegistry {
     }
 }
 
-/// A machine with a log and a data device.
+/// A machine with a log device and a data device.
 pub struct CacheTestbed {
     machine: Machine<CacheDisk>,
     /// The log device.
     pub log: Rc<SimDisk>,
     /// The data device.
     pub data: Rc<SimDisk>,
-    /// Who remembers logs that were given up, if anybody does.
+    /// Storage of failed-log records, if any.
     pub witness: RefCell<Option<Rc<dyn FailedLogRegistry>>>,
 }
 
@@ -58,13 +58,13 @@ impl Deref for CacheTestbed {
 }
 
 impl CacheTestbed {
-    /// A world with these images, whose power goes off at request `cut_at`.
+    /// Creates a testbed with these images. The power is cut at request `cut_at`.
     pub fn with_images(seed: u64, cut_at: Option<u64>, log: &[u8], data: &[u8]) -> CacheTestbed {
         let medium = medium(&DiskImage::of(log), &DiskImage::of(data));
         CacheTestbed::new(seed, cut_at, &medium, 512, Rc::new(VirtualTime::new()))
     }
 
-    /// A world with disks in blocks of `block` bytes, on this clock.
+    /// Creates a testbed whose disks have blocks of `block` bytes, on this clock.
     pub fn new(
         seed: u64,
         cut_at: Option<u64>,
@@ -83,7 +83,7 @@ impl CacheTestbed {
         }
     }
 
-    /// The same world with a witness.
+    /// Adds a storage of failed-log records.
     #[must_use]
     pub fn witnessed(self, witness: &Rc<MemoryLogRegistry>) -> CacheTestbed {
         let witness = Rc::clone(witness) as Rc<dyn FailedLogRegistry>;
@@ -91,7 +91,7 @@ impl CacheTestbed {
         self
     }
 
-    /// The clock, the log's disk and the data's, for a task to take along.
+    /// Returns the clock, the log's disk and the data disk, for use in a task.
     pub fn parts(&self) -> (Rt, Rc<SimDisk>, Rc<SimDisk>) {
         (
             self.machine.rt.clone(),
@@ -100,10 +100,10 @@ impl CacheTestbed {
         )
     }
 
-    /// Attaches the volume and gives it to `each`.
+    /// Attaches the volume and passes it to `each`.
     ///
     /// # Panics
-    /// If it cannot be attached.
+    /// If the attach fails.
     pub fn with_volume<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         options: AttachOptions,
@@ -116,7 +116,7 @@ impl CacheTestbed {
         })
     }
 
-    /// Attaches without expecting that it succeeds.
+    /// Attaches the volume. The attach may fail.
     pub fn attach(
         &self,
         options: AttachOptions,
@@ -124,7 +124,7 @@ impl CacheTestbed {
         self.run(self.attaching(options))
     }
 
-    /// Attaching, to be awaited.
+    /// Returns the future of an attach.
     fn attaching(
         &self,
         options: AttachOptions,
@@ -132,7 +132,7 @@ impl CacheTestbed {
         attaching(&self.machine, false, options, self.witness.borrow().clone())
     }
 
-    /// As [`Machine::cut`], in plain bytes.
+    /// Returns the disks after a power cut, like [`Machine::cut`], in plain bytes.
     pub fn after_cut(&self, coin: WriteFate) -> DiskBytes {
         DiskBytes {
             log: self.log.after_cut(coin),
@@ -140,7 +140,7 @@ impl CacheTestbed {
         }
     }
 
-    /// The disks as reads see them.
+    /// Returns the disks as reads see them.
     pub fn now(&self) -> DiskBytes {
         DiskBytes {
             log: self.log.now(),
@@ -149,43 +149,43 @@ impl CacheTestbed {
     }
 }
 
-/// What is on the two disks, in plain bytes.
+/// The content of the two disks, in plain bytes.
 #[derive(Clone)]
 pub struct DiskBytes {
-    /// Of the log device.
+    /// Content of the log device.
     pub log: Vec<u8>,
-    /// Of the data device.
+    /// Content of the data device.
     pub data: Vec<u8>,
 }
 
 impl DiskBytes {
-    /// A data device of `len` bytes with something on it, and a fresh log of the smallest size.
+    /// Returns a data device of `len` bytes with initial content, and a fresh log of the smallest size.
     pub fn fresh(len: u64) -> DiskBytes {
         let data = stamp(BEFORE, 0, len);
         let log = fresh_log(LOG_BYTES, &data);
         DiskBytes { log, data }
     }
 
-    /// A world with these disks.
+    /// Creates a testbed with these disks.
     pub fn world(&self, seed: u64, cut_at: Option<u64>) -> CacheTestbed {
         CacheTestbed::with_images(seed, cut_at, &self.log, &self.data)
     }
 }
 
-/// The image of a fresh log of `len` bytes for a data device that holds `data`.
+/// Returns the image of a fresh log of `len` bytes for a data device that holds `data`.
 pub fn fresh_log(len: u64, data: &[u8]) -> Vec<u8> {
     with_log(len, &DiskImage::of(data), 512)[CacheDisk::Log].to_vec()
 }
 
-/// The volume as a checked device.
+/// Wraps the volume in a checked device.
 pub fn checked(volume: &DcdVolume) -> CheckedDevice<DcdVolume> {
     CheckedDevice::new(volume.clone(), "volume")
 }
 
-/// All that is on a device.
+/// Reads the whole content of a device.
 ///
 /// # Errors
-/// The device's.
+/// The device's error.
 pub async fn read_all(device: &dyn Device) -> Result<Vec<u8>, DeviceError> {
     let len = device.geometry().len;
     let mut out = Vec::with_capacity(len as usize);

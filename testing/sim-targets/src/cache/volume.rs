@@ -1,4 +1,4 @@
-//! A cache on two simulated disks: how it is made and attached.
+//! A cache on two simulated disks: making and attaching.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,13 +20,13 @@ use super::settings::CacheDisk;
 
 /// Bytes of the smallest log with segments of 128 KiB.
 pub const LOG_BYTES: u64 = (1 << 20) + 32 * (128 << 10);
-/// The volume every world has.
+/// The identity of the volume in all scenarios.
 pub const VOLUME: VolumeId = VolumeId([7; 16]);
 
-/// What is on the two disks, cheap to copy.
+/// The content of the two disks, cheap to copy.
 pub type CacheImages = forebay_sim::machine::DiskContents<CacheDisk>;
 
-/// What a data device of `len` bytes is known by.
+/// Returns the identity of a data device of `len` bytes.
 pub fn identity(len: u64) -> DataIdentity {
     DataIdentity {
         len,
@@ -35,7 +35,7 @@ pub fn identity(len: u64) -> DataIdentity {
     }
 }
 
-/// A log and a data device that hold this.
+/// Returns the contents of a log device and a data device.
 pub fn medium(log: &DiskImage, data: &DiskImage) -> CacheImages {
     PerDisk::of(|role| match role {
         CacheDisk::Log => log.clone(),
@@ -43,8 +43,8 @@ pub fn medium(log: &DiskImage, data: &DiskImage) -> CacheImages {
     })
 }
 
-/// A data device of `len` bytes with something on it, and a fresh log for it, both in blocks of
-/// `block` bytes.
+/// Returns a data device of `len` bytes with initial content, and a fresh log for it, both with blocks of `block`
+/// bytes.
 ///
 /// # Panics
 /// If no log can be made for such a device.
@@ -52,7 +52,7 @@ pub fn fresh(len: u64, block: u32) -> CacheImages {
     with_log(LOG_BYTES, &DiskImage::of(&stamp(BEFORE, 0, len)), block)
 }
 
-/// As [`fresh`], on a log device that was something else before: making a log leaves that in its
+/// Returns disks like [`fresh`], on a log device that had another use before. Making a log leaves the old data in its
 /// segments.
 ///
 /// # Panics
@@ -62,7 +62,8 @@ pub fn on_used_log(len: u64, block: u32) -> CacheImages {
     with_log_on(&before, &DiskImage::of(&stamp(BEFORE, 0, len)), block)
 }
 
-/// A device as `of` makes it with the log of half of it: the data device grew since the log was made.
+/// Returns a data device of `len` bytes with a log that `of` made for half its length: the data device grew after the
+/// log was made.
 fn on_grown_device(len: u64, of: impl Fn(u64) -> CacheImages) -> CacheImages {
     let made = of(len / 2);
     medium(
@@ -71,7 +72,7 @@ fn on_grown_device(len: u64, of: impl Fn(u64) -> CacheImages) -> CacheImages {
     )
 }
 
-/// A fresh log of `log_len` bytes for a data device that holds `data`.
+/// Makes a log of `log_len` bytes for a data device that holds `data`.
 ///
 /// # Panics
 /// If no log can be made for such a device.
@@ -79,7 +80,7 @@ pub fn with_log(log_len: u64, data: &DiskImage, block: u32) -> CacheImages {
     with_log_on(&DiskImage::new(log_len), data, block)
 }
 
-/// What the newer sound copy of a log's superblock says; none if neither is sound.
+/// Returns the newer valid copy of a log's superblock, or `None` if both copies are invalid.
 pub fn superblock(log: &DiskImage) -> Option<RingSuperblock> {
     let copies = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT].map(|at| {
         let bytes = log.bytes(at..at + HEADER_BYTES as u64);
@@ -89,8 +90,8 @@ pub fn superblock(log: &DiskImage) -> Option<RingSuperblock> {
     sound.max_by_key(|copy| copy.generation)
 }
 
-/// The sectors that were lost with a log that was given up, in order: as many as it has room to name,
-/// and so small volumes have no more.
+/// Returns the sectors that were lost with an abandoned log, in order. The superblock has space for a limited number of
+/// sectors. Small volumes do not exceed this number.
 pub(super) fn lost_with(log: &DiskImage) -> Vec<u64> {
     let payload = superblock(log).and_then(|newest| SuperblockPayload::decode(&newest.layer));
     let ranges = payload.map(|payload| payload.lost).unwrap_or_default();
@@ -116,16 +117,17 @@ fn with_log_on(log: &DiskImage, data: &DiskImage, block: u32) -> CacheImages {
     machine.cut(WriteFate::Keep)
 }
 
-/// Length of the data device, block size of both, whether the log device was something else before, and whether the data
-/// device grew since.
+/// Length of the data device, block size of both devices, earlier use of the log device, and growth of the data device
+/// after the log was made.
 type FreshCacheKey = (u64, u32, bool, bool);
 
 thread_local! {
-    /// Fresh disks: made once, shared by all worlds of a thread.
+    /// Fresh disks, made once for all scenarios of a thread.
     static FRESH: RefCell<Vec<(FreshCacheKey, CacheImages)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// As [`fresh`] or [`on_used_log`], perhaps with a data device that grew since, made once on a thread.
+/// Returns disks like [`fresh`] or [`on_used_log`], whose data device grew if `grown` is true. A thread makes them
+/// once.
 pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> CacheImages {
     let key = (len, block, used_log, grown);
     let known = FRESH.with_borrow(|all| {
@@ -150,7 +152,7 @@ pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> Cac
     })
 }
 
-/// The two disks as devices, perhaps as parts of one disk.
+/// Returns the two disks as devices, which are parts of one disk if `one_disk` is true.
 fn devices(disks: [Rc<SimDisk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
     if one_disk {
         SimDisk::share_cache(&disks.each_ref());
@@ -160,8 +162,8 @@ fn devices(disks: [Rc<SimDisk>; 2], one_disk: bool) -> [Rc<dyn Device>; 2] {
     disks.map(|disk| disk as Rc<dyn Device>)
 }
 
-/// Attaching the cache on a machine, to be awaited: what every world, in service and when it is looked
-/// at, is attached with beside the two disks is added here.
+/// Returns the future of an attach on a machine. All attaches of a scenario use this function, in service and for
+/// checks, so additional arguments beside the two disks belong here.
 pub fn attaching(
     machine: &Machine<CacheDisk>,
     one_disk: bool,

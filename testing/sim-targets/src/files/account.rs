@@ -1,4 +1,4 @@
-//! What users of a filesystem have done, and what of it must be there after a crash.
+//! The operations of a filesystem's clients, and their required state after a crash.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,22 +6,22 @@ use std::rc::Rc;
 
 use super::model::{FilesModel, ModelId};
 
-/// What one user's directory was like, operation by operation: from what is durable for certain, to what is being done.
+/// States of one client's directory, operation by operation, from the last durable state to the operation in progress.
 #[derive(Clone, Debug)]
 pub struct DirectoryHistory {
-    /// The first is durable; the last may be under way.
+    /// The first state is durable. The operation of the last state may be in progress.
     states: VecDeque<FilesModel>,
-    /// The number of the first.
+    /// Number of the first state.
     first: u64,
-    /// The number of the last that is done.
+    /// Number of the last completed state.
     done: u64,
 }
 
-/// The accounts of all users of a world.
+/// The histories of all clients of a scenario.
 pub type DirectoryHistories = Rc<RefCell<Vec<DirectoryHistory>>>;
 
 impl DirectoryHistory {
-    /// One in which nothing has been done to a directory.
+    /// Creates the history of a directory without operations.
     pub fn new(model: FilesModel) -> DirectoryHistory {
         DirectoryHistory {
             states: [model].into(),
@@ -30,18 +30,18 @@ impl DirectoryHistory {
         }
     }
 
-    /// What the directory is like as far as is known to its user.
+    /// Returns the current state of the directory.
     pub fn now(&self) -> &FilesModel {
         &self.states[(self.done - self.first) as usize]
     }
 
-    /// Something is being done that leads to this.
+    /// Records an operation in progress that leads to `model`.
     pub fn begin(&mut self, model: FilesModel) {
         self.states.truncate((self.done - self.first) as usize + 1);
         self.states.push_back(model);
     }
 
-    /// It is done, or it was refused.
+    /// Records the end of the operation. `done` is false for a refused operation.
     pub fn end(&mut self, done: bool) {
         if done {
             self.done += 1
@@ -50,19 +50,20 @@ impl DirectoryHistory {
         }
     }
 
-    /// Several things are being done at once, which lead to any of these.
+    /// Records concurrent operations in progress that lead to any of these states.
     pub fn begin_any(&mut self, models: impl IntoIterator<Item = FilesModel>) {
         self.states.truncate((self.done - self.first) as usize + 1);
         self.states.extend(models);
     }
 
-    /// They are done. The last of these is what came of it; a crash may leave any of them, for all that is known.
+    /// Records that the concurrent operations are complete. The last model is the current state, but a crash may leave
+    /// any of the models.
     pub fn end_any(&mut self, models: impl IntoIterator<Item = FilesModel>) {
         self.begin_any(models);
         self.done = self.first + self.states.len() as u64 - 1;
     }
 
-    /// A file is used by its user, or not any more: of what is in the space nothing changes that names lead to.
+    /// Records that the client begins or ends the use of a file. The use does not change the named files.
     pub fn hold(&mut self, id: ModelId, held: bool) {
         let now = &mut self.states[(self.done - self.first) as usize];
         if held {
@@ -73,12 +74,12 @@ impl DirectoryHistory {
         now.forget_unused();
     }
 
-    /// The number of what is done.
+    /// Returns the number of the last completed state.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// What was done up to a number is durable.
+    /// Records that all states up to number `done` are durable.
     pub fn durable(&mut self, done: u64) {
         while self.first < done {
             self.states.pop_front();
@@ -86,12 +87,12 @@ impl DirectoryHistory {
         }
     }
 
-    /// What is found after a crash, if it is what it may be: then all goes on from there.
+    /// Returns the history that continues from the state found after a crash, or `None` if this state is not permitted.
     pub fn find(&self, digest: u64) -> Option<DirectoryHistory> {
         let mut found = self.states.iter().rev();
         let mut alike = found.by_ref().filter(|state| state.digest() == digest);
         let mut state = alike.next()?.clone();
-        // What is preallocated shows in no digest: it may have been any of these.
+        // No digest contains preallocation, so any of the states with this digest may have been found.
         alike.for_each(|other| state.limit_preallocated(other));
         state.held.clear();
         state.forget_unused();

@@ -1,4 +1,4 @@
-//! What may be done at once with something else, as a value: so it can be done to a model in any order.
+//! Operations for concurrent execution, as values. A model can apply them in any order.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use forebay_dfs::{
 use super::model::{ExpectedError, FilesModel, ModelId, NewModelNode};
 use super::user::{FilesUser, name};
 
-/// Files are written to and cut off no farther on.
+/// Largest offset of a write or a truncation.
 pub(super) const FAR: u64 = 1 << 20;
 
-/// What is done.
+/// An operation.
 #[derive(Debug)]
 pub(super) enum FileOperation {
     Write {
@@ -31,7 +31,7 @@ pub(super) enum FileOperation {
         offset: u64,
         len: u64,
     },
-    /// Files that are changed in several places; data of zeroes is a hole.
+    /// Changes of several places in files. Data of zeroes is a hole.
     Edit(Vec<(ModelId, u64, Vec<u8>)>),
     Exchange {
         one: ModelId,
@@ -73,20 +73,20 @@ pub(super) enum FileOperation {
     },
 }
 
-/// What comes of it in a model.
+/// Result of an operation in a model.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct ModelEffect {
-    /// Where data was written.
+    /// Offset of the written data.
     pub(super) at: u64,
-    /// What was made.
+    /// The new file.
     pub(super) made: Option<ModelId>,
 }
 
-/// What comes of it in a filesystem: where data was written, and what was made.
+/// Result of an operation in a filesystem: the offset of the written data, and the new file.
 pub(super) type OperationResult = Result<(u64, Option<Inode>), FsError>;
 
 impl FileOperation {
-    /// Files that it is done to, by their numbers.
+    /// Returns the model numbers of the files that the operation changes.
     pub(super) fn files(&self) -> Vec<ModelId> {
         match self {
             FileOperation::Write { id, .. }
@@ -105,7 +105,7 @@ impl FileOperation {
         }
     }
 
-    /// Where what it writes ends, if that begins at an offset.
+    /// Returns the end of the written data if it begins at `at`.
     pub(super) fn end(&self, at: u64) -> Option<u64> {
         match self {
             FileOperation::Write { data, .. } => Some(at + data.len() as u64),
@@ -124,7 +124,7 @@ impl FileOperation {
                 model.fallocate(*id, *offset, *len, Fallocate::Punch)?;
             }
             FileOperation::Edit(all) => {
-                // All of it, or nothing.
+                // The edit is atomic.
                 all.iter().try_for_each(|(id, ..)| model.may_change(*id))?;
                 for (id, offset, data) in all {
                     model.edit(*id, *offset, data)?;
@@ -234,7 +234,7 @@ impl FileOperation {
 }
 
 impl FilesUser {
-    /// Something to be done with what there is.
+    /// Returns a random operation on files of the model.
     pub(super) fn act(&self, model: &FilesModel) -> Option<FileOperation> {
         match self.rng.below(24) {
             choice if choice < 14 => self.act_on_data(model, choice),

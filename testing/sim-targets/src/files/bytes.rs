@@ -1,21 +1,22 @@
-//! Data of a file as it should be.
+//! Expected data of a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Bytes that have one owner: data is kept in pieces of so many.
+/// Bytes of a fragment, the unit of stored data.
 const PIECE: u64 = 512;
 
-/// Data of a file, where there is some.
+/// Data of a file, without its holes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SparseBytes {
-    /// Bytes, holes among them.
+    /// Length in bytes, holes included.
     pub size: u64,
     pub(super) pieces: BTreeMap<u64, Rc<[u8; PIECE as usize]>>,
 }
 
-/// So many bytes from an offset on, piece by piece: its number, where they are in it, and which they are.
+/// Divides `len` bytes from `offset` on into fragments: the number of each fragment, the range in the fragment, and the
+/// range in the bytes.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let end = offset + len as u64;
     (offset / PIECE..end.div_ceil(PIECE)).map(move |n| {
@@ -26,7 +27,7 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Ra
 }
 
 impl SparseBytes {
-    /// These bytes from an offset on; less where the file ends.
+    /// Returns `len` bytes from `offset` on, or fewer at the end of the file.
     pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let end = offset.saturating_add(len).min(self.size);
         let mut out = vec![0; end.saturating_sub(offset) as usize];
@@ -48,7 +49,7 @@ impl SparseBytes {
         }
     }
 
-    /// These bytes read as zeroes, and whole pieces of them are holes.
+    /// Fills these bytes with zeroes, and turns whole fragments into holes.
     pub(super) fn punch(&mut self, offset: u64, end: u64) {
         let end = end.min(self.size);
         let all: Vec<u64> = self.pieces.keys().copied().collect();

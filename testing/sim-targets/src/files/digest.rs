@@ -1,4 +1,4 @@
-//! Digests by which the simulator compares filesystems.
+//! Digests for the comparison of filesystems.
 
 use forebay_device::is_zero;
 use std::collections::BTreeMap;
@@ -6,13 +6,14 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use super::model::{FilesModel, ModelId, ModelNode, TOP};
 
-/// The hash function of digests: the same in each run, and quick, since a digest is taken of all that each crash leaves.
+/// Returns the hash function of digests. Its hashes are identical in each run. It is fast, because each state after a
+/// crash has a digest.
 fn hasher() -> impl Hasher {
     foldhash::quality::FixedState::with_seed(0).build_hasher()
 }
 
 impl FilesModel {
-    /// Something that is the same for two if what names lead to is.
+    /// Returns a digest that is equal for filesystems whose names lead to equal content.
     pub fn digest(&self) -> u64 {
         let mut hasher = hasher();
         let mut seen = BTreeMap::new();
@@ -37,7 +38,7 @@ impl FilesModel {
 }
 
 impl ModelNode {
-    /// Something that is the same for two of the same content, without their names.
+    /// Returns a digest that is equal for files of equal content, regardless of their names.
     fn digest(&self) -> u64 {
         self.digest.get_or(|| self.compute_digest())
     }

@@ -1,15 +1,15 @@
-//! What an operation should come to, and what it came to.
+//! Comparison of an operation's result with the expected result.
 
 use forebay_dfs::FsError;
 
 use super::model::ExpectedError;
 
-/// What must not be.
+/// Description of a violation.
 pub(super) type ViolationText = String;
-/// What comes of an operation: whether it was done.
+/// Result of an operation: true if it was executed.
 pub(super) type StepResult = Result<bool, ViolationText>;
 
-/// Why the filesystem refuses, if it is not for its device or for want of room.
+/// Returns the reason of a refusal, or `None` if the device failed or space was missing.
 pub(super) fn wrong(error: &FsError) -> Option<ExpectedError> {
     Some(match error {
         FsError::NotFound => ExpectedError::NotFound,
@@ -25,7 +25,10 @@ pub(super) fn wrong(error: &FsError) -> Option<ExpectedError> {
     })
 }
 
-/// Whether what came is what was to come; what is given is whether it was done.
+/// Compares the result of an operation with the model's result. Returns true if the operation was executed.
+///
+/// # Errors
+/// If the results differ.
 pub(super) fn as_expected<T, U>(
     what: impl Fn() -> String,
     expected: &Result<T, ExpectedError>,
@@ -41,7 +44,10 @@ pub(super) fn as_expected<T, U>(
     }
 }
 
-/// The same of something that makes room, for which there is always enough.
+/// Checks that lack of space did not prevent an operation that frees space. Such operations always have enough space.
+///
+/// # Errors
+/// If the operation failed for lack of space.
 pub(super) fn makes_room<T>(what: &str, got: &Result<T, FsError>) -> Result<(), ViolationText> {
     match got {
         Err(FsError::Space(error)) if error.lacks_space() => Err(format!("{what}: {error}")),

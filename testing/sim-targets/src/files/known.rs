@@ -1,18 +1,18 @@
-//! What is known of files beside what their users' accounts say: that no two are taken for each other, and which times are durable.
+//! Facts about files beside the clients' histories: the uniqueness of their identities, and their durable times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay_dfs::{FileTime, Fs, FsError, Inode};
 
-/// A number and a generation: no two files ever have both.
+/// The number and the generation of a file. No two files ever have the same pair.
 type InodeIdentity = (u64, u64);
 
-/// What is known of the files of a world.
+/// Observed facts about the files of a scenario.
 #[derive(Clone, Default, Debug)]
 pub struct FileObservations {
-    /// All that were there at some time.
+    /// All files that ever existed.
     files: BTreeSet<InodeIdentity>,
-    /// When they were changed, as far as that is durable.
+    /// The durable modification times.
     changed: BTreeMap<InodeIdentity, FileTime>,
 }
 
@@ -21,10 +21,10 @@ fn which(inode: &Inode) -> InodeIdentity {
 }
 
 impl FileObservations {
-    /// A file was made.
+    /// Records a new file.
     ///
     /// # Errors
-    /// If there was one that cannot be told from it.
+    /// If an earlier file had the same identity.
     pub fn made(&mut self, inode: &Inode) -> Result<(), String> {
         if self.files.insert(which(inode)) {
             Ok(())
@@ -36,16 +36,16 @@ impl FileObservations {
         }
     }
 
-    /// A file is durable as it is.
+    /// Records that the file is durable in this state.
     pub fn durable(&mut self, inode: &Inode) {
         let changed = self.changed.entry(which(inode)).or_default();
         *changed = inode.modified.max(*changed);
     }
 
-    /// After a crash: what is not there any more may never have been. Nobody sets times, so they only grow.
+    /// Checks the files after a crash. Missing files may never have existed. No client sets times, so times only grow.
     ///
     /// # Errors
-    /// If a file's times are older than they were when that was made durable.
+    /// If a file's time is older than its durable time.
     pub async fn find(&self, fs: &Fs) -> Result<FileObservations, String> {
         let mut found = FileObservations::default();
         for (number, generation) in &self.files {

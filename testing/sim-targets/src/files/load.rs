@@ -1,4 +1,4 @@
-//! A directory of a filesystem, read as a model.
+//! Reads a directory of a filesystem as a model.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,10 +10,10 @@ use forebay_units::RangeSet;
 use super::bytes::SparseBytes;
 use super::model::{FilesModel, ModelId, TOP};
 
-/// The directory of this number, and all below it; the numbers that files have.
+/// Reads the directory with this number, and all files below. Also returns the numbers of the files.
 ///
 /// # Errors
-/// If something cannot be read.
+/// If a file cannot be read.
 pub(super) async fn load(
     fs: &Fs,
     number: u64,

@@ -1,14 +1,17 @@
-//! The filesystem as a subject: users with a directory each, on a volume that is a little too small, or full, on one disk.
+//! The filesystem as a system under test: clients with a directory each, on a slightly too small or full volume on one
+//! disk.
 //!
-//! Each user does one thing after the other, now and then two at once, and holds what comes against a model. What a crash leaves
-//! of a directory is what it was like after some operation, and not before the last that was made durable, whoever asked for that; and
-//! `check` finds nothing.
+//! Each client executes one operation after the other, sometimes two concurrently, and compares the results with a
+//! model. After a crash, each directory has the state after one of its operations. This state is not older than the
+//! last durable state, regardless of the client that requested the durability. `check` must report no problem.
 //!
 //! # Reading order
 //!
-//! `wrong.rs`, `bytes.rs`, `model.rs` and `protect.rs` (a filesystem as it should be), `account.rs` and `known.rs` (what may be found after a crash),
-//! `user.rs`, `user_make.rs`, `user_data.rs`, `user_flags.rs`, `user_full.rs` and `expected.rs` (what is done and held against the model), `act.rs`,
-//! `user_two.rs` and `user_crossing.rs` (two things at once), `load.rs` (a directory of a real one as a model), `plan.rs` and `world.rs` (lives, cuts and looks).
+//! `wrong.rs`, `bytes.rs`, `model.rs` and `protect.rs` (the model of a filesystem), `account.rs` and `known.rs` (the
+//! permitted states after a crash), `user.rs`, `user_make.rs`, `user_data.rs`, `user_flags.rs`, `user_full.rs` and
+//! `expected.rs` (operations and their comparison with the model), `act.rs`, `user_two.rs` and `user_crossing.rs`
+//! (concurrent operations), `load.rs` (a directory of a real filesystem as a model), `plan.rs` and `world.rs`
+//! (incarnations, cuts and checks).
 
 mod account;
 mod act;

@@ -1,4 +1,4 @@
-//! A filesystem as it should be: maps in memory, and nothing that could go wrong.
+//! A model of a filesystem: maps in memory, without faults.
 
 use forebay_device::is_zero;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,63 +12,63 @@ use super::remembered::CachedDigest;
 pub(super) use super::wrong::ExpectedError;
 use super::wrong::{may_change, may_grow};
 
-/// A file's number here.
+/// The number of a file in the model.
 pub type ModelId = u64;
 
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModelNode {
-    /// What kind.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// Its permissions.
+    /// Permissions.
     pub permissions: u16,
-    /// Whose it is.
+    /// Owner.
     pub user: u32,
-    /// Its flags.
+    /// Flags.
     pub flags: FileFlags,
-    /// Its data; of a symbolic link, where it leads to.
+    /// Data. For a symbolic link, its target.
     pub bytes: SparseBytes,
-    /// Its names, of a directory.
+    /// Entries of a directory.
     pub names: BTreeMap<Vec<u8>, ModelId>,
     /// Extended attributes.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How many names it has; of a directory two and one for each in it.
+    /// Number of names. For a directory, two plus the number of its subdirectories.
     pub links: u32,
-    /// The directory a directory is in.
+    /// Parent of a directory.
     pub parent: ModelId,
-    /// Bytes for which space is preallocated: a write there is not refused for lack of space.
+    /// Bytes with preallocated space. A write to these bytes does not fail for lack of space.
     pub preallocated: RangeSet,
-    /// The digest of its content, once that was asked for.
+    /// Digest of the content, if it was computed.
     pub(super) digest: CachedDigest,
 }
 
-/// A filesystem, or a part of one below a directory.
+/// A filesystem, or the part of a filesystem below a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilesModel {
     nodes: BTreeMap<ModelId, Rc<ModelNode>>,
     next: ModelId,
-    /// Files without a name that are still used.
+    /// Files without a name that are still in use.
     pub held: BTreeSet<ModelId>,
 }
 
-/// What a new file is.
+/// Properties of a new file.
 #[derive(Clone, Debug)]
 pub struct NewModelNode {
-    /// What kind.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// Its permissions.
+    /// Permissions.
     pub permissions: u16,
-    /// Where a symbolic link leads to.
+    /// Target of a symbolic link.
     pub target: Vec<u8>,
     /// Extended attributes.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The number of the directory all is below.
+/// The number of the top directory.
 pub const TOP: ModelId = 0;
 
 impl FilesModel {
-    /// A directory with nothing in it.
+    /// Creates an empty directory.
     pub fn new() -> FilesModel {
         let top = ModelNode {
             links: 2,
@@ -81,7 +81,7 @@ impl FilesModel {
         }
     }
 
-    /// A file; it is there.
+    /// Returns a file that exists.
     pub fn node(&self, id: ModelId) -> &ModelNode {
         &self.nodes[&id]
     }
@@ -92,7 +92,7 @@ impl FilesModel {
         node
     }
 
-    /// All files, with and without names.
+    /// Returns all files, with and without names.
     pub fn ids(&self) -> Vec<ModelId> {
         self.nodes.keys().copied().collect()
     }
@@ -114,7 +114,7 @@ impl FilesModel {
         }
     }
 
-    /// What a name is.
+    /// Returns the file with this name.
     pub fn named(&self, directory: ModelId, name: &[u8]) -> Option<ModelId> {
         self.node(directory).names.get(name).copied()
     }
@@ -158,7 +158,7 @@ impl FilesModel {
         id
     }
 
-    /// Gives a file one more name.
+    /// Adds a name to a file.
     pub fn link(
         &mut self,
         id: ModelId,
@@ -179,7 +179,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Takes a name away.
+    /// Removes a name.
     pub fn take_away(
         &mut self,
         directory: ModelId,
@@ -213,7 +213,7 @@ impl FilesModel {
         self.forget_unused();
     }
 
-    /// Files go that have no name and are not used.
+    /// Removes files that have no name and are not in use.
     pub fn forget_unused(&mut self) {
         let held = &self.held;
         let stays = |id: &ModelId, node: &Rc<ModelNode>| node.links > 0 || held.contains(id);
@@ -283,7 +283,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Whether a file is a directory that another is, or is somewhere below.
+    /// Returns true if `id` is a directory, and `below` is this directory or is below it.
     pub fn is_above(&self, id: ModelId, mut below: ModelId) -> bool {
         while self.node(id).kind == FileKind::Directory {
             if below == id {
@@ -313,7 +313,7 @@ impl FilesModel {
         Ok(offset)
     }
 
-    /// Writes data, or, if that is all zeroes, makes a hole, as far as the file has something there.
+    /// Writes data. Data of zeroes makes a hole instead, up to the end of the file.
     pub fn edit(&mut self, id: ModelId, offset: u64, data: &[u8]) -> Result<(), ExpectedError> {
         let node = self.regular(id)?;
         may_change(node.flags)?;
@@ -327,7 +327,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Gives two files each other's data.
+    /// Exchanges the data of two files.
     pub fn exchange_data(&mut self, one: ModelId, other: ModelId) -> Result<(), ExpectedError> {
         self.regular(one)?;
         self.regular(other)?;
@@ -345,7 +345,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Ends a file elsewhere.
+    /// Changes the length of a file.
     pub fn resize(&mut self, id: ModelId, size: u64) -> Result<(), ExpectedError> {
         let node = self.regular(id)?;
         may_change(node.flags)?;
@@ -356,7 +356,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Does something to a range.
+    /// Changes the allocation of a range.
     pub fn fallocate(
         &mut self,
         id: ModelId,
@@ -390,7 +390,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Whose a file is, and who may do what.
+    /// Sets the permissions and the owner of a file.
     pub fn set(&mut self, id: ModelId, permissions: u16, user: u32) -> Result<(), ExpectedError> {
         self.may_change(id)?;
         let node = self.change(id);
@@ -398,7 +398,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Sets an extended attribute, or takes it away.
+    /// Sets or removes an extended attribute.
     pub fn set_attribute(
         &mut self,
         id: ModelId,
@@ -414,7 +414,7 @@ impl FilesModel {
         Ok(())
     }
 
-    /// Leaves preallocated what is so in another model, too.
+    /// Keeps only the preallocated ranges that are also preallocated in `other`.
     pub fn limit_preallocated(&mut self, other: &FilesModel) {
         for (id, node) in &mut self.nodes {
             if node.preallocated.is_empty() {
@@ -430,7 +430,7 @@ impl FilesModel {
         }
     }
 
-    /// Takes over what is preallocated in a model with the same files, which may have other numbers there.
+    /// Copies the preallocated ranges of a model with the same files, whose numbers may differ.
     pub fn take_preallocated(&mut self, other: &FilesModel) {
         let mut same = vec![(TOP, TOP)];
         let mut seen = BTreeSet::new();
@@ -448,7 +448,7 @@ impl FilesModel {
         }
     }
 
-    /// Puts a file in, as it is.
+    /// Inserts a file without checks.
     pub fn put(&mut self, id: ModelId, mut node: ModelNode) {
         if let Some(known) = self.nodes.get(&id) {
             node.names.clone_from(&known.names);
@@ -457,7 +457,7 @@ impl FilesModel {
         self.next = self.next.max(id + 1);
     }
 
-    /// Puts a name in, as it is.
+    /// Inserts a name without checks.
     pub fn put_name(&mut self, directory: ModelId, name: &[u8], id: ModelId) {
         self.change(directory).names.insert(name.to_vec(), id);
     }

@@ -1,4 +1,4 @@
-//! What happens in the world of a seed.
+//! The plan of a scenario.
 
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
@@ -8,41 +8,41 @@ use forebay_sim::disk::{DiskFaults, DiskOutage, WriteFate};
 use forebay_sim::plan::coin;
 use forebay_vsl::SpaceSettings;
 
-/// A world.
+/// A scenario.
 #[derive(Clone, Debug)]
 pub struct FilesScenario {
-    /// What all follows from.
+    /// The seed of all choices.
     pub seed: u64,
-    /// Each has a directory.
+    /// Number of clients. Each client has a directory.
     pub users: u64,
     /// Segments of the disk.
     pub segments: u64,
-    /// Bytes that are left free by a file that is nobody's, if there is one: so the volume is soon full.
+    /// Bytes that a file without a client leaves free, if such a file exists. The volume is then soon full.
     pub left: Option<u64>,
-    /// Users do two things at once now and then.
+    /// True if clients sometimes execute two concurrent operations.
     pub pairs: bool,
-    /// The memory that the map may take, in bytes, if that is little.
+    /// Limit of the map's memory in bytes, if it is small.
     pub map_bytes: Option<u64>,
-    /// A checkpoint is made after so many entries.
+    /// Number of entries after which a checkpoint is made.
     pub recovery_entries: u64,
-    /// From one attach to the next.
+    /// The incarnations, each from one attach to the next.
     pub lives: Vec<FilesIncarnation>,
 }
 
-/// From taking the filesystem up to a power cut.
+/// The time from an attach to a power cut.
 #[derive(Clone, Debug)]
 pub struct FilesIncarnation {
-    /// What each user does.
+    /// Number of each client's operations.
     pub steps: u64,
-    /// The power goes at this request that changes something.
+    /// Number of the modifying disk request at which the power is cut.
     pub cut_at: u64,
-    /// What is kept then of what is not durable.
+    /// Fate of the writes that are not durable at the cut.
     pub coin: WriteFate,
-    /// One in so many requests is looked at as if the power went there.
+    /// Average number of requests from one checked crash point to the next.
     pub looks: u64,
-    /// Latencies of requests are at most so long.
+    /// Maximum latency of a request.
     pub slowest: Duration,
-    /// What the disk does wrong.
+    /// Faults of the disk.
     pub faults: DiskFaults,
 }
 
@@ -53,7 +53,7 @@ impl Display for FilesScenario {
 }
 
 impl FilesIncarnation {
-    /// Whether the disk does all that it is asked.
+    /// Returns true if the disk executes all requests.
     pub(super) fn is_healthy(&self) -> bool {
         let DiskFaults {
             reads_fail,
@@ -67,11 +67,11 @@ impl FilesIncarnation {
 }
 
 impl FilesScenario {
-    /// The world of a seed.
+    /// Returns the scenario of a seed.
     pub fn of_seed(seed: u64) -> FilesScenario {
         let rng = Rng::new(mix(seed, 0x00_f11e));
         let lives = 1 + rng.below(4);
-        // Of their own, so that other worlds are what they were before there were such.
+        // These choices have their own random numbers, so older scenarios remain unchanged.
         let filling = Rng::new(mix(seed, 0x00_f111));
         let pairing = Rng::new(mix(seed, 0x00_7e0));
         FilesScenario {
@@ -79,7 +79,7 @@ impl FilesScenario {
             users: 1 + rng.below(3),
             segments: rng.pick(&[32, 32, 48, 96]),
             pairs: pairing.coin(),
-            // Now and then enough to preallocate more than the volume keeps spare.
+            // Sometimes enough to preallocate more than the volume keeps in reserve.
             left: filling.one_in(3).then(|| {
                 if filling.one_in(4) {
                     filling.below(2 << 20)

@@ -1,4 +1,4 @@
-//! Flags of files in a model, and what they forbid.
+//! Flags of files in a model, and the operations that they forbid.
 
 use forebay_dfs::FileFlags;
 
@@ -14,7 +14,7 @@ impl FilesModel {
         may_change(self.node(id).flags)
     }
 
-    /// Names may be moved: of what is named by the first, in its directory, to the second.
+    /// Checks that a name may be moved. Each pair is a directory and the file with the name in this directory.
     pub(super) fn may_rename(
         &self,
         from: (ModelId, ModelId),
@@ -31,7 +31,7 @@ impl FilesModel {
         }
     }
 
-    /// Gives a file flags.
+    /// Sets the flags of a file.
     pub fn set_flags(&mut self, id: ModelId, flags: FileFlags) -> Result<(), ExpectedError> {
         let node = self.change(id);
         let is_immutable = |flags: FileFlags| flags.has(FileFlags::IMMUTABLE);

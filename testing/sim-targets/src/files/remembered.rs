@@ -1,8 +1,8 @@
-//! Digests that are kept.
+//! Cached digests.
 
 use std::cell::Cell;
 
-/// A digest that is computed once for as long as its file does not change. Files are compared without it.
+/// A digest that is computed once, until its file changes. Comparisons of files ignore it.
 #[derive(Clone, Default, Debug)]
 pub(super) struct CachedDigest(Cell<Option<u64>>);
 
@@ -15,7 +15,7 @@ impl PartialEq for CachedDigest {
 impl Eq for CachedDigest {}
 
 impl CachedDigest {
-    /// Returns the digest, which `compute` gives the first time.
+    /// Returns the digest, and calls `compute` if it is not cached.
     pub(super) fn get_or(&self, compute: impl FnOnce() -> u64) -> u64 {
         let digest = self.0.get().unwrap_or_else(compute);
         self.0.set(Some(digest));

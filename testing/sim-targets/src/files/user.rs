@@ -1,4 +1,4 @@
-//! A user of a filesystem: does things at random below a directory, and holds what comes of it against a model.
+//! A client of a filesystem: executes random operations below a directory, and compares the results with a model.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,39 +13,40 @@ use super::expected::{ViolationText, as_expected, makes_room};
 use super::known::FileObservations;
 use super::model::{ExpectedError, FilesModel, ModelId, ModelNode, TOP};
 
-/// A user.
+/// A client.
 pub struct FilesUser {
     /// The filesystem.
     pub fs: Fs,
-    /// The same, as programs see it that have a file open.
+    /// The filesystem, as programs with an open file see it.
     pub files: Rc<MountedFiles>,
-    /// All accounts.
+    /// The histories of all clients.
     pub accounts: DirectoryHistories,
-    /// What is known of the files of all.
+    /// Observed facts about the files of all clients.
     pub known: Rc<RefCell<FileObservations>>,
-    /// Which is this user's.
+    /// Index of this client's history.
     pub index: usize,
-    /// The numbers that files have there.
+    /// The numbers of the files in the filesystem.
     pub numbers: BTreeMap<ModelId, u64>,
-    /// Where choices come from.
+    /// Source of random choices.
     pub rng: Rng,
-    /// There is little room, and this user takes it all now and then.
+    /// True if the volume has little free space, which this client sometimes uses up.
     pub fills: bool,
-    /// Now and then this user does two things at once.
+    /// True if this client sometimes executes two concurrent operations.
     pub pairs: bool,
-    /// The disk does nothing wrong, so that all can be read at any time.
+    /// True if the disk has no faults, so that all data is readable at any time.
     pub reads: bool,
-    /// What is done is printed.
+    /// True if operations are printed.
     pub aloud: bool,
 }
 
-/// Names whose entries are all to be in the same eleven sectors of a directory, by the key of the worlds: some get another window.
+/// Names whose entries all belong to the same eleven sectors of a directory, with the hash key of the scenarios. Some
+/// of these entries need another window.
 pub(super) const CROWD: [&str; 12] = [
     "10d05", "1b79f", "1e74d", "30072", "6313d", "6b835", "72620", "76264", "7c1da", "7f0a4",
     "85e42", "86987",
 ];
 
-/// Names are of few, so that they meet.
+/// Returns a name from a small set, so that clients use the same names repeatedly.
 pub(super) fn name(rng: &Rng) -> Vec<u8> {
     match rng.below(40) {
         0 => vec![b'x'; 255],
@@ -60,7 +61,7 @@ impl FilesUser {
         self.accounts.borrow()[self.index].now().clone()
     }
 
-    /// Does something to both, and holds what comes against each other.
+    /// Executes an operation in the model and in the filesystem, and compares the results.
     pub(super) async fn change<T: PartialEq + std::fmt::Debug, U>(
         &mut self,
         what: impl Fn() -> String,
@@ -88,10 +89,10 @@ impl FilesUser {
         Ok(expected.ok().zip(got.ok()))
     }
 
-    /// One operation.
+    /// Executes one operation.
     ///
     /// # Errors
-    /// If what came of it is not what should.
+    /// If the result differs from the expected result.
     pub async fn step(&mut self) -> Result<(), ViolationText> {
         if self.fills && self.rng.one_in(6) {
             return self.fill().await;
@@ -138,7 +139,7 @@ impl FilesUser {
         (id, self.numbers[&id])
     }
 
-    /// The file is used by its user for a while, or only known.
+    /// Records the number of a file. The client continues to use some of these files for a while.
     pub(super) async fn keep(&mut self, id: ModelId, number: u64) -> Result<(), ViolationText> {
         self.numbers.insert(id, number);
         if !self.rng.one_in(4) {
@@ -157,7 +158,7 @@ impl FilesUser {
         self.let_go(self.numbers[&id]).await
     }
 
-    /// The file of this number is used once less.
+    /// Ends one use of the file with this number.
     pub(super) async fn let_go(&mut self, number: u64) -> Result<(), ViolationText> {
         let forgotten = self.fs.forget(number, 1).await;
         makes_room("forget", &forgotten)?;
@@ -360,7 +361,7 @@ impl FilesUser {
         }
     }
 
-    /// Looks a name up, and perhaps uses what it names from then on.
+    /// Looks up a name, and may begin to use the named file.
     async fn look(&mut self) -> Result<(), ViolationText> {
         let (model, name) = (self.model(), name(&self.rng));
         let (directory, number) = self.directory(&model);
@@ -390,7 +391,7 @@ impl FilesUser {
         }
     }
 
-    /// Does not use something any more.
+    /// Ends the use of one file.
     pub(super) async fn release(&mut self) -> Result<(), ViolationText> {
         let held: Vec<ModelId> = self.model().held.into_iter().collect();
         if held.is_empty() {
@@ -402,7 +403,7 @@ impl FilesUser {
         Ok(())
     }
 
-    /// Does not use anything any more.
+    /// Ends the use of all files.
     pub(super) async fn release_all(&mut self) -> Result<(), ViolationText> {
         for id in self.model().held {
             self.drop_use(id).await?;
@@ -411,7 +412,7 @@ impl FilesUser {
         Ok(())
     }
 
-    /// How much each user has done.
+    /// Returns the number of completed operations of each client.
     pub(super) fn done_by_all(&self) -> Vec<u64> {
         self.accounts
             .borrow()
@@ -420,14 +421,14 @@ impl FilesUser {
             .collect()
     }
 
-    /// So much of what each user did is durable.
+    /// Records that these numbers of operations are durable.
     pub(super) fn durable(&self, done: &[u64]) {
         for (account, done) in self.accounts.borrow_mut().iter_mut().zip(done) {
             account.durable(*done);
         }
     }
 
-    /// Makes durable what was done.
+    /// Makes all data or one file durable.
     async fn sync(&mut self, all: bool) -> Result<(), ViolationText> {
         let done = self.done_by_all();
         let model = self.model();

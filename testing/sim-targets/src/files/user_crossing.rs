@@ -1,4 +1,4 @@
-//! Two directories that a user moves at once, each to below the other.
+//! Two directories that a client moves concurrently, each below the other.
 
 use forebay_dfs::{FileKind, RenameTarget};
 
@@ -7,7 +7,7 @@ use super::expected::ViolationText;
 use super::model::{FilesModel, ModelId, NewModelNode};
 use super::user::{FilesUser, name};
 
-/// A directory that is somewhere.
+/// A directory with its place.
 #[derive(Clone)]
 struct NamedDirectory {
     parent: ModelId,
@@ -16,8 +16,11 @@ struct NamedDirectory {
 }
 
 impl FilesUser {
-    /// Two directories, each of which moves to somewhere below the other: both cannot be, or each would be in itself. No directory
-    /// has to do with both moves, so nothing but what is held for all moves keeps them apart. None if there are no such.
+    /// Returns two moves of directories, each to a place below the other directory, or `None` if the model has no such
+    /// directories.
+    ///
+    /// Both moves together would put each directory into itself. The moves have no directory in common, so only the
+    /// lock for all moves separates them.
     pub(super) fn crossing(&self, model: &FilesModel) -> Option<[FileOperation; 2]> {
         let directories: Vec<ModelId> = directories(model);
         let below = |id| {
@@ -45,7 +48,7 @@ impl FilesUser {
         Some([moved(&one, other.id)?, moved(&other, one.id)?])
     }
 
-    /// Makes directories one in the other, so that there is something to move.
+    /// Makes nested directories, so that a client can move them.
     pub(super) async fn deepen(&mut self) -> Result<(), ViolationText> {
         let mut at = Some(self.directory(&self.model()).0);
         for _ in 0..3 {
@@ -62,14 +65,14 @@ impl FilesUser {
     }
 }
 
-/// All that are to be found by names.
+/// Returns all directories that have a name.
 fn directories(model: &FilesModel) -> Vec<ModelId> {
     let is_one =
         |id: &ModelId| model.node(*id).kind == FileKind::Directory && model.node(*id).links > 0;
     model.ids().into_iter().filter(is_one).collect()
 }
 
-/// Those of all directories that have a name.
+/// Returns all named directories with their places.
 fn named(model: &FilesModel, directories: &[ModelId]) -> Vec<NamedDirectory> {
     let within = |parent: &ModelId| {
         let parent = *parent;

@@ -1,4 +1,4 @@
-//! What a user does with data.
+//! A client's operations on data.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::model::{FilesModel, ModelId};
 use super::user::FilesUser;
 
 impl FilesUser {
-    /// An offset, or a size.
+    /// Returns a random offset or size.
     pub(super) fn offset(&self) -> u64 {
         match self.rng.below(8) {
             0 => 0,
@@ -66,7 +66,7 @@ impl FilesUser {
         }
     }
 
-    /// Writes as a program does that opened the file so that it need not ask for durability afterwards.
+    /// Writes like a program that opened the file with flags for durable writes.
     async fn write_durably(
         &mut self,
         id: ModelId,
@@ -101,7 +101,7 @@ impl FilesUser {
             done[self.index] = self.done_by_all()[self.index];
             self.durable(&done);
             if flags == libc::O_SYNC || is_sync {
-                // Nobody else changes it.
+                // No other client changes the file.
                 let inode = self.fs.inode(number).await;
                 inode
                     .iter()
@@ -111,7 +111,7 @@ impl FilesUser {
         self.read(id).await
     }
 
-    /// Changes several places of several files at once.
+    /// Atomically changes several places of several files.
     pub(super) async fn edit(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let (mut all, mut changes) = (BTreeMap::new(), Vec::new());
@@ -128,7 +128,7 @@ impl FilesUser {
                     edits.punch(offset, data.len() as u64)
                 } else {
                     self.rng.fill(&mut data);
-                    // Zeroes are a hole.
+                    // Zeroes would make a hole.
                     data[0] |= 1;
                     edits.write(offset, BufMut::copy_of(&data).freeze());
                 }
@@ -155,7 +155,7 @@ impl FilesUser {
         self.read(id).await
     }
 
-    /// Two files get each other's data.
+    /// Exchanges the data of two files.
     pub(super) async fn exchange(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let (Some((one, first)), Some((other, second))) =
@@ -217,7 +217,7 @@ impl FilesUser {
         self.read(id).await
     }
 
-    /// Reads a part of a file, and asks where its holes are.
+    /// Reads a part of a file, and checks its holes.
     async fn read(&mut self, id: ModelId) -> Result<(), ViolationText> {
         let model = self.model();
         let node = model.node(id);

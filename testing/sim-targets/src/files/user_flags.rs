@@ -1,4 +1,4 @@
-//! Flags that a user sets, and takes away again.
+//! Flags that a client sets and removes.
 
 use forebay_dfs::FileFlags;
 
@@ -7,7 +7,7 @@ use super::model::{FilesModel, ModelId};
 use super::user::FilesUser;
 
 impl FilesUser {
-    /// A file, and flags for it: none for most that are protected, so that they change again.
+    /// Returns a file with new flags. Most protected files get no flags, so that they can change again.
     pub(super) fn flagged(&self, model: &FilesModel) -> Option<(ModelId, FileFlags)> {
         let protect = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY);
         let mut ids = model.ids();

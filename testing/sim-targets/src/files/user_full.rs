@@ -1,4 +1,4 @@
-//! What a user does where a volume is full, and what is never refused there.
+//! A client's operations on a full volume, and the operations that must not be refused there.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use super::expected::{ViolationText, makes_room};
 use super::model::{ExpectedError, FilesModel, ModelId};
 use super::user::FilesUser;
 
-/// No file is longer.
+/// Maximum length of a file, in bytes.
 pub(super) const SIZE_MAX: u64 = 512 << 20;
-/// The longest write to where space is preallocated, in bytes.
+/// The longest write to a preallocated range, in bytes.
 const WRITE_MAX: u64 = 64 << 10;
-/// So many writes of one size are enough to take what room there may be.
+/// Number of writes of one size that is sufficient to use up the free space.
 const WRITES_MAX: u64 = 64;
 
 impl FilesUser {
-    /// As `change`; and if it takes no room, it is not refused for want of it.
+    /// Executes an operation like `change`. If it needs no space, it must not be refused for lack of space.
     pub(super) async fn change_within<T: PartialEq + std::fmt::Debug, U>(
         &mut self,
         takes_none: bool,
@@ -39,8 +39,8 @@ impl FilesUser {
         Ok(done)
     }
 
-    /// In a world with little room, if space was preallocated in an earlier life: takes all free room, and then writes every
-    /// preallocated byte.
+    /// Uses up the free space, and then writes every preallocated byte. This needs a scenario with little free space,
+    /// and a preallocation from an earlier incarnation.
     pub(super) async fn begin(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let all: Vec<(ModelId, Range<u64>)> = model
@@ -64,7 +64,7 @@ impl FilesUser {
         Ok(())
     }
 
-    /// Appends to a file until nothing more fits.
+    /// Appends to a file until the volume is full.
     async fn take_room(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         if let Some(id) = self.any(&model, |kind| kind == FileKind::Regular) {
@@ -78,7 +78,7 @@ impl FilesUser {
         Ok(())
     }
 
-    /// Takes all the room there is, and then does something that takes none.
+    /// Uses up the free space, and then executes an operation that needs no space.
     pub(super) async fn fill(&mut self) -> Result<(), ViolationText> {
         self.take_room().await?;
         match self.rng.below(14) {
@@ -93,7 +93,7 @@ impl FilesUser {
         }
     }
 
-    /// Writes so many bytes where a file ends; whether there was room.
+    /// Appends `len` bytes to a file. Returns true if the volume had space.
     async fn append(&mut self, id: ModelId, len: u64) -> Result<bool, ViolationText> {
         if self.model().node(id).bytes.size + len > SIZE_MAX {
             return Ok(false);
@@ -111,7 +111,7 @@ impl FilesUser {
         Ok(done.is_some())
     }
 
-    /// Writes where space is preallocated: that is not refused.
+    /// Writes to a preallocated range, which must not be refused.
     async fn write_preallocated(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let mut ids = model.ids();
@@ -128,7 +128,7 @@ impl FilesUser {
         self.write_where_preallocated(id, offset, len).await
     }
 
-    /// A write to a range for which space is preallocated.
+    /// Writes these bytes of a preallocated range.
     async fn write_where_preallocated(
         &mut self,
         id: ModelId,
@@ -153,7 +153,7 @@ impl FilesUser {
         Ok(())
     }
 
-    /// Returns true if all bytes of a range are there already, or space is preallocated for them: a write needs no more.
+    /// Returns true if all bytes of a range are allocated or preallocated, so that a write needs no more space.
     pub(super) async fn is_there(&self, id: ModelId, offset: Option<u64>, len: u64) -> bool {
         let Some(offset) = offset.filter(|_| self.fills) else {
             return false;

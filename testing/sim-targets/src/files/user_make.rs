@@ -1,4 +1,4 @@
-//! What a user makes.
+//! A client's operations that make files.
 
 use forebay_dfs::{FileKind, FileSpec, INLINE_MAX};
 
@@ -44,7 +44,7 @@ impl FilesUser {
         self.make_in(directory, &fresh).await.map(drop)
     }
 
-    /// Makes something in a directory, if that can be.
+    /// Makes a file in a directory, if this is possible.
     pub(super) async fn make_in(
         &mut self,
         directory: ModelId,
@@ -54,7 +54,7 @@ impl FilesUser {
         self.make_named(directory, &name, fresh).await
     }
 
-    /// Makes so many files in one directory that their entries do not fit where they are all to be.
+    /// Makes more files in one directory than their common window has space for.
     pub(super) async fn crowd(&mut self) -> Result<(), ViolationText> {
         let (directory, number) = self.directory(&self.model());
         let (fresh, _) = self.fresh();
@@ -112,7 +112,7 @@ impl FilesUser {
     }
 }
 
-/// The same for the filesystem.
+/// Converts the properties of a new file for the filesystem.
 fn as_new(fresh: &NewModelNode) -> FileSpec {
     FileSpec {
         target: fresh.target.clone(),

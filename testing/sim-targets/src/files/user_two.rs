@@ -1,4 +1,4 @@
-//! Two things that a user does at once, while somebody reads: what comes is as if one had been done after the other.
+//! Two concurrent operations of a client, during a read. The results must equal a serial execution.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +14,12 @@ use super::user::{FilesUser, name};
 use super::user_full::SIZE_MAX;
 
 const SECTOR: u64 = 512;
-/// So many bytes are read meanwhile, at most.
+/// Maximum length of the concurrent read, in bytes.
 const READ: usize = 10_000;
 
-/// What two acts come to in one order, or one of them alone.
+/// Result of two operations in one order, or of one operation alone, or of none.
 struct SerialOutcome {
-    /// Which are done, one after the other.
+    /// Indices of the executed operations, in order.
     order: Vec<usize>,
     came: Vec<Result<ModelEffect, ExpectedError>>,
     model: FilesModel,
@@ -41,7 +41,7 @@ impl SerialOutcome {
         self.came.get(at).copied()
     }
 
-    /// Whether it is what came of both acts.
+    /// Returns true if this outcome matches the results of both operations.
     fn is(&self, got: &[OperationResult; 2]) -> bool {
         got.iter()
             .enumerate()
@@ -53,12 +53,12 @@ impl SerialOutcome {
             })
     }
 
-    /// Whether it cannot be told from another course by who looks at what names lead to.
+    /// Returns true if the named files of both outcomes are equal.
     fn is_like(&self, other: &SerialOutcome) -> bool {
         self.model.digest() == other.model.digest()
     }
 
-    /// Files without a name that are other than in another course: nobody could tell afterwards.
+    /// Returns true if nameless files differ between the outcomes. No later check could observe this difference.
     fn hides(&self, other: &SerialOutcome) -> bool {
         let nameless = |id: &ModelId| self.model.node(*id).links == 0;
         let mut held = self.model.held.iter().filter(|id| nameless(id));
@@ -66,19 +66,19 @@ impl SerialOutcome {
     }
 }
 
-/// What is done beside two things.
+/// Operations that are concurrent with the two.
 struct SideOperations {
-    /// A file that is read.
+    /// The file to read.
     read: Option<ModelId>,
-    /// From there on.
+    /// Offset of the read.
     offset: u64,
-    /// A name that is looked up.
+    /// The name to look up.
     name: (ModelId, Vec<u8>),
-    /// A file that is not used any more.
+    /// The file whose use ends.
     released: Option<ModelId>,
 }
 
-/// What came of that.
+/// Results of these operations.
 struct SideResults {
     read: Option<Buf>,
     looked: Result<Inode, FsError>,
@@ -111,7 +111,7 @@ impl SideOperations {
 }
 
 impl FilesUser {
-    /// Does two things at once.
+    /// Executes two concurrent operations.
     pub(super) async fn two(&mut self) -> Result<(), ViolationText> {
         let model = self.model();
         let acts = if self.rng.one_in(4) {
@@ -159,7 +159,7 @@ impl FilesUser {
         Ok(())
     }
 
-    /// A file that is read meanwhile: more often than not one that is changed.
+    /// Chooses a file for the concurrent read, more often than not a file that the operations change.
     fn read_beside(&self, model: &FilesModel, acts: &[FileOperation; 2]) -> Option<ModelId> {
         let changed = acts.iter().flat_map(FileOperation::files);
         let regular = changed.filter(|id| model.node(*id).kind == FileKind::Regular);
@@ -171,7 +171,7 @@ impl FilesUser {
         }
     }
 
-    /// Two acts at once, on files that are used.
+    /// Executes two concurrent operations on files in use.
     async fn do_two(
         &mut self,
         acts: &[FileOperation; 2],
@@ -216,7 +216,7 @@ impl FilesUser {
         self.made_and_linked(course, acts, got).await
     }
 
-    /// Whether what was seen beside two things was so at some time.
+    /// Checks that the results of the side operations match one of the possible states.
     fn must_have_been(
         &self,
         courses: &[SerialOutcome; 5],
@@ -232,7 +232,7 @@ impl FilesUser {
             let named = model.named(*directory, name);
             match (named, &seen.looked) {
                 (None, Err(FsError::NotFound)) | (_, Err(FsError::Space(_))) => true,
-                // One that was only just made has no number here yet.
+                // A new file has no number in this map yet.
                 (Some(id), Ok(inode)) => self.numbers.get(&id).is_none_or(|n| *n == inode.file),
                 _ => false,
             }
@@ -247,7 +247,8 @@ impl FilesUser {
         as_expected(|| "forget".into(), &Ok(()), &seen.released).map(drop)
     }
 
-    /// Whether it can be found out afterwards which of two was done first, if that matters.
+    /// Returns true if a later check can observe the order of the operations, or the order does not matter. The
+    /// operations must also keep files within [`SIZE_MAX`].
     fn can_be_told(
         &self,
         first: &SerialOutcome,
@@ -265,7 +266,7 @@ impl FilesUser {
         is_known && !first.hides(second) && fits(first) && fits(second)
     }
 
-    /// Which course things took.
+    /// Returns the outcome that matches the results.
     async fn which<'a>(
         &self,
         courses: &'a [SerialOutcome; 5],
@@ -286,7 +287,7 @@ impl FilesUser {
         }
     }
 
-    /// What was made, or used once more, is noted.
+    /// Records new files, and additional uses of linked files.
     async fn made_and_linked(
         &mut self,
         course: &SerialOutcome,
@@ -303,7 +304,7 @@ impl FilesUser {
             if let Some((id, inode)) = came.made.zip(inode) {
                 self.known.borrow_mut().made(&inode)?;
                 self.numbers.insert(id, inode.file);
-                // It may have lost its name to the other.
+                // The other operation may have removed the name.
                 self.drop_use(id).await?;
             }
         }
@@ -311,7 +312,7 @@ impl FilesUser {
     }
 }
 
-/// Whether each sector that was read meanwhile is as it was at some time.
+/// Checks that each sector of the concurrent read matches one of the possible states.
 fn was_there<'a>(
     id: ModelId,
     offset: u64,

@@ -1,4 +1,4 @@
-//! Worlds of the filesystem: a disk, a volume on it, users, power cuts.
+//! Scenarios of the filesystem: a disk, a volume, clients, power cuts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -34,17 +34,17 @@ use crate::space::SpaceDisk;
 
 const SEGMENT_BYTES: u64 = 128 << 10;
 const VOLUME: VolumeId = VolumeId([9; 16]);
-/// Files of 512 MiB, slots of 4 KiB.
+/// Geometry for files of 512 MiB and slots of 4 KiB.
 const GEOMETRY: FsGeometry = FsGeometry {
     chunk_bits: 20,
     slot_sectors: 8,
 };
-/// What a life may take, in virtual time: more, and something hangs.
+/// The longest virtual time of an incarnation. A longer time means that an operation hangs.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// A file that is nobody's and takes room, where there is to be little.
+/// Name of a file without a client that uses up space.
 const FILLER: &[u8] = b"filler";
 
-/// What is checked while a world goes on, and what came of it.
+/// The state and the results of a scenario.
 struct FilesContext {
     world: FilesScenario,
     accounts: DirectoryHistories,
@@ -52,18 +52,18 @@ struct FilesContext {
     tally: RefCell<ScenarioTally>,
     violation: RefCell<Option<Violation>>,
     digest: RefCell<DefaultHasher>,
-    /// Nanoseconds in the lives before.
+    /// Nanoseconds in the previous incarnations.
     clock: Cell<u64>,
-    /// What users do is printed.
+    /// True if operations of clients are printed.
     aloud: bool,
 }
 
-/// Lives through a world.
+/// Executes a scenario.
 pub fn run(world: &FilesScenario) -> ScenarioOutcome {
     live_through(world, false)
 }
 
-/// The same, and prints what users do.
+/// Executes a scenario and prints the operations of its clients.
 pub fn run_aloud(world: &FilesScenario) -> ScenarioOutcome {
     live_through(world, true)
 }
@@ -108,7 +108,7 @@ fn clock_of(rt: &Rt, from: u64) -> FsClock {
     })
 }
 
-/// Takes room, but for so many bytes.
+/// Uses up the free space, except `left` bytes.
 async fn fill(fs: &Fs, left: u64) -> Result<(), FsError> {
     let new = FileSpec::of(FileKind::Regular, 0o644);
     let file = fs.make(ROOT, FILLER, &new).await?.file;
@@ -123,7 +123,7 @@ async fn fill(fs: &Fs, left: u64) -> Result<(), FsError> {
     }
 }
 
-/// What is attached.
+/// An attached filesystem.
 struct AttachedFs {
     fs: Fs,
     _workers: SpaceWorkers,
@@ -162,7 +162,7 @@ impl FilesContext {
         Machine::new(seed, cut_at, medium, &blocks, Rc::new(VirtualTime::new()))
     }
 
-    /// A disk with a filesystem in which each user has a directory.
+    /// Makes a disk with a filesystem in which each client has a directory.
     fn made(&self) -> DiskContents<SpaceDisk> {
         let len = (1 << 20) + self.world.segments * SEGMENT_BYTES;
         let empty = PerDisk::of(|_| DiskImage::new(len));
@@ -211,7 +211,7 @@ impl FilesContext {
         machine.cut(WriteFate::Keep)
     }
 
-    /// Lives a life, and looks at what it leaves.
+    /// Executes an incarnation, and checks the disk that it leaves.
     fn live(
         self: &Rc<Self>,
         n: usize,
@@ -254,7 +254,7 @@ impl FilesContext {
         left
     }
 
-    /// Users work until they are done, or the power goes.
+    /// Runs the clients until they are done, or the power is cut.
     fn serve(
         self: &Rc<Self>,
         rt: Rt,
@@ -267,7 +267,7 @@ impl FilesContext {
         async move {
             let device = Rc::clone(&disk) as Rc<dyn Device>;
             let attached = attach(rt.clone(), device, ctx.world.options(), clock).await;
-            // A disk that refuses requests may have it that nothing is attached.
+            // A disk with faults may prevent the attach.
             let Ok(attached) = attached else {
                 return;
             };
@@ -333,7 +333,8 @@ impl FilesContext {
         user.release_all().await
     }
 
-    /// The numbers of the files of a user's model, told by what was read of the filesystem. The account goes on with that.
+    /// Returns the numbers of the files in a client's model, from the model read from the filesystem. The history
+    /// continues with this model.
     fn same_numbers(
         &self,
         index: usize,
@@ -348,13 +349,13 @@ impl FilesContext {
             ));
         }
         let mut model = read.clone();
-        // It shows nowhere, but it must be there.
+        // No read shows the preallocation, but it must exist.
         model.take_preallocated(accounts[index].now());
         accounts[index] = DirectoryHistory::new(model);
         Ok(numbers)
     }
 
-    /// Looks at what a cut left; gives what is there now, if it is what it may be.
+    /// Checks the disk after a cut. Returns the found state if it is permitted.
     fn look(
         self: &Rc<Self>,
         medium: &DiskContents<SpaceDisk>,
@@ -363,7 +364,7 @@ impl FilesContext {
         self.tally.borrow_mut().cycles += 1;
         let mut medium = medium.clone();
         if rng.one_in(4) {
-            // The power goes again while it is taken up.
+            // The power is cut again during the attach.
             let machine = self.machine(rng.next(), Some(rng.below(12)), &medium);
             let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
             let clock = clock_of(&machine.rt, self.clock.get());
@@ -392,7 +393,7 @@ impl FilesContext {
         }
     }
 
-    /// Whether `check` finds nothing.
+    /// Checks that `check` finds no problem.
     async fn checked(&self, fs: &Fs) -> Result<FsCheckTotals, String> {
         let mut problems = Vec::new();
         let checked = fs.check(&mut |problem| problems.push(problem)).await;
@@ -425,7 +426,7 @@ impl FilesContext {
         Ok((found, known.find(fs).await?))
     }
 
-    /// Where all that the disk did wrong has passed, and nothing rested on it, all is there and can be read.
+    /// Checks that all files exist and are readable after the faults of the disk ended, if no client was using them.
     async fn look_at_healed(&self, fs: &Fs, was_healthy: bool) -> Result<(), String> {
         for index in 0..self.world.users as usize {
             let wrong = |error| format!("user {index}, when the disk works again: {error}");
@@ -437,7 +438,7 @@ impl FilesContext {
                 return Err(format!("user {index}'s directory is not as it was left"));
             }
         }
-        // Nobody uses anything any more, so what has no name has gone, unless that could not be written.
+        // No client uses a file any more, so nameless files are removed unless the removal could not be written.
         match self.checked(fs).await?.orphans {
             n if n > 0 && was_healthy => Err(format!("{n} files stay that nobody uses")),
             _ => Ok(()),

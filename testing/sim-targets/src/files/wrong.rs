@@ -1,27 +1,27 @@
-//! Why something is not done, and what flags of files forbid.
+//! Reasons of refusals, and the operations that file flags forbid.
 
 use forebay_dfs::FileFlags;
 
-/// Why something is not done.
+/// Reason of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExpectedError {
-    /// There is no such name.
+    /// The name does not exist.
     NotFound,
-    /// The name is taken.
+    /// The name exists.
     Exists,
-    /// It is no directory.
+    /// The file is not a directory.
     NotDirectory,
-    /// It is one.
+    /// The file is a directory.
     IsDirectory,
-    /// There is something in it.
+    /// The directory is not empty.
     NotEmpty,
-    /// It cannot be.
+    /// The request is invalid.
     Invalid,
-    /// There is no data from there on.
+    /// The file has no data from this offset on.
     BeyondEnd,
-    /// There is no such attribute.
+    /// The attribute does not exist.
     NoAttribute,
-    /// A flag of the file forbids it.
+    /// A flag of the file forbids the operation.
     Protected,
 }
 

@@ -1,10 +1,9 @@
-//! How far a model is from the drive it models.
+//! The difference between a model and its drive.
 //!
-//! The *demerit* (Ruemmler and Wilkes, An introduction to disk drive modeling, IEEE Computer,
-//! March 1994): the service times measured on the real drive and those of the model are sorted,
-//! paired by rank, and the root of the mean square of the differences is taken. Requests are not
-//! compared one by one, because a difference of a microsecond early on has turned the platters
-//! elsewhere by the next request.
+//! The *demerit* is from Ruemmler and Wilkes, An introduction to disk drive modeling, IEEE Computer, March 1994. The
+//! service times of the real drive and of the model are sorted and paired by rank. The demerit is the root of the mean
+//! square of the differences. Requests are not compared individually, because a difference of a microsecond at one
+//! request changes the rotational position at the next.
 
 mod plot;
 mod replay;
@@ -24,17 +23,16 @@ pub(crate) struct DemeritArgs {
     model: String,
     /// A measured trace
     trace: PathBuf,
-    /// Whether the gap in a line is the idle time before its request or after it [default: as
-    /// the traces of that drive have it]
+    /// Meaning of the gap in a line: idle time before its request or after it [default: as in the traces of that drive]
     #[arg(long, value_enum)]
     gap: Option<GapMeaning>,
-    /// Average over so many starting phases of the rotation
+    /// Average over this number of starting phases of the rotation
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     phases: u32,
-    /// Report writes as done when they are in the drive's cache [default: as the drive was set]
+    /// Complete writes when they are in the drive's cache [default: the setting of the drive]
     #[arg(long, value_enum)]
     write_cache: Option<OnOff>,
-    /// Keep what was read, and read on after it [default: as the drive was set]
+    /// Keep read data, and read ahead [default: the setting of the drive]
     #[arg(long, value_enum)]
     read_ahead: Option<OnOff>,
     /// Draw the distributions of the service times into this SVG file
@@ -73,7 +71,7 @@ impl PhaseMean {
     }
 }
 
-/// What a comparison comes to, in milliseconds. `None` where the trace has no such requests.
+/// Result of a comparison, in milliseconds. `None` if the trace has no such requests.
 pub(crate) struct DemeritOutcome {
     pub(crate) all: PhaseMean,
     pub(crate) reads: Option<PhaseMean>,
@@ -121,7 +119,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The model of that name, or the one in that file.
+/// Returns the model with this name, or the model in this file.
 pub(crate) fn find(model: &str) -> Result<DiskSpec> {
     if let Some(spec) = disk::named(model) {
         return Ok(spec);
@@ -145,7 +143,7 @@ fn caches(args: &DemeritArgs, spec: &DiskSpec) -> EnabledCaches {
     })
 }
 
-/// The demerit of each run, averaged.
+/// Returns the demerit, averaged over the runs.
 pub(crate) fn compare(real: &SortedServiceTimes, runs: &[SortedServiceTimes]) -> DemeritOutcome {
     let figure = |of: &dyn Fn(&SortedServiceTimes) -> Vec<f64>| {
         let real = of(real);
@@ -165,7 +163,7 @@ pub(crate) fn compare(real: &SortedServiceTimes, runs: &[SortedServiceTimes]) ->
     }
 }
 
-/// Root of the mean square of the differences between the two, paired by rank; both sorted.
+/// Returns the root of the mean square of the differences. Both slices are sorted, and paired by rank.
 fn demerit(real: &[f64], model: &[f64]) -> f64 {
     assert_eq!(real.len(), model.len(), "the same requests");
     let sum: f64 = real.iter().zip(model).map(|(r, m)| (r - m).powi(2)).sum();

@@ -1,4 +1,4 @@
-//! Disk models, judged: against real drives, and for how fast they run.
+//! Disk models: their difference from real drives, and their speed.
 
 pub(crate) mod demerit;
 pub(crate) mod speed;

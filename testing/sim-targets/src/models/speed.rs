@@ -1,4 +1,4 @@
-//! How fast a model runs.
+//! The speed of a disk model.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -15,7 +15,7 @@ pub(crate) struct SpeedArgs {
     /// A model's name, or a file with a drive's table
     #[arg(default_value = "barracuda")]
     model: String,
-    /// Simulate so many requests in each run
+    /// Simulate this number of requests in each run
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &SpeedArgs) -> Result<()> {
     Ok(())
 }
 
-/// One run, and the line that says what came of it.
+/// Executes one run and prints its result.
 fn row(spec: &DiskSpec, options: DiskOptions, depth: u64, requests: u64) {
     let began = ThreadCpuTimer::now();
     let end = simulate(spec, options, depth, requests);
@@ -63,8 +63,8 @@ fn row(spec: &DiskSpec, options: DiskOptions, depth: u64, requests: u64) {
     );
 }
 
-/// The processor's time this thread has had: what one core can do is not to depend on what else
-/// the machine is doing. Where the kernel does not tell, the time on the wall.
+/// The processor time of this thread, so that the result does not depend on other programs. If the kernel does not
+/// report this time, the wall-clock time.
 struct ThreadCpuTimer {
     wall: Clock,
     processor: Option<Duration>,
@@ -92,8 +92,8 @@ fn processor_time() -> Option<Duration> {
     Some(Duration::from_nanos(ns))
 }
 
-/// Random requests of 4 KiB, three reads to a write, `depth` at a time. Returns the virtual time
-/// they took, in nanoseconds.
+/// Simulates random requests of 4 KiB, three reads to a write, `depth` at a time. Returns their virtual time in
+/// nanoseconds.
 fn simulate(spec: &DiskSpec, options: DiskOptions, depth: u64, requests: u64) -> u64 {
     let mut disk = MechanicalDisk::new(spec.clone(), options);
     let mut done: Vec<DiskCompletion> = Vec::new();

@@ -1,23 +1,25 @@
-//! The virtual storage layer as a subject: a volume of fixed length on one disk.
+//! The log-structured volume as a system under test: a volume of fixed length on one disk.
 //!
-//! # Faults of its worlds
+//! # Faults of its scenarios
 //!
-//! Beside what any disk of the simulator may do wrong:
+//! In addition to the faults of any simulated disk:
 //!
-//! - The disk refuses requests now and then, for a while, or for good; or only reads.
-//! - Volumes may be nearly as large as what can be mapped, so that the cleaner works all the time.
-//! - The map may have little memory, and checkpoints come often or seldom.
-//! - Superblocks, or other durable writes, fail, of a disk that forgets its cache then and reports the failure late.
-//! - Recoveries are cut one after the other, by the power or because the process is killed.
-//! - Behind the last life of a volume that was flushed and idle, one byte has changed: what was flushed is there, or gives errors.
-//! - *Only in worlds marked so, where less can be promised*
-//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the disk change; a write lands elsewhere;
-//!   flushes and FUA are acknowledged and not done.
+//! - The disk fails requests occasionally, for a while, or permanently; or only reads.
+//! - The length of volumes may be nearly the mappable length, so that the cleaner works all the time.
+//! - The map's memory may be small, and checkpoints may be frequent or rare.
+//! - Writes of superblocks, or other durable writes, fail. The disk then loses its cache and reports the failure late.
+//! - Several consecutive recoveries are cut, by a power cut or by a kill of the process.
+//! - After the last incarnation of a flushed and idle volume, one byte has changed. The flushed data must be present,
+//!   or its reads return errors.
+//! - *Only in marked scenarios, with weaker guarantees*
+//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the disk change. A write goes to
+//!   another place. The disk acknowledges flushes and FUA without executing them.
 //!
 //! # Reading order
 //!
-//! `settings.rs` (what differs from world to world), `volume.rs` (how a volume is made and attached),
-//! `subject.rs` (what it promises), `numbers.rs` (epochs and numbers of segments), `rot.rs` (rot behind the last life), `plan.rs` (what may happen).
+//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a volume), `subject.rs` (its
+//! guarantees), `numbers.rs` (epochs and numbers of segments), `rot.rs` (rot after the last incarnation), `plan.rs`
+//! (the possible events).
 
 mod numbers;
 mod plan;

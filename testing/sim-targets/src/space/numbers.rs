@@ -1,5 +1,5 @@
-//! Epochs and numbers of segments from the outside: an opening of the volume takes none that an earlier one took, whether or not
-//! that got as far as a checkpoint.
+//! Epochs and numbers of segments from the outside: an open of the volume reuses no epoch or number of an earlier open.
+//! This includes earlier opens that reached no checkpoint.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use forebay_sim::disk::DiskImage;
 
 use super::volume::SEGMENT_BYTES;
 
-/// The byte at which the first segment begins.
+/// Byte offset of the first segment.
 pub(super) const SEGMENTS_AT: u64 = 1 << 20;
 /// Offsets of the epoch and of the segment's number in the header of a record.
 const EPOCH_AT: usize = 32;
 const SEGMENT_AT: usize = 40;
-/// Bytes of a header up to there.
+/// Bytes of a header up to the end of these fields.
 const HEADER: usize = 48;
 
-/// The epoch and the number of the segment that begins at a byte of the disk; `None` if no record begins there.
+/// Returns the epoch and the number of the segment at a byte of the disk, or `None` if no record begins there.
 fn segment(disk: &DiskImage, at: u64) -> Option<(u64, u64)> {
     let mut header = [0; HEADER];
     disk.read(at, &mut header);
@@ -26,10 +26,10 @@ fn segment(disk: &DiskImage, at: u64) -> Option<(u64, u64)> {
         .then(|| (number(EPOCH_AT), number(SEGMENT_AT)))
 }
 
-/// Compares the segments of a disk before an attach that succeeded with what the life after it left.
+/// Compares the segments of a disk before a successful attach with the segments after the incarnation.
 ///
 /// # Errors
-/// If a segment that was opened in this life has the epoch or the number of one that was there before.
+/// If a segment that was opened in this incarnation has an epoch or a number of an earlier segment.
 pub(super) fn are_new(before: &DiskImage, after: &DiskImage) -> Result<(), Violation> {
     let places = || (SEGMENTS_AT..after.len()).step_by(SEGMENT_BYTES as usize);
     let known = places().filter_map(|at| segment(before, at));

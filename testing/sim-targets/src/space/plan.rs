@@ -1,4 +1,4 @@
-//! Worlds of the virtual storage layer: which faults, how likely, and in which combinations.
+//! Scenarios of the log-structured volume: the faults, their probabilities and their combinations.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use forebay_sim::workload::{ScriptBounds, WriterScript, journal, mix as mixes};
 use super::numbers::SEGMENTS_AT;
 use super::settings::{Placing, SpaceDisk, SpaceFaultKind, SpaceTarget};
 
-/// A world of the virtual storage layer.
+/// A scenario of the log-structured volume.
 pub(super) type SpacePlan = forebay_sim::plan::ScenarioPlan<SpaceTarget>;
-/// A life of one.
+/// An incarnation of a scenario.
 type SpaceIncarnation = forebay_sim::plan::Incarnation<SpaceDisk>;
 
-/// How lives end, the more likely more often.
+/// Ends of incarnations. More probable ends occur more often.
 const AFTERS: [IncarnationEnd; 5] = [
     IncarnationEnd::Cut,
     IncarnationEnd::Cut,
@@ -25,7 +25,7 @@ const AFTERS: [IncarnationEnd; 5] = [
     IncarnationEnd::Drain,
 ];
 
-/// The world of a seed.
+/// Returns the scenario of a seed.
 pub(super) fn of_seed(seed: u64) -> SpacePlan {
     let rng = Rng::new(mix(seed, 0x05_bace));
     let kind = kind(&rng);
@@ -71,7 +71,7 @@ pub(super) fn of_seed(seed: u64) -> SpacePlan {
     if rng.one_in(24) {
         flushes_fail_while_brought_home(&mut plan, &rng);
     }
-    // By numbers of its own, so that the worlds are otherwise what they were.
+    // These choices have their own random numbers, so all other choices remain unchanged.
     let rng = Rng::new(mix(seed, 0xc0_7a6a));
     match rng.below(24) {
         0 => durable_writes_fail(&mut plan, &rng),
@@ -87,20 +87,21 @@ pub(super) fn of_seed(seed: u64) -> SpacePlan {
     plan
 }
 
-/// The last life ends with a flush and is idle, and then something rots that is durable. Parts of what was written in place have
-/// no checksum, so no placement does that.
+/// Changes durable data after the last incarnation, which ends with a flush and is then idle. Parts of data written in
+/// place have no checksum, so such placements are excluded.
 fn rots_behind_the_last_life(plan: &mut SpacePlan, rng: &Rng) {
     if plan.volume.placement.in_place() {
         plan.volume.placement = rng.pick(&[Placing::Lfs, Placing::Wolf, Placing::SepBit]);
     }
     plan.volume.changes = None;
-    // A clock that leaps may end the idle time before the volume has noted anything.
+    // A clock that leaps may end the idle time before the volume has recorded anything.
     plan.clock_leaps = None;
     let last = plan.lives.last_mut().expect("a life");
     (last.cut_at, last.killed, last.after) = (u64::MAX, false, IncarnationEnd::Idle);
 }
 
-/// Superblocks, or other durable writes, fail now and then, of a disk that forgets its cache then and reports the failure late.
+/// Makes writes of superblocks, or other durable writes, fail occasionally. The disk then loses its cache and reports
+/// the failure late.
 fn durable_writes_fail(plan: &mut SpacePlan, rng: &Rng) {
     plan.volume.kind = SpaceFaultKind::Fails;
     plan.volume.recovery_entries = 8 << rng.below(5);
@@ -134,7 +135,7 @@ fn durable_writes_fail(plan: &mut SpacePlan, rng: &Rng) {
     }
 }
 
-/// The process is killed, or the power goes, and the recoveries after that are cut as well.
+/// Kills the process or cuts the power, and also cuts the following recoveries.
 fn recoveries_are_cut(plan: &mut SpacePlan, rng: &Rng) {
     let first = plan.lives[0].clone();
     let again = |n: u64| SpaceIncarnation {
@@ -153,7 +154,8 @@ fn recoveries_are_cut(plan: &mut SpacePlan, rng: &Rng) {
     plan.lives.push(again(9));
 }
 
-/// Pages are brought home all the time, and flushes fail now and then, of a disk that forgets then what they were for.
+/// Makes flushes fail occasionally while the volume continuously writes pages in place. The disk then loses the data of
+/// the failed flush.
 fn flushes_fail_while_brought_home(plan: &mut SpacePlan, rng: &Rng) {
     plan.volume.kind = SpaceFaultKind::Fails;
     plan.volume.placement = Placing::Overwrite;
@@ -170,7 +172,8 @@ fn flushes_fail_while_brought_home(plan: &mut SpacePlan, rng: &Rng) {
     }
 }
 
-/// Parts of what was brought home have no checksum, so of a disk that harms data nothing can be asked there.
+/// Chooses a placement. Parts of data written in place have no checksum, so a disk that damages data excludes such
+/// placements.
 fn placing(rng: &Rng, kind: SpaceFaultKind) -> Placing {
     let honest = !matches!(
         kind,
@@ -234,7 +237,7 @@ fn life(plan: &SpacePlan, rng: &Rng, seed: u64, first: bool) -> SpaceIncarnation
     }
 }
 
-/// What each lane does.
+/// Returns the script of each writer.
 fn scripts(plan: &SpacePlan, rng: &Rng, len: usize) -> Vec<WriterScript> {
     let scripts = plan.regions.iter().map(|region| {
         let bounds = ScriptBounds {
@@ -264,7 +267,7 @@ fn faults(rng: &Rng, kind: SpaceFaultKind, seed: u64, requests: u64) -> DiskFaul
         let span = Duration::from_millis(1 + rng.below(3000));
         faults.slow = Some((4 + rng.below(40), span));
     }
-    // By numbers of its own, so that the worlds are otherwise what they were.
+    // These choices have their own random numbers, so all other choices remain unchanged.
     let reads = Rng::new(mix(seed, 2));
     if faults.slow.is_none() && reads.one_in(3) {
         let span = Duration::from_millis(1 + reads.below(2000));

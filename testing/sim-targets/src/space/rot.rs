@@ -1,7 +1,7 @@
-//! Rot behind the last life of a volume that was idle: in the newest records, or anywhere.
+//! Rot after the last incarnation of an idle volume: in the newest records, or anywhere.
 //!
-//! Recovery takes a broken record for a torn end where nothing proves that the record was durable. Of the newest record, only
-//! the superblock proves that.
+//! Recovery takes a broken record for a torn end unless later data proves that the record was durable. For the newest
+//! record, only the superblock proves this.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use super::numbers::SEGMENTS_AT;
 
 /// Bytes of a record's header.
 const HEADER: u64 = 4096;
-/// Bytes of the header that are read, and the offsets of fields.
+/// Number of header bytes to read, and the offsets of fields.
 const FIELDS: usize = 76;
 const EPOCH_AT: usize = 32;
 const RECORD_AT: usize = 48;
 const PAYLOAD_AT: usize = 68;
-/// Records that count as new.
+/// Number of records that are the newest.
 const NEWEST: u64 = 6;
 
 /// A record on the disk, in the order of epochs and numbers.
@@ -25,13 +25,13 @@ const NEWEST: u64 = 6;
 struct StoredRecord {
     epoch: u64,
     number: u64,
-    /// The byte at which the header begins.
+    /// Byte offset of the header on the disk.
     at: u64,
     payload_bytes: u32,
 }
 
 impl StoredRecord {
-    /// The record whose header begins at a byte of the disk, if one does.
+    /// Returns the record whose header begins at a byte of the disk, or `None` if no header begins there.
     fn at(disk: &DiskImage, at: u64) -> Option<StoredRecord> {
         let mut header = [0; FIELDS];
         disk.read(at, &mut header);
@@ -44,7 +44,7 @@ impl StoredRecord {
         })
     }
 
-    /// The bytes of the payload, or of the header if there is no payload.
+    /// Returns the bytes of the payload, or of the header if the record has no payload.
     fn payload(&self) -> Range<u64> {
         let from = self.at + HEADER;
         match self.payload_bytes {
@@ -53,13 +53,13 @@ impl StoredRecord {
         }
     }
 
-    /// The bytes of the header that are not zeroes in every record.
+    /// Returns the bytes of the header's fields. The rest of the header may be zeroes.
     fn header(&self) -> Range<u64> {
         self.at..self.at + FIELDS as u64
     }
 }
 
-/// The records on a disk, the newest first. Some of them may be left over from what was written before.
+/// Returns the records on a disk, newest first. Some records may be from earlier uses of their segments.
 fn records(disk: &DiskImage, block: u32) -> Vec<StoredRecord> {
     let pages = disk.written().filter(|page| *page >= SEGMENTS_AT);
     let places = pages.flat_map(|page| (page..page + HEADER).step_by(block as usize));
@@ -70,7 +70,7 @@ fn records(disk: &DiskImage, block: u32) -> Vec<StoredRecord> {
     records
 }
 
-/// A disk on which one byte has changed: mostly of a record that is new.
+/// Returns a disk on which one byte has changed, mostly in one of the newest records.
 pub(super) fn rotten(disk: &DiskImage, block: u32, rng: &Rng) -> Option<DiskImage> {
     let records = records(disk, block);
     let newest = NEWEST.min(records.len() as u64);

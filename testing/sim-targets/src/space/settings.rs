@@ -1,4 +1,4 @@
-//! What a volume is like in one world, and what may go wrong there.
+//! Settings of a volume in one scenario, and its possible faults.
 
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use forebay_sim::plan::ScenarioSettings;
 pub(super) use forebay_vsl::PlacementKind as Placing;
 
-/// There is one disk.
+/// The roles of the disks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceDisk {
-    /// It has everything.
+    /// The only disk.
     Medium,
 }
 
@@ -23,56 +23,56 @@ impl Display for SpaceDisk {
     }
 }
 
-/// What may go wrong in a world, beside power cuts.
+/// The faults of a scenario, in addition to power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceFaultKind {
-    /// Nothing.
+    /// No faults.
     Calm,
-    /// The disk refuses requests now and then, for a while, or for good.
+    /// The disk fails requests occasionally, for a while, or permanently.
     Fails,
-    /// Reads fail now and then.
+    /// Reads fail occasionally.
     ReadsFail,
     /// Bits change.
     Rot,
-    /// A write lands elsewhere.
+    /// A write goes to another place.
     Misdirect,
-    /// The disk says that it flushes and does not.
+    /// The disk acknowledges flushes without executing them.
     Lies,
 }
 
-/// A volume in one world.
+/// A volume in one scenario.
 #[derive(Clone, Debug)]
 pub struct SpaceTarget {
-    /// What may go wrong.
+    /// The faults of the scenario.
     pub kind: SpaceFaultKind,
-    /// How long what is appended waits before it is written.
+    /// Maximum delay of appended data before it is written.
     pub max_delay: Duration,
-    /// The memory that the map may take, in bytes, if that is little.
+    /// Limit of the map's memory in bytes, if it is small.
     pub map_bytes: Option<u64>,
-    /// A checkpoint is made when there are so many entries behind the last.
+    /// Number of entries after the last checkpoint that triggers a checkpoint.
     pub recovery_entries: u64,
-    /// Trims from this length on, in sectors, do not look at all that was mapped there.
+    /// Minimum length of a huge trim, in sectors. A huge trim completes before all old mappings are examined.
     pub huge_trim: u64,
-    /// How many subtrees may be cut out of the map and not looked at.
+    /// Limit of detached subtrees of the map that are not examined yet.
     pub detached_max: usize,
-    /// Bytes that may be on their way home.
+    /// Limit of the data that waits for its write in place, in bytes.
     pub home_bytes: u64,
-    /// Much is written at once.
+    /// True if much is written at once.
     pub flood: bool,
-    /// Segments are discarded before they are used again.
+    /// True if segments are discarded before they are used again.
     pub discard: bool,
-    /// One in so many segments is kept free of what is mapped.
+    /// Reciprocal of the fraction of segments that stays unmapped.
     pub spare_part: u64,
-    /// What lies in segments that are hardly worn is moved at every turn.
+    /// True if the volume moves data out of little worn segments at every opportunity.
     pub levelled: bool,
-    /// How data is placed.
+    /// Placement of data.
     pub placement: forebay_vsl::PlacementKind,
-    /// The placement is changed now and then, as follows from this seed.
+    /// Seed of occasional changes of the placement, if any.
     pub changes: Option<u64>,
 }
 
 impl SpaceTarget {
-    /// A volume of the usual kind.
+    /// Returns the usual settings of a volume, with these faults.
     pub fn plain(kind: SpaceFaultKind) -> SpaceTarget {
         SpaceTarget {
             kind,
@@ -91,8 +91,8 @@ impl SpaceTarget {
         }
     }
 
-    /// True if what was brought home may be there: parts of that have no checksum, so of a disk that harms data nothing can be
-    /// asked then.
+    /// Returns true if this placement is possible. Parts of data written in place have no checksum, so a disk that
+    /// damages data excludes such placements.
     pub(super) fn allows(&self, placement: Placing) -> bool {
         !self.is_dishonest() || !placement.in_place()
     }

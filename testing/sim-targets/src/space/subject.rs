@@ -1,4 +1,4 @@
-//! What the virtual storage layer promises, and what is tried with it.
+//! Guarantees of the log-structured volume, and its exhaustive runs.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use super::rot;
 use super::settings::{SpaceDisk, SpaceFaultKind, SpaceTarget};
 use super::volume::{AttachedSpace, PlacementChanges, SpaceImage, attaching, holding, kept};
 
-/// Time limit of the last checkpoint, which a device that fails can hold up for ever. The program has the same limit.
+/// Time limit of the last checkpoint, which a failing device could delay without end. The program has the same limit.
 const CHECKPOINT: Duration = Duration::from_secs(10);
 
-/// How long anything may take, in virtual time.
+/// Maximum durations, in virtual time.
 const BOUNDS: TimeBounds = TimeBounds {
     request: Duration::from_secs(240),
     close: Duration::from_secs(120),
@@ -34,10 +34,10 @@ const BOUNDS: TimeBounds = TimeBounds {
     write_bytes: 8192,
 };
 
-/// What has happened to a volume in one life.
+/// Observations of a volume in one incarnation.
 #[derive(Clone, Copy, Default)]
 pub struct SpaceObservations {
-    /// Something it had to write or flush failed.
+    /// True if a required write or flush failed.
     failed: bool,
 }
 
@@ -64,7 +64,7 @@ impl SpaceTarget {
     }
 }
 
-/// Nothing is to be said of its requests one by one.
+/// An observer without conditions for single requests.
 struct NoWatcher;
 
 impl RequestWatcher for NoWatcher {
@@ -75,7 +75,7 @@ impl RequestWatcher for NoWatcher {
     fn ended(&self, _: &DiskRequest, _: bool) {}
 }
 
-/// How a fresh volume places data, and whether that changes.
+/// Returns the placement of a fresh volume, and true if it changes.
 fn placed(plan: &SpacePlan) -> (forebay_vsl::PlacementKind, bool) {
     (plan.volume.placement, plan.volume.changes.is_some())
 }
@@ -125,11 +125,11 @@ impl TestedSystem for SpaceTarget {
         ))
     }
 
-    /// What was acknowledged is made durable, and a checkpoint made, so that the next attach finds it at once.
+    /// Makes all acknowledged data durable, and then makes a checkpoint, so that the next attach is fast.
     fn close(volume: &AttachedSpace) -> IoFuture<'_, ()> {
         Box::pin(async {
             volume.flush().await?;
-            // Without one, what was flushed is found as after a crash.
+            // Without a checkpoint, the next attach recovers the flushed data as after a crash.
             let checkpoint = volume.linear().space().checkpoint();
             let _ = volume.rt.timeout(CHECKPOINT, checkpoint).await;
             Ok(())
@@ -185,7 +185,7 @@ impl TestedSystem for SpaceTarget {
         known.failed |= failed && attached && request.op != DeviceOp::Read;
     }
 
-    /// What is known of what the process left is only what was flushed.
+    /// After a failure, only the flushed part of the process's data is defined.
     fn may_be_killed(known: SpaceObservations) -> bool {
         !known.failed
     }

@@ -1,4 +1,4 @@
-//! A volume on a simulated disk: how it is made and attached.
+//! A volume on a simulated disk: making and attaching.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,10 +20,10 @@ use forebay_vsl::{
 
 use super::settings::SpaceDisk;
 
-/// Bytes of a segment: the smallest.
+/// Bytes of a segment, at the minimum.
 pub(super) const SEGMENT_BYTES: u64 = 128 << 10;
 
-/// Bytes of the disk: the fewest segments, or enough for the streams of all placements that it will have.
+/// Returns the bytes of the disk: the fewest segments, or enough for the streams of all its placements.
 fn medium_bytes(placement: PlacementKind, changes: bool) -> u64 {
     let segments = match placement {
         _ if changes => 64,
@@ -34,13 +34,13 @@ fn medium_bytes(placement: PlacementKind, changes: bool) -> u64 {
     (1 << 20) + segments * SEGMENT_BYTES
 }
 
-/// The volume every world has.
+/// The identity of the volume in all scenarios.
 const VOLUME: VolumeId = VolumeId([9; 16]);
 
-/// What is on the disk, cheap to copy.
+/// The content of the disk, cheap to copy.
 pub(super) type SpaceImage = forebay_sim::machine::DiskContents<SpaceDisk>;
 
-/// A volume that is attached.
+/// An attached volume.
 #[derive(Clone)]
 pub struct AttachedSpace {
     pub(super) rt: Rt,
@@ -50,7 +50,7 @@ pub struct AttachedSpace {
 }
 
 impl AttachedSpace {
-    /// The volume as a device.
+    /// Returns the volume as a device.
     pub fn linear(&self) -> &SpaceDevice {
         &self.linear
     }
@@ -85,12 +85,12 @@ impl Device for AttachedSpace {
 /// Changes of the placement while a volume is attached.
 pub(super) struct PlacementChanges {
     pub(super) rng: Rng,
-    /// What it is changed to.
+    /// The possible placements.
     pub(super) kinds: Vec<PlacementKind>,
 }
 
 impl PlacementChanges {
-    /// Makes a few. One that is refused since the volume is too full, or that fails with the disk, changes nothing.
+    /// Makes a few changes. A change has no effect if the volume is too full for it, or if the disk fails.
     async fn make(self, rt: Rt, space: Space) {
         for _ in 0..1 + self.rng.below(6) {
             rt.sleep(Duration::from_micros(1 << self.rng.below(16)))
@@ -101,7 +101,7 @@ impl PlacementChanges {
     }
 }
 
-/// Attaching the volume on a machine, to be awaited.
+/// Returns the future of an attach on a machine.
 pub(super) fn attaching(
     machine: &Machine<SpaceDisk>,
     options: SpaceSettings,
@@ -127,7 +127,7 @@ pub(super) fn attaching(
     }
 }
 
-/// A disk with a volume of `holds.len()` bytes that holds this.
+/// Makes a disk with a volume of `holds.len()` bytes and this content.
 ///
 /// # Panics
 /// If no volume can be made there.
@@ -168,15 +168,16 @@ pub(super) fn holding(
     machine.cut(WriteFate::Keep)
 }
 
-/// What a fresh disk is made for: the volume's length, the disk's blocks, the placement, and whether that changes.
+/// Properties of a fresh disk: the volume's length, the disk's block size, the placement, and true if the placement
+/// changes.
 type FreshSpaceKey = (u64, u32, (PlacementKind, bool));
 
 thread_local! {
-    /// Fresh disks: made once, shared by all worlds of a thread.
+    /// Fresh disks, made once for all scenarios of a thread.
     static FRESH: RefCell<Vec<(FreshSpaceKey, SpaceImage)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A disk with a volume that holds what every volume holds before, made once on a thread.
+/// Returns a disk with a volume that has the initial content of all volumes. A thread makes the disk once.
 pub(super) fn kept(len: u64, block: u32, placement: (PlacementKind, bool)) -> SpaceImage {
     let key = (len, block, placement);
     let known = FRESH.with_borrow(|all| {

@@ -7,7 +7,7 @@ use forebay_sim::disk::{DiskObserver, DiskRequest};
 
 use super::AgedRun;
 
-/// Counts what a disk is asked and ends the incarnation when it is asked without end.
+/// Counts the requests to a disk, and ends the incarnation if they do not stop.
 pub(super) struct RequestCounter {
     pub(super) world: Rc<AgedRun>,
     pub(super) rt: Rt,

@@ -1,5 +1,5 @@
-//! I7 from the outside: after a required request of the log device failed, whatever is still written
-//! to its superblock says that the log was given up.
+//! I7 from the outside: after a required request of the log device failed, each new generation of its superblock must
+//! mark the log as abandoned.
 
 use std::cell::Cell;
 
@@ -9,16 +9,16 @@ use forebay_ring_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_sim::Violation;
 use forebay_sim::disk::DiskRequest;
 
-/// Follows the superblocks of one life.
+/// Observes the superblocks of one incarnation.
 #[derive(Default)]
 pub(super) struct AbandonedLogChecker {
-    /// The highest generation asked for so far.
+    /// The highest requested generation.
     generation: Cell<u64>,
     failed: Cell<bool>,
 }
 
 impl AbandonedLogChecker {
-    /// The log device is asked for something.
+    /// Checks a request to the log device.
     pub(super) fn issued(&self, request: &DiskRequest) -> Result<(), Violation> {
         let at = request.range.start;
         let place = at == SUPERBLOCK_A_AT || at == SUPERBLOCK_B_AT;
@@ -26,7 +26,7 @@ impl AbandonedLogChecker {
         let Some(superblock) = bytes.and_then(|bytes| RingSuperblock::decode(bytes).ok()) else {
             return Ok(());
         };
-        // The second copy of one that was begun before the failure may still go out.
+        // The second copy of a superblock may still be written, if its first copy was begun before the failure.
         let newer = superblock.generation > self.generation.get();
         self.generation
             .set(self.generation.get().max(superblock.generation));
@@ -40,7 +40,7 @@ impl AbandonedLogChecker {
         Ok(())
     }
 
-    /// A request of the log device ended.
+    /// Records the end of a request to the log device.
     pub(super) fn ended(&self, request: &DiskRequest, failed: bool) {
         if failed && request.op != DeviceOp::Read {
             self.failed.set(true);

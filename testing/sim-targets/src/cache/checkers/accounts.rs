@@ -1,14 +1,14 @@
-//! Space and map accounting: what `status` says agrees with itself and with what was asked.
+//! Space and map accounting: the counters of `status` agree with each other and with the requests.
 
 use forebay_dcd::{DataLocation, DcdStatus, DcdVolume};
 
 use forebay_sim::Violation;
 use forebay_sim::subject::ClientTotals;
 
-/// Looks at the accounts of a volume on which nothing failed and nobody is at work.
+/// Checks the counters of a volume without failures and without requests in flight.
 ///
 /// # Errors
-/// What does not agree.
+/// The counter that is inconsistent.
 pub fn check(volume: &DcdVolume, asked: &ClientTotals, dirty_before: u64) -> Result<(), Violation> {
     let status = volume.status();
     let wrong = |what: String| Err(Violation::new("accounts", format!("{what}: {status:?}")));
@@ -51,8 +51,7 @@ pub fn check(volume: &DcdVolume, asked: &ClientTotals, dirty_before: u64) -> Res
     if log_used_bytes > log_bytes || dirty_bytes > log_used_bytes || status.damaged_bytes > 0 {
         return wrong("more in the log than fits".into());
     }
-    // All that came in is still there, was overtaken, or went home; more than once if a window was
-    // broken off.
+    // All received bytes are in the log, absorbed, or destaged. An interrupted window can destage bytes more than once.
     let came = dirty_before + status.write_bytes - status.bypass_bytes;
     let stayed = status.absorbed_bytes + dirty_bytes;
     if stayed > came || came > stayed + status.destaged_bytes {
@@ -63,10 +62,10 @@ pub fn check(volume: &DcdVolume, asked: &ClientTotals, dirty_before: u64) -> Res
     Ok(())
 }
 
-/// Looks at the accounts of a volume that was drained.
+/// Checks the counters of a volume that was drained.
 ///
 /// # Errors
-/// If it is not empty.
+/// If the volume is not empty.
 pub fn check_drained(volume: &DcdVolume) -> Result<(), Violation> {
     let status = volume.status();
     match (status.dirty_bytes, status.drain_eta_s) {

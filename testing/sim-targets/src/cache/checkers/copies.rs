@@ -1,5 +1,5 @@
-//! I3 from the outside: both copies of the superblock are written at every change, B when A is
-//! durable, so that either one is enough.
+//! I3 from the outside: each change writes both copies of the superblock, and writes copy B only when copy A is
+//! durable. Each copy alone is then sufficient.
 
 use std::cell::Cell;
 
@@ -8,18 +8,18 @@ use forebay_ring_log::{RingSuperblock, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_sim::Violation;
 use forebay_sim::disk::DiskRequest;
 
-/// Follows the two copies in one life.
+/// Observes the two copies in one incarnation.
 #[derive(Default)]
 pub(super) struct SuperblockChecker {
-    /// The generation last asked for at A.
+    /// The last requested generation of copy A.
     asked: Cell<u64>,
-    /// The generations that are written, at A and B.
+    /// The written generations of copies A and B.
     done: [Cell<u64>; 2],
-    /// After a failure there is no order to hold to.
+    /// True after a failure, when the order no longer matters.
     failed: Cell<bool>,
 }
 
-/// Which copy a request writes, and its generation.
+/// Returns the copy that a request writes, and its generation.
 fn copy(request: &DiskRequest) -> Option<(usize, u64)> {
     let places = [SUPERBLOCK_A_AT, SUPERBLOCK_B_AT];
     let which = places.iter().position(|at| *at == request.range.start)?;
@@ -28,7 +28,7 @@ fn copy(request: &DiskRequest) -> Option<(usize, u64)> {
 }
 
 impl SuperblockChecker {
-    /// The log device is asked for something.
+    /// Checks a request to the log device.
     pub(super) fn issued(&self, request: &DiskRequest) -> Result<(), Violation> {
         let Some((which, generation)) = copy(request).filter(|_| !self.failed.get()) else {
             return Ok(());
@@ -43,7 +43,7 @@ impl SuperblockChecker {
         Err(Violation::new("copies (I3)", text))
     }
 
-    /// A request of the log device ended.
+    /// Records the end of a request to the log device.
     pub(super) fn ended(&self, request: &DiskRequest, failed: bool) {
         match copy(request) {
             _ if failed => self.failed.set(true),

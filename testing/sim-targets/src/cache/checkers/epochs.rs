@@ -1,19 +1,19 @@
-//! I4 from the outside: a log that was taken up is in a new epoch, durably, whatever happens next.
+//! I4 from the outside: an attached log is durably in a new epoch, regardless of later events.
 
 use forebay_sim::Violation;
 use forebay_sim::disk::DiskImage;
 
 use crate::cache::volume::superblock;
 
-/// The epoch a log is in; none if it has no sound superblock.
+/// Returns the epoch of a log, or `None` if the log has no valid superblock.
 fn epoch(log: &DiskImage) -> Option<u64> {
     superblock(log).map(|newest| newest.epoch.0)
 }
 
-/// Compares the log as it was before an attach that succeeded with what the life after it left.
+/// Compares the log before a successful attach with the log after the incarnation.
 ///
 /// # Errors
-/// If no new epoch was begun.
+/// If the attach began no new epoch.
 pub fn begun(before: &DiskImage, after: &DiskImage) -> Result<(), Violation> {
     let (before, after) = (epoch(before), epoch(after));
     if after > before {

@@ -1,5 +1,5 @@
-//! Nothing is written home but what users wrote to that very place: not what fails its checksum, not
-//! what belongs elsewhere.
+//! Destaging writes to a sector only data that a client wrote to that sector. Data with a wrong checksum and misplaced
+//! data are not written.
 
 use forebay_device::DeviceOp;
 
@@ -8,7 +8,7 @@ use forebay_sim::disk::DiskRequest;
 use forebay_sim::lanes::WriterHistories;
 use forebay_sim::stamp::{SECTOR, SectorContent, read_sector};
 
-/// Looks at what is asked of the data device.
+/// Checks a request to the data device.
 pub(super) fn issued(lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
     let Some(bytes) = request
         .bytes
@@ -25,7 +25,7 @@ pub(super) fn issued(lanes: &WriterHistories, request: &DiskRequest) -> Result<(
             SectorContent::Stamp { id, sector } => {
                 sector == number && lanes.was_written(sector, id)
             }
-            // Zeroes are never written as data.
+            // The cache never writes zeroes as data.
             SectorContent::Zero | SectorContent::Other => false,
         };
         if !known {

@@ -1,17 +1,17 @@
-//! How long anything may take, in virtual time. Everything ends: well, or with an error.
+//! Maximum durations, in virtual time. Each request ends within its limit, with success or with an error.
 
 use std::time::Duration;
 
 use forebay_ring_log::HEADER_BYTES;
 use forebay_sim::subject::TimeBounds;
 
-/// How long requests wait for a device in trouble before they fail, as volumes are attached.
+/// Time for which requests wait for a failing device before they fail: the patience of an attached volume.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In a minute so much gets through a full log before any of these disks.
+/// Bytes that pass through a full log in a minute, on any disk of the scenarios.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// Where all disks answer.
+/// Limits if all disks answer.
 pub const HEALTHY: TimeBounds = TimeBounds {
     request: Duration::from_secs(60),
     close: Duration::from_secs(60),
@@ -20,8 +20,8 @@ pub const HEALTHY: TimeBounds = TimeBounds {
     write_bytes: HEADER_BYTES as u64,
 };
 
-/// Where disks fail: the patience, and for what else is in the queue; and a trouble that is over for
-/// a moment begins anew.
+/// Limits if disks fail. They contain the patience, and time for the other queued requests. A fault that ends for a
+/// moment starts the patience again.
 pub const IN_TROUBLE: TimeBounds = TimeBounds {
     request: Duration::from_secs(4 * PATIENCE.as_secs()),
     close: Duration::from_secs(2 * PATIENCE.as_secs()),

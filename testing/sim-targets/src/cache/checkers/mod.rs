@@ -1,8 +1,7 @@
-//! What must be true of a cache beside what must be true of any volume. Each checker is a piece of its
-//! own and knows no other.
+//! Checkers of the cache, in addition to the checkers of any volume. Each checker is independent of the others.
 //!
-//! Those that look at what devices are asked are put together for each disk, here; the others are asked
-//! when they are due.
+//! This module combines the checkers of device requests for each disk. The other checkers are called when their
+//! conditions are due.
 
 mod abandoned;
 pub mod accounts;
@@ -23,7 +22,7 @@ use forebay_sim::disk::{DiskRequest, SimDisk};
 use forebay_sim::lanes::WriterHistories;
 use forebay_sim::subject::RequestWatcher;
 
-/// Watches the log device of one life.
+/// Observer of the log device in one incarnation.
 pub(super) struct LogDeviceWatcher {
     abandoned: abandoned::AbandonedLogChecker,
     copies: copies::SuperblockChecker,
@@ -33,8 +32,8 @@ pub(super) struct LogDeviceWatcher {
 }
 
 impl LogDeviceWatcher {
-    /// A watcher for a life with this data device, which may be on the log's disk; `honest` if the disks keep what they
-    /// say they keep.
+    /// Creates an observer for an incarnation with this data device, which may be on the log's disk. `honest` is true
+    /// if the disks keep all data that they acknowledged as durable.
     pub(super) fn new(data: &Rc<SimDisk>, honest: bool, one_disk: bool) -> LogDeviceWatcher {
         LogDeviceWatcher {
             abandoned: abandoned::AbandonedLogChecker::default(),
@@ -48,7 +47,7 @@ impl LogDeviceWatcher {
 impl RequestWatcher for LogDeviceWatcher {
     fn issued(&self, _lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
         self.abandoned.issued(request)?;
-        // The log may have failed by that, and nothing here tells.
+        // A fault of the data device may have made the log fail. This checker cannot observe such a failure.
         let beside = self.beside.as_ref();
         if beside.is_some_and(|data| data.injected() > 0) {
             return Ok(());
@@ -67,7 +66,7 @@ impl RequestWatcher for LogDeviceWatcher {
     }
 }
 
-/// Watches the data device of one life.
+/// Observer of the data device in one incarnation.
 #[derive(Default)]
 pub(super) struct DataDeviceWatcher {
     turns: turns::OverlapChecker,

@@ -1,8 +1,8 @@
-//! I1, I2, I3 and the epochs from the outside: what is written to the log device, in which order, and
-//! what it replaces.
+//! I1, I2, I3 and the epochs from the outside: the writes to the log device, their order, and the data that they
+//! replace.
 //!
-//! Reads the records and superblocks off the wire, so it knows of nothing that was written before the
-//! life it watches.
+//! The checker decodes records and superblocks from the requests. So its knowledge begins with the observed
+//! incarnation.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,45 +18,46 @@ use forebay_sim::Violation;
 use forebay_sim::disk::{DiskRequest, SimDisk};
 use forebay_sim::stamp::{BEFORE, SECTOR, SectorContent, read_sector};
 
-/// What a record did to a sector.
+/// Change of a sector by a record.
 #[derive(Clone, Debug)]
 enum SectorChange {
     Data(Buf),
     Zero,
-    /// Nothing that could be looked for at home.
+    /// A change that leaves no expected content on the data device.
     Other,
 }
 
-/// What a record did, sector by sector.
+/// Changes of a record, sector by sector.
 type RecordChanges = Vec<(u64, SectorChange)>;
 
-/// A record seen on the wire.
+/// A record in a write request.
 struct WireRecord {
     segment: u64,
     offset: u32,
-    /// Where in the segment it ends, in bytes.
+    /// End of the record in its segment, in bytes.
     end: u32,
     epoch: u64,
     changes: RecordChanges,
-    /// Its write has ended well.
+    /// True if the write completed successfully.
     written: bool,
     durable: bool,
 }
 
 #[derive(Default)]
 struct SegmentHistory {
-    /// The two superblocks as durable on the device, as far as seen.
+    /// The two durable superblocks of the device, if observed.
     superblocks: [Option<RingSuperblock>; 2],
     records: BTreeMap<u64, WireRecord>,
-    /// Records by the request that carries them.
+    /// Records by the request that writes them.
     under_way: BTreeMap<u64, Vec<u64>>,
-    /// Records that were written when a flush was issued, by the flush.
+    /// Written records at the time of a flush request, by flush.
     flushes: BTreeMap<u64, Vec<u64>>,
-    /// A write or a flush of the log device has failed, and so the log: from then on all goes home directly.
+    /// True if a write or a flush of the log device failed. The log has then failed, and all data goes directly to the
+    /// data device.
     failed: bool,
 }
 
-/// Follows the log device of one life.
+/// Observer of the log device in one incarnation.
 pub(super) struct SegmentChecker {
     known: RefCell<SegmentHistory>,
     data: Rc<SimDisk>,
@@ -66,8 +67,8 @@ fn wrong(checker: &'static str, what: String) -> Violation {
     Violation::new(checker, what)
 }
 
-/// The records that a write to the segments holds: where in it, and with the bytes of what they write. A
-/// summary may come before a record, that of the segment before.
+/// Returns the records in a write to the segments, each with its position in the write and its changes. The summary of
+/// the previous segment may precede a record.
 fn records(bytes: &Buf) -> Vec<(usize, RingRecord, RecordChanges)> {
     let (mut at, mut out) = (0, Vec::new());
     while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
@@ -184,14 +185,14 @@ impl SegmentChecker {
         }
     }
 
-    /// A superblock is to be written: what its tail leaves behind is durably home, or replaced by what
-    /// is durable (I2).
+    /// Checks a superblock before its write: the segments behind its tail contain only data that is durable on the data
+    /// device, or that durable data replaces (I2).
     fn tail_moves(
         &self,
         known: &SegmentHistory,
         superblock: &RingSuperblock,
     ) -> Result<(), Violation> {
-        // A log that is given up is never applied; what it held is home, or replaced there directly.
+        // Recovery never applies an abandoned log. Its data is on the data device, or was replaced there directly.
         if superblock.abandoned {
             return Ok(());
         }
@@ -203,7 +204,8 @@ impl SegmentChecker {
                 if sent.segment < tail && !replaced.contains(sector) {
                     left.push((*seq, *sector, change));
                 }
-                // What is to leave with it vouches for nothing; but then it is looked at itself.
+                // A record that leaves the log with this tail proves nothing about older records. Such a record has its
+                // own check.
                 if sent.durable || sent.segment < tail {
                     replaced.insert(*sector);
                 }
@@ -212,7 +214,7 @@ impl SegmentChecker {
         for (seq, sector, change) in left {
             let at = sector * SECTOR as u64;
             let home = self.data.durable(at..at + SECTOR as u64);
-            // What was zeroed or discarded later, and was not in the log, is no change that it knows of.
+            // Zeroes and discards after the failure of the log have no record that this checker could observe.
             let zeroed = known.failed && read_sector(&home) == SectorContent::Zero;
             if !zeroed && !self.is_home(change, &home) {
                 let text = format!(
@@ -226,7 +228,7 @@ impl SegmentChecker {
         Ok(())
     }
 
-    /// True if home is as the change made it, or newer.
+    /// Returns true if the data device contains this change or a newer change.
     fn is_home(&self, change: &SectorChange, home: &[u8]) -> bool {
         match change {
             SectorChange::Other => true,
@@ -237,7 +239,7 @@ impl SegmentChecker {
         }
     }
 
-    /// True if home has something written later, past the log.
+    /// Returns true if the data device contains data that was written later and bypassed the log.
     fn is_newer(&self, home: &[u8], logged: Option<&Buf>) -> bool {
         let id = |bytes: &[u8]| match read_sector(bytes) {
             SectorContent::Stamp { id, .. } if id != BEFORE => Some(id),
@@ -249,7 +251,7 @@ impl SegmentChecker {
 }
 
 impl SegmentHistory {
-    /// A record is to be written, by a request at a byte of the device, which must be in order.
+    /// Checks a record before its write by `request` at byte `at` of the device. The records must be in order.
     fn send(
         &mut self,
         record: &RingRecord,
@@ -272,8 +274,11 @@ impl SegmentHistory {
         Ok(())
     }
 
-    /// A record is to be written: right behind the one before it, or further on, and then both superblocks say
-    /// durably that there may be gaps. Else a program that knows of none would take that one for the last.
+    /// Checks the offset of a record before its write.
+    ///
+    /// The record must directly follow the previous record, or a rotational offset after that record. An offset
+    /// requires that both durable superblocks announce offsets. Otherwise a program that does not know offsets would
+    /// take the previous record for the last.
     fn is_behind_a_gap_that_may_be(&self, record: &RingRecord) -> Result<(), Violation> {
         let before = record.seq.0.checked_sub(1);
         let Some(before) = before.and_then(|seq| self.records.get(&seq)) else {
@@ -293,8 +298,8 @@ impl SegmentHistory {
         Err(wrong("gaps (I1)", text))
     }
 
-    /// A record is to be written: it has its place in the order (I1), in the epoch that the
-    /// superblocks name, and its segment is free in both of them (I3).
+    /// Checks a record before its write. The record must have its place in the order (I1) and the epoch of the
+    /// superblocks. Its segment must be free according to both superblocks (I3).
     fn follows(&self, record: &RingRecord, at: u64) -> Result<(), Violation> {
         let (seq, segment) = (record.seq.0, record.segment.0);
         let place = (segment, record.offset);

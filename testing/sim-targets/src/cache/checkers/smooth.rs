@@ -1,28 +1,30 @@
-//! Back-pressure smoothness: nobody waits for a whole log to be emptied.
+//! Smooth back-pressure: no writer waits until a whole log is empty.
 //!
-//! A writer to a full log waits for as much as a part of a window takes, not for several windows. The
-//! bound is in units of the slowest request there is, so it holds for any disk. And nobody waits for room
-//! that is there.
+//! A writer to a full log waits for the duration of a part of a window, not for several windows. The unit of the bound
+//! is the duration of the slowest request, so the bound applies to any disk. No writer waits for space that is free.
 
 use std::time::Duration;
 
 use forebay_dcd::DcdStatus;
 use forebay_sim::Violation;
 
-/// The longest a write may wait, in requests of the slower device. Room is kept in reserve, and what of a
-/// window is home counts for the writers' pace as it gets there; but in these worlds the reserve of a
-/// small log is less than a window, which is one segment of 128 KiB: 32 lines, and two flushes and two
-/// superblocks.
+/// The longest wait of a write, in requests of the slower device.
+///
+/// The cache keeps space in reserve, and paces writers by the data that a window has already destaged. In these
+/// scenarios, the reserve of a small log is smaller than a window. A window is one segment of 128 KiB: 32 blocks, two
+/// flushes and two superblocks.
 const REQUESTS: u32 = 32;
-/// What goes home in that many.
+/// Bytes that are destaged in `REQUESTS` requests.
 const WINDOW_BYTES: u64 = 128 << 10;
 
-/// Looks at how long a write took on disks without faults whose requests take at most `slowest`, on a
-/// log that waits at most `max_delay` before it writes. So many bytes of others' batches may have gone
-/// `ahead`: a thousand writes at once are a log of this size many times over, and room is given in turn.
+/// Checks the duration of a write on disks without faults.
+///
+/// The disks' requests take at most `slowest`, and the log waits at most `max_delay` before it writes. `ahead` is the
+/// number of bytes in batches of other writers that may precede the write. A thousand concurrent writes are many times
+/// larger than a log of this size, and receive space one after the other.
 ///
 /// # Errors
-/// If it was held up for too long.
+/// If the write waited too long.
 pub fn check(
     took: Duration,
     slowest: Duration,
@@ -39,24 +41,25 @@ pub fn check(
     }
 }
 
-/// How often somebody is seen to wait for room in a log that is half empty, before that is wrong: the
-/// clock may have leapt between two looks.
+/// Minimum number of consecutive observations that are a violation. Each observation sees a waiting writer and a log
+/// that is less than half full. Fewer observations are permitted, because the clock may have leapt between two
+/// observations.
 const IN_VAIN: u32 = 4;
 
-/// Who waited for room, when a volume was looked at again and again.
+/// Checker for writers that wait for space, over repeated observations of a volume.
 #[derive(Clone, Copy, Default)]
 pub struct StarvationChecker {
-    /// Writes that had been done.
+    /// Completed writes at the last observation.
     writes: u64,
-    /// Looks since at which somebody waited and there was room.
+    /// Consecutive observations of a waiting write and free space.
     in_vain: u32,
 }
 
 impl StarvationChecker {
-    /// Looks at what a volume that serves says of itself.
+    /// Checks the status of a volume in service.
     ///
     /// # Errors
-    /// If writes have been waiting for some time though neither the log nor its map is half full (I7).
+    /// If writes have been waiting for some time although the log and its map are both less than half full (I7).
     pub fn look(&mut self, status: &DcdStatus) -> Result<(), Violation> {
         let &DcdStatus {
             log_bytes,

@@ -1,4 +1,5 @@
-//! Each checker is given what must not be, beside what may be: one that never says no sees nothing.
+//! Tests that give each checker a violation and a permitted case. A checker that never reports a violation detects
+//! nothing.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -49,7 +50,7 @@ fn world() -> CacheTestbed {
     CacheTestbed::new(0, None, &medium, 512, Rc::new(VirtualTime::new()))
 }
 
-/// The superblock of a fresh log, as its copy A says.
+/// Returns copy A of the superblock of a fresh log.
 fn superblock() -> RingSuperblock {
     let log = fresh(LEN, 512)[CacheDisk::Log].clone();
     let bytes = log.bytes(SUPERBLOCK_A_AT..SUPERBLOCK_A_AT + HEADER_BYTES as u64);
@@ -190,7 +191,7 @@ fn starvation_checker_detects_writes_that_wait_despite_free_space() {
     for status in [nobody, full, map_full] {
         assert_eq!(seen(&status, 9), "nothing", "{status:?}");
     }
-    // Others get through meanwhile.
+    // Other writes complete meanwhile.
     let mut waiting = smooth::StarvationChecker::default();
     for writes in 0..9 {
         let status = DcdStatus {
@@ -224,7 +225,7 @@ fn accounts_checker_detects_wrong_counters_and_a_volume_that_is_not_drained() {
     assert_eq!(told, Some(expected));
 }
 
-/// A record of one sector's data, as sent to its place in the log.
+/// Returns the write of a record with one sector of data, at its place in the log.
 fn record(seq: u64, segment: u64, offset: u32, epoch: u64, id: u64) -> DiskRequest {
     let data = stamp(id, 0, 512);
     let record = RingRecord {
@@ -278,7 +279,7 @@ fn segment_checker_detects_records_with_wrong_order_position_or_epoch() {
     assert_eq!(done(&segments, &too_soon), "tail (I3)");
 }
 
-/// The write of a superblock with this tail.
+/// Returns the write of a superblock with this tail.
 fn tail_moved_to(segment: u64) -> DiskRequest {
     let moved = RingSuperblock {
         generation: superblock().generation + 1,

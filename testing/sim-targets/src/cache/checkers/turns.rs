@@ -1,4 +1,4 @@
-//! I6 from the outside: changes of one place at home take turns.
+//! I6 from the outside: changes of one place on the data device do not overlap.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use forebay_device::DeviceOp;
 use forebay_sim::Violation;
 use forebay_sim::disk::DiskRequest;
 
-/// Changes of the data device that are under way.
+/// Changes of the data device that are in flight.
 #[derive(Default)]
 pub(super) struct OverlapChecker {
     under_way: RefCell<Vec<(u64, DeviceOp, Range<u64>)>>,

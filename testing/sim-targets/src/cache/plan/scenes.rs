@@ -1,4 +1,4 @@
-//! Scenes: what all lanes and both disks do together so that something rare is often seen.
+//! Scenes: combined actions of all writers and both disks that make rare situations frequent.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use super::{CacheIncarnation, CachePlan};
 use crate::cache::settings::CacheDisk;
 use crate::cache::volume::LOG_BYTES;
 
-/// Bytes at each end of a volume in which what is written is noted.
+/// Bytes at each end of a volume whose writes are recorded as fingerprints.
 const FINGERPRINTED: u64 = 128 << 10;
 
-/// The data device is away for seconds, and meanwhile more is written than the log holds: writes are
-/// paced before it is full, so that takes the longer the smaller they are.
+/// Makes the data device unavailable for seconds while clients write more than the log can hold. The cache paces writes
+/// before the log is full, so filling takes longer with smaller writes.
 pub(super) fn full_meanwhile(
     rng: &Rng,
     life: &mut CacheIncarnation,
@@ -47,8 +47,7 @@ pub(super) fn full_meanwhile(
     life.cut_at = life.cut_at.saturating_mul(8);
 }
 
-/// More is written than the log holds, before a slow data device, and in the midst of that the volume is
-/// stopped.
+/// Writes more than the log can hold, over a slow data device, and stops the volume meanwhile.
 pub(super) fn stopped_in_a_queue(rng: &Rng, plan: &mut CachePlan) {
     for life in &mut plan.lives {
         let slow = Duration::from_millis(200 << rng.below(4));
@@ -59,8 +58,8 @@ pub(super) fn stopped_in_a_queue(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// One sector takes no writes for long, and it and its neighbours of the same line are written one by one,
-/// with time to go home between; then all is drained.
+/// Makes one sector fail writes for a long time. The script writes the sector and its neighbours in the block one by
+/// one, with time for destaging between the writes. At the end, the volume is drained.
 pub(super) fn refused_in_part(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>]) {
     let lane = rng.below(regions.len() as u64) as usize;
     let (region, script) = (&regions[lane], &mut life.scripts[lane]);
@@ -97,8 +96,8 @@ pub(super) fn refused_in_part(rng: &Rng, life: &mut CacheIncarnation, regions: &
     (life.after, life.cut_at) = (IncarnationEnd::Drain, u64::MAX);
 }
 
-/// Each lane writes its share of more than the log holds: many at once, or durably one after the other, so
-/// that nothing is left to be made durable while they wait for room.
+/// Makes all writers together write more than the log can hold. The writes of a writer are concurrent, or durable and
+/// sequential. After sequential durable writes, no unflushed data is left while writers wait for space.
 fn fill_up(
     rng: &Rng,
     life: &mut CacheIncarnation,
@@ -130,13 +129,13 @@ fn fill_up(
     life.looks = CheckSchedule::OneIn(8 + rng.below(24));
 }
 
-/// Large writes go past the log over what is being taken home just then: the log's reads and the move
-/// of its tail take long, and it is written to the same places again and again.
+/// Makes large writes bypass the log over data that is being destaged. The log's reads and the moves of its tail take
+/// long, and the script writes repeatedly to the same places.
 pub(super) fn past_the_log(rng: &Rng, plan: &mut CachePlan) {
     let block = u64::from(plan.block);
     let from = 4096 << rng.below(2);
     plan.volume.bypass = Some(from);
-    // The ends of a volume never go past the log, so there has to be something between them.
+    // Writes to the ends of a volume never bypass the log. The volume must be long enough to have a middle.
     plan.len = plan.len.max(512 << 10);
     let last = plan.regions.last_mut().expect("a region");
     last.end = plan.len;
@@ -180,7 +179,7 @@ pub(super) fn past_the_log(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// Some flushes of the data device fail, and lose what they were for. Where anything may fail.
+/// Makes some flushes of the data device fail, and lose the flushed data, if the scenario permits failures.
 pub(super) fn lose_flushes(rng: &Rng, plan: &mut CachePlan) {
     if plan.volume.may_fail() {
         for life in &mut plan.lives {
@@ -190,8 +189,7 @@ pub(super) fn lose_flushes(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// Large writes past the log are flushed while small ones, flushed before, are on their way home to other
-/// places.
+/// Flushes large writes that bypass the log, while earlier flushed small writes are being destaged to other places.
 pub(super) fn flushes_of_others(rng: &Rng, plan: &mut CachePlan) {
     let (block, from) = (
         u64::from(plan.block),
@@ -238,8 +236,8 @@ pub(super) fn flushes_of_others(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// The log fails for good, can be read, and what it holds goes home slowly and by flushes that fail,
-/// while the same few lines are written again and again.
+/// Makes the log fail permanently, except for reads. Its data is destaged slowly and with failing flushes, while the
+/// script repeatedly writes a few blocks.
 pub(super) fn hard_rescues(rng: &Rng, plan: &mut CachePlan) {
     let block = u64::from(plan.block);
     if rng.coin() {
@@ -289,7 +287,7 @@ pub(super) fn hard_rescues(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// Small writes, a pause in which they begin to go home, then large ones at the same places.
+/// Returns small writes, a pause in which their destaging begins, and then large writes to the same places.
 fn rewrites(
     rng: &Rng,
     hot: &Range<u64>,
@@ -315,7 +313,7 @@ fn rewrites(
             all.push(write(block));
         }
         all.push(ScriptAction::Flush);
-        // Idle for about so long, with a log almost empty, it begins to destage.
+        // With an almost empty log, destaging begins after about this idle time.
         let more = rng.below(60_000 + 3 * slow.as_micros() as u64);
         all.push(ScriptAction::Pause(Duration::from_micros(760_000 + more)));
         for _ in 0..1 + rng.below(8) {
@@ -333,7 +331,7 @@ fn rewrites(
     all
 }
 
-/// The map may take less memory than single sectors in most of the volume need, and they are written.
+/// Limits the map's memory to less than the single sectors of most of the volume need, and writes such sectors.
 pub(super) fn little_memory(rng: &Rng, plan: &mut CachePlan) {
     plan.volume.map_memory = Some(16 << 10 << rng.below(2));
     plan.len = plan.len.max(1 << 20);
@@ -358,7 +356,7 @@ pub(super) fn little_memory(rng: &Rng, plan: &mut CachePlan) {
                 let at = region.start + rng.below(sectors) * 512;
                 at..at + 512
             };
-            // They go home one by one, and all of a batch has to end within a minute.
+            // The cache destages the sectors one by one, and each batch must end within a minute.
             let most = if is_slow { 16 } else { CROWD / 4 };
             for _ in 0..1 + rng.below(4) {
                 let count = (1 + rng.below(2 * sectors)).min(most);

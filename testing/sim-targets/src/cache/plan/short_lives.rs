@@ -1,8 +1,8 @@
-//! Short lives: in each a little is written, and the power goes before all of it is durable.
+//! Short incarnations: each writes little, and the power is cut before all its data is durable.
 //!
-//! What a life wrote and lost stays in its segment, and the next life gives the same numbers again, in the
-//! same segment or in the one behind it. So what must be told apart lies close together: in gaps, and behind
-//! the end that a summary names until it rots.
+//! Data that an incarnation wrote and lost stays in its segment. The next incarnation uses identical numbers again, in
+//! this segment or the next. So recovery must distinguish old from new records that are close together. They lie in
+//! rotational offsets, and behind the end in a summary until the summary rots.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,10 +17,12 @@ use forebay_sim::workload::{ScriptBounds, WriterScript};
 use super::{CacheIncarnation, CachePlan, disks};
 use crate::cache::settings::{CacheFaultKind, CacheTarget};
 
-/// Bytes of such a volume: there are to be many looks at all of it, and writes that do not fit one segment.
+/// Bytes of a volume in these scenarios. The volume is small, so that all its data can be checked often, and some
+/// writes are larger than a segment.
 const LEN: u64 = SEGMENT_BYTES_MIN;
 
-/// Makes a world one of short lives, now and then. Chosen apart, so that the other worlds stay what they are.
+/// Turns some scenarios into scenarios of short incarnations. The choice is independent, so the other scenarios stay
+/// unchanged.
 pub(super) fn add(plan: &mut CachePlan) {
     let rng = Rng::new(mix(plan.seed, 0x5407_117e));
     let honest = !plan.volume.is_dishonest() && plan.volume.kind != CacheFaultKind::LogLost;
@@ -41,7 +43,7 @@ pub(super) fn add(plan: &mut CachePlan) {
     plan.lives = (0..lives).map(|n| life(&rng, plan, n)).collect();
 }
 
-/// The `n`-th life of such a world.
+/// Returns the `n`-th incarnation of such a scenario.
 fn life(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
     let seed = mix(plan.seed, 0x117e + n);
     let sound = |of| DiskFaults {
@@ -80,8 +82,8 @@ fn life(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
     }
 }
 
-/// Some small writes with pauses, in which the log composes a record of what there is and writes it, or does
-/// not get to it; and then a flush, or a write that spans segments and is not flushed.
+/// Returns some small writes with pauses, in which the log writes a record of the pending data, or does not reach this
+/// point. A flush follows, or an unflushed write that spans segments.
 fn little(rng: &Rng, bounds: &ScriptBounds, delay: Duration) -> WriterScript {
     let room = bounds.region.end - bounds.region.start;
     let small = (bounds.block * (1 + rng.below(8))).min(room);
@@ -112,8 +114,8 @@ fn little(rng: &Rng, bounds: &ScriptBounds, delay: Duration) -> WriterScript {
     }
 }
 
-/// A byte in the last block of some of the segments that `lives` lives have begun: there their summaries are,
-/// and nothing else.
+/// Returns a byte in the last block of some of the segments that `lives` incarnations began. The last block contains
+/// only the segment's summary.
 fn summaries(rng: &Rng, lives: u64) -> Vec<u64> {
     let end = |segment: u64| SEGMENTS_AT + (segment + 1) * SEGMENT_BYTES_MIN;
     let some = (0..2 * lives).filter(|_| rng.coin());

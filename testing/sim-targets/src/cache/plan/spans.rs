@@ -1,14 +1,14 @@
-//! How long things last, and how much is asked at once.
+//! Durations of events, and numbers of concurrent requests.
 
 use std::time::Duration;
 
 use forebay_rng::Rng;
 use forebay_sim::disk::TimedFault;
 
-/// Requests of a life that are under way together at most.
+/// Maximum number of concurrent requests in an incarnation.
 pub(super) const CROWD: u64 = 4096;
 
-/// From a millisecond to 2^`upto` ms, the short as likely as the long.
+/// Returns a duration of 1 ms to 2^`upto` ms. Each order of magnitude has the same probability.
 pub(super) fn span(rng: &Rng, upto: u64) -> Duration {
     let ms = 1 << rng.below(upto);
     Duration::from_micros(ms * 1000 + rng.below(ms * 1000))

@@ -1,5 +1,5 @@
-//! What lasts: troubles by the clock, stops in the midst, crowds of requests, other blocks. Chosen
-//! apart, so that the other choices of a seed do not depend on it.
+//! Events with a duration: faults by the clock, stops during requests, crowds of requests, changed block sizes. These
+//! choices are independent, so the other choices of a seed do not depend on them.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(super) fn add(plan: &mut CachePlan) {
             life.cut_at = u64::MAX;
         }
     }
-    // Where all that was read is in the log or durable at home.
+    // All data that clients have read is in the log or durable on the data device.
     let handed_over = plan.volume.acknowledge == AckMode::Handover;
     let known = plan.volume.kind == CacheFaultKind::Calm
         || handed_over && is_about_failures(plan.volume.kind);
@@ -81,7 +81,7 @@ pub(super) fn add(plan: &mut CachePlan) {
     report_late(plan);
 }
 
-/// What the world's kind has that lasts, in each life.
+/// Adds the lasting faults of the scenario's kind to each incarnation.
 fn by_the_clock(rng: &Rng, plan: &mut CachePlan) {
     let (kind, data_len, block) = (plan.volume.kind, plan.len, plan.block.into());
     for life in &mut plan.lives {
@@ -107,8 +107,8 @@ fn by_the_clock(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// Where the log cannot be read now and then or for long, somebody gives up what cannot be read; and
-/// there is time for what follows. Chosen apart, as all of this is.
+/// Declares unreadable data lost, if reads of the log fail occasionally or for long, and adds time for the
+/// consequences. The choice is independent, like all choices of this file.
 fn given_up(plan: &mut CachePlan) {
     let rng = Rng::new(mix(plan.seed, 0x0617_e00b));
     let kind = plan.volume.kind;
@@ -128,7 +128,8 @@ fn given_up(plan: &mut CachePlan) {
     }
 }
 
-/// Both devices are parts of one disk, on which writes may go past the log as well. Chosen apart, as all of this is.
+/// Makes both devices parts of one disk, on which writes may also bypass the log. The choice is independent, like all
+/// choices of this file.
 fn one_disk(plan: &mut CachePlan) {
     let rng = Rng::new(mix(plan.seed, 0x0d15_c0e5));
     plan.volume.one_disk = is_about_failures(plan.volume.kind) && rng.one_in(3);
@@ -146,7 +147,8 @@ fn one_disk(plan: &mut CachePlan) {
     }
 }
 
-/// In every other world, disks that forget their cache when a durable write fails report that late.
+/// Makes forgetful disks report a failed FUA write late, in every other scenario. A forgetful disk loses its cache when
+/// a durable write fails.
 fn report_late(plan: &mut CachePlan) {
     if Rng::new(mix(plan.seed, 0x001a_7e00)).coin() {
         return;
@@ -176,7 +178,7 @@ fn is_long(kind: CacheFaultKind) -> bool {
     )
 }
 
-/// Both devices fail together if they are parts of one.
+/// Makes one or both devices fail. Both devices fail together if they are parts of one disk.
 fn away(rng: &Rng, life: &mut CacheIncarnation) {
     for _ in 0..1 + rng.below(3) {
         let trouble = TimedFault {
@@ -223,7 +225,7 @@ fn bad_places(rng: &Rng, life: &mut CacheIncarnation, data_len: u64) {
         }
         if home < 2 {
             let len = rng.pick(&[512, 4096, 128 << 10]);
-            // The first segments are those that are used.
+            // The cache uses the first segments most.
             let most = (LOG_BYTES - SEGMENTS_AT) >> rng.below(6);
             let at = SEGMENTS_AT + rng.below(most / 512) * 512;
             life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
@@ -236,8 +238,8 @@ fn bad_places(rng: &Rng, life: &mut CacheIncarnation, data_len: u64) {
     }
 }
 
-/// The log fails for a moment or for good; its superblocks take nothing from then on for longer, or
-/// only blocks of one copy.
+/// Makes the log fail for a moment or permanently. From then on and for longer, writes of its superblocks fail, or only
+/// writes of one copy.
 fn superblocks(rng: &Rng, life: &mut CacheIncarnation) {
     let first = TimedFault {
         reads: rng.one_in(3),
@@ -264,8 +266,8 @@ fn superblocks(rng: &Rng, life: &mut CacheIncarnation) {
     }
 }
 
-/// The log works, but for the second copy of its superblock, which fails sooner or later: then the
-/// first says something else. That matters where zeroes go home, and data on top of them.
+/// Makes writes of the superblock's second copy fail sooner or later, while the rest of the log works. The two copies
+/// then differ, which matters when zeroes are destaged and data overwrites them.
 fn second_copy(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>], block: u64) {
     life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
         from: Duration::ZERO,
@@ -277,7 +279,7 @@ fn second_copy(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>], b
         takes: Duration::ZERO,
         fails: true,
     });
-    // And the first, which may say more than the second, cannot be read at first.
+    // Reads of the first copy, which may contain more than the second, fail at first.
     if rng.one_in(3) {
         life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
             from: Duration::ZERO,
@@ -328,10 +330,10 @@ fn second_copy(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>], b
     }
 }
 
-/// Pauses between what is done, so that it is done before, in, and after what lasts; and time to see
-/// the end.
+/// Adds pauses between actions, so that actions occur before, during and after the lasting events. Also adds time to
+/// observe the end of the events.
 fn take_time(rng: &Rng, life: &mut CacheIncarnation) {
-    // Where the journal's rules count actions there is no place for more.
+    // The journal's rules count actions, so such scripts cannot contain additional pauses.
     for script in life.scripts.iter_mut().filter(|s| s.rules.is_empty()) {
         for _ in 0..1 + rng.below(12) {
             let at = rng.below(script.actions.len() as u64 + 1) as usize;
@@ -353,7 +355,7 @@ fn take_time(rng: &Rng, life: &mut CacheIncarnation) {
     }
 }
 
-/// Some lanes ask for very much at once.
+/// Makes some writers issue very many concurrent requests.
 fn crowd(rng: &Rng, plan: &mut CachePlan) {
     let block = u64::from(plan.block);
     for life in &mut plan.lives {
@@ -377,7 +379,7 @@ fn crowd(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// So many writes: next to each other, or anywhere, over each other as well.
+/// Returns `count` writes, adjacent or at random places, where they may overlap.
 fn batch(rng: &Rng, bounds: &ScriptBounds, count: u64) -> Vec<Range<u64>> {
     let len = bounds.block * (1 + rng.below(1 + rng.below(8)));
     let start = bounds.region.start.next_multiple_of(bounds.block);
@@ -392,8 +394,8 @@ fn batch(rng: &Rng, bounds: &ScriptBounds, count: u64) -> Vec<Range<u64>> {
     (0..count).map(place).collect()
 }
 
-/// The process is killed early, once or more often, with something in the disks' caches; and in some
-/// life after that the power goes.
+/// Kills the process early, once or several times, while the disks' caches contain data. In a later incarnation, the
+/// power is cut.
 fn killed(rng: &Rng, plan: &mut CachePlan) {
     if plan.lives.len() == 1 {
         let again = plan.lives[0].clone();
@@ -411,8 +413,7 @@ fn killed(rng: &Rng, plan: &mut CachePlan) {
     }
 }
 
-/// From some life on the log device, the data device or both have smaller blocks than those the volume
-/// was made for.
+/// Gives the log device, the data device or both smaller blocks than the volume was made for, from some incarnation on.
 fn smaller_blocks(rng: &Rng, plan: &mut CachePlan) {
     let from = rng.below(plan.lives.len() as u64) as usize;
     let blocks = rng.pick(&[(512, 4096), (4096, 512), (512, 512)]);

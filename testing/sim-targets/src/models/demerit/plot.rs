@@ -13,7 +13,7 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 
-/// A picture of the cumulative distributions of the drive's and the model's times.
+/// Draws the cumulative distributions of the drive's and the model's times.
 pub(crate) fn draw(title: &str, real: &SortedServiceTimes, model: &SortedServiceTimes) -> String {
     let end = [real, model]
         .iter()
@@ -57,7 +57,7 @@ pub(crate) fn draw(title: &str, real: &SortedServiceTimes, model: &SortedService
     svg
 }
 
-/// A few hundred points of the distribution of sorted times.
+/// Returns a few hundred points of the distribution of sorted times.
 fn steps(times: &[f64]) -> impl Iterator<Item = (f64, f64)> {
     let count = times.len();
     let points = count.min(300);

@@ -1,4 +1,4 @@
-//! A trace through a model.
+//! Replays a trace through a model.
 
 use forebay_disk_model::disk::{DiskOp, DiskOptions, DiskSpec, MechanicalDisk};
 use forebay_rt::Instant;
@@ -6,17 +6,18 @@ use forebay_sim::trace::MeasuredRequest;
 
 use super::trace::op;
 
-/// What the gap in a line of a trace means.
+/// The meaning of the gap in a line of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum GapMeaning {
     /// Idle time before the line's own request
     Before,
-    /// Idle time after it
+    /// Idle time after the line's own request
     After,
 }
 
 impl GapMeaning {
-    /// As the known traces of the drive have it: it changed with the program that took them.
+    /// Returns the meaning in the known traces of the drive. The meaning depends on the program that recorded the
+    /// traces.
     pub(crate) fn of(spec: &DiskSpec) -> GapMeaning {
         match spec.name() {
             "dec_rz26" => GapMeaning::After,
@@ -26,7 +27,7 @@ impl GapMeaning {
     }
 }
 
-/// Service times in milliseconds, each sort of request sorted.
+/// Service times in milliseconds, sorted separately for reads and writes.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct SortedServiceTimes {
     reads: Vec<f64>,
@@ -34,7 +35,7 @@ pub(crate) struct SortedServiceTimes {
 }
 
 impl SortedServiceTimes {
-    /// The times `ms` of the requests of `trace`, in its order.
+    /// Sorts the times `ms` of the requests of `trace`, which are in the trace's order.
     pub(crate) fn new(trace: &[MeasuredRequest], ms: &[f64]) -> SortedServiceTimes {
         let mut sorted = SortedServiceTimes {
             reads: Vec::new(),
@@ -65,11 +66,10 @@ impl SortedServiceTimes {
     }
 }
 
-/// The service times, in milliseconds, that the model takes for the same requests.
+/// Returns the model's service times of the requests, in milliseconds.
 ///
-/// Each is issued at the instant it was issued at on the real drive, or when the one before it is
-/// done if that is later. So the rotational position at which a request finds the disk depends on
-/// the starting phase all through the trace.
+/// Each request is issued at its time on the real drive, or later when the previous request is done. So the rotational
+/// position at each request depends on the starting phase throughout the trace.
 pub(crate) fn replay(
     spec: &DiskSpec,
     options: DiskOptions,

@@ -33,13 +33,13 @@ fn the_demerit_compares_by_rank() {
         .collect();
     let times = |ms: [f64; 4]| SortedServiceTimes::new(&trace, &ms);
     let real = times([5.0, 1.0, 2.0, 2.0]);
-    // The same reads in the other order, and writes 1 ms slower and 3 ms faster.
+    // The model's reads have the other order. Its writes are 1 ms slower and 3 ms faster.
     let model = times([1.0, 5.0, 3.0, -1.0]);
     let outcome = compare(&real, &[model]);
     assert_eq!(outcome.reads.expect("there are reads").mean, 0.0);
     let writes = outcome.writes.expect("there are writes").mean;
     assert!((writes - 5f64.sqrt()).abs() < 1e-12, "{writes}");
-    // All together: 1 2 2 5 against -1 1 3 5.
+    // All requests: 1 2 2 5 against -1 1 3 5.
     assert!(
         (outcome.all.mean - 1.5f64.sqrt()).abs() < 1e-12,
         "{}",
@@ -69,8 +69,8 @@ fn a_trace_of_reads_only_has_no_demerit_for_writes() {
 #[test]
 fn the_gap_is_before_or_after_its_request() {
     let spec = disk::named("barracuda").expect("a known name");
-    // After a read, the next blocks come in; whether there was time for it depends on whose gap
-    // the second is.
+    // After a read, the drive reads the next blocks. The owner of the second gap decides if the drive had time for
+    // this.
     let trace = read_measured("R x 1000 8 15000 0\nR x 1250 8 1000 900000").expect("it parses");
     let options = DiskOptions {
         caches: EnabledCaches::Own,
@@ -109,9 +109,8 @@ fn an_unknown_model_is_refused_with_the_list_of_models() {
     );
 }
 
-/// The drive, its trace, and what its model comes to there over 32 phases plus a spread, in ms: all,
-/// reads, writes. DiskSim comes to 0.348 (0.497, 0.270), 0.268 (0.385, 0.175), 0.341 (0.273, 1.06)
-/// and 0.378 (0.472, 0.069).
+/// The drive, its trace, and the model's demerit over 32 phases plus a spread, in ms: all, reads, writes. The demerits
+/// of DiskSim are 0.348 (0.497, 0.270), 0.268 (0.385, 0.175), 0.341 (0.273, 1.06) and 0.378 (0.472, 0.069).
 const BARS: [(&str, &str, [f64; 3]); 4] = [
     ("barracuda", "barracuda", [0.275, 0.345, 0.090]),
     ("atlas10k", "atlas10k", [0.095, 0.105, 0.170]),
@@ -158,7 +157,7 @@ fn the_disk_models_stay_within_their_recorded_demerits() {
     }
 }
 
-/// The trace of a drive, if the measured data is beside the project.
+/// Returns the trace of a drive, if the directory of measured data exists.
 fn measured(name: &str) -> Option<PathBuf> {
     let file = Path::new("data/disks").join(format!("{name}.trace"));
     let beside = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -12,7 +12,7 @@ pub(crate) fn load(path: &Path) -> Result<Vec<MeasuredRequest>> {
     read_measured(&text).with_context(|| format!("{} is not a measured trace", path.display()))
 }
 
-/// What a request asks of a model.
+/// Returns the model's operation for a request.
 pub(crate) fn op(request: &MeasuredRequest) -> DiskOp {
     if request.write {
         DiskOp::Write
@@ -21,7 +21,7 @@ pub(crate) fn op(request: &MeasuredRequest) -> DiskOp {
     }
 }
 
-/// Whether every request is on the disk.
+/// Checks that every request is on the disk.
 pub(crate) fn check(trace: &[MeasuredRequest], spec: &DiskSpec) -> Result<()> {
     for (index, r) in trace.iter().enumerate() {
         let end = r.first.saturating_add(u64::from(r.blocks));
@@ -37,7 +37,7 @@ pub(crate) fn check(trace: &[MeasuredRequest], spec: &DiskSpec) -> Result<()> {
     Ok(())
 }
 
-/// The requests with their times on the drive and in the model, a line each, for study.
+/// Returns the requests with their times on the drive and in the model, one in each line, for analysis.
 pub(crate) fn beside(trace: &[MeasuredRequest], real_ms: &[f64], model_ms: &[f64]) -> String {
     let mut text = String::from("op first blocks real_ms model_ms\n");
     for ((r, real), model) in trace.iter().zip(real_ms).zip(model_ms) {
