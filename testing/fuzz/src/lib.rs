@@ -2,10 +2,10 @@
 //!
 //! A [`FuzzTarget`] takes any bytes and panics if a guarantee does not hold:
 //! - Decoding returns a value or an error. It never panics, and the memory that it allocates is proportionate to the
-//! input ([`cap`] counts).
+//!   input ([`cap`] counts).
 //! - A decoded value is encoded to equal bytes again, if the format has only one form.
 //! - A whole log that an attacker with correct checksums changed is either refused, and then
-//! nothing is changed; or it is attached, and then the volume works ([`targets::image`]).
+//!   nothing is changed; or it is attached, and then the volume works ([`targets::image`]).
 //!
 //! If bytes carry a checksum, a target decodes them twice: unchanged, and with a corrected checksum. Otherwise nearly
 //! all inputs would fail at the checksum.

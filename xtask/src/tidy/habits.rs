@@ -3,9 +3,9 @@
 //! - Left-overs of work: `todo!`, `unimplemented!`, `dbg!`.
 //! - `#[ignore]`: ignored tests are never run. A test that lacks a requirement reports this and returns.
 //! - Sleeping threads in tests: a test waits for an event. If the sleep *is* the test
-//! (a kill at a random moment), `// sleeps: REASON` on the line or the line above permits it.
+//!   (a kill at a random moment), `// sleeps: REASON` on the line or the line above permits it.
 //! - Clock, files, threads, sockets and randomness of the operating system in a crate that the
-//! crate table does not give `system`: the actions of such a crate must depend on its inputs alone.
+//!   crate table does not give `system`: the actions of such a crate must depend on its inputs alone.
 
 use super::crates::listed;
 use super::rust::RustSource;

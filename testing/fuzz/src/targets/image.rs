@@ -5,7 +5,7 @@
 //! - `inspect`, `check`, `dump` and `attach` return a result or an error.
 //! - A refused attach has changed neither device.
 //! - A successful attach gives a volume that can be read (or reports the damaged ranges), written,
-//! drained and closed, and afterwards the log is clean.
+//!   drained and closed, and afterwards the log is clean.
 //! - A crash right after the attach loses nothing: the next attach finds equal data (I4).
 
 use std::cell::{Cell, OnceCell};
