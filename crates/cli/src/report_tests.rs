@@ -62,12 +62,14 @@ fn metric(field: &ReportField) -> String {
             "`forebay_mode{mode=\"…\"}` (gauge, 1 for the current mode, else 0)".into()
         }
         FieldKind::Fact => "—".into(),
-        FieldKind::Gauge => format!("`forebay_{name}` (gauge)"),
-        FieldKind::Counter => format!("`forebay_{name}_total` (counter)"),
-        FieldKind::Latency => format!(
-            "`forebay_{name}_us{{quantile=\"…\"}}` (gauge), `forebay_{name}_count_total` (counter)"
-        ),
+        FieldKind::Gauge => format!("`{}` (gauge)", metric_name(field)),
+        FieldKind::Counter => format!("`{}` (counter)", metric_name(field)),
+        FieldKind::Latency => format!("`{}` (histogram)", metric_name(field)),
     }
+}
+
+fn metric_name(field: &ReportField) -> String {
+    field.metric_name().expect("not a fact")
 }
 
 #[test]

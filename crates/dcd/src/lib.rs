@@ -74,6 +74,8 @@ pub use options::{AckMode, AttachOptions, ParseAckModeError};
 pub use recover::{AttachReport, CreateOptions, SuperblockContents, create};
 pub use resize::{DcdResizeReport, ResizeError};
 pub use salvage::{LogSalvageReport, SalvageError, salvage, salvageable};
-pub use stats::{CacheMode, DcdStatus, DestageActivity, LatencyHistogram, LatencySummary};
+pub use stats::{
+    CacheMode, DcdStatus, DestageActivity, LATENCY_BOUNDS_US, LatencyHistogram, LatencySummary,
+};
 pub use volume::{DataLocation, DcdVolume, DrainError, LocatedExtent, StaleLog};
 pub use witness::{FailedLogFuture, FailedLogRegistry};

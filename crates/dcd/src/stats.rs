@@ -96,7 +96,16 @@ pub struct LatencySummary {
     pub p999_us: u64,
     /// Largest.
     pub max_us: u64,
+    /// Requests that took at most the time in [`LATENCY_BOUNDS_US`] with the same index.
+    #[serde(default)]
+    pub buckets: [u64; LATENCY_BOUNDS_US.len()],
 }
+
+/// Upper bounds of [`LatencySummary::buckets`], in microseconds.
+pub const LATENCY_BOUNDS_US: [u64; 20] = [
+    10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000,
+    500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000, 60_000_000,
+];
 
 described! {
     /// Status of a volume. Counters begin at attach.
@@ -192,7 +201,25 @@ impl LatencyHistogram {
             p99_us: next(),
             p999_us: next(),
             max_us: us(self.0.max()),
+            buckets: self.buckets(),
         }
+    }
+
+    /// Returns the number of requests up to each of [`LATENCY_BOUNDS_US`].
+    fn buckets(&self) -> [u64; LATENCY_BOUNDS_US.len()] {
+        let mut counts = [0; LATENCY_BOUNDS_US.len()];
+        for recorded in self.0.iter_recorded() {
+            let ns = recorded.value_iterated_to();
+            let first = LATENCY_BOUNDS_US.partition_point(|bound| bound * 1000 < ns);
+            if let Some(count) = counts.get_mut(first) {
+                *count += recorded.count_since_last_iteration();
+            }
+        }
+        let mut sum = 0;
+        counts.map(|count| {
+            sum += count;
+            sum
+        })
     }
 }
 

@@ -75,7 +75,7 @@ pub use status::{
     LayerStatus, LayerVerdict,
 };
 pub use tree::{CacheTree, DEPTH_MAX, DeviceOrLayer, LayerKind, LayerTree, SpaceTree};
-pub use vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
+pub use vitals::{FlowCounters, LATENCY_BOUNDS_US, LatencySummary, RingUsage, VolumeVitals};
 pub use volume::{
     SuperblockDevice, VolumeDevices, VolumeIdentity, attach, named_by, open, salvage,
 };

@@ -72,6 +72,15 @@ impl LayerStatus {
         }
     }
 
+    /// Returns the name of the layer's kind, as a label of metrics.
+    pub fn layer_name(&self) -> &'static str {
+        match self {
+            LayerStatus::Cache(_) => "cache",
+            LayerStatus::Space(_) => "volume",
+            LayerStatus::Files(_) => "filesystem",
+        }
+    }
+
     /// Returns the name of the volume's mode.
     pub fn mode(&self) -> &'static str {
         match self {

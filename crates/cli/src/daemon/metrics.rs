@@ -1,157 +1,138 @@
-//! Prometheus metrics: the numbers of a report under their names, and nothing else.
-
-use std::fmt;
+//! Prometheus metrics: the numbers of a report under their metric names.
+//!
+//! Names follow Prometheus' rules: base units, `_total` for counters, `_ratio` for shares, histograms for latencies.
+//! The label `layer` distinguishes a cache from the log-structured volume below it.
 
 use forebay_control::DaemonStatus;
 use forebay_device::{FieldKind, ReportField};
-use forebay_volume::LayerStatus;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
+use forebay_volume::{LATENCY_BOUNDS_US, LatencySummary, LayerStatus};
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
+use prometheus::{Encoder as _, TextEncoder};
 use serde_json::Value;
 
 use forebay_program::report::StatusReport;
 
 /// Formats the metrics of a scrape.
-pub(super) fn text(report: StatusReport) -> String {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(MetricsSnapshot(report)));
-    let mut out = String::new();
-    match prometheus_client::encoding::text::encode(&mut out, &registry) {
-        Ok(()) => out,
-        // Writing to a string cannot fail.
-        Err(fmt::Error) => String::new(),
-    }
-}
-
-/// A report as metrics.
-#[derive(Debug)]
-struct MetricsSnapshot(StatusReport);
-
-impl Collector for MetricsSnapshot {
-    fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let Ok(Value::Object(values)) = serde_json::to_value(&self.0) else {
-            return Err(fmt::Error);
-        };
-        let volume = ("volume", self.0.service.name.as_str());
-        let status = &self.0.status;
-        for field in DaemonStatus::FIELDS.iter().chain(status.fields()) {
-            metric(&mut to, "forebay", field, volume, &values[field.name])?;
-        }
-        modes(&mut to, "forebay", volume, status)?;
-        if let Some(below) = status.below() {
-            for field in below.fields() {
-                let value = &values["below"][field.name];
-                metric(&mut to, "forebay_below", field, volume, value)?;
-            }
-            modes(&mut to, "forebay_below", volume, below)?;
-        }
-        Ok(())
-    }
-}
-
-/// Encodes a number of a report; `of` names its source.
-fn metric(
-    to: &mut DescriptorEncoder<'_>,
-    of: &str,
-    field: &ReportField,
-    volume: MetricLabel<'_>,
-    value: &Value,
-) -> Result<(), fmt::Error> {
-    match field.kind {
-        FieldKind::Fact => Ok(()),
-        FieldKind::Gauge | FieldKind::Counter => match value.as_f64() {
-            Some(value) => {
-                let name = format!("{of}_{}", field.name);
-                let samples = [(&[volume][..], value)];
-                sample(to, &name, field.help, field.kind, &samples)
-            }
-            None => Ok(()),
-        },
-        FieldKind::Latency => latency(to, of, field, volume, value),
-    }
-}
-
-/// Encodes a sample for each possible mode.
-fn modes(
-    to: &mut DescriptorEncoder<'_>,
-    of: &str,
-    volume: MetricLabel<'_>,
-    status: &LayerStatus,
-) -> Result<(), fmt::Error> {
-    let is = |mode| f64::from(u8::from(mode == status.mode()));
-    let modes = status.modes().into_iter();
-    let modes: Vec<_> = modes
-        .map(|mode| ([volume, ("mode", mode)], is(mode)))
-        .collect();
-    let modes: Vec<_> = modes
-        .iter()
-        .map(|(labels, is)| (&labels[..], *is))
-        .collect();
-    let help = "1 for the current mode";
-    sample(to, &format!("{of}_mode"), help, FieldKind::Gauge, &modes)
-}
-
-/// The quantiles of a latency.
-const QUANTILES: [(&str, &str); 5] = [
-    ("0.5", "p50_us"),
-    ("0.9", "p90_us"),
-    ("0.99", "p99_us"),
-    ("0.999", "p999_us"),
-    ("1", "max_us"),
-];
-
-fn latency(
-    to: &mut DescriptorEncoder<'_>,
-    of: &str,
-    field: &ReportField,
-    volume: MetricLabel<'_>,
-    latency: &Value,
-) -> Result<(), fmt::Error> {
-    let value = |key: &str| latency[key].as_f64().unwrap_or(0.0);
-    let samples = QUANTILES.map(|(quantile, key)| ([volume, ("quantile", quantile)], value(key)));
-    let samples: Vec<_> = samples
-        .iter()
-        .map(|(labels, v)| (&labels[..], *v))
-        .collect();
-    let name = format!("{of}_{}_us", field.name);
-    let help = "Latency in microseconds";
-    sample(to, &name, help, FieldKind::Gauge, &samples)?;
-    let count = [(&[volume][..], value("count"))];
-    let name = format!("{of}_{}_count", field.name);
-    sample(to, &name, "Requests measured", FieldKind::Counter, &count)
-}
-
-type MetricLabel<'a> = (&'a str, &'a str);
-type MetricLabels<'a> = &'a [MetricLabel<'a>];
-
-/// Encodes a metric with all its samples.
-fn sample(
-    to: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    kind: FieldKind,
-    samples: &[(MetricLabels<'_>, f64)],
-) -> Result<(), fmt::Error> {
-    let counts = kind == FieldKind::Counter;
-    let metric_type = if counts {
-        MetricType::Counter
-    } else {
-        MetricType::Gauge
+pub(super) fn text(report: &StatusReport) -> String {
+    let mut families = MetricFamilies(Vec::new());
+    let Ok(Value::Object(values)) = serde_json::to_value(report) else {
+        return String::new();
     };
-    let mut metric = to.encode_descriptor(name, help, None, metric_type)?;
-    for (labels, value) in samples {
-        let family = metric.encode_family(labels)?;
-        if counts {
-            ConstCounter::new(*value).encode(family)?
-        } else {
-            ConstGauge::new(*value).encode(family)?
+    let volume = ("volume", report.service.name.as_str());
+    for field in DaemonStatus::FIELDS {
+        families.add(field, &[volume], &values[field.name]);
+    }
+    let (mut status, mut values) = (Some(&report.status), &Value::Object(values));
+    while let Some(layer) = status {
+        let labels = [volume, ("layer", layer.layer_name())];
+        for field in layer.fields() {
+            families.add(field, &labels, &values[field.name]);
+        }
+        families.add_modes(&labels, layer);
+        (status, values) = (layer.below(), &values["below"]);
+    }
+    let mut out = Vec::new();
+    match TextEncoder::new().encode(&families.0, &mut out) {
+        Ok(()) => String::from_utf8(out).unwrap_or_default(),
+        // Writing to memory cannot fail, and each family has a sample.
+        Err(_) => String::new(),
+    }
+}
+
+/// Metrics by name, in the order of the report.
+struct MetricFamilies(Vec<MetricFamily>);
+
+impl MetricFamilies {
+    /// Adds the number of a field, if it has one.
+    fn add(&mut self, field: &ReportField, labels: MetricLabels<'_>, value: &Value) {
+        let Some(name) = field.metric_name() else {
+            return;
+        };
+        let mut metric = metric(labels);
+        let kind = match (field.kind, value.as_f64()) {
+            (FieldKind::Gauge, Some(value)) => {
+                metric.set_gauge(gauge(value));
+                MetricType::GAUGE
+            }
+            (FieldKind::Counter, Some(value)) => {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+                MetricType::COUNTER
+            }
+            (FieldKind::Latency, _) => {
+                let Ok(latency) = serde_json::from_value(value.clone()) else {
+                    return;
+                };
+                metric.set_histogram(histogram(&latency));
+                MetricType::HISTOGRAM
+            }
+            // The value is unknown at present.
+            _ => return,
+        };
+        self.family(&name, field.help, kind)
+            .mut_metric()
+            .push(metric);
+    }
+
+    /// Adds a sample for each possible mode of a layer.
+    fn add_modes(&mut self, labels: MetricLabels<'_>, layer: &LayerStatus) {
+        for mode in layer.modes() {
+            let labels = [labels, &[("mode", mode)]].concat();
+            let mut metric = metric(&labels);
+            metric.set_gauge(gauge(f64::from(u8::from(mode == layer.mode()))));
+            let family = self.family("forebay_mode", "1 for the current mode", MetricType::GAUGE);
+            family.mut_metric().push(metric);
         }
     }
-    Ok(())
+
+    fn family(&mut self, name: &str, help: &str, kind: MetricType) -> &mut MetricFamily {
+        let at = self.0.iter().position(|family| family.name() == name);
+        let at = at.unwrap_or_else(|| {
+            let mut family = MetricFamily::default();
+            family.set_name(name.to_owned());
+            family.set_help(help.to_owned());
+            family.set_field_type(kind);
+            self.0.push(family);
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+}
+
+type MetricLabels<'a> = &'a [(&'a str, &'a str)];
+
+fn metric(labels: MetricLabels<'_>) -> Metric {
+    let pairs = labels.iter().map(|(name, value)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).to_owned());
+        pair.set_value((*value).to_owned());
+        pair
+    });
+    Metric::from_label(pairs.collect())
+}
+
+fn gauge(value: f64) -> Gauge {
+    let mut gauge = Gauge::default();
+    gauge.set_value(value);
+    gauge
+}
+
+fn histogram(latency: &LatencySummary) -> Histogram {
+    let mut histogram = Histogram::default();
+    histogram.set_sample_count(latency.count);
+    histogram.set_sample_sum(latency.count as f64 * latency.mean_us / 1e6);
+    let buckets = LATENCY_BOUNDS_US.iter().zip(latency.buckets);
+    let buckets = buckets.map(|(bound, count)| {
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(*bound as f64 / 1e6);
+        bucket.set_cumulative_count(count);
+        bucket
+    });
+    histogram.set_bucket(buckets.collect());
+    histogram
 }
 
 #[cfg(test)]
@@ -160,20 +141,58 @@ mod tests {
     use crate::report_tests::example;
 
     #[test]
-    fn every_number_of_the_report_is_a_metric_with_its_name() {
-        let text = text(example());
+    fn each_number_of_the_report_is_a_metric_with_its_metric_name() {
+        let text = text(&example());
         let status = example().status;
-        for field in DaemonStatus::FIELDS.iter().chain(status.fields()) {
-            let total = match field.kind {
-                FieldKind::Gauge => "",
-                FieldKind::Counter => "_total",
-                FieldKind::Fact | FieldKind::Latency => continue,
+        let of_daemon = DaemonStatus::FIELDS.iter().map(|field| (field, ""));
+        let of_layer = status
+            .fields()
+            .iter()
+            .map(|field| (field, ",layer=\"cache\""));
+        for (field, layer) in of_daemon.chain(of_layer) {
+            let Some(name) = field.metric_name() else {
+                continue;
             };
-            let sample = format!("\nforebay_{}{total}{{volume=\"archive\"}} ", field.name);
+            let sample = match field.kind {
+                FieldKind::Latency => format!("\n{name}_count{{volume=\"archive\"{layer}}} "),
+                _ => format!("\n{name}{{volume=\"archive\"{layer}}} "),
+            };
             assert!(text.contains(&sample), "{sample}: {text}");
         }
-        assert!(text.contains("mode=\"caching\"} 1.0\n"), "{text}");
-        assert!(text.contains("forebay_read_latency_us{volume=\"archive\",quantile=\"0.99\"} 3.0"));
-        assert!(text.ends_with("# EOF\n"));
+        let mode = "\nforebay_mode{volume=\"archive\",layer=\"cache\",mode=\"caching\"} 1\n";
+        assert!(text.contains(mode), "{text}");
+    }
+
+    #[test]
+    fn latencies_are_histograms_in_seconds() {
+        let text = text(&example());
+        let bucket = "\nforebay_read_latency_seconds_bucket{volume=\"archive\",layer=\"cache\",le=\"+Inf\"} ";
+        assert!(text.contains(bucket), "{text}");
+        assert!(
+            text.contains("\n# TYPE forebay_read_latency_seconds histogram\n"),
+            "{text}"
+        );
+        let (_, below) = text.split_once("le=\"0.00001\"} ").unwrap();
+        assert!(
+            below.starts_with(|digit: char| digit.is_ascii_digit()),
+            "{text}"
+        );
+    }
+
+    /// The rules of `promtool check metrics` that names can break, for a system without that program.
+    #[test]
+    fn names_have_base_units_and_one_type_each() {
+        let text = text(&example());
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let mut names: Vec<&str> = Vec::new();
+        for line in types {
+            let (name, kind) = line.split_once(' ').unwrap();
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            let ends = ["_s", "_us", "_share", "_percent", "_count", "_sum", "_len"];
+            assert!(!ends.iter().any(|end| name.ends_with(end)), "{line}");
+            assert!(!names.contains(&name), "{name} twice");
+            names.push(name);
+        }
+        assert!(names.len() > 30, "{names:?}");
     }
 }

@@ -66,7 +66,7 @@ fn the_metrics_address_serves_only_metrics() {
     let metrics = get(&address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
     assert!(
-        metrics.contains("forebay_writes_total{volume=\"v\"} 1.0\n"),
+        metrics.contains("forebay_writes_total{volume=\"v\",layer=\"cache\"} 1\n"),
         "{metrics}"
     );
     assert!(get(&address, "GET /etc/passwd HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));

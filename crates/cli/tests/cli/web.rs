@@ -59,7 +59,7 @@ fn page_report_and_metrics_are_served_only_under_a_local_host_name() {
     );
     let metrics = get(&address, &address, "/metrics");
     assert!(
-        metrics.contains("forebay_writes_total{volume=\"v\"} 1.0\n"),
+        metrics.contains("forebay_writes_total{volume=\"v\",layer=\"cache\"} 1\n"),
         "{metrics}"
     );
     for path in ["/", "/status.json", "/metrics"] {

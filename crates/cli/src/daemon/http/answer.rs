@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("page.html");
 const NONCE: &str = "NONCE";
 
 const TEXT: &str = "text/plain; charset=utf-8";
-const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// An HTTP answer.
 struct HttpResponse {
@@ -75,7 +75,7 @@ pub(super) fn answer(head: &[u8], site: HttpSite, report: impl FnOnce() -> Statu
 
 fn respond(path: &str, site: HttpSite, report: impl FnOnce() -> StatusReport) -> HttpResponse {
     match path {
-        "/metrics" => HttpResponse::ok(METRICS, metrics::text(report())),
+        "/metrics" => HttpResponse::ok(METRICS, metrics::text(&report())),
         "/status.json" if site.page => match serde_json::to_string(&report()) {
             Ok(json) => HttpResponse::ok("application/json", json + "\n"),
             Err(error) => HttpResponse::refusal("500 Internal Server Error", &error.to_string()),
@@ -136,7 +136,8 @@ mod tests {
         for (site, host) in [(HttpSite::METRICS, "x"), (PAGE_HERE, "localhost:1")] {
             let answer = get("/metrics", host, site);
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-            assert!(answer.contains("openmetrics") && answer.ends_with("# EOF\n"));
+            assert!(answer.contains("version=0.0.4"), "{answer}");
+            assert!(answer.contains("\nforebay_writes_total{"), "{answer}");
         }
     }
 
