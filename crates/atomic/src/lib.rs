@@ -2,15 +2,15 @@
 //! several files change together; after a crash either all of them have changed or none.
 //!
 //! ```no_run
-//! use forebay_atomic::{Part, Transaction, change, exchange};
+//! use forebay_atomic::{FileChange, FileTransaction, change, exchange};
 //! # fn main() -> std::io::Result<()> {
 //! # let (accounts, journal, new) = (std::fs::File::open("a")?, std::fs::File::open("b")?, std::fs::File::open("c")?);
 //! // Several ranges of one file.
-//! change(&accounts, &[Part::Write(0, b"100"), Part::Write(4096, b"200"), Part::Punch(8192..16384)])?;
+//! change(&accounts, &[FileChange::Write(0, b"100"), FileChange::Write(4096, b"200"), FileChange::Punch(8192..16384)])?;
 //! // Two files.
-//! let transaction = Transaction::begin(&accounts)?;
-//! transaction.change(&accounts, &[Part::Write(0, b"90"), Part::Write(4096, b"210")])?;
-//! transaction.change(&journal, &[Part::Write(0, b"10 from the first to the second")])?;
+//! let transaction = FileTransaction::begin(&accounts)?;
+//! transaction.change(&accounts, &[FileChange::Write(0, b"90"), FileChange::Write(4096, b"210")])?;
+//! transaction.change(&journal, &[FileChange::Write(0, b"10 from the first to the second")])?;
 //! transaction.commit()?;
 //! // Exchange the data of two files.
 //! exchange(&accounts, &new)?;

@@ -26,7 +26,7 @@ const EXAMPLE: &str = r#"{
     "read_latency": LATENCY, "write_latency": LATENCY, "flush_latency": LATENCY
 }"#;
 const LATENCY: &str = r#"{"count": 1, "mean_us": 1.5, "p50_us": 1, "p90_us": 2, "p99_us": 3,
-    "p999_us": 4, "max_us": 5}"#;
+    "p999_us": 4, "max_us": 5, "buckets": [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}"#;
 
 /// Returns the example with some of its text replaced.
 pub(crate) fn example_with(changes: &[(&str, &str)]) -> StatusReport {

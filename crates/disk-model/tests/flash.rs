@@ -82,7 +82,7 @@ fn a_page_is_written_once_in_ascending_order_until_its_unit_is_discarded() {
         ));
         let text = left_out.to_string();
         assert!(
-            text.contains("page 3") && text.contains("left out"),
+            text.contains("page 3") && text.contains("skipped"),
             "{text}"
         );
         // An overlapping write is refused as a whole.

@@ -605,7 +605,10 @@ fn the_log_is_not_opened_while_proof_beyond_its_end_may_be_unreadable() {
         let unknown = refused(&rt, &disk).await;
         assert_eq!(unknown.record, seen.record);
         assert_eq!(unknown.evidence_unread, Some(SegmentSeq(2)));
-        assert!(unknown.to_string().contains("cannot be read"), "{unknown}");
+        assert!(
+            unknown.to_string().contains("an unreadable place"),
+            "{unknown}"
+        );
     });
 }
 

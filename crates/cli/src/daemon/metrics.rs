@@ -137,6 +137,11 @@ fn histogram(latency: &LatencySummary) -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use forebay_volume::{CacheStatus, FilesFacts, FilesStatus, SpaceStatus};
+
     use super::*;
     use crate::report_tests::example;
 
@@ -177,6 +182,68 @@ mod tests {
             below.starts_with(|digit: char| digit.is_ascii_digit()),
             "{text}"
         );
+    }
+
+    /// Reports of a cache over a log-structured volume, and of a filesystem.
+    fn layered() -> [StatusReport; 2] {
+        let space = || Box::new(LayerStatus::Space(SpaceStatus::default()));
+        let LayerStatus::Cache(cache) = example().status else {
+            unreachable!("the example is of a cache");
+        };
+        let below = Some(space());
+        let cache = LayerStatus::Cache(CacheStatus { below, ..cache });
+        let files = FilesFacts::default();
+        let below = space();
+        let files = LayerStatus::Files(Box::new(FilesStatus { files, below }));
+        [cache, files].map(|status| StatusReport {
+            status,
+            ..example()
+        })
+    }
+
+    #[test]
+    fn metrics_of_the_lower_layer_have_its_label_in_the_same_family() {
+        for report in layered() {
+            let text = text(&report);
+            let upper = report.status.layer_name();
+            for layer in [upper, "volume"] {
+                let sample =
+                    format!("\nforebay_writes_total{{volume=\"archive\",layer=\"{layer}\"}} ");
+                assert!(text.contains(&sample), "{layer}: {text}");
+            }
+            assert_eq!(
+                text.matches("# TYPE forebay_writes_total counter").count(),
+                1
+            );
+        }
+    }
+
+    #[test]
+    fn promtool_accepts_the_metrics_of_every_kind_of_volume() {
+        for report in layered().into_iter().chain([example()]) {
+            let promtool = Command::new("promtool")
+                .args(["check", "metrics"])
+                .stdin(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn();
+            let Ok(mut promtool) = promtool else {
+                println!("SKIPPED: promtool is missing");
+                return;
+            };
+            let text = text(&report);
+            promtool
+                .stdin
+                .take()
+                .unwrap()
+                .write_all(text.as_bytes())
+                .unwrap();
+            let output = promtool.wait_with_output().unwrap();
+            let problems = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success() && problems.is_empty(),
+                "{problems}\n{text}"
+            );
+        }
     }
 
     /// The rules of `promtool check metrics` that names can break, for a system without that program.

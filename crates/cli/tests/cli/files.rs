@@ -61,7 +61,7 @@ fn a_filesystem_is_created_mounted_used_unmounted_checked_and_removed() {
     assert!(world.ok(&["status"]).contains("used"));
     assert!(world.ok(&["list"]).contains(dir.to_str().unwrap()));
     let unmounted = world.unmount("mnt");
-    assert!(unmounted.contains("nothing to recover"), "{unmounted}");
+    assert!(unmounted.contains("needs no recovery"), "{unmounted}");
     assert!(!dir.join("a").exists());
 
     let (code, found) = check(&world);
@@ -223,7 +223,11 @@ fn mount_errors_report_the_reason() {
             ["no mount directory", "configuration file"],
         ),
         (&["mount", "f", "nowhere"], 3, ["does not exist", "make it"]),
-        (&["mount", "f", "disk.img"], 2, ["disk.img", "no directory"]),
+        (
+            &["mount", "f", "disk.img"],
+            2,
+            ["disk.img", "not a directory"],
+        ),
         (
             &["mount", "f", "mnt", "-o", "fast"],
             2,
@@ -245,7 +249,7 @@ fn mount_errors_report_the_reason() {
                 "create", "--fs", "--data", "data.img", "--log", "log.img", "--name", "h",
             ],
             2,
-            ["leave out --log", "data device alone"],
+            ["leave out --log", "only a data device"],
         ),
         (
             &[

@@ -77,5 +77,5 @@ fn the_metrics_address_serves_only_metrics() {
     let mut nothing = Vec::new();
     let _ = endless.read_to_end(&mut nothing);
     assert!(nothing.is_empty());
-    assert!(get(&address, "GET /metrics HTTP/1.1\r\n\r\n").contains("# EOF"));
+    assert!(get(&address, "GET /metrics HTTP/1.1\r\n\r\n").contains("forebay_writes_total{"));
 }

@@ -75,7 +75,7 @@ fn refused_commands_leave_no_lock_file() {
     let exists = [
         "create", "--name", "v", "--data", "data.img", "--log", "log.img",
     ];
-    failed(&exists, &world.run(&exists)).with(4, &["there is a volume v already"]);
+    failed(&exists, &world.run(&exists)).with(4, &["a volume v exists already"]);
     let missing = [
         "create", "--name", "w", "--data", "none.img", "--log", "log.img",
     ];

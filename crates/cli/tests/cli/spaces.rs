@@ -215,9 +215,7 @@ fn conflicting_options_are_refused_before_any_change() {
         .refused(&args)
         .with(4, &["ext4", "another data device", "--force"]);
     world.ok(&[&args[..], &["--force"]].concat());
-    world
-        .refused(&args)
-        .with(4, &["there is a volume v already"]);
+    world.refused(&args).with(4, &["a volume v exists already"]);
     let another = [
         "create", "--volume", "vsl", "--name", "w", "--data", "data.img",
     ];

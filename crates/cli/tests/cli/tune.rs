@@ -110,7 +110,7 @@ fn a_filesystem_accepts_a_named_placement_but_not_auto() {
     world.image("data.img", 64 * MIB);
     world.ok(&["create", "--fs", "--name", "f", "--data", "data.img"]);
     let refused = world.refused(&["tune", "f", "--placement", "auto"]);
-    refused.with(2, &["name one"]);
+    refused.with(2, &["name a placement"]);
     let said = world.ok(&["tune", "f", "--placement", "sepbit"]);
     assert!(said.contains("f places data by sepbit"), "{said}");
     world.ok(&["check", "--data", "data.img"]);

@@ -108,7 +108,7 @@ fn the_http_address_is_configurable_and_also_serves_metrics() {
     std::fs::write(world.path("etc/v.toml"), with).unwrap();
     world.attach();
     assert!(get(&address, "localhost", "/").contains(" 200 OK"));
-    assert!(get(&address, "localhost", "/metrics").contains("# EOF"));
+    assert!(get(&address, "localhost", "/metrics").contains("forebay_writes_total{"));
     world.ok(&["detach", "v"]);
     let args = ["attach", "v", "--http", "somewhere"];
     world.refused(&args).with(2, &["--http", "somewhere"]);
