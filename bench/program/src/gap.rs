@@ -1,8 +1,8 @@
 //! Gain of a rotational offset before each record of a log on a disk, for one writer that flushes each write.
 //!
-//! When a record is durable, the next place of the log has just passed under the head, so the next record waits for
-//! nearly a whole rotation. A record that begins some sectors later, where the head will be, does not wait. The first
-//! part measures fixed offsets on the disk alone. The second part measures the log, which learns the offset from its
+//! The disk rotates on while the host receives the completion of a record. So the head is already behind the next sector
+//! of the log when the next record arrives, and this record waits for nearly a whole rotation. A record that begins some
+//! sectors later does not wait. The first part measures fixed offsets on the disk alone. The second part measures the log, which learns the offset from its
 //! own writes, for such writers and for a filesystem with a journal. All measurements run on the virtual clock, so the
 //! figures are equal on every machine.
 

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use forebay_device::described;
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// State of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -97,8 +97,16 @@ pub struct LatencySummary {
     /// Largest.
     pub max_us: u64,
     /// Requests that took at most the time in [`LATENCY_BOUNDS_US`] with the same index.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "buckets_or_none")]
     pub buckets: [u64; LATENCY_BOUNDS_US.len()],
+}
+
+/// Reads the counts. Counts of other bounds, from another version, become zeroes, so the rest of the report stays readable.
+fn buckets_or_none<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<[u64; LATENCY_BOUNDS_US.len()], D::Error> {
+    let counts = Vec::<u64>::deserialize(from)?;
+    Ok(counts.try_into().unwrap_or_default())
 }
 
 /// Upper bounds of [`LatencySummary::buckets`], in microseconds.
@@ -266,5 +274,49 @@ impl Deref for DcdCounters {
 impl DerefMut for DcdCounters {
     fn deref_mut(&mut self) -> &mut DcdStatus {
         &mut self.counted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_count_all_requests_up_to_their_bound() {
+        let mut latencies = LatencyHistogram::new();
+        for us in [1, 9, 15, 150, 1_500, 900_000, 59_000_000] {
+            latencies.record(us * 1000);
+        }
+        // Longer than the last bound: only the total counts it.
+        latencies.record(600_000_000_000);
+        let summary = latencies.summary();
+        let up_to = |us: u64| {
+            let at = LATENCY_BOUNDS_US.iter().position(|bound| *bound == us);
+            summary.buckets[at.unwrap()]
+        };
+        assert_eq!((up_to(10), up_to(20), up_to(100)), (2, 3, 3));
+        assert_eq!((up_to(200), up_to(2_000), up_to(500_000)), (4, 5, 5));
+        assert_eq!((up_to(1_000_000), up_to(60_000_000)), (6, 7));
+        assert_eq!(summary.count, 8);
+        assert!(summary.buckets.is_sorted());
+    }
+
+    #[test]
+    fn a_summary_of_a_version_with_other_buckets_is_readable() {
+        let mut latencies = LatencyHistogram::new();
+        latencies.record(5_000);
+        let summary = latencies.summary();
+        let mut json = serde_json::to_value(summary).unwrap();
+        assert_eq!(
+            serde_json::from_value::<LatencySummary>(json.clone()).unwrap(),
+            summary
+        );
+        for buckets in [serde_json::json!([1, 2]), serde_json::json!(vec![1; 40])] {
+            json["buckets"] = buckets;
+            let read: LatencySummary = serde_json::from_value(json.clone()).unwrap();
+            assert_eq!((read.count, read.buckets), (1, Default::default()));
+        }
+        json.as_object_mut().unwrap().remove("buckets");
+        assert!(serde_json::from_value::<LatencySummary>(json).is_ok());
     }
 }

@@ -10,7 +10,8 @@ pub(super) struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     /// Splits `text` into words, string literals and single punctuation characters. Line comments are left out, and
-    /// so are commas before a closing bracket, which the formatter adds where it breaks a line.
+    /// so are commas before a closing bracket, which the formatter adds where it breaks a line. Raw string literals and
+    /// block comments are split like code, in the source and in the searched text alike.
     pub(super) fn of(text: &'a str) -> Tokens<'a> {
         let mut all: Vec<Range<usize>> = Vec::new();
         let mut at = 0;

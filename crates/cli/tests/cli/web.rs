@@ -70,6 +70,51 @@ fn page_report_and_metrics_are_served_only_under_a_local_host_name() {
     assert!(said.contains(&format!("http://{address}/")), "{said}");
 }
 
+/// Returns the value of the first sample whose line begins with `sample`.
+fn sample(metrics: &str, sample: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(sample));
+    let value = line.unwrap_or_else(|| panic!("no {sample} in {metrics}"));
+    value.trim().parse().unwrap()
+}
+
+#[test]
+fn a_thousand_concurrent_scrapes_during_writes_are_each_complete_and_consistent() {
+    let world = CliSandbox::with_volume();
+    let address = attach(&world);
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(|| {
+                let mut before = 0.0;
+                for _ in 0..100 {
+                    let metrics = get(&address, "localhost", "/metrics");
+                    let of_layer = "{volume=\"v\",layer=\"cache\"";
+                    let writes = sample(&metrics, &format!("forebay_writes_total{of_layer}}}"));
+                    let latency = "forebay_write_latency_seconds";
+                    let count = sample(&metrics, &format!("{latency}_count{of_layer}}}"));
+                    let all = sample(
+                        &metrics,
+                        &format!("{latency}_bucket{of_layer},le=\"+Inf\"}}"),
+                    );
+                    assert!(writes >= before, "{writes} after {before}");
+                    assert_eq!(count.to_bits(), all.to_bits(), "{metrics}");
+                    assert!(metrics.contains("\nforebay_mode{"), "{metrics}");
+                    before = writes;
+                }
+            });
+        }
+        let mut client = world.client();
+        for n in 0..500 {
+            client.write(n * 4096, &[1; 4096]).unwrap();
+        }
+    });
+    let metrics = get(&address, "localhost", "/metrics");
+    let writes = sample(
+        &metrics,
+        "forebay_writes_total{volume=\"v\",layer=\"cache\"}",
+    );
+    assert!((writes - 500.0).abs() < 0.5, "{writes}");
+}
+
 #[test]
 fn slow_and_endless_http_requests_do_not_block_other_clients() {
     let world = CliSandbox::with_volume();
