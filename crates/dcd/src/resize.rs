@@ -87,8 +87,8 @@ impl DcdVolume {
 
     async fn lengthen(&self, len: u64) -> Result<(), LogError> {
         let engine = &*self.engine;
-        // Large writes bypass the log everywhere but at the ends. Such writes under way at the new end must finish
-        // before this end is fingerprinted.
+        // Large writes bypass the log, except at the two ends of the device. Until now, the sectors of the new
+        // end were not at an end: a bypassing write to them must finish before the fingerprint is taken.
         let _turn = engine.home.lock(sectors(&Fingerprint::end_of(len))).await;
         let layer = {
             let mut payload = engine.payload.borrow_mut();

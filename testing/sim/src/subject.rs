@@ -54,7 +54,7 @@ pub enum RefusalMeaning {
     Insist,
 }
 
-/// Disks of which one was exchanged: an attach must report this and change nothing.
+/// A set of disks in which one disk was replaced by another: an attach must report this and change nothing.
 pub struct ExchangedDisk<R> {
     /// The disks for the attach.
     pub medium: DiskContents<R>,

@@ -7,7 +7,7 @@ fn read_ahead_position_and_arrival_time_agree() {
         let spec = named(name).expect("it is in the list");
         let geometry = DiskGeometry::new(&spec.layout).expect("the table was checked");
         let motor = DriveMotor::new(&spec, 0.25);
-        // Near slips of the Barracuda, and elsewhere.
+        // The first position is near slipped sectors of `barracuda`, the second is not.
         for first in [110_000, 1_000_000] {
             let transfer =
                 motor.transfer(&geometry, (0, ArmPosition::default()), (first, 8), false, 0);

@@ -420,7 +420,7 @@ fn a_fault_is_logged_once_at_its_begin_and_once_at_its_end() {
 }
 
 thread_local! {
-    /// Levels of this thread's events.
+    /// Levels of the log messages that this thread emitted.
     static TOLD: RefCell<Vec<tracing::Level>> = const { RefCell::new(Vec::new()) };
 }
 
