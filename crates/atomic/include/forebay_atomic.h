@@ -1,9 +1,11 @@
 /*
- * Atomic updates of files on a mounted Forebay filesystem: many ranges of one file or of several are changed together,
- * or, at a crash, not at all. That something is done at once does not make it durable: fsync() of any of the files does,
- * afterwards. What is promised is in docs/atomic.md.
+ * Atomic updates of files on a mounted Forebay filesystem. Many ranges of one or several files change together; after a
+ * crash either all of them have changed or none.
  *
- * There is nothing to link. Functions return 0, or -1 with errno set.
+ * An atomic update is not durable by itself: a later fsync() of any of the files makes the update durable.
+ * docs/atomic.md has the guarantees.
+ *
+ * This header needs no library. The functions return 0, or -1 with errno set.
  */
 #ifndef FOREBAY_ATOMIC_H
 #define FOREBAY_ATOMIC_H
@@ -18,14 +20,14 @@
 extern "C" {
 #endif
 
-/* What can be done at once, in all files together. */
+/* Limits of an atomic update, in all files together. */
 struct forebay_features {
-	uint32_t version;    /* of this interface: 1 */
-	uint32_t pieces_max; /* pieces that are not neighbours; whatever else changes with them counts, too */
-	uint64_t bytes_max;  /* bytes of data; the same */
+	uint32_t version;    /* version of this interface: 1 */
+	uint32_t pieces_max; /* non-adjacent extents, including metadata that changes with them */
+	uint64_t bytes_max;  /* bytes of data, including metadata that changes with it */
 };
 
-/* A part of a file, in the argument of FOREBAY_IOC_CHANGE. */
+/* A range of a file, in the argument of FOREBAY_IOC_CHANGE. */
 struct forebay_part {
 	uint64_t offset;
 	uint64_t len;
@@ -34,48 +36,54 @@ struct forebay_part {
 };
 
 enum {
-	FOREBAY_WRITE = 0, /* data is there; the file ends no sooner than it */
-	FOREBAY_PUNCH = 1, /* zeroes are there that take no room; the size stays */
+	FOREBAY_WRITE = 0, /* writes data; extends the file if it ends before the end of the data */
+	FOREBAY_PUNCH = 1, /* makes a hole, which reads as zeroes and takes no space; keeps the file's size */
 };
 
-/* That argument: this, `count` parts, and then the data of all that have some, without gaps. */
+/* The head of the argument of FOREBAY_IOC_CHANGE. `count` ranges follow, then the data of all FOREBAY_WRITE ranges,
+ * without gaps. */
 struct forebay_change {
-	uint64_t id; /* of the transaction, or 0: at once */
+	uint64_t id; /* id of the transaction; 0 applies the change at once */
 	uint32_t count;
 	uint32_t reserved; /* 0 */
 };
 
-/* The most bytes of an argument: what the number of an ioctl can say. */
+/* Maximum length of an argument in bytes: the number of an ioctl encodes the length in 14 bits, and the kernel passes
+ * on no more bytes. */
 #define FOREBAY_ARGUMENT_MAX 16383
 
 #define FOREBAY_IOC_FEATURES _IOR(0xFB, 0, struct forebay_features)
-/* Begins a transaction, and gives its id. It ends when this descriptor's open file is closed, at the latest. */
+/* Begins a transaction, and returns its id. The transaction ends at the latest when this open file is closed. */
 #define FOREBAY_IOC_BEGIN _IOR(0xFB, 1, uint64_t)
-/* What is written to this open file from now on is done with the transaction of this id. */
+/* Adds this open file to the transaction with this id: its later writes become part of the transaction. */
 #define FOREBAY_IOC_JOIN _IOW(0xFB, 2, uint64_t)
-/* Changes parts of this file, with an argument of so many bytes. */
+/* Changes ranges of this file. `len` is the length of the argument in bytes. */
 #define FOREBAY_IOC_CHANGE(len) _IOC(_IOC_WRITE, 0xFB, 3, len)
-/* Does the transaction that this open file began, or forgets it. */
+/* Commits the transaction that this open file began. */
 #define FOREBAY_IOC_COMMIT _IO(0xFB, 4)
+/* Aborts the transaction that this open file began. */
 #define FOREBAY_IOC_ABORT _IO(0xFB, 5)
-/* Exchanges data with the file whose open file began the transaction of this id, which ends by that. */
+/* Exchanges data with the file whose open file began the transaction with this id. The exchange ends the
+ * transaction. */
 #define FOREBAY_IOC_EXCHANGE _IOW(0xFB, 6, uint64_t)
 
-/* What is to become of a part of a file. */
+/* A change of a range of a file. */
 struct forebay_update {
-	uint32_t kind;
+	uint32_t kind; /* FOREBAY_WRITE or FOREBAY_PUNCH */
 	uint64_t offset;
 	uint64_t len;
-	const void *data; /* of FOREBAY_WRITE */
+	const void *data; /* `len` bytes with FOREBAY_WRITE; otherwise unused */
 };
 
+/* Returns the limits of atomic updates on the filesystem of a file. ENOTTY: the file is not on a mounted Forebay
+ * filesystem. */
 static inline int forebay_features(int fd, struct forebay_features *features)
 {
 	return ioctl(fd, FOREBAY_IOC_FEATURES, features);
 }
 
-/* Gives as many updates as one argument takes; the first may be taken in part. How much was taken is added to `done`
- * (whole updates) and `part` (bytes of the next). */
+/* Passes as many updates as one argument holds to the filesystem; the argument may end inside the data of an update.
+ * `done` counts the complete updates, and `part` the bytes of the next update. The function advances both. */
 static inline int forebay_change_some(int fd, uint64_t id, const struct forebay_update *updates, size_t count,
 				      size_t *done, uint64_t *part)
 {
@@ -124,13 +132,16 @@ static inline int forebay_change_some(int fd, uint64_t id, const struct forebay_
 	return result < 0 ? -1 : 0;
 }
 
-/* Begins a transaction by an open file or directory. Another of the same user may take part by its id. */
+/* Begins a transaction, owned by an open file or directory that has not begun another transaction. With the id, other
+ * open files of the same user can take part. EBUSY: the open file has begun another transaction. ENOMEM: too many
+ * transactions are open. */
 static inline int forebay_begin(int fd, uint64_t *id)
 {
 	return ioctl(fd, FOREBAY_IOC_BEGIN, id);
 }
 
-/* Parts of a file are changed when the transaction is done. Nobody sees it before. E2BIG: more than can be done at once. */
+/* Adds changes of ranges of a file, which must be open for writing, to a transaction. The changes are invisible until
+ * the commit. E2BIG: the transaction has too many bytes, extents or files. */
 static inline int forebay_change_in(int fd, uint64_t id, const struct forebay_update *updates, size_t count)
 {
 	size_t done = 0;
@@ -142,25 +153,25 @@ static inline int forebay_change_in(int fd, uint64_t id, const struct forebay_up
 	return 0;
 }
 
-/* What is written to the open file is done when the transaction is. */
+/* Adds an open file to a transaction: its later writes take effect with the commit. */
 static inline int forebay_join(int fd, uint64_t id)
 {
 	return ioctl(fd, FOREBAY_IOC_JOIN, &id);
 }
 
-/* Does all of the transaction that the open file began. */
+/* Commits the transaction that the open file began. */
 static inline int forebay_commit(int fd)
 {
 	return ioctl(fd, FOREBAY_IOC_COMMIT);
 }
 
-/* Forgets it. */
+/* Aborts the transaction that the open file began: all its changes are dropped. */
 static inline int forebay_abort(int fd)
 {
 	return ioctl(fd, FOREBAY_IOC_ABORT);
 }
 
-/* Changes parts of a file, which is open for writing, all at once. */
+/* Changes ranges of a file, which must be open for writing, atomically. */
 static inline int forebay_change(int fd, const struct forebay_update *updates, size_t count)
 {
 	uint64_t id;
@@ -177,7 +188,7 @@ static inline int forebay_change(int fd, const struct forebay_update *updates, s
 	return forebay_commit(fd);
 }
 
-/* Exchanges what two files have in them: data and size. Both are open for reading and writing. */
+/* Exchanges the contents of two files atomically: data and size. Both must be open for reading and writing. */
 static inline int forebay_exchange(int one, int other)
 {
 	uint64_t id;

@@ -1,6 +1,6 @@
 """Atomic updates of files on a mounted Forebay filesystem.
 
-Many ranges of one file or of several are changed together, or, at a crash, not at all:
+Many ranges of one or several files change together; after a crash either all of them have changed or none:
 
     change(accounts, [(0, b"100"), (4096, b"200"), Hole(8192, 8192)])
 
@@ -10,8 +10,8 @@ Many ranges of one file or of several are changed together, or, at a crash, not 
 
     exchange(accounts, other)
 
-Files are descriptors, or objects that have one. That something is done at once does not make it durable: os.fsync() of
-any of the files does, afterwards. What is promised is in docs/atomic.md. Errors are OSError.
+Files are descriptors, or objects with a method fileno(). An atomic update is not durable by itself: a later os.fsync()
+of any of the files makes the update durable. docs/atomic.md has the guarantees. Errors raise OSError.
 """
 
 import fcntl
@@ -43,14 +43,14 @@ def CHANGE(size):
 
 
 Features = namedtuple("Features", "version pieces_max bytes_max")
-Features.__doc__ = "What can be done at once, in all files together."
+Features.__doc__ = "Limits of an atomic update, in all files together."
 
 Hole = namedtuple("Hole", "offset len")
-Hole.__doc__ = "A range that becomes zeroes which take no room; the file's size stays."
+Hole.__doc__ = "A range that becomes a hole, which reads as zeroes and takes no space. The file keeps its size."
 
 
 def features(file):
-    """What can be done at once where a file is."""
+    """Returns the limits of atomic updates on the filesystem of a file."""
     return Features(*_FEATURES.unpack(fcntl.ioctl(file, FEATURES, bytes(_FEATURES.size))))
 
 
@@ -59,7 +59,7 @@ def _begin(file):
 
 
 def _arguments(id, parts):
-    """Arguments that say all parts, each as long as one can be."""
+    """Yields the arguments that encode all parts, in as few arguments as possible."""
     heads, data, size = [], [], _HEAD.size
 
     def made():
@@ -85,9 +85,10 @@ def _arguments(id, parts):
 
 
 class Transaction:
-    """Changes of any number of files that are done together: at the end of the block, unless an exception ends it.
+    """Changes of any number of files that are committed together.
 
-    It is begun by an open file or directory that has none yet."""
+    The end of the `with` block commits the transaction; an exception in the block aborts the transaction. `file` owns
+    the transaction. It is an open file or directory that has not begun another transaction."""
 
     def __init__(self, file):
         self._file = file
@@ -103,37 +104,39 @@ class Transaction:
             self.abort()
 
     def change(self, file, parts):
-        """Parts of a file are changed when this is done: (offset, bytes), or Hole. Nobody sees it before."""
+        """Adds changes of parts of a file: each part is (offset, bytes), or a Hole.
+
+        The changes are invisible until the commit."""
         for argument in _arguments(self.id, parts):
-            # Only what can be written to may be longer than 1024 bytes.
+            # fcntl.ioctl accepts more than 1024 bytes only in a mutable buffer.
             fcntl.ioctl(file, CHANGE(len(argument)), bytearray(argument))
 
     def join(self, file):
-        """What is written to the open file from now on is done when this is."""
+        """Adds an open file to the transaction: its later writes take effect with the commit."""
         fcntl.ioctl(file, JOIN, _ID.pack(self.id))
 
     def commit(self):
-        """Does it all."""
+        """Commits the transaction."""
         fcntl.ioctl(self._file, COMMIT)
 
     def abort(self):
-        """Forgets it."""
+        """Aborts the transaction: all its changes are dropped."""
         fcntl.ioctl(self._file, ABORT)
 
 
 def change(file, parts):
-    """Changes parts of a file, all at once: (offset, bytes), or Hole."""
+    """Changes parts of a file atomically: each part is (offset, bytes), or a Hole."""
     with Transaction(file) as all_parts:
         all_parts.change(file, parts)
 
 
 def punch(file, ranges):
-    """Makes holes of many ranges, (offset, length), at once."""
+    """Makes holes of many ranges of a file atomically: each range is (offset, length)."""
     change(file, [Hole(*one) for one in ranges])
 
 
 def exchange(one, other):
-    """Exchanges what two files have in them: data and size. Both are open for reading and writing."""
+    """Exchanges the contents of two files atomically: data and size. Both must be open for reading and writing."""
     transaction = Transaction(one)
     try:
         fcntl.ioctl(other, EXCHANGE, _ID.pack(transaction.id))

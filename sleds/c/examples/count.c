@@ -1,4 +1,4 @@
-/* Counts the lines and bytes of files, reading what is cheap first (the paper's figure 5). */
+/* Counts the lines and bytes of files, and reads the cheapest parts first (the paper's figure 5). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

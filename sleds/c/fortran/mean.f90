@@ -1,5 +1,5 @@
-! The mean of a file of 8-byte reals, read by element in the cheapest order, as the paper's fimgbin
-! reads its images.
+! Prints the mean of a file of 8-byte reals. The program reads the file by element in the cheapest
+! order, as the paper's fimgbin reads its images.
 !
 !     mean FILE [FIRST_BYTE]
 program mean

@@ -1,9 +1,10 @@
-! SLEDs for Fortran: how long would it take to read which part of a file?
+! SLEDs for Fortran: estimates of the time to read each part of a file.
 !
-! After "Latency Management in Storage Systems", Rodney Van Meter and Minxi Gao, OSDI 2000, which gave
-! Fortran programs its functions too (section 5.3). The names are those of sleds.h, which says what
-! each does; here are their interfaces, and what a Fortran program lacks: a file descriptor, and a
-! read at a place.
+! After "Latency Management in Storage Systems", Rodney Van Meter and Minxi Gao, OSDI 2000. The paper
+! also made its functions available to Fortran programs (section 5.3). The functions have the names
+! of sleds.h, which documents them. This module contains their interfaces, except for
+! sleds_device_name. It adds two features that Fortran lacks: a file descriptor, and a read at a
+! byte offset.
 !
 !     gfortran sleds.f90 program.f90 $(pkg-config --cflags --libs sleds)
 module sleds
@@ -15,7 +16,7 @@ module sleds
     integer(c_int), parameter, public :: sleds_best = 1
     integer(c_int), parameter, public :: sleds_no_records = -1
 
-    ! Where a part is, and where its numbers are from.
+    ! Levels of a part, and sources of its numbers. sleds_unknown is a level and a source.
     integer(c_int32_t), parameter, public :: sleds_memory = 0
     integer(c_int32_t), parameter, public :: sleds_device = 1
     integer(c_int32_t), parameter, public :: sleds_unknown = -1
@@ -23,7 +24,8 @@ module sleds
     integer(c_int32_t), parameter, public :: sleds_default = 1
     integer(c_int32_t), parameter, public :: sleds_observed = 2
 
-    ! A part of a file: bytes, seconds, bytes a second; negative where not known.
+    ! A part of a file. Offset and length are in bytes, latencies in seconds, bandwidths in bytes per
+    ! second. Unknown latencies and bandwidths are negative.
     type, bind(c), public :: sleds_sled
         integer(c_int64_t) :: offset
         integer(c_int64_t) :: length
@@ -156,7 +158,7 @@ module sleds
 
 contains
 
-    ! Opens a file for reading; its fd is negative if that fails.
+    ! Opens a file for reading. The fd of the result is negative on failure.
     function sleds_open(path) result(file)
         character(len=*), intent(in) :: path
         type(sleds_file) :: file
@@ -164,8 +166,8 @@ contains
         if (c_associated(file%stream)) file%fd = c_fileno(file%stream)
     end function sleds_open
 
-    ! Reads nbytes at byte offset into what buffer points to (c_loc). Gives the bytes read, fewer only
-    ! at the end of the file; negative if it fails.
+    ! Reads nbytes at a byte offset into the memory that buffer points to (c_loc). Returns the number
+    ! of bytes read, which is less than nbytes only at the end of the file; negative on failure.
     function sleds_read(file, buffer, nbytes, offset) result(total)
         type(sleds_file), intent(in) :: file
         type(c_ptr), intent(in) :: buffer
@@ -185,7 +187,7 @@ contains
         end do
     end function sleds_read
 
-    ! Closes it.
+    ! Closes the file.
     subroutine sleds_close(file)
         type(sleds_file), intent(inout) :: file
         integer(c_int) :: status

@@ -26,12 +26,12 @@
 #define SLEDS_LINEAR 0
 
 /*
- Read what is cheapest first.
+ Read the cheapest parts first.
  */
 #define SLEDS_BEST 1
 
 /*
- For sleds_pick_init: there are no records, pieces may begin and end anywhere.
+ Argument of sleds_pick_init for a file without records: reads may begin and end anywhere.
  */
 #define SLEDS_NO_RECORDS -1
 
@@ -41,12 +41,13 @@
 #define SLEDS_MEMORY 0
 
 /*
- The part has to come from the device.
+ The device must be read for the part.
  */
 #define SLEDS_DEVICE 1
 
 /*
- The kernel does not tell, or nothing is known of the device.
+ As a level: the kernel does not report the residency, or the device is unknown.
+ As a source: no numbers are known.
  */
 #define SLEDS_UNKNOWN -1
 
@@ -56,12 +57,12 @@
 #define SLEDS_MEASURED 0
 
 /*
- The numbers are usual for such a device; nobody measured.
+ The numbers are usual values of the device's class, not measured.
  */
 #define SLEDS_DEFAULT 1
 
 /*
- The numbers are those that reads really took since.
+ The numbers were observed in real reads on this machine since the measurement.
  */
 #define SLEDS_OBSERVED 2
 
@@ -70,22 +71,23 @@
  */
 typedef struct sleds_sled {
   /*
-   Its first byte in the file.
+   First byte of the part in the file.
    */
   int64_t offset;
   /*
-   Bytes in it.
+   Bytes in the part.
    */
   int64_t length;
   /*
-   Seconds until the first byte: the median, and the range of eight in ten. Negative if not
-   known.
+   Seconds until the first byte: the median, and the 10th and 90th percentile. Negative if
+   unknown.
    */
   double latency;
   double latency_low;
   double latency_high;
   /*
-   Bytes per second after that. Negative if not known.
+   Bytes per second after the first byte: the median, and the 10th and 90th percentile.
+   Negative if unknown.
    */
   double bandwidth;
   double bandwidth_low;
@@ -105,75 +107,79 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The SLEDs of a file, in order, covering it exactly (the paper's ioctl FSLEDS_GET). Returns how
- many there are, which may be more than there is room for; negative if it fails.
+ Gets the SLEDs of a file, in order (the paper's ioctl FSLEDS_GET). Together they cover the file
+ exactly. Returns the number of SLEDs of the file, which may exceed `room`; negative on failure.
 
- sleds: room for `room` of them; may be null if room is 0.
+ sleds: an array of `room` elements. May be null if `room` is 0.
  */
 int64_t sleds_get(int fd, struct sleds_sled *sleds, int64_t room);
 
 /*
- The name of the device that the file is on, as the device table has it, with a 0 byte at the
- end. Returns its length without the 0, which may be more than there is room for (it is cut off,
- then); negative if it fails.
+ Gets the name of the file's device from the device table, with a 0 byte at the end. Returns the
+ length of the name without the 0 byte; negative on failure. A name of `room` bytes or more is cut
+ off.
 
- name: room for `room` bytes; may be null if room is 0.
+ name: a buffer of `room` bytes. May be null if `room` is 0.
  */
 int64_t sleds_device_name(int fd, char *name, int64_t room);
 
 /*
- Begins to pick: `sleds_pick_next_read` will say what to read next. Of the whole file, whatever
- its position. Returns the size of buffer that is needed (the preferred one); negative if it
- fails. A pick that the file descriptor had already is ended.
+ Begins a pick of the whole file, independent of the file position. `sleds_pick_next_read` then
+ returns the reads. Returns the required size of the buffer, which is `preferred_size`; negative on
+ failure. The call ends a previous pick of the file descriptor.
 
- preferred_size: no read will be longer, in bytes.
- record_separator: the byte that ends a record (10 for lines), or SLEDS_NO_RECORDS. Reads then
- hold whole records; only one that is longer than the preferred size comes in several, one after
- the other.
+ preferred_size: maximum length of a read in bytes.
+ record_separator: the byte that ends a record (10 for lines), or SLEDS_NO_RECORDS. With records, a
+ read holds whole records. A record that is longer than `preferred_size` takes several consecutive
+ reads.
  */
 int64_t sleds_pick_init(int fd, int64_t preferred_size, int record_separator);
 
 /*
- What to read next: lowest latency first, lowest offset among equals, every byte once. Returns 1;
- 0 after the last; negative if it fails.
+ Gets the next read: lowest latency first, lowest offset among equals, every byte once. Returns 1;
+ 0 after the last read; negative on failure.
 
- offset: gets where to read, in bytes. nbytes: gets how many bytes.
+ offset: receives the offset of the read in bytes. nbytes: receives its length in bytes.
  */
 int sleds_pick_next_read(int fd, int64_t *offset, int64_t *nbytes);
 
 /*
- Looks up anew what is in memory of what was not picked yet. Happens by itself every 64 MiB.
- Returns 0; negative if it fails.
+ Looks up again which of the remaining parts are in memory. The library also does this after each
+ 64 MiB of picked data. Returns 0; negative on failure.
  */
 int sleds_pick_refresh(int fd);
 
 /*
- Ends a pick. Before or after closing the file. Returns 0; negative if there was none.
+ Ends a pick, before or after the file is closed. Returns 0; negative, with errno EINVAL, if the
+ file descriptor has no pick.
  */
 int sleds_pick_finish(int fd);
 
 /*
- The estimated time to read the whole file, in seconds. Negative if it fails, or, with errno
- ENODATA, if it is not known.
+ Returns the estimated time to read the whole file, in seconds: the median. Negative on failure;
+ errno is ENODATA if the numbers of a part are unknown.
 
  plan: SLEDS_LINEAR or SLEDS_BEST.
  */
 double sleds_total_delivery_time(int fd, int plan);
 
 /*
- The range of the estimated time: eight in ten readings should lie inside. Returns 0; negative if
- it fails, or, with errno ENODATA, if it is not known.
+ Gets the range of the estimated time to read the whole file. Eight of ten readings should take a
+ time in this range. Returns 0; negative on failure. errno is ENODATA if the numbers of a part are
+ unknown.
 
- plan: SLEDS_LINEAR or SLEDS_BEST. low, high: get the seconds.
+ plan: SLEDS_LINEAR or SLEDS_BEST. low, high: receive the limits of the range in seconds.
  */
 int sleds_delivery_range(int fd, int plan, double *low, double *high);
 
 /*
- As sleds_pick_init, in units of data elements, as the paper's calls for LHEASOFT. Returns the
- elements that a buffer must have room for (the preferred number); negative if it fails.
+ Begins a pick like sleds_pick_init, in units of data elements, as the paper's calls for LHEASOFT
+ do. Returns the required size of the buffer in elements, which is `preferred_elements`; negative
+ on failure.
 
- first_byte: where in the file the first element begins. element_size: bytes in one.
- preferred_elements: no read will be longer.
+ first_byte: offset of the first element in the file; bytes before this offset are not read.
+ element_size: bytes of an element.
+ preferred_elements: maximum length of a read in elements.
  */
 int64_t ff_sleds_pick_init(int fd,
                            int64_t first_byte,
@@ -181,14 +187,16 @@ int64_t ff_sleds_pick_init(int fd,
                            int64_t preferred_elements);
 
 /*
- What to read next, in elements. Returns 1; 0 after the last; negative if it fails.
+ Gets the next read, in elements. Returns 1; 0 after the last read; negative on failure. An
+ incomplete element at the end of the file is omitted.
 
- element: gets the first element to read, counted from 0. count: gets how many.
+ element: receives the number of the first element, counted from 0. count: receives the number of
+ elements to read.
  */
 int ff_sleds_pick_next_read(int fd, int64_t *element, int64_t *count);
 
 /*
- As sleds_pick_finish.
+ Ends a pick, like sleds_pick_finish.
  */
 int ff_sleds_pick_finish(int fd);
 

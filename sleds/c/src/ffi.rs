@@ -25,40 +25,42 @@ use crate::state::{self, ErrnoCode, PickSession};
 
 /// Read from the first byte to the last.
 pub const SLEDS_LINEAR: c_int = 0;
-/// Read what is cheapest first.
+/// Read the cheapest parts first.
 pub const SLEDS_BEST: c_int = 1;
 
-/// For sleds_pick_init: there are no records, pieces may begin and end anywhere.
+/// Argument of sleds_pick_init for a file without records: reads may begin and end anywhere.
 pub const SLEDS_NO_RECORDS: c_int = -1;
 
 /// The part is in the page cache, or a hole.
 pub const SLEDS_MEMORY: i32 = 0;
-/// The part has to come from the device.
+/// The device must be read for the part.
 pub const SLEDS_DEVICE: i32 = 1;
-/// The kernel does not tell, or nothing is known of the device.
+/// As a level: the kernel does not report the residency, or the device is unknown.
+/// As a source: no numbers are known.
 pub const SLEDS_UNKNOWN: i32 = -1;
 
 /// The numbers were measured on this machine.
 pub const SLEDS_MEASURED: i32 = 0;
-/// The numbers are usual for such a device; nobody measured.
+/// The numbers are usual values of the device's class, not measured.
 pub const SLEDS_DEFAULT: i32 = 1;
-/// The numbers are those that reads really took since.
+/// The numbers were observed in real reads on this machine since the measurement.
 pub const SLEDS_OBSERVED: i32 = 2;
 
 /// A part of a file (the paper's figure 2).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sleds_sled {
-    /// Its first byte in the file.
+    /// First byte of the part in the file.
     pub offset: i64,
-    /// Bytes in it.
+    /// Bytes in the part.
     pub length: i64,
-    /// Seconds until the first byte: the median, and the range of eight in ten. Negative if not
-    /// known.
+    /// Seconds until the first byte: the median, and the 10th and 90th percentile. Negative if
+    /// unknown.
     pub latency: c_double,
     pub latency_low: c_double,
     pub latency_high: c_double,
-    /// Bytes per second after that. Negative if not known.
+    /// Bytes per second after the first byte: the median, and the 10th and 90th percentile.
+    /// Negative if unknown.
     pub bandwidth: c_double,
     pub bandwidth_low: c_double,
     pub bandwidth_high: c_double,
@@ -138,10 +140,10 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<(), ErrnoCode> {
     Ok(())
 }
 
-/// The SLEDs of a file, in order, covering it exactly (the paper's ioctl FSLEDS_GET). Returns how
-/// many there are, which may be more than there is room for; negative if it fails.
+/// Gets the SLEDs of a file, in order (the paper's ioctl FSLEDS_GET). Together they cover the file
+/// exactly. Returns the number of SLEDs of the file, which may exceed `room`; negative on failure.
 ///
-/// sleds: room for `room` of them; may be null if room is 0.
+/// sleds: an array of `room` elements. May be null if `room` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sleds_get(fd: c_int, sleds: *mut sleds_sled, room: i64) -> i64 {
     guard(-1, || {
@@ -158,11 +160,11 @@ pub unsafe extern "C" fn sleds_get(fd: c_int, sleds: *mut sleds_sled, room: i64)
     })
 }
 
-/// The name of the device that the file is on, as the device table has it, with a 0 byte at the
-/// end. Returns its length without the 0, which may be more than there is room for (it is cut off,
-/// then); negative if it fails.
+/// Gets the name of the file's device from the device table, with a 0 byte at the end. Returns the
+/// length of the name without the 0 byte; negative on failure. A name of `room` bytes or more is cut
+/// off.
 ///
-/// name: room for `room` bytes; may be null if room is 0.
+/// name: a buffer of `room` bytes. May be null if `room` is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sleds_device_name(fd: c_int, name: *mut c_char, room: i64) -> i64 {
     guard(-1, || {
@@ -185,14 +187,14 @@ pub unsafe extern "C" fn sleds_device_name(fd: c_int, name: *mut c_char, room: i
     })
 }
 
-/// Begins to pick: `sleds_pick_next_read` will say what to read next. Of the whole file, whatever
-/// its position. Returns the size of buffer that is needed (the preferred one); negative if it
-/// fails. A pick that the file descriptor had already is ended.
+/// Begins a pick of the whole file, independent of the file position. `sleds_pick_next_read` then
+/// returns the reads. Returns the required size of the buffer, which is `preferred_size`; negative on
+/// failure. The call ends a previous pick of the file descriptor.
 ///
-/// preferred_size: no read will be longer, in bytes.
-/// record_separator: the byte that ends a record (10 for lines), or SLEDS_NO_RECORDS. Reads then
-/// hold whole records; only one that is longer than the preferred size comes in several, one after
-/// the other.
+/// preferred_size: maximum length of a read in bytes.
+/// record_separator: the byte that ends a record (10 for lines), or SLEDS_NO_RECORDS. With records, a
+/// read holds whole records. A record that is longer than `preferred_size` takes several consecutive
+/// reads.
 #[unsafe(no_mangle)]
 pub extern "C" fn sleds_pick_init(fd: c_int, preferred_size: i64, record_separator: c_int) -> i64 {
     guard(-1, || {
@@ -226,10 +228,10 @@ fn begin(
     Ok(())
 }
 
-/// What to read next: lowest latency first, lowest offset among equals, every byte once. Returns 1;
-/// 0 after the last; negative if it fails.
+/// Gets the next read: lowest latency first, lowest offset among equals, every byte once. Returns 1;
+/// 0 after the last read; negative on failure.
 ///
-/// offset: gets where to read, in bytes. nbytes: gets how many bytes.
+/// offset: receives the offset of the read in bytes. nbytes: receives its length in bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sleds_pick_next_read(
     fd: c_int,
@@ -253,8 +255,8 @@ pub unsafe extern "C" fn sleds_pick_next_read(
     })
 }
 
-/// Looks up anew what is in memory of what was not picked yet. Happens by itself every 64 MiB.
-/// Returns 0; negative if it fails.
+/// Looks up again which of the remaining parts are in memory. The library also does this after each
+/// 64 MiB of picked data. Returns 0; negative on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn sleds_pick_refresh(fd: c_int) -> c_int {
     guard(-1, || {
@@ -266,14 +268,15 @@ pub extern "C" fn sleds_pick_refresh(fd: c_int) -> c_int {
     })
 }
 
-/// Ends a pick. Before or after closing the file. Returns 0; negative if there was none.
+/// Ends a pick, before or after the file is closed. Returns 0; negative, with errno EINVAL, if the
+/// file descriptor has no pick.
 #[unsafe(no_mangle)]
 pub extern "C" fn sleds_pick_finish(fd: c_int) -> c_int {
     guard(-1, || state::finish(fd).map(|()| 0))
 }
 
-/// The estimated time to read the whole file, in seconds. Negative if it fails, or, with errno
-/// ENODATA, if it is not known.
+/// Returns the estimated time to read the whole file, in seconds: the median. Negative on failure;
+/// errno is ENODATA if the numbers of a part are unknown.
 ///
 /// plan: SLEDS_LINEAR or SLEDS_BEST.
 #[unsafe(no_mangle)]
@@ -281,10 +284,11 @@ pub extern "C" fn sleds_total_delivery_time(fd: c_int, plan: c_int) -> c_double 
     guard(-1.0, || Ok(delivery(fd, plan)?.seconds.median))
 }
 
-/// The range of the estimated time: eight in ten readings should lie inside. Returns 0; negative if
-/// it fails, or, with errno ENODATA, if it is not known.
+/// Gets the range of the estimated time to read the whole file. Eight of ten readings should take a
+/// time in this range. Returns 0; negative on failure. errno is ENODATA if the numbers of a part are
+/// unknown.
 ///
-/// plan: SLEDS_LINEAR or SLEDS_BEST. low, high: get the seconds.
+/// plan: SLEDS_LINEAR or SLEDS_BEST. low, high: receive the limits of the range in seconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sleds_delivery_range(
     fd: c_int,
@@ -309,11 +313,13 @@ fn delivery(fd: c_int, by: c_int) -> Result<DeliveryTime, ErrnoCode> {
     delivery.known().map(|_| delivery).ok_or(libc::ENODATA)
 }
 
-/// As sleds_pick_init, in units of data elements, as the paper's calls for LHEASOFT. Returns the
-/// elements that a buffer must have room for (the preferred number); negative if it fails.
+/// Begins a pick like sleds_pick_init, in units of data elements, as the paper's calls for LHEASOFT
+/// do. Returns the required size of the buffer in elements, which is `preferred_elements`; negative
+/// on failure.
 ///
-/// first_byte: where in the file the first element begins. element_size: bytes in one.
-/// preferred_elements: no read will be longer.
+/// first_byte: offset of the first element in the file; bytes before this offset are not read.
+/// element_size: bytes of an element.
+/// preferred_elements: maximum length of a read in elements.
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_sleds_pick_init(
     fd: c_int,
@@ -332,9 +338,11 @@ pub extern "C" fn ff_sleds_pick_init(
     })
 }
 
-/// What to read next, in elements. Returns 1; 0 after the last; negative if it fails.
+/// Gets the next read, in elements. Returns 1; 0 after the last read; negative on failure. An
+/// incomplete element at the end of the file is omitted.
 ///
-/// element: gets the first element to read, counted from 0. count: gets how many.
+/// element: receives the number of the first element, counted from 0. count: receives the number of
+/// elements to read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ff_sleds_pick_next_read(
     fd: c_int,
@@ -354,7 +362,7 @@ pub unsafe extern "C" fn ff_sleds_pick_next_read(
     })
 }
 
-/// As sleds_pick_finish.
+/// Ends a pick, like sleds_pick_finish.
 #[unsafe(no_mangle)]
 pub extern "C" fn ff_sleds_pick_finish(fd: c_int) -> c_int {
     sleds_pick_finish(fd)

@@ -1,9 +1,9 @@
-"""A page in the file manager's properties: how long would it take to read this?
+"""A page in the file manager's properties: the estimated time to read the selected files.
 
-The paper gave the file manager of its day a panel that lists a file's SLEDs with their offset,
-length, latency and bandwidth, and the time the whole would take (*Latency Management in Storage
-Systems*, OSDI 2000, section 4.3, "gmc"). This is that panel for Nautilus 43 and later. It asks the
-program `sleds`, so it needs nothing but that program on the path (or in $SLEDS).
+The paper added a panel to the file manager gmc (*Latency Management in Storage Systems*, OSDI 2000,
+section 4.3). The panel lists a file's SLEDs with their offset, length, latency and bandwidth, and
+the time to read the whole file. This extension is that panel for Nautilus 43 and later. It runs the
+program `sleds`, which must be on the path or in $SLEDS.
 """
 
 import json
@@ -13,19 +13,20 @@ import subprocess
 
 from gi.repository import Gio, GObject, Nautilus
 
-# The panel is filled while the window waits, so a file on storage that hangs must not hang it.
+# The window waits while this extension fills the panel. A file on storage that hangs must not
+# block the window.
 TIMEOUT_S = 5
-# More rows than these do not help anyone; what is left out is said.
+# More rows do not help the user. The last row states the number of omitted rows.
 ROWS_MAX = 100
 
 
 def find_program():
-    """The program to ask, or None."""
+    """Returns the path of the program `sleds`; None if the program is missing."""
     return shutil.which(os.environ.get("SLEDS", "sleds"))
 
 
 def describe(path):
-    """What `sleds show` says of a file; raises ValueError with the reason if it says nothing."""
+    """Returns the output of `sleds show` for a file; raises ValueError with the reason."""
     program = find_program()
     if program is None:
         raise ValueError("the program sleds is not installed (or not on the path)")
@@ -48,7 +49,7 @@ def describe(path):
 
 
 def size(count):
-    """Bytes for people."""
+    """Formats a number of bytes for the panel."""
     count = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
@@ -58,7 +59,7 @@ def size(count):
 
 
 def span(seconds):
-    """A time for people."""
+    """Formats a time for the panel."""
     if seconds is None:
         return "unknown"
     for unit, scale in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
@@ -68,12 +69,12 @@ def span(seconds):
 
 
 def rate(bytes_a_second):
-    """A bandwidth for people."""
+    """Formats a bandwidth for the panel."""
     return "unknown" if bytes_a_second is None else f"{size(bytes_a_second)}/s"
 
 
 def estimate(seconds):
-    """An estimate with the range it mostly lies in."""
+    """Formats an estimate with the range in which the time mostly lies."""
     if seconds is None:
         return "unknown"
     low, high = span(seconds["low"]), span(seconds["high"])
@@ -82,7 +83,7 @@ def estimate(seconds):
 
 
 def delivery(plan):
-    """How long the file takes by a plan."""
+    """Formats the time to read the file by a plan."""
     unknown = plan["unknown_bytes"]
     return f"unknown: nothing is known of {size(unknown)}" if unknown else estimate(plan["seconds"])
 
@@ -92,7 +93,7 @@ def median(spread):
 
 
 def rows_of(file):
-    """The rows of the panel for one file, as pairs of a name and a value."""
+    """Returns the rows of the panel for one file: pairs of a name and a value."""
     rows = [
         ("Whole file, in order", delivery(file["linear"])),
         ("Whole file, cheapest first", delivery(file["best"])),
@@ -111,7 +112,7 @@ def rows_of(file):
 
 
 def panel(paths):
-    """The rows for the selected files: a file's own if it is one, else a line a file."""
+    """Returns all rows of a single selected file, or one row for each of several files."""
     rows = []
     for path in paths[:ROWS_MAX]:
         try:
@@ -128,10 +129,10 @@ def panel(paths):
 
 
 class SledsPanel(GObject.GObject, Nautilus.PropertiesModelProvider):
-    """Gives Nautilus the page."""
+    """The provider of the page for Nautilus."""
 
     def get_models(self, files):
-        """Called when the properties of files are opened."""
+        """Returns the page. Nautilus calls this when the user opens the properties of files."""
         paths = [
             file.get_location().get_path()
             for file in files

@@ -2,9 +2,9 @@
 
     xvfb-run -a dbus-run-session -- /usr/bin/python3 window_test.py SLEDS FILE [SCREENSHOT.png]
 
-Reads the window through the accessibility interface, as a screen reader does, so what it prints is
-what a person gets to see. The extension is installed into a home of its own, the way the page of
-this folder says.
+The program reads the window through the accessibility interface, as a screen reader does. So it
+prints the texts that a user sees. It installs the extension into a temporary home directory, at
+the path that README.md gives.
 """
 
 import json
@@ -26,13 +26,13 @@ DEADLINE_S = 60
 
 
 def until(what, condition):
-    """The first true answer of `condition`; ends the program if none comes."""
+    """Returns the first true result of `condition`; ends the program after DEADLINE_S seconds."""
     end = time.monotonic() + DEADLINE_S
     while time.monotonic() < end:
         try:
             answer = condition()
         except GLib.Error:
-            answer = None  # The window was changing under us.
+            answer = None  # The window changed during the query.
         if answer:
             return answer
         time.sleep(0.1)
@@ -40,7 +40,7 @@ def until(what, condition):
 
 
 def nodes(node):
-    """A widget and everything in it."""
+    """Yields a widget and all widgets inside it."""
     yield node
     for n in range(node.get_child_count()):
         child = node.get_child_at_index(n)
@@ -49,7 +49,7 @@ def nodes(node):
 
 
 def window():
-    """Everything that Nautilus shows."""
+    """Yields all widgets of Nautilus."""
     desktop = Atspi.get_desktop(0)
     for n in range(desktop.get_child_count()):
         application = desktop.get_child_at_index(n)
@@ -62,7 +62,7 @@ def labels(root):
 
 
 def find_row():
-    """The row of the properties that leads to the panel."""
+    """Returns the row of the properties that opens the panel; None if the row is missing."""
     for node in window():
         if node.get_role_name() == "list item" and TITLE in labels(node):
             return node
@@ -70,7 +70,7 @@ def find_row():
 
 
 def find_page():
-    """The panel: the list beside the title, once it is filled."""
+    """Returns the texts of the panel below its title; None until the panel is filled."""
     for node in window():
         if node.get_name() == "GtkStackPage" or node.get_role_name() != "panel":
             continue
@@ -130,7 +130,7 @@ def main(program, file, screenshot=None):
             click(row)
             texts = until("the panel", find_page)
             if screenshot:
-                # The page slides in; two equal pictures in a row are the page at rest.
+                # The page slides in. Two consecutive equal pictures show that the page has stopped.
                 picture = None
                 while picture != (picture := shoot(screenshot)):
                     time.sleep(0.5)
@@ -144,7 +144,7 @@ def main(program, file, screenshot=None):
 
 
 def click(node):
-    """Presses the middle of a widget. Without a window manager the window is at the top left."""
+    """Clicks the center of a widget. Without a window manager the window is at the top left."""
     box = node.get_extents(Atspi.CoordType.WINDOW)
     x, y = box.x + box.width // 2, box.y + box.height // 2
     subprocess.run(["xdotool", "mousemove", str(x), str(y), "click", "1"], check=True)

@@ -1,8 +1,8 @@
-"""How long would it take to read which part of a file? And reading it in that order.
+"""Estimates of the time to read each part of a file, and reading of files in the cheapest order.
 
 The idea is from *Latency Management in Storage Systems* by Rodney Van Meter and Minxi Gao (OSDI
-2000): a file is described by *storage latency estimation descriptors* (SLEDs), and a program that
-does not care about order reads what is cheap first.
+2000). *Storage latency estimation descriptors* (SLEDs) describe a file. A program that does not
+depend on the order reads the cheapest parts first.
 """
 
 from ._sleds import Delivery, Picker, Piece, Sled, __version__, delivery_time, describe, pick
@@ -21,25 +21,28 @@ __all__ = [
 
 
 def elements(path, dtype, *, start=0, count=None, chunk=256 * 1024, plan="auto"):
-    """Reads a file of equal elements as numpy arrays, cheapest part first.
+    """Reads a file of elements of equal size as numpy arrays, cheapest part first.
 
-    This is the paper's interface in units of data elements (section 5.3, the calls with ``ff_``).
+    This function is the paper's interface in units of data elements (section 5.3, the calls with
+    ``ff_``).
 
     Args:
         path: the file.
-        dtype: the elements' numpy type, or what makes one (``">f4"``).
-        start: the byte at which the first element begins.
-        count: how many elements to read; all that are whole if None.
-        chunk: about how many bytes an array should have.
-        plan: "linear", "best" or "auto".
+        dtype: the numpy type of the elements, or a value that numpy.dtype accepts (``">f4"``).
+        start: the offset of the first element in the file, in bytes.
+        count: the number of elements, from the first element on. None reads all complete elements.
+        chunk: the approximate size of an array in bytes.
+        plan: "linear" (from the first byte to the last), "best" (cheapest part first) or "auto"
+            (best where that pays).
 
     Yields:
-        (first, values): the number of the first element and a read-only array. Every element comes
-        once; an incomplete one at the end of the file is left out.
+        (first, values): the number of the first element, counted from 0, and a read-only array.
+        Arrays contain each element once. An incomplete element at the end of the file is omitted.
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if the dtype has no size, or an argument is out of range.
+        ValueError: if the dtype has no size or contains Python objects, or if an argument is out of
+            range.
     """
     import numpy
 

@@ -12,60 +12,60 @@ Plan = Literal["linear", "best", "auto"]
 
 @final
 class Sled:
-    """What it takes to read a part of a file."""
+    """The cost of reading a part of a file."""
 
     offset: int
-    """Its first byte."""
+    """First byte of the part in the file."""
     length: int
-    """Bytes in it."""
+    """Bytes in the part."""
     level: str
-    """"memory", "unknown", or the name of a device of the table."""
+    """Level: "memory", "unknown", or the name of a device in the table."""
     source: str
-    """Where the numbers are from."""
+    """Source of the two numbers."""
     latency_s: float | None
-    """Seconds to the first byte, at the median; None if it is not known."""
+    """Seconds to the first byte, at the median; None if unknown."""
     latency_range_s: tuple[float, float] | None
-    """The range in which that mostly lies."""
+    """The range in which the latency mostly lies; None if unknown."""
     bandwidth_Bps: float | None
-    """Bytes per second after that, at the median; None if it is not known."""
+    """Bytes per second after the first byte, at the median; None if unknown."""
     bandwidth_range_Bps: tuple[float, float] | None
-    """The range in which that mostly lies."""
+    """The range in which the bandwidth mostly lies; None if unknown."""
 
 @final
 class Delivery:
-    """How long reading a whole file takes."""
+    """The time to read a whole file."""
 
     seconds: float | None
-    """The estimate at the median; None if nothing is known of a part."""
+    """The estimate at the median, in seconds; None if a part is unknown."""
     range_s: tuple[float, float] | None
-    """The range in which it mostly lies."""
+    """The range in which the time mostly lies, in seconds; None if a part is unknown."""
     unknown_bytes: int
-    """Bytes of which nothing is known."""
+    """Bytes in unknown parts."""
 
 @final
 class Piece:
     """A part of a file: a read-only buffer."""
 
     offset: int
-    """Where in the file it begins."""
+    """First byte of the piece in the file."""
     def __len__(self) -> int: ...
     def __bytes__(self) -> bytes: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Picker(Iterator[Piece]):
-    """Gives out a file piece by piece."""
+    """Iterates over a file piece by piece, every byte once."""
 
     plan: str
-    """The order that was chosen: "linear" or "best"."""
+    """The chosen order: "linear" or "best"."""
     def __iter__(self) -> Picker: ...
     def __next__(self) -> Piece: ...
 
 def describe(path: Path) -> list[Sled]:
-    """The SLEDs of a file, in order; they cover it exactly."""
+    """Returns the SLEDs of a file, in order; they cover the file exactly."""
 
 def delivery_time(path: Path, plan: Plan = "auto") -> Delivery:
-    """How long reading the whole file would take."""
+    """Estimates the time to read the whole file by a plan; "auto" selects the faster plan."""
 
 def pick(
     path: Path,
@@ -75,7 +75,7 @@ def pick(
     element: tuple[int, int] | None = None,
     plan: Plan = "auto",
 ) -> Picker:
-    """Reads a file piece by piece, cheapest first, every byte once."""
+    """Reads a file piece by piece, cheapest part first, every byte once."""
 
 def elements(
     path: Path,
@@ -86,4 +86,4 @@ def elements(
     chunk: int = 262144,
     plan: Plan = "auto",
 ) -> Iterator[tuple[int, numpy.ndarray[Any, Any]]]:
-    """Reads a file of equal elements as numpy arrays, cheapest part first."""
+    """Reads a file of elements of equal size as numpy arrays, cheapest part first."""
