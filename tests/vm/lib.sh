@@ -1,10 +1,10 @@
 # shellcheck shell=dash
-# What the scenarios share, inside the guest.
+# Functions that the scenarios share, inside the guest.
 #
-# A scenario is a list of `must` and `check`: each runs a command and says `ok WHAT` or `FAILED WHAT`
-# with what the command said. After a `must` that fails the scenario ends. The disks that its head asks
-# for are found by name with `disk`; the volume is always `v`, its block device `$device`, mounted at
-# /mnt. At the end comes one line with the result, which `scripts/test-vm` decides by.
+# A scenario is a list of `must` and `check`: each runs a command and prints `ok WHAT`, or `FAILED WHAT`
+# with the command's output. A failed `must` ends the scenario. `disk` finds the disks that the scenario's
+# head declares, by name. The volume is always `v`, its block device is `$device`, and the mount point is
+# /mnt. The last line contains the result, which `scripts/test-vm` reads.
 
 set -u
 passed=0
@@ -33,20 +33,20 @@ must() {
     check "$@" || exit 1
 }
 
-# refused WORDS COMMAND…: the command fails, and says WORDS, a regular expression.
+# refused WORDS COMMAND…: succeeds if the command fails and its output matches the regular expression WORDS.
 refused() {
     local words=$1
     shift
     if "$@" >/tmp/refused 2>&1; then
         cat /tmp/refused
-        echo "this was not refused"
+        echo "the command succeeded, but must fail"
         return 1
     fi
     cat /tmp/refused
     grep -q -e "$words" /tmp/refused
 }
 
-# lacks WORDS COMMAND…: what the command says is without WORDS, however it ends.
+# lacks WORDS COMMAND…: succeeds if the command's output does not match WORDS. Ignores the exit code.
 lacks() {
     local words=$1
     shift
@@ -55,7 +55,7 @@ lacks() {
     ! grep -q -e "$words" /tmp/lacks
 }
 
-# within SECONDS COMMAND…: waits until the command succeeds.
+# within SECONDS COMMAND…: repeats the command until it succeeds; fails after at least this time.
 within() {
     local tries=$(($1 * 10))
     shift
@@ -83,13 +83,13 @@ finish() {
 }
 trap 'finish ""' EXIT
 
-# Resets the machine at once, as a power button does: nothing is written back. The scenario goes on in
-# the next boot, with the same disks.
+# Resets the machine immediately, like a reset button: the kernel writes nothing back. The scenario continues
+# in the next boot, with the same disks.
 reset_machine() {
     trap - EXIT
     finish ", again"
     [ "$failed" -eq 0 ] || poweroff -f
-    # The console is slower than this shell.
+    # Gives the console time to print the result before the reset.
     sleep 0.5
     echo b >/proc/sysrq-trigger
     sleep 60
@@ -99,7 +99,7 @@ serial() {
     cat "$1/serial" 2>/dev/null || tail -c +5 "$1/device/vpd_pg80" 2>/dev/null
 }
 
-# Prints the device of a disk of the scenario, or nothing.
+# Prints the device of a disk of the scenario. Fails if the disk is missing.
 find_disk() {
     local dir
     for dir in /sys/block/vd* /sys/block/sd*; do
@@ -111,9 +111,9 @@ find_disk() {
     return 1
 }
 
-# Prints the device of a disk of the scenario. SCSI disks take a moment to be found.
+# Prints the device of a disk of the scenario. Waits, because the kernel finds SCSI disks with a delay.
 disk() {
-    within 30 find_disk "$1" >/dev/null || echo "there is no disk $1" >&2
+    within 30 find_disk "$1" >/dev/null || echo "disk $1 is missing" >&2
     find_disk "$1"
 }
 
@@ -127,7 +127,7 @@ make_fs() {
     esac
 }
 
-# Looks whether a filesystem that is not mounted is in order.
+# Checks an unmounted filesystem, without repairs.
 check_fs() {
     case $1 in
     ext4) e2fsck -f -n "$2" ;;
@@ -143,18 +143,18 @@ create() {
     forebay create --force --name v --data "$data" --log "$log" "$@"
 }
 
-# attach [WHAT…]: the volume v unless told otherwise; sets $device.
+# attach [ARGUMENT…]: attaches the volume v, or as the arguments specify; sets $device.
 attach() {
     [ $# -gt 0 ] || set -- v
     device=$(forebay attach "$@" --via "$via") && device=$(readlink -f "$device") && [ -b "$device" ]
 }
 
-# As `attach`, but the block device ends with its daemon, whatever makes it.
+# Attaches v so that the block device disappears with its daemon, with every front end.
 attach_mortal() { attach v --durability flush; }
 
 detach() { forebay detach v "$@"; }
 
-# says FIELD VALUE: `status` has this.
+# says FIELD VALUE: succeeds if `status` reports this value.
 says() {
     forebay status v --json >/tmp/status && grep -q "\"$1\":$2[,}]" /tmp/status
 }
@@ -165,7 +165,7 @@ ended() {
     [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
 }
 
-# Ends the daemon as a crash would.
+# Kills the daemon without a shutdown, like a crash.
 kill_daemon() {
     local pid
     pid=$(daemon)
@@ -174,10 +174,10 @@ kill_daemon() {
 
 mount_fs() { mount "$1" /mnt; }
 
-# The kernel lets go of what a killed process had a moment later.
+# Retries, because the kernel releases the files of a killed process with a delay.
 umount_fs() { within 30 umount /mnt; }
 
-# users COMMAND…: `write` or `verify`, at /mnt.
+# users COMMAND…: runs `write` or `verify` of `forebay-guest` at /mnt.
 users() {
     local command=$1
     shift
@@ -186,52 +186,52 @@ users() {
 
 new_ledger() { dd if=/dev/zero of="$ledger" bs=4096 count=1 conv=notrunc; }
 
-# Starts users who go on for ever.
+# Starts clients that write until a signal ends them.
 load() {
     forebay-guest write /mnt "$ledger" >/tmp/load 2>&1 &
     load=$!
 }
 
-# Waits until the users have come to an act, but for one that overwrites.
+# act_begun ACT: waits until the clients have begun this act. Not for every third act, which creates no file.
 act_begun() { within 120 test -e "/mnt/writer0/file$1"; }
 
-# Ends the users, who must not have ended by themselves.
+# Ends the clients. Fails if they ended before the signal.
 end_load() {
     local status=0
     kill "$load"
     wait "$load" 2>/dev/null || status=$?
     cat /tmp/load
-    # By the signal, and not by themselves before.
+    # 143: ended by SIGTERM.
     [ "$status" -eq 143 ]
 }
 
-# recovered KIND [WHAT…]: after a crash: attaches, has the filesystem replay its own journal, looks at it,
-# and leaves it mounted with all that was promised.
+# recovered KIND [ARGUMENT…]: attaches after a crash, mounts the filesystem so that it replays its own journal,
+# and checks it. Leaves the filesystem mounted, with all fsynced data verified.
 recovered() {
     local kind=$1
     shift
-    must "$kind: attached again" attach "$@"
-    must "$kind: mounts" mount_fs "$device"
-    must "$kind: unmounts" umount_fs
-    must "$kind: is in order" check_fs "$kind" "$device"
-    must "$kind: mounts again" mount_fs "$device"
-    must "$kind: what fsync promised is there" users verify
+    must "$kind: the volume is attached again" attach "$@"
+    must "$kind: the filesystem mounts" mount_fs "$device"
+    must "$kind: the filesystem unmounts" umount_fs
+    must "$kind: the filesystem passes its check" check_fs "$kind" "$device"
+    must "$kind: the filesystem mounts again" mount_fs "$device"
+    must "$kind: fsynced data is present" users verify
 }
 
-# alone KIND DEVICE [COMMAND…]: the data device without us, where the command succeeds, too.
+# alone KIND DEVICE [COMMAND…]: checks the data device without Forebay; the command must succeed there, too.
 alone() {
     local kind=$1 disk=$2
     shift 2
-    must "$kind: the data device alone is in order" check_fs "$kind" "$disk"
-    must "$kind: the data device alone mounts" mount_fs "$disk"
-    must "$kind: what fsync promised is on the data device alone" users verify
-    [ $# -eq 0 ] || must "$kind: and what was acknowledged" "$@"
-    must "$kind: the data device is let go" umount_fs
+    must "$kind: the filesystem on the data device alone passes its check" check_fs "$kind" "$disk"
+    must "$kind: the filesystem on the data device alone mounts" mount_fs "$disk"
+    must "$kind: fsynced data is on the data device alone" users verify
+    [ $# -eq 0 ] || must "$kind: acknowledged data is on the data device alone" "$@"
+    must "$kind: the data device is unmounted" umount_fs
 }
 
 # --- Block devices that outlive their daemon; the scenario needs fio ---
 
-# Writes files below /mnt/fio and compares them, again and again until /tmp/enough is there.
+# Writes files below /mnt/fio and verifies them, repeatedly until /tmp/enough exists.
 write_files() {
     while [ ! -e /tmp/enough ]; do
         fio --name=files --directory=/mnt/fio --nrfiles=4 --size=16m --direct=1 --ioengine=libaio \
@@ -257,7 +257,7 @@ verified() {
 
 writes_done() { awk '{ print $5 }' "/sys/block/${device##*/}/stat"; }
 
-# There is much to do for the device just now.
+# Succeeds if the device completes more than 20 writes in 0.2 s.
 busy() {
     local before
     before=$(writes_done)
@@ -274,13 +274,13 @@ no_errors() {
         dmesg
 }
 
-# same_device COMMAND…: afterwards the block device is the one it was.
+# same_device COMMAND…: succeeds if the command succeeds and does not change $device.
 same_device() {
     local before="$device"
-    "$@" && echo "it was $before, and is $device" && [ "$device" = "$before" ]
+    "$@" && echo "the device was $before, and is now $device" && [ "$device" = "$before" ]
 }
 
-# One that is still starting.
+# kill_starting SECONDS: kills a daemon this long after its start. Fails if the daemon ended earlier.
 kill_starting() {
     local starting status=0
     forebay attach v --via "$via" --foreground >/tmp/starting 2>&1 &
@@ -289,11 +289,12 @@ kill_starting() {
     kill -KILL "$starting"
     wait "$starting" 2>/dev/null || status=$?
     cat /tmp/starting
-    # By the signal, and not by itself before.
+    # 137: ended by SIGKILL.
     [ "$status" -eq 137 ]
 }
 
-# As a service manager does: it waits for who has the device mounted, until it is told once more.
+# Sends SIGTERM twice, as a service manager does. After the first signal the daemon waits for the unmount; the
+# second ends it.
 told_twice() {
     local pid
     pid=$(daemon)
@@ -301,44 +302,44 @@ told_twice() {
     kill "$pid" && within 60 ended "$pid"
 }
 
-# Another version of the program is another file.
+# Attaches with a copy of the program, which stands for another version.
 attach_next() {
     cp /vm/bin/forebay /tmp/next &&
         device=$(readlink -f "$(/tmp/next attach v --via "$via")") && [ "$(readlink "/proc/$(daemon)/exe")" = /tmp/next ]
 }
 
-# users_begin KIND: a fresh filesystem under users who note what was promised, and fio besides.
+# users_begin KIND: makes a filesystem, and starts fio and the clients, which record fsynced data in the ledger.
 users_begin() {
     must "$1: a filesystem is made" make_fs "$1" "$device"
-    must "$1: it mounts" mount_fs "$device"
+    must "$1: the filesystem mounts" mount_fs "$device"
     new_ledger 2>/dev/null
     load
     files
 }
 
 users_end() {
-    check "$1: who wrote files found all as it was written" verified
-    check "$1: no user met an error" end_load
-    check "$1: nor did the kernel" no_errors
+    check "$1: fio verified all files" verified
+    check "$1: no client met an error" end_load
+    check "$1: the kernel reported no error" no_errors
 }
 
-# killed KIND ROUND
+# killed KIND ROUND: kills the daemon under load. The device and its writers must wait.
 killed() {
     must "$1, $2: the device is busy" within 120 busy
     must "$1, $2: the daemon is killed" kill_daemon
     check "$1, $2: the device waits" within 60 waits
-    must "$1, $2: who writes waits, too" writes
+    must "$1, $2: writers wait, too" writes
 }
 
-# in_order KIND: with nobody else at /mnt.
+# in_order KIND: checks the filesystem. No other process may use /mnt.
 in_order() {
-    must "$1: it unmounts" umount_fs
-    must "$1: it is in order" check_fs "$1" "$device"
-    must "$1: it mounts again" mount_fs "$device"
-    must "$1: what fsync promised is there" users verify
+    must "$1: the filesystem unmounts" umount_fs
+    must "$1: the filesystem passes its check" check_fs "$1" "$device"
+    must "$1: the filesystem mounts again" mount_fs "$device"
+    must "$1: fsynced data is present" users verify
 }
 
-# Writes a file past the page cache: acknowledged, and never flushed.
+# Writes a file past the page cache. The device acknowledges the writes, and no flush follows.
 unflushed() {
     dd if=/dev/urandom of=/tmp/direct bs=4k count=24 2>/dev/null &&
         dd if=/dev/zero of=/mnt/direct bs=4k count=24 conv=fsync 2>/dev/null &&
@@ -349,50 +350,50 @@ as_written() {
     dd if=/mnt/direct of=/tmp/found bs=4k iflag=direct && cmp /tmp/found /tmp/direct
 }
 
-# taken_up_and_over KIND SECONDS…: nobody has the device; who takes it up is killed while starting, after each
-# of these times; then daemons that are told to go follow each other.
+# taken_up_and_over KIND SECONDS…: begins with a device without a daemon. Kills a starting daemon after each of
+# these times. Then daemons take over from each other, by hand-off or signals.
 taken_up_and_over() {
     local kind=$1 delay
     shift
     for delay in "$@"; do
-        check "$kind: one that takes it up is killed after $delay s" kill_starting "$delay"
+        check "$kind: a starting daemon is killed after $delay s" kill_starting "$delay"
     done
-    must "$kind: yet another takes it up" same_device attach
+    must "$kind: another daemon recovers the device" same_device attach
     must "$kind: the device is busy" within 120 busy
-    must "$kind: the daemon is told to go" detach --hand-over
+    must "$kind: the daemon hands the device off" detach --hand-over
     check "$kind: the device waits" within 60 waits
-    must "$kind: who writes waits, too" writes
-    must "$kind: another version takes it up" same_device attach_next
-    must "$kind: and serves" within 120 busy
-    must "$kind: one that waits for the mount is told again to end" told_twice
+    must "$kind: writers wait, too" writes
+    must "$kind: another version recovers the device" same_device attach_next
+    must "$kind: the device is busy again" within 120 busy
+    must "$kind: a daemon that waits for the unmount gets a second signal" told_twice
     check "$kind: the device waits" within 60 waits
-    must "$kind: who writes waits, too" writes
-    must "$kind: it is taken up once more" same_device attach
+    must "$kind: writers wait, too" writes
+    must "$kind: another daemon recovers the device again" same_device attach
     must "$kind: the device is busy" within 120 busy
 }
 
-# unflushed_is_kept KIND: what a killed daemon had acknowledged and nobody had flushed. With the delay given here it
-# would have stayed in memory, if it were for that.
+# unflushed_is_kept KIND: checks data that a killed daemon had acknowledged and no client had flushed. The long
+# delay given here would otherwise keep this data in the daemon's memory.
 unflushed_is_kept() {
-    must "the daemon is told to go" detach --hand-over
-    must "another flushes late" same_device attach v --max-delay 60s
+    must "the daemon hands the device off" detach --hand-over
+    must "another daemon attaches with a long delay" same_device attach v --max-delay 60s
     must "a file is written past the page cache" unflushed
-    must "the daemon is killed at once" kill_daemon
-    must "another takes it up" same_device attach
-    check "what was acknowledged is there, unflushed" as_written
+    must "the daemon is killed immediately" kill_daemon
+    must "another daemon recovers the device" same_device attach
+    check "acknowledged data without a flush is present" as_written
     in_order "$1"
 }
 
-# What a killed daemon leaves behind is not taken for something else, while it is mounted at /mnt. Leaves it
-# unmounted, with nobody to serve it.
+# Checks that the program refuses other uses of the device of a killed daemon while it is mounted at /mnt. Leaves
+# the device unmounted and without a daemon.
 leftovers() {
     must "the daemon is killed" kill_daemon
-    check "in another way it is not served while it is mounted" \
+    check "another front end is refused while the device is mounted" \
         refused "mounted on /mnt" forebay attach v --via none
-    check "nor removed" refused "waits for it" forebay remove v
-    check "nor taken up to lose what it acknowledges" \
+    check "the removal of the volume is refused" refused "waits for it" forebay remove v
+    check "durability flush is refused" \
         refused "would be lost" forebay attach v --via "$via" --durability flush
-    must "it is taken up" same_device attach
-    must "it unmounts" umount_fs
+    must "another daemon recovers the device" same_device attach
+    must "the filesystem unmounts" umount_fs
     must "the daemon is killed" kill_daemon
 }

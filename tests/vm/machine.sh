@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The virtual machine as `scripts/test-vm`, `scripts/bench-peers` and `scripts/bench-fs` make it: Debian's own
-# kernel in QEMU, with a filesystem in memory. Sourced by them; nothing here runs by itself.
+# Virtual machine of `scripts/test-vm`, `scripts/bench-peers` and `scripts/bench-fs`: Debian's own kernel in QEMU,
+# with a filesystem in memory. These scripts source this file, which boots nothing by itself.
 #
-# It sets `root`, `target`, `work` and `cache`, and goes to `root`. Who sources it may add to `programs` and
-# `modules` before `pack`, and fills `disks` by `add_disk` before `boot`.
+# This file sets `root`, `target`, `work` and `cache`, and changes to the directory `root`. The sourcing script
+# may add to `programs` and `modules` before `pack`. It must fill `disks` with `add_disk` before `boot`.
 
 set -euo pipefail
 
@@ -16,9 +16,9 @@ target=${CARGO_TARGET_DIR:-$root/target}
 work=$target/vm
 cache=${FOREBAY_VM_CACHE:-$work/cache}
 accel=${FOREBAY_VM_ACCEL:-tcg}
-# Of the Debian that this machine has.
+# Debian release of the host.
 codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
-# Has what is tested and measured, ublk with recovery among it.
+# Oldest kernel with all tested and measured features, such as ublk with recovery.
 kernel_min=6.12
 possible=
 verbose=
@@ -26,7 +26,7 @@ disks=()
 
 say() { printf '\n==> %s\n' "$*"; }
 
-# lacks WHY…: this cannot be run here.
+# lacks WHY…: ends the script because a requirement is missing; successfully if `possible` is set.
 lacks() {
     if [ -n "$possible" ]; then
         echo "SKIPPED: scripts/${0##*/}: $*"
@@ -36,30 +36,31 @@ lacks() {
     exit 1
 }
 
-# What the guest gets of this machine's programs, besides busybox, whose shell would not use them.
+# Host programs that are copied into the guest, besides busybox. `dash` is needed because busybox's shell would run
+# its own built-in versions of them.
 programs=(
     dash mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btrfs btrfs dmsetup sfdisk mount umount losetup blockdev
 )
 
-# And of the kernel's modules, with all that they need.
+# Kernel modules that are copied into the guest, with their dependencies.
 modules=(
     virtio_pci virtio_blk virtio_scsi sd_mod nbd ublk_drv loop ext4 xfs btrfs
     dm-mod dm-log-writes dm-snapshot raid1 crc32c_generic crc32c_intel
 )
 
-# check_programs PROGRAM…: there is what this needs, and those.
+# check_programs PROGRAM…: checks that the programs of this file and the given programs are installed.
 check_programs() {
     local program
-    [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || lacks "this is no Debian system of amd64"
+    [ "$(dpkg --print-architecture 2>/dev/null)" = amd64 ] || lacks "this is not a Debian system of amd64"
     for program in qemu-system-x86_64 busybox modprobe depmod strip apt-get "${programs[@]}" "$@"; do
         command -v "$program" >/dev/null || lacks "$program is not installed"
     done
 }
 
-# configure_apt SUITE…: a configuration of apt that is ours alone: those suites of the machine's own archive.
+# configure_apt SUITE…: makes a separate configuration of apt, with these suites of the host's archive.
 configure_apt() {
     local suite uri keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=
-    # Not that of an earlier call.
+    # Removes the setting of an earlier call.
     unset APT_CONFIG
     # shellcheck disable=SC2016  # apt fills these in
     uri=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
@@ -84,7 +85,7 @@ END
     export APT_CONFIG=$cache/apt/apt.conf
 }
 
-# Prints the oldest kernel package there is that is new enough.
+# Prints the oldest available kernel package of version `kernel_min` or later.
 choose_kernel() {
     local version suite
     while read -r version suite; do
@@ -97,7 +98,7 @@ choose_kernel() {
         sed -n 's/^[^|]*| *\([^ ]*\) | [^ ]* \([^/]*\)\/.* Packages$/\1 \2/p' | sort -V)
 }
 
-# The directory of the kernel's modules below a directory; its name is the kernel's version.
+# Prints the directory of the kernel's modules below a directory. Its name is the kernel's version.
 modules_in() { dirname "$(find "$1" -name modules.builtin)"; }
 
 index_modules() {
@@ -106,8 +107,8 @@ index_modules() {
     depmod -b "${in%/lib/modules/*}" "$(basename "$in")"
 }
 
-# Downloads and unpacks what the guest gets that this machine need not have. `$cache/guest` is
-# complete once it is there.
+# Downloads and unpacks the guest's packages that the host may lack: kernel and mdadm. If `$cache/guest` exists,
+# it is complete.
 fetch() {
     [ ! -d "$cache/guest" ] || return 0
     local kernel package
@@ -115,7 +116,7 @@ fetch() {
     rm -rf "$cache/guest.new" "$cache/debs"
     mkdir -p "$cache/guest.new" "$cache/debs"
     configure_apt "$codename" "$codename-backports"
-    apt-get -q update || echo "apt-get update failed for some of it" >&2
+    apt-get -q update || echo "apt-get update failed for some sources" >&2
     kernel=$(choose_kernel)
     [ -n "$kernel" ] || lacks "the archive has no kernel of $kernel_min or later"
     (cd "$cache/debs" && apt-get -q download "$kernel" mdadm) || lacks "$kernel cannot be downloaded"
@@ -127,7 +128,7 @@ fetch() {
     mv "$cache/guest.new" "$cache/guest"
 }
 
-# libraries PROGRAM…: puts those that they need into the guest.
+# libraries PROGRAM…: copies the libraries of these programs into the guest.
 libraries() {
     local program
     for program in "$@"; do
@@ -135,13 +136,13 @@ libraries() {
     done | sort -u | xargs -r cp -L --parents -t "$guest"
 }
 
-# put PROGRAM… into the guest, with their libraries.
+# put PROGRAM…: copies these programs and their libraries into the guest.
 put() {
     cp -L "$@" "$guest/vm/bin/"
     libraries "$@"
 }
 
-# put_modules MODULE…, with all that they need.
+# put_modules MODULE…: copies these modules and their dependencies into the guest.
 put_modules() {
     local in base version
     in=$(modules_in "$cache/guest")
@@ -156,11 +157,11 @@ put_modules() {
     depmod -b "$guest" "$version"
 }
 
-# Prints the archive of a directory that the kernel takes for its filesystem.
+# Prints a directory as the kind of archive that the kernel unpacks as its first filesystem.
 archive() { (cd "$1" && find . | busybox cpio -o -H newc 2>/dev/null); }
 
-# pack FOREBAY GUEST: makes the guest's only filesystem, in memory, with our programs of these paths.
-# Sets `initrd` to it.
+# pack FOREBAY GUEST: makes the guest's root filesystem, which is in memory, with Forebay's programs at these paths.
+# Sets `initrd` to the archive.
 pack() {
     local program where
     say "packing the guest"
@@ -184,19 +185,20 @@ pack() {
     archive "$guest" >"$initrd"
 }
 
-# filled IMAGE MIB: an image with all its blocks, so that nothing is allocated while it is measured.
+# filled IMAGE MIB: makes an image with all its blocks, so that no write allocates space during a measurement.
 filled() {
     [ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -eq $(($2 * 1048576)) ] ||
         dd if=/dev/zero of="$1" bs=1M count="$2" oflag=direct status=none
 }
 
-# add_disk NAME IMAGE [OPTION…]: a disk of the machine. `direct` writes past this machine's page cache,
-# flushes, and keeps the image's blocks; `scsi` can be taken away while the machine runs; `sector=4096`;
-# `iops=N` and `bytes=N` are as much as it does in a second.
+# add_disk NAME IMAGE [OPTION…]: adds a disk to the machine. Options: `direct` bypasses the host's page cache,
+# executes flushes, and keeps the image's blocks on a discard. `scsi` allows removal while the machine runs.
+# `sector=4096` sets the sector size in bytes. `iops=N` and `bytes=N` limit the rate per second.
 add_disk() {
     local name=$1 image=$2 option device=virtio-blk-pci drive
     shift 2
-    # What the guest has been told is done outlives it: QEMU is not what is tested.
+    # QEMU may ignore flushes: acknowledged writes survive the guest in the host's page cache, and QEMU is not under
+    # test.
     local how=unsafe discard=unmap sectors=
     drive="file=$image,format=raw,if=none,id=$name"
     for option in "$@"; do
@@ -215,9 +217,8 @@ add_disk() {
     disks+=(-drive "$drive,cache=$how,discard=$discard" -device "$device,drive=$name,serial=$name$sectors")
 }
 
-# boot CONSOLE SECONDS MEMORY SHOWN WORD…: one run of the machine, to its end. The console is added to a file,
-# and those of its lines are shown as it grows that begin as the expression SHOWN says. The kernel's command
-# line ends in the words.
+# boot CONSOLE SECONDS MEMORY SHOWN WORD…: runs the machine until it ends. Appends the console to the file CONSOLE,
+# and prints new lines that match the regular expression SHOWN. The words are added to the kernel's command line.
 boot() {
     local console=$1 seconds=$2 memory=$3 which=$4 kernel shown show status=0
     shift 4
@@ -241,7 +242,7 @@ tsc=reliable mitigations=off $*" >"$work/qemu.err" 2>&1 &
     return "$status"
 }
 
-# The machine that runs, if any. `timeout` passes the signal on to it.
+# Process id of `timeout`, which runs QEMU and forwards signals; empty while no machine runs.
 machine=
 stop() {
     [ -z "$machine" ] || kill "$machine" 2>/dev/null || true

@@ -1,20 +1,20 @@
 # shellcheck shell=dash
-# Those that are measured beside each other, inside the guest: a function each.
+# Measured write caches (peers), inside the guest: one function for each.
 #
-# A peer is called with what is wanted of it:
+# The argument of a peer's function is an action:
 #
-#   up      set it up, with nothing in it, over $data and $cache; sets $device
-#   again   the same after a crash: take up what is there
-#   drain   bring all that was written to $data, and come back when it is there
-#   down    drain, and take it away
+#   up      set up an empty cache over $data and $cache; sets $device
+#   again   recover the cache after a crash; sets $device
+#   drain   write all cached data to $data, and return afterwards
+#   down    drain, and remove the cache
 #
-# Each as its own documentation says, with its own defaults but where a comment says why not. `offset` is
-# where on $data the first byte of $device lies, if not at the beginning.
+# Each peer is set up as its own documentation describes. Comments give the reasons for settings other than its
+# defaults. `offset` is the position on $data of the first byte of $device, in bytes.
 
 : "${data:?}" "${cache:?}"
 export offset=0
 
-# Who is measured has nothing on $cache.
+# Succeeds if the measured peer does not use $cache.
 cacheless() {
     case ${peer:?} in
     raw | qemu_nbd) ;;
@@ -22,7 +22,7 @@ cacheless() {
     esac
 }
 
-# Nothing of an earlier peer is to be found.
+# Overwrites the superblocks of earlier peers.
 wipe() {
     for disk in "$@"; do
         dd if=/dev/zero of="$disk" bs=1M count=2 conv=fsync,notrunc 2>/dev/null || return 1
@@ -31,16 +31,16 @@ wipe() {
 
 flush_device() { dd if=/dev/null of="$device" bs=4k conv=fsync,notrunc; }
 
-# sized NBD: the kernel has learnt how large it is.
+# sized NBD: succeeds once the kernel knows the size of the device.
 sized() { [ "$(sectors "$1" 2>/dev/null || echo 0)" -gt 0 ]; }
 
-# mapped TABLE…: a device of the mapper.
+# mapped TABLE…: creates a device-mapper device over all of $data; sets $device.
 mapped() {
     device=/dev/mapper/peer
     dmsetup create peer --table "0 $(sectors "$data") $*"
 }
 
-# The disk without anything.
+# The data disk without a cache.
 raw() {
     case $1 in
     up | again) device=$data ;;
@@ -61,7 +61,7 @@ dm_writecache() {
 dm_writeboost() {
     case $1 in
     up) modprobe dm-writeboost && wipe "$cache" && dm_writeboost again ;;
-    # Without a threshold it writes back only when it must, so a burst would meet a full cache.
+    # Without a threshold dm-writeboost writes back only when it must, so a burst would meet a full cache.
     again) modprobe dm-writeboost && mapped writeboost "$data" "$cache" 2 writeback_threshold 70 ;;
     drain) dmsetup message peer 0 drop_caches ;;
     down) dm_writeboost drain && dmsetup remove peer ;;
@@ -70,7 +70,7 @@ dm_writeboost() {
 
 bcache() {
     device=/dev/bcache0
-    # Its own superblock lies before what it serves.
+    # bcache's superblock on $data precedes the served bytes.
     offset=8192
     local own=/sys/block/bcache0/bcache set
     case $1 in
@@ -80,18 +80,18 @@ bcache() {
         ;;
     again)
         modprobe bcache || return 1
-        # What the kernel has found by itself is refused.
+        # Registration fails for a device that the kernel has already registered by itself.
         for disk in "$data" "$cache"; do
             echo "$disk" >/sys/fs/bcache/register || true
         done
         within 60 test -b "$device" && within 60 grep -q -e clean -e dirty "$own/state" || return 1
-        # It would send writes past a cache that answers slower than this, as all does here.
+        # bcache would bypass a cache with a latency above this threshold. All disks of this guest are above it.
         for set in /sys/fs/bcache/*-*; do
             echo 0 >"$set/congested_write_threshold_us"
         done
         ;;
     drain)
-        # All of it, at once, and not as much as keeps a tenth dirty.
+        # By default, bcache delays the write-back and keeps 10 % of the cache dirty.
         echo 0 >"$own/writeback_delay" && echo 0 >"$own/writeback_percent" &&
             within 900 grep -q clean "$own/state"
         ;;
@@ -112,8 +112,8 @@ no_bcache() {
     [ ! -e /sys/block/bcache0 ]
 }
 
-# Its filter keeps what it holds in a file that nobody finds after it has ended. In blocks of 64 KiB, as it
-# would, each small write would have to read.
+# nbdkit's cache filter keeps its data in an unlinked file, so the data is lost when nbdkit ends. With the default
+# block size of 64 KiB, each small write would need a read.
 nbdkit_cache() {
     device=/dev/nbd8
     case $1 in
@@ -131,12 +131,12 @@ nbdkit_cache() {
     esac
 }
 
-# Holds what is written in memory, until it is flushed.
+# Keeps written data in memory until a flush.
 qemu_nbd() {
     device=/dev/nbd9
     case $1 in
     up | again)
-        # Where it puts its socket.
+        # Directory of qemu-nbd's socket.
         mkdir -p /var/lock &&
             qemu-nbd --fork --persistent --connect="$device" --format=raw --cache=writeback "$data" &&
             within 60 sized "$device"
@@ -146,7 +146,7 @@ qemu_nbd() {
     esac
 }
 
-# ours HOW WHAT
+# ours FRONT_END ACTION: Forebay as a peer.
 ours() {
     # shellcheck disable=SC2034  # for lib.sh
     via=$1

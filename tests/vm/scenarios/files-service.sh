@@ -1,6 +1,6 @@
 #!/bin/sh
-# A filesystem of Forebay's under systemd: its unit mounts it where its description says, is started anew when its daemon
-# is killed, and stopped; and fstab mounts it by the program under another name.
+# Forebay's filesystem under systemd: the unit mounts it at the configured path, restarts a killed daemon, and stops.
+# Then fstab mounts the filesystem with `mount.forebay`, a link to the program.
 #
 # vm: disk data 512M
 # vm: program systemctl
@@ -49,40 +49,40 @@ started() {
     state_is active && grep ' /mnt fuse.forebay ' /proc/mounts
 }
 
-# Another process than before, started by systemd.
+# follows PID: succeeds if systemd has started a daemon with another process id.
 follows() { state_is active && [ "$(daemon)" != "$1" ] && ! ended "$(daemon)"; }
 
 not_mounted() { ! grep ' /mnt ' /proc/mounts; }
 
 must "a filesystem is made" forebay create --fs --data "$data" --name v --force
-must "its description says where it is mounted" sh -c 'sed -i "1i mount = \"/mnt\"" /etc/forebay/v.toml'
+must "the configuration file contains the mount point" sh -c 'sed -i "1i mount = \"/mnt\"" /etc/forebay/v.toml'
 must "the unit starts" started
 locked() { [ "$(sed -n 's/^VmLck:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$(daemon)/status")" -gt 0 ]; }
-check "its memory is locked" locked
+check "the daemon's memory is locked" locked
 new_ledger 2>/dev/null
 load
 for round in 1 2; do
-    must "$round: users write" act_begun $((round * 60))
+    must "$round: clients write" act_begun $((round * 60))
     killed=$(daemon)
     must "$round: the daemon is killed" kill_daemon
     wait "$load" 2>/dev/null
-    must "$round: systemd starts another, which mounts it" within 60 follows "$killed"
-    must "$round: what fsync promised is there" users verify
+    must "$round: systemd starts another daemon, which mounts the filesystem" within 60 follows "$killed"
+    must "$round: fsynced data is present" users verify
     load
 done
-must "users write" act_begun 180
-check "no user met an error" end_load
+must "clients write" act_begun 180
+check "no client met an error" end_load
 must "the unit stops" systemctl stop "$unit"
-check "as it should" state_is inactive
-check "and nothing is mounted" not_mounted
-check "the filesystem is in order" forebay check v
+check "the unit is inactive" state_is inactive
+check "nothing is mounted at /mnt" not_mounted
+check "the filesystem passes its check" forebay check v
 
 ln -s /usr/bin/forebay /sbin/mount.forebay
 echo "v /mnt forebay noatime,nofail 0 0" >/etc/fstab
-must "mount finds it in fstab" mount /mnt
-check "with its options" grep ' /mnt fuse.forebay .*noatime' /proc/mounts
-check "what fsync promised is there" users verify
+must "mount finds the filesystem in fstab" mount /mnt
+check "the mount has the options of fstab" grep ' /mnt fuse.forebay .*noatime' /proc/mounts
+check "fsynced data is present" users verify
 pid=$(daemon)
-must "umount unmounts it" umount /mnt
-check "and its daemon ends" within 30 ended "$pid"
-check "the filesystem is in order" forebay check v
+must "umount unmounts the filesystem" umount /mnt
+check "the daemon ends after the unmount" within 30 ended "$pid"
+check "the filesystem passes its check" forebay check v

@@ -1,8 +1,9 @@
 #!/bin/sh
-# dm-log-writes records all that we do to our devices. At points where something was made durable, and
-# at what users were promised, the devices are made again as a power cut right then would have left
-# them: each time the volume attaches, the filesystem mounts and is in order, and what was promised is
-# there. One device under both, so that the order among them is known; two slices of it for us.
+# Simulated power cuts: dm-log-writes records all writes of Forebay to its devices.
+# The scenario chooses flushes, and marks at which clients have fsynced data. For each it restores the devices to
+# their state after a power cut at this point. Each time the volume must attach, the filesystem must mount and pass
+# its check, and all fsynced data must be present. Data and log are slices of one device, so that the record
+# contains the order of writes to both.
 #
 # vm: disk under 320M
 # vm: disk record 2G
@@ -17,10 +18,10 @@ under=$(disk under) record=$(disk record) again=$(disk again) changes=$(disk cha
 log_sectors=131072
 all_sectors=$(sectors "$under")
 data_sectors=$((all_sectors - log_sectors))
-# How many of the flushes are looked at, besides the marks.
+# Examined points: at most this many flushes besides the marks, and at least this many points in total.
 flushes=${flushes:-12}
 
-# slices NAME DEVICE: NAME-log and NAME-data.
+# slices NAME DEVICE: maps NAME-log and NAME-data on the device.
 slices() {
     dmsetup create "$1-log" --table "0 $log_sectors linear $2 0" &&
         dmsetup create "$1-data" --table "0 $data_sectors linear $2 $log_sectors"
@@ -29,31 +30,31 @@ slices() {
 must "writes are recorded" dmsetup create seen --table "0 $all_sectors log-writes $under $record"
 must "slices are made" slices v /dev/mapper/seen
 must "a volume is made" create /dev/mapper/v-data /dev/mapper/v-log
-must "it is attached" attach
+must "the volume is attached" attach
 must "a filesystem is made" make_fs ext4 "$device"
-must "it mounts" mount_fs "$device"
-must "it is all durable" sync
+must "the filesystem mounts" mount_fs "$device"
+must "all data is durable" sync
 acts=0
 while [ "$acts" -lt 40 ]; do
     dmsetup message seen 0 "mark $acts"
     acts=$((acts + 10))
-    must "users write to act $acts" users write --acts "$acts"
+    must "clients write to act $acts" users write --acts "$acts"
 done
 dmsetup message seen 0 "mark $acts"
-must "it unmounts" umount_fs
-must "it is drained and detached" detach
-must "slices are let go" dmsetup remove v-log v-data
+must "the filesystem unmounts" umount_fs
+must "the volume is drained and detached" detach
+must "slices are removed" dmsetup remove v-log v-data
 must "recording ends" dmsetup remove seen
 
-# Every mark, and flushes between them, evenly.
+# Chooses all marks, and flushes at even distances.
 forebay-guest points "$record" >/tmp/points
 sed -n '/mark 0$/,$p' /tmp/points >/tmp/mounted
 every=$(($(wc -l </tmp/mounted) / flushes + 1))
 awk -v every="$every" '/mark [0-9]/ || NR % every == 0' /tmp/mounted >/tmp/chosen
-echo "    $(wc -l </tmp/points) points, $(wc -l </tmp/chosen) of them looked at"
-check "there are points to look at" test "$(wc -l </tmp/chosen)" -ge "$flushes"
+echo "    $(wc -l </tmp/points) points, $(wc -l </tmp/chosen) of them examined"
+check "enough points are chosen" test "$(wc -l </tmp/chosen)" -ge "$flushes"
 
-# What a power cut left is taken up, without changing it.
+# Attaches the restored devices through a snapshot, which keeps them unchanged.
 take_up() {
     dmsetup create cut --table "0 $all_sectors snapshot $again $changes N 8" &&
         slices cut /dev/mapper/cut &&
@@ -73,7 +74,7 @@ while read -r point what mark <&3; do
     case "$what $mark" in
     "mark "[0-9]*) promised=$mark ;;
     esac
-    must "point $point ($what $mark) is taken up, mounts and is in order" take_up
-    must "point $point has what was promised" users verify --promised "$promised" --open 10 --least 0
-    must "point $point is let go" let_go
+    must "point $point ($what $mark) attaches, mounts and passes the check" take_up
+    must "point $point has all fsynced data" users verify --promised "$promised" --open 10 --least 0
+    must "point $point is detached" let_go
 done 3</tmp/chosen

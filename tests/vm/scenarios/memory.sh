@@ -1,6 +1,6 @@
 #!/bin/sh
-# 600 MB are written through the page cache of a machine with 384: the kernel writes back through us,
-# who need memory to take it.
+# Low memory: 600 MiB of writes through the page cache of a machine with 384 MiB.
+# The kernel writes back through Forebay, which needs memory for these writes.
 #
 # vm: disk data 1G
 # vm: disk log 96M
@@ -17,7 +17,7 @@ fill() {
     done >/mnt/file && sync
 }
 
-# Each of a hundred pieces is what it was.
+# Compares 100 of the 600 blocks of 1 MiB with the written data.
 same() {
     n=0
     while [ "$n" -lt 600 ]; do
@@ -28,15 +28,15 @@ same() {
 }
 
 must "a volume is made" create "$(disk data)" "$(disk log)"
-must "it is attached" attach v --memory 64MiB
+must "the volume is attached" attach v --memory 64MiB
 must "a filesystem is made" make_fs ext4 "$device"
-must "it mounts" mount_fs "$device"
+must "the filesystem mounts" mount_fs "$device"
 dd if=/dev/urandom of=/tmp/piece bs=1M count=1 2>/dev/null
-must "600 MB are written" fill
-must "it unmounts" umount_fs
-must "it is in order" check_fs ext4 "$device"
-must "it mounts again" mount_fs "$device"
-must "what was written is there" same
-must "it unmounts again" umount_fs
-must "it is detached" detach
-check "nobody was killed for memory" lacks "Out of memory" dmesg
+must "600 MiB are written" fill
+must "the filesystem unmounts" umount_fs
+must "the filesystem passes its check" check_fs ext4 "$device"
+must "the filesystem mounts again" mount_fs "$device"
+must "the written data is present" same
+must "the filesystem unmounts again" umount_fs
+must "the volume is detached" detach
+check "the kernel killed no process for memory" lacks "Out of memory" dmesg

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the kernel's nbd driver does that others do not.
+# Peculiarities of the kernel's nbd driver.
 #
 # vm: disk data 256M
 # vm: disk log 64M
@@ -11,7 +11,7 @@ via=nbd
 data=$(disk data) log=$(disk log)
 must "a volume is made" create "$data" "$log"
 
-# Found by trying: the driver sets the size some time after it was told to serve. It was 0 in 28 of 40.
+# The driver sets the size some time after the start of the device. The size was 0 in 28 of 40 attempts.
 sized() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         attach && [ "$(sectors "$device")" = "$(sectors "$data")" ] &&
@@ -20,30 +20,30 @@ sized() {
     done
 }
 check "an attached device has its size at once" sized
-# It is attached still if that failed.
+# A failed check leaves the volume attached.
 forebay detach v >/dev/null 2>&1
 
-must "it is attached" attach_mortal
+must "the volume is attached" attach_mortal
 check "status counts the kernel among the clients" says nbd_connections 1
 must "a filesystem is made" make_fs ext4 "$device"
-must "it mounts" mount_fs "$device"
+must "the filesystem mounts" mount_fs "$device"
 check "a mounted device is not detached" refused "mounted on /mnt" detach
-check "and we are not blamed" lacks "forebay (process" detach
+check "the message does not name Forebay as the user" lacks "forebay (process" detach
 
-# The next device was taken, and the filesystem stayed mounted from a dead one.
+# An earlier version chose the next device here, and the filesystem stayed mounted from a stale one.
 first=$device
 must "the daemon is killed" kill_daemon
-check "while the dead device is mounted none is attached" \
+check "no device is attached while the stale one is mounted" \
     refused "$first is still in use: mounted on /mnt" attach_mortal
 modprobe ublk_drv
 via=ublk
-check "nor one of another kind" refused "$first is still in use: mounted on /mnt" attach
+check "no device of another front end is attached either" refused "$first is still in use: mounted on /mnt" attach
 via=nbd
-must "the dead device unmounts" umount_fs
-must "it is attached again" attach_mortal
-check "as the same device" test "$device" = "$first"
+must "the stale mount is unmounted" umount_fs
+must "the volume is attached again" attach_mortal
+check "the device name is unchanged" test "$device" = "$first"
 
-# Has it open and goes on waiting.
+# Keeps the device open: dd waits for a reader of the pipe.
 mkfifo /tmp/never
 dd if="$device" of=/tmp/never 2>/dev/null &
 reader=$!
@@ -53,8 +53,8 @@ reads() {
     done
     return 1
 }
-must "somebody reads it" within 30 reads
-check "a device that somebody reads is not detached" refused "open in" detach
+must "a process has the device open" within 30 reads
+check "an open device is not detached" refused "open in" detach
 kill "$reader"
 wait "$reader" 2>/dev/null
-must "it is detached" detach
+must "the volume is detached" detach

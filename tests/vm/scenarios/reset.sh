@@ -1,6 +1,6 @@
 #!/bin/sh
-# The machine is reset while users write and fsync, and once more while they go on after that. What was
-# promised is noted on a disk of its own. All sectors have 4096 bytes.
+# Two resets of the machine while clients write and fsync, on disks with 4096-byte sectors.
+# A separate disk records the fsynced data.
 #
 # vm: disk data 512M sector=4096
 # vm: disk log 64M sector=4096
@@ -12,15 +12,15 @@
 
 data=$(disk data) log=$(disk log) ledger=$(disk ledger)
 
-# begin KIND: a fresh filesystem under load, and a reset.
+# begin KIND: makes a filesystem, and resets the machine under load.
 begin() {
     must "$1: a volume is made" create "$data" "$log"
-    must "$1: it is attached" attach
+    must "$1: the volume is attached" attach
     must "$1: a filesystem is made" make_fs "$1" "$device"
-    must "$1: it mounts" mount_fs "$device"
+    must "$1: the filesystem mounts" mount_fs "$device"
     new_ledger 2>/dev/null
     load
-    must "$1: users write" act_begun 60
+    must "$1: clients write" act_begun 60
     reset_machine
 }
 
@@ -29,20 +29,20 @@ case $boot in
 2)
     recovered ext4 --log "$log"
     load
-    must "ext4: users go on" act_begun 120
+    must "ext4: clients continue" act_begun 120
     reset_machine
     ;;
 3)
     recovered ext4 --log "$log"
-    must "ext4: it unmounts" umount_fs
-    must "ext4: it is detached" detach
+    must "ext4: the filesystem unmounts" umount_fs
+    must "ext4: the volume is detached" detach
     alone ext4 "$data"
     begin xfs
     ;;
 4)
     recovered xfs --log "$log"
-    must "xfs: it unmounts" umount_fs
-    must "xfs: it is detached" detach
+    must "xfs: the filesystem unmounts" umount_fs
+    must "xfs: the volume is detached" detach
     alone xfs "$data"
     ;;
 esac

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The unit under systemd: it loads the driver, is started anew when its daemon is killed under a mounted
-# filesystem, followed by another version, and stopped.
+# A volume's unit under systemd: it loads the driver, restarts a killed daemon, takes over after a hand-off, and stops.
+# A filesystem is mounted meanwhile.
 #
 # vm: disk data 512M
 # vm: disk log 96M
@@ -31,7 +31,7 @@
 . /vm/lib.sh
 
 unit=forebay@v
-# Tells systemd which devices there are; a mount waits for its own.
+# udev reports devices to systemd. A mount unit waits for its device.
 must "udev starts" systemctl start systemd-udevd
 mkdir -p /usr/bin /etc/forebay
 cp /vm/bin/forebay /usr/bin/forebay
@@ -44,7 +44,7 @@ state_is() {
     [ "$state" = "$1" ]
 }
 
-# Sets $device to what the unit has made.
+# Starts the unit. Sets $device to the unit's block device.
 started() {
     systemctl start "$unit" || {
         systemctl status "$unit" --no-pager
@@ -53,58 +53,59 @@ started() {
     state_is active && device=$(readlink -f /dev/forebay/v) && [ -b "$device" ]
 }
 
-# systemd has been told which device the name stands for.
+# Succeeds if systemd knows the device with the name /dev/forebay/v.
 named() { systemctl is-active dev-forebay-v.device; }
 
-# Another process than before, started by systemd.
+# follows PID: succeeds if systemd has started a daemon with another process id.
 follows() { state_is active && [ "$(daemon)" != "$1" ] && ! ended "$(daemon)"; }
 
 must "a volume is made" create "$data" "$log"
 must "the unit starts" started
-check "with the driver, which nobody had loaded" says via '"ublk"'
+check "the unit has loaded the ublk driver" says via '"ublk"'
 check "the device has its name" within 30 named
 locked() { [ "$(sed -n 's/^VmLck:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$(daemon)/status")" -gt 0 ]; }
-check "its memory is locked" locked
+check "the daemon's memory is locked" locked
 
 users_begin ext4
 for round in 1 2 3; do
     must "$round: the device is busy" within 120 busy
     killed=$(daemon)
     must "$round: the daemon is killed" kill_daemon
-    must "$round: systemd starts another" within 60 follows "$killed"
-    must "$round: who writes waits, and goes on" within 120 busy
+    must "$round: systemd starts another daemon" within 60 follows "$killed"
+    must "$round: writers wait, and continue" within 120 busy
 done
-must "the daemon is told to go" detach --hand-over
-check "and nobody is started for it" state_is inactive
-must "who writes waits" writes
-must "the unit starts with what is installed now" started
+must "the daemon hands the device off" detach --hand-over
+check "systemd starts no other daemon" state_is inactive
+must "writers wait" writes
+must "the unit starts with the program installed now" started
 must "the device is busy" within 120 busy
 users_end ext4
-must "it unmounts" umount_fs
-check "it is in order" check_fs ext4 "$device"
+must "the filesystem unmounts" umount_fs
+check "the filesystem passes its check" check_fs ext4 "$device"
 must "the unit stops" systemctl stop "$unit"
-check "as it should" state_is inactive
-check "and takes its device along" within 30 test ! -e "$device"
-check "and the name" test ! -L /dev/forebay/v
-check "which systemd hears of" within 30 refused inactive named
+check "the unit is inactive" state_is inactive
+check "the device is removed" within 30 test ! -e "$device"
+check "the device link is removed" test ! -L /dev/forebay/v
+check "systemd knows of the removal" within 30 refused inactive named
 
-must "a mount that wants the unit starts it" systemctl start mnt.mount
-check "it has" state_is active
-check "what fsync promised is there" users verify
+must "a mount unit starts the volume's unit" systemctl start mnt.mount
+check "the unit is active" state_is active
+check "fsynced data is present" users verify
 killed=$(daemon)
 must "the daemon is killed" kill_daemon
-must "systemd starts another" within 60 follows "$killed"
-check "under the same mount" systemctl is-active mnt.mount
-check "which has what fsync promised" users verify
+must "systemd starts another daemon" within 60 follows "$killed"
+check "the mount is still active" systemctl is-active mnt.mount
+check "fsynced data is present under the mount" users verify
 must "the mount stops" systemctl stop mnt.mount
 must "the unit stops" systemctl stop "$unit"
-check "as it should" state_is inactive
+check "the unit is inactive" state_is inactive
 
-must "it is attached to be drained" attach v
-must "all goes home" forebay drain v
-must "it is detached" detach
+must "the volume is attached for a drain" attach v
+must "the volume is drained" forebay drain v
+must "the volume is detached" detach
 alone ext4 "$data"
 
-# What cannot be attached is said, and by its exit code.
-must "a volume has no log any more" sh -c 'sed "s,/dev/[^\"]*,/dev/nowhere," /etc/forebay/v.toml >/etc/forebay/w.toml'
+# A failed attach makes the start of its unit fail.
+must "a volume is configured with a missing log" \
+    sh -c 'sed "s,/dev/[^\"]*,/dev/nowhere," /etc/forebay/v.toml >/etc/forebay/w.toml'
 check "its unit does not start" refused . systemctl start forebay@w

@@ -1,5 +1,5 @@
 #!/bin/sh
-# xfs and btrfs on a ublk device: one daemon follows another that was killed.
+# xfs and btrfs on a ublk device: the device survives killed daemons.
 #
 # vm: disk data 512M
 # vm: disk log 96M
@@ -13,17 +13,17 @@ data=$(disk data) log=$(disk log)
 
 must "the driver is loaded" modprobe ublk_drv
 must "a volume is made" create "$data" "$log"
-must "it is attached" attach
+must "the volume is attached" attach
 for kind in xfs btrfs; do
     users_begin "$kind"
     for round in 1 2; do
         killed "$kind" "$round"
-        must "$kind, $round: another daemon takes it up" same_device attach
+        must "$kind, $round: another daemon recovers the device" same_device attach
     done
-    must "$kind: it serves" within 120 busy
+    must "$kind: the device is busy" within 120 busy
     users_end "$kind"
     in_order "$kind"
-    must "$kind: it unmounts" umount_fs
+    must "$kind: the filesystem unmounts" umount_fs
 done
-must "it is detached" detach
+must "the volume is detached" detach
 alone btrfs "$data"
