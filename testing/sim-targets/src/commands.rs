@@ -138,7 +138,7 @@ impl ExploreArgs {
             (SystemUnderTest::Cache, false) => self.explore::<CacheTarget>(seed),
             (SystemUnderTest::Space, true) => self.exhaust::<SpaceTarget>(seed),
             (SystemUnderTest::Space, false) => self.explore::<SpaceTarget>(seed),
-            (SystemUnderTest::Files, true) => bail!("files: there are only worlds at random"),
+            (SystemUnderTest::Files, true) => bail!("files: scenarios are only chosen at random"),
             (SystemUnderTest::Files, false) => self.explore_files(seed),
             (SystemUnderTest::Aged | SystemUnderTest::Days, true) => {
                 bail!("aged: scenarios are only chosen at random")
