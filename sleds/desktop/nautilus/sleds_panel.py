@@ -1,7 +1,7 @@
 """A page in the file manager's properties: the estimated time to read the selected files.
 
 The paper added a panel to the file manager gmc (*Latency Management in Storage Systems*, OSDI 2000,
-section 4.3). The panel lists a file's SLEDs with their offset, length, latency and bandwidth, and
+figure 6). The panel lists a file's SLEDs with their offset, length, latency and bandwidth, and
 the time to read the whole file. This extension is that panel for Nautilus 43 and later. It runs the
 program `sleds`, which must be on the path or in $SLEDS.
 """
