@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use forebay_dcd::{AckMode, AttachOptions, CreateOptions, DataIdentity, DcdVolume, VolumeId};
+use forebay_dcd::{AttachOptions, CreateOptions, DataIdentity, DcdVolume, VolumeId};
 use forebay_device::{
-    Buf, BufMut, Device, DeviceGeometry, DeviceSlice, Durability, IoFuture, RamDevice, ZeroedSpace,
+    AckMode, Buf, BufMut, Device, DeviceGeometry, DeviceSlice, Durability, IoFuture, RamDevice,
+    ZeroedSpace,
 };
 use forebay_disk_model::disk::{CacheChoice, DiskOptions, EnabledCaches, Scheduling, named};
 use forebay_disk_model::{Drive, EmulatedDisk, TimingModel};
@@ -103,7 +104,7 @@ impl CacheSetup {
             shape,
             log: ByteLen::mib(64),
             segment: ByteLen::mib(1),
-            acknowledge: AckMode::Flush,
+            acknowledge: AckMode::Memory,
             max_delay: shape.usual().max_delay,
             own_bus: false,
         }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use forebay_dcd::AckMode;
 
 use crate::bandwidth::{self, BandwidthCurve};
 use crate::disks::{CacheSetup, CacheShape, virtually};
@@ -11,6 +10,7 @@ use crate::effects::{self, DestageVariant, ParameterSweep};
 use crate::paper_cache::{PaperCache, PaperCacheRules};
 use crate::scale::PaperScale;
 use crate::users::{PHASES, ProgramPhase, phases, who};
+use forebay_device::AckMode;
 
 /// Numbers of concurrent users: those of figures 7 and 8, and a larger number. (The available text of the paper does
 /// not contain the number of figure 9.)
@@ -101,7 +101,7 @@ fn run(users: u64, scale: PaperScale) -> Result<ProgramRun> {
     }
     for shape in [CacheShape::Logical, CacheShape::Physical] {
         let setup = CacheSetup {
-            acknowledge: AckMode::Write,
+            acknowledge: AckMode::Durable,
             ..CacheSetup::of(shape)
         };
         columns.push(RunColumn {

@@ -6,14 +6,16 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_scratch::{DfsArgs, PaperDcdArgs, TryArgs};
 use forebay_units::{ByteLen, TimeSpan};
-use forebay_volume::{
-    AckMode, BypassSize, DeviceSpec, FrontEndKind, HttpAddress, LayerKind, ListenAddress,
-    MemoryLimit, MetricsAddress, RequestedPlacement, SegmentDiscard, SpareShare, VolumeName,
-};
+use forebay_volume::{DEFAULT_KIND, KindRef, RequestedPlacement, VolumeName};
 
 mod mounting;
+mod volumes;
 
 pub(crate) use mounting::{MountArgs, UmountArgs};
+pub(crate) use volumes::{
+    AttachOptionSet, CreateOptionSet, DeviceArgs, MountOptionSet, OptionArgs, TargetArgs,
+    kind_help, warn,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -205,119 +207,27 @@ pub(crate) enum BenchCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
-    /// The data device: a block device, a regular file, or a part of either (PATH@OFFSET+LENGTH). With model:MODEL: in
-    /// front, as slow as that disk.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) data: DeviceSpec,
-    /// The log device, which is overwritten. With --volume vsl: the log of a write cache in front of the volume.
-    /// Without --volume, if the data device holds a vsl volume, the cache is in front of that volume, which keeps its
-    /// data.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) log: Option<DeviceSpec>,
-    /// The kind of volume: cache (a write cache: the log in front of the data device), vsl (a log-structured volume on
-    /// the data device, which is overwritten; with --log, a write cache in front of it) or fs (a filesystem on the data
-    /// device, which is overwritten).
-    #[arg(long, value_name = "KIND", default_value = "cache")]
-    pub(crate) volume: LayerKind,
+    #[command(flatten)]
+    pub(crate) devices: DeviceArgs,
+    #[arg(long, value_name = "KIND", default_value_t = DEFAULT_KIND, help = kind_help())]
+    pub(crate) volume: KindRef,
     /// Make a filesystem: an abbreviation of --volume fs.
     #[arg(long, conflicts_with = "volume")]
     pub(crate) fs: bool,
-    /// For a filesystem: files up to this size share a region of the address space. A file that grows larger is copied
-    /// to a region of its own. A power of two from 4KiB to 1MiB [default: 32KiB].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) small_file: Option<ByteLen>,
-    /// For a filesystem: the maximum size of a file, a power of two from 512MiB to 512TiB. A larger maximum allows
-    /// fewer files [default: 16TiB, and 134 million files].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) largest_file: Option<ByteLen>,
-    /// The length of a vsl volume, which may exceed its capacity: space is allocated by writes and freed by discards
-    /// [default: the capacity].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) size: Option<ByteLen>,
-    /// The placement of data in a vsl volume: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite; auto: the placement
-    /// with the lowest expected cost on the device, which is measured [default: auto].
-    #[arg(long, value_name = "HOW")]
-    pub(crate) placement: Option<RequestedPlacement>,
-    /// Page size that hylog and wolf use to separate hot from cold data: a power of two from 4KiB to 64KiB [default:
-    /// 8KiB].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) page: Option<ByteLen>,
-    /// The share of a vsl volume's segments that is kept free of data: 1/N or a percentage, as with attach. Recorded in
-    /// the configuration file.
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) spare: Option<SpareShare>,
     /// The name of the volume (default: made from the name of the data device).
     #[arg(long)]
     pub(crate) name: Option<VolumeName>,
-    /// The segment size of the log or of a vsl volume: a power of two from 128KiB to 64MiB [default: 1MiB, more on a
-    /// vsl volume of more than 256GiB].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) segment: Option<ByteLen>,
     /// Create the log as a file of this size if it does not exist.
     #[arg(long, value_name = "SIZE")]
     pub(crate) log_size: Option<ByteLen>,
-    /// Discard free segments of a vsl volume or not, as with attach. Recorded in the configuration file.
-    #[arg(long, value_name = "on|off")]
-    pub(crate) discard: Option<SegmentDiscard>,
     /// Leave a log file sparse. Faster now; later slower, and able to run out of space.
     #[arg(long)]
     pub(crate) sparse: bool,
     /// Overwrite the contents of the log device (for a vsl volume: the data device) and an existing configuration file.
     #[arg(long)]
     pub(crate) force: bool,
-}
-
-/// Options for serving a volume; each overrides the same key of its configuration file.
-#[derive(Args, Debug, Default)]
-pub(crate) struct ServeArgs {
-    /// The front end that makes the block device: auto, ublk, nbd, loop, or none (NBD clients only).
-    #[arg(long, value_name = "HOW")]
-    pub(crate) via: Option<FrontEndKind>,
-    /// Address for NBD clients, besides the socket in the runtime directory: unix:PATH or tcp:ADDRESS:PORT. TCP has no
-    /// authentication.
-    #[arg(long, value_name = "WHERE")]
-    pub(crate) listen: Option<ListenAddress>,
-    /// Acknowledgement of a write: flush (at once; a flush makes it durable), handover (when the log device has the
-    /// data, which then survives the daemon; a flush makes it durable) or write (when it is durable) [default: handover
-    /// for a ublk or nbd device, which another daemon can take over; else flush]. With flush, such a device ends with
-    /// its daemon.
-    #[arg(long, value_name = "WHEN")]
-    pub(crate) durability: Option<AckMode>,
-    /// Maximum time that unflushed data may wait before it is written to the log [default: 500ms if log and data are on
-    /// one disk, else 50ms].
-    #[arg(long, value_name = "TIME")]
-    pub(crate) max_delay: Option<TimeSpan>,
-    /// Time that requests wait for a failing device before they fail too [default: 60s]. The device is retried without
-    /// a time limit in any case.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) patience: Option<TimeSpan>,
-    /// Writes of this size and more go directly to the data device, or off [default: 64KiB if log and data are parts of
-    /// one device, else off].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) bypass: Option<BypassSize>,
-    /// Maximum memory for the map of the log. When it is full, writes wait, as for free space in the log [default:
-    /// 1GiB, enough for 200 GiB in extents of 4 KiB or 25 GiB in extents of 512 bytes].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) map_memory: Option<ByteLen>,
-    /// Discard segments of a vsl volume before they are used again: on or off [default: on for a block device that
-    /// supports discards; off for files, whose space would have to be allocated again].
-    #[arg(long, value_name = "on|off")]
-    pub(crate) discard: Option<SegmentDiscard>,
-    /// The share of a vsl volume's segments that is kept free of data: 1/N or a percentage. A larger share reduces the
-    /// writes for cleaning a full volume [default: 1/16, and at least 1/128, or 1/32 for small volumes; 1/512 and
-    /// 1/1024 if the placement writes in place].
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) spare: Option<SpareShare>,
-    /// Maximum memory for the data of requests, over all clients and the block device: 64MiB or more [default: 256MiB].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<MemoryLimit>,
-    /// Serve Prometheus metrics over HTTP at ADDRESS:PORT.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) metrics: Option<MetricsAddress>,
-    /// Serve a status page and the metrics over HTTP, without authentication: at PORT for this machine only, or at
-    /// ADDRESS:PORT. Port 0 selects a free port, which `status` shows.
-    #[arg(long, value_name = "[ADDRESS:]PORT")]
-    pub(crate) http: Option<HttpAddress>,
+    #[command(flatten)]
+    pub(crate) options: OptionArgs<CreateOptionSet>,
 }
 
 /// Risks to accept when attaching.
@@ -333,28 +243,12 @@ pub(crate) struct AcceptArgs {
     pub(crate) accept_changed: bool,
 }
 
-/// Selects a volume, by its name or by its devices.
-#[derive(Args, Debug, Default)]
-#[group(required = true, multiple = true)]
-pub(crate) struct TargetArgs {
-    /// The name of the volume.
-    #[arg(group = "target")]
-    pub(crate) name: Option<VolumeName>,
-    /// The log device of a volume without a configuration file.
-    #[arg(long, value_name = "PATH", conflicts_with = "name")]
-    pub(crate) log: Option<DeviceSpec>,
-    /// With --log: the data device, if it is not at the path recorded in the log. Alone: the device of a log-structured
-    /// volume.
-    #[arg(long, value_name = "PATH", conflicts_with = "name")]
-    pub(crate) data: Option<DeviceSpec>,
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct AttachArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
     #[command(flatten)]
-    pub(crate) serve: ServeArgs,
+    pub(crate) options: OptionArgs<AttachOptionSet>,
     #[command(flatten)]
     pub(crate) accept: AcceptArgs,
     /// Do not go into the background (for systemd: Type=notify).

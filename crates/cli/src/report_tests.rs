@@ -14,7 +14,7 @@ const EXAMPLE: &str = r#"{
     "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
     "http": "http://127.0.0.1:9420/", "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [], "cut_short": [],
     "request_bytes": 1024, "request_bytes_max": 2048,
-    "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
+    "layer": "cache", "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
     "log_bytes": 67108864, "log_used_bytes": 2097152, "log_head_bytes": 1048576,
     "dirty_bytes": 1048576, "homeward_bytes": 4096, "marked_bytes": 0, "destaging": "writing",
     "dirty_share": 0.03, "drain_eta_s": 1.5, "map_bytes": 4096, "map_bytes_max": 1073741824,

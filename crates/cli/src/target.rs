@@ -5,11 +5,12 @@ use std::rc::Rc;
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    DeviceOrLayer, DeviceSpec, LayerKind, LayerTree, ServiceOptions, SuperblockDevice, VolumeName,
-    named_by,
+    AcceptedFaults, AttachContext, DeviceOrLayer, DeviceSpec, FailedLogRegistry, KindRef,
+    LayerTree, OpenContext, OpenedVolume, OptionValues, SuperblockDevice, VolumeName, open,
 };
 
 use crate::args::TargetArgs;
+use crate::clock::clock;
 use forebay_program::dirs::ProgramDirs;
 use forebay_program::failure::{CommandFailure, CommandResult};
 
@@ -19,7 +20,10 @@ pub(crate) struct VolumeTarget {
     pub(crate) name: VolumeName,
     /// The layers and devices of the volume.
     pub(crate) tree: LayerTree,
-    pub(crate) options: ServiceOptions,
+    /// Options of the service, from the configuration file.
+    pub(crate) service: OptionValues,
+    /// Warnings about the configuration file.
+    pub(crate) warnings: Vec<String>,
     /// The expected volume id of the log, if the configuration file contains it.
     pub(crate) volume: Option<String>,
     /// True if the volume has a configuration file.
@@ -39,22 +43,52 @@ impl VolumeTarget {
             return Ok(VolumeTarget {
                 name: description.name,
                 tree: description.tree,
-                options: description.options,
+                service: description.service,
+                warnings: description.warnings,
                 volume: description.volume,
                 described: true,
             });
         }
         let own = own(args)?;
-        let existing = DeviceOpenOptions::existing().for_reading();
-        let own = SuperblockDevice::open(rt, ring, own, existing)?;
-        let (info, tree) = own.tree(args.data.as_ref()).await?;
+        let options = DeviceOpenOptions::existing().for_reading();
+        let own = SuperblockDevice::open(own, OpenContext { rt, ring, options })?;
+        let (info, tree) = own.tree(&args.devices).await?;
         Ok(VolumeTarget {
             name: info.name.parse()?,
             tree,
-            options: ServiceOptions::default(),
+            service: OptionValues::default(),
+            warnings: Vec::new(),
             volume: Some(info.volume),
             described: false,
         })
+    }
+
+    /// Opens the devices, with default options: the volume is only worked on, not served.
+    pub(crate) fn open_with_defaults(
+        &self,
+        rt: &Rt,
+        ring: &Rc<IoRing>,
+    ) -> CommandResult<Box<dyn OpenedVolume>> {
+        let options = DeviceOpenOptions::existing();
+        let mut opened = open(&self.tree, OpenContext { rt, ring, options })?;
+        opened.reset_options();
+        Ok(opened)
+    }
+
+    /// Returns the surroundings in which the volume is attached.
+    pub(crate) fn attach_context(
+        &self,
+        rt: &Rt,
+        failed_logs: Rc<dyn FailedLogRegistry>,
+        accept: AcceptedFaults,
+    ) -> AttachContext {
+        AttachContext {
+            rt: rt.clone(),
+            name: self.name.to_string(),
+            accept,
+            failed_logs: Some(failed_logs),
+            clock: clock(),
+        }
     }
 
     /// Returns the device with the superblock that describes the volume.
@@ -63,14 +97,14 @@ impl VolumeTarget {
     }
 
     /// Returns the device or layer that holds the data.
-    pub(crate) fn data(&self) -> DeviceOrLayer {
+    pub(crate) fn data(&self) -> &DeviceOrLayer {
         self.tree.data()
     }
 }
 
 /// Returns the device that describes a volume, and the expected kind of that volume, if it is named by its devices.
-pub(crate) fn own(args: &TargetArgs) -> CommandResult<(LayerKind, &DeviceSpec)> {
-    named_by(args.log.as_ref(), args.data.as_ref()).ok_or_else(|| {
+pub(crate) fn own(args: &TargetArgs) -> CommandResult<(KindRef, &DeviceSpec)> {
+    args.devices.own().ok_or_else(|| {
         CommandFailure::usage(
             "no volume given: give its name, or --log PATH (or --data PATH of a volume without a log)",
         )

@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Buf, BufMut, DeviceError, DeviceOp, Durability, Result};
+use forebay_device::{AckMode, Buf, BufMut, DeviceError, DeviceOp, Durability, Result};
 use forebay_ring_log::{LogAddr, RangeKind};
 use forebay_units::{BlockNumber, SegmentSeq};
 use futures_util::future::{Either, select};
@@ -19,7 +19,6 @@ use futures_util::future::{Either, select};
 use crate::engine::{DcdEngine, sectors};
 use crate::home::LogReadOutcome;
 use crate::marks::home_parts;
-use crate::options::AckMode;
 use crate::pacing::WritebackPriority;
 use crate::piece::{LoadedFragment, LogFragment, bytes_of};
 use crate::policy;
@@ -359,7 +358,7 @@ impl DcdEngine {
         let range = sectors(&(at..at + buf.len() as u64));
         let _turn = self.home.lock(range.clone()).await;
         let held = self.map.borrow().overlaps(range.clone());
-        let durability = if when > AckMode::Flush || held {
+        let durability = if when > AckMode::Memory || held {
             Durability::Fua
         } else {
             Durability::Flush

@@ -4,14 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, DeviceGeometry, DeviceOp, DurableRequests, Result};
+use forebay_device::{
+    AckMode, Device, DeviceError, DeviceGeometry, DeviceOp, DurableRequests, Result,
+};
 use forebay_ring_log::{PORTION_BYTES, RangeKind, RingLog};
 use forebay_rt::{CoopBudget, Event, Instant, Lock, RangeLock, Rt};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
 use crate::format::SuperblockPayload;
 use crate::map::CacheMap;
-use crate::options::{AckMode, AttachOptions};
+use crate::options::AttachOptions;
 use crate::state::{
     BackgroundWork, CacheFaults, ClientActivity, DestageProgress, DeviceSpeeds, LogPace,
     RescueState, UnloggedChanges, UnwritableBlocks,
@@ -144,7 +146,7 @@ impl DcdEngine {
             len: payload.data.len,
             block_size,
             physical_block_size: below.physical_block_size.max(block_size),
-            volatile: options.acknowledge < AckMode::Write,
+            volatile: options.acknowledge < AckMode::Durable,
             // If the data device cannot discard, a discard would only make old data visible again.
             discard_granularity: match below.discard_granularity {
                 0 => 0,

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use forebay_device::{BufMut, Device, DeviceError, Durability};
+use forebay_device::{BufMut, CheckVerdict, Device, DeviceError, Durability};
 use forebay_ring_log::{
     HEADER_BYTES, LogOpenError, RecoveredRecord, RingEntry, RingGeometry, RingSuperblock,
     SUPERBLOCK_A_AT, SUPERBLOCK_B_AT,
@@ -35,18 +35,6 @@ pub enum InspectError {
     /// A device fails.
     #[error(transparent)]
     Device(#[from] DeviceError),
-}
-
-/// Verdict of a check.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckVerdict {
-    /// The log is empty: all data is on the data device.
-    Clean,
-    /// The log holds data that is not on the data device; attaching recovers it.
-    Dirty,
-    /// Data is missing or damaged, or the devices do not belong together.
-    Damaged,
 }
 
 /// Result of a check.

@@ -67,15 +67,12 @@ pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
 pub use forebay_ring_log::{OffsetPolicy, VolumeId};
 pub use format::{DataIdentity, SuperblockPayload};
 pub use inspect::{
-    CheckVerdict, DcdCheckReport, InspectError, LogDumpEntry, LogDumpItem, check, dump, erase,
-    inspect,
+    DcdCheckReport, InspectError, LogDumpEntry, LogDumpItem, check, dump, erase, inspect,
 };
-pub use options::{AckMode, AttachOptions, ParseAckModeError};
+pub use options::AttachOptions;
 pub use recover::{AttachReport, CreateOptions, SuperblockContents, create};
 pub use resize::{DcdResizeReport, ResizeError};
 pub use salvage::{LogSalvageReport, SalvageError, salvage, salvageable};
-pub use stats::{
-    CacheMode, DcdStatus, DestageActivity, LATENCY_BOUNDS_US, LatencyHistogram, LatencySummary,
-};
-pub use volume::{DataLocation, DcdVolume, DrainError, LocatedExtent, StaleLog};
+pub use stats::{CacheMode, DcdStatus, DestageActivity};
+pub use volume::{DcdVolume, DrainError, StaleLog};
 pub use witness::{FailedLogFuture, FailedLogRegistry};

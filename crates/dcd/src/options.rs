@@ -1,56 +1,10 @@
 //! Options of an attached volume.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
+use forebay_device::AckMode;
 use forebay_ring_log::OffsetPolicy;
 use forebay_units::ByteLen;
-use serde::Serialize;
-
-/// Moment at which a write is acknowledged.
-///
-/// Each value guarantees at least as much as the values before it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AckMode {
-    /// As soon as the write is in the segment buffer: the paper's immediate report. Durable with the next flush.
-    #[default]
-    Flush,
-    /// As soon as a device has the write, possibly in its cache: the write survives the end of this process, and is
-    /// durable with the next flush.
-    Handover,
-    /// As soon as the write is durable.
-    Write,
-}
-
-/// A text that does not name a value of [`AckMode`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not one of flush, handover, write")]
-pub struct ParseAckModeError(String);
-
-impl fmt::Display for AckMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AckMode::Flush => "flush",
-            AckMode::Handover => "handover",
-            AckMode::Write => "write",
-        })
-    }
-}
-
-impl FromStr for AckMode {
-    type Err = ParseAckModeError;
-
-    fn from_str(text: &str) -> Result<AckMode, ParseAckModeError> {
-        match text {
-            "flush" => Ok(AckMode::Flush),
-            "handover" => Ok(AckMode::Handover),
-            "write" => Ok(AckMode::Write),
-            _ => Err(ParseAckModeError(text.into())),
-        }
-    }
-}
 
 /// Options of an attached volume.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +49,7 @@ impl AttachOptions {
 impl Default for AttachOptions {
     fn default() -> AttachOptions {
         AttachOptions {
-            acknowledge: AckMode::Flush,
+            acknowledge: AckMode::Memory,
             max_delay: Duration::from_millis(50),
             bypass: None,
             patience: Duration::from_secs(60),

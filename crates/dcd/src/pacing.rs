@@ -7,11 +7,10 @@
 
 use std::time::Duration;
 
-use forebay_device::{DeviceError, DeviceOp, Result};
+use forebay_device::{AckMode, DeviceError, DeviceOp, Result};
 use futures_util::future::select;
 
 use crate::engine::DcdEngine;
-use crate::options::AckMode;
 use crate::policy;
 use crate::state::SpaceDemand;
 
@@ -161,7 +160,7 @@ impl DcdEngine {
         let end = self.rt.now().plus(PACED_MAX);
         while !self.is_closing() && self.log.failure().is_none() && self.rt.now() < end {
             let progress = self.log.progress();
-            let together = self.options.acknowledge > AckMode::Flush;
+            let together = self.options.acknowledge > AckMode::Memory;
             if together && self.pace.borrow().in_bunch() {
                 return;
             }

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use forebay_device::{
-    Buf, BufMut, Device, DeviceGeometry, DeviceOp, Durability, IoFuture, ZeroedSpace,
+    Buf, BufMut, DataLocation, Device, DeviceGeometry, DeviceOp, Durability, IoFuture,
+    LocatedExtent, ZeroedSpace,
 };
 use forebay_ring_log::{LogWorkers, RangeKind, VolumeId};
 use forebay_rt::Task;
 use forebay_units::{ByteLen, SECTOR_BYTES};
-use serde::Serialize;
 
 use crate::degraded::rescuer;
 use crate::destage::destager;
@@ -60,31 +60,6 @@ pub enum DrainError {
      --force`, or erase or replace the device"
 )]
 pub struct StaleLog;
-
-/// Location of a part of the volume.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DataLocation {
-    /// At its address on the data device.
-    Home,
-    /// In the segment buffer.
-    Ram,
-    /// In the log.
-    Log,
-    /// No stored data: reads as zeroes.
-    Zero,
-    /// Lost.
-    Damaged,
-}
-
-/// A part of the volume and its location.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LocatedExtent {
-    /// Byte range.
-    pub range: Range<u64>,
-    /// Location.
-    pub place: DataLocation,
-}
 
 /// Guard of a task that waits until the log is empty.
 struct DrainGuard<'a>(&'a DcdEngine);

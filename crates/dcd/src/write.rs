@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::pin::pin;
 
-use forebay_device::{Buf, DeviceError, DeviceOp, Durability, Result};
+use forebay_device::{AckMode, Buf, DeviceError, DeviceOp, Durability, Result};
 use forebay_ring_log::{GroupAppender, RangeKind};
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
 use futures_util::future::{Either, select};
@@ -11,7 +11,6 @@ use futures_util::future::{Either, select};
 use crate::engine::{DcdEngine, sectors};
 use crate::fingerprint::Fingerprint;
 use crate::map::CacheMap;
-use crate::options::AckMode;
 use crate::policy;
 use crate::ranges::RangeState;
 use crate::room::{ATOMIC_BYTES, entries_of};
@@ -38,7 +37,7 @@ impl DcdEngine {
         let request = self.request(DeviceOp::Write)?;
         let len = buf.len() as u64;
         let when = match durability {
-            Durability::Fua => AckMode::Write,
+            Durability::Fua => AckMode::Durable,
             Durability::Flush => self.options.acknowledge,
         };
         // Rare futures are boxed, here and below: a request's future is allocated as a whole, and should be no larger
@@ -67,7 +66,7 @@ impl DcdEngine {
             match self.admit(DeviceOp::Write, wanted).await? {
                 WriteDestination::ToLog => {
                     self.append(at, &buf[part], when);
-                    if when == AckMode::Flush {
+                    if when == AckMode::Memory {
                         self.portions.did(&self.rt, n as u64).await;
                     }
                 }
@@ -83,9 +82,9 @@ impl DcdEngine {
     async fn settle(&self, op: DeviceOp, when: AckMode) -> Result<()> {
         let target = self.log.last_record();
         match when {
-            AckMode::Flush => Ok(()),
-            AckMode::Handover => Box::pin(self.hand_over(op, target)).await,
-            AckMode::Write => Box::pin(self.make_durable(target)).await,
+            AckMode::Memory => Ok(()),
+            AckMode::Device => Box::pin(self.hand_over(op, target)).await,
+            AckMode::Durable => Box::pin(self.make_durable(target)).await,
         }
     }
 
@@ -168,8 +167,8 @@ impl DcdEngine {
             }
         };
         match when {
-            AckMode::Flush => self.log.append(compose),
-            AckMode::Handover | AckMode::Write => self.log.append_to_flush(compose),
+            AckMode::Memory => self.log.append(compose),
+            AckMode::Device | AckMode::Durable => self.log.append_to_flush(compose),
         }
         drop(map);
         self.signals.wake.notify_all();
@@ -214,8 +213,8 @@ impl DcdEngine {
             return Ok(false);
         }
         let durability = match when {
-            AckMode::Flush | AckMode::Handover => Durability::Flush,
-            AckMode::Write => Durability::Fua,
+            AckMode::Memory | AckMode::Device => Durability::Flush,
+            AckMode::Durable => Durability::Fua,
         };
         let written = self.write_past_log(at, buf.clone(), durability);
         if let Err(error) = written.await {

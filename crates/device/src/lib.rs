@@ -9,12 +9,15 @@
 //! Reading order: the contract in `device.rs`; [`Buf`] in `buf.rs`, and its memory in `block.rs`, which contain the
 //! unsafe code of this crate; then [`CheckedDevice`], which guards every layer boundary and enforces the contract.
 
+mod ack;
 mod block;
 mod buf;
 mod checked;
 mod described;
 mod device;
 mod error;
+mod latency;
+mod location;
 mod one_disk;
 mod overlay;
 mod ram;
@@ -22,14 +25,18 @@ mod slice;
 mod stamps;
 mod tap;
 mod under_way;
+mod verdict;
 mod zeroes;
 
+pub use ack::{AckMode, ParseAckModeError};
 pub use block::ALIGN;
 pub use buf::{Buf, BufMut, BufPool};
 pub use checked::CheckedDevice;
 pub use described::{FieldKind, ReportField};
 pub use device::{Device, DeviceGeometry, Durability, IoFuture, PlacementHandle, ZeroedSpace};
 pub use error::{DeviceError, DeviceOp, Result};
+pub use latency::{LATENCY_BOUNDS_US, LatencyHistogram, LatencySummary};
+pub use location::{DataLocation, LocatedExtent};
 pub use one_disk::OneDisk;
 pub use overlay::MemoryOverlay;
 pub use ram::RamDevice;
@@ -37,4 +44,5 @@ pub use slice::DeviceSlice;
 pub use stamps::{StampStore, StampUsage};
 pub use tap::{Tap, TapHooks, TapRequest};
 pub use under_way::{DurableRequest, DurableRequests};
+pub use verdict::CheckVerdict;
 pub use zeroes::is_zero;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_control::{ControlRequest, REPLY_BYTES_MAX, RemainingWork};
-use forebay_volume::{LayerKind, VolumeName};
+use forebay_volume::{ServedAs, VolumeName};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -212,7 +212,7 @@ fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
 fn in_words(absent: ConnectError, dirs: Option<&ProgramDirs>, name: &VolumeName) -> CommandFailure {
     let described = dirs.map(|dirs| dirs.description(name));
     let (is_files, is_known) = match &described {
-        Some(Ok(description)) => (description.tree.kind() == LayerKind::Files, true),
+        Some(Ok(description)) => (description.tree.kind().served_as() == ServedAs::Files, true),
         Some(Err(_)) => (
             false,
             dirs.is_some_and(|dirs| dirs.description_file(name).exists()),

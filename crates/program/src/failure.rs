@@ -4,7 +4,7 @@ use std::fmt;
 
 use forebay_control::ControlReply;
 pub use forebay_control::FailureCode;
-use forebay_volume::{ConfigFileError, ErrorCause, StackError, VolumeNameError};
+use forebay_volume::{ConfigFileError, ErrorCause, VolumeError, VolumeNameError};
 
 /// The failure of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,8 +80,8 @@ impl<S> From<CommandFailure> for ControlReply<S> {
     }
 }
 
-impl From<StackError> for CommandFailure {
-    fn from(error: StackError) -> CommandFailure {
+impl From<VolumeError> for CommandFailure {
+    fn from(error: VolumeError) -> CommandFailure {
         match error.cause() {
             ErrorCause::Loss => CommandFailure::refused(format!(
                 "{error}; see `forebay check`, or abandon the lost data with --accept-loss"

@@ -10,15 +10,16 @@ pub type DaemonReply = forebay_control::ControlReply<LayerStatus>;
 
 /// Returns the remaining work of a volume in this state.
 pub fn left(status: &LayerStatus) -> RemainingWork {
-    let doing = if status.drain_fails() {
+    let status = status.summary();
+    let doing = if status.drain_fails {
         "retrying"
     } else {
-        status.doing()
+        status.activity
     };
     RemainingWork {
-        dirty_bytes: status.dirty_bytes(),
-        homeward_bytes: status.homeward_bytes(),
-        marked_bytes: status.marked_bytes(),
+        dirty_bytes: status.dirty_bytes,
+        homeward_bytes: status.destage_unflushed_bytes,
+        marked_bytes: status.pending_discard_bytes,
         doing: doing.into(),
     }
 }

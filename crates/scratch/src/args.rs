@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use forebay_volume::{DiskModelSpec, LayerKind, ModelSpecError, RequestedPlacement};
+use forebay_volume::{DiskModelSpec, ModelSpecError, RequestedPlacement};
 
 /// Value of `try --disk`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +35,17 @@ impl FromStr for TryDisk {
     }
 }
 
+/// Kind of volume that `forebay try` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum TryKind {
+    /// Write caches in front of a disk.
+    Cache,
+    /// Log-structured volumes.
+    Vsl,
+    /// The filesystem.
+    Fs,
+}
+
 /// Arguments of `forebay try`.
 #[derive(Args, Debug)]
 pub struct TryArgs {
@@ -47,7 +58,7 @@ pub struct TryArgs {
     /// Kind of volume to show: cache; vsl: log-structured volumes; or fs: the filesystem, beside ext4 on the same disk,
     /// and a database on it.
     #[arg(long, value_name = "KIND", default_value = "cache")]
-    pub volume: LayerKind,
+    pub volume: TryKind,
     /// Show the filesystem: short for --volume fs.
     #[arg(long, conflicts_with = "volume")]
     pub fs: bool,

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
-use forebay_volume::{LayerKind, RequestedPlacement};
+use forebay_volume::{FILESYSTEM, RequestedPlacement};
 
 use super::TryContext;
 use super::drive::ScratchVolume;
@@ -40,7 +40,7 @@ pub(super) fn run(
     }
     let shape = StorageShape::Placed(RequestedPlacement::Auto);
     let setup = StorageSetup::new(context, shape, false)?;
-    let kind = LayerKind::Files.to_string();
+    let kind = FILESYSTEM.to_string();
     let more = ["--volume", &kind, "--force"];
     let volume = ScratchVolume::create(&context.scratch, "files", &setup.spec, &more)?;
     let mounted = ScratchFilesystem {

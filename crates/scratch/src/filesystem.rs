@@ -80,7 +80,7 @@ fn cached(
 ) -> CommandResult<PhaseTimes> {
     let device = volume.attach("loop")?;
     if !shape.is_in_front() {
-        let len = volume.status()?.status.len_bytes();
+        let len = volume.status()?.status.summary().len_bytes;
         let whole = ScratchImage {
             path: device.clone().into(),
             part: None,

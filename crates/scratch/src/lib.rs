@@ -34,14 +34,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_disk_model::Lateness;
 use forebay_linux::{FdPoller, IoRing, SignalReader};
-use forebay_volume::{DiskModelSpec, LayerKind};
+use forebay_volume::DiskModelSpec;
 use futures_util::future::{Either, select};
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
 use forebay_program::run::on_ring;
 
-pub use args::{DfsArgs, PaperDcdArgs, TryArgs, TryDisk};
+pub use args::{DfsArgs, PaperDcdArgs, TryArgs, TryDisk, TryKind};
 pub use dfs::run as dfs;
 pub use paper::run as paper_dcd;
 use place::ScratchDir;
@@ -180,14 +180,10 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     };
     let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
     // The images of one shape are removed before those of the next shape are made.
-    let kind = if args.fs {
-        LayerKind::Files
-    } else {
-        args.volume
-    };
+    let kind = if args.fs { TryKind::Fs } else { args.volume };
     let shapes = StorageShape::of(kind, &args.placement);
     let sets = if args.keep {
-        shapes.len() + usize::from(kind == LayerKind::Files)
+        shapes.len() + usize::from(kind == TryKind::Fs)
     } else {
         1
     };
@@ -196,7 +192,7 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
         users: args.users,
         stop,
         // The filesystem that is compared with Forebay's must also survive a crash.
-        journal: disk.is_none() || kind == LayerKind::Files,
+        journal: disk.is_none() || kind == TryKind::Fs,
         filled: args.filled,
         disk,
         scratch: ScratchDir::new(args.dir.as_deref(), args.keep, need)?,
@@ -211,7 +207,7 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
         )));
     }
     match &as_root {
-        _ if kind == LayerKind::Files => {}
+        _ if kind == TryKind::Fs => {}
         Ok(()) => result_line!("running as root: an ext4 filesystem on a loop device"),
         Err(why) => {
             result_line!("{why}: the same steps at block level over NBD, without a filesystem")
@@ -220,7 +216,7 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     setup::introduce(&context);
     let mut report = TryReport::default();
     match as_root {
-        as_root if kind == LayerKind::Files => files::run(&context, as_root, &mut report)?,
+        as_root if kind == TryKind::Fs => files::run(&context, as_root, &mut report)?,
         Ok(()) => filesystem::run(&context, &shapes, &mut report)?,
         Err(_) => blocks::run(&context, &shapes, &mut report)?,
     }

@@ -15,7 +15,7 @@ use forebay_rt::Rt;
 use forebay_serve::RequestMemory;
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
 use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
-use forebay_volume::{DeviceSpec, open_one};
+use forebay_volume::{DeviceSpec, OpenContext, open_one};
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::run::on_ring;
@@ -48,7 +48,12 @@ impl RawServer {
         let thread = std::thread::spawn(move || {
             forebay_linux::io_flusher();
             on_ring(|rt, ring| async move {
-                let part = open_one(&rt, &ring, &spec, DeviceOpenOptions::default())?;
+                let context = OpenContext {
+                    rt: &rt,
+                    ring: &ring,
+                    options: DeviceOpenOptions::default(),
+                };
+                let part = open_one(context, &spec)?;
                 let ended = FdPoller::new(&ring, Rc::new(OwnedFd::from(ended)));
                 let ready = move |at: PathBuf| drop(tell.send(at));
                 match access {

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use forebay_units::ByteLen;
-use forebay_volume::{DiskModelSpec, LayerKind, RequestedPlacement};
+use forebay_volume::{DiskModelSpec, LOG_STRUCTURED, RequestedPlacement};
 
 use super::TryContext;
+use super::args::TryKind;
 use super::drive::ScratchVolume;
 use super::report::TryReport;
 use super::system::{ScratchImage, make_filesystem};
@@ -36,13 +37,13 @@ impl StorageShape {
 
     /// Returns the shapes that are compared to show a kind of volume, with these placements if the volume is
     /// log-structured.
-    pub(super) fn of(kind: LayerKind, placements: &[RequestedPlacement]) -> Vec<StorageShape> {
+    pub(super) fn of(kind: TryKind, placements: &[RequestedPlacement]) -> Vec<StorageShape> {
         let placed = placements.iter().copied().map(StorageShape::Placed);
         match kind {
-            LayerKind::Cache => StorageShape::ALL.into(),
-            LayerKind::Space => std::iter::once(StorageShape::Plain).chain(placed).collect(),
+            TryKind::Cache => StorageShape::ALL.into(),
+            TryKind::Vsl => std::iter::once(StorageShape::Plain).chain(placed).collect(),
             // The disk with ext4; Forebay's filesystem is in `files.rs`.
-            LayerKind::Files => vec![StorageShape::Plain],
+            TryKind::Fs => vec![StorageShape::Plain],
         }
     }
 
@@ -158,7 +159,7 @@ impl StorageSetup {
         if let StorageShape::Placed(how) = shape {
             let how = how.name();
             result_line!("{spec}, placed by {how}");
-            let kind = LayerKind::Space.to_string();
+            let kind = LOG_STRUCTURED.to_string();
             let more = ["--volume", &kind, "--placement", how, "--force"];
             return ScratchVolume::create(&context.scratch, how, spec, &more).map(Some);
         }
@@ -209,7 +210,7 @@ pub(super) fn move_home(
         report.note(said);
         return Ok(());
     }
-    let dirty = status.dirty_bytes();
+    let dirty = status.summary().dirty_bytes;
     report.note(format!(
         "{}: destaging {} and detaching took {:.3} s",
         shape.name(),

@@ -7,11 +7,9 @@ use std::fmt;
 use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError};
-use forebay_segment_log::FormatError;
-use forebay_vsl::SpaceSuperblock;
 
-use crate::cache::{DetectedLog, held};
-use crate::space;
+use crate::kind::FoundVolume;
+use crate::registry::kinds;
 
 /// Bytes read from the start, up to the furthest signature.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -23,47 +21,15 @@ const TAIL_BYTES: u64 = 128 << 10;
 pub enum DeviceContent {
     /// A format of another system.
     Foreign(&'static str),
-    /// The log of a write cache.
-    Log(DetectedLog),
-    /// A log-structured volume with this id.
-    Space(String),
-    /// A filesystem with this id.
-    Files(String),
-    /// A log-structured volume that cannot be read because it is damaged or has another version.
-    UnknownSpace(FormatError),
+    /// A Forebay volume.
+    Volume(FoundVolume),
 }
 
 impl fmt::Display for DeviceContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DeviceContent::Foreign(what) => f.write_str(what),
-            DeviceContent::Log(DetectedLog::CleanLog { volume }) => {
-                write!(f, "the log of the Forebay volume {volume}")
-            }
-            DeviceContent::Log(DetectedLog::DirtyLog { volume }) => {
-                write!(
-                    f,
-                    "the log of the Forebay volume {volume}, with unsaved data in it"
-                )
-            }
-            DeviceContent::Log(DetectedLog::UnknownLog(why)) => {
-                write!(f, "a Forebay log that cannot be read ({why})")
-            }
-            DeviceContent::Space(volume) => {
-                write!(
-                    f,
-                    "the log-structured Forebay volume {volume} with all its data"
-                )
-            }
-            DeviceContent::Files(volume) => {
-                write!(f, "the Forebay filesystem {volume} with all its files")
-            }
-            DeviceContent::UnknownSpace(why) => {
-                write!(
-                    f,
-                    "a log-structured Forebay volume that cannot be read ({why})"
-                )
-            }
+            DeviceContent::Volume(found) => f.write_str(&found.text),
         }
     }
 }
@@ -134,39 +100,16 @@ const ZFS_MAGIC: u64 = 0x00ba_b10c;
 /// # Errors
 /// If the device cannot be read.
 pub async fn probe(device: &Rc<dyn Device>) -> Result<Option<DeviceContent>, DeviceError> {
-    if let Some(held) = held(&**device).await {
-        return Ok(Some(DeviceContent::Log(held)));
-    }
-    if let Some(content) = space_on(&**device).await {
-        return Ok(Some(content));
+    for kind in kinds() {
+        if let Some(found) = kind.find(device).await {
+            return Ok(Some(DeviceContent::Volume(found)));
+        }
     }
     let len = device.geometry().len;
     let head = read(device, 0..len.min(HEAD_BYTES)).await?;
     let tail_from = len.saturating_sub(TAIL_BYTES);
     let tail = read(device, tail_from..len).await?;
     Ok(foreign(&head, &tail, len).map(DeviceContent::Foreign))
-}
-
-/// Returns the log-structured volume on a device, if it holds one.
-async fn space_on(device: &dyn Device) -> Option<DeviceContent> {
-    let copies = space::superblocks(device).await.ok()?;
-    let broken = [&copies.a, &copies.b]
-        .into_iter()
-        .find_map(|copy| match copy {
-            Ok(superblock) => Some(sound(superblock)),
-            Err(FormatError::Magic(_)) => None,
-            Err(error) => Some(DeviceContent::UnknownSpace(*error)),
-        });
-    copies.newest_readable().ok().map(sound).or(broken)
-}
-
-fn sound(superblock: &SpaceSuperblock) -> DeviceContent {
-    let volume = superblock.volume.to_string();
-    if space::is_of_files(superblock) {
-        DeviceContent::Files(volume)
-    } else {
-        DeviceContent::Space(volume)
-    }
 }
 
 async fn read(device: &Rc<dyn Device>, range: std::ops::Range<u64>) -> Result<BufMut, DeviceError> {

@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 
-pub use forebay_dcd::{DataLocation, LocatedExtent};
-use forebay_device::{Device, DeviceError};
+use forebay_device::{Device, DeviceError, LocatedExtent};
 use forebay_dfs::Fs;
 use forebay_placement::placement::PlacementKind;
 use forebay_units::ByteLen;
 
-use crate::not_done::OperationError;
-use crate::{ErrorCause, FilesystemCounters, LayerStatus, RequestedPlacement};
+use crate::operation_error::OperationError;
+use crate::report::LayerStatus;
+use crate::{ErrorCause, FilesystemCounters, RequestedPlacement};
 
 /// Future result of a layer's operation.
 pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -2,80 +2,87 @@
 //!
 //! A path, perhaps of a part of a device, is a [`DeviceSpec`]. A volume's configuration file is a [`ConfigFile`] of a
 //! [`LayerTree`] of layers. Both are only text until [`open()`] opens the devices, with all the checks that prevent mixing
-//! them up. [`attach`] then puts the layers on the devices and returns a [`Layer`]. Commands and daemons use this
-//! interface and do not depend on a particular kind of layer. The same holds for creating a volume ([`CreateSpec`]) and for
-//! inspecting a volume that is not in use ([`SuperblockDevice`]). The layers are write caches (`cache/`) and log-structured volumes
-//! (`space/`); a cache may be over a log-structured volume (`over/`). A filesystem (`files/`) is on a log-structured
-//! space of its own, and offers files instead of a device.
+//! them up. [`OpenedVolume::attach`] then puts the layers on the devices and returns a [`Layer`]. Commands and daemons use
+//! this interface and do not depend on a particular kind of volume. The same holds for creating a volume
+//! ([`CreateSpec`]) and for inspecting a volume that is not attached ([`SuperblockDevice`]).
+//!
+//! Each kind of volume is a directory under `kinds/`, with an implementation of [`VolumeKind`], and a row in
+//! `registry.rs`. Each option is declared once, in `options/` or in the directory of its kind.
 //!
 //! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
-//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `options.rs`, `tree.rs`, `description.rs`, `open.rs`,
-//! `mounting.rs`, `volume.rs`, `make.rs`, `content.rs`; `layer.rs`, `status.rs`, `vitals.rs`, `cache/`, `space/`,
-//! `over/`, `files/`.
+//! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
+//! `mounting.rs`; `kind.rs`, `registry.rs`, `layer.rs`, `report.rs`, `vitals.rs`; `create.rs`, `content.rs`; then
+//! `kinds/cache/`, `kinds/space/`, `kinds/cached_volume/`, `kinds/files/`.
 
 mod backend;
-mod cache;
+mod config_file;
 mod content;
-mod description;
+mod create;
 mod error;
-mod files;
+mod exact;
+mod kind;
+mod kinds;
 mod layer;
-mod lines;
-mod make;
 mod model;
 mod mounting;
-mod not_done;
+mod name;
 mod open;
-mod option_texts;
+mod operation_error;
 mod options;
-mod over;
-mod space;
+
+mod registry;
+mod render;
+mod report;
 mod spec;
-mod status;
-mod text;
 mod tree;
 mod vitals;
-mod volume;
 
 pub use backend::{DeviceBackend, StorageIdentity};
-pub use cache::{
-    AcceptedFaults, AttachedLayer, DetectedLog, FailedLogFuture, FailedLogRegistry, VolumeId,
-};
+pub use config_file::{ConfigFile, ConfigFileError};
 pub use content::{DeviceContent, probe};
-pub use description::{ConfigFile, ConfigFileError, VolumeName, VolumeNameError};
-pub use error::{ErrorCause, StackError};
-pub use files::{
-    FilesCheck, FilesFacts, FilesystemCounters, FilesystemCreateSpec, FilesystemRequestKind,
-};
-pub use forebay_dcd::AckMode;
+pub use create::{CreateReport, CreateSpec, OpenedForCreate};
+pub use error::{ErrorCause, KindError, VolumeError};
+pub use forebay_device::{AckMode, CheckVerdict, DataLocation, LocatedExtent};
 pub use forebay_dfs::{FileTime, Fs, FsClock};
-pub use layer::{
-    DataLocation, DrainFailure, Layer, LayerFuture, LocatedExtent, ResizeReport, TuneReport,
+pub use kind::{
+    AcceptedFaults, AttachContext, AttachedLayer, CreateContext, DeviceRole, FoundVolume, KindRef,
+    OpenContext, OpenedVolume, ProgressSink, ServedAs, SuperblockDevice, VolumeCreation,
+    VolumeIdentity, VolumeKind,
 };
-pub use lines::{RenderContext, ReportLines};
-pub use make::{CreateReport, CreateSpec, OpenedForCreate};
+pub use kinds::cache::{FailedLogFuture, FailedLogRegistry, VolumeId};
+pub use kinds::files::{FilesFacts, FilesystemCounters, FilesystemRequestKind};
+pub use kinds::space::{ParseSpareError, RequestedPlacement, SpaceMode, SpaceStatus, SpareShare};
+pub use layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
 pub use model::{DiskModelSpec, ModelSpecError};
 pub use mounting::{MountDir, MountOptionError, MountOptions};
-
-pub use not_done::OperationError;
-pub use open::{CacheDevices, OpenDevice, open_one, open_pair};
-pub use options::{
-    BypassSize, CacheOptions, FrontEndKind, HttpAddress, ListenAddress, ListenAddressError,
-    MemoryLimit, MetricsAddress, ParseBypassError, ParseChoiceError, ParseMemoryError,
-    SegmentDiscard, ServiceOptions,
+pub use name::{VolumeName, VolumeNameError};
+pub use open::{OpenDevice, open_one};
+pub use operation_error::OperationError;
+pub use options::service::{
+    HTTP, LISTEN, MEMORY, METRICS, MOUNT, MOUNT_OPTIONS, VIA, service_options,
 };
-pub use space::{
-    NoSuchOption, ParseSpareError, RequestedPlacement, SpaceCheck, SpaceMode, SpaceOptions,
-    SpaceStatus, SpaceVerdict, SpareShare,
+pub use options::values::{
+    BypassSize, FrontEndKind, HttpAddress, ListenAddress, ListenAddressError, MemoryLimit,
+    MetricsAddress, ParseBypassError, ParseChoiceError, ParseMemoryError, SegmentDiscard,
+};
+pub use options::{FormerOption, OptionKey, OptionRow, OptionSpec, OptionValueError, OptionValues};
+pub use registry::{DEFAULT_KIND, FILESYSTEM, LOG_STRUCTURED, UnknownKind, kinds};
+pub use render::{RenderContext, ReportLines};
+pub use report::{
+    LayerCheckReport, LayerDumpItem, LayerReport, LayerSalvageReport, LayerStatus, StatusSummary,
 };
 pub use spec::{DeviceSpec, DeviceSpecError};
-pub use status::{
-    CacheCheck, CacheStatus, FilesStatus, LayerCheckReport, LayerDumpItem, LayerSalvageReport,
-    LayerStatus, LayerVerdict,
-};
-pub use tree::{CacheTree, DEPTH_MAX, DeviceOrLayer, LayerKind, LayerTree, SpaceTree};
+pub use tree::{DEPTH_MAX, DeviceMap, DeviceOrLayer, LayerTree, NoSuchOption};
 pub use vitals::{FlowCounters, LATENCY_BOUNDS_US, LatencySummary, RingUsage, VolumeVitals};
-pub use volume::{
-    SuperblockDevice, VolumeDevices, VolumeIdentity, attach, named_by, open, salvage,
-};
+
+/// Opens the devices of a volume.
+///
+/// # Errors
+/// If a device cannot be opened, or devices do not go together.
+pub fn open(
+    tree: &LayerTree,
+    context: OpenContext<'_>,
+) -> Result<Box<dyn OpenedVolume>, VolumeError> {
+    tree.kind().open(tree, context)
+}

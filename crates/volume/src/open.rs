@@ -1,17 +1,14 @@
-//! Opens the devices of a volume, and checks that log and data are distinct.
+//! Opens the devices of a volume, and checks that they are distinct.
 
 use std::rc::Rc;
 
-use forebay_dcd::{AckMode, DataIdentity};
+use forebay_dcd::DataIdentity;
 use forebay_device::{Device, DeviceSlice, OneDisk};
 use forebay_disk_model::{Drive, EmulatedDisk, EmulatedError};
-use forebay_linux::{CommonDisk, DeviceIdentity, DeviceOpenOptions, IoRing, UnderlyingDisks};
-use forebay_rt::Rt;
+use forebay_linux::{CommonDisk, DeviceIdentity, UnderlyingDisks};
 
-use crate::{
-    CacheOptions, CacheTree, DeviceOrLayer, DeviceSpec, DiskModelSpec, LayerTree, SpaceOptions,
-    StackError,
-};
+use crate::kind::OpenContext;
+use crate::{DeviceSpec, DiskModelSpec, VolumeError};
 
 /// An opened device, or a part of an opened device.
 #[derive(Clone)]
@@ -28,20 +25,15 @@ pub struct OpenDevice {
     pub identity: DataIdentity,
 }
 
-/// A log and its data device.
-pub struct CacheDevices {
-    /// The log.
-    pub log: OpenDevice,
-    /// The data device.
-    pub data: OpenDevice,
+/// Two opened devices of a volume.
+#[derive(Clone)]
+pub(crate) struct DevicePair {
+    /// The devices, in the order in which they were given.
+    pub(crate) devices: [OpenDevice; 2],
     /// True if both are parts of one device, or are on one disk through partitions, volumes or arrays.
-    pub shared: bool,
+    pub(crate) shared: bool,
     /// The disk that holds both although they are not `shared`, because a filesystem is in between.
-    pub same_disk: Option<String>,
-    /// Options of the cache over the two devices.
-    pub options: CacheOptions,
-    /// Options of the log-structured volume on the data device, if the cache is over a log-structured volume.
-    pub below: Option<SpaceOptions>,
+    pub(crate) same_disk: Option<String>,
 }
 
 /// The device at a path, opened once even if several parts of it are used.
@@ -55,130 +47,72 @@ struct SharedDevice {
 ///
 /// # Errors
 /// If the device cannot be opened, does not contain the part, or does not fit on the emulated disk.
-pub fn open_one(
-    rt: &Rt,
-    ring: &Rc<IoRing>,
-    spec: &DeviceSpec,
-    options: DeviceOpenOptions,
-) -> Result<OpenDevice, StackError> {
-    part_of(&open_whole(rt, ring, spec, spec.model(), options)?, spec)
+pub fn open_one(context: OpenContext<'_>, spec: &DeviceSpec) -> Result<OpenDevice, VolumeError> {
+    part_of(&open_whole(context, spec, spec.model())?, spec)
 }
 
-/// Opens the devices of a write cache.
-///
-/// # Errors
-/// Those of [`open_pair`], and if the cache is over another cache.
-pub(crate) fn open_cache(
-    rt: &Rt,
-    ring: &Rc<IoRing>,
-    cache: &CacheTree,
-    options: DeviceOpenOptions,
-) -> Result<CacheDevices, StackError> {
-    let (data, below) = match &cache.data {
-        DeviceOrLayer::Device(data) => (data, None),
-        DeviceOrLayer::Layer(layer) => match &**layer {
-            LayerTree::Space(space) => (&space.data, Some(under(&cache.options, &space.options))),
-            LayerTree::Cache(_) => return Err(StackError::LayerBelow(layer.to_string())),
-            LayerTree::Files(space) => return Err(StackError::IsFiles(space.data.to_string())),
-        },
-    };
-    Ok(CacheDevices {
-        options: cache.options.clone(),
-        below,
-        ..open_pair(rt, ring, &cache.log, data, options)?
-    })
-}
-
-/// Returns the options of a log-structured volume under a cache. If data that goes through the log survives the death
-/// of the process, data that bypasses the log must survive it, too.
-fn under(cache: &CacheOptions, space: &SpaceOptions) -> SpaceOptions {
-    let mut options = space.clone();
-    if cache.durability.is_some_and(|when| when != AckMode::Flush) {
-        options.durability.get_or_insert(AckMode::Handover);
-    }
-    options
-}
-
-/// Opens a log and its data device. If both are parts of one device, the device is opened once. That device is one
-/// disk: if a model is named for one part, the other part is on that emulated disk, too.
+/// Opens two devices of a volume, each given with its role. If both are parts of one device, the device is opened once.
+/// That device is one disk: if a model is named for one part, the other part is on that emulated disk, too.
 ///
 /// # Errors
 /// If a device cannot be opened, the two overlap, or they name different models for one disk.
-pub fn open_pair(
-    rt: &Rt,
-    ring: &Rc<IoRing>,
-    log: &DeviceSpec,
-    data: &DeviceSpec,
-    options: DeviceOpenOptions,
-) -> Result<CacheDevices, StackError> {
+pub(crate) fn open_pair(
+    context: OpenContext<'_>,
+    given: [(&'static str, &DeviceSpec); 2],
+) -> Result<DevicePair, VolumeError> {
+    let [(_, first), (_, second)] = given;
+    let named = || given.map(|(role, spec)| (role, spec.to_string()));
     // If a device is missing, the error of opening it is clearer.
-    let identities = log.identity().ok().zip(data.identity().ok());
-    let (shared, overlap) = identities.map_or((false, false), |(log, data)| {
-        (log.shares_device(&data), log.overlaps(&data))
+    let identities = first.identity().ok().zip(second.identity().ok());
+    let (shared, overlap) = identities.map_or((false, false), |(first, second)| {
+        (first.shares_device(&second), first.overlaps(&second))
     });
     if !shared {
-        let disk = common_disk(log, data);
-        let one_cache = disk.is_some() || in_one_filesystem(log, data);
-        let (shared, same_disk) = on_one_disk(log, data, disk);
-        let [log, data] = [
-            open_one(rt, ring, log, options)?,
-            open_one(rt, ring, data, options)?,
-        ];
-        let [log, data] = if one_cache {
-            with_one_cache(log, data)
-        } else {
-            [log, data]
-        };
-        return Ok(CacheDevices {
-            log,
-            data,
+        let disk = common_disk(first, second);
+        let one_cache = disk.is_some() || in_one_filesystem(first, second);
+        let (shared, same_disk) = on_one_disk(first, second, disk);
+        let devices = [open_one(context, first)?, open_one(context, second)?];
+        return Ok(DevicePair {
+            devices: if one_cache {
+                with_one_cache(devices)
+            } else {
+                devices
+            },
             shared,
             same_disk,
-            options: CacheOptions::default(),
-            below: None,
         });
     }
     if overlap {
-        return Err(StackError::SameDevice {
-            log: log.to_string(),
-            data: data.to_string(),
-            in_part: log.part().is_some() || data.part().is_some(),
+        return Err(VolumeError::SameDevice {
+            devices: named(),
+            in_part: first.part().is_some() || second.part().is_some(),
         });
     }
-    let model = match (log.model(), data.model()) {
-        (Some(a), Some(b)) if a != b => {
-            return Err(StackError::TwoModels {
-                log: log.to_string(),
-                data: data.to_string(),
-            });
-        }
+    let model = match (first.model(), second.model()) {
+        (Some(a), Some(b)) if a != b => return Err(VolumeError::TwoModels { devices: named() }),
         (a, b) => a.or(b),
     };
-    let whole = open_whole(rt, ring, log, model, options)?;
-    let [log, data] = with_one_cache(part_of(&whole, log)?, part_of(&whole, data)?);
-    Ok(CacheDevices {
-        log,
-        data,
+    let whole = open_whole(context, first, model)?;
+    Ok(DevicePair {
+        devices: with_one_cache([part_of(&whole, first)?, part_of(&whole, second)?]),
         shared,
         same_disk: None,
-        options: CacheOptions::default(),
-        below: None,
     })
 }
 
 /// Makes a failed flush of either device a failed flush of both: the devices share the volatile cache of a disk, or a
 /// filesystem.
-fn with_one_cache(log: OpenDevice, data: OpenDevice) -> [OpenDevice; 2] {
-    let devices = OneDisk::over([Rc::clone(&log.device), Rc::clone(&data.device)]);
-    let [log_device, data_device] = devices.map(|device| device as Rc<dyn Device>);
+fn with_one_cache([first, second]: [OpenDevice; 2]) -> [OpenDevice; 2] {
+    let devices = OneDisk::over([Rc::clone(&first.device), Rc::clone(&second.device)]);
+    let [first_device, second_device] = devices.map(|device| device as Rc<dyn Device>);
     [
         OpenDevice {
-            device: log_device,
-            ..log
+            device: first_device,
+            ..first
         },
         OpenDevice {
-            device: data_device,
-            ..data
+            device: second_device,
+            ..second
         },
     ]
 }
@@ -213,19 +147,17 @@ fn on_one_disk(
 }
 
 fn open_whole(
-    rt: &Rt,
-    ring: &Rc<IoRing>,
+    context: OpenContext<'_>,
     spec: &DeviceSpec,
     model: Option<&DiskModelSpec>,
-    options: DeviceOpenOptions,
-) -> Result<SharedDevice, StackError> {
-    let opened = spec.backend().open(ring, options)?;
+) -> Result<SharedDevice, VolumeError> {
+    let opened = spec.backend().open(context.ring, context.options)?;
     let emulated = model.map(|model| {
         forebay_linux::precise_timers();
         let drive = Drive::new(model.spec(), model.options());
-        let emulated = EmulatedDisk::new(rt, Rc::clone(&opened.device), drive);
+        let emulated = EmulatedDisk::new(context.rt, Rc::clone(&opened.device), drive);
         emulated.map(Rc::new).map_err(|error| match error {
-            EmulatedError::TooLarge { len, capacity } => StackError::TooLarge {
+            EmulatedError::TooLarge { len, capacity } => VolumeError::TooLarge {
                 path: spec.path().into(),
                 len,
                 model: model.name().into(),
@@ -240,7 +172,7 @@ fn open_whole(
     })
 }
 
-fn part_of(whole: &SharedDevice, spec: &DeviceSpec) -> Result<OpenDevice, StackError> {
+fn part_of(whole: &SharedDevice, spec: &DeviceSpec) -> Result<OpenDevice, VolumeError> {
     let beneath = slice_of(&whole.data, spec)?;
     let device = match &whole.emulated {
         Some(emulated) => slice_of(&(Rc::clone(emulated) as Rc<dyn Device>), spec)?,
@@ -255,19 +187,19 @@ fn part_of(whole: &SharedDevice, spec: &DeviceSpec) -> Result<OpenDevice, StackE
     })
 }
 
-fn slice_of(device: &Rc<dyn Device>, spec: &DeviceSpec) -> Result<Rc<dyn Device>, StackError> {
+fn slice_of(device: &Rc<dyn Device>, spec: &DeviceSpec) -> Result<Rc<dyn Device>, VolumeError> {
     let whole = device.geometry();
     let Some(part) = spec.part() else {
         return Ok(Rc::clone(device));
     };
     if part.end > whole.len {
-        return Err(StackError::PastTheEnd {
+        return Err(VolumeError::PastTheEnd {
             spec: spec.to_string(),
             len: whole.len,
         });
     }
     let slice = DeviceSlice::new(Rc::clone(device), part.start, part.end - part.start);
-    Ok(Rc::new(slice.ok_or_else(|| StackError::Unaligned {
+    Ok(Rc::new(slice.ok_or_else(|| VolumeError::Unaligned {
         spec: spec.to_string(),
         block_size: whole.block_size,
     })?))
@@ -325,7 +257,7 @@ mod tests {
         let ram = || RamDevice::new(8192, 4096);
         let log = part("log", Rc::new(ram()));
         let data = part("data", Rc::new(Tap::new(ram(), FailingFlushHooks)));
-        let [log, data] = with_one_cache(log, data);
+        let [log, data] = with_one_cache([log, data]);
         Executor::new(Rc::new(VirtualTime::new())).block_on(async move {
             let bytes = BufMut::zeroed(4096).freeze();
             let written = log.device.write(0, bytes, Durability::Flush).await;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use forebay_units::{ByteLen, ParseByteLenError};
 
 use crate::backend::{DeviceBackend, StorageIdentity};
-use crate::text::exact;
+use crate::exact::exact;
 use crate::{DiskModelSpec, ModelSpecError};
 
 /// Prefix of an emulated disk.

@@ -1,6 +1,6 @@
 //! Figures of a volume in use that are worth watching over time, for every kind of layer.
 
-pub use forebay_dcd::{LATENCY_BOUNDS_US, LatencySummary};
+pub use forebay_device::{LATENCY_BOUNDS_US, LatencySummary};
 
 /// A volume's vital signs.
 #[derive(Clone, PartialEq, Debug)]

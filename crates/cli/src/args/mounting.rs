@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use forebay_units::{ByteLen, TimeSpan};
-use forebay_volume::{HttpAddress, MemoryLimit, MetricsAddress, SegmentDiscard};
+
+use super::{MountOptionSet, OptionArgs};
 
 #[derive(Args, Debug)]
 pub(crate) struct MountArgs {
@@ -21,25 +21,8 @@ pub(crate) struct MountArgs {
     /// nofail, _netdev, x-…) are ignored.
     #[arg(long = "option", short = 'o', value_name = "OPTION,…")]
     pub(crate) options: Vec<String>,
-    /// Maximum time that unflushed data may wait before it is written [default: 50 to 250ms, by the device].
-    #[arg(long, value_name = "TIME")]
-    pub(crate) max_delay: Option<TimeSpan>,
-    /// Maximum memory for the map of the space [default: 256MiB].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) map_memory: Option<ByteLen>,
-    /// Discard segments before they are used again: on or off [default: on for a block device that supports discards;
-    /// off for files].
-    #[arg(long, value_name = "on|off")]
-    pub(crate) discard: Option<SegmentDiscard>,
-    /// Maximum memory for the data of requests: 64MiB or more [default: 256MiB].
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<MemoryLimit>,
-    /// Serve Prometheus metrics over HTTP at ADDRESS:PORT.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) metrics: Option<MetricsAddress>,
-    /// Serve a status page over HTTP: at PORT of this machine, or at ADDRESS:PORT.
-    #[arg(long, value_name = "[ADDRESS:]PORT")]
-    pub(crate) http: Option<HttpAddress>,
+    #[command(flatten)]
+    pub(crate) serve: OptionArgs<MountOptionSet>,
     /// Print nothing on success.
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,

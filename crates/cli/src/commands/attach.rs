@@ -1,14 +1,17 @@
 //! `forebay attach`: recovers a volume and serves it, in the foreground or in the background.
 
-use crate::args::AttachArgs;
+use crate::args::{AttachArgs, warn};
 use crate::daemon::{self, ServingArgs};
 use forebay_program::failure::CommandResult;
 
 pub(crate) fn run(args: AttachArgs) -> CommandResult {
+    if !args.daemon {
+        warn(&args.options.warnings);
+    }
     if args.foreground {
         daemon::in_foreground(ServingArgs {
             target: args.target,
-            serve: args.serve,
+            options: args.options.values,
             accept: args.accept,
             daemon: args.daemon,
             mount: None,

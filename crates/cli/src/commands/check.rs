@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_volume::{LayerCheckReport, LayerSalvageReport, LayerVerdict, SuperblockDevice, open};
+use forebay_volume::{
+    CheckVerdict, LayerCheckReport, LayerSalvageReport, OpenContext, SuperblockDevice, open,
+};
 use serde::Serialize;
 
 use crate::args::CheckArgs;
@@ -32,28 +34,23 @@ pub(crate) fn run(args: CheckArgs) -> CommandResult<u8> {
     let json = args.json;
     if args.salvage {
         let salvaged = on_ring(move |rt, ring| salvage(args, rt, ring));
-        return reported(json, salvaged, LayerSalvageReport::lines, |report| {
-            if report.is_whole() { 0 } else { 2 }
-        });
+        let code = |report: &LayerSalvageReport| if report.is_whole { 0 } else { 2 };
+        return reported(json, salvaged, |report| &report.lines, code);
     }
     let checked = on_ring(move |rt, ring| check(args, rt, ring));
-    reported(
-        json,
-        checked,
-        LayerCheckReport::lines,
-        |report| match report.verdict() {
-            LayerVerdict::Clean => 0,
-            LayerVerdict::Dirty => 1,
-            LayerVerdict::Damaged => 2,
-        },
-    )
+    let code = |report: &LayerCheckReport| match report.verdict {
+        CheckVerdict::Clean => 0,
+        CheckVerdict::Dirty => 1,
+        CheckVerdict::Damaged => 2,
+    };
+    reported(json, checked, |report| &report.lines, code)
 }
 
 /// Prints the report, or the failure. Returns the exit code.
 fn reported<R: Serialize>(
     json: bool,
     outcome: CommandResult<R>,
-    lines: impl FnOnce(&R) -> Vec<String>,
+    lines: impl FnOnce(&R) -> &Vec<String>,
     code: impl FnOnce(&R) -> u8,
 ) -> CommandResult<u8> {
     match outcome {
@@ -95,27 +92,35 @@ async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<Lay
     let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
     let all = async || {
-        let existing = DeviceOpenOptions::existing();
-        Ok(open(&rt, &ring, &target.tree, existing)?)
+        let context = OpenContext {
+            rt: &rt,
+            ring: &ring,
+            options: DeviceOpenOptions::existing(),
+        };
+        Ok(open(&target.tree, context)?)
     };
     let opened = lock.patiently(&rt, all).await?;
-    Ok(forebay_volume::salvage(&opened).await?)
+    Ok(opened.salvage().await?)
 }
 
 async fn check(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<LayerCheckReport> {
-    let read_only = DeviceOpenOptions::existing().for_reading();
+    let context = OpenContext {
+        rt: &rt,
+        ring: &ring,
+        options: DeviceOpenOptions::existing().for_reading(),
+    };
     let target = &args.target;
     // The data device is examined only if it is named; without it, the log alone can be checked.
-    let by_own_alone = target.name.is_none() && (target.log.is_none() || target.data.is_none());
+    let by_own_alone = target.name.is_none() && target.devices.roles().count() < 2;
     let opened = if by_own_alone {
         None
     } else {
         let found = VolumeTarget::find(target, &ProgramDirs::new()?, &rt, &ring).await?;
-        Some(open(&rt, &ring, &found.tree, read_only)?)
+        Some(open(&found.tree, context)?)
     };
     let looked_at = match &opened {
         Some(opened) => opened.own(),
-        None => SuperblockDevice::open(&rt, &ring, own(target)?, read_only)?,
+        None => SuperblockDevice::open(own(target)?, context)?,
     };
     let mut progress = ByteProgress::new(format!("checking {}", looked_at.spec()));
     let checked = {

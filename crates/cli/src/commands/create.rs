@@ -7,13 +7,12 @@ use std::rc::Rc;
 use forebay_linux::{DeviceKind, DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    CacheOptions, ConfigFile, CreateSpec, DeviceSpec, FilesystemCreateSpec, LayerKind, LayerTree,
-    OpenDevice, OpenedForCreate, SegmentDiscard, ServiceOptions, SpareShare, StackError,
-    SuperblockDevice, VolumeName,
+    ConfigFile, CreateContext, CreateSpec, DeviceSpec, FILESYSTEM, KindRef, OpenContext,
+    OpenDevice, OpenedForCreate, OptionValues, ServedAs, SuperblockDevice, VolumeName,
 };
 use rustix::fs::SeekFrom;
 
-use crate::args::CreateArgs;
+use crate::args::{CreateArgs, warn};
 use crate::clock::clock;
 use crate::lock::NameLock;
 use crate::witness::FailedLogDir;
@@ -35,23 +34,8 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
             file.display()
         )));
     }
-    wanted(&args).own()?;
-    let kind = kind_of(&args);
-    if args.discard.is_some() && kind == LayerKind::Cache {
-        return Err(CommandFailure::usage(
-            "--discard is an option of log-structured volumes: add --volume vsl",
-        ));
-    }
-    if args.spare.is_some() && kind != LayerKind::Space {
-        return Err(CommandFailure::usage(
-            "--spare is an option of log-structured volumes: add --volume vsl",
-        ));
-    }
-    if kind != LayerKind::Files && (args.small_file.is_some() || args.largest_file.is_some()) {
-        return Err(CommandFailure::usage(
-            "--small-file and --largest-file are options of filesystems: add --fs",
-        ));
-    }
+    wanted(&args).check()?;
+    warn(&args.options.warnings);
     // Before anything is formatted, so that no volume is made without a configuration file.
     let description = dirs.new_description(&name)?;
     let made = make_log_file(&args)?;
@@ -76,18 +60,26 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
 fn name_of(args: &CreateArgs) -> CommandResult<VolumeName> {
     match &args.name {
         Some(name) => Ok(name.clone()),
-        None => VolumeName::from_path(args.data.path()).ok_or_else(|| {
-            CommandFailure::usage(format!(
-                "cannot make a name from {}; give a name with --name",
-                args.data
-            ))
-        }),
+        None => {
+            let data = data_of(args)?;
+            VolumeName::from_path(data.path()).ok_or_else(|| {
+                CommandFailure::usage(format!(
+                    "cannot make a name from {data}; give a name with --name"
+                ))
+            })
+        }
     }
+}
+
+/// Returns the data device.
+fn data_of(args: &CreateArgs) -> CommandResult<&DeviceSpec> {
+    let data = args.devices.devices.get("data");
+    data.ok_or_else(|| CommandFailure::usage("name the data device with --data PATH"))
 }
 
 /// Creates the log file if `--log-size` is given and the file does not exist. Returns its path if it was created.
 fn make_log_file(args: &CreateArgs) -> CommandResult<Option<std::path::PathBuf>> {
-    let Some(log) = &args.log else {
+    let Some(log) = args.devices.devices.get("log") else {
         return Ok(None);
     };
     let path = log.path();
@@ -107,10 +99,10 @@ fn make_log_file(args: &CreateArgs) -> CommandResult<Option<std::path::PathBuf>>
         ))),
         (true, Some(size)) => {
             // Check the data device first, so that a volume that cannot be made leaves no log file behind.
-            if let Err(error) = fs::metadata(args.data.path()) {
+            let data = data_of(args)?;
+            if let Err(error) = fs::metadata(data.path()) {
                 return Err(CommandFailure::not_found(format!(
-                    "cannot open {}: {error}; check the path",
-                    args.data
+                    "cannot open {data}: {error}; check the path"
                 )));
             }
             forebay_linux::create_file(path, size.0, args.sparse)?;
@@ -132,8 +124,13 @@ async fn create(
             .map_err(|e| CommandFailure::io(format!("no random numbers: {e}")))?;
     }
     let mut wanted = wanted(&args);
-    wanted.files.hash_key = hash_key;
-    let blank = wanted.open(&rt, &ring)?;
+    wanted.hash_key = hash_key;
+    let context = OpenContext {
+        rt: &rt,
+        ring: &ring,
+        options: DeviceOpenOptions::default(),
+    };
+    let blank = wanted.open(context)?;
     refuse_if_in_use(&blank, args.force).await?;
     for why in dirty_logs_of(&args, &dirs, (&rt, &ring)).await {
         if !args.force {
@@ -147,45 +144,36 @@ async fn create(
         zero(log).await?;
     }
     let before = blank.replaces().await;
-    let made = blank.make(&rt, &name, (id, &clock())).await?;
+    let context = CreateContext {
+        rt: &rt,
+        name: &name,
+        id,
+        clock: &clock(),
+    };
+    let made = blank.create(context).await?;
     if let (Some(before), Ok(state)) = (before, dirs.state()) {
         FailedLogDir::new(&rt, state).forget(&before).await;
     }
     let file = description.write(&ConfigFile {
         name: name.clone(),
         volume: Some(made.volume),
-        tree: set(made.tree, (args.discard, args.spare))?.on(&mut stable)?,
-        options: ServiceOptions::default(),
+        tree: made.tree.on(&mut stable)?,
+        service: OptionValues::default(),
+        warnings: Vec::new(),
     })?;
     Ok(format!(
         "created volume {name}: {}; configuration file {}\n{}",
-        made.said,
+        made.summary,
         file.display(),
-        match kind {
-            LayerKind::Files => format!("mount it with: forebay mount {name} DIR"),
-            LayerKind::Cache | LayerKind::Space => format!("attach it with: forebay attach {name}"),
+        match kind.served_as() {
+            ServedAs::Files => format!("mount it with: forebay mount {name} DIR"),
+            ServedAs::BlockDevice => format!("attach it with: forebay attach {name}"),
         }
     ))
 }
 
-fn set(
-    tree: LayerTree,
-    (discard, spare): (Option<SegmentDiscard>, Option<SpareShare>),
-) -> CommandResult<LayerTree> {
-    let options = CacheOptions {
-        discard,
-        spare,
-        ..CacheOptions::default()
-    };
-    Ok(tree.with(options).map_err(StackError::from)?)
-}
-
-fn kind_of(args: &CreateArgs) -> LayerKind {
-    if args.fs {
-        LayerKind::Files
-    } else {
-        args.volume
-    }
+fn kind_of(args: &CreateArgs) -> KindRef {
+    if args.fs { FILESYSTEM } else { args.volume }
 }
 
 fn wanted(args: &CreateArgs) -> CreateSpec {
@@ -195,19 +183,10 @@ fn wanted(args: &CreateArgs) -> CreateSpec {
     );
     CreateSpec {
         kind: kind_of(args),
-        data: args.data.clone(),
-        log: args.log.clone(),
-        segment: args.segment,
-        size: args.size,
-        placement: args.placement,
-        page: args.page,
-        spare: args.spare,
-        files: FilesystemCreateSpec {
-            small_file: args.small_file,
-            largest_file: args.largest_file,
-            owner: process,
-            hash_key: [0; 16],
-        },
+        devices: args.devices.devices.clone(),
+        options: args.options.values.clone(),
+        owner: process,
+        hash_key: [0; 16],
     }
 }
 
@@ -229,10 +208,13 @@ async fn dirty_logs_of(
     (rt, ring): (&Rt, &Rc<IoRing>),
 ) -> Vec<String> {
     let mut dirty = Vec::new();
-    let Ok(data) = args.data.identity() else {
+    let Some((data, identity)) = data_of(args)
+        .ok()
+        .and_then(|data| Some((data, data.identity().ok()?)))
+    else {
         return dirty;
     };
-    let overlaps = |spec: &DeviceSpec| spec.identity().is_ok_and(|other| other.overlaps(&data));
+    let overlaps = |spec: &DeviceSpec| spec.identity().is_ok_and(|other| other.overlaps(&identity));
     for name in dirs.described_names() {
         let Ok(tree) = dirs.description(&name).map(|described| described.tree) else {
             continue;
@@ -246,19 +228,20 @@ async fn dirty_logs_of(
             continue;
         };
         // A log device that is overwritten itself is examined elsewhere.
-        let is_own = args.log.as_ref().and_then(|own| own.identity().ok());
+        let own = args.devices.devices.get("log");
+        let is_own = own.and_then(|own| own.identity().ok());
         if is_own.is_some_and(|own| log.identity().is_ok_and(|log| log.overlaps(&own))) {
             continue;
         }
         let options = DeviceOpenOptions::existing().for_reading();
-        let Ok(own) = SuperblockDevice::open(rt, ring, (LayerKind::Cache, log), options) else {
+        let context = OpenContext { rt, ring, options };
+        let Ok(own) = SuperblockDevice::open((tree.kind(), log), context) else {
             continue;
         };
         match own.inspect().await {
             Ok(info) if !info.clean && !info.abandoned => dirty.push(format!(
-                "{} is the data device of the volume {name}, whose log {log} HOLDS UNSAVED DATA for it, which could \
-                 no longer be applied: attach and drain or remove {name} first, or abandon that data with --force",
-                args.data
+                "{data} is the data device of the volume {name}, whose log {log} HOLDS UNSAVED DATA for it, which could \
+                 no longer be applied: attach and drain or remove {name} first, or abandon that data with --force"
             )),
             _ => {}
         }

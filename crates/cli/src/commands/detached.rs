@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use forebay_linux::{DeviceOpenOptions, IoRing};
+use forebay_linux::IoRing;
 use forebay_program::dirs::ProgramDirs;
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_rt::Rt;
-use forebay_volume::{AcceptedFaults, FailedLogRegistry, Layer, VolumeName, open};
+use forebay_volume::{AcceptedFaults, Layer, VolumeName};
 
-use crate::clock::clock;
 use crate::lock::NameLock;
 use crate::target::VolumeTarget;
 use crate::witness::FailedLogDir;
@@ -35,16 +34,12 @@ pub(super) async fn on_volume<T>(
     work: impl AsyncFnOnce(&dyn Layer) -> CommandResult<T>,
 ) -> CommandResult<OfflineResult<T>> {
     let lock = NameLock::take(dirs, &target.name)?;
-    let all =
-        async || Ok(open(rt, ring, &target.tree, DeviceOpenOptions::existing())?.by_default());
-    let opened = lock.patiently(rt, all).await?;
-    let witness: Option<Rc<dyn FailedLogRegistry>> =
-        Some(Rc::new(FailedLogDir::new(rt, dirs.state()?)));
-    let around = (witness, clock());
-    let name = target.name.as_str();
-    let attached =
-        forebay_volume::attach(rt.clone(), opened, name, AcceptedFaults::default(), around);
-    let attached = attached.await?;
+    let opened = lock.patiently(rt, async || target.open_with_defaults(rt, ring));
+    let opened = opened.await?;
+    let witness = Rc::new(FailedLogDir::new(rt, dirs.state()?));
+    let context = target.attach_context(rt, witness, AcceptedFaults::default());
+    let attached = opened.attach(context).await?;
+    let name = &target.name;
     let result = work(&*attached.layer).await;
     let closed = attached.layer.close().await;
     let result = result?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
-use forebay_volume::{LayerDumpItem, SuperblockDevice};
+use forebay_volume::{LayerDumpItem, OpenContext, SuperblockDevice};
 use serde_json::Value;
 
 use crate::args::DumpArgs;
@@ -19,13 +19,17 @@ pub(crate) fn run(args: DumpArgs) -> CommandResult {
 }
 
 async fn dump(args: DumpArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult {
-    let read_only = DeviceOpenOptions::existing().for_reading();
+    let context = OpenContext {
+        rt: &rt,
+        ring: &ring,
+        options: DeviceOpenOptions::existing().for_reading(),
+    };
     let own = match &args.target.name {
         Some(name) => {
             let tree = ProgramDirs::new()?.description(name)?.tree;
-            SuperblockDevice::open(&rt, &ring, (tree.kind(), tree.own()), read_only)?
+            SuperblockDevice::open((tree.kind(), tree.own()), context)?
         }
-        None => SuperblockDevice::open(&rt, &ring, own(&args.target)?, read_only)?,
+        None => SuperblockDevice::open(own(&args.target)?, context)?,
     };
     print(&own, &rt, args.json).await
 }
@@ -34,7 +38,7 @@ async fn print(own: &SuperblockDevice, rt: &Rt, json: bool) -> CommandResult {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let mut write = |item: LayerDumpItem| {
-        let value = serde_json::to_value(item).unwrap_or_default();
+        let LayerDumpItem(value) = item;
         let line = if json {
             value.to_string()
         } else {

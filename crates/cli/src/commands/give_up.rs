@@ -15,7 +15,7 @@ pub(crate) fn run(args: &DiscardUnreadableArgs) -> CommandResult {
     let mut client = ControlClient::connect(&ProgramDirs::new()?, name)?;
     let before = client.status()?;
     if !args.lose_unreadable {
-        let what = before.status.to_give_up().ok_or_else(|| {
+        let what = before.status.summary().to_abandon.ok_or_else(|| {
             CommandFailure::refused(format!(
                 "{name} has no data to give up: all data read so far from its log is readable"
             ))
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &DiscardUnreadableArgs) -> CommandResult {
         &ControlRequest::GiveUp {},
         format!("giving up unreadable data of {name}"),
     )?;
-    let lost = client.status()?.status.lost_bytes();
+    let lost = client.status()?.status.summary().lost_bytes;
     result_line!(
         "{name}: the unreadable data in the log is given up; {} of the volume are lost, and return errors until they \
          are written again",

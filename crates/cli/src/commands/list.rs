@@ -126,7 +126,7 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
             Ok(report) => {
                 item.state = "attached";
                 item.detail = None;
-                item.dirty_bytes = Some(report.status.dirty_bytes());
+                item.dirty_bytes = Some(report.status.summary().dirty_bytes);
                 item.data = Some(report.service.data);
                 item.log = report.service.log;
                 item.device = report.service.device;

@@ -1,15 +1,13 @@
 //! `forebay mount`: recovers a filesystem and mounts it, in the foreground or in the background.
 
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::path::Path;
-use std::str::FromStr;
 
 use forebay_program::dirs::mount_point;
 use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_volume::{DeviceSpec, MountOptions};
+use forebay_volume::{FILESYSTEM, MountOptions};
 
-use crate::args::{AcceptArgs, MountArgs, ServeArgs, TargetArgs};
+use crate::args::{AcceptArgs, MountArgs, TargetArgs};
 use crate::daemon::{self, MountRequest, ServingArgs};
 
 /// Mounts the filesystem. `args` are the relevant arguments of this process; the daemon process is started with them.
@@ -41,15 +39,7 @@ pub(crate) fn run(mut mount: MountArgs, args: Vec<OsString>) -> CommandResult {
     }
     daemon::in_foreground(ServingArgs {
         target: target(&mount.source)?,
-        serve: ServeArgs {
-            max_delay: mount.max_delay,
-            map_memory: mount.map_memory,
-            discard: mount.discard,
-            memory: mount.memory,
-            metrics: mount.metrics,
-            http: mount.http,
-            ..ServeArgs::default()
-        },
+        options: mount.serve.values,
         accept: AcceptArgs {
             accept_loss: mount.accept_loss,
             accept_changed: false,
@@ -104,11 +94,10 @@ fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
 /// Decodes the source: a name, or a device if it contains a slash.
 fn target(source: &str) -> CommandResult<TargetArgs> {
     if source.contains('/') {
-        let data: DeviceSpec = source.parse().map_err(CommandFailure::usage)?;
-        return Ok(TargetArgs {
-            data: Some(data),
-            ..TargetArgs::default()
-        });
+        let mut target = TargetArgs::default();
+        let data = source.parse().map_err(CommandFailure::usage)?;
+        target.devices.set(FILESYSTEM.own_role(), data);
+        return Ok(target);
     }
     Ok(TargetArgs {
         name: Some(source.parse()?),
@@ -122,25 +111,21 @@ fn words(mount: &mut MountArgs) -> CommandResult<Vec<String>> {
     let all = mount.options.join(",");
     let mut words = Vec::new();
     for word in all.split(',') {
-        match word.split_once('=') {
-            Some(("max-delay", value)) => set(&mut mount.max_delay, word, value)?,
-            Some(("map-memory", value)) => set(&mut mount.map_memory, word, value)?,
-            Some(("discard", value)) => set(&mut mount.discard, word, value)?,
-            Some(("memory", value)) => set(&mut mount.memory, word, value)?,
-            Some(("metrics", value)) => set(&mut mount.metrics, word, value)?,
-            Some(("http", value)) => set(&mut mount.http, word, value)?,
-            _ if word == "accept-loss" => mount.accept_loss = true,
-            _ => words.push(word.into()),
+        if word == "accept-loss" {
+            mount.accept_loss = true;
+            continue;
+        }
+        let is_set = match word.split_once('=') {
+            Some((key, value)) => mount.serve.set(key, value).map_err(|error| {
+                CommandFailure::usage(format!("the mount option \"{word}\": {error}"))
+            })?,
+            None => false,
+        };
+        if !is_set {
+            words.push(word.into());
         }
     }
     Ok(words)
-}
-
-fn set<T: FromStr<Err: Display>>(option: &mut Option<T>, word: &str, value: &str) -> CommandResult {
-    let value = value.parse();
-    let refused = |error| CommandFailure::usage(format!("the mount option \"{word}\": {error}"));
-    *option = Some(value.map_err(refused)?);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -169,7 +154,7 @@ mod tests {
             "accept-loss,_netdev",
         ]);
         assert_eq!(words(&mut args).unwrap(), ["ro", "_netdev"]);
-        assert!(args.memory.is_some() && args.accept_loss);
+        assert!(args.serve.values.text("memory").is_some() && args.accept_loss);
         let mut wrong = mount(&["a", "/mnt", "-o", "memory=much"]);
         let error = words(&mut wrong).unwrap_err().text;
         assert!(error.contains("memory=much"), "{error}");
@@ -177,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_mount_source_with_a_slash_is_a_device_and_others_are_volume_names() {
-        assert!(target("/dev/sdb").unwrap().data.is_some());
-        assert!(target("./image").unwrap().data.is_some());
+        assert!(target("/dev/sdb").unwrap().devices.get("data").is_some());
+        assert!(target("./image").unwrap().devices.get("data").is_some());
         assert!(target("archive").unwrap().name.is_some());
         assert!(target("no name").is_err());
     }

@@ -7,13 +7,10 @@ use std::time::Duration;
 
 use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_rt::Rt;
-use forebay_volume::{
-    AcceptedFaults, FailedLogRegistry, Layer, SuperblockDevice, VolumeDevices, open,
-};
+use forebay_volume::{AcceptedFaults, Layer, OpenContext, OpenedVolume, SuperblockDevice};
 use futures_util::future::{Either, select};
 
 use crate::args::RemoveArgs;
-use crate::clock::clock;
 use crate::lock::NameLock;
 use crate::target::VolumeTarget;
 use crate::waiting;
@@ -37,10 +34,7 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;
     let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let lock = NameLock::take(&dirs, &target.name)?;
-    let all = async || {
-        // Open with default options: the volume is only drained, not served.
-        Ok(open(&rt, &ring, &target.tree, DeviceOpenOptions::existing())?.by_default())
-    };
+    let all = async || target.open_with_defaults(&rt, &ring);
     let (own, opened) = match lock.patiently(&rt, all).await {
         Ok(opened) => (opened.own(), Ok(opened)),
         Err(failure) => match own_alone(&target, (&rt, &ring)) {
@@ -100,14 +94,12 @@ fn own_alone(
     target: &VolumeTarget,
     (rt, ring): (&Rt, &Rc<IoRing>),
 ) -> CommandResult<SuperblockDevice> {
-    let kind = target.tree.kind();
-    let own = SuperblockDevice::open(
-        rt,
-        ring,
-        (kind, target.own()),
-        DeviceOpenOptions::existing(),
-    );
-    Ok(own?)
+    let options = DeviceOpenOptions::existing();
+    let own = (target.tree.kind(), target.own());
+    Ok(SuperblockDevice::open(
+        own,
+        OpenContext { rt, ring, options },
+    )?)
 }
 
 /// Removes the configuration file of a volume whose own device is gone or holds something else, for the reason in
@@ -158,7 +150,7 @@ fn loses_log(target: &VolumeTarget, failure: &CommandFailure, args: &RemoveArgs)
 async fn taken_home(
     rt: &Rt,
     signals: &SignalReader,
-    (opened, clean): (VolumeDevices, bool),
+    (opened, clean): (Box<dyn OpenedVolume>, bool),
     to: (&VolumeTarget, Rc<FailedLogDir>),
     args: &RemoveArgs,
 ) -> CommandResult<Option<String>> {
@@ -184,7 +176,7 @@ async fn taken_home(
 async fn drain_home(
     rt: &Rt,
     signals: &SignalReader,
-    opened: VolumeDevices,
+    opened: Box<dyn OpenedVolume>,
     (target, witness): (&VolumeTarget, Rc<FailedLogDir>),
     args: &RemoveArgs,
 ) -> CommandResult {
@@ -192,10 +184,8 @@ async fn drain_home(
         loss: args.accept.accept_loss,
         changed: args.accept.accept_changed,
     };
-    let witness: Option<Rc<dyn FailedLogRegistry>> = Some(witness);
-    let around = (witness, clock());
-    let attached = forebay_volume::attach(rt.clone(), opened, target.name.as_str(), accept, around);
-    let attached = attached.await?;
+    let context = target.attach_context(rt, witness, accept);
+    let attached = opened.attach(context).await?;
     let drained = drain(rt, signals, &*attached.layer, target.name.as_str()).await;
     let closed = attached.layer.close().await;
     drained?;

@@ -126,9 +126,10 @@ fn text(report: &StatusReport, earlier: Option<&StatusReport>) -> String {
 
 fn where_it_is(report: &StatusReport, lines: &mut StatusLines) {
     let (service, status) = (&report.service, &report.status);
-    match status.mode_detail() {
-        Some(detail) => lines.add("mode", format!("{}: {detail}", status.mode())),
-        None => lines.add("mode", status.mode()),
+    let summary = status.summary();
+    match &summary.mode_detail {
+        Some(detail) => lines.add("mode", format!("{}: {detail}", summary.mode)),
+        None => lines.add("mode", summary.mode),
     }
     match (&service.device, &service.mounted) {
         (Some(device), _) => lines.add("device", format!("{device} ({})", how(service))),
@@ -161,7 +162,7 @@ fn where_it_is(report: &StatusReport, lines: &mut StatusLines) {
     if let Some(page) = &service.http {
         lines.add("page", page);
     }
-    let len = ByteLen(status.len_bytes());
+    let len = ByteLen(summary.len_bytes);
     lines.add("data", format!("{}, {len}", service.data));
 }
 

@@ -239,7 +239,7 @@ impl ControlConnection {
                 Either::Right((Err(_), _)) => None,
             };
             if let Some(drained) = drained {
-                let left = daemon.volume.status().dirty_bytes();
+                let left = daemon.volume.status().summary().dirty_bytes;
                 return Ok(drained.map(|()| left).map_err(|error| {
                     let name = &daemon.target.name;
                     CommandFailure::io(format!(
@@ -254,7 +254,7 @@ impl ControlConnection {
             }
             let stuck = rt.now().since(least_since) > STUCK_PATIENCE;
             if deadline.is_some_and(|deadline| rt.now() >= deadline)
-                || (status.drain_fails() && stuck)
+                || (status.summary().drain_fails && stuck)
             {
                 return Ok(Err(self.not_drained()));
             }
@@ -278,17 +278,15 @@ impl ControlConnection {
         }
         let status = volume.status();
         tracing::warn!(
-            bytes = status.unreadable_bytes(),
+            bytes = status.summary().unreadable_bytes,
             "abandoning the unreadable data of the log, as commanded"
         );
         volume.give_up();
         let deadline = rt.now().plus(STUCK_PATIENCE);
         while volume.gives_up() {
             if rt.now() >= deadline {
-                let status = volume.status();
-                let why = status
-                    .mode_detail()
-                    .unwrap_or("the volume is still working on it");
+                let why = volume.status().summary().mode_detail;
+                let why = why.unwrap_or_else(|| "the volume is still working on it".into());
                 return Ok(Err(CommandFailure::io(format!(
                     "{name} has accepted the command to give up unreadable data, but has not finished it: {why}"
                 ))));
@@ -297,7 +295,7 @@ impl ControlConnection {
                 .await?;
             rt.sleep(PROGRESS_EVERY).await;
         }
-        Ok(Ok(volume.status().dirty_bytes()))
+        Ok(Ok(volume.status().summary().dirty_bytes))
     }
 
     fn stopped(&self) -> CommandFailure {

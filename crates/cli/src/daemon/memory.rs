@@ -15,7 +15,7 @@ const KEPT: usize = 16 << 20;
 pub(super) async fn give_back(daemon: Rc<Daemon>) {
     loop {
         daemon.rt.sleep(LOOK_EVERY).await;
-        if daemon.volume.status().is_resting() {
+        if daemon.volume.status().summary().is_resting {
             forebay_linux::trim_memory(KEPT);
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn text(report: &StatusReport) -> String {
     }
     let (mut status, mut values) = (Some(&report.status), &Value::Object(values));
     while let Some(layer) = status {
-        let labels = [volume, ("layer", layer.layer_name())];
+        let labels = [volume, ("layer", layer.kind().label())];
         for field in layer.fields() {
             families.add(field, &labels, &values[field.name]);
         }
@@ -79,10 +79,11 @@ impl MetricFamilies {
 
     /// Adds a sample for each possible mode of a layer.
     fn add_modes(&mut self, labels: MetricLabels<'_>, layer: &LayerStatus) {
-        for mode in layer.modes() {
+        let summary = layer.summary();
+        for mode in summary.modes {
             let labels = [labels, &[("mode", mode)]].concat();
             let mut metric = metric(&labels);
-            metric.set_gauge(gauge(f64::from(u8::from(mode == layer.mode()))));
+            metric.set_gauge(gauge(f64::from(u8::from(mode == summary.mode))));
             let family = self.family("forebay_mode", "1 for the current mode", MetricType::GAUGE);
             family.mut_metric().push(metric);
         }
@@ -140,7 +141,7 @@ mod tests {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
-    use forebay_volume::{CacheStatus, FilesFacts, FilesStatus, SpaceStatus};
+    use forebay_volume::{FilesFacts, SpaceStatus};
 
     use super::*;
     use crate::report_tests::example;
@@ -186,17 +187,18 @@ mod tests {
 
     /// Reports of a cache over a log-structured volume, and of a filesystem.
     fn layered() -> [StatusReport; 2] {
-        let space = || Box::new(LayerStatus::Space(SpaceStatus::default()));
-        let LayerStatus::Cache(cache) = example().status else {
-            unreachable!("the example is of a cache");
+        let json = |value: serde_json::Result<Value>, label: &str| {
+            let mut json = value.unwrap();
+            json["layer"] = label.into();
+            json
         };
-        let below = Some(space());
-        let cache = LayerStatus::Cache(CacheStatus { below, ..cache });
-        let files = FilesFacts::default();
-        let below = space();
-        let files = LayerStatus::Files(Box::new(FilesStatus { files, below }));
+        let mut cache = serde_json::to_value(example().status).unwrap();
+        let mut files = json(serde_json::to_value(FilesFacts::default()), "filesystem");
+        for upper in [&mut cache, &mut files] {
+            upper["below"] = json(serde_json::to_value(SpaceStatus::default()), "volume");
+        }
         [cache, files].map(|status| StatusReport {
-            status,
+            status: serde_json::from_value(status).unwrap(),
             ..example()
         })
     }
@@ -205,7 +207,7 @@ mod tests {
     fn metrics_of_the_lower_layer_have_its_label_in_the_same_family() {
         for report in layered() {
             let text = text(&report);
-            let upper = report.status.layer_name();
+            let upper = report.status.kind().label();
             for layer in [upper, "volume"] {
                 let sample =
                     format!("\nforebay_writes_total{{volume=\"archive\",layer=\"{layer}\"}} ");

@@ -32,10 +32,11 @@ use forebay_rt::{Event, Instant, Lock, Rt};
 use forebay_serve::RequestMemory;
 use forebay_serve::nbd::NbdServer;
 use forebay_volume::{
-    CacheOptions, FrontEndKind, Layer, MountOptions, ServiceOptions, StackError, VolumeName,
+    FrontEndKind, Layer, MountOptions, OptionValues, ServedAs, VIA, VolumeError, VolumeName,
+    service_options,
 };
 
-use crate::args::{AcceptArgs, ServeArgs, TargetArgs};
+use crate::args::{AcceptArgs, TargetArgs};
 use crate::lock::NameLock;
 use crate::target::VolumeTarget;
 use forebay_program::dirs::ProgramDirs;
@@ -201,7 +202,8 @@ pub(crate) fn in_foreground(args: ServingArgs) -> CommandResult {
 /// The volume to serve, and the options for serving it.
 pub(crate) struct ServingArgs {
     pub(crate) target: TargetArgs,
-    pub(crate) serve: ServeArgs,
+    /// Options of the command line, which override those of the configuration file.
+    pub(crate) options: OptionValues,
     pub(crate) accept: AcceptArgs,
     /// Set for a background daemon, whose parent waits for a message.
     pub(crate) daemon: bool,
@@ -245,13 +247,18 @@ async fn serve_locked(
     (args, ready): (ServingArgs, Rc<Cell<bool>>),
     signals: SignalReader,
 ) -> CommandResult {
-    let (options, cache) = options(&args);
-    let options = options.or(target.options.clone());
-    target.tree = target.tree.with(cache).map_err(StackError::from)?;
+    // An option of the service, unless a layer has it.
+    let service = [ServedAs::BlockDevice, ServedAs::Files];
+    let service = args
+        .options
+        .only(service.into_iter().flat_map(service_options));
+    let layers = args.options.minus(&service);
+    let options = service.or(&target.service);
+    target.tree = target.tree.with(&layers).map_err(VolumeError::from)?;
     let (how, choice) = match mount::wanted(&target, args.mount, &options)? {
         Some(mount) => (ServingMode::Mount(mount), None),
         None => {
-            let (via, choice) = front::choose(options.via.unwrap_or_default())?;
+            let (via, choice) = front::choose(options.get(&VIA).unwrap_or_default())?;
             (ServingMode::Block(via), choice)
         }
     };
@@ -270,8 +277,9 @@ async fn serve_locked(
         options: &options,
         how: &how,
     };
+    let warnings = std::mem::take(&mut target.warnings);
     let mut started = start::start(setting, &signals, target, args.accept).await?;
-    started.notes.extend(choice);
+    started.notes.extend(warnings.into_iter().chain(choice));
     lock.settle();
     let told = if args.daemon {
         spawn::tell_ready(&dirs, &started)
@@ -287,27 +295,4 @@ async fn serve_locked(
     };
     dirs.remove_sockets(&daemon.target.name);
     ended
-}
-
-/// Splits the arguments into options for serving the volume and options of its uppermost layer.
-fn options(args: &ServingArgs) -> (ServiceOptions, CacheOptions) {
-    let serve = &args.serve;
-    let options = ServiceOptions {
-        via: serve.via,
-        listen: serve.listen.clone(),
-        metrics: serve.metrics.clone(),
-        http: serve.http.clone(),
-        memory: serve.memory,
-        ..ServiceOptions::default()
-    };
-    let cache = CacheOptions {
-        durability: serve.durability,
-        max_delay: serve.max_delay,
-        patience: serve.patience,
-        bypass: serve.bypass,
-        map_memory: serve.map_memory,
-        discard: serve.discard,
-        spare: serve.spare,
-    };
-    (options, cache)
 }

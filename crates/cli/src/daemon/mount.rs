@@ -15,7 +15,8 @@ use forebay_program::dirs::{ProgramDirs, mount_point};
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_serve::fuse::{Mount, ServedMount, UnmountError};
 use forebay_volume::{
-    FilesystemCounters, FilesystemRequestKind, LayerKind, MountOptions, ServiceOptions, VolumeName,
+    FilesystemCounters, FilesystemRequestKind, MOUNT, MOUNT_OPTIONS, MountOptions, OptionValues,
+    ServedAs, VolumeName,
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -40,25 +41,25 @@ pub(super) struct MountPlan {
 pub(super) fn wanted(
     target: &VolumeTarget,
     wish: Option<MountRequest>,
-    options: &ServiceOptions,
+    options: &OptionValues,
 ) -> CommandResult<Option<MountPlan>> {
     let name = &target.name;
-    let wish = match (target.tree.kind(), wish) {
-        (LayerKind::Files, Some(wish)) => wish,
-        (LayerKind::Files, None) => {
+    let wish = match (target.tree.kind().served_as(), wish) {
+        (ServedAs::Files, Some(wish)) => wish,
+        (ServedAs::Files, None) => {
             return Err(CommandFailure::usage(format!(
                 "{name} is a filesystem, not a block device: mount it with: forebay mount {name} DIR"
             )));
         }
-        (_, Some(_)) => {
+        (ServedAs::BlockDevice, Some(_)) => {
             return Err(CommandFailure::usage(format!(
                 "{name} is a block device, not a filesystem: attach it with `forebay attach {name}`, and mount the \
                  filesystem on it"
             )));
         }
-        (_, None) => return Ok(None),
+        (ServedAs::BlockDevice, None) => return Ok(None),
     };
-    let described = options.mount.as_ref().map(|dir| dir.0.clone());
+    let described = options.get(&MOUNT).map(|dir| dir.0);
     let dir = wish.dir.or(described).ok_or_else(|| {
         CommandFailure::usage(format!(
             "no mount directory for {name}: give one with forebay mount {name} DIR, or `mount = \"DIR\"` in its \
@@ -67,7 +68,8 @@ pub(super) fn wanted(
     })?;
     let dir = mount_point(&dir);
     can_be_mounted_on(name, &dir)?;
-    let options = wish.options.or(options.mount_options).unwrap_or_default();
+    let options = wish.options.or(options.get(&MOUNT_OPTIONS));
+    let options = options.unwrap_or_default();
     let medium = medium(target.own());
     Ok(Some(MountPlan {
         dir,

@@ -108,10 +108,9 @@ impl BackingDevices {
 
 /// Returns the device that finally holds the data, and whether the data has the volume's own addresses there.
 fn home(tree: &LayerTree) -> Option<(FilesystemBacking, bool)> {
-    match (tree, tree.data()) {
-        (_, DeviceOrLayer::Layer(below)) => home(&below).map(|(home, _)| (home, false)),
-        (LayerTree::Cache(_), DeviceOrLayer::Device(spec)) => Some((medium(&spec)?, true)),
-        (_, DeviceOrLayer::Device(spec)) => Some((medium(&spec)?, false)),
+    match tree.data() {
+        DeviceOrLayer::Layer(below) => home(below).map(|(home, _)| (home, false)),
+        DeviceOrLayer::Device(spec) => Some((medium(spec)?, tree.kind().keeps_addresses())),
     }
 }
 

@@ -11,7 +11,8 @@ use forebay_rt::{Event, Rt};
 use forebay_serve::RequestMemory;
 use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_volume::{
-    AcceptedFaults, AttachedLayer, FailedLogRegistry, Layer, ServiceOptions, open,
+    AcceptedFaults, AttachedLayer, HTTP, LISTEN, Layer, MEMORY, METRICS, OpenContext, OptionValues,
+    open,
 };
 use futures_util::future::{Either, select};
 
@@ -25,7 +26,6 @@ use super::notify::notify;
 use super::place::{BackingDevices, LayerPlaces};
 use super::{Daemon, FrontEndContext, NbdService, control, memory};
 use crate::args::AcceptArgs;
-use crate::clock::clock;
 use crate::lock::NameLock;
 use crate::target::VolumeTarget;
 use crate::witness::FailedLogDir;
@@ -46,7 +46,7 @@ pub(super) struct StartContext<'a> {
     pub(super) ring: &'a Rc<IoRing>,
     pub(super) dirs: &'a ProgramDirs,
     pub(super) lock: &'a NameLock,
-    pub(super) options: &'a ServiceOptions,
+    pub(super) options: &'a OptionValues,
     /// The selected front end, no longer `auto`.
     pub(super) how: &'a ServingMode,
 }
@@ -114,7 +114,7 @@ impl DaemonSockets {
             nbd.push(bind(&SocketAddress::Unix(own.clone()))?);
             nbd_uri = Some(uri(name.as_str(), &SocketAddress::Unix(own)));
         }
-        if let Some(listen) = options.listen.as_ref().filter(|_| is_block) {
+        if let Some(listen) = options.get(&LISTEN).filter(|_| is_block) {
             let listener = bind(&listen.0)?;
             // For port 0, the system chose the port.
             let address = listener
@@ -126,14 +126,15 @@ impl DaemonSockets {
             nbd.push(listener);
         }
         let (mut sites, mut page) = (Vec::new(), None);
-        if let Some(http) = &options.http {
+        let http = options.get(&HTTP);
+        if let Some(http) = &http {
             let listener = bind(&http.0)?;
             page = listener.local_address().map(|at| format!("http://{at}/"));
             sites.push((HttpSite::page_at(&listener), listener));
         }
         // The page's address serves the metrics, too.
-        let http = options.http.as_ref().map(|http| &http.0);
-        if let Some(metrics) = options.metrics.as_ref().filter(|at| Some(&at.0) != http) {
+        let http = http.as_ref().map(|http| &http.0);
+        if let Some(metrics) = options.get(&METRICS).filter(|at| Some(&at.0) != http) {
             sites.push((HttpSite::METRICS, bind(&metrics.0)?));
         }
         Ok(DaemonSockets {
@@ -176,8 +177,7 @@ async fn attach(
     let StartContext { rt, ring, lock, .. } = *setting;
     let all = async || {
         let options = DeviceOpenOptions::existing().outlasting_readers();
-        let opened = open(rt, ring, &target.tree, options)?;
-        Ok(opened)
+        Ok(open(&target.tree, OpenContext { rt, ring, options })?)
     };
     let opened = lock.patiently(rt, all).await?;
     let info = opened.own().inspect().await?;
@@ -199,10 +199,8 @@ async fn attach(
         changed: accept.accept_changed,
     };
     let witness = Rc::new(FailedLogDir::new(rt, setting.dirs.state()?));
-    let witness: Option<Rc<dyn FailedLogRegistry>> = Some(witness);
-    let name = target.name.as_str();
-    let around = (witness, clock());
-    Ok(forebay_volume::attach(rt.clone(), opened, name, accept, around).await?)
+    let context = target.attach_context(rt, witness, accept);
+    Ok(opened.attach(context).await?)
 }
 
 async fn serve(
@@ -276,8 +274,8 @@ async fn serve(
 }
 
 /// Returns the memory for the data of requests.
-fn request_memory(options: &ServiceOptions) -> RequestMemory {
-    match options.memory {
+fn request_memory(options: &OptionValues) -> RequestMemory {
+    match options.get(&MEMORY) {
         Some(forebay_volume::MemoryLimit(bound)) => RequestMemory::new(bound.0),
         None => RequestMemory::default(),
     }

@@ -62,8 +62,8 @@ pub(super) async fn run(daemon: &Daemon, signals: &SignalReader) -> CommandResul
             let status = daemon.volume.status();
             tracing::info!(
                 ?signal,
-                dirty_bytes = status.dirty_bytes(),
-                marked_bytes = status.marked_bytes(),
+                dirty_bytes = status.summary().dirty_bytes,
+                marked_bytes = status.summary().pending_discard_bytes,
                 "stopping; dirty data stays in the log"
             );
             stop(daemon, signals).await
@@ -162,7 +162,7 @@ pub(super) async fn end_service(daemon: &Daemon) -> CommandResult<u64> {
             "{clients} NBD clients have pending requests or unread replies; {why}"
         ));
     }
-    let left = daemon.volume.status().dirty_bytes();
+    let left = daemon.volume.status().summary().dirty_bytes;
     let closed = close(daemon).await;
     if ended.is_err() && rt.timeout(CLIENTS_PATIENCE, shutdown).await.is_err() {
         let clients = daemon.nbd_connections();

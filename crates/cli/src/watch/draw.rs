@@ -96,8 +96,8 @@ fn draw_volume(
 }
 
 fn draw_head(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistory) {
-    let (service, status) = (&volume.report.service, &volume.report.status);
-    let mode = match (volume.gone, status.mode()) {
+    let (service, summary) = (&volume.report.service, volume.report.status.summary());
+    let mode = match (volume.gone, summary.mode) {
         (true, _) => "no longer attached".red(),
         (false, mode @ "caching") => mode.green(),
         (false, mode @ "serving") => mode.green(),
@@ -115,7 +115,7 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistor
     let name = service.name.as_str().bold();
     let more = Span::raw(device).dark_gray();
     rows.line(frame, Line::from(vec![name, "  ".into(), mode, more]));
-    let data = format!("{}, {}", service.data, ByteLen(status.len_bytes()));
+    let data = format!("{}, {}", service.data, ByteLen(summary.len_bytes));
     let below = match &service.log {
         None => vec![data],
         Some(log) => {
@@ -130,7 +130,7 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistor
     for line in below {
         rows.line(frame, Line::raw(line).dark_gray());
     }
-    if let Some(detail) = status.mode_detail() {
+    if let Some(detail) = &summary.mode_detail {
         rows.line(frame, Line::raw(detail.to_owned()).red());
     }
 }

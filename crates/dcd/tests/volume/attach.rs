@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AckMode, AttachOptions, AttachReport, CheckVerdict, CreateOptions, DcdAttachError,
-    DcdCheckReport, DcdCreateError, DcdVolume, InspectError, LogDumpItem, VolumeId,
+    AttachOptions, AttachReport, CreateOptions, DcdAttachError, DcdCheckReport, DcdCreateError,
+    DcdVolume, InspectError, LogDumpItem, VolumeId,
 };
-use forebay_device::{BufMut, Device, DeviceOp, Durability, RamDevice};
+use forebay_device::{AckMode, BufMut, CheckVerdict, Device, DeviceOp, Durability, RamDevice};
 use forebay_ring_log::{FormatError, LogOpenError, PairError, RingSuperblock};
 use forebay_rt::VirtualTime;
 use forebay_sim::disk::WriteFate;
@@ -542,7 +542,7 @@ fn a_data_device_that_loses_the_writes_of_a_killed_process_is_recognised() {
 /// The process dies and the disks go on, but requests under way do not reach them.
 #[test]
 fn acknowledged_writes_survive_the_process_only_with_acknowledgement_at_handover() {
-    for (acknowledge, kept) in [(AckMode::Handover, true), (AckMode::Flush, false)] {
+    for (acknowledge, kept) in [(AckMode::Device, true), (AckMode::Memory, false)] {
         let options = AttachOptions {
             acknowledge,
             ..AttachOptions::default()

@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_dcd::{AttachOptions, CreateOptions, DataLocation, DcdVolume};
+use forebay_dcd::{AttachOptions, CreateOptions, DcdVolume};
 use forebay_device::{
-    Buf, BufMut, Device, DeviceError, DeviceGeometry, Durability, IoFuture, RamDevice, ZeroedSpace,
+    Buf, BufMut, DataLocation, Device, DeviceError, DeviceGeometry, Durability, IoFuture,
+    RamDevice, ZeroedSpace,
 };
 use forebay_ring_log::VolumeId;
 use forebay_rt::{Executor, Rt, VirtualTime};

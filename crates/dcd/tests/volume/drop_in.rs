@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use forebay_dcd::{AttachOptions, CheckVerdict, CreateOptions, DcdVolume, VolumeId};
-use forebay_device::{Device, DeviceGeometry, RamDevice, ZeroedSpace};
+use forebay_dcd::{AttachOptions, CreateOptions, DcdVolume, VolumeId};
+use forebay_device::{CheckVerdict, Device, DeviceGeometry, RamDevice, ZeroedSpace};
 use forebay_rng::Rng;
 use forebay_sim::history::{History, SharedHistory, perform, random_action};
 use forebay_sim::stamp::stamp;

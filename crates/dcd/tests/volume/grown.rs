@@ -7,10 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use forebay_dcd::{
-    AttachOptions, CheckVerdict, CreateOptions, DataIdentity, DcdAttachError, DcdCreateError,
-    DcdVolume, ResizeError, VolumeId,
+    AttachOptions, CreateOptions, DataIdentity, DcdAttachError, DcdCreateError, DcdVolume,
+    ResizeError, VolumeId,
 };
-use forebay_device::{Device, RamDevice, Tap, TapHooks};
+use forebay_device::{CheckVerdict, Device, RamDevice, Tap, TapHooks};
 use forebay_ring_log::read_superblocks;
 use forebay_sim::disk::WriteFate;
 use forebay_sim::stamp::stamp;

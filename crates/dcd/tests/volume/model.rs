@@ -149,7 +149,7 @@ fn every_read_returns_the_last_completed_write_with_large_writes_bypassing_the_l
 
 #[test]
 fn every_read_returns_the_last_completed_write_with_durable_acknowledgements() {
-    let acknowledge = forebay_dcd::AckMode::Write;
+    let acknowledge = forebay_device::AckMode::Durable;
     let options = AttachOptions {
         acknowledge,
         ..AttachOptions::default()
@@ -162,7 +162,7 @@ fn every_read_returns_the_last_completed_write_with_durable_acknowledgements() {
 #[test]
 fn every_read_returns_the_last_completed_write_with_acknowledgement_at_handover() {
     let options = AttachOptions {
-        acknowledge: forebay_dcd::AckMode::Handover,
+        acknowledge: forebay_device::AckMode::Device,
         ..AttachOptions::default()
     };
     for seed in 300..306 {

@@ -13,10 +13,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AckMode, AttachOptions, CreateOptions, DataIdentity, DcdStatus, DcdVolume, DestageActivity,
-    VolumeId,
+    AttachOptions, CreateOptions, DataIdentity, DcdStatus, DcdVolume, DestageActivity, VolumeId,
 };
-use forebay_device::{BufMut, Device, DeviceSlice, Durability, RamDevice, ZeroedSpace};
+use forebay_device::{AckMode, BufMut, Device, DeviceSlice, Durability, RamDevice, ZeroedSpace};
 use forebay_disk_model::disk::{DiskOptions, Scheduling, named};
 use forebay_disk_model::{Drive, EmulatedDisk, EvenDisk};
 use forebay_rt::{Executor, Rt, VirtualTime};
@@ -313,7 +312,7 @@ fn paced_writers_that_wait_for_the_log_share_records() {
         let log = even(&rt, LOG_BYTES, Duration::from_micros(50));
         let data = even(&rt, DATA_BYTES, Duration::from_secs(1) / OWN as u32);
         let options = AttachOptions {
-            acknowledge: AckMode::Handover,
+            acknowledge: AckMode::Device,
             ..AttachOptions::default()
         };
         let volume = volume_with(&rt, log, data, options).await;

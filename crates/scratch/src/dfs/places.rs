@@ -7,7 +7,7 @@ use std::process::Command;
 
 use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_program::result_line;
-use forebay_volume::LayerKind;
+use forebay_volume::FILESYSTEM;
 
 use super::copying::FuseMemoryFile;
 use crate::UserStop;
@@ -143,7 +143,7 @@ pub(super) fn all(
 }
 
 fn forebay(scratch: &ScratchDir, image: &ScratchImage, at: &Path) -> CommandResult<BenchPlace> {
-    let kind = LayerKind::Files.to_string();
+    let kind = FILESYSTEM.to_string();
     let spec = image.path.display().to_string();
     let volume = ScratchVolume::create(scratch, "files", &spec, &["--volume", &kind, "--force"])?;
     volume.mount(at)?;

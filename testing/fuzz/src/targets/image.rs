@@ -13,12 +13,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AckMode, AttachOptions, AttachReport, CheckVerdict, CreateOptions, DataIdentity,
-    DcdAttachError, DcdVolume, OffsetPolicy, VolumeId,
+    AttachOptions, AttachReport, CreateOptions, DataIdentity, DcdAttachError, DcdVolume,
+    OffsetPolicy, VolumeId,
 };
 use forebay_device::{
-    BufMut, Device, DeviceError, Durability, RamDevice, Tap, TapHooks, TapRequest, ZeroedSpace,
-    is_zero,
+    AckMode, BufMut, CheckVerdict, Device, DeviceError, Durability, RamDevice, Tap, TapHooks,
+    TapRequest, ZeroedSpace, is_zero,
 };
 use forebay_ring_log::{HEADER_BYTES, LogOpenError, SUPERBLOCK_A_AT, SUPERBLOCK_B_AT};
 use forebay_rt::{Executor, Rt, VirtualTime};
@@ -227,9 +227,9 @@ pub fn image(bytes: &[u8]) {
     let (flags, log, data) = tampered(bytes);
     let options = AttachOptions {
         acknowledge: if flags & 1 == 0 {
-            AckMode::Flush
+            AckMode::Memory
         } else {
-            AckMode::Write
+            AckMode::Durable
         },
         bypass: (flags & 2 != 0).then_some(ByteLen::kib(64)),
         accept_loss: flags & 4 != 0,

@@ -7,8 +7,7 @@ mod troubles;
 
 use std::time::Duration;
 
-use forebay_dcd::AckMode;
-use forebay_device::DeviceOp;
+use forebay_device::{AckMode, DeviceOp};
 use forebay_rng::{Rng, mix};
 use forebay_sim::disk::{BitRot, DiskFaults, DiskOutage};
 use forebay_sim::plan::{CheckSchedule, DiskConditions, IncarnationEnd, coin, regions};
@@ -63,7 +62,7 @@ fn cache(rng: &Rng, kind: CacheFaultKind, seed: u64, flood: bool) -> CacheTarget
         // An independent choice, like `resends`.
         grown: Rng::new(mix(seed, 0x6a_0d)).one_in(6),
         acknowledge: if rng.one_in(8) {
-            AckMode::Write
+            AckMode::Durable
         } else {
             handover(seed)
         },
@@ -85,9 +84,9 @@ fn gaps(seed: u64) -> Option<u64> {
 /// Chooses the acknowledgement of writes independently of other choices, like [`resends`].
 fn handover(seed: u64) -> AckMode {
     if Rng::new(mix(seed, 0x4a_0d)).one_in(6) {
-        AckMode::Handover
+        AckMode::Device
     } else {
-        AckMode::Flush
+        AckMode::Memory
     }
 }
 

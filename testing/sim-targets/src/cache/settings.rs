@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::time::Duration;
 
-use forebay_dcd::AckMode;
+use forebay_device::AckMode;
 use forebay_sim::plan::ScenarioSettings;
 
 /// The role of a disk in a cache.
@@ -92,7 +92,7 @@ impl CacheTarget {
             kind,
             used_log: false,
             grown: false,
-            acknowledge: AckMode::Flush,
+            acknowledge: AckMode::Memory,
             max_delay: Duration::from_millis(5),
             bypass: None,
             map_memory: None,
@@ -113,9 +113,9 @@ impl ScenarioSettings for CacheTarget {
     fn show(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "delay {:?}", self.max_delay)?;
         match self.acknowledge {
-            AckMode::Flush => {}
-            AckMode::Handover => write!(f, ", writes handed over")?,
-            AckMode::Write => write!(f, ", durable writes")?,
+            AckMode::Memory => {}
+            AckMode::Device => write!(f, ", writes handed over")?,
+            AckMode::Durable => write!(f, ", durable writes")?,
         }
         if let Some(from) = self.bypass {
             write!(f, ", past the log from {from} bytes on")?;
@@ -163,7 +163,7 @@ impl ScenarioSettings for CacheTarget {
             |cache| cache.one_disk = false,
             |cache| cache.used_log = false,
             |cache| cache.grown = false,
-            |cache| cache.acknowledge = AckMode::Flush,
+            |cache| cache.acknowledge = AckMode::Memory,
         ]
     }
 }

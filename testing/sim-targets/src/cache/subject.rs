@@ -4,10 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dcd::{
-    AckMode, AttachOptions, AttachReport, CacheMode, DcdAttachError, DcdVolume, DrainError,
-    OffsetPolicy,
+    AttachOptions, AttachReport, CacheMode, DcdAttachError, DcdVolume, DrainError, OffsetPolicy,
 };
-use forebay_device::{DeviceOp, IoFuture};
+use forebay_device::{AckMode, DeviceOp, IoFuture};
 use forebay_ring_log::{LogOpenError, PairError};
 use forebay_sim::Violation;
 use forebay_sim::disk::{DiskFaults, DiskImage, DiskRequest, SimDisk};
@@ -134,11 +133,11 @@ impl TestedSystem for CacheTarget {
     }
 
     fn is_durable_at_once(&self) -> bool {
-        self.acknowledge == AckMode::Write
+        self.acknowledge == AckMode::Durable
     }
 
     fn outlives_the_process(&self) -> bool {
-        self.acknowledge >= AckMode::Handover
+        self.acknowledge >= AckMode::Device
     }
 
     /// A FUA write that bypasses the log covers no earlier writes.
@@ -302,11 +301,11 @@ impl TestedSystem for CacheTarget {
     fn cut_everywhere(seed: u64) -> Vec<(String, CachePlan)> {
         let (len, plain) = (128 << 10, CacheTarget::plain(CacheFaultKind::Calm));
         let durable = CacheTarget {
-            acknowledge: AckMode::Write,
+            acknowledge: AckMode::Durable,
             ..plain.clone()
         };
         let handed_over = CacheTarget {
-            acknowledge: AckMode::Handover,
+            acknowledge: AckMode::Device,
             ..plain.clone()
         };
         let bypass = CacheTarget {

@@ -1,6 +1,7 @@
 //! Space and map accounting: the counters of `status` agree with each other and with the requests.
 
-use forebay_dcd::{DataLocation, DcdStatus, DcdVolume};
+use forebay_dcd::{DcdStatus, DcdVolume};
+use forebay_device::DataLocation;
 
 use forebay_sim::Violation;
 use forebay_sim::subject::ClientTotals;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay_dcd::AckMode;
+use forebay_device::AckMode;
 use forebay_ring_log::{SEGMENTS_AT, SUPERBLOCK_B_AT};
 use forebay_rng::{Rng, mix};
 use forebay_sim::disk::TimedFault;
@@ -61,7 +61,7 @@ pub(super) fn add(plan: &mut CachePlan) {
         }
     }
     // All data that clients have read is in the log or durable on the data device.
-    let handed_over = plan.volume.acknowledge == AckMode::Handover;
+    let handed_over = plan.volume.acknowledge == AckMode::Device;
     let known = plan.volume.kind == CacheFaultKind::Calm
         || handed_over && is_about_failures(plan.volume.kind);
     if known && plan.volume.bypass.is_none() && (rng.one_in(5) || handed_over) {

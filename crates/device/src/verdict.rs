@@ -1,0 +1,15 @@
+//! The verdict of a check of devices that are not in use.
+
+use serde::Serialize;
+
+/// Verdict of a check. A later value is worse.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckVerdict {
+    /// Recovery has nothing to do.
+    Clean,
+    /// Attaching recovers data.
+    Dirty,
+    /// Data is missing or damaged, or the devices do not belong together.
+    Damaged,
+}

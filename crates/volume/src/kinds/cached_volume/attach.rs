@@ -1,0 +1,74 @@
+//! Attaches a cache over a log-structured volume.
+
+use std::rc::Rc;
+
+use forebay_dcd::DataIdentity;
+
+use super::attached::CachedVolume;
+use super::{as_data, in_words};
+use crate::VolumeError;
+use crate::kind::{AttachContext, AttachedLayer};
+use crate::kinds::cache::{self, CacheDevices, CacheError};
+use crate::kinds::space;
+use crate::options::OptionValues;
+
+/// Recovers the volume on the pair's data device, then the cache over it, and attaches both.
+///
+/// # Errors
+/// If one of them cannot be attached, or they do not belong together.
+pub(crate) async fn attach(
+    pair: CacheDevices,
+    options: &OptionValues,
+    context: AttachContext,
+) -> Result<AttachedLayer, VolumeError> {
+    let info = cache::inspect(&pair.log).await?;
+    let below = space::attach(pair.data.clone(), options, &context).await?;
+    let device = below.layer.device();
+    let device = device.expect("a log-structured volume is a block device");
+    let data = as_data(&pair.data, &below.layer.id(), device);
+    let together = if context.accept.changed {
+        Ok(())
+    } else {
+        belong_together(&pair, &info.data, &data.identity)
+    };
+    let over = CacheDevices { data, ..pair };
+    let rt = context.rt.clone();
+    let attached = match together {
+        Ok(()) => cache::attach(over, context).await,
+        Err(error) => Err(error),
+    };
+    match attached {
+        Ok(above) => {
+            let notes = below.notes.into_iter().chain(above.notes);
+            Ok(AttachedLayer {
+                notes: notes.collect(),
+                layer: Rc::new(CachedVolume::new(rt, above.layer, below.layer)),
+            })
+        }
+        Err(error) => {
+            if let Err(error) = below.layer.close().await {
+                tracing::warn!(%error, "cannot close the volume below a cache that failed to attach");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Checks that the log belongs to a cache over this volume.
+fn belong_together(
+    pair: &CacheDevices,
+    known: &DataIdentity,
+    found: &DataIdentity,
+) -> Result<(), VolumeError> {
+    if found.names.iter().any(|name| known.names.contains(name)) {
+        Ok(())
+    } else {
+        Err(CacheError::OtherBelow {
+            log: pair.log.spec.to_string(),
+            data: pair.data.spec.to_string(),
+            want: in_words(&known.names, &pair.data.spec),
+            have: in_words(&found.names, &pair.data.spec),
+        }
+        .into())
+    }
+}

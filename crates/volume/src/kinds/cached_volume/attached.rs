@@ -1,0 +1,154 @@
+//! An attached cache over a log-structured volume, as one layer.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{DataLocation, Device, DeviceError, LocatedExtent};
+use forebay_rt::Rt;
+use forebay_units::ByteLen;
+
+use super::admission::AdmissionDevice;
+use crate::RequestedPlacement;
+use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
+use crate::operation_error::OperationError;
+use crate::report::LayerStatus;
+
+/// A cache over another layer.
+pub(super) struct CachedVolume {
+    above: Rc<dyn Layer>,
+    below: Rc<dyn Layer>,
+    device: Rc<AdmissionDevice>,
+}
+
+impl CachedVolume {
+    pub(super) fn new(rt: Rt, above: Rc<dyn Layer>, below: Rc<dyn Layer>) -> CachedVolume {
+        let device = AdmissionDevice::new(rt, Rc::clone(&above), Rc::clone(&below));
+        CachedVolume {
+            above,
+            below,
+            device: Rc::new(device),
+        }
+    }
+
+    async fn end(&self) -> Result<(), DeviceError> {
+        // The volume below is closed even if closing the cache failed.
+        let above = self.above.close().await;
+        let below = self.below.close().await;
+        above.and(below)
+    }
+}
+
+impl Layer for CachedVolume {
+    fn name(&self) -> String {
+        self.above.name()
+    }
+
+    fn id(&self) -> String {
+        self.above.id()
+    }
+
+    fn device(&self) -> Option<Rc<dyn Device>> {
+        Some(Rc::clone(&self.device) as Rc<dyn Device>)
+    }
+
+    fn room(&self) -> Option<u64> {
+        self.below.room()
+    }
+
+    fn fast_zeroes(&self) -> bool {
+        self.above.fast_zeroes()
+    }
+
+    /// Data that bypasses the log is kept by the volume below, so both must survive.
+    fn survives_kill(&self) -> bool {
+        self.above.survives_kill() && self.below.survives_kill()
+    }
+
+    fn status(&self) -> LayerStatus {
+        self.above.status().over(self.below.status())
+    }
+
+    fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
+        let places = self.above.place(range).into_iter();
+        let below = |extent: LocatedExtent| match extent.place {
+            DataLocation::Home => self.below.place(extent.range),
+            _ => vec![extent],
+        };
+        places.flat_map(below).collect()
+    }
+
+    fn look_up_places(&self, range: Range<u64>) -> LayerFuture<'_, Vec<LocatedExtent>> {
+        Box::pin(async move {
+            let mut places = Vec::new();
+            for extent in self.above.place(range) {
+                match extent.place {
+                    DataLocation::Home => {
+                        places.extend(self.below.look_up_places(extent.range).await)
+                    }
+                    _ => places.push(extent),
+                }
+            }
+            places
+        })
+    }
+
+    /// Resizes the volume below and then the cache, which gets the same length.
+    fn resize(
+        &self,
+        size: Option<ByteLen>,
+    ) -> LayerFuture<'_, Result<ResizeReport, OperationError>> {
+        Box::pin(async move {
+            let below = self.below.resize(size).await?;
+            let above = self.above.resize(None).await?;
+            Ok(ResizeReport {
+                notes: below.notes.into_iter().chain(above.notes).collect(),
+                ..above
+            })
+        })
+    }
+
+    fn tune(
+        &self,
+        placement: Option<RequestedPlacement>,
+    ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
+        self.below.tune(placement)
+    }
+
+    fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        Box::pin(async {
+            self.above.drain().await?;
+            self.below.drain().await
+        })
+    }
+
+    fn what_is_left(&self) -> Option<DrainFailure> {
+        self.above
+            .what_is_left()
+            .or_else(|| self.below.what_is_left())
+    }
+
+    fn has_to_give_up(&self) -> bool {
+        self.above.has_to_give_up()
+    }
+
+    fn give_up(&self) {
+        self.above.give_up();
+    }
+
+    fn gives_up(&self) -> bool {
+        self.above.gives_up()
+    }
+
+    fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+        Box::pin(self.end())
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.above.warning()
+    }
+
+    fn what_holds_up(&self) -> String {
+        let (above, below) = (self.above.what_holds_up(), self.below.what_holds_up());
+        format!("{above}; below it, {below}")
+    }
+}

@@ -1,0 +1,86 @@
+//! Creates a cache over a log-structured volume, or over an existing one.
+
+use std::rc::Rc;
+
+use forebay_dcd::SuperblockContents;
+use forebay_rt::Rt;
+use forebay_vsl::{SpaceDevice, SpaceOpenError};
+
+use super::as_data;
+use crate::VolumeError;
+use crate::create::CreateReport;
+use crate::kind::{CreateContext, VolumeCreation};
+use crate::kinds::cache::{self, CacheCreateSpec, CacheDevices, LOG_SEGMENT};
+use crate::kinds::space::{self, SpaceCreateSpec, SpaceError};
+use crate::layer::LayerFuture;
+use crate::open::OpenDevice;
+
+/// The opened devices of a log-structured volume with a cache in front of it; both are to be created.
+pub(crate) struct CachedVolumeCreation {
+    /// The devices.
+    pub(crate) pair: CacheDevices,
+    /// Parameters of the log-structured volume.
+    pub(crate) below: SpaceCreateSpec,
+}
+
+impl VolumeCreation for CachedVolumeCreation {
+    fn formatted(&self) -> Vec<(&OpenDevice, &'static str)> {
+        vec![(&self.pair.log, "log"), (&self.pair.data, "data")]
+    }
+
+    fn to_fill(&self) -> Option<&OpenDevice> {
+        Some(&self.pair.log)
+    }
+
+    fn create<'a>(
+        &'a self,
+        context: CreateContext<'a>,
+    ) -> LayerFuture<'a, Result<CreateReport, VolumeError>> {
+        Box::pin(async move {
+            // The two volumes need different ids.
+            let mut id_below = context.id;
+            id_below[15] ^= 0xff;
+            let pair = &self.pair;
+            let below = space::make_volume(context.rt, &pair.data, &self.below, id_below).await?;
+            let new = CacheCreateSpec {
+                name: context.name.to_string(),
+                volume: context.id,
+                segment: LOG_SEGMENT,
+            };
+            let info = make_log(context.rt, pair, new).await?;
+            let made = cache::cache_report(pair, &info, "");
+            Ok(CreateReport {
+                summary: format!("{}; {}", made.summary, below.summary),
+                ..made
+            })
+        })
+    }
+}
+
+/// Returns true if a device holds a log-structured volume that a cache can be put in front of: both copies of its
+/// superblock must be intact.
+pub(crate) async fn is_under_cache(data: &OpenDevice) -> bool {
+    let copies = space::superblocks(&*data.device).await;
+    copies.is_ok_and(|copies| copies.a.is_ok() && copies.b.is_ok())
+}
+
+/// Creates the log of a new cache over the volume on the pair's data device. The volume is not changed.
+///
+/// # Errors
+/// If the volume cannot be attached, the devices are unsuitable, or a device fails.
+pub(crate) async fn make_log(
+    rt: &Rt,
+    pair: &CacheDevices,
+    new: CacheCreateSpec,
+) -> Result<SuperblockContents, VolumeError> {
+    let data = recovered(rt, &pair.data).await;
+    let data = data.map_err(|error| SpaceError::not_a_space(&pair.data.spec, error))?;
+    cache::make_log(&pair.log, &data, new).await
+}
+
+/// Returns the volume on a device as the data of a cache. Changes nothing on the device.
+pub(super) async fn recovered(rt: &Rt, on: &OpenDevice) -> Result<OpenDevice, SpaceOpenError> {
+    let space = space::in_memory(rt, &on.device).await?;
+    let id = space.superblock().volume.to_string();
+    Ok(as_data(on, &id, Rc::new(SpaceDevice::new(space))))
+}

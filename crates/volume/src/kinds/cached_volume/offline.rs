@@ -1,0 +1,30 @@
+//! A cache over a log-structured volume that is not attached: checking both layers.
+//!
+//! The volume below is recovered in memory first, so the cache is checked against the state that attaching would find.
+
+use forebay_rt::Rt;
+
+use super::create::recovered;
+use crate::VolumeError;
+use crate::kind::ProgressSink;
+use crate::kinds::cache::{self, CacheDevices};
+use crate::kinds::space::{self, SpaceError};
+use crate::report::LayerCheckReport;
+
+/// Checks a cache and the volume below. Changes nothing.
+///
+/// # Errors
+/// If a device does not hold a Forebay structure, or cannot be read.
+pub(crate) async fn check(
+    rt: &Rt,
+    pair: &CacheDevices,
+    progress: ProgressSink<'_>,
+) -> Result<LayerCheckReport, VolumeError> {
+    let below = space::check(rt, &pair.data.device, progress).await;
+    let below = below.map_err(|error| SpaceError::not_a_space(&pair.data.spec, error))?;
+    // The check above already reported the faults of the volume below.
+    let data = recovered(rt, &pair.data).await.ok();
+    let mut report = cache::check_log(&pair.log, data.as_ref(), progress).await?;
+    report.below = Some(Box::new(below));
+    Ok(report.into_report())
+}
