@@ -160,7 +160,7 @@ put_modules() {
 # Prints a directory as the kind of archive that the kernel unpacks as its first filesystem.
 archive() { (cd "$1" && find . | busybox cpio -o -H newc 2>/dev/null); }
 
-# pack FOREBAY GUEST: makes the guest's root filesystem, which is in memory, with Forebay's programs at these paths.
+# pack PROGRAM…: makes the guest's root filesystem, which is in memory, with Forebay's programs at these paths.
 # Sets `initrd` to the archive.
 pack() {
     local program where
@@ -174,8 +174,10 @@ pack() {
         where=$(command -v "$program")
         put "$where"
     done
-    put "$1" "$2"
-    strip --strip-debug "$guest"/vm/bin/{forebay,forebay-guest}
+    put "$@"
+    for program in "$@"; do
+        strip --strip-debug "$guest/vm/bin/${program##*/}"
+    done
     [ ! -f /etc/mke2fs.conf ] || cp /etc/mke2fs.conf "$guest/etc/"
     put_modules "${modules[@]}"
     cp tests/vm/lib.sh "$guest/vm/"

@@ -7,6 +7,7 @@
 //! Reading order: `tree.rs` and `rust.rs` (input of the checks), then any check.
 
 mod circles;
+mod contents;
 mod crates;
 mod docs;
 mod formats;
@@ -82,6 +83,7 @@ fn problems(tree: &ProjectTree) -> Result<Vec<TidyProblem>> {
     let (mut ratchet, strange) = Ratchet::of(tree);
     problems.extend(strange);
     problems.extend(crates::check(tree, &packages));
+    problems.extend(contents::check(tree, &packages));
     problems.extend(licences::check(tree, &packages));
     problems.extend(unused::check(tree, &packages, &sources));
     problems.extend(sizes::check(&sources, &mut ratchet));

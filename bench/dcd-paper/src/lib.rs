@@ -1,4 +1,4 @@
-//! The experiments of the DCD paper, repeated: `forebay bench paper-dcd`.
+//! The experiments of the DCD paper, repeated: `forebay-bench paper-dcd`.
 //!
 //! Nightingale, Hu and Yang, *The Design and Implementation of a DCD Device Driver for Unix* (USENIX ATC 1999), section
 //! 4: figures 7 to 12, the maximum possible speedup, and the questions that the paper leaves open (order of destaging,

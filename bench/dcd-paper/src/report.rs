@@ -96,7 +96,7 @@ const DIFFERENCES: [[&str; 3]; 9] = [
 fn preface(page: &mut ReportPage, circumstances: &Circumstances, scale: PaperScale) {
     page.paragraph(
         "*The Design and Implementation of a DCD Device Driver for Unix* (USENIX ATC 1999), section 4, \
-         repeated by `forebay bench paper-dcd`. A *logical* DCD has its log on a part of the data's own \
+         repeated by `forebay-bench paper-dcd`. A *logical* DCD has its log on a part of the data's own \
          disk, which is what the paper measured; a *physical* one has it on another disk of the same kind. All but \
          the last section is measured on a virtual clock, on emulated disks, so it is the same on every machine; \
          real filesystems in the last section take a real one. Speedups are over the plain disk of the same run.",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use forebay_scratch::{DfsArgs, PaperDcdArgs, TryArgs};
+use forebay_scratch::TryArgs;
 use forebay_units::{ByteLen, TimeSpan};
 use forebay_volume::{DEFAULT_KIND, KindRef, RequestedPlacement, VolumeName};
 
@@ -94,8 +94,6 @@ pub(crate) enum CliCommand {
     /// and data (a logical DCD), and on two images (a physical DCD). Kills the daemon during writes, recovers, checks
     /// everything, and prints a table. Takes about three minutes. Without root, does the same at block level over NBD.
     Try(TryArgs),
-    /// Measure the gain on this machine.
-    Bench(BenchArgs),
     /// Make a volume of a data device and a log device, or a log-structured volume of a data device alone.
     ///
     /// For a write cache, formats the log device only; nothing is written to the data device. A log-structured volume
@@ -175,34 +173,6 @@ pub(crate) enum CliCommand {
         /// The device as the kernel names it: loop0.
         device: PathBuf,
     },
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    pub(crate) what: BenchCommand,
-}
-
-#[derive(Subcommand, Debug)]
-pub(crate) enum BenchCommand {
-    /// Repeat the experiments of the paper that describes the write cache.
-    ///
-    /// Nightingale, Hu and Yang, USENIX 1999, section 4: users that untar, copy and remove files; the bandwidth of
-    /// requests of each size; the maximum possible speedup and the share of it that is reached; response times; and the
-    /// effect of sizes, destage orders and idle thresholds. Writes report.md and its figures, with the values of the
-    /// paper beside ours. Most of it runs on a virtual clock. As root, users also work on real filesystems on emulated
-    /// disks, which takes some ten minutes, or three with --quick; the rest takes one minute.
-    PaperDcd(PaperDcdArgs),
-    /// Compare the filesystem with others on the same disk.
-    ///
-    /// Measures random 4 KiB direct reads and writes by 1 to 64 threads, beside ext4, xfs, btrfs and f2fs if they are
-    /// installed, the disk itself, and a FUSE file that only copies memory. Then many small files, also beside bindfs
-    /// and fuse2fs; the applications of the paper that describes the filesystem (Josephson, Bongo, Flynn and Li, FAST
-    /// 2010), with the values of the paper beside ours; and databases. These are MariaDB under sysbench, if both are
-    /// installed, with and without its doublewrite buffer, and commits of SQLite in each of its modes, if this program
-    /// was built with SQLite (cargo run --release --features sqlite). Writes report.md and its figures. Needs root, and
-    /// 25 GiB of free space (29 with f2fs). Takes some thirty-five minutes, or three and 7 GiB (8) with --quick.
-    Dfs(DfsArgs),
 }
 
 #[derive(Args, Debug)]

@@ -19,7 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_program::dirs::ProgramDirs;
+use crate::dirs::ProgramDirs;
 use forebay_serve::blockdev::{VolumeMarks, is_of_volume};
 use forebay_volume::VolumeName;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};

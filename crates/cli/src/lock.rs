@@ -13,8 +13,8 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
+use crate::dirs::ProgramDirs;
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// Time until resources of a killed process are free. The kernel closes the files of an io_uring some time after the
 /// process has ended.

@@ -1,25 +1,29 @@
 //! The program `forebay`: a write cache for block devices.
 //!
 //! `args.rs` defines the command line, and `commands/` implements it, one file per command. Each attached volume has
-//! its own process, in `daemon/`. The other commands reach it through its control socket (crates `control` and
-//! `program`). `watch/` is `status --watch` on a terminal. The crate `scratch` contains `forebay try` and the parts of
-//! `forebay bench` that need real filesystems. The crate `program` contains the code that all commands share.
+//! its own process, in `daemon/`. The other commands reach it through its control socket (`client.rs` and the crate
+//! `control`). `watch/` is `status --watch` on a terminal. The crate `scratch` contains `forebay try`, and the crate
+//! `command-output` the output of all commands.
 //!
 //! Rules for all commands:
 //! - A command either succeeds, or reports the obstacle in one line and leaves everything as before
-//!   ([`forebay_program::failure`]).
+//!   ([`forebay_command_output::failure`]).
 //! - All preconditions are checked before anything is formatted, applied or torn down.
 //! - Results go to stdout; progress and warnings go to stderr.
 
 mod args;
+mod client;
 mod clock;
 mod commands;
 mod daemon;
+mod dirs;
 mod helper;
 mod link;
 mod lock;
+mod report;
 #[cfg(test)]
 mod report_tests;
+mod run;
 mod target;
 mod tuned;
 mod waiting;
@@ -32,8 +36,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use args::{BenchCommand, Cli, CliCommand};
-use forebay_program::failure::{CommandFailure, CommandResult};
+use args::{Cli, CliCommand};
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 fn main() -> ExitCode {
     let called: Vec<OsString> = std::env::args_os().collect();
@@ -77,10 +81,6 @@ fn start_logging(cli: &Cli) {
 fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
     match command {
         CliCommand::Try(args) => forebay_scratch::run(args),
-        CliCommand::Bench(args) => match args.what {
-            BenchCommand::PaperDcd(args) => forebay_scratch::paper_dcd(args),
-            BenchCommand::Dfs(args) => forebay_scratch::dfs(args),
-        },
         CliCommand::Create(args) => commands::create::run(args),
         CliCommand::Attach(args) => commands::attach::run(args),
         CliCommand::Mount(args) => commands::mount::run(args, arguments),

@@ -3,7 +3,7 @@
 use forebay_control::DaemonStatus;
 use forebay_device::{FieldKind, ReportField};
 
-use forebay_program::report::StatusReport;
+use crate::report::StatusReport;
 use forebay_volume::FilesFacts;
 
 /// A report with a value in every field.

@@ -11,8 +11,8 @@ use forebay_volume::{
 
 use crate::args::TargetArgs;
 use crate::clock::clock;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
+use crate::dirs::ProgramDirs;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// A volume that can be opened.
 #[derive(Clone, Debug)]

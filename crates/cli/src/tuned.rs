@@ -1,7 +1,7 @@
 //! The placement of a volume, for both the daemon and the command.
 
+use forebay_command_output::failure::CommandFailure;
 use forebay_control::TuneReply;
-use forebay_program::failure::CommandFailure;
 use forebay_volume::{OperationError, TuneReport, VolumeName};
 
 /// Converts the result of tuning to its form on the control socket.

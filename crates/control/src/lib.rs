@@ -1,15 +1,21 @@
-//! The protocol between an attached volume and its clients: the requests and replies of the control socket, and the
-//! report that `status --json` prints.
+//! The protocol between an attached volume and its clients: the requests and replies of the control socket, the
+//! report that `status --json` prints, and the client.
 //!
-//! This crate does not depend on the layers of a volume. The type parameter `S` of a [`VolumeReport`], and of the [`ControlReply`]
-//! that carries it, is the status of the layers. docs/control.md and docs/status.md are the pages for users; a test of
+//! This crate does not depend on the layers of a volume. The type parameter `S` of a [`VolumeReport`], of the
+//! [`ControlReply`] that carries it, and of a [`ControlClient`] is the status of the layers. docs/control.md and docs/status.md are the pages for users; a test of
 //! the program checks the second.
 //!
-//! Reading order: `protocol.rs`, `report.rs`.
+//! Reading order: `protocol.rs`, `activity.rs`, `report.rs`, `client.rs`.
 
+mod activity;
+mod client;
+mod process;
 mod protocol;
 mod report;
 
+pub use activity::VolumeActivity;
+pub use client::{ANSWER_PATIENCE, ConnectError, ControlClient, ControlError};
+pub use process::{ProcessHandle, process_state};
 pub use protocol::{
     BackingDevice, ControlReply, ControlRequest, DaemonReadiness, ExtentPlace, FailureCode,
     PARTS_MAX, PlaceReply, PlacedExtent, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, RemainingWork,

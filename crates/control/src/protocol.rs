@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::activity::VolumeActivity;
 use crate::report::VolumeReport;
 
 /// The longest request, in bytes, with its newline.
@@ -200,9 +201,9 @@ pub struct RemainingWork {
     /// Ranges of the data device that are still to be zeroed or discarded, in bytes.
     #[serde(default)]
     pub marked_bytes: u64,
-    /// The current activity, in a word; empty if unknown.
+    /// The current activity.
     #[serde(default)]
-    pub doing: String,
+    pub doing: VolumeActivity,
 }
 
 impl RemainingWork {
@@ -284,7 +285,7 @@ mod tests {
             dirty_bytes: 1 << 20,
             homeward_bytes: 4096,
             marked_bytes: 1 << 30,
-            doing: "zeroing".into(),
+            doing: VolumeActivity::Zeroing,
         };
         assert_eq!(left.bytes(), (1 << 20) - 4096 + (1 << 30));
         let reply = ControlReply::<()>::Progress(left);

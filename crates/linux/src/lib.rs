@@ -24,6 +24,7 @@ mod driver;
 mod fuse;
 mod isolated;
 mod net;
+mod on_ring;
 mod poller;
 mod process;
 mod ring;
@@ -35,6 +36,7 @@ pub use driver::{DriverMemory, driver_command};
 pub use fuse::{FUSE_TYPE, FuseMount};
 pub use isolated::{IsolatedFuture, ResultSender, isolated, promise};
 pub use net::{SocketAddress, SocketAddressError, SocketListener, SocketStream};
+pub use on_ring::on_ring;
 pub use poller::FdPoller;
 pub use process::{
     give_memory_back, hold_memory, io_flusher, lock_memory, outlive_file_limit, precise_timers,

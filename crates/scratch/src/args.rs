@@ -1,4 +1,4 @@
-//! Command-line arguments of `forebay try` and `forebay bench`.
+//! Command-line arguments of `forebay try`.
 
 use std::str::FromStr;
 
@@ -79,37 +79,6 @@ pub struct TryArgs {
     #[arg(long, value_name = "MODEL", default_value = "barracuda")]
     pub disk: TryDisk,
     /// Parent of the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<std::path::PathBuf>,
-}
-
-/// Arguments of `forebay bench paper-dcd`.
-#[derive(Args, Debug)]
-pub struct PaperDcdArgs {
-    /// Measure a part only.
-    #[arg(long)]
-    pub quick: bool,
-    /// Leave out the real filesystems. The rest is equal on every machine.
-    #[arg(long)]
-    pub virtual_only: bool,
-    /// Directory of the report.
-    #[arg(long, short, value_name = "DIR", default_value = "forebay-bench")]
-    pub output: std::path::PathBuf,
-    /// Parent of the scratch directory (default: ./target, else $TMPDIR, else /var/tmp).
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<std::path::PathBuf>,
-}
-
-/// Arguments of `forebay bench dfs`.
-#[derive(Args, Debug)]
-pub struct DfsArgs {
-    /// Measure less, and only once.
-    #[arg(long)]
-    pub quick: bool,
-    /// Directory of the report.
-    #[arg(long, short, value_name = "DIR", default_value = "forebay-bench")]
-    pub output: std::path::PathBuf,
-    /// Parent of the scratch directory, on the disk to measure (default: ./target, else $TMPDIR, else /var/tmp).
     #[arg(long, value_name = "DIR")]
     pub dir: Option<std::path::PathBuf>,
 }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use forebay_rng::Rng;
 use forebay_serve::nbd::client::BlockingNbdClient;
 
-use super::TryContext;
+use super::context::TryContext;
 use super::drive::ScratchVolume;
 use super::raw_server::{EXPORT, RawAccess, RawServer};
 use super::report::{PhaseTimes, TryReport};
 use super::setup::{StorageSetup, StorageShape, move_home};
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 const BLOCK: usize = 4096;
 /// Writes of each user in a phase, as many as files in a tree.

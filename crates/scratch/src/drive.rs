@@ -1,32 +1,35 @@
-//! The scratch volume, driven through the program itself, as a user does.
+//! The scratch volume, driven through the program `forebay`, as a user does.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use forebay_control::{ANSWER_PATIENCE, ConnectError, ControlClient, ProcessHandle, VolumeReport};
 use forebay_serve::blockdev::{LeftoverPolicy, cleanup_stale};
-use forebay_volume::VolumeName;
+use forebay_volume::{LayerStatus, VolumeName};
 use rustix::process::{Pid, Signal};
 
 use super::place::ScratchDir;
-use forebay_program::client::{ControlClient, ProcessHandle};
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::report::StatusReport;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Longest time for a daemon to end.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A volume in the scratch directory, with directories of its own for configuration files and sockets.
-pub(super) struct ScratchVolume {
+pub struct ScratchVolume {
     name: VolumeName,
+    /// The program `forebay`.
+    program: PathBuf,
     config: PathBuf,
     runtime: PathBuf,
 }
 
 impl ScratchVolume {
-    /// Creates the volume and its configuration file; `more` contains further arguments of `create`.
-    pub(super) fn create(
+    /// Creates the volume and its configuration file by `program`, the program `forebay`; `more` contains further
+    /// arguments of `create`.
+    pub fn create(
+        program: &Path,
         scratch: &ScratchDir,
         name: &str,
         data: &str,
@@ -34,6 +37,7 @@ impl ScratchVolume {
     ) -> CommandResult<ScratchVolume> {
         let volume = ScratchVolume {
             name: name.parse()?,
+            program: program.to_owned(),
             config: scratch.subdir("etc")?,
             runtime: scratch.subdir("run")?,
         };
@@ -43,14 +47,13 @@ impl ScratchVolume {
     }
 
     /// Returns the socket of the NBD server.
-    pub(super) fn nbd_socket(&self) -> PathBuf {
+    pub(crate) fn nbd_socket(&self) -> PathBuf {
         self.runtime.join(format!("{}.nbd.sock", self.name))
     }
 
-    /// Runs this program on the volume's directories. Returns the first line that the program prints.
-    pub(super) fn forebay(&self, args: &[&str]) -> CommandResult<String> {
-        let program = std::env::current_exe().map_err(CommandFailure::io)?;
-        let output = Command::new(program)
+    /// Runs the program on the volume's directories. Returns the first line that the program prints.
+    pub(crate) fn forebay(&self, args: &[&str]) -> CommandResult<String> {
+        let output = Command::new(&self.program)
             .args(args)
             .env("FOREBAY_CONFIG_DIR", &self.config)
             .env("FOREBAY_RUNTIME_DIR", &self.runtime)
@@ -61,26 +64,27 @@ impl ScratchVolume {
     }
 
     /// Attaches the volume. Returns the block device or URI.
-    pub(super) fn attach(&self, via: &str) -> CommandResult<String> {
+    pub fn attach(&self, via: &str) -> CommandResult<String> {
         self.forebay(&["attach", self.name.as_str(), "--via", via])
     }
 
     /// Mounts the volume, which must be a filesystem.
-    pub(super) fn mount(&self, at: &Path) -> CommandResult {
+    pub fn mount(&self, at: &Path) -> CommandResult {
         let at = at.display().to_string();
         self.forebay(&["mount", self.name.as_str(), &at]).map(drop)
     }
 
     /// Unmounts a directory, also if the mount is stale.
-    pub(super) fn umount(&self, at: &Path) -> CommandResult {
+    pub fn umount(&self, at: &Path) -> CommandResult {
         self.forebay(&["umount", &at.display().to_string()])
             .map(drop)
     }
 
     /// Returns the bytes that the volume's daemon has written to devices.
-    pub(super) fn written(&self) -> io::Result<u64> {
-        let pid = self.client().and_then(|mut client| client.pid());
-        let pid = pid.map_err(|failure| io::Error::other(failure.to_string()))?;
+    pub fn written(&self) -> io::Result<u64> {
+        let pid = self
+            .pid()
+            .map_err(|failure| io::Error::other(failure.to_string()))?;
         let said = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
         let bytes = said
             .lines()
@@ -90,32 +94,40 @@ impl ScratchVolume {
     }
 
     /// Kills the volume's daemon, as a crash does.
-    pub(super) fn kill(&self) -> CommandResult {
-        let pid = self.client()?.pid()?;
+    pub(crate) fn kill(&self) -> CommandResult {
+        let pid = self.pid()?;
         self.signal(pid, Signal::KILL)
     }
 
-    pub(super) fn status(&self) -> CommandResult<StatusReport> {
-        self.client()?.status()
+    pub(crate) fn status(&self) -> CommandResult<VolumeReport<LayerStatus>> {
+        Ok(self.client()?.status()?)
     }
 
     /// Drains and detaches the volume. Returns the time that this took.
-    pub(super) fn detach(&self) -> CommandResult<Duration> {
+    pub(crate) fn detach(&self) -> CommandResult<Duration> {
         let started = Instant::now();
         self.forebay(&["detach", self.name.as_str()])?;
         Ok(started.elapsed())
     }
 
     /// Runs the program's own check, which must find neither faults nor a need for recovery.
-    pub(super) fn check(&self) -> CommandResult {
+    pub(crate) fn check(&self) -> CommandResult {
         self.forebay(&["check", self.name.as_str()]).map(drop)
     }
 
-    fn client(&self) -> CommandResult<ControlClient> {
-        ControlClient::at(
-            &self.runtime.join(format!("{}.sock", self.name)),
-            &self.name,
-        )
+    fn client(&self) -> CommandResult<ControlClient<LayerStatus>> {
+        let name = &self.name;
+        let socket = self.runtime.join(format!("{name}.sock"));
+        let connected = ControlClient::connect(&socket, name.as_str(), ANSWER_PATIENCE);
+        connected.map_err(|absent| match absent {
+            ConnectError::Failed(error) => error.into(),
+            absent => CommandFailure::not_found(format!("{name}: {absent}")),
+        })
+    }
+
+    /// Returns the process id of the volume's daemon.
+    fn pid(&self) -> CommandResult<u32> {
+        Ok(self.client()?.pid()?)
     }
 
     fn signal(&self, pid: u32, signal: Signal) -> CommandResult {
@@ -133,8 +145,7 @@ impl ScratchVolume {
 
     /// Ends processes and removes devices, in every state of the volume.
     fn clean_up(&self) {
-        let pid = self.client().and_then(|mut client| client.pid());
-        if let Ok(pid) = pid
+        if let Ok(pid) = self.pid()
             && self.signal(pid, Signal::TERM).is_err()
         {
             let _ = self.signal(pid, Signal::KILL);
@@ -153,7 +164,7 @@ impl Drop for ScratchVolume {
 }
 
 /// Returns the first line that a program printed, or its error.
-pub(super) fn first_line(what: &str, output: &Output) -> CommandResult<String> {
+pub(crate) fn first_line(what: &str, output: &Output) -> CommandResult<String> {
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(CommandFailure::general(format!(

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 use forebay_volume::{FILESYSTEM, RequestedPlacement};
 
-use super::TryContext;
+use super::context::TryContext;
 use super::drive::ScratchVolume;
 use super::filesystem::{check_promises, crash, fill, phases, plain};
 use super::report::TryReport;
@@ -42,7 +42,13 @@ pub(super) fn run(
     let setup = StorageSetup::new(context, shape, false)?;
     let kind = FILESYSTEM.to_string();
     let more = ["--volume", &kind, "--force"];
-    let volume = ScratchVolume::create(&context.scratch, "files", &setup.spec, &more)?;
+    let volume = ScratchVolume::create(
+        &context.program,
+        &context.scratch,
+        "files",
+        &setup.spec,
+        &more,
+    )?;
     let mounted = ScratchFilesystem {
         volume: &volume,
         at: at.clone(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use forebay_rng::Rng;
 
-use super::TryContext;
+use super::context::TryContext;
 use super::drive::ScratchVolume;
 use super::raw_server::{RawAccess, RawServer};
 use super::report::{PhaseTimes, TryReport};
@@ -20,10 +20,11 @@ use super::setup::{StorageSetup, StorageShape, move_home};
 use super::system::{
     ImageLoop, ScratchImage, ToolMount, add_journal, check_filesystem, make_filesystem, trim,
 };
+use super::users::{SYNCHRONOUS, USUAL, together};
 use super::writers::{SyncedFiles, write_and_fsync, write_durably};
 use crate::tree::{GeneratedTree, digests};
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 /// Time that users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);
@@ -31,11 +32,6 @@ const WRITING: Duration = Duration::from_secs(2);
 const FILES: u32 = 500;
 /// Files that each user writes with fsync in the measured phase.
 const MAILS: u32 = 100;
-/// Mount option for synchronous changes of directories, as in the paper's filesystem.
-pub(super) const SYNCHRONOUS: &str = "dirsync";
-/// Mount option for ext4's default.
-pub(super) const USUAL: &str = "defaults";
-
 pub(super) fn run(
     context: &TryContext,
     shapes: &[StorageShape],
@@ -182,31 +178,6 @@ pub(super) fn phases(context: &TryContext, dir: &Path) -> CommandResult<PhaseTim
         (0..mails).try_for_each(|n| write_durably(&mail.join(n.to_string()), &content))
     })?;
     Ok(times)
-}
-
-/// Runs all users at once, then a sync. Returns the time of both.
-pub(super) fn together(
-    dir: &Path,
-    users: u32,
-    each: &(dyn Fn(u32) -> io::Result<()> + Sync),
-) -> io::Result<Duration> {
-    let started = Instant::now();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..users)
-            .map(|user| scope.spawn(move || each(user)))
-            .collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, io::Result<()>>| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a user panicked")))
-        };
-        threads
-            .into_iter()
-            .map(join)
-            .collect::<io::Result<Vec<()>>>()
-    })?;
-    rustix::fs::syncfs(std::fs::File::open(dir)?)?;
-    Ok(started.elapsed())
 }
 
 /// Kills the daemon while users write. Returns the files that were synced.

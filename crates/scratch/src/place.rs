@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use forebay_units::ByteLen;
 
-use super::UserStop;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::progress::ByteProgress;
-use forebay_program::result_line;
+use super::stop::UserStop;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::progress::ByteProgress;
+use forebay_command_output::result_line;
 
 /// Numbers of in-memory filesystems from `statfs(2)`: tmpfs and ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -17,14 +17,14 @@ const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 const SPARE_BYTES: u64 = 64 << 20;
 
 /// A directory that is removed at the end, unless the user wants to keep it.
-pub(super) struct ScratchDir {
+pub struct ScratchDir {
     dir: PathBuf,
     keep: bool,
 }
 
 impl ScratchDir {
     /// Creates a directory in `wish`, or on a real disk with `need` bytes of free space.
-    pub(super) fn new(wish: Option<&Path>, keep: bool, need: u64) -> CommandResult<ScratchDir> {
+    pub fn new(wish: Option<&Path>, keep: bool, need: u64) -> CommandResult<ScratchDir> {
         let parent = match wish {
             Some(dir) => usable(dir, need).map(|()| dir.to_owned()).map_err(|why| {
                 CommandFailure::usage(format!(
@@ -41,12 +41,13 @@ impl ScratchDir {
         Ok(ScratchDir { dir, keep })
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    /// Returns the path of the directory.
+    pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Creates a subdirectory.
-    pub(super) fn subdir(&self, name: &str) -> CommandResult<PathBuf> {
+    pub fn subdir(&self, name: &str) -> CommandResult<PathBuf> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)
             .map_err(|e| CommandFailure::io(format!("cannot make {}: {e}", dir.display())))?;
@@ -54,7 +55,7 @@ impl ScratchDir {
     }
 
     /// Makes an image and writes zeroes to all of it, so that no measured write has to allocate space.
-    pub(super) fn image(&self, name: &str, len: u64, stop: &UserStop) -> CommandResult<PathBuf> {
+    pub fn image(&self, name: &str, len: u64, stop: &UserStop) -> CommandResult<PathBuf> {
         let path = self.dir.join(name);
         let failed =
             |e: std::io::Error| CommandFailure::io(format!("cannot write {}: {e}", path.display()));
@@ -75,16 +76,16 @@ impl ScratchDir {
     }
 
     /// Keeps the directory for inspection.
-    pub(super) fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.keep = true;
     }
 
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.keep
     }
 
     /// Prints the path of the directory if it is kept.
-    pub(super) fn farewell(&self) {
+    pub(crate) fn farewell(&self) {
         if self.keep {
             result_line!("kept: {}", self.dir.display());
         }

@@ -10,22 +10,21 @@ use std::thread::JoinHandle;
 
 use forebay_device::Device;
 use forebay_disk_model::Lateness;
-use forebay_linux::{DeviceOpenOptions, FdPoller, IoRing, SocketListener};
+use forebay_linux::{DeviceOpenOptions, FdPoller, IoRing, SocketListener, on_ring};
 use forebay_rt::Rt;
 use forebay_serve::RequestMemory;
 use forebay_serve::blockdev::{LoopOptions, attach_loop};
 use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_volume::{DeviceSpec, OpenContext, open_one};
 
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Name of the export.
-pub(super) const EXPORT: &str = "plain";
+pub(crate) const EXPORT: &str = "plain";
 
 /// Access to the device.
 #[derive(Clone, Debug)]
-pub(super) enum RawAccess {
+pub enum RawAccess {
     /// By NBD at this socket.
     Socket(PathBuf),
     /// As a block device; its files are in this directory.
@@ -33,7 +32,7 @@ pub(super) enum RawAccess {
 }
 
 /// A server that ends when it is dropped.
-pub(super) struct RawServer {
+pub struct RawServer {
     at: PathBuf,
     /// Pipe that is closed to end the server.
     end: Option<PipeWriter>,
@@ -41,7 +40,11 @@ pub(super) struct RawServer {
 }
 
 impl RawServer {
-    pub(super) fn start(spec: &str, access: RawAccess) -> CommandResult<RawServer> {
+    /// Starts the server of a device, and waits until it serves.
+    ///
+    /// # Errors
+    /// If the device cannot be opened or served.
+    pub fn start(spec: &str, access: RawAccess) -> CommandResult<RawServer> {
         let spec: DeviceSpec = spec.parse().map_err(CommandFailure::general)?;
         let (ended, end) = pipe().map_err(CommandFailure::io)?;
         let (tell, told) = mpsc::channel();
@@ -66,6 +69,7 @@ impl RawServer {
                 }
                 Ok(part.emulated.map(|emulated| emulated.lateness()))
             })
+            .map_err(CommandFailure::io)?
         });
         let mut server = RawServer {
             at: PathBuf::new(),
@@ -86,12 +90,12 @@ impl RawServer {
     }
 
     /// Returns the socket or the block device.
-    pub(super) fn at(&self) -> &Path {
+    pub fn at(&self) -> &Path {
         &self.at
     }
 
     /// Ends the server. Returns the lateness of its answers, if it emulated a disk.
-    pub(super) fn stop(mut self) -> CommandResult<Option<Lateness>> {
+    pub fn stop(mut self) -> CommandResult<Option<Lateness>> {
         self.end()
     }
 

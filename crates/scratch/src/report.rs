@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 /// Time of each phase.
-pub(super) type PhaseTimes = Vec<(&'static str, Duration)>;
+pub type PhaseTimes = Vec<(&'static str, Duration)>;
 
 /// Times of each shape, and checks.
 #[derive(Default)]
-pub(super) struct TryReport {
+pub struct TryReport {
     columns: Vec<(&'static str, PhaseTimes)>,
     notes: Vec<String>,
     checks: Vec<(String, CommandResult)>,
@@ -18,22 +18,22 @@ pub(super) struct TryReport {
 
 impl TryReport {
     /// Adds the times of one shape. The first shape is the baseline.
-    pub(super) fn times(&mut self, shape: &'static str, times: PhaseTimes) {
+    pub(crate) fn times(&mut self, shape: &'static str, times: PhaseTimes) {
         self.columns.push((shape, times));
     }
 
     /// Adds a line below the table.
-    pub(super) fn note(&mut self, text: String) {
+    pub(crate) fn note(&mut self, text: String) {
         self.notes.push(text);
     }
 
     /// Returns the lines below the table.
-    pub(super) fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// Adds a check and prints its result at once.
-    pub(super) fn check(&mut self, what: impl Into<String>, outcome: CommandResult) {
+    pub fn check(&mut self, what: impl Into<String>, outcome: CommandResult) {
         let what = what.into();
         match &outcome {
             Ok(()) => result_line!("  ok: {what}"),
@@ -43,7 +43,7 @@ impl TryReport {
     }
 
     /// Adds a check for a condition and prints its result at once.
-    pub(super) fn expect(&mut self, what: impl Into<String>, holds: bool, otherwise: &str) {
+    pub(crate) fn expect(&mut self, what: impl Into<String>, holds: bool, otherwise: &str) {
         let outcome = if holds {
             Ok(())
         } else {
@@ -52,11 +52,12 @@ impl TryReport {
         self.check(what, outcome);
     }
 
-    pub(super) fn all_passed(&self) -> bool {
+    /// Returns true if all checks passed.
+    pub fn all_passed(&self) -> bool {
         self.checks.iter().all(|(_, outcome)| outcome.is_ok())
     }
 
-    pub(super) fn print(&self, users: u32) {
+    pub(crate) fn print(&self, users: u32) {
         result_line!("");
         for line in self.table(users) {
             result_line!("{line}");

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use forebay_units::ByteLen;
 use forebay_volume::{DiskModelSpec, LOG_STRUCTURED, RequestedPlacement};
 
-use super::TryContext;
 use super::args::TryKind;
+use super::context::TryContext;
 use super::drive::ScratchVolume;
 use super::report::TryReport;
 use super::system::{ScratchImage, make_filesystem};
-use forebay_program::failure::CommandResult;
-use forebay_program::result_line;
+use forebay_command_output::failure::CommandResult;
+use forebay_command_output::result_line;
 
 /// Layout of the stored data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum StorageShape {
+pub enum StorageShape {
     /// The disk alone.
     Plain,
     /// A cache whose log is the first part of the data disk, as the paper measured.
@@ -29,7 +29,7 @@ pub(super) enum StorageShape {
 
 impl StorageShape {
     /// A disk, and caches.
-    pub(super) const ALL: [StorageShape; 3] = [
+    pub const ALL: [StorageShape; 3] = [
         StorageShape::Plain,
         StorageShape::Logical,
         StorageShape::Physical,
@@ -37,7 +37,7 @@ impl StorageShape {
 
     /// Returns the shapes that are compared to show a kind of volume, with these placements if the volume is
     /// log-structured.
-    pub(super) fn of(kind: TryKind, placements: &[RequestedPlacement]) -> Vec<StorageShape> {
+    pub(crate) fn of(kind: TryKind, placements: &[RequestedPlacement]) -> Vec<StorageShape> {
         let placed = placements.iter().copied().map(StorageShape::Placed);
         match kind {
             TryKind::Cache => StorageShape::ALL.into(),
@@ -48,16 +48,17 @@ impl StorageShape {
     }
 
     /// Returns true if the shape is a layer in front of a disk, which is usable without the layer afterwards.
-    pub(super) fn is_in_front(self) -> bool {
+    pub(crate) fn is_in_front(self) -> bool {
         !matches!(self, StorageShape::Placed(_))
     }
 
     /// Returns true if the shape's daemon is killed and the volume recovered.
-    pub(super) fn is_killed(self) -> bool {
+    pub(crate) fn is_killed(self) -> bool {
         matches!(self, StorageShape::Physical | StorageShape::Placed(_))
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// Returns the name in reports.
+    pub fn name(self) -> &'static str {
         match self {
             StorageShape::Plain => "plain disk",
             StorageShape::Logical => "logical DCD",
@@ -94,17 +95,18 @@ fn on_disk(model: Option<&DiskModelSpec>, image: &ScratchImage) -> String {
 }
 
 /// The images of a shape.
-pub(super) struct StorageSetup {
-    pub(super) data: ScratchImage,
+pub struct StorageSetup {
+    /// The image of the data.
+    pub data: ScratchImage,
     /// Device name of the data, as on the command line.
-    pub(super) spec: String,
+    pub spec: String,
     log: Option<(PathBuf, String)>,
 }
 
 impl StorageSetup {
     /// Makes the images. With `filesystem`, also makes a filesystem on the data image if the shape preserves it: a
     /// cache keeps the content of its data device.
-    pub(super) fn new(
+    pub fn new(
         context: &TryContext,
         shape: StorageShape,
         filesystem: bool,
@@ -150,7 +152,7 @@ impl StorageSetup {
     }
 
     /// Creates the volume, if the shape has a volume.
-    pub(super) fn volume(
+    pub fn volume(
         &self,
         context: &TryContext,
         shape: StorageShape,
@@ -161,7 +163,8 @@ impl StorageSetup {
             result_line!("{spec}, placed by {how}");
             let kind = LOG_STRUCTURED.to_string();
             let more = ["--volume", &kind, "--placement", how, "--force"];
-            return ScratchVolume::create(&context.scratch, how, spec, &more).map(Some);
+            return ScratchVolume::create(&context.program, &context.scratch, how, spec, &more)
+                .map(Some);
         }
         let Some((_, log)) = &self.log else {
             return Ok(None);
@@ -171,11 +174,18 @@ impl StorageSetup {
             _ => "physical",
         };
         result_line!("{log} in front of {spec}");
-        ScratchVolume::create(&context.scratch, name, spec, &["--log", log]).map(Some)
+        ScratchVolume::create(
+            &context.program,
+            &context.scratch,
+            name,
+            spec,
+            &["--log", log],
+        )
+        .map(Some)
     }
 
     /// Removes the images, unless the user wants to keep them.
-    pub(super) fn remove(&self, context: &TryContext) {
+    pub fn remove(&self, context: &TryContext) {
         if context.scratch.is_kept() {
             return;
         }
@@ -194,7 +204,7 @@ fn another(model: &DiskModelSpec) -> DiskModelSpec {
 }
 
 /// Drains and detaches a volume, and reports the time.
-pub(super) fn move_home(
+pub fn move_home(
     report: &mut TryReport,
     shape: StorageShape,
     volume: &ScratchVolume,
@@ -221,7 +231,7 @@ pub(super) fn move_home(
 }
 
 /// Prints a description of the trial, before the long measurements.
-pub(super) fn introduce(context: &TryContext) {
+pub(crate) fn introduce(context: &TryContext) {
     match &context.disk {
         Some(model) => result_line!(
             "emulating the disk {model}: images of {}, logs of {}",

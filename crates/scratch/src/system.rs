@@ -7,20 +7,20 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::drive::first_line;
-use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Attempts to unmount while another process still uses the filesystem.
 const UNMOUNT_TRIES: u32 = 20;
 
 /// Discards the free space of a mounted filesystem, if its device supports discards.
-pub(super) fn trim(at: &Path) {
+pub(crate) fn trim(at: &Path) {
     if let Err(error) = text(at).and_then(|at| tool("fstrim", &[at])) {
         tracing::debug!(%error, "not trimmed");
     }
 }
 
 /// Checks that this process can make loop devices and mount them. Returns the reason if not.
-pub(super) fn can_mount() -> Result<(), String> {
+pub fn can_mount() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("not running as root".into());
     }
@@ -44,7 +44,11 @@ pub(super) fn can_mount() -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn tool(name: &str, args: &[&str]) -> CommandResult<String> {
+/// Runs a program of the system. Returns the first line that it prints.
+///
+/// # Errors
+/// If the program cannot be run, or fails.
+pub fn tool(name: &str, args: &[&str]) -> CommandResult<String> {
     let output = Command::new(name)
         .args(args)
         .output()
@@ -59,15 +63,16 @@ fn text(path: &Path) -> CommandResult<&str> {
 
 /// A file, or a range of a file, that holds a device's data.
 #[derive(Clone, Debug)]
-pub(super) struct ScratchImage {
-    pub(super) path: PathBuf,
+pub struct ScratchImage {
+    /// Path of the file.
+    pub path: PathBuf,
     /// Range in bytes; `None` for the whole file.
-    pub(super) part: Option<Range<u64>>,
+    pub part: Option<Range<u64>>,
 }
 
 impl ScratchImage {
     /// Returns the suffix of the path that selects the range.
-    pub(super) fn suffix(&self) -> String {
+    pub(crate) fn suffix(&self) -> String {
         match &self.part {
             Some(part) => format!("@{}+{}", part.start, part.end - part.start),
             None => String::new(),
@@ -76,10 +81,14 @@ impl ScratchImage {
 }
 
 /// A loop device directly over an image, with direct I/O.
-pub(super) struct ImageLoop(String);
+pub struct ImageLoop(String);
 
 impl ImageLoop {
-    pub(super) fn over(image: &ScratchImage) -> CommandResult<ImageLoop> {
+    /// Makes a loop device over an image.
+    ///
+    /// # Errors
+    /// If `losetup` fails.
+    pub fn over(image: &ScratchImage) -> CommandResult<ImageLoop> {
         let (offset, limit) = match &image.part {
             Some(part) => (part.start, part.end - part.start),
             None => (0, 0),
@@ -93,12 +102,13 @@ impl ImageLoop {
         tool("losetup", &args).map(ImageLoop)
     }
 
-    pub(super) fn device(&self) -> &str {
+    /// Returns the path of the device.
+    pub fn device(&self) -> &str {
         &self.0
     }
 
     /// Returns the bytes written to the device.
-    pub(super) fn written(&self) -> io::Result<u64> {
+    pub fn written(&self) -> io::Result<u64> {
         let name = self.0.trim_start_matches("/dev/");
         let said = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
         // In sectors of 512 bytes, whatever the block size of the device is.
@@ -118,7 +128,7 @@ impl Drop for ImageLoop {
 
 /// Makes an ext4 filesystem of `len` bytes in an image, with or without a journal. Lazy initialisation is off, since it
 /// would continue in the background of the measurements.
-pub(super) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> CommandResult {
+pub(crate) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> CommandResult {
     let offset = image.part.as_ref().map_or(0, |part| part.start);
     let extended = format!("lazy_itable_init=0,lazy_journal_init=0,nodiscard,offset={offset}");
     let features = if journal {
@@ -132,45 +142,45 @@ pub(super) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> 
 }
 
 /// Adds a small journal to a filesystem without a journal.
-pub(super) fn add_journal(device: &str) -> CommandResult {
+pub(crate) fn add_journal(device: &str) -> CommandResult {
     tool("tune2fs", &["-O", "has_journal", "-J", "size=4", device]).map(drop)
 }
 
 /// Checks a filesystem. Returns the fault if the check fails.
-pub(super) fn check_filesystem(device: &str) -> CommandResult {
+pub fn check_filesystem(device: &str) -> CommandResult {
     tool("fsck.ext4", &["-f", "-n", device]).map(drop)
 }
 
 /// A mounted filesystem.
-pub(super) struct ToolMount(PathBuf);
+pub struct ToolMount(PathBuf);
 
 impl ToolMount {
-    pub(super) fn new(device: &str, at: PathBuf, options: &str) -> CommandResult<ToolMount> {
+    /// Mounts an ext4 filesystem.
+    ///
+    /// # Errors
+    /// If `mount` fails.
+    pub fn new(device: &str, at: PathBuf, options: &str) -> CommandResult<ToolMount> {
         ToolMount::of("ext4", device, at, options)
     }
 
     /// Mounts a filesystem of any kind.
-    pub(super) fn of(
-        kind: &str,
-        device: &str,
-        at: PathBuf,
-        options: &str,
-    ) -> CommandResult<ToolMount> {
+    pub fn of(kind: &str, device: &str, at: PathBuf, options: &str) -> CommandResult<ToolMount> {
         tool("mount", &["-t", kind, "-o", options, device, text(&at)?])?;
         Ok(ToolMount(at))
     }
 
     /// Returns a handle of a filesystem that another program mounted.
-    pub(super) fn taken(at: PathBuf) -> ToolMount {
+    pub fn taken(at: PathBuf) -> ToolMount {
         ToolMount(at)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Returns the mount directory.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// Unmounts the filesystem.
-    pub(super) fn unmount(self) -> CommandResult {
+    pub fn unmount(self) -> CommandResult {
         let unmounted = self.try_unmount();
         if unmounted.is_ok() {
             std::mem::forget(self);

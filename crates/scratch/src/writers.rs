@@ -13,10 +13,10 @@ use crate::tree::digest;
 
 /// Files whose fsync returned, with the digests of their contents.
 #[derive(Default)]
-pub(super) struct SyncedFiles(Mutex<BTreeMap<PathBuf, u64>>);
+pub(crate) struct SyncedFiles(Mutex<BTreeMap<PathBuf, u64>>);
 
 impl SyncedFiles {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.files().len()
     }
 
@@ -27,7 +27,7 @@ impl SyncedFiles {
     }
 
     /// Returns the synced files below `dir` that are missing or changed.
-    pub(super) fn broken(&self, dir: &Path) -> Vec<PathBuf> {
+    pub(crate) fn broken(&self, dir: &Path) -> Vec<PathBuf> {
         let files = self.files();
         let is_broken = |(path, expected): &(&PathBuf, &u64)| {
             fs::read(dir.join(path))
@@ -42,7 +42,7 @@ impl SyncedFiles {
 
 /// Writes files below `dir`, each followed by an fsync of the file and of its directory, until a call fails or `stop`
 /// is set.
-pub(super) fn write_and_fsync(dir: &Path, user: u32, promised: &SyncedFiles, stop: &AtomicBool) {
+pub(crate) fn write_and_fsync(dir: &Path, user: u32, promised: &SyncedFiles, stop: &AtomicBool) {
     let numbers = Rng::new(u64::from(user) + 1000);
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -58,7 +58,7 @@ pub(super) fn write_and_fsync(dir: &Path, user: u32, promised: &SyncedFiles, sto
 }
 
 /// Writes one file so that it survives a crash.
-pub(super) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(content)?;
     file.sync_all()?;

@@ -10,22 +10,32 @@ use forebay_doc_tables::{plain, tables};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const TO_COME: &str = "(to come)";
+/// Directories of crates that do not ship.
+const ROOMS_THAT_STAY: [&str; 2] = ["bench/", "testing/"];
 
 /// A package of the workspace, from `cargo metadata`.
 #[derive(Deserialize)]
 pub(super) struct CargoPackage {
     manifest_path: String,
     pub(super) license: Option<String>,
-    dependencies: Vec<CargoDependency>,
+    pub(super) dependencies: Vec<CargoDependency>,
 }
 
+/// A dependency of a package, in its manifest.
 #[derive(Deserialize)]
-struct CargoDependency {
-    name: String,
+pub(super) struct CargoDependency {
+    pub(super) name: String,
     /// Path of the package, if it belongs to the workspace.
-    path: Option<String>,
+    pub(super) path: Option<String>,
     /// `dev` if only tests use the dependency.
     kind: Option<String>,
+}
+
+impl CargoDependency {
+    /// Returns true if only tests use the dependency.
+    pub(super) fn is_of_tests(&self) -> bool {
+        self.kind.as_deref() == Some("dev")
+    }
 }
 
 #[derive(Deserialize)]
@@ -56,7 +66,8 @@ fn listed_as(directory: &str) -> &str {
     directory.strip_prefix("crates/").unwrap_or(directory)
 }
 
-fn from_root(tree: &ProjectTree, path: &str) -> String {
+/// Returns a path from the project's root.
+pub(super) fn from_root(tree: &ProjectTree, path: &str) -> String {
     let root = format!("{}/", tree.root().display());
     path.strip_prefix(&root).unwrap_or(path).to_owned()
 }
@@ -148,6 +159,14 @@ pub(super) fn check(tree: &ProjectTree, packages: &[CargoPackage]) -> Vec<TidyPr
     let (listed, mut problems) = listed(tree);
     let present: Vec<String> = packages.iter().map(|one| one.listed_as(tree)).collect();
     for row in &listed {
+        if row.level.is_some()
+            && ROOMS_THAT_STAY
+                .iter()
+                .any(|room| row.name.starts_with(room))
+        {
+            let text = format!("`{}` does not ship: its level needs a star", row.name);
+            problems.push(TidyProblem::new(DOCUMENT, row.line, text));
+        }
         let text = match (present.contains(&row.name), row.to_come) {
             (true, true) => format!("`{}` is there, and said {TO_COME}", row.name),
             (false, false) => format!("`{}` is not there, and not said {TO_COME}", row.name),
@@ -165,8 +184,8 @@ pub(super) fn check(tree: &ProjectTree, packages: &[CargoPackage]) -> Vec<TidyPr
         for dependency in &package.dependencies {
             let text = match &dependency.path {
                 Some(path) => {
-                    let only_tests = dependency.kind.as_deref() == Some("dev");
-                    refusal(row, &from_root(tree, path), only_tests, &listed)
+                    let path = from_root(tree, path);
+                    refusal(row, &path, dependency.is_of_tests(), &listed)
                 }
                 None => undocumented(tree, &dependency.name),
             };
@@ -198,8 +217,16 @@ fn refusal(row: &CrateRow, path: &str, only_tests: bool, listed: &[CrateRow]) ->
     }
 }
 
-/// Returns the names in the first column of the tables headed `dependency | …`, with their lines.
-fn external(tree: &ProjectTree) -> Vec<(usize, String)> {
+/// A name in the first column of the tables headed `dependency | …`.
+pub(super) struct ExternalName {
+    line: usize,
+    pub(super) name: String,
+    /// True if the name has a star: the program `forebay` must not contain it.
+    pub(super) stays_out: bool,
+}
+
+/// Returns the names of the dependency tables.
+pub(super) fn external(tree: &ProjectTree) -> Vec<ExternalName> {
     let tables = tables(tree.text(DOCUMENT).unwrap_or_default());
     let mut names = Vec::new();
     for table in tables
@@ -207,14 +234,22 @@ fn external(tree: &ProjectTree) -> Vec<(usize, String)> {
         .filter(|table| table.header[0] == "dependency")
     {
         for (line, row) in &table.rows {
-            names.extend(row[0].split(',').map(|name| (*line, plain(name))));
+            names.extend(row[0].split(',').map(|cell| {
+                let cell = plain(cell);
+                let name = cell.trim_end_matches(['*', '\\']);
+                ExternalName {
+                    line: *line,
+                    stays_out: name.len() < cell.len(),
+                    name: name.to_owned(),
+                }
+            }));
         }
     }
     names
 }
 
 fn undocumented(tree: &ProjectTree, name: &str) -> Option<String> {
-    let known = external(tree).iter().any(|(_, one)| one == name);
+    let known = external(tree).iter().any(|one| one.name == name);
     (!known).then(|| format!("`{name}` is not in the dependency table of {DOCUMENT}"))
 }
 
@@ -222,8 +257,8 @@ fn undocumented(tree: &ProjectTree, name: &str) -> Option<String> {
 fn stale(tree: &ProjectTree) -> Vec<TidyProblem> {
     let gone = external(tree)
         .into_iter()
-        .filter(|(_, name)| !has_line(tree, &format!("{name} = ")));
-    gone.map(|(line, name)| {
+        .filter(|one| !has_line(tree, &format!("{} = ", one.name)));
+    gone.map(|ExternalName { line, name, .. }| {
         let text = format!("`{name}` is not in Cargo.toml's [workspace.dependencies]");
         TidyProblem::new(DOCUMENT, line, text)
     })
@@ -314,6 +349,18 @@ mod tests {
         let mut packages = good();
         packages.push(package("tests", &["crates/rig"]));
         let document = TABLES.replace("| 1* |", "| –* | `tests` | | |\n| 1* |");
+        assert_eq!(problems(&document, MANIFEST, &packages), [""; 0]);
+    }
+
+    #[test]
+    fn measurements_and_test_systems_do_not_ship() {
+        let document = TABLES.replace("| 1* | `rig`", "| 1 | `bench/rig`");
+        let mut packages = good();
+        packages[3].manifest_path = "/project/bench/rig/Cargo.toml".into();
+        let found = problems(&document, MANIFEST, &packages);
+        assert!(found[0].contains("`bench/rig` does not ship"), "{found:?}");
+        let document = TABLES.replace("`rig`", "`bench/rig`");
+        packages[3].dependencies.clear();
         assert_eq!(problems(&document, MANIFEST, &packages), [""; 0]);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{AttachArgs, warn};
 use crate::daemon::{self, ServingArgs};
-use forebay_program::failure::CommandResult;
+use forebay_command_output::failure::CommandResult;
 
 pub(crate) fn run(args: AttachArgs) -> CommandResult {
     if !args.daemon {

@@ -11,13 +11,13 @@ use forebay_volume::{
 use serde::Serialize;
 
 use crate::args::CheckArgs;
+use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
+use crate::run::on_ring;
 use crate::target::{VolumeTarget, own};
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
-use forebay_program::progress::ByteProgress;
-use forebay_program::result_line;
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_command_output::progress::ByteProgress;
+use forebay_command_output::result_line;
 
 /// Exit code for a device that is not a log, or cannot be examined.
 const UNUSABLE: u8 = 3;

@@ -14,13 +14,13 @@ use rustix::fs::SeekFrom;
 
 use crate::args::{CreateArgs, warn};
 use crate::clock::clock;
+use crate::dirs::{NewConfigFile, ProgramDirs};
 use crate::lock::NameLock;
+use crate::run::on_ring;
 use crate::witness::FailedLogDir;
-use forebay_program::dirs::{NewConfigFile, ProgramDirs};
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::progress::ByteProgress;
-use forebay_program::result_line;
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::progress::ByteProgress;
+use forebay_command_output::result_line;
 
 pub(crate) fn run(args: CreateArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;

@@ -3,22 +3,22 @@
 
 use std::time::Duration;
 
-use forebay_control::ControlRequest;
+use forebay_control::{ControlRequest, ProcessHandle};
 use forebay_units::ByteLen;
 
 use super::drain::drained;
 use crate::args::DetachArgs;
-use forebay_program::client::{ControlClient, ProcessHandle};
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use crate::client;
+use crate::dirs::ProgramDirs;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 /// Time for a daemon to exit after it reported completion.
 const END_PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: &DetachArgs) -> CommandResult {
     let name = &args.name;
-    let mut client = ControlClient::connect(&ProgramDirs::new()?, name)?;
+    let mut client = client::connect(&ProgramDirs::new()?, name)?;
     let pid = client.pid()?;
     let process = ProcessHandle::open(pid);
     let whole = client.status()?.status.when_drained();

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
+use crate::dirs::ProgramDirs;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_linux::IoRing;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_rt::Rt;
 use forebay_volume::{AcceptedFaults, Layer, VolumeName};
 

@@ -7,8 +7,8 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::Cli;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::output;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::output;
 
 pub(crate) fn completions(shell: Shell) -> CommandResult {
     let mut out = Vec::new();

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use forebay_control::ControlRequest;
+use forebay_control::{ANSWER_PATIENCE, ControlRequest};
 
 use crate::args::DrainArgs;
-use forebay_program::client::{ControlClient, PATIENCE};
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::progress::DrainProgress;
-use forebay_program::report::DaemonReply;
-use forebay_program::result_line;
+use crate::client::{self, DaemonClient};
+use crate::dirs::ProgramDirs;
+use crate::report::DaemonReply;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::progress::DrainProgress;
+use forebay_command_output::result_line;
 
 /// Additional time to wait for the answer after the time limit of the drain: the daemon itself ends the drain and
 /// reports the result.
@@ -19,8 +19,8 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(crate) fn run(args: &DrainArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;
     let mut client = match args.timeout {
-        Some(span) => ControlClient::within(&dirs, &args.name, PATIENCE.min(span.0 + GRACE))?,
-        None => ControlClient::connect(&dirs, &args.name)?,
+        Some(span) => client::within(&dirs, &args.name, ANSWER_PATIENCE.min(span.0 + GRACE))?,
+        None => client::connect(&dirs, &args.name)?,
     };
     let timeout_ms = args
         .timeout
@@ -48,7 +48,7 @@ pub(crate) struct DrainOutcome {
 
 /// Sends a request that drains, and shows its progress.
 pub(crate) fn drained(
-    client: &mut ControlClient,
+    client: &mut DaemonClient,
     request: &ControlRequest,
     what: String,
 ) -> CommandResult<DrainOutcome> {

@@ -9,10 +9,10 @@ use forebay_volume::{LayerDumpItem, OpenContext, SuperblockDevice};
 use serde_json::Value;
 
 use crate::args::DumpArgs;
+use crate::dirs::ProgramDirs;
+use crate::run::on_ring;
 use crate::target::own;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 pub(crate) fn run(args: DumpArgs) -> CommandResult {
     on_ring(move |rt, ring| dump(args, rt, ring))

@@ -5,14 +5,14 @@ use forebay_units::ByteLen;
 
 use super::drain::drained;
 use crate::args::DiscardUnreadableArgs;
-use forebay_program::client::ControlClient;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use crate::client;
+use crate::dirs::ProgramDirs;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 pub(crate) fn run(args: &DiscardUnreadableArgs) -> CommandResult {
     let name = &args.name;
-    let mut client = ControlClient::connect(&ProgramDirs::new()?, name)?;
+    let mut client = client::connect(&ProgramDirs::new()?, name)?;
     let before = client.status()?;
     if !args.lose_unreadable {
         let what = before.status.summary().to_abandon.ok_or_else(|| {

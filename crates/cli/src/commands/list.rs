@@ -8,12 +8,13 @@ use forebay_volume::VolumeName;
 use serde::Serialize;
 
 use crate::args::JsonArgs;
+use crate::client;
+use crate::dirs::ProgramDirs;
 use crate::link;
 use crate::waiting;
-use forebay_program::client::{ConnectError, ControlClient};
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
+use forebay_control::ConnectError;
 
 /// One volume, as `--json` prints it; docs/status.md describes the fields.
 #[derive(Serialize, Debug)]
@@ -121,7 +122,7 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
         // Attached by its log device alone.
         Err(_) => {}
     }
-    match ControlClient::try_within(dirs, name, PATIENCE) {
+    match client::try_within(dirs, name, PATIENCE) {
         Ok(mut client) => match client.status() {
             Ok(report) => {
                 item.state = "attached";
@@ -135,14 +136,14 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
             }
             Err(failure) => {
                 item.state = "unusable";
-                item.detail = Some(failure.text);
+                item.detail = Some(CommandFailure::from(failure).text);
             }
         },
         Err(ConnectError::NotAttached) => {}
         Err(ConnectError::Dead) => item.state = "dead",
         Err(ConnectError::Failed(failure)) => {
             item.state = "unusable";
-            item.detail = Some(failure.text);
+            item.detail = Some(CommandFailure::from(failure).text);
         }
     }
     if matches!(item.state, "detached" | "dead")

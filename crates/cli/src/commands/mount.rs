@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use forebay_program::dirs::mount_point;
-use forebay_program::failure::{CommandFailure, CommandResult};
+use crate::dirs::mount_point;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_volume::{FILESYSTEM, MountOptions};
 
 use crate::args::{AcceptArgs, MountArgs, TargetArgs};

@@ -11,16 +11,16 @@ use forebay_volume::{AcceptedFaults, Layer, OpenContext, OpenedVolume, Superbloc
 use futures_util::future::{Either, select};
 
 use crate::args::RemoveArgs;
+use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
+use crate::report::left;
+use crate::run::on_ring;
 use crate::target::VolumeTarget;
 use crate::waiting;
 use crate::witness::FailedLogDir;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
-use forebay_program::progress::DrainProgress;
-use forebay_program::report::left;
-use forebay_program::result_line;
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_command_output::progress::DrainProgress;
+use forebay_command_output::result_line;
 
 /// Interval between two updates of the progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);

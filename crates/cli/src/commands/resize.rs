@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use forebay_control::{ControlRequest, ResizeReply};
+use forebay_control::{ConnectError, ControlRequest, ResizeReply};
 use forebay_linux::IoRing;
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
@@ -10,20 +10,20 @@ use forebay_volume::{Layer, VolumeName};
 
 use super::detached::on_volume;
 use crate::args::ResizeArgs;
+use crate::client::{self, DaemonClient};
+use crate::dirs::ProgramDirs;
+use crate::report::DaemonReply;
+use crate::run::on_ring;
 use crate::target::VolumeTarget;
-use forebay_program::client::{ConnectError, ControlClient};
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::report::DaemonReply;
-use forebay_program::result_line;
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 pub(crate) fn run(args: ResizeArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;
     if let Some(name) = &args.target.name {
-        match ControlClient::try_connect(&dirs, name) {
+        match client::try_connect(&dirs, name) {
             Ok(mut client) => return attached(&mut client, name, args.size),
-            Err(ConnectError::Failed(failure)) => return Err(failure),
+            Err(ConnectError::Failed(failure)) => return Err(failure.into()),
             Err(ConnectError::NotAttached | ConnectError::Dead) => {}
         }
     }
@@ -33,7 +33,7 @@ pub(crate) fn run(args: ResizeArgs) -> CommandResult {
 }
 
 /// Sends the request to the daemon that serves the volume.
-fn attached(client: &mut ControlClient, name: &VolumeName, size: Option<ByteLen>) -> CommandResult {
+fn attached(client: &mut DaemonClient, name: &VolumeName, size: Option<ByteLen>) -> CommandResult {
     let size = size.map(|size| size.0);
     let resized = match client.ask(&ControlRequest::Resize { size }, |_| {})? {
         DaemonReply::Resized(resized) => resized,

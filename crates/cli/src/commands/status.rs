@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
-use forebay_control::DaemonStatus;
+use forebay_control::{ConnectError, DaemonStatus};
 use forebay_units::ByteLen;
 use forebay_volume::{RenderContext, VolumeName};
 
 use crate::args::StatusArgs;
+use crate::client;
+use crate::dirs::ProgramDirs;
+use crate::report::StatusReport;
 use crate::watch::{self, StatusSample};
-use forebay_program::client::{ConnectError, ControlClient};
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::report::StatusReport;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Interval between two requests of `--watch`.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -73,22 +73,23 @@ pub(crate) fn run(args: &StatusArgs) -> CommandResult {
 fn look(dirs: &ProgramDirs, name: Option<&VolumeName>) -> CommandResult<StatusSample> {
     let mut seen = StatusSample::default();
     if let Some(name) = name {
-        seen.reports
-            .push(ControlClient::connect(dirs, name)?.status()?);
+        seen.reports.push(client::connect(dirs, name)?.status()?);
         return Ok(seen);
     }
     for name in dirs.attached_names() {
-        match ControlClient::try_within(dirs, &name, PATIENCE) {
+        match client::try_within(dirs, &name, PATIENCE) {
             Ok(mut client) => match client.status() {
                 Ok(report) => seen.reports.push(report),
                 // Report the failure, and go on with the other volumes.
-                Err(failure) => seen.notes.push(failure.text),
+                Err(failure) => seen.notes.push(CommandFailure::from(failure).text),
             },
             Err(ConnectError::NotAttached) => {}
             Err(ConnectError::Dead) => seen.notes.push(format!(
                 "the daemon of {name} ended abruptly; recover it with: forebay attach {name}"
             )),
-            Err(ConnectError::Failed(failure)) => seen.notes.push(failure.text),
+            Err(ConnectError::Failed(failure)) => {
+                seen.notes.push(CommandFailure::from(failure).text)
+            }
         }
     }
     Ok(seen)

@@ -2,32 +2,32 @@
 
 use std::rc::Rc;
 
-use forebay_control::{ControlRequest, TuneReply};
+use forebay_control::{ConnectError, ControlRequest, TuneReply};
 use forebay_linux::IoRing;
 use forebay_rt::Rt;
 use forebay_volume::{Layer, VolumeName};
 
 use super::detached::on_volume;
 use crate::args::TuneArgs;
+use crate::client::{self, DaemonClient};
+use crate::dirs::ProgramDirs;
+use crate::report::DaemonReply;
+use crate::run::on_ring;
 use crate::target::VolumeTarget;
 use crate::tuned::{not_tuned, told};
-use forebay_program::client::{ConnectError, ControlClient};
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::report::DaemonReply;
-use forebay_program::result_line;
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 pub(crate) fn run(args: TuneArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;
     let json = args.json;
     if let Some(name) = &args.target.name {
-        match ControlClient::try_connect(&dirs, name) {
+        match client::try_connect(&dirs, name) {
             Ok(mut client) => {
                 let tuned = attached(&mut client, &args)?;
                 return tell(name, &tuned, json);
             }
-            Err(ConnectError::Failed(failure)) => return Err(failure),
+            Err(ConnectError::Failed(failure)) => return Err(failure.into()),
             Err(ConnectError::NotAttached | ConnectError::Dead) => {}
         }
     }
@@ -36,7 +36,7 @@ pub(crate) fn run(args: TuneArgs) -> CommandResult {
 }
 
 /// Sends the request to the daemon that serves the volume.
-fn attached(client: &mut ControlClient, args: &TuneArgs) -> CommandResult<TuneReply> {
+fn attached(client: &mut DaemonClient, args: &TuneArgs) -> CommandResult<TuneReply> {
     let placement = args.placement.map(|placement| placement.to_string());
     match client.ask(&ControlRequest::Tune { placement }, |_| {})? {
         DaemonReply::Tuned(tuned) => Ok(tuned),

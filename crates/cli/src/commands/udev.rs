@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use crate::dirs::ProgramDirs;
 use crate::link;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::CommandResult;
-use forebay_program::result_line;
+use forebay_command_output::failure::CommandResult;
+use forebay_command_output::result_line;
 
 /// Prints nothing for a device that belongs to no volume: udev asks for every device of these kinds.
 pub(crate) fn run(device: &Path) -> CommandResult {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forebay_control::ControlRequest;
-use forebay_program::client::{ConnectError, ControlClient, ProcessHandle};
-use forebay_program::dirs::{ProgramDirs, mount_point};
-use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
-use forebay_program::result_line;
+use crate::client::{self, DaemonClient};
+use crate::dirs::{ProgramDirs, mount_point};
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_command_output::result_line;
+use forebay_control::{ConnectError, ControlRequest, ProcessHandle};
 use forebay_serve::fuse::Mount;
 use forebay_volume::VolumeName;
 use rustix::io::Errno;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &UmountArgs) -> CommandResult {
 }
 
 /// Unmounts a filesystem that is not in use.
-fn in_order(name: &VolumeName, mut client: ControlClient) -> CommandResult {
+fn in_order(name: &VolumeName, mut client: DaemonClient) -> CommandResult {
     let pid = client.pid()?;
     let process = ProcessHandle::open(pid);
     let request = ControlRequest::Detach { keep_dirty: false };
@@ -58,25 +58,25 @@ fn in_order(name: &VolumeName, mut client: ControlClient) -> CommandResult {
 }
 
 /// Returns the mounted filesystem with that name, or in that directory.
-fn mounted(dirs: &ProgramDirs, what: &Path) -> CommandResult<Option<(VolumeName, ControlClient)>> {
+fn mounted(dirs: &ProgramDirs, what: &Path) -> CommandResult<Option<(VolumeName, DaemonClient)>> {
     let named = what
         .to_str()
         .and_then(|text| text.parse::<VolumeName>().ok());
     if let Some(name) = named
-        && let Ok(mut client) = ControlClient::try_within(dirs, &name, PATIENCE)
+        && let Ok(mut client) = client::try_within(dirs, &name, PATIENCE)
     {
         if !client.status()?.service.is_filesystem() {
             return Err(CommandFailure::usage(format!(
                 "{name} is a block device: stop it with: forebay detach {name}"
             )));
         }
-        let client = ControlClient::connect(dirs, &name)?;
+        let client = client::connect(dirs, &name)?;
         return Ok(Some((name, client)));
     }
     let dir = mount_point(what);
     let mut silent = None;
     for name in dirs.attached_names() {
-        let asked = match ControlClient::try_within(dirs, &name, PATIENCE) {
+        let asked = match client::try_within(dirs, &name, PATIENCE) {
             Ok(mut client) => client.status().map(|report| (report, client)),
             Err(ConnectError::NotAttached | ConnectError::Dead) => continue,
             Err(ConnectError::Failed(failure)) => Err(failure),
@@ -86,7 +86,7 @@ fn mounted(dirs: &ProgramDirs, what: &Path) -> CommandResult<Option<(VolumeName,
                 if report.service.mounted.as_ref().map(PathBuf::from).as_ref() == Some(&dir) =>
             {
                 drop(client);
-                let client = ControlClient::connect(dirs, &name)?;
+                let client = client::connect(dirs, &name)?;
                 return Ok(Some((name, client)));
             }
             Ok(_) => {}
@@ -94,7 +94,7 @@ fn mounted(dirs: &ProgramDirs, what: &Path) -> CommandResult<Option<(VolumeName,
             Err(failure) => silent = Some(failure),
         }
     }
-    silent.map_or(Ok(None), Err)
+    silent.map_or(Ok(None), |error| Err(error.into()))
 }
 
 /// Unmounts a filesystem that is in use, or whose daemon does not answer. First writes back the cached data of the
@@ -103,7 +103,7 @@ fn mounted(dirs: &ProgramDirs, what: &Path) -> CommandResult<Option<(VolumeName,
 fn by_force(
     dirs: &ProgramDirs,
     what: &Path,
-    found: CommandResult<Option<(VolumeName, ControlClient)>>,
+    found: CommandResult<Option<(VolumeName, DaemonClient)>>,
 ) -> CommandResult {
     let (mut dir, mut process, answers) = (directory(dirs, what), None, found.is_ok());
     match found {

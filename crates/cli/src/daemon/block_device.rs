@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use forebay_program::dirs::ProgramDirs;
+use crate::dirs::ProgramDirs;
 use forebay_serve::blockdev::OwnBlockDevice;
 use forebay_volume::VolumeName;
 

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_control::{ControlRequest, REQUEST_BYTES_MAX, RemainingWork};
+use forebay_control::{ControlRequest, REQUEST_BYTES_MAX, RemainingWork, VolumeActivity};
 use forebay_device::BufMut;
 use forebay_linux::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
@@ -17,8 +17,8 @@ use super::resize::resize;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::tune::tune;
 use super::{Daemon, place};
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::report::{DaemonReply, left};
+use crate::report::{DaemonReply, left};
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Maximum number of clients; a further connection is closed at once.
 const CLIENTS_MAX: usize = 32;
@@ -29,13 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const STUCK_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval between two progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Activity while the kernel writes back its cached data, and while the volume makes this data durable.
-const WRITING_BACK: &str = "writing back";
-const CLOSING: &str = "closing";
-/// Activity while the volume adopts the length of its devices.
-const RESIZING: &str = "resizing";
-/// Activity while the placement of the volume is changed.
-const TUNING: &str = "changing the placement";
 /// Pause when the process has no file descriptor left for a client.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -164,12 +157,16 @@ impl ControlConnection {
                 self.done(given_up).await
             }
             ControlRequest::Resize { size } => {
-                let resized = self.telling(RESIZING, resize(daemon, size)).await;
+                let resized = self
+                    .telling(VolumeActivity::Resizing, resize(daemon, size))
+                    .await;
                 self.say(&resized.map_or_else(Into::into, DaemonReply::Resized))
                     .await
             }
             ControlRequest::Tune { placement } => {
-                let tuned = self.telling(TUNING, tune(daemon, placement)).await;
+                let tuned = self
+                    .telling(VolumeActivity::ChangingPlacement, tune(daemon, placement))
+                    .await;
                 self.say(&tuned.map_or_else(Into::into, DaemonReply::Tuned))
                     .await
             }
@@ -318,7 +315,7 @@ impl ControlConnection {
     }
 
     /// Runs `work` to completion, whether the client waits or not, and reports progress meanwhile.
-    async fn telling<T>(&self, doing: &str, work: impl Future<Output = T>) -> T {
+    async fn telling<T>(&self, doing: VolumeActivity, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
             let pause = pin!(self.daemon.rt.sleep(PROGRESS_EVERY));
@@ -326,7 +323,7 @@ impl ControlConnection {
                 return done;
             }
             let left = RemainingWork {
-                doing: doing.into(),
+                doing,
                 ..left(&self.daemon.volume.status())
             };
             if self.say(&DaemonReply::Progress(left)).await.is_err() {
@@ -353,7 +350,9 @@ impl ControlConnection {
         let daemon = &self.daemon;
         self.no_clients()?;
         hand_over_front(daemon).await?;
-        let ended = self.telling(CLOSING, end_service(daemon)).await;
+        let ended = self
+            .telling(VolumeActivity::Closing, end_service(daemon))
+            .await;
         Ok(ended.map_err(|error| {
             let name = &daemon.target.name;
             let text =
@@ -386,7 +385,10 @@ impl ControlConnection {
         if let Err(failure) = self.no_clients() {
             return Ok(Err(failure));
         }
-        if let Err(failure) = self.telling(WRITING_BACK, stop_front(daemon)).await {
+        if let Err(failure) = self
+            .telling(VolumeActivity::WritingBack, stop_front(daemon))
+            .await
+        {
             return Ok(Err(self.not_detached(&failure)));
         }
         // Drain the data written since, including the kernel's write-back. The device is gone, so this drain goes on
@@ -403,7 +405,9 @@ impl ControlConnection {
                 ),
             )));
         }
-        let ended = self.telling(CLOSING, end_service(daemon)).await;
+        let ended = self
+            .telling(VolumeActivity::Closing, end_service(daemon))
+            .await;
         Ok(Ok(ended.map_err(|error| {
             let text = match daemon.mounted {
                 None => format!("{name} is detached, but was not closed cleanly: {error}"),

@@ -18,7 +18,7 @@ use super::FrontEndContext;
 use super::mount::{MountFront, MountPlan};
 use super::via::best_available;
 use crate::waiting;
-use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// The front end of the volume, besides the NBD server.
 pub(super) enum FrontEnd {

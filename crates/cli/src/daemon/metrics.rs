@@ -12,7 +12,7 @@ use prometheus::proto::{
 use prometheus::{Encoder as _, TextEncoder};
 use serde_json::Value;
 
-use forebay_program::report::StatusReport;
+use crate::report::StatusReport;
 
 /// Formats the metrics of a scrape.
 pub(super) fn text(report: &StatusReport) -> String {

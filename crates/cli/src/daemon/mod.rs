@@ -37,12 +37,12 @@ use forebay_volume::{
 };
 
 use crate::args::{AcceptArgs, TargetArgs};
+use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
+use crate::report::StatusReport;
+use crate::run::on_ring;
 use crate::target::VolumeTarget;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::report::StatusReport;
-use forebay_program::run::on_ring;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 use block_device::BlockDeviceSlot;
 use front::{FrontEnd, ServingMode};

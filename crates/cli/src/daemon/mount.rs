@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::client;
+use crate::dirs::{ProgramDirs, mount_point};
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_control::ConnectError;
 use forebay_linux::{FUSE_TYPE, isolated};
 use forebay_mount::{
     AccessTimes, FilesystemBacking, MountSettings, MountedFiles, RequestClass, RequestObserver,
 };
-use forebay_program::client::{ConnectError, ControlClient};
-use forebay_program::dirs::{ProgramDirs, mount_point};
-use forebay_program::failure::{CommandFailure, CommandResult};
 use forebay_serve::fuse::{Mount, ServedMount, UnmountError};
 use forebay_volume::{
     FilesystemCounters, FilesystemRequestKind, MOUNT, MOUNT_OPTIONS, MountOptions, OptionValues,
@@ -80,7 +81,7 @@ pub(super) fn wanted(
 
 /// Returns true if the daemon of a filesystem may still have it mounted. The daemon runs for a moment after `umount`.
 pub(super) fn is_mounted(dirs: &ProgramDirs, name: &VolumeName) -> bool {
-    let status = match ControlClient::try_connect(dirs, name).map(|mut client| client.status()) {
+    let status = match client::try_connect(dirs, name).map(|mut client| client.status()) {
         // The daemon no longer listens, or exited during the request.
         Err(ConnectError::NotAttached | ConnectError::Dead) | Ok(Err(_)) => return false,
         Ok(Ok(status)) => status,

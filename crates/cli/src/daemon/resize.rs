@@ -4,7 +4,7 @@ use forebay_control::ResizeReply;
 use forebay_units::ByteLen;
 
 use super::Daemon;
-use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Makes the volume adopt the length of its devices, and then the block device the length of the volume. NBD clients
 /// see the new length at their next connection.

@@ -13,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 use forebay_control::DaemonReadiness;
 
 use super::start::StartedDaemon;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
-use forebay_program::result_line;
+use crate::dirs::ProgramDirs;
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_command_output::result_line;
 
 /// A longer log file is renamed, and a new one is begun. The previous file is kept beside it.
 const LOG_BYTES_MAX: u64 = 1 << 20;

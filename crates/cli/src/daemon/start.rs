@@ -26,12 +26,12 @@ use super::notify::notify;
 use super::place::{BackingDevices, LayerPlaces};
 use super::{Daemon, FrontEndContext, NbdService, control, memory};
 use crate::args::AcceptArgs;
+use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
 use crate::target::VolumeTarget;
 use crate::witness::FailedLogDir;
-use forebay_program::dirs::ProgramDirs;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 
 /// A daemon that serves, and notes for its user.
 pub(super) struct StartedDaemon {

@@ -16,7 +16,7 @@ use sd_notify::NotifyState;
 use super::Daemon;
 use super::front::FrontEnd;
 use super::notify::notify;
-use forebay_program::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// Interval between two checks of a block device in use.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

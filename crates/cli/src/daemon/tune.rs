@@ -1,7 +1,7 @@
 //! Changing the placement of a volume while it is served.
 
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_control::TuneReply;
-use forebay_program::failure::{CommandFailure, CommandResult};
 
 use super::Daemon;
 use crate::tuned::{not_tuned, told};

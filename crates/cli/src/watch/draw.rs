@@ -324,9 +324,9 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
+    use crate::report::StatusReport;
     use crate::watch::history::StatusSample;
     use crate::watch::history::tests::{at, seen};
-    use forebay_program::report::StatusReport;
 
     /// Returns the rows of a screen of that size.
     fn screen(view: &WatchView, columns: u16, rows: u16) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use forebay_volume::{FlowCounters, VolumeVitals};
 
-use forebay_program::report::StatusReport;
+use crate::report::StatusReport;
 
 /// Time for which values are kept, in seconds. Each second has one value.
 pub(super) const KEPT: usize = 300;

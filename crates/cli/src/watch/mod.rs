@@ -16,7 +16,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 
 use draw::draw;
-use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 use history::{WatchKey, WatchView};
 
 pub(crate) use history::StatusSample;

@@ -45,8 +45,6 @@ fn manual_pages_are_printed_singly_or_written_all_to_a_directory() {
     let attach = std::fs::read_to_string(world.path("pages/forebay-attach.1")).unwrap();
     assert!(attach.contains("durability"), "{attach}");
     assert!(world.path("pages/forebay.1").exists());
-    let inner = std::fs::read_to_string(world.path("pages/forebay-bench-paper-dcd.1")).unwrap();
-    assert!(inner.contains("maximum possible speedup"), "{inner}");
-    assert!(!world.path("pages/forebay-bench-help.1").exists());
+    assert!(!world.path("pages/forebay-help.1").exists());
     assert!(!world.path("pages/forebay-udev.1").exists());
 }

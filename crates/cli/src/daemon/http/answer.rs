@@ -3,7 +3,7 @@
 use super::HttpSite;
 use super::request::HttpRequest;
 use crate::daemon::metrics;
-use forebay_program::report::StatusReport;
+use crate::report::StatusReport;
 
 /// The page with its style and script; [`NONCE`] is still to be replaced.
 const PAGE: &str = include_str!("page.html");

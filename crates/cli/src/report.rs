@@ -1,25 +1,25 @@
 //! The report of a volume with the layers of this workspace; docs/status.md describes it.
 
-use forebay_control::RemainingWork;
+use forebay_control::{RemainingWork, VolumeActivity};
 use forebay_volume::LayerStatus;
 
 /// The report that `status --json` prints.
-pub type StatusReport = forebay_control::VolumeReport<LayerStatus>;
+pub(crate) type StatusReport = forebay_control::VolumeReport<LayerStatus>;
 /// A reply of a daemon.
-pub type DaemonReply = forebay_control::ControlReply<LayerStatus>;
+pub(crate) type DaemonReply = forebay_control::ControlReply<LayerStatus>;
 
 /// Returns the remaining work of a volume in this state.
-pub fn left(status: &LayerStatus) -> RemainingWork {
+pub(crate) fn left(status: &LayerStatus) -> RemainingWork {
     let status = status.summary();
     let doing = if status.drain_fails {
-        "retrying"
+        VolumeActivity::Retrying
     } else {
-        status.activity
+        VolumeActivity::named(status.activity)
     };
     RemainingWork {
         dirty_bytes: status.dirty_bytes,
         homeward_bytes: status.destage_unflushed_bytes,
         marked_bytes: status.pending_discard_bytes,
-        doing: doing.into(),
+        doing,
     }
 }

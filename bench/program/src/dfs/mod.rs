@@ -1,4 +1,4 @@
-//! `forebay bench dfs`: speed of the filesystem, beside other filesystems on images on the same disk.
+//! `forebay-bench dfs`: speed of the filesystem, beside other filesystems on images on the same disk.
 //!
 //! The places are measured alternately, round after round, so that other load of the machine affects all of them.
 //! Ratios are computed within a round, and the report shows medians over the rounds.
@@ -13,18 +13,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
 use forebay_file_loads::apps::{App, AppAmount};
 use forebay_file_loads::names::{self, SourceTree};
 use forebay_file_loads::random::{self, RandomOp};
 use forebay_file_loads::{TimeTaken, forget_caches, measured};
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
 use forebay_report::Circumstances;
+use forebay_scratch::place::ScratchDir;
+use forebay_scratch::stop::{UserStop, stoppable};
+use forebay_scratch::system::can_mount;
 
 use crate::args::DfsArgs;
-use crate::place::ScratchDir;
-use crate::system::can_mount;
-use crate::{UserStop, stoppable};
+use crate::forebay;
 
 use databases::DatabaseMeasurements;
 use places::{BenchPlace, all, need};
@@ -98,22 +99,23 @@ struct DfsMeasurements {
     databases: DatabaseMeasurements,
 }
 
-/// Runs `forebay bench dfs`.
+/// Runs `forebay-bench dfs`.
 ///
 /// # Errors
 /// If the user is not root, a measurement or a write fails, or a signal came.
-pub fn run(args: DfsArgs) -> CommandResult {
-    let report = stoppable(move |stop| work(&args, &stop))?;
+pub(crate) fn run(args: DfsArgs, dir: Option<PathBuf>) -> CommandResult {
+    let report = stoppable(move |stop| work(&args, dir.as_deref(), &stop))?;
     result_line!("{}", report.display());
     Ok(())
 }
 
-fn work(args: &DfsArgs, stop: &UserStop) -> CommandResult<PathBuf> {
+fn work(args: &DfsArgs, dir: Option<&Path>, stop: &UserStop) -> CommandResult<PathBuf> {
     can_mount().map_err(CommandFailure::general)?;
+    let program = forebay::program(args.places.forebay.as_deref())?;
     let circumstances = Circumstances::begin();
     let scale = DfsBenchScale::of(args.quick);
-    let scratch = ScratchDir::new(args.dir.as_deref(), false, need(scale.image))?;
-    let places = all(&scratch, scale.image, scale.file, stop)?;
+    let scratch = ScratchDir::new(dir, false, need(scale.image))?;
+    let places = all(&program, &scratch, scale.image, scale.file, stop)?;
     let mut measured = DfsMeasurements::default();
     for place in &places.0 {
         if let Some(file) = &place.file {
@@ -122,7 +124,7 @@ fn work(args: &DfsArgs, stop: &UserStop) -> CommandResult<PathBuf> {
     }
     for round in 1..=scale.rounds {
         eprintln!(
-            "forebay: random requests, round {round} of {}",
+            "forebay-bench: random requests, round {round} of {}",
             scale.rounds
         );
         random_round(&places.0, &scale, &mut measured, stop)?;
@@ -136,7 +138,7 @@ fn work(args: &DfsArgs, stop: &UserStop) -> CommandResult<PathBuf> {
         for place in &places.0 {
             let Some(dir) = &place.dir else { continue };
             stop.check()?;
-            eprintln!("forebay: names, round {round}, {}", place.name);
+            eprintln!("forebay-bench: names, round {round}, {}", place.name);
             let took = names_round(dir, &scale);
             let took = took.map_err(|error| failed(place, "names", &error))?;
             for (n, one) in took.into_iter().enumerate() {
@@ -148,7 +150,11 @@ fn work(args: &DfsArgs, stop: &UserStop) -> CommandResult<PathBuf> {
             for place in places.0.iter().filter(|place| place.file.is_some()) {
                 let Some(dir) = &place.dir else { continue };
                 stop.check()?;
-                eprintln!("forebay: {}, round {round}, {}", app.name(), place.name);
+                eprintln!(
+                    "forebay-bench: {}, round {round}, {}",
+                    app.name(),
+                    place.name
+                );
                 let took = one_app(dir, app, scale.apps);
                 let took = took.map_err(|error| failed(place, app.name(), &error))?;
                 let rounds = measured.apps.entry(n).or_default();
@@ -158,7 +164,7 @@ fn work(args: &DfsArgs, stop: &UserStop) -> CommandResult<PathBuf> {
     }
     let amount = (&scale.databases, scale.rounds);
     measured.databases = databases::measure(&scratch, &places.0, amount, stop)?;
-    report::write(&args.output, &circumstances, &scale, &measured)
+    report::write(&args.places.output, &circumstances, &scale, &measured)
         .map_err(|error| CommandFailure::io(format!("{error:#}")))
 }
 

@@ -7,14 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_file_loads::mariadb::{self, DoublewriteMode, MariadbServer, MariadbSize};
 use forebay_file_loads::sqlite::{IS_BUILT_IN, SqliteDatabase, SqliteMode};
 use forebay_file_loads::{TimeTaken, measured, names};
-use forebay_program::failure::{CommandFailure, CommandResult};
+use forebay_scratch::place::ScratchDir;
+use forebay_scratch::stop::UserStop;
 
 use super::places::{BenchPlace, EXT4, FOREBAY};
-use crate::UserStop;
-use crate::place::ScratchDir;
 
 /// Amount of the measurements.
 pub(super) struct DatabaseAmount {
@@ -94,11 +94,11 @@ pub(super) fn measure(
         .filter_map(|place| Some((place, place.dir.as_ref()?.join("mariadb"))))
         .collect();
     if let Err(why) = prepare(scratch, &served, amount, stop)? {
-        eprintln!("forebay: MariaDB is omitted: {why}");
+        eprintln!("forebay-bench: MariaDB is omitted: {why}");
         all.no_mariadb = Some(why);
     }
     if !IS_BUILT_IN {
-        eprintln!("forebay: SQLite is omitted: it is not built in, see the report");
+        eprintln!("forebay-bench: SQLite is omitted: it is not built in, see the report");
     }
     for round in 1..=rounds {
         if all.no_mariadb.is_none() {
@@ -126,7 +126,7 @@ fn prepare(
     if let Some(program) = mariadb::missing() {
         return Ok(Err(format!("{program} is not installed")));
     }
-    eprintln!("forebay: MariaDB's tables");
+    eprintln!("forebay-bench: MariaDB's tables");
     let data = scratch.dir().join("mariadb");
     if let Err(error) = MariadbServer::prepare(&data, amount.size, &|| stop.is_set()) {
         stop.check()?;
@@ -169,7 +169,10 @@ fn mariadb_round(
             stop.check()?;
             let pages = pages(place)[turn];
             let name = place.name;
-            eprintln!("forebay: MariaDB, round {round}, {name}, {}", how(pages));
+            eprintln!(
+                "forebay-bench: MariaDB, round {round}, {name}, {}",
+                how(pages)
+            );
             let done = load(place, data, pages, amount, stop);
             let done = done.map_err(|error| stopped_or_failed(place, "MariaDB", &error, stop))?;
             let places = all.mariadb.entry(pages).or_default();
@@ -215,7 +218,10 @@ fn sqlite_round(
             let Some(dir) = &place.dir else { continue };
             stop.check()?;
             let name = place.name;
-            eprintln!("forebay: SQLite, round {round}, {name}, {}", mode.name());
+            eprintln!(
+                "forebay-bench: SQLite, round {round}, {name}, {}",
+                mode.name()
+            );
             let done = commits(place, &dir.join("sqlite"), mode, amount.commits);
             if let Some(done) = done.map_err(|error| super::failed(place, "SQLite", &error))? {
                 let places = all.sqlite.entry(n).or_default();

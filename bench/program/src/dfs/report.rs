@@ -67,7 +67,7 @@ pub(super) fn write(
 ) -> Result<PathBuf> {
     let mut page = ReportPage::begin(folder, "Speed of the filesystem")?;
     page.paragraph(
-        "Measured by `forebay bench dfs`: Forebay's filesystem beside others, each on an image of the same size on \
+        "Measured by `forebay-bench dfs`: Forebay's filesystem beside others, each on an image of the same size on \
          the same disk. The other filesystems use a loop device with direct I/O. All stay mounted and are measured \
          alternately, in rounds. The tables show medians; ratios are calculated for each round. *Processor time* is \
          that of the whole machine during a measurement, divided by the number of requests: of loads, servers, \

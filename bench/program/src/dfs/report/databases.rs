@@ -119,7 +119,7 @@ fn sqlite(page: &mut ReportPage, amount: &DatabaseAmount, measured: &DatabaseMea
     if !IS_BUILT_IN {
         page.paragraph(
             "SQLite is omitted, since this program was built without SQLite. To include it: `cargo run --release \
-             --features sqlite -- bench dfs`.",
+             -p forebay-bench --features sqlite -- dfs`.",
         );
         return;
     }

@@ -5,15 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
+use forebay_scratch::drive::ScratchVolume;
+use forebay_scratch::place::ScratchDir;
+use forebay_scratch::stop::UserStop;
+use forebay_scratch::system::{ImageLoop, ScratchImage, ToolMount, tool};
 use forebay_volume::FILESYSTEM;
 
 use super::copying::FuseMemoryFile;
-use crate::UserStop;
-use crate::drive::ScratchVolume;
-use crate::place::ScratchDir;
-use crate::system::{ImageLoop, ScratchImage, ToolMount, tool};
 
 /// Names of the places in the report.
 pub(super) const RAW: &str = "raw";
@@ -69,7 +69,7 @@ struct UnmountOnDrop(ScratchVolume, PathBuf);
 impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
         if let Err(failure) = self.0.umount(&self.1) {
-            eprintln!("forebay: {failure}");
+            eprintln!("forebay-bench: {failure}");
         }
     }
 }
@@ -83,8 +83,9 @@ impl Drop for BenchPlaces {
     }
 }
 
-/// Creates all places that this machine supports.
+/// Creates all places that this machine supports. `program` is the program `forebay`.
 pub(super) fn all(
+    program: &Path,
     scratch: &ScratchDir,
     bytes: u64,
     memory: u64,
@@ -111,7 +112,7 @@ pub(super) fn all(
         file: Some(copying.file()),
         kept: PlaceGuard::Copying(copying),
     });
-    places.push(forebay(scratch, &image(FOREBAY)?, &at(FOREBAY)?)?);
+    places.push(forebay(program, scratch, &image(FOREBAY)?, &at(FOREBAY)?)?);
     for (name, make) in [
         (
             EXT4,
@@ -142,10 +143,16 @@ pub(super) fn all(
     Ok(made)
 }
 
-fn forebay(scratch: &ScratchDir, image: &ScratchImage, at: &Path) -> CommandResult<BenchPlace> {
+fn forebay(
+    program: &Path,
+    scratch: &ScratchDir,
+    image: &ScratchImage,
+    at: &Path,
+) -> CommandResult<BenchPlace> {
     let kind = FILESYSTEM.to_string();
     let spec = image.path.display().to_string();
-    let volume = ScratchVolume::create(scratch, "files", &spec, &["--volume", &kind, "--force"])?;
+    let more = ["--volume", &kind, "--force"];
+    let volume = ScratchVolume::create(program, scratch, "files", &spec, &more)?;
     volume.mount(at)?;
     let mounted = UnmountOnDrop(volume, at.to_owned());
     Ok(BenchPlace {

@@ -1,9 +1,9 @@
-//! The failures of the program: a line with the event, the path, the reason and a remedy; and an exit code.
+//! The failures of commands: a line with the event, the path, the reason and a remedy; and an exit code.
 
 use std::fmt;
 
-use forebay_control::ControlReply;
 pub use forebay_control::FailureCode;
+use forebay_control::{ControlError, ControlReply};
 use forebay_volume::{ConfigFileError, ErrorCause, VolumeError, VolumeNameError};
 
 /// The failure of a command.
@@ -77,6 +77,12 @@ impl<S> From<CommandFailure> for ControlReply<S> {
             code: failure.code,
             message: failure.text,
         }
+    }
+}
+
+impl From<ControlError> for CommandFailure {
+    fn from(error: ControlError) -> CommandFailure {
+        CommandFailure::new(error.code(), error)
     }
 }
 

@@ -11,7 +11,7 @@ mod lines;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use forebay_control::RemainingWork;
+use forebay_control::{RemainingWork, VolumeActivity};
 use forebay_units::ByteLen;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -41,7 +41,7 @@ impl ByteProgress {
     pub fn set(&mut self, done: u64, total: u64) {
         let span = self.shown.look();
         self.work.look(total.saturating_sub(done), span);
-        if self.shown.is_due(done, total, "") {
+        if self.shown.is_due(done, total, VolumeActivity::Unknown) {
             let rate = match self.work.rate() {
                 Some(rate) => format!(", {}/s", ByteLen(rate.round() as u64)),
                 None => String::new(),
@@ -79,7 +79,7 @@ impl DrainProgress {
         let span = self.shown.look();
         self.drain.look(left, span);
         let (done, total) = self.drain.done();
-        if self.shown.is_due(done, total, &left.doing) {
+        if self.shown.is_due(done, total, left.doing) {
             self.shown.say(&self.drain.text());
         }
     }
@@ -128,7 +128,7 @@ impl ProgressDisplay {
     }
 
     /// Returns true if the display must be updated now. Moves the bar, if any.
-    fn is_due(&mut self, done: u64, total: u64, doing: &str) -> bool {
+    fn is_due(&mut self, done: u64, total: u64, doing: VolumeActivity) -> bool {
         let Some(bar) = &self.bar else {
             let span = (self.looked - self.began).as_secs_f64();
             return self.due.is_due(span, (done, total), doing);

@@ -2,7 +2,7 @@
 //! there. Their speeds are unrelated: zeroing is a few large requests, data many small ones. Each kind is therefore
 //! measured only while it is in progress.
 
-use forebay_control::RemainingWork;
+use forebay_control::{RemainingWork, VolumeActivity};
 use forebay_units::ByteLen;
 
 use super::estimate::{WorkEstimate, left_in_words};
@@ -13,24 +13,20 @@ pub(super) struct DrainEstimate {
     /// The ranges to be zeroed or discarded.
     marks: WorkEstimate,
     data: WorkEstimate,
-    doing: String,
+    doing: VolumeActivity,
 }
 
 impl DrainEstimate {
     /// Records the remaining work, `span` seconds after the previous call.
     pub(super) fn look(&mut self, left: &RemainingWork, span: f64) {
-        self.doing.clone_from(&left.doing);
-        let (marks, data) = if self.is_at_marks() {
+        self.doing = left.doing;
+        let (marks, data) = if self.doing.is_at_marks() {
             (span, 0.0)
         } else {
             (0.0, span)
         };
         self.marks.look(left.marked_bytes, marks);
         self.data.look(left.unwritten_bytes(), data);
-    }
-
-    fn is_at_marks(&self) -> bool {
-        ["zeroing", "discarding"].contains(&self.doing.as_str())
     }
 
     /// Returns the completed and the total work, in bytes.
@@ -41,16 +37,17 @@ impl DrainEstimate {
 
     /// Returns the progress as text.
     pub(super) fn text(&self) -> String {
-        let (now, other, of_other) = if self.is_at_marks() {
+        let (now, other, of_other) = if self.doing.is_at_marks() {
             (&self.marks, &self.data, "of data")
         } else {
             (&self.data, &self.marks, "to zero or discard")
         };
-        let mut text = match self.doing.as_str() {
-            "" | "resting" => "waiting".to_owned(),
-            "retrying" => "retrying, the data device fails".to_owned(),
-            doing => doing.to_owned(),
-        };
+        let mut text = match self.doing {
+            VolumeActivity::Unknown | VolumeActivity::Resting => "waiting",
+            VolumeActivity::Retrying => "retrying, the data device fails",
+            doing => doing.name(),
+        }
+        .to_owned();
         if now.most() > 0 {
             let (done, most) = (ByteLen(now.done()), ByteLen(now.most()));
             text.push_str(&format!(", {done} of {most}"));
@@ -83,12 +80,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn left(doing: &str, marked: u64, dirty: u64, homeward: u64) -> RemainingWork {
+    fn left(doing: VolumeActivity, marked: u64, dirty: u64, homeward: u64) -> RemainingWork {
         RemainingWork {
             dirty_bytes: dirty,
             homeward_bytes: homeward,
             marked_bytes: marked,
-            doing: doing.into(),
+            doing,
         }
     }
 
@@ -105,35 +102,44 @@ mod tests {
     fn zeroing_counts_as_work_and_does_not_slow_down_the_estimate_for_data() {
         let mut drain = DrainEstimate::default();
         let (marked, dirty) = (4000 * MIB, 140 * MIB);
-        drain.look(&left("reading", marked, dirty, 0), 0.2);
+        drain.look(&left(VolumeActivity::Reading, marked, dirty, 0), 0.2);
         look(&mut drain, 100, |at| {
-            left("zeroing", marked - at * 20 * MIB, dirty, 0)
+            left(VolumeActivity::Zeroing, marked - at * 20 * MIB, dirty, 0)
         });
         assert_eq!(
             drain.text(),
             "zeroing, 2.0GiB of 3.9GiB, 20MiB/s, 2 min left, then 140MiB of data"
         );
         look(&mut drain, 100, |at| {
-            left("zeroing", 2000 * MIB - at * 20 * MIB, dirty, 0)
+            left(
+                VolumeActivity::Zeroing,
+                2000 * MIB - at * 20 * MIB,
+                dirty,
+                0,
+            )
         });
         // Data written to the data device is completed work before it is durable.
-        look(&mut drain, 5, |at| left("writing", 0, dirty, at * 4 * MIB));
+        look(&mut drain, 5, |at| {
+            left(VolumeActivity::Writing, 0, dirty, at * 4 * MIB)
+        });
         assert_eq!(drain.text(), "writing, 20MiB of 140MiB, 4MiB/s, 30 s left");
         let (done, total) = drain.done();
         assert_eq!((done, total), (marked + 20 * MIB, marked + dirty));
-        look(&mut drain, 1, |_| left("flushing", 0, dirty, dirty));
+        look(&mut drain, 1, |_| {
+            left(VolumeActivity::Flushing, 0, dirty, dirty)
+        });
         assert_eq!(drain.text(), "flushing, 140MiB of 140MiB");
     }
 
     #[test]
     fn the_estimates_for_zeroing_and_for_data_are_added() {
         let mut drain = DrainEstimate::default();
-        drain.look(&left("zeroing", 200 * MIB, 100 * MIB, 0), 0.0);
+        drain.look(&left(VolumeActivity::Zeroing, 200 * MIB, 100 * MIB, 0), 0.0);
         look(&mut drain, 10, |at| {
-            left("zeroing", (200 - at * 10) * MIB, 100 * MIB, 0)
+            left(VolumeActivity::Zeroing, (200 - at * 10) * MIB, 100 * MIB, 0)
         });
         look(&mut drain, 10, |at| {
-            left("writing", 100 * MIB, (100 - at) * MIB, 0)
+            left(VolumeActivity::Writing, 100 * MIB, (100 - at) * MIB, 0)
         });
         assert_eq!(
             drain.text(),
@@ -144,13 +150,15 @@ mod tests {
     #[test]
     fn a_drain_without_progress_reports_the_reason() {
         let mut drain = DrainEstimate::default();
-        look(&mut drain, 20, |_| left("retrying", 0, MIB, 0));
+        look(&mut drain, 20, |_| {
+            left(VolumeActivity::Retrying, 0, MIB, 0)
+        });
         assert_eq!(
             drain.text(),
             "retrying, the data device fails, 0B of 1MiB, time left unknown"
         );
         // A daemon that reports only data.
-        look(&mut drain, 1, |_| left("", 0, MIB, 0));
+        look(&mut drain, 1, |_| left(VolumeActivity::Unknown, 0, MIB, 0));
         assert_eq!(drain.text(), "waiting, 0B of 1MiB, time left unknown");
     }
 }

@@ -1,24 +1,28 @@
-//! `forebay bench paper-dcd`: the experiments of the paper that describes the cache.
+//! `forebay-bench paper-dcd`: the experiments of the paper that describes the cache.
 //!
 //! The crate `dcd-paper` has the part on a virtual clock. This module has the part on a real clock: users untar, copy
 //! and remove on real filesystems, on an emulated disk alone and on both shapes of the cache.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_dcd_paper::{Circumstances, FilesystemRun, PaperScale, measure, write_report};
 
-use super::filesystem::{SYNCHRONOUS, USUAL, together};
-use super::place::ScratchDir;
-use super::raw_server::{RawAccess, RawServer};
-use super::report::{PhaseTimes, TryReport};
-use super::setup::{StorageSetup, StorageShape, move_home};
-use super::system::{ImageLoop, ToolMount, can_mount, check_filesystem};
-use super::writers::write_durably;
-use super::{TryContext, UserStop, data_bytes, log_bytes, stoppable};
-use crate::args::{PaperDcdArgs, TryDisk};
-use crate::tree::GeneratedTree;
-use forebay_program::failure::{CommandFailure, CommandResult};
-use forebay_program::result_line;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::result_line;
+use forebay_scratch::TryDisk;
+use forebay_scratch::context::{TryContext, data_bytes, log_bytes};
+use forebay_scratch::place::ScratchDir;
+use forebay_scratch::raw_server::{RawAccess, RawServer};
+use forebay_scratch::report::{PhaseTimes, TryReport};
+use forebay_scratch::setup::{StorageSetup, StorageShape, move_home};
+use forebay_scratch::stop::{UserStop, stoppable};
+use forebay_scratch::system::{ImageLoop, ToolMount, can_mount, check_filesystem};
+use forebay_scratch::tree::GeneratedTree;
+use forebay_scratch::users::{SYNCHRONOUS, USUAL, together};
+use forebay_scratch::writers::write_durably;
+
+use crate::args::PaperDcdArgs;
+use crate::forebay;
 
 /// Disk model, of the same family as the paper's disk, with the options of `try`.
 const DISK: &str = "barracuda";
@@ -61,17 +65,18 @@ impl FilesystemVariant {
     }
 }
 
-/// Runs `forebay bench paper-dcd`.
+/// Runs `forebay-bench paper-dcd`.
 ///
 /// # Errors
 /// If a measurement or a write fails, or a signal came.
-pub fn run(args: PaperDcdArgs) -> CommandResult {
-    let report = stoppable(move |stop| work(&args, &stop))?;
+pub(crate) fn run(args: PaperDcdArgs, dir: Option<PathBuf>) -> CommandResult {
+    let report = stoppable(move |stop| work(&args, dir.as_deref(), &stop))?;
     result_line!("{}", report.display());
     Ok(())
 }
 
-fn work(args: &PaperDcdArgs, stop: &UserStop) -> CommandResult<PathBuf> {
+fn work(args: &PaperDcdArgs, dir: Option<&Path>, stop: &UserStop) -> CommandResult<PathBuf> {
+    let program = program(args)?;
     let circumstances = Circumstances::begin();
     let scale = if args.quick {
         PaperScale::Quick
@@ -79,28 +84,37 @@ fn work(args: &PaperDcdArgs, stop: &UserStop) -> CommandResult<PathBuf> {
         PaperScale::Full
     };
     let measured = measure(scale, |what| {
-        eprintln!("forebay: {what}");
+        eprintln!("forebay-bench: {what}");
         !stop.is_set()
     });
     stop.check()?;
     let measured = measured.map_err(|error| CommandFailure::general(format!("{error:#}")))?;
-    let filesystems = filesystems(args, stop)?;
+    let filesystems = match program {
+        Ok(program) => Ok(filesystems(args, (&program, dir), stop)?),
+        Err(why) => Err(why),
+    };
     let filesystems = filesystems.as_deref().map_err(String::as_str);
-    write_report(&args.output, &circumstances, &measured, filesystems)
+    write_report(&args.places.output, &circumstances, &measured, filesystems)
         .map_err(|error| CommandFailure::io(format!("{error:#}")))
 }
 
-/// Measures users on each filesystem, or returns the reason why filesystems were not measured.
-fn filesystems(
-    args: &PaperDcdArgs,
-    stop: &UserStop,
-) -> CommandResult<Result<Vec<FilesystemRun>, String>> {
+/// Returns the program `forebay`, or the reason why filesystems are not measured.
+fn program(args: &PaperDcdArgs) -> CommandResult<Result<PathBuf, String>> {
     if args.virtual_only {
         return Ok(Err("omitted by `--virtual-only`".into()));
     }
     if let Err(why) = can_mount() {
         return Ok(Err(why));
     }
+    forebay::program(args.places.forebay.as_deref()).map(Ok)
+}
+
+/// Measures users on each filesystem.
+fn filesystems(
+    args: &PaperDcdArgs,
+    (program, dir): (&Path, Option<&Path>),
+    stop: &UserStop,
+) -> CommandResult<Vec<FilesystemRun>> {
     let (users, files): (&[u32], u32) = if args.quick {
         (&USERS_QUICK, FILES_QUICK)
     } else {
@@ -109,15 +123,15 @@ fn filesystems(
     let mut runs = Vec::new();
     for kind in FilesystemVariant::ALL {
         for users in users {
-            let context = context(args, stop, *users, kind)?;
+            let context = context((program, dir), stop, *users, kind)?;
             runs.push(one(&context, kind, files)?);
         }
     }
-    Ok(Ok(runs))
+    Ok(runs)
 }
 
 fn context(
-    args: &PaperDcdArgs,
+    (program, dir): (&Path, Option<&Path>),
     stop: &UserStop,
     users: u32,
     kind: FilesystemVariant,
@@ -134,7 +148,8 @@ fn context(
         disk,
         filled: None,
         journal: kind == FilesystemVariant::Journal,
-        scratch: ScratchDir::new(args.dir.as_deref(), false, data_bytes + log_bytes)?,
+        program: program.to_owned(),
+        scratch: ScratchDir::new(dir, false, data_bytes + log_bytes)?,
         data_bytes,
         log_bytes,
     })
@@ -145,7 +160,7 @@ fn one(context: &TryContext, kind: FilesystemVariant, files: u32) -> CommandResu
     let (mut report, mut shapes) = (TryReport::default(), Vec::new());
     for shape in StorageShape::ALL {
         eprintln!(
-            "forebay: {}, users: {}, {}",
+            "forebay-bench: {}, users: {}, {}",
             kind.name(),
             context.users,
             shape.name()
@@ -214,7 +229,7 @@ fn programs(
             let took = together(mount.path(), users, each)
                 .map_err(|error| CommandFailure::io(format!("{name} failed: {error}")))?;
             mount.unmount()?;
-            eprintln!("forebay:   {name}: {:.1} s", took.as_secs_f64());
+            eprintln!("forebay-bench:   {name}: {:.1} s", took.as_secs_f64());
             times.push((name, took));
             Ok(())
         };

@@ -12,10 +12,10 @@
 //! - `NAME.mounted`: the path of the directory where a filesystem is mounted.
 //!
 //! In the directory of links, `/dev/forebay`, `NAME` is a symbolic link to the block device; see
-//! `crates/cli/src/link.rs`.
+//! `link.rs`.
 //!
 //! The state directory, which survives a reboot, has a file for each log that failed and was abandoned; see
-//! `crates/cli/src/witness.rs`.
+//! `witness.rs`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,9 +23,9 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
+use forebay_control::process_state;
 use forebay_volume::{ConfigFile, VolumeName};
-
-use crate::failure::{CommandFailure, CommandResult, FailureCode};
 
 /// Maximum length of a unix socket's path, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
@@ -37,7 +37,7 @@ const LINKS: &str = "/dev/forebay";
 
 /// The directories.
 #[derive(Clone, Debug)]
-pub struct ProgramDirs {
+pub(crate) struct ProgramDirs {
     config: PathBuf,
     runtime: PathBuf,
     links: PathBuf,
@@ -51,7 +51,7 @@ fn from_env(name: &str) -> Option<OsString> {
 
 impl ProgramDirs {
     /// Returns the directories that the environment selects.
-    pub fn new() -> CommandResult<ProgramDirs> {
+    pub(crate) fn new() -> CommandResult<ProgramDirs> {
         let root = rustix::process::geteuid().is_root();
         let config = from_env("FOREBAY_CONFIG_DIR").map(PathBuf::from);
         let runtime = from_env("FOREBAY_RUNTIME_DIR").map(PathBuf::from);
@@ -89,18 +89,18 @@ impl ProgramDirs {
     }
 
     /// Returns the directory of the links to block devices, which may not exist.
-    pub fn links(&self) -> &Path {
+    pub(crate) fn links(&self) -> &Path {
         &self.links
     }
 
     /// Returns the state directory, which may not exist.
-    pub fn state(&self) -> CommandResult<&Path> {
+    pub(crate) fn state(&self) -> CommandResult<&Path> {
         let state = self.state.as_deref();
         state.ok_or_else(|| unset("HOME", "FOREBAY_STATE_DIR"))
     }
 
     /// Returns the runtime directory; creates it if it is missing.
-    pub fn make_runtime(&self) -> CommandResult<&Path> {
+    pub(crate) fn make_runtime(&self) -> CommandResult<&Path> {
         make(&self.runtime, 0o700)?;
         Ok(&self.runtime)
     }
@@ -110,12 +110,12 @@ impl ProgramDirs {
     }
 
     /// Returns the path of the control socket.
-    pub fn control_socket(&self, name: &VolumeName) -> PathBuf {
+    pub(crate) fn control_socket(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "sock")
     }
 
     /// Returns the path of the NBD server's socket.
-    pub fn nbd_socket(&self, name: &VolumeName) -> CommandResult<PathBuf> {
+    pub(crate) fn nbd_socket(&self, name: &VolumeName) -> CommandResult<PathBuf> {
         let path = self.runtime_file(name, "nbd.sock");
         if path.as_os_str().len() > SOCKET_PATH_MAX {
             return Err(CommandFailure::usage(format!(
@@ -128,36 +128,36 @@ impl ProgramDirs {
     }
 
     /// Removes the leftovers of a daemon that ends.
-    pub fn remove_sockets(&self, name: &VolumeName) {
+    pub(crate) fn remove_sockets(&self, name: &VolumeName) {
         for ending in ["sock", "nbd.sock", MOUNTED] {
             let _ = fs::remove_file(self.runtime_file(name, ending));
         }
     }
 
     /// Records the mount directory of a filesystem: after its daemon is killed, nothing else contains the path.
-    pub fn note_mount(&self, name: &VolumeName, dir: &str) {
+    pub(crate) fn note_mount(&self, name: &VolumeName, dir: &str) {
         // Without the record, the user has to name the directory.
         let _ = fs::write(self.runtime_file(name, MOUNTED), dir);
     }
 
     /// Returns the directory where a filesystem is mounted, or was mounted by a daemon that was killed.
-    pub fn noted_mount(&self, name: &VolumeName) -> Option<PathBuf> {
+    pub(crate) fn noted_mount(&self, name: &VolumeName) -> Option<PathBuf> {
         let dir = fs::read_to_string(self.runtime_file(name, MOUNTED)).ok()?;
         Some(dir.into())
     }
 
     /// Returns the path of the lock for attaching or changing the volume.
-    pub fn lock_file(&self, name: &VolumeName) -> PathBuf {
+    pub(crate) fn lock_file(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "lock")
     }
 
     /// Returns the path of the daemon's log.
-    pub fn daemon_log(&self, name: &VolumeName) -> PathBuf {
+    pub(crate) fn daemon_log(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "log")
     }
 
     /// Returns the names with a control socket, even if no daemon answers there, and the names whose daemon was killed.
-    pub fn attached_names(&self) -> Vec<VolumeName> {
+    pub(crate) fn attached_names(&self) -> Vec<VolumeName> {
         let mut names = names_in(&self.runtime, ".sock");
         // A killed `create` was not a daemon, and has no log.
         let killed = names_in(&self.runtime, ".lock").into_iter();
@@ -171,7 +171,7 @@ impl ProgramDirs {
 
     /// Returns true if the last process that attached or changed the volume was killed, and no other process has done
     /// so since.
-    pub fn ended_abruptly(&self, name: &VolumeName) -> bool {
+    pub(crate) fn ended_abruptly(&self, name: &VolumeName) -> bool {
         let holder = fs::read_to_string(self.lock_file(name)).unwrap_or_default();
         match holder.trim().parse() {
             Ok(pid) => !is_ours(pid),
@@ -181,17 +181,17 @@ impl ProgramDirs {
     }
 
     /// Returns the names with a configuration file.
-    pub fn described_names(&self) -> Vec<VolumeName> {
+    pub(crate) fn described_names(&self) -> Vec<VolumeName> {
         names_in(&self.config, ".toml")
     }
 
     /// Returns the path of a configuration file.
-    pub fn description_file(&self, name: &VolumeName) -> PathBuf {
+    pub(crate) fn description_file(&self, name: &VolumeName) -> PathBuf {
         self.config.join(format!("{name}.toml"))
     }
 
     /// Reads the configuration file of a volume.
-    pub fn description(&self, name: &VolumeName) -> CommandResult<ConfigFile> {
+    pub(crate) fn description(&self, name: &VolumeName) -> CommandResult<ConfigFile> {
         let file = self.description_file(name);
         let content = fs::read_to_string(&file).map_err(|error| match error.kind() {
             ErrorKind::NotFound => CommandFailure::not_found(format!(
@@ -204,7 +204,7 @@ impl ProgramDirs {
     }
 
     /// Prepares a new configuration file, so that the later write cannot fail for reasons that are detectable now.
-    pub fn new_description(&self, name: &VolumeName) -> CommandResult<NewConfigFile> {
+    pub(crate) fn new_description(&self, name: &VolumeName) -> CommandResult<NewConfigFile> {
         make(&self.config, 0o755)?;
         let file = self.description_file(name);
         let temporary = self.config.join(format!(".{name}.toml.new"));
@@ -223,7 +223,7 @@ impl ProgramDirs {
     }
 
     /// Removes a configuration file, if it exists.
-    pub fn remove_description(&self, name: &VolumeName) -> CommandResult {
+    pub(crate) fn remove_description(&self, name: &VolumeName) -> CommandResult {
         let file = self.description_file(name);
         match fs::remove_file(&file) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(CommandFailure::io(format!(
@@ -237,7 +237,7 @@ impl ProgramDirs {
 
 /// Returns the directory by its canonical path. Does not access the directory itself, which may be a mount whose daemon
 /// does not answer.
-pub fn mount_point(what: &Path) -> PathBuf {
+pub(crate) fn mount_point(what: &Path) -> PathBuf {
     let whole = std::path::absolute(what).unwrap_or_else(|_| what.into());
     let above = whole.parent().and_then(|above| above.canonicalize().ok());
     match (above, whole.file_name()) {
@@ -254,7 +254,7 @@ pub fn mount_point(what: &Path) -> PathBuf {
 }
 
 /// A configuration file about to be written. Leaves nothing behind if it is dropped before.
-pub struct NewConfigFile {
+pub(crate) struct NewConfigFile {
     file: PathBuf,
     temporary: PathBuf,
     content: fs::File,
@@ -262,7 +262,7 @@ pub struct NewConfigFile {
 
 impl NewConfigFile {
     /// Puts the file in place; returns its path.
-    pub fn write(mut self, description: &ConfigFile) -> CommandResult<PathBuf> {
+    pub(crate) fn write(mut self, description: &ConfigFile) -> CommandResult<PathBuf> {
         let mut put = || -> io::Result<()> {
             self.content.write_all(description.to_toml().as_bytes())?;
             self.content.sync_all()?;
@@ -287,14 +287,7 @@ impl Drop for NewConfigFile {
 /// Returns true if `pid` is a running process of this program. The system reuses process ids.
 fn is_ours(pid: u32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    name.contains("forebay") && !matches!(state_of(pid), None | Some('Z' | 'X'))
-}
-
-/// Returns the state of a process, as the kernel abbreviates it; `None` if the process does not exist.
-pub(crate) fn state_of(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The process name before the state can contain any character.
-    stat.rsplit(") ").next()?.chars().next()
+    name.contains("forebay") && !matches!(process_state(pid), None | Some('Z' | 'X'))
 }
 
 fn unset(variable: &str, instead: &str) -> CommandFailure {
