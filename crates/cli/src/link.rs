@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::dirs::ProgramDirs;
-use forebay_serve::blockdev::{VolumeMarks, is_of_volume};
 use forebay_volume::VolumeName;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -230,14 +229,9 @@ fn tell_udev(device: &Path) {
 
 /// Returns true if the device belongs to the volume; `id` is the volume's id, if it is known.
 fn is_its_own(device: &Path, name: &VolumeName, id: Option<&str>) -> bool {
-    is_of_volume(
-        device,
-        &VolumeMarks {
-            name: name.as_str(),
-            id,
-            number: id.map(number_of),
-        },
-    )
+    forebay_loopdev::is_of_volume(device, name.as_str())
+        || forebay_nbd::is_of_volume(device, id)
+        || forebay_ublk::is_of_volume(device, id.map(number_of))
 }
 
 fn open_up(path: &Path) -> io::Result<()> {
@@ -318,4 +312,23 @@ fn names(dir: &Path) -> Vec<VolumeName> {
     // The lock files begin with a dot. A volume name may begin with a dot too, and is skipped.
     let names = names.filter(|name| !name.starts_with('.'));
     names.filter_map(|name| name.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_devices_do_not_belong_to_a_volume() {
+        let name: VolumeName = "v".parse().unwrap();
+        for device in [
+            "/dev/loop4000",
+            "/dev/nbd4000",
+            "/dev/ublkb4000",
+            "/dev/sda",
+            "/",
+        ] {
+            assert!(!is_its_own(device.as_ref(), &name, None), "{device}");
+        }
+    }
 }

@@ -233,7 +233,7 @@ fn cut_off(dirs: &ProgramDirs, name: &VolumeName) -> bool {
     };
     let mounts = forebay_linux::mounts().unwrap_or_default();
     let is_it = |mount: &forebay_linux::MountEntry| {
-        let is_ours = mount.fstype == forebay_linux::FUSE_TYPE;
+        let is_ours = mount.fstype == forebay_fuse::FUSE_TYPE;
         is_ours && mount.point == dir && mount.source == Path::new(name.as_str())
     };
     if !mounts.iter().any(is_it) {

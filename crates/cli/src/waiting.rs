@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use forebay_serve::blockdev::{waiting_nbd_device, waiting_ublk_device};
+use forebay_nbd::waiting_nbd_device;
+use forebay_ublk::waiting_ublk_device;
 
 /// Returns a 64-bit number for a volume: the first half of its id, which is random. Never 0, which would match any
 /// device of another program.

@@ -21,7 +21,6 @@
 //! `ring/request.rs`; then [`open()`] in `storage/open.rs` and the devices in `storage/disk.rs`; then `net`.
 
 mod driver;
-mod fuse;
 mod isolated;
 mod net;
 mod on_ring;
@@ -33,7 +32,6 @@ mod storage;
 mod sys;
 
 pub use driver::{DriverMemory, driver_command};
-pub use fuse::{FUSE_TYPE, FuseMount};
 pub use isolated::{IsolatedFuture, ResultSender, isolated, promise};
 pub use net::{SocketAddress, SocketAddressError, SocketListener, SocketStream};
 pub use on_ring::on_ring;

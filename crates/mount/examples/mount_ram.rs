@@ -8,11 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use forebay_device::{Device, RamDevice};
 use forebay_dfs::{FileTime, FsClock, FsGeometry, FsSpec, VolumeId};
+use forebay_frontend::requests::RequestMemory;
+use forebay_fuse::{FuseMount, ServedMount};
 use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_mount::{MountSettings, MountedFiles};
 use forebay_rt::{Executor, Rt};
-use forebay_serve::RequestMemory;
-use forebay_serve::fuse::{Mount, ServedMount};
 use forebay_vsl::{PlacementKind, SegmentLayout, SpaceSettings};
 use futures_util::future::{Either, select};
 
@@ -101,7 +101,7 @@ async fn serve(
     let fs = forebay_dfs::open(space, clock).await?;
     let files = Rc::new(MountedFiles::new(fs, MountSettings::default()));
     let memory = RequestMemory::default();
-    let mount = Mount::at(dir, "ram");
+    let mount = FuseMount::at(dir, "ram");
     let mut mounted = ServedMount::new(&rt, &ring, Rc::clone(&files), &memory, mount)?;
     println!("mounted");
     while !mounted.is_over() {

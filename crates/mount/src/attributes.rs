@@ -3,9 +3,9 @@
 use forebay_dfs::{
     AttributeCondition, FileKind, FileTime, FsError, Inode, NewAttributes, Result, WithAttributes,
 };
-use forebay_fuse::files::{FuseBody, FuseFileKind as Wire, SetAttr, TimeToSet};
-use forebay_fuse::{self as format, FuseAttributes, FuseRequest};
-use forebay_serve::fuse::{ActiveRequest, StaleCache};
+use forebay_fuse::codec::files::{FuseBody, FuseFileKind as Wire, SetAttr, TimeToSet};
+use forebay_fuse::codec::{self as format, FuseAttributes, FuseRequest};
+use forebay_fuse::{ActiveRequest, StaleCache};
 
 use crate::acl;
 use crate::handler::{FuseReply, MountedFiles, ReplyBytes, VALID_S, nothing};

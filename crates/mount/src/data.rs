@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FileFlags, FsError, Result};
-use forebay_fuse::files::CopyRange;
-use forebay_fuse::{self as format, FuseOp, FuseRequest, open_flag};
+use forebay_fuse::codec::files::CopyRange;
+use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, open_flag};
+use forebay_fuse::{ActiveRequest, StaleCache};
 use forebay_rt::BudgetLease;
-use forebay_serve::fuse::{ActiveRequest, StaleCache};
 
 use crate::handler::{FuseReply, MountedFiles, ReplyBytes, RequestClass};
 use crate::handles;

@@ -1,7 +1,7 @@
 //! Conversion of errors to error numbers.
 
 use forebay_dfs::FsError;
-use forebay_serve::kernel_errno;
+use forebay_frontend::requests::kernel_errno;
 use forebay_vsl::SpaceError;
 
 /// Result of an ioctl: its output data.

@@ -7,9 +7,9 @@
 
 use forebay_device::is_zero;
 use forebay_dfs::{FileFlags, FileKind, FsError, Inode, Result};
-use forebay_fuse::FuseRequest;
-use forebay_fuse::files::FuseIoctl;
-use forebay_serve::fuse::{ActiveRequest, StaleCache};
+use forebay_fuse::codec::FuseRequest;
+use forebay_fuse::codec::files::FuseIoctl;
+use forebay_fuse::{ActiveRequest, StaleCache};
 
 use crate::attributes::attributes_of;
 use crate::error::IoctlResult;

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_dfs::{AccessTimes, Fs, FsError, Result};
-use forebay_fuse::files::{FuseBody, decode};
-use forebay_fuse::{self as format, FuseOp, FuseRequest, StatfsReply, init_flag, open_flag};
+use forebay_fuse::codec::files::{FuseBody, decode};
+use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, StatfsReply, init_flag, open_flag};
+use forebay_fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 use forebay_rt::Instant;
-use forebay_serve::fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 
 use crate::cached::CachedFiles;
 use crate::error::{errno, is_usual};

@@ -14,10 +14,10 @@ use forebay_atomic::ioctls::{
 };
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, FileFlags, FileKind, FsError, Result};
-use forebay_fuse::files::FuseIoctl;
-use forebay_fuse::{FuseRequest, ioctl_out, write_out};
+use forebay_fuse::codec::files::FuseIoctl;
+use forebay_fuse::codec::{FuseRequest, ioctl_out, write_out};
+use forebay_fuse::{ActiveRequest, IO_BYTES_MAX, StaleCache};
 use forebay_rt::BudgetLease;
-use forebay_serve::fuse::{ActiveRequest, IO_BYTES_MAX, StaleCache};
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::attributes::attributes_of;

@@ -1,8 +1,8 @@
 //! Names of files.
 
 use forebay_dfs::{FileKind, FileSpec, FsError, Inode, ROOT, RenameTarget, Result};
-use forebay_fuse::files::{FuseCreate, FuseFileKind as Wire, rename_flag};
-use forebay_fuse::{self as format, CreateReply, FuseRequest, ReaddirReply};
+use forebay_fuse::codec::files::{FuseCreate, FuseFileKind as Wire, rename_flag};
+use forebay_fuse::codec::{self as format, CreateReply, FuseRequest, ReaddirReply};
 use futures_util::future::join_all;
 
 use crate::acl;

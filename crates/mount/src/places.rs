@@ -4,8 +4,8 @@ use forebay_device::is_zero;
 use std::os::unix::ffi::OsStrExt as _;
 
 use forebay_dfs::PlacedBytes;
-use forebay_fuse::files::FuseIoctl;
-use forebay_fuse::ioctl_out;
+use forebay_fuse::codec::files::FuseIoctl;
+use forebay_fuse::codec::ioctl_out;
 use forebay_vsl::SectorLocation;
 
 use crate::handler::{FuseReply, MountedFiles, ReplyBytes};

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::Edits;
-use forebay_serve::fuse::StaleCache;
+use forebay_fuse::StaleCache;
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
 
 use crate::writers::FileRanges;

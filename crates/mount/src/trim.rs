@@ -3,7 +3,7 @@
 //! With `discard = on`, a log-structured space discards segments when they become free, so nothing is left for
 //! `fstrim`. Without it, as is usual on an image, `fstrim` is the administrator's way to give free space back.
 
-use forebay_fuse::FuseRequest;
+use forebay_fuse::codec::FuseRequest;
 
 use crate::error::IoctlResult;
 use crate::handler::MountedFiles;

@@ -1,6 +1,6 @@
 //! Limit on the requests that wait for the kernel to forget cached pages of files.
 //!
-//! These requests do not occupy a slot of `forebay_serve::fuse::ActiveRequest`, so they need their own limit. A request
+//! These requests do not occupy a slot of `forebay_fuse::ActiveRequest`, so they need their own limit. A request
 //! beyond the limit is refused before it changes anything.
 
 use std::cell::RefCell;

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use forebay_nbd::client::BlockingNbdClient;
 use forebay_rng::Rng;
-use forebay_serve::nbd::client::BlockingNbdClient;
 
 use super::context::TryContext;
 use super::drive::ScratchVolume;

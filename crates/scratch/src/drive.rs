@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use forebay_control::{ANSWER_PATIENCE, ConnectError, ControlClient, ProcessHandle, VolumeReport};
-use forebay_serve::blockdev::{LeftoverPolicy, cleanup_stale};
+use forebay_loopdev::{LeftoverPolicy, cleanup_stale};
 use forebay_volume::{LayerStatus, VolumeName};
 use rustix::process::{Pid, Signal};
 

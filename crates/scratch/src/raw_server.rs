@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 
 use forebay_device::Device;
 use forebay_disk_model::Lateness;
+use forebay_frontend::requests::RequestMemory;
 use forebay_linux::{DeviceOpenOptions, FdPoller, IoRing, SocketListener, on_ring};
+use forebay_loopdev::{LoopOptions, attach_loop};
+use forebay_nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_rt::Rt;
-use forebay_serve::RequestMemory;
-use forebay_serve::blockdev::{LoopOptions, attach_loop};
-use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_volume::{DeviceSpec, OpenContext, open_one};
 
 use forebay_command_output::failure::{CommandFailure, CommandResult};

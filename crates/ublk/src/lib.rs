@@ -1,22 +1,27 @@
-//! Messages between a server and the kernel's ublk driver, and the decisions about them, without a system call:
-//! docs/design/ublk.md.
+//! `/dev/ublkbN`: a block device whose requests the kernel's ublk driver passes to this process, on the ring of its own
+//! executor (Linux 6.5; docs/design/ublk.md).
 //!
-//! The driver makes block devices whose requests a program serves. This crate contains
-//! - the encoding of the messages ([`mod@format`]);
-//! - the parameters of a new device, and the check that a leftover device fits the volume ([`wish`]);
-//! - the state of each tag, and the operations that each state allows ([`state`]).
+//! A recoverable device outlives its server. When the server is killed, or leaves ([`UblkDevice::hand_over`]), requests
+//! wait, and the next server of the volume gets all of them: a filesystem on the device sees a pause. Two conditions
+//! must hold, or the pause would hide a loss:
+//! - Acknowledged writes survive the end of their server without a flush; [`UblkOptions::recoverable`] is only for
+//!   devices with this property.
+//! - A second block device of the same volume never exists. The driver stores 64 bits with each device, which identify
+//!   the volume; every attach first looks for these bits.
 //!
-//! The crate `serve` sends the commands and executes the requests.
+//! The module [`codec`] contains the encoding, the choice of a device's parameters, and the state of each tag, without a
+//! system call. It uses only `forebay-device`, so it also works without the server.
 //!
-//! Invariants: wrong bytes from the driver can only be misread, never cause harm, so all bytes decode to a value. The
-//! executor of a request must check the request against the device. A tag is never offered twice, and a request never
-//! answered twice.
-//!
-//! Reading order: `format.rs`, `wish.rs`, `state.rs`.
+//! Reading order: [`codec`], then `serving.rs`, `device.rs`, `leftover.rs`.
 
-pub mod format;
-pub mod state;
-mod unfit;
-pub mod wish;
+mod char_device;
+pub mod codec;
+mod control;
+mod device;
+mod error;
+mod leftover;
+mod serving;
 
-pub use unfit::LeftoverMismatch;
+pub use device::{UblkDevice, UblkOptions, attach_ublk, ublk_usable};
+pub use error::UblkError;
+pub use leftover::{clear_ublk_leftover, is_of_volume, waiting_ublk_device};

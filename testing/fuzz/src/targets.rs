@@ -6,7 +6,7 @@ pub mod files;
 pub mod files_image;
 pub mod image;
 pub mod log;
-pub mod serve;
+pub mod protocols;
 pub mod server;
 pub mod sleds;
 pub mod space;
@@ -59,14 +59,14 @@ pub const TARGETS: [FuzzTarget; 23] = [
     },
     FuzzTarget {
         name: "fuse",
-        run: serve::fuse,
-        seeds: serve::fuse_seeds,
+        run: protocols::fuse,
+        seeds: protocols::fuse_seeds,
         cost: 1,
     },
     FuzzTarget {
         name: "nbd_format",
-        run: serve::nbd_format,
-        seeds: serve::nbd_format_seeds,
+        run: protocols::nbd_format,
+        seeds: protocols::nbd_format_seeds,
         cost: 1,
     },
     FuzzTarget {

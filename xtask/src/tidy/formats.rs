@@ -139,8 +139,13 @@ Code: [crates/log/src/format.rs](../../crates/log/src/format.rs)
 
     #[test]
     fn a_protocol_with_an_external_specification_needs_no_page() {
-        let found =
-            |head: &str| check(&ProjectTree::of(&[("crates/nbd/src/format.rs", head)])).len();
+        let found = |head: &str| {
+            check(&ProjectTree::of(&[(
+                "crates/nbd/src/codec/format.rs",
+                head,
+            )]))
+            .len()
+        };
         assert_eq!(found("//! Bytes.\n"), 2);
         assert_eq!(
             found("//! Bytes.\n//! Protocol: doc/proto.md of the NBD project\n"),

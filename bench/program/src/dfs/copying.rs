@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use forebay_fuse::files::FuseFileKind;
-use forebay_fuse::{
+use forebay_fuse::codec::files::FuseFileKind;
+use forebay_fuse::codec::{
     self as fuse, FIXED, FuseAttributes, FuseOp, FuseRequest, init_flag, open_flag,
 };
 use rustix::io::Errno;

@@ -77,7 +77,7 @@ fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
     let is_it = |mount: &&forebay_linux::MountEntry| {
         // The mount table contains names of volumes, not devices.
         let is_named = source.contains('/') || mount.source == Path::new(source);
-        mount.fstype == forebay_linux::FUSE_TYPE && is_named
+        mount.fstype == forebay_fuse::FUSE_TYPE && is_named
     };
     if top.filter(is_it).is_none() {
         return Err(CommandFailure::not_found(format!(
@@ -86,7 +86,7 @@ fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
         )));
     }
     let flags = daemon::mount_flags(&options);
-    forebay_linux::FuseMount::at(dir.clone(), &mount.source)
+    forebay_fuse::FuseMount::at(dir.clone(), &mount.source)
         .remount(flags)
         .map_err(|error| CommandFailure::io(format!("cannot remount {}: {error}", dir.display())))
 }

@@ -10,7 +10,7 @@ use crate::dirs::{ProgramDirs, mount_point};
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_command_output::result_line;
 use forebay_control::{ConnectError, ControlRequest, ProcessHandle};
-use forebay_serve::fuse::Mount;
+use forebay_fuse::FuseMount;
 use forebay_volume::VolumeName;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -169,7 +169,7 @@ fn write_back(dir: &Path) {
 fn is_mounted(dir: &Path) -> CommandResult<bool> {
     let mounts = forebay_linux::mounts().map_err(CommandFailure::io)?;
     let mut there = mounts.iter().filter(|mount| mount.point == dir);
-    Ok(there.any(|mount| mount.fstype == forebay_linux::FUSE_TYPE))
+    Ok(there.any(|mount| mount.fstype == forebay_fuse::FUSE_TYPE))
 }
 
 /// Returns the mount directory of the volume with that name, or the argument as a directory.
@@ -190,7 +190,7 @@ fn clear_dead(dirs: &ProgramDirs, what: &Path) -> CommandResult {
         Some(mount) => {
             let source = mount.source.to_string_lossy();
             let name = source.parse::<VolumeName>();
-            let dead = Mount::at(dir.clone(), &source);
+            let dead = FuseMount::at(dir.clone(), &source);
             name.is_ok_and(|name| cut_off_killed(dirs, &name))
                 || dead.clear_dead().map_err(|error| {
                     CommandFailure::io(format!("cannot unmount {}: {error}", dir.display()))

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use crate::dirs::ProgramDirs;
-use forebay_serve::blockdev::OwnBlockDevice;
+use forebay_frontend::block_device::OwnBlockDevice;
 use forebay_volume::VolumeName;
 
 use crate::link::DeviceLink;

@@ -4,14 +4,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceGeometry};
+use forebay_frontend::block_device::OwnBlockDevice;
 use forebay_linux::isolated;
-use forebay_serve::blockdev::{
+use forebay_loopdev::{
     CleanupError, LeftoverPolicy, LoopAttachError, LoopDetachError, LoopOptions, LoopVolume,
-    NbdDevice, NbdError, NbdOptions, OwnBlockDevice, UblkDevice, UblkError, UblkOptions,
-    attach_loop, attach_nbd, attach_ublk, cleanup_stale, clear_nbd_leftover, clear_ublk_leftover,
-    no_nbd_leftover, ublk_usable,
+    attach_loop, cleanup_stale,
 };
-use forebay_serve::nbd::NbdServer;
+use forebay_nbd::{
+    NbdDevice, NbdError, NbdOptions, NbdServer, attach_nbd, clear_nbd_leftover, no_nbd_leftover,
+};
+use forebay_ublk::{
+    UblkDevice, UblkError, UblkOptions, attach_ublk, clear_ublk_leftover, ublk_usable,
+};
 use forebay_volume::FrontEndKind;
 
 use super::FrontEndContext;
@@ -141,7 +145,7 @@ impl FrontEnd {
     }
 
     /// Returns a handle that waits until another program has unmounted the filesystem. `None` for a block device.
-    pub(super) fn over(&self) -> Option<forebay_serve::fuse::SessionEndEvent> {
+    pub(super) fn over(&self) -> Option<forebay_fuse::SessionEndEvent> {
         match self {
             FrontEnd::Mount(mount, _) => Some(mount.over()),
             _ => None,

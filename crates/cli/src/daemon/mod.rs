@@ -27,10 +27,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use forebay_control::{DaemonStatus, SCHEMA};
+use forebay_frontend::requests::RequestMemory;
 use forebay_linux::{IoRing, SignalReader};
+use forebay_nbd::NbdServer;
 use forebay_rt::{Event, Instant, Lock, Rt};
-use forebay_serve::RequestMemory;
-use forebay_serve::nbd::NbdServer;
 use forebay_volume::{
     FrontEndKind, Layer, MountOptions, OptionValues, ServedAs, VIA, VolumeError, VolumeName,
     service_options,

@@ -10,11 +10,11 @@ use crate::client;
 use crate::dirs::{ProgramDirs, mount_point};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_control::ConnectError;
-use forebay_linux::{FUSE_TYPE, isolated};
+use forebay_fuse::{FUSE_TYPE, FuseMount, ServedMount, UnmountError};
+use forebay_linux::isolated;
 use forebay_mount::{
     AccessTimes, FilesystemBacking, MountSettings, MountedFiles, RequestClass, RequestObserver,
 };
-use forebay_serve::fuse::{Mount, ServedMount, UnmountError};
 use forebay_volume::{
     FilesystemCounters, FilesystemRequestKind, MOUNT, MOUNT_OPTIONS, MountOptions, OptionValues,
     ServedAs, VolumeName,
@@ -158,7 +158,7 @@ impl MountFront {
         let (fs, counted) = place.volume.files().expect("a filesystem");
         let name = place.name.as_str();
         let is_root = rustix::process::geteuid().is_root();
-        let mut mount = Mount::at(plan.dir.clone(), name);
+        let mut mount = FuseMount::at(plan.dir.clone(), name);
         mount.flags = mount_flags(&plan.options);
         mount.for_all = plan.options.for_all.unwrap_or(is_root);
         let dead = mount.clone();
@@ -203,7 +203,7 @@ impl MountFront {
     }
 
     /// Returns a handle that waits until the filesystem is no longer mounted.
-    pub(super) fn over(&self) -> forebay_serve::fuse::SessionEndEvent {
+    pub(super) fn over(&self) -> forebay_fuse::SessionEndEvent {
         self.mounted.over()
     }
 

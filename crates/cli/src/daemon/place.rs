@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use forebay_control::{BackingDevice, ExtentPlace, PARTS_MAX, PlacedExtent};
 use forebay_mount::FilesystemBacking;
-use forebay_serve::nbd::{BlockStatus, StatusExtent};
+use forebay_nbd::{BlockStatus, StatusExtent};
 use forebay_units::SECTOR_BYTES;
 use forebay_volume::{DataLocation, DeviceOrLayer, DeviceSpec, Layer, LayerTree};
 

@@ -6,10 +6,10 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use forebay_device::Device;
+use forebay_frontend::requests::RequestMemory;
 use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
+use forebay_nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_rt::{Event, Rt};
-use forebay_serve::RequestMemory;
-use forebay_serve::nbd::{ClientLimits, NbdExport, NbdServer};
 use forebay_volume::{
     AcceptedFaults, AttachedLayer, HTTP, LISTEN, Layer, MEMORY, METRICS, OpenContext, OptionValues,
     open,

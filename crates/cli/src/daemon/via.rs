@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 
-use forebay_serve::blockdev::{nbd_usable, ublk_usable};
+use forebay_nbd::nbd_usable;
+use forebay_ublk::ublk_usable;
 use forebay_volume::FrontEndKind;
 
 /// The selected front end, and the reasons against the better ones.

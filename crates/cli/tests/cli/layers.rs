@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use forebay_serve::nbd::client::BlockingNbdClient;
+use forebay_nbd::client::BlockingNbdClient;
 
 use crate::world::{CliSandbox, MIB, failed, texts, wait_until};
 

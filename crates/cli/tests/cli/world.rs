@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use forebay_serve::nbd::client::BlockingNbdClient;
+use forebay_nbd::client::BlockingNbdClient;
 
 pub(crate) const MIB: u64 = 1 << 20;
 /// Time limit for any command.

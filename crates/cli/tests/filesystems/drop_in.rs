@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
+use forebay_nbd::client::BlockingNbdClient;
 use forebay_rng::Rng;
-use forebay_serve::nbd::client::BlockingNbdClient;
 
 use crate::crash::seed;
 use crate::kinds::EXT4;

@@ -5,17 +5,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::RamDevice;
-use forebay_rt::{Executor, Rt, VirtualTime};
-use forebay_serve::RequestMemory;
-use forebay_serve::nbd::duplex::{self, DuplexEnd};
-use forebay_serve::nbd::format::client::{self, context_query, info_query};
-use forebay_serve::nbd::format::{
+use forebay_frontend::requests::RequestMemory;
+use forebay_nbd::codec::format::client::{self, context_query, info_query};
+use forebay_nbd::codec::format::{
     CHUNK_BYTES, CHUNK_MAGIC, OPTION_REPLY_MAGIC, SIMPLE_REPLY_BYTES, SIMPLE_REPLY_MAGIC,
     WireReader, command, greeting, option, reply,
 };
-use forebay_serve::nbd::{BlockStatus, ClientLimits, NbdExport, NbdServer, NbdWire, StatusExtent};
+use forebay_nbd::duplex::{self, DuplexEnd};
+use forebay_nbd::{BlockStatus, ClientLimits, NbdExport, NbdServer, NbdWire, StatusExtent};
+use forebay_rt::{Executor, Rt, VirtualTime};
 
-use super::serve::nbd_request;
+use super::protocols::nbd_request;
 use crate::cap;
 
 const DEVICE_BYTES: u64 = 1 << 20;
