@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use forebay_scratch::TryArgs;
 use forebay_units::{ByteLen, TimeSpan};
-use forebay_volume::{DEFAULT_KIND, KindRef, RequestedPlacement, VolumeName};
+use forebay_volume::{DEFAULT_KIND, KindSpec, RequestedPlacement, VolumeName, kind_named};
 
 mod mounting;
 mod volumes;
@@ -80,7 +80,7 @@ Exit codes:
 #[command(name = "forebay", version, after_help = after_help(), max_term_width = 100)]
 pub(crate) struct Cli {
     /// Log more; repeat the option for still more. RUST_LOG overrides it.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 900)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
@@ -179,8 +179,8 @@ pub(crate) enum CliCommand {
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     pub(crate) devices: DeviceArgs,
-    #[arg(long, value_name = "KIND", default_value_t = DEFAULT_KIND, help = kind_help())]
-    pub(crate) volume: KindRef,
+    #[arg(long, value_name = "KIND", default_value = DEFAULT_KIND.name, value_parser = kind_named, help = kind_help())]
+    pub(crate) volume: &'static KindSpec,
     /// Make a filesystem: an abbreviation of --volume fs.
     #[arg(long, conflicts_with = "volume")]
     pub(crate) fs: bool,

@@ -49,7 +49,7 @@ pub(crate) fn within(
 /// Returns the reason for the missing connection and a remedy, as a failure.
 fn in_words(absent: ConnectError, dirs: &ProgramDirs, name: &VolumeName) -> CommandFailure {
     let (is_files, is_known) = match dirs.description(name) {
-        Ok(description) => (description.tree.kind().served_as() == ServedAs::Files, true),
+        Ok(description) => (description.tree.kind().served_as == ServedAs::Files, true),
         Err(_) => (false, dirs.description_file(name).exists()),
     };
     let (is_there, start) = if is_files {

@@ -85,6 +85,8 @@ fn every_field_of_a_report_is_documented_with_its_description() {
         has_row(page, field);
         known.retain(|name| *name != field.name);
     }
+    // The label of the layer, which every kind has.
+    known.retain(|name| *name != "layer");
     assert!(known.is_empty(), "not described: {known:?}");
 }
 
@@ -97,7 +99,8 @@ fn every_field_of_a_filesystem_report_is_documented_in_its_section() {
         has_row(section, field);
     }
     let rows = section.lines().filter(|line| line.starts_with("| `"));
-    assert_eq!(rows.count(), FilesFacts::FIELDS.len());
+    // One more: `layer`.
+    assert_eq!(rows.count(), FilesFacts::FIELDS.len() + 1);
 }
 
 /// Checks that docs/status.md has a row for the field with its help text and metric.
@@ -112,5 +115,19 @@ fn has_row(page: &str, field: &ReportField) {
     assert!(
         rows.any(is_so),
         "docs/status.md has no row \"{begin}…{help}{end}\""
+    );
+}
+
+#[test]
+fn the_page_of_options_equals_their_declarations() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/options.md");
+    let page = forebay_volume::options_page();
+    if std::env::var_os("FOREBAY_WRITE_DOCS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/options.md differs; FOREBAY_WRITE_DOCS=1 cargo test -p forebay-cli options writes it"
     );
 }

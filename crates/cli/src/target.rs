@@ -5,8 +5,9 @@ use std::rc::Rc;
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    AcceptedFaults, AttachContext, DeviceOrLayer, DeviceSpec, FailedLogRegistry, KindRef,
-    LayerTree, OpenContext, OpenedVolume, OptionValues, SuperblockDevice, VolumeName, open,
+    AcceptedFaults, AttachContext, DeviceOrLayer, DeviceSpec, FailedLogRegistry, KindSpec,
+    LayerTree, OpenContext, OpenVolume, OptionValues, SuperblockDevice, VolumeName, open,
+    own_device,
 };
 
 use crate::args::TargetArgs;
@@ -68,7 +69,7 @@ impl VolumeTarget {
         &self,
         rt: &Rt,
         ring: &Rc<IoRing>,
-    ) -> CommandResult<Box<dyn OpenedVolume>> {
+    ) -> CommandResult<OpenVolume> {
         let options = DeviceOpenOptions::existing();
         let mut opened = open(&self.tree, OpenContext { rt, ring, options })?;
         opened.reset_options();
@@ -103,8 +104,8 @@ impl VolumeTarget {
 }
 
 /// Returns the device that describes a volume, and the expected kind of that volume, if it is named by its devices.
-pub(crate) fn own(args: &TargetArgs) -> CommandResult<(KindRef, &DeviceSpec)> {
-    args.devices.own().ok_or_else(|| {
+pub(crate) fn own(args: &TargetArgs) -> CommandResult<(&'static KindSpec, &DeviceSpec)> {
+    own_device(&args.devices).ok_or_else(|| {
         CommandFailure::usage(
             "no volume given: give its name, or --log PATH (or --data PATH of a volume without a log)",
         )

@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::kind::{KindRef, ServedAs};
+use crate::kind_spec::{KindSpec, ServedAs};
+use crate::name::VolumeName;
 use crate::options::service::service_keys;
 use crate::options::{OptionRow, OptionValues};
-use crate::registry::{DEFAULT_KIND, kinds};
+use crate::registry::{DEFAULT_KIND, kind_named, kind_specs};
+use crate::spec::DeviceSpec;
 use crate::tree::{DEPTH_MAX, DeviceOrLayer, LayerTree, NoSuchOption};
-use crate::{DeviceSpec, VolumeName};
 
 /// Columns of a comment in the file.
 const COMMENT_COLUMNS: usize = 100;
@@ -109,7 +110,7 @@ impl ConfigFile {
             let key = key.filter(|key| !key.starts_with('#'));
             source.error(at, key, error.message())
         })?;
-        let mut reader = FileReader {
+        let mut reader = ConfigReader {
             source: FileSource { content, file },
             service: OptionValues::default(),
             warnings: Vec::new(),
@@ -154,23 +155,23 @@ impl ConfigFile {
              {}\n\n\
              name = {}\n{volume}\n\
              {}\n",
-            comment(kind.caution()),
+            comment(kind.caution),
             quoted(self.name.as_str()),
             comment(
                 "The devices of the volume: block devices, regular files, or parts of them (PATH@OFFSET+LENGTH). Paths \
                  under /dev/disk/by-id stay the same when disks are numbered differently."
             ),
             name = self.name,
-            verb = match kind.served_as() {
+            verb = match kind.served_as {
                 ServedAs::Files => "mount",
                 ServedAs::BlockDevice => "attach",
             },
         );
         out.push_str(&head(&self.tree));
-        for row in kind.options() {
+        for row in kind.options {
             out.push_str(&option_lines(row, self.tree.options()));
         }
-        for row in service_keys(kind.served_as()) {
+        for row in service_keys(kind.served_as) {
             out.push_str(&option_lines(row, &self.service));
         }
         for (key, layer) in self.tree.layers().into_iter().skip(1) {
@@ -213,20 +214,18 @@ impl FileSource<'_> {
     }
 }
 
-type FileTable<'a> = DeTable<'a>;
-
 /// Reads the tables of a file.
-struct FileReader<'a> {
+struct ConfigReader<'a> {
     source: FileSource<'a>,
     service: OptionValues,
     warnings: Vec<String>,
 }
 
-impl FileReader<'_> {
+impl ConfigReader<'_> {
     /// Returns the text of a key and its position, if the table has the key.
     fn text_at<'t>(
         &self,
-        table: &'t FileTable<'_>,
+        table: &'t DeTable<'_>,
         name: &str,
     ) -> Result<Option<(&'t str, usize)>, ConfigFileError> {
         let found = table.iter().find(|(key, _)| key.get_ref() == name);
@@ -252,7 +251,7 @@ impl FileReader<'_> {
     /// Reads the layer of a table, whose first byte is at `at`. The uppermost layer has the depth 1.
     fn layer(
         &mut self,
-        table: &FileTable<'_>,
+        table: &DeTable<'_>,
         at: usize,
         depth: usize,
     ) -> Result<LayerTree, ConfigFileError> {
@@ -260,10 +259,9 @@ impl FileReader<'_> {
             let file = self.source.file.into();
             return Err(ConfigFileError::TooDeep { file, depth });
         }
-        let kind: KindRef = match self.text_at(table, "kind")? {
+        let kind = match self.text_at(table, "kind")? {
             Some((text, at)) => {
-                let kind = text.parse();
-                kind.map_err(|error| self.source.error(at, Some("kind"), error))?
+                kind_named(text).map_err(|error| self.source.error(at, Some("kind"), error))?
             }
             None if depth == 1 => DEFAULT_KIND,
             None => return Err(self.source.error(at, None, "missing field `kind`")),
@@ -275,14 +273,14 @@ impl FileReader<'_> {
             if key == "kind" || (is_top && ["name", "volume"].contains(&key)) {
                 continue;
             }
-            let role = kind.roles().iter().find(|role| role.name == key);
+            let role = kind.roles.iter().find(|role| role.name == key);
             if let Some(role) = role {
                 let child = self.child(role.may_be_layer, (name, value), depth)?;
                 children.insert(role.name, child);
                 continue;
             }
-            let of_kind = find(kind.options().iter(), key);
-            let of_service = find(service_keys(kind.served_as()), key).filter(|_| is_top);
+            let of_kind = find(kind.options.iter(), key);
+            let of_service = find(service_keys(kind.served_as), key).filter(|_| is_top);
             match (of_kind, of_service) {
                 (Some(row), _) => self.option(row, (name, value), &mut options)?,
                 (None, Some(row)) => {
@@ -360,20 +358,20 @@ fn find<'a>(rows: impl IntoIterator<Item = &'a OptionRow>, key: &str) -> Option<
 }
 
 /// Describes a key that a layer of this kind does not have.
-fn unknown(kind: KindRef, key: &str, is_top: bool) -> String {
-    let of_kind = |other: KindRef| {
-        let service = service_keys(other.served_as());
-        find(other.options(), key).is_some() || (is_top && find(service, key).is_some())
+fn unknown(kind: &'static KindSpec, key: &str, is_top: bool) -> String {
+    let of_kind = |other: &'static KindSpec| {
+        let service = service_keys(other.served_as);
+        find(other.options, key).is_some() || (is_top && find(service, key).is_some())
     };
-    if kinds().any(of_kind) {
+    if kind_specs().any(of_kind) {
         return NoSuchOption::of(kind, key).to_string();
     }
     let roles: Vec<String> = kind
-        .roles()
+        .roles
         .iter()
         .map(|role| format!("`{}`", role.name))
         .collect();
-    let is_role = kinds().any(|other| other.roles().iter().any(|role| role.name == key));
+    let is_role = kind_specs().any(|other| other.roles.iter().any(|role| role.name == key));
     if is_role {
         let roles = roles.join(" and ");
         return format!("unknown field `{key}`: a {kind} has {roles} only");
@@ -383,7 +381,7 @@ fn unknown(kind: KindRef, key: &str, is_top: bool) -> String {
 
 /// Returns the kind of a layer and its devices, as keys of the layer's table.
 fn head(tree: &LayerTree) -> String {
-    let mut out = format!("kind = {}\n", quoted(tree.kind().name()));
+    let mut out = format!("kind = {}\n", quoted(tree.kind().name));
     for (role, child) in tree.children() {
         if let DeviceOrLayer::Device(spec) = child {
             out.push_str(&format!("{} = {}\n", role.name, quoted(&spec.to_string())));
@@ -466,16 +464,16 @@ mod tests {
 
     #[test]
     fn the_configuration_file_of_every_kind_reads_back_equal() {
-        for kind in kinds() {
+        for kind in kind_specs() {
             let children = || {
-                let roles = kind.roles().iter().enumerate();
+                let roles = kind.roles.iter().enumerate();
                 roles.map(|(n, role)| (role.name, device(&format!("/tmp/a \"{n}\"\\c@1MiB+1GiB"))))
             };
             let tree = LayerTree::new(kind, children());
             let plain = described(tree.clone(), OptionValues::default());
             assert_eq!(parse(&plain.to_toml()).unwrap(), plain);
-            let tree = tree.with(&examples(kind.options())).unwrap();
-            let service = examples(service_keys(kind.served_as()));
+            let tree = tree.with(&examples(kind.options)).unwrap();
+            let service = examples(service_keys(kind.served_as));
             let full = described(tree, service);
             assert_eq!(parse(&full.to_toml()).unwrap(), full);
         }
@@ -483,7 +481,7 @@ mod tests {
 
     #[test]
     fn stacked_layers_read_back_equal() {
-        let options = examples(DEFAULT_KIND.options());
+        let options = examples(DEFAULT_KIND.options);
         let over = |data: DeviceOrLayer| {
             let children = [("data", data), ("log", device("/dev/sdc"))];
             LayerTree::new(DEFAULT_KIND, children)
@@ -692,7 +690,7 @@ mod tests {
             .collect();
         let all = parse(&with_all).unwrap();
         let rows = service_keys(ServedAs::BlockDevice).into_iter();
-        for row in rows.chain(DEFAULT_KIND.options()) {
+        for row in rows.chain(DEFAULT_KIND.options) {
             let key = row.spec.key;
             let value = all.service.text(key).or(all.tree.options().text(key));
             assert_eq!(value, Some(row.example), "{key}");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use forebay_linux::DeviceOpenError;
 use forebay_units::ByteLen;
 
+use crate::error_cause::ErrorCause;
 use crate::tree::NoSuchOption;
 
 /// Reason why a volume cannot be composed.
@@ -15,9 +16,10 @@ pub enum VolumeError {
     Open(#[from] DeviceOpenError),
     /// Two devices overlap.
     #[error(
-        "the {} {} and the {} {} are the same device{}; give another device, or parts that do not overlap \
+        "the {} {} and the {} {} are the same device{}; give another {}, or parts that do not overlap \
          (PATH@OFFSET+LENGTH)",
-        devices[0].0, devices[0].1, devices[1].0, devices[1].1, if *in_part { " in part" } else { "" }
+        devices[0].0, devices[0].1, devices[1].0, devices[1].1, if *in_part { " in part" } else { "" },
+        devices[0].0
     )]
     SameDevice {
         /// Role and device, as given.
@@ -119,23 +121,6 @@ impl<E: KindError> From<E> for VolumeError {
     fn from(error: E) -> VolumeError {
         VolumeError::Kind(Box::new(error))
     }
-}
-
-/// Class of an error, as far as programs distinguish errors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ErrorCause {
-    /// Any other cause.
-    General,
-    /// The request is impossible.
-    Usage,
-    /// A named object is missing, or is not of the expected kind.
-    NotFound,
-    /// Continuing could lose or mix up data, or the object is in use.
-    Refused,
-    /// Continuing would abandon data that is missing from a log. An administrator can accept the loss.
-    Loss,
-    /// A device failed.
-    Device,
 }
 
 impl VolumeError {

@@ -1,62 +1,25 @@
-//! The interface of a kind of volume, and of its three states: to be created, opened, attached.
+//! The interface of a kind of volume, and of the states of its volumes: to be created, opened, attached.
 //!
-//! A kind is a directory under `kinds/` with an implementation of [`VolumeKind`], and a row in `registry.rs`. Commands
-//! and daemons use this interface and do not depend on a particular kind. A volume that is to be created is a
-//! [`VolumeCreation`]; a volume whose devices are open is an [`OpenedVolume`]; an attached volume is a
-//! [`Layer`](crate::Layer).
+//! A kind is a directory under `kinds/` with its [`KindSpec`] and an implementation of [`VolumeKind`], and a row in
+//! `registry.rs`. A volume that is to be created is a [`VolumeCreation`]; a volume whose devices are open is an
+//! [`OpenedVolume`]; an attached volume is a [`Layer`](crate::Layer).
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use forebay_dcd::FailedLogRegistry;
 use forebay_device::{Device, DeviceError};
 use forebay_dfs::FsClock;
-use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 
-use crate::create::{CreateReport, CreateSpec};
-use crate::layer::LayerFuture;
-use crate::open::OpenDevice;
-use crate::operation_error::OperationError;
-use crate::options::OptionRow;
-use crate::registry::{self, UnknownKind};
+use crate::create_spec::{CreateReport, CreateSpec};
+use crate::error::VolumeError;
+use crate::kind_spec::KindSpec;
+use crate::layer::{Layer, LayerFuture};
+use crate::name::VolumeName;
+use crate::open::{OpenContext, OpenDevice};
 use crate::report::{LayerCheckReport, LayerDumpItem, LayerReport, LayerSalvageReport};
 use crate::tree::{DeviceMap, LayerTree};
-use crate::{DeviceSpec, Layer, RequestedPlacement, VolumeError, VolumeName};
-
-/// Form in which a volume is served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ServedAs {
-    /// A block device, and an NBD export.
-    BlockDevice,
-    /// A mounted filesystem.
-    Files,
-}
-
-/// A device of a volume, as a kind declares it.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceRole {
-    /// Key in the configuration file; with two dashes before it, the option of the command line.
-    pub name: &'static str,
-    /// Help for the option of `create`.
-    pub create_help: &'static str,
-    /// Help for the option that names an existing volume by its device.
-    pub target_help: &'static str,
-    /// True if the role may be filled by another layer instead of a device.
-    pub may_be_layer: bool,
-}
-
-/// The surroundings in which devices are opened.
-#[derive(Clone, Copy)]
-pub struct OpenContext<'a> {
-    /// The executor.
-    pub rt: &'a Rt,
-    /// The ring that carries out requests.
-    pub ring: &'a Rc<IoRing>,
-    /// The mode in which devices are opened.
-    pub options: DeviceOpenOptions,
-}
 
 /// The surroundings in which a volume is created.
 #[derive(Clone, Copy)]
@@ -130,66 +93,8 @@ pub type ProgressSink<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// A kind of volume.
 pub trait VolumeKind: Sync {
-    /// Returns the name: the value of `kind` in a configuration file, and of `create --volume`.
-    fn name(&self) -> &'static str;
-
-    /// Returns the name in sentences, without an article.
-    fn title(&self) -> &'static str;
-
-    /// Returns the name as a label of metrics, and as `layer` in reports.
-    fn label(&self) -> &'static str {
-        self.name()
-    }
-
-    /// Returns a description for the help of `create --volume`.
-    fn help(&self) -> &'static str;
-
-    /// Returns the comment in a configuration file that warns of other uses of the devices.
-    fn caution(&self) -> &'static str;
-
-    /// Returns the form in which a volume of this kind is served.
-    fn served_as(&self) -> ServedAs {
-        ServedAs::BlockDevice
-    }
-
-    /// Returns the devices of a volume of this kind, in the order of the configuration file.
-    fn roles(&self) -> &'static [DeviceRole];
-
-    /// Returns the role of the device that is formatted, and that identifies the volume.
-    fn own_role(&self) -> &'static str;
-
-    /// Returns the role of the device or layer that finally holds the data of clients.
-    fn data_role(&self) -> &'static str {
-        "data"
-    }
-
-    /// Returns true if data is at the same address on the data device as in the volume.
-    fn keeps_addresses(&self) -> bool {
-        false
-    }
-
-    /// Returns the options of an attached volume, which are also keys of its configuration file.
-    fn options(&self) -> &'static [OptionRow];
-
-    /// Returns the options that only apply while a volume is created.
-    fn create_options(&self) -> &'static [OptionRow] {
-        &[]
-    }
-
-    /// Returns the further layers that `spec` asks for, whose options are therefore permitted.
-    fn layers_above(&self, spec: &CreateSpec) -> &'static [KindRef] {
-        let _ = spec;
-        &[]
-    }
-
-    /// Checks that a volume of this kind supports a placement; `None` only asks for the present one.
-    ///
-    /// # Errors
-    /// If it does not, the error of [`Layer::tune`].
-    fn can_be_tuned(&self, placement: Option<RequestedPlacement>) -> Result<(), OperationError> {
-        let _ = placement;
-        Err(OperationError::places_nothing())
-    }
+    /// Returns the facts about the kind.
+    fn spec(&self) -> &'static KindSpec;
 
     /// Checks the parameters of a volume to be created, as far as is possible without its devices.
     ///
@@ -206,6 +111,22 @@ pub trait VolumeKind: Sync {
         spec: &CreateSpec,
         context: OpenContext<'_>,
     ) -> Result<Box<dyn VolumeCreation>, VolumeError>;
+
+    /// Opens the devices of a volume to be created with a layer of this kind in front of it, as [`VolumeKind::plan`] does.
+    /// `spec` describes the volume, and also names the devices of this layer.
+    ///
+    /// # Errors
+    /// If a layer of this kind cannot be in front of such a volume, or those of [`VolumeKind::plan`].
+    fn plan_above(
+        &self,
+        spec: &CreateSpec,
+        context: OpenContext<'_>,
+    ) -> Result<Box<dyn VolumeCreation>, VolumeError> {
+        let _ = context;
+        let (above, below) = (self.spec().title, spec.kind.title);
+        let text = format!("a {above} cannot be in front of a {below}");
+        Err(VolumeError::Usage(text))
+    }
 
     /// Opens the devices of a volume.
     ///
@@ -299,12 +220,18 @@ pub trait VolumeCreation {
 /// The opened devices of a volume.
 pub trait OpenedVolume {
     /// Returns the device that identifies the volume.
-    fn own(&self) -> SuperblockDevice;
+    fn own(&self) -> &OpenDevice;
 
     /// Sets all options to their defaults.
     fn reset_options(&mut self);
 
-    /// Checks all devices, and that they belong to one volume. Changes nothing.
+    /// Returns true if the volume has further devices, which are checked together with its own device. A volume of one
+    /// device is checked by [`VolumeKind::check`].
+    fn has_several_devices(&self) -> bool {
+        false
+    }
+
+    /// Checks all devices of a volume that has several, and that they belong to one volume. Changes nothing.
     ///
     /// # Errors
     /// If a device does not hold a Forebay structure, or cannot be read.
@@ -312,7 +239,11 @@ pub trait OpenedVolume {
         &'a self,
         rt: &'a Rt,
         progress: ProgressSink<'a>,
-    ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>>;
+    ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
+        let _ = (rt, progress);
+        let what = self.own().spec.to_string();
+        Box::pin(async move { Err(VolumeError::Usage(format!("{what} has no further device"))) })
+    }
 
     /// Describes the data that stays when the volume is removed; `None` if it is lost.
     fn stays(&self) -> Option<String> {
@@ -336,145 +267,7 @@ pub trait OpenedVolume {
     /// # Errors
     /// If the volume has no log, the log was not abandoned or belongs to another data device, or a device fails.
     fn salvage(&self) -> LayerFuture<'_, Result<LayerSalvageReport, VolumeError>> {
-        let spec = self.own().spec().to_string();
+        let spec = self.own().spec.to_string();
         Box::pin(async { Err(VolumeError::NothingToSalvage(spec)) })
-    }
-}
-
-/// A registered kind of volume.
-#[derive(Clone, Copy)]
-pub struct KindRef(pub(crate) &'static dyn VolumeKind);
-
-impl std::ops::Deref for KindRef {
-    type Target = dyn VolumeKind;
-
-    fn deref(&self) -> &(dyn VolumeKind + 'static) {
-        self.0
-    }
-}
-
-impl PartialEq for KindRef {
-    fn eq(&self, other: &KindRef) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for KindRef {}
-
-impl fmt::Debug for KindRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for KindRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl std::str::FromStr for KindRef {
-    type Err = UnknownKind;
-
-    fn from_str(text: &str) -> Result<KindRef, UnknownKind> {
-        registry::kind_named(text)
-    }
-}
-
-/// The device that identifies a volume, for commands that need no other device of the volume.
-#[derive(Clone)]
-pub struct SuperblockDevice {
-    kind: KindRef,
-    part: OpenDevice,
-}
-
-impl SuperblockDevice {
-    pub(crate) fn new(kind: KindRef, part: OpenDevice) -> SuperblockDevice {
-        SuperblockDevice { kind, part }
-    }
-
-    /// Opens the device. `kind` is the kind that the device is expected to hold.
-    ///
-    /// # Errors
-    /// If it cannot be opened.
-    pub fn open(
-        (kind, spec): (KindRef, &DeviceSpec),
-        context: OpenContext<'_>,
-    ) -> Result<SuperblockDevice, VolumeError> {
-        let part = crate::open::open_one(context, spec)?;
-        Ok(SuperblockDevice { kind, part })
-    }
-
-    /// Returns the device as given.
-    pub fn spec(&self) -> &DeviceSpec {
-        &self.part.spec
-    }
-
-    /// Returns the kind of the volume: the expected kind, unless the device holds another kind that is identified by a
-    /// device in the same role. For example, `--data` names a log-structured volume or a filesystem.
-    async fn kind(&self) -> KindRef {
-        let expected = std::iter::once(self.kind);
-        let same = registry::kinds().filter(|kind| kind.own_role() == self.kind.own_role());
-        for kind in expected.chain(same) {
-            if kind.find(&self.part.device).await.is_some() {
-                return kind;
-            }
-        }
-        self.kind
-    }
-
-    /// Returns the identity of the volume.
-    ///
-    /// # Errors
-    /// If the device holds no volume, or cannot be read.
-    pub async fn inspect(&self) -> Result<VolumeIdentity, VolumeError> {
-        self.kind().await.identify(&self.part).await
-    }
-
-    /// Returns the identity and the structure of the volume, as far as this device records them. Devices in `named`
-    /// replace the recorded ones.
-    ///
-    /// # Errors
-    /// If the device holds no volume, cannot be read, or does not record a device.
-    pub async fn tree(
-        &self,
-        named: &DeviceMap,
-    ) -> Result<(VolumeIdentity, LayerTree), VolumeError> {
-        let kind = self.kind().await;
-        let identity = kind.identify(&self.part).await?;
-        Ok((identity, kind.tree_of(&self.part, named).await?))
-    }
-
-    /// Checks the device by itself. Changes nothing.
-    ///
-    /// # Errors
-    /// If the device does not hold a Forebay structure, or cannot be read.
-    pub async fn check(
-        &self,
-        rt: &Rt,
-        progress: ProgressSink<'_>,
-    ) -> Result<LayerCheckReport, VolumeError> {
-        self.kind().await.check(rt, &self.part, progress).await
-    }
-
-    /// Passes every valid structure to `out`. Changes nothing.
-    ///
-    /// # Errors
-    /// If the device does not hold a Forebay structure, or cannot be read. Structures before the error have been
-    /// passed.
-    pub async fn dump(
-        &self,
-        rt: &Rt,
-        out: &mut dyn FnMut(LayerDumpItem),
-    ) -> Result<(), VolumeError> {
-        self.kind().await.dump(rt, &self.part, out).await
-    }
-
-    /// Erases the structures by which the volume is recognised.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub async fn erase(&self) -> Result<(), DeviceError> {
-        self.kind().await.erase(&self.part).await
     }
 }

@@ -9,9 +9,11 @@ use forebay_dfs::Fs;
 use forebay_placement::placement::PlacementKind;
 use forebay_units::ByteLen;
 
+use crate::error_cause::ErrorCause;
+use crate::filesystem_counters::FilesystemCounters;
 use crate::operation_error::OperationError;
+use crate::placement::RequestedPlacement;
 use crate::report::LayerStatus;
-use crate::{ErrorCause, FilesystemCounters, RequestedPlacement};
 
 /// Future result of a layer's operation.
 pub type LayerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

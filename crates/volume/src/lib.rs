@@ -2,7 +2,7 @@
 //!
 //! A path, perhaps of a part of a device, is a [`DeviceSpec`]. A volume's configuration file is a [`ConfigFile`] of a
 //! [`LayerTree`] of layers. Both are only text until [`open()`] opens the devices, with all the checks that prevent mixing
-//! them up. [`OpenedVolume::attach`] then puts the layers on the devices and returns a [`Layer`]. Commands and daemons use
+//! them up. [`OpenVolume::attach`] then puts the layers on the devices and returns a [`Layer`]. Commands and daemons use
 //! this interface and do not depend on a particular kind of volume. The same holds for creating a volume
 //! ([`CreateSpec`]) and for inspecting a volume that is not attached ([`SuperblockDevice`]).
 //!
@@ -12,25 +12,32 @@
 //! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
-//! `mounting.rs`; `kind.rs`, `registry.rs`, `layer.rs`, `report.rs`, `vitals.rs`; `create.rs`, `content.rs`; then
-//! `kinds/cache/`, `kinds/space/`, `kinds/cached_volume/`, `kinds/files/`.
+//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`; `kinds/cache/`, `kinds/space/`,
+//! `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
 
 mod backend;
 mod config_file;
 mod content;
 mod create;
+mod create_spec;
 mod error;
+mod error_cause;
 mod exact;
+mod filesystem_counters;
 mod kind;
+mod kind_spec;
 mod kinds;
 mod layer;
 mod model;
 mod mounting;
 mod name;
 mod open;
+mod open_volume;
 mod operation_error;
 mod options;
 
+mod placement;
+mod read_report;
 mod registry;
 mod render;
 mod report;
@@ -41,24 +48,29 @@ mod vitals;
 pub use backend::{DeviceBackend, StorageIdentity};
 pub use config_file::{ConfigFile, ConfigFileError};
 pub use content::{DeviceContent, probe};
-pub use create::{CreateReport, CreateSpec, OpenedForCreate};
-pub use error::{ErrorCause, KindError, VolumeError};
+pub use create::OpenedForCreate;
+pub use create_spec::{CreateReport, CreateSpec};
+pub use error::{KindError, VolumeError};
+pub use error_cause::ErrorCause;
+pub use filesystem_counters::{FilesystemCounters, FilesystemRequestKind};
 pub use forebay_device::{AckMode, CheckVerdict, DataLocation, LocatedExtent};
 pub use forebay_dfs::{FileTime, Fs, FsClock};
 pub use kind::{
-    AcceptedFaults, AttachContext, AttachedLayer, CreateContext, DeviceRole, FoundVolume, KindRef,
-    OpenContext, OpenedVolume, ProgressSink, ServedAs, SuperblockDevice, VolumeCreation,
-    VolumeIdentity, VolumeKind,
+    AcceptedFaults, AttachContext, AttachedLayer, CreateContext, FoundVolume, OpenedVolume,
+    ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
 };
+pub use kind_spec::{DeviceRole, KindSpec, PlacementChoice, ServedAs};
 pub use kinds::cache::{FailedLogFuture, FailedLogRegistry, VolumeId};
-pub use kinds::files::{FilesFacts, FilesystemCounters, FilesystemRequestKind};
-pub use kinds::space::{ParseSpareError, RequestedPlacement, SpaceMode, SpaceStatus, SpareShare};
+pub use kinds::files::FilesFacts;
+pub use kinds::space::{ParseSpareError, SpaceMode, SpaceStatus, SpareShare};
 pub use layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
 pub use model::{DiskModelSpec, ModelSpecError};
 pub use mounting::{MountDir, MountOptionError, MountOptions};
 pub use name::{VolumeName, VolumeNameError};
-pub use open::{OpenDevice, open_one};
+pub use open::{OpenContext, OpenDevice, open_one};
+pub use open_volume::{OpenVolume, SuperblockDevice, open, own_device};
 pub use operation_error::OperationError;
+pub use options::page::options_page;
 pub use options::service::{
     HTTP, LISTEN, MEMORY, METRICS, MOUNT, MOUNT_OPTIONS, VIA, service_options,
 };
@@ -67,7 +79,8 @@ pub use options::values::{
     MetricsAddress, ParseBypassError, ParseChoiceError, ParseMemoryError, SegmentDiscard,
 };
 pub use options::{FormerOption, OptionKey, OptionRow, OptionSpec, OptionValueError, OptionValues};
-pub use registry::{DEFAULT_KIND, FILESYSTEM, LOG_STRUCTURED, UnknownKind, kinds};
+pub use placement::RequestedPlacement;
+pub use registry::{DEFAULT_KIND, FILESYSTEM, LOG_STRUCTURED, UnknownKind, kind_named, kind_specs};
 pub use render::{RenderContext, ReportLines};
 pub use report::{
     LayerCheckReport, LayerDumpItem, LayerReport, LayerSalvageReport, LayerStatus, StatusSummary,
@@ -75,14 +88,3 @@ pub use report::{
 pub use spec::{DeviceSpec, DeviceSpecError};
 pub use tree::{DEPTH_MAX, DeviceMap, DeviceOrLayer, LayerTree, NoSuchOption};
 pub use vitals::{FlowCounters, LATENCY_BOUNDS_US, LatencySummary, RingUsage, VolumeVitals};
-
-/// Opens the devices of a volume.
-///
-/// # Errors
-/// If a device cannot be opened, or devices do not go together.
-pub fn open(
-    tree: &LayerTree,
-    context: OpenContext<'_>,
-) -> Result<Box<dyn OpenedVolume>, VolumeError> {
-    tree.kind().open(tree, context)
-}

@@ -5,10 +5,23 @@ use std::rc::Rc;
 use forebay_dcd::DataIdentity;
 use forebay_device::{Device, DeviceSlice, OneDisk};
 use forebay_disk_model::{Drive, EmulatedDisk, EmulatedError};
-use forebay_linux::{CommonDisk, DeviceIdentity, UnderlyingDisks};
+use forebay_linux::{CommonDisk, DeviceIdentity, DeviceOpenOptions, IoRing, UnderlyingDisks};
+use forebay_rt::Rt;
 
-use crate::kind::OpenContext;
-use crate::{DeviceSpec, DiskModelSpec, VolumeError};
+use crate::error::VolumeError;
+use crate::model::DiskModelSpec;
+use crate::spec::DeviceSpec;
+
+/// The surroundings in which devices are opened.
+#[derive(Clone, Copy)]
+pub struct OpenContext<'a> {
+    /// The executor.
+    pub rt: &'a Rt,
+    /// The ring that carries out requests.
+    pub ring: &'a Rc<IoRing>,
+    /// The mode in which devices are opened.
+    pub options: DeviceOpenOptions,
+}
 
 /// An opened device, or a part of an opened device.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! Reasons why an operation did not change a volume.
 
-use crate::ErrorCause;
+use crate::error_cause::ErrorCause;
 
 /// Reason, in words, why an operation did not change a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -9,12 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use forebay_device::{CheckVerdict, ReportField};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::kind::KindRef;
-use crate::registry::kind_labelled;
+use crate::kind_spec::KindSpec;
 use crate::render::{RenderContext, ReportLines};
 use crate::vitals::VolumeVitals;
 
@@ -113,17 +111,29 @@ impl StatusSummary {
 /// Report of an attached volume: of its uppermost layer, and of each layer below.
 #[derive(Clone, Debug)]
 pub struct LayerStatus {
-    kind: KindRef,
+    kind: &'static KindSpec,
     report: Arc<dyn LayerReport>,
     below: Option<Box<LayerStatus>>,
 }
 
 impl LayerStatus {
-    pub(crate) fn new(kind: KindRef, report: impl LayerReport + 'static) -> LayerStatus {
+    pub(crate) fn new(kind: &'static KindSpec, report: impl LayerReport + 'static) -> LayerStatus {
         LayerStatus {
             kind,
             report: Arc::new(report),
             below: None,
+        }
+    }
+
+    pub(crate) fn read(
+        kind: &'static KindSpec,
+        report: Arc<dyn LayerReport>,
+        below: Option<Box<LayerStatus>>,
+    ) -> LayerStatus {
+        LayerStatus {
+            kind,
+            report,
+            below,
         }
     }
 
@@ -137,7 +147,7 @@ impl LayerStatus {
     }
 
     /// Returns the layer's kind.
-    pub fn kind(&self) -> KindRef {
+    pub fn kind(&self) -> &'static KindSpec {
         self.kind
     }
 
@@ -202,37 +212,11 @@ impl Serialize for LayerStatus {
             below: Option<&'a LayerStatus>,
         }
         let fields = LayerFields {
-            layer: self.kind.label(),
+            layer: self.kind.label,
             values: self.report.values(),
             below: self.below(),
         };
         fields.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for LayerStatus {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<LayerStatus, D::Error> {
-        LayerStatus::from_json(Value::deserialize(from)?, 0).map_err(D::Error::custom)
-    }
-}
-
-impl LayerStatus {
-    fn from_json(mut json: Value, depth: usize) -> Result<LayerStatus, String> {
-        if depth == crate::DEPTH_MAX {
-            return Err("too many layers".into());
-        }
-        let label = json["layer"].as_str().ok_or("missing field `layer`")?;
-        let kind = kind_labelled(label).ok_or_else(|| format!("unknown layer \"{label}\""))?;
-        let below = match json.get_mut("below").map(Value::take) {
-            None | Some(Value::Null) => None,
-            Some(below) => Some(Box::new(LayerStatus::from_json(below, depth + 1)?)),
-        };
-        let report = kind.read_report(json).map_err(|error| error.to_string())?;
-        Ok(LayerStatus {
-            kind,
-            report,
-            below,
-        })
     }
 }
 

@@ -11,17 +11,17 @@
 //! data = "/dev/sdb"
 //! ```
 //!
-//! Each kind declares its roles and its options ([`crate::VolumeKind`]); the tree knows neither.
+//! Each kind declares its roles and its options ([`KindSpec`]); the tree knows neither.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::kind::{DeviceRole, KindRef};
+use crate::kind_spec::{DeviceRole, KindSpec, PlacementChoice};
 use crate::operation_error::OperationError;
+use crate::options::OptionValues;
 use crate::options::shared::ACK;
-use crate::options::{OptionRow, OptionValues};
+use crate::placement::RequestedPlacement;
 use crate::spec::DeviceSpec;
-use crate::{RequestedPlacement, registry};
 
 /// Maximum number of stacked layers.
 pub const DEPTH_MAX: usize = 8;
@@ -29,8 +29,8 @@ pub const DEPTH_MAX: usize = 8;
 /// A layer with all layers and devices below it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LayerTree {
-    kind: KindRef,
-    /// Each child with its role, in the order of [`crate::VolumeKind::roles`].
+    kind: &'static KindSpec,
+    /// Each child with its role, in the order of [`KindSpec::roles`].
     children: Vec<(&'static str, DeviceOrLayer)>,
     options: OptionValues,
 }
@@ -59,12 +59,6 @@ impl DeviceMap {
         self.0.insert(role, spec);
     }
 
-    /// Returns the device that identifies a volume named by these devices, and the kind that it is expected to hold:
-    /// the first kind whose own role is filled.
-    pub fn own(&self) -> Option<(KindRef, &DeviceSpec)> {
-        registry::kinds().find_map(|kind| Some((kind, self.get(kind.own_role())?)))
-    }
-
     /// Returns the roles that are filled.
     pub fn roles(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.0.keys().copied()
@@ -85,9 +79,9 @@ pub struct NoSuchOption {
 }
 
 impl NoSuchOption {
-    pub(crate) fn of(kind: KindRef, key: &str) -> NoSuchOption {
+    pub(crate) fn of(kind: &'static KindSpec, key: &str) -> NoSuchOption {
         NoSuchOption {
-            what: kind.title(),
+            what: kind.title,
             key: key.into(),
         }
     }
@@ -99,11 +93,11 @@ impl LayerTree {
     /// # Errors
     /// If a child is missing or unknown, is a layer where a device is necessary, or an option is unknown.
     pub(crate) fn compose(
-        kind: KindRef,
+        kind: &'static KindSpec,
         mut given: BTreeMap<&'static str, DeviceOrLayer>,
         options: OptionValues,
     ) -> Result<LayerTree, String> {
-        let roles = kind.roles();
+        let roles = kind.roles;
         let names = || {
             let names: Vec<String> = roles
                 .iter()
@@ -129,8 +123,7 @@ impl LayerTree {
                 names()
             ));
         }
-        let known = |key: &&str| kind.options().iter().any(|row| row.spec.key == *key);
-        if let Some(key) = options.keys().find(|key| !known(key)) {
+        if let Some(key) = options.keys().find(|key| !kind.has_option(key)) {
             return Err(NoSuchOption::of(kind, key).to_string());
         }
         Ok(LayerTree {
@@ -142,7 +135,7 @@ impl LayerTree {
 
     /// Returns a layer over devices and layers, with default options. `children` has a child for each role of the kind.
     pub(crate) fn new(
-        kind: KindRef,
+        kind: &'static KindSpec,
         children: impl IntoIterator<Item = (&'static str, DeviceOrLayer)>,
     ) -> LayerTree {
         LayerTree {
@@ -153,7 +146,7 @@ impl LayerTree {
     }
 
     /// Returns the kind of the uppermost layer.
-    pub fn kind(&self) -> KindRef {
+    pub fn kind(&self) -> &'static KindSpec {
         self.kind
     }
 
@@ -183,7 +176,7 @@ impl LayerTree {
 
     /// Returns the device that the uppermost layer formatted and that identifies the volume.
     pub fn own(&self) -> &DeviceSpec {
-        self.must_have(self.kind.own_role())
+        self.must_have(self.kind.own_role)
     }
 
     /// Returns the log of the uppermost layer, if it has a log beside its data.
@@ -193,7 +186,7 @@ impl LayerTree {
 
     /// Returns the device or layer that finally holds the clients' data, as far as this layer knows.
     pub fn data(&self) -> &DeviceOrLayer {
-        let data = self.child(self.kind.data_role());
+        let data = self.child(self.kind.data_role);
         data.expect("the kind declares the role")
     }
 
@@ -222,7 +215,7 @@ impl LayerTree {
 
     /// Returns each role of the uppermost layer with its child.
     pub(crate) fn children(&self) -> impl Iterator<Item = (&'static DeviceRole, &DeviceOrLayer)> {
-        let roles = self.kind.roles().iter();
+        let roles = self.kind.roles.iter();
         roles.filter_map(|role| Some((role, self.child(role.name)?)))
     }
 
@@ -234,10 +227,12 @@ impl LayerTree {
         &self,
         placement: Option<RequestedPlacement>,
     ) -> Result<(), OperationError> {
-        let below = self.layer_below();
-        match (self.kind.can_be_tuned(placement), below) {
-            (Err(_), Some((_, below))) => below.can_be_tuned(placement),
-            (own, _) => own,
+        let is_auto = placement == Some(RequestedPlacement::Auto);
+        match (self.kind.placements, self.layer_below()) {
+            (PlacementChoice::None, Some((_, below))) => below.can_be_tuned(placement),
+            (PlacementChoice::None, None) => Err(OperationError::places_nothing()),
+            (PlacementChoice::Named, _) if is_auto => Err(OperationError::does_not_choose()),
+            (PlacementChoice::Named | PlacementChoice::NamedOrAuto, _) => Ok(()),
         }
     }
 
@@ -246,10 +241,9 @@ impl LayerTree {
     /// # Errors
     /// The key of an option that no layer has.
     pub fn with(mut self, options: &OptionValues) -> Result<LayerTree, NoSuchOption> {
-        let rows = self.kind.options();
+        let rows = self.kind.options;
         let own = options.only(rows);
-        let has = |rows: &[OptionRow], key: &str| rows.iter().any(|row| row.spec.key == key);
-        let rest = options.keys().find(|key| !has(rows, key));
+        let rest = options.keys().find(|key| !self.kind.has_option(key));
         self.options = own.or(&self.options);
         let Some(key) = rest else {
             return Ok(self);
@@ -268,8 +262,7 @@ impl LayerTree {
     /// keeps its options.
     #[must_use]
     pub fn surviving_kill(self) -> LayerTree {
-        let has_ack = self.kind.options().iter();
-        let has_ack = has_ack.clone().any(|row| row.spec.key == ACK.spec().key);
+        let has_ack = self.kind.has_option(ACK.spec().key);
         let surviving = |child| match child {
             DeviceOrLayer::Device(spec) => DeviceOrLayer::Device(spec),
             DeviceOrLayer::Layer(layer) => DeviceOrLayer::Layer(Box::new(layer.surviving_kill())),

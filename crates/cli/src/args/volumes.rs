@@ -3,7 +3,6 @@
 //! Each option is declared once, in `forebay-volume`. This module makes arguments of the declarations, with help texts
 //! that name the default for each kind.
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::str::FromStr as _;
 
@@ -11,17 +10,17 @@ use clap::builder::ValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, Error, FromArgMatches};
 use forebay_volume::{
-    DeviceMap, DeviceRole, DeviceSpec, KindRef, OptionRow, OptionSpec, OptionValues, ServedAs,
-    VolumeName, kinds, service_options,
+    DeviceMap, DeviceRole, DeviceSpec, KindSpec, OptionRow, OptionSpec, OptionValues, ServedAs,
+    VolumeName, kind_specs, service_options,
 };
 
 /// The options of one command.
 pub(crate) trait OptionSet {
     /// Returns the kinds that the command serves.
-    fn kinds() -> Vec<KindRef>;
+    fn kinds() -> Vec<&'static KindSpec>;
 
     /// Returns the options of a kind.
-    fn of_kind(kind: KindRef) -> Vec<&'static OptionRow>;
+    fn of_kind(kind: &'static KindSpec) -> Vec<&'static OptionRow>;
 
     /// Returns the options that do not depend on the kind.
     fn of_service() -> &'static [OptionRow] {
@@ -39,17 +38,19 @@ pub(crate) struct MountOptionSet;
 #[derive(Debug)]
 pub(crate) struct CreateOptionSet;
 
-fn served_as(served: ServedAs) -> Vec<KindRef> {
-    kinds().filter(|kind| kind.served_as() == served).collect()
+fn served_as(served: ServedAs) -> Vec<&'static KindSpec> {
+    kind_specs()
+        .filter(|kind| kind.served_as == served)
+        .collect()
 }
 
 impl OptionSet for AttachOptionSet {
-    fn kinds() -> Vec<KindRef> {
+    fn kinds() -> Vec<&'static KindSpec> {
         served_as(ServedAs::BlockDevice)
     }
 
-    fn of_kind(kind: KindRef) -> Vec<&'static OptionRow> {
-        kind.options().iter().collect()
+    fn of_kind(kind: &'static KindSpec) -> Vec<&'static OptionRow> {
+        kind.options.iter().collect()
     }
 
     fn of_service() -> &'static [OptionRow] {
@@ -58,12 +59,12 @@ impl OptionSet for AttachOptionSet {
 }
 
 impl OptionSet for MountOptionSet {
-    fn kinds() -> Vec<KindRef> {
+    fn kinds() -> Vec<&'static KindSpec> {
         served_as(ServedAs::Files)
     }
 
-    fn of_kind(kind: KindRef) -> Vec<&'static OptionRow> {
-        kind.options().iter().collect()
+    fn of_kind(kind: &'static KindSpec) -> Vec<&'static OptionRow> {
+        kind.options.iter().collect()
     }
 
     fn of_service() -> &'static [OptionRow] {
@@ -72,18 +73,18 @@ impl OptionSet for MountOptionSet {
 }
 
 impl OptionSet for CreateOptionSet {
-    fn kinds() -> Vec<KindRef> {
-        kinds().collect()
+    fn kinds() -> Vec<&'static KindSpec> {
+        kind_specs().collect()
     }
 
-    fn of_kind(kind: KindRef) -> Vec<&'static OptionRow> {
-        kind.create_options().iter().chain(kind.options()).collect()
+    fn of_kind(kind: &'static KindSpec) -> Vec<&'static OptionRow> {
+        kind.create_options.iter().chain(kind.options).collect()
     }
 }
 
 /// An option of a command, with the kinds that have it. An option of the service has no kinds.
 struct OptionArg {
-    rows: Vec<(Option<KindRef>, &'static OptionRow)>,
+    rows: Vec<(Option<&'static KindSpec>, &'static OptionRow)>,
 }
 
 impl OptionArg {
@@ -119,24 +120,30 @@ impl OptionArg {
                 help = format!("{help} {}", row.note);
             }
         }
-        let mut defaults: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        // Kinds with the same default stand together.
+        let mut defaults: Vec<(&str, Vec<&str>)> = Vec::new();
         for (kind, row) in &self.rows {
-            let kind = kind.as_ref().map_or("", |kind| kind.name());
-            defaults.entry(row.default).or_default().push(kind);
+            let kind = kind.as_ref().map_or("", |kind| kind.name);
+            match defaults
+                .iter_mut()
+                .find(|(default, _)| *default == row.default)
+            {
+                Some((_, kinds)) => kinds.push(kind),
+                None => defaults.push((row.default, vec![kind])),
+            }
         }
         let of_all = self.rows.len() == S::kinds().len() || self.rows[0].0.is_none();
-        let default = match (defaults.len(), of_all) {
-            (1, true) => self.rows[0].1.default.to_owned(),
-            _ => {
-                let texts = defaults.into_iter();
-                let texts =
-                    texts.map(|(default, kinds)| format!("{}: {default}", kinds.join(", ")));
-                texts.collect::<Vec<_>>().join("; ")
-            }
-        };
+        let texts = defaults
+            .iter()
+            .map(|(default, kinds)| match (defaults.len(), of_all) {
+                (1, true) => (*default).to_owned(),
+                _ => format!("{default} ({})", kinds.join(", ")),
+            });
+        let default = texts.collect::<Vec<_>>().join("; ");
+        let help = help.trim_end_matches('.');
         match default.as_str() {
-            "none" => help,
-            default => format!("{} [default: {default}]", help.trim_end_matches('.')),
+            "none" => help.to_owned(),
+            default => format!("{help} [default: {default}]"),
         }
     }
 
@@ -254,7 +261,7 @@ pub(crate) fn warn(warnings: &[String]) {
 /// Returns the devices of all kinds, each role once.
 fn roles() -> Vec<&'static DeviceRole> {
     let mut all: Vec<&DeviceRole> = Vec::new();
-    for role in kinds().flat_map(|kind| kind.roles()) {
+    for role in kind_specs().flat_map(|kind| kind.roles) {
         if all.iter().all(|known| known.name != role.name) {
             all.push(role);
         }
@@ -298,7 +305,7 @@ impl FromArgMatches for DeviceArgs {
 impl Args for DeviceArgs {
     fn augment_args(command: Command) -> Command {
         command.args(roles().into_iter().map(|role| {
-            let arg = device_arg(role).help(role.create_help);
+            let arg = device_arg(role).help(role.create_help.trim_end_matches('.'));
             // Every volume has a data device.
             arg.required(role.name == "data")
         }))
@@ -339,7 +346,7 @@ impl Args for TargetArgs {
             .help("The name of the volume")
             .value_parser(VolumeName::from_str);
         let devices = roles().into_iter().map(|role| {
-            let arg = device_arg(role).help(role.target_help);
+            let arg = device_arg(role).help(role.target_help.trim_end_matches('.'));
             arg.conflicts_with("name")
         });
         let all = roles().into_iter().map(|role| role.name);
@@ -357,8 +364,8 @@ impl Args for TargetArgs {
 
 /// Returns the help for the option that selects the kind of a new volume.
 pub(crate) fn kind_help() -> String {
-    let texts: Vec<String> = kinds()
-        .map(|kind| format!("{kind} ({})", kind.help()))
+    let texts: Vec<String> = kind_specs()
+        .map(|kind| format!("{kind} ({})", kind.help))
         .collect();
     match texts.split_last() {
         Some((last, others)) if !others.is_empty() => {

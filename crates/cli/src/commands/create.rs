@@ -7,7 +7,7 @@ use std::rc::Rc;
 use forebay_linux::{DeviceKind, DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    ConfigFile, CreateContext, CreateSpec, DeviceSpec, FILESYSTEM, KindRef, OpenContext,
+    ConfigFile, CreateContext, CreateSpec, DeviceSpec, FILESYSTEM, KindSpec, OpenContext,
     OpenDevice, OpenedForCreate, OptionValues, ServedAs, SuperblockDevice, VolumeName,
 };
 use rustix::fs::SeekFrom;
@@ -165,14 +165,14 @@ async fn create(
         "created volume {name}: {}; configuration file {}\n{}",
         made.summary,
         file.display(),
-        match kind.served_as() {
+        match kind.served_as {
             ServedAs::Files => format!("mount it with: forebay mount {name} DIR"),
             ServedAs::BlockDevice => format!("attach it with: forebay attach {name}"),
         }
     ))
 }
 
-fn kind_of(args: &CreateArgs) -> KindRef {
+fn kind_of(args: &CreateArgs) -> &'static KindSpec {
     if args.fs { FILESYSTEM } else { args.volume }
 }
 

@@ -96,7 +96,7 @@ fn target(source: &str) -> CommandResult<TargetArgs> {
     if source.contains('/') {
         let mut target = TargetArgs::default();
         let data = source.parse().map_err(CommandFailure::usage)?;
-        target.devices.set(FILESYSTEM.own_role(), data);
+        target.devices.set(FILESYSTEM.own_role, data);
         return Ok(target);
     }
     Ok(TargetArgs {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader};
 use forebay_rt::Rt;
-use forebay_volume::{AcceptedFaults, Layer, OpenContext, OpenedVolume, SuperblockDevice};
+use forebay_volume::{AcceptedFaults, Layer, OpenContext, OpenVolume, SuperblockDevice};
 use futures_util::future::{Either, select};
 
 use crate::args::RemoveArgs;
@@ -150,7 +150,7 @@ fn loses_log(target: &VolumeTarget, failure: &CommandFailure, args: &RemoveArgs)
 async fn taken_home(
     rt: &Rt,
     signals: &SignalReader,
-    (opened, clean): (Box<dyn OpenedVolume>, bool),
+    (opened, clean): (OpenVolume, bool),
     to: (&VolumeTarget, Rc<FailedLogDir>),
     args: &RemoveArgs,
 ) -> CommandResult<Option<String>> {
@@ -176,7 +176,7 @@ async fn taken_home(
 async fn drain_home(
     rt: &Rt,
     signals: &SignalReader,
-    opened: Box<dyn OpenedVolume>,
+    opened: OpenVolume,
     (target, witness): (&VolumeTarget, Rc<FailedLogDir>),
     args: &RemoveArgs,
 ) -> CommandResult {

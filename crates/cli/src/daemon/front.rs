@@ -344,7 +344,7 @@ fn nbd_failed(error: &NbdError) -> CommandFailure {
     };
     let advice = match error {
         NbdError::Leftover { .. } => LEFT,
-        NbdError::TooOld => "; use --durability flush, or another --via",
+        NbdError::TooOld => "; use --ack memory, or another --via",
         NbdError::Unlike { .. } | NbdError::Waiting { .. } | NbdError::NotRecoverable { .. } => "",
         _ => "; or use another --via",
     };

@@ -26,7 +26,7 @@ pub(super) fn text(report: &StatusReport) -> String {
     }
     let (mut status, mut values) = (Some(&report.status), &Value::Object(values));
     while let Some(layer) = status {
-        let labels = [volume, ("layer", layer.kind().label())];
+        let labels = [volume, ("layer", layer.kind().label)];
         for field in layer.fields() {
             families.add(field, &labels, &values[field.name]);
         }
@@ -207,7 +207,7 @@ mod tests {
     fn metrics_of_the_lower_layer_have_its_label_in_the_same_family() {
         for report in layered() {
             let text = text(&report);
-            let upper = report.status.kind().label();
+            let upper = report.status.kind().label;
             for layer in [upper, "volume"] {
                 let sample =
                     format!("\nforebay_writes_total{{volume=\"archive\",layer=\"{layer}\"}} ");

@@ -45,7 +45,7 @@ pub(super) fn wanted(
     options: &OptionValues,
 ) -> CommandResult<Option<MountPlan>> {
     let name = &target.name;
-    let wish = match (target.tree.kind().served_as(), wish) {
+    let wish = match (target.tree.kind().served_as, wish) {
         (ServedAs::Files, Some(wish)) => wish,
         (ServedAs::Files, None) => {
             return Err(CommandFailure::usage(format!(

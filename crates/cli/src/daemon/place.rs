@@ -110,7 +110,7 @@ impl BackingDevices {
 fn home(tree: &LayerTree) -> Option<(FilesystemBacking, bool)> {
     match tree.data() {
         DeviceOrLayer::Layer(below) => home(below).map(|(home, _)| (home, false)),
-        DeviceOrLayer::Device(spec) => Some((medium(spec)?, tree.kind().keeps_addresses())),
+        DeviceOrLayer::Device(spec) => Some((medium(spec)?, tree.kind().keeps_addresses)),
     }
 }
 

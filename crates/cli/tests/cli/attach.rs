@@ -167,8 +167,8 @@ fn command_line_options_override_the_configuration_file() {
         "v",
         "--listen",
         "tcp:127.0.0.1:0",
-        "--durability",
-        "write",
+        "--ack",
+        "durable",
     ]);
     let port = uri
         .trim()
@@ -238,6 +238,7 @@ fn a_hand_off_works_only_for_ublk_and_nbd_and_other_volumes_stay_attached() {
 #[test]
 fn writes_in_the_log_survive_a_kill() {
     let world = CliSandbox::with_volume();
+    // The former name of `--ack device`.
     world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
     let mut client = world.client();
     for i in 0..100 {
@@ -258,6 +259,7 @@ fn bad_options_are_refused_as_usage_errors() {
     for option in [
         ["--via", "iscsi"],
         ["--listen", "somewhere"],
+        ["--ack", "never"],
         ["--durability", "never"],
         ["--max-delay", "soon"],
         ["--bypass", "1"],

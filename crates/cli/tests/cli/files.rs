@@ -285,7 +285,7 @@ fn mount_errors_report_the_reason() {
                 "h",
             ],
             2,
-            ["of filesystems", "--fs"],
+            ["--small-file", "--volume fs"],
         ),
     ] {
         world.refused(args).with(code, &parts);

@@ -384,7 +384,7 @@ fn a_log_structured_volume_refuses_cache_options_and_accepts_its_own() {
     CliSandbox::with_volume()
         .refused(&["attach", "v", "--via", "none", "--discard", "on"])
         .with(2, &["write cache", "no `discard`"]);
-    world.ok(&["attach", "v", "--via", "none", "--durability", "handover"]);
+    world.ok(&["attach", "v", "--via", "none", "--ack", "device"]);
     world.client().write(MIB, &[6; 4096]).unwrap();
     world.kill("v");
     world.attach();

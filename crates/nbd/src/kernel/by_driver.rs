@@ -141,7 +141,7 @@ fn serves(
 ) -> Result<(), String> {
     if !recoverable {
         let text = "data acknowledged with durability \"flush\" would be lost silently if the daemon were killed \
-                    again; attach it with another durability";
+                    again; attach it with another --ack";
         return Err(text.into());
     }
     let dir = sys.join(name(index));
@@ -283,7 +283,7 @@ mod tests {
         let grown = RamDevice::new(2 << 20, 512).geometry();
         assert_eq!(serves(sys.path(), 3, &grown, true), Ok(()));
         for (len, block, recoverable, why) in [
-            (1 << 20, 512, false, "durability"),
+            (1 << 20, 512, false, "--ack"),
             (1 << 19, 512, true, "1048576 bytes"),
             (1 << 20, 4096, true, "blocks of 512"),
         ] {

@@ -10,7 +10,7 @@ pub enum LeftoverMismatch {
     /// The acknowledged writes of its users would not survive the server.
     #[error(
         "data acknowledged with durability \"flush\" would be lost silently if the daemon were killed again; attach \
-         it with another durability"
+         it with another --ack"
     )]
     Loses,
     /// The device is longer than the volume.

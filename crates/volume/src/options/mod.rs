@@ -5,6 +5,7 @@
 //! of several kinds, `service.rs` options of the serving process, and the directory of a kind the other options.
 //! `values.rs` has the types of the values.
 
+pub(crate) mod page;
 pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod values;

@@ -2,7 +2,7 @@
 
 use super::values::{FrontEndKind, HttpAddress, ListenAddress, MemoryLimit, MetricsAddress};
 use super::{OptionKey, OptionRow};
-use crate::kind::ServedAs;
+use crate::kind_spec::ServedAs;
 use crate::mounting::{MountDir, MountOptions};
 
 /// Front end that makes a block device of the volume.

@@ -35,3 +35,10 @@ pub(crate) static MAP_MEMORY: OptionKey<ByteLen> = OptionKey::new(
     "SIZE",
     "Maximum memory for the map of the data.",
 );
+
+/// Segment size of a log or of a log-structured volume to be created.
+pub(crate) static SEGMENT: OptionKey<ByteLen> = OptionKey::new(
+    "segment",
+    "SIZE",
+    "The segment size of the log or of a log-structured volume: a power of two from 128KiB to 64MiB.",
+);

@@ -55,7 +55,7 @@ pub fn description(bytes: &[u8]) {
 pub(super) fn description_seeds() -> Vec<(&'static str, Vec<u8>)> {
     let full = "name = \"v\"\nvolume = \"00010203-0405-0607-0809-0a0b0c0d0e0f\"\n\
                 data = \"/dev/disk/by-id/a@b\"\nlog = \"/dev/sdb@64MiB+1GiB\"\nvia = \"loop\"\n\
-                listen = \"tcp:[::1]:10809\"\ndurability = \"write\"\nmax-delay = \"50ms\"\n\
+                listen = \"tcp:[::1]:10809\"\nack = \"durable\"\nmax-delay = \"50ms\"\n\
                 bypass = \"64KiB\"\nmetrics = \"127.0.0.1:9100\"\n";
     let short = "# a comment\nname='v'\ndata='/a'\nlog=\"/b\"\nbypass = \"off\"\n";
     let wrong = "[a]\nname = 3\ndata = [\"x\", {y = 1.5e3}]\nlog = 1979-05-27T07:32:00Z\n";

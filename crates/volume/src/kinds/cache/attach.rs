@@ -6,11 +6,13 @@ use forebay_dcd::{AttachOptions, AttachReport, DcdVolume};
 use forebay_units::ByteLen;
 
 use super::attached::AttachedCache;
+use super::data_name::{in_words, is_space};
+use super::devices::CacheDevices;
+use super::error::CacheError;
+use super::offline::inspect;
 use super::options::{BYPASS, PATIENCE};
-use super::{CacheDevices, CacheError, inspect};
-use crate::VolumeError;
+use crate::error::VolumeError;
 use crate::kind::{AcceptedFaults, AttachContext, AttachedLayer};
-use crate::kinds::cached_volume::{in_words, is_space};
 use crate::options::OptionValues;
 use crate::options::shared::{ACK, MAP_MEMORY, MAX_DELAY};
 use crate::options::values::BypassSize;
@@ -19,7 +21,7 @@ use crate::options::values::BypassSize;
 ///
 /// # Errors
 /// Those of [`DcdVolume::attach_witnessed`].
-pub(crate) async fn attach(
+pub(super) async fn attach(
     pair: CacheDevices,
     context: AttachContext,
 ) -> Result<AttachedLayer, VolumeError> {

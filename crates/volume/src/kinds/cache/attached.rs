@@ -7,9 +7,9 @@ use forebay_dcd::{DcdVolume, ResizeError};
 use forebay_device::{AckMode, CheckedDevice, Device, DeviceError, LocatedExtent};
 use forebay_units::ByteLen;
 
-use super::{CacheKind, render};
-use crate::ErrorCause;
-use crate::kind::KindRef;
+use super::render;
+use super::spec::SPEC;
+use crate::error_cause::ErrorCause;
 use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport};
 use crate::operation_error::OperationError;
 use crate::report::LayerStatus;
@@ -57,7 +57,7 @@ impl Layer for AttachedCache {
     }
 
     fn status(&self) -> LayerStatus {
-        LayerStatus::new(KindRef(&CacheKind), self.volume.status())
+        LayerStatus::new(&SPEC, self.volume.status())
     }
 
     fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {

@@ -4,7 +4,8 @@ use forebay_dcd::{DcdAttachError, InspectError, SalvageError};
 use forebay_ring_log::{LogOpenError, PairError};
 
 use crate::DeviceSpecError;
-use crate::error::{ErrorCause, KindError};
+use crate::error::KindError;
+use crate::error_cause::ErrorCause;
 
 /// Reason why a write cache cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -7,12 +7,14 @@ use forebay_device::Device;
 use forebay_ring_log::{FormatError, RingSuperblock, read_superblocks};
 use serde::Serialize;
 
-use super::{CacheError, render};
+use super::error::CacheError;
+use super::render;
+use crate::error::VolumeError;
 use crate::kind::{FoundVolume, ProgressSink};
-use crate::kinds::space::SpaceCheck;
+use crate::kinds::space::{self, SpaceCheck};
 use crate::open::OpenDevice;
 use crate::report::{LayerCheckReport, LayerDumpItem};
-use crate::{DeviceSpec, VolumeError};
+use crate::spec::DeviceSpec;
 
 /// Returns the Forebay log on a device, if any. A log that cannot be read counts, because it is damaged or has another
 /// version.
@@ -84,7 +86,7 @@ impl CacheCheck {
         let (mut verdict, mut lines) = (self.cache.verdict, render::check(&self.cache));
         if let Some(below) = &self.below {
             verdict = verdict.max(below.verdict);
-            lines.extend(crate::kinds::space::render::check(below));
+            lines.extend(space::check_lines(below));
         }
         LayerCheckReport::new(verdict, lines, self)
     }

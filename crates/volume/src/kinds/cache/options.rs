@@ -1,8 +1,8 @@
 //! Options of a write cache.
 
-use forebay_units::{ByteLen, TimeSpan};
+use forebay_units::TimeSpan;
 
-use crate::options::shared::{ACK, ACK_DEFAULT, MAP_MEMORY, MAX_DELAY};
+use crate::options::shared::{ACK, ACK_DEFAULT, MAP_MEMORY, MAX_DELAY, SEGMENT};
 use crate::options::values::BypassSize;
 use crate::options::{OptionKey, OptionRow};
 
@@ -19,13 +19,6 @@ pub(crate) static BYPASS: OptionKey<BypassSize> = OptionKey::new(
     "bypass",
     "SIZE",
     "Writes of this size and more go directly to the data device: a size such as 64KiB, or off.",
-);
-
-/// Segment size of a log or of a log-structured volume.
-pub(crate) static SEGMENT: OptionKey<ByteLen> = OptionKey::new(
-    "segment",
-    "SIZE",
-    "The segment size of the log or of a log-structured volume: a power of two from 128KiB to 64MiB.",
 );
 
 pub(super) static ROWS: [OptionRow; 5] = [

@@ -12,16 +12,21 @@ use forebay_rt::{Rt, Task};
 use forebay_units::ByteLen;
 use forebay_vsl::SpaceWorkers;
 
-use super::status::{self, FilesystemCounters};
-use super::{FilesError, FilesKind, render};
-use crate::kind::{AttachContext, AttachedLayer, KindRef};
-use crate::kinds::space::{self, SpaceKind, SpaceMode, status_of};
+use super::error::FilesError;
+use super::render;
+use super::spec::SPEC;
+use super::status;
+use crate::error::VolumeError;
+use crate::error_cause::ErrorCause;
+use crate::filesystem_counters::FilesystemCounters;
+use crate::kind::{AttachContext, AttachedLayer};
+use crate::kinds::space::{self, SpaceMode, status_of};
 use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
 use crate::open::OpenDevice;
 use crate::operation_error::OperationError;
 use crate::options::OptionValues;
+use crate::placement::RequestedPlacement;
 use crate::report::LayerStatus;
-use crate::{ErrorCause, RequestedPlacement, VolumeError};
 
 /// Interval at which the fill level is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -194,8 +199,8 @@ impl Layer for AttachedFilesystem {
     }
 
     fn status(&self) -> LayerStatus {
-        let below = LayerStatus::new(KindRef(&SpaceKind), status_of(self.fs.space()));
-        let own = LayerStatus::new(KindRef(&FilesKind), status::of(&self.fs, &self.counted));
+        let below = LayerStatus::new(&space::SPEC, status_of(self.fs.space()));
+        let own = LayerStatus::new(&SPEC, status::of(&self.fs, &self.counted));
         own.over(below)
     }
 

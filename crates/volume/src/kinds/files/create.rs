@@ -6,17 +6,17 @@ use forebay_dfs::{FsGeometry, FsSpec};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{SegmentLayout, SpaceSettings, VolumeId, open};
 
-use super::FilesKind;
 use super::options::{LARGEST_FILE, SMALL_FILE};
-use crate::VolumeError;
-use crate::create::{CreateReport, CreateSpec, cannot_make, unfit};
-use crate::kind::{CreateContext, KindRef, OpenContext, VolumeCreation};
+use super::spec::SPEC;
+use crate::create_spec::{CreateReport, CreateSpec, cannot_make, unfit};
+use crate::error::VolumeError;
+use crate::kind::{CreateContext, VolumeCreation};
 use crate::kinds::space::{
     self, CreatedSpace, SpaceCreateSpec, SpaceLength, create_spec, layout_on, open_for_space,
     space_tree, unused_of,
 };
 use crate::layer::LayerFuture;
-use crate::open::OpenDevice;
+use crate::open::{OpenContext, OpenDevice};
 use crate::options::OptionValues;
 
 /// Role of a device that is unsuitable, in sentences.
@@ -95,7 +95,7 @@ impl VolumeCreation for FilesCreation {
             let made = made.map_err(|error| cannot_make(&data.spec, WHAT, &error))?;
             Ok(CreateReport {
                 volume: VolumeId(context.id).to_string(),
-                tree: space_tree(KindRef(&FilesKind), data),
+                tree: space_tree(&SPEC, data),
                 summary: format!(
                     "a filesystem on {} with a capacity of {}, files of up to {}, {} segments of {}{}; placement: {}",
                     data.spec,

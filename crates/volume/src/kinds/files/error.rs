@@ -2,16 +2,12 @@
 
 use forebay_dfs::{FsError, FsOpenError};
 
-use crate::error::{ErrorCause, KindError};
+use crate::error::KindError;
+use crate::error_cause::ErrorCause;
 
 /// Reason why a filesystem cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilesError {
-    /// A block device was requested, but the device holds a filesystem.
-    #[error(
-        "{0} holds a filesystem, not a block device: mount it with: forebay mount --data {0} DIR"
-    )]
-    IsFiles(String),
     /// The device named as a filesystem is not a filesystem.
     #[error("cannot use {data} as a filesystem: {error}")]
     NotFiles {
@@ -33,7 +29,6 @@ pub(crate) enum FilesError {
 impl KindError for FilesError {
     fn class(&self) -> ErrorCause {
         match self {
-            FilesError::IsFiles(_) => ErrorCause::Usage,
             FilesError::Read { .. } => ErrorCause::Device,
             FilesError::NotFiles { error, .. } => match error {
                 FsOpenError::Superblock(_) => ErrorCause::NotFound,

@@ -11,10 +11,10 @@ use forebay_dfs::{FileTime, Fs, FsClock, FsDumpItem, FsError};
 use forebay_rt::Rt;
 use serde::Serialize;
 
-use super::FilesError;
-use crate::VolumeError;
+use super::error::FilesError;
+use crate::error::VolumeError;
 use crate::kind::ProgressSink;
-use crate::kinds::space::{self, SpaceCheck, SpaceError};
+use crate::kinds::space::{self, SpaceCheck, SpaceVolumeError};
 use crate::open::OpenDevice;
 use crate::report::LayerDumpItem;
 
@@ -86,7 +86,7 @@ pub(super) async fn check(
     progress: ProgressSink<'_>,
 ) -> Result<FilesCheck, VolumeError> {
     let seen = space::look(rt, &data.device, progress).await;
-    let seen = seen.map_err(|error| SpaceError::not_a_space(&data.spec, error))?;
+    let seen = seen.map_err(|error| SpaceVolumeError::not_a_space(&data.spec, error))?;
     let mut report = FilesCheck::of(seen.report);
     let Some(space) = seen.space else {
         return Ok(report);
@@ -140,7 +140,7 @@ pub(super) async fn dump(
 ) -> Result<(), VolumeError> {
     let path = data.spec.to_string();
     let space = space::in_memory(rt, &data.device).await;
-    let space = space.map_err(|error| SpaceError::not_a_space(&data.spec, error))?;
+    let space = space.map_err(|error| SpaceVolumeError::not_a_space(&data.spec, error))?;
     let fs = match forebay_dfs::look(space, no_clock()).await {
         Ok(fs) => fs,
         Err(error) => return Err(FilesError::NotFiles { data: path, error }.into()),

@@ -6,7 +6,7 @@ use forebay_units::ByteLen;
 
 use super::offline::FilesCheck;
 use super::status::FilesFacts;
-use crate::kinds::space::{SpaceMode, render as of_space};
+use crate::kinds::space::{SpaceMode, check_lines};
 use crate::render::{RenderContext, ReportLines, latencies};
 use crate::vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
 
@@ -151,7 +151,7 @@ pub(super) fn check(report: &FilesCheck) -> Vec<String> {
     if report.more_problems > 0 {
         lines.push(format!("  and {} more", report.more_problems));
     }
-    let space = of_space::check(&report.space).into_iter();
+    let space = check_lines(&report.space).into_iter();
     // The first line names the space and its length, which mean nothing to users of the filesystem.
     lines.extend(space.skip(1));
     if report.space.verdict != CheckVerdict::Damaged && report.has_problems() {

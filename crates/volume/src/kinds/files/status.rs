@@ -1,17 +1,11 @@
 //! Status of a filesystem as users see it. Field names are the names in JSON and in metrics.
 
-use std::any::Any;
-use std::cell::{Cell, RefCell};
-
-use forebay_device::{LatencyHistogram, LatencySummary, ReportField, described};
+use forebay_device::{LatencySummary, described};
 use forebay_dfs::{Fs, FsCapacity};
 use serde::{Deserialize, Serialize};
 
-use super::render;
+use crate::filesystem_counters::{FilesystemCounters, FilesystemRequestKind};
 use crate::kinds::space::SpaceMode;
-use crate::render::{RenderContext, ReportLines};
-use crate::report::{LayerReport, StatusSummary};
-use crate::vitals::VolumeVitals;
 
 described! {
     /// Summary of a filesystem. Counters start when it was mounted.
@@ -43,57 +37,6 @@ described! {
     }
 }
 
-/// Kind of a request to a filesystem.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FilesystemRequestKind {
-    /// A read of a file.
-    Read,
-    /// A write to a file.
-    Write,
-    /// A request to make changes durable.
-    Sync,
-    /// Creation, change or removal of a name or of attributes.
-    Change,
-    /// Any other request.
-    Look,
-}
-
-impl FilesystemRequestKind {
-    const COUNT: usize = 5;
-}
-
-/// Counters of requests to a filesystem, maintained by the front end that serves it.
-#[derive(Default)]
-pub struct FilesystemCounters {
-    times: Cell<[u64; FilesystemRequestKind::COUNT]>,
-    bytes: Cell<[u64; FilesystemRequestKind::COUNT]>,
-    errors: Cell<u64>,
-    full: Cell<u64>,
-    latencies: RefCell<[LatencyHistogram; FilesystemRequestKind::COUNT]>,
-}
-
-impl FilesystemCounters {
-    /// Counts a completed request: its bytes, and its duration in nanoseconds.
-    pub fn did(&self, asked: FilesystemRequestKind, bytes: u64, ns: u64) {
-        let (n, mut times, mut all) = (asked as usize, self.times.get(), self.bytes.get());
-        times[n] += 1;
-        all[n] += bytes;
-        self.times.set(times);
-        self.bytes.set(all);
-        self.latencies.borrow_mut()[n].record(ns);
-    }
-
-    /// Counts a failed request: the filesystem was full, or had another error.
-    pub fn failed(&self, is_full: bool) {
-        let count = if is_full { &self.full } else { &self.errors };
-        count.set(count.get() + 1);
-    }
-
-    fn latency(&self, asked: FilesystemRequestKind) -> LatencySummary {
-        self.latencies.borrow()[asked as usize].summary()
-    }
-}
-
 /// Returns the mode of a filesystem with this capacity and free space.
 pub(super) fn mode(room: FsCapacity) -> SpaceMode {
     let used = room.bytes.saturating_sub(room.free);
@@ -117,9 +60,9 @@ pub(super) fn of(fs: &Fs, counted: &FilesystemCounters) -> FilesFacts {
         )),
         _ => None,
     };
-    let (times, bytes) = (counted.times.get(), counted.bytes.get());
-    let [of, in_bytes] =
-        [times, bytes].map(|all| move |asked: FilesystemRequestKind| all[asked as usize]);
+    let of = |asked| counted.count(asked);
+    let in_bytes = |asked| counted.bytes(asked);
+    let (full_errors, errors) = counted.failures();
     FilesFacts {
         mode,
         mode_detail: detail,
@@ -137,52 +80,11 @@ pub(super) fn of(fs: &Fs, counted: &FilesystemCounters) -> FilesFacts {
         syncs: of(FilesystemRequestKind::Sync),
         changes: of(FilesystemRequestKind::Change),
         looks: of(FilesystemRequestKind::Look),
-        full_errors: counted.full.get(),
-        errors: counted.errors.get(),
+        full_errors,
+        errors,
         read_latency: counted.latency(FilesystemRequestKind::Read),
         write_latency: counted.latency(FilesystemRequestKind::Write),
         sync_latency: counted.latency(FilesystemRequestKind::Sync),
         change_latency: counted.latency(FilesystemRequestKind::Change),
-    }
-}
-
-impl LayerReport for FilesFacts {
-    fn fields(&self) -> &'static [ReportField] {
-        FilesFacts::FIELDS
-    }
-
-    fn values(&self) -> &dyn erased_serde::Serialize {
-        self
-    }
-
-    fn summary(&self) -> StatusSummary {
-        let modes = SpaceMode::ALL.map(SpaceMode::name);
-        StatusSummary {
-            mode_detail: self.mode_detail.clone(),
-            drain_fails: self.mode == SpaceMode::Failed,
-            ..StatusSummary::of_mode(self.mode.name(), modes.into(), self.len)
-        }
-    }
-
-    fn vitals(&self) -> VolumeVitals {
-        render::vitals(self)
-    }
-
-    fn lines(
-        &self,
-        earlier: Option<(&dyn LayerReport, f64)>,
-        around: &RenderContext<'_>,
-    ) -> ReportLines {
-        let earlier =
-            earlier.and_then(|(report, ago)| Some((report.as_any().downcast_ref()?, ago)));
-        render::status(self, earlier, around)
-    }
-
-    fn when_drained(&self, _has_layer_below: bool) -> &'static str {
-        "its device needs no recovery"
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -8,13 +8,13 @@ use forebay_segment_log::read_copies;
 use forebay_vsl::{Space, SpaceRecovery, SpaceSettings, SpaceSuperblock, SpaceWorkers, open};
 
 use super::attached::AttachedVolume;
+use super::error::SpaceVolumeError;
 use super::hint::damaged_copy;
 use super::offline::{grown_bytes, inspect, is_of_files};
 use super::options::{DISCARD, SPARE};
-use super::{SpaceError, render};
-use crate::VolumeError;
+use super::render;
+use crate::error::VolumeError;
 use crate::kind::{AttachContext, AttachedLayer};
-use crate::kinds::files::FilesError;
 use crate::open::OpenDevice;
 use crate::options::OptionValues;
 use crate::options::shared::{ACK, MAP_MEMORY, MAX_DELAY};
@@ -50,7 +50,7 @@ pub(crate) async fn attach(
 async fn must_be_blocks(data: &OpenDevice) -> Result<(), VolumeError> {
     let superblock = inspect(&*data.device).await;
     if superblock.is_ok_and(|superblock| is_of_files(&superblock)) {
-        Err(FilesError::IsFiles(data.spec.to_string()).into())
+        Err(SpaceVolumeError::HoldsFiles(data.spec.to_string()).into())
     } else {
         Ok(())
     }
@@ -67,7 +67,7 @@ pub(crate) async fn open_space(
     defaults: SpaceSettings,
     accept_loss: bool,
 ) -> Result<(Space, SpaceWorkers, Vec<String>), VolumeError> {
-    let failed = |error| SpaceError::Attach {
+    let failed = |error| SpaceVolumeError::Attach {
         data: data.spec.to_string(),
         error,
     };

@@ -13,14 +13,14 @@ use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{PlacedRange, SectorLocation, Space, SpaceError, SpaceWorkers};
 
 use super::counted::CountingDevice;
+use super::render;
 use super::resize::resize;
+use super::spec::SPEC;
 use super::status::{self, SpaceMode};
 use super::tune::tune;
-use super::{SpaceKind, render};
-use crate::RequestedPlacement;
-use crate::kind::KindRef;
 use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
 use crate::operation_error::OperationError;
+use crate::placement::RequestedPlacement;
 use crate::report::LayerStatus;
 
 /// Interval at which the fill level is checked.
@@ -184,7 +184,7 @@ impl Layer for AttachedVolume {
     }
 
     fn status(&self) -> LayerStatus {
-        LayerStatus::new(KindRef(&SpaceKind), status::of(&self.served))
+        LayerStatus::new(&SPEC, status::of(&self.served))
     }
 
     /// Mapped sectors are in memory or on the only device. All other sectors read as zeroes.

@@ -14,7 +14,8 @@ use forebay_vsl::{
 };
 
 use super::measure::{DeviceMeasurement, measure};
-use super::{RequestedPlacement, SpareShare};
+use super::spare::SpareShare;
+use crate::placement::RequestedPlacement;
 
 /// Default length of a volume, in 64ths of the bytes that can be mapped in extents of one sector. So all of the volume
 /// can be written, in writes of any size and in any order.

@@ -4,12 +4,13 @@ use forebay_segment_log::{FormatError, PairError};
 use forebay_vsl::SpaceOpenError;
 
 use super::hint::hint;
-use crate::error::{ErrorCause, KindError};
-use crate::{DeviceSpec, VolumeError};
+use crate::error::{KindError, VolumeError};
+use crate::error_cause::ErrorCause;
+use crate::spec::DeviceSpec;
 
 /// Reason why a log-structured volume cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SpaceError {
+pub(crate) enum SpaceVolumeError {
     /// The device named as a log-structured volume is not a log-structured volume, or cannot be read.
     #[error("cannot use {data} as a log-structured volume: {error}{}", hint(error))]
     NotASpace {
@@ -18,6 +19,11 @@ pub(crate) enum SpaceError {
         /// The cause.
         error: SpaceOpenError,
     },
+    /// A block device was requested, but the device holds a filesystem.
+    #[error(
+        "{0} holds a filesystem, not a block device: mount it with: forebay mount --data {0} DIR"
+    )]
+    HoldsFiles(String),
     /// The log-structured volume cannot be attached.
     #[error("cannot attach {data}: {error}{}", hint(error))]
     Attach {
@@ -28,29 +34,30 @@ pub(crate) enum SpaceError {
     },
 }
 
-impl SpaceError {
+impl SpaceVolumeError {
     /// Returns the error for a device that was named as a log-structured volume, but cannot be read or is not such a
     /// volume.
     pub(crate) fn not_a_space(data: &DeviceSpec, error: SpaceOpenError) -> VolumeError {
         let path = data.to_string();
         match error {
             SpaceOpenError::Device(error) => VolumeError::Read { path, error },
-            error => SpaceError::NotASpace { data: path, error }.into(),
+            error => SpaceVolumeError::NotASpace { data: path, error }.into(),
         }
     }
 }
 
-impl KindError for SpaceError {
+impl KindError for SpaceVolumeError {
     fn class(&self) -> ErrorCause {
         match self {
-            SpaceError::NotASpace { error, .. } => match error {
+            SpaceVolumeError::HoldsFiles(_) => ErrorCause::Usage,
+            SpaceVolumeError::NotASpace { error, .. } => match error {
                 SpaceOpenError::Superblocks(PairError::NoSuperblock {
                     a: FormatError::Unreadable(_),
                     ..
                 }) => ErrorCause::Device,
                 _ => ErrorCause::NotFound,
             },
-            SpaceError::Attach { error, .. } => match error {
+            SpaceVolumeError::Attach { error, .. } => match error {
                 SpaceOpenError::Damaged { .. } => ErrorCause::Loss,
                 SpaceOpenError::Device(_) | SpaceOpenError::Failed(_) => ErrorCause::Device,
                 SpaceOpenError::Superblocks(PairError::NoSuperblock { .. }) => ErrorCause::NotFound,

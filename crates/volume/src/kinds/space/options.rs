@@ -2,11 +2,11 @@
 
 use forebay_units::ByteLen;
 
-use super::{RequestedPlacement, SpareShare};
-use crate::kinds::cache::options::SEGMENT;
-use crate::options::shared::{ACK, ACK_DEFAULT, MAP_MEMORY, MAX_DELAY};
+use super::spare::SpareShare;
+use crate::options::shared::{ACK, ACK_DEFAULT, MAP_MEMORY, MAX_DELAY, SEGMENT};
 use crate::options::values::SegmentDiscard;
 use crate::options::{OptionKey, OptionRow};
+use crate::placement::RequestedPlacement;
 
 /// Discarding of free segments.
 pub(crate) static DISCARD: OptionKey<SegmentDiscard> = OptionKey::new(

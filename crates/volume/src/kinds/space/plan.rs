@@ -4,29 +4,27 @@ use forebay_rt::Rt;
 use forebay_units::ByteLen;
 use forebay_vsl::{SEGMENTS_MAX, SegmentLayout, VolumeId};
 
+use super::create::{SpaceCreateSpec, SpaceLength, layout_on, make};
 use super::options::{PAGE, PLACEMENT, SIZE, SPARE};
-use super::{SpaceCreateSpec, SpaceKind, SpaceLength, layout_on, make, space_tree};
-use crate::create::{CreateReport, CreateSpec, SegmentUse, cannot_make, unfit, unused};
-use crate::kind::{CreateContext, KindRef, OpenContext, VolumeCreation};
-use crate::kinds::cache::options::SEGMENT;
-use crate::kinds::cache::{LOG_SEGMENT, open_with_log};
-use crate::kinds::cached_volume::CachedVolumeCreation;
+use super::spec::SPEC;
+use super::superblock::space_tree;
+use crate::create_spec::{CreateReport, CreateSpec, SegmentUse, cannot_make, unfit, unused};
+use crate::error::VolumeError;
+use crate::kind::{CreateContext, VolumeCreation};
 use crate::layer::LayerFuture;
-use crate::open::{OpenDevice, open_one};
+use crate::open::{OpenContext, OpenDevice, open_one};
 use crate::options::OptionValues;
-use crate::{DeviceSpec, VolumeError};
-
-/// The longest volume that a cache supports.
-const CACHED_MAX: ByteLen = ByteLen::gib(4 << 20);
+use crate::options::shared::SEGMENT;
+use crate::spec::DeviceSpec;
 
 /// Role of a device that is unsuitable, in sentences.
 const WHAT: &str = "a log-structured volume";
 
-/// Checks the sizes for a log-structured volume, or for one with a cache in front of it.
+/// Checks the sizes for a log-structured volume.
 ///
 /// # Errors
 /// If a size is not supported.
-pub(crate) fn check_sizes(options: &OptionValues, is_cached: bool) -> Result<(), VolumeError> {
+pub(crate) fn check_sizes(options: &OptionValues) -> Result<(), VolumeError> {
     let refuse = |text: String| Err(VolumeError::Usage(text));
     let pages = ByteLen::kib(4)..=ByteLen::kib(64);
     match (options.get(&SIZE), options.get(&PAGE)) {
@@ -35,9 +33,6 @@ pub(crate) fn check_sizes(options: &OptionValues, is_cached: bool) -> Result<(),
         )),
         (Some(size), _) if size.0 > i64::MAX as u64 => refuse(format!(
             "a volume of --size {size} is too large: give less than 8EiB"
-        )),
-        (Some(size), _) if is_cached && size > CACHED_MAX => refuse(format!(
-            "a volume of --size {size} is too large for a cache: give {CACHED_MAX} or less, or no --log"
         )),
         (_, Some(page)) if !(pages.contains(&page) && page.0.is_power_of_two()) => refuse(format!(
             "--page {page} is not supported: give a power of two from 4KiB to 64KiB"
@@ -72,14 +67,8 @@ pub(super) fn plan(
     context: OpenContext<'_>,
 ) -> Result<Box<dyn VolumeCreation>, VolumeError> {
     let (data, new) = (spec.device("data")?, create_spec(&spec.options));
-    let Some(log) = spec.devices.get("log") else {
-        let data = open_for_space(data, &new, WHAT, context)?;
-        return Ok(Box::new(SpaceCreation { data, new }));
-    };
-    let pair = open_with_log(log, data, LOG_SEGMENT, context)?;
-    fits(&pair.data, &new, WHAT)?;
-    let below = new;
-    Ok(Box::new(CachedVolumeCreation { pair, below }))
+    let data = open_for_space(data, &new, WHAT, context)?;
+    Ok(Box::new(SpaceCreation { data, new }))
 }
 
 /// Opens a device, and checks that a space fits on it.
@@ -93,11 +82,23 @@ pub(crate) fn open_for_space(
     context: OpenContext<'_>,
 ) -> Result<OpenDevice, VolumeError> {
     let data = open_one(context, data)?;
-    fits(&data, new, what)?;
+    fits_as(&data, new, what)?;
     Ok(data)
 }
 
-fn fits(data: &OpenDevice, new: &SpaceCreateSpec, what: &'static str) -> Result<(), VolumeError> {
+/// Checks that a log-structured volume fits on a device.
+///
+/// # Errors
+/// If it does not.
+pub(crate) fn fits(data: &OpenDevice, new: &SpaceCreateSpec) -> Result<(), VolumeError> {
+    fits_as(data, new, WHAT)
+}
+
+fn fits_as(
+    data: &OpenDevice,
+    new: &SpaceCreateSpec,
+    what: &'static str,
+) -> Result<(), VolumeError> {
     let layout = layout_on(&data.device.geometry(), new);
     layout
         .map(drop)
@@ -154,7 +155,7 @@ pub(crate) async fn make_volume(
     let slow = made.warning();
     Ok(CreateReport {
         volume: VolumeId(id).to_string(),
-        tree: space_tree(KindRef(&SpaceKind), data),
+        tree: space_tree(&SPEC, data),
         summary: format!(
             "{} long{thin}, log-structured on {}, {} segments of {}{}; placement: {}{slow}",
             ByteLen(made.len),

@@ -3,7 +3,8 @@
 use forebay_device::CheckVerdict;
 use forebay_units::ByteLen;
 
-use super::{SpaceCheck, SpaceMode, SpaceStatus};
+use super::offline::SpaceCheck;
+use super::status::{SpaceMode, SpaceStatus};
 use crate::render::{RenderContext, ReportLines, latencies};
 use crate::vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
 

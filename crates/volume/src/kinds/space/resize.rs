@@ -5,7 +5,7 @@ use forebay_units::{ByteLen, SECTOR_BYTES, round_down};
 use forebay_vsl::{GrowError, SegmentLayout, Space};
 
 use super::create::usual_len_on;
-use crate::ErrorCause;
+use crate::error_cause::ErrorCause;
 use crate::layer::ResizeReport;
 use crate::operation_error::OperationError;
 

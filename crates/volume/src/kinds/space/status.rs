@@ -1,17 +1,11 @@
 //! Status of a log-structured volume as users see it. Field names are the names in JSON and in metrics.
 
-use std::any::Any;
-
-use forebay_device::{LatencySummary, ReportField, described};
+use forebay_device::{LatencySummary, described};
 use forebay_units::SECTOR_BYTES;
 use forebay_vsl::{Space, SpaceCapacity};
 use serde::{Deserialize, Serialize};
 
 use super::counted::CountingDevice;
-use super::render;
-use crate::render::{RenderContext, ReportLines};
-use crate::report::{LayerReport, StatusSummary};
-use crate::vitals::VolumeVitals;
 
 /// Share of the mappable bytes from which the volume is reported as nearly full.
 pub(super) const NEARLY_FULL: f64 = 0.9;
@@ -218,50 +212,5 @@ pub(crate) fn status_of(space: &Space) -> SpaceStatus {
         node_reads: stats.node_reads,
         segments_cleaned: stats.segments_cleaned,
         ..SpaceStatus::default()
-    }
-}
-
-impl LayerReport for SpaceStatus {
-    fn fields(&self) -> &'static [ReportField] {
-        SpaceStatus::FIELDS
-    }
-
-    fn values(&self) -> &dyn erased_serde::Serialize {
-        self
-    }
-
-    fn summary(&self) -> StatusSummary {
-        let modes = SpaceMode::ALL.map(SpaceMode::name);
-        StatusSummary {
-            mode_detail: self.mode_detail.clone(),
-            drain_fails: self.mode == SpaceMode::Failed,
-            ..StatusSummary::of_mode(self.mode.name(), modes.into(), self.len)
-        }
-    }
-
-    fn vitals(&self) -> VolumeVitals {
-        render::vitals(self)
-    }
-
-    fn lines(
-        &self,
-        earlier: Option<(&dyn LayerReport, f64)>,
-        around: &RenderContext<'_>,
-    ) -> ReportLines {
-        let earlier =
-            earlier.and_then(|(report, ago)| Some((report.as_any().downcast_ref()?, ago)));
-        render::status(self, earlier, around)
-    }
-
-    fn lines_below(&self) -> ReportLines {
-        render::below(self)
-    }
-
-    fn when_drained(&self, _has_layer_below: bool) -> &'static str {
-        "its device needs no recovery"
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -2,10 +2,10 @@
 
 use forebay_vsl::{Space, TuneError};
 
-use super::RequestedPlacement;
-use crate::ErrorCause;
+use crate::error_cause::ErrorCause;
 use crate::layer::TuneReport;
 use crate::operation_error::OperationError;
+use crate::placement::RequestedPlacement;
 
 /// Changes the placement, if a placement is given.
 ///

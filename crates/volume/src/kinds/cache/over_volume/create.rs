@@ -4,23 +4,57 @@ use std::rc::Rc;
 
 use forebay_dcd::SuperblockContents;
 use forebay_rt::Rt;
+use forebay_units::ByteLen;
 use forebay_vsl::{SpaceDevice, SpaceOpenError};
 
-use super::as_data;
-use crate::VolumeError;
-use crate::create::CreateReport;
+use super::super::data_name::as_data;
+use super::super::devices::CacheDevices;
+use super::super::log::{self, CacheCreateSpec, LOG_SEGMENT, cache_report, open_with_log};
+use crate::create_spec::{CreateReport, CreateSpec};
+use crate::error::VolumeError;
 use crate::kind::{CreateContext, VolumeCreation};
-use crate::kinds::cache::{self, CacheCreateSpec, CacheDevices, LOG_SEGMENT};
-use crate::kinds::space::{self, SpaceCreateSpec, SpaceError};
+use crate::kinds::space::{self, SIZE, SpaceCreateSpec, SpaceVolumeError};
 use crate::layer::LayerFuture;
-use crate::open::OpenDevice;
+use crate::open::{OpenContext, OpenDevice};
+
+/// The longest volume that a cache supports.
+const LEN_MAX: ByteLen = ByteLen::gib(4 << 20);
+
+/// Opens the devices of a log-structured volume with a cache in front of it; both are to be created.
+///
+/// # Errors
+/// If the volume is of another kind or too long, or a device cannot be opened or is unsuitable.
+pub(crate) fn plan(
+    spec: &CreateSpec,
+    context: OpenContext<'_>,
+) -> Result<Box<dyn VolumeCreation>, VolumeError> {
+    if *spec.kind != space::SPEC {
+        let what = spec.kind.title;
+        let text = format!("a write cache in front of a {what} is not supported: leave out --log");
+        return Err(VolumeError::Usage(text));
+    }
+    if let Some(size) = spec.options.get(&SIZE).filter(|size| *size > LEN_MAX) {
+        return Err(VolumeError::Usage(format!(
+            "a volume of --size {size} is too large for a cache: give {LEN_MAX} or less, or no --log"
+        )));
+    }
+    let pair = open_with_log(
+        spec.device("log")?,
+        spec.device("data")?,
+        LOG_SEGMENT,
+        context,
+    )?;
+    let below = space::create_spec(&spec.options);
+    space::fits(&pair.data, &below)?;
+    Ok(Box::new(CachedVolumeCreation { pair, below }))
+}
 
 /// The opened devices of a log-structured volume with a cache in front of it; both are to be created.
-pub(crate) struct CachedVolumeCreation {
+struct CachedVolumeCreation {
     /// The devices.
-    pub(crate) pair: CacheDevices,
+    pair: CacheDevices,
     /// Parameters of the log-structured volume.
-    pub(crate) below: SpaceCreateSpec,
+    below: SpaceCreateSpec,
 }
 
 impl VolumeCreation for CachedVolumeCreation {
@@ -48,7 +82,7 @@ impl VolumeCreation for CachedVolumeCreation {
                 segment: LOG_SEGMENT,
             };
             let info = make_log(context.rt, pair, new).await?;
-            let made = cache::cache_report(pair, &info, "");
+            let made = cache_report(pair, &info, "");
             Ok(CreateReport {
                 summary: format!("{}; {}", made.summary, below.summary),
                 ..made
@@ -74,8 +108,8 @@ pub(crate) async fn make_log(
     new: CacheCreateSpec,
 ) -> Result<SuperblockContents, VolumeError> {
     let data = recovered(rt, &pair.data).await;
-    let data = data.map_err(|error| SpaceError::not_a_space(&pair.data.spec, error))?;
-    cache::make_log(&pair.log, &data, new).await
+    let data = data.map_err(|error| SpaceVolumeError::not_a_space(&pair.data.spec, error))?;
+    log::make_log(&pair.log, &data, new).await
 }
 
 /// Returns the volume on a device as the data of a cache. Changes nothing on the device.

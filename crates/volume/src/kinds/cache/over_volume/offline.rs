@@ -4,11 +4,12 @@
 
 use forebay_rt::Rt;
 
+use super::super::devices::CacheDevices;
+use super::super::offline::check_log;
 use super::create::recovered;
-use crate::VolumeError;
+use crate::error::VolumeError;
 use crate::kind::ProgressSink;
-use crate::kinds::cache::{self, CacheDevices};
-use crate::kinds::space::{self, SpaceError};
+use crate::kinds::space::{self, SpaceVolumeError};
 use crate::report::LayerCheckReport;
 
 /// Checks a cache and the volume below. Changes nothing.
@@ -20,11 +21,11 @@ pub(crate) async fn check(
     pair: &CacheDevices,
     progress: ProgressSink<'_>,
 ) -> Result<LayerCheckReport, VolumeError> {
-    let below = space::check(rt, &pair.data.device, progress).await;
-    let below = below.map_err(|error| SpaceError::not_a_space(&pair.data.spec, error))?;
+    let below = space::check(rt, &pair.data.device, &mut *progress).await;
+    let below = below.map_err(|error| SpaceVolumeError::not_a_space(&pair.data.spec, error))?;
     // The check above already reported the faults of the volume below.
     let data = recovered(rt, &pair.data).await.ok();
-    let mut report = cache::check_log(&pair.log, data.as_ref(), progress).await?;
+    let mut report = check_log(&pair.log, data.as_ref(), progress).await?;
     report.below = Some(Box::new(below));
     Ok(report.into_report())
 }

@@ -172,8 +172,8 @@ mod tests {
     use forebay_rt::{Executor, VirtualTime};
 
     use super::*;
+    use crate::kinds::cache::SPEC;
     use crate::layer::{DrainFailure, LayerFuture};
-    use crate::registry::DEFAULT_KIND;
     use crate::report::LayerStatus;
 
     const MIB: u64 = 1 << 20;
@@ -223,7 +223,7 @@ mod tests {
                 destaged_bytes: self.destaged.get(),
                 ..forebay_dcd::DcdStatus::default()
             };
-            LayerStatus::new(DEFAULT_KIND, cache)
+            LayerStatus::new(&SPEC, cache)
         }
 
         fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {

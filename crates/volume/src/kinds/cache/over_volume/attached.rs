@@ -8,9 +8,9 @@ use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
 use super::admission::AdmissionDevice;
-use crate::RequestedPlacement;
 use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
 use crate::operation_error::OperationError;
+use crate::placement::RequestedPlacement;
 use crate::report::LayerStatus;
 
 /// A cache over another layer.

@@ -4,11 +4,14 @@ use std::rc::Rc;
 
 use forebay_dcd::DataIdentity;
 
+use super::super::attach::attach as attach_cache;
+use super::super::data_name::{as_data, in_words};
+use super::super::devices::CacheDevices;
+use super::super::error::CacheError;
+use super::super::offline::inspect;
 use super::attached::CachedVolume;
-use super::{as_data, in_words};
-use crate::VolumeError;
+use crate::error::VolumeError;
 use crate::kind::{AttachContext, AttachedLayer};
-use crate::kinds::cache::{self, CacheDevices, CacheError};
 use crate::kinds::space;
 use crate::options::OptionValues;
 
@@ -21,7 +24,7 @@ pub(crate) async fn attach(
     options: &OptionValues,
     context: AttachContext,
 ) -> Result<AttachedLayer, VolumeError> {
-    let info = cache::inspect(&pair.log).await?;
+    let info = inspect(&pair.log).await?;
     let below = space::attach(pair.data.clone(), options, &context).await?;
     let device = below.layer.device();
     let device = device.expect("a log-structured volume is a block device");
@@ -34,7 +37,7 @@ pub(crate) async fn attach(
     let over = CacheDevices { data, ..pair };
     let rt = context.rt.clone();
     let attached = match together {
-        Ok(()) => cache::attach(over, context).await,
+        Ok(()) => attach_cache(over, context).await,
         Err(error) => Err(error),
     };
     match attached {
