@@ -253,6 +253,15 @@ pub trait OpenedVolume {
     /// Describes the data that is lost when the volume is removed; `None` if everything stays on the data device.
     fn loses(&self) -> Option<String>;
 
+    /// Erases the structures by which the devices other than the own device are recognised, when the volume is removed
+    /// with all its data.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    fn erase_others(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Recovers the volume and attaches it.
     ///
     /// # Errors

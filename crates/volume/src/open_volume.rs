@@ -75,6 +75,15 @@ impl OpenVolume {
         self.opened.loses()
     }
 
+    /// Erases the structures by which the devices other than the own device are recognised, when the volume is removed
+    /// with all its data.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub async fn erase_others(&self) -> Result<(), DeviceError> {
+        self.opened.erase_others().await
+    }
+
     /// Recovers the volume and attaches it.
     ///
     /// # Errors

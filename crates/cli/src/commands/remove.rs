@@ -161,7 +161,13 @@ async fn taken_home(
             "removing {} LOSES {lost}; do it with --force",
             target.name
         ))),
-        Some(_) => Ok(None),
+        Some(_) => {
+            let erased = opened.erase_others().await;
+            erased.map_err(|error| {
+                CommandFailure::io(format!("cannot erase {}: {error}", target.name))
+            })?;
+            Ok(None)
+        }
         // A clean log needs no data device, whatever its state.
         None if clean => Ok(stays),
         None => match drain_home(rt, signals, opened, to, args).await {
