@@ -2,11 +2,16 @@
 
 use crate::kind::VolumeKind;
 use crate::kind_spec::KindSpec;
-use crate::kinds::{cache, files, space};
+use crate::kinds::{cache, files, space, span};
 
 /// All kinds, in the order in which help texts name them. If several kinds are identified by a device in the same role,
 /// a device that holds none of them is treated as the first.
-static KINDS: &[&dyn VolumeKind] = &[&cache::CacheKind, &space::SpaceKind, &files::FilesKind];
+static KINDS: &[&dyn VolumeKind] = &[
+    &cache::CacheKind,
+    &space::SpaceKind,
+    &files::FilesKind,
+    &span::SpanKind,
+];
 
 /// The write cache, which is the default of `create`, and of configuration files without a `kind`.
 pub static DEFAULT_KIND: &KindSpec = &cache::SPEC;

@@ -28,6 +28,7 @@ mod remove;
 mod service;
 mod silent;
 mod spaces;
+mod spans;
 mod system;
 mod tune;
 mod watch;

@@ -1,0 +1,89 @@
+//! An attached span, as a layer.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use forebay_device::{CheckedDevice, DataLocation, Device, DeviceError, LocatedExtent};
+
+use super::format::SpanSuperblock;
+use super::joined::JoinedDevices;
+use super::report::SpanStatus;
+use super::spec::SPEC;
+use crate::layer::{DrainFailure, Layer, LayerFuture};
+use crate::report::LayerStatus;
+
+/// An attached span.
+pub(super) struct AttachedSpan {
+    name: String,
+    superblock: SpanSuperblock,
+    device: Rc<CheckedDevice<JoinedDevices>>,
+}
+
+impl AttachedSpan {
+    pub(super) fn new(
+        name: String,
+        superblock: SpanSuperblock,
+        device: JoinedDevices,
+    ) -> AttachedSpan {
+        AttachedSpan {
+            name,
+            superblock,
+            device: Rc::new(CheckedDevice::new(device, "volume")),
+        }
+    }
+}
+
+impl Layer for AttachedSpan {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn id(&self) -> String {
+        self.superblock.volume.to_string()
+    }
+
+    fn device(&self) -> Option<Rc<dyn Device>> {
+        Some(Rc::clone(&self.device) as Rc<dyn Device>)
+    }
+
+    /// A write is acknowledged when its device has it.
+    fn survives_kill(&self) -> bool {
+        true
+    }
+
+    fn status(&self) -> LayerStatus {
+        let [first_bytes, second_bytes] = self.superblock.lens;
+        let status = SpanStatus {
+            mode: "serving".into(),
+            len: first_bytes + second_bytes,
+            block_size: self.superblock.block_size,
+            first_bytes,
+            second_bytes,
+        };
+        LayerStatus::new(&SPEC, status)
+    }
+
+    fn place(&self, range: Range<u64>) -> Vec<LocatedExtent> {
+        let place = DataLocation::Home;
+        vec![LocatedExtent { range, place }]
+    }
+
+    fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        Box::pin(async {
+            let flushed = self.device.flush().await;
+            flushed.map_err(|error| DrainFailure(error.to_string()))
+        })
+    }
+
+    fn what_is_left(&self) -> Option<DrainFailure> {
+        None
+    }
+
+    fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
+        self.device.flush()
+    }
+
+    fn what_holds_up(&self) -> String {
+        "its devices".into()
+    }
+}
