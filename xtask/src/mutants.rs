@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
     scratch.restore(&root)?;
     scratch.build()?;
     scratch.keep_as_it_is()?;
-    println!("| mutant | caught by | seconds | worlds |\n|---|---|---:|---:|");
+    println!("| mutant | caught by | seconds | scenarios |\n|---|---|---:|---:|");
     let mut missed = Vec::new();
     for mutant in mutants {
         let name = &mutant.name;
@@ -97,13 +97,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<bool> {
             None => println!("| `{name}` | built | | |"),
             Some(HuntResult {
                 caught_by: Some(checker),
-                worlds,
+                scenarios,
                 took,
             }) => {
-                println!("| `{name}` | {checker} | {} | {worlds} |", seconds(took));
+                println!("| `{name}` | {checker} | {} | {scenarios} |", seconds(took));
             }
-            Some(HuntResult { worlds, took, .. }) => {
-                println!("| `{name}` | **nothing** | {} | {worlds} |", seconds(took));
+            Some(HuntResult {
+                scenarios, took, ..
+            }) => {
+                println!(
+                    "| `{name}` | **nothing** | {} | {scenarios} |",
+                    seconds(took)
+                );
                 missed.push(name.as_str());
             }
         }
@@ -127,7 +132,7 @@ fn one(
     scratch.build()?;
     let time = Duration::from_secs(options.seconds);
     (!options.build)
-        .then(|| scratch.hunt(&mutant.recipe.subject, options.seed, time))
+        .then(|| scratch.hunt(&mutant.recipe.system, options.seed, time))
         .transpose()
 }
 

@@ -60,7 +60,7 @@ Devices (PATH):
 }
 
 const CHECK_HELP: &str = "\
-A failed log that was given up is never applied again. If its unreadable data was declared lost, check
+A failed log that was abandoned is never applied again. If its unreadable data was declared lost, check
 shows how much of that data can be read now, and --salvage writes it to the data device. Those sectors
 may have been written since, through the data device alone, or in a session that ended in a crash:
 salvage REPLACES such newer data with the lost data. So unmount and detach the data device first, look
@@ -124,7 +124,8 @@ pub(crate) enum CliCommand {
     /// is still unreadable is LOST: its sectors give errors until they are written again. If the log has failed
     /// completely, the administrator also guarantees that the log device will not be attached again. Without
     /// --lose-unreadable, the command only shows which data would be lost.
-    GiveUp(DiscardUnreadableArgs),
+    #[command(alias = "give-up")]
+    DiscardUnreadable(DiscardUnreadableArgs),
     /// Adopt the present length of the devices, after `lvextend` or `truncate` made them longer.
     ///
     /// A cached volume becomes as long as its data device: at once if it is attached, else at its next attach, without

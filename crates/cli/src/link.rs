@@ -121,7 +121,7 @@ impl DeviceLink {
         let _ = rustix::fs::unlinkat(dir, &new, AtFlags::empty());
         rustix::fs::symlinkat(&self.device, dir, &new)?;
         rustix::fs::renameat(dir, &new, dir, self.name.as_str())?;
-        tell_udev(&self.device);
+        notify_udev(&self.device);
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl LinkDir {
 }
 
 /// Makes udev examine the device again: the link has appeared or disappeared. Does nothing on a system without udev.
-fn tell_udev(device: &Path) {
+fn notify_udev(device: &Path) {
     let runs = Path::new("/run/udev/control").exists();
     if let Some(name) = kernel_name(device).filter(|_| runs) {
         let event = Path::new("/sys/class/block").join(name).join("uevent");

@@ -88,7 +88,7 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::List(args) => commands::list::run(&args),
         CliCommand::Status(args) => commands::status::run(&args),
         CliCommand::Drain(args) => commands::drain::run(&args),
-        CliCommand::GiveUp(args) => commands::give_up::run(&args),
+        CliCommand::DiscardUnreadable(args) => commands::discard_unreadable::run(&args),
         CliCommand::Resize(args) => commands::resize::run(args),
         CliCommand::Tune(args) => commands::tune::run(args),
         CliCommand::Detach(args) => commands::detach::run(&args),

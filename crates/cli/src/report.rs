@@ -18,8 +18,8 @@ pub(crate) fn left(status: &LayerStatus) -> RemainingWork {
     };
     RemainingWork {
         dirty_bytes: status.dirty_bytes,
-        homeward_bytes: status.destage_unflushed_bytes,
-        marked_bytes: status.pending_discard_bytes,
+        destage_unflushed_bytes: status.destage_unflushed_bytes,
+        pending_discard_bytes: status.pending_discard_bytes,
         doing,
     }
 }

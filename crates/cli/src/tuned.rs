@@ -5,7 +5,7 @@ use forebay_control::TuneReply;
 use forebay_volume::{OperationError, TuneReport, VolumeName};
 
 /// Converts the result of tuning to its form on the control socket.
-pub(crate) fn told(tuned: TuneReport) -> TuneReply {
+pub(crate) fn to_reply(tuned: TuneReport) -> TuneReply {
     TuneReply {
         before: tuned.before.to_string(),
         placement: tuned.placement.to_string(),

@@ -65,7 +65,7 @@ impl FailedLogDir {
     pub(crate) async fn forget(&self, volume: &str) {
         let file = file_of(&self.dir, volume);
         let removed = isolated(move || match fs::remove_file(&file) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(told(&file, &error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(with_path(&file, &error)),
             _ => Ok(()),
         });
         if let Ok(Ok(Err(error))) = self.rt.timeout(PATIENCE, removed).await {
@@ -101,7 +101,7 @@ impl FailedLogDir {
 }
 
 impl FailedLogRegistry for FailedLogDir {
-    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
+    fn abandoned(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
         let dir = self.dir.clone();
         let work = isolated(move || look(&dir, &volume.to_string()));
         Box::pin(async move {
@@ -112,7 +112,7 @@ impl FailedLogRegistry for FailedLogDir {
         })
     }
 
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
+    fn abandon(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
         Box::pin(self.write(volume, epoch))
     }
 }
@@ -121,7 +121,7 @@ fn file_of(dir: &Path, volume: &str) -> PathBuf {
     dir.join(format!("{volume}.given-up"))
 }
 
-fn told(path: &Path, error: &io::Error) -> io::Error {
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -141,7 +141,7 @@ fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidData => String::new(),
-        Err(error) => return Err(told(&file, &error)),
+        Err(error) => return Err(with_path(&file, &error)),
     };
     let number = text.trim_end().rsplit(' ').next();
     let epoch = number.and_then(|number| number.parse().ok());
@@ -164,7 +164,7 @@ fn look(dir: &Path, volume: &str) -> io::Result<Option<u64>> {
 fn keep(dir: &Path, volume: &str, epoch: u64) -> io::Result<()> {
     let before = look(dir, volume).ok().flatten();
     let epoch = before.map_or(epoch, |before| before.max(epoch));
-    make(dir).map_err(|error| told(dir, &error))?;
+    make(dir).map_err(|error| with_path(dir, &error))?;
     let (file, temporary) = (file_of(dir, volume), dir.join(format!(".{volume}.new")));
     let put = || -> io::Result<()> {
         let mut open = File::options();
@@ -175,7 +175,7 @@ fn keep(dir: &Path, volume: &str, epoch: u64) -> io::Result<()> {
         fs::rename(&temporary, &file)?;
         File::open(dir)?.sync_all()
     };
-    put().map_err(|error| told(&file, &error))
+    put().map_err(|error| with_path(&file, &error))
 }
 
 /// Makes a directory and its parents, durably.

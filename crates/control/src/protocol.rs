@@ -35,7 +35,8 @@ pub enum ControlRequest {
         timeout_ms: Option<u64>,
     },
     /// Declares the unreadable data in the log lost.
-    GiveUp {},
+    #[serde(alias = "give-up")]
+    DiscardUnreadable {},
     /// Adopts the present length of the devices.
     Resize {
         /// For a log-structured volume: its new length, in bytes.
@@ -73,7 +74,7 @@ pub enum ControlReply<S> {
     Status(Box<VolumeReport<S>>),
     /// The places of bytes of the block device.
     Places(Box<PlaceReply>),
-    /// Progress of a drain, give-up, resize, tune, detach or hand-over.
+    /// Progress of a drain, discard-unreadable, resize, tune, detach or hand-over.
     Progress(RemainingWork),
     /// The request has succeeded.
     Done {
@@ -197,10 +198,10 @@ pub struct RemainingWork {
     pub dirty_bytes: u64,
     /// The part of the dirty data that was written to the data device and is not yet durable there, in bytes.
     #[serde(default)]
-    pub homeward_bytes: u64,
-    /// Ranges of the data device that are still to be zeroed or discarded, in bytes.
+    pub destage_unflushed_bytes: u64,
+    /// Ranges of the data device that must still be zeroed or discarded, in bytes.
     #[serde(default)]
-    pub marked_bytes: u64,
+    pub pending_discard_bytes: u64,
     /// The current activity.
     #[serde(default)]
     pub doing: VolumeActivity,
@@ -209,12 +210,13 @@ pub struct RemainingWork {
 impl RemainingWork {
     /// Returns the data that is still to be written, in bytes.
     pub fn unwritten_bytes(&self) -> u64 {
-        self.dirty_bytes.saturating_sub(self.homeward_bytes)
+        self.dirty_bytes
+            .saturating_sub(self.destage_unflushed_bytes)
     }
 
     /// Returns all remaining work, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.unwritten_bytes() + self.marked_bytes
+        self.unwritten_bytes() + self.pending_discard_bytes
     }
 }
 
@@ -282,15 +284,15 @@ mod tests {
     #[test]
     fn progress_parses_back_and_the_older_format_with_data_only_is_accepted() {
         let left = RemainingWork {
-            dirty_bytes: 1 << 20,
-            homeward_bytes: 4096,
-            marked_bytes: 1 << 30,
+            dirty_bytes: 65536,
+            destage_unflushed_bytes: 4096,
+            pending_discard_bytes: 65536,
             doing: VolumeActivity::Zeroing,
         };
-        assert_eq!(left.bytes(), (1 << 20) - 4096 + (1 << 30));
+        assert_eq!(left.bytes(), 65536 - 4096 + 65536);
         let reply = ControlReply::<()>::Progress(left);
         let text = serde_json::to_string(&reply).unwrap();
-        let documented = r#"{"reply":"progress","dirty_bytes":1048576,"homeward_bytes":4096,"marked_bytes":1073741824,"doing":"zeroing"}"#;
+        let documented = r#"{"reply":"progress","dirty_bytes":65536,"destage_unflushed_bytes":4096,"pending_discard_bytes":65536,"doing":"zeroing"}"#;
         assert_eq!(text, documented);
         assert_eq!(
             serde_json::from_str::<ControlReply<()>>(&text).unwrap(),
@@ -354,8 +356,13 @@ mod tests {
             ControlRequest::Drain { timeout_ms: None }
         );
         assert_eq!(
+            read(r#"{"command":"discard-unreadable"}"#).unwrap(),
+            ControlRequest::DiscardUnreadable {}
+        );
+        assert_eq!(
             read(r#"{"command":"give-up"}"#).unwrap(),
-            ControlRequest::GiveUp {}
+            ControlRequest::DiscardUnreadable {},
+            "the former name"
         );
         assert_eq!(
             read(r#"{"command":"detach","keep_dirty":true}"#).unwrap(),

@@ -19,10 +19,10 @@ use futures_util::future::{Either, select};
 use crate::engine::{DcdEngine, sectors};
 use crate::home::LogReadOutcome;
 use crate::marks::home_parts;
-use crate::pacing::WritebackPriority;
 use crate::piece::{LoadedFragment, LogFragment, bytes_of};
 use crate::policy;
 use crate::ranges::RangeState;
+use crate::yielding::WritebackPriority;
 
 /// Fragments written between two flushes of the data device.
 const BATCH: usize = 8192;
@@ -94,15 +94,15 @@ impl DcdEngine {
                 unreadable += bytes_of(&pieces);
                 continue;
             }
-            let given_up = self.faults.borrow().gives_up_before();
+            let abandon_limit = self.faults.borrow().abandon_limit();
             let (asked, mut loaded) = (
                 pieces.len(),
                 self.load(pieces, WritebackPriority::Rescue).await,
             );
             left |= loaded.stopped;
-            self.consider_giving_up(&mut loaded, given_up);
+            self.apply_abandon_limit(&mut loaded, abandon_limit);
             left |= !self.settle_home(loaded.sound, &mut progress).await;
-            self.give_up(&loaded.damaged);
+            self.mark_lost(&loaded.damaged);
             unreadable += bytes_of(&loaded.unreadable);
             if let Some(error) = &loaded.error {
                 self.log_troubles(format!("the failed log cannot be read: {error}"));
@@ -218,7 +218,7 @@ impl DcdEngine {
 
     /// Declares unreadable fragments in segments before `before` lost. `before` is the limit of an administrator's
     /// abandon command, which must have been given before these fragments were tried.
-    pub(crate) fn consider_giving_up(
+    pub(crate) fn apply_abandon_limit(
         &self,
         loaded: &mut LogReadOutcome,
         before: Option<SegmentSeq>,
@@ -228,9 +228,9 @@ impl DcdEngine {
         };
         let (ring, tail) = (self.log.ring(), self.log.tail());
         let unreadable = std::mem::take(&mut loaded.unreadable);
-        let given_up = |piece: &LogFragment| ring.segment_of(piece.addr, tail) < before;
+        let abandoned = |piece: &LogFragment| ring.segment_of(piece.addr, tail) < before;
         let (lost, left): (Vec<LogFragment>, Vec<LogFragment>) =
-            unreadable.into_iter().partition(given_up);
+            unreadable.into_iter().partition(abandoned);
         loaded.damaged.extend(lost);
         loaded.unreadable = left;
         if loaded.unreadable.is_empty() {
@@ -240,7 +240,7 @@ impl DcdEngine {
 
     /// Marks the sectors of damaged or abandoned fragments as lost, so that reads of them fail from now on. All of this
     /// data had been made durable, since data that was not durable is still in memory.
-    fn give_up(&self, damaged: &[LogFragment]) {
+    fn mark_lost(&self, damaged: &[LogFragment]) {
         if damaged.is_empty() {
             return;
         }
@@ -323,7 +323,7 @@ impl DcdEngine {
             return self.rescue.borrow_mut().asked_witness(false);
         };
         let epoch = self.log.superblock().epoch.0;
-        let kept = witness.give_up(self.log.volume(), epoch).await;
+        let kept = witness.abandon(self.log.volume(), epoch).await;
         if let Err(error) = &kept {
             tracing::error!(%error, "the failed-log record could not be written either");
         }

@@ -26,9 +26,9 @@ use std::rc::Rc;
 use forebay_ring_log::{LogAddr, LogError};
 use forebay_units::{BlockNumber, SegmentSeq};
 
+use crate::admission::pace::log_bytes_of;
 use crate::engine::DcdEngine;
 use crate::policy::{self, DestageDecision};
-use crate::state::pace;
 use crate::stats::DestageActivity;
 
 use window::{WindowFailure, WrittenWindow};
@@ -64,7 +64,7 @@ pub(crate) async fn destager(engine: Rc<DcdEngine>) {
         {
             done = Err(failure);
         }
-        engine.pace.borrow_mut().end();
+        engine.admission.pace.borrow_mut().end();
         engine.doing.borrow_mut().end();
         engine.service.borrow_mut().destaging = false;
         let progress = engine.counters.borrow().destaged_bytes > before;
@@ -155,7 +155,7 @@ impl DcdEngine {
         let urgent = policy::decide(&self.observe()) == DestageDecision::Destage { urgent: true };
         self.doing.borrow_mut().now(DestageActivity::Reading);
         let mut ready = Some(self.read_window(self.log.tail(), urgent).await);
-        self.pace.borrow_mut().begin(self.rt.now());
+        self.admission.pace.borrow_mut().begin(self.rt.now());
         while let Some(current) = ready.take() {
             let DestageDecision::Destage { urgent } = policy::decide(&self.observe()) else {
                 break;
@@ -246,8 +246,8 @@ impl DcdEngine {
         self.map.borrow_mut().forget_marks_before(next);
         self.doing.borrow_mut().settle(written.carried);
         let segment_bytes = self.log.ring().segment_bytes;
-        let bytes = pace::bytes_of(window, segment_bytes);
-        self.pace.borrow_mut().freed(bytes, *live);
+        let bytes = log_bytes_of(window, segment_bytes);
+        self.admission.pace.borrow_mut().freed(bytes, *live);
         Ok(())
     }
 

@@ -11,12 +11,13 @@ use forebay_ring_log::{PORTION_BYTES, RangeKind, RingLog};
 use forebay_rt::{CoopBudget, Event, Instant, Lock, RangeLock, Rt};
 use forebay_units::{LINE_BYTES, SECTOR_BYTES};
 
+use crate::admission::state::AdmissionState;
 use crate::format::SuperblockPayload;
 use crate::map::CacheMap;
 use crate::options::AttachOptions;
 use crate::state::{
-    BackgroundWork, CacheFaults, ClientActivity, DestageProgress, DeviceSpeeds, LogPace,
-    RescueState, UnloggedChanges, UnwritableBlocks,
+    BackgroundWork, CacheFaults, ClientActivity, DestageProgress, DeviceSpeeds, RescueState,
+    UnloggedChanges, UnwritableBlocks,
 };
 use crate::stats::DcdCounters;
 use crate::witness::FailedLogRegistry;
@@ -33,18 +34,16 @@ pub(crate) struct DcdEngine {
     pub(crate) home: Rc<RangeLock>,
     pub(crate) payload: RefCell<SuperblockPayload>,
     pub(crate) counters: RefCell<DcdCounters>,
-    /// Queue lock of writers that wait for free space.
-    pub(crate) queue: Rc<Lock>,
     /// Bytes written to the log between two points at which a writer yields to other tasks.
     pub(crate) portions: CoopBudget,
-    /// Requests under way, and queued writers.
+    /// Requests under way, and tasks that wait until the log is empty.
     pub(crate) activity: RefCell<ClientActivity>,
     /// Background work that is still active while the volume is being closed.
     pub(crate) service: RefCell<BackgroundWork>,
     /// Current activity of destaging, for the status.
     pub(crate) doing: RefCell<DestageProgress>,
-    /// Rate at which writers may fill a log that is nearly full.
-    pub(crate) pace: RefCell<LogPace>,
+    /// Queued writers, and the rate at which they may fill a log that is nearly full.
+    pub(crate) admission: AdmissionState,
     /// Measured speed of the devices, which limits how long destaging keeps clients waiting.
     pub(crate) speed: RefCell<DeviceSpeeds>,
     /// Changes that have no copy in the log, and their durability.
@@ -157,7 +156,7 @@ impl DcdEngine {
         };
         DcdEngine {
             activity: RefCell::new(ClientActivity::new(rt.now())),
-            pace: RefCell::new(LogPace::new(log.head())),
+            admission: AdmissionState::new(log.head()),
             rt,
             log,
             data,
@@ -167,7 +166,6 @@ impl DcdEngine {
             home: Rc::default(),
             payload: RefCell::new(payload),
             counters: RefCell::new(DcdCounters::new()),
-            queue: Rc::default(),
             portions: CoopBudget::of(PORTION_BYTES),
             service: RefCell::default(),
             doing: RefCell::default(),

@@ -9,13 +9,13 @@ use forebay_ring_log::{LogAddr, RingLog};
 use forebay_units::{BlockNumber, LINE_SECTORS, SECTOR_BYTES};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::beside::beside;
+use crate::drive_while_waiting::drive_while_waiting;
 use crate::engine::DcdEngine;
 use crate::fingerprint::Fingerprint;
-use crate::pacing::WritebackPriority;
 use crate::piece::{LoadedFragment, LogFragment};
 use crate::stats::DestageActivity;
 use crate::trouble::FaultTracker;
+use crate::yielding::WritebackPriority;
 
 /// Writes to the data device under way at the same time.
 const DEPTH: usize = 64;
@@ -196,7 +196,7 @@ impl DcdEngine {
     /// false while an administrator's command to abandon unreadable data is in force, since then every fragment must be
     /// tried.
     fn is_hopeless(&self, tried: &LogReadHistory<'_>) -> bool {
-        tried.failures.get() >= HOPELESS_AFTER && !self.faults.borrow().gives_up()
+        tried.failures.get() >= HOPELESS_AFTER && !self.faults.borrow().is_abandoning()
     }
 
     /// Writes the live sectors of fragments to the data device, in the order of their addresses, with neighbours in one
@@ -239,7 +239,7 @@ impl DcdEngine {
         while next < loaded.len() && (thorough || !out.looks_gone(next)) {
             // Writes under way hold range locks that clients may wait for, so they are driven meanwhile.
             let give_way = pin!(self.give_way(priority));
-            let way = beside(give_way, &mut under_way, |(run, done)| {
+            let way = drive_while_waiting(give_way, &mut under_way, |(run, done)| {
                 note(&mut out, run, done)
             });
             if way.await.is_err() {
@@ -277,7 +277,7 @@ impl DcdEngine {
     /// Counts fragments for the pacing of writers: `pieces` fragments are on the data device, by a write of `written`
     /// bytes.
     fn is_home(&self, pieces: usize, written: u64) {
-        let mut pace = self.pace.borrow_mut();
+        let mut pace = self.admission.pace.borrow_mut();
         match written {
             0 => pace.went_home(pieces),
             _ => pace.wrote_home(pieces, self.rt.now()),

@@ -19,19 +19,20 @@
 //!   log. No failure ends with a false acknowledgement or a hang.
 //!
 //! Reading order: `map.rs` (the location of every sector), `engine.rs` (shared by the operations) with `state.rs`
-//! (other state), `write.rs`, `read.rs`, `policy.rs`, `noting.rs` and `destage.rs`, `recover.rs` with `pairing.rs`.
+//! (other state), `write.rs` with `admission` (which decides when writers wait), `read.rs`, `policy.rs`, `noting.rs`,
+//! `destage.rs` with `yielding.rs` (which decides when destaging waits), `recover.rs` with `pairing.rs`.
 //! Then the handling of device failures: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
-//! long after a failure. `volume.rs` is the public interface. (`room.rs` and `pacing.rs` decide when writers wait,
-//! `marks.rs` carries out zeroes and discards on the data device, `resize.rs` lengthens the volume with its data
-//! device.)
+//! long after a failure. `volume.rs` is the public interface. (`marks.rs` carries out zeroes and discards on the data
+//! device, `resize.rs` lengthens the volume with its data device.)
 //!
 //! Terms: a *line* in the code is a block of 4 KiB of the volume. A *piece* is a fragment: the sectors of one block
 //! that one write put into the log. *Home* is a sector's address on the data device. A *mark* is a range without data:
 //! a pending zero, a pending discard, or a lost range.
 
-mod beside;
+mod admission;
 mod degraded;
 mod destage;
+mod drive_while_waiting;
 mod engine;
 mod error;
 mod fingerprint;
@@ -42,7 +43,6 @@ mod map;
 mod marks;
 mod noting;
 mod options;
-mod pacing;
 mod pairing;
 mod past_log;
 mod piece;
@@ -52,7 +52,6 @@ mod read;
 mod recover;
 mod refused;
 mod resize;
-mod room;
 mod salvage;
 mod state;
 mod stats;
@@ -61,6 +60,7 @@ mod trouble;
 mod volume;
 mod witness;
 mod write;
+mod yielding;
 
 pub use error::{DcdAttachError, DcdCreateError};
 pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};

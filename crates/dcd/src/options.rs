@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn acknowledgement_modes_print_and_parse_and_other_text_is_rejected() {
-        for text in ["flush", "handover", "write"] {
+        for text in ["memory", "device", "durable"] {
             assert_eq!(text.parse::<AckMode>().unwrap().to_string(), text);
         }
         let error = "never".parse::<AckMode>().unwrap_err().to_string();
-        assert_eq!(error, "\"never\" is not one of flush, handover, write");
+        assert_eq!(error, "\"never\" is not one of memory, device, durable");
     }
 }

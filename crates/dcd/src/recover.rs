@@ -208,7 +208,7 @@ fn usable<'a>(
 }
 
 /// Rejects a log that was abandoned after a failure, according to its superblock or to the failed-log record.
-async fn not_given_up(
+async fn not_abandoned(
     superblock: &RingSuperblock,
     payload: &SuperblockPayload,
     witness: Option<&dyn FailedLogRegistry>,
@@ -220,9 +220,10 @@ async fn not_given_up(
     let Some(witness) = witness else {
         return Ok(());
     };
-    let given_up = witness.given_up(superblock.volume).await;
-    let given_up = given_up.map_err(|error| DcdAttachError::Witness(std::sync::Arc::new(error)))?;
-    if given_up.is_some_and(|epoch| superblock.epoch.0 <= epoch) {
+    let abandoned = witness.abandoned(superblock.volume).await;
+    let abandoned =
+        abandoned.map_err(|error| DcdAttachError::Witness(std::sync::Arc::new(error)))?;
+    if abandoned.is_some_and(|epoch| superblock.epoch.0 <= epoch) {
         Err(DcdAttachError::GivenUp)
     } else {
         Ok(())
@@ -275,7 +276,7 @@ impl DcdVolume {
         let data: Rc<dyn Device> = Rc::new(CheckedDevice::new(data, "data"));
         let copies = forebay_ring_log::read_superblocks(&*log).await?;
         let (superblock, mut payload) = usable(&copies, &*log, options.accept_loss)?;
-        not_given_up(superblock, &payload, witness.as_deref()).await?;
+        not_abandoned(superblock, &payload, witness.as_deref()).await?;
         let accept = options.accept_changed;
         let judged = judge(&payload, superblock.clean, &*data, &identity, accept).await?;
         let PairedDevice { len, mut notes } = judged;

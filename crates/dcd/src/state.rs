@@ -6,17 +6,15 @@
 mod activity;
 mod doing;
 mod faults;
-pub(crate) mod pace;
 mod past_log;
 mod refused;
 mod rescue;
 mod service;
 mod speed;
 
-pub(crate) use activity::{ClientActivity, SpaceDemand};
+pub(crate) use activity::ClientActivity;
 pub(crate) use doing::DestageProgress;
 pub(crate) use faults::{CacheFaults, DeviceFaultState};
-pub(crate) use pace::LogPace;
 pub(crate) use past_log::UnloggedChanges;
 pub(crate) use refused::UnwritableBlocks;
 pub(crate) use rescue::RescueState;

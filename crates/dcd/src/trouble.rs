@@ -13,8 +13,8 @@ use forebay_device::DeviceError;
 use futures_util::future::{Either, select};
 
 use crate::engine::DcdEngine;
-use crate::pacing::WritebackPriority;
 use crate::state::{CacheFaults, DeviceFaultState};
+use crate::yielding::WritebackPriority;
 
 /// Observes the operations of one task on a device, so that a fault begins with the first failure. Without it, the
 /// fault would begin only after all operations have been tried, which may take very long.

@@ -136,10 +136,13 @@ impl DcdVolume {
     /// Abandons data that cannot be read from the log, at an administrator's command. The data is tried once more, and
     /// is lost for good if it is still unreadable. For a failed log, the command is also a guarantee that the log will
     /// not be attached again if it cannot be marked.
-    pub fn give_up_unreadable(&self) {
+    pub fn abandon_unreadable(&self) {
         let engine = &*self.engine;
         engine.log.seal();
-        engine.faults.borrow_mut().give_up(engine.log.head());
+        engine
+            .faults
+            .borrow_mut()
+            .abandon_unreadable(engine.log.head());
         let failed = engine.log.failure().is_some();
         engine.rescue.borrow_mut().forsake(failed);
         // Waiting tasks get the full patience again.
@@ -149,7 +152,7 @@ impl DcdVolume {
 
     /// Returns true while the volume has something to abandon: data that the log does not return, or a failed log that
     /// a later attach could still use.
-    pub fn has_to_give_up(&self) -> bool {
+    pub fn can_abandon(&self) -> bool {
         let engine = &*self.engine;
         let held_up = engine.rescue.borrow().is_under_way();
         engine.faults.borrow().unreadable > 0
@@ -157,13 +160,28 @@ impl DcdVolume {
     }
 
     /// Returns true until all abandoned data is either destaged or lost, and a failed log is settled.
-    pub fn gives_up(&self) -> bool {
+    pub fn is_abandoning(&self) -> bool {
         let engine = &*self.engine;
         let held_up = engine.rescue.borrow().is_under_way();
-        let to_be_read = engine.faults.borrow().gives_up_from(engine.log.tail());
-        let given_up = to_be_read && !engine.keeps_all();
+        let to_be_read = engine.faults.borrow().abandons_from(engine.log.tail());
+        let abandons_more = to_be_read && !engine.keeps_all();
         let faults = engine.faults.borrow();
-        faults.gives_up() && faults.unreadable > 0 || given_up || held_up
+        faults.is_abandoning() && faults.unreadable > 0 || abandons_more || held_up
+    }
+
+    /// The name of [`DcdVolume::abandon_unreadable`] in the crate `volume`.
+    pub fn give_up_unreadable(&self) {
+        self.abandon_unreadable();
+    }
+
+    /// The name of [`DcdVolume::can_abandon`] in the crate `volume`.
+    pub fn has_to_give_up(&self) -> bool {
+        self.can_abandon()
+    }
+
+    /// The name of [`DcdVolume::is_abandoning`] in the crate `volume`.
+    pub fn gives_up(&self) -> bool {
+        self.is_abandoning()
     }
 
     /// Returns the reason why a drain does not end. `None` if no data is left in the log.
@@ -252,11 +270,11 @@ impl DcdVolume {
         let log_bytes = segment * log.ring().segment_count;
         let log_used_bytes = log.head().since(log.tail()) * segment;
         let dirty_bytes = map.live_sectors() * SECTOR_BYTES;
-        let rate = engine.pace.borrow().rate().unwrap_or(0.0);
+        let rate = engine.admission.pace.borrow().rate().unwrap_or(0.0);
         // Estimated from the number of fragments, most of which have equal length.
-        let (_, pieces) = engine.pace.borrow().homeward();
+        let (_, pieces) = engine.admission.pace.borrow().unflushed();
         let pieces = pieces.min(map.len()) as u128;
-        let homeward = u128::from(dirty_bytes) * pieces / map.len().max(1) as u128;
+        let unflushed = u128::from(dirty_bytes) * pieces / map.len().max(1) as u128;
         let doing = engine.doing.borrow();
         DcdStatus {
             mode,
@@ -266,9 +284,9 @@ impl DcdVolume {
             log_bytes,
             log_used_bytes,
             log_head_bytes: log.ring().slot(log.head()) * segment,
-            waiting_writes: engine.activity.borrow().queued().into(),
+            waiting_writes: engine.admission.queued().into(),
             dirty_bytes,
-            homeward_bytes: homeward as u64,
+            homeward_bytes: unflushed as u64,
             marked_bytes: doing.left_of(map.ranges().sectors_to_carry()) * SECTOR_BYTES,
             destaging: doing.what(),
             // In segments, which are freed as a whole: a segment with few live bytes takes as much of the log as a full

@@ -20,11 +20,11 @@ pub trait FailedLogRegistry: Debug {
     ///
     /// # Errors
     /// If the record cannot be read.
-    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>>;
+    fn abandoned(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>>;
 
     /// Stores that the log of this volume was abandoned in `epoch`. The record is durable when this returns.
     ///
     /// # Errors
     /// If the record cannot be stored.
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()>;
+    fn abandon(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()>;
 }

@@ -1,36 +1,17 @@
 //! Writes, flushes and discards, and the conditions for their acknowledgement.
 
 use std::ops::Range;
-use std::pin::pin;
 
-use forebay_device::{AckMode, Buf, DeviceError, DeviceOp, Durability, Result};
+use forebay_device::{AckMode, Buf, DeviceOp, Durability, Result};
 use forebay_ring_log::{GroupAppender, RangeKind};
 use forebay_units::{LINE_BYTES, RecordSeq, SECTOR_BYTES, Sector};
-use futures_util::future::{Either, select};
 
+use crate::admission::{ATOMIC_BYTES, SpaceDemand, WriteDestination};
 use crate::engine::{DcdEngine, sectors};
 use crate::fingerprint::Fingerprint;
 use crate::map::CacheMap;
 use crate::policy;
 use crate::ranges::RangeState;
-use crate::room::{ATOMIC_BYTES, entries_of};
-use crate::state::SpaceDemand;
-
-/// Destination of an admitted request.
-enum WriteDestination {
-    ToLog,
-    /// The data device, since the log has failed.
-    Home,
-}
-
-/// Guard that counts a queued writer.
-struct QueuedWriter<'a>(&'a DcdEngine, SpaceDemand);
-
-impl Drop for QueuedWriter<'_> {
-    fn drop(&mut self) {
-        self.0.activity.borrow_mut().leave_queue(self.1);
-    }
-}
 
 impl DcdEngine {
     pub(crate) async fn write(&self, at: u64, buf: Buf, durability: Durability) -> Result<()> {
@@ -59,18 +40,15 @@ impl DcdEngine {
             let n = (buf.len() - done).min(ATOMIC_BYTES as usize);
             let (at, part) = (at + done as u64, done..done + n);
             done += n;
-            let wanted = SpaceDemand {
-                bytes: n as u64,
-                entries: entries_of(n as u64),
-            };
+            let wanted = SpaceDemand::of_data(n as u64);
             match self.admit(DeviceOp::Write, wanted).await? {
-                WriteDestination::ToLog => {
+                WriteDestination::Log => {
                     self.append(at, &buf[part], when);
                     if when == AckMode::Memory {
-                        self.portions.did(&self.rt, n as u64).await;
+                        self.portions.consume(&self.rt, n as u64).await;
                     }
                 }
-                WriteDestination::Home => {
+                WriteDestination::DataDevice => {
                     Box::pin(self.write_home(at, buf.slice(part), when)).await?
                 }
             }
@@ -95,59 +73,6 @@ impl DcdEngine {
             return self.flush_home(op).await;
         }
         Ok(())
-    }
-
-    /// Waits until the log and the map have free space, and until the pace of a nearly full log admits the request. The
-    /// free space is still available to code that follows without an await.
-    async fn admit(&self, op: DeviceOp, wanted: SpaceDemand) -> Result<WriteDestination> {
-        if self.log.failure().is_some() {
-            return Ok(WriteDestination::Home);
-        }
-        let queued = self.activity.borrow().wanted();
-        let goes = || policy::goes_at_once(queued != SpaceDemand::default(), self.pace_wait());
-        if !(self.has_room(queued.plus(wanted)) && goes()) {
-            return Box::pin(self.wait_for_room(op, wanted)).await;
-        }
-        self.take(wanted);
-        Ok(WriteDestination::ToLog)
-    }
-
-    async fn wait_for_room(&self, op: DeviceOp, wanted: SpaceDemand) -> Result<WriteDestination> {
-        let began = self.rt.now();
-        self.activity.borrow_mut().queue(wanted);
-        let _queued = QueuedWriter(self, wanted);
-        let _turn = self.queue.lock().await;
-        self.keep_pace().await;
-        let admitted = loop {
-            let progress = self.log.progress();
-            if self.log.failure().is_some() {
-                break WriteDestination::Home;
-            }
-            if self.has_room(wanted) {
-                self.take(wanted);
-                break WriteDestination::ToLog;
-            }
-            // Records in the log stay there. Data that was not admitted was never acknowledged.
-            if self.is_closing() {
-                return Err(DeviceError::Closed { op });
-            }
-            let lack = self.lacks_room(wanted);
-            self.activity.borrow_mut().starve(lack.is_some());
-            self.signals.wake.notify_all();
-            self.signals.urgent.notify_all();
-            let Some(lack) = lack else {
-                progress.await;
-                continue;
-            };
-            let lasts = pin!(self.trouble_lasts());
-            if let Either::Right((cause, _)) = select(progress, lasts).await {
-                let cause = format!("{}: {cause}", lack.text()).into();
-                return Err(DeviceError::Failed { op, cause });
-            }
-        };
-        let waited = self.rt.now().since(began).as_nanos() as u64;
-        self.counters.borrow_mut().throttled_ns += waited;
-        Ok(admitted)
     }
 
     fn append(&self, at: u64, data: &[u8], when: AckMode) {
@@ -238,24 +163,20 @@ impl DcdEngine {
         if kind == RangeKind::Discard && self.geometry().discard_granularity == 0 {
             return Ok(());
         }
-        let mark = SpaceDemand {
-            bytes: 0,
-            entries: 1,
-        };
         let mut left = sectors(&range);
         while !left.is_empty() {
-            let admitted = self.admit(op, mark).await?;
+            let admitted = self.admit(op, SpaceDemand::OF_RANGE).await?;
             let part = self.map.borrow().at_once(&left);
             left.start = part.end;
             match admitted {
-                WriteDestination::ToLog => {
+                WriteDestination::Log => {
                     let (start, len) = (Sector(part.start), part.end - part.start);
                     let record = self.log.append(|log| log.range(kind, start, len));
                     let mark = Some(RangeState { kind, record });
                     self.map.borrow_mut().mark(part, mark);
                     self.signals.wake.notify_all();
                 }
-                WriteDestination::Home => Box::pin(self.mark_home(op, kind, part)).await?,
+                WriteDestination::DataDevice => Box::pin(self.mark_home(op, kind, part)).await?,
             }
             if !left.is_empty() {
                 self.rt.yield_now().await;

@@ -150,7 +150,7 @@ pub async fn open(space: Space, clock: FsClock) -> std::result::Result<Fs, FsOpe
     space
         .apply(&Batch::of_write(Sector(0), bytes), LATER)
         .await?;
-    let fs = take_up(space, superblock, clock).await?;
+    let fs = open_tables(space, superblock, clock).await?;
     fs.load_preallocations().await.map_err(FsOpenError::Root)?;
     fs.reclaim_orphans().await.map_err(FsOpenError::Root)?;
     Ok(fs)
@@ -164,7 +164,7 @@ pub async fn open(space: Space, clock: FsClock) -> std::result::Result<Fs, FsOpe
 /// If the filesystem is missing or damaged, or the space fails.
 pub async fn look(space: Space, clock: FsClock) -> std::result::Result<Fs, FsOpenError> {
     let superblock = read_superblock(&space).await?;
-    take_up(space, superblock, clock).await
+    open_tables(space, superblock, clock).await
 }
 
 /// Reads the superblock of the filesystem in a space.
@@ -180,7 +180,7 @@ pub async fn read_superblock(space: &Space) -> std::result::Result<FsSuperblock,
     Ok(superblock)
 }
 
-async fn take_up(
+async fn open_tables(
     space: Space,
     superblock: FsSuperblock,
     clock: FsClock,

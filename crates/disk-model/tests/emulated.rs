@@ -281,10 +281,10 @@ fn an_image_is_the_first_part_of_the_disk_and_must_not_be_larger() {
 fn a_cancelled_request_does_not_affect_other_requests() {
     run(|rt| async move {
         let (disk, _) = emulated(&rt, false);
-        let given_up = disk.read(0, BufMut::zeroed(512));
+        let abandoned = disk.read(0, BufMut::zeroed(512));
         let kept = disk.read(512, BufMut::zeroed(512));
-        let (gave_up, kept) = join(rt.timeout(Duration::from_millis(1), given_up), kept).await;
-        assert!(gave_up.is_err() && kept.is_ok());
+        let (timed_out, kept) = join(rt.timeout(Duration::from_millis(1), abandoned), kept).await;
+        assert!(timed_out.is_err() && kept.is_ok());
         assert_eq!(ms(&rt), 10);
         disk.read(0, BufMut::zeroed(512)).await.unwrap();
         assert_eq!(ms(&rt), 15);
@@ -300,8 +300,8 @@ fn the_model_is_dropped_with_the_device_even_if_busy() {
             ..ArmModel::default()
         };
         let disk = EmulatedDisk::new(&rt, below(&rt, Duration::ZERO), arm).unwrap();
-        let given_up = rt.timeout(Duration::from_millis(1), disk.read(0, BufMut::zeroed(512)));
-        assert!(given_up.await.is_err());
+        let abandoned = rt.timeout(Duration::from_millis(1), disk.read(0, BufMut::zeroed(512)));
+        assert!(abandoned.await.is_err());
         assert_eq!(Rc::strong_count(&log), 2);
         drop(disk);
         rt.yield_now().await;

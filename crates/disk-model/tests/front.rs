@@ -309,9 +309,9 @@ fn a_cancelled_rewrite_causes_no_damage() {
         let device = open(&flash).await;
         for n in 1..40 {
             let write = device.write(A, block(n), Durability::Fua);
-            let gave_up = rt.timeout(Duration::from_micros(n * 50), write).await;
+            let timed_out = rt.timeout(Duration::from_micros(n * 50), write).await;
             let found = read(&device, A).await;
-            assert!(gave_up.is_err() || found == n);
+            assert!(timed_out.is_err() || found == n);
             device.write(B, block(n), Durability::Fua).await.unwrap();
             let again = open(&flash).await;
             assert!(read(&again, A).await >= found);

@@ -176,9 +176,9 @@ fn a_mounted_device_can_be_opened_only_for_reading_and_the_error_names_the_mount
         refused(&disk.device, WRITING),
         refused(&disk.backing, WRITING),
     );
-    let looked_at = disk.device.clone();
+    let path = disk.device.clone();
     run(|_, ring| async move {
-        let opened = forebay_linux::open(&ring, looked_at, READING).unwrap();
+        let opened = forebay_linux::open(&ring, path, READING).unwrap();
         assert_eq!(opened.identity.kind, DeviceKind::Block);
     });
     sh("umount", &[&at]);

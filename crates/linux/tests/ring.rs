@@ -184,10 +184,10 @@ fn dropping_the_ring_waits_for_requests_in_flight() {
 fn a_cancelled_receive_leaves_its_bytes_to_the_next_receive() {
     run(|rt, ring| async move {
         let (a, b) = SocketStream::pair(&ring).unwrap();
-        let gave_up = rt
+        let timed_out = rt
             .timeout(Duration::from_millis(2), a.recv(BufMut::zeroed(8)))
             .await;
-        assert!(matches!(gave_up, Err(TimeLimitError)));
+        assert!(matches!(timed_out, Err(TimeLimitError)));
         rt.sleep(Duration::from_millis(1)).await;
         b.send(filled(5, 3)).await.unwrap();
         let (buf, n) = a.recv(BufMut::zeroed(8)).await.unwrap();

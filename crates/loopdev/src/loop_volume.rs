@@ -195,7 +195,7 @@ pub async fn attach_loop(
             Ok(volume)
         }
         Err(source) => {
-            volume.give_up().await;
+            volume.abandon().await;
             Err(LoopAttachError::Loop { file, source })
         }
     }
@@ -466,7 +466,7 @@ impl LoopVolume {
         }
     }
 
-    async fn give_up(mut self) {
+    async fn abandon(mut self) {
         if let Err(error) = self.unmount().await {
             tracing::warn!(%error, "after a failed attach");
         }

@@ -47,7 +47,7 @@ pub enum RequestClass {
 /// Observer of completed requests.
 pub trait RequestObserver {
     /// Records a completed request of this number of bytes.
-    fn did(&self, what: RequestClass, bytes: u64, took: Duration);
+    fn record(&self, what: RequestClass, bytes: u64, took: Duration);
 
     /// Records a failed request: the filesystem was full, or had an unusual error.
     fn failed(&self, is_full: bool);
@@ -161,7 +161,7 @@ impl MountedFiles {
 
     pub(crate) fn tell(&self, what: RequestClass, bytes: usize, request: &ActiveRequest) {
         if let Some(observer) = &self.settings.observer {
-            observer.did(what, bytes as u64, request.took());
+            observer.record(what, bytes as u64, request.took());
         }
     }
 

@@ -252,7 +252,7 @@ impl Pacer {
     }
 
     /// Notes that `sectors` of the window were read or written.
-    pub fn did(&mut self, sectors: u64, now: u64) {
+    pub fn record(&mut self, sectors: u64, now: u64) {
         self.done += sectors as f64;
         self.measure(now);
         let Some(window) = &mut self.window else {

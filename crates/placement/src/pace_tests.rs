@@ -118,11 +118,11 @@ fn the_cleaning_rate_is_the_sectors_transferred_per_second_times_their_yield() {
     pacer.begin(0);
     // 800 sectors are moved out of segments of 1000: 1800 sectors of work for a gain of 200.
     pacer.begin_window(200, 800);
-    pacer.did(900, 1_000_000_000);
+    pacer.record(900, 1_000_000_000);
     assert!((pacer.rate() - 100.0).abs() < 1e-9);
     assert_eq!(pacer.soon(), 100);
     pacer.stood_back(3_000_000_000);
-    pacer.did(900, 5_000_000_000);
+    pacer.record(900, 5_000_000_000);
     assert!((pacer.rate() - 100.0).abs() < 1e-9);
     pacer.end_window();
     assert_eq!(pacer.soon(), 200);
@@ -134,7 +134,7 @@ fn the_cleaning_rate_is_the_sectors_transferred_per_second_times_their_yield() {
     // The time of a pause is not measured.
     pacer.pause();
     pacer.begin(90_000_000_000);
-    pacer.did(900, 91_000_000_000);
+    pacer.record(900, 91_000_000_000);
     assert!((pacer.speed.unwrap() - 900.0).abs() < 1e-9);
 }
 
@@ -238,7 +238,7 @@ fn run(disk: &PacedDisk, seconds: u64) -> Vec<f64> {
                 cleaning += left;
             }
             *todo -= cleaning;
-            pacer.did(cleaning as u64, now);
+            pacer.record(cleaning as u64, now);
             if *todo <= 0.0 {
                 work = None;
                 pacer.end_window();

@@ -74,7 +74,7 @@ impl RingLog {
         change: impl FnOnce(&mut RingSuperblock),
     ) -> Result<(), DeviceError> {
         let _turn = self.inner.superblock_turn.lock().await;
-        let next = self.given_up(change);
+        let next = self.abandoned(change);
         let mut failed = None;
         for copy in self.inner.copies.order() {
             if self.inner.copies.says_abandoned(copy) {
@@ -105,7 +105,7 @@ impl RingLog {
         if ![0, 1].iter().all(|copy| copies.says_abandoned(*copy)) {
             return Ok(());
         }
-        let next = self.given_up(change);
+        let next = self.abandoned(change);
         for copy in copies.order() {
             copies.set_abandoned(copy, false);
             self.write_copy(copy, &next).await?;
@@ -116,7 +116,7 @@ impl RingLog {
 
     /// Returns the superblock of an abandoned log. It contains the newest record known to be durable, so that a later
     /// reader of the log can determine if it found all durable records.
-    fn given_up(&self, change: impl FnOnce(&mut RingSuperblock)) -> RingSuperblock {
+    fn abandoned(&self, change: impl FnOnce(&mut RingSuperblock)) -> RingSuperblock {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
         change(&mut next);

@@ -109,8 +109,8 @@ fn an_abandoned_wait_for_a_lease_blocks_no_other_waiter() {
         let (one, other) = (open(&budget, 0), open(&budget, 0));
         let held = one.lease(50).await;
         {
-            let mut given_up = Box::pin(one.lease(60));
-            assert!(given_up.as_mut().now_or_never().is_none());
+            let mut abandoned = Box::pin(one.lease(60));
+            assert!(abandoned.as_mut().now_or_never().is_none());
             let waiting = rt.spawn({
                 let other = other.clone();
                 async move { other.lease(50).await }
@@ -118,12 +118,12 @@ fn an_abandoned_wait_for_a_lease_blocks_no_other_waiter() {
             rt.yield_now().await;
             assert!(!waiting.is_finished(), "the first comes first");
             // Drop a waiter here, and below drop a waiter that was granted its lease but not polled since.
-            drop(given_up);
-            let mut given_up = Box::pin(one.lease(60));
-            assert!(given_up.as_mut().now_or_never().is_none());
+            drop(abandoned);
+            let mut abandoned = Box::pin(one.lease(60));
+            assert!(abandoned.as_mut().now_or_never().is_none());
             drop(waiting.await);
             drop(held);
-            drop(given_up);
+            drop(abandoned);
         }
         assert_eq!(budget.held(), 0);
         assert!(at_once(other.lease(100)).is_some());

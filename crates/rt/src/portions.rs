@@ -22,7 +22,7 @@ impl CoopBudget {
     }
 
     /// Records `amount` as done, and yields at the end of a portion.
-    pub async fn did(&self, rt: &Rt, amount: u64) {
+    pub async fn consume(&self, rt: &Rt, amount: u64) {
         let since = self.since.get() + amount;
         self.since.set(since % self.size);
         if since >= self.size {

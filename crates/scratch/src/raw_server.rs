@@ -47,7 +47,7 @@ impl RawServer {
     pub fn start(spec: &str, access: RawAccess) -> CommandResult<RawServer> {
         let spec: DeviceSpec = spec.parse().map_err(CommandFailure::general)?;
         let (ended, end) = pipe().map_err(CommandFailure::io)?;
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             forebay_linux::io_flusher();
             on_ring(|rt, ring| async move {
@@ -58,7 +58,7 @@ impl RawServer {
                 };
                 let part = open_one(context, &spec)?;
                 let ended = FdPoller::new(&ring, Rc::new(OwnedFd::from(ended)));
-                let ready = move |at: PathBuf| drop(tell.send(at));
+                let ready = move |at: PathBuf| drop(sender.send(at));
                 match access {
                     RawAccess::Socket(at) => {
                         by_nbd(&rt, &ring, part.device, at, ready, ended).await?
@@ -77,7 +77,7 @@ impl RawServer {
             thread: Some(thread),
         };
         // The channel closes when the thread fails.
-        match told.recv() {
+        match receiver.recv() {
             Ok(at) => {
                 server.at = at;
                 Ok(server)

@@ -114,7 +114,7 @@ pub async fn attach_ublk(
         wish,
     };
     match left_behind(rt, options.volume).await? {
-        Some(left) => attach.take_up(left).await,
+        Some(left) => attach.recover(left).await,
         None => attach.add().await,
     }
 }
@@ -154,7 +154,7 @@ impl UblkAttach<'_> {
         Ok(self.attached(id, serving, false))
     }
 
-    async fn take_up(self, left: UblkDeviceInfo) -> Result<UblkDevice, UblkError> {
+    async fn recover(self, left: UblkDeviceInfo) -> Result<UblkDevice, UblkError> {
         let (id, pid) = (left.id, std::process::id());
         let as_made = controlled("query a device at", move |control| control.params(id)).await?;
         let fits = self.wish.accepts(&left, &as_made);

@@ -289,7 +289,7 @@ impl SpaceInner {
             self.map.borrow_mut().written(place);
             self.count_node(cut, place);
             self.stats.borrow_mut().bytes_checkpoints += NODE_BYTES as u64;
-            self.portions.did(&self.rt, NODE_BYTES as u64).await;
+            self.portions.consume(&self.rt, NODE_BYTES as u64).await;
         }
     }
 

@@ -321,7 +321,7 @@ impl SpaceInner {
             pieces.extend(loaded.pieces);
             troubles.push(loaded.trouble);
             let sectors = self.commit.composer().layout.segment_sectors();
-            self.did(sectors);
+            self.record(sectors);
         }
         if self.placement.borrow().needs().order == MoveOrder::Age {
             pieces.sort_by_key(|piece| piece.born);
@@ -360,9 +360,9 @@ impl SpaceInner {
     }
 
     /// Reports sectors that were read or written for cleaning to the pacer.
-    fn did(&self, sectors: u64) {
+    fn record(&self, sectors: u64) {
         let now = self.rt.now().as_nanos();
-        self.pacing.borrow_mut().pacer.did(sectors, now);
+        self.pacing.borrow_mut().pacer.record(sectors, now);
     }
 
     /// Reports an emptied segment to the placement.

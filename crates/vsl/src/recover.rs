@@ -94,7 +94,7 @@ const IN_MEMORY_BYTES: u64 = 16 << 20;
 #[derive(Clone, Copy)]
 pub(crate) struct QueueLookahead {
     /// Number of segments whose summary and first header are read.
-    pub(crate) looked_at: usize,
+    pub(crate) read_headers_max: usize,
     /// Number of segments that are searched as a whole if their first bytes are neither a record nor zeroes.
     pub(crate) looked_through: usize,
 }
@@ -104,7 +104,7 @@ impl QueueLookahead {
         let segment = u64::from(superblock.segment_bytes);
         let in_memory = (IN_MEMORY_BYTES / segment).clamp(3, 128) as usize;
         QueueLookahead {
-            looked_at: SegmentLayout::of(superblock).in_memory_max(),
+            read_headers_max: SegmentLayout::of(superblock).in_memory_max(),
             // The placement may have been different when the segments were opened.
             looked_through: in_memory + StreamCounts::MOST,
         }
@@ -261,7 +261,7 @@ pub async fn open(
             stable: found.stable,
         });
     }
-    let (segments, queue) = take_up(&layout, &found, read.segments, &read.slots);
+    let (segments, queue) = recovered_table(&layout, &found, read.segments, &read.slots);
     if options.discard {
         discard_queue(&store, &queue).await;
     }
@@ -351,7 +351,7 @@ async fn discard_queue(store: &dyn SegmentStore, queue: &VecDeque<SegmentSlot>) 
 
 /// Returns the table from which recovery starts, and the allocation queue after all records are applied: its segments
 /// without valid records. `holding` are the slots that contain the checkpoint.
-fn take_up(
+fn recovered_table(
     layout: &SegmentLayout,
     scan: &RecoveryScan,
     mut segments: Vec<SegmentEntry>,

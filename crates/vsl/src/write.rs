@@ -71,7 +71,7 @@ impl Space {
             let target = target.max(inner.close_open());
             inner.flush(target).await?;
         } else {
-            inner.portions.did(&inner.rt, batch.bytes()).await;
+            inner.portions.consume(&inner.rt, batch.bytes()).await;
         }
         inner.wait_for_homes().await;
         Ok(more)
@@ -104,7 +104,7 @@ impl SpaceInner {
             if self.map.borrow().detached() <= self.options.detached_max {
                 return Ok(());
             }
-            self.give_up_on_fault(since)?;
+            self.abandon_on_fault(since)?;
             self.reap_asked.notify_all();
             let _ = self.rt.timeout(LONG_WAIT, progress).await;
         }
@@ -126,7 +126,7 @@ impl SpaceInner {
             match self.asks(asking, ahead)? {
                 GrantResult::Granted(grant) if self.pace(sectors).is_none() => return Ok(grant),
                 GrantResult::Lacks(SpaceShortage::Trimmed | SpaceShortage::Checkpoint) => {
-                    self.give_up_on_fault(since)?;
+                    self.abandon_on_fault(since)?;
                     let _ = self.rt.timeout(LONG_WAIT, progress).await;
                 }
                 GrantResult::Granted(_) | GrantResult::Lacks(_) => {
@@ -159,7 +159,7 @@ impl SpaceInner {
                 }
                 GrantResult::Lacks(lack) => {
                     // Check before the wait: the patience of all queued writers may end at the same time.
-                    self.give_up_on_fault(since)?;
+                    self.abandon_on_fault(since)?;
                     let short = matches!(lack, SpaceShortage::Segments { .. });
                     let _pressing = short.then(|| WaitingBatch::new(self));
                     let waited = self.rt.timeout(LONG_WAIT, progress).await;
@@ -180,7 +180,7 @@ impl SpaceInner {
     }
 
     /// Returns an error if the device fails and the request has waited since `since` for as long as requests wait.
-    fn give_up_on_fault(&self, since: Instant) -> Result<(), SpaceError> {
+    fn abandon_on_fault(&self, since: Instant) -> Result<(), SpaceError> {
         let waited = self.rt.now().since(since);
         match self.failing_to_make_space() {
             Some(error) if waited >= self.options.patience => Err(error),

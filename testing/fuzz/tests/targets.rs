@@ -80,7 +80,7 @@ tests! {
     any_record_is_read_or_refused: "record";
     any_summary_is_read_or_refused: "summary";
     any_payload_is_read_or_refused: "payload";
-    any_log_is_taken_up_or_refused: "image";
+    any_log_is_opened_or_refused: "image";
     any_superblock_of_a_volume_is_read_or_refused: "vsl_superblock";
     any_record_of_a_volume_is_read_or_refused: "vsl_record";
     any_checkpoint_is_read_or_refused: "vsl_checkpoint";

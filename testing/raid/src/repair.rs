@@ -59,7 +59,7 @@ impl ParityArray {
     ///
     /// # Errors
     /// If the member does not exist or is already missing, or if another member is missing. Then nothing is changed.
-    pub fn give_up(&self, member: usize) -> Result<(), ArrayError> {
+    pub fn abandon(&self, member: usize) -> Result<(), ArrayError> {
         let mut members = self.inner.members.borrow_mut();
         let missing = members.iter().filter(|m| m.device.is_none()).count();
         let found = members.get_mut(member).filter(|m| m.device.is_some());

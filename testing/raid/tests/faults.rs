@@ -106,9 +106,9 @@ fn an_array_is_read_and_written_without_a_missing_member_and_the_member_is_repla
     run(|rt| async move {
         for missing in 0..4 {
             let (members, array, mut model) = filled_array(&rt).await;
-            array.give_up(missing).unwrap();
+            array.abandon(missing).unwrap();
             let other = (missing + 1) % 4;
-            assert_eq!(array.give_up(other), Err(ArrayError::Missing(2)));
+            assert_eq!(array.abandon(other), Err(ArrayError::Missing(2)));
             members[missing].asked();
             for (at, len) in [(512, 1024), (14_000 / 512 * 512, 10_240), (24_576, 36_864)] {
                 write(&array, &mut model, at, len, 0x5a).await;
@@ -299,7 +299,7 @@ fn an_interrupted_write_leaves_inconsistent_parity_until_a_resync() {
         assert!(!sum_is_zero(&members));
         let found = array.resync(0..array.geometry().len).await.unwrap();
         assert_eq!((found.parity, found.members, found.left), (UNIT, 0, 0));
-        array.give_up(0).unwrap();
+        array.abandon(0).unwrap();
         assert_eq!(content(&array).await, model);
     });
 }
@@ -406,7 +406,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: FaultScenario) -> usize {
         let faults = [MemberFault::Reads, MemberFault::Writes, MemberFault::All];
         let within = rng.below(8 * KIB)..rng.below(32 * KIB);
         match trouble {
-            FaultScenario::Replaced => array.give_up(failing).unwrap(),
+            FaultScenario::Replaced => array.abandon(failing).unwrap(),
             FaultScenario::Two => {
                 let other = (failing + 1) % count;
                 members[other].fails(rng.pick(&faults), within.clone());
@@ -494,7 +494,7 @@ fn a_replaced_member_does_not_count_writes_of_its_predecessor() {
         let late = array.write(512, filled(512, 0x5a), Durability::Flush);
         let replacing = async {
             rt.sleep(Duration::from_millis(7)).await;
-            array.give_up(0).unwrap();
+            array.abandon(0).unwrap();
             let fresh: Rc<dyn Device> = Rc::new(RamDevice::new(32 * KIB, 512));
             array.replace(0, fresh).await.unwrap();
         };
@@ -509,7 +509,7 @@ fn reconstruction_waits_for_a_write_in_progress_in_its_row() {
     run(|rt| async move {
         let ms = Duration::from_millis;
         let (members, array, model) = filled_array(&rt).await;
-        array.give_up(0).unwrap();
+        array.abandon(0).unwrap();
         // Row 0 has its parity on member 3, whose write takes longer than the write of the data.
         members[1].takes(ms(5));
         members[3].takes(ms(20));
@@ -547,7 +547,7 @@ fn stale_parity_does_not_replace_data_lost_by_a_failed_flush() {
 fn data_in_a_row_without_parity_is_written_without_reads() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
-        array.give_up(3).unwrap();
+        array.abandon(3).unwrap();
         write(&array, &mut model, 0, 512, 0x5a).await;
         let ops: Vec<Vec<DeviceOp>> = members.iter().map(|member| member.ops()).collect();
         assert_eq!(ops, [vec![DeviceOp::Write], vec![], vec![], vec![]]);

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use forebay_sim::exhaustive::{self, try_all};
 use forebay_sim::explore::{Exploration, ExplorationResult, FoundViolation, SeedRunner, explore};
 use forebay_sim::plan::ScenarioPlan;
+use forebay_sim::scenario::{self, ScenarioOutcome, ScenarioTally};
 use forebay_sim::shrink::shrink;
-use forebay_sim::subject::TestedSystem;
+use forebay_sim::system::TestedSystem;
 use forebay_sim::trace::{TraceFormat, TraceRequest};
-use forebay_sim::world::{self, ScenarioOutcome, ScenarioTally};
 use forebay_sim_targets::aged::{self, AgedPlan};
 use forebay_sim_targets::cache::CacheTarget;
 use forebay_sim_targets::files;
@@ -44,8 +44,8 @@ impl SystemUnderTest {
 #[derive(clap::Args)]
 pub(crate) struct ExploreArgs {
     /// The system under test
-    #[arg(long, value_enum, default_value_t = SystemUnderTest::Cache)]
-    subject: SystemUnderTest,
+    #[arg(long, alias = "subject", value_enum, default_value_t = SystemUnderTest::Cache)]
+    system: SystemUnderTest,
     /// The first seed; the others follow. Default, also with `fresh`: a new seed, which is printed
     #[arg(long, env = "FOREBAY_SEED")]
     seed: Option<String>,
@@ -53,8 +53,8 @@ pub(crate) struct ExploreArgs {
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// Maximum number of scenarios
-    #[arg(long)]
-    worlds: Option<u64>,
+    #[arg(long, alias = "worlds")]
+    scenarios: Option<u64>,
     /// End after this number of crash points
     #[arg(long)]
     points: Option<u64>,
@@ -120,9 +120,9 @@ impl ExploreProgress {
         if last.elapsed() >= ExploreProgress::EVERY {
             *last = Instant::now();
             eprintln!(
-                "after {} s: worlds {} crash_points {} violations {violations}",
+                "after {} s: scenarios {} crash_points {} violations {violations}",
                 self.began.elapsed().as_secs(),
-                tally.worlds,
+                tally.scenarios,
                 tally.cycles
             );
         }
@@ -133,7 +133,7 @@ impl ExploreArgs {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let seed = seed(self.seed.as_deref())?;
         println!("first seed {seed}");
-        match (self.subject, self.exhaustive) {
+        match (self.system, self.exhaustive) {
             (SystemUnderTest::Cache, true) => self.exhaust::<CacheTarget>(seed),
             (SystemUnderTest::Cache, false) => self.explore::<CacheTarget>(seed),
             (SystemUnderTest::Space, true) => self.exhaust::<SpaceTarget>(seed),
@@ -151,7 +151,7 @@ impl ExploreArgs {
     fn explore<S: TestedSystem>(&self, seed: u64) -> Result<ExitCode> {
         let trace = read_trace(self.trace.as_deref())?;
         let planner = |seed| plan::<S>(seed, trace.as_deref());
-        let found = self.worlds(seed, &|seed| world::run(&planner(seed), false));
+        let found = self.scenarios(seed, &|seed| scenario::run(&planner(seed), false));
         if let Some(first) = found.first().filter(|_| !self.keep_going) {
             tell(&planner(first.seeds[0]), first.digest);
         }
@@ -162,7 +162,7 @@ impl ExploreArgs {
         if self.trace.is_some() {
             bail!("files: traces are of devices");
         }
-        let found = self.worlds(seed, &|seed| {
+        let found = self.scenarios(seed, &|seed| {
             files::run(&files::FilesScenario::of_seed(seed))
         });
         if let Some(first) = found.first().filter(|_| !self.keep_going) {
@@ -175,19 +175,19 @@ impl ExploreArgs {
         if self.trace.is_some() {
             bail!("aged: traces are of devices");
         }
-        let found = self.worlds(seed, &|seed| aged::run(&self.subject.aged(seed)));
+        let found = self.scenarios(seed, &|seed| aged::run(&self.system.aged(seed)));
         if let Some(first) = found.first().filter(|_| !self.keep_going) {
-            println!("{}", self.subject.aged(first.seeds[0]));
+            println!("{}", self.system.aged(first.seeds[0]));
         }
         Ok(ended(&found))
     }
 
-    fn worlds(&self, seed: u64, world: SeedRunner<'_>) -> ExplorationResult {
+    fn scenarios(&self, seed: u64, scenario: SeedRunner<'_>) -> ExplorationResult {
         let what = Exploration {
-            world,
+            scenario,
             seed,
             time: Duration::from_secs(self.seconds),
-            worlds: self.worlds,
+            scenarios: self.scenarios,
             points: self.points,
             jobs: self.jobs,
             violations: [self.violations, u64::MAX][usize::from(self.keep_going)],
@@ -253,8 +253,8 @@ fn plan<S: TestedSystem>(seed: u64, trace: Option<&[TraceRequest]>) -> ScenarioP
 /// Prints a smaller scenario with the same violation, and its end.
 fn tell<S: TestedSystem>(plan: &ScenarioPlan<S>, digest: u64) {
     let smaller = shrink(plan, SHRINK);
-    println!("\nthe same in a smaller world:\n{smaller}");
-    let mut lines = world::run(&smaller, true).lines;
+    println!("\nthe same in a smaller scenario:\n{smaller}");
+    let mut lines = scenario::run(&smaller, true).lines;
     // Of all checks of crash points, only the check that found the violation matters.
     let end = lines.split_off(lines.len().saturating_sub(6));
     lines.retain(|line| {
@@ -302,11 +302,11 @@ impl ExploreArgs {
             }
             writeln!(out, "{name}: {}", outcome.violation.as_ref().expect("one"))?;
         }
-        let (worlds, crash_points, virtual_s) =
-            (tally.worlds, tally.cycles, tally.virtual_time.as_secs());
+        let (scenarios, crash_points, virtual_s) =
+            (tally.scenarios, tally.cycles, tally.virtual_time.as_secs());
         writeln!(
             out,
-            "scripts {scripts} cases {cases} worlds {worlds} crash_points {crash_points} \
+            "scripts {scripts} cases {cases} scenarios {scenarios} crash_points {crash_points} \
              cuts_in_recovery {} faults_injected {} virtual_time_s {virtual_s} violations {}",
             tally.cuts_in_recovery,
             tally.faults,
@@ -326,8 +326,8 @@ pub(crate) struct ReplayArgs {
     /// The seed of the scenario
     seed: u64,
     /// The system under test
-    #[arg(long, value_enum, default_value_t = SystemUnderTest::Cache)]
-    subject: SystemUnderTest,
+    #[arg(long, alias = "subject", value_enum, default_value_t = SystemUnderTest::Cache)]
+    system: SystemUnderTest,
     /// First make the scenario as small as possible while the violation stays
     #[arg(long)]
     shrunk: bool,
@@ -341,7 +341,7 @@ pub(crate) struct ReplayArgs {
 
 impl ReplayArgs {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        match self.subject {
+        match self.system {
             SystemUnderTest::Cache => self.replay::<CacheTarget>(),
             SystemUnderTest::Space => self.replay::<SpaceTarget>(),
             SystemUnderTest::Files => self.replay_files(),
@@ -355,7 +355,7 @@ impl ReplayArgs {
         if self.shrunk {
             plan = shrink(&plan, Duration::from_secs(self.seconds));
         }
-        let outcome = world::run(&plan, true);
+        let outcome = scenario::run(&plan, true);
         let mut out = std::io::stdout().lock();
         writeln!(out, "{plan}")?;
         for line in &outcome.lines {
@@ -373,18 +373,18 @@ impl ReplayArgs {
 
     fn replay_files(&self) -> Result<ExitCode> {
         if self.shrunk || self.trace.is_some() {
-            bail!("files: worlds cannot be shrunk yet, and traces are of devices");
+            bail!("files: scenarios cannot be shrunk yet, and traces are of devices");
         }
-        let world = files::FilesScenario::of_seed(self.seed);
-        println!("{world}");
-        self.replayed(&files::run_aloud(&world))
+        let scenario = files::FilesScenario::of_seed(self.seed);
+        println!("{scenario}");
+        self.replayed(&files::run_aloud(&scenario))
     }
 
     fn replay_aged(&self) -> Result<ExitCode> {
         if self.shrunk || self.trace.is_some() {
             bail!("aged: scenarios cannot be shrunk yet, and traces are of devices");
         }
-        let plan = self.subject.aged(self.seed);
+        let plan = self.system.aged(self.seed);
         println!("{plan}");
         let outcome = aged::run_aloud(&plan);
         outcome.lines.iter().for_each(|line| println!("{line}"));

@@ -1,4 +1,4 @@
-//! The systems under test of the simulator. Each layer is a [`TestedSystem`](forebay_sim::subject::TestedSystem) with
+//! The systems under test of the simulator. Each layer is a [`TestedSystem`](forebay_sim::system::TestedSystem) with
 //! its scenarios, its guarantees and its own checkers.
 //!
 //! [`cache`] is the write cache over a log device and a data device. [`space`] is the log-structured volume on one

@@ -10,7 +10,7 @@ fn aged_volumes_keep_every_guarantee() {
     for seed in SEEDS {
         let outcome = run(&AgedPlan::of_seed(seed));
         if let Some(violation) = outcome.violation {
-            panic!("seed {seed}: {violation}\nforebay-sim replay --subject aged {seed} tells more");
+            panic!("seed {seed}: {violation}\nforebay-sim replay --system aged {seed} tells more");
         }
     }
 }

@@ -8,10 +8,10 @@ use forebay_sim_targets::files::{FilesScenario, run};
 #[test]
 fn scenarios_of_fixed_seeds_keep_every_guarantee() {
     let what = Exploration {
-        world: &|seed| run(&FilesScenario::of_seed(seed)),
+        scenario: &|seed| run(&FilesScenario::of_seed(seed)),
         seed: 1,
         time: Duration::from_secs(600),
-        worlds: Some(150),
+        scenarios: Some(150),
         points: None,
         jobs: 2,
         violations: 1,
@@ -19,7 +19,7 @@ fn scenarios_of_fixed_seeds_keep_every_guarantee() {
     let found = explore(&what, &|_, _| ());
     if let Some(first) = found.first() {
         let (seed, violation) = (first.seeds[0], &first.violation);
-        panic!("seed {seed}: {violation}\nforebay-sim replay --subject files {seed} tells more");
+        panic!("seed {seed}: {violation}\nforebay-sim replay --system files {seed} tells more");
     }
     assert!(
         found.tally.cycles > 2000 && found.tally.cuts_in_recovery > 300,
@@ -30,8 +30,8 @@ fn scenarios_of_fixed_seeds_keep_every_guarantee() {
 #[test]
 fn equal_seeds_give_equal_runs() {
     for seed in 1..6 {
-        let world = FilesScenario::of_seed(seed);
-        let digest = run(&world).digest;
-        assert_eq!(run(&world).digest, digest, "seed {seed}");
+        let scenario = FilesScenario::of_seed(seed);
+        let digest = run(&scenario).digest;
+        assert_eq!(run(&scenario).digest, digest, "seed {seed}");
     }
 }

@@ -53,7 +53,11 @@ fn word(page: u64) -> u64 {
     page + 1
 }
 
-async fn take_up(rt: &Rt, device: &Rc<dyn Device>, scale: LargeMapScale) -> (Space, SpaceWorkers) {
+async fn open_volume(
+    rt: &Rt,
+    device: &Rc<dyn Device>,
+    scale: LargeMapScale,
+) -> (Space, SpaceWorkers) {
     let options = SpaceSettings {
         map_bytes: scale.map_bytes,
         recovery_entries: scale.entries,
@@ -114,7 +118,7 @@ fn a_random_page_of_a_tebibyte_costs_one_extra_read_with_little_map_memory() {
         create(rt.clone(), Rc::clone(&device), &making)
             .await
             .expect("made");
-        let (space, workers) = take_up(&rt, &device, scale).await;
+        let (space, workers) = open_volume(&rt, &device, scale).await;
         fill(&space, scale.pages).await;
         space.checkpoint().await.expect("made");
         let nodes = read(&space, scale.pages).await;
@@ -135,7 +139,7 @@ fn a_random_page_of_a_tebibyte_costs_one_extra_read_with_little_map_memory() {
         fill(&space, scale.entries / 8 * 7).await;
         drop((space, workers));
         let (from, wall) = (rt.now(), std::time::Instant::now());
-        let (space, _workers) = take_up(&rt, &device, scale).await;
+        let (space, _workers) = open_volume(&rt, &device, scale).await;
         let took = rt.now().since(from);
         println!("taken up in {took:?}, {:?} by the wall clock", wall.elapsed());
         assert!(took < Duration::from_secs(2), "{took:?}");

@@ -46,7 +46,7 @@ async fn make(rt: &Rt, device: &Rc<dyn Device>, segment: u64, placement: Placeme
         .unwrap();
 }
 
-async fn take_up(rt: &Rt, device: &Rc<dyn Device>) -> (SpaceDevice, SpaceWorkers) {
+async fn open_volume(rt: &Rt, device: &Rc<dyn Device>) -> (SpaceDevice, SpaceWorkers) {
     let options = SpaceSettings {
         recovery_entries: 1000,
         discard: true,
@@ -145,7 +145,7 @@ fn a_volume_over_stripes_keeps_its_data_over_restarts() {
         make(&rt, &device, 256 << 10, PlacementKind::Lfs).await;
         let mut users = MediaWriters::new(1);
         for _ in 0..3 {
-            let (volume, workers) = take_up(&rt, &device).await;
+            let (volume, workers) = open_volume(&rt, &device).await;
             users.look(&volume).await;
             users.write(&volume, 2000).await;
             users.look(&volume).await;
@@ -162,13 +162,13 @@ fn a_volume_over_parity_is_unaffected_by_the_loss_and_replacement_of_a_disk() {
         let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(Rc::clone(&array), "parity"));
         make(&rt, &device, 256 << 10, PlacementKind::Lfs).await;
         let mut users = MediaWriters::new(2);
-        let (volume, workers) = take_up(&rt, &device).await;
+        let (volume, workers) = open_volume(&rt, &device).await;
         users.write(&volume, 2000).await;
-        array.give_up(2).unwrap();
+        array.abandon(2).unwrap();
         users.write(&volume, 1000).await;
         users.look(&volume).await;
         drop((volume, workers));
-        let (volume, _workers) = take_up(&rt, &device).await;
+        let (volume, _workers) = open_volume(&rt, &device).await;
         users.look(&volume).await;
         let disk = disks(&rt, 1, 4 * MIB).remove(0);
         array.replace(2, disk).await.unwrap();
@@ -176,7 +176,7 @@ fn a_volume_over_parity_is_unaffected_by_the_loss_and_replacement_of_a_disk() {
         users.write(&volume, 1000).await;
         let found = array.resync(0..array.geometry().len).await.unwrap();
         assert_eq!((lost, found.parity, found.left), (0, 0, 0));
-        array.give_up(0).unwrap();
+        array.abandon(0).unwrap();
         users.look(&volume).await;
         // A segment has two and a quarter rows of 256 KiB, so most rows are written in parts.
         assert!(array.stats().row_writes > 0 && array.stats().reconstructions > 0);
@@ -206,7 +206,7 @@ async fn over_flash(
         if restart == 0 {
             make(&rt, &device, segment, placement).await;
         }
-        let (volume, _workers) = take_up(&rt, &device).await;
+        let (volume, _workers) = open_volume(&rt, &device).await;
         users.look(&volume).await;
         users.write(&volume, lines).await;
         users.look(&volume).await;
@@ -256,7 +256,7 @@ async fn over_zones(rt: Rt, placement: PlacementKind) -> Rc<ZonedDevice> {
     make(&rt, &device, SEGMENT, placement).await;
     let mut users = MediaWriters::new(4);
     for _ in 0..3 {
-        let (volume, _workers) = take_up(&rt, &device).await;
+        let (volume, _workers) = open_volume(&rt, &device).await;
         users.look(&volume).await;
         for _ in 0..200 {
             users.write(&volume, 24).await;
@@ -307,7 +307,7 @@ fn placement_handles_of_segments_reduce_the_data_moved_by_a_drive() {
             let device: Rc<dyn Device> = Rc::new(CheckedDevice::new(Rc::clone(&drive), "drive"));
             // Two segments in each reclaim unit of 512 KiB.
             make(&rt, &device, 256 << 10, PlacementKind::SepBit).await;
-            let (volume, _workers) = take_up(&rt, &device).await;
+            let (volume, _workers) = open_volume(&rt, &device).await;
             let mut users = MediaWriters::new(5);
             users.write(&volume, 20_000).await;
             users.look(&volume).await;

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use forebay_sim::exhaustive::{cases, try_all};
 use forebay_sim::explore::{Exploration, explore, of_seed};
-use forebay_sim::subject::TestedSystem;
-use forebay_sim::world;
+use forebay_sim::scenario;
+use forebay_sim::system::TestedSystem;
 use forebay_sim_targets::space::SpaceTarget;
 
 #[test]
 fn scenarios_of_fixed_seeds_keep_every_guarantee() {
     let what = Exploration {
-        world: &of_seed::<SpaceTarget>,
+        scenario: &of_seed::<SpaceTarget>,
         seed: 1,
         time: Duration::from_secs(600),
-        worlds: Some(300),
+        scenarios: Some(300),
         points: None,
         jobs: 2,
         violations: 1,
@@ -22,7 +22,7 @@ fn scenarios_of_fixed_seeds_keep_every_guarantee() {
     let found = explore(&what, &|_, _| ());
     if let Some(first) = found.first() {
         let (seed, violation) = (first.seeds[0], &first.violation);
-        panic!("seed {seed}: {violation}\nforebay-sim replay --subject space {seed} tells more");
+        panic!("seed {seed}: {violation}\nforebay-sim replay --system space {seed} tells more");
     }
 }
 
@@ -40,8 +40,8 @@ fn all_crash_points_and_faults_of_a_scripted_run_keep_every_guarantee() {
 fn equal_seeds_give_equal_runs() {
     for seed in 1..8 {
         let plan = SpaceTarget::plan(seed);
-        let digest = world::run(&plan, false).digest;
-        assert_eq!(world::run(&plan, false).digest, digest, "seed {seed}");
+        let digest = scenario::run(&plan, false).digest;
+        assert_eq!(scenario::run(&plan, false).digest, digest, "seed {seed}");
     }
 }
 
@@ -50,7 +50,7 @@ fn equal_seeds_give_equal_runs() {
 #[test]
 fn the_records_of_a_batch_are_contiguous() {
     for seed in [20, 222, 314, 419, 495, 776] {
-        let violation = world::run(&SpaceTarget::plan(seed), false).violation;
+        let violation = scenario::run(&SpaceTarget::plan(seed), false).violation;
         assert!(violation.is_none(), "seed {seed}: {violation:?}");
     }
 }

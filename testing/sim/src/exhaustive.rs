@@ -13,9 +13,9 @@ use crate::disk::{DiskFaults, DiskOutage, WriteFate};
 use crate::history::{ScriptAction, random_action};
 use crate::plan::{CheckSchedule, DiskConditions, Incarnation, IncarnationEnd, ScenarioPlan};
 use crate::role::{DiskRole, PerDisk};
-use crate::subject::TestedSystem;
+use crate::scenario::{self, ScenarioOutcome, ScenarioTally};
+use crate::system::TestedSystem;
 use crate::workload::WriterScript;
-use crate::world::{self, ScenarioOutcome, ScenarioTally};
 
 /// Bytes of a volume with failing requests.
 const LEN: u64 = 128 << 10;
@@ -116,7 +116,7 @@ fn script(seed: u64, count: usize, block: u64, len: u64) -> Vec<ScriptAction> {
     (0..count).map(action).collect()
 }
 
-fn life<R: DiskRole>(
+fn incarnation<R: DiskRole>(
     seed: u64,
     block: u32,
     actions: Vec<ScriptAction>,
@@ -136,7 +136,7 @@ fn life<R: DiskRole>(
         seed,
         scripts: vec![script],
         stop_at: None,
-        gives_up_at: None,
+        abandons_at: None,
         killed: false,
         cut_at: u64::MAX,
         after: IncarnationEnd::Cut,
@@ -155,7 +155,7 @@ fn plan<S: TestedSystem>(seed: u64, volume: S, block: u32, len: u64) -> Scenario
         regions: std::iter::once(0..len).collect(),
         clock_leaps: None,
         resends: None,
-        lives: Vec::new(),
+        incarnations: Vec::new(),
     }
 }
 
@@ -168,9 +168,9 @@ pub fn cuts<S: TestedSystem>(seed: u64, volume: S, block: u32, len: u64) -> Scen
     };
     let actions = script(seed, 70, block.into(), len);
     let mut plan = plan(seed, volume, block, len);
-    plan.lives = vec![Incarnation {
+    plan.incarnations = vec![Incarnation {
         after: IncarnationEnd::Drain,
-        ..life(seed, block, actions, looks)
+        ..incarnation(seed, block, actions, looks)
     }];
     plan
 }
@@ -182,11 +182,11 @@ fn failing<S: TestedSystem>(case: &FailingRequests<S::Role>, n: u64) -> Scenario
     let quiet = CheckSchedule::OneIn(u64::MAX);
     let before = Incarnation {
         coin: WriteFate::Keep,
-        ..life(seed, block, actions(seed, 12), quiet)
+        ..incarnation(seed, block, actions(seed, 12), quiet)
     };
     let mut after = Incarnation {
         after: IncarnationEnd::Drain,
-        ..life(
+        ..incarnation(
             seed + 1,
             block,
             actions(seed + 1, 40),
@@ -205,7 +205,7 @@ fn failing<S: TestedSystem>(case: &FailingRequests<S::Role>, n: u64) -> Scenario
     };
     let volume = S::failing(case.disk, case.op).expect("a disk that is asked for such");
     let mut plan = plan(seed, volume, block, LEN);
-    plan.lives = vec![before, after];
+    plan.incarnations = vec![before, after];
     plan
 }
 
@@ -214,10 +214,10 @@ fn try_plan<S: TestedSystem>(
     plan: &ScenarioPlan<S>,
     tried: &mut ExhaustiveResult,
 ) -> ScenarioOutcome {
-    let outcome = world::run(plan, false);
+    let outcome = scenario::run(plan, false);
     tried.tally.add(&outcome.tally);
     if outcome.violation.is_some() {
-        tried.violations.push((name, world::run(plan, true)));
+        tried.violations.push((name, scenario::run(plan, true)));
     }
     outcome
 }

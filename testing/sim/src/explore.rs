@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::subject::TestedSystem;
+use crate::scenario::{self, ScenarioOutcome, ScenarioTally};
+use crate::system::TestedSystem;
 use crate::violation::Violation;
-use crate::world::{self, ScenarioOutcome, ScenarioTally};
 
 /// Maximum number of seeds kept for violations of one shape.
 const SEEDS_KEPT: usize = 24;
@@ -17,19 +17,19 @@ pub type SeedRunner<'a> = &'a (dyn Fn(u64) -> ScenarioOutcome + Sync);
 
 /// Runs the scenario that a system under test plans for a seed.
 pub fn of_seed<S: TestedSystem>(seed: u64) -> ScenarioOutcome {
-    world::run(&S::plan(seed), false)
+    scenario::run(&S::plan(seed), false)
 }
 
 /// Parameters of an exploration.
 pub struct Exploration<'a> {
     /// Function that runs the scenarios, usually [`of_seed`].
-    pub world: SeedRunner<'a>,
+    pub scenario: SeedRunner<'a>,
     /// First seed; the others follow.
     pub seed: u64,
     /// Duration of the exploration.
     pub time: Duration,
     /// Maximum number of scenarios.
-    pub worlds: Option<u64>,
+    pub scenarios: Option<u64>,
     /// Number of crash points after which the exploration ends.
     pub points: Option<u64>,
     /// Number of threads.
@@ -128,11 +128,11 @@ pub fn explore(
         let mut tally = ScenarioTally::default();
         while began.elapsed() < what.time && !enough.load(Ordering::Relaxed) {
             let n = next.fetch_add(1, Ordering::Relaxed);
-            if what.worlds.is_some_and(|worlds| n >= worlds) {
+            if what.scenarios.is_some_and(|scenarios| n >= scenarios) {
                 break;
             }
             let seed = what.seed.wrapping_add(n);
-            let outcome = (what.world)(seed);
+            let outcome = (what.scenario)(seed);
             tally.add(&outcome.tally);
             each(seed, &outcome);
             let before = points.fetch_add(outcome.tally.cycles, Ordering::Relaxed);
@@ -165,7 +165,7 @@ pub fn explore(
 impl std::fmt::Display for ExplorationResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ScenarioTally {
-            worlds,
+            scenarios,
             cycles,
             cuts_in_recovery,
             faults,
@@ -174,7 +174,7 @@ impl std::fmt::Display for ExplorationResult {
         } = self.tally;
         write!(
             f,
-            "worlds {worlds} crash_points {cycles} cuts_in_recovery {cuts_in_recovery} \
+            "scenarios {scenarios} crash_points {cycles} cuts_in_recovery {cuts_in_recovery} \
              faults_injected {faults} device_requests {requests} virtual_time_s {} violations {} \
              cycles_per_s_per_core {:.0} wall_s {:.1}",
             virtual_time.as_secs(),

@@ -63,7 +63,7 @@ pub struct History {
     /// Lost sectors of the base: they cannot be read until they are written again.
     lost: Vec<bool>,
     /// Data up to this step, including the base, may be lost.
-    given_up: Option<usize>,
+    abandoned: Option<usize>,
     /// Versions of each sector of the region since the base.
     versions: Vec<Vec<SectorVersion>>,
     steps: usize,
@@ -88,7 +88,7 @@ impl History {
         History {
             open: vec![false; base.len() / SECTOR],
             lost: vec![false; base.len() / SECTOR],
-            given_up: None,
+            abandoned: None,
             versions: vec![Vec::new(); sectors],
             region,
             base,
@@ -144,8 +144,8 @@ impl History {
     }
 
     /// Notes that data up to now may be declared lost.
-    pub fn give_up(&mut self) {
-        self.given_up = Some(self.steps);
+    pub fn abandon_unreadable(&mut self) {
+        self.abandoned = Some(self.steps);
     }
 
     /// Notes that no step is certainly durable.
@@ -193,7 +193,7 @@ impl History {
     /// Returns true if any sector may be permanently unreadable.
     pub fn may_have_lost(&self) -> bool {
         let lost = || self.sectors().any(|sector| self.lost[sector as usize]);
-        self.given_up.is_some() || lost()
+        self.abandoned.is_some() || lost()
     }
 
     /// Returns true if a sector may be permanently unreadable, provided that every version before step `from` has been
@@ -207,8 +207,8 @@ impl History {
     fn is_lost(&self, sector: u64, n: usize) -> bool {
         let version = self.version(sector, n);
         let was_lost = version.what == StepContent::Base && self.lost[sector as usize];
-        let given_up = self.given_up.is_some_and(|upto| version.step <= upto);
-        was_lost || given_up || version.maybe && self.is_lost(sector, n - 1)
+        let abandoned = self.abandoned.is_some_and(|upto| version.step <= upto);
+        was_lost || abandoned || version.maybe && self.is_lost(sector, n - 1)
     }
 
     fn sectors(&self) -> Range<u64> {
@@ -336,7 +336,7 @@ impl History {
         lost: &dyn Fn(u64) -> bool,
         after: &[usize],
     ) {
-        self.given_up = None;
+        self.abandoned = None;
         for sector in self.sectors() {
             self.lost[sector as usize] = lost(sector);
             let open = after.iter().any(|step| {

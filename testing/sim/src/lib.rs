@@ -1,13 +1,12 @@
 //! Deterministic scenarios from seeds: a production layer on failing disks with power cuts, on a virtual clock.
 //!
-//! A *scenario* (`world` in the code) is a number, from which a [`plan::ScenarioPlan`] follows: the disks with their speeds and
-//! faults, the settings of the volume, the requests of its clients, and the power cuts. Everything else follows from
-//! the plan: a seed gives the same [`tape::Tape`] on any machine. The *system under test* is a [`subject::TestedSystem`]:
+//! A *scenario* is a number, from which a [`plan::ScenarioPlan`] follows: the disks with their speeds and faults, the
+//! settings of the volume, the requests of its clients, and the power cuts. Everything else follows from
+//! the plan: a seed gives the same [`tape::Tape`] on any machine. The *system under test* is a [`system::TestedSystem`]:
 //! the production code, from `rt` up to the layer. Only the devices and the clock are simulated. This crate does not
 //! depend on the layers.
 //!
-//! An *incarnation* (`life` in the code) lasts from an attach to the next crash. A *writer* (`lane`) is a client with
-//! its own region.
+//! An *incarnation* lasts from an attach to the next crash. A *writer* is a client with its own region.
 //!
 //! # Faults that may be injected
 //!
@@ -28,7 +27,7 @@
 //! - Bytes have changed between two incarnations, if their content is also stored elsewhere.
 //! - The clock leaps forward, up to an hour and more.
 //! - A client sends a write twice concurrently.
-//! - *Only in marked scenarios with weaker guarantees* ([`lanes::CrashGuarantee::Known`]): bits change; a write goes to a
+//! - *Only in marked scenarios with weaker guarantees* ([`writers::CrashGuarantee::Known`]): bits change; a write goes to a
 //!   wrong
 //!   place; flushes and FUA are acknowledged but not done.
 //!
@@ -37,8 +36,8 @@
 //!
 //! # Reading order
 //!
-//! [`disk`] (faults), [`history`] and [`lanes`] (conditions that must hold nevertheless), [`workload`], [`trace`] and
-//! [`plan`] (requests and events), [`subject`] (system under test), [`world`] (execution of a scenario), [`explore`]
+//! [`disk`] (faults), [`history`] and [`writers`] (conditions that must hold nevertheless), [`workload`], [`trace`] and
+//! [`plan`] (requests and events), [`system`] (system under test), [`scenario`] (execution of a scenario), [`explore`]
 //! and [`exhaustive`] (many scenarios), [`shrink`]. [`machine`] is for tests with explicit steps.
 
 pub mod clock;
@@ -46,18 +45,18 @@ pub mod disk;
 pub mod exhaustive;
 pub mod explore;
 pub mod history;
-pub mod lanes;
 pub mod machine;
 pub mod panics;
 pub mod plan;
 pub mod role;
+pub mod scenario;
 pub mod shrink;
 pub mod stamp;
-pub mod subject;
+pub mod system;
 pub mod tape;
 pub mod trace;
 mod violation;
 pub mod workload;
-pub mod world;
+pub mod writers;
 
 pub use violation::Violation;

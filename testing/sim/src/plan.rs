@@ -48,7 +48,7 @@ pub enum IncarnationEnd {
     /// A flush, a quiet moment, and then a power cut.
     Quiet,
     /// A flush, some seconds in which the volume is idle, and then a power cut. After the last incarnation, durable
-    /// data may rot ([`crate::subject::TestedSystem::rotten`]).
+    /// data may rot ([`crate::system::TestedSystem::rotten`]).
     Idle,
     /// The volume is closed.
     Close,
@@ -96,7 +96,7 @@ pub struct Incarnation<R> {
     /// Time at which the volume is closed, with requests in flight.
     pub stop_at: Option<Duration>,
     /// Time from which an administrator searches for unreadable data, and declares it lost once.
-    pub gives_up_at: Option<Duration>,
+    pub abandons_at: Option<Duration>,
     /// True if the process dies without a power cut. The disks keep the contents of their caches, which a power cut in
     /// the next incarnation may lose.
     pub killed: bool,
@@ -128,7 +128,7 @@ pub struct ScenarioPlan<S: ScenarioSettings> {
     /// One in this many writes is sent twice concurrently, as by a client after a timeout.
     pub resends: Option<u64>,
     /// Incarnations, one after the other.
-    pub lives: Vec<Incarnation<S::Role>>,
+    pub incarnations: Vec<Incarnation<S::Role>>,
 }
 
 impl<R: DiskRole> Incarnation<R> {
@@ -147,8 +147,8 @@ impl<S: ScenarioSettings> ScenarioPlan<S> {
     #[must_use]
     pub fn following(mut self, trace: &[TraceRequest]) -> ScenarioPlan<S> {
         let rng = Rng::new(mix(self.seed, 0x07_2a_ce));
-        for life in &mut self.lives {
-            for (region, script) in self.regions.iter().zip(&mut life.scripts) {
+        for incarnation in &mut self.incarnations {
+            for (region, script) in self.regions.iter().zip(&mut incarnation.scripts) {
                 let bounds = ScriptBounds {
                     region: region.clone(),
                     volume: self.len,

@@ -11,8 +11,8 @@ use crate::disk::DiskFaults;
 use crate::history::ScriptAction;
 use crate::plan::{CheckSchedule, ScenarioPlan, ScenarioSettings};
 use crate::role::DiskRole;
-use crate::subject::TestedSystem;
-use crate::world::{self, ScenarioLimits, ViolationMoment};
+use crate::scenario::{self, ScenarioLimits, ViolationMoment};
+use crate::system::TestedSystem;
 
 /// No checks.
 const NONE: CheckSchedule = CheckSchedule::OneIn(u64::MAX);
@@ -30,7 +30,7 @@ pub fn shrink<S: TestedSystem>(plan: &ScenarioPlan<S>, time: Duration) -> Scenar
         requests: None,
         until: Some(until),
     };
-    let whole = world::run_within(plan, false, limits);
+    let whole = scenario::run_within(plan, false, limits);
     let (Some(violation), Some(moment)) = (whole.violation, whole.moment) else {
         return plan.clone();
     };
@@ -48,8 +48,8 @@ pub fn shrink<S: TestedSystem>(plan: &ScenarioPlan<S>, time: Duration) -> Scenar
     shrinking.looks();
     loop {
         let before = shrinking.size();
-        shrinking.lives();
-        shrinking.lanes();
+        shrinking.incarnations();
+        shrinking.writers();
         shrinking.options();
         shrinking.actions();
         if shrinking.size() == before || shrinking.is_over() {
@@ -76,9 +76,9 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
     }
 
     fn size(&self) -> usize {
-        let lives = self.best.lives.iter();
-        lives
-            .flat_map(|life| &life.scripts)
+        let incarnations = self.best.incarnations.iter();
+        incarnations
+            .flat_map(|incarnation| &incarnation.scripts)
             .map(|script| script.actions.len() + 1)
             .sum()
     }
@@ -90,7 +90,7 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
         }
         let mut plan = self.best.clone();
         change(&mut plan);
-        let outcome = world::run_within(&plan, false, self.limits);
+        let outcome = scenario::run_within(&plan, false, self.limits);
         let (Some(violation), Some(moment)) = (outcome.violation, outcome.moment) else {
             return false;
         };
@@ -104,9 +104,15 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
 
     /// Removes actions that had not begun at the violation, since they cannot influence it.
     fn cut_off(&mut self) {
-        let ViolationMoment { life, begun, .. } = &self.moment;
-        self.best.lives.truncate(life + 1);
-        for (script, begun) in self.best.lives[*life].scripts.iter_mut().zip(begun) {
+        let ViolationMoment {
+            incarnation, begun, ..
+        } = &self.moment;
+        self.best.incarnations.truncate(incarnation + 1);
+        for (script, begun) in self.best.incarnations[*incarnation]
+            .scripts
+            .iter_mut()
+            .zip(begun)
+        {
             script.actions.truncate(*begun);
             script.rules.retain(|rule| rule.commit < *begun);
         }
@@ -115,10 +121,10 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
     /// Reduces the number of checks. The checked requests depend on request numbers, which will change. So the plan
     /// needs enough checks to find the violation, but no more, since checks take most of the time.
     fn looks(&mut self) {
-        let last = self.moment.life;
+        let last = self.moment.incarnation;
         self.attempt(|plan| {
-            for life in &mut plan.lives[..last] {
-                life.looks = NONE;
+            for incarnation in &mut plan.incarnations[..last] {
+                incarnation.looks = NONE;
             }
         });
         for looks in [
@@ -128,20 +134,20 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
             CheckSchedule::OneIn(1),
             ALL,
         ] {
-            if self.attempt(|plan| plan.lives[last].looks = looks) {
+            if self.attempt(|plan| plan.incarnations[last].looks = looks) {
                 return;
             }
         }
     }
 
     /// Removes earlier incarnations: half of them, and smaller parts.
-    fn lives(&mut self) {
-        let mut count = self.best.lives.len() - 1;
+    fn incarnations(&mut self) {
+        let mut count = self.best.incarnations.len() - 1;
         while count > 0 {
             let mut at = 0;
-            while at + count < self.best.lives.len() {
+            while at + count < self.best.incarnations.len() {
                 let gone = self.attempt(|plan| {
-                    plan.lives.drain(at..at + count);
+                    plan.incarnations.drain(at..at + count);
                 });
                 at += if gone { 0 } else { count };
             }
@@ -150,25 +156,29 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
     }
 
     /// Removes writers from all incarnations, and from single ones.
-    fn lanes(&mut self) {
-        for lane in 0..self.best.regions.len() {
-            let has = |plan: &ScenarioPlan<S>, life: usize| {
-                !plan.lives[life].scripts[lane].actions.is_empty()
+    fn writers(&mut self) {
+        for writer in 0..self.best.regions.len() {
+            let has = |plan: &ScenarioPlan<S>, incarnation: usize| {
+                !plan.incarnations[incarnation].scripts[writer]
+                    .actions
+                    .is_empty()
             };
-            let lives: Vec<usize> = (0..self.best.lives.len())
-                .filter(|life| has(&self.best, *life))
+            let incarnations: Vec<usize> = (0..self.best.incarnations.len())
+                .filter(|incarnation| has(&self.best, *incarnation))
                 .collect();
-            let gone = lives.is_empty()
+            let gone = incarnations.is_empty()
                 || self.attempt(|plan| {
-                    for life in &mut plan.lives {
-                        life.scripts[lane] = Default::default();
+                    for incarnation in &mut plan.incarnations {
+                        incarnation.scripts[writer] = Default::default();
                     }
                 });
-            if gone || lives.len() < 2 {
+            if gone || incarnations.len() < 2 {
                 continue;
             }
-            for life in lives {
-                self.attempt(|plan| plan.lives[life].scripts[lane] = Default::default());
+            for incarnation in incarnations {
+                self.attempt(|plan| {
+                    plan.incarnations[incarnation].scripts[writer] = Default::default()
+                });
             }
         }
     }
@@ -179,40 +189,54 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
         for plainer in S::plainer() {
             self.attempt(|plan| plainer(&mut plan.volume));
         }
-        for life in 0..self.best.lives.len() {
+        for incarnation in 0..self.best.incarnations.len() {
             for role in S::Role::ALL {
-                self.disk(life, *role);
+                self.disk(incarnation, *role);
             }
-            self.attempt(|plan| plan.lives[life].stop_at = None);
-            self.attempt(|plan| plan.lives[life].gives_up_at = None);
-            self.attempt(|plan| plan.lives[life].killed = false);
+            self.attempt(|plan| plan.incarnations[incarnation].stop_at = None);
+            self.attempt(|plan| plan.incarnations[incarnation].abandons_at = None);
+            self.attempt(|plan| plan.incarnations[incarnation].killed = false);
             for role in S::Role::ALL {
-                self.attempt(|plan| plan.lives[life].disks[*role].block = plan.block);
-                self.troubles(life, *role);
+                self.attempt(|plan| plan.incarnations[incarnation].disks[*role].block = plan.block);
+                self.troubles(incarnation, *role);
             }
         }
     }
 
     /// Removes the faults of a disk: all of them, and then single ones.
-    fn disk(&mut self, life: usize, role: S::Role) {
-        self.attempt(|plan| plan.lives[life].disks[role].faults = DiskFaults::default());
-        self.attempt(|plan| plan.lives[life].disks[role].faults.slow = None);
-        self.attempt(|plan| plan.lives[life].disks[role].faults.slow_reads = None);
-        self.attempt(|plan| plan.lives[life].disks[role].flush_takes = None);
+    fn disk(&mut self, incarnation: usize, role: S::Role) {
+        self.attempt(|plan| {
+            plan.incarnations[incarnation].disks[role].faults = DiskFaults::default()
+        });
+        self.attempt(|plan| plan.incarnations[incarnation].disks[role].faults.slow = None);
+        self.attempt(|plan| plan.incarnations[incarnation].disks[role].faults.slow_reads = None);
+        self.attempt(|plan| plan.incarnations[incarnation].disks[role].flush_takes = None);
     }
 
     /// Removes timed faults of a disk one by one, and changed bytes one by one.
-    fn troubles(&mut self, life: usize, role: S::Role) {
-        let count = self.best.lives[life].disks[role].faults.troubles.len();
+    fn troubles(&mut self, incarnation: usize, role: S::Role) {
+        let count = self.best.incarnations[incarnation].disks[role]
+            .faults
+            .troubles
+            .len();
         for n in (0..count).rev() {
             self.attempt(|plan| {
-                plan.lives[life].disks[role].faults.troubles.remove(n);
+                plan.incarnations[incarnation].disks[role]
+                    .faults
+                    .troubles
+                    .remove(n);
             });
         }
-        let count = self.best.lives[life].disks[role].faults.decayed.len();
+        let count = self.best.incarnations[incarnation].disks[role]
+            .faults
+            .decayed
+            .len();
         for n in (0..count).rev() {
             self.attempt(|plan| {
-                plan.lives[life].disks[role].faults.decayed.remove(n);
+                plan.incarnations[incarnation].disks[role]
+                    .faults
+                    .decayed
+                    .remove(n);
             });
         }
     }
@@ -259,10 +283,10 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
                 }
             });
         });
-        for life in 0..self.best.lives.len() {
+        for incarnation in 0..self.best.incarnations.len() {
             self.attempt(|plan| {
                 for role in S::Role::ALL {
-                    plan.lives[life].disks[*role].slowest = Duration::from_micros(50);
+                    plan.incarnations[incarnation].disks[*role].slowest = Duration::from_micros(50);
                 }
             });
         }
@@ -270,7 +294,10 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
 }
 
 fn count<S: ScenarioSettings>(plan: &ScenarioPlan<S>) -> usize {
-    let scripts = plan.lives.iter().flat_map(|life| &life.scripts);
+    let scripts = plan
+        .incarnations
+        .iter()
+        .flat_map(|incarnation| &incarnation.scripts);
     scripts.map(|script| script.actions.len()).sum()
 }
 
@@ -278,7 +305,11 @@ fn count<S: ScenarioSettings>(plan: &ScenarioPlan<S>) -> usize {
 /// rules stay unchanged, since rules refer to actions by number.
 fn drain<S: ScenarioSettings>(plan: &mut ScenarioPlan<S>, range: Range<usize>, rules: bool) {
     let mut first = 0;
-    for script in plan.lives.iter_mut().flat_map(|life| &mut life.scripts) {
+    for script in plan
+        .incarnations
+        .iter_mut()
+        .flat_map(|incarnation| &mut incarnation.scripts)
+    {
         let len = script.actions.len();
         let from = range.start.clamp(first, first + len) - first;
         let to = range.end.clamp(first, first + len) - first;
@@ -292,7 +323,10 @@ fn drain<S: ScenarioSettings>(plan: &mut ScenarioPlan<S>, range: Range<usize>, r
 }
 
 fn each<S: ScenarioSettings>(plan: &mut ScenarioPlan<S>, change: impl Fn(&mut ScriptAction)) {
-    let scripts = plan.lives.iter_mut().flat_map(|life| &mut life.scripts);
+    let scripts = plan
+        .incarnations
+        .iter_mut()
+        .flat_map(|incarnation| &mut incarnation.scripts);
     scripts
         .flat_map(|script| &mut script.actions)
         .for_each(change);

@@ -51,10 +51,9 @@ mod tests {
     #[test]
     fn violations_that_differ_only_in_numbers_and_lists_have_one_shape() {
         let shape = |what: &str| Violation::new("reads", what).shape();
-        let one =
-            "lane 1: write sectors 4..20 has taken 917.563s, as after [1, [2], 3] of [V { s: 0 }]";
-        let other = "lane 3: write sectors 140..7 has taken 9.5s, as after [] of [V { s: 0 }, W]";
+        let one = "writer 1: write sectors 4..20 has taken 917.563s, as after [1, [2], 3] of [V { s: 0 }]";
+        let other = "writer 3: write sectors 140..7 has taken 9.5s, as after [] of [V { s: 0 }, W]";
         assert_eq!(shape(one), shape(other));
-        assert_ne!(shape(one), shape("lane 1: a flush has taken 917.563s"));
+        assert_ne!(shape(one), shape("writer 1: a flush has taken 917.563s"));
     }
 }

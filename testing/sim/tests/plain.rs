@@ -11,7 +11,6 @@ use forebay_sim::Violation;
 use forebay_sim::disk::{DiskFaults, DiskImage, DiskRequest, SimDisk};
 use forebay_sim::exhaustive::{cases, cuts, try_all};
 use forebay_sim::explore::{Exploration, ExplorationResult, explore};
-use forebay_sim::lanes::{CrashGuarantee, WriterHistories};
 use forebay_sim::machine::{DiskContents, Machine};
 use forebay_sim::plan::{
     CheckSchedule, DiskConditions, Incarnation, IncarnationEnd, ScenarioPlan, ScenarioSettings,
@@ -20,10 +19,11 @@ use forebay_sim::plan::{
 use forebay_sim::role::{DiskRole, PerDisk};
 use forebay_sim::shrink::shrink;
 use forebay_sim::stamp::{BEFORE, stamp};
-use forebay_sim::subject::{
+use forebay_sim::system::{
     AttachFuture, AttachPurpose, RefusalMeaning, RequestWatcher, TestedSystem, TimeBounds,
 };
 use forebay_sim::workload::{ScriptBounds as Region, mix as mixes};
+use forebay_sim::writers::{CrashGuarantee, WriterHistories};
 
 const LEN: u64 = 64 << 10;
 
@@ -72,14 +72,14 @@ impl ScenarioSettings for PlainTarget {
 struct PlainWatcher;
 
 impl RequestWatcher for PlainWatcher {
-    fn issued(&self, _lanes: &WriterHistories, _request: &DiskRequest) -> Result<(), Violation> {
+    fn issued(&self, _writers: &WriterHistories, _request: &DiskRequest) -> Result<(), Violation> {
         Ok(())
     }
 
     fn ended(&self, _request: &DiskRequest, _failed: bool) {}
 }
 
-fn life(
+fn incarnation(
     rng: &Rng,
     seed: u64,
     lies: bool,
@@ -98,7 +98,7 @@ fn life(
         scripts: plan.regions.iter().map(script).collect(),
         cut_at: rng.below(120),
         stop_at: None,
-        gives_up_at: None,
+        abandons_at: None,
         killed: rng.one_in(4),
         after: rng.pick(&[
             IncarnationEnd::Cut,
@@ -131,11 +131,11 @@ fn plan(seed: u64, lies: bool) -> ScenarioPlan<PlainTarget> {
         regions: regions(&rng, LEN, 512),
         clock_leaps: None,
         resends: None,
-        lives: Vec::new(),
+        incarnations: Vec::new(),
     };
     for n in 0..3 {
-        let life = life(&rng, mix(seed, n), lies, &plan);
-        plan.lives.push(life);
+        let incarnation = incarnation(&rng, mix(seed, n), lies, &plan);
+        plan.incarnations.push(incarnation);
     }
     plan
 }
@@ -180,7 +180,7 @@ impl TestedSystem for PlainTarget {
         PlainTarget::close(volume).await
     }
 
-    fn promise(&self, _known: ()) -> CrashGuarantee {
+    fn guarantee(&self, _known: ()) -> CrashGuarantee {
         CrashGuarantee::Sectors
     }
 
@@ -238,10 +238,10 @@ impl TestedSystem for PlainTarget {
 
 fn explored(lies: bool) -> ExplorationResult {
     let exploration = Exploration {
-        world: &|seed| forebay_sim::world::run(&plan(seed, lies), false),
+        scenario: &|seed| forebay_sim::scenario::run(&plan(seed, lies), false),
         seed: 1,
         time: Duration::from_secs(600),
-        worlds: Some(40),
+        scenarios: Some(40),
         points: None,
         jobs: 1,
         violations: 1,
@@ -263,7 +263,10 @@ fn a_disk_that_ignores_flushes_is_detected_and_its_scenario_is_shrunk() {
     let first = explored.first().expect("a violation");
     assert_eq!(first.violation.checker, "flushed sectors");
     let smaller = shrink(&plan(first.seeds[0], true), Duration::from_secs(600));
-    let actions = smaller.lives.iter().flat_map(|life| &life.scripts);
+    let actions = smaller
+        .incarnations
+        .iter()
+        .flat_map(|incarnation| &incarnation.scripts);
     let count: usize = actions.map(|script| script.actions.len()).sum();
     assert!(count <= 3, "{smaller}");
 }

@@ -30,7 +30,7 @@ pub(super) struct MutantRecipe {
     pub(super) breaks: String,
     /// The simulator's system under test that must show the mistake.
     #[serde(default = "cache")]
-    pub(super) subject: String,
+    pub(super) system: String,
     changes: Vec<SourceChange>,
 }
 
@@ -178,9 +178,9 @@ mod tests {
         let mutant = Mutant::parse("m", FILE).unwrap();
         let recipe = &mutant.recipe;
         assert_eq!((&*recipe.broken, &*recipe.breaks), ("it", "I1"));
-        assert_eq!(recipe.subject, "cache");
-        let other = format!("subject = 'space'\n{FILE}");
-        assert_eq!(Mutant::parse("m", &other).unwrap().recipe.subject, "space");
+        assert_eq!(recipe.system, "cache");
+        let other = format!("system = 'space'\n{FILE}");
+        assert_eq!(Mutant::parse("m", &other).unwrap().recipe.system, "space");
         assert_eq!(mutant.crates().collect::<Vec<_>>(), ["x"]);
     }
 

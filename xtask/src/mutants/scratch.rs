@@ -20,7 +20,7 @@ pub(super) struct HuntResult {
     /// Checker that reported a violation.
     pub(super) caught_by: Option<String>,
     /// Scenarios run until then.
-    pub(super) worlds: u64,
+    pub(super) scenarios: u64,
     /// Processor time of the simulator until then.
     pub(super) took: Duration,
 }
@@ -103,7 +103,7 @@ impl TreeCopy {
 
     /// Looks for a scenario, from this seed on, that has a violation with the mutant and none without, until the
     /// simulator has used this much processor time.
-    pub(super) fn hunt(&self, subject: &str, seed: u64, time: Duration) -> Result<HuntResult> {
+    pub(super) fn hunt(&self, system: &str, seed: u64, time: Duration) -> Result<HuntResult> {
         let (began, mut seed) = (Instant::now(), seed);
         let mut out = HuntResult::default();
         // A busy machine gets more time, within a limit.
@@ -111,26 +111,26 @@ impl TreeCopy {
             let left = (time - out.took).as_secs().to_string();
             let from = seed.to_string();
             let explore = ["explore", "--seed", &from, "--seconds", &left];
-            let of_subject = ["--subject", subject];
-            let (found, said) = run(&self.program(), &[&explore[..], &of_subject].concat())?;
-            let lived = ExploreSummary::parse(&said).with_context(|| said.clone())?;
-            out.worlds += lived.worlds;
-            out.took += lived.processor;
-            seed += lived.worlds;
+            let of_system = ["--system", system];
+            let (found, said) = run(&self.program(), &[&explore[..], &of_system].concat())?;
+            let explored = ExploreSummary::parse(&said).with_context(|| said.clone())?;
+            out.scenarios += explored.scenarios;
+            out.took += explored.processor;
+            seed += explored.scenarios;
             if !found {
                 continue;
             }
-            let Some((in_world, checker)) = violation(&said) else {
+            let Some((in_scenario, checker)) = violation(&said) else {
                 out.caught_by = Some("its own end".to_owned());
                 break;
             };
-            let world = in_world.to_string();
-            let replay = ["replay", &world, "--subject", subject];
+            let scenario = in_scenario.to_string();
+            let replay = ["replay", &scenario, "--system", system];
             if !run(&self.as_it_is(), &replay)?.0 {
                 out.caught_by = Some(checker);
                 break;
             }
-            seed = in_world + 1;
+            seed = in_scenario + 1;
         }
         Ok(out)
     }
@@ -167,17 +167,17 @@ fn violation(output: &str) -> Option<(u64, String)> {
     })
 }
 
-/// The last line of an exploration: `worlds N crash_points N … cycles_per_s_per_core N …`.
+/// The last line of an exploration: `scenarios N crash_points N … cycles_per_s_per_core N …`.
 #[derive(PartialEq, Debug)]
 struct ExploreSummary {
-    worlds: u64,
+    scenarios: u64,
     /// Processor time of the simulator's threads.
     processor: Duration,
 }
 
 impl ExploreSummary {
     fn parse(output: &str) -> Option<ExploreSummary> {
-        let line = output.lines().find(|line| line.starts_with("worlds "))?;
+        let line = output.lines().find(|line| line.starts_with("scenarios "))?;
         let words: Vec<&str> = line.split(' ').collect();
         let number = |name: &str| -> Option<f64> {
             let at = words.iter().position(|word| *word == name)?;
@@ -185,7 +185,7 @@ impl ExploreSummary {
         };
         let (cycles, rate) = (number("crash_points")?, number("cycles_per_s_per_core")?);
         Some(ExploreSummary {
-            worlds: number("worlds")? as u64,
+            scenarios: number("scenarios")? as u64,
             processor: Duration::from_secs_f64(cycles / rate.max(1.0)),
         })
     }
@@ -211,13 +211,16 @@ mod tests {
     #[test]
     fn the_output_of_the_simulator_is_parsed() {
         let said = "first seed 7\nseed 9 digest 00ab: turns (I6): a write of home: 3\n\
-                    worlds 3 crash_points 120 violations 1 cycles_per_s_per_core 30 wall_s 9\n";
+                    scenarios 3 crash_points 120 violations 1 cycles_per_s_per_core 30 wall_s 9\n";
         assert_eq!(violation(said), Some((9, "turns (I6)".to_owned())));
-        let (worlds, processor) = (3, Duration::from_secs(4));
+        let (scenarios, processor) = (3, Duration::from_secs(4));
         assert_eq!(
             ExploreSummary::parse(said),
-            Some(ExploreSummary { worlds, processor })
+            Some(ExploreSummary {
+                scenarios,
+                processor
+            })
         );
-        assert_eq!(violation("worlds 3 violations 0"), None);
+        assert_eq!(violation("scenarios 3 violations 0"), None);
     }
 }

@@ -124,10 +124,10 @@ fn code(page: &str) -> impl Iterator<Item = (usize, &str)> {
     page.lines().enumerate().flat_map(move |(index, line)| {
         let fence = line.trim_start().starts_with("```");
         fenced ^= fence;
-        let looked_at = !fenced && !fence && !line.contains("(to come)");
+        let is_checked = !fenced && !fence && !line.contains("(to come)");
         let words = line.split('`').skip(1).step_by(2);
         words
-            .filter(move |_| looked_at)
+            .filter(move |_| is_checked)
             .map(move |word| (index + 1, word))
     })
 }

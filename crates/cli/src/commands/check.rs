@@ -118,16 +118,16 @@ async fn check(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<Layer
         let found = VolumeTarget::find(target, &ProgramDirs::new()?, &rt, &ring).await?;
         Some(open(&found.tree, context)?)
     };
-    let looked_at = match &opened {
+    let checked_device = match &opened {
         Some(opened) => opened.own(),
         None => SuperblockDevice::open(own(target)?, context)?,
     };
-    let mut progress = ByteProgress::new(format!("checking {}", looked_at.spec()));
+    let mut progress = ByteProgress::new(format!("checking {}", checked_device.spec()));
     let checked = {
         let mut set = |done, total| progress.set(done, total);
         match &opened {
             Some(opened) => opened.check(&rt, &mut set).await,
-            None => looked_at.check(&rt, &mut set).await,
+            None => checked_device.check(&rt, &mut set).await,
         }
     };
     progress.finish();

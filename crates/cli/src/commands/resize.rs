@@ -28,7 +28,7 @@ pub(crate) fn run(args: ResizeArgs) -> CommandResult {
         }
     }
     let (name, resized) = on_ring(|rt, ring| detached(args, dirs, (rt, ring)))?;
-    tell(&name, &resized);
+    print_result(&name, &resized);
     Ok(())
 }
 
@@ -43,7 +43,7 @@ fn attached(client: &mut DaemonClient, name: &VolumeName, size: Option<ByteLen>)
             )));
         }
     };
-    tell(name, &resized);
+    print_result(name, &resized);
     match resized.device_stays {
         None => Ok(()),
         Some(why) => Err(CommandFailure::io(format!(
@@ -81,7 +81,7 @@ async fn detached(
     Ok((worked.name, resized))
 }
 
-fn tell(name: &VolumeName, resized: &ResizeReply) {
+fn print_result(name: &VolumeName, resized: &ResizeReply) {
     for note in &resized.notes {
         eprintln!("forebay: {note}");
     }

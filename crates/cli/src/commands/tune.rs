@@ -14,7 +14,7 @@ use crate::dirs::ProgramDirs;
 use crate::report::DaemonReply;
 use crate::run::on_ring;
 use crate::target::VolumeTarget;
-use crate::tuned::{not_tuned, told};
+use crate::tuned::{not_tuned, to_reply};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
 
@@ -25,14 +25,14 @@ pub(crate) fn run(args: TuneArgs) -> CommandResult {
         match client::try_connect(&dirs, name) {
             Ok(mut client) => {
                 let tuned = attached(&mut client, &args)?;
-                return tell(name, &tuned, json);
+                return print_placement(name, &tuned, json);
             }
             Err(ConnectError::Failed(failure)) => return Err(failure.into()),
             Err(ConnectError::NotAttached | ConnectError::Dead) => {}
         }
     }
     let (name, tuned) = on_ring(|rt, ring| detached(args, dirs, (rt, ring)))?;
-    tell(&name, &tuned, json)
+    print_placement(&name, &tuned, json)
 }
 
 /// Sends the request to the daemon that serves the volume.
@@ -64,10 +64,10 @@ async fn detached(
     for note in &worked.notes {
         eprintln!("forebay: {note}");
     }
-    Ok((worked.name, told(worked.result)))
+    Ok((worked.name, to_reply(worked.result)))
 }
 
-fn tell(name: &VolumeName, tuned: &TuneReply, json: bool) -> CommandResult {
+fn print_placement(name: &VolumeName, tuned: &TuneReply, json: bool) -> CommandResult {
     if json {
         let text = serde_json::to_string_pretty(tuned)
             .map_err(|error| CommandFailure::general(error.to_string()))?;

@@ -156,13 +156,13 @@ fn by_force(
 /// Makes the kernel write back its cached data of the filesystem. Waits at most [`END_PATIENCE`]: on a failing device
 /// the write-back may never end.
 fn write_back(dir: &Path) {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let dir = dir.to_owned();
     std::thread::spawn(move || {
         let synced = File::open(&dir).map(|dir| rustix::fs::syncfs(&dir));
-        let _ = tell.send(synced);
+        let _ = sender.send(synced);
     });
-    let _ = told.recv_timeout(END_PATIENCE);
+    let _ = receiver.recv_timeout(END_PATIENCE);
 }
 
 /// Returns true if a FUSE filesystem is mounted on this directory.

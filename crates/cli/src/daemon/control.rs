@@ -152,20 +152,20 @@ impl ControlConnection {
                 drop(waits);
                 said
             }
-            ControlRequest::GiveUp {} => {
-                let given_up = self.give_up().await?;
-                self.done(given_up).await
+            ControlRequest::DiscardUnreadable {} => {
+                let discarded = self.discard_unreadable().await?;
+                self.done(discarded).await
             }
             ControlRequest::Resize { size } => {
                 let resized = self
-                    .telling(VolumeActivity::Resizing, resize(daemon, size))
+                    .with_progress(VolumeActivity::Resizing, resize(daemon, size))
                     .await;
                 self.say(&resized.map_or_else(Into::into, DaemonReply::Resized))
                     .await
             }
             ControlRequest::Tune { placement } => {
                 let tuned = self
-                    .telling(VolumeActivity::ChangingPlacement, tune(daemon, placement))
+                    .with_progress(VolumeActivity::ChangingPlacement, tune(daemon, placement))
                     .await;
                 self.say(&tuned.map_or_else(Into::into, DaemonReply::Tuned))
                     .await
@@ -264,12 +264,12 @@ impl ControlConnection {
 
     /// Makes the volume declare the unreadable data in its log lost. Waits until that is done, at most
     /// [`STUCK_PATIENCE`].
-    async fn give_up(&self) -> Result<CommandResult<u64>, ClientGone> {
+    async fn discard_unreadable(&self) -> Result<CommandResult<u64>, ClientGone> {
         let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
         let name = &self.daemon.target.name;
         if !volume.has_to_give_up() {
             return Ok(Err(CommandFailure::refused(format!(
-                "{name} has no data to give up: all data read so far from its log is readable; see `forebay status \
+                "{name} has no data to discard: all data read so far from its log is readable; see `forebay status \
                  {name}`"
             ))));
         }
@@ -285,7 +285,7 @@ impl ControlConnection {
                 let why = volume.status().summary().mode_detail;
                 let why = why.unwrap_or_else(|| "the volume is still working on it".into());
                 return Ok(Err(CommandFailure::io(format!(
-                    "{name} has accepted the command to give up unreadable data, but has not finished it: {why}"
+                    "{name} has accepted the command to discard unreadable data, but has not finished it: {why}"
                 ))));
             }
             self.say(&DaemonReply::Progress(left(&volume.status())))
@@ -315,7 +315,7 @@ impl ControlConnection {
     }
 
     /// Runs `work` to completion, whether the client waits or not, and reports progress meanwhile.
-    async fn telling<T>(&self, doing: VolumeActivity, work: impl Future<Output = T>) -> T {
+    async fn with_progress<T>(&self, doing: VolumeActivity, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
             let pause = pin!(self.daemon.rt.sleep(PROGRESS_EVERY));
@@ -351,7 +351,7 @@ impl ControlConnection {
         self.no_clients()?;
         hand_over_front(daemon).await?;
         let ended = self
-            .telling(VolumeActivity::Closing, end_service(daemon))
+            .with_progress(VolumeActivity::Closing, end_service(daemon))
             .await;
         Ok(ended.map_err(|error| {
             let name = &daemon.target.name;
@@ -386,7 +386,7 @@ impl ControlConnection {
             return Ok(Err(failure));
         }
         if let Err(failure) = self
-            .telling(VolumeActivity::WritingBack, stop_front(daemon))
+            .with_progress(VolumeActivity::WritingBack, stop_front(daemon))
             .await
         {
             return Ok(Err(self.not_detached(&failure)));
@@ -406,7 +406,7 @@ impl ControlConnection {
             )));
         }
         let ended = self
-            .telling(VolumeActivity::Closing, end_service(daemon))
+            .with_progress(VolumeActivity::Closing, end_service(daemon))
             .await;
         Ok(Ok(ended.map_err(|error| {
             let text = match daemon.mounted {

@@ -182,7 +182,7 @@ pub(crate) fn in_foreground(args: ServingArgs) -> CommandResult {
         let _ = rustix::process::setsid();
     }
     let (daemon, ready) = (args.daemon, Rc::new(Cell::new(false)));
-    let told = Rc::clone(&ready);
+    let is_reported = Rc::clone(&ready);
     let served = on_ring(move |rt, ring| serve(rt, ring, args, ready));
     // Only now: pending tasks of the executor kept devices open and locked beyond the end of the service.
     let served = served.and_then(|(lock, ended)| {
@@ -190,8 +190,8 @@ pub(crate) fn in_foreground(args: ServingArgs) -> CommandResult {
         ended
     });
     match served {
-        Err(failure) if daemon && !told.get() => {
-            spawn::tell_failed(&failure);
+        Err(failure) if daemon && !is_reported.get() => {
+            spawn::report_failure(&failure);
             // The parent process prints the failure.
             std::process::exit(failure.code as i32);
         }
@@ -281,15 +281,15 @@ async fn serve_locked(
     let mut started = start::start(setting, &signals, target, args.accept).await?;
     started.notes.extend(warnings.into_iter().chain(choice));
     lock.settle();
-    let told = if args.daemon {
-        spawn::tell_ready(&dirs, &started)
+    let reported = if args.daemon {
+        spawn::report_ready(&dirs, &started)
     } else {
         start::announce(&started);
         Ok(())
     };
-    ready.set(told.is_ok());
+    ready.set(reported.is_ok());
     let daemon = started.daemon;
-    let ended = match told {
+    let ended = match reported {
         Ok(()) => stop::run(&daemon, &signals).await,
         Err(failure) => stop::stop(&daemon, &signals).await.and(Err(failure)),
     };

@@ -231,7 +231,7 @@ impl MountFront {
 struct CountingObserver(Rc<FilesystemCounters>);
 
 impl RequestObserver for CountingObserver {
-    fn did(&self, what: RequestClass, bytes: u64, took: Duration) {
+    fn record(&self, what: RequestClass, bytes: u64, took: Duration) {
         let asked = match what {
             RequestClass::Read => FilesystemRequestKind::Read,
             RequestClass::Write => FilesystemRequestKind::Write,

@@ -74,14 +74,14 @@ fn heard_from(child: &mut Child) -> CommandResult<DaemonReadiness> {
 }
 
 /// Reports that the volume is served, and goes on without a terminal.
-pub(super) fn tell_ready(dirs: &ProgramDirs, started: &StartedDaemon) -> CommandResult {
+pub(super) fn report_ready(dirs: &ProgramDirs, started: &StartedDaemon) -> CommandResult {
     let name = &started.daemon.target.name;
     let log = dirs.daemon_log(name);
     let detach = || -> io::Result<()> {
         let log = open_log(&log)?;
         // Leave the directory that the daemon was started in, so that it is not kept in use.
         std::env::set_current_dir("/")?;
-        tell(&DaemonReadiness::Ready {
+        send_readiness(&DaemonReadiness::Ready {
             endpoint: started.daemon.endpoint(),
             notes: started.notes.clone(),
         })?;
@@ -110,15 +110,15 @@ pub(super) fn tell_ready(dirs: &ProgramDirs, started: &StartedDaemon) -> Command
 }
 
 /// Reports the reason why the volume is not served.
-pub(super) fn tell_failed(failure: &CommandFailure) {
+pub(super) fn report_failure(failure: &CommandFailure) {
     // The parent may have exited.
-    let _ = tell(&DaemonReadiness::Failed {
+    let _ = send_readiness(&DaemonReadiness::Failed {
         code: failure.code,
         message: failure.text.clone(),
     });
 }
 
-fn tell(readiness: &DaemonReadiness) -> io::Result<()> {
+fn send_readiness(readiness: &DaemonReadiness) -> io::Result<()> {
     let mut line = serde_json::to_string(readiness)?;
     line.push('\n');
     let mut out = io::stdout().lock();

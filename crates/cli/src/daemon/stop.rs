@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Time for requests of NBD clients to complete by themselves, and, after they were refused, to be answered.
 const CLIENTS_PATIENCE: Duration = Duration::from_secs(10);
 /// Time for clients to receive the result of a drain.
-const TELLING_PATIENCE: Duration = Duration::from_secs(2);
+const REPLY_PATIENCE: Duration = Duration::from_secs(2);
 /// Time for closing the volume without progress. Longer than the time that a layer gives its devices to accept
 /// acknowledged data, so that the layer can report the fault.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(75);
@@ -63,7 +63,7 @@ pub(super) async fn run(daemon: &Daemon, signals: &SignalReader) -> CommandResul
             tracing::info!(
                 ?signal,
                 dirty_bytes = status.summary().dirty_bytes,
-                marked_bytes = status.summary().pending_discard_bytes,
+                pending_discard_bytes = status.summary().pending_discard_bytes,
                 "stopping; dirty data stays in the log"
             );
             stop(daemon, signals).await
@@ -119,8 +119,8 @@ async fn patiently(daemon: &Daemon) -> CommandResult {
     }
     // Clients that wait for a drain receive its result before the process exits.
     let answered = || (daemon.waited_for.get() == 0).then_some(());
-    let told = daemon.changed.until(answered);
-    let _ = daemon.rt.timeout(TELLING_PATIENCE, told).await;
+    let replied = daemon.changed.until(answered);
+    let _ = daemon.rt.timeout(REPLY_PATIENCE, replied).await;
     // TimeoutStopSec of the unit covers the wait until here, whose duration is unknown.
     extend();
     let left = end_service(daemon).await?;

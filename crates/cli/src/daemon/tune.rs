@@ -4,7 +4,7 @@ use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_control::TuneReply;
 
 use super::Daemon;
-use crate::tuned::{not_tuned, told};
+use crate::tuned::{not_tuned, to_reply};
 
 /// Changes the placement of the volume, if one is given. Returns the placement and its reason.
 pub(super) async fn tune(daemon: &Daemon, placement: Option<String>) -> CommandResult<TuneReply> {
@@ -14,6 +14,6 @@ pub(super) async fn tune(daemon: &Daemon, placement: Option<String>) -> CommandR
     };
     let tuned = daemon.volume.tune(placement).await;
     tuned
-        .map(told)
+        .map(to_reply)
         .map_err(|error| not_tuned(&daemon.target.name, &error))
 }

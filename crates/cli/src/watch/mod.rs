@@ -63,7 +63,7 @@ fn cannot(error: io::Error) -> CommandFailure {
 fn asked(
     mut ask: impl FnMut() -> CommandResult<StatusSample> + Send + 'static,
 ) -> Receiver<StatusSample> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         loop {
             thread::sleep(ASK_EVERY);
@@ -71,12 +71,12 @@ fn asked(
                 reports: Vec::new(),
                 notes: vec![failure.text],
             });
-            if tell.send(seen).is_err() {
+            if sender.send(seen).is_err() {
                 return;
             }
         }
     });
-    told
+    receiver
 }
 
 fn watch(

@@ -153,20 +153,21 @@ fn a_socket_file_without_a_listener_is_replaced() {
 }
 
 #[test]
-fn give_up_is_refused_if_the_log_has_not_failed() {
+fn discard_unreadable_is_refused_if_the_log_has_not_failed() {
     let world = CliSandbox::with_volume();
     world.attach();
-    let refused = answer(&world, b"{\"command\":\"give-up\"}\n");
+    let refused = answer(&world, b"{\"command\":\"discard-unreadable\"}\n");
     assert_eq!(
         (&refused["reply"], &refused["code"]),
         (&"failed".into(), &"refused".into())
     );
     for args in [
-        &["give-up", "v"][..],
-        &["give-up", "v", "--lose-unreadable"],
+        &["discard-unreadable", "v"][..],
+        &["give-up", "v"],
+        &["discard-unreadable", "v", "--lose-unreadable"],
     ] {
         let failed = crate::world::failed(args, &world.run(args));
-        failed.with(4, &["no data to give up"]);
+        failed.with(4, &["no data to discard"]);
     }
     world.ok(&["detach", "v"]);
 }
@@ -192,22 +193,22 @@ fn place_reports_the_extents_on_the_log_and_on_the_data_device_and_both_devices(
     let mut client = world.client();
     client.write(1 << 20, &[7; 4096]).unwrap();
     client.flush().unwrap();
-    let told = ask((1 << 20) - 100, (1 << 20) + 4196);
-    assert_eq!(told["reply"], "places", "{told}");
-    let places = parts(&told);
+    let reply = ask((1 << 20) - 100, (1 << 20) + 4196);
+    assert_eq!(reply["reply"], "places", "{reply}");
+    let places = parts(&reply);
     let edges: Vec<(u64, u64)> = places.iter().map(|part| (part.0, part.1)).collect();
     let (from, to) = (1 << 20, (1 << 20) + 4096);
     assert_eq!(edges, [(from - 100, from), (from, to), (to, to + 100)]);
     assert_eq!((&*places[0].2, &*places[2].2), ("home", "home"));
     // The segment may still be in memory.
-    assert!(["log", "memory"].contains(&&*places[1].2), "{told}");
+    assert!(["log", "memory"].contains(&&*places[1].2), "{reply}");
     let path = |name: &str| world.path(name).canonicalize().unwrap();
     for (what, file) in [("home", "data.img"), ("log", "log.img")] {
-        assert_eq!(told[what]["path"], path(file).to_str().unwrap(), "{told}");
-        assert!(told[what]["inode"].is_u64(), "{told}");
+        assert_eq!(reply[what]["path"], path(file).to_str().unwrap(), "{reply}");
+        assert!(reply[what]["inode"].is_u64(), "{reply}");
     }
-    assert_eq!(told["home"]["start"], 0);
-    assert!(told["log"]["start"].is_null() && told["device"].is_null());
+    assert_eq!(reply["home"]["start"], 0);
+    assert!(reply["log"]["start"].is_null() && reply["device"].is_null());
     world.ok(&["drain", "v"]);
     assert_eq!(parts(&ask(from, to)), [(from, to, "home".to_owned())]);
     // Nothing beyond the end, and no more than an answer can contain; a malformed range gives an empty answer.

@@ -90,11 +90,11 @@ fn data_of_a_failed_log_is_lost_only_on_command_and_the_failure_is_recorded_else
         (&before["mode"], &before["damaged_bytes"]),
         (&"degraded".into(), &0.into())
     );
-    let args = ["give-up", "v"];
+    let args = ["discard-unreadable", "v"];
     let warned = crate::world::failed(&args, &world.run(&args));
     warned.with(4, &["cannot be read", "would be lost", "--lose-unreadable"]);
     assert_eq!(status(&world)["damaged_bytes"], 0, "nothing was abandoned");
-    let said = world.ok(&["give-up", "v", "--lose-unreadable"]);
+    let said = world.ok(&["discard-unreadable", "v", "--lose-unreadable"]);
     assert!(said.contains("are lost"), "{said}");
     let after = status(&world);
     assert_eq!(after["unreadable_bytes"], 0);
@@ -165,7 +165,7 @@ fn a_volume_that_cannot_be_closed_cleanly_can_still_be_detached() {
 fn data_of_an_abandoned_log_is_salvaged_when_its_device_works_again() {
     let world = with_log_far_in();
     let log = failed(&world);
-    world.ok(&["give-up", "v", "--lose-unreadable"]);
+    world.ok(&["discard-unreadable", "v", "--lose-unreadable"]);
     let lost = status(&world)["damaged_bytes"].as_u64().unwrap();
     let mut client = world.client();
     client.write(8 * MIB, &[9; 4096]).unwrap();

@@ -266,9 +266,9 @@ fn statfs_reports_the_number_of_files() {
     };
     let dir = world.path("mnt");
     let used = || {
-        let told = rustix::fs::statvfs(&dir).unwrap();
-        assert!(told.f_ffree > 0 && told.f_ffree <= (told.f_bavail + 1) * 4);
-        told.f_files - told.f_ffree
+        let space = rustix::fs::statvfs(&dir).unwrap();
+        assert!(space.f_ffree > 0 && space.f_ffree <= (space.f_bavail + 1) * 4);
+        space.f_files - space.f_ffree
     };
     world.ok(&["mount", "f", "mnt"]);
     (0..20).for_each(|n| fs::write(dir.join(format!("{n}")), b"").unwrap());

@@ -28,18 +28,18 @@ fn foreground(world: &CliSandbox, more: &[&str]) -> (Child, String) {
 fn the_service_manager_is_notified_of_readiness_and_of_stopping() {
     let world = CliSandbox::with_volume();
     let manager = UnixDatagram::bind(world.path("notify.sock")).unwrap();
-    let told = || {
+    let notifications = || {
         let mut buf = [0; 4096];
         let n = manager.recv(&mut buf).unwrap();
         String::from_utf8_lossy(&buf[..n]).into_owned()
     };
     let (mut child, uri) = foreground(&world, &[]);
     assert!(uri.starts_with("nbd+unix:///v?socket="), "{uri}");
-    let ready = told();
+    let ready = notifications();
     assert!(ready.contains("READY=1") && ready.contains(&uri), "{ready}");
     world.client().write(0, &[1; 512]).unwrap();
     signal(child.id(), "INT");
-    assert!(told().contains("STOPPING=1"));
+    assert!(notifications().contains("STOPPING=1"));
     assert!(child.wait().unwrap().success());
 }
 

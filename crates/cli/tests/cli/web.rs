@@ -178,7 +178,7 @@ fn browser(test: &str) -> Option<&'static str> {
 
 /// Returns the page after its script has run for some seconds of the browser's virtual time, and the browser's console
 /// output.
-fn looked_at(world: &CliSandbox, browser: &str, more: &[&str], url: &str) -> (String, String) {
+fn dump_page(world: &CliSandbox, browser: &str, more: &[&str], url: &str) -> (String, String) {
     let mut command = Command::new(browser);
     command
         .args([
@@ -216,7 +216,7 @@ fn a_browser_shows_live_changes_and_runs_no_script_from_a_name() {
     ]);
     let address = attach(&world);
     world.client().write(0, &[1; 8192]).unwrap();
-    let (page, said) = looked_at(&world, browser, &[], &format!("http://{address}/"));
+    let (page, said) = dump_page(&world, browser, &[], &format!("http://{address}/"));
     for part in [
         "<title>v – Forebay</title>",
         "<b id=\"name\">v</b>",
@@ -246,7 +246,7 @@ fn a_browser_that_comes_under_a_foreign_host_name_sees_no_data() {
     let (_, port) = address.rsplit_once(':').unwrap();
     let led = ["--host-resolver-rules=MAP evil.example 127.0.0.1"];
     let url = format!("http://evil.example:{port}/status.json");
-    let (page, _) = looked_at(&world, browser, &led, &url);
+    let (page, _) = dump_page(&world, browser, &led, &url);
     assert!(page.contains("for this machine only"), "{page}");
     assert!(!page.contains("data.img"), "{page}");
 }

@@ -38,10 +38,10 @@ pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     let pid = child.id();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     // On a thread that can be abandoned: a process that hangs in the kernel cannot even be killed.
-    std::thread::spawn(move || tell.send(child.wait_with_output()));
-    told.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
         let waits = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
         let _ = Command::new("kill")
             .args(["-s", "KILL", &pid.to_string()])

@@ -95,7 +95,7 @@ impl RedisClient {
 }
 
 /// Sets the key of a commit, and a counter with it, until the server ends. Returns the last commit acknowledged.
-fn commit(socket: &Path, mut last: u64, tell: &std::sync::mpsc::Sender<u64>) -> u64 {
+fn commit(socket: &Path, mut last: u64, sender: &std::sync::mpsc::Sender<u64>) -> u64 {
     let mut client = RedisClient::connect(socket).expect("connected");
     loop {
         let (next, filler) = (last + 1, "x".repeat((last * 7919 % 2000) as usize));
@@ -105,7 +105,7 @@ fn commit(socket: &Path, mut last: u64, tell: &std::sync::mpsc::Sender<u64>) -> 
             return last;
         }
         last = next;
-        let _ = tell.send(last);
+        let _ = sender.send(last);
     }
 }
 
@@ -140,10 +140,10 @@ fn writes_acknowledged_by_redis_survive_a_daemon_kill() {
     let mut server = RedisServer::start(&data, scratch);
     for round in 0..rounds(2) {
         let (before, wanted) = (last, last + 100 + rng.below(200));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let socket = server.socket.clone();
-        let committing = std::thread::spawn(move || commit(&socket, before, &tell));
-        while told.recv().expect("it goes on") < wanted {}
+        let committing = std::thread::spawn(move || commit(&socket, before, &sender));
+        while receiver.recv().expect("it goes on") < wanted {}
         for_a_moment(&rng);
         mounted.kill();
         drop(server);

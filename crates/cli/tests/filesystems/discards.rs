@@ -13,7 +13,7 @@ use crate::world::{CliSandbox, MIB, skip};
 
 const LEN: u64 = 4 << 30;
 const KEPT: usize = 8 << 20;
-const GIVEN_UP: usize = 96 << 20;
+const DELETED: usize = 96 << 20;
 
 /// Returns the allocated bytes of an image.
 fn taken(path: &Path) -> u64 {
@@ -36,7 +36,7 @@ fn taken_by_mkfs(world: &CliSandbox) -> u64 {
 }
 
 /// Makes a filesystem, fills it, discards most of it, and checks `image`: the data device, or the file below it.
-fn use_and_give_up(world: &CliSandbox, data: &str, image: &Path) {
+fn use_and_delete(world: &CliSandbox, data: &str, image: &Path) {
     let create = ["create", "--name", "v", "--data", data, "--log", "log.img"];
     world.ok(&[&create[..], &["--log-size", "40MiB"]].concat());
     let device = world.attach_loop();
@@ -50,12 +50,12 @@ fn use_and_give_up(world: &CliSandbox, data: &str, image: &Path) {
     let mount = TestMount::new(&device, &at, "rw").expect("it mounts");
     let numbers = Rng::new(1);
     let kept = numbers.bytes(KEPT);
-    fs::write(at.join("given up"), numbers.bytes(GIVEN_UP)).unwrap();
+    fs::write(at.join("deleted"), numbers.bytes(DELETED)).unwrap();
     fs::write(at.join("kept"), &kept).unwrap();
     try_tool("sync", &["-f", at.to_str().unwrap()]).unwrap();
     world.ok(&["drain", "v"]);
-    assert!(taken(image) >= new + (KEPT + GIVEN_UP) as u64);
-    fs::remove_file(at.join("given up")).unwrap();
+    assert!(taken(image) >= new + (KEPT + DELETED) as u64);
+    fs::remove_file(at.join("deleted")).unwrap();
     // Space that was freed in an uncommitted transaction is not trimmed.
     try_tool("sync", &["-f", at.to_str().unwrap()]).unwrap();
     try_tool("fstrim", &[at.to_str().unwrap()]).unwrap();
@@ -85,7 +85,7 @@ fn a_sparse_image_stays_sparse_under_mkfs_and_after_fstrim() {
     }
     let world = CliSandbox::new();
     world.image("data.img", LEN);
-    use_and_give_up(&world, "data.img", &world.path("data.img"));
+    use_and_delete(&world, "data.img", &world.path("data.img"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn mkfs_and_fstrim_unmap_ranges_of_a_block_device() {
     let Some(disk) = loop_over(test, &world.path("disk.img")) else {
         return;
     };
-    use_and_give_up(&world, &disk.0, &world.path("disk.img"));
+    use_and_delete(&world, &disk.0, &world.path("disk.img"));
 }
 
 #[test]

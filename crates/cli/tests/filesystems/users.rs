@@ -151,9 +151,10 @@ impl CrashUser {
     fn story(&self, path: &Path) -> String {
         let concerns = |act: &str| act.split([' ', ',']).any(|word| path.starts_with(word));
         let acts = self.history.iter().enumerate();
-        let told = acts.filter(|(_, act)| concerns(act));
-        let told = told.map(|(n, act)| format!("\n    {} of {}: {act}", n + 1, self.history.len()));
-        told.collect()
+        let lines = acts.filter(|(_, act)| concerns(act));
+        let lines =
+            lines.map(|(n, act)| format!("\n    {} of {}: {act}", n + 1, self.history.len()));
+        lines.collect()
     }
 
     /// Fails if the daemon is being killed. Called after an `fsync` has returned, before its guarantee is recorded.

@@ -172,7 +172,7 @@ impl HostileCallers {
     }
 
     /// Tells all threads to end after the act under way.
-    pub(crate) fn tell_to_end(&mut self) {
+    pub(crate) fn request_end(&mut self) {
         self.counters.write_all_at(&[1], 0).expect("written");
         for n in 0..self.processes.len() {
             self.stop(n, false);

@@ -73,7 +73,7 @@ fn act(test: &str, options: &'static str) {
         return;
     };
     eprintln!("{test}: FOREBAY_SEED={}", cast.seed);
-    let (begun, mut told) = (Instant::now(), 0);
+    let (begun, mut reported) = (Instant::now(), 0);
     stage.go_on(|stage| {
         let most = stage.most_memory();
         assert!(most <= MEMORY, "{} MiB: {}", most / MIB, stage.report());
@@ -81,8 +81,8 @@ fn act(test: &str, options: &'static str) {
             return stage.callers.total() >= ACTS;
         };
         let now = begun.elapsed().as_secs() / 60;
-        if now > told {
-            told = now;
+        if now > reported {
+            reported = now;
             eprintln!("{}", stage.summary());
         }
         now >= minutes

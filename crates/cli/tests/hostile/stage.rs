@@ -175,7 +175,7 @@ impl HostileStage {
 
     /// Ends all callers, unmounts the filesystem and checks it.
     pub(crate) fn finish(mut self) {
-        self.callers.tell_to_end();
+        self.callers.request_end();
         while !self.callers.have_ended() {
             let verdict = self.look();
             self.hold(&verdict);

@@ -25,7 +25,7 @@ impl DrainEstimate {
         } else {
             (0.0, span)
         };
-        self.marks.look(left.marked_bytes, marks);
+        self.marks.look(left.pending_discard_bytes, marks);
         self.data.look(left.unwritten_bytes(), data);
     }
 
@@ -80,11 +80,11 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn left(doing: VolumeActivity, marked: u64, dirty: u64, homeward: u64) -> RemainingWork {
+    fn left(doing: VolumeActivity, pending: u64, dirty: u64, unflushed: u64) -> RemainingWork {
         RemainingWork {
             dirty_bytes: dirty,
-            homeward_bytes: homeward,
-            marked_bytes: marked,
+            destage_unflushed_bytes: unflushed,
+            pending_discard_bytes: pending,
             doing,
         }
     }
@@ -101,10 +101,10 @@ mod tests {
     #[test]
     fn zeroing_counts_as_work_and_does_not_slow_down_the_estimate_for_data() {
         let mut drain = DrainEstimate::default();
-        let (marked, dirty) = (4000 * MIB, 140 * MIB);
-        drain.look(&left(VolumeActivity::Reading, marked, dirty, 0), 0.2);
+        let (pending, dirty) = (4000 * MIB, 140 * MIB);
+        drain.look(&left(VolumeActivity::Reading, pending, dirty, 0), 0.2);
         look(&mut drain, 100, |at| {
-            left(VolumeActivity::Zeroing, marked - at * 20 * MIB, dirty, 0)
+            left(VolumeActivity::Zeroing, pending - at * 20 * MIB, dirty, 0)
         });
         assert_eq!(
             drain.text(),
@@ -124,7 +124,7 @@ mod tests {
         });
         assert_eq!(drain.text(), "writing, 20MiB of 140MiB, 4MiB/s, 30 s left");
         let (done, total) = drain.done();
-        assert_eq!((done, total), (marked + 20 * MIB, marked + dirty));
+        assert_eq!((done, total), (pending + 20 * MIB, pending + dirty));
         look(&mut drain, 1, |_| {
             left(VolumeActivity::Flushing, 0, dirty, dirty)
         });

@@ -13,8 +13,8 @@ use forebay_ring_log::RangeKind;
 use super::window::WindowFailure;
 use crate::engine::DcdEngine;
 use crate::marks::home_parts;
-use crate::pacing::WritebackPriority;
 use crate::ranges::RangeState;
+use crate::yielding::WritebackPriority;
 
 /// Ranges that are copied out of the map at a time.
 const LOOKED_UP: usize = 1024;

@@ -8,15 +8,15 @@ use forebay_units::{BlockNumber, RecordSeq, SegmentSeq};
 use futures_util::StreamExt;
 
 use super::home_writes::DestageWrites;
+use crate::admission::pace::log_bytes_of;
 use crate::engine::DcdEngine;
 use crate::home::{LogReadOutcome, WritebackOutcome};
 use crate::marks::home_parts;
-use crate::pacing::WritebackPriority;
 use crate::piece::{LoadedFragment, LogFragment, bytes_of};
 use crate::policy;
 use crate::ranges::RangeState;
-use crate::state::pace;
 use crate::trouble::FaultTracker;
+use crate::yielding::WritebackPriority;
 
 /// Maximum live data in one window, in sectors: 16 MiB. Two windows may be in memory.
 const WINDOW_SECTORS: u64 = 32 << 10;
@@ -55,7 +55,7 @@ pub(super) struct LoadedWindow {
     pub(super) window: Range<SegmentSeq>,
     /// Segment that limited an administrator's abandon command when the window was read: unreadable data before this
     /// segment may be declared lost.
-    pub(super) given_up: Option<SegmentSeq>,
+    pub(super) abandon_limit: Option<SegmentSeq>,
     /// Approximate number of writes to destage the window.
     pub(super) writes: u64,
     pub(super) loaded: LogReadOutcome,
@@ -98,10 +98,10 @@ impl DcdEngine {
     /// Returns the longest possible window from `start` on. It is limited by the size of a window, by durable segments,
     /// and by an administrator's abandon command, which does not cover segments written later.
     pub(super) fn window(&self, start: SegmentSeq) -> Range<SegmentSeq> {
-        let given_up = self.faults.borrow().gives_up_before();
-        let given_up = given_up.filter(|before| start < *before);
+        let abandon_limit = self.faults.borrow().abandon_limit();
+        let abandon_limit = abandon_limit.filter(|before| start < *before);
         let durable = self.log.destage_limit();
-        let limit = given_up.map_or(durable, |before| before.min(durable));
+        let limit = abandon_limit.map_or(durable, |before| before.min(durable));
         let most = if self.refused.borrow().narrow {
             1
         } else {
@@ -117,11 +117,11 @@ impl DcdEngine {
 
     pub(super) async fn read_window(&self, start: SegmentSeq, urgent: bool) -> LoadedWindow {
         let most = self.window(start);
-        let given_up = self.faults.borrow().gives_up_before();
+        let abandon_limit = self.faults.borrow().abandon_limit();
         let (window, pieces, writes) = self.live_in_window(most).await;
         LoadedWindow {
             window,
-            given_up,
+            abandon_limit,
             writes,
             loaded: self
                 .load(pieces, WritebackPriority::of_destaging(urgent))
@@ -139,7 +139,7 @@ impl DcdEngine {
     ) -> Result<WrittenWindow, WindowFailure> {
         let LoadedWindow {
             window,
-            given_up,
+            abandon_limit,
             writes,
             mut loaded,
         } = ready;
@@ -148,7 +148,7 @@ impl DcdEngine {
         }
         let all_read = loaded.unreadable.is_empty();
         self.faults.borrow_mut().was_read(window.start, all_read);
-        self.consider_giving_up(&mut loaded, given_up);
+        self.apply_abandon_limit(&mut loaded, abandon_limit);
         self.faults.borrow_mut().unreadable = bytes_of(&loaded.unreadable);
         if let Some(error) = loaded.error {
             return Err(WindowFailure::Unreadable(error));
@@ -230,14 +230,17 @@ impl DcdEngine {
         urgent: bool,
         thorough: bool,
     ) -> WritebackOutcome {
-        let bytes = pace::bytes_of(window, self.log.ring().segment_bytes);
+        let bytes = log_bytes_of(window, self.log.ring().segment_bytes);
         let pieces = sound.len();
-        self.pace.borrow_mut().begin_window(bytes, pieces, writes);
+        self.admission
+            .pace
+            .borrow_mut()
+            .begin_window(bytes, pieces, writes);
         let priority = WritebackPriority::of_destaging(urgent);
         let home = self.write_pieces_home(sound, priority, thorough).await;
         self.counters.borrow_mut().destaged_bytes += home.written;
         if home.error.is_none() && !home.stopped {
-            self.pace.borrow_mut().end_window();
+            self.admission.pace.borrow_mut().end_window();
         }
         home
     }
@@ -303,7 +306,7 @@ impl DcdEngine {
         &self,
         most: Range<SegmentSeq>,
     ) -> (Range<SegmentSeq>, Vec<LogFragment>, u64) {
-        let writes_max = policy::window_writes(self.pace.borrow().writes_assumed());
+        let writes_max = policy::window_writes(self.admission.pace.borrow().writes_assumed());
         let mut window = most.start..most.start;
         let (mut pieces, mut writes) = (Vec::new(), DestageWrites::default());
         let segments = (most.start.0..most.end.0).map(SegmentSeq);

@@ -45,7 +45,7 @@ pub(crate) struct CacheFaults {
     /// Newest record whose discard was carried out before its position in the ring, because the data device was full.
     pub(crate) discarded_ahead: Option<RecordSeq>,
     /// Limit of an administrator's abandon command: unreadable data in segments before this one is abandoned.
-    give_up_before: Option<SegmentSeq>,
+    abandon_before: Option<SegmentSeq>,
 }
 
 impl CacheFaults {
@@ -68,39 +68,39 @@ impl CacheFaults {
 
     /// Records the command to abandon unreadable data in the segments before this one. The data is tried once more
     /// first.
-    pub(crate) fn give_up(&mut self, before: SegmentSeq) {
-        self.give_up_before = Some(before);
+    pub(crate) fn abandon_unreadable(&mut self, before: SegmentSeq) {
+        self.abandon_before = Some(before);
     }
 
-    /// Returns true if unreadable data is to be abandoned.
-    pub(crate) fn gives_up(&self) -> bool {
-        self.give_up_before.is_some()
+    /// Returns true if unreadable data must be abandoned.
+    pub(crate) fn is_abandoning(&self) -> bool {
+        self.abandon_before.is_some()
     }
 
     /// Returns the limit of an abandon command. Unreadable data in segments before it may be declared lost; later
     /// segments are not covered.
-    pub(crate) fn gives_up_before(&self) -> Option<SegmentSeq> {
-        self.give_up_before
+    pub(crate) fn abandon_limit(&self) -> Option<SegmentSeq> {
+        self.abandon_before
     }
 
     /// Returns true if the abandon command covers the segment at `tail`. Such segments are read first, and their
     /// unreadable data is abandoned.
-    pub(crate) fn gives_up_from(&self, tail: SegmentSeq) -> bool {
-        self.give_up_before.is_some_and(|before| tail < before)
+    pub(crate) fn abandons_from(&self, tail: SegmentSeq) -> bool {
+        self.abandon_before.is_some_and(|before| tail < before)
     }
 
     /// Records that segments from `start` on are about to be destaged, and whether all of them could be read. The
     /// abandon command covers only data that was unreadable at that time. So the command ends when a window can be read
     /// again, and behind its last segment.
     pub(crate) fn was_read(&mut self, start: SegmentSeq, all: bool) {
-        if all || !self.gives_up_from(start) {
-            self.give_up_before = None;
+        if all || !self.abandons_from(start) {
+            self.abandon_before = None;
         }
     }
 
     /// Ends the abandon command: no unreadable data is left.
     pub(crate) fn all_is_read(&mut self) {
-        self.give_up_before = None;
+        self.abandon_before = None;
     }
 }
 
@@ -148,15 +148,15 @@ mod tests {
     #[test]
     fn permission_to_abandon_covers_existing_segments_until_they_can_be_read() {
         let mut faults = CacheFaults::default();
-        assert!(!faults.gives_up());
-        faults.give_up(SegmentSeq(5));
+        assert!(!faults.is_abandoning());
+        faults.abandon_unreadable(SegmentSeq(5));
         faults.was_read(SegmentSeq(4), false);
-        assert!(faults.gives_up() && faults.gives_up_from(SegmentSeq(4)));
-        assert!(!faults.gives_up_from(SegmentSeq(5)));
+        assert!(faults.is_abandoning() && faults.abandons_from(SegmentSeq(4)));
+        assert!(!faults.abandons_from(SegmentSeq(5)));
         faults.was_read(SegmentSeq(5), false);
-        assert!(!faults.gives_up());
-        faults.give_up(SegmentSeq(9));
+        assert!(!faults.is_abandoning());
+        faults.abandon_unreadable(SegmentSeq(9));
         faults.was_read(SegmentSeq(1), true);
-        assert!(!faults.gives_up());
+        assert!(!faults.is_abandoning());
     }
 }

@@ -25,38 +25,38 @@ const B_AT: usize = 512 << 10;
 
 /// Returns a volume with data in its log that was not destaged.
 fn dirty() -> DiskBytes {
-    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = DiskBytes::fresh(DATA_BYTES).scenario(1, None);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 3 * LINE).await;
         volume.close().await.expect("close");
     });
-    world.after_cut(WriteFate::Drop)
+    scenario.after_cut(WriteFate::Drop)
 }
 
 /// Returns a volume that was used and drained.
 fn clean() -> DiskBytes {
-    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = DiskBytes::fresh(DATA_BYTES).scenario(1, None);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 3 * LINE).await;
         volume.drain().await.expect("drain");
         volume.close().await.expect("close");
     });
-    world.after_cut(WriteFate::Drop)
+    scenario.after_cut(WriteFate::Drop)
 }
 
 fn attach(images: &DiskBytes, options: AttachOptions) -> Result<AttachReport, DcdAttachError> {
-    let world = images.world(2, None);
-    let attached = world.attach(options).expect("no cut");
+    let scenario = images.scenario(2, None);
+    let attached = scenario.attach(options).expect("no cut");
     attached.map(|(_, report)| report)
 }
 
 /// Returns the error of a rejected attach, and asserts that the attach changed neither device.
 fn refused(images: &DiskBytes) -> DcdAttachError {
-    let world = images.world(2, None);
-    let attached = world.attach(AttachOptions::default()).expect("no cut");
-    let now = world.now();
+    let scenario = images.scenario(2, None);
+    let attached = scenario.attach(AttachOptions::default()).expect("no cut");
+    let now = scenario.now();
     assert!(now.log == images.log && now.data == images.data, "changed");
-    let written = world.log.writes.borrow().len() + world.data.writes.borrow().len();
+    let written = scenario.log.writes.borrow().len() + scenario.data.writes.borrow().len();
     assert_eq!(written, 0, "asked for changes");
     attached.err().expect("refused")
 }
@@ -69,22 +69,22 @@ fn accepting() -> AttachOptions {
 }
 
 fn check(images: &DiskBytes, with_data: bool) -> Result<DcdCheckReport, InspectError> {
-    let world = images.world(3, None);
-    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    let scenario = images.scenario(3, None);
+    let (log, data) = (Rc::clone(&scenario.log), Rc::clone(&scenario.data));
     let told = Rc::new(Cell::new((0, 0)));
     let progress = Rc::clone(&told);
-    let report = world.run(async move {
+    let report = scenario.run(async move {
         let identity = identity(data.geometry().len);
         let data: Rc<dyn Device> = data;
         let pair = with_data.then_some((data, identity));
         forebay_dcd::check(log, pair, &mut |done, total| progress.set((done, total))).await
     });
-    let now = world.now();
+    let now = scenario.now();
     assert!(
         now.log == images.log && now.data == images.data,
         "a check changed something"
     );
-    assert_eq!(world.power.requests(), 0);
+    assert_eq!(scenario.power.requests(), 0);
     let report = report.expect("no cut")?;
     assert_eq!(told.get().0, report.bytes_checked);
     Ok(report)
@@ -117,8 +117,8 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_rejected() {
         assert!(matches!(accepted, Err(DcdAttachError::Shrunk { .. })));
     }
     let images = dirty();
-    let world = images.world(2, None);
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    let scenario = images.scenario(2, None);
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
     let data = Rc::new(RamDevice::new(DATA_BYTES, 4096));
     let attach = DcdVolume::attach(
         rt,
@@ -127,7 +127,11 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_rejected() {
         identity(DATA_BYTES),
         AttachOptions::default(),
     );
-    let error = world.run(attach).expect("no cut").err().expect("refused");
+    let error = scenario
+        .run(attach)
+        .expect("no cut")
+        .err()
+        .expect("refused");
     assert!(matches!(
         error,
         DcdAttachError::OtherBlockSize {
@@ -142,14 +146,14 @@ fn a_data_device_that_shrank_or_has_larger_blocks_is_rejected() {
 #[test]
 fn a_volume_keeps_its_block_size_on_a_device_with_smaller_blocks() {
     let clock = || Rc::new(VirtualTime::new());
-    let world = CacheTestbed::new(1, None, &fresh(DATA_BYTES, 4096), 4096, clock());
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = CacheTestbed::new(1, None, &fresh(DATA_BYTES, 4096), 4096, clock());
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 3 * LINE).await;
         volume.close().await.expect("close");
     });
-    let world = CacheTestbed::new(2, None, &world.cut(WriteFate::Drop), 512, clock());
-    assert_eq!(world.data.geometry().block_size, 512);
-    let (geometry, seen) = world
+    let scenario = CacheTestbed::new(2, None, &scenario.cut(WriteFate::Drop), 512, clock());
+    assert_eq!(scenario.data.geometry().block_size, 512);
+    let (geometry, seen) = scenario
         .with_volume(AttachOptions::default(), |volume| async move {
             write(&volume, 2, 80 * LINE, LINE).await;
             volume.drain().await.expect("drain");
@@ -163,19 +167,19 @@ fn a_volume_keeps_its_block_size_on_a_device_with_smaller_blocks() {
         let (at, len) = (line * LINE, lines * LINE);
         assert!(seen[at as usize..][..len as usize] == stamp(id, at, len)[..]);
     }
-    assert!(world.data.now() == seen);
+    assert!(scenario.data.now() == seen);
 }
 
 /// Found by review: a volume that never wrote to the data device itself did not flush the device. So earlier writes
 /// stayed in a cache of the disk or of the system.
 #[test]
 fn the_first_flush_covers_writes_to_the_data_device_before_the_attach() {
-    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
+    let scenario = DiskBytes::fresh(DATA_BYTES).scenario(1, None);
     let before = stamp(5, 40 * LINE, LINE);
-    let (data, buf) = (Rc::clone(&world.data), BufMut::copy_of(&before).freeze());
-    world.run(async move { data.write(40 * LINE, buf, Durability::Flush).await });
-    let data = Rc::clone(&world.data);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let (data, buf) = (Rc::clone(&scenario.data), BufMut::copy_of(&before).freeze());
+    scenario.run(async move { data.write(40 * LINE, buf, Durability::Flush).await });
+    let data = Rc::clone(&scenario.data);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         assert_eq!(data.requests_of(DeviceOp::Flush), 1);
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.expect("flush");
@@ -186,7 +190,7 @@ fn the_first_flush_covers_writes_to_the_data_device_before_the_attach() {
             "nothing went there since"
         );
     });
-    let after = world.after_cut(WriteFate::Drop).data;
+    let after = scenario.after_cut(WriteFate::Drop).data;
     assert!(after[40 * LINE as usize..][..LINE as usize] == before[..]);
 }
 
@@ -216,11 +220,15 @@ fn a_data_device_changed_at_either_end_while_dirty_is_rejected_unless_accepted()
             CheckVerdict::Dirty
         );
         // Once the change is accepted, the log records the new content.
-        let world = changed.world(2, None);
-        world.with_volume(accepting(), |volume| async move {
+        let scenario = changed.scenario(2, None);
+        scenario.with_volume(accepting(), |volume| async move {
             volume.close().await.unwrap()
         });
-        attach(&world.after_cut(WriteFate::Drop), AttachOptions::default()).expect("known now");
+        attach(
+            &scenario.after_cut(WriteFate::Drop),
+            AttachOptions::default(),
+        )
+        .expect("known now");
     }
 }
 
@@ -242,12 +250,12 @@ fn a_change_of_the_data_device_of_a_clean_volume_is_reported() {
 
 #[test]
 fn an_attach_with_other_names_of_the_data_device_is_reported() {
-    let world = clean().world(2, None);
-    let (rt, log, data) = world.parts();
+    let scenario = clean().scenario(2, None);
+    let (rt, log, data) = scenario.parts();
     let mut other = identity(DATA_BYTES);
     other.names = vec!["serial-2".into()];
     let attach = DcdVolume::attach(rt, log, data, other, AttachOptions::default());
-    let (_, report) = world.run(attach).expect("no cut").expect("attach");
+    let (_, report) = scenario.run(attach).expect("no cut").expect("attach");
     assert!(
         report.notes.iter().any(|note| note.contains("serial-1")),
         "{:?}",
@@ -266,8 +274,8 @@ fn a_single_corrupt_superblock_is_repaired_and_two_are_rejected() {
                 check(&broken, true).expect("a log").verdict,
                 CheckVerdict::Damaged
             );
-            let world = broken.world(2, None);
-            let (volume, report) = world
+            let scenario = broken.scenario(2, None);
+            let (volume, report) = scenario
                 .attach(AttachOptions::default())
                 .expect("no cut")
                 .expect("attach");
@@ -276,7 +284,7 @@ fn a_single_corrupt_superblock_is_repaired_and_two_are_rejected() {
                 "{:?}",
                 report.notes
             );
-            let seen = world.run(async move {
+            let seen = scenario.run(async move {
                 let seen = read_all(&checked(&volume)).await.expect("read");
                 volume.close().await.expect("close");
                 seen
@@ -285,7 +293,7 @@ fn a_single_corrupt_superblock_is_repaired_and_two_are_rejected() {
             let len = 3 * LINE as usize;
             assert!(seen.unwrap()[at..at + len] == stamp(1, 64 * LINE, 3 * LINE)[..]);
             assert!(
-                check(&world.now(), true)
+                check(&scenario.now(), true)
                     .expect("a log")
                     .problems
                     .is_empty(),
@@ -378,16 +386,16 @@ fn a_log_of_another_layer_is_rejected() {
 
 #[test]
 fn a_missing_flushed_record_is_rejected_unless_the_loss_is_accepted() {
-    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = DiskBytes::fresh(DATA_BYTES).scenario(1, None);
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..3 {
             write(&volume, n + 1, (64 + n) * LINE, LINE).await;
             volume.flush().await.unwrap();
         }
         rt.sleep(Duration::from_millis(500)).await;
     });
-    let mut images = world.after_cut(WriteFate::Drop);
+    let mut images = scenario.after_cut(WriteFate::Drop);
     let second = (1 << 20) + 2 * 4096;
     assert!(images.log[second..].starts_with(b"FOREREC\x01"));
     images.log[second + 40] ^= 4;
@@ -404,8 +412,8 @@ fn a_missing_flushed_record_is_rejected_unless_the_loss_is_accepted() {
         accept_loss: true,
         ..AttachOptions::default()
     };
-    let world = images.world(2, None);
-    let (volume, report) = world.attach(options).expect("no cut").expect("accepted");
+    let scenario = images.scenario(2, None);
+    let (volume, report) = scenario.attach(options).expect("no cut").expect("accepted");
     assert!(
         report
             .notes
@@ -414,7 +422,7 @@ fn a_missing_flushed_record_is_rejected_unless_the_loss_is_accepted() {
         "{:?}",
         report.notes
     );
-    let seen = world
+    let seen = scenario
         .run(async move { read_all(&checked(&volume)).await.unwrap() })
         .unwrap();
     let line = |n: u64| &seen[((64 + n) * LINE) as usize..][..LINE as usize];
@@ -444,9 +452,9 @@ fn check_and_dump_report_the_state_and_the_damage_of_a_log() {
     assert_eq!(found.verdict, CheckVerdict::Damaged);
     assert_eq!(found.damaged_ranges, [(65 * LINE, LINE)]);
 
-    let world = images.world(3, None);
-    let log = Rc::clone(&world.log);
-    let items = world.run(async move {
+    let scenario = images.scenario(3, None);
+    let log = Rc::clone(&scenario.log);
+    let items = scenario.run(async move {
         let mut items = Vec::new();
         forebay_dcd::dump(log, &mut |item| items.push(item))
             .await
@@ -454,7 +462,7 @@ fn check_and_dump_report_the_state_and_the_damage_of_a_log() {
         items
     });
     let items = items.unwrap();
-    assert!(world.log.now() == images.log, "a dump changed something");
+    assert!(scenario.log.now() == images.log, "a dump changed something");
     let [
         LogDumpItem::Superblock { copy: "A", .. },
         LogDumpItem::Superblock { copy: "B", .. },
@@ -481,8 +489,8 @@ fn check_and_dump_report_the_state_and_the_damage_of_a_log() {
 #[test]
 fn creation_on_an_unsuitable_device_is_rejected() {
     let create = |log: RamDevice, segment| {
-        let world = CacheTestbed::with_images(1, None, &[0; 4096], &[0; 4096]);
-        let data = Rc::clone(&world.data);
+        let scenario = CacheTestbed::with_images(1, None, &[0; 4096], &[0; 4096]);
+        let data = Rc::clone(&scenario.data);
         let options = CreateOptions {
             name: "test".into(),
             volume: VolumeId([1; 16]),
@@ -490,7 +498,7 @@ fn creation_on_an_unsuitable_device_is_rejected() {
             data: identity(4096),
         };
         let made = async move { forebay_dcd::create(Rc::new(log), data, options).await };
-        world
+        scenario
             .run(made)
             .expect("no cut")
             .map(|info| info.segment_count)
@@ -513,9 +521,9 @@ fn creation_on_an_unsuitable_device_is_rejected() {
 #[test]
 fn a_data_device_that_loses_the_writes_of_a_killed_process_is_recognised() {
     let images = DiskBytes::fresh(DATA_BYTES);
-    let world = images.world(1, None);
-    let (rt, home) = (world.rt.clone(), Rc::clone(&world.data));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = images.scenario(1, None);
+    let (rt, home) = (scenario.rt.clone(), Rc::clone(&scenario.data));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         // Data reaches the data device, but is never flushed there.
         home.fail(|op, _| op == DeviceOp::Flush);
         write(&volume, 1, 0, LINE).await;
@@ -524,17 +532,17 @@ fn a_data_device_that_loses_the_writes_of_a_killed_process_is_recognised() {
         assert!(drained.is_err(), "{drained:?}");
     });
     let (log, data) = (
-        world.log.running(WriteFate::Keep),
-        world.data.running(WriteFate::Keep),
+        scenario.log.running(WriteFate::Keep),
+        scenario.data.running(WriteFate::Keep),
     );
     assert_eq!(data.current.bytes(0..LINE), stamp(1, 0, LINE));
-    let next = images.world(2, None);
+    let next = images.scenario(2, None);
     next.log.resume(log);
     next.data.resume(data);
     let attached = next.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok());
     let left = next.after_cut(WriteFate::Drop);
-    let last = left.world(3, None);
+    let last = left.scenario(3, None);
     let attached = last.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok(), "{:?}", attached.err());
 }
@@ -548,10 +556,10 @@ fn acknowledged_writes_survive_the_process_only_with_acknowledgement_at_handover
             ..AttachOptions::default()
         };
         let images = DiskBytes::fresh(DATA_BYTES);
-        let world = images.world(1, None);
-        let disks = world
+        let scenario = images.scenario(1, None);
+        let disks = scenario
             .with_volume(options, {
-                let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+                let (log, data) = (Rc::clone(&scenario.log), Rc::clone(&scenario.data));
                 move |volume| async move {
                     let flushes = log.flushes.get();
                     write(&volume, 1, 64 * LINE, 3 * LINE).await;
@@ -565,7 +573,7 @@ fn acknowledged_writes_survive_the_process_only_with_acknowledgement_at_handover
                 }
             })
             .expect("no cut");
-        let next = images.world(2, None);
+        let next = images.scenario(2, None);
         next.log.resume(disks.0);
         next.data.resume(disks.1);
         let seen = next.with_volume(options, |volume| async move {

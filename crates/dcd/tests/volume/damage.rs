@@ -42,10 +42,10 @@ struct DamageCase {
 /// showed that an earlier version did not record the flush within half a second of quiet.)
 fn case(quiet: bool) -> DamageCase {
     let images = DiskBytes::fresh(DATA_BYTES);
-    let world = images.world(5, None);
+    let scenario = images.scenario(5, None);
     let history: SharedHistory = Rc::new(RefCell::new(History::whole(images.data, 1)));
-    let (rt, noted, rng) = (world.rt.clone(), Rc::clone(&history), Rng::new(17));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let (rt, noted, rng) = (scenario.rt.clone(), Rc::clone(&history), Rng::new(17));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         // More than a segment, so that the log has a summary. The pauses are too short for destaging.
         let mut actions: Vec<ScriptAction> = (0..60)
             .map(|_| match random_action(&rng, &WHOLE, 24 << 10) {
@@ -74,7 +74,7 @@ fn case(quiet: bool) -> DamageCase {
                 .expect("no faults here");
         }
     });
-    let images = world.after_cut(if quiet {
+    let images = scenario.after_cut(if quiet {
         WriteFate::Drop
     } else {
         WriteFate::Blocks(3)
@@ -171,15 +171,15 @@ impl DamageCase {
     fn try_out(&self, harm: &[LogDamage]) -> AttachOutcome {
         let mut images = self.images.clone();
         harm.iter().for_each(|harm| harm.apply(&mut images.log));
-        let world = images.world(6, None);
-        let (volume, _) = match world.attach(AttachOptions::default()).expect("no cut") {
+        let scenario = images.scenario(6, None);
+        let (volume, _) = match scenario.attach(AttachOptions::default()).expect("no cut") {
             Ok(attached) => attached,
             Err(refused) => {
                 self.accept_loss(&images, &refused);
                 return AttachOutcome::Refused;
             }
         };
-        let (seen, unreadable) = world
+        let (seen, unreadable) = scenario
             .run(async move {
                 let read = read_what_can_be(&volume).await;
                 let drained = volume.drain().await;
@@ -195,11 +195,11 @@ impl DamageCase {
             })
             .expect("no cut");
         self.judge(&seen, &unreadable, "read");
-        self.judge(&world.data.now(), &unreadable, "at home");
+        self.judge(&scenario.data.now(), &unreadable, "at home");
         if !unreadable.contains(&true) {
             return AttachOutcome::Right;
         }
-        self.stays_lost(&world.now(), &unreadable);
+        self.stays_lost(&scenario.now(), &unreadable);
         AttachOutcome::Errors
     }
 
@@ -212,14 +212,18 @@ impl DamageCase {
         ) {
             return;
         }
-        let world = before.world(6, None);
+        let scenario = before.scenario(6, None);
         let options = AttachOptions {
             accept_loss: true,
             ..AttachOptions::default()
         };
-        let volume = world.attach(options).expect("no cut").expect("accepted").0;
+        let volume = scenario
+            .attach(options)
+            .expect("no cut")
+            .expect("accepted")
+            .0;
         let read = async move { read_what_can_be(&volume).await };
-        let (seen, unreadable) = world.run(read).expect("no cut");
+        let (seen, unreadable) = scenario.run(read).expect("no cut");
         let mut history = self.history.clone();
         history.forget_durability();
         history
@@ -229,9 +233,9 @@ impl DamageCase {
 
     /// Asserts that lost data is still lost after another attach, and readable once rewritten.
     fn stays_lost(&self, images: &DiskBytes, lost: &[bool]) {
-        let world = images.world(7, None);
+        let scenario = images.scenario(7, None);
         let lost = lost.to_vec();
-        world.with_volume(AttachOptions::default(), |volume| async move {
+        scenario.with_volume(AttachOptions::default(), |volume| async move {
             let (_, unreadable) = read_what_can_be(&volume).await;
             assert!(unreadable == lost, "what was lost is not any more");
             for sector in (0..SECTORS).filter(|sector| lost[*sector as usize]) {
@@ -387,9 +391,9 @@ fn damage_to_a_log_after_a_power_cut_gives_correct_data_an_error_or_a_rejection(
 fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
     then: impl FnOnce(DcdVolume, Rt) -> F + 'static,
 ) {
-    let world = DiskBytes::fresh(4 << 20).world(1, None);
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = DiskBytes::fresh(4 << 20).scenario(1, None);
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);
         for n in 0..2u64 {
             let at = (1 << 20) + n * (16 << 10);
@@ -400,12 +404,12 @@ fn rot_in_the_last_flush_is_no_torn_end_after<F: Future<Output = ()> + 'static>(
         }
         then(volume, rt).await;
     });
-    let mut images = world.after_cut(WriteFate::Drop);
+    let mut images = scenario.after_cut(WriteFate::Drop);
     // The header of the second record.
     let at = (1 << 20) + 4096 + (16 << 10);
     assert_eq!(&images.log[at..at + 7], b"FOREREC");
     images.log[at + 4096..at + 4096 + 512].fill(0x55);
-    let again = images.world(2, None);
+    let again = images.scenario(2, None);
     if let Ok((_, report)) = again.attach(AttachOptions::default()).expect("no cut") {
         assert!(
             report.records >= 2,
@@ -443,10 +447,10 @@ fn a_flush_is_recorded_while_the_volume_is_written_without_a_pause_or_a_flush() 
 /// Reads delay destaging that has begun, and a flush comes meanwhile.
 #[test]
 fn a_flush_is_recorded_while_reads_delay_destaging() {
-    let world = DiskBytes::fresh(4 << 20).world(1, None);
-    let (rt, log, data) = world.parts();
+    let scenario = DiskBytes::fresh(4 << 20).scenario(1, None);
+    let (rt, log, data) = scenario.parts();
     data.slowest.set(Duration::from_millis(20));
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);
         let write = async |at: u64| {
             let bytes = BufMut::copy_of(&stamp(1, at, 4096)).freeze();
@@ -481,8 +485,8 @@ fn a_flush_is_recorded_while_reads_delay_destaging() {
 /// segment.
 #[test]
 fn flushed_data_survives_a_corrupt_log_block_before_it() {
-    let world = DiskBytes::fresh(4 << 20).world(1, None);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = DiskBytes::fresh(4 << 20).scenario(1, None);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);
         for n in 0..5u64 {
             let at = (1 << 20) + n * (100 << 10);
@@ -500,10 +504,10 @@ fn flushed_data_survives_a_corrupt_log_block_before_it() {
             .expect("write");
         device.flush().await.expect("flush");
     });
-    let mut images = world.after_cut(WriteFate::Drop);
+    let mut images = scenario.after_cut(WriteFate::Drop);
     let at = (1 << 20) + 8 * 4096;
     images.log[at..at + 512].fill(0x55);
-    let again = images.world(2, None);
+    let again = images.scenario(2, None);
     match again.attach(AttachOptions::default()).expect("no cut") {
         Err(refused) => println!("refused: {refused}"),
         Ok((volume, report)) => {

@@ -23,12 +23,12 @@ const LINE: u64 = 4096;
 fn only_ranges_written_by_clients_are_written_to_the_data_device() {
     for seed in 0..6 {
         let images = DiskBytes::fresh(DATA_BYTES);
-        let world = images.world(seed, None);
-        let (rt, rng) = (world.rt.clone(), Rng::new(seed));
+        let scenario = images.scenario(seed, None);
+        let (rt, rng) = (scenario.rt.clone(), Rng::new(seed));
         let written = Rc::new(RefCell::new(BTreeSet::new()));
-        let (noted, data) = (Rc::clone(&written), Rc::clone(&world.data));
+        let (noted, data) = (Rc::clone(&written), Rc::clone(&scenario.data));
         let history: SharedHistory = Rc::new(RefCell::new(History::whole(images.data.clone(), 1)));
-        world.with_volume(AttachOptions::default(), move |volume| async move {
+        scenario.with_volume(AttachOptions::default(), move |volume| async move {
             let region = 0..DATA_BYTES;
             for _ in 0..60 {
                 let action = random_action(&rng, &region, 32 << 10);
@@ -49,14 +49,15 @@ fn only_ranges_written_by_clients_are_written_to_the_data_device() {
             assert!(after.contains(&open.acknowledged()));
             assert!(open.prefixes(&data.now(), &|_| false).is_ok());
         });
-        for range in world.data.writes.borrow().iter() {
+        for range in scenario.data.writes.borrow().iter() {
             let strange =
                 (range.start / 512..range.end / 512).find(|s| !written.borrow().contains(s));
             assert_eq!(strange, None, "seed {seed}: written {range:?}");
         }
         // The log is clean now, so that the data device can be used alone.
-        let log = Rc::clone(&world.log);
-        let found = world.run(async move { forebay_dcd::check(log, None, &mut |_, _| ()).await });
+        let log = Rc::clone(&scenario.log);
+        let found =
+            scenario.run(async move { forebay_dcd::check(log, None, &mut |_, _| ()).await });
         assert_eq!(found.unwrap().unwrap().verdict, CheckVerdict::Clean);
     }
 }
@@ -64,12 +65,12 @@ fn only_ranges_written_by_clients_are_written_to_the_data_device() {
 /// A device of 4 KiB blocks differs only in that all requests are in whole blocks of 4 KiB.
 #[test]
 fn devices_of_4096_byte_blocks_can_be_cached() {
-    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
-    let (rt, log) = (world.rt.clone(), RamDevice::new(LOG_BYTES, 4096));
+    let scenario = DiskBytes::fresh(DATA_BYTES).scenario(1, None);
+    let (rt, log) = (scenario.rt.clone(), RamDevice::new(LOG_BYTES, 4096));
     let data = Rc::new(RamDevice::new(DATA_BYTES, 4096));
     data.poke(0, &stamp(5, 0, DATA_BYTES));
     let (log, home): (Rc<dyn Device>, Rc<dyn Device>) = (Rc::new(log), Rc::clone(&data) as _);
-    world.run(async move {
+    scenario.run(async move {
         let options = CreateOptions {
             name: "test".into(),
             volume: VolumeId([1; 16]),
@@ -79,7 +80,7 @@ fn devices_of_4096_byte_blocks_can_be_cached() {
         forebay_dcd::create(Rc::clone(&log), Rc::clone(&home), options)
             .await
             .unwrap();
-        for life in 0..3 {
+        for incarnation in 0..3 {
             let (log, home) = (Rc::clone(&log), Rc::clone(&home));
             let options = AttachOptions::default();
             let (volume, _) =
@@ -94,7 +95,7 @@ fn devices_of_4096_byte_blocks_can_be_cached() {
                 }
             ));
             for n in 0..40 {
-                write(&volume, life * 100 + n, n * 2 * LINE, 3 * LINE).await;
+                write(&volume, incarnation * 100 + n, n * 2 * LINE, 3 * LINE).await;
             }
             volume.flush().await.unwrap();
         }
@@ -121,9 +122,9 @@ fn a_volume_whose_length_is_not_a_multiple_of_a_block_is_cached_to_its_last_sect
     let len = DATA_BYTES + 512 * 3;
     let data = stamp(u64::MAX, 0, len);
     let log = fresh_log(LOG_BYTES, &data);
-    let world = CacheTestbed::with_images(1, None, &log, &data);
-    let home = Rc::clone(&world.data);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = CacheTestbed::with_images(1, None, &log, &data);
+    let home = Rc::clone(&scenario.data);
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, len - 1024, 1024).await;
         volume
             .write_zeroes(len - 512..len, ZeroedSpace::Keep)

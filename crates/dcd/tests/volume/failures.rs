@@ -27,13 +27,13 @@ const LINE: u64 = 4096;
 const B_AT: u64 = 512 << 10;
 const SEGMENTS_AT: u64 = 1 << 20;
 
-fn world() -> CacheTestbed {
-    DiskBytes::fresh(DATA_BYTES).world(1, None)
+fn scenario() -> CacheTestbed {
+    DiskBytes::fresh(DATA_BYTES).scenario(1, None)
 }
 
-/// Returns a world with storage for failed-log records, so that a log that takes no writes can still be abandoned.
+/// Returns a scenario with storage for failed-log records, so that a log that takes no writes can still be abandoned.
 fn witnessed() -> CacheTestbed {
-    world().witnessed(&Rc::default())
+    scenario().witnessed(&Rc::default())
 }
 
 async fn reads(volume: &DcdVolume, id: u64, at: u64, len: u64) {
@@ -58,9 +58,9 @@ async fn until_degraded(rt: &Rt, volume: &DcdVolume) {
 /// that had been written to the data device meanwhile was not flushed at all.
 #[test]
 fn a_flush_after_the_log_failed_flushes_the_data_device() {
-    let world = witnessed();
-    let (rt, log, data) = world.parts();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = witnessed();
+    let (rt, log, data) = scenario.parts();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         log.fail(|op, range| op == DeviceOp::Write && range.start < SEGMENTS_AT);
@@ -77,10 +77,13 @@ fn a_flush_after_the_log_failed_flushes_the_data_device() {
 /// waited for this data to become durable by itself.
 #[test]
 fn a_write_during_the_flush_before_a_destage_does_not_block_destaging() {
-    let world = world();
-    world.log.flush_takes.set(Some(Duration::from_millis(50)));
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    scenario
+        .log
+        .flush_takes
+        .set(Some(Duration::from_millis(50)));
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         for pause in (770..850).step_by(10) {
             write(&volume, 1, 64 * LINE, LINE).await;
             rt.sleep(Duration::from_millis(pause)).await;
@@ -95,9 +98,9 @@ fn a_write_during_the_flush_before_a_destage_does_not_block_destaging() {
 /// that took only the first was used.
 #[test]
 fn a_log_is_abandoned_even_if_a_single_superblock_copy_is_marked() {
-    let world = world();
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         // Copy A takes an update that B does not; then the other way round.
@@ -114,7 +117,7 @@ fn a_log_is_abandoned_even_if_a_single_superblock_copy_is_marked() {
         write(&volume, 2, 64 * LINE, LINE).await;
         volume.close().await.unwrap();
     });
-    let again = world.now().world(2, None);
+    let again = scenario.now().scenario(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
 }
@@ -123,14 +126,17 @@ fn a_log_is_abandoned_even_if_a_single_superblock_copy_is_marked() {
 /// the first was still waiting for the device.
 #[test]
 fn two_concurrent_flushes_both_wait_for_unlogged_writes() {
-    let world = world();
-    world.data.flush_takes.set(Some(Duration::from_millis(50)));
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let scenario = scenario();
+    scenario
+        .data
+        .flush_takes
+        .set(Some(Duration::from_millis(50)));
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
     };
-    world.with_volume(options, |volume| async move {
+    scenario.with_volume(options, |volume| async move {
         write(&volume, 1, 64 * LINE, 16 * LINE).await;
         let other = volume.clone();
         let first = rt.spawn(async move { other.flush().await });
@@ -150,9 +156,9 @@ fn two_concurrent_flushes_both_wait_for_unlogged_writes() {
 /// have lost the data.
 #[test]
 fn data_lost_by_a_failed_flush_during_a_rescue_is_written_again() {
-    let world = witnessed();
-    let (rt, log, data) = world.parts();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = witnessed();
+    let (rt, log, data) = scenario.parts();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume
             .write_zeroes(70 * LINE..72 * LINE, ZeroedSpace::Keep)
@@ -178,11 +184,11 @@ fn data_lost_by_a_failed_flush_during_a_rescue_is_written_again() {
 fn writers_continue_after_a_slow_flush_ends_with_the_log_full_of_unflushed_data() {
     let data = stamp(0, 0, 16 << 20);
     let log = fresh_log(LOG_BYTES + 300 * (128 << 10), &data);
-    let world = CacheTestbed::with_images(1, None, &log, &data);
-    world.log.flush_takes.set(Some(Duration::from_secs(1)));
-    world.log.slowest.set(Duration::from_micros(30));
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = CacheTestbed::with_images(1, None, &log, &data);
+    scenario.log.flush_takes.set(Some(Duration::from_secs(1)));
+    scenario.log.slowest.set(Duration::from_micros(30));
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 0, LINE).await;
         let other = volume.clone();
         let flush = rt.spawn(async move { other.flush().await });
@@ -197,9 +203,9 @@ fn writers_continue_after_a_slow_flush_ends_with_the_log_full_of_unflushed_data(
 /// Found by reading: a flush waited for the rescue, and the rescue for the data device, forever.
 #[test]
 fn requests_end_with_errors_when_both_devices_fail() {
-    let world = witnessed();
-    let (rt, log, data) = world.parts();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = witnessed();
+    let (rt, log, data) = scenario.parts();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         data.fail(|op, _| op != DeviceOp::Read);
         log.fail(|op, _| op != DeviceOp::Read);
@@ -227,9 +233,9 @@ fn requests_end_with_errors_when_both_devices_fail() {
 
 #[test]
 fn a_close_with_both_devices_failing_detaches_and_reports_the_loss() {
-    let world = world();
-    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    let (log, data) = (Rc::clone(&scenario.log), Rc::clone(&scenario.data));
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         data.fail(|_, _| true);
         log.fail(|_, _| true);
@@ -240,9 +246,9 @@ fn a_close_with_both_devices_failing_detaches_and_reports_the_loss() {
 /// Found by reading: after one read error during destaging, the data was abandoned for good.
 #[test]
 fn a_transient_read_failure_of_the_log_loses_nothing() {
-    let world = world();
-    let (rt, log, data) = world.parts();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    let (rt, log, data) = scenario.parts();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 16 * LINE).await;
         volume.flush().await.unwrap();
         let until = rt.now().plus(Duration::from_secs(2));
@@ -257,9 +263,9 @@ fn a_transient_read_failure_of_the_log_loses_nothing() {
 /// Found by the run of faults: marking the log as abandoned was tried only once.
 #[test]
 fn a_failed_log_that_works_again_is_marked_as_abandoned() {
-    let world = witnessed();
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = witnessed();
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         log.fail(|op, _| op != DeviceOp::Read);
@@ -269,7 +275,7 @@ fn a_failed_log_that_works_again_is_marked_as_abandoned() {
         log.fault.replace(None);
         rt.sleep(Duration::from_secs(60)).await;
     });
-    let again = world.after_cut(WriteFate::Drop).world(2, None);
+    let again = scenario.after_cut(WriteFate::Drop).scenario(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
 }
@@ -277,9 +283,9 @@ fn a_failed_log_that_works_again_is_marked_as_abandoned() {
 #[test]
 fn a_failed_log_that_could_not_be_marked_is_reported_with_a_remedy() {
     let witness = Rc::new(MemoryLogRegistry::default());
-    let world = world().witnessed(&witness);
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario().witnessed(&witness);
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         assert_eq!(volume.stale_log(), None);
@@ -295,12 +301,12 @@ fn a_failed_log_that_could_not_be_marked_is_reported_with_a_remedy() {
         assert_eq!(volume.stale_log(), Some(StaleLog));
         rt.sleep(Duration::from_secs(60)).await;
     });
-    let images = world.after_cut(WriteFate::Drop);
-    let again = images.world(2, None).witnessed(&witness);
+    let images = scenario.after_cut(WriteFate::Drop);
+    let again = images.scenario(2, None).witnessed(&witness);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(DcdAttachError::GivenUp)));
     // The reason for the warning: without a failed-log record, the unmarked log would bring back old data.
-    let again = images.world(2, None);
+    let again = images.scenario(2, None);
     let attached = again.attach(AttachOptions::default()).expect("no cut");
     assert!(attached.is_ok(), "the log is believed");
 }
@@ -309,9 +315,9 @@ fn a_failed_log_that_could_not_be_marked_is_reported_with_a_remedy() {
 /// log could not be marked, and the next attach applied the old data of the log.
 #[test]
 fn without_a_failed_log_record_no_flush_succeeds_until_the_failed_log_is_marked() {
-    let world = world();
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         log.fail(|op, _| op != DeviceOp::Read);
@@ -337,10 +343,10 @@ fn without_a_failed_log_record_no_flush_succeeds_until_the_failed_log_is_marked(
             .await
             .expect("the log says that it is abandoned");
     });
-    let images = world.after_cut(WriteFate::Drop);
+    let images = scenario.after_cut(WriteFate::Drop);
     assert!(holds(&images.data, 2, 64 * LINE, LINE));
     let refused = images
-        .world(2, None)
+        .scenario(2, None)
         .attach(AttachOptions::default())
         .expect("no cut");
     assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
@@ -372,38 +378,38 @@ impl RemoteRegistry {
 }
 
 impl FailedLogRegistry for RemoteRegistry {
-    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
+    fn abandoned(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
         // These tests do not depend on the duration of an attach.
-        self.notes.given_up(volume)
+        self.notes.abandoned(volume)
     }
 
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
+    fn abandon(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
         Box::pin(async move {
             self.answer().await?;
-            self.notes.give_up(volume, epoch).await
+            self.notes.abandon(volume, epoch).await
         })
     }
 }
 
-/// Returns the world with such storage, and the records that the storage holds.
+/// Returns the scenario with such storage, and the records that the storage holds.
 fn with_remote(takes: Duration, away_for: Duration) -> (CacheTestbed, Rc<MemoryLogRegistry>) {
-    let (world, notes) = (world(), Rc::new(MemoryLogRegistry::default()));
+    let (scenario, notes) = (scenario(), Rc::new(MemoryLogRegistry::default()));
     let remote = RemoteRegistry {
-        rt: world.rt.clone(),
+        rt: scenario.rt.clone(),
         notes: Rc::clone(&notes),
         takes,
         away_for,
     };
-    world.witness.replace(Some(Rc::new(remote)));
-    (world, notes)
+    scenario.witness.replace(Some(Rc::new(remote)));
+    (scenario, notes)
 }
 
 #[test]
 fn a_flush_waits_for_a_failed_log_record_that_takes_half_a_minute() {
     let takes = Duration::from_secs(30);
-    let (world, notes) = with_remote(takes, Duration::ZERO);
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let (scenario, notes) = with_remote(takes, Duration::ZERO);
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         log.fail(|op, _| op != DeviceOp::Read);
@@ -411,7 +417,7 @@ fn a_flush_waits_for_a_failed_log_record_that_takes_half_a_minute() {
         let began = rt.now();
         volume.flush().await.expect("the witness has noted it");
         assert!(rt.now().since(began) >= takes);
-        let noted = notes.given_up(VOLUME).await.unwrap();
+        let noted = notes.abandoned(VOLUME).await.unwrap();
         assert!(noted.is_some(), "acknowledged before anybody knew");
     });
 }
@@ -419,10 +425,10 @@ fn a_flush_waits_for_a_failed_log_record_that_takes_half_a_minute() {
 #[test]
 fn writing_a_failed_log_record_is_retried_until_it_succeeds_after_an_hour() {
     let away_for = Duration::from_secs(3600);
-    let (world, notes) = with_remote(Duration::from_secs(1), away_for);
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    let (scenario, notes) = with_remote(Duration::from_secs(1), away_for);
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
     let kept = Rc::clone(&notes);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         log.fail(|op, _| op != DeviceOp::Read);
@@ -431,25 +437,25 @@ fn writing_a_failed_log_record_is_retried_until_it_succeeds_after_an_hour() {
         reads(&volume, 2, 64 * LINE, LINE).await;
         rt.sleep(away_for).await;
         volume.flush().await.expect("the witness is back");
-        let noted = kept.given_up(VOLUME).await.unwrap();
+        let noted = kept.abandoned(VOLUME).await.unwrap();
         assert!(noted.is_some(), "acknowledged before anybody knew");
     });
-    let images = world.after_cut(WriteFate::Drop);
+    let images = scenario.after_cut(WriteFate::Drop);
     assert!(holds(&images.data, 2, 64 * LINE, LINE));
-    let again = images.world(2, None).witnessed(&notes);
+    let again = images.scenario(2, None).witnessed(&notes);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(DcdAttachError::GivenUp)));
 }
 
 #[test]
 fn a_command_lets_flushes_succeed_when_a_failed_log_cannot_be_marked() {
-    let world = world();
-    let log = Rc::clone(&world.log);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    let log = Rc::clone(&scenario.log);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         log.fail(|_, _| true);
         volume.flush().await.expect_err("nobody answers for it");
-        volume.give_up_unreadable();
+        volume.abandon_unreadable();
         volume.flush().await.expect("somebody does");
         assert_eq!(volume.stale_log(), Some(StaleLog));
         volume.close().await.expect("all is durable");
@@ -458,9 +464,9 @@ fn a_command_lets_flushes_succeed_when_a_failed_log_cannot_be_marked() {
 
 #[test]
 fn a_close_marks_a_failed_log_that_works_again() {
-    let world = witnessed();
-    let log = Rc::clone(&world.log);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = witnessed();
+    let log = Rc::clone(&scenario.log);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         log.fail(|op, _| op != DeviceOp::Read);
@@ -471,16 +477,16 @@ fn a_close_marks_a_failed_log_that_works_again() {
         volume.close().await.expect("all is durable");
         assert_eq!(volume.stale_log(), None);
     });
-    let again = world.after_cut(WriteFate::Drop).world(2, None);
+    let again = scenario.after_cut(WriteFate::Drop).scenario(2, None);
     let refused = again.attach(AttachOptions::default()).expect("no cut");
     assert!(matches!(refused, Err(DcdAttachError::Abandoned { .. })));
 }
 
 #[test]
 fn a_close_reports_a_stale_log_that_it_could_not_mark() {
-    let world = world();
-    let log = Rc::clone(&world.log);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    let log = Rc::clone(&scenario.log);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.drain().await.unwrap();
         log.fail(|op, range| op == DeviceOp::Write && range.start < SEGMENTS_AT);
@@ -493,10 +499,10 @@ fn a_close_reports_a_stale_log_that_it_could_not_mark() {
 /// the tail existed only on the data device, and the rescue zeroed it before it wrote it again.
 #[test]
 fn the_rescue_does_not_zero_ranges_with_newer_data() {
-    let world = world();
-    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
-    let home = Rc::clone(&world.data);
-    world.log.fail(move |op, range| {
+    let scenario = scenario();
+    let (log, data) = (Rc::clone(&scenario.log), Rc::clone(&scenario.data));
+    let home = Rc::clone(&scenario.data);
+    scenario.log.fail(move |op, range| {
         op == DeviceOp::Write && range.start == B_AT && !home.writes.borrow().is_empty()
     });
     let cuts = Rc::new(RefCell::new(Vec::new()));
@@ -508,8 +514,8 @@ fn the_rescue_does_not_zero_ranges_with_newer_data() {
         );
         kept.borrow_mut().push(DiskBytes { log, data });
     };
-    let power = Rc::clone(&world.power);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let power = Rc::clone(&scenario.power);
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         volume
             .write_zeroes(64 * LINE..66 * LINE, ZeroedSpace::Release)
             .await
@@ -523,11 +529,11 @@ fn the_rescue_does_not_zero_ranges_with_newer_data() {
     });
     assert!(cuts.borrow().len() > 8);
     for images in cuts.take() {
-        let again = images.world(2, None);
+        let again = images.scenario(2, None);
         let Ok((volume, _)) = again.attach(AttachOptions::default()).expect("no cut") else {
             assert!(
                 holds(&images.data, 1, 64 * LINE, LINE),
-                "given up and not home"
+                "abandoned and not on the data device"
             );
             continue;
         };
@@ -541,10 +547,10 @@ fn the_rescue_does_not_zero_ranges_with_newer_data() {
 /// next flush was acknowledged although this data was lost.
 #[test]
 fn no_flush_succeeds_after_a_failed_flush_lost_data_without_a_log_copy() {
-    let world = witnessed();
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    let data = Rc::clone(&world.data);
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = witnessed();
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    let data = Rc::clone(&scenario.data);
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         log.fail(|op, _| op == DeviceOp::Write);
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.expect("the rescue made it durable");
@@ -563,13 +569,13 @@ fn no_flush_succeeds_after_a_failed_flush_lost_data_without_a_log_copy() {
 /// The same with a write that bypassed a working log. The failed flush was not even a client's: destaging needed it.
 #[test]
 fn no_flush_succeeds_after_a_failed_flush_lost_a_large_write() {
-    let world = world();
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let scenario = scenario();
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
     };
-    world.with_volume(options, |volume| async move {
+    scenario.with_volume(options, |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.unwrap();
         write(&volume, 2, 128 * LINE, 16 * LINE).await;
@@ -587,16 +593,16 @@ fn no_flush_succeeds_after_a_failed_flush_lost_a_large_write() {
 /// this place as the end of the log and sealed it there, so flushed data was lost for good.
 #[test]
 fn a_log_with_an_unreadable_end_is_rejected_and_can_be_attached_later() {
-    let world = world();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..3 {
             write(&volume, n, (64 + n) * LINE, LINE).await;
             volume.flush().await.unwrap();
         }
     });
-    let images = world.after_cut(WriteFate::Drop);
+    let images = scenario.after_cut(WriteFate::Drop);
     for record in 0..3 {
-        let deaf = images.world(2, None);
+        let deaf = images.scenario(2, None);
         let header = SEGMENTS_AT + record * 2 * LINE;
         deaf.log
             .fail(move |op, range| op == DeviceOp::Read && range.contains(&header));
@@ -606,7 +612,7 @@ fn a_log_with_an_unreadable_end_is_rejected_and_can_be_attached_later() {
         let written = deaf.log.writes.borrow().len() + deaf.data.writes.borrow().len();
         assert_eq!(written, 0, "nothing was changed");
     }
-    let again = images.world(3, None);
+    let again = images.scenario(3, None);
     again.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..3 {
             reads(&volume, n, (64 + n) * LINE, LINE).await;
@@ -619,19 +625,19 @@ fn a_log_with_an_unreadable_end_is_rejected_and_can_be_attached_later() {
 #[test]
 fn an_unreadable_superblock_copy_is_not_treated_as_damaged() {
     for bad in [0, B_AT] {
-        let world = world();
-        world
+        let scenario = scenario();
+        scenario
             .log
             .fail(move |op, range| op == DeviceOp::Read && range.start == bad);
-        let refused = world.attach(AttachOptions::default()).expect("no cut");
+        let refused = scenario.attach(AttachOptions::default()).expect("no cut");
         let error = refused.err().expect("refused").to_string();
         assert!(error.contains("may be newer"), "{error}");
-        assert_eq!(world.power.requests(), 0, "nothing was changed");
+        assert_eq!(scenario.power.requests(), 0, "nothing was changed");
         let told = AttachOptions {
             accept_loss: true,
             ..AttachOptions::default()
         };
-        assert!(world.attach(told).expect("no cut").is_ok());
+        assert!(scenario.attach(told).expect("no cut").is_ok());
     }
 }
 
@@ -639,16 +645,19 @@ fn an_unreadable_superblock_copy_is_not_treated_as_damaged() {
 /// destaging had just written. Destaging's own flush then succeeded, so the tail moved.
 #[test]
 fn a_failed_flush_of_the_data_device_loses_no_data_of_concurrent_destaging() {
-    let world = world();
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
-    let home = Rc::clone(&world.data);
-    world.data.slowest.set(Duration::from_millis(400));
-    world.data.flush_takes.set(Some(Duration::from_millis(150)));
+    let scenario = scenario();
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
+    let home = Rc::clone(&scenario.data);
+    scenario.data.slowest.set(Duration::from_millis(400));
+    scenario
+        .data
+        .flush_takes
+        .set(Some(Duration::from_millis(150)));
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
     };
-    world.with_volume(options, |volume| async move {
+    scenario.with_volume(options, |volume| async move {
         for n in 0..40 {
             write(&volume, 1, (64 + n * 2) * LINE, LINE).await;
         }
@@ -677,10 +686,10 @@ fn a_failed_flush_of_the_data_device_loses_no_data_of_concurrent_destaging() {
 /// failed to write. Fragments that were no longer tried were treated as destaged, and the log was marked as abandoned.
 #[test]
 fn a_close_during_a_rescue_abandons_no_fragment_that_was_not_tried() {
-    let world = world();
-    world.data.slowest.set(Duration::from_millis(400));
-    let (rt, log, data) = world.parts();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    scenario.data.slowest.set(Duration::from_millis(400));
+    let (rt, log, data) = scenario.parts();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 8 * LINE).await;
         volume.flush().await.unwrap();
         data.fail(|op, range| op == DeviceOp::Write && range.contains(&(70 * LINE)));
@@ -693,8 +702,8 @@ fn a_close_during_a_rescue_abandons_no_fragment_that_was_not_tried() {
         assert!(closed.is_err(), "one line is not durable at home");
         let _ = flush.await;
     });
-    let images = world.after_cut(WriteFate::Drop);
-    let again = images.world(2, None);
+    let images = scenario.after_cut(WriteFate::Drop);
+    let again = images.scenario(2, None);
     again.with_volume(AttachOptions::default(), |volume| async move {
         reads(&volume, 1, 64 * LINE, 8 * LINE).await;
     });

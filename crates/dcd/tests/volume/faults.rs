@@ -86,11 +86,11 @@ async fn read_sectors(volume: &DcdVolume) -> (Vec<u8>, Vec<bool>) {
 
 /// Asserts the state of the disks after a power cut during the failure of the log.
 fn judge_after_cut(images: &DiskBytes, history: &History, what: &str) {
-    let world = images.world(9, None);
-    let seen = match world.attach(AttachOptions::default()).expect("no cut") {
+    let scenario = images.scenario(9, None);
+    let seen = match scenario.attach(AttachOptions::default()).expect("no cut") {
         Ok((volume, _)) => {
             let read = async move { read_sectors(&volume).await };
-            let (seen, unreadable) = world.run(read).expect("no cut");
+            let (seen, unreadable) = scenario.run(read).expect("no cut");
             assert!(!unreadable.contains(&true), "{what}: unreadable");
             seen
         }
@@ -102,9 +102,9 @@ fn judge_after_cut(images: &DiskBytes, history: &History, what: &str) {
                 accept_changed: true,
                 ..AttachOptions::default()
             };
-            let accepted = world.attach(options).expect("no cut").expect("accepted");
+            let accepted = scenario.attach(options).expect("no cut").expect("accepted");
             let read = async move { read_sectors(&accepted.0).await };
-            world.run(read).expect("no cut").0
+            scenario.run(read).expect("no cut").0
         }
         Err(other) => panic!("{what}: {other}"),
     };
@@ -115,25 +115,25 @@ fn judge_after_cut(images: &DiskBytes, history: &History, what: &str) {
 
 /// A volume whose log or data device fails, and its clients.
 struct FaultyCache {
-    world: CacheTestbed,
+    scenario: CacheTestbed,
     volume: DcdVolume,
     history: SharedHistory,
 }
 
 impl FaultyCache {
     fn new(images: &DiskBytes, seed: u64) -> FaultyCache {
-        let world = images.world(seed, None).witnessed(&Rc::default());
-        let attached = world.attach(AttachOptions::default()).expect("no cut");
+        let scenario = images.scenario(seed, None).witnessed(&Rc::default());
+        let attached = scenario.attach(AttachOptions::default()).expect("no cut");
         FaultyCache {
             volume: attached.expect("attach").0,
-            world,
+            scenario,
             history: Rc::new(RefCell::new(History::whole(images.data.clone(), 1))),
         }
     }
 
     /// Runs the script. Returns the errors.
     fn go(&self, script: &[ScriptAction]) -> Vec<DeviceError> {
-        let (rt, history) = (self.world.rt.clone(), Rc::clone(&self.history));
+        let (rt, history) = (self.scenario.rt.clone(), Rc::clone(&self.history));
         let (volume, script) = (self.volume.clone(), script.to_vec());
         let run = async move {
             let mut errors = Vec::new();
@@ -143,14 +143,14 @@ impl FaultyCache {
             }
             errors
         };
-        self.world.run(run).expect("no cut")
+        self.scenario.run(run).expect("no cut")
     }
 
     fn run<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         ask: impl FnOnce(DcdVolume) -> F,
     ) -> T {
-        self.world.run(ask(self.volume.clone())).expect("no cut")
+        self.scenario.run(ask(self.volume.clone())).expect("no cut")
     }
 
     fn is_degraded(&self) -> bool {
@@ -160,7 +160,10 @@ impl FaultyCache {
     /// Cuts the power a few times while the volume is degraded.
     fn cut_while_degraded(&self, seed: u64) -> Rc<RefCell<Vec<(DiskBytes, History)>>> {
         let cuts: Rc<RefCell<Vec<(DiskBytes, History)>>> = Rc::default();
-        let (log, data) = (Rc::clone(&self.world.log), Rc::clone(&self.world.data));
+        let (log, data) = (
+            Rc::clone(&self.scenario.log),
+            Rc::clone(&self.scenario.data),
+        );
         let (noted, kept) = (Rc::clone(&self.history), Rc::clone(&cuts));
         let (rng, volume) = (Rng::new(seed), self.volume.clone());
         let watch = move |request| {
@@ -175,7 +178,7 @@ impl FaultyCache {
                 kept.borrow_mut().push((images, noted.borrow().clone()));
             }
         };
-        self.world.power.watch.replace(Some(Box::new(watch)));
+        self.scenario.power.watch.replace(Some(Box::new(watch)));
         cuts
     }
 
@@ -196,7 +199,7 @@ fn log_fails(
     failing: CacheFailureMode,
 ) -> bool {
     let run = FaultyCache::new(images, n);
-    fail_at(&run.world.log, n, failing);
+    fail_at(&run.scenario.log, n, failing);
     let cuts = run.cut_while_degraded(n);
     let mut errors = run.go(script);
     let failed = run.is_degraded();
@@ -227,12 +230,12 @@ fn log_fails(
     }
     run.all_is_there(&seen, &unreadable);
     if errors.is_empty() && failed {
-        run.all_is_there(&run.world.data.after_cut(WriteFate::Drop), &unreadable);
+        run.all_is_there(&run.scenario.data.after_cut(WriteFate::Drop), &unreadable);
     }
     // The volume can also be closed, with an error if data was lost.
     let closed = run.run(|volume| async move { volume.close().await });
     assert_eq!(closed.is_ok(), errors.is_empty(), "{closed:?} {errors:?}");
-    run.world.power.watch.replace(None);
+    run.scenario.power.watch.replace(None);
     // A log that takes no writes cannot be attached, but a log that failed once can.
     if failing == CacheFailureMode::Once {
         for (images, history) in cuts.take() {
@@ -281,13 +284,13 @@ fn data_fails(
     failing: CacheFailureMode,
 ) -> bool {
     let run = FaultyCache::new(images, n);
-    let healed = fail_at(&run.world.data, n, failing);
+    let healed = fail_at(&run.scenario.data, n, failing);
     let errors = run.go(script);
     assert!(errors.is_empty(), "{errors:?}");
-    let cut = run.world.after_cut(WriteFate::Blocks(n));
+    let cut = run.scenario.after_cut(WriteFate::Blocks(n));
     judge_after_cut(&cut, &run.history.borrow(), &format!("data failed at {n}"));
     healed.set(true);
-    let rt = run.world.rt.clone();
+    let rt = run.scenario.rt.clone();
     let errors = run.run(|volume| async move {
         rt.sleep(Duration::from_secs(60)).await;
         volume.drain().await.expect("drain");
@@ -295,7 +298,7 @@ fn data_fails(
         volume.status().data_errors
     });
     run.all_is_there(
-        &run.world.data.after_cut(WriteFate::Drop),
+        &run.scenario.data.after_cut(WriteFate::Drop),
         &vec![false; 4096],
     );
     errors > 0

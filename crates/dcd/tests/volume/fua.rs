@@ -74,9 +74,9 @@ fn with_fua_by_flush<F: Future<Output = ()> + 'static>(
     options: AttachOptions,
     each: impl FnOnce(DcdVolume, Rt, Rc<SimDisk>, Rc<SimDisk>) -> F + 'static,
 ) {
-    let world = DiskBytes::fresh(DATA_BYTES).world(1, None);
-    let (rt, log, data) = world.parts();
-    world.run(async move {
+    let scenario = DiskBytes::fresh(DATA_BYTES).scenario(1, None);
+    let (rt, log, data) = scenario.parts();
+    scenario.run(async move {
         let for_fua: Rc<Cell<bool>> = Rc::default();
         let home = FuaByFlush {
             rt: rt.clone(),

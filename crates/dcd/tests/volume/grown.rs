@@ -26,8 +26,8 @@ const LINE: u64 = 4096;
 
 /// Returns a volume that was used, drained or not, with a data device that is longer now.
 fn grown(drained: bool, len: u64) -> DiskBytes {
-    let world = DiskBytes::fresh(BEFORE).world(1, None);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = DiskBytes::fresh(BEFORE).scenario(1, None);
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 0, 3 * LINE).await;
         write(&volume, 2, BEFORE - LINE, LINE).await;
         if drained {
@@ -35,16 +35,16 @@ fn grown(drained: bool, len: u64) -> DiskBytes {
         }
         volume.close().await.expect("close");
     });
-    let mut images = world.after_cut(WriteFate::Drop);
+    let mut images = scenario.after_cut(WriteFate::Drop);
     images.data.resize(len as usize, 0xee);
     images
 }
 
 /// Returns the length recorded in the log.
 fn recorded(images: &DiskBytes) -> u64 {
-    let world = images.world(5, None);
-    let log = Rc::clone(&world.log);
-    let info = world.run(async move { forebay_dcd::inspect(log).await });
+    let scenario = images.scenario(5, None);
+    let log = Rc::clone(&scenario.log);
+    let info = scenario.run(async move { forebay_dcd::inspect(log).await });
     info.expect("no cut").expect("a log").data.len
 }
 
@@ -60,8 +60,8 @@ fn holds_all(content: &[u8]) -> bool {
 #[test]
 fn the_next_attach_gives_the_volume_the_length_of_its_data_device() {
     for drained in [true, false] {
-        let world = grown(drained, AFTER).world(2, None);
-        let content = world.with_volume(AttachOptions::default(), |volume| async move {
+        let scenario = grown(drained, AFTER).scenario(2, None);
+        let content = scenario.with_volume(AttachOptions::default(), |volume| async move {
             assert_eq!(volume.geometry().len, AFTER);
             let content = read_all(&checked(&volume)).await.expect("read");
             write(&volume, 3, AFTER - 2 * LINE, 2 * LINE).await;
@@ -70,14 +70,14 @@ fn the_next_attach_gives_the_volume_the_length_of_its_data_device() {
         });
         assert!(holds_all(&content.expect("no cut")), "drained: {drained}");
         // Data written behind the old end is recovered and destaged like other data.
-        let images = world.after_cut(WriteFate::Drop);
+        let images = scenario.after_cut(WriteFate::Drop);
         assert_eq!(recorded(&images), AFTER);
-        let world = images.world(3, None);
-        world.with_volume(AttachOptions::default(), |volume| async move {
+        let scenario = images.scenario(3, None);
+        scenario.with_volume(AttachOptions::default(), |volume| async move {
             volume.drain().await.expect("drain");
             volume.close().await.expect("close");
         });
-        assert!(holds(&world.data.now(), 3, AFTER - 2 * LINE, 2 * LINE));
+        assert!(holds(&scenario.data.now(), 3, AFTER - 2 * LINE, 2 * LINE));
     }
 }
 
@@ -85,9 +85,9 @@ fn the_next_attach_gives_the_volume_the_length_of_its_data_device() {
 fn an_attach_reports_that_the_device_grew_and_check_reports_no_problem() {
     for (drained, verdict) in [(true, CheckVerdict::Clean), (false, CheckVerdict::Dirty)] {
         let images = grown(drained, AFTER);
-        let world = images.world(2, None);
-        let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
-        let report = world.run(async move {
+        let scenario = images.scenario(2, None);
+        let (log, data) = (Rc::clone(&scenario.log), Rc::clone(&scenario.data));
+        let report = scenario.run(async move {
             let data: Rc<dyn Device> = data;
             let pair = Some((data, identity(AFTER)));
             forebay_dcd::check(log, pair, &mut |_, _| {}).await
@@ -95,7 +95,7 @@ fn an_attach_reports_that_the_device_grew_and_check_reports_no_problem() {
         let report = report.expect("no cut").expect("a log");
         assert_eq!((report.verdict, report.problems.len()), (verdict, 0));
         assert_eq!(report.grown_bytes, AFTER - BEFORE);
-        let attached = world.attach(AttachOptions::default()).expect("no cut");
+        let attached = scenario.attach(AttachOptions::default()).expect("no cut");
         let notes = attached.expect("attach").1.notes;
         assert!(notes[0].contains("3MiB instead of 1MiB"), "{notes:?}");
     }
@@ -108,16 +108,16 @@ fn a_power_cut_anywhere_in_the_attach_leaves_the_old_or_the_new_length() {
         let images = grown(drained, AFTER);
         let (mut lengths, mut n) = ([0, 0], 0);
         loop {
-            let world = images.world(n, Some(n));
-            let attached = world.attach(AttachOptions::default());
+            let scenario = images.scenario(n, Some(n));
+            let attached = scenario.attach(AttachOptions::default());
             for coin in [WriteFate::Drop, WriteFate::Keep, WriteFate::Blocks(n)] {
-                let left = world.after_cut(coin);
+                let left = scenario.after_cut(coin);
                 match recorded(&left) {
                     BEFORE => lengths[0] += 1,
                     AFTER => lengths[1] += 1,
                     other => panic!("a length of {other} after a cut at request {n}"),
                 }
-                let again = left.world(n + 1000, None);
+                let again = left.scenario(n + 1000, None);
                 let content = again.with_volume(AttachOptions::default(), |volume| async move {
                     read_all(&checked(&volume)).await.expect("read")
                 });
@@ -141,7 +141,7 @@ fn a_device_that_grew_and_was_changed_is_rejected_while_its_log_holds_data() {
     for at in [4096, BEFORE - 8192] {
         let mut images = grown(false, AFTER);
         images.data[at as usize] ^= 1;
-        let attached = images.world(2, None).attach(AttachOptions::default());
+        let attached = images.scenario(2, None).attach(AttachOptions::default());
         let error = attached.expect("no cut").err().expect("refused");
         assert!(matches!(error, DcdAttachError::Changed { .. }), "{error}");
     }
@@ -151,8 +151,8 @@ fn a_device_that_grew_and_was_changed_is_rejected_while_its_log_holds_data() {
 #[test]
 fn a_longer_device_of_another_name_is_rejected_while_the_log_holds_data() {
     let attach = |drained: bool, accept_changed| {
-        let world = grown(drained, AFTER).world(2, None);
-        let (rt, log, data) = world.parts();
+        let scenario = grown(drained, AFTER).scenario(2, None);
+        let (rt, log, data) = scenario.parts();
         let other = DataIdentity {
             names: vec!["serial-2".into()],
             ..identity(AFTER)
@@ -162,7 +162,7 @@ fn a_longer_device_of_another_name_is_rejected_while_the_log_holds_data() {
             ..AttachOptions::default()
         };
         let attached = DcdVolume::attach(rt, log, data, other, options);
-        world
+        scenario
             .run(attached)
             .expect("no cut")
             .map(|(_, report)| report)
@@ -182,8 +182,8 @@ fn a_longer_device_of_another_name_and_content_is_rejected_even_with_an_empty_lo
     let attach = |accept_changed| {
         let mut images = grown(true, AFTER);
         images.data[4096] ^= 1;
-        let world = images.world(2, None);
-        let (rt, log, data) = world.parts();
+        let scenario = images.scenario(2, None);
+        let (rt, log, data) = scenario.parts();
         let other = DataIdentity {
             names: vec!["serial-2".into()],
             ..identity(AFTER)
@@ -193,7 +193,7 @@ fn a_longer_device_of_another_name_and_content_is_rejected_even_with_an_empty_lo
             ..AttachOptions::default()
         };
         let attached = DcdVolume::attach(rt, log, data, other, options);
-        world.run(attached).expect("no cut").map(drop)
+        scenario.run(attached).expect("no cut").map(drop)
     };
     let error = attach(false).expect_err("refused");
     assert!(
@@ -210,27 +210,27 @@ fn a_volume_grows_in_whole_blocks() {
     let medium = forebay_sim_targets::cache::volume::fresh(BEFORE, 4096);
     let made = CacheTestbed::new(1, None, &medium, 4096, clock);
     let log = made.log.now();
-    let world = CacheTestbed::with_images(2, None, &log, &clean.data);
-    let attached = world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = CacheTestbed::with_images(2, None, &log, &clean.data);
+    let attached = scenario.with_volume(AttachOptions::default(), |volume| async move {
         (volume.geometry().block_size, volume.geometry().len)
     });
     assert_eq!(attached, Some((4096, AFTER)));
-    let log = Rc::clone(&world.log);
-    let copies = world.run(async move { read_superblocks(&*log).await });
+    let log = Rc::clone(&scenario.log);
+    let copies = scenario.run(async move { read_superblocks(&*log).await });
     assert!(copies.expect("no cut").expect("read").newest().is_ok());
 }
 
 /// Writes to a volume while its data device grows twice; the power fails at request `cut_at`. Returns the acknowledged
-/// and flushed writes behind the old ends, whether the run ended, and the world with its disks.
+/// and flushed writes behind the old ends, whether the run ended, and the scenario with its disks.
 fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, CacheTestbed) {
-    let world = DiskBytes::fresh(BEFORE).world(seed, cut_at);
+    let scenario = DiskBytes::fresh(BEFORE).scenario(seed, cut_at);
     let done = Rc::new(RefCell::new(Vec::new()));
-    let (kept, data) = (Rc::clone(&done), Rc::clone(&world.data));
+    let (kept, data) = (Rc::clone(&done), Rc::clone(&scenario.data));
     let options = AttachOptions {
         bypass: Some(ByteLen::kib(64)),
         ..AttachOptions::default()
     };
-    let ended = world.with_volume(options, move |volume| async move {
+    let ended = scenario.with_volume(options, move |volume| async move {
         write(&volume, 1, 0, 3 * LINE).await;
         write(&volume, 2, BEFORE - LINE, LINE).await;
         // The second step is shorter than the fingerprinted end of a device.
@@ -253,17 +253,17 @@ fn grows_in_use(seed: u64, cut_at: Option<u64>) -> (Vec<u64>, bool, CacheTestbed
         volume.close().await.expect("close");
     });
     let done = done.borrow().clone();
-    (done, ended.is_some(), world)
+    (done, ended.is_some(), scenario)
 }
 
 #[test]
 fn a_resize_gives_an_attached_volume_the_length_of_its_data_device() {
-    let (done, ended, world) = grows_in_use(1, None);
+    let (done, ended, scenario) = grows_in_use(1, None);
     assert!(ended && done == [10, 11]);
-    let images = world.after_cut(WriteFate::Drop);
+    let images = scenario.after_cut(WriteFate::Drop);
     assert_eq!(recorded(&images), AFTER);
-    let world = images.world(2, None);
-    let content = world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = images.scenario(2, None);
+    let content = scenario.with_volume(AttachOptions::default(), |volume| async move {
         read_all(&checked(&volume)).await.expect("read")
     });
     let content = content.expect("no cut");
@@ -277,12 +277,12 @@ fn a_resize_gives_an_attached_volume_the_length_of_its_data_device() {
 fn a_power_cut_anywhere_in_a_resize_loses_no_flushed_data() {
     let mut n = 0;
     loop {
-        let (done, ended, world) = grows_in_use(n, Some(n));
+        let (done, ended, scenario) = grows_in_use(n, Some(n));
         for coin in [WriteFate::Drop, WriteFate::Keep, WriteFate::Blocks(n)] {
-            let images = world.after_cut(coin);
+            let images = scenario.after_cut(coin);
             let len = images.data.len() as u64;
             assert!(recorded(&images) <= len);
-            let again = images.world(n + 1000, None);
+            let again = images.scenario(n + 1000, None);
             let (log, data) = (Rc::clone(&again.log), Rc::clone(&again.data));
             let report = again.run(async move {
                 let data: Rc<dyn Device> = data;
@@ -310,11 +310,11 @@ fn a_power_cut_anywhere_in_a_resize_loses_no_flushed_data() {
 
 #[test]
 fn a_resize_to_a_shorter_data_device_fails_and_the_volume_keeps_its_length() {
-    let world = DiskBytes::fresh(BEFORE).world(1, None);
-    let (rt, log, data) = world.parts();
+    let scenario = DiskBytes::fresh(BEFORE).scenario(1, None);
+    let (rt, log, data) = scenario.parts();
     let shorter = Rc::new(Tap::new(data as Rc<dyn Device>, ShrinkHooks::default()));
     let attached = Rc::clone(&shorter);
-    world.run(async move {
+    scenario.run(async move {
         let options = AttachOptions::default();
         let (volume, _) = DcdVolume::attach(rt, log, attached, identity(BEFORE), options)
             .await
@@ -344,8 +344,8 @@ impl TapHooks for ShrinkHooks {
 fn a_device_of_4_pib_is_cached_to_its_last_block_and_a_log_for_a_longer_device_is_rejected() {
     const MOST: u64 = 4 << 50;
     let made = |len| {
-        let world = DiskBytes::fresh(BEFORE).world(1, None);
-        let (rt, log, _) = world.parts();
+        let scenario = DiskBytes::fresh(BEFORE).scenario(1, None);
+        let (rt, log, _) = scenario.parts();
         let data = Rc::new(RamDevice::new(len, 512));
         let options = CreateOptions {
             name: "large".into(),
@@ -353,7 +353,7 @@ fn a_device_of_4_pib_is_cached_to_its_last_block_and_a_log_for_a_longer_device_i
             segment: ByteLen::kib(128),
             data: identity(len),
         };
-        world.run(async move {
+        scenario.run(async move {
             let (of, on) = (Rc::clone(&log), Rc::clone(&data));
             forebay_dcd::create(of, on, options).await?;
             let (of, on) = (log, Rc::clone(&data));

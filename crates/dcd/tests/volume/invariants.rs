@@ -123,9 +123,9 @@ impl Device for JournaledDevice {
     }
 }
 
-/// A world whose devices keep journals, and its volume.
+/// A scenario whose devices keep journals, and its volume.
 struct JournaledCache {
-    world: CacheTestbed,
+    scenario: CacheTestbed,
     volume: DcdVolume,
     log: DeviceJournal,
     data: DeviceJournal,
@@ -135,16 +135,16 @@ struct JournaledCache {
 impl JournaledCache {
     fn new(seed: u64, options: AttachOptions) -> JournaledCache {
         let images = DiskBytes::fresh(DATA_BYTES);
-        let world = images.world(seed, None);
+        let scenario = images.scenario(seed, None);
         let (log, data) = (DeviceJournal::default(), DeviceJournal::default());
-        let log_device = JournaledDevice::new(Rc::clone(&world.log) as Rc<dyn Device>, &log);
-        let data_device = JournaledDevice::new(Rc::clone(&world.data) as Rc<dyn Device>, &data);
-        let rt = world.rt.clone();
+        let log_device = JournaledDevice::new(Rc::clone(&scenario.log) as Rc<dyn Device>, &log);
+        let data_device = JournaledDevice::new(Rc::clone(&scenario.data) as Rc<dyn Device>, &data);
+        let rt = scenario.rt.clone();
         let attach = DcdVolume::attach(rt, log_device, data_device, identity(DATA_BYTES), options);
-        let (volume, _) = world.run(attach).expect("no cut").expect("attach");
+        let (volume, _) = scenario.run(attach).expect("no cut").expect("attach");
         let history = Rc::new(RefCell::new(History::whole(images.data, 1)));
         JournaledCache {
-            world,
+            scenario,
             volume,
             log,
             data,
@@ -154,9 +154,9 @@ impl JournaledCache {
 
     /// Makes random requests.
     fn go(&self, seed: u64, requests: usize, most: u64) {
-        let (rng, rt) = (Rng::new(seed), self.world.rt.clone());
+        let (rng, rt) = (Rng::new(seed), self.scenario.rt.clone());
         let (volume, history) = (self.volume.clone(), Rc::clone(&self.history));
-        self.world.run(async move {
+        self.scenario.run(async move {
             for _ in 0..requests {
                 let action = random_action(&rng, &WHOLE, most);
                 perform(&checked(&volume), &rt, &history, &action)
@@ -179,10 +179,10 @@ async fn write(volume: &DcdVolume, id: u64, at: u64, len: u64, durability: Durab
 #[test]
 fn i1_a_record_is_valid_only_if_every_record_before_it_is_valid() {
     let images = DiskBytes::fresh(DATA_BYTES);
-    let world = images.world(1, None);
+    let scenario = images.scenario(1, None);
     let history: SharedHistory = Rc::new(RefCell::new(History::whole(images.data, 1)));
-    let (rt, noted) = (world.rt.clone(), Rc::clone(&history));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let (rt, noted) = (scenario.rt.clone(), Rc::clone(&history));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         for n in 0..8u64 {
             let range = n % 3 * LINE..(n % 3 + 2) * LINE;
             let action = ScriptAction::Write { range, fua: false };
@@ -193,7 +193,7 @@ fn i1_a_record_is_valid_only_if_every_record_before_it_is_valid() {
             rt.sleep(Duration::from_millis(60)).await;
         }
     });
-    let images = world.after_cut(WriteFate::Keep);
+    let images = scenario.after_cut(WriteFate::Keep);
     let headers: Vec<usize> = (SEGMENTS_AT as usize..images.log.len())
         .step_by(512)
         .filter(|at| images.log[*at..].starts_with(b"FOREREC\x01"))
@@ -207,7 +207,7 @@ fn i1_a_record_is_valid_only_if_every_record_before_it_is_valid() {
             .filter(|(n, _)| missing >> n & 1 == 1);
         gone.for_each(|(_, at)| images.log[*at] ^= 1);
         let seen = images
-            .world(2, None)
+            .scenario(2, None)
             .with_volume(AttachOptions::default(), |volume| async move {
                 read_all(&checked(&volume)).await.unwrap()
             });
@@ -258,8 +258,8 @@ fn i2_a_segment_is_reused_only_when_all_its_data_is_durably_destaged_or_supersed
     let watching = JournaledCache::new(2, AttachOptions::default());
     // Whenever a slot is overwritten, a device that lost all unflushed data must still have all durable data. The log
     // is examined in its state at that moment, without the slot itself.
-    let world = &watching.world;
-    let (log, data) = (Rc::clone(&world.log), Rc::clone(&world.data));
+    let scenario = &watching.scenario;
+    let (log, data) = (Rc::clone(&scenario.log), Rc::clone(&scenario.data));
     let (noted, journal) = (Rc::clone(&watching.history), Rc::clone(&watching.log));
     let (checked_cuts, looked) = (Rc::new(Cell::new(0)), Cell::new(0));
     let counted = Rc::clone(&checked_cuts);
@@ -280,7 +280,7 @@ fn i2_a_segment_is_reused_only_when_all_its_data_is_durably_destaged_or_supersed
                 data.after_cut(WriteFate::Drop),
             );
             log[range.start as usize..(range.start + SEGMENT) as usize].fill(0);
-            let again = DiskBytes { log, data }.world(3, None);
+            let again = DiskBytes { log, data }.scenario(3, None);
             let seen = again.with_volume(AttachOptions::default(), |volume| async move {
                 read_all(&checked(&volume)).await.unwrap()
             });
@@ -291,9 +291,9 @@ fn i2_a_segment_is_reused_only_when_all_its_data_is_durably_destaged_or_supersed
             counted.set(counted.get() + 1);
         }
     };
-    world.power.watch.replace(Some(Box::new(watch)));
+    scenario.power.watch.replace(Some(Box::new(watch)));
     watching.go(12, 250, 1 << 20);
-    watching.world.power.watch.replace(None);
+    watching.scenario.power.watch.replace(None);
     assert!(
         checked_cuts.get() > 20,
         "only {} segments reused",
@@ -335,10 +335,10 @@ fn i4_an_interrupted_recovery_changes_no_recoverable_data() {
     for seed in 0..12 {
         let watching = JournaledCache::new(seed, AttachOptions::default());
         watching.go(seed + 100, 40, 32 << 10);
-        let mut images = watching.world.after_cut(WriteFate::Blocks(seed));
+        let mut images = watching.scenario.after_cut(WriteFate::Blocks(seed));
         let recovered = |images: &DiskBytes| {
-            let world = images.world(9, None);
-            world.with_volume(AttachOptions::default(), |volume| async move {
+            let scenario = images.scenario(9, None);
+            scenario.with_volume(AttachOptions::default(), |volume| async move {
                 read_all(&checked(&volume)).await.unwrap()
             })
         };
@@ -348,13 +348,13 @@ fn i4_an_interrupted_recovery_changes_no_recoverable_data() {
             .borrow()
             .prefixes(&first, &|_| false)
             .expect("a prefix");
-        for life in 0..30 {
-            let world = images.world(life, Some(life % 9));
-            let _cut = world.attach(AttachOptions::default());
-            images = world.after_cut(WriteFate::Blocks(life + seed));
+        for incarnation in 0..30 {
+            let scenario = images.scenario(incarnation, Some(incarnation % 9));
+            let _cut = scenario.attach(AttachOptions::default());
+            images = scenario.after_cut(WriteFate::Blocks(incarnation + seed));
             assert!(
                 recovered(&images).unwrap() == first,
-                "seed {seed}, life {life}"
+                "seed {seed}, incarnation {incarnation}"
             );
         }
     }
@@ -369,10 +369,10 @@ fn i5_a_flush_completes_only_after_its_records_were_flushed_or_written_with_fua(
     };
     let watching = JournaledCache::new(5, options);
     let slow = Some(Duration::from_millis(3));
-    watching.world.log.flush_takes.set(slow);
+    watching.scenario.log.flush_takes.set(slow);
     let (volume, journal) = (watching.volume.clone(), Rc::clone(&watching.log));
-    let rt = watching.world.rt.clone();
-    watching.world.run(async move {
+    let rt = watching.scenario.rt.clone();
+    watching.scenario.run(async move {
         let writers = (0..8u64).map(|n| {
             let (volume, journal, rt) = (&volume, &journal, &rt);
             let rng = Rng::new(n);
@@ -439,10 +439,10 @@ fn i6_data_device_writes_of_a_sector_never_overlap_in_time() {
     };
     for seed in 0..4 {
         let watching = JournaledCache::new(seed, options);
-        watching.world.data.slowest.set(Duration::from_millis(5));
-        let (volume, rt) = (watching.volume.clone(), watching.world.rt.clone());
-        let base = watching.world.data.now();
-        watching.world.run(async move {
+        watching.scenario.data.slowest.set(Duration::from_millis(5));
+        let (volume, rt) = (watching.volume.clone(), watching.scenario.rt.clone());
+        let base = watching.scenario.data.now();
+        watching.scenario.run(async move {
             // Several clients write to one small region at the same time: their histories overlap, and are not checked.
             let region = 256 << 10..640 << 10;
             join_all((0..4).map(|n| {
@@ -489,26 +489,26 @@ fn i6_data_device_writes_of_a_sector_never_overlap_in_time() {
 fn i7_no_write_is_acknowledged_on_the_strength_of_a_failed_log() {
     let watching = JournaledCache::new(7, AttachOptions::default());
     watching.go(17, 40, 64 << 10);
-    watching.world.log.fail(|op, range| {
+    watching.scenario.log.fail(|op, range| {
         op == DeviceOp::Flush || op == DeviceOp::Write && range.start >= SEGMENTS_AT
     });
     watching.go(18, 40, 64 << 10);
     assert_eq!(watching.volume.status().mode, CacheMode::Degraded);
     let volume = watching.volume.clone();
     watching
-        .world
+        .scenario
         .run(async move { volume.flush().await.unwrap() });
     // After a power cut, flushed data is on the data device alone, and the log is rejected.
     let history = Rc::clone(&watching.history);
     let end = history.borrow().acknowledged();
     history.borrow_mut().set_durable(end);
-    let images = watching.world.after_cut(WriteFate::Drop);
+    let images = watching.scenario.after_cut(WriteFate::Drop);
     history
         .borrow()
         .prefixes(&images.data, &|_| false)
         .expect("all of it is home");
     let refused = images
-        .world(8, None)
+        .scenario(8, None)
         .attach(AttachOptions::default())
         .expect("no cut");
     assert!(matches!(

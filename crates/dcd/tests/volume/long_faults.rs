@@ -22,8 +22,8 @@ const LINE: u64 = 4096;
 const SEGMENTS_AT: u64 = 1 << 20;
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn world() -> CacheTestbed {
-    DiskBytes::fresh(DATA_BYTES).world(1, None)
+fn scenario() -> CacheTestbed {
+    DiskBytes::fresh(DATA_BYTES).scenario(1, None)
 }
 
 async fn until(rt: &Rt, what: impl Fn() -> bool) {
@@ -36,9 +36,9 @@ async fn until(rt: &Rt, what: impl Fn() -> bool) {
 #[test]
 fn data_that_is_unreadable_in_the_log_for_hours_is_not_lost() {
     for span in [Duration::from_secs(12), 5 * HOUR] {
-        let world = world();
-        let (rt, log, data) = world.parts();
-        world.with_volume(AttachOptions::default(), move |volume| async move {
+        let scenario = scenario();
+        let (rt, log, data) = scenario.parts();
+        scenario.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 64 * LINE, 60 * LINE).await;
             volume.flush().await.unwrap();
             let (clock, end) = (rt.clone(), rt.now().plus(span));
@@ -66,9 +66,9 @@ fn data_that_is_unreadable_in_the_log_for_hours_is_not_lost() {
 #[test]
 fn a_log_that_is_absent_for_hours_after_a_flush_loses_nothing() {
     for span in [Duration::from_secs(15), 3 * HOUR] {
-        let world = world();
-        let (rt, log, data) = world.parts();
-        world.with_volume(AttachOptions::default(), move |volume| async move {
+        let scenario = scenario();
+        let (rt, log, data) = scenario.parts();
+        scenario.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 64 * LINE, 120 * LINE).await;
             volume.flush().await.unwrap();
             let (clock, end) = (rt.clone(), rt.now().plus(span));
@@ -84,7 +84,7 @@ fn a_log_that_is_absent_for_hours_after_a_flush_loses_nothing() {
             assert!(holds(&home, 1, 64 * LINE, 120 * LINE));
             assert!(holds(&home, 2, 300 * LINE, LINE));
         });
-        let again = world.after_cut(WriteFate::Drop).world(2, None);
+        let again = scenario.after_cut(WriteFate::Drop).scenario(2, None);
         let refused = again.attach(AttachOptions::default()).expect("no cut");
         assert!(matches!(
             refused,
@@ -95,9 +95,9 @@ fn a_log_that_is_absent_for_hours_after_a_flush_loses_nothing() {
 
 #[test]
 fn unreadable_data_is_lost_only_on_a_command_and_after_another_read() {
-    let world = world();
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = scenario();
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 64 * LINE, 60 * LINE).await;
         volume.flush().await.unwrap();
         let bad = SEGMENTS_AT + 5 * LINE..SEGMENTS_AT + 6 * LINE;
@@ -108,7 +108,7 @@ fn unreadable_data_is_lost_only_on_a_command_and_after_another_read() {
         rt.sleep(Duration::from_secs(10)).await;
         let status = volume.status();
         assert_eq!((status.damaged_bytes, status.unreadable_bytes), (0, LINE));
-        volume.give_up_unreadable();
+        volume.abandon_unreadable();
         let drained = volume.drain().await;
         assert!(
             matches!(drained, Err(DrainError::Lost(ByteLen(LINE)))),
@@ -129,9 +129,9 @@ fn unreadable_data_is_lost_only_on_a_command_and_after_another_read() {
 #[test]
 fn data_written_after_the_command_to_abandon_is_kept() {
     for log_fails in [false, true] {
-        let world = world();
-        let (rt, log, data) = world.parts();
-        world.with_volume(AttachOptions::default(), move |volume| async move {
+        let scenario = scenario();
+        let (rt, log, data) = scenario.parts();
+        scenario.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 64 * LINE, 60 * LINE).await;
             volume.flush().await.unwrap();
             let (clock, hour) = (rt.clone(), rt.now().plus(HOUR));
@@ -139,8 +139,8 @@ fn data_written_after_the_command_to_abandon_is_kept() {
             let takes = Rc::clone(&writes);
             its.fail(move |op, _| (op == DeviceOp::Read || !takes.get()) && clock.now() < hour);
             rt.sleep(Duration::from_secs(10)).await;
-            assert!(volume.has_to_give_up());
-            volume.give_up_unreadable();
+            assert!(volume.can_abandon());
+            volume.abandon_unreadable();
             // Enough data that the beginning of it does not stay in memory.
             write(&volume, 2, 500 * LINE, 120 * LINE).await;
             volume.flush().await.unwrap();
@@ -161,17 +161,17 @@ fn data_written_after_the_command_to_abandon_is_kept() {
 /// Returns how long a client waits for the rescue: a log with much scattered data fails all writes from now on, and
 /// then a client flushes.
 fn waits_for_a_rescue(fault: impl FnOnce(&CacheTestbed) + 'static) -> Duration {
-    let world = world();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         for n in 0..600 {
             write(&volume, 1, n * 5 * LINE, LINE).await;
         }
         volume.flush().await.unwrap();
     });
     // None of the data is in memory.
-    let world = Rc::new(world.after_cut(WriteFate::Drop).world(2, None));
-    let (rt, its) = (world.rt.clone(), Rc::clone(&world));
-    let took = world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = Rc::new(scenario.after_cut(WriteFate::Drop).scenario(2, None));
+    let (rt, its) = (scenario.rt.clone(), Rc::clone(&scenario));
+    let took = scenario.with_volume(AttachOptions::default(), move |volume| async move {
         fault(&its);
         write(&volume, 2, 4000 * LINE, LINE).await;
         let began = rt.now();
@@ -185,12 +185,12 @@ fn waits_for_a_rescue(fault: impl FnOnce(&CacheTestbed) + 'static) -> Duration {
 /// a second, were tried before the patience of any client began.
 #[test]
 fn patience_with_a_data_device_that_fails_slowly_begins_with_its_first_failure() {
-    let took = waits_for_a_rescue(|world| {
-        world.log.fail(|op, _| op != DeviceOp::Read);
-        world.data.slowest.set(Duration::from_millis(600));
+    let took = waits_for_a_rescue(|scenario| {
+        scenario.log.fail(|op, _| op != DeviceOp::Read);
+        scenario.data.slowest.set(Duration::from_millis(600));
         // The first writes show how slow the device is, so that few are under way at the same time.
         let writes = Cell::new(0);
-        world.data.fail(move |op, _| {
+        scenario.data.fail(move |op, _| {
             writes.set(writes.get() + u32::from(op == DeviceOp::Write));
             op == DeviceOp::Write && writes.get() > 100
         });
@@ -201,9 +201,9 @@ fn patience_with_a_data_device_that_fails_slowly_begins_with_its_first_failure()
 
 #[test]
 fn patience_with_a_log_of_slow_failing_reads_begins_with_the_first_failure() {
-    let took = waits_for_a_rescue(|world| {
-        world.log.slowest.set(Duration::from_secs(4));
-        world.log.fail(|_, _| true);
+    let took = waits_for_a_rescue(|scenario| {
+        scenario.log.slowest.set(Duration::from_secs(4));
+        scenario.log.fail(|_, _| true);
     });
     let patience = AttachOptions::default().patience;
     assert!((patience..patience * 5 / 4).contains(&took), "{took:?}");
@@ -221,9 +221,9 @@ fn little_map() -> AttachOptions {
 /// of a second, and writers waited until all of them had been tried.
 #[test]
 fn patience_while_destaging_begins_with_the_first_failure_that_frees_no_space() {
-    let world = world();
-    let (rt, _, data) = world.parts();
-    world.with_volume(little_map(), |volume| async move {
+    let scenario = scenario();
+    let (rt, _, data) = scenario.parts();
+    scenario.with_volume(little_map(), |volume| async move {
         data.slowest.set(Duration::from_secs(1));
         let bad = |range: &Range<u64>| !(range.start / LINE).is_multiple_of(8);
         data.fail(move |op, range| op == DeviceOp::Write && bad(range));
@@ -243,9 +243,9 @@ fn patience_while_destaging_begins_with_the_first_failure_that_frees_no_space() 
 /// to writers.
 #[test]
 fn a_block_that_the_data_device_refuses_does_not_block_other_writers() {
-    let world = world();
-    let (rt, _, data) = world.parts();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario();
+    let (rt, _, data) = scenario.parts();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         data.slowest.set(Duration::from_millis(200));
         data.fail(|op, range| op == DeviceOp::Write && range.start / LINE == 7);
         let (mut n, end) = (0, rt.now().plus(5 * AttachOptions::default().patience));
@@ -266,13 +266,13 @@ fn a_block_that_the_data_device_refuses_does_not_block_other_writers() {
 fn a_full_thin_data_device_gets_space_from_discards_later_in_the_log() {
     const OLD: u64 = 500;
     for room in [OLD, OLD + 100] {
-        let world = world();
-        let (rt, _, data) = world.parts();
+        let scenario = scenario();
+        let (rt, _, data) = scenario.parts();
         data.faults.replace(DiskFaults {
             room: Some(room),
             ..DiskFaults::default()
         });
-        world.with_volume(AttachOptions::default(), move |volume| async move {
+        scenario.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 0, OLD * LINE).await;
             volume.drain().await.expect("there is room");
             // As much data as the log holds, so that the log has no space to append the data again behind the discards.
@@ -309,15 +309,15 @@ fn a_power_cut_while_discards_run_out_of_order_loses_no_flushed_data() {
     const OLD: u64 = 100;
     let mut discarded = 0;
     for cut_at in (0..).step_by(23) {
-        let world = DiskBytes::fresh(DATA_BYTES).world(1, Some(cut_at));
-        let (rt, _, data) = world.parts();
+        let scenario = DiskBytes::fresh(DATA_BYTES).scenario(1, Some(cut_at));
+        let (rt, _, data) = scenario.parts();
         data.faults.replace(DiskFaults {
             room: Some(OLD),
             ..DiskFaults::default()
         });
         let flushed = Rc::new(Cell::new(0));
         let steps = Rc::clone(&flushed);
-        let ended = world.with_volume(AttachOptions::default(), move |volume| async move {
+        let ended = scenario.with_volume(AttachOptions::default(), move |volume| async move {
             write(&volume, 1, 0, OLD * LINE).await;
             volume.drain().await.expect("there is room");
             steps.set(1);
@@ -335,7 +335,9 @@ fn a_power_cut_while_discards_run_out_of_order_loses_no_flushed_data() {
         });
         let step = flushed.get();
         discarded = discarded.max(step);
-        let next = world.after_cut(WriteFate::Blocks(cut_at)).world(3, None);
+        let next = scenario
+            .after_cut(WriteFate::Blocks(cut_at))
+            .scenario(3, None);
         let image = next.with_volume(AttachOptions::default(), |volume| async move {
             read_all(&volume).await
         });
@@ -360,7 +362,7 @@ fn a_power_cut_while_discards_run_out_of_order_loses_no_flushed_data() {
 /// After a power cut at any request, flushed data is either readable or reported as lost.
 #[test]
 fn a_power_cut_while_unreadable_data_is_abandoned_loses_no_data_silently() {
-    let first = world();
+    let first = scenario();
     first.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, 60 * LINE).await;
         volume.flush().await.unwrap();
@@ -368,18 +370,20 @@ fn a_power_cut_while_unreadable_data_is_abandoned_loses_no_data_silently() {
     let dirty = first.after_cut(WriteFate::Drop);
     let mut lost = Vec::new();
     for cut_at in 0.. {
-        let world = dirty.world(2, Some(cut_at));
-        let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-        let ended = world.with_volume(AttachOptions::default(), move |volume| async move {
+        let scenario = dirty.scenario(2, Some(cut_at));
+        let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+        let ended = scenario.with_volume(AttachOptions::default(), move |volume| async move {
             let bad = SEGMENTS_AT + 5 * LINE..SEGMENTS_AT + 6 * LINE;
             log.fail(move |op, range| {
                 op == DeviceOp::Read && range.start < bad.end && bad.start < range.end
             });
             rt.sleep(Duration::from_secs(10)).await;
-            volume.give_up_unreadable();
+            volume.abandon_unreadable();
             volume.drain().await.expect_err("one line of it is lost");
         });
-        let next = world.after_cut(WriteFate::Blocks(cut_at)).world(3, None);
+        let next = scenario
+            .after_cut(WriteFate::Blocks(cut_at))
+            .scenario(3, None);
         let unread = next.with_volume(AttachOptions::default(), move |volume| async move {
             let mut unread = 0;
             for line in 64..124 {
@@ -397,7 +401,7 @@ fn a_power_cut_while_unreadable_data_is_abandoned_loses_no_data_silently() {
             break;
         }
     }
-    assert_eq!(lost.first(), Some(&0), "nothing was given up yet");
+    assert_eq!(lost.first(), Some(&0), "nothing was abandoned yet");
     assert_eq!(lost.last(), Some(&LINE));
 }
 
@@ -405,9 +409,9 @@ fn a_power_cut_while_unreadable_data_is_abandoned_loses_no_data_silently() {
 /// the next attempt succeeded half a second later.
 #[test]
 fn writers_to_a_full_log_wait_while_the_data_device_is_retried() {
-    let world = world();
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = scenario();
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         let (clock, began) = (rt.clone(), Cell::new(None));
         // From its first write on, the data device fails for 40 seconds.
         data.fail(move |op, _| {
@@ -425,13 +429,13 @@ fn writers_to_a_full_log_wait_while_the_data_device_is_retried() {
 
 #[test]
 fn writers_to_a_full_log_fail_after_the_patience_and_continue_when_the_data_device_works() {
-    let world = world();
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let scenario = scenario();
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
     let options = AttachOptions {
         patience: Duration::from_secs(20),
         ..AttachOptions::default()
     };
-    world.with_volume(options, move |volume| async move {
+    scenario.with_volume(options, move |volume| async move {
         data.fail(|op, _| op != DeviceOp::Read);
         let mut n = 0;
         let error = loop {
@@ -458,11 +462,11 @@ fn writers_to_a_full_log_fail_after_the_patience_and_continue_when_the_data_devi
 /// Found by a review: the tail stopped at one bad sector, and once the log was full, so did the volume.
 #[test]
 fn a_bad_sector_of_the_data_device_blocks_only_its_own_block() {
-    let world = world();
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
+    let scenario = scenario();
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
     let bad = 700 * LINE + 512;
-    let home = Rc::clone(&world.data);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let home = Rc::clone(&scenario.data);
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         let writable = Rc::new(Cell::new(false));
         let healed = Rc::clone(&writable);
         data.fail(move |op, range| op == DeviceOp::Write && range.contains(&bad) && !healed.get());
@@ -516,10 +520,10 @@ fn a_bad_sector_of_the_data_device_blocks_only_its_own_block() {
 /// block was destaged, and a drain ended without an error.
 #[test]
 fn a_drain_reports_a_refused_fragment_though_a_later_fragment_of_its_block_was_destaged() {
-    let world = world();
-    let data = Rc::clone(&world.data);
+    let scenario = scenario();
+    let data = Rc::clone(&scenario.data);
     let bad = 700 * LINE;
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         let writable = Rc::new(Cell::new(false));
         let healed = Rc::clone(&writable);
         data.fail(move |op, range| op == DeviceOp::Write && range.contains(&bad) && !healed.get());
@@ -548,18 +552,18 @@ fn a_drain_reports_a_refused_fragment_though_a_later_fragment_of_its_block_was_d
 #[test]
 fn a_close_does_not_wait_for_reads_of_single_fragments_from_a_failing_log() {
     let images = {
-        let world = world();
-        world.with_volume(AttachOptions::default(), move |volume| async move {
+        let scenario = scenario();
+        scenario.with_volume(AttachOptions::default(), move |volume| async move {
             for n in 0..200 {
                 write(&volume, n, n * LINE, 512).await;
             }
             volume.flush().await.unwrap();
         });
-        world.after_cut(WriteFate::Keep)
+        scenario.after_cut(WriteFate::Keep)
     };
-    let world = images.world(2, None);
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = images.scenario(2, None);
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         log.faults.borrow_mut().slow_reads = Some((1, Duration::from_secs(2)));
         log.fail(|op, range| {
             let odd = (range.start / 512) % 2 == 1;
@@ -572,19 +576,19 @@ fn a_close_does_not_wait_for_reads_of_single_fragments_from_a_failing_log() {
         let took = rt.now().since(began);
         assert!(took < Duration::from_secs(10), "{took:?}");
     });
-    let again = world.after_cut(WriteFate::Drop).world(3, None);
+    let again = scenario.after_cut(WriteFate::Drop).scenario(3, None);
     again.with_volume(AttachOptions::default(), |volume| async move {
-        volume.drain().await.expect("nothing was given up");
+        volume.drain().await.expect("nothing was abandoned");
     });
 }
 
 /// After a crash, too, the rejected fragment is found where it was appended again.
 #[test]
 fn data_that_the_data_device_refused_survives_a_crash() {
-    let world = world();
-    let data = Rc::clone(&world.data);
+    let scenario = scenario();
+    let data = Rc::clone(&scenario.data);
     let bad = 700 * LINE;
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         data.fail(move |op, range| op == DeviceOp::Write && range.contains(&bad));
         for n in 0..3000u64 {
             let at = if n == 0 { 700 } else { n * 37 % 600 };
@@ -592,7 +596,7 @@ fn data_that_the_data_device_refused_survives_a_crash() {
         }
         volume.flush().await.unwrap();
     });
-    let again = world.after_cut(WriteFate::Drop).world(2, None);
+    let again = scenario.after_cut(WriteFate::Drop).scenario(2, None);
     again.with_volume(AttachOptions::default(), |volume| async move {
         let seen = read_all(&volume).await.unwrap();
         assert!(holds(&seen, 0, 700 * LINE, LINE));
@@ -603,10 +607,10 @@ fn data_that_the_data_device_refused_survives_a_crash() {
 /// A thin image without free space fails writes that need a new block, and takes the rest.
 #[test]
 fn a_data_device_without_space_keeps_data_in_the_log_until_space_is_free() {
-    let world = world();
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
-    let home = Rc::clone(&world.data);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = scenario();
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
+    let home = Rc::clone(&scenario.data);
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         let full = Rc::new(Cell::new(true));
         let is_full = Rc::clone(&full);
         data.fail(move |op, range| {
@@ -636,20 +640,20 @@ fn a_data_device_without_space_keeps_data_in_the_log_until_space_is_free() {
     });
 }
 
-/// Found by the simulator (world 429209) and by stopping a real daemon: a stop waited for writers, and the writers for
+/// Found by the simulator (scenario 429209) and by stopping a real daemon: a stop waited for writers, and the writers for
 /// free space that never came.
 #[test]
 fn a_close_ends_while_writers_wait_for_free_space() {
-    let world = world();
-    let (rt, data) = (world.rt.clone(), Rc::clone(&world.data));
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let scenario = scenario();
+    let (rt, data) = (scenario.rt.clone(), Rc::clone(&scenario.data));
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         data.fail(|op, _| op != DeviceOp::Read);
         let writers: Vec<_> = (0..40u64)
-            .map(|lane| {
+            .map(|writer| {
                 let volume = volume.clone();
                 rt.spawn(async move {
                     for n in 0..400 {
-                        try_write(&volume, 1, (lane * 100 + n % 100) * LINE, LINE).await?;
+                        try_write(&volume, 1, (writer * 100 + n % 100) * LINE, LINE).await?;
                     }
                     Ok::<(), DeviceError>(())
                 })
@@ -680,11 +684,11 @@ fn a_close_ends_while_writers_wait_for_free_space() {
 /// Found by a review: each flush waited 11 seconds for every 8,192 fragments of a failed log.
 #[test]
 fn a_failed_log_is_probed_only_once() {
-    let world = world().witnessed(&Rc::default());
-    let (rt, log) = (world.rt.clone(), Rc::clone(&world.log));
+    let scenario = scenario().witnessed(&Rc::default());
+    let (rt, log) = (scenario.rt.clone(), Rc::clone(&scenario.log));
     let dead = Rc::new(Cell::new(0u64));
     let asked = Rc::clone(&dead);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         for n in 0..700 {
             write(&volume, 1, n * 2 * LINE, LINE).await;
         }
@@ -711,8 +715,8 @@ fn a_failed_log_is_probed_only_once() {
         write(&volume, 4, 0, LINE).await;
         let read = checked(&volume).read(0, BufMut::zeroed(4096)).await;
         assert!(read.unwrap()[..] == stamp(4, 0, LINE)[..]);
-        volume.give_up_unreadable();
-        volume.flush().await.expect("given up");
+        volume.abandon_unreadable();
+        volume.flush().await.expect("abandoned");
         let lost = volume.status().damaged_bytes;
         assert!(
             (600 * LINE..700 * LINE).contains(&lost),

@@ -37,7 +37,7 @@ fn medium() -> CacheImages {
     with_log(LOG_BYTES, &DiskImage::new(LINES * LINE), 512)
 }
 
-fn world(seed: u64, medium: CacheImages) -> CacheTestbed {
+fn scenario(seed: u64, medium: CacheImages) -> CacheTestbed {
     CacheTestbed::new(seed, None, &medium, 512, Rc::new(VirtualTime::new()))
 }
 
@@ -59,9 +59,9 @@ fn endlessly<F>(
 ) where
     F: Future<Output = ()>,
 {
-    let world = world(seed, medium());
-    world.data.slowest.set(slowest);
-    let done = world.with_volume(bounded(), move |volume| async move {
+    let scenario = scenario(seed, medium());
+    scenario.data.slowest.set(slowest);
+    let done = scenario.with_volume(bounded(), move |volume| async move {
         let (next, highest) = (Cell::new(0), Cell::new(0f64));
         let users = (0..users).map(|_| async {
             while next.get() < 80_000 {
@@ -128,7 +128,7 @@ fn long_writes_and_discards_among_single_sectors_stay_within_the_memory_limit() 
 #[test]
 fn a_map_larger_than_the_limit_is_recovered_and_destaged_until_writes_fit() {
     const SECTORS: u64 = 30_000;
-    let before = world(6, medium());
+    let before = scenario(6, medium());
     // The data device is too slow for destaging, so that the map grows beyond the later limit.
     before.data.slowest.set(Duration::from_secs(1000));
     before.with_volume(AttachOptions::default(), |volume| async move {
@@ -138,7 +138,7 @@ fn a_map_larger_than_the_limit_is_recovered_and_destaged_until_writes_fit() {
         volume.flush().await.unwrap();
         assert!(volume.status().map_bytes > BOUND.0);
     });
-    let after = world(7, before.cut(WriteFate::Keep));
+    let after = scenario(7, before.cut(WriteFate::Keep));
     after.with_volume(bounded(), |volume| async move {
         assert!(volume.status().map_bytes > BOUND.0);
         // This write waits for free space.

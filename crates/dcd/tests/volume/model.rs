@@ -93,17 +93,17 @@ async fn one_request(volume: &DcdVolume, rng: &Rng, model: &RefCell<ContentModel
 }
 
 /// Runs `requests` requests. Returns a digest of all events.
-fn world(seed: u64, requests: u64, options: AttachOptions) -> u64 {
+fn scenario(seed: u64, requests: u64, options: AttachOptions) -> u64 {
     let data: Vec<u8> = stamp(u64::MAX, 0, DATA_BYTES);
     let log = fresh_log(LOG_BYTES, &data);
-    let world = CacheTestbed::with_images(seed, None, &log, &data);
-    let (rng, rt) = (world.rng.clone(), world.rt.clone());
+    let scenario = CacheTestbed::with_images(seed, None, &log, &data);
+    let (rng, rt) = (scenario.rng.clone(), scenario.rt.clone());
     let model = Rc::new(RefCell::new(ContentModel(
         data.into_iter().map(Some).collect(),
     )));
     let expected = Rc::clone(&model);
-    let home = Rc::clone(&world.data);
-    let digest = world.with_volume(options, move |volume| async move {
+    let home = Rc::clone(&scenario.data);
+    let digest = scenario.with_volume(options, move |volume| async move {
         for id in 0..requests {
             one_request(&volume, &rng, &model, id).await;
             // Bursts and pauses, so that destaging in idle periods happens, too.
@@ -132,7 +132,7 @@ fn world(seed: u64, requests: u64, options: AttachOptions) -> u64 {
 #[test]
 fn every_read_returns_the_last_completed_write_with_overlapping_requests() {
     for seed in 0..12 {
-        world(seed, 600, AttachOptions::default());
+        scenario(seed, 600, AttachOptions::default());
     }
 }
 
@@ -143,7 +143,7 @@ fn every_read_returns_the_last_completed_write_with_large_writes_bypassing_the_l
         ..AttachOptions::default()
     };
     for seed in 100..108 {
-        world(seed, 600, options);
+        scenario(seed, 600, options);
     }
 }
 
@@ -155,7 +155,7 @@ fn every_read_returns_the_last_completed_write_with_durable_acknowledgements() {
         ..AttachOptions::default()
     };
     for seed in 200..206 {
-        world(seed, 400, options);
+        scenario(seed, 400, options);
     }
 }
 
@@ -166,7 +166,7 @@ fn every_read_returns_the_last_completed_write_with_acknowledgement_at_handover(
         ..AttachOptions::default()
     };
     for seed in 300..306 {
-        world(seed, 400, options);
+        scenario(seed, 400, options);
     }
 }
 
@@ -177,13 +177,13 @@ fn every_read_returns_the_last_completed_write_with_any_rotational_offsets() {
             gaps: OffsetPolicy::Scattered(seed),
             ..AttachOptions::default()
         };
-        world(seed, 400, options);
+        scenario(seed, 400, options);
     }
 }
 
 #[test]
 fn equal_seeds_give_equal_runs() {
     let options = AttachOptions::default();
-    assert_eq!(world(42, 300, options), world(42, 300, options));
-    assert_ne!(world(42, 300, options), world(43, 300, options));
+    assert_eq!(scenario(42, 300, options), scenario(42, 300, options));
+    assert_ne!(scenario(42, 300, options), scenario(43, 300, options));
 }

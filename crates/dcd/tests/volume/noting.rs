@@ -43,9 +43,9 @@ fn an_idle_volume_wakes_fewer_than_five_times_an_hour() {
     let driver = Rc::clone(&clock) as Rc<dyn Driver>;
     let images = DiskBytes::fresh(4 << 20);
     let disks = medium(&DiskImage::of(&images.log), &DiskImage::of(&images.data));
-    let world = CacheTestbed::new(1, None, &disks, 512, driver);
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = CacheTestbed::new(1, None, &disks, 512, driver);
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         let device = checked(&volume);
         for (n, flush) in [(0, true), (1, false), (2, true), (3, false)] {
             let bytes = BufMut::copy_of(&stamp(1, n * 4096, 4096)).freeze();

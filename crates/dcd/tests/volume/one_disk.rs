@@ -90,14 +90,14 @@ fn halves<D: Device + 'static>(halves: [&Rc<D>; 2]) -> [Rc<dyn Device>; 2] {
     OneDisk::over(halves).map(|half| half as Rc<dyn Device>)
 }
 
-/// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the world, for
+/// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the scenario, for
 /// a power cut.
 fn on_one_disk<F: Future<Output = ()> + 'static>(
     each: impl FnOnce(DcdVolume, Rt, Rc<FailingPart>, Rc<FailingPart>) -> F + 'static,
 ) -> CacheTestbed {
-    let world = DiskBytes::fresh(2 * HALF).world(1, None);
-    let (rt, _, disk) = world.parts();
-    let done = world.run(async move {
+    let scenario = DiskBytes::fresh(2 * HALF).scenario(1, None);
+    let (rt, _, disk) = scenario.parts();
+    let done = scenario.run(async move {
         let fails: Rc<Cell<bool>> = Rc::default();
         let part = |start: u64| {
             let whole = Rc::clone(&disk) as Rc<dyn Device>;
@@ -132,15 +132,15 @@ fn on_one_disk<F: Future<Output = ()> + 'static>(
         each(volume, rt, log, data).await;
     });
     done.expect("no cut");
-    world
+    scenario
 }
 
 /// Returns the block at `at` of the volume on a disk that holds `image`, after another attach.
 fn line_after(image: Vec<u8>, at: u64) -> Vec<u8> {
     let log = vec![0; 1 << 20];
-    let world = DiskBytes { log, data: image }.world(2, None);
-    let (rt, _, disk) = world.parts();
-    let seen = world.run(async move {
+    let scenario = DiskBytes { log, data: image }.scenario(2, None);
+    let (rt, _, disk) = scenario.parts();
+    let seen = scenario.run(async move {
         let whole = || Rc::clone(&disk) as Rc<dyn Device>;
         let half = |at| Rc::new(DeviceSlice::new(whole(), at, HALF).expect("fits"));
         let [log, data] = halves([&half(0), &half(HALF)]);
@@ -165,13 +165,13 @@ fn line_after(image: Vec<u8>, at: u64) -> Vec<u8> {
 fn after_a_failed_flush_of_the_log_no_flush_covers_unlogged_writes_on_the_same_disk() {
     let flushed: Rc<Cell<bool>> = Rc::default();
     let noted = Rc::clone(&flushed);
-    let world = on_one_disk(|volume, _, log, _| async move {
+    let scenario = on_one_disk(|volume, _, log, _| async move {
         write(&volume, 1, 128 * LINE, 16 * LINE).await;
         log.failing.set(1);
         write(&volume, 2, 64 * LINE, LINE).await;
         noted.set(volume.flush().await.is_ok());
     });
-    let image = world.data.after_cut(WriteFate::Drop);
+    let image = scenario.data.after_cut(WriteFate::Drop);
     let there = holds(&image[HALF as usize..], 1, 128 * LINE, 16 * LINE);
     assert!(!there, "the disk forgot it");
     assert!(!flushed.get(), "flushed, and gone");
@@ -181,7 +181,7 @@ fn after_a_failed_flush_of_the_log_no_flush_covers_unlogged_writes_on_the_same_d
 fn after_a_failed_flush_of_the_data_device_a_flush_covers_lost_log_writes_on_the_same_disk() {
     let flushed: Rc<Cell<bool>> = Rc::default();
     let noted = Rc::clone(&flushed);
-    let world = on_one_disk(|volume, rt, _, data| async move {
+    let scenario = on_one_disk(|volume, rt, _, data| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         volume.flush().await.expect("flush");
         data.takes.set(Duration::from_millis(300));
@@ -196,6 +196,6 @@ fn after_a_failed_flush_of_the_data_device_a_flush_covers_lost_log_writes_on_the
         drop(drained);
     });
     assert!(flushed.get(), "the buffer still has it");
-    let line = line_after(world.data.after_cut(WriteFate::Drop), 80 * LINE);
+    let line = line_after(scenario.data.after_cut(WriteFate::Drop), 80 * LINE);
     assert!(line == stamp(2, 80 * LINE, LINE), "flushed, and gone");
 }

@@ -18,16 +18,16 @@ use crate::stamped::write;
 const DATA_BYTES: u64 = 2 << 20;
 const LINE: u64 = 4096;
 
-fn world(seed: u64) -> CacheTestbed {
-    DiskBytes::fresh(DATA_BYTES).world(seed, None)
+fn scenario(seed: u64) -> CacheTestbed {
+    DiskBytes::fresh(DATA_BYTES).scenario(seed, None)
 }
 
 #[test]
 fn writers_to_a_full_log_over_a_slow_device_are_slowed_and_served_equally() {
-    let world = world(1);
-    world.data.slowest.set(Duration::from_millis(30));
-    let rt = world.rt.clone();
-    let written = world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario(1);
+    scenario.data.slowest.set(Duration::from_millis(30));
+    let rt = scenario.rt.clone();
+    let written = scenario.with_volume(AttachOptions::default(), |volume| async move {
         let counts: Vec<Cell<u64>> = (0..8).map(|_| Cell::new(0)).collect();
         let until = Cell::new(false);
         let writers = counts.iter().enumerate().map(|(n, count)| {
@@ -66,9 +66,9 @@ fn writers_to_a_full_log_over_a_slow_device_are_slowed_and_served_equally() {
 
 #[test]
 fn buffers_stay_bounded_when_the_log_device_is_slow() {
-    let world = world(2);
-    world.log.slowest.set(Duration::from_millis(200));
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario(2);
+    scenario.log.slowest.set(Duration::from_millis(200));
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         let highest = Cell::new(0);
         let writers = (0..16u64).map(|n| {
             let (volume, highest) = (&volume, &highest);
@@ -87,9 +87,9 @@ fn buffers_stay_bounded_when_the_log_device_is_slow() {
 
 #[test]
 fn a_drain_ends_while_clients_never_stop_writing() {
-    let world = world(3);
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario(3);
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         let drained = Cell::new(false);
         let users = join_all((0..4u64).map(|n| {
             let (volume, drained, rt) = (&volume, &drained, &rt);
@@ -116,19 +116,23 @@ fn a_drain_ends_while_clients_never_stop_writing() {
 
 /// Closes a volume at a random moment with requests in flight.
 fn close_in_flight(seed: u64) {
-    let world = world(seed);
-    world.data.slowest.set(Duration::from_millis(20));
+    let scenario = scenario(seed);
+    scenario.data.slowest.set(Duration::from_millis(20));
     let rng = Rng::new(seed);
     let regions: Vec<Range<u64>> = (0..4).map(|n| n << 19..(n + 1) << 19).collect();
-    let base = world.data.now();
+    let base = scenario.data.now();
     let histories: Vec<SharedHistory> = regions
         .iter()
         .zip(1..)
         .map(|(region, id)| Rc::new(RefCell::new(History::new(base.clone(), region.clone(), id))))
         .collect();
-    let (rt, noted, data) = (world.rt.clone(), histories.clone(), Rc::clone(&world.data));
-    let log = Rc::clone(&world.log);
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    let (rt, noted, data) = (
+        scenario.rt.clone(),
+        histories.clone(),
+        Rc::clone(&scenario.data),
+    );
+    let log = Rc::clone(&scenario.log);
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         let users = noted.iter().zip(&regions).map(|(history, region)| {
             let (device, rt, rng) = (checked(&volume), &rt, Rng::new(rng.next()));
             async move {
@@ -150,7 +154,7 @@ fn close_in_flight(seed: u64) {
         };
         join(join_all(users), close).await;
     });
-    let again = world.after_cut(WriteFate::Drop).world(seed, None);
+    let again = scenario.after_cut(WriteFate::Drop).scenario(seed, None);
     let seen = again
         .with_volume(AttachOptions::default(), |volume| async move {
             read_all(&checked(&volume)).await.unwrap()
@@ -171,10 +175,10 @@ fn a_close_with_requests_in_flight_ends_them_and_keeps_all_acknowledged_data() {
 
 #[test]
 fn a_drain_interrupted_by_a_close_reports_the_remaining_data() {
-    let world = world(5);
-    world.data.fail(|op, _| op == DeviceOp::Write);
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), |volume| async move {
+    let scenario = scenario(5);
+    scenario.data.fail(|op, _| op == DeviceOp::Write);
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         let close = async {
             rt.sleep(Duration::from_secs(5)).await;
@@ -202,12 +206,12 @@ fn a_drain_interrupted_by_a_close_reports_the_remaining_data() {
 /// when a burst filled the log meanwhile. Writers were blocked until it woke.
 #[test]
 fn a_burst_into_an_almost_empty_log_wakes_destaging() {
-    let world = world(7);
+    let scenario = scenario(7);
     let micros = Duration::from_micros(20);
-    world.log.slowest.set(micros);
-    world.data.slowest.set(micros);
-    let rt = world.rt.clone();
-    world.with_volume(AttachOptions::default(), move |volume| async move {
+    scenario.log.slowest.set(micros);
+    scenario.data.slowest.set(micros);
+    let rt = scenario.rt.clone();
+    scenario.with_volume(AttachOptions::default(), move |volume| async move {
         write(&volume, 1, 64 * LINE, LINE).await;
         // Now destaging sleeps for as long as a nearly empty log allows.
         rt.sleep(Duration::from_millis(5)).await;

@@ -129,20 +129,20 @@ fn an_aborted_transaction_leaves_no_change() {
     for closes in [false, true] {
         let owner = open(&path, 0);
         let writer = open(&path, 0);
-        let given_up = FileTransaction::begin(&owner).expect("begun");
-        given_up.join(&writer).expect("joined");
+        let abandoned = FileTransaction::begin(&owner).expect("begun");
+        abandoned.join(&writer).expect("joined");
         writer.write_all_at(&[b'b'; 4096], 4096).expect("kept");
         writer.write_all_at(&[b'c'; 10], 0).expect("kept");
         writer.write_all_at(&[b'd'; 4096], 16_384).expect("kept");
         if closes {
-            std::mem::forget(given_up);
+            std::mem::forget(abandoned);
             drop((owner, writer));
             // The kernel reports a closed file without waiting for the answer.
             while file.metadata().expect("known").len() > 8192 || read(&file, 0, 1) == b"c" {
                 std::thread::yield_now();
             }
         } else {
-            drop(given_up)
+            drop(abandoned)
         }
         assert!(there(&path, 0, 20_000) == [b'a'; 8192]);
         assert!(read(&file, 0, 20_000) == [b'a'; 8192]);

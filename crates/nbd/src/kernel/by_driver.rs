@@ -167,7 +167,7 @@ fn serves(
 }
 
 /// Gives a leftover device a new connection, one end of `socket`.
-pub(super) async fn take_up(
+pub(super) async fn recover(
     rt: &Rt,
     (volume, index): (&str, u32),
     geometry: &DeviceGeometry,

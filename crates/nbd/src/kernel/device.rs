@@ -80,7 +80,7 @@ pub async fn attach_nbd(
         options,
     };
     match by_driver::left_behind(options.volume) {
-        Some(index) => attach.take_up(index).await,
+        Some(index) => attach.recover(index).await,
         None if options.recoverable => attach.connect(),
         None => attach.start_thread().await,
     }
@@ -109,7 +109,7 @@ impl NbdAttach<'_> {
         Ok(self.attached(ConnectionKeeper::ByDriver(index), wire, false))
     }
 
-    async fn take_up(self, index: u32) -> Result<NbdDevice, NbdError> {
+    async fn recover(self, index: u32) -> Result<NbdDevice, NbdError> {
         let (kernels, servers) = pair()?;
         let wire = self.wire(servers)?;
         let geometry = self.server.default_export().geometry();
@@ -119,7 +119,7 @@ impl NbdAttach<'_> {
             ..
         } = self.options;
         let left = (volume, index);
-        by_driver::take_up(self.rt, left, &geometry, recoverable, &kernels).await?;
+        by_driver::recover(self.rt, left, &geometry, recoverable, &kernels).await?;
         let device = self.attached(ConnectionKeeper::ByDriver(index), wire, true);
         if by_driver::len(index) < geometry.len
             && let Err(error) = device.resize(volume, &geometry).await

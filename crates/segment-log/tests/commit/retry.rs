@@ -456,7 +456,7 @@ fn a_failure_latched_by_the_caller_ends_all_retries() {
         let seen = Rc::new(RefCell::new(None));
         let flush = rig.spawn_flush(async move |rig| rig.commit.flush(last).await);
         rig.rt.sleep(MINUTE).await;
-        seen.replace(Some(rig.commit.fail("given up")));
+        seen.replace(Some(rig.commit.fail("abandoned")));
         assert_eq!(flush.await.err(), seen.take());
         rig.rt.sleep(SECOND).await;
         let writes = rig.disk.writes.get();

@@ -192,7 +192,7 @@ fn victims(
     } else {
         worth.max(segment / WORTH_PART)
     };
-    let looked_at = LOOKED_AT.max(most + streams.flight().segments().count());
+    let candidates = LOOKED_AT.max(most + streams.flight().segments().count());
     // A nearly empty segment costs little to clean, however young it is. A segment that gains less than `worth` is
     // never chosen: the cleaner cannot fill a segment to its last sector, so a segment that it has just filled seems to
     // gain a few sectors.
@@ -203,7 +203,7 @@ fn victims(
         most,
         segment / 4 * 3,
     );
-    victims.extend(table.choose(selection, now, u64::MAX, looked_at, least));
+    victims.extend(table.choose(selection, now, u64::MAX, candidates, least));
     victims
 }
 

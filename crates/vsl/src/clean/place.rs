@@ -184,7 +184,7 @@ impl SpaceInner {
             self.wrote(data.len() as u64);
         }
         drop((streams, map));
-        self.did(piece.sectors);
+        self.record(piece.sectors);
     }
 }
 

@@ -381,7 +381,7 @@ pub(crate) async fn scan(
         known = queue.slots.len();
         look_at(&place, &mut wanted, &mut found, &mut scan, ahead).await?;
         queue.follow(&place, &found.records).await?;
-        if queue.slots.len() == known || found.nothing > ahead.looked_at {
+        if queue.slots.len() == known || found.nothing > ahead.read_headers_max {
             break;
         }
     }
@@ -402,7 +402,7 @@ async fn look_at(
         .map(async |(slot, segment)| Ok(((slot, segment), place.look(slot, segment).await?)))
         .buffered(LOOKS);
     let mut looks = std::pin::pin!(looks);
-    while found.nothing <= ahead.looked_at
+    while found.nothing <= ahead.read_headers_max
         && let Some(look) = looks.next().await
     {
         let ((slot, segment), look): ((SegmentSlot, SegmentSeq), SlotScan) = look?;

@@ -11,8 +11,8 @@ use forebay_sim::disk::{DiskImage, WriteFate};
 use super::content::ExpectedContent;
 use super::plan::{TrimDurability, WriterPhase};
 use super::recipe::{Age, AgedVolume, Recipe};
+use super::scenario::{AgedRun, guarded};
 use super::volume::making;
-use super::world::{AgedRun, guarded};
 use super::writer::{AgedWriter, IncarnationOver};
 use crate::space::SpaceDisk;
 
@@ -22,11 +22,11 @@ use crate::space::SpaceDisk;
 /// The violation that occurred during ageing.
 pub(super) fn age(recipe: &Recipe) -> Result<AgedVolume, Violation> {
     let content = ExpectedContent::new(recipe.lines() as usize, recipe.writers);
-    let world = AgedRun::new(recipe, content, 0, false);
-    let (machine, holder) = world.machine(recipe.seed, &DiskImage::new(recipe.medium_bytes()));
+    let scenario = AgedRun::new(recipe, content, 0, false);
+    let (machine, holder) = scenario.machine(recipe.seed, &DiskImage::new(recipe.medium_bytes()));
     let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]);
     disk.slowest.set(Duration::from_micros(20));
-    let (shared, rt) = (Rc::clone(&world), machine.rt.clone());
+    let (shared, rt) = (Rc::clone(&scenario), machine.rt.clone());
     let ageing = move || {
         machine.run(async move {
             let making = making(&shared.recipe, &*disk);
@@ -39,10 +39,10 @@ pub(super) fn age(recipe: &Recipe) -> Result<AgedVolume, Violation> {
             let mappable = space.capacity().mappable / 4096 * 15 / 16;
             let used = mappable * shared.recipe.filled / 100;
             shared.used.set(used.min(shared.recipe.lines()));
-            for lane in 0..shared.recipe.writers {
-                let seed = mix(shared.recipe.seed, lane as u64);
+            for number in 0..shared.recipe.writers {
+                let seed = mix(shared.recipe.seed, number as u64);
                 let writer = AgedWriter {
-                    lane,
+                    number,
                     ..shared.writer(&space, &rt, &holder, seed)
                 };
                 if work_to_age(&writer).await.is_err() {
@@ -53,18 +53,18 @@ pub(super) fn age(recipe: &Recipe) -> Result<AgedVolume, Violation> {
         });
         machine
     };
-    let machine = guarded(&world, ageing);
+    let machine = guarded(&scenario, ageing);
     let image = machine.map(|machine| {
         let image = machine.cut(WriteFate::Keep)[SpaceDisk::Medium].clone();
-        world.leave(&machine);
+        scenario.leave(&machine);
         image
     });
-    let violation = world.violation.borrow().clone();
+    let violation = scenario.violation.borrow().clone();
     match (violation, image) {
         (None, Some(image)) => Ok(AgedVolume {
             image,
-            content: world.content.borrow().clone(),
-            used: world.used.get(),
+            content: scenario.content.borrow().clone(),
+            used: scenario.used.get(),
         }),
         (violation, _) => {
             let Violation { checker, what } = violation.expect("one");
@@ -75,7 +75,7 @@ pub(super) fn age(recipe: &Recipe) -> Result<AgedVolume, Violation> {
 
 /// Ages the part of the volume that belongs to a writer.
 async fn work_to_age(writer: &AgedWriter) -> Result<(), IncarnationOver> {
-    let (used, recipe) = (writer.used(), &writer.world.recipe);
+    let (used, recipe) = (writer.used(), &writer.scenario.recipe);
     for line in used.clone() {
         writer.write_lines(line..line + 1).await?;
         if line % 4096 == 4095 {

@@ -4,7 +4,7 @@
 //! A sector holds one word of eight bytes, repeated. The word contains the number of the step that wrote it, and a hash
 //! of the sector's address. So a disk image stores a sector in eight bytes (`forebay_sim::disk::DiskImage`), and a
 //! misplaced or older sector is recognised. Several writers work concurrently, each in its own part of the blocks, one
-//! step at a time. The names in the code call a block of 4 KiB a *line*, and a writer a *lane*.
+//! step at a time. The names in the code call a block of 4 KiB a *line*.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -79,7 +79,7 @@ pub(super) struct ExpectedContent {
     now: Vec<u32>,
     /// For each block, true if a step ever wrote to it.
     touched: Vec<bool>,
-    lanes: Vec<WriterSteps>,
+    writers: Vec<WriterSteps>,
     next: u32,
     events: u64,
 }
@@ -95,13 +95,13 @@ struct SectorStep {
 const NONE: u32 = u32::MAX;
 
 impl ExpectedContent {
-    /// Creates content of zeroes, for `lanes` writers.
-    pub(super) fn new(lines: usize, lanes: usize) -> ExpectedContent {
+    /// Creates content of zeroes, for `writers` writers.
+    pub(super) fn new(lines: usize, writers: usize) -> ExpectedContent {
         ExpectedContent {
             base: vec![0; lines * LINE_SECTORS],
             now: vec![0; lines * LINE_SECTORS],
             touched: vec![false; lines],
-            lanes: vec![WriterSteps::default(); lanes],
+            writers: vec![WriterSteps::default(); writers],
             next: 1,
             events: 0,
         }
@@ -146,7 +146,7 @@ impl ExpectedContent {
     /// Records that a writer requests a batch. Returns the number in the batch's data.
     pub(super) fn begin(
         &mut self,
-        lane: usize,
+        writer: usize,
         writes: Vec<Range<usize>>,
         trims: Vec<Range<usize>>,
     ) -> u32 {
@@ -156,7 +156,7 @@ impl ExpectedContent {
             let lines = range.start / LINE_SECTORS..range.end.div_ceil(LINE_SECTORS);
             self.touched[lines].fill(true);
         }
-        self.lanes[lane].steps.push_back(VolatileStep {
+        self.writers[writer].steps.push_back(VolatileStep {
             number,
             writes,
             trims,
@@ -167,9 +167,9 @@ impl ExpectedContent {
     }
 
     /// Records that the last step of a writer is acknowledged.
-    pub(super) fn acknowledge(&mut self, lane: usize) {
+    pub(super) fn acknowledge(&mut self, writer: usize) {
         self.events += 1;
-        let step = self.lanes[lane].steps.back_mut().expect("begun");
+        let step = self.writers[writer].steps.back_mut().expect("begun");
         step.acknowledged = Some(self.events);
         for range in &step.writes {
             self.now[range.clone()].fill(step.number);
@@ -180,28 +180,28 @@ impl ExpectedContent {
     }
 
     /// Records that the last step of a writer was refused as a whole.
-    pub(super) fn refuse(&mut self, lane: usize) {
-        self.lanes[lane].steps.pop_back();
+    pub(super) fn refuse(&mut self, writer: usize) {
+        self.writers[writer].steps.pop_back();
     }
 
     /// Returns the number of acknowledged steps of each writer.
     pub(super) fn marks(&self) -> AcknowledgedSteps {
-        let upto = |lane: &WriterSteps| {
-            let open = lane
+        let upto = |writer: &WriterSteps| {
+            let open = writer
                 .steps
                 .back()
                 .is_some_and(|step| step.acknowledged.is_none());
-            lane.durable + lane.steps.len() - usize::from(open)
+            writer.durable + writer.steps.len() - usize::from(open)
         };
-        self.lanes.iter().map(upto).collect()
+        self.writers.iter().map(upto).collect()
     }
 
     /// Records that all steps up to `marks` are durable.
     pub(super) fn durable(&mut self, marks: &AcknowledgedSteps) {
-        for (lane, upto) in self.lanes.iter_mut().zip(marks) {
-            while lane.durable < *upto {
-                lane.durable += 1;
-                let step = lane.steps.pop_front().expect("acknowledged");
+        for (writer, upto) in self.writers.iter_mut().zip(marks) {
+            while writer.durable < *upto {
+                writer.durable += 1;
+                let step = writer.steps.pop_front().expect("acknowledged");
                 for range in step.writes {
                     self.base[range].fill(step.number);
                 }
@@ -224,39 +224,39 @@ impl ExpectedContent {
         let (heads, versions) = self.versions();
         let mut possible = Vec::new();
         let mut seen_in: Vec<Vec<u32>> = self
-            .lanes
+            .writers
             .iter()
-            .map(|lane| vec![0; lane.steps.len() + 1])
+            .map(|writer| vec![0; writer.steps.len() + 1])
             .collect();
-        let mut counted = vec![0; self.lanes.len()];
+        let mut counted = vec![0; self.writers.len()];
         for (sector, number) in seen.iter().enumerate() {
-            let (lane, head) = heads[sector];
+            let (writer, head) = heads[sector];
             if head == NONE {
                 if *number != self.base[sector] {
                     return Err(self.wrong(sector, *number, &[]));
                 }
                 continue;
             }
-            counted[lane as usize] += 1;
-            let fits = &mut seen_in[lane as usize];
+            counted[writer as usize] += 1;
+            let fits = &mut seen_in[writer as usize];
             if !self.count(sector, *number, head, &versions, fits) {
                 return Err(self.wrong(sector, *number, &Self::chain(head, &versions)));
             }
         }
-        for (lane, fits) in seen_in.iter().enumerate() {
-            let steps = (0..fits.len()).filter(|step| fits[*step] == counted[lane]);
+        for (writer, fits) in seen_in.iter().enumerate() {
+            let steps = (0..fits.len()).filter(|step| fits[*step] == counted[writer]);
             let steps: Vec<usize> = steps.collect();
             if steps.is_empty() {
-                return Err(format!("no step of writer {lane} fits all its sectors"));
+                return Err(format!("no step of writer {writer} fits all its sectors"));
             }
             possible.push(steps);
         }
         self.go_together(&possible)?;
         self.now.clone_from(&seen);
         self.base = seen;
-        self.lanes
+        self.writers
             .iter_mut()
-            .for_each(|lane| *lane = WriterSteps::default());
+            .for_each(|writer| *writer = WriterSteps::default());
         Ok(())
     }
 
@@ -264,14 +264,14 @@ impl ExpectedContent {
     fn versions(&self) -> (Vec<(u8, u32)>, Vec<SectorStep>) {
         let mut heads = vec![(0, NONE); self.base.len()];
         let mut versions = Vec::new();
-        for (lane, of_lane) in self.lanes.iter().enumerate() {
-            for (n, step) in of_lane.steps.iter().enumerate() {
+        for (writer, of_writer) in self.writers.iter().enumerate() {
+            for (n, step) in of_writer.steps.iter().enumerate() {
                 let writes = step.writes.iter().map(|range| (range, step.number));
                 let trims = step.trims.iter().map(|range| (range, 0));
                 for (range, number) in writes.chain(trims) {
                     for sector in range.clone() {
                         let before = heads[sector].1;
-                        heads[sector] = (lane as u8, versions.len() as u32);
+                        heads[sector] = (writer as u8, versions.len() as u32);
                         versions.push(SectorStep {
                             step: n + 1,
                             number,
@@ -341,21 +341,21 @@ impl ExpectedContent {
         let mut at: Vec<usize> = possible.iter().map(|steps| steps[0]).collect();
         loop {
             let before = at.clone();
-            for lane in 0..at.len() {
-                let Some(step) = at[lane].checked_sub(1) else {
+            for writer in 0..at.len() {
+                let Some(step) = at[writer].checked_sub(1) else {
                     continue;
                 };
-                let asked = self.lanes[lane].steps[step].asked;
+                let asked = self.writers[writer].steps[step].asked;
                 for other in 0..at.len() {
-                    let steps = &self.lanes[other].steps;
+                    let steps = &self.writers[other].steps;
                     let least = steps
                         .partition_point(|step| step.acknowledged.is_some_and(|at| at < asked));
-                    if other == lane || at[other] >= least {
+                    if other == writer || at[other] >= least {
                         continue;
                     }
                     let higher = possible[other].iter().find(|step| **step >= least);
                     at[other] = *higher.ok_or_else(|| {
-                        format!("writer {lane} shows a step later than one of writer {other} that is missing")
+                        format!("writer {writer} shows a step later than one of writer {other} that is missing")
                     })?;
                 }
             }

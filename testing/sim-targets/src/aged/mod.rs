@@ -20,7 +20,7 @@
 //! # Reading order
 //!
 //! `plan.rs` (the content of a scenario), `recipe.rs` and `ageing.rs` (its beginning), `content.rs`, `volume.rs`,
-//! `world.rs`, `writer.rs` and `phases.rs` (its execution), `checks.rs`.
+//! `scenario.rs`, `writer.rs` and `phases.rs` (its execution), `checks.rs`.
 
 mod ageing;
 mod checks;
@@ -28,10 +28,10 @@ mod content;
 mod phases;
 mod plan;
 mod recipe;
+mod scenario;
 mod start;
 mod volume;
-mod world;
 mod writer;
 
 pub use plan::AgedPlan;
-pub use world::{run, run_aloud};
+pub use scenario::{run, run_aloud};

@@ -17,8 +17,8 @@ const HELD: Duration = Duration::from_secs(20);
 
 impl AgedWriter {
     pub(super) async fn phase(&self, phase: WriterPhase) -> Result<(), IncarnationOver> {
-        let line = || format!("writer {}: {phase:?}", self.lane);
-        self.world.tape.say(self.rt.now(), line);
+        let line = || format!("writer {}: {phase:?}", self.number);
+        self.scenario.tape.say(self.rt.now(), line);
         match phase {
             WriterPhase::Overwrite(lines) => self.overwrite(lines).await,
             WriterPhase::Hot(times) => self.hot_only(times).await,
@@ -45,7 +45,7 @@ impl AgedWriter {
     /// Returns the most frequently overwritten blocks.
     pub(super) fn hot(&self) -> Range<usize> {
         let used = self.used();
-        let hot = used.len() * self.world.recipe.hot as usize / 100;
+        let hot = used.len() * self.scenario.recipe.hot as usize / 100;
         used.end - hot.max(1)..used.end
     }
 
@@ -149,7 +149,7 @@ impl AgedWriter {
             if left == 0 || refused > 3 {
                 break;
             }
-            if self.world.content.borrow().is_empty(line) {
+            if self.scenario.content.borrow().is_empty(line) {
                 match self.write_lines(line..line + 1).await? {
                     BatchEnd::Done => left -= 1,
                     BatchEnd::Full | BatchEnd::Unread => refused += 1,
@@ -213,19 +213,19 @@ impl AgedWriter {
 
     async fn idle(&self, span: Duration) -> Result<(), IncarnationOver> {
         self.rt.sleep(span.min(QUIET_AFTER)).await;
-        self.world.progressed();
+        self.scenario.progressed();
         let rest = span.saturating_sub(QUIET_AFTER);
-        if rest < QUIET_AFTER || self.world.may_fail.get() || self.world.writers.get() > 1 {
+        if rest < QUIET_AFTER || self.scenario.may_fail.get() || self.scenario.writers.get() > 1 {
             self.rt.sleep(rest).await;
             return Ok(());
         }
-        let before = self.world.requests.get();
+        let before = self.scenario.requests.get();
         self.rt.sleep(rest).await;
-        let rate = (self.world.requests.get() - before) / rest.as_secs();
-        self.world.progressed();
+        let rate = (self.scenario.requests.get() - before) / rest.as_secs();
+        self.scenario.progressed();
         if rate > QUIET_RATE {
             Err(self
-                .world
+                .scenario
                 .spins(&format!("an idle volume asks for {rate} requests a second")))
         } else {
             Ok(())
@@ -239,7 +239,7 @@ impl AgedWriter {
             .step_by(4)
             .take(8 + self.rng.below(24) as usize)
             .collect();
-        let segments = self.world.recipe.segments;
+        let segments = self.scenario.recipe.segments;
         for _ in 0..cycles {
             self.hold_in_place(&hot).await?;
             let released = self.rt.now().plus(HELD / 2);
@@ -250,7 +250,7 @@ impl AgedWriter {
                 }
             }
             self.rt.sleep(2 * HELD).await;
-            self.world.progressed();
+            self.scenario.progressed();
             for line in hot.iter().copied() {
                 self.read_lines(line..line + 1).await?;
             }
@@ -289,7 +289,7 @@ impl AgedWriter {
         let held = most - self.holder.left();
         self.holder.arm(None);
         let line = || format!("{held} writes in place are held");
-        self.world.tape.say(self.rt.now(), line);
+        self.scenario.tape.say(self.rt.now(), line);
         Ok(())
     }
 
@@ -325,11 +325,11 @@ impl AgedWriter {
         for n in 0..2 * used.len() {
             self.write_lines(self.run(&used, 1)).await?;
             if n % 64 == 0 {
-                unused += self.space.capacity().unused / self.world.recipe.segment_bytes;
+                unused += self.space.capacity().unused / self.scenario.recipe.segment_bytes;
                 looks += 1;
             }
         }
-        if self.world.writers.get() > 1 || self.world.may_fail.get() {
+        if self.scenario.writers.get() > 1 || self.scenario.may_fail.get() {
             return Ok(());
         }
         let pages = self.space.capacity().mapped / 4096;
@@ -337,10 +337,10 @@ impl AgedWriter {
         let stats = (&before, &self.space.stats());
         // Blocks that are not overwritten are practically cold. The model is valid only if such blocks are few.
         let is_uniform = pages as usize * 9 / 10 <= used.len();
-        match checks::amplification(&self.world.recipe, stats, pages, unused) {
-            Ok(text) => self.world.tape.say(self.rt.now(), || text),
+        match checks::amplification(&self.scenario.recipe, stats, pages, unused) {
+            Ok(text) => self.scenario.tape.say(self.rt.now(), || text),
             Err(violation) if is_uniform => {
-                self.world.violated(violation);
+                self.scenario.violated(violation);
                 return Err(IncarnationOver);
             }
             Err(_) => {}

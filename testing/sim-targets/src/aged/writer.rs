@@ -13,8 +13,8 @@ use forebay_vsl::{Batch, PlacementKind, Space, SpaceError, TuneError};
 
 use super::checks;
 use super::content::{LINE_SECTORS, SECTOR, fill, number_of};
+use super::scenario::AgedRun;
 use super::volume::WriteHolder;
-use super::world::AgedRun;
 
 /// The incarnation is over for the writer.
 #[derive(Debug)]
@@ -32,52 +32,52 @@ pub(super) enum BatchEnd {
 
 /// A writer, in its own part of the blocks.
 pub(super) struct AgedWriter {
-    pub(super) world: Rc<AgedRun>,
+    pub(super) scenario: Rc<AgedRun>,
     pub(super) space: Space,
     pub(super) rt: Rt,
     pub(super) holder: Rc<WriteHolder>,
     pub(super) rng: Rng,
-    pub(super) lane: usize,
+    pub(super) number: usize,
 }
 
 impl AgedWriter {
     /// Returns the writer's blocks.
     pub(super) fn lines(&self) -> Range<usize> {
-        let recipe = &self.world.recipe;
+        let recipe = &self.scenario.recipe;
         let of = recipe.lines() as usize / recipe.writers;
-        self.lane * of..(self.lane + 1) * of
+        self.number * of..(self.number + 1) * of
     }
 
     /// Returns the blocks of this writer that ageing wrote.
     pub(super) fn used(&self) -> Range<usize> {
         let lines = self.lines();
-        let used = self.world.used.get() as usize / self.world.recipe.writers;
+        let used = self.scenario.used.get() as usize / self.scenario.recipe.writers;
         lines.start..lines.start + used.clamp(1, lines.len())
     }
 
     /// Returns the sector of the space for a sector of the model.
     fn address(&self, sector: usize) -> Sector {
         let (line, within) = (sector / LINE_SECTORS, sector % LINE_SECTORS);
-        Sector(line as u64 * self.world.recipe.stride + within as u64)
+        Sector(line as u64 * self.scenario.recipe.stride + within as u64)
     }
 
     /// Returns true if consecutive blocks are adjacent.
     pub(super) fn is_dense(&self) -> bool {
-        self.world.recipe.stride == LINE_SECTORS as u64
+        self.scenario.recipe.stride == LINE_SECTORS as u64
     }
 
     /// Ends the incarnation with a violation.
     fn violated(&self, checker: &'static str, text: String) -> IncarnationOver {
-        self.world.violated(Violation::new(checker, text));
+        self.scenario.violated(Violation::new(checker, text));
         IncarnationOver
     }
 
     /// Ends the incarnation after `error`. The error is a violation unless the disk may fail.
     fn failed(&self, what: &str, error: &SpaceError) -> IncarnationOver {
-        if self.world.may_fail.get() {
-            let line = || format!("writer {}: {what}: {error}", self.lane);
-            self.world.tape.say(self.rt.now(), line);
-            self.world.failed.set(true);
+        if self.scenario.may_fail.get() {
+            let line = || format!("writer {}: {what}: {error}", self.number);
+            self.scenario.tape.say(self.rt.now(), line);
+            self.scenario.failed.set(true);
             return IncarnationOver;
         }
         self.violated("errors", format!("{what} failed without a reason: {error}"))
@@ -99,26 +99,27 @@ impl AgedWriter {
         trims: Vec<Range<usize>>,
         durability: Durability,
     ) -> Result<BatchEnd, IncarnationOver> {
-        let world = &self.world;
-        if world.is_over() {
+        let scenario = &self.scenario;
+        if scenario.is_over() {
             return Err(IncarnationOver);
         }
         let new = {
-            let content = world.content.borrow();
+            let content = scenario.content.borrow();
             let sectors = writes.iter().flat_map(Clone::clone);
             sectors.filter(|sector| content.now(*sector) == 0).count() as u64
         };
-        let number = world
-            .content
-            .borrow_mut()
-            .begin(self.lane, writes.clone(), trims.clone());
+        let number =
+            scenario
+                .content
+                .borrow_mut()
+                .begin(self.number, writes.clone(), trims.clone());
         let batch = self.batch(number, &writes, &trims);
-        let patience = world.patience.get();
+        let patience = scenario.patience.get();
         let done = self
             .rt
             .timeout(patience, self.space.apply(&batch, durability));
         let done = done.await;
-        world.progressed();
+        scenario.progressed();
         let what = match (writes.first(), trims.first()) {
             (Some(_), None) => "a write",
             (None, _) => "a trim",
@@ -127,13 +128,13 @@ impl AgedWriter {
         let error = match done {
             Err(_) => return Err(self.too_long(what, patience)),
             Ok(Ok(_)) => {
-                let mut content = world.content.borrow_mut();
-                content.acknowledge(self.lane);
+                let mut content = scenario.content.borrow_mut();
+                content.acknowledge(self.number);
                 if durability == Durability::Fua {
                     let mut marks = content.marks();
                     let others = marks.iter_mut().enumerate();
                     others
-                        .filter(|(lane, _)| *lane != self.lane)
+                        .filter(|(number, _)| *number != self.number)
                         .for_each(|(_, mark)| *mark = 0);
                     content.durable(&marks);
                 }
@@ -141,7 +142,7 @@ impl AgedWriter {
             }
             Ok(Err(error)) => error,
         };
-        if world.is_over() {
+        if scenario.is_over() {
             Err(IncarnationOver)
         } else {
             self.refused(what, new, error).await
@@ -155,19 +156,19 @@ impl AgedWriter {
         new: u64,
         error: SpaceError,
     ) -> Result<BatchEnd, IncarnationOver> {
-        let world = &self.world;
+        let scenario = &self.scenario;
         match error {
             // The batch may have been executed despite the error.
             SpaceError::Failed(_) | SpaceError::Failing { .. } => Err(self.failed(what, &error)),
             // On a full volume, an overwrite by smaller fragments also needs more space.
             error
                 if error.lacks_space()
-                    && (new > 0 || checks::is_brimful(&self.space, &world.recipe)) =>
+                    && (new > 0 || checks::is_brimful(&self.space, &scenario.recipe)) =>
             {
-                world.content.borrow_mut().refuse(self.lane);
-                let full = checks::is_full(&self.space, &world.recipe, new);
+                scenario.content.borrow_mut().refuse(self.number);
+                let full = checks::is_full(&self.space, &scenario.recipe, new);
                 full.map_err(|violation| {
-                    world.violated(violation);
+                    scenario.violated(violation);
                     IncarnationOver
                 })?;
                 Ok(BatchEnd::Full)
@@ -176,8 +177,8 @@ impl AgedWriter {
                 let text = format!("{what} that maps nothing new is refused: {error}");
                 Err(self.violated("room", text))
             }
-            SpaceError::Device(_) if world.may_fail.get() => {
-                world.content.borrow_mut().refuse(self.lane);
+            SpaceError::Device(_) if scenario.may_fail.get() => {
+                scenario.content.borrow_mut().refuse(self.number);
                 // The writer delays its next batch.
                 self.rt.sleep(Duration::from_millis(50)).await;
                 Ok(BatchEnd::Unread)
@@ -236,27 +237,31 @@ impl AgedWriter {
     }
 
     pub(super) async fn flush(&self) -> Result<(), IncarnationOver> {
-        let marks = self.world.content.borrow().marks();
-        let patience = self.world.patience.get();
+        let marks = self.scenario.content.borrow().marks();
+        let patience = self.scenario.patience.get();
         let done = self.rt.timeout(patience, self.space.flush()).await;
         self.durable("a flush", done.map_err(|_| patience), &marks)
     }
 
     pub(super) async fn checkpoint(&self) -> Result<(), IncarnationOver> {
-        let marks = self.world.content.borrow().marks();
-        let patience = self.world.patience.get();
+        let marks = self.scenario.content.borrow().marks();
+        let patience = self.scenario.patience.get();
         let done = self.rt.timeout(patience, self.space.checkpoint()).await;
-        self.world.checkpoints.set(self.world.checkpoints.get() + 1);
+        self.scenario
+            .checkpoints
+            .set(self.scenario.checkpoints.get() + 1);
         self.durable("a checkpoint", done.map_err(|_| patience), &marks)
     }
 
     /// Changes the placement. The change makes all data durable, like a checkpoint.
     pub(super) async fn place(&self, kind: PlacementKind) -> Result<(), IncarnationOver> {
-        let marks = self.world.content.borrow().marks();
-        let patience = self.world.patience.get();
+        let marks = self.scenario.content.borrow().marks();
+        let patience = self.scenario.patience.get();
         let placed = self.space.set_placement(Some(kind));
         let done = self.rt.timeout(patience, placed).await;
-        self.world.checkpoints.set(self.world.checkpoints.get() + 1);
+        self.scenario
+            .checkpoints
+            .set(self.scenario.checkpoints.get() + 1);
         let done = match done {
             Ok(Err(TuneError::Full { .. })) => return Ok(()),
             Ok(Err(TuneError::Space(error))) => Ok(Err(error)),
@@ -272,17 +277,17 @@ impl AgedWriter {
         done: Result<Result<(), SpaceError>, Duration>,
         marks: &Vec<usize>,
     ) -> Result<(), IncarnationOver> {
-        self.world.progressed();
-        if self.world.is_over() {
+        self.scenario.progressed();
+        if self.scenario.is_over() {
             return Err(IncarnationOver);
         }
         match done {
             Ok(Ok(())) => {
-                self.world.content.borrow_mut().durable(marks);
+                self.scenario.content.borrow_mut().durable(marks);
                 Ok(())
             }
             // A checkpoint reads the map. The writer may request the checkpoint again later.
-            Ok(Err(SpaceError::Device(_))) if self.world.may_fail.get() => Ok(()),
+            Ok(Err(SpaceError::Device(_))) if self.scenario.may_fail.get() => Ok(()),
             Ok(Err(error)) => Err(self.failed(what, &error)),
             Err(patience) => Err(self.too_long(what, patience)),
         }
@@ -290,26 +295,26 @@ impl AgedWriter {
 
     /// Reads blocks and compares them with the last written data.
     pub(super) async fn read_lines(&self, lines: Range<usize>) -> Result<(), IncarnationOver> {
-        if self.world.is_over() {
+        if self.scenario.is_over() {
             return Err(IncarnationOver);
         }
         let first = lines.start * LINE_SECTORS;
         let buf = BufMut::to_fill(lines.len() * LINE_SECTORS * SECTOR);
-        let patience = self.world.patience.get();
+        let patience = self.scenario.patience.get();
         let read = self.space.read(self.address(first), buf);
         let read = self.rt.timeout(patience, read).await;
-        self.world.progressed();
+        self.scenario.progressed();
         let bytes = match read {
             Err(_) => return Err(self.too_long("a read", patience)),
             Ok(Ok(bytes)) => bytes,
-            Ok(Err(_)) if self.world.may_fail.get() => return Ok(()),
+            Ok(Err(_)) if self.scenario.may_fail.get() => return Ok(()),
             Ok(Err(error)) => return Err(self.failed("a read", &error)),
         };
         for (n, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
             let sector = first + n;
             let (found, expected) = (
                 number_of(bytes, sector),
-                self.world.content.borrow().now(sector),
+                self.scenario.content.borrow().now(sector),
             );
             if found != expected {
                 let text = format!("sector {sector} reads as step [{found}], not [{expected}]");

@@ -16,21 +16,21 @@
 //! - An administrator declares unreadable data of the log lost.
 //! - The log device is missing after a crash, and an empty device replaces it.
 //! - *Only in marked scenarios, with weaker guarantees*
-//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the log change. A write to the log
+//!   ([`CrashGuarantee::Known`](forebay_sim::writers::CrashGuarantee::Known)): bits of the log change. A write to the log
 //!   goes to another place. The disks acknowledge flushes and FUA without executing them.
 //!
 //! Not injected: rot and stray writes on the data device, which has no checksums.
 //!
 //! # Reading order
 //!
-//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a cache), `subject.rs` (its
+//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a cache), `system.rs` (its
 //! guarantees), [`checkers`] (its further conditions), [`plan`] (its possible events). Tests that execute single steps
 //! use [`testbed`].
 
 pub mod checkers;
 pub mod plan;
 mod settings;
-mod subject;
+mod system;
 pub mod testbed;
 pub mod volume;
 

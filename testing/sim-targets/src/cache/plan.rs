@@ -1,7 +1,7 @@
 //! Scenarios of the cache: the faults, their probabilities and their combinations.
 
 mod scenes;
-mod short_lives;
+mod short_incarnations;
 mod spans;
 mod troubles;
 
@@ -34,7 +34,7 @@ pub(super) fn of_seed(seed: u64) -> CachePlan {
             rng.pick(&[0, 0, 0, 1, 1, 2, 3])
         };
     let regions = regions(&rng, len, block.into());
-    let lives = 1 + rng.below(1 + rng.below(5));
+    let incarnations = 1 + rng.below(1 + rng.below(5));
     let mut plan = CachePlan {
         seed,
         volume: cache(&rng, kind, seed, flood),
@@ -43,14 +43,14 @@ pub(super) fn of_seed(seed: u64) -> CachePlan {
         regions,
         clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
         resends: resends(seed),
-        lives: Vec::new(),
+        incarnations: Vec::new(),
     };
-    for n in 0..lives {
-        let life = life(&plan, &rng, mix(seed, n + 1), n == 0);
-        plan.lives.push(life);
+    for n in 0..incarnations {
+        let incarnation = incarnation(&plan, &rng, mix(seed, n + 1), n == 0);
+        plan.incarnations.push(incarnation);
     }
     troubles::add(&mut plan);
-    short_lives::add(&mut plan);
+    short_incarnations::add(&mut plan);
     plan
 }
 
@@ -99,7 +99,7 @@ const AFTERS: [IncarnationEnd; 5] = [
     IncarnationEnd::Drain,
 ];
 
-fn life(plan: &CachePlan, rng: &Rng, seed: u64, first: bool) -> CacheIncarnation {
+fn incarnation(plan: &CachePlan, rng: &Rng, seed: u64, first: bool) -> CacheIncarnation {
     let len = 4 + rng.below(60) as usize;
     let scripts = scripts(plan, rng, len);
     let requests = 20 + 3 * scripts.len() as u64 * len as u64;
@@ -112,7 +112,7 @@ fn life(plan: &CachePlan, rng: &Rng, seed: u64, first: bool) -> CacheIncarnation
         seed,
         scripts,
         stop_at: None,
-        gives_up_at: None,
+        abandons_at: None,
         killed: false,
         cut_at: if first || rng.coin() {
             rng.below(requests)

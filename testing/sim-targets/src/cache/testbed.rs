@@ -22,17 +22,17 @@ use super::volume::{CacheImages, LOG_BYTES, attaching, medium, with_log};
 /// A storage of failed-log records in memory, which behaves like a storage on a separate disk.
 #[derive(Debug, Default)]
 pub struct MemoryLogRegistry {
-    given_up: RefCell<BTreeMap<VolumeId, u64>>,
+    abandoned: RefCell<BTreeMap<VolumeId, u64>>,
 }
 
 impl FailedLogRegistry for MemoryLogRegistry {
-    fn given_up(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
-        Box::pin(async move { Ok(self.given_up.borrow().get(&volume).copied()) })
+    fn abandoned(&self, volume: VolumeId) -> FailedLogFuture<'_, Option<u64>> {
+        Box::pin(async move { Ok(self.abandoned.borrow().get(&volume).copied()) })
     }
 
-    fn give_up(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
+    fn abandon(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
         Box::pin(async move {
-            self.given_up.borrow_mut().insert(volume, epoch);
+            self.abandoned.borrow_mut().insert(volume, epoch);
             Ok(())
         })
     }
@@ -167,7 +167,7 @@ impl DiskBytes {
     }
 
     /// Creates a testbed with these disks.
-    pub fn world(&self, seed: u64, cut_at: Option<u64>) -> CacheTestbed {
+    pub fn scenario(&self, seed: u64, cut_at: Option<u64>) -> CacheTestbed {
         CacheTestbed::with_images(seed, cut_at, &self.log, &self.data)
     }
 }

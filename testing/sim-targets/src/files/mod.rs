@@ -10,7 +10,7 @@
 //! `wrong.rs`, `bytes.rs`, `model.rs` and `protect.rs` (the model of a filesystem), `account.rs` and `known.rs` (the
 //! permitted states after a crash), `user.rs`, `user_make.rs`, `user_data.rs`, `user_flags.rs`, `user_full.rs` and
 //! `expected.rs` (operations and their comparison with the model), `act.rs`, `user_two.rs` and `user_crossing.rs`
-//! (concurrent operations), `load.rs` (a directory of a real filesystem as a model), `plan.rs` and `world.rs`
+//! (concurrent operations), `load.rs` (a directory of a real filesystem as a model), `plan.rs` and `scenario.rs`
 //! (incarnations, cuts and checks).
 
 mod account;
@@ -24,6 +24,7 @@ mod model;
 mod plan;
 mod protect;
 mod remembered;
+mod scenario;
 mod user;
 mod user_crossing;
 mod user_data;
@@ -31,12 +32,11 @@ mod user_flags;
 mod user_full;
 mod user_make;
 mod user_two;
-mod world;
 mod wrong;
 
 pub use account::{DirectoryHistories, DirectoryHistory};
 pub use known::FileObservations;
 pub use model::{FilesModel, ModelId, TOP};
 pub use plan::FilesScenario;
+pub use scenario::{run, run_aloud};
 pub use user::FilesUser;
-pub use world::{run, run_aloud};

@@ -26,7 +26,7 @@ pub struct FilesScenario {
     /// Number of entries after which a checkpoint is made.
     pub recovery_entries: u64,
     /// The incarnations, each from one attach to the next.
-    pub lives: Vec<FilesIncarnation>,
+    pub incarnations: Vec<FilesIncarnation>,
 }
 
 /// The time from an attach to a power cut.
@@ -70,7 +70,7 @@ impl FilesScenario {
     /// Returns the scenario of a seed.
     pub fn of_seed(seed: u64) -> FilesScenario {
         let rng = Rng::new(mix(seed, 0x00_f11e));
-        let lives = 1 + rng.below(4);
+        let incarnations = 1 + rng.below(4);
         // These choices have their own random numbers, so older scenarios remain unchanged.
         let filling = Rng::new(mix(seed, 0x00_f111));
         let pairing = Rng::new(mix(seed, 0x00_7e0));
@@ -89,7 +89,9 @@ impl FilesScenario {
             }),
             map_bytes: rng.one_in(3).then(|| 8192 << rng.below(4)),
             recovery_entries: 8 << rng.below(12),
-            lives: (0..lives).map(|n| life(&rng, mix(seed, n + 1))).collect(),
+            incarnations: (0..incarnations)
+                .map(|n| incarnation(&rng, mix(seed, n + 1)))
+                .collect(),
         }
     }
 
@@ -104,7 +106,7 @@ impl FilesScenario {
     }
 }
 
-fn life(rng: &Rng, seed: u64) -> FilesIncarnation {
+fn incarnation(rng: &Rng, seed: u64) -> FilesIncarnation {
     let steps = 4 + rng.below(120);
     let mut faults = DiskFaults {
         seed: mix(seed, 1),

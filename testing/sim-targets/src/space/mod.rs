@@ -12,12 +12,12 @@
 //! - After the last incarnation of a flushed and idle volume, one byte has changed. The flushed data must be present,
 //!   or its reads return errors.
 //! - *Only in marked scenarios, with weaker guarantees*
-//!   ([`CrashGuarantee::Known`](forebay_sim::lanes::CrashGuarantee::Known)): bits of the disk change. A write goes to
+//!   ([`CrashGuarantee::Known`](forebay_sim::writers::CrashGuarantee::Known)): bits of the disk change. A write goes to
 //!   another place. The disk acknowledges flushes and FUA without executing them.
 //!
 //! # Reading order
 //!
-//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a volume), `subject.rs` (its
+//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a volume), `system.rs` (its
 //! guarantees), `numbers.rs` (epochs and numbers of segments), `rot.rs` (rot after the last incarnation), `plan.rs`
 //! (the possible events).
 
@@ -25,7 +25,7 @@ mod numbers;
 mod plan;
 mod rot;
 mod settings;
-mod subject;
+mod system;
 mod volume;
 
 pub use settings::{SpaceDisk, SpaceFaultKind, SpaceTarget};

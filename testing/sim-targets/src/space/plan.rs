@@ -60,12 +60,12 @@ pub(super) fn of_seed(seed: u64) -> SpacePlan {
         regions,
         clock_leaps: rng.one_in(12).then(|| 2 << rng.below(6)),
         resends: rng.one_in(4).then(|| 1 + rng.below(8)),
-        lives: Vec::new(),
+        incarnations: Vec::new(),
     };
-    let lives = 1 + rng.below(1 + rng.below(5));
-    for n in 0..lives {
-        let life = life(&plan, &rng, mix(seed, n + 1), n == 0);
-        plan.lives.push(life);
+    let incarnations = 1 + rng.below(1 + rng.below(5));
+    for n in 0..incarnations {
+        let incarnation = incarnation(&plan, &rng, mix(seed, n + 1), n == 0);
+        plan.incarnations.push(incarnation);
     }
     let rng = Rng::new(mix(seed, 0xf1_0545));
     if rng.one_in(24) {
@@ -82,21 +82,21 @@ pub(super) fn of_seed(seed: u64) -> SpacePlan {
     plan.volume.changes = rng.one_in(8).then(|| rng.next());
     let rng = Rng::new(mix(seed, 0x1d_1e07));
     if plan.volume.kind == SpaceFaultKind::Calm && rng.one_in(16) {
-        rots_behind_the_last_life(&mut plan, &rng);
+        rots_behind_the_last_incarnation(&mut plan, &rng);
     }
     plan
 }
 
 /// Changes durable data after the last incarnation, which ends with a flush and is then idle. Parts of data written in
 /// place have no checksum, so such placements are excluded.
-fn rots_behind_the_last_life(plan: &mut SpacePlan, rng: &Rng) {
+fn rots_behind_the_last_incarnation(plan: &mut SpacePlan, rng: &Rng) {
     if plan.volume.placement.in_place() {
         plan.volume.placement = rng.pick(&[Placing::Lfs, Placing::Wolf, Placing::SepBit]);
     }
     plan.volume.changes = None;
     // A clock that leaps may end the idle time before the volume has recorded anything.
     plan.clock_leaps = None;
-    let last = plan.lives.last_mut().expect("a life");
+    let last = plan.incarnations.last_mut().expect("an incarnation");
     (last.cut_at, last.killed, last.after) = (u64::MAX, false, IncarnationEnd::Idle);
 }
 
@@ -109,8 +109,8 @@ fn durable_writes_fail(plan: &mut SpacePlan, rng: &Rng) {
         plan.volume.placement = Placing::Overwrite;
         plan.volume.home_bytes = rng.pick(&[4096, 16 << 10]);
     }
-    for (n, life) in (0..).zip(&mut plan.lives) {
-        let conditions = &mut life.disks[SpaceDisk::Medium];
+    for (n, incarnation) in (0..).zip(&mut plan.incarnations) {
+        let conditions = &mut incarnation.disks[SpaceDisk::Medium];
         conditions.flush_takes = Some(Duration::from_micros(1 + rng.below(2000)));
         conditions.faults = DiskFaults {
             seed: mix(plan.seed, 100 + n),
@@ -137,21 +137,21 @@ fn durable_writes_fail(plan: &mut SpacePlan, rng: &Rng) {
 
 /// Kills the process or cuts the power, and also cuts the following recoveries.
 fn recoveries_are_cut(plan: &mut SpacePlan, rng: &Rng) {
-    let first = plan.lives[0].clone();
+    let first = plan.incarnations[0].clone();
     let again = |n: u64| SpaceIncarnation {
         seed: mix(first.seed, 20 + n),
         ..first.clone()
     };
-    plan.lives.truncate(1);
-    plan.lives[0].killed = rng.coin();
+    plan.incarnations.truncate(1);
+    plan.incarnations[0].killed = rng.coin();
     for n in 0..2 + rng.below(4) {
-        let mut life = again(n);
-        life.killed = rng.coin();
-        life.cut_at = rng.below(16);
-        life.coin = coin(rng, life.seed);
-        plan.lives.push(life);
+        let mut incarnation = again(n);
+        incarnation.killed = rng.coin();
+        incarnation.cut_at = rng.below(16);
+        incarnation.coin = coin(rng, incarnation.seed);
+        plan.incarnations.push(incarnation);
     }
-    plan.lives.push(again(9));
+    plan.incarnations.push(again(9));
 }
 
 /// Makes flushes fail occasionally while the volume continuously writes pages in place. The disk then loses the data of
@@ -160,8 +160,8 @@ fn flushes_fail_while_brought_home(plan: &mut SpacePlan, rng: &Rng) {
     plan.volume.kind = SpaceFaultKind::Fails;
     plan.volume.placement = Placing::Overwrite;
     plan.volume.home_bytes = rng.pick(&[4096, 16 << 10]);
-    for (n, life) in (0..).zip(&mut plan.lives) {
-        let conditions = &mut life.disks[SpaceDisk::Medium];
+    for (n, incarnation) in (0..).zip(&mut plan.incarnations) {
+        let conditions = &mut incarnation.disks[SpaceDisk::Medium];
         conditions.flush_takes = Some(Duration::from_micros(1 + rng.below(20_000)));
         conditions.faults = DiskFaults {
             seed: mix(plan.seed, 100 + n),
@@ -202,7 +202,7 @@ fn kind(rng: &Rng) -> SpaceFaultKind {
     }
 }
 
-fn life(plan: &SpacePlan, rng: &Rng, seed: u64, first: bool) -> SpaceIncarnation {
+fn incarnation(plan: &SpacePlan, rng: &Rng, seed: u64, first: bool) -> SpaceIncarnation {
     let len = 4 + rng.below(60) as usize;
     let scripts = scripts(plan, rng, len);
     let requests = 20 + 3 * scripts.len() as u64 * len as u64;
@@ -219,7 +219,7 @@ fn life(plan: &SpacePlan, rng: &Rng, seed: u64, first: bool) -> SpaceIncarnation
         seed,
         scripts,
         stop_at: None,
-        gives_up_at: None,
+        abandons_at: None,
         killed: false,
         cut_at: if first || rng.coin() {
             rng.below(requests)

@@ -13,7 +13,7 @@ impl<S: ScenarioSettings> ScenarioPlan<S> {
         let (block, len) = (self.block, self.len);
         write!(
             f,
-            "world {seed}: {kind}, blocks of {block}, a volume of {len} bytes, "
+            "scenario {seed}: {kind}, blocks of {block}, a volume of {len} bytes, "
         )?;
         self.volume.show(f)?;
         if let Some(one_in) = self.clock_leaps {
@@ -26,11 +26,15 @@ impl<S: ScenarioSettings> ScenarioPlan<S> {
     }
 
     /// Writes the scripts of writers with actions in an incarnation.
-    fn show_lanes(&self, life: &Incarnation<S::Role>, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let lanes = life.scripts.iter().enumerate();
-        for (lane, script) in lanes.filter(|(_, script)| !script.actions.is_empty()) {
-            let (region, count) = (&self.regions[lane], script.actions.len());
-            writeln!(f, "    lane {lane} on {region:?}: {count} actions")?;
+    fn show_writers(
+        &self,
+        incarnation: &Incarnation<S::Role>,
+        f: &mut Formatter<'_>,
+    ) -> std::fmt::Result {
+        let writers = incarnation.scripts.iter().enumerate();
+        for (writer, script) in writers.filter(|(_, script)| !script.actions.is_empty()) {
+            let (region, count) = (&self.regions[writer], script.actions.len());
+            writeln!(f, "    writer {writer} on {region:?}: {count} actions")?;
             for action in &script.actions {
                 writeln!(f, "      {action}")?;
             }
@@ -42,25 +46,28 @@ impl<S: ScenarioSettings> ScenarioPlan<S> {
 impl<S: ScenarioSettings> Display for ScenarioPlan<S> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         self.show_volume(f)?;
-        for (n, life) in self.lives.iter().enumerate() {
-            let slowest = life.disks.map(|_, disk| disk.slowest);
-            let flush = life.disks.iter().find_map(|(_, disk)| disk.flush_takes);
+        for (n, incarnation) in self.incarnations.iter().enumerate() {
+            let slowest = incarnation.disks.map(|_, disk| disk.slowest);
+            let flush = incarnation
+                .disks
+                .iter()
+                .find_map(|(_, disk)| disk.flush_takes);
             writeln!(
                 f,
-                "  life {n}: cut at request {} or {:?}, {:?}; latencies up to {slowest:?}, flushes {flush:?}",
-                life.cut_at, life.after, life.coin
+                "  incarnation {n}: cut at request {} or {:?}, {:?}; latencies up to {slowest:?}, flushes {flush:?}",
+                incarnation.cut_at, incarnation.after, incarnation.coin
             )?;
-            if life.killed {
+            if incarnation.killed {
                 writeln!(f, "    the process is killed, the disks go on")?;
             }
-            if let Some(at) = life.stop_at {
+            if let Some(at) = incarnation.stop_at {
                 writeln!(f, "    closed at {at:?}")?;
             }
-            if let Some(at) = life.gives_up_at {
-                writeln!(f, "    what cannot be read is given up from {at:?} on")?;
+            if let Some(at) = incarnation.abandons_at {
+                writeln!(f, "    what cannot be read is abandoned from {at:?} on")?;
             }
-            show_disks(life, self.block, f)?;
-            self.show_lanes(life, f)?;
+            show_disks(incarnation, self.block, f)?;
+            self.show_writers(incarnation, f)?;
         }
         Ok(())
     }
@@ -68,19 +75,23 @@ impl<S: ScenarioSettings> Display for ScenarioPlan<S> {
 
 /// Writes the block sizes that differ from the volume's, and the faults of each disk.
 fn show_disks<R: DiskRole>(
-    life: &Incarnation<R>,
+    incarnation: &Incarnation<R>,
     block: u32,
     f: &mut Formatter<'_>,
 ) -> std::fmt::Result {
-    if life.disks.iter().any(|(_, disk)| disk.block != block) {
-        for (n, (role, disk)) in life.disks.iter().enumerate() {
+    if incarnation
+        .disks
+        .iter()
+        .any(|(_, disk)| disk.block != block)
+    {
+        for (n, (role, disk)) in incarnation.disks.iter().enumerate() {
             let start = ["    ", ", "][n.min(1)];
             let has = [" has blocks", ""][n.min(1)];
             write!(f, "{start}the {role} device{has} of {}", disk.block)?;
         }
         writeln!(f)?;
     }
-    for (role, disk) in life.disks.iter() {
+    for (role, disk) in incarnation.disks.iter() {
         let wrong = wrong(&disk.faults);
         if !wrong.is_empty() {
             writeln!(f, "    {role}: {}", wrong.join(", "))?;

@@ -11,8 +11,8 @@ use forebay_rng::Rng;
 
 use super::{ScriptBounds, WriterScript};
 use crate::history::ScriptAction;
-use crate::lanes::WriterHistories;
 use crate::stamp::{SECTOR, SectorContent, read_sector};
+use crate::writers::WriterHistories;
 
 /// Requirements of a commit record. Actions are counted from 0 in the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,15 +95,15 @@ pub fn script(rng: &Rng, bounds: &ScriptBounds, len: usize) -> Option<WriterScri
 /// # Errors
 /// If a commit record exists and data that it requires is missing.
 pub fn check(
-    lanes: &WriterHistories,
-    lane: usize,
+    writers: &WriterHistories,
+    writer: usize,
     script: &WriterScript,
     seen: &[u8],
 ) -> Result<(), String> {
     if script.rules.is_empty() {
         return Ok(());
     }
-    let history = lanes.history(lane);
+    let history = writers.history(writer);
     let found = |sector: u64| match read_sector(&seen[sector as usize * SECTOR..][..SECTOR]) {
         SectorContent::Stamp { id, sector: of } if of == sector => history.step_of(id),
         _ => None,

@@ -35,7 +35,7 @@ impl AbandonedLogChecker {
                 "the log failed, and then its superblock of generation {} was written as if it had not",
                 superblock.generation
             );
-            return Err(Violation::new("given up (I7)", text));
+            return Err(Violation::new("abandoned (I7)", text));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use forebay_dcd::{DcdStatus, DcdVolume};
 use forebay_device::DataLocation;
 
 use forebay_sim::Violation;
-use forebay_sim::subject::ClientTotals;
+use forebay_sim::system::ClientTotals;
 
 /// Checks the counters of a volume without failures and without requests in flight.
 ///

@@ -5,11 +5,11 @@ use forebay_device::DeviceOp;
 
 use forebay_sim::Violation;
 use forebay_sim::disk::DiskRequest;
-use forebay_sim::lanes::WriterHistories;
 use forebay_sim::stamp::{SECTOR, SectorContent, read_sector};
+use forebay_sim::writers::WriterHistories;
 
 /// Checks a request to the data device.
-pub(super) fn issued(lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
+pub(super) fn issued(writers: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
     let Some(bytes) = request
         .bytes
         .as_ref()
@@ -23,7 +23,7 @@ pub(super) fn issued(lanes: &WriterHistories, request: &DiskRequest) -> Result<(
         let content = read_sector(sector);
         let known = match content {
             SectorContent::Stamp { id, sector } => {
-                sector == number && lanes.was_written(sector, id)
+                sector == number && writers.was_written(sector, id)
             }
             // The cache never writes zeroes as data.
             SectorContent::Zero | SectorContent::Other => false,

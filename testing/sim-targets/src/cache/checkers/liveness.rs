@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay_ring_log::HEADER_BYTES;
-use forebay_sim::subject::TimeBounds;
+use forebay_sim::system::TimeBounds;
 
 /// Time for which requests wait for a failing device before they fail: the patience of an attached volume.
 pub const PATIENCE: Duration = Duration::from_secs(60);

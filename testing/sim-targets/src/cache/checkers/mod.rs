@@ -19,8 +19,8 @@ use std::rc::Rc;
 
 use forebay_sim::Violation;
 use forebay_sim::disk::{DiskRequest, SimDisk};
-use forebay_sim::lanes::WriterHistories;
-use forebay_sim::subject::RequestWatcher;
+use forebay_sim::system::RequestWatcher;
+use forebay_sim::writers::WriterHistories;
 
 /// Observer of the log device in one incarnation.
 pub(super) struct LogDeviceWatcher {
@@ -45,7 +45,7 @@ impl LogDeviceWatcher {
 }
 
 impl RequestWatcher for LogDeviceWatcher {
-    fn issued(&self, _lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
+    fn issued(&self, _writers: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
         self.abandoned.issued(request)?;
         // A fault of the data device may have made the log fail. This checker cannot observe such a failure.
         let beside = self.beside.as_ref();
@@ -73,9 +73,9 @@ pub(super) struct DataDeviceWatcher {
 }
 
 impl RequestWatcher for DataDeviceWatcher {
-    fn issued(&self, lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
+    fn issued(&self, writers: &WriterHistories, request: &DiskRequest) -> Result<(), Violation> {
         self.turns.issued(request)?;
-        home::issued(lanes, request)
+        home::issued(writers, request)
     }
 
     fn ended(&self, request: &DiskRequest, _failed: bool) {

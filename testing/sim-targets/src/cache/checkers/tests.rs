@@ -17,9 +17,9 @@ use forebay_units::{Epoch, RecordSeq, Sector, SegmentSeq};
 
 use forebay_sim::Violation;
 use forebay_sim::disk::{DiskRequest, SimDisk, WriteFate};
-use forebay_sim::lanes::WriterHistories;
 use forebay_sim::stamp::{BEFORE, stamp};
-use forebay_sim::subject::ClientTotals;
+use forebay_sim::system::ClientTotals;
+use forebay_sim::writers::WriterHistories;
 
 use super::super::settings::CacheDisk;
 use super::super::testbed::{CacheTestbed, checked};
@@ -45,7 +45,7 @@ fn write(at: u64, bytes: &[u8]) -> DiskRequest {
     request(DeviceOp::Write, at..at + bytes.len() as u64, Some(bytes))
 }
 
-fn world() -> CacheTestbed {
+fn scenario() -> CacheTestbed {
     let medium = fresh(LEN, 512);
     CacheTestbed::new(0, None, &medium, 512, Rc::new(VirtualTime::new()))
 }
@@ -81,9 +81,9 @@ fn overlap_checker_detects_concurrent_changes_of_one_range_of_the_data_device() 
 #[test]
 fn data_device_checker_detects_data_that_no_writer_wrote_there() {
     let region = 0..LEN;
-    let mut lanes = WriterHistories::new(stamp(BEFORE, 0, LEN), std::slice::from_ref(&region));
-    let (_, id) = lanes.begin(0, 0..4096, None);
-    let told = |bytes: &[u8]| says(home::issued(&lanes, &write(0, bytes)));
+    let mut writers = WriterHistories::new(stamp(BEFORE, 0, LEN), std::slice::from_ref(&region));
+    let (_, id) = writers.begin(0, 0..4096, None);
+    let told = |bytes: &[u8]| says(home::issued(&writers, &write(0, bytes)));
     assert_eq!(told(&stamp(id, 0, 4096)), "nothing");
     assert_eq!(told(&stamp(id, 4096, 512)), "home data", "misplaced");
     assert_eq!(told(&stamp(id + 1, 0, 512)), "home data", "never asked for");
@@ -142,7 +142,7 @@ fn abandoned_checker_detects_a_superblock_that_omits_the_failure_of_its_log() {
     assert_eq!(says(checker.issued(&of(4, false))), "nothing");
     checker.ended(&request(DeviceOp::Flush, 0..0, None), true);
     assert_eq!(says(checker.issued(&of(5, true))), "nothing");
-    assert_eq!(says(checker.issued(&of(6, false))), "given up (I7)");
+    assert_eq!(says(checker.issued(&of(6, false))), "abandoned (I7)");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn starvation_checker_detects_writes_that_wait_despite_free_space() {
 
 #[test]
 fn accounts_checker_detects_wrong_counters_and_a_volume_that_is_not_drained() {
-    let told = world().with_volume(AttachOptions::default(), |volume| async move {
+    let told = scenario().with_volume(AttachOptions::default(), |volume| async move {
         let bytes = BufMut::copy_of(&stamp(1, 0, 4096)).freeze();
         let device = checked(&volume);
         device.write(0, bytes, Durability::Flush).await.unwrap();
@@ -258,9 +258,9 @@ fn done(segments: &segments::SegmentChecker, request: &DiskRequest) -> &'static 
 
 #[test]
 fn segment_checker_detects_records_with_wrong_order_position_or_epoch() {
-    let world = world();
+    let scenario = scenario();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
-    let segments = segments::SegmentChecker::new(&world.data);
+    let segments = segments::SegmentChecker::new(&scenario.data);
     let a = write(SUPERBLOCK_A_AT, &superblock().encode());
     assert_eq!(done(&segments, &a), "nothing");
     assert_eq!(
@@ -291,13 +291,13 @@ fn tail_moved_to(segment: u64) -> DiskRequest {
 
 #[test]
 fn segment_checker_accepts_a_tail_past_ranges_zeroed_after_the_log_failed() {
-    let world = world();
+    let scenario = scenario();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
-    let segments = segments::SegmentChecker::new(&world.data);
+    let segments = segments::SegmentChecker::new(&scenario.data);
     assert_eq!(done(&segments, &record(1, first, 0, epoch, 7)), "nothing");
     let moved = tail_moved_to(first + 1);
-    let home = Rc::clone(&world.data);
-    world.run(async move {
+    let home = Rc::clone(&scenario.data);
+    scenario.run(async move {
         let zeroes = BufMut::zeroed(512).freeze();
         home.write(0, zeroes, Durability::Flush).await.unwrap();
         home.flush().await.unwrap();
@@ -311,9 +311,9 @@ fn segment_checker_accepts_a_tail_past_ranges_zeroed_after_the_log_failed() {
 
 #[test]
 fn segment_checker_detects_a_rotational_offset_missing_from_one_superblock() {
-    let world = world();
+    let scenario = scenario();
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
-    let segments = segments::SegmentChecker::new(&world.data);
+    let segments = segments::SegmentChecker::new(&scenario.data);
     let says_gaps = RingSuperblock {
         gaps: true,
         ..superblock()
@@ -338,8 +338,8 @@ fn segment_checker_detects_a_rotational_offset_missing_from_one_superblock() {
 
 #[test]
 fn segment_checker_detects_a_tail_past_data_that_was_not_destaged() {
-    let world = world();
-    let disk: Rc<SimDisk> = Rc::clone(&world.data);
+    let scenario = scenario();
+    let disk: Rc<SimDisk> = Rc::clone(&scenario.data);
     let (epoch, first) = (superblock().epoch.0, superblock().epoch_segment.0);
     let segments = segments::SegmentChecker::new(&disk);
     assert_eq!(done(&segments, &record(1, first, 0, epoch, 7)), "nothing");
@@ -347,15 +347,15 @@ fn segment_checker_detects_a_tail_past_data_that_was_not_destaged() {
     assert_eq!(says(segments.issued(&moved)), "reuse (I2)");
     let data: Buf = BufMut::copy_of(&stamp(7, 0, 512)).freeze();
     let home = Rc::clone(&disk);
-    world.run(async move {
+    scenario.run(async move {
         home.write(0, data, Durability::Flush).await.unwrap();
     });
     assert_eq!(says(segments.issued(&moved)), "reuse (I2)", "not durable");
     let home = Rc::clone(&disk);
-    world.run(async move { home.flush().await.unwrap() });
+    scenario.run(async move { home.flush().await.unwrap() });
     assert_eq!(says(segments.issued(&moved)), "nothing");
     assert_eq!(
-        world.cut(WriteFate::Drop)[CacheDisk::Data].bytes(0..512),
+        scenario.cut(WriteFate::Drop)[CacheDisk::Data].bytes(0..512),
         stamp(7, 0, 512)
     );
 }

@@ -23,7 +23,7 @@ const FINGERPRINTED: u64 = 128 << 10;
 /// before the log is full, so filling takes longer with smaller writes.
 pub(super) fn full_meanwhile(
     rng: &Rng,
-    life: &mut CacheIncarnation,
+    incarnation: &mut CacheIncarnation,
     regions: &[Range<u64>],
     block: u64,
 ) {
@@ -33,7 +33,7 @@ pub(super) fn full_meanwhile(
     } else {
         Duration::from_secs(10 + rng.below(40))
     };
-    life.disks[CacheDisk::Data]
+    incarnation.disks[CacheDisk::Data]
         .faults
         .troubles
         .push(TimedFault {
@@ -42,27 +42,31 @@ pub(super) fn full_meanwhile(
             one_in: rng.pick(&[1, 1, 2]),
             ..trouble(rng)
         });
-    life.disks[CacheDisk::Data].faults.forgetful = rng.coin();
-    fill_up(rng, life, regions, block, rng.coin());
-    life.cut_at = life.cut_at.saturating_mul(8);
+    incarnation.disks[CacheDisk::Data].faults.forgetful = rng.coin();
+    fill_up(rng, incarnation, regions, block, rng.coin());
+    incarnation.cut_at = incarnation.cut_at.saturating_mul(8);
 }
 
 /// Writes more than the log can hold, over a slow data device, and stops the volume meanwhile.
 pub(super) fn stopped_in_a_queue(rng: &Rng, plan: &mut CachePlan) {
-    for life in &mut plan.lives {
+    for incarnation in &mut plan.incarnations {
         let slow = Duration::from_millis(200 << rng.below(4));
-        life.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(2), slow));
-        fill_up(rng, life, &plan.regions, plan.block.into(), false);
-        life.stop_at = Some(span(rng, 14));
-        life.cut_at = u64::MAX;
+        incarnation.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(2), slow));
+        fill_up(rng, incarnation, &plan.regions, plan.block.into(), false);
+        incarnation.stop_at = Some(span(rng, 14));
+        incarnation.cut_at = u64::MAX;
     }
 }
 
 /// Makes one sector fail writes for a long time. The script writes the sector and its neighbours in the block one by
 /// one, with time for destaging between the writes. At the end, the volume is drained.
-pub(super) fn refused_in_part(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>]) {
-    let lane = rng.below(regions.len() as u64) as usize;
-    let (region, script) = (&regions[lane], &mut life.scripts[lane]);
+pub(super) fn refused_in_part(
+    rng: &Rng,
+    incarnation: &mut CacheIncarnation,
+    regions: &[Range<u64>],
+) {
+    let writer = rng.below(regions.len() as u64) as usize;
+    let (region, script) = (&regions[writer], &mut incarnation.scripts[writer]);
     let first = region.start.next_multiple_of(4096);
     let lines = (region.end.saturating_sub(first)) / 4096;
     if lines == 0 || !script.rules.is_empty() {
@@ -70,7 +74,7 @@ pub(super) fn refused_in_part(rng: &Rng, life: &mut CacheIncarnation, regions: &
     }
     let line = first + rng.below(lines) * 4096;
     let sector = |n: u64| line + n * 512..line + (n + 1) * 512;
-    life.disks[CacheDisk::Data]
+    incarnation.disks[CacheDisk::Data]
         .faults
         .troubles
         .push(TimedFault {
@@ -93,19 +97,19 @@ pub(super) fn refused_in_part(rng: &Rng, life: &mut CacheIncarnation, regions: &
             script.actions.push(ScriptAction::Pause(idle));
         }
     }
-    (life.after, life.cut_at) = (IncarnationEnd::Drain, u64::MAX);
+    (incarnation.after, incarnation.cut_at) = (IncarnationEnd::Drain, u64::MAX);
 }
 
 /// Makes all writers together write more than the log can hold. The writes of a writer are concurrent, or durable and
 /// sequential. After sequential durable writes, no unflushed data is left while writers wait for space.
 fn fill_up(
     rng: &Rng,
-    life: &mut CacheIncarnation,
+    incarnation: &mut CacheIncarnation,
     regions: &[Range<u64>],
     block: u64,
     durably: bool,
 ) {
-    for (region, script) in regions.iter().zip(&mut life.scripts) {
+    for (region, script) in regions.iter().zip(&mut incarnation.scripts) {
         let start = region.start.next_multiple_of(block);
         let len = ((4 << 10) << rng.below(6)).min(region.end - start) / block * block;
         let places = (region.end - start - len) / block + 1;
@@ -126,7 +130,7 @@ fn fill_up(
             script.actions.push(ScriptAction::Batch(batch));
         }
     }
-    life.looks = CheckSchedule::OneIn(8 + rng.below(24));
+    incarnation.looks = CheckSchedule::OneIn(8 + rng.below(24));
 }
 
 /// Makes large writes bypass the log over data that is being destaged. The log's reads and the moves of its tail take
@@ -141,25 +145,28 @@ pub(super) fn past_the_log(rng: &Rng, plan: &mut CachePlan) {
     last.end = plan.len;
     let between = FINGERPRINTED..plan.len - FINGERPRINTED;
     let alone = rng.coin();
-    for life in &mut plan.lives {
+    for incarnation in &mut plan.incarnations {
         let slow = Duration::from_millis(10 << rng.below(7));
         if rng.one_in(3) {
-            life.disks[CacheDisk::Data].faults.slow = Some((4 + rng.below(12), slow));
+            incarnation.disks[CacheDisk::Data].faults.slow = Some((4 + rng.below(12), slow));
         } else if rng.coin() {
-            life.disks[CacheDisk::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
+            incarnation.disks[CacheDisk::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
         } else {
-            life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
-                from: Duration::ZERO,
-                to: None,
-                range: Some(0..SEGMENTS_AT),
-                reads: false,
-                changes: true,
-                one_in: 1 + rng.below(2),
-                takes: slow,
-                fails: false,
-            });
+            incarnation.disks[CacheDisk::Log]
+                .faults
+                .troubles
+                .push(TimedFault {
+                    from: Duration::ZERO,
+                    to: None,
+                    range: Some(0..SEGMENTS_AT),
+                    reads: false,
+                    changes: true,
+                    one_in: 1 + rng.below(2),
+                    takes: slow,
+                    fails: false,
+                });
         }
-        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+        for (region, script) in plan.regions.iter().zip(&mut incarnation.scripts) {
             if alone {
                 *script = WriterScript::default();
             }
@@ -174,7 +181,7 @@ pub(super) fn past_the_log(rng: &Rng, plan: &mut CachePlan) {
             }
         }
         if rng.coin() {
-            life.cut_at = u64::MAX;
+            incarnation.cut_at = u64::MAX;
         }
     }
 }
@@ -182,9 +189,9 @@ pub(super) fn past_the_log(rng: &Rng, plan: &mut CachePlan) {
 /// Makes some flushes of the data device fail, and lose the flushed data, if the scenario permits failures.
 pub(super) fn lose_flushes(rng: &Rng, plan: &mut CachePlan) {
     if plan.volume.may_fail() {
-        for life in &mut plan.lives {
-            life.disks[CacheDisk::Data].faults.flushes_fail = 1 + rng.below(5);
-            life.disks[CacheDisk::Data].faults.forgetful = true;
+        for incarnation in &mut plan.incarnations {
+            incarnation.disks[CacheDisk::Data].faults.flushes_fail = 1 + rng.below(5);
+            incarnation.disks[CacheDisk::Data].faults.forgetful = true;
         }
     }
 }
@@ -196,12 +203,12 @@ pub(super) fn flushes_of_others(rng: &Rng, plan: &mut CachePlan) {
         plan.volume.bypass.expect("set before"),
     );
     let between = FINGERPRINTED..plan.len - FINGERPRINTED;
-    for life in &mut plan.lives {
-        if life.disks[CacheDisk::Data].faults.slow.is_none() && rng.coin() {
+    for incarnation in &mut plan.incarnations {
+        if incarnation.disks[CacheDisk::Data].faults.slow.is_none() && rng.coin() {
             let slow = Duration::from_millis(5 << rng.below(6));
-            life.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(6), slow));
+            incarnation.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(6), slow));
         }
-        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+        for (region, script) in plan.regions.iter().zip(&mut incarnation.scripts) {
             let start = region.start.max(between.start).next_multiple_of(block);
             let end = region.end.min(between.end) / block * block;
             if end < start + 4 * from {
@@ -243,20 +250,20 @@ pub(super) fn hard_rescues(rng: &Rng, plan: &mut CachePlan) {
     if rng.coin() {
         lose_flushes(rng, plan);
     }
-    for life in &mut plan.lives {
+    for incarnation in &mut plan.incarnations {
         let at_first = rng.below(80);
-        life.disks[CacheDisk::Log].faults.outage = Some(DiskOutage {
+        incarnation.disks[CacheDisk::Log].faults.outage = Some(DiskOutage {
             from: 20 + at_first,
             op: rng.pick(&[None, None, Some(DeviceOp::Flush)]),
             requests: None,
             reads: false,
         });
         let slow = Duration::from_millis(10 << rng.below(6));
-        life.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(4), slow));
+        incarnation.disks[CacheDisk::Data].faults.slow = Some((1 + rng.below(4), slow));
         if rng.coin() {
-            life.disks[CacheDisk::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
+            incarnation.disks[CacheDisk::Log].faults.slow_reads = Some((1 + rng.below(3), slow));
         }
-        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+        for (region, script) in plan.regions.iter().zip(&mut incarnation.scripts) {
             let hot = region.start..region.end.min(region.start + (16 << 10));
             let bounds = ScriptBounds {
                 region: hot.clone(),
@@ -279,7 +286,7 @@ pub(super) fn hard_rescues(rng: &Rng, plan: &mut CachePlan) {
                 ..WriterScript::default()
             };
         }
-        life.cut_at = if rng.coin() {
+        incarnation.cut_at = if rng.coin() {
             u64::MAX
         } else {
             60 + rng.below(300)
@@ -338,13 +345,13 @@ pub(super) fn little_memory(rng: &Rng, plan: &mut CachePlan) {
     let last = plan.regions.last_mut().expect("a region");
     last.end = plan.len;
     let alone = rng.coin();
-    for life in &mut plan.lives {
-        life.looks = CheckSchedule::OneIn(8 + rng.below(24));
-        let is_slow = life.disks.iter().any(|(_, disk)| {
+    for incarnation in &mut plan.incarnations {
+        incarnation.looks = CheckSchedule::OneIn(8 + rng.below(24));
+        let is_slow = incarnation.disks.iter().any(|(_, disk)| {
             let faults = &disk.faults;
             faults.slow.or(faults.slow_reads).is_some()
         });
-        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+        for (region, script) in plan.regions.iter().zip(&mut incarnation.scripts) {
             if alone {
                 *script = WriterScript::default();
             }
@@ -366,7 +373,7 @@ pub(super) fn little_memory(rng: &Rng, plan: &mut CachePlan) {
             }
         }
         if rng.coin() {
-            life.cut_at = u64::MAX;
+            incarnation.cut_at = u64::MAX;
         }
     }
 }

@@ -54,10 +54,10 @@ pub(super) fn add(plan: &mut CachePlan) {
         crowd(&rng, plan);
     }
     if rng.one_in(6) {
-        for life in &mut plan.lives {
+        for incarnation in &mut plan.incarnations {
             let upto = if is_long(plan.volume.kind) { 18 } else { 11 };
-            life.stop_at = rng.coin().then(|| span(&rng, upto));
-            life.cut_at = u64::MAX;
+            incarnation.stop_at = rng.coin().then(|| span(&rng, upto));
+            incarnation.cut_at = u64::MAX;
         }
     }
     // All data that clients have read is in the log or durable on the data device.
@@ -76,7 +76,7 @@ pub(super) fn add(plan: &mut CachePlan) {
     if plan.block == 512 && rng.one_in(24) {
         little_memory(&rng, plan);
     }
-    given_up(plan);
+    abandoned(plan);
     one_disk(plan);
     report_late(plan);
 }
@@ -84,32 +84,37 @@ pub(super) fn add(plan: &mut CachePlan) {
 /// Adds the lasting faults of the scenario's kind to each incarnation.
 fn by_the_clock(rng: &Rng, plan: &mut CachePlan) {
     let (kind, data_len, block) = (plan.volume.kind, plan.len, plan.block.into());
-    for life in &mut plan.lives {
+    for incarnation in &mut plan.incarnations {
         match kind {
             CacheFaultKind::Away if rng.one_in(4) => {
-                full_meanwhile(rng, life, &plan.regions, block)
+                full_meanwhile(rng, incarnation, &plan.regions, block)
             }
-            CacheFaultKind::Away => away(rng, life),
+            CacheFaultKind::Away => away(rng, incarnation),
             CacheFaultKind::BadPlaces if block == 512 && rng.one_in(4) => {
-                refused_in_part(rng, life, &plan.regions);
+                refused_in_part(rng, incarnation, &plan.regions);
             }
-            CacheFaultKind::BadPlaces => bad_places(rng, life, data_len),
-            CacheFaultKind::Superblocks if rng.coin() => superblocks(rng, life),
-            CacheFaultKind::Superblocks => second_copy(rng, life, &plan.regions, block),
+            CacheFaultKind::BadPlaces => bad_places(rng, incarnation, data_len),
+            CacheFaultKind::Superblocks if rng.coin() => superblocks(rng, incarnation),
+            CacheFaultKind::Superblocks => second_copy(rng, incarnation, &plan.regions, block),
             CacheFaultKind::DataFull if rng.coin() => {
-                life.disks[CacheDisk::Data].faults.room_again = Some(span(rng, 24));
+                incarnation.disks[CacheDisk::Data].faults.room_again = Some(span(rng, 24));
             }
             _ => {}
         }
-        if life.disks[CacheDisk::Data].faults.room_again.is_some() || is_long(kind) {
-            take_time(rng, life);
+        if incarnation.disks[CacheDisk::Data]
+            .faults
+            .room_again
+            .is_some()
+            || is_long(kind)
+        {
+            take_time(rng, incarnation);
         }
     }
 }
 
 /// Declares unreadable data lost, if reads of the log fail occasionally or for long, and adds time for the
 /// consequences. The choice is independent, like all choices of this file.
-fn given_up(plan: &mut CachePlan) {
+fn abandoned(plan: &mut CachePlan) {
     let rng = Rng::new(mix(plan.seed, 0x0617_e00b));
     let kind = plan.volume.kind;
     let unread = match kind {
@@ -120,10 +125,10 @@ fn given_up(plan: &mut CachePlan) {
     if !unread {
         return;
     }
-    for life in &mut plan.lives {
-        life.gives_up_at = (!rng.one_in(3)).then(|| span(&rng, 14));
-        if life.gives_up_at.is_some() && kind == CacheFaultKind::LogReadsFail {
-            take_time(&rng, life);
+    for incarnation in &mut plan.incarnations {
+        incarnation.abandons_at = (!rng.one_in(3)).then(|| span(&rng, 14));
+        if incarnation.abandons_at.is_some() && kind == CacheFaultKind::LogReadsFail {
+            take_time(&rng, incarnation);
         }
     }
 }
@@ -133,16 +138,20 @@ fn given_up(plan: &mut CachePlan) {
 fn one_disk(plan: &mut CachePlan) {
     let rng = Rng::new(mix(plan.seed, 0x0d15_c0e5));
     plan.volume.one_disk = is_about_failures(plan.volume.kind) && rng.one_in(3);
-    let is_plain = plan.volume.bypass.is_none() && !plan.lives.iter().any(|life| life.killed);
+    let is_plain = plan.volume.bypass.is_none()
+        && !plan
+            .incarnations
+            .iter()
+            .any(|incarnation| incarnation.killed);
     if plan.volume.one_disk && is_plain && rng.coin() {
         past_the_log(&rng, plan);
     }
     if !plan.volume.one_disk || rng.coin() {
         return;
     }
-    for life in &mut plan.lives {
+    for incarnation in &mut plan.incarnations {
         let role = rng.pick(&[CacheDisk::Log, CacheDisk::Data, CacheDisk::Data]);
-        let faults = &mut life.disks[role].faults;
+        let faults = &mut incarnation.disks[role].faults;
         (faults.flushes_fail, faults.forgetful) = (1 + rng.below(12), true);
     }
 }
@@ -153,9 +162,9 @@ fn report_late(plan: &mut CachePlan) {
     if Rng::new(mix(plan.seed, 0x001a_7e00)).coin() {
         return;
     }
-    for life in &mut plan.lives {
+    for incarnation in &mut plan.incarnations {
         for role in [CacheDisk::Log, CacheDisk::Data] {
-            let faults = &mut life.disks[role].faults;
+            let faults = &mut incarnation.disks[role].faults;
             faults.fua_reported_late = faults.forgetful;
         }
     }
@@ -179,7 +188,7 @@ fn is_long(kind: CacheFaultKind) -> bool {
 }
 
 /// Makes one or both devices fail. Both devices fail together if they are parts of one disk.
-fn away(rng: &Rng, life: &mut CacheIncarnation) {
+fn away(rng: &Rng, incarnation: &mut CacheIncarnation) {
     for _ in 0..1 + rng.below(3) {
         let trouble = TimedFault {
             changes: !rng.one_in(4),
@@ -191,30 +200,33 @@ fn away(rng: &Rng, life: &mut CacheIncarnation) {
         };
         let which = rng.below(4);
         if which != 0 {
-            life.disks[CacheDisk::Log]
+            incarnation.disks[CacheDisk::Log]
                 .faults
                 .troubles
                 .push(trouble.clone());
         }
         if which != 1 {
-            life.disks[CacheDisk::Data].faults.troubles.push(trouble);
+            incarnation.disks[CacheDisk::Data]
+                .faults
+                .troubles
+                .push(trouble);
         }
     }
     let forgetful = rng.coin();
     (
-        life.disks[CacheDisk::Log].faults.forgetful,
-        life.disks[CacheDisk::Data].faults.forgetful,
+        incarnation.disks[CacheDisk::Log].faults.forgetful,
+        incarnation.disks[CacheDisk::Data].faults.forgetful,
     ) = (forgetful, forgetful);
 }
 
-fn bad_places(rng: &Rng, life: &mut CacheIncarnation, data_len: u64) {
+fn bad_places(rng: &Rng, incarnation: &mut CacheIncarnation, data_len: u64) {
     let home = rng.below(3);
     for _ in 0..1 + rng.below(4) {
         let place = trouble(rng);
         if home > 0 {
             let len = rng.pick(&[512, 4096, 16 << 10]);
             let at = rng.below((data_len - len) / 512 + 1) * 512;
-            life.disks[CacheDisk::Data]
+            incarnation.disks[CacheDisk::Data]
                 .faults
                 .troubles
                 .push(TimedFault {
@@ -228,19 +240,22 @@ fn bad_places(rng: &Rng, life: &mut CacheIncarnation, data_len: u64) {
             // The cache uses the first segments most.
             let most = (LOG_BYTES - SEGMENTS_AT) >> rng.below(6);
             let at = SEGMENTS_AT + rng.below(most / 512) * 512;
-            life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
-                range: Some(at..at + len),
-                reads: true,
-                changes: false,
-                ..place
-            });
+            incarnation.disks[CacheDisk::Log]
+                .faults
+                .troubles
+                .push(TimedFault {
+                    range: Some(at..at + len),
+                    reads: true,
+                    changes: false,
+                    ..place
+                });
         }
     }
 }
 
 /// Makes the log fail for a moment or permanently. From then on and for longer, writes of its superblocks fail, or only
 /// writes of one copy.
-fn superblocks(rng: &Rng, life: &mut CacheIncarnation) {
+fn superblocks(rng: &Rng, incarnation: &mut CacheIncarnation) {
     let first = TimedFault {
         reads: rng.one_in(3),
         one_in: 1,
@@ -253,13 +268,13 @@ fn superblocks(rng: &Rng, life: &mut CacheIncarnation) {
         one_in: rng.pick(&[1, 2, 2, 3, 6]),
         ..first.clone()
     };
-    life.disks[CacheDisk::Log]
+    incarnation.disks[CacheDisk::Log]
         .faults
         .troubles
         .extend([first, longer]);
-    life.disks[CacheDisk::Log].faults.forgetful = rng.coin();
+    incarnation.disks[CacheDisk::Log].faults.forgetful = rng.coin();
     if rng.one_in(3) {
-        life.disks[CacheDisk::Data]
+        incarnation.disks[CacheDisk::Data]
             .faults
             .troubles
             .push(trouble(rng));
@@ -268,32 +283,38 @@ fn superblocks(rng: &Rng, life: &mut CacheIncarnation) {
 
 /// Makes writes of the superblock's second copy fail sooner or later, while the rest of the log works. The two copies
 /// then differ, which matters when zeroes are destaged and data overwrites them.
-fn second_copy(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>], block: u64) {
-    life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
-        from: Duration::ZERO,
-        to: None,
-        range: Some(SUPERBLOCK_B_AT..SEGMENTS_AT),
-        one_in: 2 + rng.below(3),
-        reads: false,
-        changes: true,
-        takes: Duration::ZERO,
-        fails: true,
-    });
-    // Reads of the first copy, which may contain more than the second, fail at first.
-    if rng.one_in(3) {
-        life.disks[CacheDisk::Log].faults.troubles.push(TimedFault {
+fn second_copy(rng: &Rng, incarnation: &mut CacheIncarnation, regions: &[Range<u64>], block: u64) {
+    incarnation.disks[CacheDisk::Log]
+        .faults
+        .troubles
+        .push(TimedFault {
             from: Duration::ZERO,
-            to: Some(span(rng, 4)),
-            range: Some(0..SUPERBLOCK_B_AT),
-            one_in: 1,
-            reads: true,
-            changes: false,
+            to: None,
+            range: Some(SUPERBLOCK_B_AT..SEGMENTS_AT),
+            one_in: 2 + rng.below(3),
+            reads: false,
+            changes: true,
             takes: Duration::ZERO,
             fails: true,
         });
+    // Reads of the first copy, which may contain more than the second, fail at first.
+    if rng.one_in(3) {
+        incarnation.disks[CacheDisk::Log]
+            .faults
+            .troubles
+            .push(TimedFault {
+                from: Duration::ZERO,
+                to: Some(span(rng, 4)),
+                range: Some(0..SUPERBLOCK_B_AT),
+                one_in: 1,
+                reads: true,
+                changes: false,
+                takes: Duration::ZERO,
+                fails: true,
+            });
     }
     let alone = rng.coin();
-    for (region, script) in regions.iter().zip(&mut life.scripts) {
+    for (region, script) in regions.iter().zip(&mut incarnation.scripts) {
         if alone {
             *script = WriterScript::default();
         }
@@ -326,15 +347,19 @@ fn second_copy(rng: &Rng, life: &mut CacheIncarnation, regions: &[Range<u64>], b
         }
     }
     if rng.coin() {
-        life.cut_at = u64::MAX;
+        incarnation.cut_at = u64::MAX;
     }
 }
 
 /// Adds pauses between actions, so that actions occur before, during and after the lasting events. Also adds time to
 /// observe the end of the events.
-fn take_time(rng: &Rng, life: &mut CacheIncarnation) {
+fn take_time(rng: &Rng, incarnation: &mut CacheIncarnation) {
     // The journal's rules count actions, so such scripts cannot contain additional pauses.
-    for script in life.scripts.iter_mut().filter(|s| s.rules.is_empty()) {
+    for script in incarnation
+        .scripts
+        .iter_mut()
+        .filter(|s| s.rules.is_empty())
+    {
         for _ in 0..1 + rng.below(12) {
             let at = rng.below(script.actions.len() as u64 + 1) as usize;
             let upto = rng.pick(&[10, 14, 17, 22]);
@@ -344,23 +369,23 @@ fn take_time(rng: &Rng, life: &mut CacheIncarnation) {
         }
     }
     if !rng.one_in(3) {
-        life.cut_at = if rng.coin() {
+        incarnation.cut_at = if rng.coin() {
             u64::MAX
         } else {
-            life.cut_at.saturating_mul(4)
+            incarnation.cut_at.saturating_mul(4)
         };
     }
     if rng.coin() {
-        life.after = IncarnationEnd::Drain;
+        incarnation.after = IncarnationEnd::Drain;
     }
 }
 
 /// Makes some writers issue very many concurrent requests.
 fn crowd(rng: &Rng, plan: &mut CachePlan) {
     let block = u64::from(plan.block);
-    for life in &mut plan.lives {
+    for incarnation in &mut plan.incarnations {
         let mut left = CROWD >> rng.below(7);
-        for (region, script) in plan.regions.iter().zip(&mut life.scripts) {
+        for (region, script) in plan.regions.iter().zip(&mut incarnation.scripts) {
             for _ in 0..rng.below(3) {
                 let most = left.min(1 << rng.below(13)).max(2);
                 let bounds = ScriptBounds {
@@ -397,29 +422,29 @@ fn batch(rng: &Rng, bounds: &ScriptBounds, count: u64) -> Vec<Range<u64>> {
 /// Kills the process early, once or several times, while the disks' caches contain data. In a later incarnation, the
 /// power is cut.
 fn killed(rng: &Rng, plan: &mut CachePlan) {
-    if plan.lives.len() == 1 {
-        let again = plan.lives[0].clone();
-        plan.lives.push(CacheIncarnation {
+    if plan.incarnations.len() == 1 {
+        let again = plan.incarnations[0].clone();
+        plan.incarnations.push(CacheIncarnation {
             seed: mix(again.seed, 8),
             ..again
         });
     }
-    let last = plan.lives.len() - 1;
-    for (n, life) in plan.lives.iter_mut().enumerate() {
-        life.killed = n < last && (n == 0 || rng.coin());
-        if life.killed {
-            life.cut_at = 4 + rng.below(40);
+    let last = plan.incarnations.len() - 1;
+    for (n, incarnation) in plan.incarnations.iter_mut().enumerate() {
+        incarnation.killed = n < last && (n == 0 || rng.coin());
+        if incarnation.killed {
+            incarnation.cut_at = 4 + rng.below(40);
         }
     }
 }
 
 /// Gives the log device, the data device or both smaller blocks than the volume was made for, from some incarnation on.
 fn smaller_blocks(rng: &Rng, plan: &mut CachePlan) {
-    let from = rng.below(plan.lives.len() as u64) as usize;
+    let from = rng.below(plan.incarnations.len() as u64) as usize;
     let blocks = rng.pick(&[(512, 4096), (4096, 512), (512, 512)]);
-    for life in &mut plan.lives[from..] {
-        life.disks[CacheDisk::Log].block = blocks.0;
-        life.disks[CacheDisk::Data].block = blocks.1;
+    for incarnation in &mut plan.incarnations[from..] {
+        incarnation.disks[CacheDisk::Log].block = blocks.0;
+        incarnation.disks[CacheDisk::Data].block = blocks.1;
     }
 }
 
@@ -434,7 +459,11 @@ mod tests {
     }
 
     fn some(has: impl Fn(&CachePlan, &CacheIncarnation) -> bool) -> bool {
-        plans().any(|plan| plan.lives.iter().any(|life| has(&plan, life)))
+        plans().any(|plan| {
+            plan.incarnations
+                .iter()
+                .any(|incarnation| has(&plan, incarnation))
+        })
     }
 
     #[test]
@@ -446,50 +475,50 @@ mod tests {
             };
             faults.troubles.iter().any(is_long)
         };
-        assert!(some(|_, life| lasts(
-            &life.disks[CacheDisk::Log].faults,
+        assert!(some(|_, incarnation| lasts(
+            &incarnation.disks[CacheDisk::Log].faults,
             false
         )));
-        assert!(some(|_, life| lasts(
-            &life.disks[CacheDisk::Data].faults,
+        assert!(some(|_, incarnation| lasts(
+            &incarnation.disks[CacheDisk::Data].faults,
             false
         )));
-        assert!(some(|_, life| lasts(
-            &life.disks[CacheDisk::Data].faults,
+        assert!(some(|_, incarnation| lasts(
+            &incarnation.disks[CacheDisk::Data].faults,
             true
         )));
-        let shared = |life: &CacheIncarnation| {
-            !life.disks[CacheDisk::Log].faults.troubles.is_empty()
-                && life.disks[CacheDisk::Log].faults.troubles
-                    == life.disks[CacheDisk::Data].faults.troubles
+        let shared = |incarnation: &CacheIncarnation| {
+            !incarnation.disks[CacheDisk::Log].faults.troubles.is_empty()
+                && incarnation.disks[CacheDisk::Log].faults.troubles
+                    == incarnation.disks[CacheDisk::Data].faults.troubles
         };
-        assert!(some(
-            |plan, life| plan.volume.kind == CacheFaultKind::Away && shared(life)
-        ));
-        assert!(some(|_, life| life.disks[CacheDisk::Data]
+        assert!(some(|plan, incarnation| plan.volume.kind
+            == CacheFaultKind::Away
+            && shared(incarnation)));
+        assert!(some(|_, incarnation| incarnation.disks[CacheDisk::Data]
             .faults
             .room_again
             .is_some()));
-        assert!(some(
-            |plan, life| plan.volume.kind == CacheFaultKind::Calm && life.stop_at.is_some()
-        ));
-        assert!(some(
-            |plan, life| life.disks[CacheDisk::Log].block != plan.block
-        ));
-        assert!(some(
-            |plan, life| life.disks[CacheDisk::Data].block != plan.block
-        ));
+        assert!(some(|plan, incarnation| plan.volume.kind
+            == CacheFaultKind::Calm
+            && incarnation.stop_at.is_some()));
+        assert!(some(|plan, incarnation| incarnation.disks[CacheDisk::Log]
+            .block
+            != plan.block));
+        assert!(some(|plan, incarnation| incarnation.disks[CacheDisk::Data]
+            .block
+            != plan.block));
         assert!(some(|plan, _| plan.volume.map_memory.is_some()));
         assert!(some(
             |plan, _| plan.volume.one_disk && plan.volume.bypass.is_some()
         ));
-        assert!(some(|_, life| life.gives_up_at.is_some()));
-        assert!(some(
-            |plan, life| plan.volume.kind != CacheFaultKind::Calm && life.well_again() > Some(hour)
-        ));
+        assert!(some(|_, incarnation| incarnation.abandons_at.is_some()));
+        assert!(some(|plan, incarnation| plan.volume.kind
+            != CacheFaultKind::Calm
+            && incarnation.well_again() > Some(hour)));
         let crowd =
             |action: &ScriptAction| matches!(action, ScriptAction::Batch(all) if all.len() > 1000);
-        assert!(some(|_, life| life
+        assert!(some(|_, incarnation| incarnation
             .scripts
             .iter()
             .any(|s| s.actions.iter().any(crowd))));
@@ -498,8 +527,8 @@ mod tests {
     #[test]
     fn batches_stay_in_their_region_and_use_whole_blocks() {
         for plan in plans() {
-            for life in &plan.lives {
-                for (region, script) in plan.regions.iter().zip(&life.scripts) {
+            for incarnation in &plan.incarnations {
+                for (region, script) in plan.regions.iter().zip(&incarnation.scripts) {
                     for action in &script.actions {
                         let ScriptAction::Batch(ranges) = action else {
                             continue;

@@ -20,7 +20,7 @@ use crate::history::SurvivalRule;
 use crate::machine::{DiskContents, Machine};
 use crate::plan::{CheckSchedule, Incarnation, ScenarioSettings, coin};
 use crate::role::PerDisk;
-use crate::subject::{AttachPurpose, TestedSystem};
+use crate::system::{AttachPurpose, TestedSystem};
 use crate::violation::Violation;
 
 /// Interval of checks for endless waits, and for the state of the volume.
@@ -33,16 +33,25 @@ pub(crate) fn live<S: TestedSystem>(
     before: SurvivingDisks<S::Role>,
 ) -> SurvivingDisks<S::Role> {
     let SurvivingDisks { medium, running } = before;
-    let life = &ctx.plan.lives[n];
-    let clock = Rc::new(LeapingTime::new(mix(life.seed, 9), ctx.plan.clock_leaps));
+    let incarnation = &ctx.plan.incarnations[n];
+    let clock = Rc::new(LeapingTime::new(
+        mix(incarnation.seed, 9),
+        ctx.plan.clock_leaps,
+    ));
     let driver = Rc::clone(&clock) as Rc<dyn forebay_rt::Driver>;
-    let machine = Machine::new(life.seed, Some(life.cut_at), &medium, &ctx.blocks(), driver);
+    let machine = Machine::new(
+        incarnation.seed,
+        Some(incarnation.cut_at),
+        &medium,
+        &ctx.blocks(),
+        driver,
+    );
     if let Some(running) = running {
         for (role, disk) in machine.disks.iter() {
             disk.resume(running[role].clone());
         }
     }
-    set_up(ctx, life, &machine);
+    set_up(ctx, incarnation, &machine);
     in_service(ctx, n, &machine, &clock);
     notice_harm(ctx, &machine.disks);
     ctx.count(|tally| {
@@ -53,7 +62,7 @@ pub(crate) fn live<S: TestedSystem>(
         let leapt = clock.leapt().as_nanos() as u64;
         tally.virtual_time += Duration::from_nanos(machine.rt.now().as_nanos() - leapt);
     });
-    let left = leave(ctx, life, &machine);
+    let left = leave(ctx, incarnation, &machine);
     if ctx.attached.get() && !ctx.harmed.get() {
         ctx.check(S::check_lived(&medium, &left.medium));
     }
@@ -73,7 +82,7 @@ fn in_service<S: TestedSystem>(
     machine: &Machine<S::Role>,
     clock: &Rc<LeapingTime>,
 ) {
-    let life = &ctx.plan.lives[n];
+    let incarnation = &ctx.plan.incarnations[n];
     let attach = ctx.plan.volume.attach(machine, AttachPurpose::Serve);
     let (shared, rt) = (Rc::clone(ctx), machine.rt.clone());
     let users_clock = Rc::clone(clock);
@@ -89,24 +98,31 @@ fn in_service<S: TestedSystem>(
     });
     if ended.is_none() {
         ctx.tape.say(machine.rt.now(), || {
-            let what = if life.killed { "process" } else { "power" };
-            format!("the {what} goes; {:?} of what is not durable", life.coin)
+            let what = if incarnation.killed {
+                "process"
+            } else {
+                "power"
+            };
+            format!(
+                "the {what} goes; {:?} of what is not durable",
+                incarnation.coin
+            )
         });
     }
 }
 
 fn leave<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
-    life: &Incarnation<S::Role>,
+    incarnation: &Incarnation<S::Role>,
     machine: &Machine<S::Role>,
 ) -> SurvivingDisks<S::Role> {
-    if !life.killed || !S::may_be_killed(ctx.known.get()) {
+    if !incarnation.killed || !S::may_be_killed(ctx.known.get()) {
         return SurvivingDisks {
-            medium: machine.cut(life.coin),
+            medium: machine.cut(incarnation.coin),
             running: None,
         };
     }
-    let running = machine.disks.map(|_, disk| disk.running(life.coin));
+    let running = machine.disks.map(|_, disk| disk.running(incarnation.coin));
     SurvivingDisks {
         medium: running.map(|_, running| running.current.clone()),
         running: Some(running),
@@ -121,11 +137,11 @@ fn notice_harm<S: TestedSystem>(ctx: &ScenarioContext<S>, disks: &IncarnationDis
 
 fn set_up<S: TestedSystem>(
     ctx: &Rc<ScenarioContext<S>>,
-    life: &Incarnation<S::Role>,
+    incarnation: &Incarnation<S::Role>,
     machine: &Machine<S::Role>,
 ) {
     for (role, disk) in machine.disks.iter() {
-        let conditions = &life.disks[role];
+        let conditions = &incarnation.disks[role];
         disk.slowest.set(conditions.slowest);
         disk.faults.replace(conditions.faults.clone());
         for at in &conditions.faults.decayed {
@@ -146,7 +162,7 @@ fn set_up<S: TestedSystem>(
     ctx.known.take();
     ctx.asked.take();
     ctx.batches.take();
-    look_on(ctx, life, machine);
+    look_on(ctx, incarnation, machine);
 }
 
 /// Disks of an incarnation.
@@ -155,11 +171,11 @@ type IncarnationDisks<S> = PerDisk<<S as ScenarioSettings>::Role, Rc<SimDisk>>;
 /// Installs the checks for power cuts at requests.
 fn look_on<S: TestedSystem>(
     ctx: &Rc<ScenarioContext<S>>,
-    life: &Incarnation<S::Role>,
+    incarnation: &Incarnation<S::Role>,
     machine: &Machine<S::Role>,
 ) {
     let (shared, disks) = (Rc::clone(ctx), machine.disks.clone());
-    let (seed, looks) = (mix(life.seed, 5), life.looks);
+    let (seed, looks) = (mix(incarnation.seed, 5), incarnation.looks);
     let watch = move |request| {
         let rng = Rng::new(mix(seed, request));
         if shared.is_over() || matches!(looks, CheckSchedule::OneIn(n) if !rng.one_in(n)) {
@@ -276,38 +292,38 @@ async fn serve<S: TestedSystem>(
     volume: S::Volume,
     report: S::Report,
 ) {
-    let life = &ctx.plan.lives[n];
-    let users: Vec<ScenarioWriter<S>> = (0..life.scripts.len())
-        .map(|lane| {
+    let incarnation = &ctx.plan.incarnations[n];
+    let users: Vec<ScenarioWriter<S>> = (0..incarnation.scripts.len())
+        .map(|writer| {
             ScenarioWriter::new(
                 ctx,
                 rt,
                 &clock,
                 CheckedDevice::new(volume.clone(), "volume"),
-                lane,
+                writer,
             )
         })
         .collect();
     let stopper = IncarnationStopper::new(ctx, rt, &clock, &volume);
     let work = async {
-        let scripts = users.iter().zip(&life.scripts);
-        let lanes = join_all(scripts.map(|(user, script)| user.work(&script.actions)));
+        let scripts = users.iter().zip(&incarnation.scripts);
+        let writers = join_all(scripts.map(|(user, script)| user.work(&script.actions)));
         let in_the_midst = async {
-            match life.stop_at {
+            match incarnation.stop_at {
                 Some(at) => rt.sleep(at).await,
                 None => pending().await,
             }
         };
-        match select(lanes, std::pin::pin!(in_the_midst)).await {
-            Either::Right((_, lanes)) => {
-                join(stopper.close(), lanes).await;
+        match select(writers, std::pin::pin!(in_the_midst)).await {
+            Either::Right((_, writers)) => {
+                join(stopper.close(), writers).await;
             }
             Either::Left(_) if ctx.is_over() => {}
             Either::Left(_) => {
                 if !ctx.plan.volume.may_fail() && !ctx.is_harmed() {
                     ctx.check(S::check_accounts(&volume, &report, &ctx.asked.get()));
                 }
-                stopper.stop(life).await;
+                stopper.stop(incarnation).await;
             }
         }
     };
@@ -328,28 +344,28 @@ async fn serve<S: TestedSystem>(
     };
     let work = std::pin::pin!(work);
     let guard = std::pin::pin!(guard);
-    let given_up = std::pin::pin!(giving_up(ctx, rt, &volume, life));
-    if let Either::Right(_) = select(work, select(guard, given_up)).await {
-        ctx.tape.say(rt.now(), || "given up".into());
+    let abandoned = std::pin::pin!(abandoning(ctx, rt, &volume, incarnation));
+    if let Either::Right(_) = select(work, select(guard, abandoned)).await {
+        ctx.tape.say(rt.now(), || "abandoned".into());
     }
 }
 
 /// Acts as an administrator that searches for unreadable data from time to time, and declares it lost once.
-async fn giving_up<S: TestedSystem>(
+async fn abandoning<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
     rt: &Rt,
     volume: &S::Volume,
-    life: &Incarnation<S::Role>,
+    incarnation: &Incarnation<S::Role>,
 ) -> Infallible {
-    let Some(from) = life.gives_up_at else {
+    let Some(from) = incarnation.abandons_at else {
         return pending().await;
     };
     rt.sleep(from).await;
-    while !S::give_up(volume) {
+    while !S::abandon_unreadable(volume) {
         rt.sleep(5 * ROUND).await;
     }
-    ctx.lanes.borrow_mut().give_up();
+    ctx.writers.borrow_mut().abandon_unreadable();
     ctx.tape
-        .say(rt.now(), || "what cannot be read is given up".into());
+        .say(rt.now(), || "what cannot be read is abandoned".into());
     pending().await
 }

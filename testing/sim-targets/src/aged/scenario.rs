@@ -14,8 +14,8 @@ use forebay_sim::Violation;
 use forebay_sim::disk::{DiskImage, DiskObserver, SharedPower, SimDisk, WriteFate};
 use forebay_sim::machine::Machine;
 use forebay_sim::panics;
+use forebay_sim::scenario::{ScenarioOutcome, ScenarioTally};
 use forebay_sim::tape::Tape;
-use forebay_sim::world::{ScenarioOutcome, ScenarioTally};
 use forebay_units::Sector;
 use forebay_vsl::{Space, SpaceWorkers};
 use futures_util::future::join_all;
@@ -155,7 +155,7 @@ impl AgedRun {
         let machine = machine(&self.recipe, seed, image);
         let disk = &machine.disks[SpaceDisk::Medium];
         let counter: Rc<dyn DiskObserver> = Rc::new(RequestCounter {
-            world: Rc::clone(self),
+            scenario: Rc::clone(self),
             rt: machine.rt.clone(),
         });
         disk.observer.replace(Some(counter));
@@ -260,12 +260,12 @@ impl AgedRun {
         seed: u64,
     ) -> AgedWriter {
         AgedWriter {
-            world: Rc::clone(self),
+            scenario: Rc::clone(self),
             space: space.clone(),
             rt: rt.clone(),
             holder: Rc::clone(holder),
             rng: Rng::new(seed),
-            lane: 0,
+            number: 0,
         }
     }
 
@@ -287,11 +287,11 @@ fn note(line: usize, bytes: &[u8], seen: &mut [u32]) {
 }
 
 /// Runs `work`. A panic in `work` is a violation.
-pub(super) fn guarded<T>(world: &AgedRun, work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(scenario: &AgedRun, work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(|| panics::quietly(work)));
     done.map_err(|_| {
         let what = panics::last().unwrap_or_else(|| "a panic without words".into());
-        world.violated(Violation::new("panic", what));
+        scenario.violated(Violation::new("panic", what));
     })
     .ok()
 }
@@ -317,25 +317,25 @@ fn run_through(plan: &AgedPlan, aloud: bool) -> ScenarioOutcome {
             };
         }
     };
-    let world = AgedRun::new(&plan.recipe, aged.content.clone(), aged.used, aloud);
-    world.count(|tally| tally.worlds += 1);
+    let scenario = AgedRun::new(&plan.recipe, aged.content.clone(), aged.used, aloud);
+    scenario.count(|tally| tally.scenarios += 1);
     let mut image = aged.image.clone();
-    guarded(&world, || {
+    guarded(&scenario, || {
         for (n, incarnation) in plan.incarnations.iter().enumerate() {
-            world.tape.head(|| format!("--- incarnation {n}"));
-            image = live(&world, incarnation, &image);
-            if world.violation.borrow().is_some() {
+            scenario.tape.head(|| format!("--- incarnation {n}"));
+            image = live(&scenario, incarnation, &image);
+            if scenario.violation.borrow().is_some() {
                 return;
             }
         }
-        world.tape.head(|| "--- the end".into());
-        last_look(&world, &image);
+        scenario.tape.head(|| "--- the end".into());
+        last_look(&scenario, &image);
     });
-    world.outcome()
+    scenario.outcome()
 }
 
 /// Sets the incarnation's faults. Their times begin now.
-fn set_faults(world: &AgedRun, incarnation: &AgedIncarnation, disk: &SimDisk, rt: &Rt) {
+fn set_faults(scenario: &AgedRun, incarnation: &AgedIncarnation, disk: &SimDisk, rt: &Rt) {
     let now = Duration::from_nanos(rt.now().as_nanos());
     let mut faults = incarnation.faults.clone();
     for trouble in &mut faults.troubles {
@@ -343,19 +343,19 @@ fn set_faults(world: &AgedRun, incarnation: &AgedIncarnation, disk: &SimDisk, rt
         trouble.to = trouble.to.map(|to| to + now);
     }
     disk.faults.replace(faults);
-    world.may_fail.set(!incarnation.refuses_nothing());
+    scenario.may_fail.set(!incarnation.refuses_nothing());
     let faults_take = incarnation.faults_take();
-    world.patience.set(checks::REQUEST + faults_take);
+    scenario.patience.set(checks::REQUEST + faults_take);
 }
 
 /// Executes one incarnation. Returns the content of the disk after its end.
-fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -> DiskImage {
+fn live(scenario: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -> DiskImage {
     let rng = Rng::new(mix(incarnation.seed, 0xc07));
-    world.failed.set(false);
-    world.may_fail.set(false);
-    world.checkpoints.set(0);
-    world.cut_after.set(None);
-    let (machine, holder) = world.machine(incarnation.seed, image);
+    scenario.failed.set(false);
+    scenario.may_fail.set(false);
+    scenario.checkpoints.set(0);
+    scenario.cut_after.set(None);
+    let (machine, holder) = scenario.machine(incarnation.seed, image);
     let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]);
     disk.slowest.set(incarnation.slowest);
     let cut_after = if incarnation.close || rng.coin() {
@@ -363,7 +363,7 @@ fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -
     } else {
         Some(rng.below(1 << rng.below(15)))
     };
-    let (shared, rt, of) = (Rc::clone(world), machine.rt.clone(), incarnation.clone());
+    let (shared, rt, of) = (Rc::clone(scenario), machine.rt.clone(), incarnation.clone());
     machine.run(async move {
         let Ok((space, _workers)) = shared.open(&rt, &disk).await else {
             return;
@@ -373,10 +373,10 @@ fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -
         shared.cut_after.set(cut_after);
         let at_work = of.phases.iter().filter(|phases| !phases.is_empty());
         shared.writers.set(at_work.count());
-        let writers = of.phases.iter().enumerate().map(|(lane, phases)| {
-            let seed = mix(of.seed, 100 + lane as u64);
+        let writers = of.phases.iter().enumerate().map(|(number, phases)| {
+            let seed = mix(of.seed, 100 + number as u64);
             let writer = AgedWriter {
-                lane,
+                number,
                 ..shared.writer(&space, &rt, &holder, seed)
             };
             async move {
@@ -392,13 +392,13 @@ fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -
             let _ = end(&shared, &of, &rt, &disk, &space, &holder).await;
         }
     });
-    world.leave(&machine);
-    let coin = if incarnation.close && !world.failed.get() {
+    scenario.leave(&machine);
+    let coin = if incarnation.close && !scenario.failed.get() {
         WriteFate::Drop
     } else {
         incarnation.coin
     };
-    world
+    scenario
         .tape
         .head(|| format!("the power goes; {coin:?} of unflushed blocks"));
     machine.cut(coin)[SpaceDisk::Medium].clone()
@@ -406,7 +406,7 @@ fn live(world: &Rc<AgedRun>, incarnation: &AgedIncarnation, image: &DiskImage) -
 
 /// Ends an incarnation that no power cut ended: compares the costs, and closes the volume if the plan requires a close.
 async fn end(
-    world: &Rc<AgedRun>,
+    scenario: &Rc<AgedRun>,
     incarnation: &AgedIncarnation,
     rt: &Rt,
     disk: &SimDisk,
@@ -415,29 +415,29 @@ async fn end(
 ) -> Result<(), IncarnationOver> {
     let (stats, log) = (space.stats(), space.log_stats());
     let user = stats.bytes_written.max(1);
-    world.tape.say(rt.now(), || {
+    scenario.tape.say(rt.now(), || {
         let amplification = log.bytes_written as f64 / user as f64;
         format!("written {amplification:.2} times {user}: {stats:?} {log:?}")
     });
-    let extents = world.content.borrow().extents();
-    let asked = world.checkpoints.get();
-    let costs = checks::checkpoints(&world.recipe, (&stats, &log), asked, extents);
+    let extents = scenario.content.borrow().extents();
+    let asked = scenario.checkpoints.get();
+    let costs = checks::checkpoints(&scenario.recipe, (&stats, &log), asked, extents);
     costs.map_err(|violation| {
-        world.violated(violation);
+        scenario.violated(violation);
         IncarnationOver
     })?;
     if !incarnation.close || space.failure().is_some() {
-        world.failed.set(space.failure().is_some());
+        scenario.failed.set(space.failure().is_some());
         return Ok(());
     }
     rt.sleep(incarnation.faults_take()).await;
     holder.arm(None);
     disk.faults.take();
-    world.may_fail.set(false);
-    world
+    scenario.may_fail.set(false);
+    scenario
         .patience
         .set(checks::CLOSE + Duration::from_secs(stats_seconds(incarnation)));
-    let writer = world.writer(space, rt, holder, 0);
+    let writer = scenario.writer(space, rt, holder, 0);
     writer.flush().await?;
     writer.checkpoint().await
 }
@@ -450,14 +450,14 @@ fn stats_seconds(incarnation: &AgedIncarnation) -> u64 {
 }
 
 /// Opens the volume a last time. The mapped bytes that the volume reports must equal the expected content.
-fn last_look(world: &Rc<AgedRun>, image: &DiskImage) {
-    world.failed.set(false);
-    world.may_fail.set(false);
-    world.cut_after.set(None);
-    let (machine, _) = world.machine(1, image);
+fn last_look(scenario: &Rc<AgedRun>, image: &DiskImage) {
+    scenario.failed.set(false);
+    scenario.may_fail.set(false);
+    scenario.cut_after.set(None);
+    let (machine, _) = scenario.machine(1, image);
     let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]);
     disk.slowest.set(Duration::from_micros(50));
-    let (shared, rt) = (Rc::clone(world), machine.rt.clone());
+    let (shared, rt) = (Rc::clone(scenario), machine.rt.clone());
     machine.run(async move {
         let Ok((space, _workers)) = shared.open(&rt, &disk).await else {
             return;
@@ -472,5 +472,5 @@ fn last_look(world: &Rc<AgedRun>, image: &DiskImage) {
             shared.violated(violation);
         }
     });
-    world.leave(&machine);
+    scenario.leave(&machine);
 }

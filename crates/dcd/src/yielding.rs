@@ -1,27 +1,16 @@
-//! Yielding and pacing: destaging yields to clients, and writers wait for destaging.
+//! Yielding: destaging lets clients go first while the log has free space.
 //!
 //! A disk has one queue, so each new request waits behind those under way. While the log has free space, destaging lets
 //! clients go first, and limits its requests under way to what clients may wait for (`state/speed.rs` computes the
-//! limit). When the log is nearly full, writers wait instead, so that they fill the log no faster than destaging
-//! empties it (`state/pace.rs`). `policy.rs` has the thresholds and times.
+//! limit). When the log is nearly full, writers wait instead (`admission`). `policy.rs` has the thresholds and times.
 
 use std::time::Duration;
 
-use forebay_device::{AckMode, DeviceError, DeviceOp, Result};
+use forebay_device::{DeviceError, DeviceOp, Result};
 use futures_util::future::select;
 
 use crate::engine::DcdEngine;
 use crate::policy;
-use crate::state::SpaceDemand;
-
-/// Shortest wait. Shorter waits are not worth a timer.
-const PACE_GRAIN: Duration = Duration::from_millis(1);
-/// Interval at which a paced writer checks the pace again, since the pace changes.
-const PACE_AGAIN: Duration = Duration::from_millis(20);
-/// Maximum time that the pace alone delays the writer at the head of the queue.
-const PACED_MAX: Duration = Duration::from_secs(1);
-/// Approximate space that a fragment or a mark takes in the log besides its data, in bytes.
-const ENTRY_BYTES: u64 = 32;
 
 /// Priority of background writes in relation to clients' requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +46,7 @@ impl DcdEngine {
             dirty: something
                 && (!keeps || due || self.log_used() > policy::HIGH_WATER && self.would_gain()),
             idle: self.activity.borrow().idle(self.rt.now()),
-            pressed: self.activity.borrow().presses(),
+            pressed: self.admission.is_starved() || self.activity.borrow().is_draining(),
             look_again: self.refused.borrow().due_in(self.rt.now()),
         }
     }
@@ -130,49 +119,7 @@ impl DcdEngine {
             let began = self.rt.now();
             self.wait_unless_urgent(threshold - seen.idle).await;
             let waited = self.rt.now().since(began);
-            self.pace.borrow_mut().stood_back(waited);
-        }
-    }
-
-    /// Returns how long a write must wait, so that writers and destaging reach the same rate before the log is full.
-    /// `None` if writers are not paced.
-    pub(crate) fn pace_wait(&self) -> Option<Duration> {
-        let Some(multiple) = policy::pace(self.used_soon()) else {
-            self.pace.borrow_mut().forgive();
-            return None;
-        };
-        Some(self.pace.borrow_mut().wait(multiple, self.rt.now()))
-    }
-
-    /// Charges an admitted write against the pace.
-    pub(crate) fn take(&self, wanted: SpaceDemand) {
-        let bytes = wanted.bytes + wanted.entries * ENTRY_BYTES;
-        let segment_bytes = self.log.ring().segment_bytes;
-        let head = self.log.head();
-        self.pace.borrow_mut().take(bytes, head, segment_bytes);
-    }
-
-    /// Waits until the pace admits the next writer, and checks again as the log empties.
-    ///
-    /// If each write waits until it is in the log, writes admitted one by one would take a record each. The header
-    /// would be as long as the data. So if several writes are queued, they are admitted together.
-    pub(crate) async fn keep_pace(&self) {
-        let end = self.rt.now().plus(PACED_MAX);
-        while !self.is_closing() && self.log.failure().is_none() && self.rt.now() < end {
-            let progress = self.log.progress();
-            let together = self.options.acknowledge > AckMode::Memory;
-            if together && self.pace.borrow().in_bunch() {
-                return;
-            }
-            let Some(wait) = self.pace_wait().filter(|wait| !wait.is_zero()) else {
-                if together && self.activity.borrow().queued() > 1 {
-                    self.pace.borrow_mut().begin_bunch();
-                }
-                return;
-            };
-            let sleep = self.rt.sleep(wait.clamp(PACE_GRAIN, PACE_AGAIN));
-            let settled = self.signals.settled.listen();
-            select(sleep, select(settled, progress)).await;
+            self.admission.pace.borrow_mut().stood_back(waited);
         }
     }
 }

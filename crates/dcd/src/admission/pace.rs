@@ -56,7 +56,7 @@ pub(crate) struct LogPace {
     written: u32,
     window: Option<PacedWindow>,
     /// Bytes of the log, and fragments, that are on the data device but not free yet.
-    homeward: (f64, usize),
+    unflushed: (f64, usize),
     /// Bytes that writers took beyond their allowance, and the time of this calculation. The time is `None` while
     /// writers are not paced.
     debt: (f64, Option<Instant>),
@@ -70,7 +70,7 @@ pub(crate) struct LogPace {
 }
 
 impl LogPace {
-    pub(crate) fn new(head: SegmentSeq) -> LogPace {
+    pub(super) fn new(head: SegmentSeq) -> LogPace {
         LogPace {
             writes: None,
             emptied: EMPTIED_UNKNOWN,
@@ -79,7 +79,7 @@ impl LogPace {
             yielded: Duration::ZERO,
             written: 0,
             window: None,
-            homeward: (0.0, 0),
+            unflushed: (0.0, 0),
             debt: (0.0, Some(Instant::default())),
             bunch: 0,
             cost: 1.0,
@@ -104,8 +104,8 @@ impl LogPace {
     }
 
     /// Returns the bytes of the log, and fragments of the map, that are on the data device already and will be freed.
-    pub(crate) fn homeward(&self) -> (f64, usize) {
-        self.homeward
+    pub(crate) fn unflushed(&self) -> (f64, usize) {
+        self.unflushed
     }
 
     /// Begins a burst of destaging. The time before it is not measured.
@@ -117,7 +117,7 @@ impl LogPace {
 
     /// Ends a burst, which may be incomplete. No more of its data will be freed.
     pub(crate) fn end(&mut self) {
-        self.homeward = (0.0, 0);
+        self.unflushed = (0.0, 0);
         self.window = None;
     }
 
@@ -159,8 +159,8 @@ impl LogPace {
             pieces: window.pieces - pieces,
         };
         self.window = Some(left);
-        let (all, count) = self.homeward;
-        self.homeward = (all + bytes, count + pieces);
+        let (all, count) = self.unflushed;
+        self.unflushed = (all + bytes, count + pieces);
     }
 
     /// Ends the window: its remaining fragments need no write.
@@ -172,9 +172,9 @@ impl LogPace {
 
     /// Counts a window of `bytes` bytes of the log and `pieces` fragments as free.
     pub(crate) fn freed(&mut self, bytes: u64, pieces: usize) {
-        let (all, count) = self.homeward;
+        let (all, count) = self.unflushed;
         let left = (all - bytes as f64).max(0.0);
-        self.homeward = (left, count.saturating_sub(pieces));
+        self.unflushed = (left, count.saturating_sub(pieces));
     }
 
     /// Averages the rate over time, at first over the whole time so far. Time that destaging yielded to clients is
@@ -195,7 +195,7 @@ impl LogPace {
     }
 
     /// Returns how long a request must wait that may proceed at `multiple` of the emptying rate.
-    pub(crate) fn wait(&mut self, multiple: f64, now: Instant) -> Duration {
+    pub(super) fn wait(&mut self, multiple: f64, now: Instant) -> Duration {
         let rate = multiple * self.rate_assumed();
         let (debt, then) = self.debt;
         let flowed = then.map_or(0.0, |then| rate * now.since(then).as_secs_f64());
@@ -205,23 +205,23 @@ impl LogPace {
     }
 
     /// Begins a bunch: now that the first queued writer is admitted, some more of them are admitted with it.
-    pub(crate) fn begin_bunch(&mut self) {
+    pub(super) fn begin_bunch(&mut self) {
         self.bunch = BUNCH_BYTES;
     }
 
     /// Returns true if the next writer is admitted together with those before it.
-    pub(crate) fn in_bunch(&self) -> bool {
+    pub(super) fn in_bunch(&self) -> bool {
         self.bunch > 0
     }
 
     /// Clears the debt, since writers are not paced now.
-    pub(crate) fn forgive(&mut self) {
+    pub(super) fn forgive(&mut self) {
         self.debt = (0.0, None);
     }
 
     /// Charges a request of `bytes` bytes, which include headers as far as the caller can estimate them. `head` is the
     /// present head of the log.
-    pub(crate) fn take(&mut self, bytes: u64, head: SegmentSeq, segment_bytes: u32) {
+    pub(super) fn take(&mut self, bytes: u64, head: SegmentSeq, segment_bytes: u32) {
         let moved = head.since(self.head) * u64::from(segment_bytes);
         if moved > 0 {
             let asked = std::mem::replace(&mut self.asked, 0);
@@ -240,14 +240,14 @@ impl LogPace {
     }
 
     /// Returns the approximate free share of the newest segment.
-    pub(crate) fn left_of_newest(&self, segment_bytes: u32) -> f64 {
+    pub(super) fn left_of_newest(&self, segment_bytes: u32) -> f64 {
         let taken = self.asked as f64 * self.cost;
         (1.0 - taken / f64::from(segment_bytes)).clamp(0.0, 1.0)
     }
 }
 
 /// Returns the bytes of the log that these segments take.
-pub(crate) fn bytes_of(window: &Range<SegmentSeq>, segment_bytes: u32) -> u64 {
+pub(crate) fn log_bytes_of(window: &Range<SegmentSeq>, segment_bytes: u32) -> u64 {
     window.end.since(window.start) * u64::from(segment_bytes)
 }
 

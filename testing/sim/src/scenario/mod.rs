@@ -2,7 +2,7 @@
 //! a cut at many moments.
 
 mod ctx;
-mod life;
+mod incarnation;
 mod look;
 mod memory;
 mod stop;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::panics;
 use crate::plan::ScenarioPlan;
-use crate::subject::TestedSystem;
+use crate::system::TestedSystem;
 use crate::violation::Violation;
 
 use ctx::{ScenarioContext, SurvivingDisks};
@@ -23,7 +23,7 @@ use ctx::{ScenarioContext, SurvivingDisks};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScenarioTally {
     /// Number of scenarios.
-    pub worlds: u64,
+    pub scenarios: u64,
     /// Number of recoveries and checks of the disks after a power cut.
     pub cycles: u64,
     /// Number of these that were cuts in a recovery.
@@ -39,7 +39,7 @@ pub struct ScenarioTally {
 impl ScenarioTally {
     /// Adds the values of `other`.
     pub fn add(&mut self, other: &ScenarioTally) {
-        self.worlds += other.worlds;
+        self.scenarios += other.scenarios;
         self.cycles += other.cycles;
         self.cuts_in_recovery += other.cuts_in_recovery;
         self.faults += other.faults;
@@ -61,7 +61,7 @@ pub struct ScenarioLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViolationMoment {
     /// The incarnation in which, or after which, the violation was found.
-    pub life: usize,
+    pub incarnation: usize,
     /// Number of actions that each writer had begun in this incarnation.
     pub begun: Vec<usize>,
     /// True if a check of a cut found the violation, during the incarnation or at its end.
@@ -80,7 +80,7 @@ pub struct ScenarioOutcome {
     /// Moment of the violation.
     pub moment: Option<ViolationMoment>,
     /// True if the scenario reached a limit: it did not end by itself, and has no result.
-    pub given_up: bool,
+    pub abandoned: bool,
     /// Lines of the tape, if requested.
     pub lines: Vec<String>,
 }
@@ -97,7 +97,7 @@ pub fn run_within<S: TestedSystem>(
     limits: ScenarioLimits,
 ) -> ScenarioOutcome {
     let ctx = Rc::new(ScenarioContext::new(plan, readable, limits));
-    let lived = catch_unwind(AssertUnwindSafe(|| panics::quietly(|| lives(&ctx))));
+    let lived = catch_unwind(AssertUnwindSafe(|| panics::quietly(|| incarnations(&ctx))));
     if lived.is_err() {
         let what = panics::last().unwrap_or_else(|| "a panic without words".into());
         ctx.violated(Violation::new("panic", what));
@@ -105,21 +105,21 @@ pub fn run_within<S: TestedSystem>(
     ctx.outcome()
 }
 
-fn lives<S: TestedSystem>(ctx: &Rc<ScenarioContext<S>>) {
+fn incarnations<S: TestedSystem>(ctx: &Rc<ScenarioContext<S>>) {
     let mut before = SurvivingDisks {
         medium: S::fresh(&ctx.plan),
         running: None,
     };
-    for n in 0..ctx.plan.lives.len() {
-        ctx.tape.head(|| format!("--- life {n}"));
-        ctx.life.set(n);
+    for n in 0..ctx.plan.incarnations.len() {
+        ctx.tape.head(|| format!("--- incarnation {n}"));
+        ctx.incarnation.set(n);
         ctx.begun.replace(vec![0; ctx.plan.regions.len()]);
-        let left = life::live(ctx, n, before);
+        let left = incarnation::live(ctx, n, before);
         if ctx.is_over() {
             return;
         }
-        ctx.tape.head(|| format!("--- what life {n} left"));
-        let is_last = n + 1 == ctx.plan.lives.len();
+        ctx.tape.head(|| format!("--- what incarnation {n} left"));
+        let is_last = n + 1 == ctx.plan.incarnations.len();
         let exchanged = is_last.then(|| ctx.plan.volume.exchanged(&left.medium));
         if let Some(exchanged) = exchanged.flatten() {
             look::at_exchanged(ctx, exchanged);

@@ -4,7 +4,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 /// Waits for `what` and drives the futures in `under_way` meanwhile. Passes each of their results to `each`.
-pub(crate) async fn beside<F: Future + Unpin, W: Future>(
+pub(crate) async fn drive_while_waiting<F: Future + Unpin, W: Future>(
     mut what: F,
     under_way: &mut FuturesUnordered<W>,
     mut each: impl FnMut(W::Output),

@@ -11,14 +11,14 @@ use forebay_ring_log::{LogOpenError, PairError};
 use forebay_sim::Violation;
 use forebay_sim::disk::{DiskFaults, DiskImage, DiskRequest, SimDisk};
 use forebay_sim::exhaustive::{ATOMIC_BYTES, cuts};
-use forebay_sim::lanes::CrashGuarantee;
 use forebay_sim::machine::Machine;
 use forebay_sim::plan::ScenarioSettings;
 use forebay_sim::role::PerDisk;
-use forebay_sim::subject::{
+use forebay_sim::system::{
     AttachFuture, AttachPurpose, ClientTotals, ExchangedDisk, RefusalMeaning, RequestWatcher,
     TestedSystem, TimeBounds,
 };
+use forebay_sim::writers::CrashGuarantee;
 use forebay_units::ByteLen;
 
 use super::checkers::smooth::{self, StarvationChecker};
@@ -105,16 +105,16 @@ impl TestedSystem for CacheTarget {
     }
 
     /// A failed log is excluded, because it must not be attached again without a command.
-    fn give_up(volume: &DcdVolume) -> bool {
+    fn abandon_unreadable(volume: &DcdVolume) -> bool {
         let status = volume.status();
-        let something = status.mode != CacheMode::Degraded && volume.has_to_give_up();
+        let something = status.mode != CacheMode::Degraded && volume.can_abandon();
         if something {
-            volume.give_up_unreadable();
+            volume.abandon_unreadable();
         }
         something
     }
 
-    fn promise(&self, known: CacheObservations) -> CrashGuarantee {
+    fn guarantee(&self, known: CacheObservations) -> CrashGuarantee {
         if known.log_failed || self.bypass.is_some() {
             CrashGuarantee::Sectors
         } else {
@@ -151,10 +151,10 @@ impl TestedSystem for CacheTarget {
 
     /// A write needs only the log, if the log works. If the data device is unavailable for less than the clients'
     /// patience, the write must not fail, even if the log is full.
-    fn must_take_writes(plan: &CachePlan, life: &CacheIncarnation) -> bool {
+    fn must_take_writes(plan: &CachePlan, incarnation: &CacheIncarnation) -> bool {
         let (log, data) = (
-            &life.disks[CacheDisk::Log].faults,
-            &life.disks[CacheDisk::Data].faults,
+            &incarnation.disks[CacheDisk::Log].faults,
+            &incarnation.disks[CacheDisk::Data].faults,
         );
         let soon_over = data.end().is_some_and(|end| end < liveness::PATIENCE / 3);
         // On one disk, a failed flush of the data device may lose data of the log.
@@ -242,7 +242,7 @@ impl TestedSystem for CacheTarget {
 
     fn waited(
         plan: &CachePlan,
-        life: &CacheIncarnation,
+        incarnation: &CacheIncarnation,
         took: Duration,
         ahead: u64,
     ) -> Result<(), Violation> {
@@ -255,7 +255,7 @@ impl TestedSystem for CacheTarget {
         let is_slow = |faults: &DiskFaults| {
             faults.slow.is_some() || faults.slow_reads.is_some() || !faults.troubles.is_empty()
         };
-        let disks = || life.disks.iter().map(|(_, disk)| disk);
+        let disks = || incarnation.disks.iter().map(|(_, disk)| disk);
         // A full map contains single sectors, which are destaged one by one.
         let steady =
             kind == CacheFaultKind::Calm && plan.clock_leaps.is_none() && map_memory.is_none();

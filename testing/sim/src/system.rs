@@ -13,11 +13,11 @@ use std::time::Duration;
 use forebay_device::{Device, DeviceOp, IoFuture};
 
 use crate::disk::{DiskRequest, SimDisk};
-use crate::lanes::{CrashGuarantee, WriterHistories};
 use crate::machine::{DiskContents, Machine};
 use crate::plan::{Incarnation, ScenarioPlan, ScenarioSettings};
 use crate::role::PerDisk;
 use crate::violation::Violation;
+use crate::writers::{CrashGuarantee, WriterHistories};
 
 /// Purpose of an attach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,11 +99,11 @@ pub struct ClientTotals {
 
 /// Observer of all requests to a disk in one incarnation, which reports violations.
 pub trait RequestWatcher {
-    /// Checks a request to the disk; `lanes` are the clients' requests so far.
+    /// Checks a request to the disk; `writers` are the clients' requests so far.
     ///
     /// # Errors
     /// If the request is a violation.
-    fn issued(&self, lanes: &WriterHistories, request: &DiskRequest) -> Result<(), Violation>;
+    fn issued(&self, writers: &WriterHistories, request: &DiskRequest) -> Result<(), Violation>;
 
     /// Notes that a request of the disk ended; `failed` is true if it ended with an error.
     fn ended(&self, request: &DiskRequest, failed: bool);
@@ -149,14 +149,14 @@ pub trait TestedSystem: ScenarioSettings {
 
     /// Declares data lost that the volume cannot read, as an administrator may do. Returns false if the volume has no
     /// such data.
-    fn give_up(_volume: &Self::Volume) -> bool {
+    fn abandon_unreadable(_volume: &Self::Volume) -> bool {
         false
     }
 
     // Guarantees.
 
     /// Returns the guarantee of the volume after a crash in this situation, on disks without wrong data.
-    fn promise(&self, known: Self::Known) -> CrashGuarantee;
+    fn guarantee(&self, known: Self::Known) -> CrashGuarantee;
 
     /// Returns the maximum durations.
     fn bounds(&self) -> TimeBounds;
@@ -183,7 +183,10 @@ pub trait TestedSystem: ScenarioSettings {
     }
 
     /// Returns true if a write must not fail, regardless of other requests.
-    fn must_take_writes(_plan: &ScenarioPlan<Self>, _life: &Incarnation<Self::Role>) -> bool {
+    fn must_take_writes(
+        _plan: &ScenarioPlan<Self>,
+        _incarnation: &Incarnation<Self::Role>,
+    ) -> bool {
         false
     }
 
@@ -239,7 +242,7 @@ pub trait TestedSystem: ScenarioSettings {
     /// If the write took too long.
     fn waited(
         _plan: &ScenarioPlan<Self>,
-        _life: &Incarnation<Self::Role>,
+        _incarnation: &Incarnation<Self::Role>,
         _took: Duration,
         _ahead: u64,
     ) -> Result<(), Violation> {

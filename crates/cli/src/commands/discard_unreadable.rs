@@ -1,4 +1,4 @@
-//! `forebay give-up`: declares data lost that can no longer be read from the log.
+//! `forebay discard-unreadable`: declares data lost that can no longer be read from the log.
 
 use forebay_control::ControlRequest;
 use forebay_units::ByteLen;
@@ -17,22 +17,22 @@ pub(crate) fn run(args: &DiscardUnreadableArgs) -> CommandResult {
     if !args.lose_unreadable {
         let what = before.status.summary().to_abandon.ok_or_else(|| {
             CommandFailure::refused(format!(
-                "{name} has no data to give up: all data read so far from its log is readable"
+                "{name} has no data to discard: all data read so far from its log is readable"
             ))
         })?;
         return Err(CommandFailure::refused(format!(
-            "{name}: {what}; reads are retried without a time limit, so give the data up only if the log device will \
-             not come back: forebay give-up {name} --lose-unreadable"
+            "{name}: {what}; reads are retried without a time limit, so discard the data only if the log device will \
+             not come back: forebay discard-unreadable {name} --lose-unreadable"
         )));
     }
     drained(
         &mut client,
-        &ControlRequest::GiveUp {},
-        format!("giving up unreadable data of {name}"),
+        &ControlRequest::DiscardUnreadable {},
+        format!("discarding unreadable data of {name}"),
     )?;
     let lost = client.status()?.status.summary().lost_bytes;
     result_line!(
-        "{name}: the unreadable data in the log is given up; {} of the volume are lost, and return errors until they \
+        "{name}: the unreadable data in the log is discarded; {} of the volume are lost, and return errors until they \
          are written again",
         ByteLen(lost)
     );

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use forebay_sim::exhaustive::{cases, try_all};
 use forebay_sim::explore::{Exploration, SeedRunner, explore, of_seed};
-use forebay_sim::subject::TestedSystem;
+use forebay_sim::scenario;
+use forebay_sim::system::TestedSystem;
 use forebay_sim::trace::TraceFormat;
-use forebay_sim::world;
 use forebay_sim_targets::cache::CacheTarget;
 
 /// The first seed of the second series of scenarios, by default.
@@ -20,16 +20,16 @@ fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-fn worlds(seed: u64, worlds: Option<u64>, time: Duration) {
-    worlds_of(&of_seed::<CacheTarget>, seed, worlds, time);
+fn scenarios(seed: u64, scenarios: Option<u64>, time: Duration) {
+    scenarios_of(&of_seed::<CacheTarget>, seed, scenarios, time);
 }
 
-fn worlds_of(world: SeedRunner<'_>, seed: u64, worlds: Option<u64>, time: Duration) {
+fn scenarios_of(scenario: SeedRunner<'_>, seed: u64, scenarios: Option<u64>, time: Duration) {
     let what = Exploration {
-        world,
+        scenario,
         seed,
         time,
-        worlds,
+        scenarios,
         points: None,
         jobs: 2,
         violations: 1,
@@ -44,7 +44,7 @@ fn worlds_of(world: SeedRunner<'_>, seed: u64, worlds: Option<u64>, time: Durati
 
 #[test]
 fn scenarios_of_fixed_seeds_keep_every_guarantee() {
-    worlds(1, Some(150), Duration::from_secs(600));
+    scenarios(1, Some(150), Duration::from_secs(600));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn scenarios_of_a_requested_seed_keep_every_guarantee() {
         Ok(seed) => seed.parse().expect("FOREBAY_SEED is a number or `fresh`"),
         Err(_) => FIXED,
     };
-    worlds(seed, Some(300), Duration::from_secs(600));
+    scenarios(seed, Some(300), Duration::from_secs(600));
 }
 
 /// Returns the path of external measurements, if they exist.
@@ -84,8 +84,8 @@ fn scenarios_of_recorded_traces_keep_every_guarantee() {
         let trace = format
             .read(&std::fs::read(path).expect("a file"), 20_000)
             .expect("a trace");
-        let world = |seed| world::run(&CacheTarget::plan(seed).following(&trace), false);
-        worlds_of(&world, 1, Some(12), Duration::from_secs(60));
+        let scenario = |seed| scenario::run(&CacheTarget::plan(seed).following(&trace), false);
+        scenarios_of(&scenario, 1, Some(12), Duration::from_secs(60));
     }
 }
 
@@ -106,10 +106,14 @@ fn all_crash_points_and_faults_of_a_scripted_run_keep_every_guarantee() {
 fn equal_seeds_give_equal_runs() {
     for seed in 0..24 {
         let plan = CacheTarget::plan(seed);
-        let (once, again) = (world::run(&plan, false), world::run(&plan, false));
+        let (once, again) = (scenario::run(&plan, false), scenario::run(&plan, false));
         assert_eq!(once, again, "seed {seed}");
         // Recording a tape must not change the scenario.
-        assert_eq!(world::run(&plan, true).digest, once.digest, "seed {seed}");
+        assert_eq!(
+            scenario::run(&plan, true).digest,
+            once.digest,
+            "seed {seed}"
+        );
     }
 }
 
@@ -122,7 +126,7 @@ fn the_same_seed_gives_the_same_scenario_in_another_process() {
                 "explore",
                 "--seed",
                 "500",
-                "--worlds",
+                "--scenarios",
                 "12",
                 "--seconds",
                 "600",
@@ -144,7 +148,7 @@ fn the_same_seed_gives_the_same_scenario_in_another_process() {
     assert_eq!(once, digests());
     let here: Vec<String> = (500..512)
         .map(|seed| {
-            let digest = world::run(&CacheTarget::plan(seed), false).digest;
+            let digest = scenario::run(&CacheTarget::plan(seed), false).digest;
             format!("{seed} {digest:016x}")
         })
         .collect();

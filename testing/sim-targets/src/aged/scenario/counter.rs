@@ -9,20 +9,20 @@ use super::AgedRun;
 
 /// Counts the requests to a disk, and ends the incarnation if they do not stop.
 pub(super) struct RequestCounter {
-    pub(super) world: Rc<AgedRun>,
+    pub(super) scenario: Rc<AgedRun>,
     pub(super) rt: Rt,
 }
 
 impl DiskObserver for RequestCounter {
     fn issued(&self, request: &DiskRequest) {
         let DiskRequest { op, range, fua, .. } = request;
-        let tape = &self.world.tape;
+        let tape = &self.scenario.tape;
         let key = range.start << 8 ^ range.end << 40 ^ (*op as u64) << 2 ^ u64::from(*fua);
         tape.note(key ^ self.rt.now().as_nanos().rotate_left(17));
-        self.world.requested(*op);
+        self.scenario.requested(*op);
     }
 
     fn ended(&self, request: &DiskRequest, failed: bool) {
-        self.world.tape.note(request.id << 1 | u64::from(failed));
+        self.scenario.tape.note(request.id << 1 | u64::from(failed));
     }
 }

@@ -15,7 +15,7 @@ use super::ctx::ScenarioContext;
 use crate::clock::LeapingTime;
 use crate::history::{ScriptAction, StepContent, room_for};
 use crate::stamp::stamp_into;
-use crate::subject::{TestedSystem, bytes_of};
+use crate::system::{TestedSystem, bytes_of};
 use crate::violation::Violation;
 
 /// The action that a writer waits for: its start, the clock's leaps, and the completed bytes of batches until then.
@@ -32,7 +32,7 @@ pub(crate) struct ScenarioWriter<S: TestedSystem> {
     pub(crate) rt: Rt,
     pub(crate) clock: Rc<LeapingTime>,
     pub(crate) volume: CheckedDevice<S::Volume>,
-    pub(crate) lane: usize,
+    pub(crate) writer: usize,
     busy: RefCell<Option<PendingAction>>,
 }
 
@@ -42,7 +42,7 @@ impl<S: TestedSystem> ScenarioWriter<S> {
         rt: &Rt,
         clock: &Rc<LeapingTime>,
         volume: CheckedDevice<S::Volume>,
-        lane: usize,
+        writer: usize,
     ) -> ScenarioWriter<S> {
         let (ctx, rt, clock) = (Rc::clone(ctx), rt.clone(), Rc::clone(clock));
         let busy = RefCell::new(None);
@@ -51,7 +51,7 @@ impl<S: TestedSystem> ScenarioWriter<S> {
             rt,
             clock,
             volume,
-            lane,
+            writer,
             busy,
         }
     }
@@ -62,10 +62,10 @@ impl<S: TestedSystem> ScenarioWriter<S> {
             if self.ctx.is_over() {
                 return;
             }
-            self.ctx.begun.borrow_mut()[self.lane] += 1;
-            self.ctx
-                .tape
-                .say(self.rt.now(), || format!("lane {}: {action}", self.lane));
+            self.ctx.begun.borrow_mut()[self.writer] += 1;
+            self.ctx.tape.say(self.rt.now(), || {
+                format!("writer {}: {action}", self.writer)
+            });
             let (began, mut batches) = (self.rt.now(), self.ctx.batches.get());
             self.busy.replace(Some(PendingAction {
                 action: action.clone(),
@@ -91,7 +91,7 @@ impl<S: TestedSystem> ScenarioWriter<S> {
             }
             match done {
                 Ok(()) => self.ctx.tape.say(self.rt.now(), || {
-                    format!("lane {}: {action}: done", self.lane)
+                    format!("writer {}: {action}: done", self.writer)
                 }),
                 Err(DeviceError::Closed { .. }) => return,
                 Err(error) => self.refused(action, &error),
@@ -102,10 +102,10 @@ impl<S: TestedSystem> ScenarioWriter<S> {
     /// Checks the duration of an action. `ahead` bytes of batches were in flight or arrived during the action.
     fn smoothly(&self, action: &ScriptAction, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
-        let life = &plan.lives[self.ctx.life.get()];
+        let incarnation = &plan.incarnations[self.ctx.incarnation.get()];
         if let ScriptAction::Write { fua: false, .. } = action {
             let took = self.rt.now().since(began);
-            self.ctx.check(S::waited(plan, life, took, ahead));
+            self.ctx.check(S::waited(plan, incarnation, took, ahead));
         }
     }
 
@@ -149,7 +149,7 @@ impl<S: TestedSystem> ScenarioWriter<S> {
         let bounds = self.ctx.bounds();
         let turns = 1 + (self.ahead() / bounds.turn_bytes) as u32;
         (took > bounds.request * turns + span)
-            .then(|| format!("lane {}: {action} has taken {took:?}", self.lane))
+            .then(|| format!("writer {}: {action} has taken {took:?}", self.writer))
     }
 
     /// Returns the bytes of batches that were in flight or arrived during the action, including the action itself.
@@ -162,13 +162,13 @@ impl<S: TestedSystem> ScenarioWriter<S> {
 
     fn refused(&self, action: &ScriptAction, error: &DeviceError) {
         self.ctx.tape.say(self.rt.now(), || {
-            format!("lane {}: {action}: {error}", self.lane)
+            format!("writer {}: {action}: {error}", self.writer)
         });
         let writes = matches!(action, ScriptAction::Write { .. } | ScriptAction::Batch(_));
         if !self.ctx.plan.volume.may_fail() || writes && self.must_take_writes() {
             let text = format!(
-                "lane {}: {action} failed without a reason: {error}",
-                self.lane
+                "writer {}: {action} failed without a reason: {error}",
+                self.writer
             );
             self.ctx.violated(Violation::new("errors", text));
         }
@@ -177,7 +177,7 @@ impl<S: TestedSystem> ScenarioWriter<S> {
     /// Returns true if the volume must not refuse a write in this incarnation.
     fn must_take_writes(&self) -> bool {
         let plan = &self.ctx.plan;
-        S::must_take_writes(plan, &plan.lives[self.ctx.life.get()])
+        S::must_take_writes(plan, &plan.incarnations[self.ctx.incarnation.get()])
     }
 
     /// Returns the bytes that a batch needs until its last write is done.
@@ -194,11 +194,11 @@ impl<S: TestedSystem> ScenarioWriter<S> {
     async fn act(&self, action: &ScriptAction) -> Result<(), DeviceError> {
         match action {
             ScriptAction::Write { range, fua } => {
-                let (step, id) = self
-                    .ctx
-                    .lanes
-                    .borrow_mut()
-                    .begin(self.lane, range.clone(), None);
+                let (step, id) =
+                    self.ctx
+                        .writers
+                        .borrow_mut()
+                        .begin(self.writer, range.clone(), None);
                 let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
                 stamp_into(id, range.start, &mut bytes);
                 let durability = if *fua {
@@ -222,11 +222,11 @@ impl<S: TestedSystem> ScenarioWriter<S> {
             ScriptAction::Batch(ranges) => self.batch(ranges).await,
             ScriptAction::Zero(range) => {
                 let what = Some(StepContent::Zero);
-                let (step, _) = self
-                    .ctx
-                    .lanes
-                    .borrow_mut()
-                    .begin(self.lane, range.clone(), what);
+                let (step, _) =
+                    self.ctx
+                        .writers
+                        .borrow_mut()
+                        .begin(self.writer, range.clone(), what);
                 let done = self
                     .volume
                     .write_zeroes(range.clone(), room_for(range))
@@ -235,19 +235,19 @@ impl<S: TestedSystem> ScenarioWriter<S> {
             }
             ScriptAction::Discard(range) => {
                 let what = Some(StepContent::Open);
-                let (step, _) = self
-                    .ctx
-                    .lanes
-                    .borrow_mut()
-                    .begin(self.lane, range.clone(), what);
+                let (step, _) =
+                    self.ctx
+                        .writers
+                        .borrow_mut()
+                        .begin(self.writer, range.clone(), what);
                 let done = self.volume.discard(range.clone()).await;
                 self.settle(step, action, false, done)
             }
             ScriptAction::Read(range) => self.read(range.clone()).await,
             ScriptAction::Flush => {
-                let marks = self.ctx.lanes.borrow_mut().marks();
+                let marks = self.ctx.writers.borrow_mut().marks();
                 self.volume.flush().await?;
-                self.ctx.lanes.borrow_mut().durable(&marks);
+                self.ctx.writers.borrow_mut().durable(&marks);
                 Ok(())
             }
             ScriptAction::Pause(span) => {
@@ -259,7 +259,11 @@ impl<S: TestedSystem> ScenarioWriter<S> {
 
     /// Executes many concurrent writes. A failed write does not affect the others.
     async fn batch(&self, ranges: &[Range<u64>]) -> Result<(), DeviceError> {
-        let (step, id) = self.ctx.lanes.borrow_mut().begin_batch(self.lane, ranges);
+        let (step, id) = self
+            .ctx
+            .writers
+            .borrow_mut()
+            .begin_batch(self.writer, ranges);
         let writes = ranges.iter().map(|range| {
             let mut bytes = BufMut::zeroed((range.end - range.start) as usize);
             stamp_into(id, range.start, &mut bytes);
@@ -267,13 +271,13 @@ impl<S: TestedSystem> ScenarioWriter<S> {
                 .write(range.start, bytes.freeze(), Durability::Flush)
         });
         let done = join_all(writes).await;
-        let mut lanes = self.ctx.lanes.borrow_mut();
+        let mut writers = self.ctx.writers.borrow_mut();
         let failed = done.iter().zip(ranges).filter(|(done, _)| done.is_err());
-        failed.for_each(|(_, range)| lanes.failed(self.lane, step, range.clone()));
+        failed.for_each(|(_, range)| writers.failed(self.writer, step, range.clone()));
         done.into_iter().collect::<Result<(), DeviceError>>()?;
-        lanes.acknowledged(self.lane, step);
+        writers.acknowledged(self.writer, step);
         if self.ctx.plan.volume.is_durable_at_once() {
-            lanes.lane_durable(self.lane, step);
+            writers.writer_durable(self.writer, step);
         }
         Ok(())
     }
@@ -282,29 +286,32 @@ impl<S: TestedSystem> ScenarioWriter<S> {
     /// not matter, but they meet in every layer below.
     fn sends_twice(&self, step: usize) -> bool {
         let plan = &self.ctx.plan;
-        let seed = mix(plan.lives[self.ctx.life.get()].seed, 11 + self.lane as u64);
+        let seed = mix(
+            plan.incarnations[self.ctx.incarnation.get()].seed,
+            11 + self.writer as u64,
+        );
         let rng = Rng::new(mix(seed, step as u64));
         plan.resends.is_some_and(|one_in| rng.one_in(one_in))
     }
 
     async fn read(&self, range: Range<u64>) -> Result<(), DeviceError> {
         // Both values are taken now: the read need not return writes that are in flight during it.
-        let marks = self.ctx.lanes.borrow_mut().marks();
-        let durable = self.ctx.lanes.borrow().durable_marks();
+        let marks = self.ctx.writers.borrow_mut().marks();
+        let durable = self.ctx.writers.borrow().durable_marks();
         let buf = BufMut::zeroed((range.end - range.start) as usize);
         let bytes = self.volume.read(range.start, buf).await?;
         if self.ctx.is_harmed() {
             return Ok(());
         }
-        let lanes = self.ctx.lanes.borrow();
+        let writers = self.ctx.writers.borrow();
         // A failed flush may lose data that was not flushed, but not durable data.
         let marks = if S::may_lose_unflushed(self.ctx.known.get()) {
             durable
         } else {
             marks
         };
-        let held = lanes.check_read(range.start, &bytes, &marks);
-        drop(lanes);
+        let held = writers.check_read(range.start, &bytes, &marks);
+        drop(writers);
         if let Err(wrong) = held {
             self.ctx.violated(Violation::new("reads", wrong));
         }
@@ -319,19 +326,19 @@ impl<S: TestedSystem> ScenarioWriter<S> {
         fua: bool,
         done: Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
-        let mut lanes = self.ctx.lanes.borrow_mut();
+        let mut writers = self.ctx.writers.borrow_mut();
         let range = action.range().expect("a change");
         match done {
             Ok(()) => {
-                lanes.acknowledged(self.lane, step);
+                writers.acknowledged(self.writer, step);
                 let volume = &self.ctx.plan.volume;
                 if fua && volume.fua_covers_earlier() || volume.is_durable_at_once() {
-                    lanes.lane_durable(self.lane, step);
+                    writers.writer_durable(self.writer, step);
                 }
                 Ok(())
             }
             Err(error) => {
-                lanes.failed(self.lane, step, range);
+                writers.failed(self.writer, step, range);
                 Err(error)
             }
         }

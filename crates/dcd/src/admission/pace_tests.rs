@@ -102,31 +102,31 @@ fn destaged_fragments_count_at_once_until_their_segment_is_free_or_the_burst_end
     pace.begin(at(0.0));
     pace.begin_window(1_000, 4, 4);
     pace.wrote_home(1, at(1.0));
-    assert_eq!(pace.homeward(), (250.0, 1));
+    assert_eq!(pace.unflushed(), (250.0, 1));
     // Fragments that are no longer live when the window ends count as destaged: their space becomes free, too.
     pace.end_window();
-    assert_eq!(pace.homeward(), (1_000.0, 4));
+    assert_eq!(pace.unflushed(), (1_000.0, 4));
     // The next window is written while the one before is committed.
     pace.begin_window(600, 3, 1);
     pace.wrote_home(2, at(3.0));
     pace.freed(1_000, 4);
-    assert_eq!(pace.homeward(), (400.0, 2));
+    assert_eq!(pace.unflushed(), (400.0, 2));
     // More fragments than the window has do not free more space than it has.
     pace.went_home(9);
-    assert_eq!(pace.homeward(), (600.0, 3));
+    assert_eq!(pace.unflushed(), (600.0, 3));
     pace.end();
-    assert_eq!(pace.homeward(), (0.0, 0));
+    assert_eq!(pace.unflushed(), (0.0, 0));
     pace.wrote_home(1, at(5.0));
-    assert_eq!(pace.homeward(), (0.0, 0), "of no window");
+    assert_eq!(pace.unflushed(), (0.0, 0), "of no window");
 }
 
 #[test]
 fn a_window_without_live_data_counts_as_a_whole() {
     let mut pace = emptied(&[]);
     pace.begin_window(3_000_000, 0, 0);
-    assert_eq!(pace.homeward(), (0.0, 0));
+    assert_eq!(pace.unflushed(), (0.0, 0));
     pace.end_window();
-    assert_eq!(pace.homeward(), (3_000_000.0, 0));
+    assert_eq!(pace.unflushed(), (3_000_000.0, 0));
     assert_eq!(pace.rate(), None);
 }
 

@@ -39,12 +39,14 @@ pub(super) fn add(plan: &mut CachePlan) {
     };
     plan.len = LEN;
     plan.regions = regions(&rng, plan.len, plan.block.into());
-    let lives = 3 + rng.below(12);
-    plan.lives = (0..lives).map(|n| life(&rng, plan, n)).collect();
+    let incarnations = 3 + rng.below(12);
+    plan.incarnations = (0..incarnations)
+        .map(|n| incarnation(&rng, plan, n))
+        .collect();
 }
 
 /// Returns the `n`-th incarnation of such a scenario.
-fn life(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
+fn incarnation(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
     let seed = mix(plan.seed, 0x117e + n);
     let sound = |of| DiskFaults {
         seed: mix(seed, of),
@@ -69,7 +71,7 @@ fn life(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
         scripts: plan.regions.iter().map(script).collect(),
         cut_at: u64::MAX,
         stop_at: None,
-        gives_up_at: None,
+        abandons_at: None,
         killed: false,
         after: IncarnationEnd::Cut,
         coin: match rng.below(8) {
@@ -114,11 +116,11 @@ fn little(rng: &Rng, bounds: &ScriptBounds, delay: Duration) -> WriterScript {
     }
 }
 
-/// Returns a byte in the last block of some of the segments that `lives` incarnations began. The last block contains
+/// Returns a byte in the last block of some of the segments that these incarnations began. The last block contains
 /// only the segment's summary.
-fn summaries(rng: &Rng, lives: u64) -> Vec<u64> {
+fn summaries(rng: &Rng, incarnations: u64) -> Vec<u64> {
     let end = |segment: u64| SEGMENTS_AT + (segment + 1) * SEGMENT_BYTES_MIN;
-    let some = (0..2 * lives).filter(|_| rng.coin());
+    let some = (0..2 * incarnations).filter(|_| rng.coin());
     some.map(|segment| end(segment) - 1 - rng.below(HEADER_BYTES as u64))
         .collect()
 }
@@ -132,7 +134,11 @@ mod tests {
     #[test]
     fn short_incarnation_scenarios_occur_with_and_without_damaged_summaries() {
         let plans: Vec<CachePlan> = (1..600).map(of_seed).filter(is_short).collect();
-        let rots = |plan: &CachePlan| plan.lives.iter().any(|life| !rotten(life).is_empty());
+        let rots = |plan: &CachePlan| {
+            plan.incarnations
+                .iter()
+                .any(|incarnation| !rotten(incarnation).is_empty())
+        };
         let gaps = |plan: &CachePlan| plan.volume.gaps.is_some();
         assert!(plans.iter().any(|plan| rots(plan) && gaps(plan)));
         assert!(plans.iter().any(|plan| !rots(plan) && gaps(plan)));
@@ -140,12 +146,13 @@ mod tests {
     }
 
     fn is_short(plan: &CachePlan) -> bool {
-        let uncut =
-            |life: &CacheIncarnation| life.after == IncarnationEnd::Cut && life.cut_at == u64::MAX;
-        plan.len == LEN && plan.lives.len() > 2 && plan.lives.iter().all(uncut)
+        let uncut = |incarnation: &CacheIncarnation| {
+            incarnation.after == IncarnationEnd::Cut && incarnation.cut_at == u64::MAX
+        };
+        plan.len == LEN && plan.incarnations.len() > 2 && plan.incarnations.iter().all(uncut)
     }
 
-    fn rotten(life: &CacheIncarnation) -> &[u64] {
-        &life.disks[CacheDisk::Log].faults.decayed
+    fn rotten(incarnation: &CacheIncarnation) -> &[u64] {
+        &incarnation.disks[CacheDisk::Log].faults.decayed
     }
 }

@@ -8,14 +8,14 @@ use super::memory::RecoveryCache;
 use super::{ScenarioLimits, ScenarioOutcome, ScenarioTally, ViolationMoment};
 use crate::disk::{DiskObserver, DiskRequest, RunningDisk, SharedPower};
 use crate::history::SurvivalRule;
-use crate::lanes::WriterHistories;
 use crate::machine::DiskContents;
 use crate::plan::ScenarioPlan;
 use crate::role::PerDisk;
 use crate::stamp::{BEFORE, stamp};
-use crate::subject::{ClientTotals, RequestWatcher, TestedSystem, TimeBounds};
+use crate::system::{ClientTotals, RequestWatcher, TestedSystem, TimeBounds};
 use crate::tape::Tape;
 use crate::violation::Violation;
+use crate::writers::WriterHistories;
 
 /// Maximum number of requests to the disks. A scenario with more requests never ends.
 const CIRCLES: u64 = 5_000_000;
@@ -35,12 +35,12 @@ pub(crate) struct SurvivingDisks<R> {
 pub(crate) struct ScenarioContext<S: TestedSystem> {
     pub(crate) plan: ScenarioPlan<S>,
     pub(crate) tape: Tape,
-    pub(crate) lanes: RefCell<WriterHistories>,
+    pub(crate) writers: RefCell<WriterHistories>,
     pub(crate) tally: Cell<ScenarioTally>,
     violation: RefCell<Option<Violation>>,
     moment: RefCell<Option<ViolationMoment>>,
     limits: ScenarioLimits,
-    given_up: Cell<bool>,
+    abandoned: Cell<bool>,
     requests: Cell<u64>,
     /// Number of actions that each writer of this incarnation has begun.
     pub(crate) begun: RefCell<Vec<usize>>,
@@ -66,7 +66,7 @@ pub(crate) struct ScenarioContext<S: TestedSystem> {
     /// Bytes of batches of writes in the current incarnation.
     pub(crate) batches: Cell<BatchBytes>,
     /// Number of the current incarnation.
-    pub(crate) life: Cell<usize>,
+    pub(crate) incarnation: Cell<usize>,
     /// Recoveries of this scenario.
     pub(crate) memory: RefCell<RecoveryCache<S>>,
 }
@@ -85,19 +85,19 @@ impl<S: TestedSystem> ScenarioContext<S> {
         limits: ScenarioLimits,
     ) -> ScenarioContext<S> {
         let base = stamp(BEFORE, 0, plan.len);
-        let worlds = ScenarioTally {
-            worlds: 1,
+        let scenarios = ScenarioTally {
+            scenarios: 1,
             ..ScenarioTally::default()
         };
         ScenarioContext {
             plan: plan.clone(),
             tape: Tape::new(readable),
-            lanes: RefCell::new(WriterHistories::new(base, &plan.regions)),
-            tally: Cell::new(worlds),
+            writers: RefCell::new(WriterHistories::new(base, &plan.regions)),
+            tally: Cell::new(scenarios),
             violation: RefCell::new(None),
             moment: RefCell::new(None),
             limits,
-            given_up: Cell::new(false),
+            abandoned: Cell::new(false),
             requests: Cell::new(0),
             begun: RefCell::default(),
             looking: Cell::new(false),
@@ -110,7 +110,7 @@ impl<S: TestedSystem> ScenarioContext<S> {
             harmed: Cell::new(false),
             asked: Cell::default(),
             batches: Cell::default(),
-            life: Cell::new(0),
+            incarnation: Cell::new(0),
             memory: RefCell::default(),
         }
     }
@@ -122,7 +122,7 @@ impl<S: TestedSystem> ScenarioContext<S> {
             tally: self.tally.get(),
             violation: self.violation.borrow().clone(),
             moment: self.moment.borrow().clone(),
-            given_up: self.given_up.get(),
+            abandoned: self.abandoned.get(),
             lines: self.tape.lines(),
         }
     }
@@ -143,7 +143,7 @@ impl<S: TestedSystem> ScenarioContext<S> {
         self.tape.note(7);
         *first = Some(violation);
         self.moment.replace(Some(ViolationMoment {
-            life: self.life.get(),
+            incarnation: self.incarnation.get(),
             begun: self.begun.borrow().clone(),
             by_look: self.looking.get(),
         }));
@@ -167,7 +167,7 @@ impl<S: TestedSystem> ScenarioContext<S> {
         let over = most.is_some_and(|most| requests > most)
             || until.is_some_and(|until| Instant::now() >= until);
         if over && !self.is_over() {
-            self.given_up.set(true);
+            self.abandoned.set(true);
             self.end();
         }
         if requests > CIRCLES {
@@ -184,7 +184,7 @@ impl<S: TestedSystem> ScenarioContext<S> {
     /// Notes that the volume is attached: the state after the previous incarnation becomes valid.
     pub(crate) fn settle(&self) {
         if let Some((seen, lost, after)) = self.left.take() {
-            self.lanes.borrow_mut().rebase(seen, &lost, &after);
+            self.writers.borrow_mut().rebase(seen, &lost, &after);
             self.flush_failed.set(false);
         }
     }
@@ -206,13 +206,13 @@ impl<S: TestedSystem> ScenarioContext<S> {
 
     /// Returns the block size of each disk in the current incarnation, in bytes.
     pub(crate) fn blocks(&self) -> PerDisk<S::Role, u32> {
-        let life = &self.plan.lives[self.life.get()];
-        life.disks.map(|_, disk| disk.block)
+        let incarnation = &self.plan.incarnations[self.incarnation.get()];
+        incarnation.disks.map(|_, disk| disk.block)
     }
 
     /// Returns true if the scenario must end: a violation was found, or the scenario was abandoned.
     pub(crate) fn is_over(&self) -> bool {
-        self.violation.borrow().is_some() || self.given_up.get()
+        self.violation.borrow().is_some() || self.abandoned.get()
     }
 
     pub(crate) fn check(&self, held: Result<(), Violation>) {
@@ -244,7 +244,7 @@ impl<S: TestedSystem> DiskObserver for IncarnationObserver<S> {
             let fua = if *fua { " with FUA" } else { "" };
             format!("    {role} #{id}: {op} {range:?}{fua}")
         });
-        let held = self.watcher.issued(&ctx.lanes.borrow(), request);
+        let held = self.watcher.issued(&ctx.writers.borrow(), request);
         ctx.check(held);
     }
 

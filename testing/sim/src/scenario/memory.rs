@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::disk::{DiskFork, DiskImage};
 use crate::machine::DiskContents;
 use crate::role::PerDisk;
-use crate::subject::{AttachPurpose, TestedSystem};
+use crate::system::{AttachPurpose, TestedSystem};
 
 /// Maximum number of cached recoveries.
 const REMEMBERED: usize = 8;
@@ -42,7 +42,7 @@ pub(crate) struct RecoveryCache<S: TestedSystem>(VecDeque<CachedRecovery<S>>);
 
 /// Content of the disks, and its recovery.
 pub(super) struct CachedRecovery<S: TestedSystem> {
-    pub(super) life: usize,
+    pub(super) incarnation: usize,
     pub(super) why: AttachPurpose,
     pub(super) medium: DiskContents<S::Role>,
     pub(super) taken: Rc<RecordedRecovery<S>>,
@@ -57,13 +57,13 @@ impl<S: TestedSystem> Default for RecoveryCache<S> {
 impl<S: TestedSystem> RecoveryCache<S> {
     pub(super) fn find(
         &self,
-        life: usize,
+        incarnation: usize,
         why: AttachPurpose,
         medium: &DiskContents<S::Role>,
     ) -> Option<Rc<RecordedRecovery<S>>> {
         let is_it = |known: &&CachedRecovery<S>| {
             let same = |(role, image): (S::Role, &DiskImage)| known.medium[role].is_same(image);
-            (known.life, known.why) == (life, why) && medium.iter().all(same)
+            (known.incarnation, known.why) == (incarnation, why) && medium.iter().all(same)
         };
         self.0
             .iter()

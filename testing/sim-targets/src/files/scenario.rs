@@ -19,7 +19,7 @@ use forebay_sim::disk::{DiskFaults, DiskImage, SimDisk, WriteFate};
 use forebay_sim::machine::{DiskContents, Machine};
 use forebay_sim::plan::coin;
 use forebay_sim::role::PerDisk;
-use forebay_sim::world::{ScenarioOutcome, ScenarioTally};
+use forebay_sim::scenario::{ScenarioOutcome, ScenarioTally};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{SegmentLayout, Space, SpaceSettings, SpaceWorkers, VolumeId};
 use futures_util::future::join_all;
@@ -46,7 +46,7 @@ const FILLER: &[u8] = b"filler";
 
 /// The state and the results of a scenario.
 struct FilesContext {
-    world: FilesScenario,
+    scenario: FilesScenario,
     accounts: DirectoryHistories,
     known: Rc<RefCell<FileObservations>>,
     tally: RefCell<ScenarioTally>,
@@ -59,18 +59,18 @@ struct FilesContext {
 }
 
 /// Executes a scenario.
-pub fn run(world: &FilesScenario) -> ScenarioOutcome {
-    live_through(world, false)
+pub fn run(scenario: &FilesScenario) -> ScenarioOutcome {
+    live_through(scenario, false)
 }
 
 /// Executes a scenario and prints the operations of its clients.
-pub fn run_aloud(world: &FilesScenario) -> ScenarioOutcome {
-    live_through(world, true)
+pub fn run_aloud(scenario: &FilesScenario) -> ScenarioOutcome {
+    live_through(scenario, true)
 }
 
-fn live_through(world: &FilesScenario, aloud: bool) -> ScenarioOutcome {
+fn live_through(scenario: &FilesScenario, aloud: bool) -> ScenarioOutcome {
     let ctx = Rc::new(FilesContext {
-        world: world.clone(),
+        scenario: scenario.clone(),
         accounts: Rc::default(),
         known: Rc::default(),
         tally: RefCell::default(),
@@ -80,14 +80,14 @@ fn live_through(world: &FilesScenario, aloud: bool) -> ScenarioOutcome {
         aloud,
     });
     let mut medium = ctx.made();
-    for n in 0..world.lives.len() {
+    for n in 0..scenario.incarnations.len() {
         medium = ctx.live(n, &medium);
         if ctx.violation.borrow().is_some() {
             break;
         }
     }
     let mut tally = *ctx.tally.borrow();
-    tally.worlds = 1;
+    tally.scenarios = 1;
     let digest = ctx.digest.borrow().finish();
     ScenarioOutcome {
         digest,
@@ -164,7 +164,7 @@ impl FilesContext {
 
     /// Makes a disk with a filesystem in which each client has a directory.
     fn made(&self) -> DiskContents<SpaceDisk> {
-        let len = (1 << 20) + self.world.segments * SEGMENT_BYTES;
+        let len = (1 << 20) + self.scenario.segments * SEGMENT_BYTES;
         let empty = PerDisk::of(|_| DiskImage::new(len));
         let machine = self.machine(0, None, &empty);
         let disk: Rc<dyn Device> = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
@@ -179,7 +179,7 @@ impl FilesContext {
             disk: None,
         };
         let (rt, clock) = (machine.rt.clone(), clock_of(&machine.rt, 0));
-        let (users, left) = (self.world.users, self.world.left);
+        let (users, left) = (self.scenario.users, self.scenario.left);
         let work = async move {
             forebay_vsl::create(rt.clone(), Rc::clone(&disk), &making)
                 .await
@@ -217,16 +217,16 @@ impl FilesContext {
         n: usize,
         medium: &DiskContents<SpaceDisk>,
     ) -> DiskContents<SpaceDisk> {
-        let life = self.world.lives[n].clone();
-        let seed = mix(self.world.seed, 1000 + n as u64);
-        let machine = self.machine(seed, Some(life.cut_at), medium);
+        let incarnation = self.scenario.incarnations[n].clone();
+        let seed = mix(self.scenario.seed, 1000 + n as u64);
+        let machine = self.machine(seed, Some(incarnation.cut_at), medium);
         let disk = &machine.disks[SpaceDisk::Medium];
-        disk.slowest.set(life.slowest);
-        disk.faults.replace(life.faults.clone());
+        disk.slowest.set(incarnation.slowest);
+        disk.faults.replace(incarnation.faults.clone());
         let (ctx, watched) = (Rc::clone(self), Rc::clone(disk));
         machine.power.watch.replace(Some(Box::new(move |request| {
             let rng = Rng::new(mix(seed, request));
-            if rng.one_in(ctx.world.lives[n].looks) && ctx.violation.borrow().is_none() {
+            if rng.one_in(ctx.scenario.incarnations[n].looks) && ctx.violation.borrow().is_none() {
                 let image = watched.cut(coin(&rng, mix(seed, request + 1)));
                 ctx.look(&PerDisk::of(|_| image.clone()), &rng);
             }
@@ -243,7 +243,7 @@ impl FilesContext {
             tally.requests += disk.requests();
             tally.virtual_time += Duration::from_nanos(machine.rt.now().as_nanos());
         }
-        let left = machine.cut(life.coin);
+        let left = machine.cut(incarnation.coin);
         if self.violation.borrow().is_none() {
             let found = self.look(&left, &Rng::new(mix(seed, 77)));
             if let Some((accounts, known)) = found {
@@ -266,16 +266,16 @@ impl FilesContext {
         let ctx = Rc::clone(self);
         async move {
             let device = Rc::clone(&disk) as Rc<dyn Device>;
-            let attached = attach(rt.clone(), device, ctx.world.options(), clock).await;
+            let attached = attach(rt.clone(), device, ctx.scenario.options(), clock).await;
             // A disk with faults may prevent the attach.
             let Ok(attached) = attached else {
                 return;
             };
-            let users = (0..ctx.world.users as usize).map(|index| {
+            let users = (0..ctx.scenario.users as usize).map(|index| {
                 let (ctx, fs, rt) = (Rc::clone(&ctx), attached.fs.clone(), rt.clone());
                 async move {
                     let rng = Rng::new(mix(seed, 50 + index as u64));
-                    let worked = ctx.work(fs, index, rng, &ctx.world.lives[n]);
+                    let worked = ctx.work(fs, index, rng, &ctx.scenario.incarnations[n]);
                     match rt.timeout(PATIENCE, worked).await {
                         Ok(Ok(())) => {}
                         Ok(Err(what)) => ctx.violated("the model", what),
@@ -286,7 +286,7 @@ impl FilesContext {
             join_all(users).await;
             disk.faults.replace(DiskFaults::default());
             if attached.fs.space().failure().is_none() && ctx.violation.borrow().is_none() {
-                let is_healthy = ctx.world.lives[n].is_healthy();
+                let is_healthy = ctx.scenario.incarnations[n].is_healthy();
                 let healed = ctx.look_at_healed(&attached.fs, is_healthy).await;
                 healed.unwrap_or_else(|what| ctx.violated("heals", what));
             }
@@ -298,7 +298,7 @@ impl FilesContext {
         fs: Fs,
         index: usize,
         rng: Rng,
-        life: &FilesIncarnation,
+        incarnation: &FilesIncarnation,
     ) -> Result<(), String> {
         let directory = match fs.look_up(ROOT, &[b'0' + index as u8]).await {
             Ok(inode) => inode.file,
@@ -318,13 +318,13 @@ impl FilesContext {
             index,
             numbers,
             rng,
-            fills: self.world.left.is_some(),
-            pairs: self.world.pairs,
-            reads: life.is_healthy(),
+            fills: self.scenario.left.is_some(),
+            pairs: self.scenario.pairs,
+            reads: incarnation.is_healthy(),
             aloud: self.aloud,
         };
         user.begin().await?;
-        for _ in 0..life.steps {
+        for _ in 0..incarnation.steps {
             if self.violation.borrow().is_some() {
                 break;
             }
@@ -368,7 +368,7 @@ impl FilesContext {
             let machine = self.machine(rng.next(), Some(rng.below(12)), &medium);
             let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
             let clock = clock_of(&machine.rt, self.clock.get());
-            let attached = attach(machine.rt.clone(), disk, self.world.options(), clock);
+            let attached = attach(machine.rt.clone(), disk, self.scenario.options(), clock);
             machine.run(async move { drop(attached.await) });
             medium = machine.cut(coin(rng, rng.next()));
             let mut tally = self.tally.borrow_mut();
@@ -378,7 +378,7 @@ impl FilesContext {
         let machine = self.machine(0, None, &medium);
         let disk = Rc::clone(&machine.disks[SpaceDisk::Medium]) as Rc<dyn Device>;
         let clock = clock_of(&machine.rt, self.clock.get());
-        let attached = attach(machine.rt.clone(), disk, self.world.options(), clock);
+        let attached = attach(machine.rt.clone(), disk, self.scenario.options(), clock);
         let ctx = Rc::clone(self);
         let looked = machine.run(async move {
             let attached = attached.await?;
@@ -408,7 +408,7 @@ impl FilesContext {
             return Err("files without a name are left".into());
         }
         let mut found = Vec::new();
-        for index in 0..self.world.users as usize {
+        for index in 0..self.scenario.users as usize {
             let name = [b'0' + index as u8];
             let inode = fs.look_up(ROOT, &name).await;
             let inode = inode.map_err(|error| format!("user {index}: {error}"))?;
@@ -428,7 +428,7 @@ impl FilesContext {
 
     /// Checks that all files exist and are readable after the faults of the disk ended, if no client was using them.
     async fn look_at_healed(&self, fs: &Fs, was_healthy: bool) -> Result<(), String> {
-        for index in 0..self.world.users as usize {
+        for index in 0..self.scenario.users as usize {
             let wrong = |error| format!("user {index}, when the disk works again: {error}");
             let inode = fs.look_up(ROOT, &[b'0' + index as u8]).await;
             let number = inode.map_err(wrong)?.file;

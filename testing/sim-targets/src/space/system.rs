@@ -8,12 +8,12 @@ use forebay_rng::{Rng, mix};
 use forebay_sim::Violation;
 use forebay_sim::disk::{DiskRequest, SimDisk};
 use forebay_sim::exhaustive::cuts;
-use forebay_sim::lanes::{CrashGuarantee, WriterHistories};
 use forebay_sim::machine::Machine;
 use forebay_sim::role::PerDisk;
-use forebay_sim::subject::{
+use forebay_sim::system::{
     AttachFuture, AttachPurpose, RefusalMeaning, RequestWatcher, TestedSystem, TimeBounds,
 };
+use forebay_sim::writers::{CrashGuarantee, WriterHistories};
 use forebay_vsl::{SpaceOpenError, SpaceRecovery, SpaceSettings, WearLevelling};
 
 use super::numbers;
@@ -140,7 +140,7 @@ impl TestedSystem for SpaceTarget {
         volume.flush().await
     }
 
-    fn promise(&self, _: SpaceObservations) -> CrashGuarantee {
+    fn guarantee(&self, _: SpaceObservations) -> CrashGuarantee {
         CrashGuarantee::Prefix
     }
 

@@ -11,7 +11,7 @@ use forebay_rt::{Instant, Rt};
 use super::ctx::ScenarioContext;
 use crate::clock::LeapingTime;
 use crate::plan::{Incarnation, IncarnationEnd};
-use crate::subject::TestedSystem;
+use crate::system::TestedSystem;
 use crate::violation::Violation;
 
 /// Maximum length of a read, in bytes.
@@ -88,8 +88,8 @@ impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
     }
 
     /// Executes the planned end after all scripts are done.
-    pub(crate) async fn stop(&self, life: &Incarnation<S::Role>) {
-        match life.after {
+    pub(crate) async fn stop(&self, incarnation: &Incarnation<S::Role>) {
+        match incarnation.after {
             IncarnationEnd::Cut => {}
             IncarnationEnd::Quiet => {
                 self.flush_all().await;
@@ -102,7 +102,7 @@ impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
             }
             IncarnationEnd::Close => self.close().await,
             IncarnationEnd::Drain => {
-                self.drain(life).await;
+                self.drain(incarnation).await;
                 self.close().await;
             }
         }
@@ -110,10 +110,10 @@ impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
 
     /// Makes everything durable. Returns true on success.
     async fn flush_all(&self) -> bool {
-        let marks = self.ctx.lanes.borrow_mut().marks();
+        let marks = self.ctx.writers.borrow_mut().marks();
         let flushed = self.flush().await.is_ok();
         if flushed {
-            self.ctx.lanes.borrow_mut().durable(&marks);
+            self.ctx.writers.borrow_mut().durable(&marks);
         }
         flushed
     }
@@ -127,14 +127,14 @@ impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
 
     /// Closes the volume, with requests in flight.
     pub(crate) async fn close(&self) {
-        let marks = self.ctx.lanes.borrow_mut().marks();
+        let marks = self.ctx.writers.borrow_mut().marks();
         let most = self.ctx.bounds().close;
         let closed = self.within("closing", most, S::close(self.volume)).await;
         self.ctx
             .tape
             .say(self.rt.now(), || format!("closed: {closed:?}"));
         match closed {
-            Ok(()) => self.ctx.lanes.borrow_mut().durable(&marks),
+            Ok(()) => self.ctx.writers.borrow_mut().durable(&marks),
             Err(error) if !self.ctx.plan.volume.may_fail() => {
                 let text = format!("nothing is wrong, and closing fails: {error}");
                 self.ctx.violated(Violation::new("errors", text));
@@ -144,11 +144,11 @@ impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
     }
 
     /// Drains the volume. If the disks will work again after some time, waits for this time first.
-    async fn drain(&self, life: &Incarnation<S::Role>) {
+    async fn drain(&self, incarnation: &Incarnation<S::Role>) {
         let ctx = self.ctx;
         // A leap of the clock may end the timeout before the drain.
         let steady = ctx.plan.clock_leaps.is_none() && !ctx.is_harmed();
-        let well_again = life.well_again().filter(|_| steady);
+        let well_again = incarnation.well_again().filter(|_| steady);
         if let Some(at) = well_again {
             let now = Duration::from_nanos(self.rt.now().as_nanos());
             self.rt.sleep(at.saturating_sub(now)).await;
@@ -165,7 +165,7 @@ impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
         if !well || !steady {
             return;
         }
-        let loss = ctx.lanes.borrow().may_have_lost();
+        let loss = ctx.writers.borrow().may_have_lost();
         if loss && matches!(&drained, Ok(Err(undrained)) if S::tells_of_loss(undrained)) {
             return;
         }
@@ -181,19 +181,19 @@ impl<'a, S: TestedSystem> IncarnationStopper<'a, S> {
     /// Checks that all data can be read and is correct.
     async fn read_whole(&self) -> Result<(), String> {
         let device = CheckedDevice::new(self.volume.clone(), "volume");
-        let marks = self.ctx.lanes.borrow_mut().marks();
+        let marks = self.ctx.writers.borrow_mut().marks();
         let len = device.geometry().len;
         for at in (0..len).step_by(STEP as usize) {
             let n = STEP.min(len - at) as usize;
             let bytes = device.read(at, BufMut::zeroed(n)).await;
             let bytes = bytes.map_err(|error| format!("nothing is wrong any more, and {error}"))?;
-            let lanes = self.ctx.lanes.borrow();
+            let writers = self.ctx.writers.borrow();
             let marks = if S::may_lose_unflushed(self.ctx.known.get()) {
-                &lanes.durable_marks()
+                &writers.durable_marks()
             } else {
                 &marks
             };
-            lanes.check_read(at, &bytes, marks)?;
+            writers.check_read(at, &bytes, marks)?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Checks of prefix consistency with the flush bound, and of reads.
 //!
-//! A *writer* (`lane` in the code) has a region of its own and sends one request at a time. Any number of writers run
-//! concurrently. After a crash each region must have the state after some prefix of its writer's steps, at least up to
-//! the durable step. The prefixes must also be consistent with each other: if a step is visible, all steps acknowledged
-//! before its request must be visible, too.
+//! A *writer* has a region of its own and sends one request at a time. Any number of writers run concurrently. After a
+//! crash each region must have the state after some prefix of its writer's steps, at least up to the durable step. The
+//! prefixes must also be consistent with each other: if a step is visible, all steps acknowledged before its request
+//! must be visible, too.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl WriterHistories {
     }
 
     /// Returns the history of a writer.
-    pub fn history(&self, lane: usize) -> &History {
-        &self.histories[lane]
+    pub fn history(&self, writer: usize) -> &History {
+        &self.histories[writer]
     }
 
     fn now(&mut self) -> u64 {
@@ -69,15 +69,15 @@ impl WriterHistories {
     /// Notes that a writer requests a change. Returns the step and, for data, its stamp.
     pub fn begin(
         &mut self,
-        lane: usize,
+        writer: usize,
         range: Range<u64>,
         what: Option<StepContent>,
     ) -> (usize, u64) {
         let asked = self.now();
-        let history = &mut self.histories[lane];
+        let history = &mut self.histories[writer];
         let id = history.next_id();
         let step = history.step(range, what.unwrap_or(StepContent::Data(id)));
-        self.times[lane].push(StepTimes {
+        self.times[writer].push(StepTimes {
             asked,
             acknowledged: NEVER,
         });
@@ -86,29 +86,29 @@ impl WriterHistories {
 
     /// Notes that a writer requests concurrent writes of one stamp. Returns the step after which all are done, and the
     /// stamp.
-    pub fn begin_batch(&mut self, lane: usize, ranges: &[Range<u64>]) -> (usize, u64) {
+    pub fn begin_batch(&mut self, writer: usize, ranges: &[Range<u64>]) -> (usize, u64) {
         let asked = self.now();
-        let history = &mut self.histories[lane];
+        let history = &mut self.histories[writer];
         let id = history.next_id();
         let step = history.batch(ranges, StepContent::Data(id));
         let times = StepTimes {
             asked,
             acknowledged: NEVER,
         };
-        self.times[lane].extend([times; 2]);
+        self.times[writer].extend([times; 2]);
         (step, id)
     }
 
     /// Notes that the change was acknowledged.
-    pub fn acknowledged(&mut self, lane: usize, step: usize) {
+    pub fn acknowledged(&mut self, writer: usize, step: usize) {
         let now = self.now();
-        self.times[lane][step - 1].acknowledged = now;
-        self.histories[lane].set_acknowledged(step);
+        self.times[writer][step - 1].acknowledged = now;
+        self.histories[writer].set_acknowledged(step);
     }
 
     /// Notes that the change failed.
-    pub fn failed(&mut self, lane: usize, step: usize, range: Range<u64>) {
-        self.histories[lane].failed(step, range);
+    pub fn failed(&mut self, writer: usize, step: usize, range: Range<u64>) {
+        self.histories[writer].failed(step, range);
     }
 
     /// Returns the last acknowledged step of each writer.
@@ -129,19 +129,21 @@ impl WriterHistories {
     }
 
     /// Notes that a writer's steps up to `step` are durable.
-    pub fn lane_durable(&mut self, lane: usize, step: usize) {
-        self.histories[lane].set_durable(step);
+    pub fn writer_durable(&mut self, writer: usize, step: usize) {
+        self.histories[writer].set_durable(step);
     }
 
     /// Notes that data up to now may be lost: unreadable data is declared lost.
-    pub fn give_up(&mut self) {
-        self.histories.iter_mut().for_each(History::give_up);
+    pub fn abandon_unreadable(&mut self) {
+        self.histories
+            .iter_mut()
+            .for_each(History::abandon_unreadable);
     }
 
     /// Returns true if a sector may be permanently unreadable after a crash now.
     pub fn may_be_lost(&self, sector: u64, kept: SurvivalRule) -> bool {
-        let lane = self.lane_of(sector).map(|lane| &self.histories[lane]);
-        lane.is_some_and(|history| history.may_be_lost(sector, history.kept(kept)))
+        let writer = self.writer_of(sector).map(|writer| &self.histories[writer]);
+        writer.is_some_and(|history| history.may_be_lost(sector, history.kept(kept)))
     }
 
     /// Returns true if any data may be lost.
@@ -149,7 +151,7 @@ impl WriterHistories {
         self.histories.iter().any(History::may_have_lost)
     }
 
-    fn lane_of(&self, sector: u64) -> Option<usize> {
+    fn writer_of(&self, sector: u64) -> Option<usize> {
         let at = sector * SECTOR as u64;
         self.histories
             .iter()
@@ -161,10 +163,10 @@ impl WriterHistories {
         if id == BEFORE {
             return true;
         }
-        let Some(lane) = self.lane_of(sector) else {
+        let Some(writer) = self.writer_of(sector) else {
             return false;
         };
-        id >> 32 == lane as u64 + 1 && id < self.histories[lane].next_id()
+        id >> 32 == writer as u64 + 1 && id < self.histories[writer].next_id()
     }
 
     /// Checks that a read that began at `marks` may have returned `bytes` from `at` on.
@@ -174,8 +176,8 @@ impl WriterHistories {
     pub fn check_read(&self, at: u64, bytes: &[u8], marks: &WriterProgress) -> Result<(), String> {
         for (n, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
             let sector = at / SECTOR as u64 + n as u64;
-            if let Some(lane) = self.lane_of(sector) {
-                self.histories[lane].one_sector(sector, bytes, marks[lane])?;
+            if let Some(writer) = self.writer_of(sector) {
+                self.histories[writer].one_sector(sector, bytes, marks[writer])?;
             }
         }
         Ok(())
@@ -189,15 +191,15 @@ impl WriterHistories {
         &self,
         seen: &[u8],
         unreadable: &dyn Fn(u64) -> bool,
-        promise: CrashGuarantee,
+        guarantee: CrashGuarantee,
         kept: SurvivalRule,
     ) -> Result<Vec<Vec<usize>>, String> {
-        match promise {
+        match guarantee {
             CrashGuarantee::Prefix => {
-                let lanes = self.histories.iter().enumerate();
-                let after = lanes.map(|(n, history)| {
+                let writers = self.histories.iter().enumerate();
+                let after = writers.map(|(n, history)| {
                     let after = history.prefixes_from(history.kept(kept), seen, unreadable);
-                    after.map_err(|wrong| format!("lane {n}: {wrong}"))
+                    after.map_err(|wrong| format!("writer {n}: {wrong}"))
                 });
                 let after: Vec<Vec<usize>> = after.collect::<Result<_, _>>()?;
                 self.go_together(&after)?;
@@ -206,7 +208,7 @@ impl WriterHistories {
             CrashGuarantee::Sectors => {
                 for (n, history) in self.histories.iter().enumerate() {
                     let held = history.each_sector_from(history.kept(kept), seen, unreadable);
-                    held.map_err(|wrong| format!("lane {n}: {wrong}"))?;
+                    held.map_err(|wrong| format!("writer {n}: {wrong}"))?;
                 }
                 Ok(self.any_step(kept))
             }
@@ -234,12 +236,12 @@ impl WriterHistories {
         self.histories.iter().map(steps).collect()
     }
 
-    /// Returns the number of steps of writer `other` that were acknowledged before `lane` requested its step.
-    fn must_show(&self, lane: usize, step: usize, other: usize) -> usize {
+    /// Returns the number of steps of writer `other` that were acknowledged before `writer` requested its step.
+    fn must_show(&self, writer: usize, step: usize, other: usize) -> usize {
         let Some(step) = step.checked_sub(1) else {
             return 0;
         };
-        let asked = self.times[lane][step].asked;
+        let asked = self.times[writer][step].asked;
         let times = &self.times[other];
         // Steps are acknowledged in order, except for failed ones.
         let before = times.iter().rposition(|times| times.acknowledged < asked);
@@ -252,19 +254,19 @@ impl WriterHistories {
         let mut at: Vec<usize> = after.iter().map(|steps| steps[0]).collect();
         loop {
             let mut settled = true;
-            for lane in 0..at.len() {
+            for writer in 0..at.len() {
                 for other in 0..at.len() {
-                    let least = self.must_show(lane, at[lane], other);
-                    if other == lane || at[other] >= least {
+                    let least = self.must_show(writer, at[writer], other);
+                    if other == writer || at[other] >= least {
                         continue;
                     }
                     settled = false;
                     let higher = after[other].iter().find(|step| **step >= least);
                     at[other] = *higher.ok_or_else(|| {
                         format!(
-                            "lane {lane} shows step {}, which was asked for after step {least} of \
-                             lane {other} was acknowledged, and that does not show",
-                            at[lane]
+                            "writer {writer} shows step {}, which was asked for after step {least} of \
+                             writer {other} was acknowledged, and that does not show",
+                            at[writer]
                         )
                     })?;
                 }
@@ -298,13 +300,13 @@ mod tests {
     fn writer_histories_detect_lost_flushes_holes_and_inconsistent_writers() {
         let half = LEN / 2;
         let base = stamp(BEFORE, 0, LEN);
-        let mut lanes = WriterHistories::new(base.clone(), &[0..half, half..LEN]);
-        let (one, first) = lanes.begin(0, 0..512, None);
-        lanes.acknowledged(0, one);
-        let (other, second) = lanes.begin(1, half..half + 512, None);
-        lanes.acknowledged(1, other);
-        let (third, last) = lanes.begin(0, 512..1024, None);
-        lanes.acknowledged(0, third);
+        let mut writers = WriterHistories::new(base.clone(), &[0..half, half..LEN]);
+        let (one, first) = writers.begin(0, 0..512, None);
+        writers.acknowledged(0, one);
+        let (other, second) = writers.begin(1, half..half + 512, None);
+        writers.acknowledged(1, other);
+        let (third, last) = writers.begin(0, 512..1024, None);
+        writers.acknowledged(0, third);
         let with = |writes: &[(u64, u64)]| {
             let mut seen = base.clone();
             for (id, at) in writes {
@@ -313,8 +315,8 @@ mod tests {
             }
             seen
         };
-        let judge = |lanes: &WriterHistories, writes: &[(u64, u64)]| {
-            let judged = lanes.judge(
+        let judge = |writers: &WriterHistories, writes: &[(u64, u64)]| {
+            let judged = writers.judge(
                 &with(writes),
                 &|_| false,
                 CrashGuarantee::Prefix,
@@ -322,23 +324,26 @@ mod tests {
             );
             judged.is_ok()
         };
-        assert!(judge(&lanes, &[]) && judge(&lanes, &[(first, 0), (second, half)]));
-        assert!(!judge(&lanes, &[(last, 512)]), "a hole in a lane");
-        assert!(!judge(&lanes, &[(second, half)]), "lane 1 without lane 0");
+        assert!(judge(&writers, &[]) && judge(&writers, &[(first, 0), (second, half)]));
+        assert!(!judge(&writers, &[(last, 512)]), "a hole in a writer");
+        assert!(
+            !judge(&writers, &[(second, half)]),
+            "writer 1 without writer 0"
+        );
         let old = stamp(BEFORE, 0, 512);
-        let marks = lanes.marks();
-        assert!(lanes.check_read(0, &old, &marks).is_err(), "an old read");
-        assert!(lanes.check_read(0, &stamp(first, 0, 512), &marks).is_ok());
-        lanes.durable(&marks);
-        assert!(!judge(&lanes, &[(first, 0), (second, half)]), "flushed");
-        let sectors = lanes.judge(
+        let marks = writers.marks();
+        assert!(writers.check_read(0, &old, &marks).is_err(), "an old read");
+        assert!(writers.check_read(0, &stamp(first, 0, 512), &marks).is_ok());
+        writers.durable(&marks);
+        assert!(!judge(&writers, &[(first, 0), (second, half)]), "flushed");
+        let sectors = writers.judge(
             &with(&[(first, 0)]),
             &|_| false,
             CrashGuarantee::Sectors,
             SurvivalRule::Durable,
         );
         assert!(sectors.is_err(), "a flushed sector");
-        let known = lanes.judge(
+        let known = writers.judge(
             &vec![1; LEN as usize],
             &|_| false,
             CrashGuarantee::Known,
@@ -350,55 +355,56 @@ mod tests {
     #[test]
     fn abandoned_data_may_be_lost_and_lost_sectors_are_undefined_until_rewritten() {
         let base = stamp(BEFORE, 0, 4096);
-        let mut lanes = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
-        let put = |lanes: &mut WriterHistories, at: u64| {
-            let (step, id) = lanes.begin(0, at..at + 512, None);
-            lanes.acknowledged(0, step);
-            let marks = lanes.marks();
-            lanes.durable(&marks);
+        let mut writers = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
+        let put = |writers: &mut WriterHistories, at: u64| {
+            let (step, id) = writers.begin(0, at..at + 512, None);
+            writers.acknowledged(0, step);
+            let marks = writers.marks();
+            writers.durable(&marks);
             stamp(id, at, 512)
         };
-        let first = put(&mut lanes, 0);
-        assert!(!lanes.may_be_lost(0, SurvivalRule::Durable) && !lanes.may_have_lost());
-        lanes.give_up();
-        put(&mut lanes, 512);
+        let first = put(&mut writers, 0);
+        assert!(!writers.may_be_lost(0, SurvivalRule::Durable) && !writers.may_have_lost());
+        writers.abandon_unreadable();
+        put(&mut writers, 512);
         assert!(
-            lanes.may_be_lost(0, SurvivalRule::Durable)
-                && lanes.may_be_lost(7, SurvivalRule::Durable)
+            writers.may_be_lost(0, SurvivalRule::Durable)
+                && writers.may_be_lost(7, SurvivalRule::Durable)
         );
         assert!(
-            !lanes.may_be_lost(1, SurvivalRule::Durable),
+            !writers.may_be_lost(1, SurvivalRule::Durable),
             "it was written since"
         );
-        let holds = |lanes: &WriterHistories, first: &[u8], lost: &[u64]| {
+        let holds = |writers: &WriterHistories, first: &[u8], lost: &[u64]| {
             let mut seen = base.clone();
             seen[..512].copy_from_slice(first);
             let lost = |sector| lost.contains(&sector);
-            let judged = lanes.judge(&seen, &lost, CrashGuarantee::Sectors, SurvivalRule::Durable);
+            let judged =
+                writers.judge(&seen, &lost, CrashGuarantee::Sectors, SurvivalRule::Durable);
             judged.is_ok()
         };
         assert!(
-            holds(&lanes, &first, &[1]),
-            "what was given up may be there"
+            holds(&writers, &first, &[1]),
+            "what was abandoned may be there"
         );
-        assert!(!holds(&lanes, &base[..512], &[1]), "but nothing older");
-        lanes.rebase(base.clone(), &[0], &[vec![0]]);
+        assert!(!holds(&writers, &base[..512], &[1]), "but nothing older");
+        writers.rebase(base.clone(), &[0], &[vec![0]]);
         assert!(
-            lanes.may_be_lost(0, SurvivalRule::Durable)
-                && !lanes.may_be_lost(1, SurvivalRule::Durable)
+            writers.may_be_lost(0, SurvivalRule::Durable)
+                && !writers.may_be_lost(1, SurvivalRule::Durable)
         );
-        assert!(holds(&lanes, &base[..512], &[0]));
-        assert!(!holds(&lanes, &first, &[]) && !holds(&lanes, &base[..512], &[]));
-        let again = put(&mut lanes, 0);
-        assert!(!lanes.may_be_lost(0, SurvivalRule::Durable) && holds(&lanes, &again, &[]));
+        assert!(holds(&writers, &base[..512], &[0]));
+        assert!(!holds(&writers, &first, &[]) && !holds(&writers, &base[..512], &[]));
+        let again = put(&mut writers, 0);
+        assert!(!writers.may_be_lost(0, SurvivalRule::Durable) && holds(&writers, &again, &[]));
     }
 
     #[test]
     fn concurrent_writes_may_survive_in_any_combination_until_durable() {
         let base = stamp(BEFORE, 0, 4096);
-        let mut lanes = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
+        let mut writers = WriterHistories::new(base.clone(), std::slice::from_ref(&(0..4096)));
         // Two of the ranges overlap.
-        let (step, id) = lanes.begin_batch(0, &[0..512, 1024..1536, 0..1024]);
+        let (step, id) = writers.begin_batch(0, &[0..512, 1024..1536, 0..1024]);
         let with = |sectors: &[u64]| {
             let mut seen = base.clone();
             for sector in sectors {
@@ -407,8 +413,8 @@ mod tests {
             }
             seen
         };
-        let holds = |lanes: &WriterHistories, sectors: &[u64]| {
-            let judged = lanes.judge(
+        let holds = |writers: &WriterHistories, sectors: &[u64]| {
+            let judged = writers.judge(
                 &with(sectors),
                 &|_| false,
                 CrashGuarantee::Prefix,
@@ -417,13 +423,13 @@ mod tests {
             judged.is_ok()
         };
         for sectors in [&[][..], &[2], &[0, 1], &[0, 1, 2]] {
-            assert!(holds(&lanes, sectors), "{sectors:?}");
+            assert!(holds(&writers, sectors), "{sectors:?}");
         }
-        lanes.acknowledged(0, step);
-        assert!(holds(&lanes, &[2]));
-        let marks = lanes.marks();
-        lanes.durable(&marks);
-        assert!(!holds(&lanes, &[2]) && !holds(&lanes, &[]));
-        assert!(holds(&lanes, &[0, 1, 2]));
+        writers.acknowledged(0, step);
+        assert!(holds(&writers, &[2]));
+        let marks = writers.marks();
+        writers.durable(&marks);
+        assert!(!holds(&writers, &[2]) && !holds(&writers, &[]));
+        assert!(holds(&writers, &[0, 1, 2]));
     }
 }

@@ -13,12 +13,12 @@ use super::ctx::{ScenarioContext, SurvivingDisks};
 use super::memory::{CachedRecovery, ReadContent, RecordedRecovery};
 use crate::disk::WriteFate;
 use crate::history::SurvivalRule;
-use crate::lanes::CrashGuarantee;
 use crate::machine::{DiskContents, Machine};
 use crate::stamp::SECTOR;
-use crate::subject::{AttachPurpose, ExchangedDisk, RefusalMeaning, TestedSystem};
+use crate::system::{AttachPurpose, ExchangedDisk, RefusalMeaning, TestedSystem};
 use crate::violation::Violation;
 use crate::workload::journal;
+use crate::writers::CrashGuarantee;
 
 /// Maximum length of a read, in bytes.
 const STEP: u64 = 64 << 10;
@@ -70,14 +70,14 @@ async fn read_whole(volume: impl Device) -> ReadContent {
 }
 
 /// Recovers the volume on healthy disks and reads all of it. The result depends only on the disks, so it is cached.
-fn take_up<S: TestedSystem>(
+fn open<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
     medium: &DiskContents<S::Role>,
     why: AttachPurpose,
 ) -> Rc<RecordedRecovery<S>> {
     ctx.count(|tally| tally.cycles += 1);
-    let life = ctx.life.get();
-    if let Some(taken) = ctx.memory.borrow().find(life, why, medium) {
+    let incarnation = ctx.incarnation.get();
+    if let Some(taken) = ctx.memory.borrow().find(incarnation, why, medium) {
         return taken;
     }
     let machine = healthy(ctx, medium, None);
@@ -102,7 +102,7 @@ fn take_up<S: TestedSystem>(
         forks: forks.take(),
     });
     ctx.memory.borrow_mut().keep(CachedRecovery {
-        life,
+        incarnation,
         why,
         medium: medium.clone(),
         taken: Rc::clone(&taken),
@@ -111,24 +111,24 @@ fn take_up<S: TestedSystem>(
 }
 
 /// Returns the guarantee of the volume in the current situation.
-fn promise<S: TestedSystem>(ctx: &ScenarioContext<S>) -> CrashGuarantee {
+fn guarantee<S: TestedSystem>(ctx: &ScenarioContext<S>) -> CrashGuarantee {
     if ctx.harmed.get() {
         CrashGuarantee::Known
     } else {
-        ctx.plan.volume.promise(ctx.known.get())
+        ctx.plan.volume.guarantee(ctx.known.get())
     }
 }
 
 fn judge<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
     read: &Rc<ReadContent>,
-    (promise, kept): (CrashGuarantee, SurvivalRule),
+    (guarantee, kept): (CrashGuarantee, SurvivalRule),
     ended: bool,
 ) -> Option<RecoveredContent<S>> {
-    let lanes = ctx.lanes.borrow();
+    let writers = ctx.writers.borrow();
     // Temporarily unreadable data is not lost, and neither is data that could not be destaged.
-    let kept_back = |sector: &&u64| !lanes.may_be_lost(**sector, kept);
-    if promise != CrashGuarantee::Known
+    let kept_back = |sector: &&u64| !writers.may_be_lost(**sector, kept);
+    if guarantee != CrashGuarantee::Known
         && let Some(sector) = read.unreadable.iter().find(kept_back)
     {
         ctx.tape.note(u64::from(read.crc));
@@ -136,15 +136,15 @@ fn judge<S: TestedSystem>(
         ctx.violated(Violation::new("reads", text));
         return None;
     }
-    drop(lanes);
-    judge_readable(ctx, read, (promise, kept), ended)
+    drop(writers);
+    judge_readable(ctx, read, (guarantee, kept), ended)
 }
 
 /// Judges the readable sectors.
 fn judge_readable<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
     read: &Rc<ReadContent>,
-    (promise, kept): (CrashGuarantee, SurvivalRule),
+    (guarantee, kept): (CrashGuarantee, SurvivalRule),
     ended: bool,
 ) -> Option<RecoveredContent<S>> {
     let ReadContent {
@@ -153,11 +153,11 @@ fn judge_readable<S: TestedSystem>(
         crc,
     } = &**read;
     ctx.tape.note(u64::from(*crc));
-    let lanes = ctx.lanes.borrow();
-    let judged = lanes.judge(
+    let writers = ctx.writers.borrow();
+    let judged = writers.judge(
         seen,
         &|sector| unreadable.binary_search(&sector).is_ok(),
-        promise,
+        guarantee,
         kept,
     );
     match judged {
@@ -167,7 +167,7 @@ fn judge_readable<S: TestedSystem>(
                     .iter()
                     .map(|steps| (steps.first(), steps.last()))
                     .collect();
-                format!("    as after steps {ends:?} of each lane ({promise:?})")
+                format!("    as after steps {ends:?} of each writer ({guarantee:?})")
             });
             Some(RecoveredContent {
                 read: Rc::clone(read),
@@ -177,7 +177,7 @@ fn judge_readable<S: TestedSystem>(
             })
         }
         Err(wrong) => {
-            let checker = match promise {
+            let checker = match guarantee {
                 CrashGuarantee::Prefix => "prefix consistency",
                 CrashGuarantee::Sectors => "flushed sectors",
                 CrashGuarantee::Known => "known data",
@@ -195,20 +195,20 @@ fn lost_for_a_reason<S: TestedSystem>(
     lost: Option<Vec<u64>>,
     kept: SurvivalRule,
 ) -> Option<Vec<u64>> {
-    let lanes = ctx.lanes.borrow();
+    let writers = ctx.writers.borrow();
     let Some(mut lost) = lost else {
         let all = 0..ctx.plan.len / SECTOR as u64;
         return Some(
-            all.filter(|sector| lanes.may_be_lost(*sector, kept))
+            all.filter(|sector| writers.may_be_lost(*sector, kept))
                 .collect(),
         );
     };
-    if !(lost.is_empty() || ctx.harmed.get() || lanes.may_have_lost()) {
-        let text = format!("the sectors {lost:?} were given up, that nothing damaged");
-        ctx.violated(Violation::new("given up (I7)", text));
+    if !(lost.is_empty() || ctx.harmed.get() || writers.may_have_lost()) {
+        let text = format!("the sectors {lost:?} were abandoned, that nothing damaged");
+        ctx.violated(Violation::new("abandoned (I7)", text));
         return None;
     }
-    lost.retain(|sector| lanes.may_be_lost(*sector, kept));
+    lost.retain(|sector| writers.may_be_lost(*sector, kept));
     Some(lost)
 }
 
@@ -218,11 +218,11 @@ fn found<S: TestedSystem>(
     medium: &DiskContents<S::Role>,
     kept: SurvivalRule,
 ) -> Option<RecoveredContent<S>> {
-    let (promise, harmed) = ((promise(ctx), kept), ctx.harmed.get());
-    let taken = take_up(ctx, medium, AttachPurpose::Look);
+    let (guarantee, harmed) = ((guarantee(ctx), kept), ctx.harmed.get());
+    let taken = open(ctx, medium, AttachPurpose::Look);
     let refusal = match &taken.read {
         Ok(read) => {
-            let found = judge(ctx, read, promise, false)?;
+            let found = judge(ctx, read, guarantee, false)?;
             let taken = Some(Rc::clone(&taken));
             return Some(RecoveredContent { taken, ..found });
         }
@@ -232,10 +232,10 @@ fn found<S: TestedSystem>(
     match volume.refused(refusal, ctx.known.get(), medium) {
         RefusalMeaning::Holds(seen, lost) => {
             let lost = lost_for_a_reason(ctx, lost, kept)?;
-            judge(ctx, &Rc::new(ReadContent::of(seen, lost)), promise, true)
+            judge(ctx, &Rc::new(ReadContent::of(seen, lost)), guarantee, true)
         }
-        RefusalMeaning::Insist => match &take_up(ctx, medium, AttachPurpose::Insist).read {
-            Ok(read) => judge(ctx, read, promise, true),
+        RefusalMeaning::Insist => match &open(ctx, medium, AttachPurpose::Insist).read {
+            Ok(read) => judge(ctx, read, guarantee, true),
             Err(error) => {
                 ctx.violated(Violation::new("attach", format!("refused: {error}")));
                 None
@@ -327,7 +327,7 @@ fn cut_in_recovery<S: TestedSystem>(
     ctx.tape
         .head(|| format!("    cut at request {cut_at} of the recovery, {coin:?}"));
     ctx.count(|tally| tally.cuts_in_recovery += 1);
-    let next = take_up(ctx, &left, AttachPurpose::Look);
+    let next = open(ctx, &left, AttachPurpose::Look);
     let wrong = match &next.read {
         Ok(again) if **again == *read => return Some(next),
         Ok(again) if again.seen == read.seen => {
@@ -351,10 +351,17 @@ fn check_structures<S: TestedSystem>(ctx: &ScenarioContext<S>, seen: &[u8]) {
     if ctx.plan.volume.may_fail() || ctx.harmed.get() || ctx.left.borrow().is_some() {
         return;
     }
-    let life = ctx.life.get();
-    for (lane, script) in ctx.plan.lives[life].scripts.iter().enumerate() {
-        if let Err(wrong) = journal::check(&ctx.lanes.borrow(), lane, script, seen) {
-            ctx.violated(Violation::new("journal", format!("lane {lane}: {wrong}")));
+    let incarnation = ctx.incarnation.get();
+    for (writer, script) in ctx.plan.incarnations[incarnation]
+        .scripts
+        .iter()
+        .enumerate()
+    {
+        if let Err(wrong) = journal::check(&ctx.writers.borrow(), writer, script, seen) {
+            ctx.violated(Violation::new(
+                "journal",
+                format!("writer {writer}: {wrong}"),
+            ));
         }
     }
 }
@@ -362,11 +369,11 @@ fn check_structures<S: TestedSystem>(ctx: &ScenarioContext<S>, seen: &[u8]) {
 /// Judges the state after an incarnation, and makes it the start of the next one. `None` if the scenario ends here.
 pub(crate) fn go_on<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
-    life: usize,
+    incarnation: usize,
     left: SurvivingDisks<S::Role>,
 ) -> Option<SurvivingDisks<S::Role>> {
     let SurvivingDisks { medium, running } = left;
-    let rng = Rng::new(mix(ctx.plan.lives[life].seed, 6));
+    let rng = Rng::new(mix(ctx.plan.incarnations[incarnation].seed, 6));
     let found = found(ctx, &medium, ctx.kept(running.is_some()))?;
     check_structures(ctx, &found.read.seen);
     if ctx.is_over() || ctx.harmed.get() {
@@ -413,9 +420,9 @@ pub(crate) fn at_exchanged<S: TestedSystem>(
     if attached.is_ok() || machine.power.requests() > 0 {
         ctx.violated(Violation::new("attach", exchanged.wrong));
     }
-    let promise = (CrashGuarantee::Known, SurvivalRule::Durable);
+    let guarantee = (CrashGuarantee::Known, SurvivalRule::Durable);
     let read = Rc::new(ReadContent::of(exchanged.volume, Vec::new()));
-    judge(ctx, &read, promise, true);
+    judge(ctx, &read, guarantee, true);
 }
 
 /// Tests disks on which durable data has rotted: errors are permitted, older data is not.
@@ -425,10 +432,10 @@ pub(crate) fn at_rotten<S: TestedSystem>(ctx: &ScenarioContext<S>, medium: &Disk
     };
     ctx.tape.head(|| "--- something rots".into());
     ctx.count(|tally| tally.faults += 1);
-    match &take_up(ctx, &rotten, AttachPurpose::Look).read {
+    match &open(ctx, &rotten, AttachPurpose::Look).read {
         Ok(read) => {
-            let promise = (promise(ctx), SurvivalRule::Durable);
-            judge_readable(ctx, read, promise, true);
+            let guarantee = (guarantee(ctx), SurvivalRule::Durable);
+            judge_readable(ctx, read, guarantee, true);
         }
         Err(refusal) => ctx.tape.head(|| format!("    refused: {refusal}")),
     }
