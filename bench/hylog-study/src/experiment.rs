@@ -102,6 +102,7 @@ impl ExperimentPoint {
 
     /// Creates a point for a recorded workload. Each user has a copy, or as many users as the space permits. The size
     /// of the device follows from the copies.
+    #[must_use]
     pub fn of_trace(self, traced: &TracedWorkload, recorded: StudyTrace) -> ExperimentPoint {
         let room = (self.utilisation * self.medium.bytes() as f64) as u64 / PAGE_BYTES;
         let copies = (room / u64::from(traced.pages())).clamp(1, self.users as u64);
@@ -142,7 +143,7 @@ impl ExperimentPoint {
         let ran = catch_unwind(AssertUnwindSafe(|| config.run()));
         let ran = ran.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
             Err(anyhow!("panicked: {}", text.unwrap_or_default()))
         });
         ran.map_err(|error| format!("{error:#}"))

@@ -34,6 +34,7 @@ pub struct MediumCounts {
 
 impl MediumCounts {
     /// Returns the counters since `before`.
+    #[must_use]
     pub fn since(&self, before: &MediumCounts) -> MediumCounts {
         MediumCounts {
             host: self.host - before.host,

@@ -64,6 +64,7 @@ impl SystemCounters {
     }
 
     /// Returns the counters since `before`.
+    #[must_use]
     pub fn since(&self, before: &SystemCounters) -> SystemCounters {
         SystemCounters {
             users: self.users - before.users,

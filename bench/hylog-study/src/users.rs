@@ -51,6 +51,7 @@ impl RequestCounts {
     }
 
     /// Returns the counters since `before`.
+    #[must_use]
     pub fn since(&self, before: &RequestCounts) -> RequestCounts {
         RequestCounts {
             reads: self.reads - before.reads,

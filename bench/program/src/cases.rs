@@ -153,7 +153,7 @@ impl BenchContext {
         let whole = &outcome.by_second[..outcome.by_second.len().saturating_sub(1)];
         let full: Vec<f64> = whole.iter().skip(3).map(|n| *n as f64).collect();
         let worst = full.iter().copied().fold(f64::INFINITY, f64::min);
-        let (middle, raw) = ([median(full)], [(before + after) / 2.0]);
+        let (middle, raw) = ([median(full)], [f64::midpoint(before, after)]);
         row(
             "full log, median second",
             &middle,
@@ -202,7 +202,7 @@ fn map_memory(log: &Path, data: &Path) -> anyhow::Result<()> {
         Ok((status.map_bytes, status.dirty_bytes, grown))
     })?;
     let gib = dirty as f64 / (1u64 << 30) as f64;
-    let per_gib = map_bytes as f64 / gib / (1 << 20) as f64;
+    let per_gib = map_bytes as f64 / gib / f64::from(1 << 20);
     println!(
         "| map memory | {per_gib:.2} MiB/GiB ({gib:.1} GiB cached; process grew by {grown} MiB) | 6 MiB/GiB | |"
     );

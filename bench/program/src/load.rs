@@ -156,7 +156,7 @@ impl RunningLoad {
             let at = block * self.load.size;
             match self.load.kind {
                 LoadKind::RandomRead | LoadKind::SequentialRead => {
-                    memory = self.device.read(at, memory).await?
+                    memory = self.device.read(at, memory).await?;
                 }
                 _ => {
                     let data = data.clone();

@@ -251,7 +251,7 @@ fn space_memory(path: &Path) -> anyhow::Result<()> {
             Ok((space.map_memory(), space.capacity().mapped))
         })?;
         let gib = mapped as f64 / (1u64 << 30) as f64;
-        let map = map as f64 / gib / (1 << 20) as f64;
+        let map = map as f64 / gib / f64::from(1 << 20);
         let grown = resident().saturating_sub(before);
         println!(
             "| volume: map memory, {name} | {map:.2} MiB/GiB (process grew by {grown} MiB) | | |"

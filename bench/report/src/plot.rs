@@ -251,7 +251,7 @@ fn draw_group(
         chart.draw_series(stacked.map(|((bottom, top), colour)| {
             Rectangle::new([(from, bottom), (to, top)], colour.filled())
         }))?;
-        let middle = (from + to) / 2.0;
+        let middle = f64::midpoint(from, to);
         let below = (middle, -0.015 * top);
         let above = (middle, high + 0.015 * top);
         chart.draw_series([

@@ -79,7 +79,7 @@ Exit codes:
 #[derive(Parser, Debug)]
 #[command(name = "forebay", version, after_help = after_help(), max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Log more; repeat the option for still more. RUST_LOG overrides it.
+    /// Log more; repeat the option for still more. `RUST_LOG` overrides it.
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = 900)]
     pub(crate) verbose: u8,
     #[command(subcommand)]

@@ -90,12 +90,11 @@ impl FailedLogDir {
                 done: Box::pin(async move { work.await? }),
             }
         });
-        match self.rt.timeout(PATIENCE, &mut writing.done).await {
-            Ok(done) => done,
-            Err(_) => {
-                self.writing.replace(Some(writing));
-                Err(self.slow())
-            }
+        if let Ok(done) = self.rt.timeout(PATIENCE, &mut writing.done).await {
+            done
+        } else {
+            self.writing.replace(Some(writing));
+            Err(self.slow())
         }
     }
 }

@@ -229,7 +229,7 @@ impl DcdEngine {
                 Ok(()) if self.payload.borrow().data.len != len => {}
                 Ok(()) => self.payload.borrow_mut().fingerprint = fingerprint,
                 Err(error) => {
-                    tracing::debug!(%error, "the fingerprint of the data device's ends cannot be taken")
+                    tracing::debug!(%error, "the fingerprint of the data device's ends cannot be taken");
                 }
             }
         }

@@ -240,7 +240,7 @@ impl DcdEngine {
             // Writes under way hold range locks that clients may wait for, so they are driven meanwhile.
             let give_way = pin!(self.give_way(priority));
             let way = drive_while_waiting(give_way, &mut under_way, |(run, done)| {
-                note(&mut out, run, done)
+                note(&mut out, run, done);
             });
             if way.await.is_err() {
                 out.stopped = true;

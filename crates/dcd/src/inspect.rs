@@ -153,10 +153,11 @@ pub async fn check(
     let map = RefCell::new(CacheMap::new(RingGeometry::of(&superblock)));
     let mut unfit = None;
     let scan = forebay_ring_log::scan(&*log, &superblock, &mut |record| {
-        match fits(record, &payload) {
+        let fit = fits(record, &payload);
+        match fit {
             Ok(()) => apply(&mut map.borrow_mut(), record),
             Err(why) => drop(unfit.get_or_insert((record.seq, why))),
-        };
+        }
     })
     .await?;
     if let Some((record, why)) = unfit {

@@ -151,10 +151,11 @@ impl AbandonedLog {
         let mut unfit = None;
         let payload = &abandoned.payload;
         let scan = forebay_ring_log::scan(&*abandoned.log, &superblock, &mut |record| {
-            match fits(record, payload) {
+            let fit = fits(record, payload);
+            match fit {
                 Ok(()) => apply(&mut map, record),
                 Err(why) => drop(unfit.get_or_insert((record.seq, why))),
-            };
+            }
         })
         .await?;
         if let Some((record, why)) = unfit {

@@ -49,7 +49,7 @@ impl DcdEngine {
                     }
                 }
                 WriteDestination::DataDevice => {
-                    Box::pin(self.write_home(at, buf.slice(part), when)).await?
+                    Box::pin(self.write_home(at, buf.slice(part), when)).await?;
                 }
             }
         }

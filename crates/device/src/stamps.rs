@@ -261,13 +261,12 @@ impl StampStore {
         let state = self.state.borrow();
         for_blocks(at, out.len(), |block, in_block, in_buf| {
             let out = &mut out[in_buf];
-            match <&mut StampBlock>::try_from(&mut *out) {
-                Ok(whole) => state.load(block, whole),
-                Err(_) => {
-                    let mut whole = [0; BLOCK];
-                    state.load(block, &mut whole);
-                    out.copy_from_slice(&whole[in_block]);
-                }
+            if let Ok(whole) = <&mut StampBlock>::try_from(&mut *out) {
+                state.load(block, whole);
+            } else {
+                let mut whole = [0; BLOCK];
+                state.load(block, &mut whole);
+                out.copy_from_slice(&whole[in_block]);
             }
         });
     }
@@ -277,14 +276,13 @@ impl StampStore {
         let mut state = self.state.borrow_mut();
         for_blocks(at, data.len(), |block, in_block, in_buf| {
             let data = &data[in_buf];
-            match <&StampBlock>::try_from(data) {
-                Ok(whole) => state.store(block, whole),
-                Err(_) => {
-                    let mut whole = [0; BLOCK];
-                    state.load(block, &mut whole);
-                    whole[in_block].copy_from_slice(data);
-                    state.store(block, &whole);
-                }
+            if let Ok(whole) = <&StampBlock>::try_from(data) {
+                state.store(block, whole);
+            } else {
+                let mut whole = [0; BLOCK];
+                state.load(block, &mut whole);
+                whole[in_block].copy_from_slice(data);
+                state.store(block, &whole);
             }
         });
     }

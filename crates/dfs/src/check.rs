@@ -155,7 +155,7 @@ impl FsChecker<'_> {
                     }
                     (Ok(None), _) => self.report(number, "its orphan record is mapped but empty"),
                     (Err(why), _) => {
-                        self.report(number, format!("its orphan record is damaged: {why}"))
+                        self.report(number, format!("its orphan record is damaged: {why}"));
                     }
                 }
             }

@@ -233,17 +233,14 @@ impl Fs {
         }
         regular(&file.inode())?;
         let len = data.len() as u64;
-        let (held, offset) = match offset {
-            Some(offset) => {
-                let bytes = self.range(offset, len)?;
-                let held = self.hold(&file, |inode| self.to_grow(inode, &bytes, bytes.end));
-                (held.await, offset)
-            }
-            None => {
-                let held = self.hold(&file, |_| ALL).await;
-                let size = held.inode.size;
-                (held, size)
-            }
+        let (held, offset) = if let Some(offset) = offset {
+            let bytes = self.range(offset, len)?;
+            let held = self.hold(&file, |inode| self.to_grow(inode, &bytes, bytes.end));
+            (held.await, offset)
+        } else {
+            let held = self.hold(&file, |_| ALL).await;
+            let size = held.inode.size;
+            (held, size)
         };
         held.inode.may_grow()?;
         if data.is_empty() {

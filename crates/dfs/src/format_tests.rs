@@ -155,7 +155,9 @@ fn fields_of_the_other_structures_have_the_documented_offsets() {
 
 fn preallocation(ranges: &[std::ops::Range<u64>]) -> Preallocation {
     let mut all = RangeSet::default();
-    ranges.iter().for_each(|range| all.insert(range.clone()));
+    for range in ranges {
+        all.insert(range.clone());
+    }
     Preallocation {
         file: 7,
         generation: 8,

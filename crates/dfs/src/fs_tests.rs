@@ -177,7 +177,7 @@ fn changes_without_new_data_do_not_drop_the_sector_count_of_a_file() {
 
 /// Returns `count` names whose entries all hash to nearby sectors of a directory.
 fn crowd(fs: &Fs, directory: &Inode, count: usize) -> Vec<Vec<u8>> {
-    let mut groups: std::collections::BTreeMap<u64, Vec<Vec<u8>>> = Default::default();
+    let mut groups = std::collections::BTreeMap::<u64, Vec<Vec<u8>>>::new();
     for n in 0_u64.. {
         let name = format!("{n:x}").into_bytes();
         let first = fs.hashed(directory, &name, 0).0;

@@ -127,7 +127,7 @@ async fn run<M: ClockworkModel>(shared: Rc<ClockworkShared<M>>) {
             });
             let Some(at) = next else {
                 sleep = None;
-                return Poll::Pending;
+                return Poll::<()>::Pending;
             };
             if sleep.as_ref().is_none_or(|(until, _)| *until != at) {
                 sleep = Some((at, shared.rt.sleep_until(at)));
@@ -139,7 +139,7 @@ async fn run<M: ClockworkModel>(shared: Rc<ClockworkShared<M>>) {
             sleep = None;
         }
     })
-    .await
+    .await;
 }
 
 impl<M: ClockworkModel> ClockworkShared<M> {
@@ -185,12 +185,11 @@ impl<M> Future for ClockworkCommand<'_, M> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
         let mut state = self.shared.state.borrow_mut();
         let entry = &mut state.waiting[self.key];
-        match entry.done {
-            Some(at) => Poll::Ready(at),
-            None => {
-                entry.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        if let Some(at) = entry.done {
+            Poll::Ready(at)
+        } else {
+            entry.waker = Some(cx.waker().clone());
+            Poll::Pending
         }
     }
 }

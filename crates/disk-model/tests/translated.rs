@@ -231,15 +231,14 @@ fn zeroes_are_written_and_content_survives_collection() {
             let byte = (n % 251) as u8;
             expected[block as usize] = byte;
             let range = block * BLOCK..(block + 1) * BLOCK;
-            match byte {
-                0 => drive
+            if byte == 0 {
+                drive
                     .write_zeroes(range, ZeroedSpace::Release)
                     .await
-                    .unwrap(),
-                _ => {
-                    let written = drive.write(range.start, filled(1, byte), Durability::Fua);
-                    written.await.unwrap();
-                }
+                    .unwrap();
+            } else {
+                let written = drive.write(range.start, filled(1, byte), Durability::Fua);
+                written.await.unwrap();
             }
         }
         drive.flush().await.unwrap();

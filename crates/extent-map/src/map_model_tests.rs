@@ -541,9 +541,8 @@ impl MapScenario {
     /// Abandons a detached subtree with a damaged root node, and recounts the map.
     fn abandon_detached(&mut self) {
         let mut changes = MapChanges::default();
-        let need = match self.map.reap(&mut changes) {
-            Ok(_) => return self.pending.told(dead_by(&changes, Vec::new())),
-            Err(need) => need,
+        let Err(need) = self.map.reap(&mut changes) else {
+            return self.pending.told(dead_by(&changes, Vec::new()));
         };
         let damaged = DetachedRef {
             place: need.place,

@@ -102,7 +102,7 @@ impl RawRun {
             match self.load {
                 RawLoad::RandomRead => buf = self.device.read(at, buf).await?,
                 RawLoad::RandomWrite | RawLoad::SequentialWrite(_) => {
-                    write(Durability::Flush).await?
+                    write(Durability::Flush).await?;
                 }
                 RawLoad::FuaWrite => write(Durability::Fua).await?,
                 RawLoad::WriteFlush => {

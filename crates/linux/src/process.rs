@@ -40,7 +40,7 @@ pub fn hold_memory() {
     match crate::sys::mlockall() {
         Ok(true) => HELD.store(true, Ordering::Relaxed),
         Ok(false) => {
-            tracing::debug!("RLIMIT_MEMLOCK cannot be lifted; continuing without locked memory")
+            tracing::debug!("RLIMIT_MEMLOCK cannot be lifted; continuing without locked memory");
         }
         Err(error) => tracing::debug!(%error, "cannot lock memory; continuing without"),
     }

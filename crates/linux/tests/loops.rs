@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -136,7 +137,6 @@ fn a_block_device_is_written_flushed_discarded_and_zeroed() {
                     .all(|b| *b == 8)
             );
         });
-        use std::os::unix::fs::MetadataExt;
         let used = std::fs::metadata(&disk.backing).unwrap().blocks() * 512;
         // Of 16 MiB, two are discarded and seven unmapped.
         assert!(used < 8 * MIB, "both reached the file: {used}");

@@ -120,7 +120,9 @@ mod tests {
         assert!(!writers.has(7));
         let both = [open(libc::O_RDWR), open(libc::O_RDWR)];
         assert!(writers.has(7) && !writers.has(8));
-        others.iter().for_each(|handle| writers.closed(7, *handle));
+        for handle in &others {
+            writers.closed(7, *handle);
+        }
         writers.closed(7, both[0]);
         assert!(writers.has(7));
         writers.closed(7, both[1]);

@@ -48,7 +48,7 @@ pub struct DiskParameters {
 /// pages to the log, so that they are whole after a crash.
 pub const APPENDED: f64 = 1.0;
 
-const MIB: f64 = 1048576.0;
+const MIB: f64 = 1_048_576.0;
 
 impl DiskParameters {
     /// Parameters of the DEC RZ26 of 1991, from the study's table.
@@ -150,9 +150,9 @@ fn decreasing_root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..64 {
         let middle = 0.5 * (low + high);
         if f(middle) > 0.0 {
-            low = middle
+            low = middle;
         } else {
-            high = middle
+            high = middle;
         }
     }
     0.5 * (low + high)

@@ -93,7 +93,7 @@ fn the_histogram_counts_segments_by_tenths_of_utilisation() {
 fn the_selection_equals_an_examination_of_every_segment_after_any_changes() {
     let rng = Rng::new(17);
     let mut victims = Victims::new();
-    let mut model: std::collections::BTreeMap<u32, ClosedSegment> = Default::default();
+    let mut model = std::collections::BTreeMap::<u32, ClosedSegment>::new();
     for round in 0..3000u64 {
         let segment = rng.below(60) as u32;
         let live = rng.below(513) as u32;

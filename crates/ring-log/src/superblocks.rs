@@ -158,7 +158,7 @@ impl RingLog {
                 written.await?;
             }
         } else {
-            commit.write_durably(PLACES[copy], bytes).await?
+            commit.write_durably(PLACES[copy], bytes).await?;
         }
         self.inner.copies.set_whole(copy, true);
         Ok(())

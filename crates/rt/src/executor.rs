@@ -167,9 +167,10 @@ impl Executor {
         }
         let turn = inner.driver.turn(wait);
         inner.ready.parked.store(false, Ordering::SeqCst);
-        if turn == DriverTurn::Stalled && inner.ready.queue().is_empty() {
-            panic!("deadlock: every task waits, no timer is set and no I/O is under way");
-        }
+        assert!(
+            turn != DriverTurn::Stalled || !inner.ready.queue().is_empty(),
+            "deadlock: every task waits, no timer is set and no I/O is under way"
+        );
     }
 }
 

@@ -47,15 +47,15 @@ fn sleeping_tasks_wake_in_time_order_and_the_virtual_clock_jumps_to_each_wake() 
 
 #[test]
 fn a_timeout_ends_at_its_instant_and_drops_its_future() {
-    let executor = virtual_executor();
-    let rt = executor.rt();
-    let dropped = Rc::new(Cell::new(false));
     struct SetOnDrop(Rc<Cell<bool>>);
     impl Drop for SetOnDrop {
         fn drop(&mut self) {
             self.0.set(true);
         }
     }
+    let executor = virtual_executor();
+    let rt = executor.rt();
+    let dropped = Rc::new(Cell::new(false));
     let guard = SetOnDrop(Rc::clone(&dropped));
     let result = executor.block_on(async move {
         let inner = rt.clone();

@@ -127,7 +127,7 @@ pub(super) fn fill(context: &TryContext, dir: &Path, percent: u8) -> CommandResu
     };
     let (numbers, percent) = (Rng::new(0), f64::from(percent));
     let mut there = Vec::new();
-    while used()? < (percent + 100.0) / 2.0 {
+    while used()? < f64::midpoint(percent, 100.0) {
         context.stop.check()?;
         for _ in 0..16 {
             let path = all.join(there.len().to_string());

@@ -61,10 +61,10 @@ impl RawServer {
                 let ready = move |at: PathBuf| drop(sender.send(at));
                 match access {
                     RawAccess::Socket(at) => {
-                        by_nbd(&rt, &ring, part.device, at, ready, ended).await?
+                        by_nbd(&rt, &ring, part.device, at, ready, ended).await?;
                     }
                     RawAccess::Loop(dir) => {
-                        by_loop(&rt, &ring, part.device, &dir, ready, ended).await?
+                        by_loop(&rt, &ring, part.device, &dir, ready, ended).await?;
                     }
                 }
                 Ok(part.emulated.map(|emulated| emulated.lateness()))

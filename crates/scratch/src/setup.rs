@@ -239,7 +239,7 @@ pub(crate) fn introduce(context: &TryContext) {
             ByteLen(context.log_bytes)
         ),
         None => {
-            result_line!("no disk is emulated; on a fast disk, expect little gain")
+            result_line!("no disk is emulated; on a fast disk, expect little gain");
         }
     }
 }

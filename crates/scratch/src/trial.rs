@@ -63,7 +63,7 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
         _ if kind == TryKind::Fs => {}
         Ok(()) => result_line!("running as root: an ext4 filesystem on a loop device"),
         Err(why) => {
-            result_line!("{why}: the same steps at block level over NBD, without a filesystem")
+            result_line!("{why}: the same steps at block level over NBD, without a filesystem");
         }
     }
     setup::introduce(&context);

@@ -292,7 +292,7 @@ impl InFlightSegments {
         let waiting = self.ram.iter().filter_map(RamSegment::first_waiting).min();
         let lost = self.unstable.as_ref().and_then(UnstableWrites::first_lost);
         let first_missing = in_flight.into_iter().chain(waiting).chain(lost).min();
-        first_missing.map_or(self.closed, |first| first.prev())
+        first_missing.map_or(self.closed, RecordSeq::prev)
     }
 
     /// Returns the newest record that recovery would find if the device lost nothing, with all earlier records and

@@ -255,7 +255,7 @@ impl<P: QueuePort> QueueShared<P> {
                     tracing::warn!(%error, count, "the data of a request could not be copied");
                 }
                 RequestFailure::Refused(_) => {
-                    tracing::warn!(errno, count, "an invalid request")
+                    tracing::warn!(errno, count, "an invalid request");
                 }
             }
         }

@@ -106,7 +106,8 @@ impl FromStr for ByteLen {
         if !fraction.is_empty() {
             let digits = u32::try_from(fraction.len()).ok().filter(|n| *n <= 18);
             let scale = 10u128.pow(digits.ok_or_else(|| ParseByteLenError::NotWhole(text.into()))?);
-            let part = fraction.parse::<u64>().map_err(|_| no_number())? as u128 * u128::from(unit);
+            let part =
+                u128::from(fraction.parse::<u64>().map_err(|_| no_number())?) * u128::from(unit);
             if !part.is_multiple_of(scale) {
                 return Err(ParseByteLenError::NotWhole(text.into()));
             }

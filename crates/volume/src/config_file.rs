@@ -41,7 +41,7 @@ pub struct ConfigFile {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigFileError {
     /// The file is not TOML, or a key is unknown, missing or has a wrong value.
-    #[error("{}, line {line}{}: {message}; correct the file", file.display(), named(key))]
+    #[error("{}, line {line}{}: {message}; correct the file", file.display(), named(key.as_deref()))]
     Syntax {
         /// The file.
         file: PathBuf,
@@ -85,9 +85,8 @@ pub enum ConfigFileError {
     },
 }
 
-fn named(key: &Option<String>) -> String {
-    key.as_ref()
-        .map(|key| format!(", key \"{key}\""))
+fn named(key: Option<&str>) -> String {
+    key.map(|key| format!(", key \"{key}\""))
         .unwrap_or_default()
 }
 

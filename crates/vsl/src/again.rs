@@ -3,7 +3,7 @@
 //! Each function returns the encoding of the decoded structure, or `None` if the input is not valid. Decoding that
 //! encoding again must give an equal structure.
 
-use forebay_segment_log::RecordEntry as _;
+use forebay_segment_log::RecordEntry;
 
 use crate::format::{
     Checkpoint, CheckpointIndex, SpaceRecord, SpaceRecordLayout, TableChunk, decode_queue,
@@ -15,7 +15,7 @@ type SpaceSummary = forebay_segment_log::SegmentSummary<SpaceRecordLayout>;
 /// Decodes the header of a record. Also returns the sectors of payload that its entries describe.
 pub fn record(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
     let record = SpaceRecord::decode(bytes).ok()?;
-    let sectors = record.entries.iter().map(|entry| entry.payload_sectors());
+    let sectors = record.entries.iter().map(RecordEntry::payload_sectors);
     Some((record.encode().to_vec(), sectors.sum()))
 }
 

@@ -222,13 +222,11 @@ impl SpaceInner {
             if let Some(failure) = self.commit.failure() {
                 return Err(failure);
             }
-            match self.append_meta_now(entry, data) {
-                Some(place) => return Ok(place),
-                None => {
-                    self.replenish(0);
-                    progress.await;
-                }
+            if let Some(place) = self.append_meta_now(entry, data) {
+                return Ok(place);
             }
+            self.replenish(0);
+            progress.await;
         }
     }
 
@@ -306,15 +304,13 @@ impl SpaceInner {
         let count = self.commit.composer().table.len();
         for n in 0..cut.table.chunk_count() {
             let known = meta.table[n].filter(|_| !cut.table.has_changed(n));
-            let chunk = match known {
-                Some(chunk) => chunk,
-                None => {
-                    let segments = cut.table.chunk(n).to_vec();
-                    let bytes = TableChunk { segments }.encode();
-                    let (place, slot, crc) =
-                        self.write_meta(MetaKind::Table, n as u32, &bytes).await?;
-                    ChunkRef { place, slot, crc }
-                }
+            let chunk = if let Some(chunk) = known {
+                chunk
+            } else {
+                let segments = cut.table.chunk(n).to_vec();
+                let bytes = TableChunk { segments }.encode();
+                let (place, slot, crc) = self.write_meta(MetaKind::Table, n as u32, &bytes).await?;
+                ChunkRef { place, slot, crc }
             };
             let before = meta.table[n].replace(chunk);
             if let Some(before) = before.filter(|before| before.place != chunk.place) {

@@ -190,7 +190,7 @@ fn entry_fields_have_the_documented_offsets() {
         piece[1],
         piece[2],
         ("from", 0x17_5655_5453_5251),
-        ("born", (0x67_6665_6463_6261 >> 28) << 5 | 28),
+        ("born", (0x67_6665_6463_6261 >> 28) << 5 | 0x1c),
     ];
     forebay_doc_tables::fields_stand(PAGE, "Moved entry", &encoded(&moved), &fields);
     let mut next = Vec::new();

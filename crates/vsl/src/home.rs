@@ -88,7 +88,7 @@ pub(crate) async fn homeward(inner: Rc<SpaceInner>) {
                     Err(_) if inner.commit.failure().is_some() => return,
                     // The data stays where it was appended.
                     Err(error) => {
-                        tracing::warn!(%error, "appended data could not be written in place")
+                        tracing::warn!(%error, "appended data could not be written in place");
                     }
                 }
                 inner.rt.yield_now().await;

@@ -34,13 +34,12 @@ pub(crate) async fn noter(inner: Rc<SpaceInner>) {
             inner.rt.sleep_until(due).await;
             continue;
         }
-        pause = match inner.note_stable(stable).await {
-            Ok(()) => RETRY.0,
+        pause = if inner.note_stable(stable).await.is_ok() {
+            RETRY.0
+        } else {
             // The commit has logged the failure. No task waits for the note.
-            Err(_) => {
-                inner.rt.sleep(pause).await;
-                (2 * pause).min(RETRY.1)
-            }
+            inner.rt.sleep(pause).await;
+            (2 * pause).min(RETRY.1)
         };
     }
 }

@@ -150,9 +150,9 @@ impl WriterPacing {
     /// Records that one more batch waits for free space, or one less.
     pub(crate) fn presses(&mut self, more: bool) {
         if more {
-            self.waiting += 1
+            self.waiting += 1;
         } else {
-            self.waiting -= 1
+            self.waiting -= 1;
         }
     }
 }

@@ -360,9 +360,9 @@ impl SegmentStreams {
     /// Composes the open record of a stream. For a client stream, composes the whole round.
     fn compose(&mut self, stream: StreamNumber) {
         if stream.is_user() {
-            self.end_round()
+            self.end_round();
         } else {
-            self.compose_inside(stream.0.into())
+            self.compose_inside(stream.0.into());
         }
     }
 

@@ -425,12 +425,16 @@ impl BatchApplier<'_> {
                         place,
                         crc: Some(crc),
                     });
-                    ended.into_iter().for_each(|ended| self.map_to(ended));
+                    if let Some(ended) = ended {
+                        self.map_to(ended);
+                    }
                 }
             }
             (at, done) = (at.plus(sectors), done + len);
         }
-        run.into_iter().for_each(|run| self.map_to(run));
+        if let Some(run) = run {
+            self.map_to(run);
+        }
     }
 
     /// Returns the place for the write in place of a fragment. `None` if it stays in the log.

@@ -166,16 +166,15 @@ async fn read(volume: &SpaceDevice) -> Vec<Option<u64>> {
     let mut found = Vec::new();
     for line in (0..SECTORS).step_by(8) {
         let at = line * SECTOR_BYTES;
-        let parts = match volume.read(at, BufMut::zeroed(BLOCK as usize)).await {
-            Ok(read) => vec![(Ok(read), 8)],
-            Err(_) => {
-                let mut parts = Vec::new();
-                for n in 0..8 {
-                    let buf = BufMut::zeroed(SECTOR_BYTES as usize);
-                    parts.push((volume.read(at + n * SECTOR_BYTES, buf).await, 1));
-                }
-                parts
+        let parts = if let Ok(read) = volume.read(at, BufMut::zeroed(BLOCK as usize)).await {
+            vec![(Ok(read), 8)]
+        } else {
+            let mut parts = Vec::new();
+            for n in 0..8 {
+                let buf = BufMut::zeroed(SECTOR_BYTES as usize);
+                parts.push((volume.read(at + n * SECTOR_BYTES, buf).await, 1));
             }
+            parts
         };
         for (read, sectors) in parts {
             match read {

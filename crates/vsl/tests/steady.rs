@@ -110,7 +110,7 @@ fn steady(
         let users = (after.bytes_written - before.bytes_written) as f64;
         let moved = (after.bytes_moved - before.bytes_moved) as f64;
         let checkpoints = (after.bytes_checkpoints - before.bytes_checkpoints) as f64;
-        let unused = unused as f64 / looks as f64 / SEGMENT as f64;
+        let unused = unused as f64 / f64::from(looks) / SEGMENT as f64;
         println!("{kind} {pages} pages; unused {unused} {:?}", space.facts());
         WriteAmounts {
             utilisation: pages as f64 / ((SEGMENTS as f64 - unused) * PAGES as f64),

@@ -218,7 +218,7 @@ fn preface(settings: &PaperSettings, limited: Option<&CgroupGuard>) -> Result<St
             "Memory (cache and program): {} MiB. Disk {}: limited to {:.0} MiB/s of reads.",
             settings.memory >> 20,
             limited.disk,
-            settings.rate as f64 / (1 << 20) as f64
+            settings.rate as f64 / f64::from(1 << 20)
         )?,
         None => writeln!(
             text,

@@ -66,7 +66,7 @@ impl Median {
         let low = below.saturating_sub(1);
         Median {
             low: sorted[low],
-            median: (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0,
+            median: f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]),
             high: sorted[n - 1 - low],
         }
     }

@@ -7,6 +7,10 @@
     reason = "C gives numbers and addresses; each is checked or bounded here, and nowhere else"
 )]
 #![expect(
+    clippy::doc_markdown,
+    reason = "the documentation becomes the comments of the C header"
+)]
+#![expect(
     unreachable_pub,
     reason = "the names are C's, and it is C that reaches them"
 )]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sleds::{DescribeError, ReadPicker};
 
@@ -37,9 +37,7 @@ type PickSessionTable = HashMap<RawFd, Arc<Mutex<PickSession>>>;
 fn table() -> MutexGuard<'static, PickSessionTable> {
     static TABLE: OnceLock<Mutex<PickSessionTable>> = OnceLock::new();
     let table = TABLE.get_or_init(Mutex::default);
-    table
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Begins a pick. Replaces a previous pick of the descriptor.
@@ -54,9 +52,7 @@ pub(crate) fn with<T>(
 ) -> Result<T, ErrnoCode> {
     // Runs without the table's lock, so that picks of other files do not wait for this one's reads.
     let picking = table().get(&fd).map(Arc::clone).ok_or(libc::EINVAL)?;
-    let mut picking = picking
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut picking = picking.lock().unwrap_or_else(PoisonError::into_inner);
     then(&mut picking)
 }
 

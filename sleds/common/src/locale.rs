@@ -106,7 +106,7 @@ impl Locale {
     pub fn decode_from(self, bytes: &[u8], state: &mut ConversionState) -> DecodedChar {
         let mut c: libc::wchar_t = 0;
         // SAFETY: all three pointers are valid for the duration of the call, and `n` is the length.
-        let n = unsafe { mbrtowc(&mut c, bytes.as_ptr().cast(), bytes.len(), state) };
+        let n = unsafe { mbrtowc(&raw mut c, bytes.as_ptr().cast(), bytes.len(), state) };
         match n {
             0 => DecodedChar::Char(0, 1),
             n if n == usize::MAX => DecodedChar::Invalid,

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -34,9 +34,7 @@ static ENDING: Mutex<SignalState> = Mutex::new(SignalState {
 });
 
 fn ending() -> MutexGuard<'static, SignalState> {
-    ENDING
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    ENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From this call on, SIGINT, SIGTERM and SIGHUP end the process only at a call of [`told_to_end`], so that the process

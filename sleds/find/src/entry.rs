@@ -44,7 +44,7 @@ pub(super) struct VisitedFile<'a> {
     pub(super) complained: Cell<bool>,
 }
 
-impl<'a> VisitedFile<'a> {
+impl VisitedFile<'_> {
     /// Returns the status. For a followed link without a target, returns the status of the link.
     pub(super) fn stat(&self) -> Result<&Stat, Errno> {
         self.stat

@@ -316,9 +316,9 @@ impl EvalState {
                 let terminal = *end != 0 && self.outputs.is_terminal(*to);
                 let buffer = self.outputs.buffer(*to);
                 if terminal {
-                    for_terminal(buffer, entry.path)
+                    for_terminal(buffer, entry.path);
                 } else {
-                    buffer.extend_from_slice(entry.path)
+                    buffer.extend_from_slice(entry.path);
                 }
                 buffer.push(*end);
                 self.outputs.wrote(*to);

@@ -112,12 +112,11 @@ impl ActionOutput {
         if self.buffer.is_empty() {
             return;
         }
-        let written = match &mut self.file {
-            Some(file) => file.write_all(&self.buffer),
-            None => {
-                let mut stdout = std::io::stdout().lock();
-                stdout.write_all(&self.buffer).and_then(|()| stdout.flush())
-            }
+        let written = if let Some(file) = &mut self.file {
+            file.write_all(&self.buffer)
+        } else {
+            let mut stdout = std::io::stdout().lock();
+            stdout.write_all(&self.buffer).and_then(|()| stdout.flush())
         };
         self.buffer.clear();
         if let Err(error) = written
@@ -138,7 +137,7 @@ pub(super) fn for_terminal(to: &mut Vec<u8>, name: &[u8]) {
                 let mut bytes = [0; 4];
                 to.extend_from_slice(c.encode_utf8(&mut bytes).as_bytes());
             } else {
-                to.push(b'?')
+                to.push(b'?');
             }
         }
         to.resize(to.len() + part.invalid().len(), b'?');

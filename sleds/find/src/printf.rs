@@ -124,13 +124,14 @@ impl PrintfParser<'_> {
                 self.push(PrintfItem::Stop);
                 self.rest = b"";
             }
-            Some(letter) => match ESCAPES.iter().find(|(known, _)| *known == letter) {
-                Some((_, byte)) => self.literal.push(*byte),
-                None => {
+            Some(letter) => {
+                if let Some((_, byte)) = ESCAPES.iter().find(|(known, _)| *known == letter) {
+                    self.literal.push(*byte);
+                } else {
                     report::say(text!("warning: unrecognized escape `\\", [letter], "'"));
                     self.literal.extend_from_slice(&[b'\\', letter]);
                 }
-            },
+            }
         }
     }
 
@@ -170,14 +171,13 @@ impl PrintfParser<'_> {
                 .contains(&letter)
                 .then_some(PrintfDirective::Letter(letter)),
         };
-        match what {
-            Some(what) => self.push(PrintfItem::Directive { field, what }),
-            None => {
-                report::say(unknown(letter));
-                self.literal.push(b'%');
-                let taken = whole.len() - self.rest.len();
-                self.literal.extend_from_slice(&whole[..taken]);
-            }
+        if let Some(what) = what {
+            self.push(PrintfItem::Directive { field, what });
+        } else {
+            report::say(unknown(letter));
+            self.literal.push(b'%');
+            let taken = whole.len() - self.rest.len();
+            self.literal.extend_from_slice(&whole[..taken]);
         }
         Ok(())
     }

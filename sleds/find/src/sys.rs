@@ -75,7 +75,7 @@ impl GnuRegex {
         // other thread sets the syntax.
         let error = unsafe {
             re_set_syntax(syntax);
-            re_compile_pattern(pattern.as_ptr().cast(), pattern.len(), &mut *buffer)
+            re_compile_pattern(pattern.as_ptr().cast(), pattern.len(), &raw mut *buffer)
         };
         if error.is_null() {
             return Ok(GnuRegex { buffer });
@@ -93,7 +93,7 @@ impl GnuRegex {
         // SAFETY: the buffer was compiled; the text is passed with its length; registers may be null.
         let matched = unsafe {
             re_match(
-                &mut *self.buffer,
+                &raw mut *self.buffer,
                 text.as_ptr().cast(),
                 length,
                 0,
@@ -106,7 +106,7 @@ impl GnuRegex {
 
 impl Drop for GnuRegex {
     fn drop(&mut self) {
-        let buffer: *mut PatternBuffer = &mut *self.buffer;
+        let buffer: *mut PatternBuffer = &raw mut *self.buffer;
         // SAFETY: `regex_t` is another name of this struct, and the library compiled it.
         unsafe { libc::regfree(buffer.cast()) };
     }
@@ -152,7 +152,7 @@ impl LocalTime {
         // SAFETY: all zeroes are a valid `tm`, and the library fills it.
         unsafe {
             let mut tm: libc::tm = std::mem::zeroed();
-            (!libc::localtime_r(&seconds, &mut tm).is_null()).then_some(LocalTime(tm))
+            (!libc::localtime_r(&raw const seconds, &raw mut tm).is_null()).then_some(LocalTime(tm))
         }
     }
 
@@ -170,7 +170,7 @@ impl LocalTime {
                 text.as_mut_ptr().cast(),
                 text.len(),
                 format.as_ptr(),
-                &self.0,
+                &raw const self.0,
             )
         };
         text.truncate(length);

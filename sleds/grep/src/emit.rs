@@ -174,9 +174,9 @@ impl<'a> LineEmitter<'a> {
             let end = line_end(block.data, at, self.config.eol);
             // As in GNU grep, a line that is not text ends the context.
             if self.print(block, at, end, false)? {
-                self.pending -= 1
+                self.pending -= 1;
             } else {
-                self.pending = 0
+                self.pending = 0;
             }
             at = end;
         }

@@ -163,12 +163,11 @@ impl<'a> LinePrinter<'a> {
     fn plain_line(&mut self, line: PrintedLine<'_>, block: LineBlock<'_>) {
         let start = (line.offset - block.offset) as usize;
         let end = start + line.text.len();
-        match block.data.get(start..=end) {
-            Some(whole) => self.out.write(whole),
-            None => {
-                self.out.write(line.text);
-                self.out.write(&[self.config.eol]);
-            }
+        if let Some(whole) = block.data.get(start..=end) {
+            self.out.write(whole);
+        } else {
+            self.out.write(line.text);
+            self.out.write(&[self.config.eol]);
         }
         self.out.end_line();
     }

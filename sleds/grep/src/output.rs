@@ -112,9 +112,9 @@ impl GrepOutput {
     pub(super) fn filename_before(&mut self, name: &[u8], separator: u8) {
         self.filename(name);
         if self.null_names {
-            self.write(b"\0")
+            self.write(b"\0");
         } else {
-            self.separator(&[separator])
+            self.separator(&[separator]);
         }
     }
 

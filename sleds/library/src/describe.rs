@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Serialize;
 
@@ -124,7 +124,7 @@ pub(crate) fn parts(
                 offset,
                 end,
                 holder,
-            })
+            });
         };
         match run.presence {
             Presence::Cached => add(run.offset, run.end(), RangeHolder::Cache),
@@ -468,9 +468,7 @@ fn is_made_up(file: &File) -> bool {
 pub(crate) fn shared() -> MutexGuard<'static, Describer> {
     static SHARED: OnceLock<Mutex<Describer>> = OnceLock::new();
     let shared = SHARED.get_or_init(|| Mutex::new(Describer::new()));
-    shared
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the SLEDs of a file by this machine's table (the paper's `FSLEDS_GET`). Empty for an empty file.

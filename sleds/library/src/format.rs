@@ -69,7 +69,7 @@ pub fn load() -> Result<(DeviceTable, PathBuf), DeviceTableError> {
                 if source.kind() == io::ErrorKind::NotFound => {}
             // A home directory may be shared between machines.
             Err(error @ DeviceTableError::OtherMachine { .. }) => {
-                elsewhere = elsewhere.or(Some(error))
+                elsewhere = elsewhere.or(Some(error));
             }
             Err(error) => return Err(error),
             Ok(table) => return Ok((table, path.clone())),
@@ -113,14 +113,14 @@ pub fn load_from(path: &Path) -> Result<DeviceTable, DeviceTableError> {
 /// # Errors
 /// A description of the fault.
 pub fn parse(bytes: &[u8]) -> Result<DeviceTable, String> {
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(format!("longer than {BYTES_MAX} bytes"));
-    }
-    let text = std::str::from_utf8(bytes).map_err(|_| "not text in UTF-8".to_owned())?;
     #[derive(Deserialize)]
     struct DocumentHeader {
         version: u32,
     }
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(format!("longer than {BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "not text in UTF-8".to_owned())?;
     // The version first: otherwise the additional fields of a later version would be reported as faults.
     let head: DocumentHeader = toml::from_str(text).map_err(|error| one_line(&error))?;
     if head.version != VERSION {

@@ -122,15 +122,12 @@ fn unescape(text: &str) -> String {
             .get(..3)
             .and_then(|digits| std::str::from_utf8(digits).ok());
         let octal = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, octal) {
-            (b'\\', Some(byte)) => {
-                out.push(byte);
-                rest = &after[3..];
-            }
-            _ => {
-                out.push(first);
-                rest = after;
-            }
+        if let (b'\\', Some(byte)) = (first, octal) {
+            out.push(byte);
+            rest = &after[3..];
+        } else {
+            out.push(first);
+            rest = after;
         }
     }
     String::from_utf8_lossy(&out).into_owned()

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::format::ReplaceDurability;
 use crate::table::EstimateRange;
@@ -34,9 +34,7 @@ static OBSERVED: Mutex<RateObservations> = Mutex::new(RateObservations {
 });
 
 fn lock() -> MutexGuard<'static, RateObservations> {
-    OBSERVED
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    OBSERVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RateObservations {

@@ -123,19 +123,15 @@ pub(crate) fn settle(
                 }
                 break;
             }
-            match boundaries.end_before(next.offset, last.offset)? {
-                Some(edge) => {
-                    last.end = edge;
-                    next.offset = edge;
-                    out.push(next);
-                    break;
-                }
-                None => {
-                    next.offset = last.offset;
-                    out.pop();
-                    settled = true;
-                }
+            if let Some(edge) = boundaries.end_before(next.offset, last.offset)? {
+                last.end = edge;
+                next.offset = edge;
+                out.push(next);
+                break;
             }
+            next.offset = last.offset;
+            out.pop();
+            settled = true;
         }
     }
     Ok(out)

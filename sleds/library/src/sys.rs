@@ -202,7 +202,9 @@ pub(crate) fn ioctl(fd: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io:
     }
     // SAFETY: the request number encodes the argument's size; the kernel accesses at most that many bytes, and
     // `argument` is at least that long.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), number as _, argument.as_mut_ptr()) }.into())?;
+    #[expect(clippy::cast_lossless, reason = "the type depends on the C library")]
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), number as _, argument.as_mut_ptr()) };
+    check(done.into())?;
     Ok(())
 }
 

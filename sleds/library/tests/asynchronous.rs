@@ -87,12 +87,12 @@ fn asynchronous_pieces_are_those_of_the_reader_in_its_order() {
         assert!(run(reader.next_piece()).unwrap().is_none());
     }
     if can_evict(dir.path()) {
-        assert_eq!(orders, 1)
+        assert_eq!(orders, 1);
     } else {
         skipped(
             "asynchronous_pieces_are_those_of_the_reader_in_its_order",
             "pages cannot be evicted here",
-        )
+        );
     }
 }
 

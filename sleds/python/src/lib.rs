@@ -2,6 +2,10 @@
 //!
 //! Users import `python/sleds/__init__.py`; `__init__.pyi` beside it has the types. The interpreter's lock is released
 //! while a function waits for a device, so that other threads go on.
+#![expect(
+    clippy::doc_markdown,
+    reason = "the documentation becomes Python's, which has no Markdown"
+)]
 #![allow(
     non_snake_case,
     reason = "Bps: B is the unit's symbol, for bytes and not bits"

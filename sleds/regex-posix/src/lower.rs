@@ -51,9 +51,13 @@ impl HirLowering {
     fn set(self, set: &CharRanges) -> Hir {
         let eol = u32::from(self.eol);
         if set.contains(eol) {
-            let others = set.inverse(0x10ffff).ranges().to_vec();
+            let others = set.inverse(u32::from(char::MAX)).ranges().to_vec();
             let without = CharRanges::new(others.into_iter().chain([(eol, eol)]).collect());
-            return self.set(&without.inverse(if self.utf8 { 0x10ffff } else { 0xff }));
+            return self.set(&without.inverse(if self.utf8 {
+                u32::from(char::MAX)
+            } else {
+                0xff
+            }));
         }
         if !self.utf8 {
             return Hir::class(Class::Bytes(ClassBytes::new(bytes(set))));
@@ -68,7 +72,11 @@ impl HirLowering {
     }
 
     fn any(self) -> Hir {
-        self.set(&CharRanges::default().inverse(if self.utf8 { 0x10ffff } else { 0xff }))
+        self.set(&CharRanges::default().inverse(if self.utf8 {
+            u32::from(char::MAX)
+        } else {
+            0xff
+        }))
     }
 
     fn assert(self, assert: PatternAssertion) -> Hir {

@@ -52,7 +52,11 @@ impl Default for RegexOptions {
 impl RegexOptions {
     /// Returns the last code of the character set.
     pub(super) fn last(self) -> u32 {
-        if self.utf8 { 0x10ffff } else { 0xff }
+        if self.utf8 {
+            u32::from(char::MAX)
+        } else {
+            0xff
+        }
     }
 
     /// Returns true if the C library determines the order of characters.

@@ -86,7 +86,7 @@ fn parse(args: Vec<OsString>) -> Result<CatRequest, UsageError> {
             ParsedArgument::Option(CatOption::Null, _) => end = 0,
             ParsedArgument::Option(CatOption::Unbuffered, _) => {}
             ParsedArgument::Option(CatOption::Plan, name) => {
-                plan = plan::named(&name.unwrap_or_default())?
+                plan = plan::named(&name.unwrap_or_default())?;
             }
             ParsedArgument::Option(CatOption::Help, _) => return Ok(CatRequest::Help),
             ParsedArgument::Option(CatOption::Version, _) => return Ok(CatRequest::Version),

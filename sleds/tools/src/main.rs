@@ -63,12 +63,11 @@ fn run() -> ExitCode {
     let tool = TOOLS
         .iter()
         .find(|tool| Some(tool.name) == name.as_deref().and_then(|n| n.to_str()));
-    match tool {
-        Some(tool) => (tool.run)(args.collect()),
-        None => {
-            command().get_matches();
-            ExitCode::SUCCESS
-        }
+    if let Some(tool) = tool {
+        (tool.run)(args.collect())
+    } else {
+        command().get_matches();
+        ExitCode::SUCCESS
     }
 }
 

@@ -133,9 +133,9 @@ impl CacheWatch {
         let strips = screen.size.is_some() && !args.json && args.paths.len() <= 8;
         for path in &args.paths {
             if path.is_dir() {
-                self.folder(path, &mut look)
+                self.folder(path, &mut look);
             } else {
-                self.file(path, true, strips, &mut look)
+                self.file(path, true, strips, &mut look);
             }
         }
         look.files

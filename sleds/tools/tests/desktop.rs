@@ -85,8 +85,10 @@ fn the_file_properties_show_the_output_of_sleds_show() {
     let texts: Vec<String> = serde_json::from_str(texts).unwrap();
     let value_of = |name: &str| {
         let at = texts.iter().position(|text| text == name);
-        at.map(|at| texts[at + 1].as_str())
-            .unwrap_or_else(|| panic!("no {name} in {texts:?}"))
+        at.map_or_else(
+            || panic!("no {name} in {texts:?}"),
+            |at| texts[at + 1].as_str(),
+        )
     };
     assert_eq!(value_of("In memory"), "3.0 MiB of 3.0 MiB");
     assert!(

@@ -44,9 +44,9 @@ impl ParityState {
     pub(crate) fn set_stale(&self, member: usize, range: Range<u64>, stale: bool) {
         let set = &mut self.members.borrow_mut()[member].stale;
         if stale {
-            set.insert(range)
+            set.insert(range);
         } else {
-            set.remove(range)
+            set.remove(range);
         }
     }
 

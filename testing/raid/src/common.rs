@@ -128,19 +128,16 @@ pub(crate) fn shares(
         let piece = done..done + n as usize;
         done += n as usize;
         let last = last_of[member].map(|index: usize| &mut shares[index]);
-        match last.filter(|share| share.range.end == start) {
-            Some(share) => {
-                share.range.end += n;
-                share.pieces.push(piece);
-            }
-            None => {
-                last_of[member] = Some(shares.len());
-                shares.push(MemberShare {
-                    member,
-                    range: start..start + n,
-                    pieces: vec![piece],
-                });
-            }
+        if let Some(share) = last.filter(|share| share.range.end == start) {
+            share.range.end += n;
+            share.pieces.push(piece);
+        } else {
+            last_of[member] = Some(shares.len());
+            shares.push(MemberShare {
+                member,
+                range: start..start + n,
+                pieces: vec![piece],
+            });
         }
     }
     shares

@@ -65,7 +65,7 @@ impl ParityArray {
             return Err(ArrayError::Members { have, least, most });
         }
         let there = members.iter().flatten();
-        let all: Vec<DeviceGeometry> = there.map(|member| member.geometry()).collect();
+        let all: Vec<DeviceGeometry> = there.map(Device::geometry).collect();
         if all.len() + 1 < have {
             return Err(ArrayError::Missing(have - all.len()));
         }

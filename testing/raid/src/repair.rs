@@ -232,22 +232,17 @@ impl ParityState {
             _ => return ColumnState::Left,
         };
         let data = sum.freeze();
-        match self
-            .write_member(member, part.start, data, Durability::Flush)
-            .await
-        {
-            Ok(()) => {
-                self.set_stale(member, part, false);
-                fit
-            }
+        let written = self.write_member(member, part.start, data, Durability::Flush);
+        if written.await.is_ok() {
+            self.set_stale(member, part, false);
+            fit
+        } else {
             // The parity, which was wrong, may be correct or not after the failed write. A data member has its old
             // content, if it was readable.
-            Err(_) => {
-                if fit == ColumnState::Parity {
-                    self.set_stale(parity, part, true);
-                }
-                ColumnState::Left
+            if fit == ColumnState::Parity {
+                self.set_stale(parity, part, true);
             }
+            ColumnState::Left
         }
     }
 }

@@ -61,13 +61,13 @@ mod tests {
 
     #[test]
     fn the_layout_of_five_members_is_left_symmetric() {
+        // Lee and Katz, figure 2: each row's units by member; P is parity.
+        const P: u64 = u64::MAX;
         let rotation = ParityLayout {
             members: 5,
             unit: 4096,
             rows: 6,
         };
-        // Lee and Katz, figure 2: each row's units by member; P is parity.
-        const P: u64 = u64::MAX;
         let expected = [
             [0, 1, 2, 3, P],
             [5, 6, 7, P, 4],

@@ -34,7 +34,7 @@ impl StripedArray {
             let (least, most) = (1, MEMBERS_MAX);
             return Err(ArrayError::Members { have, least, most });
         }
-        let all: Vec<DeviceGeometry> = members.iter().map(|member| member.geometry()).collect();
+        let all: Vec<DeviceGeometry> = members.iter().map(Device::geometry).collect();
         let (whole, _) = common::geometry(&all, unit, have)?;
         let unit = u64::from(unit);
         let each = common::discard_unit(&all);
@@ -134,7 +134,7 @@ impl Device for StripedArray {
 
     fn flush(&self) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            let flushes = self.members.iter().map(|member| member.flush());
+            let flushes = self.members.iter().map(Device::flush);
             first_error(join_all(flushes).await)
         })
     }

@@ -253,9 +253,9 @@ impl ParityState {
                 let at = (range.start - columns.start) as usize;
                 xor::add(&mut sum[at..at + data.len()], data);
             };
-            parts
-                .iter()
-                .for_each(|part| add(&part.piece.range, &part.data));
+            for part in parts {
+                add(&part.piece.range, &part.data);
+            }
             let tried = unreadable;
             for (read, found) in reads.iter().zip(join_all(read).await) {
                 match found {

@@ -208,7 +208,9 @@ async fn live_through(rt: Rt, seed: u64) -> u64 {
         };
         join(cut, working).await;
         drop(array);
-        members.iter().for_each(|member| member.lose());
+        for member in &members {
+            member.lose();
+        }
         power.set(true);
         let what = format!("seed {seed}, life {life}");
         let array = put_together(None);

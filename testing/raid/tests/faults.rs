@@ -26,7 +26,9 @@ async fn filled_array(rt: &Rt) -> (Vec<Rc<MemberDevice>>, ParityArray, Vec<u8>) 
     let content = Rng::new(1).bytes(array.geometry().len as usize);
     let whole = array.write(0, buf(&content), Durability::Flush);
     whole.await.unwrap();
-    members.iter().for_each(|member| drop(member.asked()));
+    for member in &members {
+        drop(member.asked());
+    }
     (members, array, content)
 }
 
@@ -280,9 +282,9 @@ fn stale_ranges_can_be_restored_when_an_array_is_assembled_again() {
         drop(array);
         members[1].fails(MemberFault::Nothing, ALL);
         let array = parity(&rt, &members, UNIT as u32);
-        stale
-            .into_iter()
-            .for_each(|range| array.mark_stale(1, range));
+        for range in stale {
+            array.mark_stale(1, range);
+        }
         assert_eq!(content(&array).await, model);
         assert_eq!(array.resync(0..UNIT).await.unwrap().members, 1024);
         assert!(sum_is_zero(&members));
@@ -390,9 +392,9 @@ async fn live_through(rt: Rt, seed: u64, trouble: FaultScenario) -> usize {
     let count = 3 + rng.below(4) as usize;
     let unit = 512 << rng.below(4);
     let mut members = members(&rt, count, 16 * KIB);
-    members
-        .iter()
-        .for_each(|member| member.takes_any(rng.next()));
+    for member in &members {
+        member.takes_any(rng.next());
+    }
     let array = parity(&rt, &members, unit);
     let sectors = array.geometry().len as usize / 512;
     let mut users = FaultClients {
@@ -420,9 +422,9 @@ async fn live_through(rt: Rt, seed: u64, trouble: FaultScenario) -> usize {
         if trouble != FaultScenario::Two {
             assert_eq!(users.look(&array, &what).await, 0, "{what}");
         }
-        members
-            .iter()
-            .for_each(|member| member.fails(MemberFault::Nothing, ALL));
+        for member in &members {
+            member.fails(MemberFault::Nothing, ALL);
+        }
         if trouble == FaultScenario::Replaced {
             members[failing] = member(&rt, 16 * KIB, false);
             members[failing].below.poke(0, &rng.bytes(16 << 10));
@@ -436,7 +438,7 @@ async fn live_through(rt: Rt, seed: u64, trouble: FaultScenario) -> usize {
                 array.rebuild(member).await.unwrap();
             }
         };
-        let (_, failed) = join(rebuilding, users.act(&array)).await;
+        let ((), failed) = join(rebuilding, users.act(&array)).await;
         troubles += failed;
         for member in 0..count {
             array.rebuild(member).await.unwrap();
@@ -488,9 +490,9 @@ fn two_failing_members_give_errors_and_never_wrong_data() {
 fn a_replaced_member_does_not_count_writes_of_its_predecessor() {
     run(|rt| async move {
         let (members, array, mut model) = filled_array(&rt).await;
-        members
-            .iter()
-            .for_each(|m| m.takes(Duration::from_millis(5)));
+        for m in &members {
+            m.takes(Duration::from_millis(5));
+        }
         let late = array.write(512, filled(512, 0x5a), Durability::Flush);
         let replacing = async {
             rt.sleep(Duration::from_millis(7)).await;

@@ -51,9 +51,9 @@ fn data_and_parity_are_placed_in_the_left_symmetric_layout() {
 fn a_small_write_takes_two_reads_and_then_two_writes() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
-        members
-            .iter()
-            .for_each(|m| m.takes(Duration::from_millis(5)));
+        for m in &members {
+            m.takes(Duration::from_millis(5));
+        }
         let array = parity(&rt, &members, UNIT as u32);
         // Row 1 has its parity on member 3 and its unit 1 on member 0.
         let data = filled(1024, 7);
@@ -73,9 +73,9 @@ fn a_small_write_takes_two_reads_and_then_two_writes() {
 fn whole_rows_take_a_single_write_to_each_member_and_no_reads() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
-        members
-            .iter()
-            .for_each(|m| m.takes(Duration::from_millis(5)));
+        for m in &members {
+            m.takes(Duration::from_millis(5));
+        }
         let array = parity(&rt, &members, UNIT as u32);
         let data = filled(3 * ROW as usize, 7);
         array.write(ROW, data, Durability::Fua).await.unwrap();
@@ -140,9 +140,9 @@ fn a_write_across_a_unit_boundary_is_two_small_writes() {
 fn a_read_sends_a_single_request_for_adjacent_ranges_of_a_member() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
-        members
-            .iter()
-            .for_each(|m| m.takes(Duration::from_millis(5)));
+        for m in &members {
+            m.takes(Duration::from_millis(5));
+        }
         let array = parity(&rt, &members, UNIT as u32);
         read(&array, 0, 2 * ROW as usize).await.unwrap();
         assert_eq!(rt.now().as_nanos(), 5_000_000);
@@ -158,9 +158,9 @@ fn a_read_sends_a_single_request_for_adjacent_ranges_of_a_member() {
 fn writes_to_overlapping_columns_run_in_turn_and_others_do_not_wait() {
     run(|rt| async move {
         let members = members(&rt, 5, 64 * KIB);
-        members
-            .iter()
-            .for_each(|m| m.takes(Duration::from_millis(5)));
+        for m in &members {
+            m.takes(Duration::from_millis(5));
+        }
         let array = parity(&rt, &members, UNIT as u32);
         let write = async |at: u64| {
             array
@@ -264,9 +264,9 @@ fn the_length_is_that_of_the_data_and_the_preferred_request_is_a_row() {
 fn an_abandoned_write_is_completed() {
     run(|rt| async move {
         let members = members(&rt, 3, 64 * KIB);
-        members
-            .iter()
-            .for_each(|m| m.takes(Duration::from_millis(5)));
+        for m in &members {
+            m.takes(Duration::from_millis(5));
+        }
         let array = parity(&rt, &members, UNIT as u32);
         let write = array.write(512, filled(512, 7), Durability::Flush);
         assert!(rt.timeout(Duration::from_millis(7), write).await.is_err());

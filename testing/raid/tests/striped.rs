@@ -42,9 +42,9 @@ fn units_are_distributed_over_the_members_in_rotation() {
 fn a_request_is_sent_to_each_member_once_and_to_all_concurrently() {
     run(|rt| async move {
         let members = members(&rt, 3, 64 * KIB);
-        members
-            .iter()
-            .for_each(|m| m.takes(Duration::from_millis(5)));
+        for m in &members {
+            m.takes(Duration::from_millis(5));
+        }
         let array = striped(&members, 4096);
         // From the middle of unit 1 to the middle of unit 9.
         let data = filled(8 * 4096, 7);

@@ -22,6 +22,7 @@ pub(crate) struct HylogArgs {
     #[arg(long, default_value = "hylog-study")]
     output: PathBuf,
     /// A folder with recorded requests; default: `data/traces` below FOREBAY_SHARED, if that is set
+    #[expect(clippy::doc_markdown, reason = "a help text")]
     #[arg(long)]
     traces: Option<PathBuf>,
     /// Only these experiments, by the names that progress shows

@@ -12,6 +12,12 @@ static HOOK: Once = Once::new();
 
 /// Runs `work`. If it panics, nothing is printed, and [`last`] returns the text.
 pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    struct QuietGuard;
+    impl Drop for QuietGuard {
+        fn drop(&mut self) {
+            QUIET.set(false);
+        }
+    }
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -22,12 +28,6 @@ pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
             }
         }));
     });
-    struct QuietGuard;
-    impl Drop for QuietGuard {
-        fn drop(&mut self) {
-            QUIET.set(false);
-        }
-    }
     QUIET.set(true);
     let _loud = QuietGuard;
     work()

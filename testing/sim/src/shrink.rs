@@ -13,6 +13,7 @@ use crate::plan::{CheckSchedule, ScenarioPlan, ScenarioSettings};
 use crate::role::DiskRole;
 use crate::scenario::{self, ScenarioLimits, ViolationMoment};
 use crate::system::TestedSystem;
+use crate::workload::WriterScript;
 
 /// No checks.
 const NONE: CheckSchedule = CheckSchedule::OneIn(u64::MAX);
@@ -169,7 +170,7 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
             let gone = incarnations.is_empty()
                 || self.attempt(|plan| {
                     for incarnation in &mut plan.incarnations {
-                        incarnation.scripts[writer] = Default::default();
+                        incarnation.scripts[writer] = WriterScript::default();
                     }
                 });
             if gone || incarnations.len() < 2 {
@@ -177,7 +178,7 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
             }
             for incarnation in incarnations {
                 self.attempt(|plan| {
-                    plan.incarnations[incarnation].scripts[writer] = Default::default()
+                    plan.incarnations[incarnation].scripts[writer] = WriterScript::default();
                 });
             }
         }
@@ -206,7 +207,7 @@ impl<S: TestedSystem> ScenarioShrinker<S> {
     /// Removes the faults of a disk: all of them, and then single ones.
     fn disk(&mut self, incarnation: usize, role: S::Role) {
         self.attempt(|plan| {
-            plan.incarnations[incarnation].disks[role].faults = DiskFaults::default()
+            plan.incarnations[incarnation].disks[role].faults = DiskFaults::default();
         });
         self.attempt(|plan| plan.incarnations[incarnation].disks[role].faults.slow = None);
         self.attempt(|plan| plan.incarnations[incarnation].disks[role].faults.slow_reads = None);

@@ -27,15 +27,9 @@ pub(super) fn check(
         return vec![TidyProblem::new(PAGE, 0, "missing")];
     };
     let compared = rates.iter().filter_map(|(name, rate)| {
-        let (line, limit) = match limit(page, name) {
-            None => {
-                return Some(TidyProblem::new(
-                    PAGE,
-                    0,
-                    format!("no row `| {name} | LIMIT |`"),
-                ));
-            }
-            Some(found) => found,
+        let Some((line, limit)) = limit(page, name) else {
+            let text = format!("no row `| {name} | LIMIT |`");
+            return Some(TidyProblem::new(PAGE, 0, text));
         };
         let text = if *rate > limit {
             format!("{name}: {rate}, limit {limit}: `{shown_by}` shows where")

@@ -33,12 +33,11 @@ pub(super) fn check(tree: &ProjectTree, sources: &[RustSource]) -> Vec<TidyProbl
             }
             (Some(_), Some(line)) => {
                 let row = listed.iter().find(|(_, place)| covers(place, &source.path));
-                match row {
-                    Some((_, place)) => used.push(place.clone()),
-                    None => {
-                        let text = format!("not in the list of unsafe modules in {DOCUMENT}");
-                        problems.push(TidyProblem::new(&source.path, line, text));
-                    }
+                if let Some((_, place)) = row {
+                    used.push(place.clone());
+                } else {
+                    let text = format!("not in the list of unsafe modules in {DOCUMENT}");
+                    problems.push(TidyProblem::new(&source.path, line, text));
                 }
             }
             (None, None) => {}

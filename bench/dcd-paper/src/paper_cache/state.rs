@@ -200,7 +200,7 @@ impl PaperCacheState {
             PaperDestageOrder::Ring => {}
             PaperDestageOrder::LastWritten => all.reverse(),
             PaperDestageOrder::LeastValid => {
-                all.sort_by_key(|segment| self.segments[*segment].valid)
+                all.sort_by_key(|segment| self.segments[*segment].valid);
             }
         }
         all.truncate(window);

@@ -139,7 +139,7 @@ pub(super) fn run(dir: &Path, _amount: AppAmount) -> io::Result<()> {
     let mut answers = QueryAnswers::default();
     // Each query is one scan, as for queries that come one after the other on a table larger than memory.
     scan(dir, "lines", LINE, |line| {
-        answers.sum(&OrderLine::decode(line))
+        answers.sum(&OrderLine::decode(line));
     })?;
     scan(dir, "lines", LINE, |line| {
         answers.discount(&OrderLine::decode(line));

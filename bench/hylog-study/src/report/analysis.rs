@@ -14,7 +14,7 @@ pub(super) fn write(page: &mut ReportPage, results: &[ExperimentResults]) -> Res
     let compared = CrossoverDisk::all()?;
     efficiency(page, &compared)?;
     overwrite_and_lfs(page, &compared)?;
-    crossovers(page, &compared, results)?;
+    crossovers(page, &compared, results);
     hot_share(page)
 }
 
@@ -105,11 +105,7 @@ fn overwrite_and_lfs(page: &mut ReportPage, compared: &[CrossoverDisk]) -> Resul
     lines(page, "overwrite-lfs.svg", &frame, &places, &curves)
 }
 
-fn crossovers(
-    page: &mut ReportPage,
-    compared: &[CrossoverDisk],
-    results: &[ExperimentResults],
-) -> Result<()> {
+fn crossovers(page: &mut ReportPage, compared: &[CrossoverDisk], results: &[ExperimentResults]) {
     page.heading("Where LFS costs as much as overwriting (slide 14)");
     page.paragraph(
         "By the model from the slides' figures of the disks, and from our models of the disks; with the difference \
@@ -149,7 +145,6 @@ fn crossovers(
         "simulated, of segments",
     ];
     page.table(&header, rows);
-    Ok(())
 }
 
 fn hot_share(page: &mut ReportPage) -> Result<()> {

@@ -80,7 +80,7 @@ impl DatabasePool {
     /// Uses a page, and adds the required disk requests to `disk`.
     pub fn touch(&mut self, page: u32, how: PageUse, disk: &mut VecDeque<PageAccess>) {
         if self.pages[page as usize].held {
-            self.unlink(page)
+            self.unlink(page);
         } else {
             self.make_room(disk);
             self.held += 1;

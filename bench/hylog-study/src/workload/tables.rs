@@ -126,11 +126,11 @@ impl TpcCSize {
         let fits = |thousandths: &u64| TpcCSize::scaled(warehouses, *thousandths).pages() <= pages;
         let (mut low, mut high) = (0, 4000);
         while low + 1 < high {
-            let middle = (low + high) / 2;
+            let middle = u64::midpoint(low, high);
             if fits(&middle) {
-                low = middle
+                low = middle;
             } else {
-                high = middle
+                high = middle;
             }
         }
         fits(&low).then(|| TpcCSize::scaled(warehouses, low))

@@ -19,6 +19,7 @@ pub(crate) struct MountArgs {
     /// open with O_DIRECT can then not be mapped shared), allow_other (other users have access; the default for root),
     /// private (other users have no access), and the options below as KEY=VALUE. Options of fstab alone (defaults,
     /// nofail, _netdev, x-…) are ignored.
+    #[expect(clippy::doc_markdown, reason = "a help text")]
     #[arg(long = "option", short = 'o', value_name = "OPTION,…")]
     pub(crate) options: Vec<String>,
     #[command(flatten)]

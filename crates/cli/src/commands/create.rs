@@ -58,16 +58,15 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
 }
 
 fn name_of(args: &CreateArgs) -> CommandResult<VolumeName> {
-    match &args.name {
-        Some(name) => Ok(name.clone()),
-        None => {
-            let data = data_of(args)?;
-            VolumeName::from_path(data.path()).ok_or_else(|| {
-                CommandFailure::usage(format!(
-                    "cannot make a name from {data}; give a name with --name"
-                ))
-            })
-        }
+    if let Some(name) = &args.name {
+        Ok(name.clone())
+    } else {
+        let data = data_of(args)?;
+        VolumeName::from_path(data.path()).ok_or_else(|| {
+            CommandFailure::usage(format!(
+                "cannot make a name from {data}; give a name with --name"
+            ))
+        })
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &JsonArgs) -> CommandResult {
             .iter()
             .map(|name| scope.spawn(move || item(dirs, name)))
             .collect();
-        let items = asked.into_iter().map(|asked| asked.join());
+        let items = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
         items.map(|item| item.expect("no panic")).collect()
     });
     if args.json {

@@ -79,7 +79,7 @@ fn remount(mount: &MountArgs, options: MountOptions) -> CommandResult {
         let is_named = source.contains('/') || mount.source == Path::new(source);
         mount.fstype == forebay_fuse::FUSE_TYPE && is_named
     };
-    if top.filter(is_it).is_none() {
+    if top.is_none_or(|mount| !is_it(&mount)) {
         return Err(CommandFailure::not_found(format!(
             "{source} is not mounted at {}: `forebay list` shows the mounted filesystems",
             dir.display()

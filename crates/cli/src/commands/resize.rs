@@ -87,8 +87,8 @@ fn print_result(name: &VolumeName, resized: &ResizeReply) {
     }
     let (before, len) = (ByteLen(resized.before), ByteLen(resized.len));
     if resized.len > resized.before {
-        result_line!("{name} has {len} now, {before} before")
+        result_line!("{name} has {len} now, {before} before");
     } else {
-        result_line!("{name} has {len}, the length of its devices")
+        result_line!("{name} has {len}, the length of its devices");
     }
 }

@@ -88,7 +88,7 @@ fn look(dirs: &ProgramDirs, name: Option<&VolumeName>) -> CommandResult<StatusSa
                 "the daemon of {name} ended abruptly; recover it with: forebay attach {name}"
             )),
             Err(ConnectError::Failed(failure)) => {
-                seen.notes.push(CommandFailure::from(failure).text)
+                seen.notes.push(CommandFailure::from(failure).text);
             }
         }
     }

@@ -80,13 +80,13 @@ fn print_placement(name: &VolumeName, tuned: &TuneReply, json: bool) -> CommandR
         ""
     };
     if tuned.before == tuned.placement {
-        result_line!("{name} places data by {}{by}", tuned.placement)
+        result_line!("{name} places data by {}{by}", tuned.placement);
     } else {
         result_line!(
             "{name} places data by {} now, by {} before{by}",
             tuned.placement,
             tuned.before
-        )
+        );
     }
     match &tuned.reason {
         Some(reason) => result_line!("after {} samples of the writes: {reason}", tuned.looks),

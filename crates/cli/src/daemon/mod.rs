@@ -255,12 +255,11 @@ async fn serve_locked(
     let layers = args.options.minus(&service);
     let options = service.or(&target.service);
     target.tree = target.tree.with(&layers).map_err(VolumeError::from)?;
-    let (how, choice) = match mount::wanted(&target, args.mount, &options)? {
-        Some(mount) => (ServingMode::Mount(mount), None),
-        None => {
-            let (via, choice) = front::choose(options.get(&VIA).unwrap_or_default())?;
-            (ServingMode::Block(via), choice)
-        }
+    let (how, choice) = if let Some(mount) = mount::wanted(&target, args.mount, &options)? {
+        (ServingMode::Mount(mount), None)
+    } else {
+        let (via, choice) = front::choose(options.get(&VIA).unwrap_or_default())?;
+        (ServingMode::Block(via), choice)
     };
     if matches!(
         how,

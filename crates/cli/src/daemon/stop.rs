@@ -203,9 +203,9 @@ fn leave_front(daemon: &Daemon) {
         front.let_wait();
     }
     if daemon.outlived {
-        tracing::warn!("requests to {device} now wait for the next attach of {name}")
+        tracing::warn!("requests to {device} now wait for the next attach of {name}");
     } else {
-        tracing::warn!("{device} now returns errors; the next attach of {name} removes it")
+        tracing::warn!("{device} now returns errors; the next attach of {name} removes it");
     }
 }
 

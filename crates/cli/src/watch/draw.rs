@@ -33,12 +33,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &WatchView) {
     }
     let mut rows = ScreenRows(area);
     let foot = rows.last();
-    match view.volume() {
-        Some((volume, ..)) => draw_volume(frame, &mut rows, view, volume),
-        None => {
-            draw_notes(frame, &mut rows, view);
-            rows.line(frame, Line::raw("no volume is attached"));
-        }
+    if let Some((volume, ..)) = view.volume() {
+        draw_volume(frame, &mut rows, view, volume);
+    } else {
+        draw_notes(frame, &mut rows, view);
+        rows.line(frame, Line::raw("no volume is attached"));
     }
     draw_foot(frame, foot, view);
 }
@@ -105,12 +104,11 @@ fn draw_head(frame: &mut Frame<'_>, rows: &mut ScreenRows, volume: &VolumeHistor
         (false, mode @ "draining") => mode.cyan(),
         (false, mode) => mode.red().bold(),
     };
-    let device = match &service.device {
-        Some(device) => format!("  {device} (via {})", service.via),
-        None => {
-            let place = service.mounted.as_ref().or(service.nbd_uri.as_ref());
-            format!("  {}", place.map_or("", String::as_str))
-        }
+    let device = if let Some(device) = &service.device {
+        format!("  {device} (via {})", service.via)
+    } else {
+        let place = service.mounted.as_ref().or(service.nbd_uri.as_ref());
+        format!("  {}", place.map_or("", String::as_str))
     };
     let name = service.name.as_str().bold();
     let more = Span::raw(device).dark_gray();

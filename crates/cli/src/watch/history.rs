@@ -76,8 +76,8 @@ pub(super) struct FlowHistory {
 }
 
 impl FlowHistory {
-    fn take(&mut self, now: FlowCounters, span: f64) {
-        let before = std::mem::replace(&mut self.flow, now);
+    fn take(&mut self, now: &FlowCounters, span: f64) {
+        let before = std::mem::replace(&mut self.flow, *now);
         let rate = |now: Option<u64>, before: Option<u64>| {
             Some(now?.saturating_sub(before?) as f64 / span)
         };
@@ -87,7 +87,7 @@ impl FlowHistory {
             let latency = flow.latency?;
             Some((latency.count, latency.mean_us * latency.count as f64))
         };
-        let mean = sum(now).zip(sum(before)).and_then(|(now, before)| {
+        let mean = sum(*now).zip(sum(before)).and_then(|(now, before)| {
             let count = now.0.checked_sub(before.0).filter(|count| *count > 0)?;
             Some((now.1 - before.1).max(0.0) / count as f64)
         });
@@ -146,7 +146,7 @@ impl VolumeHistory {
         self.report = report;
         self.note_fill();
         for (flow, now) in self.flows.iter_mut().zip(&self.vitals.flows) {
-            flow.take(*now, span);
+            flow.take(now, span);
         }
     }
 }

@@ -160,7 +160,9 @@ fn a_filesystem_works_unchanged_with_fuse_over_io_uring() {
             })
         })
         .collect();
-    users.into_iter().for_each(|user| user.join().unwrap());
+    for user in users {
+        user.join().unwrap();
+    }
     // A request of the maximum size, in both directions.
     let (large, copy) = (vec![9; 3 << 20], dir.join("copy"));
     fs::write(&copy, &large).unwrap();

@@ -244,7 +244,7 @@ fn lives(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
         .next()
-        .is_some_and(|rest| rest.starts_with(" ") && !rest.starts_with(" Z"))
+        .is_some_and(|rest| rest.starts_with(' ') && !rest.starts_with(" Z"))
 }
 
 fn is_one_of(codes: &[i32], what: &str, output: &Output) -> i32 {

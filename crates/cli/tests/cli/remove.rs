@@ -17,9 +17,9 @@ fn a_volume_with_an_empty_log_can_be_removed_without_its_data_device() {
                 .open(gone)
                 .unwrap()
                 .set_len(MIB)
-                .unwrap()
+                .unwrap();
         } else {
-            fs::remove_file(gone).unwrap()
+            fs::remove_file(gone).unwrap();
         }
         world.ok(&["remove", "v"]);
         assert!(!world.path("etc/v.toml").exists());
@@ -33,9 +33,9 @@ fn a_dirty_log_of_a_missing_or_wiped_device_is_removed_only_with_force() {
         let world = CliSandbox::with_volume();
         world.dirty(8 * MIB, 3, 4096);
         if wiped {
-            drop(world.image("data.img", 64 * MIB))
+            drop(world.image("data.img", 64 * MIB));
         } else {
-            fs::remove_file(world.path("data.img")).unwrap()
+            fs::remove_file(world.path("data.img")).unwrap();
         }
         let code = if wiped { 4 } else { 3 };
         let refused = world.refused(&["remove", "v"]);
@@ -101,9 +101,9 @@ fn a_missing_or_wiped_log_structured_volume_is_removed_with_force() {
             "create", "--volume", "vsl", "--name", "v", "--data", "data.img",
         ]);
         if wiped {
-            drop(world.image("data.img", 64 * MIB))
+            drop(world.image("data.img", 64 * MIB));
         } else {
-            fs::remove_file(world.path("data.img")).unwrap()
+            fs::remove_file(world.path("data.img")).unwrap();
         }
         world
             .refused(&["remove", "v"])

@@ -95,7 +95,7 @@ fn qemu_img_finds_a_volume_equal_to_the_converted_source_after_a_crash() {
     world.attach();
     assert!(client(&world, "qemu-img", &volume).contains("identical"));
     world.client().write(LEN - 512, &[1; 512]).unwrap();
-    let args: Vec<&str> = volume.to_vec();
+    let args: Vec<&str> = volume.clone();
     let dir = world.dir().to_owned();
     let differs = output(Command::new("qemu-img").current_dir(dir).args(args)).unwrap();
     assert_eq!(differs.status.code(), Some(1), "{}", texts(&differs).0);

@@ -487,9 +487,9 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
         for entry in fs::read_dir(next)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                left.push(entry.path())
+                left.push(entry.path());
             } else {
-                found.push(entry.path())
+                found.push(entry.path());
             }
         }
     }

@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn writers_are_slowed_little_in_most_of_the_space_above_the_high_water_mark() {
-        let middle = pace((PACE_FROM + PACE_EVEN) / 2.0).unwrap();
+        let middle = pace(f64::midpoint(PACE_FROM, PACE_EVEN)).unwrap();
         assert!((1.1..1.25).contains(&middle), "{middle}");
     }
 

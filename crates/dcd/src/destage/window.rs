@@ -315,7 +315,9 @@ impl DcdEngine {
             .buffered(SUMMARIES);
         while let Some(list) = lists.next().await {
             let before = writes.count();
-            list.iter().for_each(|piece| writes.add(piece.line));
+            for piece in &list {
+                writes.add(piece.line);
+            }
             if writes.count() > writes_max && window.start < window.end {
                 return (window, pieces, before);
             }

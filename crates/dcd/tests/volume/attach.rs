@@ -222,7 +222,7 @@ fn a_data_device_changed_at_either_end_while_dirty_is_rejected_unless_accepted()
         // Once the change is accepted, the log records the new content.
         let scenario = changed.scenario(2, None);
         scenario.with_volume(accepting(), |volume| async move {
-            volume.close().await.unwrap()
+            volume.close().await.unwrap();
         });
         attach(
             &scenario.after_cut(WriteFate::Drop),
@@ -318,7 +318,7 @@ fn an_abandoned_log_is_rejected_with_its_losses_in_the_error() {
     let mut images = dirty();
     for at in [0, B_AT] {
         edit(&mut images.log, at, |superblock| {
-            superblock.abandoned = true
+            superblock.abandoned = true;
         });
     }
     let error = refused(&images);
@@ -360,7 +360,7 @@ fn a_truncated_log_another_version_and_superblocks_of_two_volumes_are_rejected()
     assert!(error.to_string().contains("version 9"), "{error}");
     let mut two = images;
     edit(&mut two.log, B_AT, |superblock| {
-        superblock.volume = VolumeId([9; 16])
+        superblock.volume = VolumeId([9; 16]);
     });
     let error = refused(&two);
     assert!(
@@ -377,7 +377,7 @@ fn a_log_of_another_layer_is_rejected() {
     let mut images = dirty();
     for at in [0, B_AT] {
         edit(&mut images.log, at, |superblock| {
-            superblock.layer = vec![1, 2, 3]
+            superblock.layer = vec![1, 2, 3];
         });
     }
     assert!(matches!(refused(&images), DcdAttachError::NotOurs));

@@ -110,7 +110,7 @@ impl LogDamage {
             LogDamage::Flip { at, with } => log[at] ^= with,
             LogDamage::Zero(at) => log[at..at + BLOCK].fill(0),
             LogDamage::Garble(at) => {
-                log[at..at + BLOCK].copy_from_slice(&stamp(99, 0, BLOCK as u64))
+                log[at..at + BLOCK].copy_from_slice(&stamp(99, 0, BLOCK as u64));
             }
             LogDamage::Swap(a, b) => {
                 let first = log[a..a + BLOCK].to_vec();
@@ -170,7 +170,9 @@ impl DamageCase {
     /// Attaches the damaged log, reads all data, drains, and attaches again.
     fn try_out(&self, harm: &[LogDamage]) -> AttachOutcome {
         let mut images = self.images.clone();
-        harm.iter().for_each(|harm| harm.apply(&mut images.log));
+        for harm in harm {
+            harm.apply(&mut images.log);
+        }
         let scenario = images.scenario(6, None);
         let (volume, _) = match scenario.attach(AttachOptions::default()).expect("no cut") {
             Ok(attached) => attached,

@@ -248,12 +248,12 @@ fn a_volume_on_a_disk_without_discard_offers_no_discard_and_sends_none() {
 #[test]
 fn a_large_range_is_zeroed_and_destaged_in_steps_and_other_clients_run_between_them() {
     const LEN: u64 = 4 << 30;
+    // More blocks than are examined without a pause, not adjacent to each other, and not at the beginning. With fewer
+    // blocks, the rest would be done at once.
+    const LINES: u64 = 20 << 10;
     run(async |rt| {
         let disks = DiscardRig::new(rt.clone(), 192 * MIB, RecordingDisk::new(LEN, true)).await;
         let volume = disks.attach().await;
-        // More blocks than are examined without a pause, not adjacent to each other, and not at the beginning. With
-        // fewer blocks, the rest would be done at once.
-        const LINES: u64 = 20 << 10;
         for n in 0..LINES {
             write(&volume, LEN - (n + 1) * 2 * LINE, 7, LINE).await;
         }

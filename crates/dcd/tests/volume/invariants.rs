@@ -231,15 +231,12 @@ fn follow_segments(
     for seen in log.borrow().iter() {
         match seen {
             DeviceEvent::Asked(n, DeviceOp::Write, range, Some(bytes)) => {
-                match SUPERBLOCKS.iter().position(|at| *at == range.start) {
-                    Some(copy) => {
-                        let superblock = RingSuperblock::decode(bytes).expect("a superblock");
-                        under_way.insert(*n, (copy, superblock));
-                    }
-                    None => {
-                        writes += 1;
-                        each((range.start - SEGMENTS_AT) / SEGMENT, &durable);
-                    }
+                if let Some(copy) = SUPERBLOCKS.iter().position(|at| *at == range.start) {
+                    let superblock = RingSuperblock::decode(bytes).expect("a superblock");
+                    under_way.insert(*n, (copy, superblock));
+                } else {
+                    writes += 1;
+                    each((range.start - SEGMENTS_AT) / SEGMENT, &durable);
                 }
             }
             DeviceEvent::Done(n) => {

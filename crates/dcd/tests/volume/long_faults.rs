@@ -640,8 +640,8 @@ fn a_data_device_without_space_keeps_data_in_the_log_until_space_is_free() {
     });
 }
 
-/// Found by the simulator (scenario 429209) and by stopping a real daemon: a stop waited for writers, and the writers for
-/// free space that never came.
+/// Found by the simulator (scenario 429209) and by stopping a real daemon: a stop waited for writers, and the writers
+/// for free space that never came.
 #[test]
 fn a_close_ends_while_writers_wait_for_free_space() {
     let scenario = scenario();

@@ -90,8 +90,8 @@ fn halves<D: Device + 'static>(halves: [&Rc<D>; 2]) -> [Rc<dyn Device>; 2] {
     OneDisk::over(halves).map(|half| half as Rc<dyn Device>)
 }
 
-/// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the scenario, for
-/// a power cut.
+/// Runs `each` with a volume on one disk: the log is the first half, the data device the second. Returns the scenario,
+/// for a power cut.
 fn on_one_disk<F: Future<Output = ()> + 'static>(
     each: impl FnOnce(DcdVolume, Rt, Rc<FailingPart>, Rc<FailingPart>) -> F + 'static,
 ) -> CacheTestbed {

@@ -92,7 +92,7 @@ fn an_inconsistent_i_node_is_an_error_and_its_removal_removes_nothing_else() {
             (inode.kind, inode.size) = (FileKind::Symlink, 5000);
         }),
         ("a directory without a place", |inode| {
-            inode.kind = FileKind::Directory
+            inode.kind = FileKind::Directory;
         }),
         ("another's number", |inode| inode.file += 1),
     ];

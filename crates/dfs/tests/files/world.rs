@@ -86,9 +86,13 @@ impl FsTestbed {
     pub(crate) async fn again(self) -> FsTestbed {
         self.fs.sync().await.expect("durable");
         let FsTestbed {
-            rt, now, device, ..
+            rt,
+            fs,
+            now,
+            device,
+            _workers: workers,
         } = self;
-        drop((self.fs, self._workers));
+        drop((fs, workers));
         let (fs, workers) = attach(&rt, &device, &now).await;
         FsTestbed {
             rt,
@@ -150,7 +154,7 @@ pub(crate) fn run_unchecked<F: Future<Output = ()> + 'static>(
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     let rt = executor.rt();
     executor.block_on(async move {
-        work(FsTestbed::new(rt, 64 << 20, FsGeometry::default()).await).await
+        work(FsTestbed::new(rt, 64 << 20, FsGeometry::default()).await).await;
     });
 }
 

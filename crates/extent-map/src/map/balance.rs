@@ -226,7 +226,7 @@ impl ExtentMap {
         match (self.nodes.forget(id), &mut self.writing) {
             (LeftoverCopy::Orphan(place), Some(writing)) => writing.orphans.push(place),
             (LeftoverCopy::Copy(place) | LeftoverCopy::Orphan(place), _) => {
-                self.dropped.push(place)
+                self.dropped.push(place);
             }
             (LeftoverCopy::Nothing, _) => {}
         }
@@ -277,22 +277,19 @@ impl ExtentMap {
         let [one, other] = [left, left + 1].map(|at| inner.slots[at].id().expect("in memory"));
         let poured = match &self.nodes.get(one).body {
             NodeBody::Leaf(_) => self.pour_leaves(one, other, evenly, changes),
-            _ => Some(self.pour_inner(one, other, between, evenly)),
+            NodeBody::Inner(_) => Some(self.pour_inner(one, other, between, evenly)),
         };
         let Some(first) = poured else {
             return false;
         };
-        match first {
-            Some(first) => {
-                let rekey = |inner: &mut InnerNode| inner.keys[left + 1] = first;
-                self.nodes.edit_inner(parent, rekey);
-            }
-            None => {
-                let slot = self
-                    .nodes
-                    .edit_inner(parent, |inner| inner.remove(left + 1));
-                self.forget(slot);
-            }
+        if let Some(first) = first {
+            let rekey = |inner: &mut InnerNode| inner.keys[left + 1] = first;
+            self.nodes.edit_inner(parent, rekey);
+        } else {
+            let slot = self
+                .nodes
+                .edit_inner(parent, |inner| inner.remove(left + 1));
+            self.forget(slot);
         }
         true
     }

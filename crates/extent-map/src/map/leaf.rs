@@ -370,9 +370,9 @@ impl LeafChange {
             come += one.extent.sectors;
             last_now = Some(one.extent);
             if self.new == Some(n) {
-                changes.new.push(one)
+                changes.new.push(one);
             } else {
-                changes.rest.push(one)
+                changes.rest.push(one);
             }
         }
         if let Some(behind) = behind {

@@ -80,7 +80,7 @@ impl ExtentMap {
                 totals.entries = totals.entries.saturating_sub(entries);
                 0
             }
-            _ => self.hand_over(id, level),
+            NodeBody::Inner(_) => self.hand_over(id, level),
         };
         if left == 0 {
             // If the node had a last child, the child now follows it in the list.

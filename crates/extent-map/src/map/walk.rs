@@ -182,7 +182,7 @@ impl MapWalk {
                     crc: child.crc,
                     level: need.level.saturating_sub(1),
                     range: SPACE,
-                }))
+                }));
             }
         }
         Ok(())

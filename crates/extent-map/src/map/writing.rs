@@ -160,15 +160,12 @@ impl ExtentMap {
         if gone {
             writing.orphans.push(place);
         }
-        match writing.stack.last_mut() {
-            Some(parent) => {
-                self.nodes.place_child(parent.id, parent.child, place, crc);
-                parent.child += 1;
-            }
-            None => {
-                writing.roots[writing.at].slot = NodeLocation::Medium { place, crc };
-                writing.at += 1;
-            }
+        if let Some(parent) = writing.stack.last_mut() {
+            self.nodes.place_child(parent.id, parent.child, place, crc);
+            parent.child += 1;
+        } else {
+            writing.roots[writing.at].slot = NodeLocation::Medium { place, crc };
+            writing.at += 1;
         }
     }
 

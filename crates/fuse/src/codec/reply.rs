@@ -201,7 +201,7 @@ impl CreateReply {
     }
 }
 
-/// Returns the reply to WRITE and COPY_FILE_RANGE, of `len` bytes.
+/// Returns the reply to WRITE and `COPY_FILE_RANGE`, of `len` bytes.
 pub fn write_out(len: u32) -> [u8; 8] {
     let mut out = ReplyWriter::<8>::new();
     out.u32(len);

@@ -177,8 +177,8 @@ fn with_len(mut entry: io_uring::squeue::Entry128, len: u32) -> io_uring::squeue
     const LEN_AT: usize = 24;
     // SAFETY: the entry is `io_uring_sqe`, plain data, whose length is the 32 bits at this offset (`linux/io_uring.h`).
     unsafe {
-        let at = (&raw mut entry).cast::<u8>().add(LEN_AT).cast::<u32>();
-        at.write_unaligned(len);
+        let at = (&raw mut entry).cast::<u8>().add(LEN_AT).cast::<[u8; 4]>();
+        at.write(len.to_ne_bytes());
     }
     entry
 }

@@ -353,7 +353,9 @@ impl Drop for IoRing {
         // Every request holds the ring, so the remaining requests are orphaned, or belong to the doorbell.
         let orphans = queues.slots.iter().filter(|(_, slot)| !slot.stays);
         let orphans: Vec<usize> = orphans.map(|(key, _)| key).collect();
-        orphans.into_iter().for_each(|key| queues.cancel(key));
+        for key in orphans {
+            queues.cancel(key);
+        }
         if queues.doorbell_armed {
             queues.cancel(KEY_DOORBELL as usize);
         }

@@ -85,7 +85,9 @@ mod tests {
 
     fn after(waits: &[WaitOutcome]) -> PollPacing {
         let mut polling = PollPacing::default();
-        waits.iter().for_each(|waited| polling.note(*waited));
+        for waited in waits {
+            polling.note(*waited);
+        }
         polling
     }
 

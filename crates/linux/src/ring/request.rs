@@ -350,6 +350,10 @@ fn read(hold: HeldMemory) -> Buf {
 
 impl SocketMessage {
     /// Creates a message of all of `bufs`, in order.
+    #[expect(
+        clippy::unnecessary_box_returns,
+        reason = "the kernel knows its address"
+    )]
     pub(crate) fn new(bufs: Vec<Buf>) -> Box<SocketMessage> {
         let parts = bufs
             .iter()

@@ -59,15 +59,14 @@ fn unescape(field: &[u8]) -> OsString {
     let mut rest = field;
     while let Some((byte, after)) = rest.split_first() {
         let octal = after.first_chunk::<3>().filter(|_| *byte == b'\\');
-        match octal.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok()) {
-            Some(escaped) => {
-                out.push(escaped);
-                rest = &after[3..];
-            }
-            None => {
-                out.push(*byte);
-                rest = after;
-            }
+        if let Some(escaped) =
+            octal.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok())
+        {
+            out.push(escaped);
+            rest = &after[3..];
+        } else {
+            out.push(*byte);
+            rest = after;
         }
     }
     OsString::from_vec(out)

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, DeviceGeometry, Result, ZeroedSpace};
+use forebay_device::{BufMut, Device, DeviceError, DeviceGeometry, Result, ZeroedSpace};
 use forebay_frontend::requests::{ChangeRequest, FrontDevice, kernel_errno};
 use forebay_fuse::codec::files::FuseFileKind;
 use forebay_fuse::codec::{
@@ -211,7 +211,7 @@ impl ServedFile {
             let _lease = lease;
             let done = if in_blocks == len {
                 let buf = request.buffer(len);
-                file.target.read(at, buf).await.map(|buf| buf.freeze())
+                file.target.read(at, buf).await.map(BufMut::freeze)
             } else {
                 unaligned::read(&file.target, at, len).await
             };

@@ -174,19 +174,16 @@ impl<'a> LoopServerPlan<'a> {
             let executor = Executor::new(ring.clone());
             let rt = executor.rt();
             executor.block_on(async move {
-                let device: Rc<dyn Device> = match disk {
-                    Some(path) => {
-                        let opened = forebay_linux::open(&ring, path, DeviceOpenOptions::default());
-                        opened.expect("a disk").device
-                    }
-                    None => {
-                        let observed = ControlHooks {
-                            strings: thread_strings,
-                            unmaps: self.unmaps,
-                        };
-                        let ram = RamDevice::new(self.len, self.block_size);
-                        Rc::new(Tap::new(ram, observed))
-                    }
+                let device: Rc<dyn Device> = if let Some(path) = disk {
+                    let opened = forebay_linux::open(&ring, path, DeviceOpenOptions::default());
+                    opened.expect("a disk").device
+                } else {
+                    let observed = ControlHooks {
+                        strings: thread_strings,
+                        unmaps: self.unmaps,
+                    };
+                    let ram = RamDevice::new(self.len, self.block_size);
+                    Rc::new(Tap::new(ram, observed))
                 };
                 let memory = RequestMemory::default();
                 let options = LoopOptions {

@@ -312,7 +312,7 @@ fn chattr_and_lsattr_work_and_only_the_owner_and_root_set_flags() {
         );
         assert_eq!(
             (flags_of(&dir.join("other")), flags_of(&dir.join("own"))),
-            ("".into(), "d".into())
+            (String::new(), "d".into())
         );
     } else {
         skip(test, "no setpriv; others did not try");

@@ -142,7 +142,7 @@ fn an_aborted_transaction_leaves_no_change() {
                 std::thread::yield_now();
             }
         } else {
-            drop(abandoned)
+            drop(abandoned);
         }
         assert!(there(&path, 0, 20_000) == [b'a'; 8192]);
         assert!(read(&file, 0, 20_000) == [b'a'; 8192]);

@@ -45,9 +45,9 @@ fn rename_can_leave_a_whiteout_and_the_filesystem_works_as_an_overlay_upper_laye
     assert!(is_whiteout(&b) && fs::read(&c).expect("read") == a.to_str().unwrap().as_bytes());
     assert_eq!(fs::read_dir(&dir).expect("listed").count(), 3);
     let layers = ["upper", "work", "lower", "merged"].map(|name| dir.join(name));
-    layers
-        .iter()
-        .for_each(|layer| fs::create_dir(layer).expect("made"));
+    for layer in &layers {
+        fs::create_dir(layer).expect("made");
+    }
     let [upper, work, lower, merged] = layers.map(|layer| layer.display().to_string());
     let lower_dir = tempfile::tempdir().expect("a lower layer elsewhere");
     for name in ["goes", "moves"] {
@@ -146,10 +146,10 @@ fn extended_attributes_have_the_name_spaces_of_linux() {
 }
 
 /// Requests a shutdown (`FS_IOC_SHUTDOWN`) by the path of a directory.
-const SHUT_DOWN: &str = r#"
+const SHUT_DOWN: &str = r"
 import fcntl, os, sys
 fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, bytes(4))
-"#;
+";
 
 #[test]
 fn a_filesystem_shut_down_by_root_keeps_its_data_and_refuses_changes() {

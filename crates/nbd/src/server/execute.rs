@@ -51,9 +51,9 @@ impl SplitWrite {
 impl Drop for SplitWrite {
     fn drop(&mut self) {
         if self.received.get() {
-            self.conn.reply(self.ticket, self.outcome.get())
+            self.conn.reply(self.ticket, self.outcome.get());
         } else {
-            self.conn.abandon(self.ticket)
+            self.conn.abandon(self.ticket);
         }
     }
 }

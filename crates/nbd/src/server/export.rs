@@ -103,7 +103,10 @@ impl NbdExport {
 
     /// Returns the export's flags for a client that has or has not agreed on structured replies.
     pub(crate) fn flags(&self, structured: bool) -> u16 {
-        use export_flag::*;
+        use export_flag::{
+            CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, SEND_DF, SEND_FAST_ZERO, SEND_FLUSH, SEND_FUA,
+            SEND_TRIM, SEND_WRITE_ZEROES,
+        };
         let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN;
         if structured {
             flags |= SEND_DF;

@@ -115,7 +115,10 @@ impl NbdNegotiation {
 
     /// Answers one option, appending the replies to `out`.
     pub(super) fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> HandshakeStep {
-        use format::option::*;
+        use format::option::{
+            ABORT, EXPORT_NAME, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT,
+            STRUCTURED_REPLY,
+        };
         match option {
             EXPORT_NAME => self.export_name(data, out),
             ABORT => {

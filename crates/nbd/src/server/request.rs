@@ -20,7 +20,7 @@ pub(super) enum NbdCommand {
 
 /// Returns the request flags that the command allows. FUA is allowed for all commands, although some ignore it.
 fn flags_known(code: u16, session: &NbdSession) -> u16 {
-    use command_flag::*;
+    use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
     FUA | match code {
         command::READ if session.structured => DF,
         command::WRITE_ZEROES => NO_HOLE | FAST_ZERO,

@@ -1,4 +1,4 @@
-//! The state of ranges of an export: the answers to BLOCK_STATUS.
+//! The state of ranges of an export: the answers to `BLOCK_STATUS`.
 
 use std::ops::Range;
 

@@ -24,7 +24,7 @@ use super::request::{self, NbdCommand};
 use super::wire::NbdWire;
 use crate::codec::format::{self, NbdErrno, NbdRequest, command};
 
-/// Memory for an answer to BLOCK_STATUS, in bytes: the extents of two contexts.
+/// Memory for an answer to `BLOCK_STATUS`, in bytes: the extents of two contexts.
 const STATUS_BYTES: u64 = 64 << 10;
 
 /// Reads and starts requests until the client disconnects or violates the protocol.
@@ -95,7 +95,7 @@ async fn accept(
     let admission = conn.under_way.admit(bytes).await;
     match command {
         NbdCommand::Write { range, fua } => {
-            write(conn, inbox, admission, cookie, range, fua).await?
+            write(conn, inbox, admission, cookie, range, fua).await?;
         }
         NbdCommand::Read { range, whole } => read(conn, admission, cookie, range, whole).await,
         NbdCommand::Change(change) => {
@@ -127,9 +127,9 @@ async fn read(
     let lease = conn.reply_memory(len).await;
     let ticket = ticket(cookie, admission);
     if len <= PART_BYTES {
-        start(&conn.rt, execute::read(owner, ticket, range, lease))
+        start(&conn.rt, execute::read(owner, ticket, range, lease));
     } else {
-        start(&conn.rt, execute::read_whole(owner, ticket, range, lease))
+        start(&conn.rt, execute::read_whole(owner, ticket, range, lease));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use forebay_nbd::NbdExport;
+use forebay_nbd::client::ReplyChunk;
 use forebay_nbd::codec::format::client::info_query;
 use forebay_nbd::codec::format::{NbdErrno, chunk, command, command_flag, export_flag, option};
 
@@ -135,11 +136,11 @@ fn a_fast_zero_is_executed_only_if_fast_and_otherwise_refused_without_effect() {
 
 #[test]
 fn invalid_requests_are_answered_with_errors_and_the_connection_continues() {
+    use command::*;
     run(async |rt| {
         let probe = probe(LEN, 4096);
         let mut client = connect(&serve(&rt, Rc::clone(&probe) as _)).go().await;
         let end = LEN;
-        use command::*;
         for (what, command, flags, offset, len, errno) in [
             ("unaligned read", READ, 0, 512, 4096, INVAL),
             ("unaligned length", READ, 0, 0, 512, INVAL),
@@ -265,7 +266,7 @@ fn a_structured_read_that_fails_in_part_returns_the_offset() {
         *probe.broken.borrow_mut() = Some((1 << 20..(1 << 20) + 4096, 5));
         let mut client = connect(&serve(&rt, probe)).go_structured(&[]).await;
         let chunks = client.chunks(command::READ, 0, 0, 2 << 20).await;
-        let errors: Vec<_> = chunks.iter().filter_map(|chunk| chunk.error()).collect();
+        let errors: Vec<_> = chunks.iter().filter_map(ReplyChunk::error).collect();
         assert_eq!((chunks.len(), &errors[..]), (2, &[(IO, Some(1 << 20))][..]));
         let whole = client
             .chunks(command::READ, command_flag::DF, 0, 2 << 20)

@@ -100,6 +100,7 @@ impl AccessDistribution {
     }
 
     /// Returns the distribution over the hottest fraction `hot` of the pages alone. Uniform if `hot` is 0.
+    #[must_use]
     pub fn hottest(&self, hot: f64) -> AccessDistribution {
         let mut left = hot.clamp(0.0, 1.0);
         let mut taken = Vec::new();

@@ -27,7 +27,7 @@ pub fn hot_log_utilisation(share: f64, d: f64) -> f64 {
     }
 }
 
-/// Returns w(h)·2/(1 − u_h) + (1 − w(h))·E for a log of the hottest `share` of the pages, which receive `received` of
+/// Returns `w(h)·2/(1 − u_h) + (1 − w(h))·E` for a log of the hottest `share` of the pages, which receive `received` of
 /// the writes, evenly distributed.
 pub fn hybrid_cost(share: f64, received: f64, d: f64, efficiency: f64) -> f64 {
     let u = cleaning_utilisation(hot_log_utilisation(share, d));

@@ -78,7 +78,7 @@ impl Placement for SepBit {
     fn place_user(&mut self, write: &UserWrite) -> PlacementAnswer<UserPlace> {
         let lived = write.overwrites.map(|old| write.now.since(old.born));
         let short = lived.is_some_and(|lived| lived < self.lifetime);
-        let class = if short { 0 } else { 1 };
+        let class = u8::from(!short);
         let written = &mut self.written[usize::from(class)];
         *written = written.saturating_add(u64::from(write.sectors));
         PlacementAnswer {

@@ -283,9 +283,9 @@ impl Simulator {
                 capacity: self.config.pages * PAGE as u32,
             });
         }
-        pages
-            .into_iter()
-            .for_each(|(page, from)| self.move_page(page, from));
+        for (page, from) in pages {
+            self.move_page(page, from);
+        }
         for victim in victims {
             assert_eq!(self.segments[victim.segment as usize].live, 0);
             self.free.insert(0, victim.segment);

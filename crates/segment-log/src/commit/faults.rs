@@ -114,13 +114,12 @@ pub(super) struct CommitFaults {
 impl CommitFaults {
     fn failed(&self, now: Instant, cause: &str) {
         let mut current = self.current.borrow_mut();
-        match &mut *current {
-            Some(fault) => fault.cause = cause.into(),
-            None => {
-                tracing::warn!(cause, "the device of the log fails; will retry");
-                let (since, cause) = (now, cause.into());
-                *current = Some(DeviceFault { since, cause });
-            }
+        if let Some(fault) = &mut *current {
+            fault.cause = cause.into();
+        } else {
+            tracing::warn!(cause, "the device of the log fails; will retry");
+            let (since, cause) = (now, cause.into());
+            *current = Some(DeviceFault { since, cause });
         }
     }
 

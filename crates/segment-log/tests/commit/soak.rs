@@ -53,7 +53,7 @@ async fn write(rig: CommitRig, chance: SoakRng, acknowledged: Rc<Cell<u64>>) {
             }
             2 => {
                 rig.commit.flush(last).await.expect("never latched");
-                assert!(rig.recovered() >= last, "{} lost", last);
+                assert!(rig.recovered() >= last, "{last} lost");
                 acknowledged.set(acknowledged.get() + 1);
             }
             _ => {

@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use forebay_device::{DeviceError, is_zero};
-use forebay_segment_log::{RecordEntry as _, payload_is_sound};
+use forebay_segment_log::{RecordEntry, payload_is_sound};
 use forebay_units::{RecordSeq, SECTOR_BYTES, SegmentSeq, round_up};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -186,7 +186,7 @@ impl ScannedVolume<'_> {
         let sectors: u64 = record
             .entries
             .iter()
-            .map(|entry| entry.payload_sectors())
+            .map(RecordEntry::payload_sectors)
             .sum();
         let len = HEADER_BYTES as u64 + sectors * SECTOR_BYTES;
         let len = round_up(len, self.store.layout().block.into());

@@ -1,5 +1,7 @@
 //! Checks of the table's invariants.
 
+use std::collections::BTreeSet;
+
 use super::SegmentTable;
 use crate::geometry::SegmentSlot;
 use crate::segment::SegmentState;
@@ -54,7 +56,7 @@ impl SegmentTable {
                 "written in place in another state",
             )?;
         }
-        let listed: usize = self.lists.iter().map(|list| list.len()).sum();
+        let listed: usize = self.lists.iter().map(BTreeSet::len).sum();
         let settling: usize = self.settling.iter().map(|(_, slots)| slots.len()).sum();
         let demand = |holds: bool, what: &str| if holds { Ok(()) } else { Err(what.to_owned()) };
         demand(counts == self.counts, "the counts by state are wrong")?;

@@ -197,9 +197,9 @@ impl SegmentTable {
             for slot in slots {
                 debug_assert_eq!(self.live_in(slot), 0);
                 if self.states[slot.0 as usize].pins > 0 {
-                    self.change(slot, SegmentState::Pinned)
+                    self.change(slot, SegmentState::Pinned);
                 } else {
-                    self.release(slot)
+                    self.release(slot);
                 }
             }
         }

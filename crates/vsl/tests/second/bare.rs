@@ -237,7 +237,9 @@ async fn rewrite(volume: &OpenSpace, model: &mut ExpectedExtents, keys: &[u64]) 
             model.add_next(&mut batch, *key);
         }
         volume.apply(&batch).await;
-        some.iter().for_each(|key| model.written(*key));
+        for key in some {
+            model.written(*key);
+        }
     }
 }
 

@@ -124,7 +124,7 @@ fn killed_then_cut(kind: PlacementKind, cut_after: u64, writes: u64) {
             SpaceSettings::default(),
             false,
         );
-        let opened = world.rt.timeout(SOON, opening).await;
+        let opened = world.rt.timeout(SOON, Box::pin(opening)).await;
         assert!(opened.is_err(), "recovery writes more");
         world.device.writes_left.set(None);
         let recovered = changed(&killed, &world.image());

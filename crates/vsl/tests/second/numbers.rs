@@ -75,7 +75,7 @@ fn each_attempt_of_a_recovery_has_its_own_epoch_and_segment_numbers() {
                     SpaceSettings::default(),
                     false,
                 );
-                let opened = world.rt.timeout(SOON, opening).await;
+                let opened = world.rt.timeout(SOON, Box::pin(opening)).await;
                 world.device.writes_left.set(None);
                 let new = written(&before, &headers(&world.image()));
                 let of_try: BTreeSet<u64> = new.iter().map(|header| header.epoch).collect();

@@ -118,7 +118,10 @@ fn opening_fails_after_its_patience_if_superblocks_cannot_be_written() {
         drop(volume);
         world.device.superblocks_fail.set(true);
         let opened = open(world.rt.clone(), world.below(), options, false);
-        let opened = world.rt.timeout(2 * options.patience, opened).await;
+        let opened = world
+            .rt
+            .timeout(2 * options.patience, Box::pin(opened))
+            .await;
         let error = opened
             .expect("opening ends")
             .map(drop)

@@ -122,7 +122,7 @@ fn a_volume_of_very_many_small_segments_can_be_created_and_used() {
             async move |world| {
                 world
                     .rt
-                    .timeout(SOON, world.create())
+                    .timeout(SOON, Box::pin(world.create()))
                     .await
                     .expect("making ends");
                 let volume = world.open(SpaceSettings::default()).await;

@@ -260,7 +260,7 @@ impl SpaceTestbed {
     pub(crate) async fn open_damaged(&self, options: SpaceSettings) -> OpenSpace {
         let opened = self.rt.timeout(
             600 * SOON,
-            open(self.rt.clone(), self.below(), options, false),
+            Box::pin(open(self.rt.clone(), self.below(), options, false)),
         );
         let opened = opened.await.expect("opening ends");
         let (space, workers, recovery) = opened.expect("opened");

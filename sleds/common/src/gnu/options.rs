@@ -72,6 +72,7 @@ impl<T: Copy> ToolOption<T> {
     }
 
     /// Marks an option that the GNU program does not have.
+    #[must_use]
     pub const fn of_ours(self) -> ToolOption<T> {
         ToolOption { ours: true, ..self }
     }
@@ -208,13 +209,14 @@ fn short<T: Copy + PartialEq>(
                 continue;
             }
             OptionArgument::Optional(_) => attached(),
-            OptionArgument::Required(_) => match attached().or_else(|| args.next()) {
-                Some(value) => Some(value),
-                None => {
+            OptionArgument::Required(_) => {
+                if let Some(value) = attached().or_else(|| args.next()) {
+                    Some(value)
+                } else {
                     let text = text!("option requires an argument -- '", [*letter], "'");
                     return Err(UsageError(text));
                 }
-            },
+            }
         };
         add(ParsedArgument::Option(opt.id, value));
         break;

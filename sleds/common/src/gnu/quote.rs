@@ -104,7 +104,9 @@ impl<'a> SplitName<'a> {
                         out.extend_from_slice(b"'$'");
                     }
                     escaping = true;
-                    bytes.iter().for_each(|b| escape(*b, &mut out));
+                    for b in bytes {
+                        escape(*b, &mut out);
+                    }
                 }
             }
         }

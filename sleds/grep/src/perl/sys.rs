@@ -7,7 +7,18 @@
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 
-use pcre2_sys::*;
+use pcre2_sys::{
+    PCRE2_CASELESS, PCRE2_DOLLAR_ENDONLY, PCRE2_ERROR_DEPTHLIMIT, PCRE2_ERROR_HEAPLIMIT,
+    PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_MATCHLIMIT, PCRE2_ERROR_NOMATCH, PCRE2_ERROR_NOMEMORY,
+    PCRE2_ERROR_RECURSELOOP, PCRE2_EXTRA_MATCH_LINE, PCRE2_JIT_COMPLETE, PCRE2_MATCH_INVALID_UTF,
+    PCRE2_UTF, pcre2_code_8, pcre2_code_free_8, pcre2_compile_8, pcre2_compile_context_create_8,
+    pcre2_compile_context_free_8, pcre2_get_error_message_8, pcre2_get_ovector_pointer_8,
+    pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8, pcre2_jit_stack_create_8,
+    pcre2_jit_stack_free_8, pcre2_maketables_8, pcre2_maketables_free_8, pcre2_match_8,
+    pcre2_match_context_8, pcre2_match_context_create_8, pcre2_match_context_free_8,
+    pcre2_match_data_8, pcre2_match_data_create_from_pattern_8, pcre2_match_data_free_8,
+    pcre2_set_character_tables_8, pcre2_set_compile_extra_options_8,
+};
 
 use super::PerlOptions;
 
@@ -139,7 +150,14 @@ fn compile(
             pcre2_set_character_tables_8(settings.as_ptr(), tables.0);
         }
         let (start, length) = (pattern.as_ptr(), pattern.len());
-        let code = pcre2_compile_8(start, length, flags, &mut error, &mut at, settings.as_ptr());
+        let code = pcre2_compile_8(
+            start,
+            length,
+            flags,
+            &raw mut error,
+            &raw mut at,
+            settings.as_ptr(),
+        );
         pcre2_compile_context_free_8(settings.as_ptr());
         code
     };

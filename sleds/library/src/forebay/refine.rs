@@ -126,7 +126,7 @@ fn push(refined: &mut Vec<BackingExtent>, end: u64, offset: u64, under: BackingT
     if offset < end {
         match refined.last_mut() {
             Some(last) if last.under == under && !matches!(under, BackingTier::Data(_)) => {
-                last.end = end
+                last.end = end;
             }
             _ => refined.push(BackingExtent { offset, end, under }),
         }

@@ -69,9 +69,9 @@ impl PieceAssembly {
             if self.buf.is_empty() {
                 // Fresh memory from the system is already zero.
                 // Fresh memory from the system is already zero.
-                self.buf = vec![0; length]
+                self.buf = vec![0; length];
             } else {
-                self.buf.resize(length, 0)
+                self.buf.resize(length, 0);
             }
             if rest == 0 {
                 self.move_to_front();
@@ -154,12 +154,11 @@ impl PieceAssembly {
                 }
                 let from = self.searched.max(fitting);
                 let first = rest[from..].iter().position(|byte| *byte == end);
-                match first {
-                    Some(first) => from + first + 1,
-                    None => {
-                        self.searched = rest.len();
-                        0
-                    }
+                if let Some(first) = first {
+                    from + first + 1
+                } else {
+                    self.searched = rest.len();
+                    0
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
@@ -80,16 +80,14 @@ struct AsyncState {
 
 impl AsyncShared {
     fn lock(&self) -> MutexGuard<'_, AsyncState> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for space in `ready`, and appends the piece. Returns false if the `AsyncReader` was dropped.
     fn put(&self, piece: FilePiece<'_>) -> bool {
         let full = |state: &mut AsyncState| state.ready.len() >= AHEAD && !state.dropped;
         let waited = self.room.wait_while(self.lock(), full);
-        let mut state = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if state.dropped {
             return false;
         }
@@ -203,12 +201,11 @@ impl AsyncReader {
             self.shared.room.notify_one();
             return Poll::Ready(Ok(true));
         }
-        match &mut state.end {
-            Some(end) => Poll::Ready(std::mem::replace(end, Ok(())).map(|()| false)),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(end) = &mut state.end {
+            Poll::Ready(std::mem::replace(end, Ok(())).map(|()| false))
+        } else {
+            state.waker = Some(context.waker().clone());
+            Poll::Pending
         }
     }
 }

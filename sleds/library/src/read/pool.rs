@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -160,9 +160,7 @@ struct PoolShared {
 
 impl PoolShared {
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn carry_out(&self, mut job: ReadJob) -> io::Result<ReadBlock> {
@@ -189,7 +187,7 @@ impl PoolShared {
                 state = self
                     .work
                     .wait(state)
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                    .unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             drop(state);
@@ -277,7 +275,7 @@ impl ReadPool {
                 return outcome;
             }
             let waited = self.shared.done.wait(state);
-            state = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 

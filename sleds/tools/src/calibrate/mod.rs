@@ -46,6 +46,7 @@ struct CalibrateArgs {
     time: f64,
     /// Path of the table (as root /var/lib/forebay/sleds.toml, otherwise $XDG_STATE_HOME/forebay/sleds.toml, or
     /// $SLEDS_TABLE)
+    #[expect(clippy::doc_markdown, reason = "a help text")]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the table; write nothing

@@ -308,7 +308,7 @@ impl<'a> RebinFormat<'a> {
                 RawPixel::Float(self.image.worth(RawPixel::Int(n)).unwrap_or(f64::NAN))
             }
             RawPixel::Float(x) if scaled => RawPixel::Float(x * scale + zero),
-            other => other,
+            other @ RawPixel::Float(_) => other,
         }))
     }
 
@@ -320,7 +320,7 @@ impl<'a> RebinFormat<'a> {
             return Ok(RawPixel::Float(sum.whole as f64 + more));
         }
         let total = if offset.fract() == 0.0 && offset.abs() < 1e20 {
-            sum.whole + (sum.count - 1) as i128 * offset as i128
+            sum.whole + i128::from(sum.count - 1) * offset as i128
         } else {
             sum.whole + more.round_ties_even() as i128
         };

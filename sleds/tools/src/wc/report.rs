@@ -38,9 +38,9 @@ pub(super) fn digits(files: impl Iterator<Item = Metadata>) -> usize {
     let mut bytes: u64 = 0;
     for file in files {
         if file.is_file() {
-            bytes = bytes.wrapping_add(file.len())
+            bytes = bytes.wrapping_add(file.len());
         } else {
-            least = UNKNOWN_WIDTH
+            least = UNKNOWN_WIDTH;
         }
     }
     bytes.to_string().len().max(least)
@@ -73,9 +73,9 @@ impl CountReport {
         if let Some(name) = name {
             line.push(b' ');
             if name.as_bytes().contains(&b'\n') {
-                line.extend_from_slice(&quoted_if_needed(name))
+                line.extend_from_slice(&quoted_if_needed(name));
             } else {
-                line.extend_from_slice(name.as_bytes())
+                line.extend_from_slice(name.as_bytes());
             }
         }
         line.push(b'\n');

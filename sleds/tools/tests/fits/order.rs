@@ -34,9 +34,9 @@ fn header(bitpix: i32, height: usize, first: bool) -> Vec<u8> {
         ("NAXIS2", height.to_string()),
     ];
     if first {
-        keys.push(("EXTEND", "T".to_owned()))
+        keys.push(("EXTEND", "T".to_owned()));
     } else {
-        keys.extend([("PCOUNT", "0".to_owned()), ("GCOUNT", "1".to_owned())])
+        keys.extend([("PCOUNT", "0".to_owned()), ("GCOUNT", "1".to_owned())]);
     }
     let cards = keys
         .iter()

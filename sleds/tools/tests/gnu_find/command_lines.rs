@@ -6,7 +6,7 @@ use crate::support::{CaseInput, GnuCase, is_gnu, scratch};
 use crate::walks::known_tree;
 
 /// Words separated by blanks; run with both locales, in [`known_tree`].
-const LINES: &str = r#"
+const LINES: &str = r"
 .
 a//
 a/
@@ -326,7 +326,7 @@ f -printf %p\n -exec false ; -o -print
 . -mtime 1.
 . -mtime .5
 . -mtime .
-"#;
+";
 
 /// Words that may be empty, separated by `|`.
 const WITH_EMPTY: [&str; 18] = [
@@ -481,7 +481,7 @@ fn dates_are_parsed_like_in_gnu_find() {
                 .output()
                 .expect("date");
             let text = String::from_utf8_lossy(&known.stdout).into_owned();
-            let mut numbers = text.split_whitespace().map(|n| n.parse::<i64>());
+            let mut numbers = text.split_whitespace().map(str::parse::<i64>);
             let moments = match (numbers.next(), numbers.next()) {
                 (Some(Ok(seconds)), Some(Ok(nanos))) => {
                     let at = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::support::{GnuCase, is_gnu, scratch, seed};
 use crate::tree;
 use forebay_rng::Rng;
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
 #[test]
 fn a_folder_of_many_files_is_walked_in_the_same_order() {
@@ -34,7 +35,6 @@ fn folders_deeper_than_the_maximum_path_length_are_walked_completely() {
     let dir = scratch();
     let name = "n".repeat(200);
     let mut at = fs::File::open(dir.path()).expect("the folder");
-    use rustix::fs::{Mode, OFlags, mkdirat, openat};
     for _ in 0..150 {
         mkdirat(&at, name.as_str(), Mode::from_raw_mode(0o755)).expect("a folder");
         mkdirat(&at, "z", Mode::from_raw_mode(0o755)).expect("a folder");

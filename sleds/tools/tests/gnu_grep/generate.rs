@@ -232,9 +232,9 @@ fn branch(rng: &Rng, extended: bool, depth: u64) -> String {
                     // The C library misses matches of several such groups in a row.
                     let once = rng.pick(&["", "", "*", "\\?", "\\{0\\}"]);
                     if extended {
-                        text.push_str(&once.replace('\\', ""))
+                        text.push_str(&once.replace('\\', ""));
                     } else {
-                        text.push_str(once)
+                        text.push_str(once);
                     }
                     continue;
                 }

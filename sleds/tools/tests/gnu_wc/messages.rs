@@ -1,6 +1,8 @@
 //! Tests of error messages.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
 
 use crate::support::{CaseInput, GnuCase, scratch, seed};
 use crate::{any, can_compare};
@@ -11,8 +13,6 @@ fn names_in_messages_are_quoted_like_in_gnu_wc() {
     if !can_compare("names_in_messages_are_quoted_like_in_gnu_wc") {
         return;
     }
-    use std::ffi::OsString;
-    use std::os::unix::ffi::OsStringExt as _;
     let seed = seed();
     let rng = Rng::new(seed);
     let dir = scratch();

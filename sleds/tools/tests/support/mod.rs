@@ -243,15 +243,12 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.first() {
-        match rest.strip_prefix(from) {
-            Some(after) => {
-                out.extend_from_slice(to);
-                rest = after;
-            }
-            None => {
-                out.push(*first);
-                rest = &rest[1..];
-            }
+        if let Some(after) = rest.strip_prefix(from) {
+            out.extend_from_slice(to);
+            rest = after;
+        } else {
+            out.push(*first);
+            rest = &rest[1..];
         }
     }
     out

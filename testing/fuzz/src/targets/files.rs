@@ -116,6 +116,8 @@ pub(super) fn attributes_seeds() -> Vec<(&'static str, Vec<u8>)> {
         bytes.extend_from_slice(value);
     }
     let mut both = vec![("none", none), ("two", bytes)];
-    both.iter_mut().for_each(|(_, bytes)| seal_sector(bytes));
+    for (_, bytes) in &mut both {
+        seal_sector(bytes);
+    }
     both
 }

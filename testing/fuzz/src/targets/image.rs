@@ -344,7 +344,9 @@ async fn read_all(volume: &DcdVolume) -> Vec<Option<Vec<u8>>> {
 pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let changes = |flags: u8, all: &[Vec<u8>]| {
         let mut script = vec![flags];
-        all.iter().for_each(|one| script.extend_from_slice(one));
+        for one in all {
+            script.extend_from_slice(one);
+        }
         script
     };
     vec![

@@ -43,7 +43,7 @@ pub fn record(bytes: &[u8]) {
     each_way(bytes, |bytes| {
         twice(bytes, |bytes| {
             let (again, sectors) = again::record(bytes)?;
-            assert!(sectors * 512 <= u64::from(u32::MAX));
+            assert!(u32::try_from(sectors * 512).is_ok());
             Some(again)
         });
         twice(bytes, again::summary);

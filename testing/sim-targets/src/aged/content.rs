@@ -373,7 +373,9 @@ mod tests {
 
     fn with(content: &ExpectedContent, writes: &[(usize, u32)]) -> Vec<u32> {
         let mut seen = content.base.clone();
-        writes.iter().for_each(|(at, number)| seen[*at] = *number);
+        for (at, number) in writes {
+            seen[*at] = *number;
+        }
         seen
     }
 

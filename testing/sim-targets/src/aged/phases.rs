@@ -130,9 +130,9 @@ impl AgedWriter {
             for line in lines {
                 let piece = self.piece(&(line..line + 1));
                 if self.rng.one_in(4) {
-                    trims.push(piece)
+                    trims.push(piece);
                 } else {
-                    writes.push(piece)
+                    writes.push(piece);
                 }
             }
             self.apply(writes, trims, Durability::Flush).await?;
@@ -333,7 +333,7 @@ impl AgedWriter {
             return Ok(());
         }
         let pages = self.space.capacity().mapped / 4096;
-        let unused = unused as f64 / looks as f64;
+        let unused = unused as f64 / f64::from(looks);
         let stats = (&before, &self.space.stats());
         // Blocks that are not overwritten are practically cold. The model is valid only if such blocks are few.
         let is_uniform = pages as usize * 9 / 10 <= used.len();

@@ -188,7 +188,7 @@ impl AgedRun {
         let device = Rc::clone(disk) as Rc<dyn Device>;
         let opened = forebay_vsl::open(rt.clone(), device, self.recipe.options(), false);
         self.count(|tally| tally.cycles += 1);
-        let (space, workers, recovery) = match rt.timeout(checks::OPEN, opened).await {
+        let (space, workers, recovery) = match rt.timeout(checks::OPEN, Box::pin(opened)).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => {
                 let text = format!("refused without a reason: {error}");

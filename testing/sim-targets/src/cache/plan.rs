@@ -224,9 +224,9 @@ fn faults(rng: &Rng, kind: CacheFaultKind, seed: u64, requests: u64) -> (DiskFau
             Duration::from_millis(1 + rng.below(3000)),
         );
         if rng.coin() {
-            log.slow = Some(slow)
+            log.slow = Some(slow);
         } else {
-            data.slow = Some(slow)
+            data.slow = Some(slow);
         }
     }
     match kind {
@@ -256,7 +256,7 @@ fn faults(rng: &Rng, kind: CacheFaultKind, seed: u64, requests: u64) -> (DiskFau
             log.rot = Some(BitRot {
                 at: when,
                 places: 1 + rng.below(4),
-            })
+            });
         }
         CacheFaultKind::Misdirect => log.misdirect = Some(rng.below(requests / 4)),
         CacheFaultKind::Lies => {

@@ -44,9 +44,9 @@ impl DirectoryHistory {
     /// Records the end of the operation. `done` is false for a refused operation.
     pub fn end(&mut self, done: bool) {
         if done {
-            self.done += 1
+            self.done += 1;
         } else {
-            drop(self.states.pop_back())
+            drop(self.states.pop_back());
         }
     }
 

@@ -117,7 +117,7 @@ impl FileOperation {
         let mut came = ModelEffect::default();
         match self {
             FileOperation::Write { id, offset, data } => {
-                came.at = model.write(*id, *offset, data)?
+                came.at = model.write(*id, *offset, data)?;
             }
             FileOperation::Resize { id, size } => model.resize(*id, *size)?,
             FileOperation::Punch { id, offset, len } => {
@@ -131,7 +131,7 @@ impl FileOperation {
                 }
             }
             FileOperation::Attribute { id, name, value } => {
-                model.set_attribute(*id, name, Some(value))?
+                model.set_attribute(*id, name, Some(value))?;
             }
             FileOperation::Exchange { one, other } => model.exchange_data(*one, *other)?,
             FileOperation::Set { id, permissions } => {
@@ -196,9 +196,9 @@ impl FileOperation {
                 for (id, offset, data) in all {
                     let of_file = edits.entry(number(id)).or_default();
                     if is_zero(data) {
-                        of_file.punch(*offset, data.len() as u64)
+                        of_file.punch(*offset, data.len() as u64);
                     } else {
-                        of_file.write(*offset, BufMut::copy_of(data).freeze())
+                        of_file.write(*offset, BufMut::copy_of(data).freeze());
                     }
                 }
                 fs.edit(&edits).await?;
@@ -209,7 +209,7 @@ impl FileOperation {
                     .await?;
             }
             FileOperation::Exchange { one, other } => {
-                fs.exchange_data(number(one), number(other)).await?
+                fs.exchange_data(number(one), number(other)).await?;
             }
             FileOperation::Link {
                 id,

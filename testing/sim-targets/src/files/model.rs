@@ -424,7 +424,9 @@ impl FilesModel {
             let there = other.nodes.get(id).map(|node| &node.preallocated);
             for range in there.into_iter().flat_map(RangeSet::iter) {
                 let parts = node.preallocated.parts(range);
-                parts.into_iter().for_each(|part| both.insert(part));
+                for part in parts {
+                    both.insert(part);
+                }
             }
             Rc::make_mut(node).preallocated = both;
         }

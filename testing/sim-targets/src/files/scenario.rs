@@ -275,7 +275,7 @@ impl FilesContext {
                 let (ctx, fs, rt) = (Rc::clone(&ctx), attached.fs.clone(), rt.clone());
                 async move {
                     let rng = Rng::new(mix(seed, 50 + index as u64));
-                    let worked = ctx.work(fs, index, rng, &ctx.scenario.incarnations[n]);
+                    let worked = Box::pin(ctx.work(fs, index, rng, &ctx.scenario.incarnations[n]));
                     match rt.timeout(PATIENCE, worked).await {
                         Ok(Ok(())) => {}
                         Ok(Err(what)) => ctx.violated("the model", what),

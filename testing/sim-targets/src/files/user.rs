@@ -449,7 +449,9 @@ impl FilesUser {
             self.durable(&done);
             if !data_only {
                 let mut known = self.known.borrow_mut();
-                inodes.iter().for_each(|inode| known.durable(inode));
+                for inode in &inodes {
+                    known.durable(inode);
+                }
             }
         }
         Ok(())

@@ -103,9 +103,9 @@ impl FilesUser {
             if flags == libc::O_SYNC || is_sync {
                 // No other client changes the file.
                 let inode = self.fs.inode(number).await;
-                inode
-                    .iter()
-                    .for_each(|inode| self.known.borrow_mut().durable(inode));
+                if let Ok(inode) = &inode {
+                    self.known.borrow_mut().durable(inode);
+                }
             }
         }
         self.read(id).await
@@ -125,7 +125,7 @@ impl FilesUser {
                 let offset = self.offset().min((512 << 20) - most);
                 let mut data = vec![0; 1 + self.rng.below(most) as usize];
                 if self.rng.one_in(3) {
-                    edits.punch(offset, data.len() as u64)
+                    edits.punch(offset, data.len() as u64);
                 } else {
                     self.rng.fill(&mut data);
                     // Zeroes would make a hole.

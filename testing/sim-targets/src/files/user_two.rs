@@ -147,7 +147,9 @@ impl FilesUser {
         }
         let fresh: Vec<ModelId> = ids.difference(&model.held).copied().collect();
         if used.len() == ids.len() {
-            fresh.iter().for_each(|id| self.hold(*id));
+            for id in &fresh {
+                self.hold(*id);
+            }
             self.do_two(&acts, &beside).await?;
         }
         for id in used {

@@ -108,9 +108,9 @@ pub(crate) fn run(args: &DemeritArgs) -> Result<()> {
         write(path, &plot::draw(&title, &real, &runs[0]))?;
     }
     if args.json {
-        println!("{}", json(&outcome, args.phases))
+        println!("{}", json(&outcome, args.phases));
     } else {
-        print!("{}", text(&outcome, args.phases))
+        print!("{}", text(&outcome, args.phases));
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ fn durable_writes_fail(plan: &mut SpacePlan, rng: &Rng) {
             ..DiskFaults::default()
         };
         if rng.one_in(4) {
-            conditions.faults.writes_fail = 4 + rng.below(20)
+            conditions.faults.writes_fail = 4 + rng.below(20);
         } else {
             conditions.faults.troubles.push(TimedFault {
                 from: Duration::ZERO,
@@ -130,7 +130,7 @@ fn durable_writes_fail(plan: &mut SpacePlan, rng: &Rng) {
                 one_in: 2 + rng.below(3),
                 takes: Duration::ZERO,
                 fails: true,
-            })
+            });
         }
     }
 }

@@ -62,7 +62,7 @@ impl PageContent {
                 }
             }
             PageContent::Words(words) => {
-                out.copy_from_slice(&filled(words)[from..from + out.len()])
+                out.copy_from_slice(&filled(words)[from..from + out.len()]);
             }
         }
         true

@@ -321,7 +321,9 @@ impl SimDisk {
             *pending = rest;
             durable.sort_by_key(|write| write.done);
             let mut stable = self.stable.borrow_mut();
-            durable.iter().for_each(|write| write.apply(&mut stable));
+            for write in &durable {
+                write.apply(&mut stable);
+            }
         }
         self.ended(&request, Ok(()))
     }

@@ -192,9 +192,9 @@ fn look_on<S: TestedSystem>(
             CheckSchedule::OneIn(_) => {
                 let coin = coin(&rng, seed);
                 if shared.plan.volume.outlives_the_process() && rng.coin() {
-                    look.at_kill(coin)
+                    look.at_kill(coin);
                 } else {
-                    look.at_cut(&PerDisk::of(|_| coin), false)
+                    look.at_cut(&PerDisk::of(|_| coin), false);
                 }
             }
             CheckSchedule::Each {
@@ -267,7 +267,9 @@ impl<S: TestedSystem> CutCheck<'_, S> {
             self.at_cut(&PerDisk::of(|_| coin), full);
         }
         if self.ctx.plan.volume.outlives_the_process() {
-            coins.into_iter().for_each(|coin| self.at_kill(coin));
+            for coin in coins {
+                self.at_kill(coin);
+            }
         }
     }
 }
@@ -315,7 +317,7 @@ async fn serve<S: TestedSystem>(
             }
         };
         match select(writers, std::pin::pin!(in_the_midst)).await {
-            Either::Right((_, writers)) => {
+            Either::Right(((), writers)) => {
                 join(stopper.close(), writers).await;
             }
             Either::Left(_) if ctx.is_over() => {}

@@ -92,13 +92,12 @@ impl TraceFormat {
             return None;
         };
         let op: u64 = op.parse().ok()?;
-        let (at, write) = match self {
-            TraceFormat::Oltp => (Duration::from_nanos(time.parse().ok()?), op == 0),
-            _ => {
-                let ms: f64 = time.parse().ok()?;
-                let at = Duration::try_from_secs_f64(ms / 1e3).ok()?;
-                (at, op.is_multiple_of(2))
-            }
+        let (at, write) = if self == TraceFormat::Oltp {
+            (Duration::from_nanos(time.parse().ok()?), op == 0)
+        } else {
+            let ms: f64 = time.parse().ok()?;
+            let at = Duration::try_from_secs_f64(ms / 1e3).ok()?;
+            (at, op.is_multiple_of(2))
         };
         Some(TraceRequest {
             at,

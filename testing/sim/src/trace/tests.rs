@@ -16,7 +16,7 @@ fn text_traces_are_read_line_by_line() {
     let oltp = TraceFormat::Oltp
         .read(b"0 0 303567 7 0\n26214000 0 303574 7 1\n", 9)
         .unwrap();
-    let later = Duration::from_nanos(26_214_000);
+    let later = Duration::from_micros(26_214);
     assert_eq!(
         oltp,
         [

@@ -51,9 +51,9 @@ impl WriteBuffer {
         }
         self.partial.insert(part.unit, part.blocks);
         if part.blocks == self.whole {
-            self.order.push_front(part.unit)
+            self.order.push_front(part.unit);
         } else {
-            self.order.push_back(part.unit)
+            self.order.push_back(part.unit);
         }
         true
     }

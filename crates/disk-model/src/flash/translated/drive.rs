@@ -106,9 +106,9 @@ impl TranslatedDrive {
             .filter_map(|part| self.map.page_of(part.unit))
             .collect();
         if pages.is_empty() {
-            self.ready.push(CommandCompletion { id, at: now })
+            self.ready.push(CommandCompletion { id, at: now });
         } else {
-            self.chips.read(now, 2 * id, pages)
+            self.chips.read(now, 2 * id, pages);
         }
     }
 

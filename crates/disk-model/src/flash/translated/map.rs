@@ -158,9 +158,9 @@ impl FlashMap {
         let page = u64::from(open.unit) * self.shape.pages + open.taken;
         open.taken += 1;
         if open.taken == self.shape.pages {
-            self.state[open.unit as usize] = ReclaimState::Full
+            self.state[open.unit as usize] = ReclaimState::Full;
         } else {
-            self.open[n] = Some(open)
+            self.open[n] = Some(open);
         }
         self.page_of[unit as usize] = page as u32;
         self.unit_of[page as usize] = unit as u32;

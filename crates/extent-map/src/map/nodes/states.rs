@@ -278,21 +278,18 @@ impl NodeTable {
         crc: u32,
     ) -> (Option<LogPlace>, bool) {
         let by = self.epochs.writing;
-        let (before, gone) = match self.aside.remove(&id) {
-            Some(aside) => {
-                self.aside_bytes -= aside.body.bytes();
-                (aside.place, aside.gone)
-            }
-            None => {
-                let before = self.copy(id).map(|(place, _)| place);
-                self.leave(id, NodeState::Frozen);
-                self.get_mut(id).epoch = 0;
-                self.written = self.written.link(self, id);
-                let bytes = self.get(id).body.bytes();
-                self.counts.unclean_bytes += bytes;
-                self.counts.written_bytes += bytes;
-                (before, false)
-            }
+        let (before, gone) = if let Some(aside) = self.aside.remove(&id) {
+            self.aside_bytes -= aside.body.bytes();
+            (aside.place, aside.gone)
+        } else {
+            let before = self.copy(id).map(|(place, _)| place);
+            self.leave(id, NodeState::Frozen);
+            self.get_mut(id).epoch = 0;
+            self.written = self.written.link(self, id);
+            let bytes = self.get(id).body.bytes();
+            self.counts.unclean_bytes += bytes;
+            self.counts.written_bytes += bytes;
+            (before, false)
         };
         if gone {
             self.release(id);

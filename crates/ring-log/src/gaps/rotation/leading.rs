@@ -146,17 +146,17 @@ impl LeadPhase {
             return Some(PhaseChange::Rest);
         }
         if over < 0.5 {
-            way.hit(turn)
+            way.hit(turn);
         } else {
-            way.miss(turn)
+            way.miss(turn);
         }
         // A loss consists of whole rotations; the remainder is an error of the learnt values.
         let (whole, error) = (turns + over.round(), over - over.round());
         if error.abs() < 0.3 {
             if whole > 0.5 {
-                self.turn *= 1.0 + error / whole / 32.0
+                self.turn *= 1.0 + error / whole / 32.0;
             } else {
-                self.rate += (seen.passed / seen.between - rate) / 64.0
+                self.rate += (seen.passed / seen.between - rate) / 64.0;
             }
         }
         way.gapped += (seen.took - way.gapped) / 16.0;

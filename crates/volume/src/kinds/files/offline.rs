@@ -64,9 +64,9 @@ impl FilesCheck {
 
     fn problem(&mut self, text: String) {
         if self.file_problems.len() < PROBLEMS_MAX {
-            self.file_problems.push(text)
+            self.file_problems.push(text);
         } else {
-            self.more_problems += 1
+            self.more_problems += 1;
         }
     }
 }

@@ -197,7 +197,7 @@ impl Device for CountingDevice {
                 self.linear.write(at, buf, durability).await?;
                 match durability {
                     Durability::Fua => Ok(()),
-                    _ => self.keep(DeviceOp::Write).await,
+                    Durability::Flush => self.keep(DeviceOp::Write).await,
                 }
             };
             self.request(DeviceOp::Write, Some(1), write).await?;

@@ -181,7 +181,7 @@ fn what_is_wrong(status: &SpaceStatus, lines: &mut ReportLines) {
     };
     match status.mode {
         SpaceMode::NearlyFull => {
-            lines.push(("FULL", format!("nearly: {}{refused}", filled(status))))
+            lines.push(("FULL", format!("nearly: {}{refused}", filled(status))));
         }
         SpaceMode::Full => lines.push((
             "FULL",

@@ -60,7 +60,7 @@ impl JoinedDevices {
 
 impl Device for JoinedDevices {
     fn geometry(&self) -> DeviceGeometry {
-        let [a, b] = [&self.first, &self.second].map(|device| device.geometry());
+        let [a, b] = [&self.first, &self.second].map(forebay_device::Device::geometry);
         DeviceGeometry {
             len: a.len + b.len,
             block_size: self.block_size,
@@ -133,7 +133,7 @@ impl Device for JoinedDevices {
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        Box::pin(self.on_parts(range, |device, part| device.discard(part)))
+        Box::pin(self.on_parts(range, forebay_device::Device::discard))
     }
 
     fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {

@@ -214,7 +214,7 @@ pub(super) fn flushes_of_others(rng: &Rng, plan: &mut CachePlan) {
             if end < start + 4 * from {
                 continue;
             }
-            let middle = (start + end) / 2 / block * block;
+            let middle = u64::midpoint(start, end) / block * block;
             let write = |within: Range<u64>, len: u64| {
                 let at =
                     within.start + rng.below((within.end - within.start - len) / block + 1) * block;

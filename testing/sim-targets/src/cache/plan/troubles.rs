@@ -87,7 +87,7 @@ fn by_the_clock(rng: &Rng, plan: &mut CachePlan) {
     for incarnation in &mut plan.incarnations {
         match kind {
             CacheFaultKind::Away if rng.one_in(4) => {
-                full_meanwhile(rng, incarnation, &plan.regions, block)
+                full_meanwhile(rng, incarnation, &plan.regions, block);
             }
             CacheFaultKind::Away => away(rng, incarnation),
             CacheFaultKind::BadPlaces if block == 512 && rng.one_in(4) => {

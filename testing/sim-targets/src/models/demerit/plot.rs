@@ -108,7 +108,7 @@ fn frame(title: &str, end: f64, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) 
         svg,
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">service time in ms; share of requests \
          within it</text>",
-        (x(0.0) + x(end)) / 2.0,
+        f64::midpoint(x(0.0), x(end)),
         HEIGHT - 12.0
     );
     svg

@@ -83,7 +83,7 @@ impl Layer for CachedVolume {
             for extent in self.above.place(range) {
                 match extent.place {
                     DataLocation::Home => {
-                        places.extend(self.below.look_up_places(extent.range).await)
+                        places.extend(self.below.look_up_places(extent.range).await);
                     }
                     _ => places.push(extent),
                 }
