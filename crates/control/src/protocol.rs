@@ -286,13 +286,13 @@ mod tests {
         let left = RemainingWork {
             dirty_bytes: 65536,
             destage_unflushed_bytes: 4096,
-            pending_discard_bytes: 65536,
+            pending_discard_bytes: 4096,
             doing: VolumeActivity::Zeroing,
         };
-        assert_eq!(left.bytes(), 65536 - 4096 + 65536);
+        assert_eq!(left.bytes(), 65536 - 4096 + 4096);
         let reply = ControlReply::<()>::Progress(left);
         let text = serde_json::to_string(&reply).unwrap();
-        let documented = r#"{"reply":"progress","dirty_bytes":65536,"destage_unflushed_bytes":4096,"pending_discard_bytes":65536,"doing":"zeroing"}"#;
+        let documented = r#"{"reply":"progress","dirty_bytes":65536,"destage_unflushed_bytes":4096,"pending_discard_bytes":4096,"doing":"zeroing"}"#;
         assert_eq!(text, documented);
         assert_eq!(
             serde_json::from_str::<ControlReply<()>>(&text).unwrap(),
