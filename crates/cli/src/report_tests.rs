@@ -16,7 +16,7 @@ const EXAMPLE: &str = r#"{
     "request_bytes": 1024, "request_bytes_max": 2048,
     "layer": "cache", "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
     "log_bytes": 67108864, "log_used_bytes": 2097152, "log_head_bytes": 1048576,
-    "dirty_bytes": 1048576, "homeward_bytes": 4096, "marked_bytes": 0, "destaging": "writing",
+    "dirty_bytes": 1048576, "destage_unflushed_bytes": 4096, "pending_discard_bytes": 0, "destaging": "writing",
     "dirty_share": 0.03, "drain_eta_s": 1.5, "map_bytes": 4096, "map_bytes_max": 1073741824,
     "buffer_bytes": 8192, "reads": 1, "read_bytes": 2, "read_hit_bytes": 3, "writes": 4,
     "write_bytes": 5, "bypass_bytes": 6, "flushes": 7, "discards": 8, "log_written_bytes": 9,

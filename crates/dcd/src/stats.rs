@@ -93,9 +93,9 @@ described! {
         Gauge log_head_bytes: u64 = "Position in the log where the used part ends and the next segment begins, in bytes from the start of the log",
         Gauge dirty_bytes: u64 = "Dirty data: data that is not durable on the data device, in bytes",
         #[serde(default)]
-        Gauge homeward_bytes: u64 = "Part of the dirty data that was written to the data device but not flushed there, in bytes",
+        Gauge destage_unflushed_bytes: u64 = "Part of the dirty data that was written to the data device but not flushed there, in bytes",
         #[serde(default)]
-        Gauge marked_bytes: u64 = "Ranges with a pending zero or a pending discard on the data device, in bytes",
+        Gauge pending_discard_bytes: u64 = "Ranges with a pending zero or a pending discard on the data device, in bytes",
         #[serde(default)]
         Fact destaging: DestageActivity = "Current step of destaging: `resting`; `reading` from the log; `zeroing`, `discarding`, `writing` on the data device; `flushing` the data device",
         Gauge dirty_share: f64 = "Used share of the log, 0 to 1",

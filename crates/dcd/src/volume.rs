@@ -169,21 +169,6 @@ impl DcdVolume {
         faults.is_abandoning() && faults.unreadable > 0 || abandons_more || held_up
     }
 
-    /// The name of [`DcdVolume::abandon_unreadable`] in the crate `volume`.
-    pub fn give_up_unreadable(&self) {
-        self.abandon_unreadable();
-    }
-
-    /// The name of [`DcdVolume::can_abandon`] in the crate `volume`.
-    pub fn has_to_give_up(&self) -> bool {
-        self.can_abandon()
-    }
-
-    /// The name of [`DcdVolume::is_abandoning`] in the crate `volume`.
-    pub fn gives_up(&self) -> bool {
-        self.is_abandoning()
-    }
-
     /// Returns the reason why a drain does not end. `None` if no data is left in the log.
     pub fn what_is_left(&self) -> Option<DrainError> {
         let engine = &*self.engine;
@@ -286,8 +271,8 @@ impl DcdVolume {
             log_head_bytes: log.ring().slot(log.head()) * segment,
             waiting_writes: engine.admission.queued().into(),
             dirty_bytes,
-            homeward_bytes: unflushed as u64,
-            marked_bytes: doing.left_of(map.ranges().sectors_to_carry()) * SECTOR_BYTES,
+            destage_unflushed_bytes: unflushed as u64,
+            pending_discard_bytes: doing.left_of(map.ranges().sectors_to_carry()) * SECTOR_BYTES,
             destaging: doing.what(),
             // In segments, which are freed as a whole: a segment with few live bytes takes as much of the log as a full
             // one.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use forebay_dfs::{AccessTimes, Fs, FsError, Result};
 use forebay_fuse::codec::files::{FuseBody, decode};
-use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, StatfsReply, init_flag, open_flag};
+use forebay_fuse::codec::{
+    self as format, FuseOp, FuseRequest, StatfsReply, init_flag, opcode, open_flag,
+};
 use forebay_fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 use forebay_rt::Instant;
 
@@ -314,12 +316,23 @@ impl MountedFiles {
 /// Returns the class of a request by its opcode.
 fn kind_of(opcode: u32) -> RequestClass {
     match opcode {
-        // FSYNC FSYNCDIR SYNCFS DESTROY
-        20 | 30 | 38 | 50 => RequestClass::Sync,
-        // IOCTL (those that change files), COPY_FILE_RANGE
-        39 | 47 => RequestClass::Write,
-        // SETATTR, names (SYMLINK to LINK, CREATE, RENAME2, TMPFILE), extended attributes, FALLOCATE
-        4 | 6 | 8..=13 | 21 | 24 | 35 | 43 | 45 | 51 => RequestClass::Change,
+        opcode::FSYNC | opcode::FSYNCDIR | opcode::DESTROY | opcode::SYNCFS => RequestClass::Sync,
+        // Of ioctls, only those that change files reach this.
+        opcode::IOCTL | opcode::COPY_FILE_RANGE => RequestClass::Write,
+        opcode::SETATTR
+        | opcode::SYMLINK
+        | opcode::MKNOD
+        | opcode::MKDIR
+        | opcode::UNLINK
+        | opcode::RMDIR
+        | opcode::RENAME
+        | opcode::LINK
+        | opcode::SETXATTR
+        | opcode::REMOVEXATTR
+        | opcode::CREATE
+        | opcode::FALLOCATE
+        | opcode::RENAME2
+        | opcode::TMPFILE => RequestClass::Change,
         _ => RequestClass::Look,
     }
 }

@@ -2,7 +2,7 @@
 
 use forebay_dfs::{FileKind, FileSpec, FsError, Inode, ROOT, RenameTarget, Result};
 use forebay_fuse::codec::files::{FuseCreate, FuseFileKind as Wire, rename_flag};
-use forebay_fuse::codec::{self as format, CreateReply, FuseRequest, ReaddirReply};
+use forebay_fuse::codec::{self as format, CreateReply, FuseRequest, ReaddirReply, opcode};
 use futures_util::future::join_all;
 
 use crate::acl;
@@ -92,7 +92,7 @@ impl MountedFiles {
 
     pub(crate) async fn make(&self, request: &FuseRequest, make: &FuseCreate<'_>) -> ReplyBytes {
         let kind = match request.opcode {
-            9 => Wire::Directory,
+            opcode::MKDIR => Wire::Directory,
             _ => Wire::of_mode(make.mode).ok_or(FsError::Invalid("unknown file type"))?,
         };
         let new = self.wanted(request, make, kind_of(kind)).await?;

@@ -50,7 +50,7 @@ impl FilesystemCounters {
     }
 
     /// Counts a completed request: its bytes, and its duration in nanoseconds.
-    pub fn did(&self, asked: FilesystemRequestKind, bytes: u64, ns: u64) {
+    pub fn record(&self, asked: FilesystemRequestKind, bytes: u64, ns: u64) {
         let (n, mut times, mut all) = (asked as usize, self.times.get(), self.bytes.get());
         times[n] += 1;
         all[n] += bytes;

@@ -111,15 +111,15 @@ pub trait Layer {
     fn what_is_left(&self) -> Option<DrainFailure>;
 
     /// Returns true while data could be abandoned, because a device cannot read it.
-    fn has_to_give_up(&self) -> bool {
+    fn can_abandon(&self) -> bool {
         false
     }
 
     /// Declares lost, at an administrator's command, the data that cannot be read now.
-    fn give_up(&self) {}
+    fn abandon_unreadable(&self) {}
 
     /// Returns true until the abandoned data is either recorded as lost or was read after all.
-    fn gives_up(&self) -> bool {
+    fn is_abandoning(&self) -> bool {
         false
     }
 

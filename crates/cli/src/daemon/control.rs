@@ -267,7 +267,7 @@ impl ControlConnection {
     async fn discard_unreadable(&self) -> Result<CommandResult<u64>, ClientGone> {
         let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
         let name = &self.daemon.target.name;
-        if !volume.has_to_give_up() {
+        if !volume.can_abandon() {
             return Ok(Err(CommandFailure::refused(format!(
                 "{name} has no data to discard: all data read so far from its log is readable; see `forebay status \
                  {name}`"
@@ -278,9 +278,9 @@ impl ControlConnection {
             bytes = status.summary().unreadable_bytes,
             "abandoning the unreadable data of the log, as commanded"
         );
-        volume.give_up();
+        volume.abandon_unreadable();
         let deadline = rt.now().plus(STUCK_PATIENCE);
-        while volume.gives_up() {
+        while volume.is_abandoning() {
             if rt.now() >= deadline {
                 let why = volume.status().summary().mode_detail;
                 let why = why.unwrap_or_else(|| "the volume is still working on it".into());

@@ -240,7 +240,7 @@ impl RequestObserver for CountingObserver {
             RequestClass::Look => FilesystemRequestKind::Look,
         };
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.0.did(asked, bytes, ns);
+        self.0.record(asked, bytes, ns);
     }
 
     fn failed(&self, is_full: bool) {

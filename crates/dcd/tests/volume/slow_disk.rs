@@ -161,10 +161,11 @@ fn the_remaining_work_of_a_drain_falls_steadily_and_its_activity_is_reported() {
         volume.flush().await.unwrap();
         let looks = looks_at_a_drain(&rt, &volume).await;
         let (first, last) = (&looks[0], looks.last().unwrap());
-        assert_eq!(first.marked_bytes, ZEROED);
-        let left = |s: &DcdStatus| s.marked_bytes + s.dirty_bytes - s.homeward_bytes;
+        assert_eq!(first.pending_discard_bytes, ZEROED);
+        let left =
+            |s: &DcdStatus| s.pending_discard_bytes + s.dirty_bytes - s.destage_unflushed_bytes;
         assert!(looks.windows(2).all(|two| left(&two[0]) >= left(&two[1])));
-        assert_eq!((last.marked_bytes, last.dirty_bytes), (0, 0));
+        assert_eq!((last.pending_discard_bytes, last.dirty_bytes), (0, 0));
         let steps = |doing: DestageActivity| {
             let looks = looks.iter().filter(|look| look.destaging == doing);
             let mut steps: Vec<u64> = looks.map(left).collect();

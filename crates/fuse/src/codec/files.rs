@@ -1,7 +1,7 @@
 //! Requests beyond those that [`FuseOp`](crate::codec::FuseOp) decodes: names, attributes, and rare requests. They are decoded from
 //! whole bodies.
 
-use crate::codec::init_flag;
+use crate::codec::{init_flag, opcode};
 
 /// Flag in SETXATTR: see [`FuseBody::SetXattr`].
 const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
@@ -264,38 +264,40 @@ impl<'a> BodyReader<'a> {
 pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<FuseBody<'_>> {
     let mut from = BodyReader(body);
     Some(match opcode {
-        1 => FuseBody::Lookup(from.name()?),
-        2 | 42 => forget(opcode, from)?,
-        4 => FuseBody::SetAttr(set_attr(from)?),
-        5 => FuseBody::ReadLink,
-        6 => {
+        opcode::LOOKUP => FuseBody::Lookup(from.name()?),
+        opcode::FORGET | opcode::BATCH_FORGET => forget(opcode, from)?,
+        opcode::SETATTR => FuseBody::SetAttr(set_attr(from)?),
+        opcode::READLINK => FuseBody::ReadLink,
+        opcode::SYMLINK => {
             let name = from.name()?;
             FuseBody::Symlink(name, from.name()?)
         }
-        8 | 9 | 35 | 51 => make(opcode, from)?,
-        10 => FuseBody::Unlink(from.name()?),
-        11 => FuseBody::Rmdir(from.name()?),
-        12 | 45 => rename(opcode, from)?,
-        13 => {
+        opcode::MKNOD | opcode::MKDIR | opcode::CREATE | opcode::TMPFILE => make(opcode, from)?,
+        opcode::UNLINK => FuseBody::Unlink(from.name()?),
+        opcode::RMDIR => FuseBody::Rmdir(from.name()?),
+        opcode::RENAME | opcode::RENAME2 => rename(opcode, from)?,
+        opcode::LINK => {
             let node = from.u64()?;
             FuseBody::Link(node, from.name()?)
         }
-        14 => {
+        opcode::OPEN => {
             let flags = from.u32()?;
             let kill = from.u32()? & 1 != 0;
             FuseBody::Open { flags, kill }
         }
-        20 | 30 => {
+        opcode::FSYNC | opcode::FSYNCDIR => {
             from.u64()?;
             let data_only = from.u32()? & 1 != 0;
             match opcode {
-                20 => FuseBody::Fsync(data_only),
+                opcode::FSYNC => FuseBody::Fsync(data_only),
                 _ => FuseBody::FsyncDir(data_only),
             }
         }
-        21..=24 => attribute(opcode, from, agreed)?,
-        39 => ioctl(from)?,
-        44 => {
+        opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::REMOVEXATTR => {
+            attribute(opcode, from, agreed)?
+        }
+        opcode::IOCTL => ioctl(from)?,
+        opcode::READDIRPLUS => {
             from.u64()?;
             let at = from.u64()?;
             FuseBody::ReadDirPlus {
@@ -303,7 +305,7 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<FuseBody<'_>> {
                 len: from.u32()?,
             }
         }
-        46 => {
+        opcode::LSEEK => {
             from.u64()?;
             let at = from.u64()?;
             FuseBody::Lseek {
@@ -311,7 +313,7 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<FuseBody<'_>> {
                 whence: from.u32()?,
             }
         }
-        47 => {
+        opcode::COPY_FILE_RANGE => {
             from.u64()?;
             FuseBody::CopyFileRange(CopyRange {
                 at: from.u64()?,
@@ -321,15 +323,15 @@ pub fn decode(opcode: u32, body: &[u8], agreed: u64) -> Option<FuseBody<'_>> {
                 len: from.u64()?,
             })
         }
-        50 => FuseBody::SyncFs,
-        52 => FuseBody::Statx,
+        opcode::SYNCFS => FuseBody::SyncFs,
+        opcode::STATX => FuseBody::Statx,
         _ => FuseBody::Other,
     })
 }
 
 fn forget(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
     // FORGET is about the inode in the header; 0 stands for it.
-    if opcode == 2 {
+    if opcode == opcode::FORGET {
         return Some(FuseBody::Forget(vec![(0, from.u64()?)]));
     }
     let count = from.u32()?;
@@ -379,13 +381,13 @@ fn make(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
         flags: 0,
     };
     match opcode {
-        8 => {
+        opcode::MKNOD => {
             made.mode = from.u32()?;
             made.device = from.u32()?;
             made.umask = from.u32()?;
             from.u32()?;
         }
-        9 => {
+        opcode::MKDIR => {
             made.mode = from.u32()?;
             made.umask = from.u32()?;
         }
@@ -396,13 +398,13 @@ fn make(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
             from.u32()?;
         }
     }
-    if opcode != 51 {
+    if opcode != opcode::TMPFILE {
         made.name = from.name()?;
     }
     Some(match opcode {
-        8 => FuseBody::Mknod(made),
-        9 => FuseBody::Mkdir(made),
-        35 => FuseBody::Create(made),
+        opcode::MKNOD => FuseBody::Mknod(made),
+        opcode::MKDIR => FuseBody::Mkdir(made),
+        opcode::CREATE => FuseBody::Create(made),
         _ => FuseBody::Tmpfile(made),
     })
 }
@@ -410,7 +412,7 @@ fn make(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
 fn rename(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
     let to = from.u64()?;
     let mut flags = 0;
-    if opcode == 45 {
+    if opcode == opcode::RENAME2 {
         flags = from.u32()?;
         from.u32()?;
     }
@@ -426,7 +428,7 @@ fn rename(opcode: u32, mut from: BodyReader<'_>) -> Option<FuseBody<'_>> {
 
 fn attribute(opcode: u32, mut from: BodyReader<'_>, agreed: u64) -> Option<FuseBody<'_>> {
     Some(match opcode {
-        21 => {
+        opcode::SETXATTR => {
             let len = from.u32()?;
             let flags = from.u32()?;
             let mut more = 0;
@@ -442,12 +444,12 @@ fn attribute(opcode: u32, mut from: BodyReader<'_>, agreed: u64) -> Option<FuseB
                 kill_setgid: more & SETXATTR_ACL_KILL_SGID != 0,
             }
         }
-        24 => FuseBody::RemoveXattr(from.name()?),
+        opcode::REMOVEXATTR => FuseBody::RemoveXattr(from.name()?),
         _ => {
             let len = from.u32()?;
             from.u32()?;
             match opcode {
-                22 => FuseBody::GetXattr(from.name()?, len),
+                opcode::GETXATTR => FuseBody::GetXattr(from.name()?, len),
                 _ => FuseBody::ListXattr(len),
             }
         }

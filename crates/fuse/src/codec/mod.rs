@@ -27,6 +27,7 @@ pub const MAJOR: u32 = 7;
 const MINOR: u32 = 38;
 
 pub mod files;
+pub mod opcode;
 mod reply;
 
 pub use reply::{
@@ -262,11 +263,11 @@ pub fn decode(fixed: &[u8; FIXED], total: usize) -> Result<FuseRequest, Malforme
 /// Returns the minimum length of a body, as far as it is read here.
 fn body_min(opcode: u32) -> usize {
     match opcode {
-        4 => 24,       // SETATTR, up to the size
-        15 | 28 => 40, // READ, READDIR
-        16 => 40,      // WRITE
-        26 => 16,      // INIT
-        43 => 32,      // FALLOCATE
+        opcode::SETATTR => 24,
+        opcode::READ | opcode::READDIR => 40,
+        opcode::WRITE => 40,
+        opcode::INIT => 16,
+        opcode::FALLOCATE => 32,
         _ => 0,
     }
 }
@@ -274,10 +275,7 @@ fn body_min(opcode: u32) -> usize {
 /// Returns the handle in the body; 0 for operations without a handle.
 fn handle(opcode: u32, fixed: &[u8; FIXED], body: usize) -> u64 {
     let at = match opcode {
-        // SETATTR, if its flag for a handle is set.
         4 if u32_at(fixed, HEADER) & SETATTR_HANDLE != 0 => 8,
-        // READ WRITE RELEASE FSYNC FLUSH, READDIR RELEASEDIR FSYNCDIR, IOCTL, FALLOCATE READDIRPLUS LSEEK
-        // COPY_FILE_RANGE
         15 | 16 | 18 | 20 | 25 | 28..=30 | 39 | 43 | 44 | 46 | 47 if body >= 8 => 0,
         _ => return 0,
     };
@@ -287,44 +285,52 @@ fn handle(opcode: u32, fixed: &[u8; FIXED], body: usize) -> u64 {
 fn operation(opcode: u32, fixed: &[u8; FIXED]) -> FuseOp {
     const B: usize = HEADER;
     match opcode {
-        1 => FuseOp::Lookup,
-        2 | 42 => FuseOp::Forget,
-        3 => FuseOp::GetAttr,
-        4 => {
+        opcode::LOOKUP => FuseOp::Lookup,
+        opcode::FORGET | opcode::BATCH_FORGET => FuseOp::Forget,
+        opcode::GETATTR => FuseOp::GetAttr,
+        opcode::SETATTR => {
             let valid = u32_at(fixed, B);
             FuseOp::SetAttr {
                 size: (valid & SETATTR_SIZE != 0).then(|| u64_at(fixed, B + 16)),
                 ownership: valid & SETATTR_OWNERSHIP != 0,
             }
         }
-        // SYMLINK MKNOD MKDIR UNLINK RMDIR RENAME LINK, CREATE, RENAME2, TMPFILE
-        6 | 8..=13 | 35 | 45 | 51 => FuseOp::Namespace,
-        14 => FuseOp::Open,
-        15 => FuseOp::Read {
+        opcode::SYMLINK
+        | opcode::MKNOD
+        | opcode::MKDIR
+        | opcode::UNLINK
+        | opcode::RMDIR
+        | opcode::RENAME
+        | opcode::LINK
+        | opcode::CREATE
+        | opcode::RENAME2
+        | opcode::TMPFILE => FuseOp::Namespace,
+        opcode::OPEN => FuseOp::Open,
+        opcode::READ => FuseOp::Read {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
         },
-        16 => FuseOp::Write {
+        opcode::WRITE => FuseOp::Write {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
             kill: u32_at(fixed, B + 20) & (1 << 2) != 0,
             delayed: u32_at(fixed, B + 20) & 1 != 0,
         },
-        17 => FuseOp::StatFs,
-        18 => FuseOp::Release,
-        20 => FuseOp::Fsync,
-        26 => FuseOp::Init {
+        opcode::STATFS => FuseOp::StatFs,
+        opcode::RELEASE => FuseOp::Release,
+        opcode::FSYNC => FuseOp::Fsync,
+        opcode::INIT => FuseOp::Init {
             major: u32_at(fixed, B),
             flags: offered(fixed),
         },
-        27 => FuseOp::OpenDir,
-        28 => FuseOp::ReadDir {
+        opcode::OPENDIR => FuseOp::OpenDir,
+        opcode::READDIR => FuseOp::ReadDir {
             at: u64_at(fixed, B + 8),
             len: u32_at(fixed, B + 16),
         },
-        29 => FuseOp::ReleaseDir,
-        38 => FuseOp::Destroy,
-        43 => FuseOp::Fallocate {
+        opcode::RELEASEDIR => FuseOp::ReleaseDir,
+        opcode::DESTROY => FuseOp::Destroy,
+        opcode::FALLOCATE => FuseOp::Fallocate {
             at: u64_at(fixed, B + 8),
             len: u64_at(fixed, B + 16),
             mode: u32_at(fixed, B + 24),

@@ -76,16 +76,16 @@ impl Layer for AttachedCache {
         Some(DrainFailure(left.to_string()))
     }
 
-    fn has_to_give_up(&self) -> bool {
-        self.volume.has_to_give_up()
+    fn can_abandon(&self) -> bool {
+        self.volume.can_abandon()
     }
 
-    fn give_up(&self) {
-        self.volume.give_up_unreadable();
+    fn abandon_unreadable(&self) {
+        self.volume.abandon_unreadable();
     }
 
-    fn gives_up(&self) -> bool {
-        self.volume.gives_up()
+    fn is_abandoning(&self) -> bool {
+        self.volume.is_abandoning()
     }
 
     fn resize(

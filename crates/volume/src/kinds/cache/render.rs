@@ -78,7 +78,7 @@ fn dirty(status: &DcdStatus) -> String {
         Some(eta) if status.dirty_bytes > 0 => format!(", drained in about {eta:.0} s"),
         _ => String::new(),
     };
-    let marked = match status.marked_bytes {
+    let marked = match status.pending_discard_bytes {
         0 => String::new(),
         bytes => format!(" and {} to zero or discard", ByteLen(bytes)),
     };
@@ -138,7 +138,7 @@ fn what_is_wrong(status: &DcdStatus, lines: &mut ReportLines) {
         let bytes = ByteLen(status.unreadable_bytes);
         let unreadable = format!(
             "{bytes} of the log cannot be read now; reads are retried (if the device will not come back, see \
-             `forebay give-up`)"
+             `forebay discard-unreadable`)"
         );
         lines.push(("UNREADABLE", unreadable));
     }

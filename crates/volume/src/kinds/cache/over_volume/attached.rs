@@ -127,16 +127,16 @@ impl Layer for CachedVolume {
             .or_else(|| self.below.what_is_left())
     }
 
-    fn has_to_give_up(&self) -> bool {
-        self.above.has_to_give_up()
+    fn can_abandon(&self) -> bool {
+        self.above.can_abandon()
     }
 
-    fn give_up(&self) {
-        self.above.give_up();
+    fn abandon_unreadable(&self) {
+        self.above.abandon_unreadable();
     }
 
-    fn gives_up(&self) -> bool {
-        self.above.gives_up()
+    fn is_abandoning(&self) -> bool {
+        self.above.is_abandoning()
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
