@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 
 /// File name of a report.
 const FILE: &str = "report.md";
+/// Columns of a line of text.
+const COLUMNS: usize = 120;
 
 /// An unfinished report, in a folder with its figures.
 pub struct ReportPage {
@@ -49,9 +51,12 @@ impl ReportPage {
         self.paragraph(&format!("## {text}"));
     }
 
-    /// Adds a paragraph.
+    /// Adds a paragraph, or a list. Breaks long lines between words.
     pub fn paragraph(&mut self, text: &str) {
-        self.line(&format!("{text}\n"));
+        for line in text.lines() {
+            self.line(&wrapped(line));
+        }
+        self.line("");
     }
 
     /// Adds a table; all columns except the first are numbers.
@@ -86,9 +91,37 @@ impl ReportPage {
     }
 }
 
+/// Breaks a line of Markdown into lines of at most [`COLUMNS`]. Headings, tables and figures are single lines.
+fn wrapped(line: &str) -> String {
+    if line.starts_with(['#', '|', '!']) {
+        return line.to_owned();
+    }
+    let indent = if line.starts_with("- ") { "  " } else { "" };
+    let options = textwrap::Options::new(COLUMNS)
+        .subsequent_indent(indent)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::fill(line, options)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_of_text_are_broken_between_words_and_tables_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut page = ReportPage::begin(folder.path(), "A title").unwrap();
+        let words = "several-words ".repeat(20);
+        page.paragraph(&format!("{words}\n- {words}\n- short"));
+        page.table(&["a"], [vec![words.clone()]]);
+        let (text, table) = page.text().split_once("| a |").unwrap();
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        assert_eq!(text.matches("several-words").count(), 40);
+        assert!(text.contains("\n- several-words") && text.contains("\n  several-words"));
+        assert!(text.ends_with("\n- short\n\n"), "{text}");
+        assert!(table.contains(words.trim_end()), "{table}");
+    }
 
     #[test]
     fn a_page_has_its_title_its_tables_and_one_newline_at_its_end() {
