@@ -61,7 +61,8 @@ pub trait Layer {
     /// Returns the volume's id.
     fn id(&self) -> String;
 
-    /// Returns the volume, to be served as a block device; `None` for a filesystem.
+    /// Returns the volume, to be served as a block device; `None` for a filesystem. The device does not check requests: a
+    /// front end, and a layer above, do so once ([`forebay_device::CheckedDevice`]).
     fn device(&self) -> Option<Rc<dyn Device>> {
         None
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_dcd::{DcdVolume, ResizeError};
-use forebay_device::{AckMode, CheckedDevice, Device, DeviceError, LocatedExtent};
+use forebay_device::{AckMode, Device, DeviceError, LocatedExtent};
 use forebay_units::ByteLen;
 
 use super::render;
@@ -17,7 +17,7 @@ use crate::report::LayerStatus;
 /// An attached write cache.
 pub(super) struct AttachedCache {
     volume: DcdVolume,
-    device: Rc<CheckedDevice<DcdVolume>>,
+    device: Rc<DcdVolume>,
     /// The log device, as given.
     log: String,
     survives_kill: bool,
@@ -26,7 +26,7 @@ pub(super) struct AttachedCache {
 impl AttachedCache {
     pub(super) fn new(volume: DcdVolume, log: String, acknowledge: AckMode) -> AttachedCache {
         AttachedCache {
-            device: Rc::new(CheckedDevice::new(volume.clone(), "volume")),
+            device: Rc::new(volume.clone()),
             volume,
             log,
             survives_kill: acknowledge != AckMode::Memory,

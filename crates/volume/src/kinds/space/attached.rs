@@ -5,9 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{
-    AckMode, CheckedDevice, DataLocation, Device, DeviceError, DeviceOp, LocatedExtent,
-};
+use forebay_device::{AckMode, DataLocation, Device, DeviceError, DeviceOp, LocatedExtent};
 use forebay_rt::{Rt, Task};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{PlacedRange, SectorLocation, Space, SpaceError, SpaceWorkers};
@@ -40,7 +38,6 @@ pub(super) struct AttachedVolume {
     name: String,
     id: String,
     served: Rc<CountingDevice>,
-    device: Rc<CheckedDevice<Rc<CountingDevice>>>,
     survives_kill: bool,
     work: RefCell<Option<(SpaceWorkers, Task<()>)>>,
 }
@@ -60,7 +57,6 @@ impl AttachedVolume {
             rt: rt.clone(),
             name: name.into(),
             id,
-            device: Rc::new(CheckedDevice::new(Rc::clone(&served), "volume")),
             served,
             survives_kill: acknowledge != AckMode::Memory,
             work: RefCell::new(Some((workers, watching))),
@@ -166,7 +162,7 @@ impl Layer for AttachedVolume {
     }
 
     fn device(&self) -> Option<Rc<dyn Device>> {
-        Some(Rc::clone(&self.device) as Rc<dyn Device>)
+        Some(Rc::clone(&self.served) as Rc<dyn Device>)
     }
 
     fn room(&self) -> Option<u64> {

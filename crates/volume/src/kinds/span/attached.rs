@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{CheckedDevice, DataLocation, Device, DeviceError, LocatedExtent};
+use forebay_device::{DataLocation, Device, DeviceError, LocatedExtent};
 
 use super::format::SpanSuperblock;
 use super::joined::JoinedDevices;
@@ -16,7 +16,7 @@ use crate::report::LayerStatus;
 pub(super) struct AttachedSpan {
     name: String,
     superblock: SpanSuperblock,
-    device: Rc<CheckedDevice<JoinedDevices>>,
+    device: Rc<JoinedDevices>,
 }
 
 impl AttachedSpan {
@@ -28,7 +28,7 @@ impl AttachedSpan {
         AttachedSpan {
             name,
             superblock,
-            device: Rc::new(CheckedDevice::new(device, "volume")),
+            device: Rc::new(device),
         }
     }
 }
