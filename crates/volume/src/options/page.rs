@@ -59,7 +59,12 @@ pub fn options_page() -> String {
     out
 }
 
+/// Adds the section of these options, unless the list is empty.
 fn section<'a>(out: &mut String, title: &str, rows: impl IntoIterator<Item = &'a OptionRow>) {
+    let mut rows = rows.into_iter().peekable();
+    if rows.peek().is_none() {
+        return;
+    }
     let _ = writeln!(
         out,
         "\n## {title}\n\n| option | meaning | default |\n|---|---|---|"

@@ -46,6 +46,9 @@ pub fn description(bytes: &[u8]) {
         Ok(read) => {
             let written = read.to_toml();
             let again = ConfigFile::parse(&written, file, &name);
+            // The written file has the present keys, so it causes no warning.
+            let warnings = Vec::new();
+            let read = ConfigFile { warnings, ..read };
             assert_eq!(again.as_ref(), Ok(&read), "written as\n{written}");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
