@@ -99,3 +99,24 @@ fn a_removed_span_leaves_no_trace_on_either_device() {
     world.ok(&create("a.img", "first"));
     world.ok(&create("b.img", "other"));
 }
+
+#[test]
+fn a_span_with_a_truncated_or_damaged_device_is_refused() {
+    let world = world();
+    let attach = ["attach", "v", "--via", "none"];
+    let second = world.path("b.img");
+    let whole = std::fs::File::options().write(true).open(second).unwrap();
+    whole.set_len(16 * MIB - 4096).unwrap();
+    world
+        .refused(&attach)
+        .with(4, &["b.img", "its part of the span ends at 16777216"]);
+    whole.set_len(16 * MIB).unwrap();
+    // One damaged copy of the superblock does no harm, two do.
+    world.poke("b.img", 40, &[0xff; 8]);
+    world.attach();
+    world.detach();
+    world.poke("b.img", (512 << 10) + 40, &[0xff; 8]);
+    world
+        .refused(&attach)
+        .with(3, &["b.img", "second device of a span", "checksum"]);
+}

@@ -1,7 +1,7 @@
 //! The write cache: a log in front of a data device, or in front of a log-structured volume.
 //!
 //! - `spec.rs` and `options.rs` declare the kind, and `kind.rs` implements it.
-//! - `devices.rs` has the opened devices of a cache; `opened.rs` carries out what is possible with them.
+//! - `devices.rs` has the opened devices of a cache; `opened.rs` checks, attaches and salvages them.
 //! - `create.rs` creates a cache, and `log.rs` formats its log.
 //! - `attach.rs` attaches a cache, as `attached.rs`. `over_volume/` does the same over a log-structured volume.
 //! - `offline.rs` inspects the log of a cache that is not attached; `data_name.rs` has the names of data in a log.

@@ -1,4 +1,4 @@
-//! What is possible with the opened devices of a write cache.
+//! Operations on the opened devices of a write cache: check, attach and salvage.
 
 use std::rc::Rc;
 
