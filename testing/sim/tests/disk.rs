@@ -1,11 +1,13 @@
 //! Loss of a disk's volatile cache at failed requests.
 
+use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_device::{BufMut, Device, DeviceOp, Durability};
 use forebay_rng::Rng;
 use forebay_rt::{Executor, VirtualTime};
-use forebay_sim::disk::{DiskImage, SharedPower, SimDisk};
+use forebay_sim::disk::{DiskImage, DiskObserver, DiskRequest, SharedPower, SimDisk};
 
 const BLOCK: u64 = 512;
 
@@ -55,5 +57,41 @@ fn a_failed_flush_loses_volatile_data_of_all_disks_with_a_shared_cache() {
         one.flush().await.expect_err("fails");
         assert!(!holds(&one, 0) && !holds(&other, 0));
         other.flush().await.expect("makes durable what is left");
+    });
+}
+
+/// Records the order of a loss and of the report of its cause.
+#[derive(Default)]
+struct LossObserver {
+    lost: Cell<bool>,
+    failed_after_loss: Cell<bool>,
+}
+
+impl DiskObserver for LossObserver {
+    fn issued(&self, _: &DiskRequest) {}
+
+    fn ended(&self, _: &DiskRequest, failed: bool) {
+        self.failed_after_loss.set(failed && self.lost.get());
+    }
+
+    fn lost_writes(&self) {
+        assert!(!self.failed_after_loss.get());
+        self.lost.set(true);
+    }
+}
+
+#[test]
+fn a_loss_is_observed_no_later_than_the_failure_that_caused_it_is_reported() {
+    with_disks(|[disk, _]| async move {
+        let observer = Rc::new(LossObserver::default());
+        disk.observer
+            .replace(Some(Rc::clone(&observer) as Rc<dyn DiskObserver>));
+        disk.faults.borrow_mut().fua_reported_late = true;
+        disk.slowest.set(Duration::from_millis(1));
+        assert!(write(&disk, 0, Durability::Flush).await);
+        assert!(!observer.lost.get());
+        disk.fail(|op, range| op == DeviceOp::Write && range.start == BLOCK);
+        assert!(!write(&disk, BLOCK, Durability::Fua).await);
+        assert!(observer.lost.get() && observer.failed_after_loss.get() && !holds(&disk, 0));
     });
 }

@@ -67,6 +67,9 @@ pub trait DiskObserver {
     fn issued(&self, request: &DiskRequest);
     /// Notes that a request ended; `failed` is true if it ended with an error.
     fn ended(&self, request: &DiskRequest, failed: bool);
+    /// Notes that the disk lost writes that were complete and not durable. The failure that caused it may be reported
+    /// later ([`DiskFaults::fua_reported_late`]).
+    fn lost_writes(&self) {}
 }
 
 /// A disk of a scenario.
@@ -350,6 +353,10 @@ impl SimDisk {
 
     /// Drops all completed writes that are not durable, as a failed flush may do.
     fn lose_unflushed(&self) {
+        let observer = self.observer.borrow().clone();
+        if let Some(observer) = observer {
+            observer.lost_writes();
+        }
         let mut pending = self.pending.borrow_mut();
         let (lost, rest): (Vec<VolatileWrite>, Vec<VolatileWrite>) =
             pending.drain(..).partition(|write| write.done.is_some());

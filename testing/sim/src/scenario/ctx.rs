@@ -59,7 +59,8 @@ pub(crate) struct ScenarioContext<S: TestedSystem> {
     /// attached again; data read from then on must stay.
     pub(crate) left: RefCell<Option<ObservedContent>>,
     /// True if a flush or a write with FUA failed since the writers began: a disk may have lost the content of its
-    /// cache.
+    /// cache. A disk may report such a failure some time after the loss. A process that ends meanwhile cannot have
+    /// reacted, so the loss alone sets this.
     flush_failed: Cell<bool>,
     /// Completed requests of the clients of this incarnation.
     pub(crate) asked: Cell<ClientTotals>,
@@ -263,5 +264,9 @@ impl<S: TestedSystem> DiskObserver for IncarnationObserver<S> {
         volume.ended(&mut known, attached, role, request, failed);
         ctx.known.set(known);
         self.watcher.ended(request, failed);
+    }
+
+    fn lost_writes(&self) {
+        self.ctx.flush_failed.set(true);
     }
 }
