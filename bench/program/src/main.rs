@@ -20,12 +20,14 @@ mod slow;
 mod space;
 mod waiters;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::output;
+use forebay_command_pages::ProgramPages;
 
 use crate::args::{DfsArgs, PaperDcdArgs};
 use crate::cases::BenchContext;
@@ -33,7 +35,7 @@ use crate::cases::BenchContext;
 /// Measures Forebay, beside its baselines. Without a command, measures all cases that print rows of Markdown, which are
 /// those in one process.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "forebay-bench", version, max_term_width = 100)]
 struct BenchArgs {
     #[command(flatten)]
     common: CommonArgs,
@@ -77,6 +79,12 @@ enum BenchCommand {
     /// was built with SQLite (feature `sqlite`). Writes report.md and its figures. Needs root, and 25 GiB of free space (29
     /// with f2fs). Takes some thirty-five minutes, or three and 7 GiB (8) with --quick.
     Dfs(DfsArgs),
+    /// Print the manual page, or write the pages of all commands to a directory.
+    Man {
+        /// Write forebay-bench.1, forebay-bench-writes.1 and so on into this directory.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 #[derive(Subcommand, Clone, Copy, PartialEq, Eq)]
@@ -150,6 +158,7 @@ fn main() -> ExitCode {
         Some(BenchCommand::Case(case)) => rows(&[case], common),
         Some(BenchCommand::PaperDcd(args)) => ended(paper::run(args, common.of_report())),
         Some(BenchCommand::Dfs(args)) => ended(dfs::run(args, common.of_report())),
+        Some(BenchCommand::Man { out }) => ended(man(out.as_deref())),
     }
 }
 
@@ -164,6 +173,23 @@ impl CommonArgs {
         }
         self.dir
     }
+}
+
+/// Prints the manual page, or writes the pages of all commands to `dir`.
+fn man(dir: Option<&Path>) -> CommandResult {
+    let pages = ProgramPages {
+        source: concat!("Forebay ", env!("CARGO_PKG_VERSION")),
+        shared: &[],
+        related: &["forebay(1)"],
+    };
+    let Some(dir) = dir else {
+        let page = pages.page(BenchArgs::command());
+        return output::all(&page.map_err(CommandFailure::general)?);
+    };
+    let written = pages.write(BenchArgs::command(), dir);
+    written.map_err(|error| {
+        CommandFailure::io(format!("cannot write pages to {}: {error}", dir.display()))
+    })
 }
 
 /// Prints the rows of cases.

@@ -8,6 +8,8 @@ use forebay_scratch::TryArgs;
 use forebay_units::{ByteLen, TimeSpan};
 use forebay_volume::{DEFAULT_KIND, KindSpec, RequestedPlacement, VolumeName, kind_named};
 
+mod completing;
+mod examples;
 mod mounting;
 mod volumes;
 
@@ -43,8 +45,11 @@ fn after_help() -> String {
     let models: Vec<&str> = forebay_disk_model::disk::names()
         .map(|(name, _)| name)
         .collect();
+    let examples = examples::PROGRAM;
     format!(
         "\
+{examples}
+
 Devices (PATH):
   PATH                   a block device or a regular file
   PATH@OFFSET+LENGTH     a part of it, for example disk.img@64MiB+1GiB
@@ -93,29 +98,37 @@ pub(crate) enum CliCommand {
     /// Makes images that behave like old disks. Runs a filesystem on an image alone, on an image that holds both log
     /// and data (a logical DCD), and on two images (a physical DCD). Kills the daemon during writes, recovers, checks
     /// everything, and prints a table. Takes about three minutes. Without root, does the same at block level over NBD.
+    #[command(after_long_help = examples::TRY)]
     Try(TryArgs),
     /// Make a volume of a data device and a log device, or a log-structured volume of a data device alone.
     ///
     /// For a write cache, formats the log device only; nothing is written to the data device. A log-structured volume
     /// (--volume vsl) overwrites its data device. Writes the configuration file of the volume, which `attach` reads and
     /// an administrator may edit.
+    #[command(after_long_help = examples::CREATE)]
     Create(CreateArgs),
     /// Recover a volume if necessary, and serve it.
     ///
     /// Prints the block device, /dev/forebay/NAME, or the NBD URI with --via none.
+    #[command(after_long_help = examples::ATTACH)]
     Attach(AttachArgs),
     /// Mount a filesystem that was made with `create --fs`; recover it if necessary.
     ///
     /// Prints the directory. Without root, it needs fusermount3. `mount -t forebay` and fstab run this command as
     /// /sbin/mount.forebay.
+    #[command(after_long_help = examples::MOUNT)]
     Mount(MountArgs),
     /// Unmount a filesystem, and wait until all its data is durable.
+    #[command(after_long_help = examples::UMOUNT)]
     Umount(UmountArgs),
     /// List the volumes that are attached or have a configuration file.
+    #[command(after_long_help = examples::LIST)]
     List(JsonArgs),
     /// Show the state of attached volumes.
+    #[command(after_long_help = examples::STATUS)]
     Status(StatusArgs),
     /// Move all data to the data device; the volume stays attached.
+    #[command(after_long_help = examples::DRAIN)]
     Drain(DrainArgs),
     /// Abandon data that can no longer be read from the log.
     ///
@@ -124,7 +137,7 @@ pub(crate) enum CliCommand {
     /// is still unreadable is LOST: its sectors give errors until they are written again. If the log has failed
     /// completely, the administrator also guarantees that the log device will not be attached again. Without
     /// --lose-unreadable, the command only shows which data would be lost.
-    #[command(alias = "give-up")]
+    #[command(alias = "give-up", after_long_help = examples::DISCARD_UNREADABLE)]
     DiscardUnreadable(DiscardUnreadableArgs),
     /// Adopt the present length of the devices, after `lvextend` or `truncate` made them longer.
     ///
@@ -132,6 +145,7 @@ pub(crate) enum CliCommand {
     /// this command. The block device of an attached volume gets the new length while it is in use. Then grow the
     /// filesystem on it (`resize2fs`, `xfs_growfs`). NBD clients see the new length at their next connection. No volume
     /// becomes shorter.
+    #[command(after_long_help = examples::RESIZE)]
     Resize(ResizeArgs),
     /// Show how a log-structured volume or a filesystem places data, and the cost of the alternatives; or change the
     /// placement.
@@ -139,32 +153,38 @@ pub(crate) enum CliCommand {
     /// An attached volume measures how often each page is written, and the cost of its cleaner. With `--placement
     /// auto`, the default of `create`, the volume changes its placement when another is expected to cost less. Existing
     /// data stays where it is until it is overwritten or cleaned.
+    #[command(after_long_help = examples::TUNE)]
     Tune(TuneArgs),
     /// Move all data to the data device, then stop serving the volume.
     ///
     /// Refuses while the block device is mounted or open, or NBD clients are connected. With --hand-over only the
     /// daemon stops. A ublk or nbd device then stays, even mounted, and its clients wait until `attach` takes it over,
     /// for example with another version of this program.
+    #[command(after_long_help = examples::DETACH)]
     Detach(DetachArgs),
     /// Show what recovery would find in a log. Changes nothing without --salvage.
-    #[command(after_help = CHECK_HELP)]
+    #[command(after_help = CHECK_HELP, after_long_help = format!("{}{CHECK_HELP}", examples::CHECK))]
     Check(CheckArgs),
     /// Print every structure of a log.
+    #[command(after_long_help = examples::DUMP)]
     Dump(DumpArgs),
     /// Drain a volume that is not attached, then erase its log and its configuration file.
     ///
     /// The data of a log-structured volume exists nowhere else: removing the volume loses the data, and needs --force.
     /// So does removing a volume that can no longer be drained. If its data device is gone, the data in the log is
     /// lost. If its own device is gone or wiped, only the configuration file is removed.
+    #[command(after_long_help = examples::REMOVE)]
     Remove(RemoveArgs),
-    /// Print completions for a shell.
+    /// Print completions for a shell, which also complete the names of volumes and the values of options.
+    #[command(after_long_help = examples::COMPLETIONS)]
     Completions {
-        /// The shell.
+        /// The shell: bash, zsh, fish, elvish or powershell.
         shell: Shell,
     },
     /// Print the manual page, or write the pages of all commands to a directory.
+    #[command(after_long_help = examples::MAN)]
     Man {
-        /// Write forebay.1, forebay-create.1 and so on into this directory.
+        /// Write forebay.1, forebay-create.1, forebay.toml.5, mount.forebay.8 and so on into this directory.
         #[arg(long, value_name = "DIR")]
         out: Option<std::path::PathBuf>,
     },
@@ -180,7 +200,7 @@ pub(crate) enum CliCommand {
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     pub(crate) devices: DeviceArgs,
-    #[arg(long, value_name = "KIND", default_value = DEFAULT_KIND.name, value_parser = kind_named, help = kind_help())]
+    #[arg(long, value_name = "KIND", default_value = DEFAULT_KIND.name, value_parser = kind_named, add = completing::kinds(), help = kind_help())]
     pub(crate) volume: &'static KindSpec,
     /// Make a filesystem: an abbreviation of --volume fs.
     #[arg(long, conflicts_with = "volume")]
@@ -240,6 +260,7 @@ pub(crate) struct JsonArgs {
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     /// The volume (default: all attached volumes).
+    #[arg(add = completing::attached_names())]
     pub(crate) name: Option<VolumeName>,
     /// Print JSON, one object per volume; docs/status.md describes it.
     #[arg(long)]
@@ -253,6 +274,7 @@ pub(crate) struct StatusArgs {
 #[derive(Args, Debug)]
 pub(crate) struct DrainArgs {
     /// The volume.
+    #[arg(add = completing::attached_names())]
     pub(crate) name: VolumeName,
     /// Stop after this time; data moved by then stays moved.
     #[arg(long, value_name = "TIME")]
@@ -262,6 +284,7 @@ pub(crate) struct DrainArgs {
 #[derive(Args, Debug)]
 pub(crate) struct DiscardUnreadableArgs {
     /// The volume.
+    #[arg(add = completing::attached_names())]
     pub(crate) name: VolumeName,
     /// Confirm: unreadable data is lost from then on.
     #[arg(long)]
@@ -294,6 +317,7 @@ pub(crate) struct TuneArgs {
 #[derive(Args, Debug)]
 pub(crate) struct DetachArgs {
     /// The volume.
+    #[arg(add = completing::attached_names())]
     pub(crate) name: VolumeName,
     /// Leave dirty data in the log. The data device alone is then not the volume: do not mount it.
     #[arg(long)]

@@ -33,13 +33,20 @@ mod witness;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
+use clap_complete::CompleteEnv;
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, CliCommand};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
+/// Environment variable by which a shell asks for completions.
+const COMPLETE_VAR: &str = "FOREBAY_COMPLETE";
+
 fn main() -> ExitCode {
+    CompleteEnv::with_factory(Cli::command)
+        .var(COMPLETE_VAR)
+        .complete();
     let called: Vec<OsString> = std::env::args_os().collect();
     let arguments = helper::own_arguments(&called);
     let arguments = arguments.unwrap_or_else(|| called.into_iter().skip(1).collect());

@@ -72,7 +72,7 @@ pub use open_volume::{OpenVolume, SuperblockDevice, open, own_device};
 pub use operation_error::OperationError;
 pub use options::page::options_page;
 pub use options::service::{
-    HTTP, LISTEN, MEMORY, METRICS, MOUNT, MOUNT_OPTIONS, VIA, service_options,
+    HTTP, LISTEN, MEMORY, METRICS, MOUNT, MOUNT_OPTIONS, VIA, mount_keys, service_options,
 };
 pub use options::values::{
     BypassSize, FrontEndKind, HttpAddress, ListenAddress, ListenAddressError, MemoryLimit,

@@ -1,12 +1,13 @@
 //! `sleds completions` and `sleds man`: the command line for shells and for `man`.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::{ffi::OsString, fs, process::ExitCode};
+use std::path::PathBuf;
+use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
+use forebay_command_pages::ProgramPages;
 
 use sleds_common::Tool;
 
@@ -14,6 +15,12 @@ pub(crate) const MAN: Tool = Tool {
     name: "man",
     command: man_command,
     run: |args| run(man_command(), args, man),
+};
+
+const PAGES: ProgramPages<'_> = ProgramPages {
+    source: concat!("Forebay ", env!("CARGO_PKG_VERSION")),
+    shared: &[],
+    related: &["fincore(1)"],
 };
 
 pub(crate) const COMPLETIONS: Tool = Tool {
@@ -66,37 +73,15 @@ fn completions(matches: &ArgMatches) -> Result<()> {
 }
 
 fn man(matches: &ArgMatches) -> Result<()> {
-    let mut command = crate::command();
-    command.build();
     match matches.get_one::<PathBuf>("out") {
-        None => print(&page(command, "sleds")?),
+        None => print(&PAGES.page(crate::command())?),
         Some(dir) => {
-            write_pages(command, dir, "sleds").with_context(|| format!("{}", dir.display()))
+            let written = PAGES.write(crate::command(), dir);
+            written.with_context(|| format!("{}", dir.display()))
         }
     }
 }
 
 fn print(text: &[u8]) -> Result<()> {
     io::stdout().write_all(text).context("standard output")
-}
-
-/// Writes the pages of `command` and of each command below it.
-fn write_pages(command: Command, dir: &Path, name: &str) -> Result<()> {
-    fs::create_dir_all(dir)?;
-    let below: Vec<Command> = command.get_subcommands().cloned().collect();
-    fs::write(dir.join(format!("{name}.1")), page(command, name)?)?;
-    for command in below.into_iter().filter(|c| c.get_name() != "help") {
-        let name = format!("{name}-{}", command.get_name());
-        write_pages(command, dir, &name)?;
-    }
-    Ok(())
-}
-
-fn page(command: Command, name: &str) -> Result<Vec<u8>> {
-    let page = clap_mangen::Man::new(command.name(name.to_owned()))
-        .title(name.to_uppercase())
-        .source(concat!("Forebay ", env!("CARGO_PKG_VERSION")));
-    let mut out = Vec::new();
-    page.render(&mut out)?;
-    Ok(out)
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{MountOptionSet, OptionArgs};
+use super::{MountOptionSet, OptionArgs, completing};
 
 #[derive(Args, Debug)]
 pub(crate) struct MountArgs {
     /// The filesystem: its name, or its device if the argument contains a slash.
-    #[arg(value_name = "NAME|PATH")]
+    #[arg(value_name = "NAME|PATH", add = completing::volume_names())]
     pub(crate) source: String,
     /// The directory to mount on (default: the directory in the configuration file).
     #[arg(value_name = "DIR")]
@@ -45,7 +45,7 @@ pub(crate) struct MountArgs {
 #[derive(Args, Debug)]
 pub(crate) struct UmountArgs {
     /// The directory where the filesystem is mounted, or its name.
-    #[arg(value_name = "DIR|NAME")]
+    #[arg(value_name = "DIR|NAME", add = completing::attached_names())]
     pub(crate) what: PathBuf,
     /// Unmount even if the filesystem is in use or its daemon does not answer: its users get errors from then on. Data
     /// written before is kept. Needs root.

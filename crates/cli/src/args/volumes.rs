@@ -14,6 +14,8 @@ use forebay_volume::{
     VolumeName, kind_specs, service_options,
 };
 
+use super::completing;
+
 /// The options of one command.
 pub(crate) trait OptionSet {
     /// Returns the kinds that the command serves.
@@ -151,10 +153,14 @@ impl OptionArg {
     fn args<S: OptionSet>(&self) -> impl Iterator<Item = Arg> {
         let spec = self.spec();
         let arg = |key: &'static str| {
-            Arg::new(key)
+            let arg = Arg::new(key)
                 .long(key)
                 .value_name(spec.value_name)
-                .value_parser(value_parser(spec, key))
+                .value_parser(value_parser(spec, key));
+            match completing::choices(spec) {
+                Some(choices) => arg.add(choices),
+                None => arg,
+            }
         };
         let former = spec.former.map(|former| arg(former.key).hide(true));
         [arg(spec.key).help(self.help::<S>())]
@@ -272,6 +278,7 @@ fn roles() -> Vec<&'static DeviceRole> {
 fn device_arg(role: &DeviceRole) -> Arg {
     let arg = Arg::new(role.name).long(role.name).value_name("PATH");
     arg.value_parser(DeviceSpec::from_str)
+        .add(completing::paths())
 }
 
 fn devices(matches: &ArgMatches) -> DeviceMap {
@@ -344,7 +351,8 @@ impl Args for TargetArgs {
         let name = Arg::new("name")
             .value_name("NAME")
             .help("The name of the volume")
-            .value_parser(VolumeName::from_str);
+            .value_parser(VolumeName::from_str)
+            .add(completing::volume_names());
         let devices = roles().into_iter().map(|role| {
             let arg = device_arg(role).help(role.target_help.trim_end_matches('.'));
             arg.conflicts_with("name")

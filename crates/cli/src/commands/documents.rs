@@ -1,56 +1,66 @@
-//! `forebay completions` and `forebay man`: generate shell completions and manual pages from the command line.
+//! `forebay completions` and `forebay man`: the command line for shells and for `man`.
 
-use std::fs;
+mod pages;
+
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::CommandFactory;
 use clap_complete::Shell;
-
-use crate::args::Cli;
+use clap_complete::env::Shells;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::output;
+use forebay_command_pages::ProgramPages;
 
+use crate::COMPLETE_VAR;
+use crate::args::Cli;
+
+const PAGES: ProgramPages<'_> = ProgramPages {
+    source: pages::SOURCE,
+    shared: &[("EXIT STATUS", EXIT_STATUS), ("FILES", FILES)],
+    related: &["forebay.toml(5)", "mount.forebay(8)"],
+};
+
+const EXIT_STATUS: &str = "\
+0  done
+1  failed for another reason
+2  wrong usage: options, sizes, names, mistakes in a configuration file
+3  not found, or not attached
+4  refused: in use, or continuing could lose or mix up data
+5  a device or the system failed";
+
+const FILES: &str = "\
+/etc/forebay/NAME.toml
+    configuration of the volume NAME
+/run/forebay/
+    sockets, locks and logs of attached volumes
+/var/lib/forebay/
+    records of logs that failed and must not be attached again
+/dev/forebay/NAME
+    link to the block device of an attached volume";
+
+/// Prints a script that makes a shell run this program for completions.
 pub(crate) fn completions(shell: Shell) -> CommandResult {
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell.to_string());
+    let completer = completer.ok_or_else(|| {
+        CommandFailure::usage(format!("no completions are known for the shell {shell}"))
+    })?;
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "forebay", &mut out);
+    completer
+        .write_registration(COMPLETE_VAR, "forebay", "forebay", "forebay", &mut out)
+        .map_err(CommandFailure::general)?;
     output::all(&out)
 }
 
 pub(crate) fn man(dir: Option<&Path>) -> CommandResult {
-    let mut command = Cli::command();
-    command.build();
-    match dir {
-        None => output::all(&page(command, "forebay")?),
-        Some(dir) => write_pages(&command, dir),
-    }
-}
-
-/// Writes a page for the program, for each command, and for each subcommand of a command.
-fn write_pages(command: &Command, dir: &Path) -> CommandResult {
-    fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))?;
-    write_page(command, "forebay", dir)
-}
-
-fn write_page(command: &Command, name: &str, dir: &Path) -> CommandResult {
-    let commands = command.get_subcommands();
-    let commands = commands.filter(|inner| !inner.is_hide_set());
-    for inner in commands.filter(|inner| inner.get_name() != "help") {
-        write_page(inner, &format!("{name}-{}", inner.get_name()), dir)?;
-    }
-    let page = page(command.clone(), name)?;
-    fs::write(dir.join(format!("{name}.1")), page).map_err(|error| cannot_write(dir, &error))
-}
-
-fn cannot_write(dir: &Path, error: &std::io::Error) -> CommandFailure {
-    CommandFailure::io(format!("cannot write pages to {}: {error}", dir.display()))
-}
-
-fn page(command: Command, name: &str) -> CommandResult<Vec<u8>> {
-    let command = command.name(name.to_owned());
-    let page = clap_mangen::Man::new(command)
-        .title(name.to_uppercase())
-        .source(concat!("Forebay ", env!("CARGO_PKG_VERSION")));
-    let mut out = Vec::new();
-    page.render(&mut out).map_err(CommandFailure::general)?;
-    Ok(out)
+    let Some(dir) = dir else {
+        let page = PAGES.page(Cli::command());
+        return output::all(&page.map_err(CommandFailure::general)?);
+    };
+    let written = PAGES
+        .write(Cli::command(), dir)
+        .and_then(|()| pages::write(dir));
+    written.map_err(|error| {
+        CommandFailure::io(format!("cannot write pages to {}: {error}", dir.display()))
+    })
 }

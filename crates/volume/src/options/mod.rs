@@ -25,6 +25,8 @@ pub struct OptionSpec {
     pub help: &'static str,
     /// Name of the option in earlier versions, which is still understood.
     pub former: Option<FormerOption>,
+    /// Values that a shell offers to complete, if the option has a list of values.
+    pub choices: &'static [&'static str],
     check: fn(&str) -> Result<(), String>,
 }
 
@@ -79,6 +81,7 @@ impl<T: FromStr<Err: Display>> OptionKey<T> {
                 value_name,
                 help,
                 former: None,
+                choices: &[],
                 check: can_be_parsed::<T>,
             },
             value: PhantomData,
@@ -93,6 +96,13 @@ impl<T: FromStr<Err: Display>> OptionKey<T> {
         values: &'static [(&'static str, &'static str)],
     ) -> OptionKey<T> {
         self.spec.former = Some(FormerOption { key, values });
+        self
+    }
+
+    /// Adds the values that a shell offers to complete. Other values may exist, too.
+    #[must_use]
+    pub const fn choices(mut self, choices: &'static [&'static str]) -> OptionKey<T> {
+        self.spec.choices = choices;
         self
     }
 
@@ -270,6 +280,27 @@ mod tests {
         let both = line.or(&file);
         assert_eq!(both.get(&ACK), Some(AckMode::Durable));
         assert_eq!(both.text("max-delay"), Some("5ms"));
+    }
+
+    #[test]
+    fn each_choice_that_a_shell_offers_is_a_value_of_its_option() {
+        use crate::kind_spec::ServedAs::{BlockDevice, Files};
+        use crate::options::service::service_keys;
+        use crate::registry::kind_specs;
+
+        let of_kinds = kind_specs().flat_map(|kind| kind.options.iter().chain(kind.create_options));
+        let of_service = [BlockDevice, Files].into_iter().flat_map(service_keys);
+        let with_choices = of_kinds
+            .chain(of_service)
+            .filter(|row| !row.spec.choices.is_empty());
+        let mut seen = 0;
+        for row in with_choices {
+            for choice in row.spec.choices {
+                assert_eq!(row.spec.check(choice), Ok(()), "{:?}", row.spec);
+            }
+            seen += 1;
+        }
+        assert!(seen >= 5, "{seen}");
     }
 
     #[test]

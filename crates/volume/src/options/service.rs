@@ -10,7 +10,8 @@ pub static VIA: OptionKey<FrontEndKind> = OptionKey::new(
     "via",
     "HOW",
     "The front end that makes the block device: auto, ublk, nbd, loop, or none (NBD clients only).",
-);
+)
+.choices(&["auto", "ublk", "nbd", "loop", "none"]);
 
 /// Listening address for NBD clients, besides the socket in the runtime directory.
 pub static LISTEN: OptionKey<ListenAddress> = OptionKey::new(
@@ -85,11 +86,16 @@ pub fn service_options(served: ServedAs) -> &'static [OptionRow] {
     }
 }
 
+/// Returns the keys of a filesystem's configuration file that are arguments or `-o` on the command line.
+pub fn mount_keys() -> &'static [OptionRow] {
+    &OF_MOUNTS
+}
+
 /// Returns the options of the process that serves a volume in this form, as keys of its configuration file.
 pub(crate) fn service_keys(served: ServedAs) -> Vec<&'static OptionRow> {
-    let mounts: &[OptionRow] = match served {
+    let mounts = match served {
         ServedAs::BlockDevice => &[],
-        ServedAs::Files => &OF_MOUNTS,
+        ServedAs::Files => mount_keys(),
     };
     service_options(served).iter().chain(mounts).collect()
 }

@@ -13,6 +13,7 @@ pub(crate) static ACK: OptionKey<AckMode> = OptionKey::new(
      cache), device (when the device has the data, which then survives the daemon; a flush makes it durable) or durable \
      (when it is durable). With memory, a ublk or nbd device ends with its daemon.",
 )
+.choices(&["memory", "device", "durable"])
 .formerly(
     "durability",
     &[("flush", "memory"), ("handover", "device"), ("write", "durable")],

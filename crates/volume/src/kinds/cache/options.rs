@@ -19,7 +19,8 @@ pub(crate) static BYPASS: OptionKey<BypassSize> = OptionKey::new(
     "bypass",
     "SIZE",
     "Writes of this size and more go directly to the data device: a size such as 64KiB, or off.",
-);
+)
+.choices(&["off"]);
 
 pub(super) static ROWS: [OptionRow; 5] = [
     ACK.row(ACK_DEFAULT, "memory"),

@@ -13,7 +13,8 @@ pub(crate) static DISCARD: OptionKey<SegmentDiscard> = OptionKey::new(
     "discard",
     "on|off",
     "Discard segments before they are used again: on or off.",
-);
+)
+.choices(&["on", "off"]);
 
 /// Share of the segments that is kept free.
 pub(crate) static SPARE: OptionKey<SpareShare> = OptionKey::new(
@@ -36,7 +37,10 @@ pub(crate) static PLACEMENT: OptionKey<RequestedPlacement> = OptionKey::new(
     "HOW",
     "The placement of data: lfs, wolf, hylog, sepbit, hylog+sepbit or overwrite; auto: the placement with the lowest \
      expected cost on the device, which is measured.",
-);
+)
+.choices(&[
+    "auto", "lfs", "wolf", "hylog", "sepbit", "hylog+sepbit", "overwrite",
+]);
 
 /// Page size of a volume to be created.
 pub(crate) static PAGE: OptionKey<ByteLen> = OptionKey::new(
