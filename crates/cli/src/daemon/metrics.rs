@@ -137,6 +137,9 @@ fn histogram(latency: &LatencySummary) -> Histogram {
 }
 
 #[cfg(test)]
+mod monitoring_tests;
+
+#[cfg(test)]
 mod tests {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
@@ -186,7 +189,7 @@ mod tests {
     }
 
     /// Reports of a cache over a log-structured volume, and of a filesystem.
-    fn layered() -> [StatusReport; 2] {
+    pub(super) fn layered() -> [StatusReport; 2] {
         let json = |value: serde_json::Result<Value>, label: &str| {
             let mut json = value.unwrap();
             json["layer"] = label.into();
