@@ -50,9 +50,9 @@ impl VolumeTarget {
                 described: true,
             });
         }
-        let own = own(args)?;
+        let (kind, spec) = own(args)?;
         let options = DeviceOpenOptions::existing().for_reading();
-        let own = SuperblockDevice::open(own, OpenContext { rt, ring, options })?;
+        let own = SuperblockDevice::open(kind, spec, OpenContext { rt, ring, options })?;
         let (info, tree) = own.tree(&args.devices).await?;
         Ok(VolumeTarget {
             name: info.name.parse()?,

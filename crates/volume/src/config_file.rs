@@ -274,17 +274,17 @@ impl ConfigReader<'_> {
             }
             let role = kind.roles.iter().find(|role| role.name == key);
             if let Some(role) = role {
-                let child = self.child(role.may_be_layer, (name, value), depth)?;
+                let child = self.child(role.may_be_layer, name, value, depth)?;
                 children.insert(role.name, child);
                 continue;
             }
             let of_kind = find(kind.options.iter(), key);
             let of_service = find(service_keys(kind.served_as), key).filter(|_| is_top);
             match (of_kind, of_service) {
-                (Some(row), _) => self.option(row, (name, value), &mut options)?,
+                (Some(row), _) => self.option(row, name, value, &mut options)?,
                 (None, Some(row)) => {
                     let mut service = std::mem::take(&mut self.service);
-                    self.option(row, (name, value), &mut service)?;
+                    self.option(row, name, value, &mut service)?;
                     self.service = service;
                 }
                 (None, None) => {
@@ -301,7 +301,8 @@ impl ConfigReader<'_> {
     fn child(
         &mut self,
         may_be_layer: bool,
-        (name, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>),
+        name: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
         depth: usize,
     ) -> Result<DeviceOrLayer, ConfigFileError> {
         let (key, at) = (&**name.get_ref(), name.span().start);
@@ -327,7 +328,8 @@ impl ConfigReader<'_> {
     fn option(
         &mut self,
         row: &OptionRow,
-        (name, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>),
+        name: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
         into: &mut OptionValues,
     ) -> Result<(), ConfigFileError> {
         let (key, at) = (&**name.get_ref(), name.span().start);

@@ -114,7 +114,8 @@ impl SuperblockDevice {
     /// # Errors
     /// If it cannot be opened.
     pub fn open(
-        (kind, spec): (&'static KindSpec, &DeviceSpec),
+        kind: &'static KindSpec,
+        spec: &DeviceSpec,
         context: OpenContext<'_>,
     ) -> Result<SuperblockDevice, VolumeError> {
         let part = open_one(context, spec)?;

@@ -118,9 +118,11 @@ async fn check(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<Layer
         let found = VolumeTarget::find(target, &ProgramDirs::new()?, &rt, &ring).await?;
         Some(open(&found.tree, context)?)
     };
-    let checked_device = match &opened {
-        Some(opened) => opened.own(),
-        None => SuperblockDevice::open(own(target)?, context)?,
+    let checked_device = if let Some(opened) = &opened {
+        opened.own()
+    } else {
+        let (kind, spec) = own(target)?;
+        SuperblockDevice::open(kind, spec, context)?
     };
     let mut progress = ByteProgress::new(format!("checking {}", checked_device.spec()));
     let checked = {

@@ -40,7 +40,7 @@ pub(crate) fn run(args: CreateArgs) -> CommandResult {
     let description = dirs.new_description(&name)?;
     let made = make_log_file(&args)?;
     let on = dirs.clone();
-    let created = on_ring(|rt, ring| create(args, name, (rt, ring), (on, description)));
+    let created = on_ring(|rt, ring| create(args, name, rt, ring, on, description));
     match created {
         Ok(text) => {
             lock.settle();
@@ -113,8 +113,10 @@ fn make_log_file(args: &CreateArgs) -> CommandResult<Option<std::path::PathBuf>>
 async fn create(
     args: CreateArgs,
     name: VolumeName,
-    (rt, ring): (Rt, Rc<IoRing>),
-    (dirs, description): (ProgramDirs, NewConfigFile),
+    rt: Rt,
+    ring: Rc<IoRing>,
+    dirs: ProgramDirs,
+    description: NewConfigFile,
 ) -> CommandResult<String> {
     let kind = kind_of(&args);
     let (mut id, mut hash_key) = ([0; 16], [0; 16]);
@@ -131,7 +133,7 @@ async fn create(
     };
     let blank = wanted.open(context)?;
     refuse_if_in_use(&blank, args.force).await?;
-    for why in dirty_logs_of(&args, &dirs, (&rt, &ring)).await {
+    for why in dirty_logs_of(&args, &dirs, &rt, &ring).await {
         if !args.force {
             return Err(CommandFailure::refused(why));
         }
@@ -204,7 +206,8 @@ async fn refuse_if_in_use(blank: &OpenedForCreate, force: bool) -> CommandResult
 async fn dirty_logs_of(
     args: &CreateArgs,
     dirs: &ProgramDirs,
-    (rt, ring): (&Rt, &Rc<IoRing>),
+    rt: &Rt,
+    ring: &Rc<IoRing>,
 ) -> Vec<String> {
     let mut dirty = Vec::new();
     let Some((data, identity)) = data_of(args)
@@ -234,7 +237,7 @@ async fn dirty_logs_of(
         }
         let options = DeviceOpenOptions::existing().for_reading();
         let context = OpenContext { rt, ring, options };
-        let Ok(own) = SuperblockDevice::open((tree.kind(), log), context) else {
+        let Ok(own) = SuperblockDevice::open(tree.kind(), log, context) else {
             continue;
         };
         match own.inspect().await {

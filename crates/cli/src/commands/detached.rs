@@ -30,7 +30,8 @@ pub(super) struct OfflineResult<T> {
 pub(super) async fn on_volume<T>(
     target: VolumeTarget,
     dirs: &ProgramDirs,
-    (rt, ring): (&Rt, &Rc<IoRing>),
+    rt: &Rt,
+    ring: &Rc<IoRing>,
     work: impl AsyncFnOnce(&dyn Layer) -> CommandResult<T>,
 ) -> CommandResult<OfflineResult<T>> {
     let lock = NameLock::take(dirs, &target.name)?;

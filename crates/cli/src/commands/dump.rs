@@ -24,12 +24,12 @@ async fn dump(args: DumpArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult {
         ring: &ring,
         options: DeviceOpenOptions::existing().for_reading(),
     };
-    let own = match &args.target.name {
-        Some(name) => {
-            let tree = ProgramDirs::new()?.description(name)?.tree;
-            SuperblockDevice::open((tree.kind(), tree.own()), context)?
-        }
-        None => SuperblockDevice::open(own(&args.target)?, context)?,
+    let own = if let Some(name) = &args.target.name {
+        let tree = ProgramDirs::new()?.description(name)?.tree;
+        SuperblockDevice::open(tree.kind(), tree.own(), context)?
+    } else {
+        let (kind, spec) = own(&args.target)?;
+        SuperblockDevice::open(kind, spec, context)?
     };
     print(&own, &rt, args.json).await
 }

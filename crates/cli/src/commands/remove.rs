@@ -37,7 +37,7 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
     let all = async || target.open_with_defaults(&rt, &ring);
     let (own, opened) = match lock.patiently(&rt, all).await {
         Ok(opened) => (opened.own(), Ok(opened)),
-        Err(failure) => match own_alone(&target, (&rt, &ring)) {
+        Err(failure) => match own_alone(&target, &rt, &ring) {
             Ok(own) => (own, Err(failure)),
             Err(error) => return forget(&dirs, &target, &args, &error),
         },
@@ -66,8 +66,8 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
     let clean = info.clean && !witness.has_note(&info.volume);
     let stays = match opened {
         Ok(opened) => {
-            let to = (&target, Rc::clone(&witness));
-            taken_home(&rt, &signals, (opened, clean), to, &args).await?
+            let witness = Rc::clone(&witness);
+            taken_home(&rt, &signals, opened, clean, &target, witness, &args).await?
         }
         Err(_) if clean => None,
         // The volume is only in use, not lost.
@@ -90,15 +90,13 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
 }
 
 /// Opens the volume's own device, which describes the volume, after another of its devices could not be opened.
-fn own_alone(
-    target: &VolumeTarget,
-    (rt, ring): (&Rt, &Rc<IoRing>),
-) -> CommandResult<SuperblockDevice> {
+fn own_alone(target: &VolumeTarget, rt: &Rt, ring: &Rc<IoRing>) -> CommandResult<SuperblockDevice> {
     let options = DeviceOpenOptions::existing();
-    let own = (target.tree.kind(), target.own());
+    let context = OpenContext { rt, ring, options };
     Ok(SuperblockDevice::open(
-        own,
-        OpenContext { rt, ring, options },
+        target.tree.kind(),
+        target.own(),
+        context,
     )?)
 }
 
@@ -150,12 +148,13 @@ fn loses_log(target: &VolumeTarget, failure: &CommandFailure, args: &RemoveArgs)
 async fn taken_home(
     rt: &Rt,
     signals: &SignalReader,
-    (opened, clean): (OpenVolume, bool),
-    to: (&VolumeTarget, Rc<FailedLogDir>),
+    opened: OpenVolume,
+    clean: bool,
+    target: &VolumeTarget,
+    witness: Rc<FailedLogDir>,
     args: &RemoveArgs,
 ) -> CommandResult<Option<String>> {
     let (loses, stays) = (opened.loses(), opened.stays());
-    let target = to.0;
     match loses {
         Some(lost) if !args.force => Err(CommandFailure::refused(format!(
             "removing {} LOSES {lost}; do it with --force",
@@ -170,7 +169,7 @@ async fn taken_home(
         }
         // A clean log needs no data device, whatever its state.
         None if clean => Ok(stays),
-        None => match drain_home(rt, signals, opened, to, args).await {
+        None => match drain_home(rt, signals, opened, target, witness, args).await {
             Ok(()) => Ok(stays),
             // Stopped by a signal.
             Err(failure) if failure.code == FailureCode::General => Err(failure),
@@ -183,7 +182,8 @@ async fn drain_home(
     rt: &Rt,
     signals: &SignalReader,
     opened: OpenVolume,
-    (target, witness): (&VolumeTarget, Rc<FailedLogDir>),
+    target: &VolumeTarget,
+    witness: Rc<FailedLogDir>,
     args: &RemoveArgs,
 ) -> CommandResult {
     let accept = AcceptedFaults {

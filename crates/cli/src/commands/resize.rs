@@ -27,7 +27,7 @@ pub(crate) fn run(args: ResizeArgs) -> CommandResult {
             Err(ConnectError::NotAttached | ConnectError::Dead) => {}
         }
     }
-    let (name, resized) = on_ring(|rt, ring| detached(args, dirs, (rt, ring)))?;
+    let (name, resized) = on_ring(|rt, ring| detached(args, dirs, rt, ring))?;
     print_result(&name, &resized);
     Ok(())
 }
@@ -56,7 +56,8 @@ fn attached(client: &mut DaemonClient, name: &VolumeName, size: Option<ByteLen>)
 async fn detached(
     args: ResizeArgs,
     dirs: ProgramDirs,
-    (rt, ring): (Rt, Rc<IoRing>),
+    rt: Rt,
+    ring: Rc<IoRing>,
 ) -> CommandResult<(VolumeName, ResizeReply)> {
     let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let name = target.name.clone();
@@ -69,7 +70,7 @@ async fn detached(
             )
         })
     };
-    let worked = on_volume(target, &dirs, (&rt, &ring), resize).await?;
+    let worked = on_volume(target, &dirs, &rt, &ring, resize).await?;
     let mut notes = worked.notes;
     notes.extend(worked.result.notes);
     let resized = ResizeReply {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: TuneArgs) -> CommandResult {
             Err(ConnectError::NotAttached | ConnectError::Dead) => {}
         }
     }
-    let (name, tuned) = on_ring(|rt, ring| detached(args, dirs, (rt, ring)))?;
+    let (name, tuned) = on_ring(|rt, ring| detached(args, dirs, rt, ring))?;
     print_placement(&name, &tuned, json)
 }
 
@@ -50,7 +50,8 @@ fn attached(client: &mut DaemonClient, args: &TuneArgs) -> CommandResult<TuneRep
 async fn detached(
     args: TuneArgs,
     dirs: ProgramDirs,
-    (rt, ring): (Rt, Rc<IoRing>),
+    rt: Rt,
+    ring: Rc<IoRing>,
 ) -> CommandResult<(VolumeName, TuneReply)> {
     let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let name = target.name.clone();
@@ -60,7 +61,7 @@ async fn detached(
         let tuned = layer.tune(args.placement).await;
         tuned.map_err(|error| not_tuned(&name, &error))
     };
-    let worked = on_volume(target, &dirs, (&rt, &ring), tune).await?;
+    let worked = on_volume(target, &dirs, &rt, &ring, tune).await?;
     for note in &worked.notes {
         eprintln!("forebay: {note}");
     }

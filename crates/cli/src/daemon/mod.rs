@@ -217,6 +217,12 @@ pub(crate) struct MountRequest {
     pub(crate) options: Option<MountOptions>,
 }
 
+/// A volume to serve, and the lock of its name.
+struct LockedTarget<'a> {
+    target: VolumeTarget,
+    lock: &'a NameLock,
+}
+
 /// Serves a volume until the service ends. Returns the lock of its name, which must be held until all files are closed,
 /// and the result of the service.
 async fn serve(
@@ -235,18 +241,25 @@ async fn serve(
     let target = VolumeTarget::find(&args.target, &dirs, &rt, &ring).await?;
     let may_end = || args.mount.is_some() && !mount::is_mounted(&dirs, &target.name);
     let lock = NameLock::take_when_ended(&dirs, &target.name, &rt, may_end).await?;
-    let ended = serve_locked((rt, ring), (dirs, &lock), target, (args, ready), signals).await;
+    let locked = LockedTarget {
+        target,
+        lock: &lock,
+    };
+    let ended = serve_locked(rt, ring, dirs, locked, args, ready, signals).await;
     Ok((lock, ended))
 }
 
 /// Serves a volume whose name is locked.
 async fn serve_locked(
-    (rt, ring): (Rt, Rc<IoRing>),
-    (dirs, lock): (ProgramDirs, &NameLock),
-    mut target: VolumeTarget,
-    (args, ready): (ServingArgs, Rc<Cell<bool>>),
+    rt: Rt,
+    ring: Rc<IoRing>,
+    dirs: ProgramDirs,
+    locked: LockedTarget<'_>,
+    args: ServingArgs,
+    ready: Rc<Cell<bool>>,
     signals: SignalReader,
 ) -> CommandResult {
+    let LockedTarget { mut target, lock } = locked;
     // An option of the service, unless a layer has it.
     let service = [ServedAs::BlockDevice, ServedAs::Files];
     let service = args

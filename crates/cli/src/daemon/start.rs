@@ -214,7 +214,7 @@ async fn serve(
     let memory = request_memory(setting.options);
     let blocks = match volume.device() {
         Some(device) => {
-            let server = nbd_server(rt, target.name.as_str(), (&volume, &device), &memory)?;
+            let server = nbd_server(rt, target.name.as_str(), &volume, &device, &memory)?;
             Some((device, server))
         }
         None => None,
@@ -313,7 +313,8 @@ fn listen(
 fn nbd_server(
     rt: &Rt,
     name: &str,
-    (volume, device): (&Rc<dyn Layer>, &Rc<dyn Device>),
+    volume: &Rc<dyn Layer>,
+    device: &Rc<dyn Device>,
     memory: &RequestMemory,
 ) -> CommandResult<NbdServer> {
     let export = NbdExport::new(name, Rc::clone(device))

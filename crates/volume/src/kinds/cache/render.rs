@@ -57,7 +57,7 @@ pub(super) fn status(
     if let Some((earlier, seconds)) = earlier {
         lines.push(("now", rates(status, earlier, seconds)));
     }
-    lines.push(("memory", memory(status, around.requests)));
+    lines.push(("memory", memory(status, around)));
     if status.throttled_s > 0.0 {
         let seconds = status.throttled_s;
         let now = match status.waiting_writes {
@@ -118,9 +118,10 @@ fn requests(status: &DcdStatus, lines: &mut ReportLines) {
     ));
 }
 
-fn memory(status: &DcdStatus, (requests, bound): (u64, u64)) -> String {
+fn memory(status: &DcdStatus, around: &RenderContext<'_>) -> String {
     let (map, map_max) = (ByteLen(status.map_bytes), ByteLen(status.map_bytes_max));
     let buffers = ByteLen(status.buffer_bytes);
+    let (requests, bound) = around.requests;
     let (requests, bound) = (ByteLen(requests), ByteLen(bound));
     format!(
         "{map} of {map_max} for the map, {requests} of {bound} for requests, {buffers} segment buffers"

@@ -123,7 +123,7 @@ async fn make(
     let (rt, device, id) = (context.rt, &creation.data.device, context.id);
     let (geometry, new) = (creation.geometry, &creation.new);
     let long = SpaceLength::Sectors(geometry.space_sectors());
-    let made = space::make(rt, device, layout, id, (new, long)).await;
+    let made = space::make(rt, device, layout, id, new, long).await;
     let made = made.map_err(|error| error.to_string())?;
     let opened = open(
         rt.clone(),

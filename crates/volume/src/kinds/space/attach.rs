@@ -38,7 +38,8 @@ pub(crate) async fn attach(
         layer: Rc::new(AttachedVolume::new(
             rt,
             &context.name,
-            (space, workers),
+            space,
+            workers,
             acknowledge,
         )),
         notes,

@@ -46,7 +46,8 @@ impl AttachedVolume {
     pub(super) fn new(
         rt: &Rt,
         name: &str,
-        (space, workers): (Space, SpaceWorkers),
+        space: Space,
+        workers: SpaceWorkers,
         acknowledge: AckMode,
     ) -> AttachedVolume {
         let id = space.superblock().volume.to_string();

@@ -100,13 +100,14 @@ pub(crate) async fn make(
     device: &Rc<dyn Device>,
     layout: SegmentLayout,
     id: [u8; 16],
-    (new, long): (&SpaceCreateSpec, SpaceLength),
+    new: &SpaceCreateSpec,
+    long: SpaceLength,
 ) -> Result<CreatedSpace, SpaceOpenError> {
     let page = new.page.unwrap_or(PAGE);
-    let measured = measure(rt, &**device, (page.0, layout.segment_bytes.into())).await?;
+    let measured = measure(rt, &**device, page.0, layout.segment_bytes.into()).await?;
     let (kind, why) = match (new.placement, long) {
         (RequestedPlacement::Auto, SpaceLength::Sectors(_)) => for_files(&measured, page, &layout),
-        (asked, _) => placement((asked, new.size), &measured, page, &layout),
+        (asked, _) => placement(asked, new.size, &measured, page, &layout),
     };
     let mut making = SpaceSpec {
         volume: VolumeId(id),
@@ -182,7 +183,8 @@ pub(crate) async fn usual_len_on(
 }
 
 fn placement(
-    (asked, size): (RequestedPlacement, Option<ByteLen>),
+    asked: RequestedPlacement,
+    size: Option<ByteLen>,
     measured: &DeviceMeasurement,
     page: ByteLen,
     layout: &SegmentLayout,
@@ -221,7 +223,7 @@ fn for_files(
     page: ByteLen,
     layout: &SegmentLayout,
 ) -> (PlacementKind, String) {
-    let (kind, why) = placement((RequestedPlacement::Auto, None), measured, page, layout);
+    let (kind, why) = placement(RequestedPlacement::Auto, None, measured, page, layout);
     match kind {
         PlacementKind::Overwrite => {
             let why = "lfs, since a log is about as fast here as writing in place, which would write data twice";
@@ -272,7 +274,7 @@ mod tests {
         };
         let layout = layout_on(&device.geometry(), &new).unwrap();
         let made =
-            async move { make(&rt, &device, layout, [7; 16], (&new, SpaceLength::Wanted)).await };
+            async move { make(&rt, &device, layout, [7; 16], &new, SpaceLength::Wanted).await };
         executor.block_on(made).unwrap()
     }
 

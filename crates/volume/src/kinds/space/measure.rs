@@ -57,7 +57,8 @@ impl DeviceMeasurement {
 pub(super) async fn measure(
     rt: &Rt,
     device: &dyn Device,
-    (page, segment): (u64, u64),
+    page: u64,
+    segment: u64,
 ) -> Result<DeviceMeasurement, DeviceError> {
     let (begin, mut disks) = (rt.now(), Vec::new());
     let efficiency = |disk: &DiskParameters| disk.efficiency(page, segment);
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     async fn measured_on(rt: &Rt, device: &dyn Device) -> DeviceMeasurement {
-        measure(rt, device, (8 << 10, 1 << 20)).await.unwrap()
+        measure(rt, device, 8 << 10, 1 << 20).await.unwrap()
     }
 
     fn measured(disks: usize) -> DiskParameters {

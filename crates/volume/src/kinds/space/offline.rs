@@ -282,7 +282,7 @@ async fn read_all(
         at = run.start;
         while at < run.end {
             let sectors = (run.end - at).min(READ_BYTES / SECTOR_BYTES);
-            read_run(space, at, sectors, (report, damaged)).await?;
+            read_run(space, at, sectors, report, damaged).await?;
             at += sectors;
             progress(report.bytes_checked, capacity.mapped);
         }
@@ -295,7 +295,8 @@ async fn read_run(
     space: &Space,
     at: u64,
     sectors: u64,
-    (report, damaged): (&mut SpaceCheck, &mut Vec<Range<u64>>),
+    report: &mut SpaceCheck,
+    damaged: &mut Vec<Range<u64>>,
 ) -> Result<(), SpaceOpenError> {
     let read = async |at: u64, sectors: u64| {
         let buf = BufMut::zeroed((sectors * SECTOR_BYTES) as usize);

@@ -141,7 +141,7 @@ pub(crate) async fn make_volume(
 ) -> Result<CreateReport, VolumeError> {
     let layout = layout_on(&data.device.geometry(), new);
     let layout = layout.map_err(|error| unfit(&data.spec, WHAT, &error))?;
-    let made = make(rt, &data.device, layout, id, (new, SpaceLength::Wanted)).await;
+    let made = make(rt, &data.device, layout, id, new, SpaceLength::Wanted).await;
     let made = made.map_err(|error| cannot_make(&data.spec, WHAT, &error))?;
     let thin = if made.len > made.mappable {
         format!(
