@@ -257,8 +257,8 @@ impl MountedFiles {
                 flags,
                 kill_setgid,
             } => {
-                let how = (flags, kill_setgid);
-                FuseReply::Done(self.set_attribute(node, name, value, how).await)
+                let set = self.set_attribute(node, name, value, flags, kill_setgid);
+                FuseReply::Done(set.await)
             }
             FuseBody::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
             FuseBody::ListXattr(len) => sized(self.attribute_names(node, user).await, len),
@@ -272,7 +272,8 @@ impl MountedFiles {
         file: u64,
         name: &[u8],
         value: &[u8],
-        (flags, kill_setgid): (u32, bool),
+        flags: u32,
+        kill_setgid: bool,
     ) -> ReplyBytes {
         let existing = match flags & (XATTR_CREATE | XATTR_REPLACE) {
             XATTR_CREATE => AttributeCondition::Refused,

@@ -10,7 +10,7 @@ use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, open_flag};
 use forebay_fuse::{ActiveRequest, StaleCache};
 use forebay_rt::BudgetLease;
 
-use crate::handler::{FuseReply, MountedFiles, ReplyBytes, RequestClass};
+use crate::handler::{FileWrite, FuseReply, MountedFiles, ReplyBytes, RequestClass};
 use crate::handles;
 use crate::sync_mode::SyncMode;
 use crate::writers::without;
@@ -68,10 +68,11 @@ impl MountedFiles {
         &self,
         underway: &ActiveRequest,
         request: &FuseRequest,
-        (at, data, lease): (u64, Buf, BudgetLease),
-        (kill, delayed): (bool, bool),
+        write: FileWrite,
+        lease: BudgetLease,
     ) {
-        let (node, bytes) = (request.node, data.len());
+        let (node, at, delayed) = (request.node, write.at, write.delayed);
+        let bytes = write.data.len();
         let is_direct = is_direct(request) && !delayed;
         let mut waiter = None;
         if is_direct && self.cached.has(node) {
@@ -81,9 +82,7 @@ impl MountedFiles {
                 return underway.refuse(libc::ENOMEM);
             }
         }
-        let data = (at, data);
-        let written = self.written(underway, request, data, (kill, delayed));
-        let written = written.await;
+        let written = self.written(underway, request, write).await;
         // Other requests need the buffer while this write waits.
         drop(lease);
         if is_direct {
@@ -139,15 +138,15 @@ impl MountedFiles {
         &self,
         underway: &ActiveRequest,
         request: &FuseRequest,
-        (at, data): (u64, Buf),
-        (kill, delayed): (bool, bool),
+        write: FileWrite,
     ) -> Result<u64> {
+        let FileWrite { at, data, .. } = write;
         self.may_write(request, at).await?;
-        if kill {
+        if write.kill {
             self.take_privileges(underway, request, request.node)
                 .await?;
         }
-        if delayed {
+        if write.delayed {
             return self.write_delayed(request, at, data).await;
         }
         self.write(request.node, at, data, request.file_flags).await
@@ -239,7 +238,8 @@ impl MountedFiles {
         &self,
         underway: &ActiveRequest,
         request: &FuseRequest,
-        (at, whence): (u64, u32),
+        at: u64,
+        whence: u32,
     ) -> FuseReply {
         let is_hole = match whence.cast_signed() {
             libc::SEEK_DATA => false,
@@ -371,7 +371,9 @@ impl MountedFiles {
         &self,
         underway: &ActiveRequest,
         request: &FuseRequest,
-        (at, len, mode): (u64, u64, u32),
+        at: u64,
+        len: u64,
+        mode: u32,
     ) -> Option<Result<()>> {
         let keep_size = mode & KEEP_SIZE != 0;
         let what = match mode & !KEEP_SIZE {

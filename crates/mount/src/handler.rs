@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use forebay_device::Buf;
 use forebay_dfs::{AccessTimes, Fs, FsError, Result};
 use forebay_fuse::codec::files::{FuseBody, decode};
 use forebay_fuse::codec::{
@@ -242,7 +243,7 @@ impl MountedFiles {
             ) => return self.answer_attribute(&request, asked).await,
             Some(FuseBody::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
             Some(FuseBody::Lseek { at, whence }) => {
-                return self.seek(underway, &request, (at, whence)).await;
+                return self.seek(underway, &request, at, whence).await;
             }
             Some(FuseBody::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
             // After this error, the kernel copies by reading and writing.
@@ -279,7 +280,7 @@ impl MountedFiles {
                 return FuseReply::Errno(libc::EBUSY);
             }
             FuseOp::Fallocate { at, len, mode } => {
-                match self.fallocate(underway, request, (at, len, mode)).await {
+                match self.fallocate(underway, request, at, len, mode).await {
                     Some(done) => {
                         let done = done.map(nothing);
                         self.durably(node, request.handle, done).await
@@ -335,6 +336,17 @@ fn kind_of(opcode: u32) -> RequestClass {
         | opcode::TMPFILE => RequestClass::Change,
         _ => RequestClass::Look,
     }
+}
+
+/// A write to a file, as the kernel requests it.
+pub(crate) struct FileWrite {
+    /// Offset in the file, in bytes.
+    pub(crate) at: u64,
+    pub(crate) data: Buf,
+    /// True if the write clears the privileges of the file.
+    pub(crate) kill: bool,
+    /// True if the kernel writes back pages of a mapping.
+    pub(crate) delayed: bool,
 }
 
 /// Answer for the kernel.
@@ -414,12 +426,16 @@ impl FuseHandler for MountedFiles {
                 let (data, lease) = arrival.data(len as usize).await;
                 arrival.begin(|underway| async move {
                     if !delayed && files.keeps_for(&request) {
-                        let kept = (data, lease);
-                        return files.keep_write(&underway, &request, at, kept).await;
+                        let kept = files.keep_write(&underway, &request, at, data, lease);
+                        return kept.await;
                     }
-                    let data = (at, data, lease);
-                    let how = (kill, delayed);
-                    files.answer_write(&underway, &request, data, how).await;
+                    let write = FileWrite {
+                        at,
+                        data,
+                        kill,
+                        delayed,
+                    };
+                    files.answer_write(&underway, &request, write, lease).await;
                 });
             }
             _ => {

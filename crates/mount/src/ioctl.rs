@@ -391,7 +391,8 @@ impl MountedFiles {
         underway: &ActiveRequest,
         request: &FuseRequest,
         at: u64,
-        (data, lease): (Buf, BudgetLease),
+        data: Buf,
+        lease: BudgetLease,
     ) {
         let Some(id) = self.transactions.joined(request.handle) else {
             return underway.refuse(libc::EIO);

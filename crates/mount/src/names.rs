@@ -138,8 +138,8 @@ impl MountedFiles {
 
     async fn created(&self, inode: &Inode, flags: u32) -> ReplyBytes {
         let stat = self.stat(inode).await?;
-        let opened = (self.opened(inode.file, flags), self.open_flags(flags));
-        let out = CreateReply::out(&stat, inode.generation, VALID_S, opened);
+        let (handle, flags) = (self.opened(inode.file, flags), self.open_flags(flags));
+        let out = CreateReply::out(&stat, inode.generation, VALID_S, handle, flags);
         Ok(out.to_vec())
     }
 

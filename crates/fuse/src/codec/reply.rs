@@ -192,7 +192,8 @@ impl CreateReply {
         stat: &FuseAttributes,
         generation: u64,
         valid_s: u64,
-        (handle, flags): (u64, u32),
+        handle: u64,
+        flags: u32,
     ) -> [u8; 144] {
         let mut out = ReplyWriter::<144>::new();
         stat.put_entry(&mut out, generation, valid_s);
