@@ -239,7 +239,8 @@ impl SpaceInner {
             &room,
             SegmentClaim::Checkpoint,
             stream,
-            (data.len() as u64, 1),
+            data.len() as u64,
+            1,
         );
         let fits = grant.is_some();
         let place = grant.map(|mut grant| streams.append(&mut grant, stream, entry, data));

@@ -167,7 +167,7 @@ pub(crate) async fn read_contents(
         }
         return Ok(contents);
     }
-    let mut headers = HeaderReader::new(store, volume, (slot, segment), None);
+    let mut headers = HeaderReader::new(store, volume, slot, segment, None);
     while let Some(record) = headers.next().await? {
         contents.add(record.seq, record.offset, &record.entries);
     }

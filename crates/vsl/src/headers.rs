@@ -50,7 +50,8 @@ impl<'a> HeaderReader<'a> {
     pub(crate) fn new(
         store: &'a dyn SegmentStore,
         volume: VolumeId,
-        (slot, segment): (SegmentSlot, SegmentSeq),
+        slot: SegmentSlot,
+        segment: SegmentSeq,
         epoch: Option<Epoch>,
     ) -> HeaderReader<'a> {
         HeaderReader {

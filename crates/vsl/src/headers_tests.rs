@@ -100,7 +100,7 @@ fn found_in(block: u32, bytes: &[u8]) -> FoundHeaders {
     let store = DeviceStore::new(device, layout);
     let executor = Executor::new(Rc::new(VirtualTime::new()));
     executor.block_on(async move {
-        let mut headers = HeaderReader::new(&store, VOLUME, (SLOT, SegmentSeq(7)), None);
+        let mut headers = HeaderReader::new(&store, VOLUME, SLOT, SegmentSeq(7), None);
         let mut records = Vec::new();
         while let Some(record) = headers.next().await.expect("read") {
             records.push(record.seq.0);

@@ -228,7 +228,8 @@ impl SegmentStreams {
         floors: &impl ClaimFloors,
         claim: SegmentClaim,
         stream: StreamNumber,
-        (bytes, entries): (u64, u64),
+        bytes: u64,
+        entries: u64,
     ) -> Option<SegmentGrant> {
         let segments = usize::from(!self.fits(stream, bytes, entries));
         self.grant(floors, claim, segments)
@@ -430,8 +431,7 @@ impl SegmentStreams {
     pub(crate) fn extend_queue(&mut self, floors: &impl ClaimFloors, most: usize) {
         let (meta, bytes) = (StreamNumber::META, (most as u64 + 1) * 4);
         let bytes = bytes.next_multiple_of(SECTOR_BYTES);
-        let Some(mut grant) = self.grant_entry(floors, SegmentClaim::Queue, meta, (bytes, 1))
-        else {
+        let Some(mut grant) = self.grant_entry(floors, SegmentClaim::Queue, meta, bytes, 1) else {
             return;
         };
         let slots = self.table.take_free(most);

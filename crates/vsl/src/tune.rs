@@ -171,7 +171,7 @@ impl SpaceInner {
         let look = self
             .tuner
             .borrow_mut()
-            .look(present, (fill, mapped), done, |kind| {
+            .look(present, fill, mapped, done, |kind| {
                 self.room_with(kind).over() == 0
             });
         look?.change.filter(|_| self.auto.get())

@@ -89,12 +89,9 @@ pub fn choose(medium: &DeviceProperties, known: &WorkloadProperties) -> PolicyCh
             best = (kind, cost);
         }
     }
-    let why = reason(medium, best, &costs, known);
-    PolicyChoice {
-        kind: best.0,
-        costs,
-        why,
-    }
+    let (kind, cost) = best;
+    let why = reason(medium, kind, cost, &costs, known);
+    PolicyChoice { kind, costs, why }
 }
 
 /// Returns the choice for a device with several measurements, the most usual measurement first. If the measurements
@@ -188,7 +185,8 @@ fn expected(medium: &DeviceProperties, known: &WorkloadProperties) -> Vec<(Place
 
 fn reason(
     medium: &DeviceProperties,
-    (kind, cost): (PlacementKind, f64),
+    kind: PlacementKind,
+    cost: f64,
     costs: &[(PlacementKind, f64)],
     known: &WorkloadProperties,
 ) -> String {

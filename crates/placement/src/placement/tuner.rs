@@ -111,7 +111,8 @@ impl Tuner {
     pub fn look(
         &mut self,
         present: PlacementKind,
-        (fill, live_sectors): (FillLevel, u64),
+        fill: FillLevel,
+        live_sectors: u64,
         done: WorkTotals,
         fits: impl Fn(PlacementKind) -> bool,
     ) -> Option<TunerDecision> {

@@ -57,7 +57,7 @@ impl TunerRig {
         };
         let look = self
             .tuner
-            .look(self.present, (fill, live), self.done, |_| true)?;
+            .look(self.present, fill, live, self.done, |_| true)?;
         if let Some(kind) = look.change {
             self.present = kind;
             self.tuner.changed();
@@ -129,7 +129,7 @@ fn a_placement_that_does_not_fit_is_not_chosen() {
         }
         let look = rig
             .tuner
-            .look(PlacementKind::Lfs, (fill, live), rig.done, |kind| {
+            .look(PlacementKind::Lfs, fill, live, rig.done, |kind| {
                 kind == PlacementKind::Lfs
             });
         assert!(look.is_none_or(|look| look.change.is_none()));

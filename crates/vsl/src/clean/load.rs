@@ -143,7 +143,7 @@ impl SpaceInner {
             rest = behind;
             let end = here.iter().map(|one| one.at.end).max().unwrap_or_default();
             match read_blocks(&*self.store, slot, here[0].at.start..end).await {
-                Ok((from, bytes)) => self.cut_out(slot, segment, here, (from, bytes), &mut loaded),
+                Ok((from, bytes)) => self.cut_out(slot, segment, here, from, bytes, &mut loaded),
                 Err(error) => _ = loaded.trouble.get_or_insert(error.into()),
             }
         }
@@ -156,7 +156,8 @@ impl SpaceInner {
         slot: SegmentSlot,
         segment: SegmentSeq,
         here: &[WrittenFragment],
-        (from, bytes): (u64, Buf),
+        from: u64,
+        bytes: Buf,
         loaded: &mut LoadedFragments,
     ) {
         let known = *self.commit.composer().table.get(slot);

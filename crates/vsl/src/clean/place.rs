@@ -142,7 +142,7 @@ impl SpaceInner {
         if room.needs_checkpoint() {
             return None;
         }
-        streams.grant_entry(&room, claim, stream, (sectors * SECTOR_BYTES, RUNS_MAX))
+        streams.grant_entry(&room, claim, stream, sectors * SECTOR_BYTES, RUNS_MAX)
     }
 
     /// Appends a copy of the ranges of a fragment that are still live, and makes the map point at the copy.

@@ -140,7 +140,7 @@ impl ScannedVolume<'_> {
     fn headers(&self, slot: SegmentSlot, segment: SegmentSeq) -> HeaderReader<'_> {
         let superblock = self.superblock;
         let epoch = Some(superblock.epoch);
-        HeaderReader::new(self.store, superblock.volume, (slot, segment), epoch)
+        HeaderReader::new(self.store, superblock.volume, slot, segment, epoch)
     }
 
     /// Searches a segment with a garbled first header for records. Later records show whether the first record was
