@@ -42,8 +42,8 @@ fn next_write<C: RecordComposer, W: WriteWatcher<C>>(
     if composer.flight().jobs_in_flight() >= JOBS_MAX {
         return None;
     }
-    let job = composer.flight_mut().take_job()?;
-    Some(write_of(&mut *composer, job, None))
+    let (id, job) = composer.flight_mut().take_job()?;
+    Some(write_of(&mut *composer, id, job, None))
 }
 
 /// Writes once. Returns true if the write succeeded and its data is not lost. After a failure, another task tries the
@@ -244,7 +244,7 @@ fn first_write<C: RecordComposer, W: WriteWatcher<C>>(
     let mut composer = commit.composer_mut();
     let newest = composer.close();
     let job = composer.flight_mut().take_job();
-    let write = job.map(|job| write_of(&mut *composer, job, joining));
+    let write = job.map(|(id, job)| write_of(&mut *composer, id, job, joining));
     (newest, write)
 }
 
@@ -252,14 +252,15 @@ fn first_write<C: RecordComposer, W: WriteWatcher<C>>(
 /// both together have at most `joining` bytes.
 fn write_of<C: RecordComposer>(
     composer: &mut C,
-    job: (u64, WriteJob),
+    id: u64,
+    job: WriteJob,
     joining: Option<usize>,
 ) -> DeviceWrite {
-    let at = composer.segment_at(job.1.segment);
+    let at = composer.segment_at(job.segment);
     // Repeated writes keep their original boundaries.
     let joining = joining.filter(|_| !composer.flight().has_lost());
-    let next = joining.and_then(|most| composer.take_joining(&job.1, most));
-    DeviceWrite::of(job, at, next)
+    let next = joining.and_then(|most| composer.take_joining(&job, most));
+    DeviceWrite::of(id, job, at, next)
 }
 
 /// Returns true if this write, which was taken, contains all data that is not durable. Then the device need not make

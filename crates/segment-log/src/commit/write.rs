@@ -20,7 +20,8 @@ impl DeviceWrite {
     /// Returns the write of a job whose segment begins at byte `segment_at` of the device, joined with the adjacent job
     /// `next`, if given.
     pub(super) fn of(
-        (id, job): (u64, WriteJob),
+        id: u64,
+        job: WriteJob,
         segment_at: u64,
         next: Option<(u64, WriteJob)>,
     ) -> DeviceWrite {
