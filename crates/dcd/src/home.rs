@@ -269,7 +269,7 @@ impl DcdEngine {
         }
         drop(under_way);
         out.untried = loaded.len() - next;
-        self.try_one_by_one(&loaded, failed, (thorough, &streak), &mut out)
+        self.try_one_by_one(&loaded, failed, thorough, &streak, &mut out)
             .await;
         out
     }
@@ -289,7 +289,8 @@ impl DcdEngine {
         &self,
         loaded: &[LoadedFragment],
         mut failed: Vec<Range<usize>>,
-        (thorough, streak): (bool, &FaultTracker<'_>),
+        thorough: bool,
+        streak: &FaultTracker<'_>,
         out: &mut WritebackOutcome,
     ) {
         failed.sort_unstable_by_key(|run| run.start);

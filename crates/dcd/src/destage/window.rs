@@ -162,7 +162,7 @@ impl DcdEngine {
         let marks = self.carry_marks_home(marks, urgent).await?;
         let live = loaded.sound.len();
         let home = self
-            .write_live_home(&window, (loaded.sound, writes), urgent, thorough)
+            .write_live_home(&window, loaded.sound, writes, urgent, thorough)
             .await;
         if home.stopped {
             return Err(WindowFailure::Stopped);
@@ -171,8 +171,7 @@ impl DcdEngine {
         let answers = home.succeeded || marks.zeroed;
         if let Some(error) = home.error.clone().or(marks.error) {
             let segments = window.end.since(window.start);
-            let answer = (answers, thorough);
-            self.keep_refused(&home, marks.refused, &error, answer, segments)
+            self.keep_refused(&home, marks.refused, &error, answers, thorough, segments)
                 .await?;
             in_vain = (!answers).then_some(error);
         }
@@ -226,7 +225,8 @@ impl DcdEngine {
     async fn write_live_home(
         &self,
         window: &Range<SegmentSeq>,
-        (sound, writes): (Vec<LoadedFragment>, u64),
+        sound: Vec<LoadedFragment>,
+        writes: u64,
         urgent: bool,
         thorough: bool,
     ) -> WritebackOutcome {
@@ -255,7 +255,8 @@ impl DcdEngine {
         home: &WritebackOutcome,
         marks: Vec<(Range<u64>, RangeState)>,
         error: &DeviceError,
-        (answers, thorough): (bool, bool),
+        answers: bool,
+        thorough: bool,
         segments: u64,
     ) -> Result<(), WindowFailure> {
         self.counters.borrow_mut().data_errors += 1;
