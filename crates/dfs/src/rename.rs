@@ -26,7 +26,11 @@ pub enum RenameTarget {
 }
 
 /// A name in a directory.
-type EntryName<'a> = (&'a Rc<CachedFile>, &'a [u8]);
+#[derive(Clone, Copy)]
+struct EntryName<'a> {
+    directory: &'a Rc<CachedFile>,
+    name: &'a [u8],
+}
 
 /// Two names and the named files, all locked.
 struct RenamePair {
@@ -82,7 +86,14 @@ impl Fs {
         } else {
             Some(self.0.moving.lock().await)
         };
-        let (from, to) = ((&parents.0, from.1), (&parents.1, to.1));
+        let from = EntryName {
+            directory: &parents.0,
+            name: from.1,
+        };
+        let to = EntryName {
+            directory: &parents.1,
+            name: to.1,
+        };
         let pair = self.lock_pair(from, to).await?;
         match (&pair.to.1, target) {
             (Some(_), RenameTarget::Free) => return Err(FsError::Exists),
@@ -91,17 +102,17 @@ impl Fs {
             _ => {}
         }
         if !is_same {
-            self.must_not_be_above(&pair.from.1, to.0).await?;
+            self.must_not_be_above(&pair.from.1, to.directory).await?;
         }
-        may_lose(from.0, &pair.from.1)?;
+        may_lose(from.directory, &pair.from.1)?;
         match &pair.to.1 {
-            Some(there) => may_lose(to.0, there)?,
-            None => may_gain(to.0)?,
+            Some(there) => may_lose(to.directory, there)?,
+            None => may_gain(to.directory)?,
         }
         match (&pair.to.1, target) {
             (Some(there), RenameTarget::Exchange) => {
                 if !is_same {
-                    self.must_not_be_above(there, from.0).await?;
+                    self.must_not_be_above(there, from.directory).await?;
                 }
                 self.exchange(&pair, there, from, to).await
             }
@@ -113,7 +124,7 @@ impl Fs {
     async fn lock_pair(&self, from: EntryName<'_>, to: EntryName<'_>) -> Result<RenamePair> {
         let mut named: (Option<Rc<CachedFile>>, Option<Rc<CachedFile>>) = (None, None);
         loop {
-            let mut wanted = vec![from.0, to.0];
+            let mut wanted = vec![from.directory, to.directory];
             wanted.extend(named.0.iter().chain(&named.1));
             let locks = self.lock_all(wanted).await;
             let (first, first_file) = self.find_in(from).await?;
@@ -140,8 +151,9 @@ impl Fs {
     /// Looks up a name in a locked directory, which must still exist.
     async fn find_in(
         &self,
-        (directory, name): EntryName<'_>,
+        entry: EntryName<'_>,
     ) -> Result<(DirectoryLookup, Option<Rc<CachedFile>>)> {
+        let EntryName { directory, name } = entry;
         let inode = directory.inode().clone();
         if inode.links == 0 || directory.is_going.get() {
             return Err(FsError::NotFound);
@@ -217,7 +229,7 @@ impl Fs {
             now,
         ) = (pair, self.time());
         let (moves_directory, loses_directory) =
-            self.can_replace(file, there.as_ref(), to.0).await?;
+            self.can_replace(file, there.as_ref(), to.directory).await?;
         let number = match left {
             Some(_) => Some(self.number().await?),
             None => None,
@@ -226,19 +238,19 @@ impl Fs {
         match left.zip(number.as_ref()) {
             Some((left, number)) => {
                 let inode = number.inode_of(left, now);
-                change.entry(place(first)?, &entry_of(&inode, from.1));
+                change.entry(place(first)?, &entry_of(&inode, from.name));
                 change.make(inode);
             }
             None => change.no_entry(place(first)?),
         }
-        change.entry(place(second)?, &entry_of(&file.inode(), to.1));
+        change.entry(place(second)?, &entry_of(&file.inode(), to.name));
         if let Some(there) = there {
             self.lose_name(&mut change, there, now);
         }
         change.inode(file, |inode| {
             inode.changed = now;
             if moves_directory {
-                inode.parent = to.0.number();
+                inode.parent = to.directory.number();
             }
         });
         let leaves = |inode: &mut Inode| {
@@ -253,14 +265,14 @@ impl Fs {
             inode.links += u32::from(moves_directory);
             inode.links = inode.links.saturating_sub(u32::from(loses_directory));
         };
-        if Rc::ptr_eq(from.0, to.0) {
-            change.inode(from.0, |inode| {
+        if Rc::ptr_eq(from.directory, to.directory) {
+            change.inode(from.directory, |inode| {
                 leaves(inode);
                 comes(inode);
             });
         } else {
-            change.inode(from.0, leaves);
-            change.inode(to.0, comes);
+            change.inode(from.directory, leaves);
+            change.inode(to.directory, comes);
         }
         change.apply().await?;
         Ok(())
@@ -275,7 +287,7 @@ impl Fs {
     ) -> Result<()> {
         let (file, now) = (&pair.from.1, self.time());
         let (leaves, comes) = (is_directory(file), is_directory(there));
-        let parents = [(leaves, to.0), (comes, from.0)];
+        let parents = [(leaves, to.directory), (comes, from.directory)];
         if parents
             .iter()
             .any(|(one, parent)| *one && parent.inode().links >= LINKS_MAX)
@@ -283,9 +295,9 @@ impl Fs {
             return Err(FsError::Links);
         }
         let mut change = self.change();
-        change.entry(place(&pair.from.0)?, &entry_of(&there.inode(), from.1));
-        change.entry(place(&pair.to.0)?, &entry_of(&file.inode(), to.1));
-        for (moved, parent) in [(file, to.0), (there, from.0)] {
+        change.entry(place(&pair.from.0)?, &entry_of(&there.inode(), from.name));
+        change.entry(place(&pair.to.0)?, &entry_of(&file.inode(), to.name));
+        for (moved, parent) in [(file, to.directory), (there, from.directory)] {
             change.inode(moved, |inode| {
                 inode.changed = now;
                 if inode.kind == FileKind::Directory {
@@ -293,10 +305,13 @@ impl Fs {
                 }
             });
         }
-        if Rc::ptr_eq(from.0, to.0) {
-            change.inode(from.0, |inode| touch(inode, now));
+        if Rc::ptr_eq(from.directory, to.directory) {
+            change.inode(from.directory, |inode| touch(inode, now));
         } else {
-            for (parent, less, more) in [(from.0, leaves, comes), (to.0, comes, leaves)] {
+            for (parent, less, more) in [
+                (from.directory, leaves, comes),
+                (to.directory, comes, leaves),
+            ] {
                 change.inode(parent, |inode| {
                     touch(inode, now);
                     inode.links = inode.links + u32::from(more) - u32::from(less);
