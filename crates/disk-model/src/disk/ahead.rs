@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::geometry::{DiskGeometry, TrackExtent};
-use super::mechanics::{ArmPosition, DriveMotor, PlatterTransfer};
+use super::mechanics::{ArmPosition, ArmStart, DriveMotor, PlatterTransfer};
 
 /// A read-ahead in progress.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct ActiveReadAhead {
 impl ActiveReadAhead {
     pub(crate) fn new(
         segment: usize,
-        (since, arm): (u64, ArmPosition),
+        start: ArmStart,
         block: u64,
         limit: u64,
         before: Option<(Range<u64>, u64)>,
@@ -33,8 +33,8 @@ impl ActiveReadAhead {
         ActiveReadAhead {
             segment,
             block,
-            since,
-            arm,
+            since: start.at,
+            arm: start.arm,
             limit,
             before,
         }
@@ -84,7 +84,11 @@ impl ActiveReadAhead {
             since = since.max(*at);
         }
         let blocks = (self.block, u64::from(piece.blocks));
-        let transfer = motor.transfer(geometry, (since, self.arm), blocks, false, 0);
+        let start = ArmStart {
+            at: since,
+            arm: self.arm,
+        };
+        let transfer = motor.transfer(geometry, start, blocks, false, 0);
         (piece, transfer)
     }
 

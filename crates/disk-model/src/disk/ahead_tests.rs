@@ -9,10 +9,13 @@ fn read_ahead_position_and_arrival_time_agree() {
         let motor = DriveMotor::new(&spec, 0.25);
         // The first position is near slipped sectors of `barracuda`, the second is not.
         for first in [110_000, 1_000_000] {
-            let transfer =
-                motor.transfer(&geometry, (0, ArmPosition::default()), (first, 8), false, 0);
+            let start = ArmStart::default();
+            let transfer = motor.transfer(&geometry, start, (first, 8), false, 0);
             let limit = first + 1500;
-            let begun = (transfer.end, transfer.arm);
+            let begun = ArmStart {
+                at: transfer.end,
+                arm: transfer.arm,
+            };
             let mut ahead = ActiveReadAhead::new(0, begun, first + 8, limit, None);
             let fresh = ahead.clone();
             let mut last = first + 8;

@@ -17,7 +17,7 @@ use forebay_rt::Instant;
 use super::ahead::ActiveReadAhead;
 use super::cache::DriveCache;
 use super::geometry::DiskGeometry;
-use super::mechanics::{ArmPosition, BlockStart, DriveMotor};
+use super::mechanics::{ArmPosition, ArmStart, BlockStart, DriveMotor};
 use super::options::{
     CacheChoice, DiskCompletion, DiskOp, DiskOptions, EnabledCaches, ServiceTimes,
 };
@@ -233,7 +233,10 @@ impl MechanicalDisk {
             } => {
                 if self.cache.end_fill(segment) {
                     if limit > end || before.is_some() {
-                        let from = (busy.until, self.arm);
+                        let from = ArmStart {
+                            at: busy.until,
+                            arm: self.arm,
+                        };
                         self.ahead = Some(ActiveReadAhead::new(segment, from, end, limit, before));
                     }
                     let start = self.cache.segments[segment].held.start;

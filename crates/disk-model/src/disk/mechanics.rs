@@ -29,6 +29,13 @@ impl ArmPosition {
     }
 }
 
+/// Position of the arm at a time in nanoseconds, when a seek or a transfer begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ArmStart {
+    pub(crate) at: u64,
+    pub(crate) arm: ArmPosition,
+}
+
 /// Start of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockStart {
@@ -168,25 +175,26 @@ impl DriveMotor {
         }
     }
 
-    /// Returns the time at which the first block is under the heads, if the arm starts at `at` and the block may not
-    /// begin before `ready`. Scheduling by positioning time compares these times.
+    /// Returns the time at which the first block is under the heads, if the arm starts at `start` and the block may
+    /// not begin before `ready`. Scheduling by positioning time compares these times.
     pub(crate) fn positioned(
         &self,
-        (at, arm): (u64, ArmPosition),
+        start: ArmStart,
         place: BlockStart,
         write: bool,
         ready: u64,
     ) -> u64 {
-        let arrived = (at + self.seek(arm, place.arm, write)).max(ready);
+        let seek = self.seek(start.arm, place.arm, write);
+        let arrived = (start.at + seek).max(ready);
         arrived + self.wait_for(place.angle, arrived)
     }
 
-    /// Computes a transfer of `blocks` blocks from `first` on, begun at `at` with the arm at `arm`. The first block may
-    /// not begin before `ready`.
+    /// Computes a transfer of `blocks` blocks from `first` on, begun at `start`. The first block may not begin before
+    /// `ready`.
     pub(crate) fn transfer(
         &self,
         geometry: &DiskGeometry,
-        (at, arm): (u64, ArmPosition),
+        start: ArmStart,
         (first, blocks): (u64, u64),
         write: bool,
         ready: u64,
@@ -199,10 +207,10 @@ impl DriveMotor {
         let mut result = PlatterTransfer {
             seek: 0,
             latency: 0,
-            arrived: at,
+            arrived: start.at,
             first_done: 0,
-            end: at,
-            arm,
+            end: start.at,
+            arm: start.arm,
         };
         let mut done = 0;
         while done < blocks {

@@ -30,8 +30,12 @@ fn the_rotational_position_stays_exact_for_years() {
 fn a_block_passes_the_head_once_per_rotation() {
     for (name, _) in names() {
         let (_, geometry, motor) = motor(name);
-        let first = motor.transfer(&geometry, (0, ArmPosition::default()), (5000, 1), false, 0);
-        let again = motor.transfer(&geometry, (first.end, first.arm), (5000, 1), false, 0);
+        let first = motor.transfer(&geometry, ArmStart::default(), (5000, 1), false, 0);
+        let next = ArmStart {
+            at: first.end,
+            arm: first.arm,
+        };
+        let again = motor.transfer(&geometry, next, (5000, 1), false, 0);
         let apart = again.end - first.end;
         assert!(apart.abs_diff(motor.rotation()) <= 10, "{name}: {apart}");
     }
@@ -50,13 +54,7 @@ fn a_long_transfer_runs_at_the_rate_of_its_zone_minus_the_skews() {
                 _ => 0,
             };
             let blocks = (u64::from(zone.sectors) - spares) * surfaces * cylinders;
-            let transfer = motor.transfer(
-                &geometry,
-                (0, ArmPosition::default()),
-                (0, blocks),
-                write,
-                0,
-            );
+            let transfer = motor.transfer(&geometry, ArmStart::default(), (0, blocks), write, 0);
             let rotation = motor.rotation() as f64;
             let turns = (transfer.end - transfer.first_done) as f64 / rotation;
             let skews = (zone.track_skew * (surfaces - 1) as f64 + zone.cylinder_skew)
@@ -145,13 +143,11 @@ fn reading_a_track_in_any_order_takes_at_most_one_rotation() {
     let track = u64::from(spec.layout.zones[0].sectors);
     for start in 0..40 {
         let at = start * 150_000;
-        let read = motor.transfer(
-            &geometry,
-            (at, ArmPosition::default()),
-            (0, track),
-            false,
-            0,
-        );
+        let start = ArmStart {
+            at,
+            arm: ArmPosition::default(),
+        };
+        let read = motor.transfer(&geometry, start, (0, track), false, 0);
         let took = read.end - at;
         let most = motor.rotation() + motor.rotation() / track + 10;
         assert!(took <= most, "{took} from {at}");

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::cache::overlap;
-use super::mechanics::{ArmPosition, BlockStart, DriveMotor};
+use super::mechanics::{ArmPosition, ArmStart, BlockStart, DriveMotor};
 use super::options::{DiskOp, Scheduling};
 
 /// A requested transfer.
@@ -121,9 +121,10 @@ impl DriveQueue {
     ) -> Option<MechanismTask> {
         let chosen = match self.scheduling {
             Scheduling::Fcfs => candidates.first(),
-            Scheduling::Sptf => candidates
-                .iter()
-                .min_by_key(|c| motor.positioned((c.from, arm), c.place, c.write, c.ready)),
+            Scheduling::Sptf => candidates.iter().min_by_key(|c| {
+                let start = ArmStart { at: c.from, arm };
+                motor.positioned(start, c.place, c.write, c.ready)
+            }),
             Scheduling::Elevator => {
                 let found = ahead(candidates, arm.cylinder, self.upwards);
                 if found.is_none() {

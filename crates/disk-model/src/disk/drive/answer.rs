@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::super::ahead::ActiveReadAhead;
+use super::super::mechanics::ArmStart;
 use super::super::options::{CacheChoice, DiskOp, ServiceTimes};
 use super::super::queue::{CacheAnswer, QueuedRequest, QueuedTransfer};
 use super::super::spec::ReadAhead;
@@ -177,13 +178,11 @@ impl MechanicalDisk {
             && !self.cache.segments[segment].is_dirty()
         {
             self.stop_ahead();
-            self.ahead = Some(ActiveReadAhead::new(
-                segment,
-                (now, self.arm),
-                held,
-                limit,
-                None,
-            ));
+            let start = ArmStart {
+                at: now,
+                arm: self.arm,
+            };
+            self.ahead = Some(ActiveReadAhead::new(segment, start, held, limit, None));
             self.queue.wake_reads(&(held..limit));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::mechanics::{ArmPosition, BlockStart, PlatterTransfer};
+use super::super::mechanics::{ArmPosition, ArmStart, BlockStart, PlatterTransfer};
 use super::super::options::{DiskOp, ServiceTimes};
 use super::super::queue::{
     CacheAnswer, MechanismTask, QueuedRequest, QueuedTransfer, TaskCandidate,
@@ -148,7 +148,7 @@ impl MechanicalDisk {
     ) -> PlatterTransfer {
         let transfer = self.motor.transfer(
             &self.geometry,
-            (at, self.arm),
+            ArmStart { at, arm: self.arm },
             (range.start, range.end - range.start),
             write,
             ready,
