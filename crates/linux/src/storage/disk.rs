@@ -202,7 +202,8 @@ impl OptionalFeature {
     async fn tried(
         &self,
         tried: impl Future<Output = io::Result<()>>,
-        (op, range): (DeviceOp, &Range<u64>),
+        op: DeviceOp,
+        range: &Range<u64>,
     ) -> Option<Result<()>> {
         if !self.0.get() {
             return None;
@@ -260,8 +261,8 @@ impl FileDevice {
     /// where blocks are allocated. Writing zeroes here would allocate space inside a hole.
     async fn unmap(&self, range: Range<u64>) -> Result<()> {
         let tried = self.core.fallocate(PUNCH_HOLE, &range);
-        let what = (DeviceOp::WriteZeroes, &range);
-        match self.punch_hole.tried(tried, what).await {
+        let op = DeviceOp::WriteZeroes;
+        match self.punch_hole.tried(tried, op, &range).await {
             Some(done) => done,
             None => self.zero(range).await,
         }
@@ -277,8 +278,8 @@ impl FileDevice {
         self.core.write_zeroes(range.start..middle.start).await?;
         self.core.write_zeroes(middle.end..range.end).await?;
         let tried = self.core.fallocate(ZERO_RANGE, &middle);
-        let what = (DeviceOp::WriteZeroes, &range);
-        match self.zero_range.tried(tried, what).await {
+        let op = DeviceOp::WriteZeroes;
+        match self.zero_range.tried(tried, op, &range).await {
             Some(done) => done,
             None => self.core.write_zeroes(middle).await,
         }
@@ -309,29 +310,32 @@ impl BlockDevice {
             return Ok(());
         }
         let DeviceCore { ring, fd, .. } = &self.core;
-        let what = (DeviceOp::Discard, &range);
+        let op = DeviceOp::Discard;
         let tried = ring.discard_blocks(fd, range.start, range.end - range.start);
-        if let Some(done) = self.discard.tried(tried, what).await {
+        if let Some(done) = self.discard.tried(tried, op, &range).await {
             return done;
         }
         // An older kernel. On a block device this call unmaps, or fails if the device cannot unmap.
         let tried = self.core.fallocate(PUNCH_HOLE, &range);
-        self.punch_hole.tried(tried, what).await.unwrap_or(Ok(()))
+        self.punch_hole
+            .tried(tried, op, &range)
+            .await
+            .unwrap_or(Ok(()))
     }
 
     async fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> Result<()> {
         self.core.writable(DeviceOp::WriteZeroes)?;
-        let what = (DeviceOp::WriteZeroes, &range);
+        let op = DeviceOp::WriteZeroes;
         if room == ZeroedSpace::Release {
             // As for a discard, and the kernel ensures that the range reads as zeroes.
             let tried = self.core.fallocate(PUNCH_HOLE, &range);
-            if let Some(done) = self.punch_hole.tried(tried, what).await {
+            if let Some(done) = self.punch_hole.tried(tried, op, &range).await {
                 return done;
             }
         }
         // If the disk does not support it, the kernel writes the zeroes itself.
         let tried = self.core.fallocate(ZERO_RANGE, &range);
-        match self.zero_range.tried(tried, what).await {
+        match self.zero_range.tried(tried, op, &range).await {
             Some(done) => done,
             None => self.core.write_zeroes(range).await,
         }
