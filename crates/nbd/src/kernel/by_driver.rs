@@ -169,7 +169,8 @@ fn serves(
 /// Gives a leftover device a new connection, one end of `socket`.
 pub(super) async fn recover(
     rt: &Rt,
-    (volume, index): (&str, u32),
+    volume: &str,
+    index: u32,
     geometry: &DeviceGeometry,
     recoverable: bool,
     socket: &UnixStream,

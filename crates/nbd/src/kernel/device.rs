@@ -118,8 +118,8 @@ impl NbdAttach<'_> {
             recoverable,
             ..
         } = self.options;
-        let left = (volume, index);
-        by_driver::recover(self.rt, left, &geometry, recoverable, &kernels).await?;
+        let rt = self.rt;
+        by_driver::recover(rt, volume, index, &geometry, recoverable, &kernels).await?;
         let device = self.attached(ConnectionKeeper::ByDriver(index), wire, true);
         if by_driver::len(index) < geometry.len
             && let Err(error) = device.resize(volume, &geometry).await

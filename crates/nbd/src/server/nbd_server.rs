@@ -137,7 +137,9 @@ impl NbdServer {
         inner.clients.borrow_mut().insert(id, Rc::clone(&client));
         let server = Rc::clone(inner);
         let task = async move {
-            let hangup = server.serve(&client, &wire, agreed, accounts.clone()).await;
+            let (receiving, replying) = accounts.clone();
+            let served = server.serve(&client, &wire, agreed, receiving, replying);
+            let hangup = served.await;
             wire.shutdown();
             tracing::debug!(target: "forebay::nbd", client = id, "connection ended: {hangup}");
             server.clients.borrow_mut().remove(&id);
@@ -197,7 +199,8 @@ impl NbdServerState {
         client: &ClientState,
         wire: &Rc<dyn NbdWire>,
         agreed: Option<NbdSession>,
-        (receiving, replying): (BudgetAccount, BudgetAccount),
+        receiving: BudgetAccount,
+        replying: BudgetAccount,
     ) -> HangupReason {
         let (rt, memory, stall) = (&self.rt, &self.memory, self.limits.stall_time);
         let mut inbox = NbdInbox::new(
