@@ -15,7 +15,7 @@ use super::context::TryContext;
 use super::drive::ScratchVolume;
 use super::raw_server::{EXPORT, RawAccess, RawServer};
 use super::report::{PhaseTimes, TryReport};
-use super::setup::{StorageSetup, StorageShape, move_home};
+use super::setup::{StorageSetup, StorageShape, TriedVolume, move_home};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
 
@@ -40,7 +40,15 @@ pub(super) fn run(
         let setup = StorageSetup::new(context, shape, false)?;
         let times = match setup.volume(context, shape)? {
             None => plain(context, report, &setup)?,
-            Some(volume) => cached(context, report, (shape, &setup, &volume))?,
+            Some(volume) => {
+                let (setup, volume) = (&setup, &volume);
+                let tried = TriedVolume {
+                    shape,
+                    setup,
+                    volume,
+                };
+                cached(context, report, tried)?
+            }
         };
         report.times(shape.name(), times);
         setup.remove(context);
@@ -63,13 +71,14 @@ fn plain(
 fn cached(
     context: &TryContext,
     report: &mut TryReport,
-    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
+    tried: TriedVolume<'_>,
 ) -> CommandResult<PhaseTimes> {
+    let TriedVolume { shape, volume, .. } = tried;
     volume.attach("none")?;
     let times = work(context, &volume.nbd_socket(), "")?;
     if shape.is_killed() {
         let promised = crash(context, volume)?;
-        recover(report, (shape, setup, volume), &promised)?;
+        recover(report, tried, &promised)?;
     } else {
         move_home(report, shape, volume)?;
     }
@@ -235,9 +244,14 @@ fn write_until_it_fails(socket: &Path, user: u32, users: u32) -> io::Result<Flus
 
 fn recover(
     report: &mut TryReport,
-    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
+    tried: TriedVolume<'_>,
     promised: &[FlushedVersions],
 ) -> CommandResult {
+    let TriedVolume {
+        shape,
+        setup,
+        volume,
+    } = tried;
     result_line!("recovering");
     let started = Instant::now();
     volume.attach("none")?;

@@ -16,7 +16,7 @@ use super::context::TryContext;
 use super::drive::ScratchVolume;
 use super::raw_server::{RawAccess, RawServer};
 use super::report::{PhaseTimes, TryReport};
-use super::setup::{StorageSetup, StorageShape, move_home};
+use super::setup::{StorageSetup, StorageShape, TriedVolume, move_home};
 use super::system::{
     ImageLoop, ScratchImage, ToolMount, add_journal, check_filesystem, make_filesystem, trim,
 };
@@ -43,7 +43,15 @@ pub(super) fn run(
         let setup = StorageSetup::new(context, shape, true)?;
         let times = match setup.volume(context, shape)? {
             None => plain(context, report, &setup, &at)?,
-            Some(volume) => cached(context, report, (shape, &setup, &volume), &at)?,
+            Some(volume) => {
+                let (setup, volume) = (&setup, &volume);
+                let tried = TriedVolume {
+                    shape,
+                    setup,
+                    volume,
+                };
+                cached(context, report, tried, &at)?
+            }
         };
         report.times(shape.name(), times);
         setup.remove(context);
@@ -71,9 +79,14 @@ pub(super) fn plain(
 fn cached(
     context: &TryContext,
     report: &mut TryReport,
-    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
+    tried: TriedVolume<'_>,
     at: &Path,
 ) -> CommandResult<PhaseTimes> {
+    let TriedVolume {
+        shape,
+        setup,
+        volume,
+    } = tried;
     let device = volume.attach("loop")?;
     if !shape.is_in_front() {
         let len = volume.status()?.status.summary().len_bytes;
@@ -91,7 +104,7 @@ fn cached(
         let mount = ToolMount::new(&device, at.to_owned(), USUAL)?;
         let promised = crash(context, volume, mount.path())?;
         mount.unmount()?;
-        recover(context, report, (shape, setup, volume), at, &promised)?;
+        recover(context, report, tried, at, &promised)?;
     } else {
         move_home(report, shape, volume)?;
         let alone = ImageLoop::over(&setup.data)?;
@@ -216,10 +229,15 @@ pub(super) fn crash(
 fn recover(
     context: &TryContext,
     report: &mut TryReport,
-    (shape, setup, volume): (StorageShape, &StorageSetup, &ScratchVolume),
+    tried: TriedVolume<'_>,
     at: &Path,
     promised: &SyncedFiles,
 ) -> CommandResult {
+    let TriedVolume {
+        shape,
+        setup,
+        volume,
+    } = tried;
     result_line!("recovering");
     let started = Instant::now();
     let device = volume.attach("loop")?;

@@ -27,6 +27,14 @@ pub enum StorageShape {
     Placed(RequestedPlacement),
 }
 
+/// A volume that users work on, with its setup.
+#[derive(Clone, Copy)]
+pub(crate) struct TriedVolume<'a> {
+    pub(crate) shape: StorageShape,
+    pub(crate) setup: &'a StorageSetup,
+    pub(crate) volume: &'a ScratchVolume,
+}
+
 impl StorageShape {
     /// A disk, and caches.
     pub const ALL: [StorageShape; 3] = [
