@@ -155,7 +155,8 @@ impl ExperimentPoint {
 pub fn run_all(
     experiments: Vec<StudyExperiment>,
     effort: Effort,
-    (threads, kept): (usize, &ResultStore),
+    threads: usize,
+    kept: &ResultStore,
     step: &(dyn Fn(&str) + Sync),
 ) -> Vec<ExperimentResults> {
     let mut todo = Vec::new();

@@ -54,7 +54,8 @@ fn run(
     run_all(
         vec![experiment],
         EFFORT,
-        (2, &ResultStore::nowhere()),
+        2,
+        &ResultStore::nowhere(),
         &|_| {},
     )
     .remove(0)

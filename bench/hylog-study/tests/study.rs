@@ -49,8 +49,8 @@ fn experiment(places: Vec<ExperimentPoint>) -> StudyExperiment {
 }
 
 fn run(experiment: StudyExperiment, threads: usize) -> ExperimentResults {
-    let jobs = (threads, &ResultStore::nowhere());
-    let mut results = run_all(vec![experiment], EFFORT, jobs, &|_| {});
+    let kept = ResultStore::nowhere();
+    let mut results = run_all(vec![experiment], EFFORT, threads, &kept, &|_| {});
     results.remove(0)
 }
 

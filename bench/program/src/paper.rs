@@ -90,7 +90,7 @@ fn work(args: &PaperDcdArgs, dir: Option<&Path>, stop: &UserStop) -> CommandResu
     stop.check()?;
     let measured = measured.map_err(|error| CommandFailure::general(format!("{error:#}")))?;
     let filesystems = match program {
-        Ok(program) => Ok(filesystems(args, (&program, dir), stop)?),
+        Ok(program) => Ok(filesystems(args, &program, dir, stop)?),
         Err(why) => Err(why),
     };
     let filesystems = filesystems.as_deref().map_err(String::as_str);
@@ -112,7 +112,8 @@ fn program(args: &PaperDcdArgs) -> CommandResult<Result<PathBuf, String>> {
 /// Measures users on each filesystem.
 fn filesystems(
     args: &PaperDcdArgs,
-    (program, dir): (&Path, Option<&Path>),
+    program: &Path,
+    dir: Option<&Path>,
     stop: &UserStop,
 ) -> CommandResult<Vec<FilesystemRun>> {
     let (users, files): (&[u32], u32) = if args.quick {
@@ -123,7 +124,7 @@ fn filesystems(
     let mut runs = Vec::new();
     for kind in FilesystemVariant::ALL {
         for users in users {
-            let context = context((program, dir), stop, *users, kind)?;
+            let context = context(program, dir, stop, *users, kind)?;
             runs.push(one(&context, kind, files)?);
         }
     }
@@ -131,7 +132,8 @@ fn filesystems(
 }
 
 fn context(
-    (program, dir): (&Path, Option<&Path>),
+    program: &Path,
+    dir: Option<&Path>,
     stop: &UserStop,
     users: u32,
     kind: FilesystemVariant,
@@ -166,7 +168,7 @@ fn one(context: &TryContext, kind: FilesystemVariant, files: u32) -> CommandResu
             shape.name()
         );
         let setup = StorageSetup::new(context, shape, true)?;
-        let times = on_shape(context, &mut report, (kind, files), (shape, &setup))?;
+        let times = on_shape(context, &mut report, kind, files, shape, &setup)?;
         let times = times
             .into_iter()
             .map(|(name, took)| (name.to_owned(), took));
@@ -188,8 +190,10 @@ fn one(context: &TryContext, kind: FilesystemVariant, files: u32) -> CommandResu
 fn on_shape(
     context: &TryContext,
     report: &mut TryReport,
-    (kind, files): (FilesystemVariant, u32),
-    (shape, setup): (StorageShape, &StorageSetup),
+    kind: FilesystemVariant,
+    files: u32,
+    shape: StorageShape,
+    setup: &StorageSetup,
 ) -> CommandResult<PhaseTimes> {
     let Some(volume) = setup.volume(context, shape)? else {
         let access = RawAccess::Loop(context.scratch.subdir("run")?);

@@ -69,8 +69,13 @@ type SvgChart<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type FigureResult<T = ()> = std::result::Result<T, DrawingAreaErrorKind<io::Error>>;
 
-/// Maximum number of labels on an axis, and the label of a value.
-type AxisLabels<'a> = (usize, &'a dyn Fn(&f64) -> String);
+/// Labels of an axis.
+struct AxisLabels<'a> {
+    /// Maximum number of labels.
+    max: usize,
+    /// Returns the label of a value.
+    label: &'a dyn Fn(&f64) -> String,
+}
 
 fn on(path: &Path, draw: impl FnOnce(&SvgArea<'_>) -> FigureResult) -> Result<()> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
@@ -84,7 +89,7 @@ fn chart<'a, 'b>(
     area: &'a SvgArea<'b>,
     frame: &FigureFrame<'_>,
     (x, y): (Range<f64>, Range<f64>),
-    (places, place): AxisLabels<'_>,
+    places: AxisLabels<'_>,
     number: &dyn Fn(&f64) -> String,
 ) -> FigureResult<SvgChart<'a, 'b>> {
     let mut chart = ChartBuilder::on(area)
@@ -97,8 +102,8 @@ fn chart<'a, 'b>(
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
-        .x_labels(places)
-        .x_label_formatter(place)
+        .x_labels(places.max)
+        .x_label_formatter(places.label)
         .y_label_formatter(number)
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
@@ -176,7 +181,10 @@ pub fn lines(path: &Path, frame: &FigureFrame<'_>, lines: &CurveSet<'_>) -> Resu
     let place = |x: &f64| lines.place(*x);
     let said = |y: &f64| lines.said(*y);
     on(path, |area| {
-        let labels: AxisLabels<'_> = (lines.places.len() + 1, &place);
+        let labels = AxisLabels {
+            max: lines.places.len() + 1,
+            label: &place,
+        };
         let mut chart = chart(area, frame, (across, lines.range()), labels, &said)?;
         for ((name, values), colour) in lines.curves.iter().zip(COLOURS) {
             let points = (0..).zip(values);
@@ -212,7 +220,11 @@ pub fn bars(
     let number = |y: &f64| if *y < 0.0 { String::new() } else { plain(*y) };
     on(path, |area| {
         let ranges = (0.0..slots as f64, -0.08 * top..top * 1.32);
-        let mut chart = chart(area, frame, ranges, (0, &none), &number)?;
+        let labels = AxisLabels {
+            max: 0,
+            label: &none,
+        };
+        let mut chart = chart(area, frame, ranges, labels, &number)?;
         let mut left = 0.5;
         for group in groups {
             draw_group(&mut chart, group, left, top)?;
@@ -271,7 +283,11 @@ pub fn histogram(path: &Path, frame: &FigureFrame<'_>, width: f64, percent: &[f6
     let number = |value: &f64| plain(*value);
     on(path, |area| {
         let ranges = (0.0..width * percent.len() as f64, 0.0..top * 1.08);
-        let mut chart = chart(area, frame, ranges, (11, &number), &number)?;
+        let labels = AxisLabels {
+            max: 11,
+            label: &number,
+        };
+        let mut chart = chart(area, frame, ranges, labels, &number)?;
         let classes = (0..).zip(percent).map(|(n, height)| {
             let left = width * f64::from(n);
             let corners = [(left, 0.0), (left + width, *height)];

@@ -72,7 +72,8 @@ pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     std::thread::scope(|scope| {
         let ask = |thread: u64| {
             let path = &path;
-            scope.spawn(move || ask(path, size(amount), thread))
+            let (buckets, questions) = size(amount);
+            scope.spawn(move || ask(path, buckets, questions, thread))
         };
         let all: Vec<_> = (0..THREADS).map(ask).collect();
         let mut ended = all.into_iter().map(|one| {
@@ -83,7 +84,7 @@ pub(super) fn run(dir: &Path, amount: AppAmount) -> io::Result<()> {
     })
 }
 
-fn ask(path: &Path, (buckets, questions): (u64, u64), thread: u64) -> io::Result<()> {
+fn ask(path: &Path, buckets: u64, questions: u64, thread: u64) -> io::Result<()> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::DIRECT.bits().cast_signed())

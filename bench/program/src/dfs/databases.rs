@@ -85,7 +85,8 @@ fn pages(place: &BenchPlace) -> [DoublewriteMode; 2] {
 pub(super) fn measure(
     scratch: &ScratchDir,
     places: &[BenchPlace],
-    (amount, rounds): (&DatabaseAmount, u32),
+    amount: &DatabaseAmount,
+    rounds: u32,
     stop: &UserStop,
 ) -> CommandResult<DatabaseMeasurements> {
     let mut all = DatabaseMeasurements::default();

@@ -162,8 +162,8 @@ fn work(args: &DfsArgs, dir: Option<&Path>, stop: &UserStop) -> CommandResult<Pa
             }
         }
     }
-    let amount = (&scale.databases, scale.rounds);
-    measured.databases = databases::measure(&scratch, &places.0, amount, stop)?;
+    let (amount, rounds) = (&scale.databases, scale.rounds);
+    measured.databases = databases::measure(&scratch, &places.0, amount, rounds, stop)?;
     report::write(&args.places.output, &circumstances, &scale, &measured)
         .map_err(|error| CommandFailure::io(format!("{error:#}")))
 }

@@ -43,7 +43,7 @@ enum Ext4Shape {
 pub(super) fn ext4() -> anyhow::Result<()> {
     for disk in DISKS {
         for (block, n) in [1024, 4096].into_iter().flat_map(|b| FILES.map(|n| (b, n))) {
-            let ms = |shape, gaps| mean_ms(disk, (block, n), shape, gaps);
+            let ms = |shape, gaps| mean_ms(disk, block, n, shape, gaps);
             let plain = ms(Ext4Shape::Plain, OffsetPolicy::Never)?;
             for (name, shape) in [
                 ("logical", Ext4Shape::Logical),
@@ -87,7 +87,8 @@ fn part(disk: &Rc<dyn Device>, start: u64, len: u64) -> anyhow::Result<Rc<dyn De
 /// Returns the mean for `n` files of a filesystem with blocks of this size, in bytes.
 fn mean_ms(
     disk: &'static str,
-    (block, n): (u64, u64),
+    block: u64,
+    n: u64,
     shape: Ext4Shape,
     gaps: OffsetPolicy,
 ) -> anyhow::Result<f64> {
@@ -95,7 +96,7 @@ fn mean_ms(
     let rt = executor.rt();
     executor.block_on(async move {
         let (log, home) = match shape {
-            Ext4Shape::Plain => return files(&rt, &*drive(&rt, disk, HOME)?, (block, n)).await,
+            Ext4Shape::Plain => return files(&rt, &*drive(&rt, disk, HOME)?, block, n).await,
             Ext4Shape::Logical => {
                 let both = drive(&rt, disk, LOG + HOME)?;
                 (part(&both, 0, LOG)?, part(&both, LOG, HOME)?)
@@ -108,14 +109,14 @@ fn mean_ms(
             ..AttachOptions::default()
         };
         let volume = attach_with(rt.clone(), log, home, options).await?;
-        let ms = files(&rt, &volume, (block, n)).await?;
+        let ms = files(&rt, &volume, block, n).await?;
         volume.close().await?;
         Ok(ms)
     })
 }
 
 /// Writes files one after the other. Returns the mean time until a file is durable, in milliseconds.
-async fn files(rt: &Rt, device: &dyn Device, (block, n): (u64, u64)) -> anyhow::Result<f64> {
+async fn files(rt: &Rt, device: &dyn Device, block: u64, n: u64) -> anyhow::Result<f64> {
     let began = rt.now();
     let bytes = noise(1, (BLOCKS * block) as usize);
     let mut head = 0;
