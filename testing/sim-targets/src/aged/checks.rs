@@ -82,7 +82,8 @@ pub(super) fn is_full(space: &Space, recipe: &Recipe, new: u64) -> Result<(), Vi
 /// If checkpoints wrote too much.
 pub(super) fn checkpoints(
     recipe: &Recipe,
-    (stats, log): (&SpaceStats, &LogStats),
+    stats: &SpaceStats,
+    log: &LogStats,
     asked: u64,
     extents: u64,
 ) -> Result<(), Violation> {
@@ -117,7 +118,8 @@ pub(super) fn checkpoints(
 /// If the cost exceeds the model's cost.
 pub(super) fn amplification(
     recipe: &Recipe,
-    (before, after): (&SpaceStats, &SpaceStats),
+    before: &SpaceStats,
+    after: &SpaceStats,
     pages: u64,
     unused: f64,
 ) -> Result<String, Violation> {

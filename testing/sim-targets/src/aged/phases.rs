@@ -334,10 +334,10 @@ impl AgedWriter {
         }
         let pages = self.space.capacity().mapped / 4096;
         let unused = unused as f64 / f64::from(looks);
-        let stats = (&before, &self.space.stats());
+        let (recipe, after) = (&self.scenario.recipe, self.space.stats());
         // Blocks that are not overwritten are practically cold. The model is valid only if such blocks are few.
         let is_uniform = pages as usize * 9 / 10 <= used.len();
-        match checks::amplification(&self.scenario.recipe, stats, pages, unused) {
+        match checks::amplification(recipe, &before, &after, pages, unused) {
             Ok(text) => self.scenario.tape.say(self.rt.now(), || text),
             Err(violation) if is_uniform => {
                 self.scenario.violated(violation);

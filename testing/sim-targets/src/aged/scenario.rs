@@ -421,7 +421,7 @@ async fn end(
     });
     let extents = scenario.content.borrow().extents();
     let asked = scenario.checkpoints.get();
-    let costs = checks::checkpoints(&scenario.recipe, (&stats, &log), asked, extents);
+    let costs = checks::checkpoints(&scenario.recipe, &stats, &log, asked, extents);
     costs.map_err(|violation| {
         scenario.violated(violation);
         IncarnationOver

@@ -68,7 +68,7 @@ impl TestedSystem for CacheTarget {
         let CacheTarget {
             used_log, grown, ..
         } = plan.volume;
-        kept(plan.len, plan.block, (used_log, grown))
+        kept(plan.len, plan.block, used_log, grown)
     }
 
     fn renewed(plan: &CachePlan, seen: &[u8]) -> CacheImages {

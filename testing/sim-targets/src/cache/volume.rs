@@ -128,7 +128,7 @@ thread_local! {
 
 /// Returns disks like [`fresh`] or [`on_used_log`], whose data device grew if `grown` is true. A thread makes them
 /// once.
-pub(super) fn kept(len: u64, block: u32, (used_log, grown): (bool, bool)) -> CacheImages {
+pub(super) fn kept(len: u64, block: u32, used_log: bool, grown: bool) -> CacheImages {
     let key = (len, block, used_log, grown);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);

@@ -75,11 +75,6 @@ impl RequestWatcher for NoWatcher {
     fn ended(&self, _: &DiskRequest, _: bool) {}
 }
 
-/// Returns the placement of a fresh volume, and true if it changes.
-fn placed(plan: &SpacePlan) -> (forebay_vsl::PlacementKind, bool) {
-    (plan.volume.placement, plan.volume.changes.is_some())
-}
-
 impl TestedSystem for SpaceTarget {
     type Volume = AttachedSpace;
     type Report = SpaceRecovery;
@@ -92,11 +87,17 @@ impl TestedSystem for SpaceTarget {
     }
 
     fn fresh(plan: &SpacePlan) -> SpaceImage {
-        kept(plan.len, plan.block, placed(plan))
+        let SpaceTarget {
+            placement, changes, ..
+        } = plan.volume;
+        kept(plan.len, plan.block, placement, changes.is_some())
     }
 
     fn renewed(plan: &SpacePlan, seen: &[u8]) -> SpaceImage {
-        holding(seen, plan.block, placed(plan))
+        let SpaceTarget {
+            placement, changes, ..
+        } = plan.volume;
+        holding(seen, plan.block, placement, changes.is_some())
     }
 
     fn attach(

@@ -134,7 +134,8 @@ pub(super) fn attaching(
 pub(super) fn holding(
     holds: &[u8],
     block: u32,
-    (placement, changes): (PlacementKind, bool),
+    placement: PlacementKind,
+    changes: bool,
 ) -> SpaceImage {
     let clock = Rc::new(VirtualTime::new());
     let blocks = PerDisk::of(|_| block);
@@ -170,7 +171,7 @@ pub(super) fn holding(
 
 /// Properties of a fresh disk: the volume's length, the disk's block size, the placement, and true if the placement
 /// changes.
-type FreshSpaceKey = (u64, u32, (PlacementKind, bool));
+type FreshSpaceKey = (u64, u32, PlacementKind, bool);
 
 thread_local! {
     /// Fresh disks, made once for all scenarios of a thread.
@@ -178,14 +179,14 @@ thread_local! {
 }
 
 /// Returns a disk with a volume that has the initial content of all volumes. A thread makes the disk once.
-pub(super) fn kept(len: u64, block: u32, placement: (PlacementKind, bool)) -> SpaceImage {
-    let key = (len, block, placement);
+pub(super) fn kept(len: u64, block: u32, placement: PlacementKind, changes: bool) -> SpaceImage {
+    let key = (len, block, placement, changes);
     let known = FRESH.with_borrow(|all| {
         let known = all.iter().find(|(known, _)| *known == key);
         known.map(|(_, medium)| medium.clone())
     });
     known.unwrap_or_else(|| {
-        let medium = holding(&stamp(BEFORE, 0, len), block, placement);
+        let medium = holding(&stamp(BEFORE, 0, len), block, placement, changes);
         FRESH.with_borrow_mut(|all| all.push((key, medium.clone())));
         medium
     })

@@ -122,7 +122,8 @@ fn guarantee<S: TestedSystem>(ctx: &ScenarioContext<S>) -> CrashGuarantee {
 fn judge<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
     read: &Rc<ReadContent>,
-    (guarantee, kept): (CrashGuarantee, SurvivalRule),
+    guarantee: CrashGuarantee,
+    kept: SurvivalRule,
     ended: bool,
 ) -> Option<RecoveredContent<S>> {
     let writers = ctx.writers.borrow();
@@ -137,14 +138,15 @@ fn judge<S: TestedSystem>(
         return None;
     }
     drop(writers);
-    judge_readable(ctx, read, (guarantee, kept), ended)
+    judge_readable(ctx, read, guarantee, kept, ended)
 }
 
 /// Judges the readable sectors.
 fn judge_readable<S: TestedSystem>(
     ctx: &ScenarioContext<S>,
     read: &Rc<ReadContent>,
-    (guarantee, kept): (CrashGuarantee, SurvivalRule),
+    guarantee: CrashGuarantee,
+    kept: SurvivalRule,
     ended: bool,
 ) -> Option<RecoveredContent<S>> {
     let ReadContent {
@@ -218,11 +220,11 @@ fn found<S: TestedSystem>(
     medium: &DiskContents<S::Role>,
     kept: SurvivalRule,
 ) -> Option<RecoveredContent<S>> {
-    let (guarantee, harmed) = ((guarantee(ctx), kept), ctx.harmed.get());
+    let (guarantee, harmed) = (guarantee(ctx), ctx.harmed.get());
     let taken = open(ctx, medium, AttachPurpose::Look);
     let refusal = match &taken.read {
         Ok(read) => {
-            let found = judge(ctx, read, guarantee, false)?;
+            let found = judge(ctx, read, guarantee, kept, false)?;
             let taken = Some(Rc::clone(&taken));
             return Some(RecoveredContent { taken, ..found });
         }
@@ -232,10 +234,11 @@ fn found<S: TestedSystem>(
     match volume.refused(refusal, ctx.known.get(), medium) {
         RefusalMeaning::Holds(seen, lost) => {
             let lost = lost_for_a_reason(ctx, lost, kept)?;
-            judge(ctx, &Rc::new(ReadContent::of(seen, lost)), guarantee, true)
+            let read = Rc::new(ReadContent::of(seen, lost));
+            judge(ctx, &read, guarantee, kept, true)
         }
         RefusalMeaning::Insist => match &open(ctx, medium, AttachPurpose::Insist).read {
-            Ok(read) => judge(ctx, read, guarantee, true),
+            Ok(read) => judge(ctx, read, guarantee, kept, true),
             Err(error) => {
                 ctx.violated(Violation::new("attach", format!("refused: {error}")));
                 None
@@ -420,9 +423,14 @@ pub(crate) fn at_exchanged<S: TestedSystem>(
     if attached.is_ok() || machine.power.requests() > 0 {
         ctx.violated(Violation::new("attach", exchanged.wrong));
     }
-    let guarantee = (CrashGuarantee::Known, SurvivalRule::Durable);
     let read = Rc::new(ReadContent::of(exchanged.volume, Vec::new()));
-    judge(ctx, &read, guarantee, true);
+    judge(
+        ctx,
+        &read,
+        CrashGuarantee::Known,
+        SurvivalRule::Durable,
+        true,
+    );
 }
 
 /// Tests disks on which durable data has rotted: errors are permitted, older data is not.
@@ -434,8 +442,7 @@ pub(crate) fn at_rotten<S: TestedSystem>(ctx: &ScenarioContext<S>, medium: &Disk
     ctx.count(|tally| tally.faults += 1);
     match &open(ctx, &rotten, AttachPurpose::Look).read {
         Ok(read) => {
-            let guarantee = (guarantee(ctx), SurvivalRule::Durable);
-            judge_readable(ctx, read, guarantee, true);
+            judge_readable(ctx, read, guarantee(ctx), SurvivalRule::Durable, true);
         }
         Err(refusal) => ctx.tape.head(|| format!("    refused: {refusal}")),
     }

@@ -131,7 +131,7 @@ impl SegmentChecker {
                 let mut records = records(bytes).into_iter();
                 records.try_for_each(|(at, record, changes)| {
                     let at = request.range.start + at as u64;
-                    known.send(&record, changes, (request.id, at))
+                    known.send(&record, changes, request.id, at)
                 })
             }
             (Some(bytes), DeviceOp::Write) => match RingSuperblock::decode(bytes) {
@@ -256,7 +256,8 @@ impl SegmentHistory {
         &mut self,
         record: &RingRecord,
         changes: RecordChanges,
-        (request, at): (u64, u64),
+        request: u64,
+        at: u64,
     ) -> Result<(), Violation> {
         self.follows(record, at)?;
         let seq = record.seq.0;
