@@ -5,6 +5,7 @@
 //! - `sizes` prints the lengths of crates and functions, and the circles of files that use each other.
 //! - `prose` counts habits that make comments and documents hard to read, by crate, or shows each place below a path.
 //! - `types` lists the types whose name is a single word or shared with another type.
+//! - `parameters` lists the functions that take a tuple of unlike items apart.
 //! - `mutants` proves that the simulator detects faults: it breaks the code on purpose, in a copy. Start in
 //!   `mutants.rs`.
 
@@ -21,6 +22,7 @@ usage: cargo xtask tidy
        cargo xtask sizes
        cargo xtask prose [PATH]
        cargo xtask types
+       cargo xtask parameters
        cargo xtask mutants [NAME...] [--seconds N] [--seed N] [--build]";
 
 fn main() -> ExitCode {
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
             tidy::print_prose(rest.first().map(String::as_str))
         }
         Some((name, [])) if name == "types" => tidy::print_types(),
+        Some((name, [])) if name == "parameters" => tidy::print_parameters(),
         Some((name, rest)) if name == "mutants" => mutants::run(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -16,6 +16,7 @@ mod licences;
 mod limits;
 mod modules;
 mod names;
+mod parameters;
 mod paths;
 mod prose;
 mod ratchet;
@@ -97,6 +98,7 @@ fn problems(tree: &ProjectTree) -> Result<Vec<TidyProblem>> {
     problems.extend(words::check(tree));
     problems.extend(prose::check(tree));
     problems.extend(types::check(tree, &sources));
+    problems.extend(parameters::check(tree, &sources));
     problems.extend(ratchet.left());
     Ok(problems)
 }
@@ -122,6 +124,13 @@ pub(crate) fn print_prose(under: Option<&str>) -> Result<bool> {
 pub(crate) fn print_types() -> Result<bool> {
     let (sources, _) = rust::sources(&ProjectTree::open()?);
     types::print(&sources);
+    Ok(true)
+}
+
+/// Prints the functions that take a tuple of unlike items apart.
+pub(crate) fn print_parameters() -> Result<bool> {
+    let (sources, _) = rust::sources(&ProjectTree::open()?);
+    parameters::print(&sources);
     Ok(true)
 }
 
