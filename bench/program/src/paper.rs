@@ -18,7 +18,8 @@ use forebay_scratch::setup::{StorageSetup, StorageShape, move_home};
 use forebay_scratch::stop::{UserStop, stoppable};
 use forebay_scratch::system::{ImageLoop, ToolMount, can_mount, check_filesystem};
 use forebay_scratch::tree::GeneratedTree;
-use forebay_scratch::users::{SYNCHRONOUS, USUAL, together};
+use forebay_scratch::users::together;
+use forebay_scratch::variant::FilesystemVariant;
 use forebay_scratch::writers::write_durably;
 
 use crate::args::PaperDcdArgs;
@@ -34,36 +35,6 @@ const USERS_QUICK: [u32; 1] = [4];
 const FILES_QUICK: u32 = 100;
 /// One file for each of this many unpacked files is written with an fsync in the last phase.
 const FILES_A_MAIL: u32 = 5;
-
-/// Options of a filesystem.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FilesystemVariant {
-    /// As in the paper: no journal, and synchronous changes of directories.
-    Synchronous,
-    /// The default options.
-    Journal,
-}
-
-impl FilesystemVariant {
-    const ALL: [FilesystemVariant; 2] =
-        [FilesystemVariant::Synchronous, FilesystemVariant::Journal];
-
-    fn name(self) -> &'static str {
-        match self {
-            FilesystemVariant::Synchronous => {
-                "ext4 without a journal, directories written at once (`dirsync`), like UFS"
-            }
-            FilesystemVariant::Journal => "ext4 with its journal",
-        }
-    }
-
-    fn options(self) -> &'static str {
-        match self {
-            FilesystemVariant::Synchronous => SYNCHRONOUS,
-            FilesystemVariant::Journal => USUAL,
-        }
-    }
-}
 
 /// Runs `forebay-bench paper-dcd`.
 ///
@@ -122,9 +93,10 @@ fn filesystems(
         (&USERS, FILES)
     };
     let mut runs = Vec::new();
-    for kind in FilesystemVariant::ALL {
+    // The paper's variant comes first in the report.
+    for kind in FilesystemVariant::ALL.into_iter().rev() {
         for users in users {
-            let context = context(program, dir, stop, *users, kind)?;
+            let context = context(program, dir, stop, *users)?;
             runs.push(one(&context, kind, files)?);
         }
     }
@@ -136,7 +108,6 @@ fn context(
     dir: Option<&Path>,
     stop: &UserStop,
     users: u32,
-    kind: FilesystemVariant,
 ) -> CommandResult<TryContext> {
     let disk = match DISK.parse() {
         Ok(TryDisk::Model(model)) => Some(model),
@@ -149,7 +120,6 @@ fn context(
         stop: stop.clone(),
         disk,
         filled: None,
-        journal: kind == FilesystemVariant::Journal,
         program: program.to_owned(),
         scratch: ScratchDir::new(dir, false, data_bytes + log_bytes)?,
         data_bytes,
@@ -167,7 +137,7 @@ fn one(context: &TryContext, kind: FilesystemVariant, files: u32) -> CommandResu
             context.users,
             shape.name()
         );
-        let setup = StorageSetup::new(context, shape, true)?;
+        let setup = StorageSetup::new(context, shape, Some(kind))?;
         let times = on_shape(context, &mut report, kind, files, shape, &setup)?;
         let times = times
             .into_iter()

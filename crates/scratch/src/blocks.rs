@@ -35,9 +35,13 @@ pub(super) fn run(
     shapes: &[StorageShape],
     report: &mut TryReport,
 ) -> CommandResult {
+    report.table(vec![
+        "All columns: 4 KiB and 10 KB requests to the block device over NBD, without a filesystem."
+            .into(),
+    ]);
     for shape in shapes.iter().copied() {
-        result_line!("{}: {} users work on it", shape.name(), context.users);
-        let setup = StorageSetup::new(context, shape, false)?;
+        result_line!("{}: {} users work on it", shape.column(), context.users);
+        let setup = StorageSetup::new(context, shape, None)?;
         let times = match setup.volume(context, shape)? {
             None => plain(context, report, &setup)?,
             Some(volume) => {
@@ -50,7 +54,7 @@ pub(super) fn run(
                 cached(context, report, tried)?
             }
         };
-        report.times(shape.name(), times);
+        report.times(shape.column(), times);
         setup.remove(context);
     }
     Ok(())

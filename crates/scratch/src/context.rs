@@ -17,8 +17,6 @@ pub struct TryContext {
     pub stop: UserStop,
     /// Model of the emulated disk under the images, if a disk is emulated.
     pub disk: Option<DiskModelSpec>,
-    /// True if filesystems are made with a journal.
-    pub journal: bool,
     /// Share of a filesystem that is in use before the measurement, in percent.
     pub filled: Option<u8>,
     /// The program `forebay`, which serves the volumes.

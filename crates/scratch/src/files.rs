@@ -12,9 +12,11 @@ use forebay_volume::{FILESYSTEM, RequestedPlacement};
 
 use super::context::TryContext;
 use super::drive::ScratchVolume;
-use super::filesystem::{check_promises, crash, fill, phases, plain};
+use super::filesystem::{check_promises, crash, fill, plain};
+use super::phases::everyday;
 use super::report::TryReport;
 use super::setup::{StorageSetup, StorageShape};
+use super::variant::FilesystemVariant;
 
 /// Program of the database, which may be missing.
 const DATABASE: &str = "sqlite3";
@@ -28,18 +30,27 @@ pub(super) fn run(
     report: &mut TryReport,
 ) -> CommandResult {
     let at = context.scratch.subdir("mnt")?;
+    report.table(vec![
+        "ext4 with its journal and default options, as most machines of today have it, beside Forebay's filesystem on \
+         a disk of the same kind."
+            .into(),
+    ]);
     match as_root {
         Ok(()) => {
             result_line!("ext4: {} users work on it", context.users);
-            let setup = StorageSetup::new(context, StorageShape::Plain, true)?;
-            let times = plain(context, report, &setup, &at)?;
+            let setup = StorageSetup::new(
+                context,
+                StorageShape::Plain,
+                Some(FilesystemVariant::Journal),
+            )?;
+            let times = plain(context, FilesystemVariant::Journal, report, &setup, &at)?;
             report.times("ext4", times);
             setup.remove(context);
         }
         Err(why) => result_line!("{why}: without ext4 beside it"),
     }
     let shape = StorageShape::Placed(RequestedPlacement::Auto);
-    let setup = StorageSetup::new(context, shape, false)?;
+    let setup = StorageSetup::new(context, shape, None)?;
     let kind = FILESYSTEM.to_string();
     let more = ["--volume", &kind, "--force"];
     let volume = ScratchVolume::create(
@@ -58,7 +69,7 @@ pub(super) fn run(
     if let Some(percent) = context.filled {
         fill(context, &at, percent)?;
     }
-    let times = phases(context, &at)?;
+    let times = everyday(context, &at)?;
     report.times("forebay", times);
     let promised = crash(context, &volume, &at)?;
     again(report, &mounted)?;

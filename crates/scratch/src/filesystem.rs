@@ -1,9 +1,8 @@
 //! The trial with a real filesystem: ext4 on a loop device.
 //!
-//! On an emulated disk of the nineties, ext4 is used as filesystems were used then: without a journal, and with
-//! synchronous changes of directories (`dirsync`). A journal is itself a log that gathers small writes, so a cache
-//! gains little for a filesystem with a journal, except for later destaging. The crash test is different: before the
-//! daemon is killed, the filesystem gets a journal.
+//! First with its journal and default options, as on most machines of today. On an emulated disk of the nineties, a
+//! second table has ext4 as filesystems were used then ([`FilesystemVariant::Synchronous`]). The crash test is part of
+//! the first.
 
 use std::io;
 use std::path::Path;
@@ -14,70 +13,98 @@ use forebay_rng::Rng;
 
 use super::context::TryContext;
 use super::drive::ScratchVolume;
+use super::phases::{everyday, of_paper};
 use super::raw_server::{RawAccess, RawServer};
 use super::report::{PhaseTimes, TryReport};
 use super::setup::{StorageSetup, StorageShape, TriedVolume, move_home};
-use super::system::{
-    ImageLoop, ScratchImage, ToolMount, add_journal, check_filesystem, make_filesystem, trim,
-};
-use super::users::{SYNCHRONOUS, USUAL, together};
-use super::writers::{SyncedFiles, write_and_fsync, write_durably};
-use crate::tree::{GeneratedTree, digests};
+use super::system::{ImageLoop, ScratchImage, ToolMount, check_filesystem, make_filesystem, trim};
+use super::users::USUAL;
+use super::variant::FilesystemVariant;
+use super::writers::{SyncedFiles, write_and_fsync};
+use crate::tree::digests;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
 
 /// Time that users write before the daemon is killed.
 const WRITING: Duration = Duration::from_secs(2);
-/// Files of each user's tree, about as many as in the paper's tree.
-const FILES: u32 = 500;
-/// Files that each user writes with fsync in the measured phase.
-const MAILS: u32 = 100;
+
 pub(super) fn run(
     context: &TryContext,
     shapes: &[StorageShape],
     report: &mut TryReport,
 ) -> CommandResult {
     let at = context.scratch.subdir("mnt")?;
-    for shape in shapes.iter().copied() {
-        result_line!("{}: {} users work on it", shape.name(), context.users);
-        let setup = StorageSetup::new(context, shape, true)?;
-        let times = match setup.volume(context, shape)? {
-            None => plain(context, report, &setup, &at)?,
-            Some(volume) => {
-                let (setup, volume) = (&setup, &volume);
-                let tried = TriedVolume {
-                    shape,
-                    setup,
-                    volume,
-                };
-                cached(context, report, tried, &at)?
-            }
-        };
-        report.times(shape.name(), times);
-        setup.remove(context);
+    let is_cache = shapes.contains(&StorageShape::Physical);
+    let variants = match &context.disk {
+        Some(_) if is_cache => &FilesystemVariant::ALL[..],
+        _ => &FilesystemVariant::ALL[..1],
+    };
+    for variant in variants.iter().copied() {
+        report.table(introduction(variant, is_cache));
+        for shape in shapes.iter().copied() {
+            let (column, users) = (shape.column(), context.users);
+            result_line!("{}, {column}: {users} users work on it", variant.name());
+            let setup = StorageSetup::new(context, shape, Some(variant))?;
+            let times = match setup.volume(context, shape)? {
+                None => plain(context, variant, report, &setup, &at)?,
+                Some(volume) => {
+                    let (setup, volume) = (&setup, &volume);
+                    let tried = TriedVolume {
+                        shape,
+                        setup,
+                        volume,
+                    };
+                    cached(context, variant, report, tried, &at)?
+                }
+            };
+            report.times(column, times);
+            setup.remove(context);
+        }
     }
     Ok(())
 }
 
+/// Returns the lines above a table: its filesystem, and which machines it resembles.
+fn introduction(variant: FilesystemVariant, is_cache: bool) -> Vec<String> {
+    let filesystem = match variant {
+        FilesystemVariant::Journal => {
+            "All columns: ext4 with its journal and default options. Most machines of today resemble this."
+        }
+        FilesystemVariant::Synchronous => {
+            "The setting of the paper (1999). All columns: ext4 WITHOUT a journal, mounted with dirsync, so that each \
+             change of a directory is a write of its own. A machine of today hardly resembles this."
+        }
+    };
+    let mut lines = vec![filesystem.to_owned()];
+    if is_cache && variant == FilesystemVariant::Journal {
+        let legend = "log on disk: a write cache whose log is a part of the same disk. log on 2nd: its log is a second \
+                      disk of the same kind.";
+        lines.push(legend.into());
+    }
+    lines
+}
+
 pub(super) fn plain(
     context: &TryContext,
+    variant: FilesystemVariant,
     report: &mut TryReport,
     setup: &StorageSetup,
     at: &Path,
 ) -> CommandResult<PhaseTimes> {
     if context.disk.is_none() {
         let direct = ImageLoop::over(&setup.data)?;
-        return work(context, direct.device(), at);
+        return work(context, variant, direct.device(), at);
     }
     let access = RawAccess::Loop(context.scratch.subdir("run")?);
     let server = RawServer::start(&setup.spec, access)?;
-    let times = work(context, &server.at().display().to_string(), at)?;
+    let times = work(context, variant, &server.at().display().to_string(), at)?;
     context.note_lateness(report, server.stop()?);
     Ok(times)
 }
 
 fn cached(
     context: &TryContext,
+    variant: FilesystemVariant,
     report: &mut TryReport,
     tried: TriedVolume<'_>,
     at: &Path,
@@ -94,13 +121,10 @@ fn cached(
             path: device.clone().into(),
             part: None,
         };
-        make_filesystem(&whole, len, context.journal)?;
+        make_filesystem(&whole, len, variant)?;
     }
-    let times = work(context, &device, at)?;
-    if shape.is_killed() {
-        if context.disk.is_some() {
-            add_journal(&device)?;
-        }
+    let times = work(context, variant, &device, at)?;
+    if shape.is_killed() && variant.has_journal() {
         let mount = ToolMount::new(&device, at.to_owned(), USUAL)?;
         let promised = crash(context, volume, mount.path())?;
         mount.unmount()?;
@@ -108,22 +132,29 @@ fn cached(
     } else {
         move_home(report, shape, volume)?;
         let alone = ImageLoop::over(&setup.data)?;
-        let what = format!("fsck reports the data of the {} clean", shape.name());
+        let what = format!("fsck reports the data disk clean ({})", shape.column());
         report.check(what, check_filesystem(alone.device()));
     }
     Ok(times)
 }
 
 /// Runs the measured phases; each ends with a sync of the filesystem.
-fn work(context: &TryContext, device: &str, at: &Path) -> CommandResult<PhaseTimes> {
-    let options = if context.journal { USUAL } else { SYNCHRONOUS };
+fn work(
+    context: &TryContext,
+    variant: FilesystemVariant,
+    device: &str,
+    at: &Path,
+) -> CommandResult<PhaseTimes> {
     if let Some(percent) = context.filled {
         let mount = ToolMount::new(device, at.to_owned(), USUAL)?;
         fill(context, mount.path(), percent)?;
         mount.unmount()?;
     }
-    let mount = ToolMount::new(device, at.to_owned(), options)?;
-    let times = phases(context, mount.path())?;
+    let mount = ToolMount::new(device, at.to_owned(), variant.options())?;
+    let times = match variant {
+        FilesystemVariant::Journal => everyday(context, mount.path())?,
+        FilesystemVariant::Synchronous => of_paper(context, mount.path())?,
+    };
     mount.unmount()?;
     Ok(times)
 }
@@ -157,40 +188,6 @@ pub(super) fn fill(context: &TryContext, dir: &Path, percent: u8) -> CommandResu
     sync().map_err(CommandFailure::io)?;
     trim(dir);
     Ok(())
-}
-
-pub(super) fn phases(context: &TryContext, dir: &Path) -> CommandResult<PhaseTimes> {
-    let (users, files) = (context.users, context.amount(FILES));
-    let tree = |user: u32| GeneratedTree::generate(user.into(), files.into());
-    let trees: Vec<GeneratedTree> = (0..users).map(tree).collect();
-    let home = |user: u32| dir.join(format!("user{user}"));
-    let mut times = PhaseTimes::new();
-    let mut phase =
-        |name: &'static str, each: &(dyn Fn(u32) -> io::Result<()> + Sync)| -> CommandResult {
-            context.stop.check()?;
-            let took = together(dir, users, each)
-                .map_err(|error| CommandFailure::io(format!("{name} failed: {error}")))?;
-            result_line!("  {name}: {:.3} s", took.as_secs_f64());
-            times.push((name, took));
-            Ok(())
-        };
-    phase("untar, then sync", &|user| {
-        trees[user as usize].unpack(&home(user).join("tree"))
-    })?;
-    phase("copy, then sync", &|user| {
-        trees[user as usize].copy(&home(user).join("tree"), &home(user).join("copy"))
-    })?;
-    phase("remove, then sync", &|user| {
-        std::fs::remove_dir_all(home(user).join("tree"))
-    })?;
-    let mails = context.amount(MAILS);
-    phase("small files, fsync each", &|user| {
-        let mail = home(user).join("mail");
-        std::fs::create_dir_all(&mail)?;
-        let content = [user as u8; 4096];
-        (0..mails).try_for_each(|n| write_durably(&mail.join(n.to_string()), &content))
-    })?;
-    Ok(times)
 }
 
 /// Kills the daemon while users write. Returns the files that were synced.

@@ -16,6 +16,7 @@ pub mod context;
 pub mod drive;
 mod files;
 mod filesystem;
+mod phases;
 pub mod place;
 pub mod raw_server;
 pub mod report;
@@ -25,6 +26,7 @@ pub mod system;
 pub mod tree;
 mod trial;
 pub mod users;
+pub mod variant;
 pub mod writers;
 
 pub use args::{TryArgs, TryDisk, TryKind};

@@ -8,18 +8,45 @@ use forebay_command_output::result_line;
 /// Time of each phase.
 pub type PhaseTimes = Vec<(&'static str, Duration)>;
 
-/// Times of each shape, and checks.
+/// Times of each shape under equal conditions.
+#[derive(Default)]
+struct TimesTable {
+    /// Lines above the table, which state the conditions.
+    conditions: Vec<String>,
+    columns: Vec<(&'static str, PhaseTimes)>,
+}
+
+/// Gain below which a table has an explanation.
+const CLEARLY_SLOWER: f64 = 0.95;
+
+/// Tables of times, and checks.
 #[derive(Default)]
 pub struct TryReport {
-    columns: Vec<(&'static str, PhaseTimes)>,
+    tables: Vec<TimesTable>,
+    slower: &'static str,
     notes: Vec<String>,
     checks: Vec<(String, CommandResult)>,
 }
 
 impl TryReport {
-    /// Adds the times of one shape. The first shape is the baseline.
+    /// Begins a table. `conditions` are the lines above it.
+    pub(crate) fn table(&mut self, conditions: Vec<String>) {
+        self.tables.push(TimesTable {
+            conditions,
+            columns: Vec::new(),
+        });
+    }
+
+    /// Adds the times of one shape to the last table. The first shape of a table is the baseline.
     pub(crate) fn times(&mut self, shape: &'static str, times: PhaseTimes) {
-        self.columns.push((shape, times));
+        if let Some(table) = self.tables.last_mut() {
+            table.columns.push((shape, times));
+        }
+    }
+
+    /// Sets the explanation for rows that are slower than the baseline.
+    pub(crate) fn explain_slower(&mut self, why: &'static str) {
+        self.slower = why;
     }
 
     /// Adds a line below the table.
@@ -58,10 +85,16 @@ impl TryReport {
     }
 
     pub(crate) fn print(&self, users: u32) {
-        result_line!("");
-        for line in self.table(users) {
-            result_line!("{line}");
+        for table in &self.tables {
+            result_line!("");
+            for line in table.conditions.iter().chain(&table.lines(users)) {
+                result_line!("{line}");
+            }
         }
+        if self.tables.iter().any(TimesTable::has_slower_rows) && !self.slower.is_empty() {
+            result_line!("Rows below 1.0x: {}", self.slower);
+        }
+        result_line!("");
         for note in &self.notes {
             result_line!("{note}");
         }
@@ -77,10 +110,12 @@ impl TryReport {
             }
         }
     }
+}
 
+impl TimesTable {
     /// Returns a line of titles and a line for each phase: the time of each shape and, from the second shape on, the
     /// speedup over the first shape.
-    fn table(&self, users: u32) -> Vec<String> {
+    fn lines(&self, users: u32) -> Vec<String> {
         let Some(((first, alone), others)) = self.columns.split_first() else {
             return Vec::new();
         };
@@ -105,6 +140,21 @@ impl TryReport {
         let rows = alone.iter().enumerate().map(row);
         std::iter::once(titles).chain(rows).collect()
     }
+
+    /// Returns true if a shape was clearly slower than the first in a phase.
+    fn has_slower_rows(&self) -> bool {
+        let Some(((_, alone), others)) = self.columns.split_first() else {
+            return false;
+        };
+        let is_slower = |times: &PhaseTimes| {
+            let pairs = alone.iter().zip(times);
+            let mut gains = pairs.map(|((_, alone), (_, other))| {
+                alone.as_secs_f64() / other.as_secs_f64().max(1e-9)
+            });
+            gains.any(|gain| gain < CLEARLY_SLOWER)
+        };
+        others.iter().any(|(_, times)| is_slower(times))
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +164,7 @@ mod tests {
     #[test]
     fn the_table_shows_the_gain_of_every_layout_over_the_first() {
         let mut report = TryReport::default();
+        report.table(vec!["ext4".into()]);
         let times = |a, b| {
             vec![
                 ("untar", Duration::from_millis(a)),
@@ -122,8 +173,10 @@ mod tests {
         };
         report.times("plain disk", times(8000, 500));
         report.times("logical DCD", times(2000, 1000));
+        let table = &report.tables[0];
+        assert!(table.has_slower_rows());
         assert_eq!(
-            report.table(4),
+            table.lines(4),
             [
                 "4 users                     plain disk    logical DCD   gain",
                 "untar                          8.000 s        2.000 s   4.0x",

@@ -11,6 +11,7 @@ use super::context::TryContext;
 use super::drive::ScratchVolume;
 use super::report::TryReport;
 use super::system::{ScratchImage, make_filesystem};
+use super::variant::FilesystemVariant;
 use forebay_command_output::failure::CommandResult;
 use forebay_command_output::result_line;
 
@@ -65,7 +66,17 @@ impl StorageShape {
         matches!(self, StorageShape::Physical | StorageShape::Placed(_))
     }
 
-    /// Returns the name in reports.
+    /// Returns the title of the column in the tables of `forebay try`.
+    pub(crate) fn column(self) -> &'static str {
+        match self {
+            StorageShape::Plain => "disk alone",
+            StorageShape::Logical => "log on disk",
+            StorageShape::Physical => "log on 2nd",
+            StorageShape::Placed(how) => how.name(),
+        }
+    }
+
+    /// Returns the name in the terms of the paper.
     pub fn name(self) -> &'static str {
         match self {
             StorageShape::Plain => "plain disk",
@@ -117,7 +128,7 @@ impl StorageSetup {
     pub fn new(
         context: &TryContext,
         shape: StorageShape,
-        filesystem: bool,
+        filesystem: Option<FilesystemVariant>,
     ) -> CommandResult<StorageSetup> {
         let (at, len) = (shape.data_at(context), context.data_bytes);
         let path = context
@@ -127,8 +138,8 @@ impl StorageSetup {
             path: path.clone(),
             part: (at > 0).then_some(at..at + len),
         };
-        if filesystem && shape.is_in_front() {
-            make_filesystem(&data, len, context.journal)?;
+        if let Some(variant) = filesystem.filter(|_| shape.is_in_front()) {
+            make_filesystem(&data, len, variant)?;
         }
         let model = context.disk.as_ref();
         let log = match shape {
@@ -187,7 +198,8 @@ impl StorageSetup {
             &context.scratch,
             name,
             spec,
-            &["--log", log],
+            // The next table uses the names again.
+            &["--log", log, "--force"],
         )
         .map(Some)
     }

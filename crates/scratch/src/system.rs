@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::drive::first_line;
+use super::variant::FilesystemVariant;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Attempts to unmount while another process still uses the filesystem.
@@ -29,14 +30,7 @@ pub fn can_mount() -> Result<(), String> {
             return Err(format!("{device} does not exist"));
         }
     }
-    for tool in [
-        "losetup",
-        "mkfs.ext4",
-        "tune2fs",
-        "mount",
-        "umount",
-        "fsck.ext4",
-    ] {
+    for tool in ["losetup", "mkfs.ext4", "mount", "umount", "fsck.ext4"] {
         if Command::new(tool).arg("-V").output().is_err() {
             return Err(format!("{tool} is not installed"));
         }
@@ -126,12 +120,16 @@ impl Drop for ImageLoop {
     }
 }
 
-/// Makes an ext4 filesystem of `len` bytes in an image, with or without a journal. Lazy initialisation is off, since it
+/// Makes an ext4 filesystem of `len` bytes in an image. Lazy initialisation is off, since it
 /// would continue in the background of the measurements.
-pub(crate) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> CommandResult {
+pub(crate) fn make_filesystem(
+    image: &ScratchImage,
+    len: u64,
+    variant: FilesystemVariant,
+) -> CommandResult {
     let offset = image.part.as_ref().map_or(0, |part| part.start);
     let extended = format!("lazy_itable_init=0,lazy_journal_init=0,nodiscard,offset={offset}");
-    let features = if journal {
+    let features = if variant.has_journal() {
         "has_journal"
     } else {
         "^has_journal"
@@ -139,11 +137,6 @@ pub(crate) fn make_filesystem(image: &ScratchImage, len: u64, journal: bool) -> 
     let (path, size) = (text(&image.path)?, format!("{}k", len >> 10));
     let args = ["-q", "-F", "-O", features, "-E", &extended, path, &size];
     tool("mkfs.ext4", &args).map(drop)
-}
-
-/// Adds a small journal to a filesystem without a journal.
-pub(crate) fn add_journal(device: &str) -> CommandResult {
-    tool("tune2fs", &["-O", "has_journal", "-J", "size=4", device]).map(drop)
 }
 
 /// Checks a filesystem. Returns the fault if the check fails.

@@ -43,8 +43,6 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     let mut context = TryContext {
         users: args.users,
         stop,
-        // The filesystem that is compared with Forebay's must also survive a crash.
-        journal: disk.is_none() || kind == TryKind::Fs,
         filled: args.filled,
         disk,
         program: std::env::current_exe().map_err(CommandFailure::io)?,
@@ -68,6 +66,7 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     }
     setup::introduce(&context);
     let mut report = TryReport::default();
+    report.explain_slower(why_slower(kind, context.disk.is_some()));
     match as_root {
         as_root if kind == TryKind::Fs => files::run(&context, as_root, &mut report)?,
         Ok(()) => filesystem::run(&context, &shapes, &mut report)?,
@@ -79,4 +78,26 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
     }
     context.scratch.farewell();
     Ok(report.all_passed())
+}
+
+/// Returns why some work may be slower than on the disk alone.
+fn why_slower(kind: TryKind, is_emulated: bool) -> &'static str {
+    match (kind, is_emulated) {
+        (TryKind::Cache, false) => {
+            "log and data are images on one disk here, which is not slow. The cache writes all data twice to this \
+             disk, and each request passes through its daemon. A cache is for data on a disk that is slower than the \
+             log."
+        }
+        (TryKind::Cache, true) => {
+            "with the log on the same disk, the arm moves between log and data, and destaging competes with reads. \
+             Large transfers, as of copies, gain nothing from a log."
+        }
+        (TryKind::Vsl, _) => {
+            "reads of data that was written in another order, and the cleaner, cost time on the same disk."
+        }
+        (TryKind::Fs, _) => {
+            "each request passes through the kernel's FUSE and a daemon, where ext4 stays in the kernel. Without slow \
+             flushes this costs more than the log saves."
+        }
+    }
 }

@@ -37,7 +37,15 @@ fn way() -> &'static str {
 
 #[test]
 fn try_compares_all_cache_layouts_and_leaves_nothing_behind() {
-    shows(&[], &[way(), "plain disk", "logical DCD", "physical DCD"]);
+    let conditions = if root() {
+        "ext4 with its journal and default options"
+    } else {
+        "without a filesystem"
+    };
+    shows(
+        &[],
+        &[way(), conditions, "disk alone", "log on disk", "log on 2nd"],
+    );
 }
 
 #[test]
@@ -51,7 +59,8 @@ fn try_measures_the_filesystem_and_a_database_and_leaves_nothing_behind() {
     shows(
         &["--fs"],
         &[
-            "ext4",
+            "ext4 with its journal and default options",
+            "database, commit each",
             "forebay",
             "all of its 200 transactions",
             "reports the filesystem clean",
@@ -65,7 +74,7 @@ fn try_compares_log_structured_volumes_and_leaves_nothing_behind() {
         &["--volume", "vsl"],
         &[
             way(),
-            "plain disk",
+            "disk alone",
             "lfs",
             "hylog",
             "reports the volume clean",
