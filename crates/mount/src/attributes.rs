@@ -3,8 +3,9 @@
 use forebay_dfs::{
     AttributeCondition, FileKind, FileTime, FsError, Inode, NewAttributes, Result, WithAttributes,
 };
-use forebay_fuse::codec::files::{FuseBody, FuseFileKind as Wire, SetAttr, TimeToSet};
-use forebay_fuse::codec::{self as format, FuseAttributes, FuseRequest};
+use forebay_fuse::codec::{
+    self as format, FuseAttributes, FuseFileKind as Wire, FuseOp, FuseRequest, SetAttr, TimeToSet,
+};
 use forebay_fuse::{ActiveRequest, StaleCache};
 
 use crate::acl;
@@ -238,31 +239,31 @@ impl MountedFiles {
     pub(crate) async fn answer_attribute(
         &self,
         request: &FuseRequest,
-        asked: FuseBody<'_>,
+        asked: &FuseOp,
     ) -> FuseReply {
         let (node, user) = (request.node, request.user);
-        let name = match &asked {
-            FuseBody::SetXattr { name, .. }
-            | FuseBody::GetXattr(name, _)
-            | FuseBody::RemoveXattr(name) => Some(*name),
+        let name = match asked {
+            FuseOp::SetXattr { name, .. }
+            | FuseOp::GetXattr(name, _)
+            | FuseOp::RemoveXattr(name) => Some(&**name),
             _ => None,
         };
         if let Some(Err(errno)) = name.map(can_be_named) {
             return FuseReply::Errno(errno);
         }
         match asked {
-            FuseBody::SetXattr {
+            FuseOp::SetXattr {
                 name,
                 value,
                 flags,
                 kill_setgid,
             } => {
-                let set = self.set_attribute(node, name, value, flags, kill_setgid);
+                let set = self.set_attribute(node, name, value, *flags, *kill_setgid);
                 FuseReply::Done(set.await)
             }
-            FuseBody::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, len),
-            FuseBody::ListXattr(len) => sized(self.attribute_names(node, user).await, len),
-            FuseBody::RemoveXattr(name) => FuseReply::Done(self.remove_attribute(node, name).await),
+            FuseOp::GetXattr(name, len) => sized(self.fs.attribute(node, name).await, *len),
+            FuseOp::ListXattr(len) => sized(self.attribute_names(node, user).await, *len),
+            FuseOp::RemoveXattr(name) => FuseReply::Done(self.remove_attribute(node, name).await),
             _ => FuseReply::Errno(libc::ENOSYS),
         }
     }

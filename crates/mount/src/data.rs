@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, Fallocate, FileFlags, FsError, Result};
-use forebay_fuse::codec::files::CopyRange;
-use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, open_flag};
+use forebay_fuse::codec::{self as format, CopyRange, FuseOp, FuseRequest, open_flag};
 use forebay_fuse::{ActiveRequest, StaleCache};
 use forebay_rt::BudgetLease;
 

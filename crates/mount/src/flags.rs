@@ -7,8 +7,8 @@
 
 use forebay_device::is_zero;
 use forebay_dfs::{FileFlags, FileKind, FsError, Inode, Result};
+use forebay_fuse::codec::FuseIoctl;
 use forebay_fuse::codec::FuseRequest;
-use forebay_fuse::codec::files::FuseIoctl;
 use forebay_fuse::{ActiveRequest, StaleCache};
 
 use crate::attributes::attributes_of;
@@ -61,8 +61,8 @@ fn number(data: &[u8]) -> Option<u32> {
 }
 
 /// Returns the flags that an ioctl sets on a file.
-fn wanted(asked: &FuseIoctl<'_>, inode: &Inode) -> std::result::Result<FileFlags, i32> {
-    let bits = number(asked.data).ok_or(libc::EINVAL)?;
+fn wanted(asked: &FuseIoctl, inode: &Inode) -> std::result::Result<FileFlags, i32> {
+    let bits = number(&asked.data).ok_or(libc::EINVAL)?;
     let flags = if asked.command == SET_FLAGS {
         decode(bits, |one| one.1)
     } else {
@@ -91,7 +91,7 @@ impl MountedFiles {
         &self,
         underway: &ActiveRequest,
         request: &FuseRequest,
-        asked: &FuseIoctl<'_>,
+        asked: &FuseIoctl,
         inode: &Inode,
     ) -> IoctlResult {
         if !matches!(inode.kind, FileKind::Regular | FileKind::Directory) {

@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use forebay_device::Buf;
 use forebay_dfs::{AccessTimes, Fs, FsError, Result};
-use forebay_fuse::codec::files::{FuseBody, decode};
-use forebay_fuse::codec::{
-    self as format, FuseOp, FuseRequest, StatfsReply, init_flag, opcode, open_flag,
-};
+use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, StatfsReply, init_flag, open_flag};
 use forebay_fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 use forebay_rt::Instant;
 
@@ -193,76 +190,68 @@ impl MountedFiles {
     }
 
     /// Answers all requests except reads and writes.
-    async fn answer(
-        &self,
-        underway: &ActiveRequest,
-        request: FuseRequest,
-        body: &[u8],
-    ) -> FuseReply {
+    async fn answer(&self, underway: &ActiveRequest, request: &FuseRequest) -> FuseReply {
         let node = request.node;
-        let done = match decode(request.opcode, body, underway.agreed()) {
-            None => return FuseReply::Errno(libc::EINVAL),
-            Some(FuseBody::Forget(all)) => {
-                self.forget(node, &all).await;
+        let done = match &request.op {
+            FuseOp::Forget(all) => {
+                self.forget(all).await;
                 return FuseReply::Nothing;
             }
-            Some(FuseBody::Lookup(name)) => self.look_up(node, name).await,
-            Some(FuseBody::SetAttr(new)) if new.size.is_some() && self.keeps_for(&request) => {
+            FuseOp::Lookup(name) => self.look_up(node, name).await,
+            FuseOp::SetAttr(new) if new.size.is_some() && self.keeps_for(request) => {
                 return FuseReply::Errno(libc::EBUSY);
             }
-            Some(FuseBody::SetAttr(new)) => self.set(node, &new).await,
-            Some(FuseBody::ReadLink) => self.fs.read_link(node).await.map(|to| to.to_vec()),
-            Some(FuseBody::Symlink(name, target)) => self.symlink(&request, name, target).await,
-            Some(FuseBody::Mknod(make) | FuseBody::Mkdir(make)) => self.make(&request, &make).await,
-            Some(FuseBody::Create(make)) => self.create(&request, &make).await,
-            Some(FuseBody::Tmpfile(make)) => self.nameless(&request, &make).await,
-            Some(FuseBody::Unlink(name)) => self.fs.unlink(node, name).await.map(nothing),
-            Some(FuseBody::Rmdir(name)) => self.fs.remove_directory(node, name).await.map(nothing),
-            Some(FuseBody::Rename {
+            FuseOp::SetAttr(new) => self.set(node, new).await,
+            FuseOp::ReadLink => self.fs.read_link(node).await.map(|to| to.to_vec()),
+            FuseOp::Symlink(name, target) => self.symlink(request, name, target).await,
+            FuseOp::Mknod(make) | FuseOp::Mkdir(make) => self.make(request, make).await,
+            FuseOp::Create(make) => self.create(request, make).await,
+            FuseOp::Tmpfile(make) => self.nameless(request, make).await,
+            FuseOp::Unlink(name) => self.fs.unlink(node, name).await.map(nothing),
+            FuseOp::Rmdir(name) => self.fs.remove_directory(node, name).await.map(nothing),
+            FuseOp::Rename {
                 name,
                 to,
                 new,
                 flags,
-            }) => self.rename(&request, name, (to, new), flags).await,
-            Some(FuseBody::Link(file, name)) => match self.fs.link(file, node, name).await {
+            } => self.rename(request, name, (*to, new), *flags).await,
+            FuseOp::Link(file, name) => match self.fs.link(*file, node, name).await {
                 // Linux's own error for a second name of a directory.
                 Err(FsError::IsDirectory) => return FuseReply::Errno(libc::EPERM),
                 done => self.entry(done).await,
             },
-            Some(FuseBody::Open { flags, .. }) => self.open(node, flags),
-            Some(FuseBody::Fsync(data_only) | FuseBody::FsyncDir(data_only)) => {
-                self.fs.sync_file(node, data_only).await.map(nothing)
+            FuseOp::Open { flags, .. } => self.open(node, *flags),
+            FuseOp::Fsync(data_only) | FuseOp::FsyncDir(data_only) => {
+                self.fs.sync_file(node, *data_only).await.map(nothing)
             }
-            Some(FuseBody::Statx) => self.known_of(node).await,
-            Some(FuseBody::SyncFs) => self.fs.sync().await.map(nothing),
-            Some(
-                asked @ (FuseBody::SetXattr { .. }
-                | FuseBody::GetXattr(..)
-                | FuseBody::ListXattr(_)
-                | FuseBody::RemoveXattr(_)),
-            ) => return self.answer_attribute(&request, asked).await,
-            Some(FuseBody::ReadDirPlus { at, len }) => self.list(node, at, len, true).await,
-            Some(FuseBody::Lseek { at, whence }) => {
-                return self.seek(underway, &request, at, whence).await;
+            FuseOp::Statx => self.known_of(node).await,
+            FuseOp::SyncFs => self.fs.sync().await.map(nothing),
+            asked @ (FuseOp::SetXattr { .. }
+            | FuseOp::GetXattr(..)
+            | FuseOp::ListXattr(_)
+            | FuseOp::RemoveXattr(_)) => return self.answer_attribute(request, asked).await,
+            FuseOp::ReadDirPlus { at, len } => self.list(node, *at, *len, true).await,
+            FuseOp::Lseek { at, whence } => {
+                return self.seek(underway, request, *at, *whence).await;
             }
-            Some(FuseBody::Ioctl(asked)) => return self.ioctl(underway, &request, &asked).await,
+            FuseOp::Ioctl(asked) => return self.ioctl(underway, request, asked).await,
             // After this error, the kernel copies by reading and writing.
-            Some(FuseBody::CopyFileRange(copy))
-                if self.keeps_for(&request)
+            FuseOp::CopyFileRange(copy)
+                if self.keeps_for(request)
                     || self.transactions.joined(copy.to_handle).is_some() =>
             {
                 return FuseReply::Errno(libc::EOPNOTSUPP);
             }
-            Some(FuseBody::CopyFileRange(copy)) => {
-                let copied = self.copy(underway, &request, &copy).await;
+            FuseOp::CopyFileRange(copy) => {
+                let copied = self.copy(underway, request, copy).await;
                 self.durably(copy.to, copy.to_handle, copied).await
             }
-            Some(FuseBody::Other) => return self.answer_fixed(underway, &request).await,
+            _ => return self.answer_fixed(underway, request).await,
         };
         FuseReply::Done(done)
     }
 
-    /// Answers requests without a body, or with a body that is already decoded.
+    /// Answers the other requests, most of which have no body.
     async fn answer_fixed(&self, underway: &ActiveRequest, request: &FuseRequest) -> FuseReply {
         let node = request.node;
         FuseReply::Done(match request.op {
@@ -314,26 +303,27 @@ impl MountedFiles {
     }
 }
 
-/// Returns the class of a request by its opcode.
-fn kind_of(opcode: u32) -> RequestClass {
-    match opcode {
-        opcode::FSYNC | opcode::FSYNCDIR | opcode::DESTROY | opcode::SYNCFS => RequestClass::Sync,
+/// Returns the class of a request.
+fn class_of(op: &FuseOp) -> RequestClass {
+    match op {
+        FuseOp::Fsync(_) | FuseOp::FsyncDir(_) | FuseOp::Destroy | FuseOp::SyncFs => {
+            RequestClass::Sync
+        }
         // Of ioctls, only those that change files reach this.
-        opcode::IOCTL | opcode::COPY_FILE_RANGE => RequestClass::Write,
-        opcode::SETATTR
-        | opcode::SYMLINK
-        | opcode::MKNOD
-        | opcode::MKDIR
-        | opcode::UNLINK
-        | opcode::RMDIR
-        | opcode::RENAME
-        | opcode::LINK
-        | opcode::SETXATTR
-        | opcode::REMOVEXATTR
-        | opcode::CREATE
-        | opcode::FALLOCATE
-        | opcode::RENAME2
-        | opcode::TMPFILE => RequestClass::Change,
+        FuseOp::Ioctl(_) | FuseOp::CopyFileRange(_) => RequestClass::Write,
+        FuseOp::SetAttr(_)
+        | FuseOp::Symlink(..)
+        | FuseOp::Mknod(_)
+        | FuseOp::Mkdir(_)
+        | FuseOp::Unlink(_)
+        | FuseOp::Rmdir(_)
+        | FuseOp::Rename { .. }
+        | FuseOp::Link(..)
+        | FuseOp::SetXattr { .. }
+        | FuseOp::RemoveXattr(_)
+        | FuseOp::Create(_)
+        | FuseOp::Fallocate { .. }
+        | FuseOp::Tmpfile(_) => RequestClass::Change,
         _ => RequestClass::Look,
     }
 }
@@ -359,10 +349,10 @@ pub(crate) enum FuseReply {
 }
 
 /// Returns true if a request only releases something, or needs no answer.
-fn is_of_the_end(op: FuseOp) -> bool {
+fn is_of_the_end(op: &FuseOp) -> bool {
     matches!(
         op,
-        FuseOp::Release | FuseOp::ReleaseDir | FuseOp::Forget | FuseOp::Destroy | FuseOp::StatFs
+        FuseOp::Release | FuseOp::ReleaseDir | FuseOp::Forget(_) | FuseOp::Destroy | FuseOp::StatFs
     )
 }
 
@@ -402,10 +392,9 @@ impl FuseHandler for MountedFiles {
         }
     }
 
-    async fn take(self: &Rc<Self>, mut arrival: IncomingRequest<'_>) {
-        let request = arrival.request();
+    async fn take(self: &Rc<Self>, mut arrival: IncomingRequest<'_>, request: FuseRequest) {
         let files = Rc::clone(self);
-        if self.is_shut_down.get() && !is_of_the_end(request.op) {
+        if self.is_shut_down.get() && !is_of_the_end(&request.op) {
             return arrival.refuse(libc::EIO);
         }
         match request.op {
@@ -439,11 +428,10 @@ impl FuseHandler for MountedFiles {
                 });
             }
             _ => {
-                let body = arrival.body();
                 arrival.begin(|underway| async move {
-                    match files.answer(&underway, request, &body).await {
+                    match files.answer(&underway, &request).await {
                         FuseReply::Done(answer) => {
-                            let what = kind_of(request.opcode);
+                            let what = class_of(&request.op);
                             let answer = files.keep(what, request.node, answer).await;
                             files.finish(&underway, answer);
                             files.tell(what, 0, &underway);

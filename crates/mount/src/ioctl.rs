@@ -14,8 +14,7 @@ use forebay_atomic::ioctls::{
 };
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, FileFlags, FileKind, FsError, Result};
-use forebay_fuse::codec::files::FuseIoctl;
-use forebay_fuse::codec::{FuseRequest, ioctl_out, write_out};
+use forebay_fuse::codec::{FuseIoctl, FuseRequest, ioctl_out, write_out};
 use forebay_fuse::{ActiveRequest, IO_BYTES_MAX, StaleCache};
 use forebay_rt::BudgetLease;
 use forebay_vsl::{BATCH_BYTES_MAX, BATCH_PIECES_MAX};
@@ -46,7 +45,7 @@ impl MountedFiles {
         &self,
         underway: &ActiveRequest,
         request: &FuseRequest,
-        asked: &FuseIoctl<'_>,
+        asked: &FuseIoctl,
     ) -> FuseReply {
         if let Some(told) = self.told_places(request.node, asked).await {
             return told;
@@ -59,7 +58,7 @@ impl MountedFiles {
             Ok(inode) if is_about_flags(asked.command) => {
                 self.on_flags(underway, request, asked, &inode).await
             }
-            Ok(_) if asked.command == FITRIM => self.trim(request, asked.data).await,
+            Ok(_) if asked.command == FITRIM => self.trim(request, &asked.data).await,
             Ok(inode) => self.asked(underway, request, asked, inode.kind).await,
             Err(error) => Err(error.into()),
         };
@@ -77,7 +76,7 @@ impl MountedFiles {
         &self,
         underway: &ActiveRequest,
         request: &FuseRequest,
-        asked: &FuseIoctl<'_>,
+        asked: &FuseIoctl,
         kind: FileKind,
     ) -> IoctlResult {
         let own = AtomicCommand::of(asked.command);
@@ -129,12 +128,12 @@ impl MountedFiles {
                 let id = self.transactions.begin(opened(request), request.user)?;
                 Ok(id.to_ne_bytes().to_vec())
             }
-            Some(AtomicCommand::Join) => self.join(id_in(asked.data)?, request).await,
-            Some(AtomicCommand::Change) => self.change(underway, request, asked.data).await,
+            Some(AtomicCommand::Join) => self.join(id_in(&asked.data)?, request).await,
+            Some(AtomicCommand::Change) => self.change(underway, request, &asked.data).await,
             Some(AtomicCommand::Commit) => self.commit(underway, request).await,
             Some(AtomicCommand::Abort) => self.abort_own(underway, handle).await,
             Some(AtomicCommand::Exchange) => {
-                self.exchange(underway, request, id_in(asked.data)?).await
+                self.exchange(underway, request, id_in(&asked.data)?).await
             }
         }
     }
@@ -307,7 +306,7 @@ impl MountedFiles {
             underway.forget_keeping(&stale, update).await;
         }
         let all: Vec<(u64, u64)> = ended.files.into_iter().map(|file| (file, 1)).collect();
-        self.forget(0, &all).await;
+        self.forget(&all).await;
     }
 
     /// Closes an open file, and aborts the transaction that it began.

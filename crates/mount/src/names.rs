@@ -1,8 +1,10 @@
 //! Names of files.
 
 use forebay_dfs::{FileKind, FileSpec, FsError, Inode, ROOT, RenameTarget, Result};
-use forebay_fuse::codec::files::{FuseCreate, FuseFileKind as Wire, rename_flag};
-use forebay_fuse::codec::{self as format, CreateReply, FuseRequest, ReaddirReply, opcode};
+use forebay_fuse::codec::{
+    self as format, CreateReply, FuseCreate, FuseFileKind as Wire, FuseOp, FuseRequest,
+    ReaddirReply, rename_flag,
+};
 use futures_util::future::join_all;
 
 use crate::acl;
@@ -27,13 +29,12 @@ impl MountedFiles {
         }
     }
 
-    pub(crate) async fn forget(&self, node: u64, all: &[(u64, u64)]) {
-        for (file, times) in all {
-            let file = if *file == 0 { node } else { *file };
+    pub(crate) async fn forget(&self, all: &[(u64, u64)]) {
+        for &(file, times) in all {
             if file == ROOT {
                 continue;
             }
-            if let Err(error) = self.fs.forget(file, *times).await {
+            if let Err(error) = self.fs.forget(file, times).await {
                 tracing::warn!(%error, file, "an unlinked file could not be removed; the next mount removes it");
             }
             // The kernel reads the size again before it uses the file again.
@@ -48,7 +49,7 @@ impl MountedFiles {
     async fn wanted(
         &self,
         request: &FuseRequest,
-        make: &FuseCreate<'_>,
+        make: &FuseCreate,
         kind: FileKind,
     ) -> Result<FileSpec> {
         let directory = self.fs.inode(request.node).await?;
@@ -90,13 +91,13 @@ impl MountedFiles {
         Ok(new)
     }
 
-    pub(crate) async fn make(&self, request: &FuseRequest, make: &FuseCreate<'_>) -> ReplyBytes {
-        let kind = match request.opcode {
-            opcode::MKDIR => Wire::Directory,
+    pub(crate) async fn make(&self, request: &FuseRequest, make: &FuseCreate) -> ReplyBytes {
+        let kind = match request.op {
+            FuseOp::Mkdir(_) => Wire::Directory,
             _ => Wire::of_mode(make.mode).ok_or(FsError::Invalid("unknown file type"))?,
         };
         let new = self.wanted(request, make, kind_of(kind)).await?;
-        let made = self.fs.make(request.node, make.name, &new).await;
+        let made = self.fs.make(request.node, &make.name, &new).await;
         self.entry(made).await
     }
 
@@ -107,11 +108,8 @@ impl MountedFiles {
         target: &[u8],
     ) -> ReplyBytes {
         let make = FuseCreate {
-            name,
             mode: 0o777,
-            umask: 0,
-            device: 0,
-            flags: 0,
+            ..FuseCreate::default()
         };
         let mut new = self.wanted(request, &make, FileKind::Symlink).await?;
         new.target = target.to_vec();
@@ -119,17 +117,13 @@ impl MountedFiles {
         self.entry(made).await
     }
 
-    pub(crate) async fn create(&self, request: &FuseRequest, make: &FuseCreate<'_>) -> ReplyBytes {
+    pub(crate) async fn create(&self, request: &FuseRequest, make: &FuseCreate) -> ReplyBytes {
         let new = self.wanted(request, make, FileKind::Regular).await?;
-        let inode = self.fs.make(request.node, make.name, &new).await?;
+        let inode = self.fs.make(request.node, &make.name, &new).await?;
         self.created(&inode, make.flags).await
     }
 
-    pub(crate) async fn nameless(
-        &self,
-        request: &FuseRequest,
-        make: &FuseCreate<'_>,
-    ) -> ReplyBytes {
+    pub(crate) async fn nameless(&self, request: &FuseRequest, make: &FuseCreate) -> ReplyBytes {
         self.fs.inode(request.node).await?.may_grow()?;
         let new = self.wanted(request, make, FileKind::Regular).await?;
         let inode = self.fs.make_nameless(&new).await?;
@@ -158,13 +152,7 @@ impl MountedFiles {
         };
         let mut left = None;
         if flags & rename_flag::WHITEOUT != 0 {
-            let make = FuseCreate {
-                name: from,
-                mode: 0,
-                umask: 0,
-                device: 0,
-                flags: 0,
-            };
+            let make = FuseCreate::default();
             let mut whiteout = self.wanted(request, &make, FileKind::Character).await?;
             (whiteout.permissions, whiteout.attributes) = (0, Vec::new());
             left = Some(whiteout);

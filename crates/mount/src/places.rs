@@ -4,7 +4,7 @@ use forebay_device::is_zero;
 use std::os::unix::ffi::OsStrExt as _;
 
 use forebay_dfs::PlacedBytes;
-use forebay_fuse::codec::files::FuseIoctl;
+use forebay_fuse::codec::FuseIoctl;
 use forebay_fuse::codec::ioctl_out;
 use forebay_vsl::SectorLocation;
 
@@ -31,9 +31,9 @@ const FILE: u32 = 2;
 
 impl MountedFiles {
     /// Answers an ioctl about places; `None` for any other ioctl.
-    pub(crate) async fn told_places(&self, file: u64, asked: &FuseIoctl<'_>) -> Option<FuseReply> {
+    pub(crate) async fn told_places(&self, file: u64, asked: &FuseIoctl) -> Option<FuseReply> {
         let told = match asked.command {
-            PLACES => match decode(asked.data) {
+            PLACES => match decode(&asked.data) {
                 Some((start, end)) => self.places(file, start, end).await,
                 None => return Some(FuseReply::Errno(libc::EINVAL)),
             },

@@ -10,9 +10,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use forebay_fuse::codec::files::FuseFileKind;
 use forebay_fuse::codec::{
-    self as fuse, FIXED, FuseAttributes, FuseOp, FuseRequest, init_flag, open_flag,
+    self as fuse, FIXED, FuseAttributes, FuseFileKind, FuseOp, FuseRequest, init_flag, open_flag,
 };
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -75,41 +74,36 @@ fn serve(device: &File, mut memory: Vec<u8>) -> io::Result<()> {
             Err(Errno::NOENT | Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         };
-        let Ok(request) = fuse::decode(&fixed, total) else {
+        let (header, front) = fixed[..total.min(FIXED)].split_at(total.min(fuse::HEADER));
+        let data = &rest[..total.saturating_sub(FIXED)];
+        let Ok(request) = fuse::decode(header, [front, data], 0) else {
             return Err(io::Error::other("a malformed request"));
         };
-        let front = &fixed[fuse::HEADER..total.clamp(fuse::HEADER, FIXED)];
-        let body = [front, &rest[..total.saturating_sub(FIXED)]];
-        if request.op != FuseOp::Forget {
-            answer(device, &request, body, &mut memory)?;
+        if !matches!(request.op, FuseOp::Forget(_)) {
+            answer(device, &request, data, &mut memory)?;
         }
     }
 }
 
-fn answer(
-    device: &File,
-    request: &FuseRequest,
-    body: [&[u8]; 2],
-    memory: &mut [u8],
-) -> io::Result<()> {
+fn answer(device: &File, request: &FuseRequest, data: &[u8], memory: &mut [u8]) -> io::Result<()> {
     let range = |at: u64, len: u32| {
         let at = usize::try_from(at).unwrap_or(usize::MAX).min(memory.len());
         at..at.saturating_add(len as usize).min(memory.len())
     };
     let stat = stat(request.node, memory.len() as u64);
     let (mut errno, mut reply) = (0, Vec::new());
-    match request.op {
-        FuseOp::Read { at, len } => {
+    match &request.op {
+        &FuseOp::Read { at, len } => {
             let range = range(at, len);
             return send(device, request.unique, 0, &memory[range]);
         }
-        FuseOp::Write { at, len, .. } => {
+        &FuseOp::Write { at, len, .. } => {
             let range = range(at, len);
             let len = range.len();
-            memory[range].copy_from_slice(&body[1][..len]);
+            memory[range].copy_from_slice(&data[..len]);
             return send(device, request.unique, 0, &fuse::write_out(len as u32));
         }
-        FuseOp::Init { flags, .. } => {
+        &FuseOp::Init { flags, .. } => {
             let limits = fuse::InitReply {
                 flags: init_flag::ASYNC_READ
                     | init_flag::BIG_WRITES
@@ -121,19 +115,19 @@ fn answer(
             };
             reply.extend_from_slice(&fuse::init_out(flags, limits));
         }
-        FuseOp::Lookup if fuse::is_name(body, NAME) => {
+        FuseOp::Lookup(name) if **name == *NAME => {
             let stat = self::stat(FILE, memory.len() as u64);
             reply.extend_from_slice(&fuse::entry_out(&stat, 0, VALID_S));
         }
-        FuseOp::Lookup => errno = Errno::NOENT.raw_os_error(),
-        FuseOp::GetAttr | FuseOp::SetAttr { .. } => {
+        FuseOp::Lookup(_) => errno = Errno::NOENT.raw_os_error(),
+        FuseOp::GetAttr | FuseOp::SetAttr(_) => {
             reply.extend_from_slice(&fuse::attr_out(&stat, VALID_S));
         }
-        FuseOp::Open => {
+        FuseOp::Open { .. } => {
             let flags = open_flag::DIRECT_IO | open_flag::PARALLEL_DIRECT_WRITES;
             reply.extend_from_slice(&fuse::open_out(0, flags));
         }
-        FuseOp::Release | FuseOp::Fsync | FuseOp::Destroy => {}
+        FuseOp::Release | FuseOp::Fsync(_) | FuseOp::Destroy => {}
         _ => errno = Errno::NOSYS.raw_os_error(),
     }
     send(device, request.unique, errno, &reply)

@@ -1,6 +1,6 @@
 //! Replies.
 
-use crate::codec::files::FuseFileKind;
+use super::FuseFileKind;
 use crate::codec::init_flag::INIT_EXT;
 use crate::codec::{MAJOR, MINOR, OUT_HEADER};
 

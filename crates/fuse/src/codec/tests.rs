@@ -1,19 +1,33 @@
 use proptest::prelude::*;
 
+use super::decode::{O_DIRECT, READ_LOCKOWNER};
 use super::*;
-use crate::codec::files::FuseFileKind;
 use crate::codec::init_flag::{ASYNC_DIO, OVER_IO_URING};
 
-fn message(opcode: u32, body: &[u8]) -> ([u8; FIXED], usize) {
-    let total = HEADER + body.len();
-    let mut fixed = [0; FIXED];
-    fixed[..4].copy_from_slice(&(total as u32).to_ne_bytes());
-    fixed[4..8].copy_from_slice(&opcode.to_ne_bytes());
-    fixed[8..16].copy_from_slice(&7u64.to_ne_bytes());
-    fixed[16..24].copy_from_slice(&2u64.to_ne_bytes());
-    let n = body.len().min(FIXED - HEADER);
-    fixed[HEADER..HEADER + n].copy_from_slice(&body[..n]);
-    (fixed, total)
+fn message(opcode: u32, body: &[u8]) -> Vec<u8> {
+    let mut message = ((HEADER + body.len()) as u32).to_ne_bytes().to_vec();
+    message.extend_from_slice(&opcode.to_ne_bytes());
+    message.extend_from_slice(&7u64.to_ne_bytes());
+    message.extend_from_slice(&2u64.to_ne_bytes());
+    message.resize(HEADER, 0);
+    message.extend_from_slice(body);
+    message
+}
+
+/// Decodes a message whose body is received in two parts, the first of which has `cut` bytes.
+fn decode_cut(message: &[u8], cut: usize) -> Result<FuseRequest, MalformedRequest> {
+    let (header, body) = message.split_at(message.len().min(HEADER));
+    let (front, back) = body.split_at(cut.min(body.len()));
+    decode(header, [front, back], init_flag::SETXATTR_EXT)
+}
+
+fn decode_whole(message: &[u8]) -> Result<FuseRequest, MalformedRequest> {
+    decode_cut(message, FIXED - HEADER)
+}
+
+fn malformed(part: MalformedPart) -> Result<FuseRequest, MalformedRequest> {
+    let unique = Some(7);
+    Err(MalformedRequest { unique, part })
 }
 
 fn write_body(at: u64, len: u32, data: usize) -> Vec<u8> {
@@ -25,7 +39,6 @@ fn write_body(at: u64, len: u32, data: usize) -> Vec<u8> {
 
 #[test]
 fn a_write_decodes_only_if_its_data_has_the_stated_length() {
-    let (fixed, total) = message(16, &write_body(8192, 4096, 4096));
     let expected = FuseRequest {
         unique: 7,
         node: 2,
@@ -33,7 +46,6 @@ fn a_write_decodes_only_if_its_data_has_the_stated_length() {
         group: 0,
         handle: 0,
         file_flags: 0,
-        opcode: 16,
         op: FuseOp::Write {
             at: 8192,
             len: 4096,
@@ -41,11 +53,12 @@ fn a_write_decodes_only_if_its_data_has_the_stated_length() {
             delayed: false,
         },
     };
-    assert_eq!(decode(&fixed, total), Ok(expected));
+    let whole = message(opcode::WRITE, &write_body(8192, 4096, 4096));
+    assert_eq!(decode_whole(&whole), Ok(expected));
     for data in [0, 4095, 4097] {
-        let (fixed, total) = message(16, &write_body(8192, 4096, data));
-        let malformed = MalformedRequest { unique: Some(7) };
-        assert_eq!(decode(&fixed, total), Err(malformed), "{data} bytes");
+        let message = message(opcode::WRITE, &write_body(8192, 4096, data));
+        let refused = malformed(MalformedPart::Length);
+        assert_eq!(decode_whole(&message), refused, "{data} bytes");
     }
 }
 
@@ -53,72 +66,124 @@ fn a_write_decodes_only_if_its_data_has_the_stated_length() {
 fn the_file_handle_is_decoded_from_every_kind_of_request() {
     let mut io = write_body(0, 0, 0);
     io[..8].copy_from_slice(&77u64.to_ne_bytes());
-    let direct = crate::codec::O_DIRECT | 2;
+    let direct = O_DIRECT | 2;
     io[32..36].copy_from_slice(&direct.to_ne_bytes());
-    for opcode in [15, 16, 18, 20, 28, 29, 39, 43, 44, 46, 47] {
-        let (fixed, total) = message(opcode, &io);
-        let request = decode(&fixed, total).expect("whole");
+    for opcode in [
+        opcode::READ,
+        opcode::WRITE,
+        opcode::RELEASE,
+        opcode::FSYNC,
+        opcode::FLUSH,
+        opcode::READDIR,
+        opcode::RELEASEDIR,
+        opcode::FSYNCDIR,
+        opcode::FALLOCATE,
+        opcode::READDIRPLUS,
+        opcode::LSEEK,
+    ] {
+        let request = decode_whole(&message(opcode, &io)).expect("whole");
         assert_eq!(request.handle, 77, "{opcode}");
         // A read without an owner fills the page cache.
         let flags = match opcode {
-            15 => 2,
-            16 => direct,
+            opcode::READ => 2,
+            opcode::WRITE => direct,
             _ => 0,
         };
         assert_eq!(request.file_flags, flags, "{opcode}");
     }
+    for opcode in [opcode::IOCTL, opcode::COPY_FILE_RANGE] {
+        let mut body = [0; 56];
+        body[0] = 77;
+        let request = decode_whole(&message(opcode, &body)).expect("whole");
+        assert_eq!(request.handle, 77, "{opcode}");
+    }
     io[20..24].copy_from_slice(&READ_LOCKOWNER.to_ne_bytes());
-    let (fixed, total) = message(15, &io);
-    assert_eq!(decode(&fixed, total).expect("whole").file_flags, direct);
+    let request = decode_whole(&message(opcode::READ, &io)).expect("whole");
+    assert_eq!(request.file_flags, direct);
     let mut setattr = [0; 88];
     setattr[8] = 78;
     for (valid, handle) in [(1 << 3, 0), (1 << 3 | 1 << 6, 78)] {
         setattr[..4].copy_from_slice(&u32::to_ne_bytes(valid));
-        let (fixed, total) = message(4, &setattr);
-        assert_eq!(decode(&fixed, total).expect("whole").handle, handle);
+        let request = decode_whole(&message(opcode::SETATTR, &setattr)).expect("whole");
+        assert_eq!(request.handle, handle);
     }
-    let (fixed, total) = message(18, &[]);
-    assert_eq!(decode(&fixed, total).expect("whole").handle, 0);
+    let request = decode_whole(&message(opcode::RELEASE, &[])).expect("whole");
+    assert_eq!(request.handle, 0);
 }
 
 #[test]
-fn a_name_matches_only_if_it_is_completely_equal() {
-    let long = [b'v'; 300];
-    for (sent, known) in [
-        (&b"volume\0"[..], true),
-        (b"volume", false),
-        (b"volum\0", false),
-        (b"volumes\0", false),
-        (b"volume\0\0", false),
-        (b"", false),
-        (&long, false),
-    ] {
-        let (fixed, total) = message(1, sent);
-        assert_eq!(decode(&fixed, total).expect("whole").op, FuseOp::Lookup);
-        for cut in [0, 3, 6, 40] {
-            let (front, back) = sent.split_at(cut.min(sent.len()));
-            assert_eq!(
-                is_name([front, back], b"volume"),
-                known,
-                "{sent:?} at {cut}"
-            );
-        }
+fn a_name_decodes_at_every_boundary_of_the_parts_and_needs_its_end() {
+    let name = [b'v'; 100];
+    let sent = [&name[..], b"\0"].concat();
+    for cut in 0..=sent.len() {
+        let request = decode_cut(&message(opcode::LOOKUP, &sent), cut).expect("whole");
+        assert_eq!(request.op, FuseOp::Lookup(name.into()), "at {cut}");
+        let refused = decode_cut(&message(opcode::LOOKUP, &name), cut);
+        assert_eq!(refused, malformed(MalformedPart::Body), "at {cut}");
     }
-    assert!(is_name([&long[..40], b"\0"], &long[..40]));
+    let rename = [&[9, 0, 0, 0, 0, 0, 0, 0], &b"old\0new\0"[..]].concat();
+    for cut in 0..=rename.len() {
+        let request = decode_cut(&message(opcode::RENAME, &rename), cut).expect("whole");
+        let expected = FuseOp::Rename {
+            name: b"old"[..].into(),
+            to: 9,
+            new: b"new"[..].into(),
+            flags: 0,
+        };
+        assert_eq!(request.op, expected, "at {cut}");
+    }
+}
+
+#[test]
+fn inodes_to_forget_are_as_many_as_the_message_has() {
+    let inode = |file: u64, count: u64| [file.to_ne_bytes(), count.to_ne_bytes()].concat();
+    let body = |stated: u32| {
+        let count = [stated.to_ne_bytes(), [0; 4]].concat();
+        [count, inode(5, 3), inode(0, 1)].concat()
+    };
+    let request = decode_whole(&message(opcode::BATCH_FORGET, &body(2))).expect("whole");
+    // 0 stands for the inode in the header.
+    assert_eq!(request.op, FuseOp::Forget(vec![(5, 3), (2, 1)]));
+    for stated in [3, u32::MAX] {
+        let message = message(opcode::BATCH_FORGET, &body(stated));
+        assert_eq!(decode_whole(&message), malformed(MalformedPart::Body));
+    }
+    let request = decode_whole(&message(opcode::FORGET, &[4, 0, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(request.expect("whole").op, FuseOp::Forget(vec![(2, 4)]));
 }
 
 #[test]
 fn a_truncated_message_is_refused_and_can_still_be_answered() {
-    let (fixed, total) = message(15, &[0; 40]);
-    assert!(decode(&fixed, total).is_ok());
-    for cut in HEADER..total {
-        assert_eq!(
-            decode(&fixed, cut),
-            Err(MalformedRequest { unique: Some(7) }),
-            "at {cut}"
-        );
+    let whole = message(opcode::READ, &[0; 40]);
+    assert!(decode_whole(&whole).is_ok());
+    for cut in HEADER..whole.len() {
+        let refused = malformed(MalformedPart::Length);
+        assert_eq!(decode_whole(&whole[..cut]), refused, "at {cut}");
     }
-    assert_eq!(decode(&fixed, 12), Err(MalformedRequest { unique: None }));
+    let refused = MalformedRequest {
+        unique: None,
+        part: MalformedPart::Length,
+    };
+    assert_eq!(decode_whole(&whole[..12]), Err(refused));
+}
+
+#[test]
+fn a_body_that_ends_too_early_is_refused() {
+    for (opcode, len) in [
+        (opcode::OPEN, 8),
+        (opcode::FSYNC, 12),
+        (opcode::FSYNCDIR, 12),
+        (opcode::LSEEK, 20),
+        (opcode::READDIRPLUS, 20),
+        (opcode::COPY_FILE_RANGE, 48),
+        (opcode::IOCTL, 32),
+        (opcode::LISTXATTR, 8),
+    ] {
+        let body = [0; 48];
+        assert!(decode_whole(&message(opcode, &body[..len])).is_ok());
+        let refused = decode_whole(&message(opcode, &body[..len - 1]));
+        assert_eq!(refused, malformed(MalformedPart::Body), "{opcode}");
+    }
 }
 
 #[test]
@@ -158,17 +223,15 @@ fn init_accepts_only_flags_that_the_kernel_offers() {
 
 #[test]
 fn init_has_more_than_32_flags_only_if_flagged_and_long_enough() {
-    for (first, total, offered) in [
-        (1 << 30, 104, OVER_IO_URING | 1 << 30),
-        (1 << 30, 56, 1 << 30),
-        (0, 104, 0),
+    for (first, body, offered) in [
+        (1 << 30, 64, OVER_IO_URING | 1 << 30),
+        (1 << 30, 16, 1 << 30),
+        (0, 64, 0),
     ] {
-        let mut fixed = [0; FIXED];
-        fixed[..4].copy_from_slice(&u32::to_ne_bytes(total));
-        fixed[4..8].copy_from_slice(&26u32.to_ne_bytes());
-        fixed[52..56].copy_from_slice(&u32::to_ne_bytes(first));
-        fixed[56..60].copy_from_slice(&(1u32 << 9).to_ne_bytes());
-        let request = decode(&fixed, total as usize).unwrap();
+        let mut init = [0; 64];
+        init[12..16].copy_from_slice(&u32::to_ne_bytes(first));
+        init[16..20].copy_from_slice(&(1u32 << 9).to_ne_bytes());
+        let request = decode_whole(&message(opcode::INIT, &init[..body])).unwrap();
         let flags = offered;
         assert_eq!(request.op, FuseOp::Init { major: 0, flags });
     }
@@ -176,13 +239,20 @@ fn init_has_more_than_32_flags_only_if_flagged_and_long_enough() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_decode_or_are_refused(fixed: [u8; 32], opcode in 0u32..60, total in 0usize..2_000_000) {
-        let mut message = [0xa5; FIXED];
-        message[..32].copy_from_slice(&fixed);
+    fn arbitrary_bytes_decode_or_are_refused(
+        header: [u8; HEADER],
+        opcode in 0u32..60,
+        body in prop::collection::vec(any::<u8>(), 0..200),
+        cut in 0usize..200,
+    ) {
+        let mut message = [&header[..], &body].concat();
         message[4..8].copy_from_slice(&opcode.to_ne_bytes());
-        let _ = decode(&message, total);
+        let _ = decode_cut(&message, cut);
+        let total = message.len();
         message[..4].copy_from_slice(&(total as u32).to_ne_bytes());
-        if let Ok(FuseRequest { op: FuseOp::Write { len, .. }, .. }) = decode(&message, total) {
+        let decoded = decode_cut(&message, cut);
+        prop_assert_eq!(&decoded, &decode_whole(&message));
+        if let Ok(FuseRequest { op: FuseOp::Write { len, .. }, .. }) = decoded {
             prop_assert_eq!(len as usize, total - FIXED);
         }
     }

@@ -17,7 +17,7 @@ use super::IO_BYTES_MAX;
 use super::entry::{OF_EACH_MIN, ReceivedEntry};
 use super::handler::FuseHandler;
 use super::request::{FuseConnection, IncomingRequest, RequestOrigin};
-use crate::codec::{self as format, FIXED, HEADER, MalformedRequest};
+use crate::codec as format;
 
 /// The entries of all queues together take this fraction (1/`SHARE`) of the memory for requests.
 const SHARE: u64 = 4;
@@ -147,27 +147,19 @@ async fn take<H: FuseHandler>(
     handler: &Rc<H>,
     entry: ReceivedEntry<'_>,
 ) {
-    let mut fixed = [0; FIXED];
     let asked = entry.entry.request();
-    let op = asked.op.len().min(FIXED - HEADER);
-    fixed[..HEADER].copy_from_slice(asked.header);
-    fixed[HEADER..HEADER + op].copy_from_slice(&asked.op[..op]);
-    let total = HEADER + asked.op.len() + asked.payload.len();
-    let request = match format::decode(&fixed, total) {
+    let body = [asked.op, asked.payload];
+    let request = match format::decode(asked.header, body, connection.agreed.get()) {
         Ok(request) => request,
-        Err(MalformedRequest { unique }) => {
-            tracing::warn!(bytes = total, ?unique, "a malformed FUSE request");
-            let unique = unique.unwrap_or_default();
-            return connection.refuse(unique, Some(entry.entry), libc::EIO);
-        }
+        Err(malformed) => return connection.refuse_malformed(malformed, Some(entry.entry)),
     };
     let arrival = IncomingRequest {
         connection,
         admission: connection.under_way.admit(0).await,
         came: RequestOrigin::Fetched(entry),
-        request,
+        unique: request.unique,
     };
-    handler.take(arrival).await;
+    handler.take(arrival, request).await;
 }
 
 /// Waits until the kernel has returned all entries of an ended connection.

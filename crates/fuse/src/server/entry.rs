@@ -15,11 +15,6 @@ pub(super) struct ReceivedEntry<'a> {
 }
 
 impl ReceivedEntry<'_> {
-    pub(super) fn body(&self) -> [&[u8]; 2] {
-        let request = self.entry.request();
-        [request.op, request.payload]
-    }
-
     pub(super) async fn lease(&self, len: usize) -> BudgetLease {
         self.account.lease(RequestMemory::cost(len)).await
     }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use super::request::IncomingRequest;
+use crate::codec::FuseRequest;
 
 /// The options that a handler requests from the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -25,5 +26,9 @@ pub trait FuseHandler: 'static {
     /// Answers a request, or begins it. The connection receives no other request meanwhile. So a client that sends too
     /// much waits only for the resources that this method waits for, mostly memory. These resources must become
     /// available without an answer to another request of this connection.
-    fn take(self: &Rc<Self>, arrival: IncomingRequest<'_>) -> impl Future<Output = ()>;
+    fn take(
+        self: &Rc<Self>,
+        arrival: IncomingRequest<'_>,
+        request: FuseRequest,
+    ) -> impl Future<Output = ()>;
 }

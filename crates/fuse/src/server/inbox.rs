@@ -17,7 +17,7 @@ const COPIED_BYTES_MAX: usize = 64 << 10;
 pub(super) struct FuseInbox {
     memory: RequestMemory,
     account: BudgetAccount,
-    pub(super) fixed: [u8; FIXED],
+    fixed: [u8; FIXED],
     /// A buffer of the largest size.
     rest: BufMut,
     lease: BudgetLease,
@@ -46,10 +46,11 @@ impl FuseInbox {
         channel.receive(&mut self.fixed, &mut self.rest)
     }
 
-    /// Returns the two parts behind the header of a message of `total` bytes.
-    pub(super) fn body(&self, total: usize) -> [&[u8]; 2] {
-        let front = &self.fixed[HEADER..total.clamp(HEADER, FIXED)];
-        [front, &self.rest[..total.saturating_sub(FIXED)]]
+    /// Returns the header of a message of `total` bytes, and the two parts behind the header.
+    pub(super) fn message(&self, total: usize) -> (&[u8], [&[u8]; 2]) {
+        let fixed = &self.fixed[..total.min(FIXED)];
+        let (header, front) = fixed.split_at(total.min(HEADER));
+        (header, [front, &self.rest[..total.saturating_sub(FIXED)]])
     }
 
     /// Waits for memory for `len` bytes.

@@ -19,7 +19,7 @@ use super::channel::FuseChannel;
 use super::entry::{OF_EACH_MIN, ReceivedEntry};
 use super::inbox::FuseInbox;
 use super::notify::{KernelNotifier, StaleCache};
-use crate::codec::{self as format, FuseOp, FuseRequest, out_header};
+use crate::codec::{MalformedPart, MalformedRequest, out_header};
 
 /// Number of requests in entries that may wait for the kernel without a time limit. It is smaller than the number of
 /// entries of a queue, because all of them can be in one queue.
@@ -54,6 +54,19 @@ impl FuseConnection {
         }
     }
 
+    /// Answers a malformed message, if the message contains the number that the answer must repeat.
+    pub(super) fn refuse_malformed(&self, message: MalformedRequest, entry: Option<FuseEntry>) {
+        tracing::warn!(?message, "a malformed FUSE request");
+        let errno = match message.part {
+            MalformedPart::Length => libc::EIO,
+            MalformedPart::Body => libc::EINVAL,
+        };
+        match (message.unique, entry) {
+            (None, None) => {}
+            (unique, entry) => self.refuse(unique.unwrap_or_default(), entry, errno),
+        }
+    }
+
     /// Invalidates the kernel's caches of files, and waits for the end of the invalidation.
     async fn told(&self, stale: &[StaleCache]) {
         let told = match self.notifier.forget(&self.channel, stale) {
@@ -76,8 +89,8 @@ impl FuseConnection {
 
 /// The way a request came.
 pub(super) enum RequestOrigin<'a> {
-    /// Through `/dev/fuse`: the inbox that contains it, and its length in bytes.
-    Read(&'a mut FuseInbox, usize),
+    /// Through `/dev/fuse`: the inbox that contains it.
+    Read(&'a mut FuseInbox),
     /// Through the ring, in an entry.
     Fetched(ReceivedEntry<'a>),
 }
@@ -107,42 +120,10 @@ pub struct IncomingRequest<'a> {
     pub(super) connection: &'a Rc<FuseConnection>,
     pub(super) admission: AdmittedRequest<'a>,
     pub(super) came: RequestOrigin<'a>,
-    pub(super) request: FuseRequest,
+    pub(super) unique: u64,
 }
 
 impl IncomingRequest<'_> {
-    /// Returns the operation.
-    pub fn op(&self) -> FuseOp {
-        self.request.op
-    }
-
-    /// Returns the inode that the request is about.
-    pub fn node(&self) -> u64 {
-        self.request.node
-    }
-
-    /// Returns the decoded request, which includes the user and process that made it.
-    pub fn request(&self) -> FuseRequest {
-        self.request
-    }
-
-    fn parts(&self) -> [&[u8]; 2] {
-        match &self.came {
-            RequestOrigin::Read(inbox, total) => inbox.body(*total),
-            RequestOrigin::Fetched(entry) => entry.body(),
-        }
-    }
-
-    /// Returns the bytes behind the request's header.
-    pub fn body(&self) -> Vec<u8> {
-        self.parts().concat()
-    }
-
-    /// Returns true if the name in the request is `name`.
-    pub fn is_named(&self, name: &[u8]) -> bool {
-        format::is_name(self.parts(), name)
-    }
-
     fn entry(self) -> Option<FuseEntry> {
         match self.came {
             RequestOrigin::Read(..) => None,
@@ -152,20 +133,20 @@ impl IncomingRequest<'_> {
 
     /// Answers the request with `payload`.
     pub fn reply(self, payload: &[u8]) {
-        let (connection, unique) = (self.connection, self.request.unique);
+        let (connection, unique) = (self.connection, self.unique);
         connection.reply(unique, self.entry(), payload);
     }
 
     /// Answers the request with the error number `errno`.
     pub fn refuse(self, errno: i32) {
-        let (connection, unique) = (self.connection, self.request.unique);
+        let (connection, unique) = (self.connection, self.unique);
         connection.refuse(unique, self.entry(), errno);
     }
 
     /// Waits for memory for `len` bytes, which other requests will return.
     pub async fn lease(&self, len: usize) -> BudgetLease {
         match &self.came {
-            RequestOrigin::Read(inbox, _) => inbox.lease(len).await,
+            RequestOrigin::Read(inbox) => inbox.lease(len).await,
             RequestOrigin::Fetched(entry) => entry.lease(len).await,
         }
     }
@@ -173,7 +154,7 @@ impl IncomingRequest<'_> {
     /// Waits for memory, and returns the first `len` bytes of the request's data with their lease.
     pub async fn data(&mut self, len: usize) -> (Buf, BudgetLease) {
         match &mut self.came {
-            RequestOrigin::Read(inbox, _) => inbox.data(len).await,
+            RequestOrigin::Read(inbox) => inbox.data(len).await,
             RequestOrigin::Fetched(entry) => entry.data(&self.connection.memory, len).await,
         }
     }
@@ -187,7 +168,7 @@ impl IncomingRequest<'_> {
             RequestOrigin::Fetched(entry) => Some(entry.entry),
         };
         let underway = ActiveRequest {
-            unique: self.request.unique,
+            unique: self.unique,
             entry: Cell::new(entry),
             place: Cell::new(Some(self.admission.keep())),
             began: connection.rt.now(),

@@ -14,7 +14,7 @@ use super::entries::{self, FetchTask};
 use super::handler::{FuseHandler, InitOptions};
 use super::inbox::FuseInbox;
 use super::request::{FuseConnection, IncomingRequest, RequestOrigin};
-use crate::codec::{self as format, FuseOp, FuseRequest, InitReply, MalformedRequest, init_flag};
+use crate::codec::{self as format, FuseOp, FuseRequest, InitReply, init_flag};
 
 /// Requests received in a row before other tasks can run.
 const BATCH: usize = 32;
@@ -99,13 +99,11 @@ async fn take<H: FuseHandler>(
     inbox: &mut FuseInbox,
     total: usize,
 ) -> bool {
-    let request = match format::decode(&inbox.fixed, total) {
+    let (header, body) = inbox.message(total);
+    let request = match format::decode(header, body, connection.agreed.get()) {
         Ok(request) => request,
-        Err(MalformedRequest { unique }) => {
-            tracing::warn!(bytes = total, ?unique, "a malformed FUSE request");
-            if let Some(unique) = unique {
-                connection.channel.reply_error(unique, libc::EIO);
-            }
+        Err(malformed) => {
+            connection.refuse_malformed(malformed, None);
             return false;
         }
     };
@@ -115,10 +113,10 @@ async fn take<H: FuseHandler>(
     let arrival = IncomingRequest {
         connection,
         admission: connection.under_way.admit(0).await,
-        came: RequestOrigin::Read(inbox, total),
-        request,
+        came: RequestOrigin::Read(inbox),
+        unique: request.unique,
     };
-    handler.take(arrival).await;
+    handler.take(arrival, request).await;
     false
 }
 

@@ -7,10 +7,9 @@ use std::rc::Rc;
 
 use forebay_device::{BufMut, Device, DeviceError, DeviceGeometry, Result, ZeroedSpace};
 use forebay_frontend::requests::{ChangeRequest, FrontDevice, kernel_errno};
-use forebay_fuse::codec::files::FuseFileKind;
 use forebay_fuse::codec::{
-    self as format, FuseAttributes, FuseOp, ROOT, ReaddirReply, StatfsReply as Units, init_flag,
-    open_flag,
+    self as format, FuseAttributes, FuseFileKind, FuseOp, FuseRequest, ROOT, ReaddirReply,
+    StatfsReply as Units, init_flag, open_flag,
 };
 use forebay_fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 use forebay_rt::RangeLock;
@@ -56,26 +55,26 @@ impl FuseHandler for ServedFile {
         }
     }
 
-    async fn take(self: &Rc<Self>, arrival: IncomingRequest<'_>) {
-        match arrival.op() {
-            op if !concerns(op, arrival.node()) => arrival.refuse(libc::EISDIR),
+    async fn take(self: &Rc<Self>, arrival: IncomingRequest<'_>, request: FuseRequest) {
+        match request.op {
+            ref op if !concerns(op, request.node) => arrival.refuse(libc::EISDIR),
             FuseOp::Read { at, len } => self.read(arrival, at, len).await,
             FuseOp::Write { at, len, .. } => self.write(arrival, at, len).await,
-            FuseOp::Fsync => self.flush(arrival),
+            FuseOp::Fsync(_) => self.flush(arrival),
             FuseOp::Fallocate { at, len, mode } => self.fallocate(arrival, at, len, mode),
-            _ => self.answer(arrival),
+            op => self.answer(arrival, request.node, &op),
         }
     }
 }
 
 /// Returns false if the request is valid for the file only, and names another node.
-fn concerns(op: FuseOp, node: u64) -> bool {
+fn concerns(op: &FuseOp, node: u64) -> bool {
     let file_only = matches!(
         op,
-        FuseOp::Open
+        FuseOp::Open { .. }
             | FuseOp::Read { .. }
             | FuseOp::Write { .. }
-            | FuseOp::Fsync
+            | FuseOp::Fsync(_)
             | FuseOp::Fallocate { .. }
     );
     !file_only || node == VOLUME
@@ -129,41 +128,49 @@ impl ServedFile {
     }
 
     /// Answers the requests that do not need the device.
-    fn answer(&self, arrival: IncomingRequest<'_>) {
-        let node = arrival.node();
-        match arrival.op() {
-            FuseOp::Lookup if arrival.is_named(NAME.as_bytes()) => {
+    fn answer(&self, arrival: IncomingRequest<'_>, node: u64, op: &FuseOp) {
+        match op {
+            FuseOp::Lookup(name) if **name == *NAME.as_bytes() => {
                 arrival.reply(&format::entry_out(&self.stat(VOLUME), 0, VALID_S));
             }
-            FuseOp::Lookup => arrival.refuse(libc::ENOENT),
+            FuseOp::Lookup(_) => arrival.refuse(libc::ENOENT),
             FuseOp::GetAttr => arrival.reply(&format::attr_out(&self.stat(node), VALID_S)),
-            FuseOp::SetAttr { size, ownership } => {
-                if ownership || size.is_some_and(|size| size != self.geometry().len) {
+            FuseOp::SetAttr(new) => {
+                let ownership = new.mode.or(new.user).or(new.group).is_some();
+                if ownership || new.size.is_some_and(|size| size != self.geometry().len) {
                     arrival.refuse(libc::EPERM);
                 } else {
                     arrival.reply(&format::attr_out(&self.stat(node), VALID_S));
                 }
             }
-            FuseOp::Open => self.open(arrival),
+            FuseOp::Open { .. } => self.open(arrival),
             FuseOp::Release => self.release(arrival),
             FuseOp::StatFs if self.discard_hidden.get() => arrival.refuse(libc::EOPNOTSUPP),
             FuseOp::StatFs => self.statfs(arrival),
             FuseOp::OpenDir => arrival.reply(&format::open_out(0, 0)),
-            FuseOp::ReadDir { at, len } => arrival.reply(listing(at, len as usize).bytes()),
+            FuseOp::ReadDir { at, len } => arrival.reply(listing(*at, *len as usize).bytes()),
             FuseOp::ReleaseDir | FuseOp::Destroy => arrival.reply(&[]),
-            FuseOp::Forget => {}
+            FuseOp::Forget(_) => {}
             // The only name cannot be changed.
-            FuseOp::Namespace => arrival.refuse(libc::EPERM),
-            // The kernel takes "not implemented" as "never ask again". This is intended for flush on close, for
-            // extended attributes, and for interrupts (the interrupted request is answered anyway).
-            FuseOp::Other(_) => arrival.refuse(libc::ENOSYS),
+            FuseOp::Symlink(..)
+            | FuseOp::Mknod(_)
+            | FuseOp::Mkdir(_)
+            | FuseOp::Unlink(_)
+            | FuseOp::Rmdir(_)
+            | FuseOp::Rename { .. }
+            | FuseOp::Link(..)
+            | FuseOp::Create(_)
+            | FuseOp::Tmpfile(_) => arrival.refuse(libc::EPERM),
             FuseOp::Init { .. } => unreachable!("the transport answers it"),
             FuseOp::Read { .. }
             | FuseOp::Write { .. }
-            | FuseOp::Fsync
+            | FuseOp::Fsync(_)
             | FuseOp::Fallocate { .. } => {
                 unreachable!("requests for the device are seen to before")
             }
+            // The kernel takes "not implemented" as "never ask again". This is intended for flush on close, for
+            // extended attributes, and for interrupts (the interrupted request is answered anyway).
+            _ => arrival.refuse(libc::ENOSYS),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Messages of the kernel and of NBD clients.
 
-use forebay_fuse::codec::files::FuseFileKind;
-use forebay_fuse::codec::{self as fuse_format, FIXED, FuseOp, HEADER, ReaddirReply};
+use forebay_fuse::codec::{
+    self as fuse_format, FIXED, FuseFileKind, FuseOp, HEADER, MalformedPart, ReaddirReply,
+    init_flag,
+};
 use forebay_nbd::codec::format::client::{self, context_query, info_query};
 use forebay_nbd::codec::format::{
     ContextQuery, InfoQuery, NbdRequest, OPTION_BYTES, OptionHeader, REQUEST_BYTES, command, option,
@@ -9,19 +11,33 @@ use forebay_nbd::codec::format::{
 
 use crate::cap;
 
-/// Decodes a FUSE message with the length of the input; the decoder reads the first bytes.
+/// Decodes a FUSE message, as it is and with its correct length.
 pub fn fuse(bytes: &[u8]) {
-    let mut fixed = [0; FIXED];
-    let there = bytes.len().min(FIXED);
-    fixed[..there].copy_from_slice(&bytes[..there]);
-    look_at_fuse(&fixed, bytes.len());
-    // With the correct length, so that the other fields are decoded, too.
-    fixed[..4].copy_from_slice(&(bytes.len() as u32).to_ne_bytes());
-    look_at_fuse(&fixed, bytes.len());
+    look_at_fuse(bytes);
+    let mut whole = bytes.to_vec();
+    if let Some(len) = whole.first_chunk_mut() {
+        *len = (bytes.len() as u32).to_ne_bytes();
+    }
+    look_at_fuse(&whole);
 }
 
-fn look_at_fuse(fixed: &[u8; FIXED], total: usize) {
-    match cap::within(0, || fuse_format::decode(fixed, total)) {
+/// Decodes a message in the parts that the transports receive, which give the same request.
+fn look_at_fuse(bytes: &[u8]) {
+    let (header, body) = bytes.split_at(bytes.len().min(HEADER));
+    let decode = |cut: usize, agreed| {
+        let (front, back) = body.split_at(cut.min(body.len()));
+        cap::within(bytes.len(), || {
+            fuse_format::decode(header, [front, back], agreed)
+        })
+    };
+    let agreed = init_flag::SETXATTR_EXT;
+    let decoded = decode(FIXED - HEADER, agreed);
+    for cut in [0, 7, 128, body.len()] {
+        assert_eq!(decode(cut, agreed), decoded, "the parts have no meaning");
+    }
+    let _ = decode(FIXED - HEADER, 0);
+    let total = bytes.len();
+    match decoded {
         Ok(request) => {
             assert!(total >= HEADER);
             if let FuseOp::Write { len, .. } = request.op {
@@ -39,7 +55,10 @@ fn look_at_fuse(fixed: &[u8; FIXED], total: usize) {
                 assert!(listing.bytes().len() <= len as usize);
             }
         }
-        Err(malformed) => assert_eq!(malformed.unique.is_some(), total >= HEADER),
+        Err(malformed) => {
+            assert_eq!(malformed.unique.is_some(), total >= HEADER);
+            assert!(malformed.unique.is_some() || malformed.part == MalformedPart::Length);
+        }
     }
 }
 
@@ -73,6 +92,22 @@ pub(super) fn fuse_seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("readdir", message(28, &io(0, 200))),
         ("fallocate", message(43, &[3; 32])),
         ("fsync", message(20, &[0; 16])),
+        (
+            "batch_forget",
+            message(42, &[&[2, 0, 0, 0, 0, 0, 0, 0][..], &[5; 32]].concat()),
+        ),
+        ("rename", message(12, b"\x01\0\0\0\0\0\0\0old\0new\0")),
+        (
+            "setxattr",
+            message(21, b"\x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0user.a\0ab"),
+        ),
+        (
+            "ioctl",
+            message(
+                39,
+                &[&[0; 24][..], &[4, 0, 0, 0, 0, 0, 0, 0], &[1; 4]].concat(),
+            ),
+        ),
     ]
 }
 
