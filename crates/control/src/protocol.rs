@@ -3,6 +3,7 @@
 //! A client sends a [`ControlRequest`]; the daemon answers with any number of [`ControlReply::Progress`] and then exactly one other
 //! [`ControlReply`]. Then the client may send the next request. docs/control.md has examples.
 
+use forebay_device::DataLocation;
 use serde::{Deserialize, Serialize};
 
 use crate::activity::VolumeActivity;
@@ -157,23 +158,7 @@ pub struct PlacedExtent {
     /// The byte after the last.
     pub end: u64,
     /// The place of the extent.
-    pub place: ExtentPlace,
-}
-
-/// The place of an extent of a block device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExtentPlace {
-    /// On the data device.
-    Home,
-    /// On the log device.
-    Log,
-    /// In the daemon's memory.
-    Memory,
-    /// Nowhere: the extent reads as zeroes.
-    Nowhere,
-    /// The data is lost.
-    Damaged,
+    pub place: DataLocation,
 }
 
 /// A device or file that holds a volume.
@@ -324,7 +309,7 @@ mod tests {
         let places = PlaceReply {
             device: Some("/dev/loop0".into()),
             end: u64::MAX,
-            parts: vec![place(ExtentPlace::Nowhere); PARTS_MAX],
+            parts: vec![place(DataLocation::Zero); PARTS_MAX],
             home: Some(medium.clone()),
             log: Some(medium),
         };

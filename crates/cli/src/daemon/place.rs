@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_control::{BackingDevice, ExtentPlace, PARTS_MAX, PlacedExtent};
+use forebay_control::{BackingDevice, PARTS_MAX, PlacedExtent};
 use forebay_mount::FilesystemBacking;
 use forebay_nbd::{BlockStatus, StatusExtent};
 use forebay_units::SECTOR_BYTES;
@@ -162,21 +162,11 @@ pub(super) async fn places(daemon: &Daemon, start: u64, end: u64) -> forebay_con
             answer.parts.push(PlacedExtent {
                 start: from,
                 end: to,
-                place: place_of(extent.place),
+                place: extent.place,
             });
         }
     }
     answer
-}
-
-fn place_of(place: DataLocation) -> ExtentPlace {
-    match place {
-        DataLocation::Home => ExtentPlace::Home,
-        DataLocation::Log => ExtentPlace::Log,
-        DataLocation::Ram => ExtentPlace::Memory,
-        DataLocation::Zero => ExtentPlace::Nowhere,
-        DataLocation::Damaged => ExtentPlace::Damaged,
-    }
 }
 
 #[cfg(test)]
