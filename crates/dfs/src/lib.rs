@@ -17,7 +17,7 @@
 //! all structures); `files.rs` and `change.rs` (files in memory, and changes of memory and space); `fs.rs`,
 //! `directory.rs`, `names.rs`, `rename.rs`; `data.rs`, `accesses.rs`, `extent.rs`, `preallocated.rs`, `settle.rs`,
 //! `places.rs`, `edits.rs`, `atomic.rs`; `attributes.rs`, `protect.rs`, `flags.rs`; `orphans.rs`; `census.rs`;
-//! `check.rs`, `dump.rs`.
+//! `check.rs`, `dump.rs`; `request_class.rs`.
 
 mod accesses;
 pub mod again;
@@ -45,6 +45,7 @@ mod preallocated;
 mod protect;
 mod recent;
 mod rename;
+mod request_class;
 mod settle;
 
 pub use accesses::AccessTimes;
@@ -65,3 +66,4 @@ pub use geometry::{FsGeometry, ROOT};
 pub use names::FileSpec;
 pub use places::PlacedBytes;
 pub use rename::RenameTarget;
+pub use request_class::RequestClass;

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Edits, Fallocate, FileFlags, FsError, Result};
+use forebay_dfs::{Edits, Fallocate, FileFlags, FsError, RequestClass, Result};
 use forebay_fuse::codec::{self as format, CopyRange, FuseOp, FuseRequest, open_flag};
 use forebay_fuse::{ActiveRequest, StaleCache};
 use forebay_rt::BudgetLease;
 
-use crate::handler::{FileWrite, FuseReply, MountedFiles, ReplyBytes, RequestClass};
+use crate::handler::{FileWrite, FuseReply, MountedFiles, ReplyBytes};
 use crate::handles;
 use crate::sync_mode::SyncMode;
 use crate::writers::without;

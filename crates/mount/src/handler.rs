@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::Buf;
-use forebay_dfs::{AccessTimes, Fs, FsError, Result};
+use forebay_dfs::{AccessTimes, Fs, FsError, RequestClass, Result};
 use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, StatfsReply, init_flag, open_flag};
 use forebay_fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 use forebay_rt::Instant;
@@ -28,21 +28,6 @@ const UNIT: u64 = 4096;
 
 /// The least space that a file takes, in bytes: its i-node and its name.
 const FILE_BYTES: u64 = 1024;
-
-/// Class of a request to a filesystem.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RequestClass {
-    /// A read of a file.
-    Read,
-    /// A write to a file.
-    Write,
-    /// A request to make changes durable.
-    Sync,
-    /// Creation, change or removal of a name or of attributes.
-    Change,
-    /// Any other request.
-    Look,
-}
 
 /// Observer of completed requests.
 pub trait RequestObserver {

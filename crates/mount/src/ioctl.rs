@@ -13,7 +13,7 @@ use forebay_atomic::ioctls::{
     F2FS_START_ATOMIC_WRITE, FileChange,
 };
 use forebay_device::{Buf, BufMut};
-use forebay_dfs::{Edits, FileFlags, FileKind, FsError, Result};
+use forebay_dfs::{Edits, FileFlags, FileKind, FsError, RequestClass, Result};
 use forebay_fuse::codec::{FuseIoctl, FuseRequest, ioctl_out, write_out};
 use forebay_fuse::{ActiveRequest, IO_BYTES_MAX, StaleCache};
 use forebay_rt::BudgetLease;
@@ -23,7 +23,7 @@ use crate::attributes::attributes_of;
 use crate::data::{is_direct, pages};
 use crate::error::{IoctlError, IoctlResult};
 use crate::flags::is_about_flags;
-use crate::handler::{FuseReply, MountedFiles, RequestClass, nothing};
+use crate::handler::{FuseReply, MountedFiles, nothing};
 use crate::handles::{is_both, is_writable};
 use crate::sync_mode::SyncMode;
 use crate::transactions::{OpenHandle, RefusalErrno};

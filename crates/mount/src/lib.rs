@@ -25,6 +25,6 @@ mod trim;
 mod waiters;
 mod writers;
 
-pub use forebay_dfs::AccessTimes;
-pub use handler::{MountSettings, MountedFiles, RequestClass, RequestObserver};
+pub use forebay_dfs::{AccessTimes, RequestClass};
+pub use handler::{MountSettings, MountedFiles, RequestObserver};
 pub use medium::FilesystemBacking;

@@ -3,44 +3,26 @@
 use std::cell::{Cell, RefCell};
 
 use forebay_device::{LatencyHistogram, LatencySummary};
-
-/// Kind of a request to a filesystem.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FilesystemRequestKind {
-    /// A read of a file.
-    Read,
-    /// A write to a file.
-    Write,
-    /// A request to make changes durable.
-    Sync,
-    /// Creation, change or removal of a name or of attributes.
-    Change,
-    /// Any other request.
-    Look,
-}
-
-impl FilesystemRequestKind {
-    const COUNT: usize = 5;
-}
+use forebay_dfs::RequestClass;
 
 /// Counters of requests to a filesystem, maintained by the front end that serves it.
 #[derive(Default)]
 pub struct FilesystemCounters {
-    times: Cell<[u64; FilesystemRequestKind::COUNT]>,
-    bytes: Cell<[u64; FilesystemRequestKind::COUNT]>,
+    times: Cell<[u64; RequestClass::COUNT]>,
+    bytes: Cell<[u64; RequestClass::COUNT]>,
     errors: Cell<u64>,
     full: Cell<u64>,
-    latencies: RefCell<[LatencyHistogram; FilesystemRequestKind::COUNT]>,
+    latencies: RefCell<[LatencyHistogram; RequestClass::COUNT]>,
 }
 
 impl FilesystemCounters {
-    /// Returns the number of completed requests of a kind.
-    pub(crate) fn count(&self, asked: FilesystemRequestKind) -> u64 {
+    /// Returns the number of completed requests of a class.
+    pub(crate) fn count(&self, asked: RequestClass) -> u64 {
         self.times.get()[asked as usize]
     }
 
-    /// Returns the bytes of completed requests of a kind.
-    pub(crate) fn bytes(&self, asked: FilesystemRequestKind) -> u64 {
+    /// Returns the bytes of completed requests of a class.
+    pub(crate) fn bytes(&self, asked: RequestClass) -> u64 {
         self.bytes.get()[asked as usize]
     }
 
@@ -50,7 +32,7 @@ impl FilesystemCounters {
     }
 
     /// Counts a completed request: its bytes, and its duration in nanoseconds.
-    pub fn record(&self, asked: FilesystemRequestKind, bytes: u64, ns: u64) {
+    pub fn record(&self, asked: RequestClass, bytes: u64, ns: u64) {
         let (n, mut times, mut all) = (asked as usize, self.times.get(), self.bytes.get());
         times[n] += 1;
         all[n] += bytes;
@@ -65,7 +47,7 @@ impl FilesystemCounters {
         count.set(count.get() + 1);
     }
 
-    pub(crate) fn latency(&self, asked: FilesystemRequestKind) -> LatencySummary {
+    pub(crate) fn latency(&self, asked: RequestClass) -> LatencySummary {
         self.latencies.borrow()[asked as usize].summary()
     }
 }

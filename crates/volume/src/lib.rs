@@ -52,7 +52,7 @@ pub use create::OpenedForCreate;
 pub use create_spec::{CreateReport, CreateSpec};
 pub use error::{KindError, VolumeError};
 pub use error_cause::ErrorCause;
-pub use filesystem_counters::{FilesystemCounters, FilesystemRequestKind};
+pub use filesystem_counters::FilesystemCounters;
 pub use forebay_device::{AckMode, CheckVerdict, DataLocation, LocatedExtent};
 pub use forebay_dfs::{FileTime, Fs, FsClock};
 pub use kind::{

@@ -16,8 +16,7 @@ use forebay_mount::{
     AccessTimes, FilesystemBacking, MountSettings, MountedFiles, RequestClass, RequestObserver,
 };
 use forebay_volume::{
-    FilesystemCounters, FilesystemRequestKind, MOUNT, MOUNT_OPTIONS, MountOptions, OptionValues,
-    ServedAs, VolumeName,
+    FilesystemCounters, MOUNT, MOUNT_OPTIONS, MountOptions, OptionValues, ServedAs, VolumeName,
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -232,15 +231,8 @@ struct CountingObserver(Rc<FilesystemCounters>);
 
 impl RequestObserver for CountingObserver {
     fn record(&self, what: RequestClass, bytes: u64, took: Duration) {
-        let asked = match what {
-            RequestClass::Read => FilesystemRequestKind::Read,
-            RequestClass::Write => FilesystemRequestKind::Write,
-            RequestClass::Sync => FilesystemRequestKind::Sync,
-            RequestClass::Change => FilesystemRequestKind::Change,
-            RequestClass::Look => FilesystemRequestKind::Look,
-        };
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.0.record(asked, bytes, ns);
+        self.0.record(what, bytes, ns);
     }
 
     fn failed(&self, is_full: bool) {

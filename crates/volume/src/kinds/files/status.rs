@@ -1,10 +1,10 @@
 //! Status of a filesystem as users see it. Field names are the names in JSON and in metrics.
 
 use forebay_device::{LatencySummary, described};
-use forebay_dfs::{Fs, FsCapacity};
+use forebay_dfs::{Fs, FsCapacity, RequestClass};
 use serde::{Deserialize, Serialize};
 
-use crate::filesystem_counters::{FilesystemCounters, FilesystemRequestKind};
+use crate::filesystem_counters::FilesystemCounters;
 use crate::kinds::space::SpaceMode;
 
 described! {
@@ -73,18 +73,18 @@ pub(super) fn of(fs: &Fs, counted: &FilesystemCounters) -> FilesFacts {
         file_bytes_max: superblock.geometry.size_max(),
         small_file_bytes_max: superblock.geometry.slot_bytes(),
         mounts: superblock.mounts,
-        reads: of(FilesystemRequestKind::Read),
-        read_bytes: in_bytes(FilesystemRequestKind::Read),
-        writes: of(FilesystemRequestKind::Write),
-        write_bytes: in_bytes(FilesystemRequestKind::Write),
-        syncs: of(FilesystemRequestKind::Sync),
-        changes: of(FilesystemRequestKind::Change),
-        looks: of(FilesystemRequestKind::Look),
+        reads: of(RequestClass::Read),
+        read_bytes: in_bytes(RequestClass::Read),
+        writes: of(RequestClass::Write),
+        write_bytes: in_bytes(RequestClass::Write),
+        syncs: of(RequestClass::Sync),
+        changes: of(RequestClass::Change),
+        looks: of(RequestClass::Look),
         full_errors,
         errors,
-        read_latency: counted.latency(FilesystemRequestKind::Read),
-        write_latency: counted.latency(FilesystemRequestKind::Write),
-        sync_latency: counted.latency(FilesystemRequestKind::Sync),
-        change_latency: counted.latency(FilesystemRequestKind::Change),
+        read_latency: counted.latency(RequestClass::Read),
+        write_latency: counted.latency(RequestClass::Write),
+        sync_latency: counted.latency(RequestClass::Sync),
+        change_latency: counted.latency(RequestClass::Change),
     }
 }
