@@ -193,14 +193,14 @@ impl OpenTransactions {
         is_new
     }
 
-    /// Keeps changes of a file that is in the transaction. If `cached`, the page cache holds none of the changed
-    /// ranges, and will hold them only after a read.
+    /// Keeps changes of a file that is in the transaction. If `is_uncached`, the page cache holds none of the
+    /// changed ranges, and will hold them only after a read.
     pub(crate) fn keep(
         &self,
         id: u64,
         file: u64,
         new: &Edits,
-        cached: bool,
+        is_uncached: bool,
     ) -> Result<(), RefusalErrno> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
@@ -226,7 +226,7 @@ impl OpenTransactions {
         let of = |edits: &Edits| (edits.bytes(), edits.pieces(), edits.memory());
         let before = of(&kept.edits);
         kept.edits.add(new);
-        kept.is_in_cache |= !cached;
+        kept.is_in_cache |= !is_uncached;
         let after = of(&kept.edits);
         transaction.bytes = transaction.bytes + after.0 - before.0;
         transaction.pieces = transaction.pieces + after.1 - before.1;
