@@ -1,12 +1,24 @@
 //! The report of a volume with the layers of this workspace; docs/status.md describes it.
 
 use forebay_control::{RemainingWork, VolumeActivity};
-use forebay_volume::LayerStatus;
+use forebay_volume::{DestageActivity, LayerStatus};
 
 /// The report that `status --json` prints.
 pub(crate) type StatusReport = forebay_control::VolumeReport<LayerStatus>;
 /// A reply of a daemon.
 pub(crate) type DaemonReply = forebay_control::ControlReply<LayerStatus>;
+
+/// Returns the activity of a volume that destages like this.
+fn activity_of(destaging: DestageActivity) -> VolumeActivity {
+    match destaging {
+        DestageActivity::Resting => VolumeActivity::Resting,
+        DestageActivity::Reading => VolumeActivity::Reading,
+        DestageActivity::Zeroing => VolumeActivity::Zeroing,
+        DestageActivity::Discarding => VolumeActivity::Discarding,
+        DestageActivity::Writing => VolumeActivity::Writing,
+        DestageActivity::Flushing => VolumeActivity::Flushing,
+    }
+}
 
 /// Returns the remaining work of a volume in this state.
 pub(crate) fn left(status: &LayerStatus) -> RemainingWork {
@@ -14,7 +26,7 @@ pub(crate) fn left(status: &LayerStatus) -> RemainingWork {
     let doing = if status.drain_fails {
         VolumeActivity::Retrying
     } else {
-        VolumeActivity::named(status.activity)
+        activity_of(status.activity)
     };
     RemainingWork {
         dirty_bytes: status.dirty_bytes,

@@ -12,8 +12,8 @@
 //! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
-//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`; `kinds/cache/`, `kinds/space/`,
-//! `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
+//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`;
+//! `kinds/cache/`, `kinds/space/`, `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
 
 mod backend;
 mod config_file;
@@ -53,6 +53,7 @@ pub use create_spec::{CreateReport, CreateSpec};
 pub use error::{KindError, VolumeError};
 pub use error_cause::ErrorCause;
 pub use filesystem_counters::FilesystemCounters;
+pub use forebay_dcd::DestageActivity;
 pub use forebay_device::{AckMode, CheckVerdict, DataLocation, LocatedExtent};
 pub use forebay_dfs::{FileTime, Fs, FsClock};
 pub use kind::{

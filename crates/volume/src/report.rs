@@ -8,6 +8,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use forebay_dcd::DestageActivity;
 use forebay_device::{CheckVerdict, ReportField};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -71,8 +72,8 @@ pub struct StatusSummary {
     pub pending_discard_bytes: u64,
     /// Bytes destaged since the volume was attached.
     pub destaged_bytes: u64,
-    /// Name of the present destage activity.
-    pub activity: &'static str,
+    /// The present destage activity.
+    pub activity: DestageActivity,
     /// True if destaging is idle.
     pub is_resting: bool,
     /// Lost bytes.
@@ -98,7 +99,7 @@ impl StatusSummary {
             destage_unflushed_bytes: 0,
             pending_discard_bytes: 0,
             destaged_bytes: 0,
-            activity: "resting",
+            activity: DestageActivity::Resting,
             is_resting: true,
             lost_bytes: 0,
             unreadable_bytes: 0,

@@ -28,7 +28,7 @@ impl LayerReport for DcdStatus {
             destage_unflushed_bytes: self.destage_unflushed_bytes,
             pending_discard_bytes: self.pending_discard_bytes,
             destaged_bytes: self.destaged_bytes,
-            activity: self.destaging.name(),
+            activity: self.destaging,
             is_resting: self.destaging == DestageActivity::Resting,
             lost_bytes: self.damaged_bytes,
             unreadable_bytes: self.unreadable_bytes,
