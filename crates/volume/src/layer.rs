@@ -152,8 +152,9 @@ pub trait Layer {
         Box::pin(async { Err(OperationError::places_nothing()) })
     }
 
-    /// Ends service: new requests fail, requests in progress end, and acknowledged data becomes durable. The call takes
-    /// no longer than the devices need; for devices that fail, no longer than the configured limit.
+    /// Ends service: new requests to [`Layer::device`] fail with [`DeviceError::Closed`], requests in progress end, and
+    /// acknowledged data becomes durable. The call takes no longer than the devices need; for devices that fail, no
+    /// longer than the configured limit. The caller unmounts a filesystem before.
     ///
     /// # Errors
     /// If acknowledged data could not be made durable.

@@ -12,10 +12,11 @@
 //! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
-//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`;
+//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`, `closing.rs`;
 //! `kinds/cache/`, `kinds/space/`, `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
 
 mod backend;
+mod closing;
 mod config_file;
 mod content;
 mod create;

@@ -7,8 +7,10 @@ use forebay_device::{
     AckMode, Buf, BufMut, Device, DeviceError, DeviceGeometry, DeviceOp, Durability, IoFuture,
     LatencyHistogram, LatencySummary, ZeroedSpace,
 };
-use forebay_rt::{Event, Rt};
+use forebay_rt::Rt;
 use forebay_vsl::SpaceDevice;
+
+use crate::closing::RequestGate;
 
 /// Counters of requests.
 #[derive(Clone, Copy, Default, Debug)]
@@ -31,24 +33,9 @@ pub(super) struct CountingDevice {
     rt: Rt,
     linear: SpaceDevice,
     acknowledge: AckMode,
-    closing: Cell<bool>,
-    under_way: Cell<u64>,
-    idle: Event,
+    gate: RequestGate,
     counted: Cell<VolumeCounters>,
     latencies: RefCell<[LatencyHistogram; 3]>,
-}
-
-/// A request in progress.
-struct RequestInProgress<'a>(&'a CountingDevice);
-
-impl Drop for RequestInProgress<'_> {
-    fn drop(&mut self) {
-        let left = self.0.under_way.get() - 1;
-        self.0.under_way.set(left);
-        if left == 0 {
-            self.0.idle.notify_all();
-        }
-    }
 }
 
 impl CountingDevice {
@@ -57,9 +44,7 @@ impl CountingDevice {
             rt,
             linear,
             acknowledge,
-            closing: Cell::new(false),
-            under_way: Cell::new(0),
-            idle: Event::new(),
+            gate: RequestGate::default(),
             counted: Cell::default(),
             latencies: RefCell::new([
                 LatencyHistogram::new(),
@@ -85,9 +70,7 @@ impl CountingDevice {
 
     /// Refuses new requests, and waits until requests in progress have ended.
     pub(super) async fn close(&self) {
-        self.closing.set(true);
-        let done = || (self.under_way.get() == 0).then_some(());
-        self.idle.until(done).await;
+        self.gate.close().await;
     }
 
     fn count(&self, add: impl FnOnce(&mut VolumeCounters)) {
@@ -104,11 +87,7 @@ impl CountingDevice {
         timed: Option<usize>,
         work: impl Future<Output = Result<T, DeviceError>>,
     ) -> Result<T, DeviceError> {
-        if self.closing.get() {
-            return Err(DeviceError::Closed { op });
-        }
-        self.under_way.set(self.under_way.get() + 1);
-        let _under_way = RequestInProgress(self);
+        let _passed = self.gate.pass(op)?;
         let begin = self.rt.now();
         let done = work.await;
         match (&done, timed) {

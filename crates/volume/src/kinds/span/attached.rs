@@ -9,6 +9,7 @@ use super::format::SpanSuperblock;
 use super::joined::JoinedDevices;
 use super::report::SpanStatus;
 use super::spec::SPEC;
+use crate::closing::ClosingDevice;
 use crate::layer::{DrainFailure, Layer, LayerFuture};
 use crate::report::LayerStatus;
 
@@ -16,7 +17,7 @@ use crate::report::LayerStatus;
 pub(super) struct AttachedSpan {
     name: String,
     superblock: SpanSuperblock,
-    device: Rc<JoinedDevices>,
+    device: Rc<ClosingDevice<JoinedDevices>>,
 }
 
 impl AttachedSpan {
@@ -28,7 +29,7 @@ impl AttachedSpan {
         AttachedSpan {
             name,
             superblock,
-            device: Rc::new(device),
+            device: Rc::new(ClosingDevice::new(device)),
         }
     }
 }
@@ -70,7 +71,7 @@ impl Layer for AttachedSpan {
 
     fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
         Box::pin(async {
-            let flushed = self.device.flush().await;
+            let flushed = self.device.below().flush().await;
             flushed.map_err(|error| DrainFailure(error.to_string()))
         })
     }
@@ -80,7 +81,7 @@ impl Layer for AttachedSpan {
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
-        self.device.flush()
+        Box::pin(self.device.close())
     }
 
     fn what_holds_up(&self) -> String {
