@@ -12,7 +12,7 @@
 //! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
-//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`, `closing.rs`;
+//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`, `one_device.rs`, `closing.rs`;
 //! `kinds/cache/`, `kinds/space/`, `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
 
 mod backend;
@@ -32,6 +32,7 @@ mod layer;
 mod model;
 mod mounting;
 mod name;
+mod one_device;
 mod open;
 mod open_volume;
 mod operation_error;

@@ -4,7 +4,7 @@ use forebay_dcd::{CacheMode, DcdCheckReport, DcdStatus, DestageActivity, LogSalv
 use forebay_device::CheckVerdict;
 use forebay_units::ByteLen;
 
-use crate::render::{RenderContext, ReportLines, latencies};
+use crate::render::{RenderContext, ReportLines, SummaryPair, latencies, requests, transfers};
 
 /// Share of the log in use from which writers wait for free space: the engine reserves some space for itself.
 const LOG_FULL: f64 = 0.9;
@@ -53,9 +53,14 @@ pub(super) fn status(
         ),
         ("dirty", dirty(status)),
     ];
-    requests(status, &mut lines);
+    request_lines(status, &mut lines);
     if let Some((earlier, seconds)) = earlier {
-        lines.push(("now", rates(status, earlier, seconds)));
+        let pair = SummaryPair {
+            now: status,
+            earlier,
+            seconds,
+        };
+        lines.push(("now", rates(&pair)));
     }
     lines.push(("memory", memory(status, around)));
     if status.throttled_s > 0.0 {
@@ -93,7 +98,7 @@ fn dirty(status: &DcdStatus) -> String {
     )
 }
 
-fn requests(status: &DcdStatus, lines: &mut ReportLines) {
+fn request_lines(status: &DcdStatus, lines: &mut ReportLines) {
     let hit = share(status.read_hit_bytes, status.read_bytes);
     let (reads, bytes) = (status.reads, ByteLen(status.read_bytes));
     let took = latencies(&status.read_latency);
@@ -101,11 +106,9 @@ fn requests(status: &DcdStatus, lines: &mut ReportLines) {
         "reads",
         format!("{reads}, {bytes}, {hit} from the cache{took}"),
     ));
-    let (writes, bytes) = (status.writes, ByteLen(status.write_bytes));
-    let took = latencies(&status.write_latency);
-    lines.push(("writes", format!("{writes}, {bytes}{took}")));
-    let took = latencies(&status.flush_latency);
-    lines.push(("flushes", format!("{}{took}", status.flushes)));
+    let writes = transfers(status.writes, status.write_bytes, &status.write_latency);
+    lines.push(("writes", writes));
+    lines.push(("flushes", requests(status.flushes, &status.flush_latency)));
     lines.push((
         "moved",
         format!(
@@ -164,18 +167,16 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole as f64)
 }
 
-fn rates(now: &DcdStatus, earlier: &DcdStatus, seconds: f64) -> String {
-    let rate = |of: fn(&DcdStatus) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
-    let bytes = |of: fn(&DcdStatus) -> u64| ByteLen(rate(of) as u64);
+fn rates(of: &SummaryPair<'_, DcdStatus>) -> String {
     format!(
         "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the log, {}/s destaged",
-        rate(|s| s.reads),
-        bytes(|s| s.read_bytes),
-        rate(|s| s.writes),
-        bytes(|s| s.write_bytes),
-        rate(|s| s.flushes),
-        bytes(|s| s.log_written_bytes),
-        bytes(|s| s.destaged_bytes),
+        of.rate(|s| s.reads),
+        of.bytes(|s| s.read_bytes),
+        of.rate(|s| s.writes),
+        of.bytes(|s| s.write_bytes),
+        of.rate(|s| s.flushes),
+        of.bytes(|s| s.log_written_bytes),
+        of.bytes(|s| s.destaged_bytes),
     )
 }
 

@@ -12,14 +12,13 @@ use super::{attached, create, offline, render};
 use crate::create_spec::CreateSpec;
 use crate::error::VolumeError;
 use crate::kind::{
-    AttachContext, AttachedLayer, FoundVolume, OpenedVolume, ProgressSink, VolumeCreation,
-    VolumeIdentity, VolumeKind,
+    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::kinds::space::{SIZE, check_sizes, dump_space, erase, find, identify, space_tree};
 use crate::layer::LayerFuture;
-use crate::open::{OpenContext, OpenDevice, open_one};
-use crate::options::OptionValues;
+use crate::one_device::OneDeviceVolume;
+use crate::open::{OpenContext, OpenDevice};
 use crate::report::{LayerCheckReport, LayerDumpItem, LayerReport};
 use crate::tree::{DeviceMap, LayerTree};
 
@@ -60,10 +59,9 @@ impl VolumeKind for FilesKind {
         tree: &LayerTree,
         context: OpenContext<'_>,
     ) -> Result<Box<dyn OpenedVolume>, VolumeError> {
-        Ok(Box::new(OpenedFiles {
-            data: open_one(context, tree.own())?,
-            options: tree.options().clone(),
-        }))
+        OneDeviceVolume::open(tree, context, "all files", |data, options, context| {
+            Box::pin(async move { attached::attach(data, &options, context).await })
+        })
     }
 
     fn find<'a>(&'a self, device: &'a Rc<dyn Device>) -> LayerFuture<'a, Option<FoundVolume>> {
@@ -125,32 +123,5 @@ impl VolumeKind for FilesKind {
     fn read_report(&self, json: serde_json::Value) -> serde_json::Result<Arc<dyn LayerReport>> {
         let status: FilesFacts = serde_json::from_value(json)?;
         Ok(Arc::new(status))
-    }
-}
-
-/// The opened device of a filesystem.
-struct OpenedFiles {
-    data: OpenDevice,
-    options: OptionValues,
-}
-
-impl OpenedVolume for OpenedFiles {
-    fn own(&self) -> &OpenDevice {
-        &self.data
-    }
-
-    fn reset_options(&mut self) {
-        self.options = OptionValues::default();
-    }
-
-    fn loses(&self) -> Option<String> {
-        Some(format!("all files on {}", self.data.spec))
-    }
-
-    fn attach(
-        self: Box<Self>,
-        context: AttachContext,
-    ) -> LayerFuture<'static, Result<AttachedLayer, VolumeError>> {
-        Box::pin(async move { attached::attach(self.data, &self.options, context).await })
     }
 }

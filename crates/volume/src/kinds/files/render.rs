@@ -7,7 +7,7 @@ use forebay_units::ByteLen;
 use super::offline::FilesCheck;
 use super::status::FilesFacts;
 use crate::kinds::space::{SpaceMode, check_lines};
-use crate::render::{RenderContext, ReportLines, latencies};
+use crate::render::{RenderContext, ReportLines, SummaryPair, requests, transfers};
 use crate::vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
 
 /// Describes the fill level.
@@ -38,9 +38,14 @@ pub(super) fn status(
         used_files: 0,
     };
     let mut lines = vec![("used", used(room))];
-    requests(files, &mut lines);
+    request_lines(files, &mut lines);
     if let Some((earlier, seconds)) = earlier {
-        lines.push(("now", rates(files, earlier, seconds)));
+        let pair = SummaryPair {
+            now: files,
+            earlier,
+            seconds,
+        };
+        lines.push(("now", rates(&pair)));
     }
     let (requests, bound) = around.requests;
     lines.push((
@@ -61,36 +66,29 @@ pub(super) fn status(
     lines
 }
 
-fn requests(files: &FilesFacts, lines: &mut ReportLines) {
-    let counted = |count: u64, bytes: u64, latency: &LatencySummary| {
-        format!("{count}, {}{}", ByteLen(bytes), latencies(latency))
-    };
+fn request_lines(files: &FilesFacts, lines: &mut ReportLines) {
     lines.push((
         "reads",
-        counted(files.reads, files.read_bytes, &files.read_latency),
+        transfers(files.reads, files.read_bytes, &files.read_latency),
     ));
     lines.push((
         "writes",
-        counted(files.writes, files.write_bytes, &files.write_latency),
+        transfers(files.writes, files.write_bytes, &files.write_latency),
     ));
-    let took = latencies(&files.sync_latency);
-    lines.push(("syncs", format!("{}{took}", files.syncs)));
-    let took = latencies(&files.change_latency);
-    lines.push(("changes", format!("{}{took}", files.changes)));
+    lines.push(("syncs", requests(files.syncs, &files.sync_latency)));
+    lines.push(("changes", requests(files.changes, &files.change_latency)));
 }
 
-fn rates(now: &FilesFacts, earlier: &FilesFacts, seconds: f64) -> String {
-    let rate = |of: fn(&FilesFacts) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
-    let bytes = |of: fn(&FilesFacts) -> u64| ByteLen(rate(of) as u64);
+fn rates(of: &SummaryPair<'_, FilesFacts>) -> String {
     format!(
         "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} syncs/s, {:.0} changes/s, {:.0} other requests/s",
-        rate(|files| files.reads),
-        bytes(|files| files.read_bytes),
-        rate(|files| files.writes),
-        bytes(|files| files.write_bytes),
-        rate(|files| files.syncs),
-        rate(|files| files.changes),
-        rate(|files| files.looks),
+        of.rate(|files| files.reads),
+        of.bytes(|files| files.read_bytes),
+        of.rate(|files| files.writes),
+        of.bytes(|files| files.write_bytes),
+        of.rate(|files| files.syncs),
+        of.rate(|files| files.changes),
+        of.rate(|files| files.looks),
     )
 }
 

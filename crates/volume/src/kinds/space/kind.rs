@@ -17,13 +17,12 @@ use super::superblock::{dump_space, identify, space_tree};
 use crate::create_spec::CreateSpec;
 use crate::error::VolumeError;
 use crate::kind::{
-    AttachContext, AttachedLayer, FoundVolume, OpenedVolume, ProgressSink, VolumeCreation,
-    VolumeIdentity, VolumeKind,
+    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::layer::LayerFuture;
-use crate::open::{OpenContext, OpenDevice, open_one};
-use crate::options::OptionValues;
+use crate::one_device::OneDeviceVolume;
+use crate::open::{OpenContext, OpenDevice};
 use crate::report::{LayerCheckReport, LayerDumpItem, LayerReport};
 use crate::tree::{DeviceMap, LayerTree};
 
@@ -53,10 +52,9 @@ impl VolumeKind for SpaceKind {
         tree: &LayerTree,
         context: OpenContext<'_>,
     ) -> Result<Box<dyn OpenedVolume>, VolumeError> {
-        Ok(Box::new(OpenedSpace {
-            data: open_one(context, tree.own())?,
-            options: tree.options().clone(),
-        }))
+        OneDeviceVolume::open(tree, context, "all data", |data, options, context| {
+            Box::pin(async move { attach(data, &options, &context).await })
+        })
     }
 
     fn find<'a>(&'a self, device: &'a Rc<dyn Device>) -> LayerFuture<'a, Option<FoundVolume>> {
@@ -121,32 +119,5 @@ impl VolumeKind for SpaceKind {
     fn read_report(&self, json: serde_json::Value) -> serde_json::Result<Arc<dyn LayerReport>> {
         let status: SpaceStatus = serde_json::from_value(json)?;
         Ok(Arc::new(status))
-    }
-}
-
-/// The opened device of a log-structured volume.
-struct OpenedSpace {
-    data: OpenDevice,
-    options: OptionValues,
-}
-
-impl OpenedVolume for OpenedSpace {
-    fn own(&self) -> &OpenDevice {
-        &self.data
-    }
-
-    fn reset_options(&mut self) {
-        self.options = OptionValues::default();
-    }
-
-    fn loses(&self) -> Option<String> {
-        Some(format!("all data on {}", self.data.spec))
-    }
-
-    fn attach(
-        self: Box<Self>,
-        context: AttachContext,
-    ) -> LayerFuture<'static, Result<AttachedLayer, VolumeError>> {
-        Box::pin(async move { attach(self.data, &self.options, &context).await })
     }
 }

@@ -5,7 +5,7 @@ use forebay_units::ByteLen;
 
 use super::offline::SpaceCheck;
 use super::status::{SpaceMode, SpaceStatus};
-use crate::render::{RenderContext, ReportLines, latencies};
+use crate::render::{RenderContext, ReportLines, SummaryPair, requests, transfers};
 use crate::vitals::{FlowCounters, LatencySummary, RingUsage, VolumeVitals};
 
 /// Describes the state that requests may be waiting for.
@@ -53,9 +53,14 @@ pub(crate) fn status(
         ("segments", segments(status)),
     ];
     lines.extend(tuned(status).map(|why| ("tuning", why)));
-    requests(status, &mut lines);
+    request_lines(status, &mut lines);
     if let Some((earlier, seconds)) = earlier {
-        lines.push(("now", rates(status, earlier, seconds)));
+        let pair = SummaryPair {
+            now: status,
+            earlier,
+            seconds,
+        };
+        lines.push(("now", rates(&pair)));
     }
     let (requests, bound) = around.requests;
     lines.push((
@@ -146,20 +151,16 @@ fn segments(status: &SpaceStatus) -> String {
     )
 }
 
-fn requests(status: &SpaceStatus, lines: &mut ReportLines) {
-    let counted = |count: u64, bytes: u64, latency: &LatencySummary| {
-        format!("{count}, {}{}", ByteLen(bytes), latencies(latency))
-    };
+fn request_lines(status: &SpaceStatus, lines: &mut ReportLines) {
     lines.push((
         "reads",
-        counted(status.reads, status.read_bytes, &status.read_latency),
+        transfers(status.reads, status.read_bytes, &status.read_latency),
     ));
     lines.push((
         "writes",
-        counted(status.writes, status.write_bytes, &status.write_latency),
+        transfers(status.writes, status.write_bytes, &status.write_latency),
     ));
-    let took = latencies(&status.flush_latency);
-    lines.push(("flushes", format!("{}{took}", status.flushes)));
+    lines.push(("flushes", requests(status.flushes, &status.flush_latency)));
     let trims = format!("{}, {}", status.trims, ByteLen(status.trim_bytes));
     lines.push(("trims", trims));
     lines.push((
@@ -195,18 +196,16 @@ fn what_is_wrong(status: &SpaceStatus, lines: &mut ReportLines) {
     }
 }
 
-fn rates(now: &SpaceStatus, earlier: &SpaceStatus, seconds: f64) -> String {
-    let rate = |of: fn(&SpaceStatus) -> u64| of(now).saturating_sub(of(earlier)) as f64 / seconds;
-    let bytes = |of: fn(&SpaceStatus) -> u64| ByteLen(rate(of) as u64);
+fn rates(of: &SummaryPair<'_, SpaceStatus>) -> String {
     format!(
         "{:.0} reads/s ({}/s), {:.0} writes/s ({}/s), {:.0} flushes/s, {}/s to the device, {}/s moved",
-        rate(|s| s.reads),
-        bytes(|s| s.read_bytes),
-        rate(|s| s.writes),
-        bytes(|s| s.write_bytes),
-        rate(|s| s.flushes),
-        bytes(|s| s.medium_written_bytes),
-        bytes(|s| s.moved_bytes),
+        of.rate(|s| s.reads),
+        of.bytes(|s| s.read_bytes),
+        of.rate(|s| s.writes),
+        of.bytes(|s| s.write_bytes),
+        of.rate(|s| s.flushes),
+        of.bytes(|s| s.medium_written_bytes),
+        of.bytes(|s| s.moved_bytes),
     )
 }
 
