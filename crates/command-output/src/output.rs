@@ -19,6 +19,9 @@ pub fn line(text: fmt::Arguments<'_>) {
 }
 
 /// Prints all of `bytes`.
+///
+/// # Errors
+/// If standard output cannot be written. A closed pipe is not an error.
 pub fn all(bytes: &[u8]) -> CommandResult {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

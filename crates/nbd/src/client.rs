@@ -26,9 +26,15 @@ const FLAGS: u32 = (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES) 
 /// A byte stream to a server.
 pub trait ServerStream {
     /// Receives exactly `n` bytes.
+    ///
+    /// # Errors
+    /// If the stream fails or ends.
     fn read(&self, n: usize) -> impl Future<Output = io::Result<Vec<u8>>>;
 
     /// Sends all of `parts`, one after the other.
+    ///
+    /// # Errors
+    /// If the stream fails.
     fn write(&self, parts: &[&[u8]]) -> impl Future<Output = io::Result<()>>;
 }
 
@@ -103,11 +109,17 @@ impl<P: ServerStream> NbdClient<P> {
     }
 
     /// Sends an option without waiting for its replies.
+    ///
+    /// # Errors
+    /// If the stream fails.
     pub async fn send_option(&self, option: u32, data: &[u8]) -> io::Result<()> {
         self.peer.write(&[&client::option(option, data)]).await
     }
 
     /// Sends an option, and returns the kind and data of all its replies, including the last.
+    ///
+    /// # Errors
+    /// If the stream fails, or the server answers another option.
     pub async fn option(&self, option: u32, data: &[u8]) -> io::Result<Vec<(u32, Vec<u8>)>> {
         self.send_option(option, data).await?;
         let mut replies = Vec::new();
@@ -124,6 +136,9 @@ impl<P: ServerStream> NbdClient<P> {
     }
 
     /// Asks to use the export `name`, and returns its length in bytes.
+    ///
+    /// # Errors
+    /// If the stream fails, the server refuses the export, or the answer has no length.
     pub async fn go(&self, name: &str) -> io::Result<u64> {
         let replies = self
             .option(option::GO, &client::info_query(name, &[]))
@@ -139,6 +154,9 @@ impl<P: ServerStream> NbdClient<P> {
     }
 
     /// Sends a request without waiting for its reply. Returns the request's cookie.
+    ///
+    /// # Errors
+    /// If the stream fails.
     pub async fn send(
         &mut self,
         command: u16,
@@ -160,12 +178,18 @@ impl<P: ServerStream> NbdClient<P> {
     }
 
     /// Receives the next simple reply.
+    ///
+    /// # Errors
+    /// If the stream fails, or the reply is not a simple one.
     pub async fn simple(&self) -> io::Result<SimpleReply> {
         let header = self.peer.read(SIMPLE_REPLY_BYTES).await?;
         SimpleReply::decode(&header).ok_or_else(|| garbage("an unexpected reply"))
     }
 
     /// Receives the next chunk.
+    ///
+    /// # Errors
+    /// If the stream fails, or the reply is not a chunk.
     pub async fn chunk(&self) -> io::Result<ReplyChunk> {
         let header = ChunkHeader::decode(&self.peer.read(CHUNK_BYTES).await?);
         let header = header.filter(|header| header.len <= REPLY_BYTES_MAX);
@@ -176,6 +200,9 @@ impl<P: ServerStream> NbdClient<P> {
 
     /// Sends a request with a simple reply, while no other is under way. Returns the reply's error number, 0 on
     /// success. The data of a read follows on the stream.
+    ///
+    /// # Errors
+    /// If the stream fails, or the reply is not that of the request.
     pub async fn call(
         &mut self,
         command: u16,
@@ -192,6 +219,9 @@ impl<P: ServerStream> NbdClient<P> {
     }
 
     /// Sends a request, while no other is under way, and returns the chunks of its answer.
+    ///
+    /// # Errors
+    /// If the stream fails, or a chunk is not of the request.
     pub async fn chunks(
         &mut self,
         command: u16,
@@ -272,23 +302,32 @@ impl BlockingNbdClient {
     /// Reads `len` bytes from byte `at`.
     ///
     /// # Errors
-    /// The server's error, or the fault of the connection. The same holds for all methods below.
+    /// The server's error, or the fault of the connection.
     pub fn read(&mut self, at: u64, len: u32) -> io::Result<Vec<u8>> {
         self.call(command::READ, at, len, &[])?;
         now(self.client.peer.read(len as usize))
     }
 
     /// Writes `data` at byte `at`.
+    ///
+    /// # Errors
+    /// Those of [`BlockingNbdClient::read`].
     pub fn write(&mut self, at: u64, data: &[u8]) -> io::Result<()> {
         self.call(command::WRITE, at, data.len() as u32, data)
     }
 
     /// Trims `len` bytes from byte `at`.
+    ///
+    /// # Errors
+    /// Those of [`BlockingNbdClient::read`].
     pub fn trim(&mut self, at: u64, len: u32) -> io::Result<()> {
         self.call(command::TRIM, at, len, &[])
     }
 
     /// Makes all previous writes durable.
+    ///
+    /// # Errors
+    /// Those of [`BlockingNbdClient::read`].
     pub fn flush(&mut self) -> io::Result<()> {
         self.call(command::FLUSH, 0, 0, &[])
     }

@@ -69,6 +69,9 @@ impl RingLog {
     /// Records in the superblock of a failed log that the log was abandoned. Succeeds as soon as either copy records
     /// this, and the state is then permanent, since such a copy is not written again. Each call tries the other copies.
     /// `change` may set other fields.
+    ///
+    /// # Errors
+    /// Those of the device, if no copy records it.
     pub async fn abandon(
         &self,
         change: impl FnOnce(&mut RingSuperblock),

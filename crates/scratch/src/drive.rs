@@ -28,6 +28,9 @@ pub struct ScratchVolume {
 impl ScratchVolume {
     /// Creates the volume and its configuration file by `program`, the program `forebay`; `more` contains further
     /// arguments of `create`.
+    ///
+    /// # Errors
+    /// If the name is invalid, a directory cannot be created, or `forebay create` fails.
     pub fn create(
         program: &Path,
         scratch: &ScratchDir,
@@ -64,23 +67,35 @@ impl ScratchVolume {
     }
 
     /// Attaches the volume. Returns the block device or URI.
+    ///
+    /// # Errors
+    /// If `forebay attach` fails.
     pub fn attach(&self, via: &str) -> CommandResult<String> {
         self.forebay(&["attach", self.name.as_str(), "--via", via])
     }
 
     /// Mounts the volume, which must be a filesystem.
+    ///
+    /// # Errors
+    /// If `forebay mount` fails.
     pub fn mount(&self, at: &Path) -> CommandResult {
         let at = at.display().to_string();
         self.forebay(&["mount", self.name.as_str(), &at]).map(drop)
     }
 
     /// Unmounts a directory, also if the mount is stale.
+    ///
+    /// # Errors
+    /// If `forebay umount` fails.
     pub fn umount(&self, at: &Path) -> CommandResult {
         self.forebay(&["umount", &at.display().to_string()])
             .map(drop)
     }
 
     /// Returns the bytes that the volume's daemon has written to devices.
+    ///
+    /// # Errors
+    /// If the volume has no daemon, or its counters cannot be read.
     pub fn written(&self) -> io::Result<u64> {
         let pid = self
             .pid()

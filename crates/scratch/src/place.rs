@@ -24,6 +24,9 @@ pub struct ScratchDir {
 
 impl ScratchDir {
     /// Creates a directory in `wish`, or on a real disk with `need` bytes of free space.
+    ///
+    /// # Errors
+    /// If no directory is suitable, or the new directory cannot be created.
     pub fn new(wish: Option<&Path>, keep: bool, need: u64) -> CommandResult<ScratchDir> {
         let parent = match wish {
             Some(dir) => usable(dir, need).map(|()| dir.to_owned()).map_err(|why| {
@@ -47,6 +50,9 @@ impl ScratchDir {
     }
 
     /// Creates a subdirectory.
+    ///
+    /// # Errors
+    /// If the directory cannot be created.
     pub fn subdir(&self, name: &str) -> CommandResult<PathBuf> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)
@@ -55,6 +61,9 @@ impl ScratchDir {
     }
 
     /// Makes an image and writes zeroes to all of it, so that no measured write has to allocate space.
+    ///
+    /// # Errors
+    /// If the image exists or cannot be written, or the user stops the program.
     pub fn image(&self, name: &str, len: u64, stop: &UserStop) -> CommandResult<PathBuf> {
         let path = self.dir.join(name);
         let failed =

@@ -95,6 +95,9 @@ impl RawServer {
     }
 
     /// Ends the server. Returns the lateness of its answers, if it emulated a disk.
+    ///
+    /// # Errors
+    /// The failure of the server.
     pub fn stop(mut self) -> CommandResult<Option<Lateness>> {
         self.end()
     }

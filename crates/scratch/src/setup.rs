@@ -125,6 +125,9 @@ pub struct StorageSetup {
 impl StorageSetup {
     /// Makes the images. With `filesystem`, also makes a filesystem on the data image if the shape preserves it: a
     /// cache keeps the content of its data device.
+    ///
+    /// # Errors
+    /// If an image or the filesystem cannot be made, or the user stops the program.
     pub fn new(
         context: &TryContext,
         shape: StorageShape,
@@ -171,6 +174,9 @@ impl StorageSetup {
     }
 
     /// Creates the volume, if the shape has a volume.
+    ///
+    /// # Errors
+    /// Those of [`ScratchVolume::create`].
     pub fn volume(
         &self,
         context: &TryContext,
@@ -224,6 +230,9 @@ fn another(model: &DiskModelSpec) -> DiskModelSpec {
 }
 
 /// Drains and detaches a volume, and reports the time.
+///
+/// # Errors
+/// If the daemon does not answer, or the volume cannot be detached.
 pub fn move_home(
     report: &mut TryReport,
     shape: StorageShape,

@@ -21,6 +21,9 @@ pub(crate) fn trim(at: &Path) {
 }
 
 /// Checks that this process can make loop devices and mount them. Returns the reason if not.
+///
+/// # Errors
+/// The missing permission, device or program.
 pub fn can_mount() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("not running as root".into());
@@ -102,6 +105,9 @@ impl ImageLoop {
     }
 
     /// Returns the bytes written to the device.
+    ///
+    /// # Errors
+    /// If the counters of the device cannot be read.
     pub fn written(&self) -> io::Result<u64> {
         let name = self.0.trim_start_matches("/dev/");
         let said = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
@@ -140,6 +146,9 @@ pub(crate) fn make_filesystem(
 }
 
 /// Checks a filesystem. Returns the fault if the check fails.
+///
+/// # Errors
+/// The findings of `fsck.ext4`.
 pub fn check_filesystem(device: &str) -> CommandResult {
     tool("fsck.ext4", &["-f", "-n", device]).map(drop)
 }
@@ -157,6 +166,9 @@ impl ToolMount {
     }
 
     /// Mounts a filesystem of any kind.
+    ///
+    /// # Errors
+    /// If `mount` fails.
     pub fn of(kind: &str, device: &str, at: PathBuf, options: &str) -> CommandResult<ToolMount> {
         tool("mount", &["-t", kind, "-o", options, device, text(&at)?])?;
         Ok(ToolMount(at))
@@ -173,6 +185,9 @@ impl ToolMount {
     }
 
     /// Unmounts the filesystem.
+    ///
+    /// # Errors
+    /// If `umount` still fails after several attempts.
     pub fn unmount(self) -> CommandResult {
         let unmounted = self.try_unmount();
         if unmounted.is_ok() {

@@ -34,6 +34,9 @@ impl GeneratedTree {
     }
 
     /// Writes the tree below `dir` as `tar` does: files, their modes, their times.
+    ///
+    /// # Errors
+    /// If a file or a directory cannot be written.
     pub fn unpack(&self, dir: &Path) -> io::Result<()> {
         for (path, content) in &self.0 {
             let path = dir.join(path);
@@ -49,6 +52,9 @@ impl GeneratedTree {
     }
 
     /// Copies the tree, file by file, as `cp -r` does.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written.
     pub fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
         for (path, _) in &self.0 {
             let to = to.join(path);
@@ -69,6 +75,9 @@ pub fn digest(content: &[u8]) -> u64 {
 }
 
 /// Returns all regular files below `dir` with the digests of their contents.
+///
+/// # Errors
+/// If a file or a directory cannot be read.
 pub fn digests(dir: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_owned()];

@@ -58,6 +58,9 @@ pub(crate) fn write_and_fsync(dir: &Path, user: u32, promised: &SyncedFiles, sto
 }
 
 /// Writes one file so that it survives a crash.
+///
+/// # Errors
+/// If the file cannot be written or made durable.
 pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(content)?;

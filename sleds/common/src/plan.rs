@@ -22,6 +22,9 @@ pub const fn option<T: Copy>(id: T) -> ToolOption<T> {
 }
 
 /// Returns the plan called `name`.
+///
+/// # Errors
+/// If no plan has this name.
 pub fn named(name: &OsStr) -> Result<ReadPlan, UsageError> {
     let plan = NAMES.iter().find(|(n, _)| *n == name);
     plan.map(|(_, plan)| *plan).ok_or_else(|| {

@@ -78,6 +78,9 @@ enum LineCheck {
 impl PosixRegex {
     /// Parses `patterns`. A line matches if any of the patterns matches; an empty list matches no line. Returns an
     /// error for each incorrect pattern.
+    ///
+    /// # Errors
+    /// An error for each incorrect pattern.
     pub fn new<P: AsRef<[u8]>>(
         patterns: &[P],
         options: RegexOptions,
@@ -129,6 +132,9 @@ impl PosixRegex {
 
     /// Returns the first matching line in `lines`, which contains whole lines, at or after `from`, where a line begins.
     /// The range excludes the line's end.
+    ///
+    /// # Errors
+    /// If groups are nested too deeply for matching.
     pub fn find_line(
         &mut self,
         lines: &[u8],
@@ -144,6 +150,9 @@ impl PosixRegex {
     }
 
     /// Returns the number of matching lines.
+    ///
+    /// # Errors
+    /// Those of [`PosixRegex::find_line`].
     pub fn count_lines(&mut self, lines: &[u8]) -> Result<u64, NestingTooDeep> {
         if matches!(self.check, LineCheck::None) {
             return Ok(self.lines.count(lines));
@@ -165,6 +174,9 @@ impl PosixRegex {
     }
 
     /// Returns the leftmost-longest match at or after `from` in `line`, which excludes its end.
+    ///
+    /// # Errors
+    /// Those of [`PosixRegex::find_line`].
     pub fn find_in_line(
         &mut self,
         line: &[u8],

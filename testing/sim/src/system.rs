@@ -140,6 +140,9 @@ pub trait TestedSystem: ScenarioSettings {
     fn close(volume: &Self::Volume) -> IoFuture<'_, ()>;
 
     /// Completes all deferred work.
+    ///
+    /// # Errors
+    /// The work that remains, and the reason.
     fn drain(volume: &Self::Volume) -> impl Future<Output = Result<(), Self::Undrained>>;
 
     /// Returns true if no work is left and the volume reports a loss.

@@ -92,6 +92,9 @@ pub enum ParsedArgument<T> {
 pub struct UsageError(pub Vec<u8>);
 
 /// Parses `args`. If `permute` is false, the first operand ends the options.
+///
+/// # Errors
+/// If an option is unknown or ambiguous, or its argument is missing or superfluous.
 pub fn parse<T: Copy + PartialEq>(
     table: &[ToolOption<T>],
     args: Vec<OsString>,
@@ -102,6 +105,9 @@ pub fn parse<T: Copy + PartialEq>(
 }
 
 /// Parses `args` like [`parse`]. Each item has the number of its word on the command line.
+///
+/// # Errors
+/// Those of [`parse`].
 pub fn parse_words<T: Copy + PartialEq>(
     table: &[ToolOption<T>],
     args: Vec<OsString>,
@@ -225,6 +231,9 @@ fn short<T: Copy + PartialEq>(
 }
 
 /// Returns the value that `word`, an argument of `option`, names or unambiguously abbreviates in `table`.
+///
+/// # Errors
+/// If `word` is ambiguous, or names no value.
 pub fn one_of<T: Copy + PartialEq>(
     option: &str,
     word: &OsStr,

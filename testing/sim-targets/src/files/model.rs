@@ -120,6 +120,9 @@ impl FilesModel {
     }
 
     /// Makes a file.
+    ///
+    /// # Errors
+    /// If the name exists, the parent is not a directory, or its flags forbid the change.
     pub fn make(
         &mut self,
         directory: ModelId,
@@ -159,6 +162,9 @@ impl FilesModel {
     }
 
     /// Adds a name to a file.
+    ///
+    /// # Errors
+    /// If the file is a directory, the name exists, or flags forbid the change.
     pub fn link(
         &mut self,
         id: ModelId,
@@ -180,6 +186,9 @@ impl FilesModel {
     }
 
     /// Removes a name.
+    ///
+    /// # Errors
+    /// If the name is missing, the file is of the other type or a full directory, or flags forbid the change.
     pub fn take_away(
         &mut self,
         directory: ModelId,
@@ -221,6 +230,9 @@ impl FilesModel {
     }
 
     /// Moves a name.
+    ///
+    /// # Errors
+    /// If a name does not fit `target`, the two files do not go together, or flags forbid the change.
     pub fn rename(
         &mut self,
         from: (ModelId, &[u8]),
@@ -298,6 +310,9 @@ impl FilesModel {
     }
 
     /// Writes data.
+    ///
+    /// # Errors
+    /// If the file is not regular, or its flags forbid the change.
     pub fn write(
         &mut self,
         id: ModelId,
@@ -314,6 +329,9 @@ impl FilesModel {
     }
 
     /// Writes data. Data of zeroes makes a hole instead, up to the end of the file.
+    ///
+    /// # Errors
+    /// Those of [`FilesModel::write`].
     pub fn edit(&mut self, id: ModelId, offset: u64, data: &[u8]) -> Result<(), ExpectedError> {
         let node = self.regular(id)?;
         may_change(node.flags)?;
@@ -328,6 +346,9 @@ impl FilesModel {
     }
 
     /// Exchanges the data of two files.
+    ///
+    /// # Errors
+    /// Those of [`FilesModel::write`], for either file.
     pub fn exchange_data(&mut self, one: ModelId, other: ModelId) -> Result<(), ExpectedError> {
         self.regular(one)?;
         self.regular(other)?;
@@ -346,6 +367,9 @@ impl FilesModel {
     }
 
     /// Changes the length of a file.
+    ///
+    /// # Errors
+    /// Those of [`FilesModel::write`].
     pub fn resize(&mut self, id: ModelId, size: u64) -> Result<(), ExpectedError> {
         let node = self.regular(id)?;
         may_change(node.flags)?;
@@ -357,6 +381,9 @@ impl FilesModel {
     }
 
     /// Changes the allocation of a range.
+    ///
+    /// # Errors
+    /// Those of [`FilesModel::write`].
     pub fn fallocate(
         &mut self,
         id: ModelId,
@@ -386,30 +413,6 @@ impl FilesModel {
             preallocated.remove(offset..end);
         } else {
             preallocated.insert(offset..end);
-        }
-        Ok(())
-    }
-
-    /// Sets the permissions and the owner of a file.
-    pub fn set(&mut self, id: ModelId, permissions: u16, user: u32) -> Result<(), ExpectedError> {
-        self.may_change(id)?;
-        let node = self.change(id);
-        (node.permissions, node.user) = (permissions, user);
-        Ok(())
-    }
-
-    /// Sets or removes an extended attribute.
-    pub fn set_attribute(
-        &mut self,
-        id: ModelId,
-        name: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<(), ExpectedError> {
-        self.may_change(id)?;
-        let attributes = &mut self.change(id).attributes;
-        match value {
-            Some(value) => drop(attributes.insert(name.to_vec(), value.to_vec())),
-            None => drop(attributes.remove(name).ok_or(ExpectedError::NoAttribute)?),
         }
         Ok(())
     }

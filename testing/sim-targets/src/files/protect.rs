@@ -1,4 +1,4 @@
-//! Flags of files in a model, and the operations that they forbid.
+//! Attributes of files in a model, and the operations that their flags forbid.
 
 use forebay_dfs::FileFlags;
 
@@ -31,7 +31,40 @@ impl FilesModel {
         }
     }
 
+    /// Sets the permissions and the owner of a file.
+    ///
+    /// # Errors
+    /// If the flags of the file forbid the change.
+    pub fn set(&mut self, id: ModelId, permissions: u16, user: u32) -> Result<(), ExpectedError> {
+        self.may_change(id)?;
+        let node = self.change(id);
+        (node.permissions, node.user) = (permissions, user);
+        Ok(())
+    }
+
+    /// Sets or removes an extended attribute.
+    ///
+    /// # Errors
+    /// If the flags of the file forbid the change, or the attribute to remove is missing.
+    pub fn set_attribute(
+        &mut self,
+        id: ModelId,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), ExpectedError> {
+        self.may_change(id)?;
+        let attributes = &mut self.change(id).attributes;
+        match value {
+            Some(value) => drop(attributes.insert(name.to_vec(), value.to_vec())),
+            None => drop(attributes.remove(name).ok_or(ExpectedError::NoAttribute)?),
+        }
+        Ok(())
+    }
+
     /// Sets the flags of a file.
+    ///
+    /// # Errors
+    /// If a flag does not apply to the type of the file, or the file is immutable and stays so.
     pub fn set_flags(&mut self, id: ModelId, flags: FileFlags) -> Result<(), ExpectedError> {
         let node = self.change(id);
         let is_immutable = |flags: FileFlags| flags.has(FileFlags::IMMUTABLE);
