@@ -80,10 +80,7 @@ fn the_page_of_commands_has_the_help_of_the_program() {
     };
     section("forebay", &general);
     for name in names {
-        section(
-            &format!("forebay {name}"),
-            &sandbox.ok(&[name, "--help"]),
-        );
+        section(&format!("forebay {name}"), &sandbox.ok(&[name, "--help"]));
     }
     let path = project().join(COMMANDS);
     if std::env::var_os("FOREBAY_WRITE_DOCS").is_some() {
@@ -104,7 +101,9 @@ fn mdbook_builds_the_book() {
     }
     let sandbox = CliSandbox::new();
     let mut build = Command::new("mdbook");
-    build.args(["build", "--dest-dir"]).arg(sandbox.path("book"));
+    build
+        .args(["build", "--dest-dir"])
+        .arg(sandbox.path("book"));
     build.arg(project().join("docs"));
     let built = output(&mut build).expect("mdbook runs");
     assert!(built.status.success(), "{built:?}");

@@ -138,8 +138,7 @@ impl GuideStage {
         shell.stderr(file);
         let mut child = shell.spawn().map_err(|e| e.to_string())?;
         if command.contains('&') {
-            self.groups
-                .extend(Pid::from_raw(child.id().cast_signed()));
+            self.groups.extend(Pid::from_raw(child.id().cast_signed()));
         }
         let status = child.wait().map_err(|e| e.to_string())?;
         let bytes = fs::read(&printed).map_err(|e| e.to_string())?;
@@ -221,7 +220,10 @@ impl Drop for GuideStage {
         for name in ["srv", "mnt"] {
             let at = self.sandbox.path(name);
             let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-            let mounted = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
+            let mounted = mounts
+                .lines()
+                .rev()
+                .filter_map(|line| line.split(' ').nth(1));
             for at in mounted.filter(|mount| Path::new(mount).starts_with(&at)) {
                 tool("umount", &["--lazy", at]);
             }
@@ -259,7 +261,12 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[test]
 fn lines_are_compared_in_order_with_any_text_for_ellipses() {
-    let shown = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
+    let shown = |lines: &[&str]| {
+        lines
+            .iter()
+            .map(|&line| line.to_owned())
+            .collect::<Vec<_>>()
+    };
     let printed = "a   b\nnoise\nmode: full\nlast 3 of 5\n";
     for lines in [
         &["a b", "mode: …", "last … of …"][..],
