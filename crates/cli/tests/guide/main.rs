@@ -135,7 +135,7 @@ fn few_commands_are_not_executed_and_each_has_a_reason() {
                 PageStep::NotRun { reason, commands } => {
                     not_run.push((path.clone(), line, reason, commands));
                 }
-                _ => {}
+                PageStep::Hidden { .. } => {}
             }
         }
     }
