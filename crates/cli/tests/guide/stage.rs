@@ -20,6 +20,8 @@ const DISK: &str = "1G";
 /// Offset in its file of a device made by `file`. A limit on the length of files below it fails writes to the device.
 const FILE_START: &str = "128MiB";
 const BROKEN_FROM: u64 = 1 << 20;
+/// A file that MariaDB looks for, and that a page makes outside of the sandbox.
+const MARIADB_FILE: &str = "/dev/fcta";
 
 /// The sandbox of a page, with its devices.
 pub(crate) struct GuideStage {
@@ -30,6 +32,8 @@ pub(crate) struct GuideStage {
     /// Process groups of commands that left processes in the background.
     groups: Vec<Pid>,
     is_skipping: bool,
+    /// True if a command of this page made [`MARIADB_FILE`].
+    made_mariadb_file: bool,
 }
 
 impl GuideStage {
@@ -57,6 +61,7 @@ impl GuideStage {
             sandbox,
             groups: Vec::new(),
             is_skipping: false,
+            made_mariadb_file: false,
         }
     }
 
@@ -125,6 +130,9 @@ impl GuideStage {
             if self.names.scratch(device).is_none() {
                 self.disk(device, DISK)?;
             }
+        }
+        if command.contains(MARIADB_FILE) && !Path::new(MARIADB_FILE).exists() {
+            self.made_mariadb_file = true;
         }
         let printed = self.sandbox.path("printed");
         let file = File::create(&printed).map_err(|e| e.to_string())?;
@@ -215,6 +223,9 @@ impl Drop for GuideStage {
     fn drop(&mut self) {
         for &group in &self.groups {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+        if self.made_mariadb_file {
+            let _ = fs::remove_file(MARIADB_FILE);
         }
         // Filesystems on the devices of daemons, before the daemons are killed.
         for name in ["srv", "mnt"] {
