@@ -15,10 +15,12 @@ mod rusage;
 mod stats;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Command, FromArgMatches as _, Subcommand};
-use sleds_common::{Tool, signals};
+use sleds_common::stdio::{self, DirectOutput};
+use sleds_common::{Tool, gnu, signals};
 
 /// The tool's entry for the program.
 pub const TOOL: Tool = Tool {
@@ -62,7 +64,11 @@ fn command() -> Command {
 
 fn run(args: Vec<OsString>) -> ExitCode {
     let words = std::iter::once("bench".into()).chain(args);
-    let matches = command().bin_name("sleds bench").get_matches_from(words);
+    let command = command().bin_name("sleds bench");
+    let matches = match command.try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) => return stdio::answer("bench", &error),
+    };
     let bench = SledsBenchCommand::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Err(error) = signals::end_in_order() {
         eprintln!("sleds bench: {error}");
@@ -78,10 +84,14 @@ fn run(args: Vec<OsString>) -> ExitCode {
     };
     match outcome {
         Ok(report) => {
-            if let Some(report) = report {
-                println!("{}", report.display());
+            let line = report.map(|report| format!("{}\n", report.display()));
+            match DirectOutput.write_all(line.unwrap_or_default().as_bytes()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("sleds bench: write error: {}", gnu::reason(&error));
+                    ExitCode::FAILURE
+                }
             }
-            ExitCode::SUCCESS
         }
         Err(error) => {
             eprintln!("sleds bench: {error:#}");

@@ -8,6 +8,7 @@ pub mod locale;
 pub mod plan;
 pub mod quantity;
 pub mod signals;
+pub mod stdio;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

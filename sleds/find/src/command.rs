@@ -1,13 +1,13 @@
 //! Commands that find runs: `-exec`, `-execdir`, `-ok`, `-okdir`.
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, Write as _};
+use std::io::{self, BufRead as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Access, CWD, Mode, OFlags};
 
 use super::entry::{VisitedFile, base_name, trim_slashes};
 use super::report;
@@ -113,15 +113,13 @@ impl CommandRunner {
 
     /// Runs a command and waits for it. Returns true if it succeeded.
     fn launch(&self, words: &[Vec<u8>], dir: Option<&OwnedFd>) -> bool {
-        let mut command = Command::new(OsStr::from_bytes(&words[0]));
-        command.args(words[1..].iter().map(|word| OsStr::from_bytes(word)));
-        if let Some(dir) = dir {
-            command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        }
-        if self.ask {
-            command.stdin(Stdio::null());
-        }
-        let status = match command.status() {
+        let status = match self.status(words, dir) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+                self.status(&by_shell(words), dir)
+            }
+            status => status,
+        };
+        let status = match status {
             Ok(status) => status,
             Err(error) => {
                 report::say(report::about(&words[0], report::errno_of(&error)));
@@ -134,6 +132,41 @@ impl CommandRunner {
         }
         status.success()
     }
+
+    fn status(&self, words: &[Vec<u8>], dir: Option<&OwnedFd>) -> io::Result<ExitStatus> {
+        let mut command = Command::new(OsStr::from_bytes(&words[0]));
+        command.args(words[1..].iter().map(|word| OsStr::from_bytes(word)));
+        if let Some(dir) = dir {
+            command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        }
+        if self.ask {
+            command.stdin(Stdio::null());
+        }
+        command.status()
+    }
+}
+
+/// Returns the command line that runs a file without a known format by the shell, as `execvp` of POSIX does: a script
+/// may lack the line with `#!`.
+fn by_shell(words: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut all = vec![b"/bin/sh".to_vec(), in_path(&words[0])];
+    all.extend_from_slice(&words[1..]);
+    all
+}
+
+/// Returns the path of the command `name`, which is looked up in `PATH` if it contains no slash.
+fn in_path(name: &[u8]) -> Vec<u8> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let parts = path.as_bytes().split(|byte| *byte == b':');
+    let full = |part: &[u8]| match part {
+        b"" => text!("./", name),
+        part => text!(part, "/", name),
+    };
+    let runs = |path: &Vec<u8>| rustix::fs::access(&path[..], Access::EXEC_OK).is_ok();
+    let found = parts.map(full).find(runs);
+    found
+        .filter(|_| !name.contains(&b'/'))
+        .unwrap_or_else(|| name.to_vec())
 }
 
 /// Replaces every `{}` in `word` with `name`.

@@ -38,8 +38,9 @@ use clap::Command;
 
 use entry::UnixTime;
 use eval::{EvalState, ExpressionVisitor};
+use sleds_common::gnu::ErrorReporter;
 use sleds_common::locale::Locale;
-use sleds_common::{Tool, gnu, text};
+use sleds_common::{Tool, gnu, input, text};
 use walk::{WalkOptions, walk};
 
 /// The tool's entry for the program.
@@ -98,12 +99,14 @@ fn run(args: Vec<OsString>) -> ExitCode {
     sys::set_locale();
     let asks = |names: [&str; 2]| args.iter().any(|arg| names.iter().any(|name| arg == name));
     if asks(["-help", "--help"]) {
-        let _ = command().bin_name("sleds find").print_help();
-        return ExitCode::SUCCESS;
+        let mut complaints = ErrorReporter::new("find");
+        gnu::print_help(command(), &mut complaints);
+        return ExitCode::from(u8::from(complaints.any()));
     }
     if asks(["-version", "--version"]) {
-        println!("sleds find {}", env!("CARGO_PKG_VERSION"));
-        return ExitCode::SUCCESS;
+        let mut complaints = ErrorReporter::new("find");
+        gnu::print_version(&mut complaints);
+        return ExitCode::from(u8::from(complaints.any()));
     }
     let parsed = match parse::parse(args, now()) {
         Ok(parsed) => parsed,
@@ -156,7 +159,7 @@ fn walk_listed(
         name => name,
     };
     let read = match from {
-        b"-" => std::io::stdin().lock().read_to_end(&mut list),
+        b"-" => input::standard_input().and_then(|mut input| input.read_to_end(&mut list)),
         name => {
             let mut file = std::fs::File::open(parse::os(name)).map_err(|error| {
                 let (name, why) = (report::quote(name), gnu::reason(&error));

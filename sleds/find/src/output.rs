@@ -6,6 +6,8 @@ use std::os::fd::AsFd as _;
 
 use rustix::io::Errno;
 
+use sleds_common::stdio::{self, DirectOutput};
+
 use super::report;
 
 /// An output file of the actions.
@@ -102,7 +104,13 @@ impl ActionOutputs {
     pub(super) fn finish(&mut self) {
         self.flush_all();
         if self.all[0].broken {
-            report::error(b"write error");
+            // GNU find gives the reason only for a closed output.
+            if stdio::output_is_closed() {
+                let why = report::error_text(Errno::BADF);
+                report::error(format!("write error: {why}"));
+            } else {
+                report::error(b"write error");
+            }
         }
     }
 }
@@ -115,8 +123,7 @@ impl ActionOutput {
         let written = if let Some(file) = &mut self.file {
             file.write_all(&self.buffer)
         } else {
-            let mut stdout = std::io::stdout().lock();
-            stdout.write_all(&self.buffer).and_then(|()| stdout.flush())
+            DirectOutput.write_all(&self.buffer)
         };
         self.buffer.clear();
         if let Err(error) = written

@@ -123,6 +123,8 @@ pub(super) struct GrepConfig {
     pub(super) warnings: Vec<Vec<u8>>,
     /// Lines are in UTF-8.
     pub(super) utf8: bool,
+    /// Holes are not read, since their empty lines are neither selected nor printed.
+    pub(super) skip_holes: bool,
     /// `quiet` is set because the output has no reader.
     pub(super) nobody: bool,
 }
@@ -141,6 +143,11 @@ impl GrepConfig {
     /// Returns true if one selected line decides the output for a file.
     pub(super) fn first_is_enough(&self) -> bool {
         self.quiet || self.listing != FileListing::None
+    }
+
+    /// Returns true if a zero byte ends a line, as in binary files. With `-z`, it does so anyway.
+    pub(super) fn ends_lines_at_zeros(&self) -> bool {
+        self.binary != BinaryTreatment::Text && self.eol != 0
     }
 
     /// Suppresses the output, since it has no reader. Only the exit code matters.

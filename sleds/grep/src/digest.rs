@@ -3,6 +3,7 @@
 use super::block::LineBlock;
 use super::config::GrepConfig;
 use super::emit::{EmitFlow, LineEmitter};
+use super::head::SearchedLines;
 use super::regex::{CompiledPatterns, MatchLimitError};
 use super::runs::{LineRange, LineRangeSource, back, count_ends, line_end};
 
@@ -21,6 +22,8 @@ pub(super) struct PieceDigest {
     length: u64,
     /// Number of lines.
     lines: u64,
+    /// Position of the first zero byte that ends a line.
+    first_zero: Option<usize>,
     kept: Vec<DigestLines>,
 }
 
@@ -29,9 +32,10 @@ impl PieceDigest {
     pub(super) fn new(
         config: &GrepConfig,
         regex: &mut CompiledPatterns,
-        lines: &[u8],
+        searched: &SearchedLines<'_>,
         most: u64,
     ) -> Result<PieceDigest, MatchLimitError> {
+        let lines = &searched.lines[..];
         let eol = config.eol;
         let before = config.before.unwrap_or(0);
         let after = config.after.unwrap_or(0);
@@ -56,6 +60,7 @@ impl PieceDigest {
         Ok(PieceDigest {
             length: lines.len() as u64,
             lines: count_ends(lines, eol),
+            first_zero: searched.first_zero,
             kept: spans.cut(lines, &selected, eol),
         })
     }
@@ -80,6 +85,9 @@ impl PieceDigest {
         offset: u64,
         lines: u64,
     ) -> Result<EmitFlow, MatchLimitError> {
+        if let Some(zero) = self.first_zero {
+            emitter.binary_from(offset + zero as u64);
+        }
         for kept in &self.kept {
             emitter.skip_to(offset + kept.start as u64, lines + kept.lines_before);
             let block = LineBlock {

@@ -20,8 +20,10 @@ pub(super) struct LineEmitter<'a> {
     config: &'a GrepConfig,
     regex: &'a mut CompiledPatterns,
     printer: LinePrinter<'a>,
-    /// The file is binary: one selected line is sufficient, and is not printed.
-    pub(super) binary: bool,
+    /// Offset from which the file is binary: one selected line behind it is sufficient, and is not printed.
+    binary_from: u64,
+    /// A line of the binary part is selected.
+    binary_matches: bool,
     selected: u64,
     /// Number of lines that may still be selected.
     left: u64,
@@ -57,7 +59,8 @@ impl<'a> LineEmitter<'a> {
             config,
             regex,
             printer: LinePrinter::new(config, out, source.name, source.file.map(|_| source.length)),
-            binary: false,
+            binary_from: u64::MAX,
+            binary_matches: false,
             selected: 0,
             left: config.max_count,
             pending: 0,
@@ -66,6 +69,11 @@ impl<'a> LineEmitter<'a> {
             history: Vec::new(),
             history_at: 0,
         }
+    }
+
+    /// Records that the file is binary from the line on that contains byte `offset`.
+    pub(super) fn binary_from(&mut self, offset: u64) {
+        self.binary_from = self.binary_from.min(offset);
     }
 
     pub(super) fn regex(&mut self) -> &mut CompiledPatterns {
@@ -94,20 +102,23 @@ impl<'a> LineEmitter<'a> {
         block: LineBlock<'_>,
         mut runs: LineRangeSource<'_>,
     ) -> Result<EmitFlow, MatchLimitError> {
+        let text_end = self.text_end(block);
         while self.left > 0 {
             let Some((start, end)) = runs.next(self.regex, block.data)? else {
                 break;
             };
-            if self.binary {
-                // For separators, GNU grep treats this as printed.
-                self.printer.out.used = true;
-                self.selected = 1;
-                self.after_last = block.place(line_end(block.data, start, self.config.eol));
+            if start < text_end {
+                self.select(block, start, end.min(text_end))?;
+            }
+            if end > text_end && self.left > 0 {
+                self.select_binary(block, start.max(text_end));
                 return Ok(EmitFlow::Enough);
             }
-            self.select(block, start, end)?;
         }
-        self.print_pending(block, block.data.len())?;
+        self.print_pending(block, text_end)?;
+        if text_end < block.data.len() {
+            self.pending = 0;
+        }
         if self.left == 0 && self.pending == 0 {
             return Ok(EmitFlow::Enough);
         }
@@ -115,8 +126,29 @@ impl<'a> LineEmitter<'a> {
         Ok(EmitFlow::More)
     }
 
+    /// Returns the end of the lines of `block` before the binary part.
+    fn text_end(&self, block: LineBlock<'_>) -> usize {
+        if self.binary_from >= block.place(block.data.len()) {
+            return block.data.len();
+        }
+        let before = self.binary_from.saturating_sub(block.offset) as usize;
+        memchr::memrchr(self.config.eol, &block.data[..before]).map_or(0, |at| at + 1)
+    }
+
+    /// Selects the line at `start`, which is not text.
+    fn select_binary(&mut self, block: LineBlock<'_>, start: usize) {
+        if self.config.binary == BinaryTreatment::WithoutMatch {
+            return;
+        }
+        // For separators, GNU grep treats this as printed.
+        self.printer.out.used = true;
+        self.binary_matches = true;
+        self.selected += 1;
+        self.after_last = block.place(line_end(block.data, start, self.config.eol));
+    }
+
     pub(super) fn finish(self) -> SearchOutcome {
-        let not_shown = self.printer.invalid || self.binary && self.selected > 0;
+        let not_shown = self.printer.invalid || self.binary_matches;
         SearchOutcome {
             selected: self.selected,
             after_last: self.after_last,

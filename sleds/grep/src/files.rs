@@ -18,6 +18,7 @@ use super::regex::{CompiledPatterns, MatchLimitError};
 use super::walk::{self, DeviceInode, SearchEntryKind, identity, is_device};
 use super::{NOTHING_SELECTED, SELECTED, TROUBLE};
 use sleds_common::gnu::{self, ErrorReporter};
+use sleds_common::stdio;
 
 /// Type of standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +41,9 @@ impl StandardOutput {
             rustix::fs::FileType::CharacterDevice => {
                 let null = std::fs::metadata("/dev/null");
                 let same = null.is_ok_and(|null| identity(&null) == (stat.st_dev, stat.st_ino));
-                if same {
+                if same && stdio::output_is_closed() {
+                    StandardOutput::Other
+                } else if same {
                     StandardOutput::Nowhere
                 } else {
                     StandardOutput::Terminal

@@ -102,9 +102,10 @@ fn start(mut config: GrepConfig, mut complaints: ErrorReporter) -> u8 {
         return NOTHING_SELECTED;
     }
     let colors = colors(&config, &standard_output, &complaints);
-    let Some(regex) = compile(&config, locale, &mut complaints) else {
+    let Some(mut regex) = compile(&config, locale, &mut complaints) else {
         return TROUBLE;
     };
+    config.skip_holes = skips_holes(&config, &mut regex);
     let out = GrepOutput::new(&config, colors);
     let grep = Grep {
         show_names: config.with_filename,
@@ -139,6 +140,14 @@ fn settle(config: &mut GrepConfig, locale: Locale, output: &StandardOutput) {
         config.whole_lines = false;
         config.whole_words = false;
     }
+}
+
+/// Returns true if the empty lines of a hole can be left out: they are not selected, and not printed as context.
+fn skips_holes(config: &GrepConfig, regex: &mut CompiledPatterns) -> bool {
+    let matches = regex.find_line(&[config.eol], 0);
+    let selects = matches.map_or(true, |line| line.is_some() != config.invert);
+    let prints = config.eol == 0 && config.has_context();
+    !selects && !prints
 }
 
 /// Compiles the patterns into one expression, or reports their errors.

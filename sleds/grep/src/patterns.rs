@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-use sleds_common::gnu;
+use sleds_common::{gnu, input};
 
 /// Patterns without duplicates.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl PatternSet {
 pub(super) fn read(name: &OsStr) -> Result<Vec<u8>, Vec<u8>> {
     let mut text = Vec::new();
     let read = match name.as_bytes() {
-        b"-" => std::io::stdin().read_to_end(&mut text),
+        b"-" => input::standard_input().and_then(|mut input| input.read_to_end(&mut text)),
         _ => std::fs::File::open(name).and_then(|mut file| file.read_to_end(&mut text)),
     };
     match read {

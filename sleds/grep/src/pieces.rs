@@ -48,17 +48,30 @@ impl From<MatchLimitError> for SearchError {
     }
 }
 
+/// Whole lines of a file.
+#[derive(Clone, Copy)]
+pub(super) struct LinePiece<'d> {
+    /// Offset relative to the beginning of the search.
+    pub(super) offset: u64,
+    /// Number of zero bytes before the piece that the source left out.
+    pub(super) skipped: u64,
+    pub(super) data: &'d [u8],
+}
+
 /// Returns a file's pieces: whole lines, every byte once, in any order.
 pub(super) trait PieceSource {
-    /// Returns the next piece: its offset relative to the beginning of the search, and its content.
-    fn next(&mut self) -> io::Result<Option<(u64, &[u8])>>;
+    fn next(&mut self) -> io::Result<Option<LinePiece<'_>>>;
 }
 
 impl PieceSource for FileReader<'_> {
-    fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+    fn next(&mut self) -> io::Result<Option<LinePiece<'_>>> {
         let start = self.start();
         let piece = self.next_piece()?;
-        Ok(piece.map(|piece| (piece.offset - start, piece.data)))
+        Ok(piece.map(|piece| LinePiece {
+            offset: piece.offset - start,
+            skipped: piece.skipped,
+            data: piece.data,
+        }))
     }
 }
 
@@ -77,8 +90,14 @@ pub(super) fn reader<'f>(
         } else {
             config.plan
         },
-        unit: ReadUnit::Records(config.eol),
+        unit: if config.ends_lines_at_zeros() {
+            ReadUnit::RecordsOrZeros(config.eol)
+        } else {
+            ReadUnit::Records(config.eol)
+        },
         chunk: CHUNK_BYTES,
+        skip_holes: config.skip_holes,
+        ..ReadOptions::default()
     };
     // Any one selected line is sufficient.
     if config.first_is_enough() || config.count && config.max_count == 1 {
@@ -130,10 +149,10 @@ fn tally(
         config.max_count
     };
     while outcome.selected < most
-        && let Some((offset, data)) = pieces.next()?
+        && let Some(LinePiece { offset, data, .. }) = pieces.next()?
         && !head.leaves_out(offset, data)
     {
-        let lines = head.lines(config.eol, offset, data);
+        let lines = head.lines(config.eol, data).lines;
         tally_piece(config, regex, &lines, offset, most, outcome)?;
     }
     Ok(())
@@ -179,8 +198,14 @@ fn tally_piece(
     Ok(())
 }
 
-/// Data of a piece that arrived early.
-enum EarlyPiece {
+/// A piece that arrived early.
+struct EarlyPiece {
+    /// Number of zero bytes before the piece that the source left out.
+    skipped: u64,
+    content: EarlyContent,
+}
+
+enum EarlyContent {
     Digest(PieceDigest),
     /// Only its length.
     Place(u64),
@@ -200,14 +225,19 @@ struct OrderedPrinter<'a, 'e> {
 
 impl OrderedPrinter<'_, '_> {
     fn all(&mut self, pieces: &mut dyn PieceSource) -> Result<(), SearchError> {
-        while let Some((offset, data)) = pieces.next()? {
-            if self.head.leaves_out(offset, data) {
+        while let Some(piece) = pieces.next()? {
+            if self.head.leaves_out(piece.offset, piece.data) {
                 return Ok(());
             }
-            self.emitter.binary = self.head.is_binary(offset, data);
-            if offset != self.done_to {
-                self.keep(offset, data)?;
-            } else if self.in_turn(data)? == EmitFlow::Enough
+            if self.head.is_binary(piece.offset, piece.data) {
+                self.emitter.binary_from(0);
+            }
+            if piece.offset - piece.skipped != self.done_to {
+                self.keep(piece)?;
+                continue;
+            }
+            self.skip(piece.offset, piece.skipped);
+            if self.in_turn(piece.data)? == EmitFlow::Enough
                 || self.catch_up(false)? == EmitFlow::Enough
             {
                 return Ok(());
@@ -218,14 +248,26 @@ impl OrderedPrinter<'_, '_> {
         Ok(())
     }
 
+    /// Skips `zeros` zero bytes, which end empty lines, up to `offset`.
+    fn skip(&mut self, offset: u64, zeros: u64) {
+        if zeros > 0 {
+            let lines = self.emitter.lines() + zeros;
+            self.emitter.skip_to(offset, lines);
+        }
+        self.done_to = offset;
+    }
+
     /// Prints a piece that is due.
     fn in_turn(&mut self, data: &[u8]) -> Result<EmitFlow, SearchError> {
         let offset = self.done_to;
-        let lines = self.head.lines(self.config.eol, offset, data);
+        let searched = self.head.lines(self.config.eol, data);
+        if let Some(zero) = searched.first_zero {
+            self.emitter.binary_from(offset + zero as u64);
+        }
         self.done_to += data.len() as u64;
         let block = LineBlock {
             offset,
-            data: &lines,
+            data: &searched.lines,
         };
         Ok(self
             .emitter
@@ -233,37 +275,40 @@ impl OrderedPrinter<'_, '_> {
     }
 
     /// Keeps a piece that arrived early.
-    fn keep(&mut self, offset: u64, data: &[u8]) -> Result<(), MatchLimitError> {
+    fn keep(&mut self, piece: LinePiece<'_>) -> Result<(), MatchLimitError> {
         let can_read_again = self.source.file.is_some();
-        let early = if self.early_bytes > KEEP_BYTES && can_read_again {
-            EarlyPiece::Place(data.len() as u64)
+        let content = if self.early_bytes > KEEP_BYTES && can_read_again {
+            EarlyContent::Place(piece.data.len() as u64)
         } else {
-            let lines = self.head.lines(self.config.eol, offset, data);
+            let searched = self.head.lines(self.config.eol, piece.data);
             let most = self.emitter.left();
-            let digest = PieceDigest::new(self.config, self.emitter.regex(), &lines, most)?;
+            let digest = PieceDigest::new(self.config, self.emitter.regex(), &searched, most)?;
             self.early_bytes += digest.bytes();
-            EarlyPiece::Digest(digest)
+            EarlyContent::Digest(digest)
         };
-        self.early.insert(offset, early);
+        let skipped = piece.skipped;
+        self.early
+            .insert(piece.offset, EarlyPiece { skipped, content });
         Ok(())
     }
 
     /// Prints kept pieces that are due; with `all`, every kept piece.
     fn catch_up(&mut self, all: bool) -> Result<EmitFlow, SearchError> {
         while let Some(entry) = self.early.first_entry() {
-            let offset = *entry.key();
-            if offset != self.done_to && !all {
+            let (offset, skipped) = (*entry.key(), entry.get().skipped);
+            if offset - skipped != self.done_to && !all {
                 break;
             }
-            let flow = match entry.remove() {
-                EarlyPiece::Digest(digest) => {
+            let early = entry.remove();
+            self.skip(offset, skipped);
+            let flow = match early.content {
+                EarlyContent::Digest(digest) => {
                     self.early_bytes -= digest.bytes();
                     self.done_to = offset + digest.length();
                     let lines = self.emitter.lines();
                     digest.emit(self.emitter, offset, lines)?
                 }
-                EarlyPiece::Place(length) => {
-                    self.done_to = offset;
+                EarlyContent::Place(length) => {
                     let data = self.again(offset, length)?;
                     let flow = self.in_turn(&data)?;
                     self.done_to = offset + length;

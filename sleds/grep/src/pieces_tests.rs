@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::block::SearchedFile;
 use super::config::{BinaryTreatment, GrepConfig};
 use super::output::GrepOutput;
-use super::pieces::{PieceSource, search};
+use super::pieces::{LinePiece, PieceSource, search};
 use super::regex::{CompiledPatterns, PatternMessages};
 use sleds_common::locale::Locale;
 
@@ -17,9 +17,13 @@ struct GivenPieces<'d> {
 }
 
 impl PieceSource for GivenPieces<'_> {
-    fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+    fn next(&mut self) -> io::Result<Option<LinePiece<'_>>> {
         let next = self.ranges.next();
-        Ok(next.map(|(start, end)| (start as u64, &self.data[start..end])))
+        Ok(next.map(|(start, end)| LinePiece {
+            offset: start as u64,
+            skipped: 0,
+            data: &self.data[start..end],
+        }))
     }
 }
 

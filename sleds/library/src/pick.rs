@@ -16,8 +16,8 @@ use std::fs::File;
 use crate::describe::{DescribeError, Sled, length, shared};
 use crate::level::StorageLevel;
 use crate::plan::{ReadPlan, ReadUnit};
-use crate::records::{PeekRange, RecordBoundaries, with_boundaries};
-use crate::schedule::{CostStretch, ReadCost, ReadSchedule, UnitBoundaries as _, settle};
+use crate::records::{PeekRange, with_boundaries};
+use crate::schedule::{CostStretch, ReadCost, ReadSchedule, settle};
 
 /// Options of a picker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,10 +194,11 @@ impl ReadPicker {
                 let whole = (preferred / size).max(1) * size;
                 Ok((stretch.end.min(stretch.offset + whole), false))
             }
-            ReadUnit::Records(end) => {
+            unit @ (ReadUnit::Records(_) | ReadUnit::RecordsOrZeros(_)) => {
                 let mut peek = PeekRange::new(&self.file, stretch.offset, limit);
-                let peek = &mut peek;
-                let found = RecordBoundaries { peek, end }.end_before(limit, stretch.offset)?;
+                let found = with_boundaries(unit, &mut peek, |boundaries| {
+                    boundaries.end_before(limit, stretch.offset)
+                })?;
                 Ok((found.unwrap_or(limit), found.is_none()))
             }
         }

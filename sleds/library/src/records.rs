@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 
-use crate::plan::ReadUnit;
+use crate::plan::{ReadUnit, RecordEnds};
 use crate::schedule::{ByteBoundaries, ElementBoundaries, UnitBoundaries};
 use crate::sys::{self, MappedRange};
 
@@ -86,10 +86,10 @@ impl<'f> PeekRange<'f> {
     }
 }
 
-/// Records of a file that end with the byte `end`.
+/// Records of a file that end with one of the bytes `ends`.
 pub(crate) struct RecordBoundaries<'p, 'f> {
     pub(crate) peek: &'p mut PeekRange<'f>,
-    pub(crate) end: u8,
+    pub(crate) ends: RecordEnds,
 }
 
 impl UnitBoundaries for RecordBoundaries<'_, '_> {
@@ -99,7 +99,7 @@ impl UnitBoundaries for RecordBoundaries<'_, '_> {
         while at < limit {
             buf.resize(step.min(limit - at) as usize, 0);
             let n = self.peek.read(at, &mut buf)?;
-            if let Some(found) = buf[..n].iter().position(|byte| *byte == self.end) {
+            if let Some(found) = buf[..n].iter().position(|byte| self.ends.contains(*byte)) {
                 return Ok(Some(at + found as u64 + 1));
             }
             if n < buf.len() {
@@ -118,7 +118,7 @@ impl UnitBoundaries for RecordBoundaries<'_, '_> {
             let start = at.saturating_sub(step).max(limit);
             buf.resize((at - start) as usize, 0);
             let n = self.peek.read(start, &mut buf)?;
-            if let Some(found) = buf[..n].iter().rposition(|byte| *byte == self.end) {
+            if let Some(found) = buf[..n].iter().rposition(|byte| self.ends.contains(*byte)) {
                 return Ok(Some(start + found as u64 + 1));
             }
             at = start;
@@ -134,12 +134,14 @@ pub(crate) fn with_boundaries<T>(
     peek: &mut PeekRange<'_>,
     then: impl FnOnce(&mut dyn UnitBoundaries) -> T,
 ) -> T {
+    if let Some(ends) = unit.record_ends() {
+        return then(&mut RecordBoundaries { peek, ends });
+    }
     match unit {
-        ReadUnit::Bytes => then(&mut ByteBoundaries),
-        ReadUnit::Records(end) => then(&mut RecordBoundaries { peek, end }),
         ReadUnit::Elements { start, size } => then(&mut ElementBoundaries {
             start,
             size: u64::from(size.max(1)),
         }),
+        _ => then(&mut ByteBoundaries),
     }
 }

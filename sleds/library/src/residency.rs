@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
 
-use rustix::fs::{Access, AtFlags};
+use rustix::fs::{Access, AtFlags, OFlags};
 
 use crate::sys::{self, MappedRange};
 
@@ -73,7 +73,9 @@ pub(crate) fn means(file: &File) -> io::Result<ResidencyMethod> {
         Ok(_) => Ok(ResidencyMethod::Cachestat),
         Err(error) => match error.raw_os_error() {
             Some(libc::EPERM) => Ok(ResidencyMethod::Forbidden),
-            Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(file) => Ok(ResidencyMethod::Mincore),
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(file) && has_mincore(file) => {
+                Ok(ResidencyMethod::Mincore)
+            }
             Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(ResidencyMethod::Forbidden),
             _ => Err(error),
         },
@@ -82,6 +84,13 @@ pub(crate) fn means(file: &File) -> io::Result<ResidencyMethod> {
 
 fn is_overlay(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|fs| fs.f_type == OVERLAYFS_MAGIC)
+}
+
+/// Returns false if the kernel, or a sandbox, lacks `mincore`.
+fn has_mincore(file: &File) -> bool {
+    let mapping = MappedRange::new(file.as_fd(), 0, sys::page_size());
+    // A file that cannot be mapped reports its own error later.
+    mapping.map_or(true, |mapping| mapping.residency(0, &mut [0]).is_ok())
 }
 
 /// Applies the kernel's own rule for `mincore` and `cachestat`: the caller is the owner, or may write.
@@ -285,12 +294,30 @@ impl<'f> ResidencyScan<'f> {
         Ok(())
     }
 
+    /// Maps the queried pages without a change of the file's time of access. If that time would change, the scan uses
+    /// `cachestat`, which is slower for single pages, if the kernel has it. Returns `None` if the scan must do without
+    /// a mapping.
+    fn map(&self) -> Option<MappedRange> {
+        let fd = self.file.as_fd();
+        let flags = rustix::fs::fcntl_getfl(fd).ok()?;
+        let noatime = flags | OFlags::NOATIME;
+        let quiet = flags == noatime || rustix::fs::fcntl_setfl(fd, noatime).is_ok();
+        if !quiet && sys::cachestat(fd, 0, 1).is_ok() && !is_overlay(self.file) {
+            return None;
+        }
+        let mapping = MappedRange::new(fd, self.start, self.end - self.start).ok();
+        if quiet && flags != noatime {
+            // The flag is harmless if it stays.
+            let _ = rustix::fs::fcntl_setfl(fd, flags);
+        }
+        mapping
+    }
+
     /// Scans page by page with `mincore`, or with `cachestat` if the file cannot be mapped.
     fn pages(&mut self, from: u64, to: u64, runs: &mut PresenceRanges) -> io::Result<()> {
         const PAGES_MAX: usize = 64 << 10;
         if self.mapping.is_none() {
-            self.mapping =
-                MappedRange::new(self.file.as_fd(), self.start, self.end - self.start).ok();
+            self.mapping = self.map();
         }
         let page = sys::page_size();
         let Some(mapping) = &self.mapping else {

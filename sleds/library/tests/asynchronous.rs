@@ -72,6 +72,7 @@ fn asynchronous_pieces_are_those_of_the_reader_in_its_order() {
             plan,
             unit: ReadUnit::Records(b'\n'),
             chunk: 64 << 10,
+            ..ReadOptions::default()
         };
         let file = File::open(path(&dir, "file")).unwrap();
         let mut reader = AsyncReader::new(file, options).unwrap();

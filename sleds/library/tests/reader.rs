@@ -14,7 +14,12 @@ use common::{
 use sleds::{FileReader, Presence, ReadOptions, ReadPlan, ReadUnit, residency};
 
 fn options(plan: ReadPlan, unit: ReadUnit, chunk: usize) -> ReadOptions {
-    ReadOptions { plan, unit, chunk }
+    ReadOptions {
+        plan,
+        unit,
+        chunk,
+        ..ReadOptions::default()
+    }
 }
 
 #[test]
@@ -188,6 +193,51 @@ fn a_file_of_proc_with_length_zero_is_read() {
             "{plan:?}"
         );
     }
+}
+
+#[test]
+fn holes_are_left_out_where_zero_bytes_end_records() {
+    let dir = scratch();
+    let hole = 64 << 20;
+    let text = b"one\ntwo\n".repeat(1000);
+    let file = cold(&path(&dir, "file"), &text);
+    file.write_all_at(&text, hole).unwrap();
+    file.set_len(4 * hole).unwrap();
+    file.sync_all().unwrap();
+    for plan in [ReadPlan::Linear, ReadPlan::Best, ReadPlan::Auto] {
+        for unit in [ReadUnit::Records(0), ReadUnit::RecordsOrZeros(b'\n')] {
+            (&mut &file).rewind().unwrap();
+            let options = ReadOptions {
+                skip_holes: true,
+                ..options(plan, unit, 64 << 10)
+            };
+            let mut reader = FileReader::new(&file, options).unwrap();
+            let (mut content, mut end, mut read) = (Vec::<u8>::new(), 0, 0);
+            while let Some(piece) = reader.next_piece().unwrap() {
+                assert_eq!(piece.offset - piece.skipped, end);
+                end = piece.offset + piece.data.len() as u64;
+                read += piece.data.len() as u64;
+                content.extend(piece.data.iter().filter(|byte| **byte != 0));
+            }
+            assert!(content == [&text[..], &text].concat(), "{plan:?} {unit:?}");
+            assert!(read < hole / 2, "{plan:?} {unit:?}: {read} bytes");
+            assert_eq!((&mut &file).stream_position().unwrap(), 4 * hole);
+        }
+    }
+    (&mut &file).rewind().unwrap();
+    let without = ReadOptions {
+        skip_holes: true,
+        ..options(ReadPlan::Linear, ReadUnit::Bytes, 1 << 20)
+    };
+    let all: u64 = pieces(&file, without)
+        .iter()
+        .map(|piece| piece.1.len() as u64)
+        .sum();
+    assert_eq!(
+        all,
+        4 * hole,
+        "bytes in holes are not left out of other units"
+    );
 }
 
 #[test]

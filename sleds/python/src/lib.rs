@@ -268,6 +268,7 @@ fn pick(
         plan: plan_of(plan)?,
         unit,
         chunk,
+        ..ReadOptions::default()
     };
     let file = open(&path)?;
     let reader = py

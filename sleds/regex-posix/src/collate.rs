@@ -57,7 +57,12 @@ fn single(name: &[u8], utf8: bool) -> Result<PatternChar, PatternError> {
     }
 }
 
-/// Returns the characters from `low` to `high`.
+fn is_digit(c: &u32) -> bool {
+    (u32::from(b'0')..=u32::from(b'9')).contains(c)
+}
+
+/// Returns the characters from `low` to `high`. A range between two ASCII digits has the order of codes in every
+/// locale, as in GNU grep: otherwise `[0-9]` would contain `²`.
 pub(super) fn range(
     low: BracketElement<'_>,
     high: BracketElement<'_>,
@@ -65,7 +70,11 @@ pub(super) fn range(
 ) -> Result<CharRanges, PatternError> {
     let (first, last) = (low.end(options.utf8)?, high.end(options.utf8)?);
     let (first, last) = (first.code(), last.code());
-    let set = if options.by_locale() {
+    let digits = matches!(
+        (low, high),
+        (BracketElement::Char(_), BracketElement::Char(_))
+    ) && [first, last].iter().all(is_digit);
+    let set = if options.by_locale() && !digits {
         let item = [&low.text()[..], b"-", &high.text()].concat();
         by_locale(item, first.max(last) >= IDEOGRAPHS)
     } else if first <= last {

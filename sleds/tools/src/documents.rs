@@ -1,6 +1,6 @@
 //! `sleds completions` and `sleds man`: the command line for shells and for `man`.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::{ffi::OsString, process::ExitCode};
 
@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use forebay_command_pages::ProgramPages;
 
 use sleds_common::Tool;
+use sleds_common::stdio::{self, DirectOutput};
 
 pub(crate) const MAN: Tool = Tool {
     name: "man",
@@ -56,7 +57,11 @@ fn run(command: Command, args: Vec<OsString>, what: fn(&ArgMatches) -> Result<()
     let name = command.get_name().to_owned();
     let command = command.bin_name(format!("sleds {name}"));
     let args = std::iter::once(OsString::from(&name)).chain(args);
-    match what(&command.get_matches_from(args)) {
+    let matches = match command.try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => return stdio::answer(&name, &error),
+    };
+    match what(&matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sleds {name}: {error:#}");
@@ -83,5 +88,5 @@ fn man(matches: &ArgMatches) -> Result<()> {
 }
 
 fn print(text: &[u8]) -> Result<()> {
-    io::stdout().write_all(text).context("standard output")
+    DirectOutput.write_all(text).context("standard output")
 }

@@ -66,8 +66,10 @@ fn run() -> ExitCode {
     if let Some(tool) = tool {
         (tool.run)(args.collect())
     } else {
-        command().get_matches();
-        ExitCode::SUCCESS
+        match command().try_get_matches() {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => sleds_common::stdio::answer("help", &error),
+        }
     }
 }
 

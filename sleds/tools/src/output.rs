@@ -6,6 +6,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
+use sleds_common::gnu::reason;
+use sleds_common::stdio::{self, DirectOutput};
 
 /// Exit code of all commands for wrong usage.
 pub(crate) const USAGE: u8 = 2;
@@ -62,29 +64,23 @@ macro_rules! result_line {
 pub(crate) use result_line;
 
 pub(crate) fn line(text: fmt::Arguments<'_>) {
-    if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
+    if let Err(error) = DirectOutput.write_all(format!("{text}\n").as_bytes()) {
         end_for(&error);
     }
 }
 
 /// Ends the process, since the output cannot be written or has no reader.
-fn end_for(error: &io::Error) -> ! {
+pub(crate) fn end_for(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    eprintln!("sleds: cannot write: {error}");
+    eprintln!("sleds: write error: {}", reason(error));
     std::process::exit(1);
 }
 
 /// Parses the arguments of a tool. Prints the help text or the error.
-pub(crate) fn parse<A: Parser>(name: &str, args: Vec<OsString>) -> Result<A, ExitCode> {
-    let name = OsString::from(format!("sleds {name}"));
-    A::try_parse_from(std::iter::once(name).chain(args)).map_err(|error| {
-        let _ = error.print();
-        if error.use_stderr() {
-            ExitCode::from(USAGE)
-        } else {
-            ExitCode::SUCCESS
-        }
-    })
+pub(crate) fn parse<A: Parser>(tool: &str, args: Vec<OsString>) -> Result<A, ExitCode> {
+    let name = OsString::from(format!("sleds {tool}"));
+    A::try_parse_from(std::iter::once(name).chain(args))
+        .map_err(|error| stdio::answer(tool, &error))
 }

@@ -30,17 +30,18 @@ extern "C" fn main(_count: c_int, _words: *const *const c_char) -> c_int {
     exit(code)
 }
 
-/// Opens `/dev/null` in place of closed standard files, so that no later file gets one of their numbers.
+/// Opens `/dev/null` in place of closed standard files, so that no later file gets one of their numbers. The file is
+/// open in the wrong direction, so its use fails with the error of a closed file.
 fn fill_standard_files() {
     let files = [
-        rustix::stdio::stdin(),
-        rustix::stdio::stdout(),
-        rustix::stdio::stderr(),
+        (rustix::stdio::stdin(), OFlags::WRONLY),
+        (rustix::stdio::stdout(), OFlags::RDONLY),
+        (rustix::stdio::stderr(), OFlags::RDONLY),
     ];
-    for file in files {
+    for (file, wrong) in files {
         if rustix::io::fcntl_getfd(file) == Err(Errno::BADF) {
             // The closed file has the lowest free number, so the open returns this number.
-            let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty());
+            let null = rustix::fs::open("/dev/null", wrong, Mode::empty());
             std::mem::forget(null);
         }
     }

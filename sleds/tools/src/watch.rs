@@ -19,6 +19,7 @@ use crate::show::{open, say_problem};
 use crate::strip;
 use sleds_common::Tool;
 use sleds_common::quantity::{percent, seconds};
+use sleds_common::stdio::DirectOutput;
 
 pub(crate) const TOOL: Tool = Tool {
     name: "watch",
@@ -227,11 +228,9 @@ fn show(args: &WatchArgs, screen: Screen, look: &WatchSnapshot) {
     if let Some(more) = look.files.len().checked_sub(limit).filter(|more| *more > 0) {
         let _ = writeln!(text, "… and {more} more");
     }
-    if let Err(error) = io::stdout().lock().write_all(text.as_bytes()) {
-        let code = i32::from(error.kind() != io::ErrorKind::BrokenPipe);
-        std::process::exit(code);
+    if let Err(error) = DirectOutput.write_all(text.as_bytes()) {
+        output::end_for(&error);
     }
-    let _ = io::stdout().flush();
     for error in &look.errors {
         eprintln!("sleds watch: {error}");
     }

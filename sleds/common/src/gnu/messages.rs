@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use crate::gnu::{UsageError, quoted_if_needed};
+use crate::stdio::DirectOutput;
 
 /// Concatenates the parts of a message: texts, and names that may not be text.
 #[macro_export]
@@ -70,7 +71,7 @@ pub fn print_version(complaints: &mut ErrorReporter) {
 }
 
 fn print(text: &str, complaints: &mut ErrorReporter) {
-    if let Err(error) = io::stdout().write_all(text.as_bytes()) {
+    if let Err(error) = DirectOutput.write_all(text.as_bytes()) {
         complaints.say(format!("write error: {}", reason(&error)));
     }
 }
@@ -83,6 +84,9 @@ pub fn note(tool: &str, text: impl AsRef<[u8]>) {
 
 /// Returns the system's text for `error`, without its number.
 pub fn reason(error: &io::Error) -> String {
+    if error.raw_os_error().is_none() && error.kind() == io::ErrorKind::OutOfMemory {
+        return "memory exhausted".to_owned();
+    }
     let text = error.to_string();
     match (error.raw_os_error(), text.rfind(" (os error ")) {
         (Some(_), Some(at)) => text[..at].to_owned(),

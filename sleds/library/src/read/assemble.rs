@@ -1,6 +1,9 @@
 //! Assembles whole units from the bytes that reads return.
 
-use super::{FilePiece, ReadUnit};
+use std::io;
+
+use super::{FilePiece, ReadOptions, ReadUnit};
+use crate::plan::RecordEnds;
 
 /// Size of a cache line. The kernel copies 25 % faster to memory that begins at a cache line.
 const LINE: usize = 64;
@@ -22,10 +25,12 @@ pub(crate) struct PieceAssembly {
     searched: usize,
     unit: ReadUnit,
     chunk: usize,
+    /// Maximum length of a record in bytes.
+    record_limit: usize,
 }
 
 impl PieceAssembly {
-    pub(crate) fn new(unit: ReadUnit, chunk: usize, at: u64) -> PieceAssembly {
+    pub(crate) fn new(options: ReadOptions, at: u64) -> PieceAssembly {
         PieceAssembly {
             buf: Vec::new(),
             at,
@@ -33,8 +38,9 @@ impl PieceAssembly {
             given: 0,
             filled: 0,
             searched: 0,
-            unit,
-            chunk: chunk.max(1),
+            unit: options.unit,
+            chunk: options.chunk.max(1),
+            record_limit: options.record_limit,
         }
     }
 
@@ -56,7 +62,13 @@ impl PieceAssembly {
 
     /// Releases the last piece, and returns free space at the end of the buffer. The space consists of whole pages and
     /// begins at a cache line, if it has a whole page.
-    pub(crate) fn make_room(&mut self) -> &mut [u8] {
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`] if a record is longer than the limit, or than the memory that the system grants.
+    pub(crate) fn make_room(&mut self) -> io::Result<&mut [u8]> {
+        if self.searched > self.record_limit {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         self.take_back();
         let rest = self.filled - self.start;
         // The data is not moved if no piece was returned since the last move: otherwise each read would move a long
@@ -65,21 +77,33 @@ impl PieceAssembly {
             self.move_to_front();
         }
         if self.buf.len() - self.filled < self.chunk.min(PAGE) {
-            let length = (self.buf.len() * 2).max(rest + self.chunk + LINE);
-            if self.buf.is_empty() {
-                // Fresh memory from the system is already zero.
-                // Fresh memory from the system is already zero.
-                self.buf = vec![0; length];
-            } else {
-                self.buf.resize(length, 0);
-            }
+            self.grow(rest + self.chunk + LINE)?;
             if rest == 0 {
                 self.move_to_front();
             }
         }
         let room = self.buf.len() - self.filled;
         let pages = room / PAGE * PAGE;
-        &mut self.buf[self.filled..][..if pages > 0 { pages } else { room }]
+        Ok(&mut self.buf[self.filled..][..if pages > 0 { pages } else { room }])
+    }
+
+    /// Makes the buffer twice as long, at least `least` bytes. If the system refuses so much memory, the buffer gets
+    /// `least` bytes.
+    fn grow(&mut self, least: usize) -> io::Result<()> {
+        if self.buf.is_empty() {
+            // Fresh memory from the system is already zero.
+            self.buf = vec![0; least];
+            return Ok(());
+        }
+        let double = self.buf.len().saturating_mul(2);
+        for length in [double.max(least), least] {
+            let more = length.saturating_sub(self.buf.len());
+            if self.buf.try_reserve_exact(more).is_ok() {
+                self.buf.resize(self.buf.len() + more, 0);
+                return Ok(());
+            }
+        }
+        Err(io::ErrorKind::OutOfMemory.into())
     }
 
     /// Moves the unreturned bytes so that they end at a cache line.
@@ -106,14 +130,15 @@ impl PieceAssembly {
     }
 
     /// Copies bytes to the end of the buffer.
-    pub(crate) fn append(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn append(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let room = self.make_room();
+            let room = self.make_room()?;
             let n = room.len().min(bytes.len());
             room[..n].copy_from_slice(&bytes[..n]);
             self.add(n);
             bytes = &bytes[n..];
         }
+        Ok(())
     }
 
     /// Selects whole units as the next piece, up to about the size of a piece. If `ended` is true, also selects an
@@ -135,32 +160,38 @@ impl PieceAssembly {
 
     /// Returns the length of the whole units at the front: those that fit into a piece, or a single longer unit.
     fn whole(&mut self) -> usize {
-        let rest = &self.buf[self.start..self.filled];
-        let fitting = rest.len().min(self.chunk);
+        if let Some(ends) = self.unit.record_ends() {
+            return self.whole_records(ends);
+        }
+        let rest = self.rest();
+        let fitting = rest.min(self.chunk);
         match self.unit {
-            ReadUnit::Bytes => fitting,
             ReadUnit::Elements { size, .. } => {
                 let size = size.max(1) as usize;
-                match (fitting / size, rest.len() / size) {
+                match (fitting / size, rest / size) {
                     (0, 0) => 0,
                     (count, _) => count.max(1) * size,
                 }
             }
-            ReadUnit::Records(end) => {
-                let from = self.searched.min(fitting);
-                let last = rest[from..fitting].iter().rposition(|byte| *byte == end);
-                if let Some(last) = last {
-                    return from + last + 1;
-                }
-                let from = self.searched.max(fitting);
-                let first = rest[from..].iter().position(|byte| *byte == end);
-                if let Some(first) = first {
-                    from + first + 1
-                } else {
-                    self.searched = rest.len();
-                    0
-                }
-            }
+            _ => fitting,
+        }
+    }
+
+    fn whole_records(&mut self, ends: RecordEnds) -> usize {
+        let rest = &self.buf[self.start..self.filled];
+        let fitting = rest.len().min(self.chunk);
+        let from = self.searched.min(fitting);
+        let last = rest[from..fitting].iter().rposition(|b| ends.contains(*b));
+        if let Some(last) = last {
+            return from + last + 1;
+        }
+        let from = self.searched.max(fitting);
+        let first = rest[from..].iter().position(|b| ends.contains(*b));
+        if let Some(first) = first {
+            from + first + 1
+        } else {
+            self.searched = rest.len();
+            0
         }
     }
 
@@ -168,6 +199,7 @@ impl PieceAssembly {
     pub(crate) fn piece(&self) -> FilePiece<'_> {
         FilePiece {
             offset: self.at,
+            skipped: 0,
             data: &self.buf[self.start..self.start + self.given],
         }
     }
@@ -177,9 +209,19 @@ impl PieceAssembly {
 mod tests {
     use super::*;
 
+    fn assembly(unit: ReadUnit, chunk: usize, at: u64) -> PieceAssembly {
+        let options = ReadOptions {
+            unit,
+            chunk,
+            record_limit: 100_000,
+            ..ReadOptions::default()
+        };
+        PieceAssembly::new(options, at)
+    }
+
     /// Returns the pieces that result from these additions.
     fn pieces(unit: ReadUnit, chunk: usize, additions: &[&str]) -> Vec<(u64, String)> {
-        let mut assembly = PieceAssembly::new(unit, chunk, 100);
+        let mut assembly = assembly(unit, chunk, 100);
         let mut all = Vec::new();
         let mut take = |assembly: &mut PieceAssembly, ended| {
             while assembly.cut(ended) {
@@ -191,7 +233,7 @@ mod tests {
             }
         };
         for addition in additions {
-            assembly.append(addition.as_bytes());
+            assembly.append(addition.as_bytes()).unwrap();
             take(&mut assembly, false);
         }
         take(&mut assembly, true);
@@ -241,9 +283,9 @@ mod tests {
     #[test]
     fn the_read_buffer_is_aligned_after_any_remainder_of_the_last_piece() {
         let chunk = 16 * PAGE;
-        let mut assembly = PieceAssembly::new(ReadUnit::Records(b'\n'), chunk, 0);
+        let mut assembly = assembly(ReadUnit::Records(b'\n'), chunk, 0);
         for tail in [0, 1, 63, 64, 65, 1000] {
-            let room = assembly.make_room();
+            let room = assembly.make_room().unwrap();
             assert_eq!(room.as_ptr() as usize % LINE, 0, "{tail}");
             assert_eq!(room.len() % PAGE, 0, "{tail}");
             assert!(room.len() >= chunk - PAGE, "{tail}: {}", room.len());
@@ -259,14 +301,33 @@ mod tests {
 
     #[test]
     fn a_long_record_is_searched_once() {
-        let mut assembly = PieceAssembly::new(ReadUnit::Records(b'\n'), 4, 0);
+        let mut assembly = assembly(ReadUnit::Records(b'\n'), 4, 0);
         for _ in 0..3 {
-            assembly.append(b"xxxxxx");
+            assembly.append(b"xxxxxx").unwrap();
             assert!(!assembly.cut(false));
             assert_eq!(assembly.searched, assembly.rest());
         }
-        assembly.append(b"\n");
+        assembly.append(b"\n").unwrap();
         assert!(assembly.cut(false));
         assert_eq!(assembly.piece().data.len(), 19);
+    }
+
+    #[test]
+    fn a_zero_byte_ends_a_record_if_the_unit_contains_it() {
+        let both = ReadUnit::RecordsOrZeros(b'\n');
+        assert_eq!(texts(both, 2, &["a\0b\n\0c"]), ["a\0", "b\n", "\0", "c"]);
+        let lines = ReadUnit::Records(b'\n');
+        assert_eq!(texts(lines, 2, &["a\0b\n\0c"]), ["a\0b\n", "\0c"]);
+    }
+
+    #[test]
+    fn a_record_above_the_limit_is_an_error_and_many_records_are_none() {
+        let mut assembly = assembly(ReadUnit::Records(b'\n'), 4096, 0);
+        assembly.append(&[b'\n'; 300_000]).unwrap();
+        while assembly.cut(false) {}
+        assembly.append(&[b'x'; 100_001]).unwrap();
+        assert!(!assembly.cut(false));
+        let error = assembly.append(b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     }
 }

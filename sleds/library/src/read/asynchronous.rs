@@ -53,6 +53,7 @@ pub struct AsyncReader {
 #[derive(Default)]
 struct OwnedPiece {
     offset: u64,
+    skipped: u64,
     data: Vec<u8>,
 }
 
@@ -95,9 +96,13 @@ impl AsyncShared {
         drop(state);
         data.clear();
         data.extend_from_slice(piece.data);
-        let offset = piece.offset;
+        let owned = OwnedPiece {
+            offset: piece.offset,
+            skipped: piece.skipped,
+            data,
+        };
         let mut state = self.lock();
-        state.ready.push_back(OwnedPiece { offset, data });
+        state.ready.push_back(owned);
         wake(state);
         true
     }
@@ -187,6 +192,7 @@ impl AsyncReader {
         let any = poll_fn(|context| self.poll_next(context)).await?;
         Ok(any.then_some(FilePiece {
             offset: self.current.offset,
+            skipped: self.current.skipped,
             data: &self.current.data,
         }))
     }

@@ -31,6 +31,12 @@ pub(super) struct BestReader<'f> {
     last: Option<LinearReader<'f>>,
 }
 
+/// A lane whose assembly has a piece.
+enum ReadyLane {
+    Cached,
+    Device,
+}
+
 impl<'f> BestReader<'f> {
     pub(super) fn new(
         file: &'f File,
@@ -39,7 +45,7 @@ impl<'f> BestReader<'f> {
         options: ReadOptions,
         may_stop: bool,
     ) -> io::Result<BestReader<'f>> {
-        let assembly = || PieceAssembly::new(options.unit, options.chunk, from);
+        let assembly = || PieceAssembly::new(options, from);
         let unread = UnreadParts::new(file, from, to, options)?;
         let clock = WaitClock::best(&unread.located);
         Ok(BestReader {
@@ -68,36 +74,47 @@ impl<'f> BestReader<'f> {
     }
 
     pub(super) fn next_piece(&mut self) -> io::Result<Option<FilePiece<'_>>> {
-        while self.last.is_none() {
+        if self.last.is_none()
+            && let Some(lane) = self.next_lane()?
+        {
+            let piece = match lane {
+                ReadyLane::Cached => self.cached.assembly.piece(),
+                ReadyLane::Device => self.device.assembly.piece(),
+            };
+            let skipped = self.unread.skipped_before(piece.offset);
+            return Ok(Some(FilePiece { skipped, ..piece }));
+        }
+        let UnreadParts {
+            file,
+            tail,
+            options,
+            ..
+        } = self.unread;
+        self.last
+            .get_or_insert_with(|| LinearReader::at(file, tail, options).until(self.limit))
+            .next_piece()
+    }
+
+    /// Returns the lane that has the next piece; `None` after the last stretch.
+    fn next_lane(&mut self) -> io::Result<Option<ReadyLane>> {
+        loop {
             if self.ahead {
                 self.device.ask(&mut self.unread)?;
                 if self.device.is_ready() && self.device.step(&mut self.unread)? == LaneStep::Piece
                 {
-                    return Ok(Some(self.device.assembly.piece()));
+                    return Ok(Some(ReadyLane::Device));
                 }
             }
             match self.cached.step(&mut self.unread)? {
-                LaneStep::Piece => return Ok(Some(self.cached.assembly.piece())),
+                LaneStep::Piece => return Ok(Some(ReadyLane::Cached)),
                 LaneStep::More => continue,
                 LaneStep::Done => {}
             }
             match self.device.step(&mut self.unread)? {
-                LaneStep::Piece => return Ok(Some(self.device.assembly.piece())),
+                LaneStep::Piece => return Ok(Some(ReadyLane::Device)),
                 LaneStep::More => {}
-                LaneStep::Done => {
-                    let UnreadParts {
-                        file,
-                        tail,
-                        options,
-                        ..
-                    } = self.unread;
-                    self.last = Some(LinearReader::at(file, tail, options).until(self.limit));
-                }
+                LaneStep::Done => return Ok(None),
             }
-        }
-        match &mut self.last {
-            Some(last) => last.next_piece(),
-            None => Ok(None),
         }
     }
 }

@@ -170,7 +170,7 @@ impl DeviceLane {
             clock.waited_since(begun, length);
         }
         if !self.cut_off {
-            self.assembly.append(block.bytes());
+            self.assembly.append(block.bytes())?;
         }
         pool.recycle(block);
         Ok(length)

@@ -32,6 +32,11 @@ pub struct ReadOptions {
     pub unit: ReadUnit,
     /// Preferred length of a piece in bytes. A longer record makes a longer piece. Pieces of a small file are smaller.
     pub chunk: usize,
+    /// Leaves out bytes in holes of the file, if zero bytes terminate records of `unit`; otherwise without effect.
+    /// Such bytes are a sequence of empty records ([`FilePiece::skipped`]).
+    pub skip_holes: bool,
+    /// Maximum length of a record in bytes. A longer record is an error ([`io::ErrorKind::OutOfMemory`]).
+    pub record_limit: usize,
 }
 
 impl Default for ReadOptions {
@@ -40,6 +45,8 @@ impl Default for ReadOptions {
             plan: ReadPlan::Auto,
             unit: ReadUnit::Bytes,
             chunk: 256 << 10,
+            skip_holes: false,
+            record_limit: usize::MAX,
         }
     }
 }
@@ -49,6 +56,10 @@ const LEAST_CHUNK: u64 = 16 << 10;
 const PIECES: u64 = 32;
 
 impl ReadOptions {
+    fn leaves_out_holes(&self) -> bool {
+        self.skip_holes && self.unit.ends_at_zeros()
+    }
+
     /// Returns the options for reading `bytes` bytes in linear order. For a small file, the memory of a full piece,
     /// which the system clears page by page, costs more than the reading.
     fn for_bytes(self, bytes: u64) -> ReadOptions {
@@ -67,6 +78,8 @@ impl ReadOptions {
 pub struct FilePiece<'a> {
     /// Offset in the file, in bytes. For files without a length, the offset from the position at which reading began.
     pub offset: u64,
+    /// Number of bytes in a hole before this piece that the reader left out ([`ReadOptions::skip_holes`]).
+    pub skipped: u64,
     /// Content; never empty.
     pub data: &'a [u8],
 }
@@ -207,7 +220,8 @@ impl<'f> FileReader<'f> {
     /// Returns the next piece; `None` after the last.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the file cannot be read, or a record is too long for the memory. Such a record has the error
+    /// [`io::ErrorKind::OutOfMemory`].
     pub fn next_piece(&mut self) -> io::Result<Option<FilePiece<'_>>> {
         match &mut self.state {
             InnerReader::Linear(linear) => linear.next_piece(),

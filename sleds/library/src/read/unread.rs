@@ -1,5 +1,6 @@
 //! State that both lanes of reading in best order share.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(super) struct UnreadParts<'f> {
     pub(super) schedule: ReadSchedule,
     /// Offset at which linear reading continues in the end: `to`, or the beginning of an incomplete last unit.
     pub(super) tail: u64,
+    /// Holes that are left out: their lengths by their ends.
+    holes: BTreeMap<u64, u64>,
     means: ResidencyMethod,
     peek: PeekRange<'f>,
 }
@@ -55,6 +58,7 @@ impl<'f> UnreadParts<'f> {
             located: shared().locate(file)?,
             schedule: ReadSchedule::default(),
             tail: to,
+            holes: BTreeMap::new(),
             means: residency::means(file)?,
             peek: PeekRange::new(file, from, to),
         };
@@ -85,11 +89,50 @@ impl<'f> UnreadParts<'f> {
                 worth_reading_over(located.somewhere().rates),
             );
         }
-        let settled = with_boundaries(self.options.unit, &mut self.peek, |boundaries| {
-            settle(stretches, boundaries)
-        })?;
-        self.schedule.add(settled);
+        let groups = if self.options.leaves_out_holes() {
+            self.without_holes(stretches)
+        } else {
+            vec![stretches]
+        };
+        for group in groups {
+            let settled = with_boundaries(self.options.unit, &mut self.peek, |boundaries| {
+                settle(group, boundaries)
+            })?;
+            self.schedule.add(settled);
+        }
         Ok(())
+    }
+
+    /// Removes the holes from `stretches`, and records them. Returns the stretches between two holes as a group. A hole
+    /// keeps the rest after its first byte, which terminates the record before the hole.
+    fn without_holes(&mut self, stretches: Vec<CostStretch>) -> Vec<Vec<CostStretch>> {
+        let mut groups = vec![Vec::new()];
+        for stretch in stretches {
+            let group = groups.last_mut().expect("there is always a last group");
+            if stretch.cost != ReadCost::HOLE {
+                group.push(stretch);
+                continue;
+            }
+            let mut start = stretch.offset;
+            if let Some(last) = group.last_mut() {
+                start += 1;
+                last.end = start;
+                groups.push(Vec::new());
+            }
+            if start < stretch.end {
+                self.holes.insert(stretch.end, stretch.end - start);
+            }
+        }
+        groups
+    }
+
+    /// Returns the number of bytes in holes directly before byte `at` that are left out.
+    pub(super) fn skipped_before(&self, at: u64) -> u64 {
+        let mut start = at;
+        while let Some(length) = self.holes.get(&start) {
+            start -= length;
+        }
+        at - start
     }
 
     /// Returns true if all bytes from `from` to `to` are in the page cache now.
@@ -107,7 +150,7 @@ impl<'f> UnreadParts<'f> {
     ) -> io::Result<u64> {
         let mut at = from;
         while at < to {
-            let room = assembly.make_room();
+            let room = assembly.make_room()?;
             let length = room.len().min((to - at) as usize);
             let n = self.peek.read(at, &mut room[..length])?;
             assembly.add(n);

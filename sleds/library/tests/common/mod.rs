@@ -113,7 +113,7 @@ pub fn can_evict(path: &Path) -> bool {
 pub fn pieces(file: &File, options: ReadOptions) -> Vec<(u64, Vec<u8>)> {
     let mut reader = FileReader::new(file, options).unwrap();
     let mut all = Vec::new();
-    while let Some(FilePiece { offset, data }) = reader.next_piece().unwrap() {
+    while let Some(FilePiece { offset, data, .. }) = reader.next_piece().unwrap() {
         assert!(!data.is_empty());
         all.push((offset, data.to_vec()));
     }
@@ -141,6 +141,11 @@ pub fn assert_whole(pieces: &[(u64, Vec<u8>)], unit: ReadUnit, content: &[u8]) {
             ReadUnit::Records(sep) => {
                 assert!(*offset == 0 || content[*offset as usize - 1] == sep);
                 assert!(end == content.len() || content[end - 1] == sep);
+            }
+            ReadUnit::RecordsOrZeros(sep) => {
+                let ends = |byte: u8| byte == sep || byte == 0;
+                assert!(*offset == 0 || ends(content[*offset as usize - 1]));
+                assert!(end == content.len() || ends(content[end - 1]));
             }
             ReadUnit::Elements { start, size } => {
                 let size = u64::from(size);

@@ -81,6 +81,10 @@ fn calibrate(args: &CalibrateArgs) -> anyhow::Result<bool> {
     let path = args.output.clone().unwrap_or_else(format::path_to_write);
     let mut table = existing(&path);
     let (targets, mut complete) = target::of(&args.device, &args.path, &path);
+    let named = !args.device.is_empty() || !args.path.is_empty();
+    if named && targets.is_empty() {
+        anyhow::bail!("nothing can be measured, so no table is written");
+    }
     let budget = Duration::from_secs_f64(args.time);
     let bar = bar(targets.len() as u64 + 1);
     bar.set_message("memory");
@@ -88,12 +92,14 @@ fn calibrate(args: &CalibrateArgs) -> anyhow::Result<bool> {
     table.memory = calibrate::memory(cached.as_ref(), budget.min(Duration::from_secs(2)) / 2)?;
     table.memory_source = RateSource::Measured;
     show(&bar, "memory", "", table.memory);
+    let mut measured = 0;
     for (index, (path, file)) in targets.iter().enumerate() {
         bar.set_message(path.display().to_string());
         let before = 1000 * (index as u64 + 1);
         let mut progress = |share: f64| bar.set_position(before + (share * 1000.0) as u64);
         match calibrate::device(file, budget, &mut progress) {
             Ok(entry) => {
+                measured += 1;
                 show_entry(&bar, &entry);
                 table.put(entry);
             }
@@ -104,6 +110,9 @@ fn calibrate(args: &CalibrateArgs) -> anyhow::Result<bool> {
         }
     }
     bar.finish_and_clear();
+    if named && measured == 0 {
+        anyhow::bail!("no device was measured, so no table is written");
+    }
     if let Some(fault) = table.fault() {
         anyhow::bail!("what was measured makes no table: {fault}");
     }

@@ -130,7 +130,7 @@ pub(super) fn hist(fits: &FitsFile, job: &HistJob<'_>, mut target: FitsTarget) -
             let bins = HistBins::new(from, to, job.binsize)?;
             let mut counts = vec![0; bins.count];
             let unit = image.stored.size() as u64;
-            let mut pass = UnitPass::over_data(fits, &fits.hdus[number], unit, job.plan)?;
+            let mut pass = UnitPass::over_pixels(fits, &fits.hdus[number], &image, unit, job.plan)?;
             while let Some(units) = pass.next()? {
                 bins.count(&image, units.bytes, &mut counts);
             }
@@ -154,7 +154,7 @@ impl CopyPass<'_> {
     fn run(&mut self, mut look: impl FnMut(&[u8])) -> Result<()> {
         let hdu = &self.fits.hdus[self.number];
         let unit = self.image.stored.size() as u64;
-        let units = hdu.data_bytes / unit;
+        let units = self.image.pixel_bytes() / unit;
         // The padding of the last block may be missing: some programs do not write it.
         let end = self.fits.bytes.min(self.fits.file_bytes);
         let rest = hdu.data_at + units * unit;

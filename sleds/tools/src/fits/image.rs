@@ -119,6 +119,18 @@ impl FitsImage {
         })
     }
 
+    /// Returns the number of bytes of the pixels. The data of an HDU may continue behind the pixels (`PCOUNT`,
+    /// `GCOUNT`).
+    pub(super) fn pixel_bytes(&self) -> u64 {
+        self.axes.iter().product::<u64>() * self.stored.size() as u64
+    }
+
+    /// Returns `BZERO` if values are whole numbers that differ from the stored numbers only by `BZERO`.
+    pub(super) fn whole_zero(&self) -> Option<i128> {
+        let whole = self.scale == 1.0 && self.zero.fract() == 0.0 && self.zero.abs() < 1e30;
+        whole.then_some(self.zero as i128)
+    }
+
     /// Returns the pixels in `bytes`, which must be whole pixels.
     pub(super) fn raw<'a>(&self, bytes: &'a [u8]) -> Box<dyn Iterator<Item = RawPixel> + 'a> {
         fn each<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
@@ -148,12 +160,10 @@ impl FitsImage {
         match raw {
             RawPixel::Int(n) if Some(n) == self.blank => None,
             // Integer arithmetic is lossless if `BZERO` turns signed numbers into unsigned ones.
-            RawPixel::Int(n)
-                if self.scale == 1.0 && self.zero.fract() == 0.0 && self.zero.abs() < 1e30 =>
-            {
-                Some((i128::from(n) + self.zero as i128) as f64)
-            }
-            RawPixel::Int(n) => Some(n as f64 * self.scale + self.zero),
+            RawPixel::Int(n) => Some(match self.whole_zero() {
+                Some(zero) => (i128::from(n) + zero) as f64,
+                None => n as f64 * self.scale + self.zero,
+            }),
             RawPixel::Float(x) if x.is_nan() => None,
             RawPixel::Float(x) if self.scale == 1.0 && self.zero == 0.0 => Some(x),
             RawPixel::Float(x) => Some(x * self.scale + self.zero),

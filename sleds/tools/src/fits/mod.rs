@@ -27,7 +27,7 @@ use sleds::ReadPlan;
 
 use hdu::{named, which_of};
 use image::PixelFormat;
-use sleds_common::{Tool, plan};
+use sleds_common::{Tool, plan, stdio};
 use target::FitsTarget;
 
 pub(crate) const TOOL: Tool = Tool {
@@ -114,7 +114,10 @@ fn positive(text: &str) -> Result<f64, String> {
 
 fn run(args: Vec<OsString>) -> ExitCode {
     let command = command().bin_name("sleds fits").no_binary_name(true);
-    let matches = command.get_matches_from(args);
+    let matches = match command.try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(error) => return stdio::answer("fits", &error),
+    };
     let fits = FitsCommand::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let name = matches.subcommand_name().unwrap_or_default();
     match work(name, &fits) {

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use sleds::{FileReader, ReadOptions, ReadPlan, ReadUnit};
 
 use super::hdu::{FitsFile, Hdu};
+use super::image::FitsImage;
 
 /// A pass over whole units of equal length, each exactly once.
 pub(super) struct UnitPass<'f> {
@@ -23,14 +24,15 @@ pub(super) struct PassUnits<'p> {
 }
 
 impl<'f> UnitPass<'f> {
-    /// Makes a pass over the data of an HDU. An incomplete unit at the end is omitted.
-    pub(super) fn over_data(
+    /// Makes a pass over the pixels of the image in an HDU. An incomplete unit at the end is omitted.
+    pub(super) fn over_pixels(
         fits: &'f FitsFile,
         hdu: &Hdu,
+        image: &FitsImage,
         unit: u64,
         plan: ReadPlan,
     ) -> Result<UnitPass<'f>> {
-        UnitPass::over(fits, hdu.data_at, hdu.data_bytes / unit, unit, plan)
+        UnitPass::over(fits, hdu.data_at, image.pixel_bytes() / unit, unit, plan)
     }
 
     /// Makes a pass over `units` units of `unit` bytes, from byte `at` of the file on.

@@ -103,7 +103,7 @@ pub(super) fn bin(fits: &FitsFile, job: &RebinJob<'_>, mut target: FitsTarget) -
     let data_bytes = pixels * stored.size() as u64;
     let end = data_at + data_bytes.next_multiple_of(BLOCK as u64);
     target.expect(end, fits.bytes, job.plan);
-    let mut pass = UnitPass::over_data(fits, hdu, unit, job.plan)?;
+    let mut pass = UnitPass::over_pixels(fits, hdu, &image, unit, job.plan)?;
     while let Some(units) = pass.next()? {
         for (number, row) in (units.first..).zip(units.bytes.chunks_exact(row_bytes)) {
             if let Some((at, done)) = result.row(number, row)? {
@@ -285,40 +285,52 @@ impl<'a> RebinFormat<'a> {
         if sum.count == 0 {
             return Ok(None);
         }
+        if !self.keeps_scale {
+            return Ok(Some(RawPixel::Float(self.value(sum))));
+        }
         let count = sum.count as f64;
         let (scale, zero) = (self.image.scale, self.image.zero);
-        let scaled = scale != 1.0 || zero != 0.0;
-        let value = match (self.image.stored.is_float(), self.average) {
+        Ok(Some(match (self.image.stored.is_float(), self.average) {
             (true, true) => RawPixel::Float(sum.float / count),
-            (true, false) if scaled => {
-                // In the stored number, `zero` is contained exactly once.
+            // In the stored number, `zero` is contained exactly once.
+            (true, false) if scale != 1.0 || zero != 0.0 => {
                 RawPixel::Float(sum.float + (count - 1.0) * (zero / scale))
             }
             (true, false) => RawPixel::Float(sum.float),
-            (false, true) if self.keeps_scale => RawPixel::Int(rounded(sum.whole, sum.count)?),
-            (false, true) => RawPixel::Float(sum.whole as f64 / count),
+            (false, true) => RawPixel::Int(rounded(sum.whole, sum.count)?),
             (false, false) => self.whole_sum(sum)?,
-        };
-        if self.keeps_scale {
-            return Ok(Some(value));
-        }
-        // In another format, the physical value is stored.
-        Ok(Some(match value {
-            RawPixel::Int(n) => {
-                RawPixel::Float(self.image.worth(RawPixel::Int(n)).unwrap_or(f64::NAN))
-            }
-            RawPixel::Float(x) if scaled => RawPixel::Float(x * scale + zero),
-            other @ RawPixel::Float(_) => other,
         }))
+    }
+
+    /// Returns the sum or the average as a physical value. Whole numbers are added before they become doubles, since
+    /// the stored numbers of an unsigned image (`BZERO` 2⁶³) are large and cancel `BZERO`.
+    fn value(&self, sum: &PixelSum) -> f64 {
+        let count = sum.count as f64;
+        let (scale, zero) = (self.image.scale, self.image.zero);
+        match self.image.whole_zero() {
+            Some(zero) if !self.image.stored.is_float() => {
+                let total = sum.whole + i128::from(sum.count) * zero;
+                if !self.average {
+                    return total as f64;
+                }
+                let (whole, rest) = (total / i128::from(sum.count), total % i128::from(sum.count));
+                whole as f64 + rest as f64 / count
+            }
+            _ => {
+                let stored = sum.whole as f64 + sum.float;
+                if self.average {
+                    stored / count * scale + zero
+                } else {
+                    stored * scale + count * zero
+                }
+            }
+        }
     }
 
     /// Returns the sum of whole numbers in the storage format. The stored sum contains `BZERO` once, like each pixel.
     fn whole_sum(&self, sum: &PixelSum) -> Result<RawPixel, String> {
         let offset = self.image.zero / self.image.scale;
         let more = (sum.count - 1) as f64 * offset;
-        if !self.keeps_scale {
-            return Ok(RawPixel::Float(sum.whole as f64 + more));
-        }
         let total = if offset.fract() == 0.0 && offset.abs() < 1e20 {
             sum.whole + i128::from(sum.count - 1) * offset as i128
         } else {

@@ -28,11 +28,23 @@ pub(super) struct FitsTarget {
 impl FitsTarget {
     /// Creates the file that will be called `path`. Fails if `path` exists, unless `clobber` is true.
     pub(super) fn new(path: &Path, clobber: bool) -> Result<FitsTarget> {
-        if !clobber && path.symlink_metadata().is_ok() {
-            return Err(exists(path));
-        }
-        if path.is_dir() {
-            bail!("{} is a directory", path.display());
+        if let Ok(meta) = path.symlink_metadata() {
+            let kind = meta.file_type();
+            if kind.is_dir() {
+                bail!("{} is a directory", path.display());
+            }
+            if !clobber {
+                return Err(exists(path));
+            }
+            if !kind.is_file() {
+                let what = if kind.is_symlink() {
+                    "a symbolic link"
+                } else {
+                    "not a regular file"
+                };
+                let path = path.display();
+                bail!("{path} is {what}, which is not replaced; remove it, or name another file");
+            }
         }
         let name = path.file_name();
         let name = name.with_context(|| format!("{} is no name for a file", path.display()))?;

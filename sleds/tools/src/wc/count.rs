@@ -101,6 +101,7 @@ impl FileCounter {
                 plan,
                 unit: ReadUnit::Bytes,
                 chunk: CHUNK,
+                ..ReadOptions::default()
             },
         )
     }

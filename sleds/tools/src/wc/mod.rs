@@ -26,7 +26,7 @@ use count::{CountOutcome, FileCounter};
 use names::InputNames;
 use report::{CountReport, WcCounts, digits};
 use sleds_common::gnu::{self, ErrorReporter, quoted, quoted_if_needed};
-use sleds_common::{Tool, input, text};
+use sleds_common::{Tool, input, stdio, text};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "wc",
@@ -60,7 +60,7 @@ fn count(job: &WcJob, complaints: &mut ErrorReporter) {
     let mut report = CountReport {
         columns: job.columns,
         digits: column_width(job, &names),
-        failed: false,
+        failed: None,
     };
     let mut counter = FileCounter::new(job.columns, job.plan);
     let mut total = WcCounts::default();
@@ -94,8 +94,13 @@ fn count(job: &WcJob, complaints: &mut ErrorReporter) {
         TotalWhen::Only => report.line(&total, None),
         TotalWhen::Auto | TotalWhen::Always => report.line(&total, Some(OsStr::new("total"))),
     }
-    if report.failed {
-        complaints.say("write error");
+    if let Some(error) = report.failed {
+        // GNU `wc` gives the reason only for a closed output.
+        if stdio::output_is_closed() {
+            complaints.say(text!("write error: ", gnu::reason(&error)));
+        } else {
+            complaints.say("write error");
+        }
     }
 }
 
@@ -167,6 +172,8 @@ fn column_width(job: &WcJob, names: &InputNames) -> usize {
             std::fs::metadata(name).ok()
         } else if list == Some(OsStr::new("-")) {
             // Standard input was the list, and cannot be a file of the list.
+            None
+        } else if stdio::input_is_closed() {
             None
         } else {
             input::standard_input().and_then(|f| f.metadata()).ok()

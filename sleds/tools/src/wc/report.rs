@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use crate::wc::args::WcColumns;
 use sleds_common::gnu::quoted_if_needed;
+use sleds_common::stdio::DirectOutput;
 
 /// Counts of a file, or of all files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,7 +52,7 @@ pub(super) struct CountReport {
     pub(super) columns: WcColumns,
     pub(super) digits: usize,
     /// True if a line could not be written.
-    pub(super) failed: bool,
+    pub(super) failed: Option<io::Error>,
 }
 
 impl CountReport {
@@ -79,8 +80,8 @@ impl CountReport {
             }
         }
         line.push(b'\n');
-        let mut out = io::stdout().lock();
-        let written = out.write_all(&line).and_then(|()| out.flush());
-        self.failed |= written.is_err();
+        if let Err(error) = DirectOutput.write_all(&line) {
+            self.failed.get_or_insert(error);
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod order;
 #[path = "../support/mod.rs"]
 mod support;
+mod unsigned;
 
 use std::process::Command;
 

@@ -4,11 +4,12 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 
 use forebay_rng::Rng;
 use support::content::{any, write};
-use support::{CaseInput, GnuCase, cases, cool, is_gnu, scratch, seed, settle};
+use support::{CaseInput, GnuCase, cache_only, cases, cool, is_gnu, scratch, seed, settle};
 
 #[test]
 fn output_equals_that_of_gnu_cat() {
@@ -90,6 +91,39 @@ fn unordered_output_contains_every_line_uncut() {
         assert!(
             sorted(&outcome.out) == sorted(&whole),
             "seed {seed}, round {round}"
+        );
+    }
+}
+
+#[test]
+fn a_record_longer_than_the_memory_is_copied_uncut() {
+    let dir = scratch();
+    let path = dir.path().join("f");
+    let lines = "a line\n".repeat(100_000);
+    let length: u64 = 400 << 20;
+    let file = fs::File::create(&path).unwrap();
+    file.write_all_at(lines.as_bytes(), 0).unwrap();
+    file.set_len(length).unwrap();
+    let end = length - lines.len() as u64 - 1;
+    file.write_all_at(format!("\n{lines}").as_bytes(), end)
+        .unwrap();
+    settle(dir.path());
+    cache_only(&path, &[(4096, 4096), (100 << 20, 4096)]);
+    for plan in ["best", "auto", "linear"] {
+        let script = format!("ulimit -v 300000; $0 cat --unordered --plan={plan} f");
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_sleds")])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout.len() as u64, length);
+        let mut records = output.stdout.split(|b| *b == b'\n');
+        let zeros = |record: &&[u8]| record.len() as u64 == end - lines.len() as u64;
+        assert_eq!(records.clone().filter(zeros).count(), 1);
+        assert_eq!(
+            records.by_ref().filter(|r| *r == b"a line").count(),
+            200_000
         );
     }
 }

@@ -7,6 +7,7 @@ mod support;
 
 mod changing;
 mod generate;
+mod holes;
 mod messages;
 mod order;
 mod patterns;

@@ -1,5 +1,9 @@
 //! Tests of help, completions and manual pages of the whole program.
 
+mod closed;
+#[path = "../support/mod.rs"]
+mod support;
+
 use std::process::{Command, Output};
 
 fn sleds(args: &[&str]) -> Output {
