@@ -28,6 +28,8 @@ pub(super) struct EvalState {
     pub(super) users: OwnerNames,
     pub(super) groups: OwnerNames,
     pub(super) now: UnixTime,
+    /// True if `-ls` counts blocks of 512 bytes.
+    small_blocks: bool,
     pub(super) ignore_race: bool,
     depth_first: bool,
     widths: ColumnWidths,
@@ -96,6 +98,7 @@ impl EvalState {
             users: OwnerNames::new(sys::user_name),
             groups: OwnerNames::new(sys::group_name),
             now,
+            small_blocks: std::env::var_os("POSIXLY_CORRECT").is_some(),
             ignore_race: walk.ignore_race,
             depth_first: walk.depth_first,
             widths: ColumnWidths::default(),
@@ -364,6 +367,7 @@ impl EvalState {
             user: self.users.get(stat.st_uid),
             group: self.groups.get(stat.st_gid),
             now: self.now.seconds,
+            small_blocks: self.small_blocks,
         };
         line.write(self.outputs.buffer(to), &mut self.widths);
         self.outputs.wrote(to);
@@ -374,15 +378,10 @@ impl EvalState {
         if entry.path == b"." {
             return true;
         }
-        let is_dir = matches!(entry.kind(), Ok(FileType::Directory));
-        let link_followed = || {
-            let found = rustix::fs::statat(entry.dir, entry.name, AtFlags::SYMLINK_NOFOLLOW);
-            found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
-        };
-        let flags = if is_dir && !(entry.follow && link_followed()) {
-            AtFlags::REMOVEDIR
-        } else {
-            AtFlags::empty()
+        // As in GNU find, a followed link to a directory is not removed: the removal of a directory fails.
+        let flags = match entry.kind() {
+            Ok(FileType::Directory) => AtFlags::REMOVEDIR,
+            _ => AtFlags::empty(),
         };
         match rustix::fs::unlinkat(entry.dir, entry.name, flags) {
             Ok(()) => true,

@@ -41,6 +41,8 @@ pub(super) struct ListedFile<'a> {
     pub(super) group: Option<&'a [u8]>,
     /// Seconds since 1970.
     pub(super) now: i64,
+    /// True if the column of blocks counts 512 bytes, as POSIX demands, and not 1024.
+    pub(super) small_blocks: bool,
 }
 
 fn column(to: &mut Vec<u8>, width: &mut usize, text: &str) {
@@ -66,7 +68,12 @@ impl ListedFile<'_> {
     pub(super) fn write(&self, to: &mut Vec<u8>, widths: &mut ColumnWidths) {
         let stat = self.stat;
         column(to, &mut widths.inode, &stat.st_ino.to_string());
-        let blocks = (stat.st_blocks as u64).div_ceil(2);
+        let blocks = stat.st_blocks as u64;
+        let blocks = if self.small_blocks {
+            blocks
+        } else {
+            blocks.div_ceil(2)
+        };
         column(to, &mut widths.blocks, &blocks.to_string());
         to.extend_from_slice(&perm::letters(stat.st_mode));
         to.push(b' ');

@@ -62,6 +62,8 @@ pub(super) struct FindParser {
     pub(super) asks: bool,
     /// The first test or action, for warnings.
     pub(super) first_test: Option<Vec<u8>>,
+    /// Starting points on the command line.
+    pub(super) starts: Vec<Vec<u8>>,
 }
 
 /// Seconds of a day.
@@ -99,9 +101,11 @@ pub(super) fn parse(args: Vec<OsString>, now: UnixTime) -> Result<FindCommandLin
         depth_given: false,
         asks: false,
         first_test: None,
+        starts: Vec::new(),
     };
     parser.leading_options()?;
     let paths = parser.paths();
+    parser.starts.clone_from(&paths);
     let expr = parser.expression()?;
     parser.finish(paths, expr)
 }

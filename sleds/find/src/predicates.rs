@@ -1,7 +1,7 @@
 //! Parses the words of an expression and their arguments. Times and actions are in `times.rs` and `actions.rs`.
 
 use std::cell::RefCell;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use rustix::fs::{Access, CWD};
 
@@ -11,7 +11,7 @@ use super::parse::{DAY_S, FindParser, UsageMessage, test};
 use super::sys::{self, GnuRegex, LocalTime};
 use super::walk::FollowMode;
 use super::{numbers, perm, report};
-use sleds_common::text;
+use sleds_common::{glob, text};
 
 /// The syntaxes of regular expressions, with their `RE_…` bits of `<regex.h>`.
 const SYNTAXES: [(&str, u64); 13] = [
@@ -187,7 +187,7 @@ impl FindParser {
             }
             b"-path" | b"-ipath" | b"-wholename" | b"-iwholename" => {
                 let pattern = self.pattern(name)?;
-                self.warn_of_last_slash(name, pattern.to_bytes());
+                self.warn_of_last_slash(name, &pattern, fold);
                 FileTest::Path { pattern, fold }
             }
             b"-lname" | b"-ilname" => FileTest::Link {
@@ -208,10 +208,17 @@ impl FindParser {
             .map_err(|error| text!("failed to compile regular expression '", arg, "': ", error))
     }
 
-    fn warn_of_last_slash(&self, name: &[u8], pattern: &[u8]) {
-        if pattern.ends_with(b"/") && pattern != b"/" {
+    /// Warns of a pattern that matches no path: only a starting point may end with a slash.
+    fn warn_of_last_slash(&self, name: &[u8], pattern: &CStr, fold: bool) {
+        let is_start = |start: &Vec<u8>| {
+            let start = CString::new(start.as_slice());
+            start.is_ok_and(|start| glob::matches(pattern, &start, fold))
+        };
+        let pattern_bytes = pattern.to_bytes();
+        if pattern_bytes.ends_with(b"/") && !self.starts.iter().any(is_start) {
             let why = " will not match anything because it ends with /.";
-            self.warn(text!(name, " ", pattern, why));
+            // GNU find prints this warning in spite of `-nowarn`.
+            report::say(text!("warning: ", name, " ", pattern_bytes, why));
         }
     }
 

@@ -62,6 +62,15 @@ nonexist
 . -samefile f
 -L . -samefile l
 . -files0-from
+. -path X/
+. -nowarn -wholename c/
+. -ipath ./
+. -path /
+. a/ -wholename */
+a/ -path A/
+a/ -ipath A/
+/ -maxdepth 0 -path /
+-path ./
 . -delete -prune
 . ,
 . -quit ,
@@ -370,6 +379,61 @@ fn valid_and_invalid_command_lines_behave_like_in_gnu_find() {
                 .env("LC_ALL", locale)
                 .check(0);
         }
+    }
+}
+
+#[test]
+fn a_script_without_an_interpreter_line_is_run_by_the_shell() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !is_gnu(
+        "a_script_without_an_interpreter_line_is_run_by_the_shell",
+        "find",
+    ) {
+        return;
+    }
+    let dir = scratch();
+    fs::create_dir(dir.path().join("d")).expect("a folder");
+    for (name, mode) in [("d/script", 0o755), ("d/empty", 0o755), ("d/plain", 0o644)] {
+        let path = dir.path().join(name);
+        let text = if name == "d/empty" {
+            ""
+        } else {
+            "echo $0: $# $1; exit 0$2\n"
+        };
+        fs::write(&path, text).expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+    }
+    let path = format!("{}/d:/usr/bin:/bin", dir.path().display());
+    for words in [
+        "d -name script -exec ./d/script {} ;",
+        "d -name script -exec ./d/script {} 3 ; -print",
+        "d -exec d/script {} +",
+        "d -name plain -exec script {} ;",
+        "d -name plain -execdir ./script {} ;",
+        "d -name plain -execdir script {} ;",
+        "d -name plain -exec ./d/plain {} ;",
+        "d -name plain -exec d/empty {} ; -print",
+    ] {
+        GnuCase::new("find", dir.path())
+            .args(words.split(' '))
+            .env("PATH", &path)
+            .check(0);
+    }
+}
+
+#[test]
+fn ls_counts_blocks_of_512_bytes_if_posix_is_obeyed() {
+    if !is_gnu("ls_counts_blocks_of_512_bytes_if_posix_is_obeyed", "find") {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("f"), vec![1; 300_000]).expect("a file");
+    for correct in [false, true] {
+        let mut case = GnuCase::new("find", dir.path()).args(["f", "-ls", "-printf", "%b %k\\n"]);
+        if correct {
+            case = case.env("POSIXLY_CORRECT", "1");
+        }
+        case.check(0);
     }
 }
 

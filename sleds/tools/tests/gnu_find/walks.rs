@@ -108,6 +108,42 @@ fn delete_removes_the_files_that_gnu_find_removes() {
 }
 
 #[test]
+fn a_followed_link_to_a_folder_is_not_deleted() {
+    if !is_gnu("a_followed_link_to_a_folder_is_not_deleted", "find") {
+        return;
+    }
+    for args in [
+        "-L link -delete",
+        "-H link -delete",
+        "-L link/ -delete",
+        "-L tree -delete",
+    ] {
+        let dir = scratch();
+        let mut outcomes = Vec::new();
+        for ours in [false, true] {
+            for folder in ["folder", "tree"] {
+                fs::create_dir_all(dir.path().join(folder)).expect("a folder");
+            }
+            fs::write(dir.path().join("folder/file"), "").expect("a file");
+            for link in ["link", "tree/link"] {
+                // The link may remain from the other program.
+                let _ =
+                    std::os::unix::fs::symlink(dir.path().join("folder"), dir.path().join(link));
+            }
+            let case = GnuCase::new("find", dir.path()).args(args.split(' '));
+            let ended = if ours {
+                case.run_ours()
+            } else {
+                case.run_gnu()
+            };
+            let err = String::from_utf8_lossy(&ended.err).replace("sleds find", "find");
+            outcomes.push((ended.code, err, all(dir.path())));
+        }
+        assert_eq!(outcomes[0], outcomes[1], "{args}");
+    }
+}
+
+#[test]
 fn a_folder_removed_by_a_command_is_handled_like_in_gnu_find() {
     if !is_gnu(
         "a_folder_removed_by_a_command_is_handled_like_in_gnu_find",
