@@ -29,7 +29,8 @@ pub(super) fn of(
         wanted.push((path.clone(), file_to_read(path)));
     }
     if wanted.is_empty() && rustix::process::geteuid().is_root() {
-        wanted.extend(disks().into_iter().map(disk_to_read));
+        let disks = disks().into_iter();
+        wanted.extend(disks.map(|(disk, point)| disk_to_read(disk, point)));
     }
     if wanted.is_empty() {
         let directory = directory_of(table);
@@ -75,7 +76,7 @@ fn disks() -> BTreeMap<PathBuf, PathBuf> {
 }
 
 /// Opens the disk, or a file on it if even root may not open the disk (in a container).
-fn disk_to_read((disk, point): (PathBuf, PathBuf)) -> (PathBuf, io::Result<File>) {
+fn disk_to_read(disk: PathBuf, point: PathBuf) -> (PathBuf, io::Result<File>) {
     match File::open(&disk) {
         Ok(file) => (disk, Ok(file)),
         Err(error) => {
