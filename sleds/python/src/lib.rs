@@ -12,6 +12,7 @@
 )]
 
 mod piece;
+mod source;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,11 +20,13 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use sleds::{
     DescribeError, EstimateRange, FileReader, RateSource, ReadOptions, ReadPlan, ReadUnit,
 };
 
 use piece::Piece;
+use source::FileSource;
 
 self_cell::self_cell!(
     /// A reader together with its file. Dropping the reader closes the file.
@@ -114,11 +117,6 @@ fn range(spread: Option<EstimateRange>) -> Option<(f64, f64)> {
     spread.map(|spread| (spread.low, spread.high))
 }
 
-/// Opens a file; the error names the file, as Python's own error does.
-fn open(path: &Path) -> PyResult<File> {
-    File::open(path).map_err(|error| failure(path, error))
-}
-
 fn failure(path: &Path, error: std::io::Error) -> PyErr {
     match error.raw_os_error() {
         // Python turns the number into FileNotFoundError and similar exceptions.
@@ -155,13 +153,15 @@ fn plan_of(name: &str) -> PyResult<ReadPlan> {
 
 /// Return the SLEDs of a file, in order; they cover the file exactly.
 ///
+/// `path` is a path, a descriptor, or an object with `fileno()`.
+///
 /// Raises OSError if the file cannot be opened or has no length (pipes, directories).
 #[pyfunction]
-fn describe(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Sled>> {
-    let file = open(&path)?;
+fn describe(py: Python<'_>, mut path: FileSource) -> PyResult<Vec<Sled>> {
+    let file = path.open()?;
     let sleds = py
         .detach(|| sleds::describe(&file))
-        .map_err(|error| undescribed(&path, error))?;
+        .map_err(|error| undescribed(&path.name, error))?;
     let ours = |sled: sleds::Sled| Sled {
         offset: sled.offset,
         length: sled.length,
@@ -180,12 +180,12 @@ fn describe(py: Python<'_>, path: PathBuf) -> PyResult<Vec<Sled>> {
 /// Raises OSError as describe does, and ValueError for another plan.
 #[pyfunction]
 #[pyo3(signature = (path, plan = "auto"))]
-fn delivery_time(py: Python<'_>, path: PathBuf, plan: &str) -> PyResult<Delivery> {
+fn delivery_time(py: Python<'_>, mut path: FileSource, plan: &str) -> PyResult<Delivery> {
     let plan = plan_of(plan)?;
-    let file = open(&path)?;
+    let file = path.open()?;
     let sleds = py
         .detach(|| sleds::describe(&file))
-        .map_err(|error| undescribed(&path, error))?;
+        .map_err(|error| undescribed(&path.name, error))?;
     let delivery = sleds::delivery_time(&sleds, plan);
     Ok(Delivery {
         seconds: median(delivery.known()),
@@ -208,6 +208,20 @@ struct Picker {
 impl Picker {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    /// Close the file. The iteration is then over.
+    fn close(&self) {
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Piece>> {
@@ -234,14 +248,15 @@ impl Picker {
 ///
 /// A piece has about `chunk` bytes and is a buffer with an `offset`. With `record`, a piece holds whole records, each
 /// ended by that byte; with `element=(start, size)`, whole elements of `size` bytes, the first at byte `start`. `plan`
-/// is "linear", "best" or "auto" (best where that pays).
+/// is "linear", "best" or "auto" (best where that pays). A descriptor or a file object is read from the position of
+/// the descriptor on, which the caller must leave alone until the end.
 ///
 /// Raises OSError if the file cannot be read, and ValueError for arguments out of range.
 #[pyfunction]
 #[pyo3(signature = (path, chunk = 256 << 10, *, record = None, element = None, plan = "auto"))]
 fn pick(
     py: Python<'_>,
-    path: PathBuf,
+    mut path: FileSource,
     chunk: usize,
     record: Option<&[u8]>,
     element: Option<(u64, u32)>,
@@ -270,16 +285,16 @@ fn pick(
         chunk,
         ..ReadOptions::default()
     };
-    let file = open(&path)?;
+    let file = path.open()?;
     let reader = py
         .detach(|| OpenReader::try_new(file, |file| FileReader::new(file, options)))
-        .map_err(|error| failure(&path, error))?;
+        .map_err(|error| failure(&path.name, error))?;
     let plan = match reader.with_dependent(|_, reader| reader.plan()) {
         ReadPlan::Best => "best",
         _ => "linear",
     };
     Ok(Picker {
-        path,
+        path: path.name,
         plan,
         reader: Mutex::new(Some(reader)),
     })

@@ -51,6 +51,35 @@ class Describing(Files):
         self.assertTrue(low <= sled.latency_s <= high)
         self.assertIn("memory", repr(sled))
 
+    def test_a_file_is_named_by_any_kind_of_path_and_by_a_descriptor(self):
+        path = self.file(b"x" * 10_000, evict=False)
+        with open(path, "rb") as file:
+            for name in [str(path), bytes(path), path, file, file.fileno()]:
+                (sled,) = sleds.describe(name)
+                self.assertEqual(sled.length, 10_000)
+                self.assertIsNotNone(sleds.delivery_time(name).seconds)
+                with sleds.pick(name) as picker:
+                    self.assertEqual(sum(len(piece) for piece in picker), 10_000)
+                file.seek(0)
+            file.seek(9_000)
+            self.assertEqual(sum(len(piece) for piece in sleds.pick(file)), 1_000)
+        for name in [-1, 10**6]:
+            with self.assertRaises((OSError, ValueError)):
+                sleds.describe(name)
+        for name in [None, 1.5, []]:
+            with self.assertRaises(TypeError):
+                sleds.describe(name)
+
+    def test_a_reader_is_closed_at_the_end_of_its_block(self):
+        path = self.file(b"x" * 3_000_000)
+        with self.assertRaises(ZeroDivisionError), sleds.pick(path) as picker:
+            self.assertGreater(len(next(picker)), 0)
+            raise ZeroDivisionError
+        self.assertEqual(list(picker), [])
+        picker = sleds.pick(path)
+        picker.close()
+        self.assertEqual(list(picker), [])
+
     def test_an_empty_file_has_none_and_takes_no_time(self):
         path = self.file(b"", evict=False)
         self.assertEqual(sleds.describe(path), [])

@@ -1,13 +1,19 @@
 import os
 from collections.abc import Iterator
-from typing import Any, Literal, final
+from types import TracebackType
+from typing import Any, Literal, Protocol, final
 
 import numpy
 import numpy.typing
 
 __version__: str
 
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+class HasFileno(Protocol):
+    """A file object."""
+
+    def fileno(self) -> int: ...
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes] | int | HasFileno
 Plan = Literal["linear", "best", "auto"]
 
 @final
@@ -60,6 +66,16 @@ class Picker(Iterator[Piece]):
     """The chosen order: "linear" or "best"."""
     def __iter__(self) -> Picker: ...
     def __next__(self) -> Piece: ...
+    def __enter__(self) -> Picker: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def close(self) -> None:
+        """Closes the file, and ends the iteration."""
 
 def describe(path: Path) -> list[Sled]:
     """Returns the SLEDs of a file, in order; they cover the file exactly."""
