@@ -55,6 +55,18 @@ unsafe extern "C" {
     // These functions accept any number that is a byte.
     safe fn isprint(byte: c_int) -> c_int;
     safe fn isspace(byte: c_int) -> c_int;
+    safe fn isalpha(byte: c_int) -> c_int;
+    safe fn isupper(byte: c_int) -> c_int;
+    safe fn islower(byte: c_int) -> c_int;
+    safe fn isdigit(byte: c_int) -> c_int;
+    safe fn isxdigit(byte: c_int) -> c_int;
+    safe fn ispunct(byte: c_int) -> c_int;
+    safe fn isalnum(byte: c_int) -> c_int;
+    safe fn isgraph(byte: c_int) -> c_int;
+    safe fn iscntrl(byte: c_int) -> c_int;
+    safe fn isblank(byte: c_int) -> c_int;
+    safe fn toupper(byte: c_int) -> c_int;
+    safe fn towupper(c: c_uint) -> c_uint;
     safe fn btowc(c: c_int) -> c_uint;
     safe fn __ctype_get_mb_cur_max() -> usize;
     fn mbsinit(state: *const ConversionState) -> c_int;
@@ -131,6 +143,47 @@ impl Locale {
         isspace(c_int::from(byte)) != 0
     }
 
+    /// Returns true if `byte` is in the class with this name, such as `alpha`.
+    pub fn byte_is(self, class: &str, byte: u8) -> bool {
+        let test = match class {
+            "alpha" => isalpha,
+            "upper" => isupper,
+            "lower" => islower,
+            "digit" => isdigit,
+            "xdigit" => isxdigit,
+            "space" => isspace,
+            "punct" => ispunct,
+            "alnum" => isalnum,
+            "print" => isprint,
+            "graph" => isgraph,
+            "cntrl" => iscntrl,
+            "blank" => isblank,
+            _ => return false,
+        };
+        test(c_int::from(byte)) != 0
+    }
+
+    /// Returns the upper case of a byte.
+    pub fn byte_upper(self, byte: u8) -> u8 {
+        u8::try_from(toupper(c_int::from(byte))).unwrap_or(byte)
+    }
+
+    /// Returns true if a byte outside ASCII is a letter. In the C locale, and in encodings with several bytes per
+    /// character, no such byte is a letter.
+    pub fn has_wide_bytes(self) -> bool {
+        self.charset == Charset::SingleByte && (0x80..=0xff).any(|byte| isalpha(byte) != 0)
+    }
+
+    /// Returns true if `İ` is the upper case of `i`, as in Turkish.
+    pub fn has_dotted_capital(self) -> bool {
+        self.charset == Charset::Utf8 && towupper(u32::from(b'i')) == 0x130
+    }
+
+    /// Returns the name of the encoding, such as `EUC-JP`.
+    pub fn encoding(self) -> String {
+        codeset().to_string_lossy().into_owned()
+    }
+
     /// Returns the result of `iswprint`.
     pub fn is_print(self, c: u32) -> bool {
         iswprint(c) != 0
@@ -167,10 +220,13 @@ fn charset() -> Charset {
     if __ctype_get_mb_cur_max() == 1 {
         return Charset::SingleByte;
     }
-    // SAFETY: the string belongs to the locale, which is not set again.
-    let codeset = unsafe { CStr::from_ptr(libc::nl_langinfo(libc::CODESET)) };
-    match codeset.to_bytes() {
+    match codeset().to_bytes() {
         b"UTF-8" => Charset::Utf8,
         _ => Charset::Multibyte,
     }
+}
+
+fn codeset() -> &'static CStr {
+    // SAFETY: the string belongs to the locale, which is not set again.
+    unsafe { CStr::from_ptr(libc::nl_langinfo(libc::CODESET)) }
 }

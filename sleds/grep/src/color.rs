@@ -63,19 +63,25 @@ impl ColorSequences {
             on: true,
             ..ColorSequences::none()
         };
-        let old = old.filter(|old| !old.is_empty());
-        let warning = old.map(|old| {
+        let old = old.filter(|old| !old.is_empty() && is_sgr(old));
+        if let Some(old) = old {
             colors.selected_match = old.to_vec();
             colors.context_match = old.to_vec();
-            let start = b"warning: GREP_COLOR='";
-            let middle = b"' is deprecated; use GREP_COLORS='mt=";
-            [start, old, middle, old, b"'"].concat()
-        });
+        }
+        let mut used = old;
         for word in new.unwrap_or_default().split(|b| *b == b':') {
             if !colors.set(word) {
                 break;
             }
+            if word.starts_with(b"mt=") || word.starts_with(b"ms=") {
+                used = None;
+            }
         }
+        let warning = used.map(|old| {
+            let start = b"warning: GREP_COLOR='";
+            let middle = b"' is deprecated; use GREP_COLORS='mt=";
+            [start, old, middle, old, b"'"].concat()
+        });
         (colors, warning)
     }
 
@@ -85,8 +91,7 @@ impl ColorSequences {
             Some(at) => (&word[..at], Some(&word[at + 1..])),
             None => (word, None),
         };
-        let valid = |v: &&[u8]| v.iter().all(|b| b.is_ascii_digit() || *b == b';');
-        if value.is_some_and(|v| !valid(&v)) {
+        if value.is_some_and(|value| !is_sgr(value)) {
             return false;
         }
         match (name, value) {
@@ -119,4 +124,9 @@ impl ColorSequences {
             _ => return None,
         })
     }
+}
+
+/// Returns true if `value` has the characters of an SGR sequence.
+fn is_sgr(value: &[u8]) -> bool {
+    value.iter().all(|b| b.is_ascii_digit() || *b == b';')
 }

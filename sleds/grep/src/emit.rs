@@ -111,6 +111,7 @@ impl<'a> LineEmitter<'a> {
                 self.select(block, start, end.min(text_end))?;
             }
             if end > text_end && self.left > 0 {
+                self.print_pending(block, text_end)?;
                 self.select_binary(block, start.max(text_end));
                 return Ok(EmitFlow::Enough);
             }

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -19,6 +20,9 @@ use super::walk::{self, DeviceInode, SearchEntryKind, identity, is_device};
 use super::{NOTHING_SELECTED, SELECTED, TROUBLE};
 use sleds_common::gnu::{self, ErrorReporter};
 use sleds_common::stdio;
+
+/// Number of bytes that GNU grep reads at once.
+const READ_BYTES: u64 = 96 << 10;
 
 /// Type of standard output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +99,10 @@ impl Grep {
     /// Searches a file of the command line. Like all search functions here, returns true if a line is selected.
     fn named(&mut self, name: &OsStr) -> bool {
         if name != "-" {
+            let name = match self.config.directories {
+                DirectoryTreatment::Recurse => walk::without_slashes(name),
+                DirectoryTreatment::Read | DirectoryTreatment::Skip => name,
+            };
             return self.path(Path::new(name), name.as_bytes(), true, true);
         }
         let label = self.config.label.clone();
@@ -233,7 +241,7 @@ impl Grep {
         }
         self.report(outcome, shown, names);
         if is_stdin {
-            self.leave_stdin(file, start, outcome);
+            self.leave_stdin(file, start..meta.len(), outcome);
         }
         outcome.selected > 0
     }
@@ -277,14 +285,19 @@ impl Grep {
     }
 
     /// Positions standard input for the next reader: after the last selected line if no more lines were wanted,
-    /// otherwise at the end.
-    fn leave_stdin(&mut self, mut file: &File, start: u64, outcome: SearchOutcome) {
-        if self.config.quiet && !self.config.nobody && outcome.selected > 0 {
+    /// otherwise at the end. If the first selected line was enough, the position is at the end of the block that GNU
+    /// grep would have read.
+    fn leave_stdin(&mut self, mut file: &File, searched: Range<u64>, outcome: SearchOutcome) {
+        if self.config.first_is_enough() && !self.config.nobody && outcome.selected > 0 {
+            let read = outcome.after_last.next_multiple_of(READ_BYTES);
+            // A pipe stays where it is.
+            let end = searched.end.max(searched.start);
+            let _ = file.seek(SeekFrom::Start((searched.start + read).min(end)));
             return;
         }
         let lines = self.config.listing == FileListing::None;
         let wanted = if lines && outcome.selected >= self.config.max_count {
-            SeekFrom::Start(start + outcome.after_last)
+            SeekFrom::Start(searched.start + outcome.after_last)
         } else {
             SeekFrom::End(0)
         };

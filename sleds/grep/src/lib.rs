@@ -96,6 +96,13 @@ fn start(mut config: GrepConfig, mut complaints: ErrorReporter) -> u8 {
         complaints.note(warning);
     }
     let locale = Locale::of_environment();
+    if locale.charset() == Charset::Multibyte {
+        let encoding = locale.encoding();
+        complaints.note(format!(
+            "warning: {encoding} is searched byte by byte, so a match may begin or end within a \
+             character; use a locale in UTF-8"
+        ));
+    }
     let standard_output = StandardOutput::look();
     settle(&mut config, locale, &standard_output);
     if config.max_count == 0 && config.listing != FileListing::Nonmatching {

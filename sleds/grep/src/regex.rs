@@ -1,8 +1,9 @@
 //! The compiled patterns, in either language.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
-use regex_posix::RegexSyntax;
+use regex_posix::{ByteTable, RegexSyntax};
 
 use super::config::{GrepConfig, PatternSyntax};
 use super::perl;
@@ -62,6 +63,8 @@ impl CompiledPatterns {
             syntax,
             icase: config.icase,
             utf8: config.utf8,
+            bytes: locale.has_wide_bytes().then(|| byte_table(locale)),
+            dotted: locale.has_dotted_capital(),
             collates: !locale.orders_by_code(),
             eol: config.eol,
             whole_lines: config.whole_lines,
@@ -117,6 +120,17 @@ impl CompiledPatterns {
             CompiledPatterns::Perl(regex) => Ok(regex.find(line, from)?),
         }
     }
+}
+
+/// Returns the classes and cases of the locale's characters, each of which is a byte.
+fn byte_table(locale: Locale) -> &'static ByteTable {
+    static TABLE: OnceLock<ByteTable> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        ByteTable::new(
+            |class, byte| locale.byte_is(class, byte),
+            |byte| locale.byte_upper(byte),
+        )
+    })
 }
 
 fn perl(config: &GrepConfig, locale: Locale) -> Result<CompiledPatterns, String> {

@@ -1,6 +1,6 @@
 //! Lists the files in a directory, in the order of the system.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -35,6 +35,17 @@ pub(super) fn identity(meta: &fs::Metadata) -> DeviceInode {
 /// Returns true for devices, FIFOs and sockets.
 pub(super) fn is_device(kind: fs::FileType) -> bool {
     kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
+}
+
+/// Returns the name of a starting point with at most one slash at its end. `//` may have its own meaning.
+pub(super) fn without_slashes(name: &OsStr) -> &OsStr {
+    let mut bytes = name.as_bytes();
+    if bytes.len() > 2 {
+        while let [rest @ .., b'/', b'/'] = bytes {
+            bytes = &bytes[..=rest.len()];
+        }
+    }
+    OsStr::from_bytes(bytes)
 }
 
 /// Returns `directory/name`, with one slash.

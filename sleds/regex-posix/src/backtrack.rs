@@ -4,6 +4,7 @@
 //! are tried, so the longest match is found, not the first match.
 
 use super::ast::{PatternAssertion, PatternNode};
+use super::classes::CharRules;
 use super::text::{PatternChar, decode, word_at, word_before};
 
 /// Nested calls before the attempt is abandoned.
@@ -22,7 +23,7 @@ type GroupSpans = [Option<(usize, usize)>; 10];
 /// One attempt at a place.
 struct MatchAttempt<'l> {
     line: &'l [u8],
-    utf8: bool,
+    rules: CharRules,
     icase: bool,
     groups: GroupSpans,
     depth: usize,
@@ -34,9 +35,9 @@ struct MatchAttempt<'l> {
 type MatchContinuation<'a, 'l> = &'a mut dyn FnMut(&mut MatchAttempt<'l>, usize) -> bool;
 
 /// Settings of the comparison of lines with the pattern.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct BacktrackMatcher {
-    pub(super) utf8: bool,
+    pub(super) rules: CharRules,
     pub(super) icase: bool,
 }
 
@@ -69,7 +70,7 @@ impl BacktrackMatcher {
     ) -> Result<Option<usize>, NestingTooDeep> {
         let mut attempt = MatchAttempt {
             line,
-            utf8: self.utf8,
+            rules: self.rules,
             icase: self.icase,
             groups: [None; 10],
             depth: 0,
@@ -199,7 +200,7 @@ impl<'l> MatchAttempt<'l> {
 
     /// Returns the end of the character at `at`, if the character matches `node`.
     fn one(&self, node: &PatternNode, at: usize) -> Option<usize> {
-        let (c, len) = decode(&self.line[at..], self.utf8)?;
+        let (c, len) = decode(&self.line[at..], self.rules.utf8)?;
         let is = match (node, c) {
             (PatternNode::Set(set), PatternChar::Code(c)) => set.contains(c),
             (PatternNode::Any, PatternChar::Code(_)) => true,
@@ -210,8 +211,8 @@ impl<'l> MatchAttempt<'l> {
     }
 
     fn holds(&self, assert: PatternAssertion, at: usize) -> bool {
-        let before = || word_before(self.line, at, self.utf8);
-        let after = || word_at(self.line, at, self.utf8);
+        let before = || word_before(self.line, at, self.rules);
+        let after = || word_at(self.line, at, self.rules);
         match assert {
             PatternAssertion::LineStart => at == 0,
             PatternAssertion::LineEnd => at == self.line.len(),
@@ -232,8 +233,8 @@ impl<'l> MatchAttempt<'l> {
             return self.line[at..].starts_with(what).then_some(at + what.len());
         }
         let (mut what, mut end) = (what, at);
-        while let Some((c, len)) = decode(what, self.utf8) {
-            let (other, other_len) = decode(&self.line[end..], self.utf8)?;
+        while let Some((c, len)) = decode(what, self.rules.utf8) {
+            let (other, other_len) = decode(&self.line[end..], self.rules.utf8)?;
             if self.upper(c) != self.upper(other) {
                 return None;
             }
@@ -245,10 +246,8 @@ impl<'l> MatchAttempt<'l> {
 
     fn upper(&self, c: PatternChar) -> PatternChar {
         match c {
-            PatternChar::Code(c) if c < 0x80 || self.utf8 => {
-                PatternChar::Code(super::classes::upper(c))
-            }
-            c => c,
+            PatternChar::Code(c) => PatternChar::Code(self.rules.upper(c)),
+            c @ PatternChar::Byte(_) => c,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Bracket expressions: `[^a-z[:digit:][=e=][.-.]]`.
 
 use super::ast::{CharRanges, PatternNode};
+use super::collate;
 use super::collate::BracketElement;
 use super::error::PatternError;
 use super::options::RegexOptions;
 use super::text::{PatternChar, decode};
-use super::{classes, collate};
 
 /// Parses the expression at `at`, and moves `at` behind its `]`.
 pub(super) fn parse(
@@ -54,7 +54,7 @@ impl<'t> BracketParser<'t> {
     fn node(self, inverse: bool) -> PatternNode {
         let set = CharRanges::new(self.ranges);
         let set = if self.options.icase {
-            classes::fold(&set, self.options.utf8)
+            self.options.rules().fold(&set)
         } else {
             set
         };
@@ -121,12 +121,16 @@ impl<'t> BracketParser<'t> {
 
     /// Parses `[:class:]`.
     fn class(&mut self) -> Result<(), PatternError> {
-        let RegexOptions { icase, utf8, .. } = self.options;
+        let icase = self.options.icase;
         let name: &[u8] = match self.name(b':')? {
             b"upper" | b"lower" if icase => b"alpha",
             name => name,
         };
-        let set = classes::class(name, utf8).ok_or(PatternError::Class)?;
+        let set = self
+            .options
+            .rules()
+            .class(name)
+            .ok_or(PatternError::Class)?;
         if self.at_range() {
             return Err(PatternError::Range);
         }

@@ -36,6 +36,7 @@ mod lower;
 mod matcher;
 mod options;
 mod parse;
+mod prefilter;
 mod repeat;
 mod search;
 mod spans;
@@ -50,6 +51,7 @@ use std::ops::Range;
 use regex_syntax::hir::{Hir, HirKind};
 
 pub use backtrack::NestingTooDeep;
+pub use classes::ByteTable;
 pub use error::PatternError;
 pub use options::{RegexOptions, RegexSyntax};
 

@@ -6,6 +6,7 @@ use memchr::{memchr, memrchr};
 use regex_syntax::hir::Hir;
 
 use super::error::PatternError;
+use super::prefilter::LinePrefilter;
 use super::search::HirSearcher;
 
 pub(super) struct LineSearcher {
@@ -13,15 +14,24 @@ pub(super) struct LineSearcher {
     /// True if every line matches.
     always: bool,
     search: HirSearcher,
+    /// A faster search for lines that may match, while it pays.
+    prefilter: Option<LinePrefilter>,
 }
 
 impl LineSearcher {
     pub(super) fn new(hir: &Hir, eol: u8) -> Result<LineSearcher, PatternError> {
         let properties = hir.properties();
+        let search = HirSearcher::new(hir, eol)?;
+        let prefilter = if search.is_fast() {
+            None
+        } else {
+            LinePrefilter::new(hir, eol)
+        };
         Ok(LineSearcher {
             eol,
             always: properties.minimum_len() == Some(0) && properties.look_set().is_empty(),
-            search: HirSearcher::new(hir, eol)?,
+            search,
+            prefilter,
         })
     }
 
@@ -34,7 +44,7 @@ impl LineSearcher {
         let found = if self.always {
             from
         } else {
-            self.search.place(lines, from)?
+            self.place(lines, from)?
         };
         // Behind the last line's end, no line begins.
         if found == lines.len() && lines[found - 1] == self.eol {
@@ -43,6 +53,27 @@ impl LineSearcher {
         let start = memrchr(self.eol, &lines[from..found]).map_or(from, |at| from + at + 1);
         let end = memchr(self.eol, &lines[found..]).map_or(lines.len(), |at| found + at);
         Some(start..end)
+    }
+
+    /// Returns a place in the first matching line at or after `from`, where a line begins.
+    fn place(&mut self, lines: &[u8], from: usize) -> Option<usize> {
+        let mut at = from;
+        while let Some(prefilter) = &mut self.prefilter {
+            let possible = prefilter.find(lines, at)?;
+            let start = memrchr(self.eol, &lines[at..possible]).map_or(at, |n| at + n + 1);
+            let end = memchr(self.eol, &lines[possible..]).map_or(lines.len(), |n| possible + n);
+            if let Some(found) = self.search.place(lines, start..end) {
+                return Some(found);
+            }
+            if end == lines.len() {
+                return None;
+            }
+            if !prefilter.pays_after_miss(end - at) {
+                self.prefilter = None;
+            }
+            at = end + 1;
+        }
+        self.search.place(lines, at..lines.len())
     }
 
     /// Returns the number of matching lines in `lines`.
@@ -56,7 +87,7 @@ impl LineSearcher {
             return count;
         }
         while from < lines.len() {
-            let Some(found) = self.search.place(lines, from) else {
+            let Some(found) = self.place(lines, from) else {
                 break;
             };
             if found == lines.len() && lines[found - 1] == self.eol {

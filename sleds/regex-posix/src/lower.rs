@@ -9,8 +9,8 @@ use super::ast::{CharRanges, PatternAssertion, PatternNode};
 /// Accuracy of the conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LoweringAccuracy {
-    /// Exact. The pattern has no back-references. If lines are in UTF-8 and the pattern has assertions about words,
-    /// lines have only ASCII.
+    /// Exact. The pattern has no back-references. If characters outside ASCII may be parts of words and the
+    /// pattern has assertions about words, lines have only ASCII.
     Exact,
     /// The result matches every line that the pattern matches, and perhaps others.
     Superset,
@@ -19,6 +19,8 @@ pub(super) enum LoweringAccuracy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HirLowering {
     pub(super) utf8: bool,
+    /// Characters outside ASCII may be parts of words.
+    pub(super) wide_words: bool,
     /// Byte that ends a line. No character of a line has this value.
     pub(super) eol: u8,
     pub(super) accuracy: LoweringAccuracy,
@@ -83,7 +85,9 @@ impl HirLowering {
         let look = match assert {
             PatternAssertion::LineStart => Look::StartLF,
             PatternAssertion::LineEnd => Look::EndLF,
-            _ if self.utf8 && self.accuracy == LoweringAccuracy::Superset => return Hir::empty(),
+            _ if self.wide_words && self.accuracy == LoweringAccuracy::Superset => {
+                return Hir::empty();
+            }
             PatternAssertion::WordStart => Look::WordStartAscii,
             PatternAssertion::WordEnd => Look::WordEndAscii,
             PatternAssertion::WordEdge => Look::WordAscii,

@@ -29,7 +29,7 @@ pub(super) struct PatternMatcher {
 impl PatternMatcher {
     pub(super) fn new(node: PatternNode, options: RegexOptions) -> PatternMatcher {
         let backref = node.has_backref();
-        let full = backref || options.utf8 && node.has_word_assert();
+        let full = backref || options.rules().has_wide_words() && node.has_word_assert();
         PatternMatcher {
             options,
             full,
@@ -96,8 +96,11 @@ impl PatternMatcher {
         if !self.full || !self.backref && line.is_ascii() {
             return Ok(self.spans().and_then(|spans| spans.longest(line, start)));
         }
-        let RegexOptions { utf8, icase, .. } = self.options;
-        BacktrackMatcher { utf8, icase }.longest(&self.node, line, start)
+        let backtrack = BacktrackMatcher {
+            rules: self.options.rules(),
+            icase: self.options.icase,
+        };
+        backtrack.longest(&self.node, line, start)
     }
 
     fn search(&mut self) -> Option<&mut HirSearcher> {

@@ -1,5 +1,6 @@
 //! Options for patterns and lines.
 
+use super::classes::{ByteTable, CharRules};
 use super::lower::{HirLowering, LoweringAccuracy};
 
 /// Syntax of patterns.
@@ -15,7 +16,7 @@ pub enum RegexSyntax {
 }
 
 /// Options for patterns and lines.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct RegexOptions {
     /// Syntax of the patterns.
     pub syntax: RegexSyntax,
@@ -23,6 +24,10 @@ pub struct RegexOptions {
     pub icase: bool,
     /// True if characters are UTF-8, not bytes.
     pub utf8: bool,
+    /// Classes and cases of bytes, if characters are bytes; `None` for ASCII.
+    pub bytes: Option<&'static ByteTable>,
+    /// True if `İ` is the upper case of `i` and `I` that of `ı`, as in Turkish; only in UTF-8.
+    pub dotted: bool,
     /// True if ranges use the order of characters in the C library's locale, provided that it is in UTF-8, and not the
     /// order of codes.
     pub collates: bool,
@@ -41,6 +46,8 @@ impl Default for RegexOptions {
             syntax: RegexSyntax::Basic,
             icase: false,
             utf8: false,
+            bytes: None,
+            dotted: false,
             collates: false,
             eol: b'\n',
             whole_lines: false,
@@ -59,6 +66,15 @@ impl RegexOptions {
         }
     }
 
+    /// Returns the meaning of characters.
+    pub(super) fn rules(self) -> CharRules {
+        CharRules {
+            utf8: self.utf8,
+            bytes: self.bytes,
+            dotted: self.dotted,
+        }
+    }
+
     /// Returns true if the C library determines the order of characters.
     pub(super) fn by_locale(self) -> bool {
         self.utf8 && self.collates
@@ -67,6 +83,7 @@ impl RegexOptions {
     pub(super) fn lowering(self, accuracy: LoweringAccuracy) -> HirLowering {
         HirLowering {
             utf8: self.utf8,
+            wide_words: self.rules().has_wide_words(),
             eol: self.eol,
             accuracy,
         }

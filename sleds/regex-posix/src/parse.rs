@@ -5,10 +5,10 @@
 //! in an extended expression, and so is a `)` that closes no group; assertions may be repeated.
 
 use super::ast::{CharRanges, PatternAssertion, PatternNode};
+use super::bracket;
 use super::error::PatternError;
 use super::options::{RegexOptions, RegexSyntax};
 use super::text::{PatternChar, decode};
-use super::{bracket, classes};
 
 /// Parses a pattern. Adds warnings to `warnings`.
 pub(super) fn parse(
@@ -191,10 +191,10 @@ impl PatternParser<'_> {
     }
 
     fn escaped_character(&mut self, c: u8) -> Result<PatternNode, PatternError> {
-        let utf8 = self.options.utf8;
+        let rules = self.options.rules();
         let set = match c.to_ascii_lowercase() {
-            b'w' => classes::word(utf8),
-            b's' => classes::class(b"space", utf8).unwrap_or_default(),
+            b'w' => rules.word(),
+            b's' => rules.class(b"space").unwrap_or_default(),
             b'1'..=b'9' => return self.back_reference(usize::from(c - b'0')),
             _ => return Ok(self.literal()),
         };
@@ -230,7 +230,7 @@ impl PatternParser<'_> {
         match c {
             PatternChar::Byte(b) => PatternNode::Byte(b),
             PatternChar::Code(c) if icase => {
-                PatternNode::Set(classes::fold(&CharRanges::of(c), utf8))
+                PatternNode::Set(self.options.rules().fold(&CharRanges::of(c)))
             }
             PatternChar::Code(c) => PatternNode::Set(CharRanges::of(c)),
         }

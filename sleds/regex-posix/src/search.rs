@@ -47,12 +47,20 @@ impl HirSearcher {
         Ok(HirSearcher::Automata(Box::new(regex), Box::new(cache)))
     }
 
-    /// Returns a place in the first line with a match at or after `from`.
-    pub(super) fn place(&mut self, lines: &[u8], from: usize) -> Option<usize> {
+    /// Returns true if the search does not step through every byte.
+    pub(super) fn is_fast(&self) -> bool {
         match self {
-            HirSearcher::Text(text) => text.find(&lines[from..]).map(|at| from + at),
+            HirSearcher::Text(_) => true,
+            HirSearcher::Automata(regex, _) => regex.is_accelerated(),
+        }
+    }
+
+    /// Returns a place in the first line with a match in `range`.
+    pub(super) fn place(&mut self, lines: &[u8], range: Range<usize>) -> Option<usize> {
+        match self {
+            HirSearcher::Text(text) => text.find(&lines[range.clone()]).map(|at| range.start + at),
             HirSearcher::Automata(regex, cache) => {
-                let input = Input::new(lines).range(from..).earliest(true);
+                let input = Input::new(lines).range(range).earliest(true);
                 let half = regex.search_half_with(cache, &input)?;
                 Some(half.offset())
             }

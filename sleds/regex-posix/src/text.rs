@@ -1,6 +1,6 @@
 //! Characters of a pattern or of a line.
 
-use super::classes;
+use super::classes::CharRules;
 
 /// A character, or a byte that is not part of a character.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,25 +35,25 @@ pub(super) fn decode(text: &[u8], utf8: bool) -> Option<(PatternChar, usize)> {
 }
 
 /// Returns true if a character that may be part of a word begins at `at`.
-pub(super) fn word_at(line: &[u8], at: usize, utf8: bool) -> bool {
-    match decode(&line[at..], utf8) {
-        Some((PatternChar::Code(c), _)) => classes::is_word(c) && (utf8 || c < 0x80),
+pub(super) fn word_at(line: &[u8], at: usize, rules: CharRules) -> bool {
+    match decode(&line[at..], rules.utf8) {
+        Some((PatternChar::Code(c), _)) => rules.is_word(c),
         _ => false,
     }
 }
 
 /// Returns true if the character that contains byte `at - 1` may be part of a word.
-pub(super) fn word_before(line: &[u8], at: usize, utf8: bool) -> bool {
+pub(super) fn word_before(line: &[u8], at: usize, rules: CharRules) -> bool {
     if at == 0 {
         return false;
     }
-    if !utf8 || line[at - 1] < 0x80 {
-        return word_at(line, at - 1, false);
+    if !rules.utf8 || line[at - 1] < 0x80 {
+        return word_at(line, at - 1, rules);
     }
     let covers = |n: &usize| {
         let found = decode(&line[at - n..], true);
         matches!(found, Some((PatternChar::Code(_), len)) if len >= *n)
     };
     let before = (1..=at.min(4)).find(covers);
-    before.is_some_and(|n| word_at(line, at - n, true))
+    before.is_some_and(|n| word_at(line, at - n, rules))
 }

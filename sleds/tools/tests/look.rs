@@ -254,10 +254,13 @@ fn calibrate_fills_the_device_table_and_show_uses_it() {
 fn calibrate_reports_unmeasurable_paths_and_writes_the_rest() {
     let dir = scratch();
     fs::write(dir.path().join("tiny"), "x").unwrap();
+    fs::write(dir.path().join("data"), vec![7; 16 << 20]).unwrap();
     let args = [
         "calibrate",
         "--time",
         "0.1",
+        "--path",
+        "data",
         "--path",
         "tiny",
         "--path",
@@ -283,13 +286,61 @@ fn calibrate_reports_unmeasurable_paths_and_writes_the_rest() {
         "--time",
         "0.1",
         "--path",
-        "tiny",
+        "data",
         "--dry-run",
         "-o",
         "other.toml",
     ];
     assert!(out(&output(dir.path(), &dry)).contains("version = 1"));
     assert!(!dir.path().join("other.toml").exists());
+}
+
+#[test]
+fn calibrate_writes_no_table_if_no_named_device_or_file_can_be_measured() {
+    let dir = scratch();
+    fs::write(dir.path().join("tiny"), "x").unwrap();
+    for (option, name) in [
+        ("--device", "/dev/nope"),
+        ("--path", "missing"),
+        ("--path", "tiny"),
+    ] {
+        let done = output(dir.path(), &["calibrate", "--time", "0.1", option, name]);
+        assert_eq!(done.status.code(), Some(1));
+        let err = err(&done);
+        assert!(
+            err.contains(name) && err.contains("no table is written"),
+            "{err}"
+        );
+        assert!(!dir.path().join("table.toml").exists(), "{name}");
+    }
+}
+
+#[test]
+fn examining_a_file_leaves_its_time_of_access_alone() {
+    let dir = scratch();
+    file(dir.path());
+    let path = dir.path().join("file");
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let times = fs::FileTimes::new().set_accessed(old);
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_times(times)
+        .unwrap();
+    for args in [
+        &["show", "file"][..],
+        &["watch", "--once", "file"],
+        &["find", "file", "-latency", "-1"],
+    ] {
+        let done = output(dir.path(), args);
+        assert!(done.status.success(), "{}", err(&done));
+        assert_eq!(
+            fs::metadata(&path).unwrap().accessed().unwrap(),
+            old,
+            "{args:?}"
+        );
+    }
 }
 
 #[test]

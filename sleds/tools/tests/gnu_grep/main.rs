@@ -8,6 +8,7 @@ mod support;
 mod changing;
 mod generate;
 mod holes;
+mod locales;
 mod messages;
 mod order;
 mod patterns;

@@ -117,6 +117,10 @@ fn directories_are_searched_in_listing_order() {
         &["-r", "foo"],
         &["-r", "foo", "."],
         &["-r", "foo", "d/"],
+        &["-r", "foo", "d//", "top"],
+        &["-r", "foo", "d//e///"],
+        &["-R", "zzz", "d/e//"],
+        &["foo", "d//a.c"],
         &["-r", "foo", "d", "top"],
         &["-r", "foo", "top"],
         &["-r", "foo", "d/le", "d/l"],
@@ -193,8 +197,16 @@ fn standard_input_has_the_final_offset_of_gnu_grep() {
         return;
     }
     let dir = scratch();
-    fs::write(dir.path().join("f"), "x\nfoo\nfoo\nbar\nbaz\n").expect("a file");
+    // Longer than the data that GNU grep reads at once.
+    let text = "x\nfoo\nfoo\nbar\nbaz\n".to_owned() + &"y\n".repeat(100_000) + "end\n";
+    fs::write(dir.path().join("f"), text).expect("a file");
     for options in [
+        "-q foo",
+        "-q end",
+        "-l end",
+        "-l none",
+        "-L foo",
+        "-lm2 foo",
         "-m1 foo",
         "-m2 foo",
         "-A1 -m1 foo",
@@ -208,9 +220,13 @@ fn standard_input_has_the_final_offset_of_gnu_grep() {
         "-m2 -c foo",
     ] {
         let run = |program: &str| {
-            let script = format!(
-                "(read line; {program} {options}; cat) < f; cat f | ({program} {options}; cat)"
-            );
+            // The data that the program leaves in a pipe depends on the pace of the writer.
+            let piped = if options.contains(['q', 'l', 'L']) {
+                String::new()
+            } else {
+                format!("; cat f | ({program} {options}; cat)")
+            };
+            let script = format!("(read line; {program} {options}; cat) < f{piped}");
             let output = std::process::Command::new("sh")
                 .args(["-c", &script])
                 .current_dir(dir.path())
@@ -223,5 +239,33 @@ fn standard_input_has_the_final_offset_of_gnu_grep() {
         };
         let ours = format!("{} grep", env!("CARGO_BIN_EXE_sleds"));
         assert_eq!(run("grep"), run(&ours), "{options}");
+    }
+}
+
+#[test]
+fn colors_of_the_former_variable_are_used_if_they_are_valid() {
+    let name = "colors_of_the_former_variable_are_used_if_they_are_valid";
+    if !is_gnu(name, "grep") {
+        return;
+    }
+    let dir = scratch();
+    fs::write(dir.path().join("f"), "foo\n").expect("a file");
+    for old in ["1;32", "x", "1;x", ";", "", "7"] {
+        for new in [
+            None,
+            Some("mt=4"),
+            Some(""),
+            Some("mc=4:fn=1"),
+            Some("mc=1:ms=4"),
+        ] {
+            let mut case = GnuCase::new("grep", dir.path())
+                .args(["--color=always", "o", "f"])
+                .env("GREP_COLOR", old)
+                .env("LC_ALL", "C");
+            if let Some(new) = new {
+                case = case.env("GREP_COLORS", new);
+            }
+            case.check(0);
+        }
     }
 }
