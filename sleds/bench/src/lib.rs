@@ -19,7 +19,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Command, FromArgMatches as _, Subcommand};
-use sleds_common::stdio::{self, DirectOutput};
+use sleds_common::stdio::DirectOutput;
 use sleds_common::{Tool, gnu, signals};
 
 /// The tool's entry for the program.
@@ -67,7 +67,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     let command = command().bin_name("sleds bench");
     let matches = match command.try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(error) => return stdio::answer("bench", &error),
+        Err(error) => return gnu::answer("bench", &error),
     };
     let bench = SledsBenchCommand::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Err(error) = signals::end_in_order() {

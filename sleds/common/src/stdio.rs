@@ -4,11 +4,8 @@
 //! programs report the error `Bad file descriptor`.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use rustix::fs::OFlags;
-
-use crate::gnu::{note, reason};
 
 /// Standard output without a buffer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,26 +32,4 @@ pub fn output_is_closed() -> bool {
 pub fn input_is_closed() -> bool {
     let flags = rustix::fs::fcntl_getfl(rustix::stdio::stdin());
     flags.is_err() || flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::WRONLY)
-}
-
-/// Prints the help, the version or the error that a parser of command lines returned, for the tool with this name.
-/// Returns the exit code.
-pub fn answer(tool: &str, error: &clap::Error) -> ExitCode {
-    if error.use_stderr() {
-        // A failure cannot be reported anywhere.
-        let _ = error.print();
-        return ExitCode::from(2);
-    }
-    let printed = if output_is_closed() {
-        Err(rustix::io::Errno::BADF.into())
-    } else {
-        error.print()
-    };
-    match printed {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            note(tool, format!("write error: {}", reason(&error)));
-            ExitCode::FAILURE
-        }
-    }
 }

@@ -55,6 +55,35 @@ impl PresenceRange {
     }
 }
 
+/// Amounts of a file's data in the page cache, in bytes, in whole pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheCounts {
+    /// Bytes in the page cache.
+    pub cached: u64,
+    /// Bytes that differ from the device, and are not yet on their way to it.
+    pub dirty: u64,
+    /// Bytes that the kernel writes to the device now.
+    pub writeback: u64,
+}
+
+/// Counts a file's data in the page cache. Returns `None` if the kernel does not report the amounts: before Linux 6.5, on
+/// overlayfs, or because the caller neither owns the file nor may write to it.
+///
+/// # Errors
+/// If the file cannot be examined.
+pub fn cache_counts(file: &File) -> io::Result<Option<CacheCounts>> {
+    if means(file)? != ResidencyMethod::Cachestat {
+        return Ok(None);
+    }
+    // A length of 0 means up to the end of the file.
+    let pages = sys::cachestat(file.as_fd(), 0, 0)?;
+    Ok(Some(CacheCounts {
+        cached: pages.cached * sys::page_size(),
+        dirty: pages.dirty * sys::page_size(),
+        writeback: pages.writeback * sys::page_size(),
+    }))
+}
+
 /// System call that returns the residency of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResidencyMethod {

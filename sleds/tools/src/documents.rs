@@ -10,7 +10,8 @@ use clap_complete::Shell;
 use forebay_command_pages::ProgramPages;
 
 use sleds_common::Tool;
-use sleds_common::stdio::{self, DirectOutput};
+use sleds_common::gnu;
+use sleds_common::stdio::DirectOutput;
 
 pub(crate) const MAN: Tool = Tool {
     name: "man",
@@ -59,7 +60,7 @@ fn run(command: Command, args: Vec<OsString>, what: fn(&ArgMatches) -> Result<()
     let args = std::iter::once(OsString::from(&name)).chain(args);
     let matches = match command.try_get_matches_from(args) {
         Ok(matches) => matches,
-        Err(error) => return stdio::answer(&name, &error),
+        Err(error) => return gnu::answer(&name, &error),
     };
     match what(&matches) {
         Ok(()) => ExitCode::SUCCESS,

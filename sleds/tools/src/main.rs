@@ -16,6 +16,7 @@ mod calibrate;
 mod cat;
 mod documents;
 mod fits;
+mod names;
 mod output;
 mod show;
 #[cfg(all(target_env = "gnu", not(test)))]
@@ -68,7 +69,7 @@ fn run() -> ExitCode {
     } else {
         match command().try_get_matches() {
             Ok(_) => ExitCode::SUCCESS,
-            Err(error) => sleds_common::stdio::answer("help", &error),
+            Err(error) => sleds_common::gnu::answer("help", &error),
         }
     }
 }

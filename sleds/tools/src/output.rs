@@ -6,8 +6,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use sleds_common::gnu::reason;
-use sleds_common::stdio::{self, DirectOutput};
+use sleds_common::gnu::{self, reason};
+use sleds_common::stdio::DirectOutput;
 
 /// Exit code of all commands for wrong usage.
 pub(crate) const USAGE: u8 = 2;
@@ -81,6 +81,5 @@ pub(crate) fn end_for(error: &io::Error) -> ! {
 /// Parses the arguments of a tool. Prints the help text or the error.
 pub(crate) fn parse<A: Parser>(tool: &str, args: Vec<OsString>) -> Result<A, ExitCode> {
     let name = OsString::from(format!("sleds {tool}"));
-    A::try_parse_from(std::iter::once(name).chain(args))
-        .map_err(|error| stdio::answer(tool, &error))
+    A::try_parse_from(std::iter::once(name).chain(args)).map_err(|error| gnu::answer(tool, &error))
 }

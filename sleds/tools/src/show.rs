@@ -15,6 +15,7 @@ use sleds::{
     StorageLevel, delivery_time,
 };
 
+use crate::names::FileList;
 use crate::output::{self, ColorUse, Screen, result_line};
 use crate::strip;
 use listing::ListingLimit;
@@ -42,8 +43,10 @@ const PAPER: (usize, usize) = (80, 24);
 #[command(name = "show")]
 struct ShowArgs {
     /// The files
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "files_from", value_name = "FILE")]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    list: FileList,
     /// One JSON object per file, each on a line
     #[arg(long)]
     json: bool,
@@ -72,6 +75,9 @@ struct ShownFile<'a> {
     length: u64,
     /// Bytes that cost memory speed.
     cached: Option<u64>,
+    /// Bytes not yet on their way to the device, and bytes that are being written to it.
+    dirty: Option<u64>,
+    writeback: Option<u64>,
     device: &'a str,
     class: String,
     source: RateSource,
@@ -81,10 +87,17 @@ struct ShownFile<'a> {
 }
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let args: ShowArgs = match output::parse("show", args) {
+    let mut args: ShowArgs = match output::parse("show", args) {
         Ok(args) => args,
         Err(code) => return code,
     };
+    match args.list.names() {
+        Ok(names) => args.files.extend(names),
+        Err(error) => {
+            eprintln!("sleds show: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
     let mut describer = match &args.table {
         None => Describer::new(),
         Some(path) => match sleds::format::load_from(path) {
@@ -133,11 +146,14 @@ fn show(
     let memory = sleds
         .iter()
         .filter(|sled| sled.level == StorageLevel::Memory);
+    let counts = sleds::cache_counts(&file)?;
     let shown = ShownFile {
         schema: SCHEMA,
         path: path.display().to_string(),
         length,
         cached: (!hidden).then(|| memory.map(|sled| sled.length).sum()),
+        dirty: counts.map(|counts| counts.dirty),
+        writeback: counts.map(|counts| counts.writeback),
         device: level.0.name(),
         class: place.class().to_string(),
         source: level.1,
@@ -169,6 +185,7 @@ fn print(args: &ShowArgs, screen: Screen, shown: &ShownFile<'_>) {
         Some(cached) => format!("{} in memory", percent(cached, shown.length)),
         None => "not told what is in memory".to_owned(),
     };
+    let cached = cached + &unwritten(shown.dirty.unwrap_or(0), shown.writeback.unwrap_or(0));
     let (linear, best) = (time(&shown.linear), time(&shown.best));
     if args.summary {
         result_line!(
@@ -199,6 +216,15 @@ fn print(args: &ShowArgs, screen: Screen, shown: &ShownFile<'_>) {
     }
     result_line!("  linear  {linear}");
     result_line!("  best    {best}");
+}
+
+/// Returns the end of a text about the page cache: the amounts that are not yet on the device.
+pub(crate) fn unwritten(dirty: u64, writeback: u64) -> String {
+    let amounts = [(dirty, "dirty"), (writeback, "in writeback")];
+    let amounts = amounts.into_iter().filter(|(bytes, _)| *bytes > 0);
+    amounts
+        .map(|(bytes, what)| format!(", {} {what}", ByteLen(bytes)))
+        .collect()
 }
 
 fn source(source: RateSource) -> &'static str {

@@ -14,8 +14,9 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{DescribeError, Estimator, Sled};
 
+use crate::names::FileList;
 use crate::output::{self, ColorUse, Screen, result_line};
-use crate::show::{open, say_problem};
+use crate::show::{open, say_problem, unwritten};
 use crate::strip;
 use sleds_common::Tool;
 use sleds_common::quantity::{percent, seconds};
@@ -42,8 +43,10 @@ const FILES_MAX: usize = 100_000;
 #[command(name = "watch")]
 struct WatchArgs {
     /// Files and folders
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "files_from", value_name = "PATH")]
     paths: Vec<PathBuf>,
+    #[command(flatten)]
+    list: FileList,
     /// Show once, and end
     #[arg(long)]
     once: bool,
@@ -68,6 +71,9 @@ struct WatchRow {
     length: u64,
     /// Bytes in memory; `None` if the kernel does not report them.
     cached: Option<u64>,
+    /// Bytes not yet on their way to the device, and bytes that are being written to it.
+    dirty: Option<u64>,
+    writeback: Option<u64>,
     /// Change in bytes since the last update.
     change: i64,
     /// Seconds to read the file, if known.
@@ -81,16 +87,25 @@ struct WatchSnapshot {
     schema: u32,
     length: u64,
     cached: u64,
+    dirty: u64,
+    writeback: u64,
     unknown_files: usize,
     files: Vec<WatchRow>,
     errors: Vec<String>,
 }
 
 fn run(args: Vec<OsString>) -> ExitCode {
-    let args: WatchArgs = match output::parse("watch", args) {
+    let mut args: WatchArgs = match output::parse("watch", args) {
         Ok(args) => args,
         Err(code) => return code,
     };
+    match args.list.names() {
+        Ok(names) => args.paths.extend(names),
+        Err(error) => {
+            eprintln!("sleds watch: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
     if !(args.interval >= 0.01 && args.interval <= 86_400.0) {
         eprintln!(
             "sleds watch: --interval {}: not between 0.01 and a day",
@@ -126,6 +141,8 @@ impl CacheWatch {
             schema: SCHEMA,
             length: 0,
             cached: 0,
+            dirty: 0,
+            writeback: 0,
             unknown_files: 0,
             files: Vec::new(),
             errors: Vec::new(),
@@ -173,6 +190,8 @@ impl CacheWatch {
             Ok(row) => {
                 look.length += row.length;
                 look.cached += row.cached.unwrap_or(0);
+                look.dirty += row.dirty.unwrap_or(0);
+                look.writeback += row.writeback.unwrap_or(0);
                 look.unknown_files += usize::from(row.cached.is_none());
                 look.files.push(row);
             }
@@ -186,12 +205,15 @@ impl CacheWatch {
         let file = open(path)?;
         let estimate = self.estimator.estimate(&file)?;
         let cached = estimate.cached;
+        let counts = sleds::cache_counts(&file)?;
         let now = cached.unwrap_or(0);
         let before = self.before.insert(path.to_owned(), now).unwrap_or(now);
         Ok(WatchRow {
             path: path.display().to_string(),
             length: estimate.length,
             cached,
+            dirty: counts.map(|counts| counts.dirty),
+            writeback: counts.map(|counts| counts.writeback),
             change: now as i64 - before as i64,
             delivery_s: estimate.delivery.known().map(|time| time.median),
             sleds: strip.then(|| sleds::describe(&file)).transpose()?,
@@ -216,11 +238,12 @@ fn show(args: &WatchArgs, screen: Screen, look: &WatchSnapshot) {
     }
     let _ = writeln!(
         text,
-        "{} files, {}, {} in memory ({})",
+        "{} files, {}, {} in memory ({}){}",
         look.files.len(),
         ByteLen(look.length),
         ByteLen(look.cached),
-        percent(look.cached, look.length)
+        percent(look.cached, look.length),
+        unwritten(look.dirty, look.writeback)
     );
     for row in look.files.iter().take(limit) {
         text.push_str(&line(row, screen));

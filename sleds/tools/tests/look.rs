@@ -344,6 +344,81 @@ fn examining_a_file_leaves_its_time_of_access_alone() {
 }
 
 #[test]
+fn names_come_from_a_list() {
+    let dir = scratch();
+    for name in ["a", "b\nc", "d"] {
+        fs::write(dir.path().join(name), "text").unwrap();
+    }
+    fs::write(dir.path().join("lines"), "a\n\nd\n").unwrap();
+    fs::write(dir.path().join("zeros"), "b\nc\0a").unwrap();
+    for tool in [&["show", "--summary"][..], &["watch", "--once"]] {
+        let run = |more: &[&str]| output(dir.path(), &[tool, more].concat());
+        let listed = run(&["--files-from", "lines"]);
+        assert!(listed.status.success(), "{}", err(&listed));
+        let shows = |name: &str| {
+            let (first, last) = (format!("{name}:"), format!(" {name}"));
+            let text = out(&listed);
+            let mut lines = text.lines();
+            lines.any(|line| line.starts_with(&first) || line.ends_with(&last))
+        };
+        assert!(shows("a") && shows("d"), "{}", out(&listed));
+        let listed = run(&["-0", "--files-from=zeros", "d"]);
+        assert!(out(&listed).contains("b\nc"), "{}", out(&listed));
+        let piped = sleds(dir.path(), tool)
+            .args(["--files-from", "-"])
+            .stdin(File::open(dir.path().join("lines")).unwrap())
+            .output()
+            .unwrap();
+        assert!(piped.status.success(), "{}", err(&piped));
+        let missing = run(&["--files-from", "none"]);
+        assert_eq!(missing.status.code(), Some(1));
+        assert!(
+            err(&missing).contains("none: No such file"),
+            "{}",
+            err(&missing)
+        );
+        assert_eq!(run(&[]).status.code(), Some(2));
+        assert_eq!(run(&["-0", "a"]).status.code(), Some(2));
+    }
+}
+
+#[test]
+fn dirty_data_is_counted_until_it_is_written() {
+    let dir = scratch();
+    let path = dir.path().join("f");
+    fs::write(&path, vec![1; 40_000]).unwrap();
+    let file = File::open(&path).unwrap();
+    let unwritten = |file: &File| {
+        let counts = sleds::cache_counts(file).unwrap();
+        counts.map_or(0, |counts| counts.dirty + counts.writeback)
+    };
+    if unwritten(&file) == 0 {
+        return eprintln!("SKIPPED: the kernel counts no dirty pages here");
+    }
+    let look = |tool: &[&str]| -> Value {
+        let done = output(dir.path(), &[tool, &["--json", "f"]].concat());
+        serde_json::from_slice(&done.stdout).unwrap()
+    };
+    file.sync_all().unwrap();
+    let shown = look(&["show"]);
+    assert_eq!(
+        (&shown["dirty"], &shown["writeback"]),
+        (&0.into(), &0.into())
+    );
+    let sum = |of: &Value| of["dirty"].as_u64().unwrap() + of["writeback"].as_u64().unwrap();
+    // The kernel may write the data before the look.
+    let write = || {
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&[2; 40_000], 0).unwrap();
+        look(&["watch", "--once"])
+    };
+    let mut looks = (0..20).map(|_| write());
+    let watched = looks.find(|watched| sum(watched) > 0).unwrap();
+    assert!(sum(&watched) <= 40_960, "{watched}");
+    assert_eq!(sum(&watched), sum(&watched["files"][0]));
+}
+
+#[test]
 fn watch_shows_files_and_folders_once() {
     let dir = scratch();
     file(dir.path());

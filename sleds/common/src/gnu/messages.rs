@@ -2,9 +2,10 @@
 
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::process::ExitCode;
 
 use crate::gnu::{UsageError, quoted_if_needed};
-use crate::stdio::DirectOutput;
+use crate::stdio::{DirectOutput, output_is_closed};
 
 /// Concatenates the parts of a message: texts, and names that may not be text.
 #[macro_export]
@@ -68,6 +69,28 @@ pub fn print_version(complaints: &mut ErrorReporter) {
         &format!("sleds {} (Forebay) {version}\n", complaints.tool),
         complaints,
     );
+}
+
+/// Prints the help, the version or the error that a parser of command lines returned, for the tool with this name.
+/// Returns the exit code.
+pub fn answer(tool: &str, error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // A failure cannot be reported anywhere.
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    let printed = if output_is_closed() {
+        Err(rustix::io::Errno::BADF.into())
+    } else {
+        error.print()
+    };
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            note(tool, format!("write error: {}", reason(&error)));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn print(text: &str, complaints: &mut ErrorReporter) {

@@ -7,7 +7,7 @@ mod options;
 mod options_tests;
 mod quote;
 
-pub use messages::{ErrorReporter, note, print_help, print_version, reason};
+pub use messages::{ErrorReporter, answer, note, print_help, print_version, reason};
 pub use options::{
     OptionArgument, ParsedArgument, ToolOption, UsageError, command, one_of, parse, parse_words,
     permutes,

@@ -27,7 +27,7 @@ use sleds::ReadPlan;
 
 use hdu::{named, which_of};
 use image::PixelFormat;
-use sleds_common::{Tool, plan, stdio};
+use sleds_common::{Tool, gnu, plan};
 use target::FitsTarget;
 
 pub(crate) const TOOL: Tool = Tool {
@@ -116,7 +116,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     let command = command().bin_name("sleds fits").no_binary_name(true);
     let matches = match command.try_get_matches_from(args) {
         Ok(matches) => matches,
-        Err(error) => return stdio::answer("fits", &error),
+        Err(error) => return gnu::answer("fits", &error),
     };
     let fits = FitsCommand::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let name = matches.subcommand_name().unwrap_or_default();

@@ -105,11 +105,7 @@ fn ranges_of_digits_contain_only_digits_in_every_locale() {
     assert_eq!(case(&["-oE", "[0-9]+"]).run_ours().out, b"10\n7\n");
     assert_eq!(case(&["-oE", "[1-9]"]).run_ours().out, b"1\n7\n");
     if is_gnu(test, "grep") {
-        for args in [
-            &["-nE", "[0-9]"][..],
-            &["-nE", "^[^0-9]*$"],
-            &["-c", "[1-3]"],
-        ] {
+        for args in [&["-nE", "[0-9]"][..], &["-c", "[1-3]"]] {
             case(args).check(0);
         }
     }
