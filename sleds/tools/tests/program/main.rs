@@ -1,6 +1,7 @@
 //! Tests of help, completions and manual pages of the whole program.
 
 mod closed;
+mod old_kernel;
 #[path = "../support/mod.rs"]
 mod support;
 
