@@ -26,7 +26,7 @@ use sleds::{
 };
 
 use piece::Piece;
-use source::FileSource;
+use source::PythonFile;
 
 self_cell::self_cell!(
     /// A reader together with its file. Dropping the reader closes the file.
@@ -157,7 +157,7 @@ fn plan_of(name: &str) -> PyResult<ReadPlan> {
 ///
 /// Raises OSError if the file cannot be opened or has no length (pipes, directories).
 #[pyfunction]
-fn describe(py: Python<'_>, mut path: FileSource) -> PyResult<Vec<Sled>> {
+fn describe(py: Python<'_>, mut path: PythonFile) -> PyResult<Vec<Sled>> {
     let file = path.open()?;
     let sleds = py
         .detach(|| sleds::describe(&file))
@@ -180,7 +180,7 @@ fn describe(py: Python<'_>, mut path: FileSource) -> PyResult<Vec<Sled>> {
 /// Raises OSError as describe does, and ValueError for another plan.
 #[pyfunction]
 #[pyo3(signature = (path, plan = "auto"))]
-fn delivery_time(py: Python<'_>, mut path: FileSource, plan: &str) -> PyResult<Delivery> {
+fn delivery_time(py: Python<'_>, mut path: PythonFile, plan: &str) -> PyResult<Delivery> {
     let plan = plan_of(plan)?;
     let file = path.open()?;
     let sleds = py
@@ -256,7 +256,7 @@ impl Picker {
 #[pyo3(signature = (path, chunk = 256 << 10, *, record = None, element = None, plan = "auto"))]
 fn pick(
     py: Python<'_>,
-    mut path: FileSource,
+    mut path: PythonFile,
     chunk: usize,
     record: Option<&[u8]>,
     element: Option<(u64, u32)>,

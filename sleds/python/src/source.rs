@@ -15,14 +15,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 
 /// A file that a caller in Python named.
-pub(crate) struct FileSource {
+pub(crate) struct PythonFile {
     /// Name for messages.
     pub(crate) name: PathBuf,
     /// The file, if the caller has it open.
     open: Option<File>,
 }
 
-impl FileSource {
+impl PythonFile {
     /// Opens the file; the error names the file, as Python's own error does.
     pub(crate) fn open(&mut self) -> PyResult<File> {
         match self.open.take() {
@@ -32,7 +32,7 @@ impl FileSource {
     }
 
     /// Returns an own descriptor of the caller's open file. The position is shared.
-    fn of_descriptor(number: c_int) -> PyResult<FileSource> {
+    fn of_descriptor(number: c_int) -> PyResult<PythonFile> {
         let name = Path::new("/dev/fd").join(number.to_string());
         if number < 0 {
             return Err(PyValueError::new_err("negative file descriptor"));
@@ -41,22 +41,22 @@ impl FileSource {
         let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
         let own = borrowed.try_clone_to_owned();
         let own = own.map_err(|error| super::failure(&name, error))?;
-        Ok(FileSource {
+        Ok(PythonFile {
             name,
             open: Some(own.into()),
         })
     }
 }
 
-impl<'a, 'py> FromPyObject<'a, 'py> for FileSource {
+impl<'a, 'py> FromPyObject<'a, 'py> for PythonFile {
     type Error = PyErr;
 
-    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<FileSource> {
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<PythonFile> {
         if object.cast::<PyInt>().is_ok() {
-            return FileSource::of_descriptor(object.extract()?);
+            return PythonFile::of_descriptor(object.extract()?);
         }
         if object.hasattr("fileno")? && !object.hasattr("__fspath__")? {
-            return FileSource::of_descriptor(object.call_method0("fileno")?.extract()?);
+            return PythonFile::of_descriptor(object.call_method0("fileno")?.extract()?);
         }
         let os = object.py().import("os")?;
         let path = os.call_method1("fspath", (object,))?;
@@ -64,6 +64,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for FileSource {
             Ok(bytes) => PathBuf::from(OsStr::from_bytes(bytes.as_bytes())),
             Err(_) => path.extract()?,
         };
-        Ok(FileSource { name, open: None })
+        Ok(PythonFile { name, open: None })
     }
 }

@@ -114,7 +114,7 @@ impl<'l> MatchAttempt<'l> {
             PatternNode::Assert(assert) => self.holds(*assert, at) && then(self, at),
             PatternNode::Concat(nodes) => self.concat(nodes, at, then),
             PatternNode::Alternate(nodes) => nodes.iter().any(|n| self.node(n, at, then)),
-            PatternNode::Repeat { node, min, max } => self.repeat(node, (*min, *max), at, then),
+            PatternNode::Repeat { node, min, max } => self.repeat(node, *min, *max, at, then),
             PatternNode::Group(number, inner) => {
                 let Some(before) = self.groups.get(*number).copied() else {
                     return self.node(inner, at, then);
@@ -153,7 +153,8 @@ impl<'l> MatchAttempt<'l> {
     fn repeat(
         &mut self,
         node: &PatternNode,
-        (min, max): (u32, Option<u32>),
+        min: u32,
+        max: Option<u32>,
         at: usize,
         then: MatchContinuation<'_, 'l>,
     ) -> bool {
@@ -161,18 +162,18 @@ impl<'l> MatchAttempt<'l> {
             node,
             PatternNode::Set(_) | PatternNode::Byte(_) | PatternNode::Any
         ) {
-            return self.repeat_one(node, (min, max), at, then);
+            return self.repeat_one(node, min, max, at, then);
         }
         if max == Some(0) {
             return then(self, at);
         }
-        let left = (min.saturating_sub(1), max.map(|max| max - 1));
+        let (least, most) = (min.saturating_sub(1), max.map(|max| max - 1));
         let longer = self.node(node, at, &mut |attempt, end| {
             // After the minimum, an empty repetition cannot lead to a new match.
             if end == at && min == 0 {
                 return false;
             }
-            attempt.repeat(node, left, end, then)
+            attempt.repeat(node, least, most, end, then)
         });
         longer || (min == 0 && then(self, at))
     }
@@ -181,7 +182,8 @@ impl<'l> MatchAttempt<'l> {
     fn repeat_one(
         &mut self,
         node: &PatternNode,
-        (min, max): (u32, Option<u32>),
+        min: u32,
+        max: Option<u32>,
         at: usize,
         then: MatchContinuation<'_, 'l>,
     ) -> bool {
