@@ -79,7 +79,7 @@ pub enum UblkError {
     },
     /// The device was not made to outlive its server.
     #[error(
-        "{} cannot be handed over: with durability \"flush\" a block device ends with its daemon",
+        "{} cannot be handed over: with --ack memory a block device ends with its daemon",
         device.display()
     )]
     NotRecoverable {

@@ -170,7 +170,7 @@ impl FrontEnd {
             (true, _) => Some(format!("recovered {path}, which the previous daemon left")),
             (false, true) => None,
             (false, false) => Some(format!(
-                "durability is \"flush\": if this daemon is killed, {path} returns errors and cannot be recovered"
+                "with --ack memory: if this daemon is killed, {path} returns errors and cannot be recovered"
             )),
         }
     }

@@ -140,7 +140,7 @@ fn serves(
     recoverable: bool,
 ) -> Result<(), String> {
     if !recoverable {
-        let text = "data acknowledged with durability \"flush\" would be lost silently if the daemon were killed \
+        let text = "data acknowledged with --ack memory would be lost silently if the daemon were killed \
                     again; attach it with another --ack";
         return Err(text.into());
     }

@@ -9,7 +9,7 @@ pub enum LeftoverMismatch {
     Foreign,
     /// The acknowledged writes of its users would not survive the server.
     #[error(
-        "data acknowledged with durability \"flush\" would be lost silently if the daemon were killed again; attach \
+        "data acknowledged with --ack memory would be lost silently if the daemon were killed again; attach \
          it with another --ack"
     )]
     Loses,
@@ -37,7 +37,7 @@ pub enum LeftoverMismatch {
     },
     /// The device reports completed writes as durable, but the volume's writes are volatile.
     #[error(
-        "it was made with durability \"write\", so its users send no flushes; attach it with durability \"write\" \
+        "it was made with --ack durable, so its users send no flushes; attach it with --ack durable \
          again"
     )]
     NoFlushes,
