@@ -75,7 +75,7 @@ check "the ublk device is removed" test ! -e "$device"
 must "the volume is detached" detach
 alone ext4 "$data" as_written
 
-must "the volume is attached with durability flush" attach v --durability flush
+must "the volume is attached with --ack memory" attach v --ack memory
 must "the daemon is killed" kill_daemon
 check "the device is removed with its daemon" within 60 test ! -e "$device"
 must "the volume is attached again" attach
