@@ -150,7 +150,7 @@ attach() {
 }
 
 # Attaches v so that the block device disappears with its daemon, with every front end.
-attach_mortal() { attach v --durability flush; }
+attach_mortal() { attach v --ack memory; }
 
 detach() { forebay detach v "$@"; }
 
@@ -391,8 +391,8 @@ leftovers() {
     check "another front end is refused while the device is mounted" \
         refused "mounted on /mnt" forebay attach v --via none
     check "the removal of the volume is refused" refused "waits for it" forebay remove v
-    check "durability flush is refused" \
-        refused "would be lost" forebay attach v --via "$via" --durability flush
+    check "--ack memory is refused" \
+        refused "would be lost" forebay attach v --via "$via" --ack memory
     must "another daemon recovers the device" same_device attach
     must "the filesystem unmounts" umount_fs
     must "the daemon is killed" kill_daemon
