@@ -16,6 +16,7 @@ mod emulated;
 mod failed_logs;
 mod files;
 mod files_in_trouble;
+mod formats;
 mod grown;
 mod layers;
 mod links;
