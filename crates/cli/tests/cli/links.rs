@@ -105,22 +105,24 @@ fn list_removes_a_link_whose_device_belongs_to_another_program() {
     if !can_serve_loop("list_removes_a_link_whose_device_belongs_to_another_program") {
         return;
     }
-    let world = CliSandbox::with_volume();
-    attach(&world, "v");
-    let device = kernel_device(&world, "v");
+    // A name of its own: a volume `v` of another test may get the device, and would count as this one.
+    const NAME: &str = "given-away";
+    let world = CliSandbox::with_volume_named(NAME);
+    attach(&world, NAME);
+    let device = kernel_device(&world, NAME);
     // While the daemon runs, its link stays.
     world.ok(&["list"]);
-    assert_eq!(target(&world, "v"), Some(device.clone().into()));
-    world.kill("v");
+    assert_eq!(target(&world, NAME), Some(device.clone().into()));
+    world.kill(NAME);
     // The device of the killed daemon still belongs to the volume.
     world.ok(&["list"]);
-    assert_eq!(target(&world, "v"), Some(device.clone().into()));
+    assert_eq!(target(&world, NAME), Some(device.clone().into()));
     tool("losetup", &["--detach", &device]).expect("nobody uses it");
     let list = world.ok(&["list"]);
     assert!(list.contains("dead") && !list.contains("/dev/"), "{list}");
-    assert_eq!(target(&world, "v"), None);
-    attach(&world, "v");
-    world.ok(&["detach", "v"]);
+    assert_eq!(target(&world, NAME), None);
+    attach(&world, NAME);
+    world.ok(&["detach", NAME]);
 }
 
 #[test]

@@ -60,11 +60,16 @@ impl CliSandbox {
     /// Returns a world with `data.img` (64 MiB, with some data) and the volume `v` with the log `log.img` (40 MiB in
     /// segments of 1 MiB).
     pub(crate) fn with_volume() -> CliSandbox {
+        CliSandbox::with_volume_named("v")
+    }
+
+    /// Returns the world of [`CliSandbox::with_volume`] with another name of the volume.
+    pub(crate) fn with_volume_named(name: &str) -> CliSandbox {
         let world = CliSandbox::new();
         world.data("data.img", 64 * MIB);
         world.image("log.img", 40 * MIB);
         world.ok(&[
-            "create", "--name", "v", "--data", "data.img", "--log", "log.img",
+            "create", "--name", name, "--data", "data.img", "--log", "log.img",
         ]);
         world
     }
