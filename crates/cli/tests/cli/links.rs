@@ -100,13 +100,14 @@ fn the_link_of_a_killed_daemon_is_replaced_by_the_next_attach() {
     assert_eq!(target(&world, "v"), None);
 }
 
+/// A name of its own: a volume `v` of another test may get the device, and would count as this one.
+const NAME: &str = "given-away";
+
 #[test]
 fn list_removes_a_link_whose_device_belongs_to_another_program() {
     if !can_serve_loop("list_removes_a_link_whose_device_belongs_to_another_program") {
         return;
     }
-    // A name of its own: a volume `v` of another test may get the device, and would count as this one.
-    const NAME: &str = "given-away";
     let world = CliSandbox::with_volume_named(NAME);
     attach(&world, NAME);
     let device = kernel_device(&world, NAME);
