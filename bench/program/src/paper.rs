@@ -10,7 +10,7 @@ use forebay_dcd_paper::{Circumstances, FilesystemRun, PaperScale, measure, write
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
 use forebay_scratch::TryDisk;
-use forebay_scratch::context::{TryContext, data_bytes, log_bytes};
+use forebay_scratch::context::{TryContext, data_bytes};
 use forebay_scratch::place::ScratchDir;
 use forebay_scratch::raw_server::{RawAccess, RawServer};
 use forebay_scratch::report::{PhaseTimes, TryReport};
@@ -27,6 +27,8 @@ use crate::forebay;
 
 /// Disk model, of the same family as the paper's disk, with the options of `try`.
 const DISK: &str = "barracuda";
+/// Length of the log, as in the paper.
+const LOG_BYTES: u64 = 64 << 20;
 /// Numbers of concurrent users, and files that each user unpacks.
 const USERS: [u32; 2] = [4, 1];
 const FILES: u32 = 508;
@@ -114,7 +116,7 @@ fn context(
         Ok(TryDisk::None) => None,
         Err(error) => return Err(CommandFailure::usage(error)),
     };
-    let (data_bytes, log_bytes) = (data_bytes(users), log_bytes(disk.as_ref()));
+    let (data_bytes, log_bytes) = (data_bytes(users), LOG_BYTES);
     Ok(TryContext {
         users,
         stop: stop.clone(),

@@ -34,14 +34,6 @@ pub fn data_bytes(users: u32) -> u64 {
     (256 << 20) + u64::from(users) * (64 << 20)
 }
 
-/// Returns the length of the log: the paper's on an emulated disk; otherwise enough for the measured phases.
-pub fn log_bytes(disk: Option<&DiskModelSpec>) -> u64 {
-    match disk {
-        Some(_) => 64 << 20,
-        None => 256 << 20,
-    }
-}
-
 impl TryContext {
     /// Returns the amount of work of a user: `full`, or on an emulated disk the part that fits into tens of seconds.
     pub(crate) fn amount(&self, full: u32) -> u32 {

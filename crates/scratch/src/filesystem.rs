@@ -77,8 +77,8 @@ fn introduction(variant: FilesystemVariant, is_cache: bool) -> Vec<String> {
     };
     let mut lines = vec![filesystem.to_owned()];
     if is_cache && variant == FilesystemVariant::Journal {
-        let legend = "log on disk: a write cache whose log is a part of the same disk. log on 2nd: its log is a second \
-                      disk of the same kind.";
+        let legend = "log on disk: a write cache whose log is a part of the same disk (logical DCD). log on 2nd: its \
+                      log is a second disk of the same kind (physical DCD).";
         lines.push(legend.into());
     }
     lines

@@ -4,12 +4,15 @@ use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
 
 use crate::args::{TryArgs, TryDisk, TryKind};
-use crate::context::{TryContext, data_bytes, log_bytes};
+use crate::context::{TryContext, data_bytes};
 use crate::place::ScratchDir;
 use crate::report::TryReport;
 use crate::setup::{self, StorageShape};
 use crate::stop::{UserStop, stoppable};
 use crate::{blocks, files, filesystem, system};
+
+/// Length of a log: enough for all phases, since a full log is as slow as the disk.
+const LOG_BYTES: u64 = 256 << 20;
 
 /// Runs `forebay try`.
 ///
@@ -30,7 +33,7 @@ fn work(args: TryArgs, stop: UserStop) -> CommandResult<bool> {
         TryDisk::None => None,
         TryDisk::Model(model) => Some(model),
     };
-    let (data_bytes, log_bytes) = (data_bytes(args.users), log_bytes(disk.as_ref()));
+    let (data_bytes, log_bytes) = (data_bytes(args.users), LOG_BYTES);
     // The images of one shape are removed before those of the next shape are made.
     let kind = if args.fs { TryKind::Fs } else { args.volume };
     let shapes = StorageShape::of(kind, &args.placement);
@@ -89,8 +92,8 @@ fn why_slower(kind: TryKind, is_emulated: bool) -> &'static str {
              log."
         }
         (TryKind::Cache, true) => {
-            "with the log on the same disk, the arm moves between log and data, and destaging competes with reads. \
-             Large transfers, as of copies, gain nothing from a log."
+            "destaging competes with the users for the arms of the disks, and large transfers, as of copies, gain \
+             nothing from a log."
         }
         (TryKind::Vsl, _) => {
             "reads of data that was written in another order, and the cleaner, cost time on the same disk."
