@@ -75,7 +75,7 @@ Exit codes with --salvage: 0, no data is lost any longer; 2, some data is still 
 Exit codes:
   0  clean: everything is on the data device
   1  dirty: attaching will recover what the log holds
-  2  damaged: flushed data cannot be read
+  2  damaged: flushed data cannot be read; or abandoned: the log failed and is never applied
   3  not a Forebay log, or unusable: missing, not permitted, in use, failing";
 
 /// A write cache for block devices. It gathers small writes, appends them to a log device in large requests, and

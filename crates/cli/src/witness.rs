@@ -19,7 +19,10 @@ use std::time::Duration;
 
 use forebay_linux::isolated;
 use forebay_rt::Rt;
-use forebay_volume::{FailedLogFuture, FailedLogRegistry, VolumeId};
+use forebay_volume::{FailedLogFuture, FailedLogRegistry, VolumeId, VolumeIdentity};
+
+use crate::dirs::ProgramDirs;
+use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 /// Time limit for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,9 +59,30 @@ impl FailedLogDir {
         }
     }
 
-    /// Returns true if a log of the volume was abandoned, in any epoch.
-    pub(crate) fn has_note(&self, volume: &str) -> bool {
-        file_of(&self.dir, volume).exists()
+    /// Returns true if a record in the directory names a log of the volume, in any epoch.
+    pub(crate) fn has_note_in(dir: &Path, volume: &str) -> bool {
+        file_of(dir, volume).exists()
+    }
+
+    /// Returns the records of the present user, for a command that also works without them: `None` if the environment
+    /// does not determine the state directory.
+    pub(crate) fn if_known(rt: &Rt) -> Option<FailedLogDir> {
+        let dirs = ProgramDirs::new().ok()?;
+        Some(FailedLogDir::new(rt, dirs.state().ok()?))
+    }
+
+    /// Returns true if the log was abandoned, according to its own mark or to a record.
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub(crate) async fn is_abandoned(&self, log: &VolumeIdentity) -> CommandResult<bool> {
+        let abandoned = log.is_abandoned(Some(self)).await;
+        abandoned.map_err(|error| {
+            CommandFailure::refused(format!(
+                "the failed-log record cannot be read, so the log of {} may have been abandoned after a failure: {error}",
+                log.name
+            ))
+        })
     }
 
     /// Removes the record of a volume whose log no longer exists.

@@ -17,6 +17,7 @@ use crate::map::{CacheMap, LogFragment};
 use crate::pairing::judge;
 use crate::recover::{SuperblockContents, apply, fits, info};
 use crate::salvage::{LogSalvageReport, salvageable};
+use crate::witness::{FailedLogRegistry, is_recorded};
 
 /// Longest read of a check, in bytes.
 const STEP: u64 = 1 << 20;
@@ -32,6 +33,11 @@ pub enum InspectError {
         "the log does not belong to a write cache: its superblock does not describe a data device"
     )]
     NotOurs,
+    /// The failed-log record cannot be read.
+    #[error(
+        "the failed-log record cannot be read, so this log may have been abandoned after a failure: {0}"
+    )]
+    Witness(std::sync::Arc<std::io::Error>),
     /// A device fails.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -44,9 +50,11 @@ pub struct DcdCheckReport {
     pub verdict: CheckVerdict,
     /// Contents of the superblock.
     pub info: SuperblockContents,
-    /// Valid records.
+    /// True if a failed-log record forbids the use of the log.
+    pub recorded_as_failed: bool,
+    /// Valid records; 0 for an abandoned log.
     pub records: u64,
-    /// Bytes whose newest data is in the log.
+    /// Bytes whose newest data is in the log; 0 for an abandoned log.
     pub dirty_bytes: u64,
     /// Bytes of data read and compared with their checksums.
     pub bytes_checked: u64,
@@ -138,6 +146,19 @@ pub async fn check(
     data: Option<(Rc<dyn Device>, DataIdentity)>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<DcdCheckReport, InspectError> {
+    check_witnessed(log, data, None, progress).await
+}
+
+/// Checks a log like [`check`], with storage for failed-log records.
+///
+/// # Errors
+/// As for [`check`]. Also if the failed-log record cannot be read.
+pub async fn check_witnessed(
+    log: Rc<dyn Device>,
+    data: Option<(Rc<dyn Device>, DataIdentity)>,
+    witness: Option<&dyn FailedLogRegistry>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<DcdCheckReport, InspectError> {
     let copies = forebay_ring_log::read_superblocks(&*log).await?;
     let (superblock, payload) = superblock(&*log).await?;
     let mut problems = Vec::new();
@@ -146,10 +167,12 @@ pub async fn check(
             problems.push(format!("copy {name} of the superblock: {error}"));
         }
     }
-    if superblock.abandoned {
-        problems.push("the log failed in use and was abandoned".into());
-    }
     forebay_ring_log::fits_device(&superblock, &*log)?;
+    let recorded = is_recorded(witness, superblock.volume, superblock.epoch.0).await;
+    let recorded = recorded.map_err(|error| InspectError::Witness(std::sync::Arc::new(error)))?;
+    if superblock.abandoned || recorded {
+        return Ok(check_abandoned(&log, &superblock, &payload, problems, recorded).await);
+    }
     let map = RefCell::new(CacheMap::new(RingGeometry::of(&superblock)));
     let mut unfit = None;
     let scan = forebay_ring_log::scan(&*log, &superblock, &mut |record| {
@@ -179,8 +202,6 @@ pub async fn check(
             damaged_ranges.len()
         ));
     }
-    let something = superblock.abandoned && payload.lost_sectors > 0;
-    let salvage = look_for_lost(something.then_some(&log), &mut problems).await;
     damaged_ranges.extend(unapplied);
     damaged_ranges.sort_unstable();
     let verdict = match (problems.is_empty(), map.is_empty()) {
@@ -191,14 +212,48 @@ pub async fn check(
     Ok(DcdCheckReport {
         verdict,
         info: info(&superblock, &payload),
+        recorded_as_failed: false,
         records: scan.records,
         dirty_bytes: map.live_sectors() * SECTOR_BYTES,
         bytes_checked,
         problems,
         damaged_ranges,
         grown_bytes,
-        salvage,
+        salvage: None,
     })
+}
+
+/// Reports on a log that was abandoned, according to its superblock or to the failed-log record. Its records are old
+/// data: they are neither counted nor compared with the data device.
+async fn check_abandoned(
+    log: &Rc<dyn Device>,
+    superblock: &RingSuperblock,
+    payload: &SuperblockPayload,
+    mut problems: Vec<String>,
+    recorded_as_failed: bool,
+) -> DcdCheckReport {
+    // A log that could not be marked lists no lost data.
+    let lists_lost = superblock.abandoned && payload.lost_sectors > 0;
+    let salvage = look_for_lost(lists_lost.then_some(log), &mut problems).await;
+    if lists_lost {
+        problems.push("the log failed in use and was abandoned".into());
+    }
+    DcdCheckReport {
+        verdict: if lists_lost {
+            CheckVerdict::Damaged
+        } else {
+            CheckVerdict::Abandoned
+        },
+        info: info(superblock, payload),
+        recorded_as_failed,
+        records: 0,
+        dirty_bytes: 0,
+        bytes_checked: 0,
+        problems,
+        damaged_ranges: Vec::new(),
+        grown_bytes: 0,
+        salvage,
+    }
 }
 
 /// Checks whether a log and a data device belong together. Returns the number of bytes by which the device is longer

@@ -67,7 +67,8 @@ pub use fingerprint::{BLOCKS as FINGERPRINT_BLOCKS, Fingerprint};
 pub use forebay_ring_log::{OffsetPolicy, VolumeId};
 pub use format::{DataIdentity, SuperblockPayload};
 pub use inspect::{
-    DcdCheckReport, InspectError, LogDumpEntry, LogDumpItem, check, dump, erase, inspect,
+    DcdCheckReport, InspectError, LogDumpEntry, LogDumpItem, check, check_witnessed, dump, erase,
+    inspect,
 };
 pub use options::AttachOptions;
 pub use recover::{AttachReport, CreateOptions, SuperblockContents, create};
@@ -75,4 +76,4 @@ pub use resize::{DcdResizeReport, ResizeError};
 pub use salvage::{LogSalvageReport, SalvageError, salvage, salvageable};
 pub use stats::{CacheMode, DcdStatus, DestageActivity};
 pub use volume::{DcdVolume, DrainError, StaleLog};
-pub use witness::{FailedLogFuture, FailedLogRegistry};
+pub use witness::{FailedLogFuture, FailedLogRegistry, is_recorded};

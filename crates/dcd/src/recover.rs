@@ -21,7 +21,7 @@ use crate::options::AttachOptions;
 use crate::pairing::{LEN_MAX, PairedDevice, grown, judge};
 use crate::ranges::RangeState;
 use crate::volume::DcdVolume;
-use crate::witness::FailedLogRegistry;
+use crate::witness::{FailedLogRegistry, is_recorded};
 
 /// Properties of a new volume.
 #[derive(Clone, Debug)]
@@ -217,13 +217,8 @@ async fn not_abandoned(
         let lost = ByteLen(payload.lost_sectors * SECTOR_BYTES);
         return Err(DcdAttachError::Abandoned { lost });
     }
-    let Some(witness) = witness else {
-        return Ok(());
-    };
-    let abandoned = witness.abandoned(superblock.volume).await;
-    let abandoned =
-        abandoned.map_err(|error| DcdAttachError::Witness(std::sync::Arc::new(error)))?;
-    if abandoned.is_some_and(|epoch| superblock.epoch.0 <= epoch) {
+    let recorded = is_recorded(witness, superblock.volume, superblock.epoch.0).await;
+    if recorded.map_err(|error| DcdAttachError::Witness(std::sync::Arc::new(error)))? {
         Err(DcdAttachError::GivenUp)
     } else {
         Ok(())

@@ -28,3 +28,19 @@ pub trait FailedLogRegistry: Debug {
     /// If the record cannot be stored.
     fn abandon(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()>;
 }
+
+/// Returns true if a failed-log record forbids the use of this volume's log, which was opened `epoch` times.
+///
+/// # Errors
+/// If the record cannot be read.
+pub async fn is_recorded(
+    records: Option<&dyn FailedLogRegistry>,
+    volume: VolumeId,
+    epoch: u64,
+) -> io::Result<bool> {
+    let Some(records) = records else {
+        return Ok(false);
+    };
+    let abandoned = records.abandoned(volume).await?;
+    Ok(abandoned.is_some_and(|recorded| epoch <= recorded))
+}

@@ -10,6 +10,8 @@ pub enum CheckVerdict {
     Clean,
     /// Attaching recovers data.
     Dirty,
+    /// The log failed and was abandoned. Its data is on the data device; the log is never applied again.
+    Abandoned,
     /// Data is missing or damaged, or the devices do not belong together.
     Damaged,
 }

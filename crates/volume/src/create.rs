@@ -1,9 +1,11 @@
 //! Creates a volume of any kind: checks its parameters, opens its devices, checks their content, and formats them.
 
+use forebay_dcd::FailedLogRegistry;
+
 use crate::content::{DeviceContent, probe};
 use crate::create_spec::{CreateReport, CreateSpec};
 use crate::error::VolumeError;
-use crate::kind::{CreateContext, VolumeCreation};
+use crate::kind::{CreateContext, FoundVolume, VolumeCreation};
 use crate::kind_spec::KindSpec;
 use crate::open::{OpenContext, OpenDevice};
 use crate::registry::{kind_of, kind_specs, kinds};
@@ -82,7 +84,10 @@ impl OpenedForCreate {
     ///
     /// # Errors
     /// If a device cannot be read.
-    pub async fn holds(&self) -> Result<Vec<(DeviceSpec, DeviceContent, String)>, VolumeError> {
+    pub async fn holds(
+        &self,
+        failed_logs: Option<&dyn FailedLogRegistry>,
+    ) -> Result<Vec<(DeviceSpec, DeviceContent, String)>, VolumeError> {
         let mut held = Vec::new();
         for (part, role) in self.creation.formatted() {
             let probed = probe(&part.device).await;
@@ -91,6 +96,7 @@ impl OpenedForCreate {
                 error,
             })?;
             if let Some(content) = content {
+                let content = with_record(content, failed_logs).await;
                 let why = reason_not_to_overwrite(&part.spec, role, &content);
                 held.push((part.spec.clone(), content, why));
             }
@@ -121,6 +127,25 @@ impl OpenedForCreate {
             tree: made.tree.with(&options)?,
             ..made
         })
+    }
+}
+
+/// Returns the content, described as an abandoned log if a failed-log record exists for it.
+async fn with_record(
+    content: DeviceContent,
+    failed_logs: Option<&dyn FailedLogRegistry>,
+) -> DeviceContent {
+    let DeviceContent::Volume(FoundVolume { log: Some(log), .. }) = &content else {
+        return content;
+    };
+    // Without a readable record, the log is treated as one whose data is still needed.
+    match forebay_dcd::is_recorded(failed_logs, log.volume, log.epoch).await {
+        Ok(true) => DeviceContent::Volume(FoundVolume {
+            text: log.if_abandoned.clone(),
+            unsaved: None,
+            log: None,
+        }),
+        _ => content,
     }
 }
 

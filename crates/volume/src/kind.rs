@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use forebay_dcd::FailedLogRegistry;
+use forebay_dcd::{FailedLogRegistry, VolumeId};
 use forebay_device::{Device, DeviceError};
 use forebay_dfs::FsClock;
 use forebay_rt::Rt;
@@ -75,8 +75,38 @@ pub struct VolumeIdentity {
     pub volume: String,
     /// True if all data is elsewhere, so that the device can be erased without being read.
     pub clean: bool,
-    /// True if the log failed and was abandoned: it is never applied.
+    /// True if the log is marked as failed and abandoned: it is never applied.
     pub abandoned: bool,
+    /// Number of times the log was opened; 0 for a volume without a log. A failed-log record names this number.
+    pub epoch: u64,
+}
+
+impl VolumeIdentity {
+    /// Returns true if the log was abandoned, according to its mark or to a failed-log record.
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub async fn is_abandoned(
+        &self,
+        failed_logs: Option<&dyn FailedLogRegistry>,
+    ) -> std::io::Result<bool> {
+        if self.abandoned {
+            return Ok(true);
+        }
+        match VolumeId::parse(&self.volume) {
+            Some(volume) => forebay_dcd::is_recorded(failed_logs, volume, self.epoch).await,
+            None => Ok(false),
+        }
+    }
+}
+
+/// The surroundings in which a volume that is not attached is checked.
+#[derive(Clone, Copy)]
+pub struct CheckContext<'a> {
+    /// The executor.
+    pub rt: &'a Rt,
+    /// Failed-log records on a third device. A recorded log is reported as abandoned.
+    pub failed_logs: Option<&'a dyn FailedLogRegistry>,
 }
 
 /// A volume recognised on one of its devices.
@@ -86,6 +116,19 @@ pub struct FoundVolume {
     pub text: String,
     /// Description of the volume, for a device with the only copy of data that belongs elsewhere.
     pub unsaved: Option<String>,
+    /// The log on the device, if a failed-log record may exist for it.
+    pub log: Option<FoundLog>,
+}
+
+/// A log recognised on a device, as a failed-log record names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundLog {
+    /// The volume's id.
+    pub volume: VolumeId,
+    /// Number of times the log was opened.
+    pub epoch: u64,
+    /// Description of the log, as the object of "holds", if a record shows that it was abandoned.
+    pub if_abandoned: String,
 }
 
 /// Receives the bytes done and the total bytes.
@@ -167,7 +210,7 @@ pub trait VolumeKind: Sync {
     /// If the device holds no volume of this kind, or cannot be read.
     fn check<'a>(
         &'a self,
-        rt: &'a Rt,
+        context: CheckContext<'a>,
         own: &'a OpenDevice,
         progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>>;
@@ -237,10 +280,10 @@ pub trait OpenedVolume {
     /// If a device does not hold a Forebay structure, or cannot be read.
     fn check<'a>(
         &'a self,
-        rt: &'a Rt,
+        context: CheckContext<'a>,
         progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
-        let _ = (rt, progress);
+        let _ = (context, progress);
         let what = self.own().spec.to_string();
         Box::pin(async move { Err(VolumeError::Usage(format!("{what} has no further device"))) })
     }

@@ -59,8 +59,8 @@ pub use forebay_dcd::DestageActivity;
 pub use forebay_device::{AckMode, CheckVerdict, DataLocation, LocatedExtent};
 pub use forebay_dfs::{FileTime, Fs, FsClock};
 pub use kind::{
-    AcceptedFaults, AttachContext, AttachedLayer, CreateContext, FoundVolume, OpenedVolume,
-    ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
+    AcceptedFaults, AttachContext, AttachedLayer, CheckContext, CreateContext, FoundLog,
+    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
 };
 pub use kind_spec::{DeviceRole, KindSpec, PlacementChoice, ServedAs};
 pub use kinds::cache::{FailedLogFuture, FailedLogRegistry, VolumeId};

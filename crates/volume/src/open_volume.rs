@@ -5,7 +5,8 @@ use forebay_rt::Rt;
 
 use crate::error::VolumeError;
 use crate::kind::{
-    AttachContext, AttachedLayer, OpenedVolume, ProgressSink, VolumeIdentity, VolumeKind,
+    AttachContext, AttachedLayer, CheckContext, OpenedVolume, ProgressSink, VolumeIdentity,
+    VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::open::{OpenContext, OpenDevice, open_one};
@@ -56,13 +57,13 @@ impl OpenVolume {
     /// If a device does not hold a Forebay structure, or cannot be read.
     pub async fn check(
         &self,
-        rt: &Rt,
+        context: CheckContext<'_>,
         progress: ProgressSink<'_>,
     ) -> Result<LayerCheckReport, VolumeError> {
         if self.opened.has_several_devices() {
-            return self.opened.check(rt, progress).await;
+            return self.opened.check(context, progress).await;
         }
-        self.own().check(rt, progress).await
+        self.own().check(context, progress).await
     }
 
     /// Describes the data that stays when the volume is removed; `None` if it is lost.
@@ -168,10 +169,10 @@ impl SuperblockDevice {
     /// If the device does not hold a Forebay structure, or cannot be read.
     pub async fn check(
         &self,
-        rt: &Rt,
+        context: CheckContext<'_>,
         progress: ProgressSink<'_>,
     ) -> Result<LayerCheckReport, VolumeError> {
-        self.kind().await.check(rt, &self.part, progress).await
+        self.kind().await.check(context, &self.part, progress).await
     }
 
     /// Passes every valid structure to `out`. Changes nothing.

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use forebay_linux::{DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    CheckVerdict, LayerCheckReport, LayerSalvageReport, OpenContext, SuperblockDevice, open,
+    CheckContext, CheckVerdict, LayerCheckReport, LayerSalvageReport, OpenContext,
+    SuperblockDevice, open,
 };
 use serde::Serialize;
 
@@ -15,6 +16,7 @@ use crate::dirs::ProgramDirs;
 use crate::lock::NameLock;
 use crate::run::on_ring;
 use crate::target::{VolumeTarget, own};
+use crate::witness::FailedLogDir;
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_command_output::progress::ByteProgress;
 use forebay_command_output::result_line;
@@ -41,7 +43,7 @@ pub(crate) fn run(args: CheckArgs) -> CommandResult<u8> {
     let code = |report: &LayerCheckReport| match report.verdict {
         CheckVerdict::Clean => 0,
         CheckVerdict::Dirty => 1,
-        CheckVerdict::Damaged => 2,
+        CheckVerdict::Abandoned | CheckVerdict::Damaged => 2,
     };
     reported(json, checked, |report| &report.lines, code)
 }
@@ -100,6 +102,16 @@ async fn salvage(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<Lay
         Ok(open(&target.tree, context)?)
     };
     let opened = lock.patiently(&rt, all).await?;
+    if let (Ok(log), Ok(state)) = (opened.own().inspect().await, dirs.state())
+        && !log.abandoned
+        && FailedLogDir::new(&rt, state).is_abandoned(&log).await?
+    {
+        return Err(CommandFailure::refused(format!(
+            "cannot salvage {}: this log failed in use and could not be marked, so it does not list the data that was \
+             lost with it; all data that could be read was moved to the data device",
+            target.own()
+        )));
+    }
     Ok(opened.salvage().await?)
 }
 
@@ -124,12 +136,17 @@ async fn check(args: CheckArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult<Layer
         let (kind, spec) = own(target)?;
         SuperblockDevice::open(kind, spec, context)?
     };
+    let failed_logs = FailedLogDir::if_known(&rt);
+    let context = CheckContext {
+        rt: &rt,
+        failed_logs: failed_logs.as_ref().map(|records| records as _),
+    };
     let mut progress = ByteProgress::new(format!("checking {}", checked_device.spec()));
     let checked = {
         let mut set = |done, total| progress.set(done, total);
         match &opened {
-            Some(opened) => opened.check(&rt, &mut set).await,
-            None => checked_device.check(&rt, &mut set).await,
+            Some(opened) => opened.check(context, &mut set).await,
+            None => checked_device.check(context, &mut set).await,
         }
     };
     progress.finish();

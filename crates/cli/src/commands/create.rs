@@ -7,8 +7,8 @@ use std::rc::Rc;
 use forebay_linux::{DeviceKind, DeviceOpenOptions, IoRing};
 use forebay_rt::Rt;
 use forebay_volume::{
-    ConfigFile, CreateContext, CreateSpec, DeviceSpec, FILESYSTEM, KindSpec, OpenContext,
-    OpenDevice, OpenedForCreate, OptionValues, ServedAs, SuperblockDevice, VolumeName,
+    ConfigFile, CreateContext, CreateSpec, DeviceSpec, ErrorCause, FILESYSTEM, KindSpec,
+    OpenContext, OpenDevice, OpenedForCreate, OptionValues, ServedAs, SuperblockDevice, VolumeName,
 };
 use rustix::fs::SeekFrom;
 
@@ -132,8 +132,10 @@ async fn create(
         options: DeviceOpenOptions::default(),
     };
     let blank = wanted.open(context)?;
-    refuse_if_in_use(&blank, args.force).await?;
-    for why in dirty_logs_of(&args, &dirs, &rt, &ring).await {
+    let state = dirs.state().ok();
+    let failed_logs = state.map(|state| FailedLogDir::new(&rt, state));
+    refuse_if_in_use(&blank, failed_logs.as_ref(), args.force).await?;
+    for why in dirty_logs_of(&args, &dirs, failed_logs.as_ref(), &rt, &ring).await {
         if !args.force {
             return Err(CommandFailure::refused(why));
         }
@@ -152,8 +154,8 @@ async fn create(
         clock: &clock(),
     };
     let made = blank.create(context).await?;
-    if let (Some(before), Ok(state)) = (before, dirs.state()) {
-        FailedLogDir::new(&rt, state).forget(&before).await;
+    if let (Some(before), Some(failed_logs)) = (before, &failed_logs) {
+        failed_logs.forget(&before).await;
     }
     let file = description.write(&ConfigFile {
         name: name.clone(),
@@ -191,8 +193,13 @@ fn wanted(args: &CreateArgs) -> CreateSpec {
     }
 }
 
-async fn refuse_if_in_use(blank: &OpenedForCreate, force: bool) -> CommandResult {
-    for (spec, content, why) in blank.holds().await? {
+async fn refuse_if_in_use(
+    blank: &OpenedForCreate,
+    failed_logs: Option<&FailedLogDir>,
+    force: bool,
+) -> CommandResult {
+    let failed_logs = failed_logs.map(|records| records as _);
+    for (spec, content, why) in blank.holds(failed_logs).await? {
         if !force {
             return Err(CommandFailure::refused(why));
         }
@@ -201,54 +208,69 @@ async fn refuse_if_in_use(blank: &OpenedForCreate, force: bool) -> CommandResult
     Ok(())
 }
 
-/// Returns the reasons against overwriting the data device, as texts: one for each configured cache on this device
-/// whose log holds data for it. If the device was used without its log, the log could never be applied again.
+/// Returns the reasons against using the devices, as texts: one for each configured cache whose data device is among
+/// them, and whose log holds data for it, or cannot be read. If the device was used without its log, the log could
+/// never be applied again.
 async fn dirty_logs_of(
     args: &CreateArgs,
     dirs: &ProgramDirs,
+    failed_logs: Option<&FailedLogDir>,
     rt: &Rt,
     ring: &Rc<IoRing>,
 ) -> Vec<String> {
-    let mut dirty = Vec::new();
-    let Some((data, identity)) = data_of(args)
-        .ok()
-        .and_then(|data| Some((data, data.identity().ok()?)))
-    else {
-        return dirty;
+    let devices = &args.devices.devices;
+    let named = devices.roles().filter_map(|role| devices.get(role));
+    let named: Vec<_> = named
+        .filter_map(|spec| Some((spec, spec.identity().ok()?)))
+        .collect();
+    let used = |spec: &DeviceSpec| {
+        let other = spec.identity().ok()?;
+        let overlapping = named.iter().find(|(_, own)| own.overlaps(&other));
+        overlapping.map(|(spec, _)| *spec)
     };
-    let overlaps = |spec: &DeviceSpec| spec.identity().is_ok_and(|other| other.overlaps(&identity));
+    let mut dirty = Vec::new();
     for name in dirs.described_names() {
         let Ok(tree) = dirs.description(&name).map(|described| described.tree) else {
             continue;
         };
-        let Some(log) = tree.log().filter(|_| {
-            let devices = tree.devices();
-            devices
-                .iter()
-                .any(|(role, spec)| role.starts_with("data") && overlaps(spec))
-        }) else {
+        let under = tree.devices();
+        let mut under = under.iter().filter(|(role, _)| role.starts_with("data"));
+        let Some((log, data)) = tree.log().zip(under.find_map(|(_, spec)| used(spec))) else {
             continue;
         };
         // A log device that is overwritten itself is examined elsewhere.
-        let own = args.devices.devices.get("log");
-        let is_own = own.and_then(|own| own.identity().ok());
-        if is_own.is_some_and(|own| log.identity().is_ok_and(|log| log.overlaps(&own))) {
+        if used(log).is_some() {
             continue;
         }
         let options = DeviceOpenOptions::existing().for_reading();
         let context = OpenContext { rt, ring, options };
-        let Ok(own) = SuperblockDevice::open(tree.kind(), log, context) else {
-            continue;
+        let reason = match SuperblockDevice::open(tree.kind(), log, context) {
+            Ok(own) => unsaved_in(&own, failed_logs).await,
+            Err(error) => Some(format!("may hold unsaved data for it ({error})")),
         };
-        match own.inspect().await {
-            Ok(info) if !info.clean && !info.abandoned => dirty.push(format!(
-                "{data} is the data device of the volume {name}, whose log {log} HOLDS UNSAVED DATA for it, which could \
-                 no longer be applied: attach and drain or remove {name} first, or abandon that data with --force"
-            )),
-            _ => {}
+        if let Some(reason) = reason {
+            dirty.push(format!(
+                "{data} is the data device of the volume {name}, whose log {log} {reason}; the log could no longer be \
+                 applied: attach and drain or remove {name} first, or abandon that data with --force"
+            ));
         }
     }
     dirty
+}
+
+/// Describes the data that is only in a log, as the predicate of a sentence. `None` if the data device is complete.
+async fn unsaved_in(log: &SuperblockDevice, failed_logs: Option<&FailedLogDir>) -> Option<String> {
+    let info = match log.inspect().await {
+        Ok(info) => info,
+        // A device that holds no log any more has no data for this device.
+        Err(error) if error.cause() == ErrorCause::NotFound => return None,
+        Err(error) => return Some(format!("may hold unsaved data for it ({error})")),
+    };
+    let abandoned = info
+        .is_abandoned(failed_logs.map(|records| records as _))
+        .await;
+    let needed = !info.clean && !abandoned.unwrap_or(false);
+    needed.then(|| "HOLDS UNSAVED DATA for it".into())
 }
 
 /// Returns true if a log file has ranges that are unallocated, or allocated and never written. Its filesystem would

@@ -12,6 +12,7 @@ use crate::args::DumpArgs;
 use crate::dirs::ProgramDirs;
 use crate::run::on_ring;
 use crate::target::own;
+use crate::witness::FailedLogDir;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 pub(crate) fn run(args: DumpArgs) -> CommandResult {
@@ -31,6 +32,16 @@ async fn dump(args: DumpArgs, rt: Rt, ring: Rc<IoRing>) -> CommandResult {
         let (kind, spec) = own(&args.target)?;
         SuperblockDevice::open(kind, spec, context)?
     };
+    // Records of an abandoned log look valid, but are never applied.
+    if let (Some(records), Ok(log)) = (FailedLogDir::if_known(&rt), own.inspect().await)
+        && records.is_abandoned(&log).await?
+    {
+        eprintln!(
+            "forebay: {}: this log failed in use and was abandoned; its data was moved to the data device, and the \
+             records below are never applied",
+            own.spec()
+        );
+    }
     print(&own, &rt, args.json).await
 }
 

@@ -12,6 +12,7 @@ use crate::client;
 use crate::dirs::ProgramDirs;
 use crate::link;
 use crate::waiting;
+use crate::witness::FailedLogDir;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
 use forebay_control::ConnectError;
@@ -145,6 +146,15 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
             item.state = "unusable";
             item.detail = Some(CommandFailure::from(failure).text);
         }
+    }
+    if matches!(item.state, "detached" | "dead")
+        && let (Some(volume), Ok(state)) = (volume.as_deref(), dirs.state())
+        && FailedLogDir::has_note_in(state, volume)
+    {
+        let log = item.log.as_deref().unwrap_or("the log");
+        item.detail = Some(format!(
+            "{log} failed in use, and a failed-log record names it; see: forebay check {name}"
+        ));
     }
     if matches!(item.state, "detached" | "dead")
         && let Some(device) = volume.as_deref().and_then(waiting::device)

@@ -62,14 +62,16 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
         )));
     }
     let witness = Rc::new(FailedLogDir::new(&rt, dirs.state()?));
-    // A log that may have been abandoned is not trusted to describe its own state.
-    let clean = info.clean && !witness.has_note(&info.volume);
+    // A log that was abandoned does not describe its own state.
+    let abandoned = loses_abandoned(&target, witness.is_abandoned(&info).await, &args)?;
+    let clean = info.clean;
     let stays = match opened {
+        Ok(opened) if abandoned => opened.stays(),
         Ok(opened) => {
             let witness = Rc::clone(&witness);
             taken_home(&rt, &signals, opened, clean, &target, witness, &args).await?
         }
-        Err(_) if clean => None,
+        Err(_) if clean || abandoned => None,
         // The volume is only in use, not lost.
         Err(failure) if failure.code == FailureCode::Refused => return Err(failure),
         Err(failure) => loses_log(&target, &failure, &args).map(|()| None)?,
@@ -77,6 +79,8 @@ async fn remove(rt: Rt, ring: Rc<IoRing>, args: RemoveArgs) -> CommandResult {
     erase(&own).await?;
     lock.settle();
     witness.forget(&info.volume).await;
+    // After a kill, nothing else removes them, and `list` would show the volume as dead.
+    dirs.remove_sockets(&target.name);
     if is_described(&dirs, &target) {
         dirs.remove_description(&target.name)?;
     }
@@ -123,6 +127,7 @@ fn forget(
         ));
     }
     dirs.remove_description(name)?;
+    dirs.remove_sockets(name);
     result_line!("removed the configuration file of volume {name}; nothing was erased: {failure}");
     Ok(())
 }
@@ -141,6 +146,26 @@ fn loses_log(target: &VolumeTarget, failure: &CommandFailure, args: &RemoveArgs)
     }
     eprintln!("forebay: {failure}: losing the data in the log (--force)");
     Ok(())
+}
+
+/// Returns true if the log was abandoned and may be erased. Its data is on the data device, but without the log, data
+/// that was lost with it cannot be salvaged later.
+fn loses_abandoned(
+    target: &VolumeTarget,
+    abandoned: CommandResult<bool>,
+    args: &RemoveArgs,
+) -> CommandResult<bool> {
+    match abandoned {
+        Ok(true) if !args.force => Err(CommandFailure::refused(format!(
+            "the log {} of {} failed in use and was abandoned; all data that could be read was moved to the data \
+             device, which alone is the volume: remove it with --force (this also erases what `forebay check \
+             --salvage` could still find)",
+            target.own(),
+            target.name
+        ))),
+        Ok(abandoned) => Ok(abandoned),
+        Err(failure) => loses_log(target, &failure, args).map(|()| true),
+    }
 }
 
 /// Moves all data to the data device, unless the log is clean. Returns a text that describes the data that remains

@@ -383,6 +383,48 @@ fn create_reports_the_length_of_the_unused_end_of_a_device() {
     assert!(!said.contains("UNUSED"), "{said}");
 }
 
+/// The first log is found by the configuration file, whatever the path of the data device and its role in the new
+/// volume. A first log that cannot be examined may hold unsaved data, too.
+#[test]
+fn a_device_below_a_dirty_log_is_refused_by_any_path_in_any_role_and_without_its_log() {
+    let world = CliSandbox::with_volume();
+    world.image("log2.img", 40 * MIB);
+    world.image("other.img", 64 * MIB);
+    world.dirty(8 * MIB, 3, 4096);
+    std::os::unix::fs::symlink("data.img", world.path("by-id")).unwrap();
+    std::fs::hard_link(world.path("data.img"), world.path("hard")).unwrap();
+    let dirty = ["volume v", "log.img HOLDS UNSAVED DATA", "--force"];
+    for data in ["by-id", "hard", "./data.img@1MiB+32MiB", "data.img@0+32MiB"] {
+        let args = ["create", "--name", "w", "--data", data, "--log", "log2.img"];
+        world.refused(&args).with(4, &dirty);
+        assert!(!world.path("etc/w.toml").exists());
+    }
+    let as_log = [
+        "create",
+        "--name",
+        "w",
+        "--data",
+        "other.img",
+        "--log",
+        "by-id@1MiB+40MiB",
+    ];
+    world.refused(&as_log).with(4, &dirty);
+    std::fs::rename(world.path("log.img"), world.path("away.img")).unwrap();
+    let args = [
+        "create", "--name", "w", "--data", "by-id", "--log", "log2.img",
+    ];
+    let refused = world.refused(&args);
+    refused.with(
+        4,
+        &[
+            "volume v",
+            "may hold unsaved data",
+            "does not exist",
+            "--force",
+        ],
+    );
+}
+
 /// Found in review: a second log over a device was accepted, and the data in the first log was lost.
 #[test]
 fn a_second_cache_over_a_device_with_a_dirty_first_log_is_refused_unless_forced() {

@@ -204,6 +204,84 @@ fn volume_id(world: &CliSandbox) -> String {
     report["info"]["volume"].as_str().unwrap().to_owned()
 }
 
+/// Found by a user of the manual: only `attach` consulted the record. `check` called the log dirty or damaged, and
+/// advised `--accept-changed`; `create` warned of unsaved data.
+fn commands_name_the_abandoned_log(world: &CliSandbox) {
+    for args in [&["check", "v"][..], &["check", "--log", LOG]] {
+        let checked = world.run(args);
+        let (out, err) = crate::world::texts(&checked);
+        assert_eq!(checked.status.code(), Some(2), "{out}{err}");
+        for part in [
+            "abandoned",
+            "failed-log record",
+            "data.img",
+            "Nothing is left to recover",
+        ] {
+            assert!(out.contains(part), "{part}: {out}");
+        }
+        for wrong in ["accept-changed", "dirty", "DAMAGED", "attaching recovers"] {
+            assert!(!out.contains(wrong), "{wrong}: {out}");
+        }
+    }
+    let json = world.run(&["check", "v", "--json"]).stdout;
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(
+        (
+            &report["verdict"],
+            &report["recorded_as_failed"],
+            &report["dirty_bytes"]
+        ),
+        (&"abandoned".into(), &true.into(), &0.into())
+    );
+    let dumped = crate::world::texts(&world.run(&["dump", "v"])).1;
+    assert!(
+        dumped.contains("abandoned") && dumped.contains("never applied"),
+        "{dumped}"
+    );
+    let again = ["create", "--name", "w", "--data", "data.img", "--log", LOG];
+    let refused = world.refused(&again);
+    refused.with(
+        4,
+        &[
+            "failed log of the Forebay volume",
+            "nothing in it is needed",
+            "--force",
+        ],
+    );
+    assert!(!refused.said.contains("UNSAVED"), "{}", refused.said);
+    // The data device needs nothing from the failed log, so another log for it is not refused.
+    world.image("log2.img", 40 * MIB);
+    let other = [
+        "create", "--name", "w", "--data", "data.img", "--log", "log2.img",
+    ];
+    world.ok(&other);
+    world.ok(&["remove", "w"]);
+    let salvaged = crate::world::failed(&["check"], &world.run(&["check", "v", "--salvage"]));
+    salvaged.with(3, &["could not be marked"]);
+    assert!(!salvaged.said.contains("attaching"), "{}", salvaged.said);
+    for command in ["resize", "tune"] {
+        let refused = world.refused(&[command, "v"]);
+        assert!(!refused.said.contains("accept-changed"), "{}", refused.said);
+    }
+    assert!(world.ok(&["list"]).contains("failed-log record"));
+    fs::remove_file(world.path("log2.img")).unwrap();
+}
+
+#[test]
+fn the_volume_of_an_abandoned_log_is_removed_on_command() {
+    let world = with_log_far_in();
+    world.dirty(0, 3, 4096);
+    let id = volume_id(&world);
+    fs::create_dir_all(world.path("state")).unwrap();
+    let note = world.path("state").join(format!("{id}.given-up"));
+    let noted = format!("the log of volume {id} was given up in epoch 1\n");
+    fs::write(&note, noted).unwrap();
+    commands_name_the_abandoned_log(&world);
+    let said = world.ok(&["remove", "v", "--force"]);
+    assert!(said.contains("complete by itself"), "{said}");
+    assert!(!note.exists() && world.ok(&["list"]).contains("no volumes"));
+}
+
 #[test]
 fn a_failed_log_record_refuses_its_log_but_not_a_later_epoch() {
     let world = with_log_far_in();
@@ -219,9 +297,17 @@ fn a_failed_log_record_refuses_its_log_but_not_a_later_epoch() {
         fs::write(&note, noted(epoch)).unwrap();
         let refused = world.refused(&["attach", "v", "--via", "none"]);
         refused.with(4, &["abandoned", "create --force"]);
-        world.refused(&["remove", "v"]).with(4, &["abandoned"]);
+        let removed = world.refused(&["remove", "v"]);
+        removed.with(4, &["abandoned", "moved to the data device", "--force"]);
+        assert!(!removed.said.contains("LOSE"), "{}", removed.said);
+        commands_name_the_abandoned_log(&world);
     }
     fs::write(&note, "what is this").unwrap();
+    world
+        .refused(&["remove", "v"])
+        .with(4, &["remove the file"]);
+    let checked = crate::world::failed(&["check"], &world.run(&["check", "v"]));
+    checked.with(3, &["may have been abandoned", "remove the file"]);
     let refused = world.refused(&["attach", "v", "--via", "none"]);
     refused.with(
         4,

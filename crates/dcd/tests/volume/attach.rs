@@ -329,8 +329,8 @@ fn an_abandoned_log_is_rejected_with_its_losses_in_the_error() {
             .contains("the data device alone is the volume")
     );
     let found = check(&images, true).expect("a log");
-    assert_eq!(found.verdict, CheckVerdict::Damaged);
-    assert!(found.info.abandoned);
+    assert_eq!(found.verdict, CheckVerdict::Abandoned);
+    assert!(found.info.abandoned && found.dirty_bytes == 0 && found.problems.is_empty());
 }
 
 #[test]

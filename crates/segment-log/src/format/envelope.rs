@@ -9,6 +9,18 @@ pub const HEADER_BYTES: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VolumeId(pub [u8; 16]);
 
+impl VolumeId {
+    /// Returns the id with this text form, if the text is such a form.
+    pub fn parse(text: &str) -> Option<VolumeId> {
+        let digits: String = text.chars().filter(|c| *c != '-').collect();
+        if digits.len() != 32 || !digits.is_ascii() {
+            return None;
+        }
+        let bytes = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();
+        Some(VolumeId(bytes)).filter(|id| id.to_string() == text)
+    }
+}
+
 impl std::fmt::Display for VolumeId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (i, byte) in self.0.iter().enumerate() {

@@ -80,6 +80,14 @@ impl KindError for CacheError {
     fn class(&self) -> ErrorCause {
         match self {
             CacheError::LayerBelow(_) => ErrorCause::Usage,
+            CacheError::NotALog {
+                error: InspectError::Witness(_),
+                ..
+            } => ErrorCause::Refused,
+            CacheError::NotALog {
+                error: InspectError::Device(_) | InspectError::Log(LogOpenError::Device(_)),
+                ..
+            } => ErrorCause::Device,
             CacheError::SalvageOver(_) | CacheError::NotALog { .. } => ErrorCause::NotFound,
             CacheError::Remembered { .. } => ErrorCause::General,
             CacheError::OtherBelow { .. } => ErrorCause::Refused,

@@ -16,7 +16,8 @@ use super::{create, over_volume};
 use crate::create_spec::CreateSpec;
 use crate::error::VolumeError;
 use crate::kind::{
-    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
+    CheckContext, FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity,
+    VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::layer::LayerFuture;
@@ -80,6 +81,7 @@ impl VolumeKind for CacheKind {
                 volume: info.volume,
                 clean: info.clean,
                 abandoned: info.abandoned,
+                epoch: info.epoch,
             })
         })
     }
@@ -114,11 +116,14 @@ impl VolumeKind for CacheKind {
 
     fn check<'a>(
         &'a self,
-        _rt: &'a Rt,
+        context: CheckContext<'a>,
         own: &'a OpenDevice,
         progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
-        Box::pin(async { Ok(check_log(own, None, progress).await?.into_report()) })
+        Box::pin(async move {
+            let checked = check_log(own, None, context.failed_logs, progress).await;
+            Ok(checked?.into_report())
+        })
     }
 
     fn dump<'a>(

@@ -2,15 +2,18 @@
 
 use std::rc::Rc;
 
-use forebay_dcd::{DcdCheckReport, InspectError, SuperblockContents};
+use forebay_dcd::{
+    DcdCheckReport, FailedLogRegistry, InspectError, SuperblockContents, SuperblockPayload,
+};
 use forebay_device::Device;
 use forebay_ring_log::{FormatError, RingSuperblock, read_superblocks};
+use forebay_units::{ByteLen, SECTOR_BYTES};
 use serde::Serialize;
 
 use super::error::CacheError;
 use super::render;
 use crate::error::VolumeError;
-use crate::kind::{FoundVolume, ProgressSink};
+use crate::kind::{FoundLog, FoundVolume, ProgressSink};
 use crate::kinds::space::{self, SpaceCheck};
 use crate::open::OpenDevice;
 use crate::report::{LayerCheckReport, LayerDumpItem};
@@ -22,10 +25,17 @@ pub(super) async fn find(device: &Rc<dyn Device>) -> Option<FoundVolume> {
     let copies = read_superblocks(&**device).await.ok()?;
     if let Ok(newest) = copies.newest() {
         let volume = newest.volume.to_string();
-        return Some(if newest.clean {
+        return Some(if newest.abandoned {
+            FoundVolume {
+                text: abandoned_text(newest),
+                unsaved: None,
+                log: None,
+            }
+        } else if newest.clean {
             FoundVolume {
                 text: format!("the log of the Forebay volume {volume}"),
                 unsaved: None,
+                log: Some(found_log(newest)),
             }
         } else {
             dirty(device, newest).await
@@ -38,6 +48,7 @@ pub(super) async fn find(device: &Rc<dyn Device>) -> Option<FoundVolume> {
                 return Some(FoundVolume {
                     text: format!("a Forebay log that cannot be read ({error})"),
                     unsaved: None,
+                    log: None,
                 });
             }
             // Both copies are intact, but contradict each other.
@@ -57,7 +68,36 @@ async fn dirty(device: &Rc<dyn Device>, superblock: &RingSuperblock) -> FoundVol
     FoundVolume {
         text: format!("the log of the Forebay volume {volume}, with unsaved data in it"),
         unsaved: Some(format!("{volume} ({of})")),
+        log: Some(found_log(superblock)),
     }
+}
+
+fn found_log(superblock: &RingSuperblock) -> FoundLog {
+    FoundLog {
+        volume: superblock.volume,
+        epoch: superblock.epoch.0,
+        if_abandoned: abandoned_text(superblock),
+    }
+}
+
+/// Describes an abandoned log, as the object of "holds". A log that could not be marked lists no lost data.
+fn abandoned_text(superblock: &RingSuperblock) -> String {
+    let payload = SuperblockPayload::decode(&superblock.layer);
+    let (data, lost) = payload.map_or_else(
+        || ("the data device".into(), 0),
+        |payload| (payload.data.path, payload.lost_sectors),
+    );
+    let needed = match lost {
+        0 => "nothing in it is needed".into(),
+        sectors => format!(
+            "{} were lost with it, see `forebay check --salvage`",
+            ByteLen(sectors * SECTOR_BYTES)
+        ),
+    };
+    format!(
+        "the failed log of the Forebay volume {}, abandoned after its data was moved to {data} ({needed})",
+        superblock.volume
+    )
 }
 
 /// Returns the volume's information as the log records it.
@@ -99,10 +139,12 @@ impl CacheCheck {
 pub(crate) async fn check_log(
     log: &OpenDevice,
     data: Option<&OpenDevice>,
+    failed_logs: Option<&dyn FailedLogRegistry>,
     progress: ProgressSink<'_>,
 ) -> Result<CacheCheck, VolumeError> {
     let data = data.map(|data| (Rc::clone(&data.device), data.identity.clone()));
-    let checked = forebay_dcd::check(Rc::clone(&log.device), data, progress).await;
+    let checked =
+        forebay_dcd::check_witnessed(Rc::clone(&log.device), data, failed_logs, progress).await;
     let cache = checked.map_err(|error| not_a_log(&log.spec, error))?;
     Ok(CacheCheck { cache, below: None })
 }

@@ -2,15 +2,13 @@
 
 use std::rc::Rc;
 
-use forebay_rt::Rt;
-
 use super::attach::attach;
 use super::devices::CacheDevices;
 use super::error::CacheError;
 use super::offline::check_log;
 use super::{over_volume, render};
 use crate::error::VolumeError;
-use crate::kind::{AttachContext, AttachedLayer, OpenedVolume, ProgressSink};
+use crate::kind::{AttachContext, AttachedLayer, CheckContext, OpenedVolume, ProgressSink};
 use crate::layer::LayerFuture;
 use crate::open::OpenDevice;
 use crate::options::OptionValues;
@@ -32,14 +30,15 @@ impl OpenedVolume for CacheDevices {
 
     fn check<'a>(
         &'a self,
-        rt: &'a Rt,
+        context: CheckContext<'a>,
         progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
         Box::pin(async move {
             if self.below.is_some() {
-                return over_volume::check(rt, self, progress).await;
+                return over_volume::check(context, self, progress).await;
             }
-            let checked = check_log(&self.log, Some(&self.data), progress).await;
+            let checked =
+                check_log(&self.log, Some(&self.data), context.failed_logs, progress).await;
             Ok(checked?.into_report())
         })
     }

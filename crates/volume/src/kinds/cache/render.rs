@@ -202,6 +202,10 @@ pub(super) fn check(report: &DcdCheckReport) -> Vec<String> {
     lines.push(match report.verdict {
         CheckVerdict::Clean => "clean: everything is on the data device".into(),
         CheckVerdict::Dirty => format!("dirty: {found}; attaching recovers them"),
+        CheckVerdict::Abandoned => abandoned(report),
+        CheckVerdict::Damaged if info.abandoned => {
+            "DAMAGED: the log failed and was abandoned, and data was lost with it".into()
+        }
         CheckVerdict::Damaged => format!("DAMAGED: {found}"),
     });
     lines.extend(report.problems.iter().map(|problem| format!("  {problem}")));
@@ -221,6 +225,20 @@ pub(super) fn check(report: &DcdCheckReport) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Describes an abandoned log, with the reason for that state.
+fn abandoned(report: &DcdCheckReport) -> String {
+    let by = if report.recorded_as_failed {
+        "as a failed-log record shows: the log itself could not be marked"
+    } else {
+        "as its superblock shows"
+    };
+    format!(
+        "abandoned: this log failed in use ({by}); all data that could be read was moved to the data device {}, which \
+         alone is the volume. Nothing is left to recover. Make a new log with `forebay create --force`",
+        report.info.data.path
+    )
 }
 
 /// Lists the data that can be salvaged.

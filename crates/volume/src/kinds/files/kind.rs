@@ -12,7 +12,8 @@ use super::{attached, create, offline, render};
 use crate::create_spec::CreateSpec;
 use crate::error::VolumeError;
 use crate::kind::{
-    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
+    CheckContext, FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity,
+    VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::kinds::space::{SIZE, check_sizes, dump_space, erase, find, identify, space_tree};
@@ -71,6 +72,7 @@ impl VolumeKind for FilesKind {
             Some(FoundVolume {
                 text: format!("the Forebay filesystem {volume} with all its files"),
                 unsaved: None,
+                log: None,
             })
         })
     }
@@ -93,12 +95,12 @@ impl VolumeKind for FilesKind {
 
     fn check<'a>(
         &'a self,
-        rt: &'a Rt,
+        context: CheckContext<'a>,
         own: &'a OpenDevice,
         progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
         Box::pin(async move {
-            let report = offline::check(rt, own, progress).await?;
+            let report = offline::check(context.rt, own, progress).await?;
             let lines = render::check(&report);
             Ok(LayerCheckReport::new(report.space.verdict, lines, report))
         })

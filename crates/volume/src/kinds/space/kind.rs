@@ -17,7 +17,8 @@ use super::superblock::{dump_space, identify, space_tree};
 use crate::create_spec::CreateSpec;
 use crate::error::VolumeError;
 use crate::kind::{
-    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
+    CheckContext, FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity,
+    VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::layer::LayerFuture;
@@ -68,6 +69,7 @@ impl VolumeKind for SpaceKind {
                     }
                 },
                 unsaved: None,
+                log: None,
             })
         })
     }
@@ -90,12 +92,12 @@ impl VolumeKind for SpaceKind {
 
     fn check<'a>(
         &'a self,
-        rt: &'a Rt,
+        context: CheckContext<'a>,
         own: &'a OpenDevice,
         progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
         Box::pin(async move {
-            let checked = check(rt, &own.device, progress).await;
+            let checked = check(context.rt, &own.device, progress).await;
             let report =
                 checked.map_err(|error| SpaceVolumeError::not_a_space(&own.spec, error))?;
             let lines = render::check(&report);

@@ -291,7 +291,7 @@ pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
     lines.push(match report.verdict {
         CheckVerdict::Clean => "clean: nothing to recover".into(),
         CheckVerdict::Dirty => format!("dirty: {recovers}; attaching recovers them"),
-        CheckVerdict::Damaged => "DAMAGED:".into(),
+        CheckVerdict::Abandoned | CheckVerdict::Damaged => "DAMAGED:".into(),
     });
     lines.extend(report.problems.iter().map(|problem| format!("  {problem}")));
     for (at, len) in &report.damaged_ranges {

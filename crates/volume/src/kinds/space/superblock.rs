@@ -30,6 +30,7 @@ pub(crate) async fn identify(own: &OpenDevice) -> Result<VolumeIdentity, VolumeE
         volume,
         clean: false,
         abandoned: false,
+        epoch: 0,
     })
 }
 

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use forebay_device::{BufMut, CheckVerdict, Device, DeviceError, DeviceSlice, Durability};
-use forebay_rt::Rt;
 use forebay_segment_log::{PLACES, read_copies};
 use forebay_units::ByteLen;
 use serde::Serialize;
@@ -14,7 +13,7 @@ use super::format::{DATA_AT, SpanSuperblock};
 use super::joined::JoinedDevices;
 use super::spec::{FIRST, SECOND};
 use crate::error::VolumeError;
-use crate::kind::{AttachContext, AttachedLayer, OpenedVolume, ProgressSink};
+use crate::kind::{AttachContext, AttachedLayer, CheckContext, OpenedVolume, ProgressSink};
 use crate::layer::LayerFuture;
 use crate::open::{OpenContext, OpenDevice, open_pair};
 use crate::report::LayerCheckReport;
@@ -169,7 +168,7 @@ impl OpenedVolume for SpanDevices {
 
     fn check<'a>(
         &'a self,
-        _rt: &'a Rt,
+        _context: CheckContext<'a>,
         _progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
         Box::pin(async {

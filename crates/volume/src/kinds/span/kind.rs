@@ -16,7 +16,8 @@ use super::spec::{FIRST, SECOND, SPEC};
 use crate::create_spec::CreateSpec;
 use crate::error::VolumeError;
 use crate::kind::{
-    FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,
+    CheckContext, FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity,
+    VolumeKind,
 };
 use crate::kind_spec::KindSpec;
 use crate::layer::LayerFuture;
@@ -60,6 +61,7 @@ impl VolumeKind for SpanKind {
             Some(FoundVolume {
                 text: format!("a part of the Forebay span {volume} with its data"),
                 unsaved: None,
+                log: None,
             })
         })
     }
@@ -75,6 +77,7 @@ impl VolumeKind for SpanKind {
                 volume: superblock.volume.to_string(),
                 clean: false,
                 abandoned: false,
+                epoch: 0,
             })
         })
     }
@@ -97,7 +100,7 @@ impl VolumeKind for SpanKind {
 
     fn check<'a>(
         &'a self,
-        _rt: &'a Rt,
+        _context: CheckContext<'a>,
         own: &'a OpenDevice,
         _progress: ProgressSink<'a>,
     ) -> LayerFuture<'a, Result<LayerCheckReport, VolumeError>> {
