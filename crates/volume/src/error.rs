@@ -146,7 +146,7 @@ impl VolumeError {
 /// Returns the class of an error in opening a device.
 fn cause_in_opening(error: &DeviceOpenError) -> ErrorCause {
     match error {
-        DeviceOpenError::Missing { .. } => ErrorCause::NotFound,
+        DeviceOpenError::Missing { .. } | DeviceOpenError::NoMedium { .. } => ErrorCause::NotFound,
         DeviceOpenError::InUse { .. }
         | DeviceOpenError::BacksLoop { .. }
         | DeviceOpenError::Locked { .. } => ErrorCause::Refused,

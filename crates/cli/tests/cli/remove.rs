@@ -27,6 +27,31 @@ fn a_volume_with_an_empty_log_can_be_removed_without_its_data_device() {
     }
 }
 
+/// Found by a user of the manual: a loop device without its file has the length 0, which was an error of its own.
+#[test]
+fn a_block_device_with_nothing_behind_it_counts_as_gone() {
+    let world = CliSandbox::new();
+    let node = world.path("gone");
+    let path = node.to_str().unwrap();
+    // The number of a loop device that no program uses: automatic choices begin at 0.
+    if !crate::system::root() || crate::system::tool("mknod", &[path, "b", "7", "973"]).is_none() {
+        let test = "a_block_device_with_nothing_behind_it_counts_as_gone";
+        return crate::world::skip(test, "not root, or no device nodes");
+    }
+    fs::create_dir_all(world.path("etc")).unwrap();
+    let file = format!("name = \"thin\"\nkind = \"vsl\"\ndata = \"{path}\"\n");
+    fs::write(world.path("etc/thin.toml"), file).unwrap();
+    let create = ["create", "--volume", "vsl", "--name", "w", "--data", path];
+    for args in [&["remove", "thin"][..], &["check", "thin"], &create] {
+        let failed = crate::world::failed(args, &world.run(args));
+        assert!(!failed.said.contains("truncate"), "{}", failed.said);
+    }
+    let refused = world.refused(&["remove", "thin"]);
+    refused.with(3, &["nothing behind it", "--force"]);
+    let said = world.ok(&["remove", "thin", "--force"]);
+    assert!(said.contains("removed the configuration file"), "{said}");
+}
+
 #[test]
 fn a_dirty_log_of_a_missing_or_wiped_device_is_removed_only_with_force() {
     for wiped in [false, true] {

@@ -36,9 +36,19 @@ pub enum DeviceOpenError {
         /// The kind of the object.
         what: &'static str,
     },
-    /// The file or device has no bytes.
+    /// The block device has the length 0: a loop device without a file, or a drive without a medium.
     #[error(
-        "cannot open {}: it is empty; give it a size first (for a file: truncate -s SIZE)",
+        "cannot open {}: the block device has nothing behind it (its length is 0); attach its file, insert its medium, \
+         or check the path",
+        path.display()
+    )]
+    NoMedium {
+        /// The path, as given.
+        path: PathBuf,
+    },
+    /// The file has no bytes.
+    #[error(
+        "cannot open {0}: it is empty; give it a size first, with: truncate -s SIZE {0}",
         path.display()
     )]
     Empty {

@@ -194,7 +194,7 @@ impl OpenRequest {
         let metadata = file.metadata().map_err(|e| self.refused(e, "stat"))?;
         self.lock(&file, |ours| busy::users_of_file(&metadata, ours))?;
         let probed = probe::file(file.as_fd(), &metadata, direct, !self.read_only);
-        self.check(&probed)?;
+        self.check(&probed, DeviceKind::File)?;
         Ok((file.into(), probed))
     }
 
@@ -289,7 +289,7 @@ impl OpenRequest {
         self.lock(&fd, users)?;
         let probed = probe::block(fd.as_fd(), number)
             .map_err(|errno| self.refused(errno.into(), "querying its size"))?;
-        self.check(&probed)?;
+        self.check(&probed, DeviceKind::Block)?;
         Ok((fd, probed))
     }
 
@@ -335,7 +335,7 @@ impl OpenRequest {
         })
     }
 
-    fn check(&self, probed: &DeviceProbe) -> Result<(), DeviceOpenError> {
+    fn check(&self, probed: &DeviceProbe, kind: DeviceKind) -> Result<(), DeviceOpenError> {
         let path = || self.path.clone();
         let (len, block_size) = (probed.geometry.len, probed.geometry.block_size);
         if block_size != 512 && block_size != 4096 {
@@ -343,7 +343,11 @@ impl OpenRequest {
             return Err(DeviceOpenError::BlockSize { path, block_size });
         }
         if len == 0 {
-            return Err(DeviceOpenError::Empty { path: path() });
+            let path = path();
+            return Err(match kind {
+                DeviceKind::File => DeviceOpenError::Empty { path },
+                DeviceKind::Block => DeviceOpenError::NoMedium { path },
+            });
         }
         let whole = if self.small_blocks {
             SECTOR_BYTES
@@ -377,6 +381,10 @@ impl OpenRequest {
                     _ => "its filesystem",
                 },
                 path,
+            },
+            // A device number without a driver or a device, or an empty drive.
+            Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM => DeviceOpenError::NoMedium {
+                path: self.path.clone(),
             },
             errno => self.refused(errno.into(), "open"),
         }
