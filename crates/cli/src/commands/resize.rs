@@ -90,6 +90,8 @@ fn print_result(name: &VolumeName, resized: &ResizeReply) {
     if resized.len > resized.before {
         result_line!("{name} has {len} now, {before} before");
     } else {
-        result_line!("{name} has {len}, the length of its devices");
+        result_line!(
+            "{name} has {len} as before: its devices have no space that it does not use yet"
+        );
     }
 }

@@ -163,8 +163,11 @@ fn where_it_is(report: &StatusReport, lines: &mut StatusLines) {
     if let Some(page) = &service.http {
         lines.add("page", page);
     }
-    let len = ByteLen(summary.len_bytes);
-    lines.add("data", format!("{}, {len}", service.data));
+    // The length of the volume: a thin volume is longer than its device, and a filesystem is not as long as its device.
+    if !service.is_filesystem() {
+        lines.add("length", ByteLen(summary.len_bytes));
+    }
+    lines.add("data", &service.data);
 }
 
 /// Names the front end and the present kernel device.

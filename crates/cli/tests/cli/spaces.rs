@@ -41,6 +41,34 @@ fn not_attached(world: &CliSandbox) -> RefusedCommand {
     failed(&args, &world.run(&args))
 }
 
+/// Found by a user of the manual: `resize` called the length of a thin volume that of its devices, and `status` printed
+/// it beside the path of the device.
+#[test]
+fn the_length_of_a_thin_volume_is_not_that_of_its_device() {
+    let world = CliSandbox::new();
+    world.image("data.img", 64 * MIB);
+    create(&world, &["--size", "1GiB"]);
+    let said = world.ok(&["resize", "v"]);
+    assert!(
+        said.contains("v has 1GiB as before") && !said.contains("length of its"),
+        "{said}"
+    );
+    world.ok(&["attach", "v", "--via", "none"]);
+    let status = world.ok(&["status", "v"]);
+    let line = |key: &str| {
+        let mut lines = status.lines();
+        lines
+            .find_map(|line| line.trim().strip_prefix(key))
+            .map(str::trim)
+    };
+    assert_eq!(line("length "), Some("1GiB"), "{status}");
+    assert!(
+        line("data ").is_some_and(|data| data.ends_with("data.img")),
+        "{status}"
+    );
+    world.ok(&["detach", "v"]);
+}
+
 #[test]
 fn a_new_volume_keeps_its_data_through_detach_and_kill_until_it_is_removed() {
     let world = CliSandbox::new();
