@@ -38,6 +38,41 @@ pub(crate) fn check(world: &CliSandbox) -> (i32, String) {
     (checked.status.code().unwrap(), texts(&checked).0)
 }
 
+/// Found by a user of the manual: three commands printed three capacities.
+#[test]
+fn create_status_resize_and_the_system_name_one_capacity() {
+    let Some(world) = world("create_status_resize_and_the_system_name_one_capacity") else {
+        return;
+    };
+    let said = world.ok(&[
+        "create", "--force", "--fs", "--data", "disk.img", "--name", "f",
+    ]);
+    let (_, made) = said.split_once("a capacity of ").unwrap();
+    let made = made.split(',').next().unwrap();
+    world.ok(&["mount", "f", "mnt"]);
+    let used = world.ok(&["status", "f"]);
+    assert!(used.contains(&format!("of {made} (")), "{made}: {used}");
+    let len = status(&world)["len"].as_u64().unwrap();
+    let system = rustix::fs::statvfs(world.path("mnt")).unwrap();
+    // The system counts whole blocks.
+    let block = system.f_frsize;
+    assert_eq!(system.f_blocks * block, len / block * block);
+    let unchanged = world.ok(&["resize", "f"]);
+    assert!(
+        unchanged.contains(&format!("f has {made} as before")),
+        "{made}: {unchanged}"
+    );
+    let disk = fs::File::options().write(true).open(world.path("disk.img"));
+    disk.unwrap().set_len(96 * MIB).unwrap();
+    let resized = world.ok(&["resize", "f"]);
+    let grown = forebay_units::ByteLen(status(&world)["len"].as_u64().unwrap());
+    assert!(
+        resized.contains(&format!("f has {grown} now, {made} before")),
+        "{resized}"
+    );
+    world.unmount("f");
+}
+
 #[test]
 fn a_filesystem_is_created_mounted_used_unmounted_checked_and_removed() {
     let Some(world) = world("a_filesystem_is_created_mounted_used_unmounted_checked_and_removed")

@@ -99,7 +99,7 @@ impl VolumeCreation for FilesCreation {
                 summary: format!(
                     "a filesystem on {} with a capacity of {}, files of up to {}, {} segments of {}{}; placement: {}",
                     data.spec,
-                    ByteLen(made.mappable),
+                    ByteLen(made.mappable_in_blocks),
                     ByteLen(self.geometry.size_max()),
                     made.layout.segment_count,
                     ByteLen(made.layout.segment_bytes.into()),

@@ -51,7 +51,8 @@ pub(super) async fn resize(
 /// # Errors
 /// If the device became shorter or fails.
 pub(crate) async fn resize_room(space: &Space) -> Result<ResizeReport, OperationError> {
-    let mappable = || space.capacity().mappable;
+    // As `status` and `df`: files consist of whole blocks.
+    let mappable = || space.capacity().mappable_in_blocks;
     let before = mappable();
     let (now, wanted) = space.layouts().map_err(failed)?;
     space.grow(0).await.map_err(failed)?;
