@@ -1,12 +1,13 @@
 //! Connections to the daemons of volumes, by the names of the volumes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_command_output::failure::{CommandFailure, CommandResult};
-use forebay_control::{ANSWER_PATIENCE, ConnectError};
+use forebay_control::{ANSWER_PATIENCE, ConnectError, ControlError};
 use forebay_volume::{LayerStatus, ServedAs, VolumeName};
 
 use crate::dirs::ProgramDirs;
+use crate::report::StatusReport;
 
 /// A connection to the daemon of a volume with the layers of this workspace.
 pub(crate) type DaemonClient = forebay_control::ControlClient<LayerStatus>;
@@ -29,6 +30,33 @@ pub(crate) fn try_within(
         // A refused attach may since have removed the socket of the previous daemon.
         Err(ConnectError::NotAttached) if dirs.ended_abruptly(name) => Err(ConnectError::Dead),
         connected => connected,
+    }
+}
+
+/// Time for the kernel to close the socket of a daemon that is being killed.
+const ENDING: Duration = Duration::from_secs(1);
+/// Interval between two attempts to reach a daemon that may be ending.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+/// Requests a report from the daemon of `name`, with `patience` as the timeout for its answer. A daemon that is being
+/// killed still has its socket for a moment, and resets connections: it counts as killed.
+pub(crate) fn report_within(
+    dirs: &ProgramDirs,
+    name: &VolumeName,
+    patience: Duration,
+) -> Result<StatusReport, ConnectError> {
+    let begun = Instant::now();
+    loop {
+        let asked = try_within(dirs, name, patience)
+            .and_then(|mut client| client.status().map_err(ConnectError::Failed));
+        let is_silent = matches!(
+            asked,
+            Err(ConnectError::Failed(ControlError::Silent { .. }))
+        );
+        if !is_silent || begun.elapsed() >= ENDING {
+            return asked;
+        }
+        std::thread::sleep(TRY_EVERY);
     }
 }
 

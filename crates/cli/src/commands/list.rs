@@ -64,8 +64,15 @@ pub(crate) fn run(args: &JsonArgs) -> CommandResult {
         .max()
         .unwrap_or(0)
         .max(4);
+    let endpoint = |item: &ListedVolume| {
+        let nbd = item.nbd_uri.as_ref().map(|_| "nbd".to_owned());
+        let device = item.device.clone().or(item.mounted.clone()).or(nbd);
+        device.unwrap_or_else(|| "-".into())
+    };
+    let endpoint_width = items.iter().map(|item| endpoint(item).chars().count());
+    let endpoint_width = endpoint_width.max().unwrap_or(0).max(12);
     result_line!(
-        "{:width$}  {:8}  {:12}  {:>9}  DATA < LOG",
+        "{:width$}  {:8}  {:endpoint_width$}  {:>9}  DATA < LOG",
         "NAME",
         "STATE",
         "DEVICE",
@@ -74,11 +81,7 @@ pub(crate) fn run(args: &JsonArgs) -> CommandResult {
     for item in items {
         let dirty = item.dirty_bytes.map(|n| ByteLen(n).to_string());
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-        let endpoint = item
-            .device
-            .clone()
-            .or(item.mounted.clone())
-            .or(item.nbd_uri.as_ref().map(|_| "nbd".into()));
+        let endpoint = endpoint(&item);
         let detail = match item.detail {
             Some(detail) => detail,
             None => match item.log {
@@ -87,10 +90,9 @@ pub(crate) fn run(args: &JsonArgs) -> CommandResult {
             },
         };
         result_line!(
-            "{:width$}  {:8}  {:12}  {:>9}  {detail}",
+            "{:width$}  {:8}  {endpoint:endpoint_width$}  {:>9}  {detail}",
             item.name,
             item.state,
-            or_dash(endpoint),
             or_dash(dirty),
         );
     }
@@ -123,23 +125,17 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
         // Attached by its log device alone.
         Err(_) => {}
     }
-    match client::try_within(dirs, name, PATIENCE) {
-        Ok(mut client) => match client.status() {
-            Ok(report) => {
-                item.state = "attached";
-                item.detail = None;
-                item.dirty_bytes = Some(report.status.summary().dirty_bytes);
-                item.data = Some(report.service.data);
-                item.log = report.service.log;
-                item.device = report.service.device;
-                item.nbd_uri = report.service.nbd_uri;
-                item.mounted = report.service.mounted;
-            }
-            Err(failure) => {
-                item.state = "unusable";
-                item.detail = Some(CommandFailure::from(failure).text);
-            }
-        },
+    match client::report_within(dirs, name, PATIENCE) {
+        Ok(report) => {
+            item.state = "attached";
+            item.detail = None;
+            item.dirty_bytes = Some(report.status.summary().dirty_bytes);
+            item.data = Some(report.service.data);
+            item.log = report.service.log;
+            item.device = report.service.device;
+            item.nbd_uri = report.service.nbd_uri;
+            item.mounted = report.service.mounted;
+        }
         Err(ConnectError::NotAttached) => {}
         Err(ConnectError::Dead) => item.state = "dead",
         Err(ConnectError::Failed(failure)) => {

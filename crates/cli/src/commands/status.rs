@@ -77,16 +77,13 @@ fn look(dirs: &ProgramDirs, name: Option<&VolumeName>) -> CommandResult<StatusSa
         return Ok(seen);
     }
     for name in dirs.attached_names() {
-        match client::try_within(dirs, &name, PATIENCE) {
-            Ok(mut client) => match client.status() {
-                Ok(report) => seen.reports.push(report),
-                // Report the failure, and go on with the other volumes.
-                Err(failure) => seen.notes.push(CommandFailure::from(failure).text),
-            },
+        match client::report_within(dirs, &name, PATIENCE) {
+            Ok(report) => seen.reports.push(report),
             Err(ConnectError::NotAttached) => {}
             Err(ConnectError::Dead) => seen.notes.push(format!(
                 "the daemon of {name} ended abruptly; recover it with: forebay attach {name}"
             )),
+            // Report the failure, and go on with the other volumes.
             Err(ConnectError::Failed(failure)) => {
                 seen.notes.push(CommandFailure::from(failure).text);
             }

@@ -139,6 +139,40 @@ fn a_client_that_disconnects_during_a_drain_stops_only_the_drain() {
     world.ok(&["detach", "v"]);
 }
 
+/// Found by a user of the manual: connections to a daemon that is being killed are reset, which passed for a daemon
+/// that does not answer; and the state was `detached` after a refused attach.
+#[test]
+fn a_killed_daemon_is_dead_at_once_and_after_a_refused_attach() {
+    let world = CliSandbox::with_volume();
+    let state = || {
+        let list = world.ok(&["list", "--json"]);
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        list[0]["state"].as_str().unwrap().to_owned()
+    };
+    for _ in 0..3 {
+        world.attach();
+        // The daemon does not answer while it is stopped, so the kill meets a request in flight.
+        let pid = world.pid("v").unwrap();
+        crate::world::signal(pid, "STOP");
+        let listed = std::thread::scope(|scope| {
+            let listed = scope.spawn(state);
+            std::thread::sleep(std::time::Duration::from_millis(100)); // sleeps: the request must be in flight
+            crate::world::signal(pid, "KILL");
+            listed.join().unwrap()
+        });
+        assert_eq!(listed, "dead");
+        crate::world::wait_for_end(pid);
+        std::fs::rename(world.path("data.img"), world.path("away.img")).unwrap();
+        world
+            .refused(&["attach", "v", "--via", "none"])
+            .with(3, &["data.img"]);
+        std::fs::rename(world.path("away.img"), world.path("data.img")).unwrap();
+        assert_eq!(state(), "dead");
+        world.attach();
+        world.ok(&["detach", "v"]);
+    }
+}
+
 #[test]
 fn a_socket_file_without_a_listener_is_replaced() {
     let world = CliSandbox::with_volume();

@@ -38,6 +38,24 @@ pub(crate) fn check(world: &CliSandbox) -> (i32, String) {
     (checked.status.code().unwrap(), texts(&checked).0)
 }
 
+/// Found by a user of the manual: a long path shifted the columns behind it.
+#[test]
+fn the_columns_of_list_fit_the_longest_path() {
+    let Some(world) = world("the_columns_of_list_fit_the_longest_path") else {
+        return;
+    };
+    world.ok(&["mount", "f", "mnt"]);
+    let list = world.ok(&["list"]);
+    let lines: Vec<&str> = list.lines().collect();
+    let [header, row] = lines[..] else {
+        panic!("{list}")
+    };
+    let data = world.path("disk.img").canonicalize().unwrap();
+    let at = row.find(data.to_str().unwrap());
+    assert!(at.is_some() && at == header.find("DATA <"), "{list}");
+    world.unmount("f");
+}
+
 /// Found by a user of the manual: three commands printed three capacities.
 #[test]
 fn create_status_resize_and_the_system_name_one_capacity() {
