@@ -152,10 +152,11 @@ impl ConfigFile {
         let mut out = format!(
             "# Configuration of the Forebay volume \"{name}\", read by `forebay {verb} {name}`.\n\
              {}\n\n\
-             name = {}\n{volume}\n\
+             name = {}\n{volume}kind = {}\n\n\
              {}\n",
             comment(kind.caution),
             quoted(self.name.as_str()),
+            quoted(kind.name),
             comment(
                 "The devices of the volume: block devices, regular files, or parts of them (PATH@OFFSET+LENGTH). Paths \
                  under /dev/disk/by-id stay the same when disks are numbered differently."
@@ -166,7 +167,7 @@ impl ConfigFile {
                 ServedAs::BlockDevice => "attach",
             },
         );
-        out.push_str(&head(&self.tree));
+        out.push_str(&device_lines(&self.tree));
         for row in kind.options {
             out.push_str(&option_lines(row, self.tree.options()));
         }
@@ -174,7 +175,11 @@ impl ConfigFile {
             out.push_str(&option_lines(row, &self.service));
         }
         for (key, layer) in self.tree.layers().into_iter().skip(1) {
-            out.push_str(&format!("\n[{key}]\n{}", head(layer)));
+            out.push_str(&format!(
+                "\n[{key}]\nkind = {}\n{}",
+                quoted(layer.kind().name),
+                device_lines(layer)
+            ));
             for key in layer.options().keys() {
                 let value = layer.options().text(key).unwrap_or_default();
                 out.push_str(&format!("{key} = {}\n", quoted(value)));
@@ -381,8 +386,8 @@ fn unknown(kind: &'static KindSpec, key: &str, is_top: bool) -> String {
 }
 
 /// Returns the kind of a layer and its devices, as keys of the layer's table.
-fn head(tree: &LayerTree) -> String {
-    let mut out = format!("kind = {}\n", quoted(tree.kind().name));
+fn device_lines(tree: &LayerTree) -> String {
+    let mut out = String::new();
     for (role, child) in tree.children() {
         if let DeviceOrLayer::Device(spec) = child {
             out.push_str(&format!("{} = {}\n", role.name, quoted(&spec.to_string())));
@@ -638,6 +643,16 @@ mod tests {
     fn a_log_structured_volume_has_one_device_and_no_cache_options() {
         let least = "name = 'archive'\nkind = 'vsl'\ndata = '/dev/sdb'\n";
         let text = parse(least).unwrap().to_toml();
+        // The comment on the devices is directly above them.
+        let above = text.lines().take_while(|line| !line.starts_with("data ="));
+        assert!(
+            above.last().is_some_and(|line| line.starts_with("# ")),
+            "{text}"
+        );
+        assert!(
+            text.contains("name = \"archive\"\nkind = \"vsl\"\n\n#"),
+            "{text}"
+        );
         // The comments of the options must not describe a cache either.
         for part in ["bypass", "written to the log", "map of the log"] {
             assert!(!text.contains(part), "{text}");
