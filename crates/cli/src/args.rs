@@ -15,8 +15,8 @@ mod volumes;
 
 pub(crate) use mounting::{MountArgs, UmountArgs};
 pub(crate) use volumes::{
-    AttachOptionSet, CreateOptionSet, DeviceArgs, MountOptionSet, OptionArgs, TargetArgs,
-    kind_help, warn,
+    AttachOptionSet, CreateOptionSet, DeviceArgs, FoundDeviceArgs, MountOptionSet, OptionArgs,
+    TargetArgs, kind_help, warn,
 };
 
 const EXIT_CODES: &str = "\
@@ -170,6 +170,12 @@ pub(crate) enum CliCommand {
     /// Print every structure of a log.
     #[command(after_long_help = examples::DUMP)]
     Dump(DumpArgs),
+    /// Write the configuration file of a volume again, after the file was lost.
+    ///
+    /// The devices are not changed. The log, or the data device of a volume without a log, records the name, the id and
+    /// the other device of the volume. The options of the former file have their defaults.
+    #[command(after_long_help = examples::ADOPT)]
+    Adopt(AdoptArgs),
     /// Drain a volume that is not attached, then erase its log and its configuration file.
     ///
     /// The data of a log-structured volume exists nowhere else: removing the volume loses the data, and needs --force.
@@ -350,6 +356,15 @@ pub(crate) struct DumpArgs {
     /// Print JSON, one object per line.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AdoptArgs {
+    #[command(flatten)]
+    pub(crate) devices: FoundDeviceArgs,
+    /// The name of the volume (default: the name that the log records, or one made from the name of the data device).
+    #[arg(long)]
+    pub(crate) name: Option<VolumeName>,
 }
 
 #[derive(Args, Debug)]

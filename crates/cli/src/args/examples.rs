@@ -112,6 +112,11 @@ Examples:
   # forebay dump archive
   # forebay dump --log /dev/nvme0n1p4 --json";
 
+pub(super) const ADOPT: &str = "\
+Examples:
+  # forebay adopt --log /dev/nvme0n1p4
+  # forebay adopt --data /dev/sdb1 --name thin";
+
 pub(super) const REMOVE: &str = "\
 Examples:
   # forebay remove archive

@@ -323,6 +323,40 @@ impl Args for DeviceArgs {
     }
 }
 
+/// The devices of a volume without a configuration file.
+#[derive(Debug, Default)]
+pub(crate) struct FoundDeviceArgs {
+    pub(crate) devices: DeviceMap,
+}
+
+impl FromArgMatches for FoundDeviceArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<FoundDeviceArgs, Error> {
+        let devices = devices(matches);
+        Ok(FoundDeviceArgs { devices })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.devices = devices(matches);
+        Ok(())
+    }
+}
+
+impl Args for FoundDeviceArgs {
+    fn augment_args(command: Command) -> Command {
+        let devices = roles().into_iter().map(|role| {
+            let arg = device_arg(role);
+            arg.help(role.target_help.trim_end_matches('.'))
+        });
+        let all = roles().into_iter().map(|role| role.name);
+        let group = ArgGroup::new("found").required(true).multiple(true);
+        command.args(devices).group(group.args(all))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        FoundDeviceArgs::augment_args(command)
+    }
+}
+
 /// Selects a volume, by its name or by its devices.
 #[derive(Debug, Default)]
 pub(crate) struct TargetArgs {

@@ -306,7 +306,7 @@ async fn zero(log: &OpenDevice) -> CommandResult {
 }
 
 /// Returns the device with a path that stays valid after a reboot and from another directory.
-fn stable(spec: &DeviceSpec) -> CommandResult<DeviceSpec> {
+pub(super) fn stable(spec: &DeviceSpec) -> CommandResult<DeviceSpec> {
     let failed = |e: std::io::Error| CommandFailure::io(format!("cannot identify {spec}: {e}"));
     let identity = forebay_linux::identity(spec.path()).map_err(failed)?;
     let link = identity

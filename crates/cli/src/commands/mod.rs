@@ -1,5 +1,6 @@
 //! The commands, one file each. Code that several commands share is beside this directory.
 
+pub(crate) mod adopt;
 pub(crate) mod attach;
 pub(crate) mod check;
 pub(crate) mod create;

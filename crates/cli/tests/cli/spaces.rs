@@ -69,6 +69,50 @@ fn the_length_of_a_thin_volume_is_not_that_of_its_device() {
     world.ok(&["detach", "v"]);
 }
 
+/// Found by a user of the manual: nothing but an editor restored a lost configuration file.
+#[test]
+fn adopt_writes_a_lost_configuration_file_from_the_devices() {
+    let world = CliSandbox::with_volume();
+    let lost = |name: &str| {
+        let file = world.path("etc").join(format!("{name}.toml"));
+        let content = fs::read_to_string(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        content
+    };
+    let before = lost("v");
+    let said = world.ok(&["adopt", "--log", "log.img"]);
+    assert!(said.contains("forebay attach v"), "{said}");
+    assert_eq!(
+        fs::read_to_string(world.path("etc/v.toml")).unwrap(),
+        before
+    );
+    world.dirty(0, 5, 4096);
+    world.ok(&["attach", "v", "--via", "none"]);
+    assert_eq!(world.client().read(0, 4096).unwrap(), [5; 4096]);
+    world.detach();
+    world
+        .refused(&["adopt", "--log", "log.img", "--name", "w"])
+        .with(4, &["the volume v already"]);
+    world
+        .refused(&["adopt", "--log", "data.img"])
+        .with(3, &["data.img"]);
+    world.refused(&["adopt", "--name", "w"]).with(2, &["--log"]);
+    world.image("thin.img", 64 * MIB);
+    world.ok(&[
+        "create", "--volume", "vsl", "--name", "thin", "--data", "thin.img",
+    ]);
+    let before = lost("thin");
+    world
+        .refused(&["adopt", "--data", "thin.img", "--name", "v"])
+        .with(4, &["v exists already"]);
+    world.ok(&["adopt", "--data", "thin.img"]);
+    let after = fs::read_to_string(world.path("etc/thin.toml")).unwrap();
+    assert!(
+        before.contains("kind = \"vsl\"") && after == before,
+        "{after}"
+    );
+}
+
 #[test]
 fn a_new_volume_keeps_its_data_through_detach_and_kill_until_it_is_removed() {
     let world = CliSandbox::new();
