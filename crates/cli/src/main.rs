@@ -20,6 +20,7 @@ mod dirs;
 mod helper;
 mod link;
 mod lock;
+mod logging;
 mod report;
 #[cfg(test)]
 mod report_tests;
@@ -35,7 +36,6 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser};
 use clap_complete::CompleteEnv;
-use tracing_subscriber::EnvFilter;
 
 use args::{Cli, CliCommand};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
@@ -63,10 +63,10 @@ fn main() -> ExitCode {
 }
 
 fn start_logging(cli: &Cli) {
-    let serves = match &cli.command {
-        CliCommand::Attach(args) => args.foreground,
-        CliCommand::Mount(args) => args.foreground,
-        _ => false,
+    let (serves, daemon) = match &cli.command {
+        CliCommand::Attach(args) => (args.foreground, args.daemon),
+        CliCommand::Mount(args) => (args.foreground, args.daemon),
+        _ => (false, false),
     };
     let level = match (cli.verbose, serves) {
         (0, false) => "warn",
@@ -74,14 +74,7 @@ fn start_logging(cli: &Cli) {
         (1, true) | (2, _) => "debug",
         _ => "trace",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // If the log cannot be written, as on a full disk, the library would report this on stderr too, and panic.
-        .log_internal_errors(false)
-        .with_ansi(false)
-        .init();
+    logging::start(level, daemon && cli.verbose == 0);
 }
 
 /// Runs the command and returns its exit code. `arguments` are those of the command, with its own name.

@@ -163,9 +163,8 @@ pub async fn attach_loop(
     let cleaned = cleaned.map_err(mount_failed)??;
     if cleaned != RemovedLeftovers::default() {
         tracing::info!(
-            ?cleaned,
             volume = name,
-            "removed the devices that a killed server left"
+            "removed what a killed server left: {cleaned}"
         );
     }
     let geometry = device.geometry();

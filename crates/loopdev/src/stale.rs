@@ -5,6 +5,7 @@
 //! from the loop device. They are recognised by the kernel's data: the mount by its directory and type, the loop device
 //! by the file under it.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -41,6 +42,24 @@ pub struct RemovedLeftovers {
     pub loops: Vec<PathBuf>,
     /// The removed FUSE mount.
     pub mount: Option<PathBuf>,
+}
+
+impl fmt::Display for RemovedLeftovers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RemovedLeftovers {
+            detached,
+            loops,
+            mount,
+        } = self;
+        let kinds = [("filesystem at", detached), ("loop device", loops)];
+        let named = kinds.into_iter().flat_map(|(kind, paths)| {
+            let texts = paths.iter();
+            texts.map(move |path| format!("{kind} {}", path.display()))
+        });
+        let mount = mount.iter();
+        let mount = mount.map(|dir| format!("mount {}", dir.display()));
+        f.write_str(&named.chain(mount).collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// An error of removing leftovers.

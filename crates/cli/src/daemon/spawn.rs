@@ -14,6 +14,7 @@ use forebay_control::DaemonReadiness;
 
 use super::start::StartedDaemon;
 use crate::dirs::ProgramDirs;
+use crate::logging;
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_command_output::result_line;
 
@@ -86,6 +87,7 @@ pub(super) fn report_ready(dirs: &ProgramDirs, started: &StartedDaemon) -> Comma
             notes: started.notes.clone(),
         })?;
         rustix::stdio::dup2_stderr(&log)?;
+        logging::release();
         let null = File::options().read(true).write(true).open("/dev/null")?;
         rustix::stdio::dup2_stdout(&null)?;
         Ok(())

@@ -93,8 +93,17 @@ fn the_link_of_a_killed_daemon_is_replaced_by_the_next_attach() {
     let dead = kernel_device(&world, "v");
     world.kill("v");
     assert_eq!(target(&world, "v"), Some(dead.into()));
-    let device = attach(&world, "v");
-    assert_eq!(device, link(&world, "v"));
+    // The removal of the former device is an ordinary event: it belongs to the log, in words.
+    let attached = world.run(&["attach", "v", "--via", "loop"]);
+    let (device, said) = crate::world::texts(&attached);
+    assert!(
+        attached.status.success() && !said.contains("INFO"),
+        "{said}"
+    );
+    assert_eq!(device.trim(), link(&world, "v"));
+    let log = fs::read_to_string(world.path("run/v.log")).unwrap();
+    assert!(log.contains("removed what a killed server left: "), "{log}");
+    assert!(!log.contains("RemovedLeftovers"), "{log}");
     assert_eq!(target(&world, "v"), Some(kernel_device(&world, "v").into()));
     world.ok(&["detach", "v"]);
     assert_eq!(target(&world, "v"), None);
