@@ -291,7 +291,14 @@ pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
     lines.push(match report.verdict {
         CheckVerdict::Clean => "clean: nothing to recover".into(),
         CheckVerdict::Dirty => format!("dirty: {recovers}; attaching recovers them"),
-        CheckVerdict::Abandoned | CheckVerdict::Damaged => "DAMAGED:".into(),
+        CheckVerdict::Abandoned | CheckVerdict::Damaged => {
+            let what = match (report.damaged_bytes, report.problems.len()) {
+                (0, 0) => "the filesystem in this space is inconsistent".into(),
+                (0, count) => format!("{count} problems of the structures of the volume"),
+                (bytes, _) => format!("{} of data or names cannot be read", ByteLen(bytes)),
+            };
+            format!("DAMAGED: {what}")
+        }
     });
     lines.extend(report.problems.iter().map(|problem| format!("  {problem}")));
     for (at, len) in &report.damaged_ranges {
