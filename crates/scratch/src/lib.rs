@@ -8,7 +8,8 @@
 //! and check that all flushed data is present, both in the volume and, after a detach, on the data image alone. The
 //! disks are emulated by default.
 //!
-//! Reading order: `stop.rs`, `place.rs`, `system.rs`, `drive.rs`, `context.rs`, `setup.rs`, `trial.rs`.
+//! Reading order: `stop.rs`, `place.rs`, `variant.rs`, `system.rs`, `drive.rs`, `context.rs`, `setup.rs`, `phases.rs`,
+//! `trial.rs`.
 
 mod args;
 mod blocks;

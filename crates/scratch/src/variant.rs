@@ -1,8 +1,8 @@
-//! How the compared ext4 filesystems are made and mounted.
+//! Variants of the compared ext4 filesystems: their features and mount options.
 
 use crate::users::{SYNCHRONOUS, USUAL};
 
-/// How an ext4 filesystem is made and mounted.
+/// Features and mount options of an ext4 filesystem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilesystemVariant {
     /// With its journal and default options, as on most machines.
