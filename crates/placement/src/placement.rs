@@ -160,7 +160,21 @@ impl FillLevel {
     pub fn utilisation(&self) -> f64 {
         (self.live as f64 / self.capacity.max(1) as f64).min(1.0)
     }
+
+    /// Returns true if a placement that knows `told` would expect clearly other costs: the costs of a log depend on the
+    /// free space, and not on the live data. On a nearly full device, a change by a thousandth can double them.
+    pub fn differs_from(&self, told: &FillLevel) -> bool {
+        let free = |fill: &FillLevel| fill.capacity.saturating_sub(fill.live);
+        let (now, before) = (free(self), free(told));
+        let clearly = (now.min(before) / FREE_PARTS).max(self.capacity / FILL_PARTS);
+        now.abs_diff(before) > clearly
+    }
 }
+
+/// A change of the free space by one in this many is a change of costs...
+const FREE_PARTS: u64 = 16;
+/// ...if it is more than one in this many of the capacity.
+const FILL_PARTS: u64 = 4096;
 
 /// Order in which the live data of several segments is appended to a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

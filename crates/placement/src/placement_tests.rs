@@ -193,10 +193,15 @@ fn warm(kind: PlacementKind) -> Box<dyn Placement> {
             _ => rng.below(pages / 5),
         };
         policy.place_user(&write(page * 16, 16, n * 16, Some(0)));
-        policy.place_moved(&MovedExtent {
-            sectors: 20 * 16,
-            ..piece(page * 16, n * 16, 0, PlacementStream::User(0))
-        });
+        // Logging everything is expensive, and a hot log beside cold pages is not.
+        let facts = policy.describe();
+        let hot = facts.iter().find(|fact| fact.name == "hot share");
+        if hot.is_none_or(|hot| hot.value >= 1.0) {
+            policy.place_moved(&MovedExtent {
+                sectors: 20 * 16,
+                ..piece(page * 16, n * 16, 0, PlacementStream::User(0))
+            });
+        }
     }
     policy
 }

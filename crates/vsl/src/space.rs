@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Device, Durability};
-use forebay_placement::placement::{Placement, PolicyFact, Tuner};
+use forebay_placement::placement::{FillLevel, Placement, PolicyFact, Tuner};
 use forebay_rt::{CoopBudget, Event, Lock, Rt, Task};
 use forebay_segment_log::{
     CommitPipeline, CommitWorkers, DeviceFault, LogStats, RecordComposer as _,
@@ -46,8 +46,8 @@ pub(crate) struct SpaceInner {
     pub(crate) tune_turn: Rc<Lock>,
     /// Signals that enough was written to reconsider the placement.
     pub(crate) tune_asked: Event,
-    /// Mapped sectors at the last report to the placement.
-    pub(crate) fill_told: Cell<Option<u64>>,
+    /// Fill level at the last report to the placement.
+    pub(crate) fill_told: Cell<Option<FillLevel>>,
     pub(crate) pacing: RefCell<WriterPacing>,
     /// Blocks that wait for a write in place.
     pub(crate) homes: RefCell<InPlaceWrites>,

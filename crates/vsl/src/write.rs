@@ -303,14 +303,13 @@ impl SpaceInner {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
         let room = SpaceBudget::of(&streams, &map);
         let (live, capacity) = room.filled();
+        let fill = FillLevel { live, capacity };
         let told = self.fill_told.get();
-        if told.is_some_and(|told| live.abs_diff(told) < capacity / 100) {
+        if told.is_some_and(|told| !fill.differs_from(&told)) {
             return;
         }
-        self.fill_told.set(Some(live));
-        self.placement
-            .borrow_mut()
-            .filled(FillLevel { live, capacity });
+        self.fill_told.set(Some(fill));
+        self.placement.borrow_mut().filled(fill);
     }
 }
 

@@ -12,7 +12,11 @@
 //!
 //! The cost model assumes uniform accesses, which is correct for a hot log cleaned greedily. Logging everything costs
 //! less than the model's value if accesses are skewed and victims are chosen by age. So this cost is measured while
-//! everything is logged.
+//! everything is logged. A hot log beside cold pages costs more than the model's value: a page that crosses the
+//! threshold leaves a hole between cold pages, and cleaning such holes moves cold pages. On a very full volume, these
+//! holes are most of the free space. So this cost is measured, too, and the free space that explains it replaces the
+//! free space of the device in the model. While pages are not divided, the model slowly forgets this measurement, so
+//! that a division is tried again.
 //!
 //! For two epochs at the start, and after a restart, which loses the counts, pages are classified by lifetime: a page
 //! is hot if the overwritten data lived shorter than a limit. After a restart the limit is the lifetime that
@@ -26,7 +30,8 @@ use super::counts::{
 use super::pages::{alike, pages, spread};
 use super::{FillLevel, PlacementOptions};
 use crate::cost::{
-    APPENDED, AccessDistribution, HybridSplit, best_hot_share_by, cleaning_cost, greedy_utilisation,
+    APPENDED, AccessDistribution, HybridSplit, best_hot_share_by, cleaning_cost,
+    greedy_utilisation, hot_log_utilisation,
 };
 use forebay_units::{SECTOR_BYTES, Sector};
 
@@ -41,13 +46,20 @@ const KEPT: f64 = 0.95;
 /// place.
 const TRIED: f64 = 2.0;
 /// The initial decision is repeated when the utilisation has changed by one in this many.
-const FILL_STEPS: f64 = 1024.0;
+const FILL_STEPS: f64 = 4096.0;
 /// Minimum client writes for a measurement, in segments.
 const MEASURED_MIN: u64 = 16;
 /// Maximum number of pages in the model of a segment. Larger segments are cleaned no differently.
 const SEGMENT_PAGES_MAX: u64 = 1024;
 /// Weight of a new value against the old one.
 const NEWEST: f64 = 0.5;
+/// Limits of the free space that a hot log seems to have, relative to the free space of the device.
+const ROOM_MIN: f64 = 1.0 / 64.0;
+const ROOM_MAX: f64 = 2.0;
+/// Growth of the free space that a hot log seems to have, in each epoch without a division.
+const FORGOTTEN: f64 = 1.0 + 1.0 / 64.0;
+/// Number of steps in the search for the free space that explains a measured cost.
+const ROOM_STEPS: u32 = 24;
 
 /// Rule that separates hot and cold pages.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -79,6 +91,23 @@ impl Default for HeatEpoch {
     }
 }
 
+/// Work of a log since the last measurement, in sectors.
+#[derive(Clone, Copy, Default, Debug)]
+struct LogWork {
+    /// Overwrites by clients that were logged.
+    written: u64,
+    /// Data that cleaning moved.
+    moved: u64,
+}
+
+impl LogWork {
+    /// Returns the cost in segment I/Os per segment's worth of logged writes. Moved data is read and written; dead data
+    /// is not read.
+    fn cost(&self) -> f64 {
+        1.0 + 2.0 * self.moved as f64 / self.written as f64
+    }
+}
+
 /// Classification of pages as hot or cold.
 #[derive(Clone, Debug)]
 pub(super) struct PageHeat {
@@ -96,8 +125,13 @@ pub(super) struct PageHeat {
     home_cost: f64,
     /// Measured cost of cleaning while everything is logged, relative to the model.
     measured: Option<f64>,
-    /// Sectors that clients wrote while everything was logged, and sectors moved for them, since the last measurement.
-    logged: (u64, u64),
+    /// Free space that a hot log seems to have, relative to the free space of the device. `None` before the first
+    /// measurement.
+    room: Option<f64>,
+    /// True if the present division turned out not to cost less than writing everything in place.
+    costs_too_much: bool,
+    /// Work since the last measurement.
+    logged: LogWork,
     best: HybridSplit,
     /// Utilisation, in steps, at the last decision made without observations.
     presumed_at: Option<u64>,
@@ -122,7 +156,9 @@ impl PageHeat {
             lifetime: u64::MAX,
             home_cost: options.disk.home_cost(page_bytes, options.segment_bytes),
             measured: None,
-            logged: (0, 0),
+            room: None,
+            costs_too_much: false,
+            logged: LogWork::default(),
             best,
             presumed_at: None,
         }
@@ -154,6 +190,12 @@ impl PageHeat {
     /// Returns the measured cost of logging everything, divided by the model's cost. NaN before the first measurement.
     pub(super) fn measured(&self) -> f64 {
         self.measured.unwrap_or(f64::NAN)
+    }
+
+    /// Returns the free space that a hot log seems to have, relative to the free space of the device, if it was
+    /// measured.
+    pub(super) fn room(&self) -> Option<f64> {
+        self.room
     }
 
     /// Notes the fill level of the device.
@@ -191,9 +233,7 @@ impl PageHeat {
 
     /// Notes that this many sectors were moved to gain free space.
     pub(super) fn moved(&mut self, sectors: u32) {
-        if self.best.share >= 1.0 {
-            self.logged.1 += u64::from(sectors);
-        }
+        self.logged.moved += u64::from(sectors);
     }
 
     /// Restores the values from before a restart.
@@ -217,8 +257,9 @@ impl PageHeat {
         }
     }
 
-    /// Notes a client write to mapped sectors. First writes of sectors are excluded, since they reveal no frequency.
-    pub(super) fn wrote(&mut self, at: Sector, sectors: u32) {
+    /// Notes a client write to mapped sectors, and whether the data was logged. First writes of sectors are excluded,
+    /// since they reveal no frequency.
+    pub(super) fn wrote(&mut self, at: Sector, sectors: u32, is_logged: bool) {
         for page in pages(at, sectors, self.options.page()) {
             let count = self.counts.before(page);
             self.epoch.by_count[usize::from(count)] += 1;
@@ -228,8 +269,8 @@ impl PageHeat {
         }
         self.epoch.sectors += u64::from(sectors);
         self.epoch.requests += 1;
-        if self.best.share >= 1.0 {
-            self.logged.0 += u64::from(sectors);
+        if is_logged {
+            self.logged.written += u64::from(sectors);
         }
         if self.epoch.writes >= self.epoch_length() {
             self.turn();
@@ -275,11 +316,15 @@ impl PageHeat {
         let both_divide = [old, best.share]
             .iter()
             .all(|share| *share > 0.0 && *share < 1.0);
-        let share = if both_divide {
+        let share = if both_divide && !std::mem::take(&mut self.costs_too_much) {
             old + NEWEST * (best.share - old)
         } else {
             best.share
         };
+        if !both_divide && share != old {
+            // The work so far belongs to the former division.
+            self.logged = LogWork::default();
+        }
         self.best = HybridSplit { share, ..best };
         self.set_threshold(&epoch);
     }
@@ -288,6 +333,7 @@ impl PageHeat {
     /// that cross the threshold cause costs, and so does a change between the two.
     fn best_share(&self, access: &AccessDistribution) -> HybridSplit {
         let (d, e) = (self.fill.utilisation(), self.home_cost + APPENDED);
+        let d = with_room(d, self.room.unwrap_or(1.0));
         let cleaned = |_, dense| greedy_utilisation(dense, self.segment_pages());
         let best = best_hot_share_by(access, d, e, cleaned);
         let logged = self.log_cost() * self.measured.unwrap_or(1.0);
@@ -315,21 +361,54 @@ impl PageHeat {
         (self.options.segment_bytes / page_bytes).clamp(1, SEGMENT_PAGES_MAX) as u32
     }
 
-    /// Measures the cost of cleaning while everything was logged. Skewed accesses, victims chosen by age, and segments
-    /// that became empty by themselves make cleaning cheaper than the model for uniform accesses. Moved data is read
-    /// and written; dead data is not read.
+    /// Measures the cost of cleaning since the last measurement.
     fn measure(&mut self) {
-        let (written, moved) = self.logged;
-        let model = self.log_cost();
+        if !self.divides() {
+            let forgotten = |room: f64| (room * FORGOTTEN).min(room.max(1.0));
+            self.room = self.room.map(forgotten);
+        }
+        let work = self.logged;
         let segment = self.options.segment_bytes / SECTOR_BYTES;
-        if written < MEASURED_MIN * segment || moved == 0 || !model.is_finite() {
+        if work.written < MEASURED_MIN * segment || work.moved == 0 {
             return;
         }
-        self.logged = (0, 0);
-        let cost = 1.0 + 2.0 * moved as f64 / written as f64;
-        let ratio = (cost / model).min(2.0);
-        let before = self.measured.unwrap_or(ratio);
-        self.measured = Some(before + NEWEST * (ratio - before));
+        self.logged = LogWork::default();
+        if self.divides() {
+            self.measure_room(work.cost());
+        } else if self.best.share >= 1.0 {
+            self.measure_log(work.cost());
+        }
+    }
+
+    /// Takes the cost while everything was logged. Skewed accesses, victims chosen by age, and segments that became
+    /// empty by themselves make cleaning cheaper than the model for uniform accesses.
+    fn measure_log(&mut self, cost: f64) {
+        let model = self.log_cost();
+        if model.is_finite() {
+            let ratio = (cost / model).min(2.0);
+            self.measured = Some(averaged(self.measured, ratio));
+        }
+    }
+
+    /// Takes the cost of a hot log beside cold pages: searches the free space with which the model has this cost.
+    fn measure_room(&mut self, cost: f64) {
+        let (d, share) = (self.fill.utilisation(), self.best.share);
+        let model = |room: f64| {
+            let dense = hot_log_utilisation(share, with_room(d, room));
+            cleaning_cost(greedy_utilisation(dense, self.segment_pages()))
+        };
+        let (mut low, mut high) = (ROOM_MIN, ROOM_MAX);
+        for _ in 0..ROOM_STEPS {
+            let middle = 0.5 * (low + high);
+            if model(middle) > cost {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.costs_too_much = cost > self.home_cost + APPENDED;
+        // A worse value holds at once: cleaning pays for the wrong division.
+        self.room = Some(averaged(self.room, high).min(high));
     }
 
     /// Returns the number of pages for each count, including pages that were never written.
@@ -363,6 +442,16 @@ impl PageHeat {
             (_, bar) => (EPOCHS * epoch.sectors) / u64::from(bar.max(1)),
         };
     }
+}
+
+/// Returns the utilisation of a device with the same data as one of utilisation `d`, and `room` times its free space.
+fn with_room(d: f64, room: f64) -> f64 {
+    d / (d + room * (1.0 - d)).max(f64::MIN_POSITIVE)
+}
+
+/// Returns the average of a new value and the value before, if any.
+fn averaged(before: Option<f64>, new: f64) -> f64 {
+    before.map_or(new, |before| before + NEWEST * (new - before))
 }
 
 #[cfg(test)]

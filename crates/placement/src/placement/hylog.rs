@@ -77,7 +77,7 @@ impl<L: Placement> Placement for HyLog<L> {
         };
         add(&mut self.written, hot, placed.sectors);
         if age.is_some() {
-            self.heat.wrote(write.at, placed.sectors);
+            self.heat.wrote(write.at, placed.sectors, hot);
         }
         placed
     }
@@ -130,6 +130,9 @@ impl<L: Placement> Placement for HyLog<L> {
             fact("in place", self.heat.home_cost(), "segment writes"),
             fact("expected cost", best.cost, "segment writes"),
         ];
+        if let Some(room) = self.heat.room() {
+            facts.push(fact("usable by the hot log", room, "of free space"));
+        }
         if let Some(bar) = self.heat.bar() {
             facts.push(fact("hot from", f64::from(bar), "writes in four epochs"));
         }

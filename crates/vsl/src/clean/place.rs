@@ -30,10 +30,12 @@ impl SpaceInner {
     ) -> Result<bool, SpaceError> {
         let mut rest = piece;
         while rest.sectors > 0 {
-            let (stream, sectors) = if moving.one_stream {
-                (StreamNumber::moved(0), rest.sectors)
+            // The placement learns the cost of cleaning from all moved data, even where it cannot choose a stream.
+            let (chosen, sectors) = self.place_moved(&rest);
+            let stream = if moving.one_stream {
+                StreamNumber::moved(0)
             } else {
-                self.place_moved(&rest)
+                chosen
             };
             let behind = LiveFragment {
                 sector: rest.sector.plus(sectors),
