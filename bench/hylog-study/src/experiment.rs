@@ -151,10 +151,10 @@ impl ExperimentPoint {
 }
 
 /// Runs all configurations without a stored result, on the given number of threads. The results do not depend on the
-/// number of threads.
+/// number of threads. `effort` returns the effort for a device of this number of bytes.
 pub fn run_all(
     experiments: Vec<StudyExperiment>,
-    effort: Effort,
+    effort: impl Fn(u64) -> Effort + Sync,
     threads: usize,
     kept: &ResultStore,
     step: &(dyn Fn(&str) + Sync),
@@ -177,6 +177,7 @@ pub fn run_all(
             let (place, under) = (&experiment.places[place], experiment.systems[system]);
             // All compared systems get identical requests.
             let seed = seed_of(experiment.key);
+            let effort = effort(place.medium.bytes());
             let configuration = place.configuration(experiment.key, under, effort, seed);
             if let Some(known) = kept.get(&configuration) {
                 *found[at].lock().expect("no panic holds it") = Some(known.clone());

@@ -80,7 +80,8 @@ impl StudyOptions<'_> {
             Some(path) => ResultStore::open(path, &commit)?,
             None => ResultStore::nowhere(),
         };
-        let results = run_all(planned, self.scale.effort(), self.threads, &kept, step);
+        let effort = |bytes| self.scale.effort_for(bytes);
+        let results = run_all(planned, effort, self.threads, &kept, step);
         write_report(
             folder,
             &[circumstances.text(), kept.text()],

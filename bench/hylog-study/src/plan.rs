@@ -30,9 +30,13 @@ const TIGHT: f64 = 0.92;
 /// Minimum utilisation for large devices. On large devices, the fixed number of free segments is small relative to the
 /// free share.
 const LARGE_FROM: f64 = 0.95;
-/// Bytes of large devices: of several disks, and of a single disk. No disk of 1999 has more.
+/// Bytes of large devices: of segments above 1 MiB, and others. No disk of 1999 has more.
 const LARGE_BYTES: u64 = 10 << 30;
 const LARGE_DISK_BYTES: u64 = 8 << 30;
+/// Effort on large devices, see [`Effort`].
+const LARGE_REWRITTEN: f64 = 1.75;
+const LARGE_TURNED_OVER: f64 = 6.0;
+const LARGE_MEASURED: f64 = 0.1;
 /// Minimum bytes of a disk's part of a segment.
 const PIECE_MIN: u64 = 256 << 10;
 /// Numbers of users and disks in the slides' comparisons.
@@ -65,13 +69,14 @@ impl StudyScale {
         (bytes / PAGE_BYTES as f64) as usize
     }
 
-    /// Returns the effort of a run.
-    pub fn effort(self) -> Effort {
+    /// Returns the effort of a run on a device of usual length.
+    fn effort(self) -> Effort {
         match self {
             StudyScale::Full => Effort {
                 turned_over: 1.0,
-                // HyLog needs the first pass for counting, and then must separate the pages.
-                rewritten: 1.5,
+                // HyLog needs the first pass for counting. Then it must separate the pages, and measure the cost.
+                rewritten: 2.0,
+                turned_over_max: f64::INFINITY,
                 measured: 0.5,
                 requests: 10_000,
                 page_requests_max: 8,
@@ -79,10 +84,26 @@ impl StudyScale {
             StudyScale::Quick => Effort {
                 turned_over: 1.0,
                 rewritten: 0.2,
+                turned_over_max: f64::INFINITY,
                 measured: 0.5,
                 requests: 1500,
                 page_requests_max: 2,
             },
+        }
+    }
+
+    /// Returns the effort of a run on a device of this length. On a large device, a log that cleans at a utilisation of
+    /// 98 % would write a terabyte before users have overwritten their data.
+    pub(crate) fn effort_for(self, bytes: u64) -> Effort {
+        let effort = self.effort();
+        if bytes < LARGE_DISK_BYTES {
+            return effort;
+        }
+        Effort {
+            rewritten: LARGE_REWRITTEN,
+            turned_over_max: LARGE_TURNED_OVER,
+            measured: LARGE_MEASURED,
+            ..effort
         }
     }
 
@@ -105,8 +126,8 @@ fn array(disks: u32) -> DiskArray {
 /// [`PIECE_MIN`].
 fn medium(scale: StudyScale, model: StudyDisk, array: DiskArray, utilisation: f64) -> StudyMedium {
     let piece = (PIECE_BYTES / array.holds()).max(PIECE_MIN);
-    let bytes = match (utilisation >= LARGE_FROM, array) {
-        (true, DiskArray::One) => LARGE_DISK_BYTES,
+    let bytes = match (utilisation >= LARGE_FROM, piece * array.holds()) {
+        (true, ..=PIECE_BYTES) => LARGE_DISK_BYTES,
         (true, _) => LARGE_BYTES,
         (false, _) => scale.segments() * PIECE_BYTES,
     };

@@ -28,6 +28,8 @@ pub struct Effort {
     pub turned_over: f64,
     /// Bytes that users write before a log is warm, as a multiple of the data. Placements learn from repeated writes.
     pub rewritten: f64,
+    /// Written bytes after which a log is warm in any case, as a multiple of the device's size.
+    pub turned_over_max: f64,
     /// Bytes that a log writes during the measurement, as a multiple of the device's size.
     pub measured: f64,
     /// Number of requests after which a system without a log is warm. The measurement has twice as many. These are
@@ -189,9 +191,10 @@ impl<W: Fn() -> Result<Box<dyn Workload>> + 'static> StudyConfig<W> {
         let data = f64::from(pages) * PAGE_BYTES as f64;
         let enough = move |times: f64, rewritten: f64, requests: u64| {
             move |done: &RequestCounts, counters: &SystemCounters| {
-                let turned = counters.medium() as f64 >= times * bytes;
+                let turned = |times: f64| counters.medium() as f64 >= times * bytes;
                 let rewritten = done.written as f64 >= rewritten * data;
-                let as_wished = !is_log || (turned && rewritten);
+                let enough = turned(times) && rewritten || turned(effort.turned_over_max);
+                let as_wished = !is_log || enough;
                 let done = done.requests();
                 done >= requests_max || (done >= requests && as_wished)
             }

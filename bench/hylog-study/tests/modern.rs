@@ -14,6 +14,7 @@ use forebay_report::Circumstances;
 const EFFORT: Effort = Effort {
     turned_over: 0.6,
     rewritten: 0.05,
+    turned_over_max: f64::INFINITY,
     measured: 0.3,
     requests: 400,
     page_requests_max: 2,
@@ -53,7 +54,7 @@ fn run(
     };
     run_all(
         vec![experiment],
-        EFFORT,
+        |_| EFFORT,
         2,
         &ResultStore::nowhere(),
         &|_| {},

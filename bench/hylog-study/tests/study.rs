@@ -16,6 +16,7 @@ use forebay_report::Circumstances;
 const EFFORT: Effort = Effort {
     turned_over: 0.6,
     rewritten: 0.05,
+    turned_over_max: f64::INFINITY,
     measured: 0.3,
     requests: 400,
     page_requests_max: 1,
@@ -50,7 +51,7 @@ fn experiment(places: Vec<ExperimentPoint>) -> StudyExperiment {
 
 fn run(experiment: StudyExperiment, threads: usize) -> ExperimentResults {
     let kept = ResultStore::nowhere();
-    let mut results = run_all(vec![experiment], EFFORT, threads, &kept, &|_| {});
+    let mut results = run_all(vec![experiment], |_| EFFORT, threads, &kept, &|_| {});
     results.remove(0)
 }
 
