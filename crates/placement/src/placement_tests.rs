@@ -349,3 +349,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_fill_level_differs_by_parts_of_the_free_space() {
+    let of = |free: u64| FillLevel {
+        live: 1_000_000 - free,
+        capacity: 1_000_000,
+    };
+    assert!(!of(200_000).differs_from(&of(205_000)));
+    assert!(of(200_000).differs_from(&of(220_000)));
+    // Half of the free space is gone, and a log costs twice as much: a change of the live data by half a percent.
+    assert!(of(5_000).differs_from(&of(10_000)));
+    assert!(!of(5_000).differs_from(&of(5_200)));
+}
