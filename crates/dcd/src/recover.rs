@@ -43,6 +43,8 @@ pub struct SuperblockContents {
     pub name: String,
     /// Id of the volume.
     pub volume: String,
+    /// Version of the log's format.
+    pub format_version: u32,
     /// The data device that the log belongs to.
     pub data: DataIdentity,
     /// True if the log is empty: the data device alone is the volume.
@@ -82,6 +84,7 @@ pub(crate) fn info(superblock: &RingSuperblock, payload: &SuperblockPayload) -> 
     SuperblockContents {
         name: payload.name.clone(),
         volume: superblock.volume.to_string(),
+        format_version: superblock.version(),
         data: payload.data.clone(),
         clean: superblock.clean,
         abandoned: superblock.abandoned,

@@ -21,7 +21,7 @@ pub use inode::{FileTime, INLINE_MAX, Inode, SYMLINK_MAX};
 pub use kind::FileKind;
 pub(crate) use orphan::Orphan;
 pub(crate) use preallocation::{PREALLOCATED_RANGES_MAX, Preallocation};
-pub use superblock::FsSuperblock;
+pub use superblock::{FS_VERSION, FsSuperblock};
 
 use forebay_units::SECTOR_BYTES;
 

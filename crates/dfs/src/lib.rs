@@ -58,8 +58,8 @@ pub use edits::Edits;
 pub use error::{FsError, FsOpenError, Result};
 pub use extent::Fallocate;
 pub use format::{
-    DirectoryEntry, FileFlags, FileKind, FileTime, FormatError, FsSuperblock, INLINE_MAX, Inode,
-    NAME_MAX, SYMLINK_MAX, VolumeId,
+    DirectoryEntry, FS_VERSION, FileFlags, FileKind, FileTime, FormatError, FsSuperblock,
+    INLINE_MAX, Inode, NAME_MAX, SYMLINK_MAX, VolumeId,
 };
 pub use fs::{Fs, FsCapacity, FsClock, FsSpec, create, look, open, read_superblock};
 pub use geometry::{FsGeometry, ROOT};

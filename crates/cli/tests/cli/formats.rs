@@ -151,6 +151,7 @@ impl KeptVolume {
         world.detach();
         let checked = world.ok(&["check", "v"]);
         assert!(!checked.contains("DAMAGED"), "{checked}");
+        assert!(checked.contains("format version "), "{checked}");
     }
 }
 

@@ -9,6 +9,9 @@ use crate::geometry::FsGeometry;
 const MAGIC: &[u8; 8] = b"FOREDFS\x01";
 const WHAT: &str = "superblock of a filesystem";
 
+/// Version of the format of filesystems.
+pub const FS_VERSION: u32 = VERSION;
+
 /// The superblock of a filesystem, at sector 0 of the space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FsSuperblock {
@@ -25,7 +28,7 @@ pub struct FsSuperblock {
 impl FsSuperblock {
     /// Encodes the superblock.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let mut out = begin(MAGIC, VERSION, self.volume);
+        let mut out = begin(MAGIC, FS_VERSION, self.volume);
         out.extend_from_slice(&self.mounts.to_le_bytes());
         out.extend_from_slice(&self.hash_key);
         out.extend_from_slice(&self.geometry.slot_sectors.to_le_bytes());

@@ -140,7 +140,8 @@ impl RingSuperblock {
         decoded.ok_or(FormatError::Content(WHAT))
     }
 
-    fn version(&self) -> u32 {
+    /// Returns the version of the format, which older programs refuse if they do not know it.
+    pub fn version(&self) -> u32 {
         if self.gaps { VERSION_GAPS } else { VERSION }
     }
 

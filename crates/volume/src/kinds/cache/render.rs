@@ -188,10 +188,11 @@ pub(super) fn check(report: &DcdCheckReport) -> Vec<String> {
             info.name, info.volume, info.data.path
         ),
         format!(
-            "{} segments of {}, epoch {}",
+            "{} segments of {}, epoch {}, format version {}",
             info.segment_count,
             ByteLen(info.segment_bytes.into()),
-            info.epoch
+            info.epoch,
+            info.format_version
         ),
     ];
     let found = format!(

@@ -27,6 +27,8 @@ pub(super) struct FilesCheck {
     /// Findings on the space. Its verdict covers space and filesystem.
     #[serde(flatten)]
     pub(super) space: SpaceCheck,
+    /// Version of the filesystem's format. The space has its own.
+    pub(super) filesystem_version: u32,
     /// Number of files, including directories.
     pub(super) files: u64,
     /// Number of directories.
@@ -47,6 +49,7 @@ impl FilesCheck {
     fn of(space: SpaceCheck) -> FilesCheck {
         FilesCheck {
             space,
+            filesystem_version: forebay_dfs::FS_VERSION,
             files: 0,
             directories: 0,
             names: 0,

@@ -127,8 +127,9 @@ pub(super) fn vitals(files: &FilesFacts) -> VolumeVitals {
 
 pub(super) fn check(report: &FilesCheck) -> Vec<String> {
     let mut lines = vec![format!(
-        "filesystem {}: {} files, {} directories among them, {} names, {} of data",
+        "filesystem {}, format version {}: {} files, {} directories among them, {} names, {} of data",
         report.space.volume,
+        report.filesystem_version,
         report.files,
         report.directories,
         report.names,

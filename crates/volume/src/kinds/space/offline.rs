@@ -32,6 +32,8 @@ pub(crate) struct SpaceCheck {
     pub(crate) verdict: CheckVerdict,
     /// The volume's id.
     pub(crate) volume: String,
+    /// Version of the format.
+    pub(crate) format_version: u32,
     /// Placement of data.
     pub(crate) placement: String,
     /// The volume's length in bytes.
@@ -221,6 +223,7 @@ fn blank(superblock: &SpaceSuperblock) -> SpaceCheck {
     SpaceCheck {
         verdict: CheckVerdict::Clean,
         volume: superblock.volume.to_string(),
+        format_version: forebay_vsl::VERSION,
         placement: superblock.placement.to_string(),
         len: superblock.space_sectors.saturating_mul(SECTOR_BYTES),
         segment_bytes: superblock.segment_bytes.into(),

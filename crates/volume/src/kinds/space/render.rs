@@ -277,10 +277,11 @@ pub(crate) fn check(report: &SpaceCheck) -> Vec<String> {
             report.placement
         ),
         format!(
-            "{} segments of {}, epoch {}",
+            "{} segments of {}, epoch {}, format version {}",
             report.segment_count,
             ByteLen(report.segment_bytes),
-            report.epoch
+            report.epoch,
+            report.format_version
         ),
     ];
     let recovers = format!(

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::attached::AttachedSpan;
 use super::error::SpanError;
-use super::format::{DATA_AT, SpanSuperblock};
+use super::format::{DATA_AT, SpanSuperblock, VERSION};
 use super::joined::JoinedDevices;
 use super::spec::{FIRST, SECOND};
 use crate::error::VolumeError;
@@ -32,6 +32,8 @@ pub(super) struct SpanCheck {
     verdict: CheckVerdict,
     /// The volume's id.
     volume: String,
+    /// Version of the format.
+    format_version: u32,
     /// Bytes of data on each device.
     lens: [u64; 2],
 }
@@ -42,9 +44,10 @@ impl SpanCheck {
         let lines = vec![
             format!("span {}, {} long", self.volume, ByteLen(first + second)),
             format!(
-                "{} on the first device, {} on the second",
+                "{} on the first device, {} on the second, format version {}",
                 ByteLen(first),
-                ByteLen(second)
+                ByteLen(second),
+                self.format_version
             ),
             "clean: nothing to recover".into(),
         ];
@@ -77,6 +80,7 @@ pub(super) async fn check_first(device: &OpenDevice) -> Result<SpanCheck, Volume
     Ok(SpanCheck {
         verdict: CheckVerdict::Clean,
         volume: superblock.volume.to_string(),
+        format_version: VERSION,
         lens: superblock.lens,
     })
 }
