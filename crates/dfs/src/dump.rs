@@ -111,6 +111,15 @@ fn word(kind: FileKind) -> &'static str {
     }
 }
 
+/// A range of sectors that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnreadableRange {
+    /// The number of the file that owns the range, if any.
+    pub file: Option<u64>,
+    /// The part of the file, in words.
+    pub what: String,
+}
+
 impl Fs {
     /// Passes all structures to `out`: the superblock; i-nodes in the order of their numbers, each followed by its
     /// entries and data; and the orphan records.
@@ -259,8 +268,9 @@ impl Fs {
         Ok(Some((run.start, read.to_vec())))
     }
 
-    /// Describes the owner of a range of sectors in words.
-    pub fn describe(&self, run: Range<u64>) -> String {
+    /// Describes a range of sectors that cannot be read: the number of the file that owns it, if any, and its part of
+    /// the file in words.
+    pub fn unreadable(&self, run: Range<u64>) -> UnreadableRange {
         let geometry = self.geometry();
         let files = geometry.files();
         let arrays = [
@@ -291,13 +301,19 @@ impl Fs {
         match found {
             Some((first, each, what)) if (run.start - first) / each < files => {
                 let (file, at) = ((run.start - first) / each, (run.start - first) % each);
-                format!(
-                    "{what} of file {file} cannot be read: {} bytes from {} on",
-                    sectors * SECTOR_BYTES,
-                    at * SECTOR_BYTES
-                )
+                UnreadableRange {
+                    file: Some(file),
+                    what: format!(
+                        "{what} cannot be read: {} bytes from {} on",
+                        sectors * SECTOR_BYTES,
+                        at * SECTOR_BYTES
+                    ),
+                }
             }
-            _ => format!("{sectors} sectors from {} on cannot be read", run.start),
+            _ => UnreadableRange {
+                file: None,
+                what: format!("{sectors} sectors from {} on cannot be read", run.start),
+            },
         }
     }
 }

@@ -152,3 +152,31 @@ fn adding_a_subdirectory_beyond_the_maximum_link_count_is_refused() {
         assert!(matches!(refused, Err(FsError::Links)), "{refused:?}");
     });
 }
+
+#[test]
+fn paths_of_files_are_found_beside_damaged_entries_and_circles_of_directories() {
+    run_unchecked(|world| async move {
+        let whole = world.make(ROOT, b"whole", FileKind::Directory).await;
+        let deep = world.make(whole, b"deep", FileKind::Directory).await;
+        let file = world.make(deep, b"file", FileKind::Regular).await;
+        let other = world.make(ROOT, b"other", FileKind::Directory).await;
+        let lost = world.make(other, b"lost", FileKind::Regular).await;
+        let files = [file, lost, deep, ROOT, 999_999].into();
+        let paths = world.fs.paths(&files).await;
+        let path = |file| paths.get(&file).map(Vec::as_slice);
+        assert_eq!(path(file), Some(b"/whole/deep/file".as_slice()));
+        assert_eq!(path(lost), Some(b"/other/lost".as_slice()));
+        assert_eq!(path(deep), Some(b"/whole/deep".as_slice()));
+        assert_eq!(path(ROOT), Some(b"/".as_slice()));
+        assert_eq!(path(999_999), None);
+        // The only name in `other` becomes damage, and `whole` becomes a name in `deep`, which lies below it.
+        let (at, _) = only_entry(&world.fs, other).await;
+        put(world.fs.space(), at, &[0x55; 512]).await;
+        let (at, mut entry) = only_entry(&world.fs, deep).await;
+        (entry.file, entry.kind) = (whole, FileKind::Directory);
+        put(world.fs.space(), at, &entry.encode()).await;
+        let world = world.again().await;
+        let paths = world.fs.paths(&files).await;
+        assert!(!paths.contains_key(&lost) && !paths.contains_key(&file));
+    });
+}
