@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use forebay_device::CheckVerdict;
-use forebay_dfs::{FileTime, Fs, FsClock, FsDumpItem, FsError};
+use forebay_dfs::{FileTime, Fs, FsClock, FsDumpItem, FsError, FsProblem, UnreadableRange};
 use forebay_rt::Rt;
 use serde::Serialize;
 
@@ -72,6 +72,29 @@ impl FilesCheck {
             self.more_problems += 1;
         }
     }
+
+    /// Adds problems of files, with the paths of the files that have one.
+    async fn problems(&mut self, fs: &Fs, problems: Vec<FileProblem>) {
+        let listed = problems.iter().take(PROBLEMS_MAX);
+        let files = listed.filter_map(|problem| problem.file).collect();
+        let paths = fs.paths(&files).await;
+        for FileProblem { file, what } in problems {
+            let path = file.and_then(|file| paths.get(&file));
+            self.problem(match (file, path) {
+                (Some(file), Some(path)) => {
+                    format!("{} (file {file}): {what}", path.escape_ascii())
+                }
+                (Some(file), None) => format!("file {file}: {what}"),
+                (None, _) => what,
+            });
+        }
+    }
+}
+
+/// A problem of a file, or of the filesystem.
+struct FileProblem {
+    file: Option<u64>,
+    what: String,
 }
 
 /// Returns a constant clock: nothing is changed, so no time is needed.
@@ -106,16 +129,16 @@ pub(super) async fn check(
 }
 
 async fn look_over(fs: &Fs, damaged: &[Range<u64>], report: &mut FilesCheck) {
-    for run in damaged {
-        report.problem(fs.describe(run.clone()));
-    }
-    let mut problems = Vec::new();
-    let checked = fs.check(&mut |problem| problems.push(problem)).await;
-    for problem in problems {
-        let file = problem.file;
-        let what = problem.what;
-        report.problem(format!("file {file}: {what}"));
-    }
+    let unreadable = damaged.iter().map(|run| fs.unreadable(run.clone()));
+    let unreadable = unreadable.map(|UnreadableRange { file, what }| FileProblem { file, what });
+    let mut problems: Vec<FileProblem> = unreadable.collect();
+    let checked = fs
+        .check(&mut |FsProblem { file, what }| {
+            let file = Some(file);
+            problems.push(FileProblem { file, what });
+        })
+        .await;
+    report.problems(fs, problems).await;
     match checked {
         Ok(checked) => {
             report.files = checked.files;
