@@ -277,6 +277,10 @@ pub(crate) struct StatusArgs {
     /// terminal: print the state again each second, until interrupted.
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Print one line with the health, and exit as a monitoring plugin does: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+    /// Without a name: all volumes that are attached, whose daemon was killed, or whose systemd service is enabled.
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    pub(crate) check: bool,
 }
 
 #[derive(Args, Debug)]

@@ -17,6 +17,7 @@ mod clock;
 mod commands;
 mod daemon;
 mod dirs;
+mod health;
 mod helper;
 mod link;
 mod lock;
@@ -39,6 +40,7 @@ use clap_complete::CompleteEnv;
 
 use args::{Cli, CliCommand};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_volume::HealthSeverity;
 
 /// Environment variable by which a shell asks for completions.
 const COMPLETE_VAR: &str = "FOREBAY_COMPLETE";
@@ -51,7 +53,10 @@ fn main() -> ExitCode {
     let arguments = helper::own_arguments(&called);
     let arguments = arguments.unwrap_or_else(|| called.into_iter().skip(1).collect());
     let program = std::iter::once("forebay".into());
-    let cli = Cli::parse_from(program.chain(arguments.iter().cloned()));
+    let cli = match Cli::try_parse_from(program.chain(arguments.iter().cloned())) {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error, &arguments),
+    };
     start_logging(&cli);
     match run(cli.command, arguments) {
         Ok(code) => ExitCode::from(code),
@@ -59,6 +64,17 @@ fn main() -> ExitCode {
             eprintln!("forebay: {text}");
             ExitCode::from(code as u8)
         }
+    }
+}
+
+/// Prints a mistake in the command line, or the help. Returns the exit code.
+fn refused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    let _ = error.print();
+    // For a monitoring system, the exit code 2 of a mistake would be a critical state of a volume.
+    let is_check = arguments.iter().any(|argument| argument == "--check");
+    match error.exit_code() {
+        2 if is_check => ExitCode::from(HealthSeverity::Unknown as u8),
+        code => ExitCode::from(u8::try_from(code).unwrap_or(1)),
     }
 }
 
@@ -86,7 +102,7 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::Mount(args) => commands::mount::run(args, arguments),
         CliCommand::Umount(args) => commands::umount::run(&args),
         CliCommand::List(args) => commands::list::run(&args),
-        CliCommand::Status(args) => commands::status::run(&args),
+        CliCommand::Status(args) => return commands::status::run(&args),
         CliCommand::Drain(args) => commands::drain::run(&args),
         CliCommand::DiscardUnreadable(args) => commands::discard_unreadable::run(&args),
         CliCommand::Resize(args) => commands::resize::run(args),

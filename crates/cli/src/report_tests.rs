@@ -9,6 +9,7 @@ use forebay_volume::FilesFacts;
 /// A report with a value in every field.
 const EXAMPLE: &str = r#"{
     "name": "archive", "volume": "00112233", "schema": 1, "program_version": "0.1.0", "pid": 7,
+    "health": "damaged", "health_severity": "critical", "health_detail": "lost",
     "uptime_s": 1.5, "data": "/dev/sdb", "log": "/dev/sdc", "via": "loop",
     "device": "/dev/forebay/archive", "kernel_device": "/dev/loop0", "no_device": null, "mounted": null, "requests_by": null,
     "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
@@ -60,6 +61,12 @@ fn metric(field: &ReportField) -> String {
     match field.kind {
         FieldKind::Fact if name == "mode" => {
             "`forebay_mode{mode=\"…\"}` (gauge, 1 for the current mode, else 0)".into()
+        }
+        FieldKind::Fact if name == "health" => {
+            "`forebay_health{health=\"…\"}` (gauge, 1 for the current health, else 0)".into()
+        }
+        FieldKind::Fact if name == "health_severity" => {
+            "`forebay_health_severity` (gauge: 0 `ok`, 1 `warning`, 2 `critical`)".into()
         }
         FieldKind::Fact => "—".into(),
         FieldKind::Gauge => format!("`{}` (gauge)", metric_name(field)),

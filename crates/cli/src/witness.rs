@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use forebay_linux::isolated;
 use forebay_rt::Rt;
-use forebay_volume::{FailedLogFuture, FailedLogRegistry, VolumeId, VolumeIdentity};
+use forebay_volume::{ConfigFile, FailedLogFuture, FailedLogRegistry, VolumeId, VolumeIdentity};
 
 use crate::dirs::ProgramDirs;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
@@ -57,11 +57,6 @@ impl FailedLogDir {
             dir: dir.into(),
             writing: RefCell::new(None),
         }
-    }
-
-    /// Returns true if a record in the directory names a log of the volume, in any epoch.
-    pub(crate) fn has_note_in(dir: &Path, volume: &str) -> bool {
-        file_of(dir, volume).exists()
     }
 
     /// Returns the records of the present user, for a command that also works without them: `None` if the environment
@@ -138,6 +133,13 @@ impl FailedLogRegistry for FailedLogDir {
     fn abandon(&self, volume: VolumeId, epoch: u64) -> FailedLogFuture<'_, ()> {
         Box::pin(self.write(volume, epoch))
     }
+}
+
+/// Returns true if a record names a log of the volume, in any epoch.
+pub(crate) fn has_record(dirs: &ProgramDirs, description: &ConfigFile) -> bool {
+    let volume = description.volume.as_deref();
+    let files = volume.and_then(|volume| Some(file_of(dirs.state().ok()?, volume)));
+    files.is_some_and(|file| file.exists())
 }
 
 fn file_of(dir: &Path, volume: &str) -> PathBuf {

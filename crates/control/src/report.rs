@@ -16,6 +16,12 @@ described! {
         Fact schema: u32 = "Version of the format of this report: 1",
         Fact program_version: String = "Version of the daemon",
         Fact pid: u32 = "Process id of the daemon",
+        #[serde(default)]
+        Fact health: String = "Health of the volume in one word; `ok` if it works",
+        #[serde(default)]
+        Fact health_severity: String = "Severity of the health: `ok`, `warning` or `critical`",
+        #[serde(default)]
+        Fact health_detail: Option<String> = "Reason of the health; null if the volume works",
         Gauge uptime_s: f64 = "Time the volume has been attached, in seconds",
         Fact data: String = "Path of the data device, as given by the administrator",
         Fact log: Option<String> = "Path of the log device, as given by the administrator; null for a volume without a log",

@@ -12,7 +12,7 @@
 //! This crate reads devices only. The program reads and writes the text of configuration files.
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
-//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `vitals.rs`, `one_device.rs`, `closing.rs`;
+//! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `health.rs`, `vitals.rs`, `one_device.rs`, `closing.rs`;
 //! `kinds/cache/`, `kinds/space/`, `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
 
 mod backend;
@@ -25,6 +25,7 @@ mod error;
 mod error_cause;
 mod exact;
 mod filesystem_counters;
+mod health;
 mod kind;
 mod kind_spec;
 mod kinds;
@@ -58,6 +59,7 @@ pub use filesystem_counters::FilesystemCounters;
 pub use forebay_dcd::DestageActivity;
 pub use forebay_device::{AckMode, CheckVerdict, DataLocation, LocatedExtent};
 pub use forebay_dfs::{FileTime, Fs, FsClock};
+pub use health::{HealthFinding, HealthSeverity, ServiceFaults, VolumeHealth};
 pub use kind::{
     AcceptedFaults, AttachContext, AttachedLayer, CheckContext, CreateContext, FoundLog,
     FoundVolume, OpenedVolume, ProgressSink, VolumeCreation, VolumeIdentity, VolumeKind,

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use forebay_dcd::DestageActivity;
 use forebay_device::{CheckVerdict, ReportField};
+use forebay_units::ByteLen;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::health::{HealthFinding, ServiceFaults, VolumeHealth};
 use crate::kind_spec::KindSpec;
 use crate::render::{RenderContext, ReportLines};
 use crate::vitals::VolumeVitals;
@@ -60,6 +62,10 @@ pub struct StatusSummary {
     pub modes: Vec<&'static str>,
     /// Reason for the mode, where it needs an explanation.
     pub mode_detail: Option<String>,
+    /// Health of this layer by itself.
+    pub health: VolumeHealth,
+    /// Used share of the log or of the capacity, 0 to 1; `None` if nothing is used up.
+    pub used_share: Option<f64>,
     /// True if the mode of the layer below also matters to users of this layer.
     pub depends_on_mode_below: bool,
     /// Length in bytes.
@@ -93,6 +99,8 @@ impl StatusSummary {
             mode,
             modes,
             mode_detail: None,
+            health: VolumeHealth::Ok,
+            used_share: None,
             depends_on_mode_below: false,
             len_bytes: len,
             dirty_bytes: 0,
@@ -105,6 +113,22 @@ impl StatusSummary {
             unreadable_bytes: 0,
             drain_fails: false,
             to_abandon: None,
+        }
+    }
+
+    /// Returns the reason for the health of this layer.
+    pub(crate) fn health_detail(&self) -> Option<String> {
+        match self.health {
+            VolumeHealth::Ok => None,
+            VolumeHealth::Damaged => Some(format!("{} of data are lost", ByteLen(self.lost_bytes))),
+            VolumeHealth::BlocksRefused => Some(
+                "the data device refuses some blocks, which stay in the log; the daemon retries"
+                    .into(),
+            ),
+            _ => {
+                let mode = || Some(format!("the mode is {}", self.mode.replace('_', " ")));
+                self.mode_detail.clone().or_else(mode)
+            }
         }
     }
 }
@@ -182,6 +206,35 @@ impl LayerStatus {
         self.report.vitals()
     }
 
+    /// Returns the health of the volume: the most urgent finding of all layers and of the serving process.
+    pub fn health(&self, faults: ServiceFaults<'_>) -> HealthFinding {
+        let mut worst = HealthFinding {
+            health: VolumeHealth::Ok,
+            detail: None,
+        };
+        let mut consider = |health: VolumeHealth, detail: Option<String>| {
+            if health > worst.health {
+                worst = HealthFinding { health, detail };
+            }
+        };
+        let mut layer = Some(self);
+        while let Some(status) = layer {
+            let summary = status.summary();
+            consider(summary.health, summary.health_detail());
+            layer = status.below();
+        }
+        consider_first(
+            faults.foreign_loops,
+            VolumeHealth::ForeignUse,
+            &mut consider,
+        );
+        consider_first(faults.cut_short, VolumeHealth::Damaged, &mut consider);
+        if let Some(reason) = faults.no_device {
+            consider(VolumeHealth::NoDevice, Some(reason.to_owned()));
+        }
+        worst
+    }
+
     /// Returns the report as lines for people. With the report of some seconds earlier, the lines include present
     /// rates.
     pub fn lines(
@@ -199,6 +252,16 @@ impl LayerStatus {
                 .flatten(),
         );
         lines
+    }
+}
+
+fn consider_first(
+    reasons: &[String],
+    health: VolumeHealth,
+    consider: &mut impl FnMut(VolumeHealth, Option<String>),
+) {
+    if let Some(reason) = reasons.first() {
+        consider(health, Some(reason.clone()));
     }
 }
 

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_units::ByteLen;
-use forebay_volume::VolumeName;
+use forebay_volume::{VolumeHealth, VolumeName};
 use serde::Serialize;
 
 use crate::args::JsonArgs;
 use crate::client;
 use crate::dirs::ProgramDirs;
+use crate::health;
 use crate::link;
+use crate::report::StatusReport;
 use crate::waiting;
-use crate::witness::FailedLogDir;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 use forebay_command_output::result_line;
 use forebay_control::ConnectError;
@@ -22,6 +23,9 @@ use forebay_control::ConnectError;
 struct ListedVolume {
     name: String,
     state: &'static str,
+    health: &'static str,
+    health_severity: &'static str,
+    health_detail: Option<String>,
     detail: Option<String>,
     device: Option<String>,
     nbd_uri: Option<String>,
@@ -72,9 +76,10 @@ pub(crate) fn run(args: &JsonArgs) -> CommandResult {
     let endpoint_width = items.iter().map(|item| endpoint(item).chars().count());
     let endpoint_width = endpoint_width.max().unwrap_or(0).max(12);
     result_line!(
-        "{:width$}  {:8}  {:endpoint_width$}  {:>9}  DATA < LOG",
+        "{:width$}  {:8}  {:14}  {:endpoint_width$}  {:>9}  DATA < LOG",
         "NAME",
         "STATE",
+        "HEALTH",
         "DEVICE",
         "DIRTY"
     );
@@ -90,9 +95,10 @@ pub(crate) fn run(args: &JsonArgs) -> CommandResult {
             },
         };
         result_line!(
-            "{:width$}  {:8}  {endpoint:endpoint_width$}  {:>9}  {detail}",
+            "{:width$}  {:8}  {:14}  {endpoint:endpoint_width$}  {:>9}  {detail}",
             item.name,
             item.state,
+            item.health,
             or_dash(dirty),
         );
     }
@@ -103,6 +109,9 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
     let mut item = ListedVolume {
         name: name.to_string(),
         state: "detached",
+        health: "",
+        health_severity: "",
+        health_detail: None,
         detail: None,
         device: None,
         nbd_uri: None,
@@ -111,12 +120,12 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
         log: None,
         dirty_bytes: None,
     };
-    let mut volume = None;
+    let mut description = None;
     match dirs.description(name) {
-        Ok(description) => {
-            volume = description.volume;
-            item.data = Some(description.tree.data().to_string());
-            item.log = description.tree.log().map(ToString::to_string);
+        Ok(known) => {
+            item.data = Some(known.tree.data().to_string());
+            item.log = known.tree.log().map(ToString::to_string);
+            description = Some(known);
         }
         Err(failure) if dirs.description_file(name).exists() => {
             item.state = "unusable";
@@ -125,40 +134,53 @@ fn item(dirs: &ProgramDirs, name: &VolumeName) -> ListedVolume {
         // Attached by its log device alone.
         Err(_) => {}
     }
-    match client::report_within(dirs, name, PATIENCE) {
+    let found = match client::report_within(dirs, name, PATIENCE) {
         Ok(report) => {
-            item.state = "attached";
-            item.detail = None;
-            item.dirty_bytes = Some(report.status.summary().dirty_bytes);
-            item.data = Some(report.service.data);
-            item.log = report.service.log;
-            item.device = report.service.device;
-            item.nbd_uri = report.service.nbd_uri;
-            item.mounted = report.service.mounted;
+            let found = health::of_report(&report);
+            item.attached(report);
+            found
         }
-        Err(ConnectError::NotAttached) => {}
-        Err(ConnectError::Dead) => item.state = "dead",
-        Err(ConnectError::Failed(failure)) => {
-            item.state = "unusable";
-            item.detail = Some(CommandFailure::from(failure).text);
+        Err(absent) => {
+            let found = health::of_absence(dirs, name, &absent);
+            match absent {
+                ConnectError::NotAttached => {}
+                ConnectError::Dead => item.state = "dead",
+                ConnectError::Failed(failure) => {
+                    item.state = "unusable";
+                    item.detail = Some(CommandFailure::from(failure).text);
+                }
+            }
+            found
         }
+    };
+    item.health = found.health.name();
+    item.health_severity = found.health.severity().name();
+    item.health_detail = found.detail;
+    if !matches!(item.state, "detached" | "dead") {
+        return item;
     }
-    if matches!(item.state, "detached" | "dead")
-        && let (Some(volume), Ok(state)) = (volume.as_deref(), dirs.state())
-        && FailedLogDir::has_note_in(state, volume)
-    {
-        let log = item.log.as_deref().unwrap_or("the log");
-        item.detail = Some(format!(
-            "{log} failed in use, and a failed-log record names it; see: forebay check {name}"
-        ));
+    if found.health == VolumeHealth::Degraded {
+        item.detail.clone_from(&item.health_detail);
     }
-    if matches!(item.state, "detached" | "dead")
-        && let Some(device) = volume.as_deref().and_then(waiting::device)
-    {
+    let volume = description.and_then(|known| known.volume);
+    if let Some(device) = volume.as_deref().and_then(waiting::device) {
         let waits = device.display();
         item.detail = Some(format!("{waits} waits for: forebay attach {name}"));
         let named = link::of(dirs, name, &device).unwrap_or(device);
         item.device = Some(named.display().to_string());
     }
     item
+}
+
+impl ListedVolume {
+    fn attached(&mut self, report: StatusReport) {
+        self.state = "attached";
+        self.detail = None;
+        self.dirty_bytes = Some(report.status.summary().dirty_bytes);
+        self.data = Some(report.service.data);
+        self.log = report.service.log;
+        self.device = report.service.device;
+        self.nbd_uri = report.service.nbd_uri;
+        self.mounted = report.service.mounted;
+    }
 }

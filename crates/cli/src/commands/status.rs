@@ -8,9 +8,11 @@ use forebay_control::{ConnectError, DaemonStatus};
 use forebay_units::ByteLen;
 use forebay_volume::{RenderContext, VolumeName};
 
+use super::health_check;
 use crate::args::StatusArgs;
 use crate::client;
 use crate::dirs::ProgramDirs;
+use crate::health;
 use crate::report::StatusReport;
 use crate::watch::{self, StatusSample};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
@@ -22,7 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Moves the cursor of a terminal to the top left and clears the screen below it.
 const HOME_AND_CLEAR: &str = "\x1b[H\x1b[J";
 
-pub(crate) fn run(args: &StatusArgs) -> CommandResult {
+/// Runs the command and returns its exit code.
+pub(crate) fn run(args: &StatusArgs) -> CommandResult<u8> {
+    if args.check {
+        return Ok(health_check::run(args.name.as_ref()));
+    }
+    show(args).map(|()| 0)
+}
+
+fn show(args: &StatusArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;
     if args.watch && !args.json && watch::is_possible() {
         let name = args.name.clone();
@@ -125,6 +135,11 @@ fn text(report: &StatusReport, earlier: Option<&StatusReport>) -> String {
 fn where_it_is(report: &StatusReport, lines: &mut StatusLines) {
     let (service, status) = (&report.service, &report.status);
     let summary = status.summary();
+    let found = health::of_report(report);
+    match &found.detail {
+        Some(detail) => lines.add("health", format!("{}: {detail}", found.health)),
+        None => lines.add("health", found.health),
+    }
     match &summary.mode_detail {
         Some(detail) => lines.add("mode", format!("{}: {detail}", summary.mode)),
         None => lines.add("mode", summary.mode),

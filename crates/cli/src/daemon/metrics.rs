@@ -5,13 +5,14 @@
 
 use forebay_control::DaemonStatus;
 use forebay_device::{FieldKind, ReportField};
-use forebay_volume::{LATENCY_BOUNDS_US, LatencySummary, LayerStatus};
+use forebay_volume::{HealthFinding, LATENCY_BOUNDS_US, LatencySummary, LayerStatus, VolumeHealth};
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 use prometheus::{Encoder as _, TextEncoder};
 use serde_json::Value;
 
+use crate::health;
 use crate::report::StatusReport;
 
 /// Formats the metrics of a scrape.
@@ -24,6 +25,7 @@ pub(super) fn text(report: &StatusReport) -> String {
     for field in DaemonStatus::FIELDS {
         families.add(field, &[volume], &values[field.name]);
     }
+    families.add_health(volume, &health::of_report(report));
     let (mut status, mut values) = (Some(&report.status), &Value::Object(values));
     while let Some(layer) = status {
         let labels = [volume, ("layer", layer.kind().label)];
@@ -75,6 +77,23 @@ impl MetricFamilies {
         self.family(&name, field.help, kind)
             .mut_metric()
             .push(metric);
+    }
+
+    /// Adds a sample for each possible health of a volume, and its severity.
+    fn add_health(&mut self, volume: (&str, &str), found: &HealthFinding) {
+        let name = "forebay_health_severity";
+        let help = "Severity of the health: 0 ok, 1 warning, 2 critical";
+        let mut severity = metric(&[volume]);
+        severity.set_gauge(gauge(f64::from(found.health.severity() as u8)));
+        let family = self.family(name, help, MetricType::GAUGE);
+        family.mut_metric().push(severity);
+        for health in VolumeHealth::of_attached() {
+            let mut metric = metric(&[volume, ("health", health.name())]);
+            metric.set_gauge(gauge(f64::from(u8::from(health == found.health))));
+            let help = "1 for the current health";
+            let family = self.family("forebay_health", help, MetricType::GAUGE);
+            family.mut_metric().push(metric);
+        }
     }
 
     /// Adds a sample for each possible mode of a layer.

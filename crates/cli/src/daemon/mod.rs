@@ -38,6 +38,7 @@ use forebay_volume::{
 
 use crate::args::{AcceptArgs, TargetArgs};
 use crate::dirs::ProgramDirs;
+use crate::health;
 use crate::lock::NameLock;
 use crate::report::StatusReport;
 use crate::run::on_ring;
@@ -133,11 +134,12 @@ impl Daemon {
             cut_short: self.lengths.look(),
             request_bytes: self.memory.in_use(),
             request_bytes_max: self.memory.bound(),
+            ..DaemonStatus::default()
         };
-        StatusReport {
+        health::filled_in(StatusReport {
             service,
             status: self.volume.status(),
-        }
+        })
     }
 
     /// Returns false for a filesystem that is no longer mounted, even if files in it are still open.

@@ -264,6 +264,13 @@ fn commands_name_the_abandoned_log(world: &CliSandbox) {
         assert!(!refused.said.contains("accept-changed"), "{}", refused.said);
     }
     assert!(world.ok(&["list"]).contains("failed-log record"));
+    let checked = world.run(&["status", "v", "--check"]);
+    let out = crate::world::texts(&checked).0;
+    assert!(
+        out.starts_with("FOREBAY CRITICAL - v degraded: ") && out.contains("failed-log record"),
+        "{out}"
+    );
+    assert_eq!(checked.status.code(), Some(2), "{out}");
     fs::remove_file(world.path("log2.img")).unwrap();
 }
 
@@ -318,6 +325,8 @@ fn a_failed_log_record_refuses_its_log_but_not_a_later_epoch() {
         ],
     );
     fs::write(&note, noted(0)).unwrap();
+    let listed = world.ok(&["list"]);
+    assert!(!listed.contains("degraded"), "{listed}");
     world.attach();
     assert_eq!(world.client().read(0, 4096).unwrap(), [3; 4096]);
     world.ok(&["detach", "v"]);

@@ -18,6 +18,7 @@ mod files;
 mod files_in_trouble;
 mod formats;
 mod grown;
+mod health;
 mod layers;
 mod links;
 mod logs;

@@ -131,6 +131,12 @@ evaluation_interval: 1m
 tests:
   - interval: 1m
     input_series:
+      - series: 'forebay_health_severity{volume="archive"}'
+        values: '0 0 2x30'
+      - series: 'forebay_health_severity{volume="thin"}'
+        values: '1x32'
+      - series: 'forebay_health_severity{volume="well"}'
+        values: '0x32'
       - series: 'forebay_mode{volume="archive",layer="cache",mode="degraded"}'
         values: '0 0 1x30'
       - series: 'forebay_mode{volume="archive",layer="cache",mode="caching"}'
@@ -152,9 +158,13 @@ tests:
       - expr: count by (alertname, volume) (ALERTS{alertstate="firing"})
         eval_time: 25m
         exp_samples:
+          - labels: '{alertname="ForebayCritical", volume="archive"}'
+            value: 1
           - labels: '{alertname="ForebayLogFailed", volume="archive"}'
             value: 1
           - labels: '{alertname="ForebayNearlyFull", volume="thin"}'
+            value: 1
+          - labels: '{alertname="ForebayWarning", volume="thin"}'
             value: 1
           - labels: '{alertname="ForebayWritesThrottled", volume="archive"}'
             value: 1

@@ -6,9 +6,26 @@ use forebay_dcd::{CacheMode, DcdStatus, DestageActivity};
 use forebay_device::ReportField;
 
 use super::{render, vitals};
+use crate::health::VolumeHealth;
 use crate::render::{RenderContext, ReportLines};
 use crate::report::{LayerReport, StatusSummary};
 use crate::vitals::VolumeVitals;
+
+/// Returns the health of the cache by itself.
+fn health(status: &DcdStatus) -> VolumeHealth {
+    let by_mode = match status.mode {
+        CacheMode::Caching | CacheMode::Draining => VolumeHealth::Ok,
+        CacheMode::Degraded => VolumeHealth::Degraded,
+        CacheMode::DataFailing => VolumeHealth::DataFailing,
+        CacheMode::LogFailing => VolumeHealth::LogFailing,
+    };
+    let by_counters = match (status.damaged_bytes, status.refused_bytes) {
+        (0, 0) => VolumeHealth::Ok,
+        (0, _) => VolumeHealth::BlocksRefused,
+        _ => VolumeHealth::Damaged,
+    };
+    by_mode.max(by_counters)
+}
 
 impl LayerReport for DcdStatus {
     fn fields(&self) -> &'static [ReportField] {
@@ -23,6 +40,8 @@ impl LayerReport for DcdStatus {
         let modes = CacheMode::ALL.map(CacheMode::name);
         StatusSummary {
             mode_detail: self.mode_detail.clone(),
+            health: health(self),
+            used_share: Some(self.dirty_share),
             depends_on_mode_below: true,
             dirty_bytes: self.dirty_bytes,
             destage_unflushed_bytes: self.destage_unflushed_bytes,

@@ -24,6 +24,8 @@ impl LayerReport for FilesFacts {
         let modes = SpaceMode::ALL.map(SpaceMode::name);
         StatusSummary {
             mode_detail: self.mode_detail.clone(),
+            health: self.mode.health(),
+            used_share: Some(self.used_share),
             drain_fails: self.mode == SpaceMode::Failed,
             ..StatusSummary::of_mode(self.mode.name(), modes.into(), self.len)
         }

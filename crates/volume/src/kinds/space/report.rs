@@ -23,6 +23,8 @@ impl LayerReport for SpaceStatus {
         let modes = SpaceMode::ALL.map(SpaceMode::name);
         StatusSummary {
             mode_detail: self.mode_detail.clone(),
+            health: self.mode.health(),
+            used_share: Some(self.mapped_share),
             drain_fails: self.mode == SpaceMode::Failed,
             ..StatusSummary::of_mode(self.mode.name(), modes.into(), self.len)
         }

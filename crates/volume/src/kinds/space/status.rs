@@ -6,6 +6,7 @@ use forebay_vsl::{Space, SpaceCapacity};
 use serde::{Deserialize, Serialize};
 
 use super::counted::CountingDevice;
+use crate::health::VolumeHealth;
 
 /// Share of the mappable bytes from which the volume is reported as nearly full.
 pub(super) const NEARLY_FULL: f64 = 0.9;
@@ -43,6 +44,16 @@ impl SpaceMode {
             SpaceMode::NearlyFull => "nearly_full",
             SpaceMode::Full => "full",
             SpaceMode::Failed => "failed",
+        }
+    }
+
+    /// Returns the health of a volume in this mode.
+    pub(crate) fn health(self) -> VolumeHealth {
+        match self {
+            SpaceMode::Serving => VolumeHealth::Ok,
+            SpaceMode::NearlyFull => VolumeHealth::NearlyFull,
+            SpaceMode::Full => VolumeHealth::Full,
+            SpaceMode::Failed => VolumeHealth::Failed,
         }
     }
 
