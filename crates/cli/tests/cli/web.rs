@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
+use forebay_nbd::client::BlockingNbdClient;
+
 use crate::world::{CliSandbox, MIB, output, skip, texts, wait_until};
 
 /// Possible names of the browser. Debian's package `chromium-headless-shell` has the first.
@@ -235,6 +237,155 @@ fn a_browser_shows_live_changes_and_runs_no_script_from_a_name() {
     assert!(!page.contains("<img"), "{page}");
     // A browser reports policy violations and script errors on its console.
     assert!(!said.contains("CONSOLE"), "{said}");
+}
+
+/// Opens the page of the volume `name` in the browser, and checks that the page shows values and no script failed.
+fn shown(world: &CliSandbox, browser: &str, name: &str) -> String {
+    let status = world.ok(&["status", name, "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let url = status["http"].as_str().unwrap();
+    let (page, said) = dump_page(world, browser, &[], url);
+    assert!(!said.contains("CONSOLE"), "{said}");
+    let (body, _) = page.split_once("<script").unwrap();
+    for wrong in ["NaN", "undefined", "null", "Infinity", "[object"] {
+        assert!(!body.contains(wrong), "{wrong}: {body}");
+    }
+    for part in [
+        &format!("<b id=\"name\">{name}</b>")[..],
+        "<p id=\"state\" class=\"dim\">at ",
+        "<dt>memory</dt>",
+    ] {
+        assert!(body.contains(part), "{part}: {body}");
+    }
+    body.to_owned()
+}
+
+#[test]
+fn a_browser_shows_every_kind_of_block_volume() {
+    let Some(browser) = browser("a_browser_shows_every_kind_of_block_volume") else {
+        return;
+    };
+    let world = CliSandbox::new();
+    for (image, len) in [
+        ("a", 64),
+        ("b", 64),
+        ("c", 64),
+        ("l", 40),
+        ("s", 8),
+        ("t", 16),
+    ] {
+        world.image(&format!("{image}.img"), len * MIB);
+    }
+    let vsl = ["create", "--volume", "vsl", "--size", "1GiB"];
+    world.ok(&[&vsl[..], &["--data", "a.img", "--name", "thin"]].concat());
+    world.ok(&[
+        &vsl[..],
+        &["--data", "b.img", "--log", "l.img", "--name", "both"],
+    ]
+    .concat());
+    let span = [
+        "create", "--volume", "span", "--data", "s.img", "--second", "t.img",
+    ];
+    world.ok(&[&span[..], &["--name", "span"]].concat());
+    for (name, parts) in [
+        (
+            "thin",
+            &[
+                "mapped",
+                "placement ",
+                "<td>by checkpoints</td>",
+                "<td>trims</td>",
+            ][..],
+        ),
+        (
+            "both",
+            &[
+                "of the log in use",
+                "<h2>below: volume</h2>",
+                "<td>destaged</td>",
+                "mapped",
+            ],
+        ),
+        ("span", &["7MiB on the first device, 15MiB on the second"]),
+    ] {
+        world.ok(&["attach", name, "--via", "none", "--http", "0"]);
+        let socket = world.path("run").join(format!("{name}.nbd.sock"));
+        let mut client = BlockingNbdClient::connect(&socket, name).unwrap();
+        client.write(4096, &[1; 65536]).unwrap();
+        client.flush().unwrap();
+        drop(client);
+        let body = shown(&world, browser, name);
+        for part in parts {
+            assert!(body.contains(part), "{name}: {part}: {body}");
+        }
+        assert!(body.contains("<span id=\"mode\" class=\"\">"), "{body}");
+        let rows = body.matches("<polyline points=\"").count();
+        assert!((rows > 5) != (name == "span"), "{name}: {body}");
+        world.kill(name);
+    }
+}
+
+#[test]
+fn a_browser_shows_a_filesystem() {
+    let name = "a_browser_shows_a_filesystem";
+    let (Some(browser), Some(world)) = (browser(name), crate::files::world(name)) else {
+        return;
+    };
+    world.ok(&["mount", "f", "mnt", "--http", "0"]);
+    std::fs::write(world.path("mnt/file"), vec![7; 100_000]).unwrap();
+    let body = shown(&world, browser, "f");
+    for part in [
+        "used</div>",
+        "<dt>mounted</dt>",
+        "<td>syncs</td>",
+        "<td>changes</td>",
+        "<h2>below: volume</h2>",
+        "<span id=\"mode\" class=\"\">serving</span>",
+    ] {
+        assert!(body.contains(part), "{part}: {body}");
+    }
+    assert!(!body.contains("<dt>nbd</dt>"), "{body}");
+    world.unmount("mnt");
+}
+
+#[test]
+fn the_history_begins_with_the_daemon_and_not_with_the_page() {
+    let world = CliSandbox::with_volume();
+    let address = attach(&world);
+    world.client().write(0, &[1; 65536]).unwrap();
+    let history = || {
+        let answer = get(&address, "localhost", "/history.json");
+        let (_, history) = answer.split_once("\r\n\r\n").unwrap().to_owned();
+        serde_json::from_str::<serde_json::Value>(history).unwrap()
+    };
+    let sum = |history: &serde_json::Value, flow: usize| -> f64 {
+        let rates = history["layers"][0]["rates"][flow].as_array().unwrap();
+        rates.iter().map(|rate| rate.as_f64().unwrap()).sum()
+    };
+    wait_until("the write is in the history", || {
+        sum(&history(), 1) > 60_000.0
+    });
+    let history = history();
+    assert_eq!(history["layers"][0]["label"], "cache");
+    assert_eq!(
+        (&history["every_s"], &history["samples_max"]),
+        (&1.into(), &300.into())
+    );
+    let Some(browser) = browser("the_history_begins_with_the_daemon_and_not_with_the_page") else {
+        return;
+    };
+    let body = shown(&world, browser, "v");
+    // The write happened before the page was opened: its sparkline rises above the base line.
+    let row = body.split("<td>writes</td>").nth(1).unwrap();
+    let points = row
+        .split("points=\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let is_high = |point: &str| !point.ends_with(",19.00");
+    assert!(points.split(' ').any(is_high), "{points}");
 }
 
 #[test]

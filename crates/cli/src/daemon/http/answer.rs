@@ -1,6 +1,7 @@
 //! The answers to HTTP clients.
 
 use super::HttpSite;
+use super::history::{VitalsHistory, present};
 use super::request::HttpRequest;
 use crate::daemon::metrics;
 use crate::report::StatusReport;
@@ -57,7 +58,12 @@ impl HttpResponse {
 }
 
 /// Returns the answer to a request head. Makes a report only if the request needs one.
-pub(super) fn answer(head: &[u8], site: HttpSite, report: impl FnOnce() -> StatusReport) -> String {
+pub(super) fn answer(
+    head: &[u8],
+    site: HttpSite,
+    history: &VitalsHistory,
+    report: impl FnOnce() -> StatusReport,
+) -> String {
     let response = match HttpRequest::parse(head) {
         None => HttpResponse::refusal("400 Bad Request", ""),
         Some(request) if site.local && !request.is_for_this_machine() => {
@@ -68,22 +74,34 @@ pub(super) fn answer(head: &[u8], site: HttpSite, report: impl FnOnce() -> Statu
             headers: "Allow: GET\r\n".into(),
             ..HttpResponse::refusal("405 Method Not Allowed", "")
         },
-        Some(request) => respond(&request.path, site, report),
+        Some(request) => respond(&request.path, site, history, report),
     };
     response.text()
 }
 
-fn respond(path: &str, site: HttpSite, report: impl FnOnce() -> StatusReport) -> HttpResponse {
+fn respond(
+    path: &str,
+    site: HttpSite,
+    history: &VitalsHistory,
+    report: impl FnOnce() -> StatusReport,
+) -> HttpResponse {
     match path {
         "/metrics" => HttpResponse::ok(METRICS, metrics::text(&report())),
         "/status.json" if site.page => match serde_json::to_string(&report()) {
             Ok(json) => HttpResponse::ok("application/json", json + "\n"),
             Err(error) => HttpResponse::refusal("500 Internal Server Error", &error.to_string()),
         },
-        "/" if site.page => page(),
-        _ if site.page => {
-            HttpResponse::refusal("404 Not Found", "see /, /status.json and /metrics\n")
+        "/live.json" if site.page => {
+            HttpResponse::ok("application/json", format!("{}\n", present(&report())))
         }
+        "/history.json" if site.page => {
+            HttpResponse::ok("application/json", format!("{}\n", history.json()))
+        }
+        "/" if site.page => page(),
+        _ if site.page => HttpResponse::refusal(
+            "404 Not Found",
+            "see /, /status.json, /history.json and /metrics\n",
+        ),
         _ => HttpResponse::refusal("404 Not Found", "see /metrics\n"),
     }
 }
@@ -122,11 +140,12 @@ mod tests {
 
     fn get(path: &str, host: &str, site: HttpSite) -> String {
         let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        answer(head.as_bytes(), site, example)
+        answer(head.as_bytes(), site, &VitalsHistory::default(), example)
     }
 
     fn refused(head: &[u8], site: HttpSite, status: &str) {
-        let answer = answer(head, site, || unreachable!("no report is made"));
+        let history = VitalsHistory::default();
+        let answer = answer(head, site, &history, || unreachable!("no report is made"));
         let begin = format!("HTTP/1.1 {status} ");
         assert!(answer.starts_with(&begin), "{answer}");
     }

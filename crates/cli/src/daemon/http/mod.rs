@@ -8,12 +8,14 @@
 //! could fake the origin with a host name that resolves to this machine. Therefore, at a loopback address, only
 //! requests that name a loopback host are answered.
 //!
-//! `request.rs` decodes requests, `answer.rs` makes the answers, `page.html` is the page.
+//! `request.rs` decodes requests, `answer.rs` makes the answers, `history.rs` keeps the last minutes, `page.html` is the
+//! page.
 
 mod answer;
+mod history;
 mod request;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use forebay_linux::{SocketListener, SocketStream};
 
 use super::Daemon;
 use answer::answer;
+use history::{SAMPLE_EVERY_S, VitalsHistory};
 
 /// Maximum number of clients; a further connection is closed at once. Browsers open some connections in advance.
 const CLIENTS_MAX: usize = 16;
@@ -59,15 +62,21 @@ impl HttpSite {
 /// Accepts clients forever.
 pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener, site: HttpSite) {
     let clients = Rc::new(Cell::new(0));
+    let history = Rc::new(RefCell::new(VitalsHistory::default()));
+    if site.page {
+        let sampled = sample(Rc::clone(&daemon), Rc::clone(&history));
+        daemon.rt.spawn(sampled).detach();
+    }
     loop {
         match listener.accept().await {
             Ok(_) if clients.get() >= CLIENTS_MAX => {}
             Ok(stream) => {
                 let (daemon, clients) = (Rc::clone(&daemon), Rc::clone(&clients));
+                let history = Rc::clone(&history);
                 clients.set(clients.get() + 1);
                 let rt = daemon.rt.clone();
                 rt.spawn(async move {
-                    serve(&daemon, &stream, site).await;
+                    serve(&daemon, &stream, site, &history).await;
                     clients.set(clients.get() - 1);
                 })
                 .detach();
@@ -80,10 +89,25 @@ pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener, site: H
     }
 }
 
-async fn serve(daemon: &Daemon, stream: &SocketStream, site: HttpSite) {
+/// Adds a sample to the history each second, forever.
+async fn sample(daemon: Rc<Daemon>, history: Rc<RefCell<VitalsHistory>>) {
+    loop {
+        let uptime_s = daemon.rt.now().since(daemon.started).as_secs_f64();
+        let status = daemon.volume.status();
+        history.borrow_mut().push(uptime_s, &status);
+        daemon.rt.sleep(Duration::from_secs(SAMPLE_EVERY_S)).await;
+    }
+}
+
+async fn serve(
+    daemon: &Daemon,
+    stream: &SocketStream,
+    site: HttpSite,
+    history: &RefCell<VitalsHistory>,
+) {
     let head = daemon.rt.timeout(PATIENCE, receive(stream)).await;
     let Ok(Some(head)) = head else { return };
-    let answer = answer(&head, site, || daemon.report());
+    let answer = answer(&head, site, &history.borrow(), || daemon.report());
     let send = stream.send(BufMut::copy_of(answer.as_bytes()).freeze());
     let _ = daemon.rt.timeout(PATIENCE, send).await;
     let _ = stream.shutdown(std::net::Shutdown::Both);
