@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -18,6 +18,10 @@ use crate::report::VolumeReport;
 
 /// Time for a daemon to answer a request; it sends progress more often.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+/// Time for a daemon that a signal or a debugger has stopped to continue.
+const STOPPED_PATIENCE: Duration = Duration::from_secs(1);
+/// Interval at which a waiting client looks at the state of the daemon.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A connection to the daemon of an attached volume, whose layers have the status `S`.
 pub struct ControlClient<S> {
@@ -173,27 +177,36 @@ impl<S: DeserializeOwned + fmt::Debug> ControlClient<S> {
     }
 
     fn receive(&mut self) -> Result<ControlReply<S>, ControlError> {
-        let mut line = String::new();
-        let mut limited = self.stream.by_ref().take(REPLY_BYTES_MAX as u64);
-        let read = limited.read_line(&mut line);
-        read.map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => {
-                let patience = self.patience;
-                if self.is_stopped() {
-                    self.silent(&"it is stopped, as by SIGSTOP; SIGCONT continues it")
-                } else {
-                    self.silent(&format_args!("it sent nothing for {patience:?}"))
-                }
-            }
-            _ => self.silent(&error),
-        })?;
-        if !line.ends_with('\n') {
+        let line = self.receive_line()?;
+        if !line.ends_with(b"\n") {
             return Err(self.silent(&"it closed the connection"));
         }
-        serde_json::from_str(&line).map_err(|source| ControlError::Undecodable {
+        serde_json::from_slice(&line).map_err(|source| ControlError::Undecodable {
             volume: self.name.clone(),
             source,
         })
+    }
+
+    /// Receives a line, or what precedes the end of the connection or the length limit.
+    fn receive_line(&mut self) -> Result<Vec<u8>, ControlError> {
+        let begun = Instant::now();
+        let mut line = Vec::new();
+        loop {
+            let room = REPLY_BYTES_MAX.saturating_sub(line.len()) as u64;
+            let mut limited = self.stream.by_ref().take(room);
+            match limited.read_until(b'\n', &mut line) {
+                Ok(_) => return Ok(line),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(self.silent(&error)),
+            }
+            let (waited, patience) = (begun.elapsed(), self.patience);
+            if waited >= patience.min(STOPPED_PATIENCE) && self.is_stopped() {
+                return Err(self.silent(&"it is stopped, as by SIGSTOP; SIGCONT continues it"));
+            }
+            if waited >= patience {
+                return Err(self.silent(&format_args!("it sent nothing for {patience:?}")));
+            }
+        }
     }
 
     /// Requests a report.
@@ -250,9 +263,8 @@ impl<S: DeserializeOwned + fmt::Debug> ControlClient<S> {
 fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-    for timeout in [Timeout::Send, Timeout::Recv] {
-        set_socket_timeout(&socket, timeout, Some(patience))?;
-    }
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(patience.min(LOOK_EVERY)))?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(UnixStream::from(socket))
 }

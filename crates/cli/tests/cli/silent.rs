@@ -1,6 +1,7 @@
 //! Daemons that do not answer, or that were killed, and their leftovers.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use crate::system::{TestMount, can_serve_loop, tool};
 use crate::world::{CliSandbox, MIB, failed, signal, texts};
@@ -17,7 +18,13 @@ fn a_stopped_daemon_is_reported_and_does_not_delay_commands_for_other_volumes() 
     let pid = world.pid("v").unwrap();
     signal(pid, "STOP");
     let stopped = format!("(process {pid}) does not answer: it is stopped");
+    let begun = Instant::now();
     let list = world.ok(&["list"]);
+    assert!(
+        begun.elapsed() < Duration::from_millis(2500),
+        "{:?}",
+        begun.elapsed()
+    );
     let of = |name: &str| {
         let mut lines = list.lines();
         lines
