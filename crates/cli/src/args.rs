@@ -38,6 +38,7 @@ Environment:
                        /var/lib/forebay as root, else $XDG_STATE_HOME/forebay or
                        ~/.local/state/forebay)
   FOREBAY_DEV_DIR      links to the block devices of attached volumes (default: /dev/forebay)
+  FOREBAY_GROUP        group whose members may see the status of root's volumes (default: forebay)
   RUST_LOG             what to log, for example forebay=debug";
 
 /// Returns the text below the help of the whole program.

@@ -1,8 +1,9 @@
 //! Connections to the daemons of volumes, by the names of the volumes.
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use forebay_command_output::failure::{CommandFailure, CommandResult};
+use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_control::{ANSWER_PATIENCE, ConnectError, ControlError};
 use forebay_volume::{LayerStatus, ServedAs, VolumeName};
 
@@ -20,8 +21,34 @@ pub(crate) fn try_connect(
     try_within(dirs, name, ANSWER_PATIENCE)
 }
 
-/// Connects to the daemon of `name`, with `patience` as the timeout for each of its answers.
+/// Connects to the daemon of `name`, with `patience` as the timeout for each of its answers. A user who may only see the
+/// status of the volume is refused.
 pub(crate) fn try_within(
+    dirs: &ProgramDirs,
+    name: &VolumeName,
+    patience: Duration,
+) -> Result<DaemonClient, ConnectError> {
+    let connected = to_control(dirs, name, patience);
+    let is_foreign = match &connected {
+        // A volume of this user may have the same name.
+        Err(ConnectError::NotAttached) => !dirs.description_file(name).exists(),
+        Err(absent) => is_out_of_reach(absent),
+        Ok(_) => false,
+    };
+    if is_foreign && to_status(dirs, name, patience).is_ok() {
+        return Err(ConnectError::Failed(ControlError::Refused {
+            code: FailureCode::Refused,
+            message: format!(
+                "the volume {name} belongs to another user: you may only see its status; run this command as that \
+                 user, usually root"
+            ),
+        }));
+    }
+    connected
+}
+
+/// Connects to the control socket.
+fn to_control(
     dirs: &ProgramDirs,
     name: &VolumeName,
     patience: Duration,
@@ -30,6 +57,44 @@ pub(crate) fn try_within(
         // A refused attach may since have removed the socket of the previous daemon.
         Err(ConnectError::NotAttached) if dirs.ended_abruptly(name) => Err(ConnectError::Dead),
         connected => connected,
+    }
+}
+
+/// Connects to the socket that answers only requests for the status.
+fn to_status(
+    dirs: &ProgramDirs,
+    name: &VolumeName,
+    patience: Duration,
+) -> Result<DaemonClient, ConnectError> {
+    DaemonClient::connect(&dirs.status_socket(name), name.as_str(), patience)
+}
+
+/// Connects to the daemon of `name` for its status, with `patience` as the timeout for each answer. Members of the status
+/// group reach the daemon by its status socket.
+fn try_for_status(
+    dirs: &ProgramDirs,
+    name: &VolumeName,
+    patience: Duration,
+) -> Result<DaemonClient, ConnectError> {
+    match to_control(dirs, name, patience) {
+        Err(absent) if is_out_of_reach(&absent) => match to_status(dirs, name, patience) {
+            // The daemon of another user was killed.
+            Err(ConnectError::Dead) => Err(ConnectError::Dead),
+            Err(_) => Err(absent),
+            connected => connected,
+        },
+        connected => connected,
+    }
+}
+
+/// Returns true if this user's control socket is missing, or belongs to another user.
+fn is_out_of_reach(absent: &ConnectError) -> bool {
+    match absent {
+        ConnectError::NotAttached => true,
+        ConnectError::Failed(ControlError::Unreachable { source, .. }) => {
+            source.kind() == ErrorKind::PermissionDenied
+        }
+        _ => false,
     }
 }
 
@@ -47,7 +112,7 @@ pub(crate) fn report_within(
 ) -> Result<StatusReport, ConnectError> {
     let begun = Instant::now();
     loop {
-        let asked = try_within(dirs, name, patience)
+        let asked = try_for_status(dirs, name, patience)
             .and_then(|mut client| client.status().map_err(ConnectError::Failed));
         let is_silent = matches!(
             asked,
@@ -58,6 +123,12 @@ pub(crate) fn report_within(
         }
         std::thread::sleep(TRY_EVERY);
     }
+}
+
+/// Requests a report from the daemon of `name`, with the failure as text.
+pub(crate) fn report(dirs: &ProgramDirs, name: &VolumeName) -> CommandResult<StatusReport> {
+    let asked = report_within(dirs, name, ANSWER_PATIENCE);
+    asked.map_err(|absent| in_words(absent, dirs, name))
 }
 
 /// Connects to the daemon of `name`, with the failure as text.

@@ -11,6 +11,9 @@
 //! - `NAME.nbd`: the name of the volume's nbd device.
 //! - `NAME.mounted`: the path of the directory where a filesystem is mounted.
 //!
+//! Beside it, `forebay-status` contains `NAME.sock`: a socket that answers only requests for the status, for members of
+//! a group; see `daemon/status_socket.rs`.
+//!
 //! In the directory of links, `/dev/forebay`, `NAME` is a symbolic link to the block device; see
 //! `link.rs`.
 //!
@@ -20,7 +23,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
@@ -32,6 +35,8 @@ const SOCKET_PATH_MAX: usize = 107;
 
 /// Suffix of the file that contains a filesystem's mount directory.
 const MOUNTED: &str = "mounted";
+/// The default directory of the status sockets of root's volumes.
+const SHARED_STATUS: &str = "/run/forebay-status";
 /// The default directory of links to block devices.
 const LINKS: &str = "/dev/forebay";
 
@@ -40,6 +45,8 @@ const LINKS: &str = "/dev/forebay";
 pub(crate) struct ProgramDirs {
     config: PathBuf,
     runtime: PathBuf,
+    /// Sockets for users who may only see the status of the system's volumes.
+    shared_status: PathBuf,
     links: PathBuf,
     /// `None` if the environment does not determine it. Only a few commands need it.
     state: Option<PathBuf>,
@@ -67,6 +74,10 @@ impl ProgramDirs {
             None if root => Some("/run/forebay".into()),
             None => under("XDG_RUNTIME_DIR"),
         };
+        let shared_status = match from_env("FOREBAY_RUNTIME_DIR") {
+            Some(dir) => with_suffix(dir.into(), "-status"),
+            None => SHARED_STATUS.into(),
+        };
         let state = match from_env("FOREBAY_STATE_DIR").map(PathBuf::from) {
             Some(dir) => Some(dir),
             None if root => Some("/var/lib/forebay".into()),
@@ -83,6 +94,7 @@ impl ProgramDirs {
             runtime: runtime
                 .map(absolute)
                 .ok_or_else(|| unset("XDG_RUNTIME_DIR", "FOREBAY_RUNTIME_DIR"))?,
+            shared_status: absolute(shared_status),
             links: absolute(links.into()),
             state: state.map(absolute),
         })
@@ -112,6 +124,19 @@ impl ProgramDirs {
     /// Returns the path of the control socket.
     pub(crate) fn control_socket(&self, name: &VolumeName) -> PathBuf {
         self.runtime_file(name, "sock")
+    }
+
+    /// Returns the path of the socket for users who may only see the status.
+    pub(crate) fn status_socket(&self, name: &VolumeName) -> PathBuf {
+        self.shared_status.join(format!("{name}.sock"))
+    }
+
+    /// Returns the directory of the sockets for users who may only see the status; creates it if it is missing.
+    pub(crate) fn make_shared_status(&self) -> io::Result<()> {
+        let dir = &self.shared_status;
+        fs::DirBuilder::new().recursive(true).create(dir)?;
+        // Not even the group may put sockets there.
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
     }
 
     /// Returns the path of the NBD server's socket.
@@ -164,6 +189,11 @@ impl ProgramDirs {
         names.extend(
             killed.filter(|name| self.daemon_log(name).exists() && self.ended_abruptly(name)),
         );
+        // Without permission for the socket, the volume is no concern of the user.
+        let shared = names_in(&self.shared_status, ".sock").into_iter();
+        names.extend(shared.filter(|name| {
+            rustix::fs::access(self.status_socket(name), rustix::fs::Access::WRITE_OK).is_ok()
+        }));
         names.sort();
         names.dedup();
         names
@@ -315,6 +345,12 @@ fn make(dir: &Path, mode: u32) -> CommandResult {
             ),
         )
     })
+}
+
+fn with_suffix(dir: PathBuf, suffix: &str) -> PathBuf {
+    let mut path = dir.into_os_string();
+    path.push(suffix);
+    path.into()
 }
 
 fn names_in(dir: &Path, ending: &str) -> Vec<VolumeName> {

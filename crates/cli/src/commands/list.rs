@@ -36,7 +36,7 @@ struct ListedVolume {
 }
 
 /// Time for a daemon to answer. A status request never waits for a device.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &JsonArgs) -> CommandResult {
     let dirs = ProgramDirs::new()?;

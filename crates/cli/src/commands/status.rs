@@ -83,7 +83,7 @@ fn show(args: &StatusArgs) -> CommandResult {
 fn look(dirs: &ProgramDirs, name: Option<&VolumeName>) -> CommandResult<StatusSample> {
     let mut seen = StatusSample::default();
     if let Some(name) = name {
-        seen.reports.push(client::connect(dirs, name)?.status()?);
+        seen.reports.push(client::report(dirs, name)?);
         return Ok(seen);
     }
     for name in dirs.attached_names() {

@@ -14,16 +14,13 @@ use forebay_linux::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 
 use super::resize::resize;
+use super::status_socket::ControlAccess;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::tune::tune;
 use super::{Daemon, place};
 use crate::report::{DaemonReply, left};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
-/// Maximum number of clients; a further connection is closed at once.
-const CLIENTS_MAX: usize = 32;
-/// Time for a client to send its next request, and to fetch a reply.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Time that a drain goes on without progress while the data device fails, and time limit for abandoning unreadable
 /// data.
 const STUCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -33,20 +30,25 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts clients forever.
-pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener) {
+pub(super) async fn listen(daemon: Rc<Daemon>, listener: SocketListener, access: ControlAccess) {
     let clients = Rc::new(Cell::new(0));
     loop {
         match listener.accept().await {
-            Ok(_) if clients.get() >= CLIENTS_MAX => tracing::debug!("too many control clients"),
+            Ok(_) if clients.get() >= access.clients_max() => {
+                tracing::debug!("too many control clients");
+            }
             Ok(stream) => {
                 let (daemon, clients) = (Rc::clone(&daemon), Rc::clone(&clients));
                 clients.set(clients.get() + 1);
                 let rt = daemon.rt.clone();
                 rt.spawn(async move {
-                    ControlConnection::new(daemon, stream).serve().await;
+                    ControlConnection::new(daemon, stream, access).serve().await;
                     clients.set(clients.get() - 1);
                 })
                 .detach();
+                if let Some(pause) = access.pause() {
+                    rt.sleep(pause).await;
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a control client");
@@ -62,15 +64,17 @@ struct ClientGone;
 struct ControlConnection {
     daemon: Rc<Daemon>,
     stream: SocketStream,
+    access: ControlAccess,
     /// Bytes received after the last request.
     received: Vec<u8>,
 }
 
 impl ControlConnection {
-    fn new(daemon: Rc<Daemon>, stream: SocketStream) -> ControlConnection {
+    fn new(daemon: Rc<Daemon>, stream: SocketStream, access: ControlAccess) -> ControlConnection {
         ControlConnection {
             daemon,
             stream,
+            access,
             received: Vec::new(),
         }
     }
@@ -87,6 +91,9 @@ impl ControlConnection {
             };
             if answered.is_err() {
                 return;
+            }
+            if let Some(pause) = self.access.pause() {
+                self.daemon.rt.sleep(pause).await;
             }
         }
     }
@@ -107,7 +114,11 @@ impl ControlConnection {
                 return Err(ClientGone);
             }
             let receive = self.stream.recv(BufMut::zeroed(room));
-            let received = self.daemon.rt.timeout(PATIENCE, receive).await;
+            let received = self
+                .daemon
+                .rt
+                .timeout(self.access.patience(), receive)
+                .await;
             match received {
                 Ok(Ok((_, 0))) => return Ok(None),
                 Ok(Ok((buf, n))) => self.received.extend_from_slice(&buf[..n]),
@@ -120,7 +131,7 @@ impl ControlConnection {
         let mut line = serde_json::to_vec(reply).map_err(|_| ClientGone)?;
         line.push(b'\n');
         let send = self.stream.send(BufMut::copy_of(&line).freeze());
-        match self.daemon.rt.timeout(PATIENCE, send).await {
+        match self.daemon.rt.timeout(self.access.patience(), send).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(ClientGone),
         }
@@ -128,6 +139,9 @@ impl ControlConnection {
 
     async fn answer(&self, request: ControlRequest) -> Result<(), ClientGone> {
         let daemon = &self.daemon;
+        if let Some(refusal) = self.access.refusal(&request, &daemon.target.name) {
+            return self.say(&refusal.into()).await;
+        }
         match request {
             ControlRequest::Ping {} => {
                 self.say(&DaemonReply::Pong {

@@ -18,6 +18,7 @@ mod place;
 mod resize;
 mod spawn;
 mod start;
+mod status_socket;
 mod stop;
 mod tune;
 mod via;

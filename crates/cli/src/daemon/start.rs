@@ -24,6 +24,7 @@ use super::lengths::DeviceLengths;
 use super::mount::MountFront;
 use super::notify::notify;
 use super::place::{BackingDevices, LayerPlaces};
+use super::status_socket::{self, ControlAccess};
 use super::{Daemon, FrontEndContext, NbdService, control, memory};
 use crate::args::AcceptArgs;
 use crate::dirs::ProgramDirs;
@@ -86,6 +87,8 @@ pub(super) async fn start(
 /// The sockets that this process listens on.
 struct DaemonSockets {
     control: SocketListener,
+    /// For users who may only see the status.
+    status: Option<SocketListener>,
     nbd: Vec<SocketListener>,
     /// Only for a block device.
     nbd_uri: Option<String>,
@@ -139,6 +142,15 @@ impl DaemonSockets {
         }
         Ok(DaemonSockets {
             control: bind(&SocketAddress::Unix(dirs.control_socket(name)))?,
+            // The volume is useful without this socket.
+            status: status_socket::bind(ring, dirs, name).unwrap_or_else(|error| {
+                let path = dirs.status_socket(name);
+                tracing::warn!(
+                    "no status socket for other users: {}: {error}",
+                    path.display()
+                );
+                None
+            }),
             nbd,
             nbd_uri,
             sites,
@@ -229,18 +241,7 @@ async fn serve(
         name: &target.name,
         volume: &*volume,
     };
-    let start = async || match (setting.how, &blocks) {
-        (ServingMode::Block(via), Some((device, server))) => {
-            FrontEnd::start(place, *via, device, server).await
-        }
-        (ServingMode::Mount(plan), _) => {
-            let started = MountFront::start(place, plan).await;
-            started.map(|(mount, cleared)| FrontEnd::Mount(Box::new(mount), cleared))
-        }
-        (ServingMode::Block(_), None) => Err(CommandFailure::general(
-            "a filesystem is not a block device",
-        )),
-    };
+    let start = async || front_end(setting.how, place, blocks.as_ref()).await;
     let front = setting.lock.patiently(rt, start).await?;
     notes.extend(front.note());
     let device = BlockDeviceSlot::new(front.held(), dirs, &target.name);
@@ -269,8 +270,34 @@ async fn serve(
         waited_for: Cell::new(0),
         changed: Event::new(),
     });
-    listen(&daemon, sockets.nbd, sockets.control, sockets.sites);
+    listen(&daemon, sockets.nbd, sockets.sites);
+    let full = control::listen(Rc::clone(&daemon), sockets.control, ControlAccess::Full);
+    rt.spawn(full).detach();
+    if let Some(status) = sockets.status {
+        let listening = control::listen(Rc::clone(&daemon), status, ControlAccess::StatusOnly);
+        rt.spawn(listening).detach();
+    }
     Ok(StartedDaemon { daemon, notes })
+}
+
+/// Starts the front end of a volume. `blocks` is the volume as a block device, if it is one.
+async fn front_end(
+    how: &ServingMode,
+    place: FrontEndContext<'_>,
+    blocks: Option<&(Rc<dyn Device>, NbdServer)>,
+) -> CommandResult<FrontEnd> {
+    match (how, blocks) {
+        (ServingMode::Block(via), Some((device, server))) => {
+            FrontEnd::start(place, *via, device, server).await
+        }
+        (ServingMode::Mount(plan), _) => {
+            let started = MountFront::start(place, plan).await;
+            started.map(|(mount, cleared)| FrontEnd::Mount(Box::new(mount), cleared))
+        }
+        (ServingMode::Block(_), None) => Err(CommandFailure::general(
+            "a filesystem is not a block device",
+        )),
+    }
 }
 
 /// Returns the memory for the data of requests.
@@ -282,12 +309,7 @@ fn request_memory(options: &OptionValues) -> RequestMemory {
 }
 
 /// Accepts clients, and watches the devices, as long as the daemon runs.
-fn listen(
-    daemon: &Rc<Daemon>,
-    nbd: Vec<SocketListener>,
-    control: SocketListener,
-    sites: Vec<(HttpSite, SocketListener)>,
-) {
+fn listen(daemon: &Rc<Daemon>, nbd: Vec<SocketListener>, sites: Vec<(HttpSite, SocketListener)>) {
     let rt = &daemon.rt;
     for listener in nbd {
         let Some(server) = daemon.nbd.as_ref().map(|nbd| nbd.server.clone()) else {
@@ -300,8 +322,6 @@ fn listen(
         })
         .detach();
     }
-    rt.spawn(control::listen(Rc::clone(daemon), control))
-        .detach();
     rt.spawn(intruders::watch(Rc::clone(daemon))).detach();
     rt.spawn(memory::give_back(Rc::clone(daemon))).detach();
     for (site, listener) in sites {

@@ -31,6 +31,7 @@ mod service;
 mod silent;
 mod spaces;
 mod spans;
+mod status_socket;
 mod system;
 mod tune;
 mod watch;
