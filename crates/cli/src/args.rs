@@ -33,7 +33,8 @@ Environment:
   FOREBAY_CONFIG_DIR   configuration files of volumes (default: /etc/forebay as root, else
                        $XDG_CONFIG_HOME/forebay)
   FOREBAY_RUNTIME_DIR  sockets, locks and logs of attached volumes (default: /run/forebay as root,
-                       else $XDG_RUNTIME_DIR/forebay)
+                       else $XDG_RUNTIME_DIR/forebay, /run/user/UID/forebay or
+                       /tmp/forebay-UID)
   FOREBAY_STATE_DIR    records of logs that failed and must not be attached again (default:
                        /var/lib/forebay as root, else $XDG_STATE_HOME/forebay or
                        ~/.local/state/forebay)

@@ -30,6 +30,8 @@ use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode
 use forebay_control::process_state;
 use forebay_volume::{ConfigFile, VolumeName};
 
+use crate::runtime_dir;
+
 /// Maximum length of a unix socket's path, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -70,9 +72,12 @@ impl ProgramDirs {
                 .or_else(|| Some(PathBuf::from(from_env("HOME")?).join(".config/forebay"))),
         };
         let runtime = match runtime {
-            Some(dir) => Some(dir),
-            None if root => Some("/run/forebay".into()),
-            None => under("XDG_RUNTIME_DIR"),
+            Some(dir) => dir,
+            None if root => "/run/forebay".into(),
+            None => match under("XDG_RUNTIME_DIR") {
+                Some(dir) => dir,
+                None => runtime_dir::fallback(rustix::process::geteuid().as_raw())?,
+            },
         };
         let shared_status = match from_env("FOREBAY_RUNTIME_DIR") {
             Some(dir) => with_suffix(dir.into(), "-status"),
@@ -91,9 +96,7 @@ impl ProgramDirs {
             config: config
                 .map(absolute)
                 .ok_or_else(|| unset("HOME", "FOREBAY_CONFIG_DIR"))?,
-            runtime: runtime
-                .map(absolute)
-                .ok_or_else(|| unset("XDG_RUNTIME_DIR", "FOREBAY_RUNTIME_DIR"))?,
+            runtime: absolute(runtime),
             shared_status: absolute(shared_status),
             links: absolute(links.into()),
             state: state.map(absolute),

@@ -26,6 +26,7 @@ mod report;
 #[cfg(test)]
 mod report_tests;
 mod run;
+mod runtime_dir;
 mod target;
 mod tuned;
 mod waiting;

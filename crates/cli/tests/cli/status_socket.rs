@@ -173,3 +173,43 @@ fn the_status_socket_accepts_only_status_requests_and_its_clients_cost_only_thei
     assert!(out.contains("dead"), "{out}");
     world.attach();
 }
+
+#[test]
+fn a_user_without_a_session_has_a_private_runtime_directory() {
+    let test = "a_user_without_a_session_has_a_private_runtime_directory";
+    let Some(world) = world(test) else { return };
+    // A number of a user who has nothing on any system.
+    let user = "63219";
+    let dir = std::path::PathBuf::from(format!("/tmp/forebay-{user}"));
+    let _ = fs::remove_dir_all(&dir);
+    let run = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command
+            .current_dir("/")
+            .env_clear()
+            .env("HOME", world.dir())
+            .args(["--reuid", user, "--regid", user, "--clear-groups"])
+            .arg(env!("CARGO_BIN_EXE_forebay"))
+            .args(args);
+        output(&mut command).unwrap()
+    };
+    let listed = run(&["list"]);
+    assert!(listed.status.success(), "{}", texts(&listed).1);
+    let found = fs::symlink_metadata(&dir).unwrap();
+    assert_eq!(
+        (found.mode() & 0o777, found.uid().to_string()),
+        (0o700, user.to_owned())
+    );
+    fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
+    let refused = failed(&["list"], &run(&["list"]));
+    refused.with(
+        4,
+        &[
+            "/tmp/forebay-63219",
+            "other users have access",
+            "XDG_RUNTIME_DIR",
+        ],
+    );
+    fs::remove_dir_all(&dir).unwrap();
+    world.ok(&["detach", "v"]);
+}
