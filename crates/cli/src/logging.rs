@@ -1,7 +1,9 @@
-//! The log of the program, on standard error.
+//! The log of the program, on standard error. `lines.rs` makes the lines of events.
 //!
 //! The standard error of a daemon is that of the command that starts it, until the daemon is ready. Events of an
 //! ordinary start do not belong there. They are held, and written to the log file of the daemon.
+
+mod lines;
 
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+
+use lines::LogFormat;
 
 /// Lines that are not written yet; `None` if all lines go to standard error.
 static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
@@ -29,7 +33,7 @@ pub(crate) fn start(level: &str, holds: bool) {
         .with_writer(LogWriter)
         // If the log cannot be written, as on a full disk, the library would report this on stderr too, and panic.
         .log_internal_errors(false)
-        .with_ansi(false)
+        .event_format(LogFormat::default())
         .init();
 }
 
@@ -39,6 +43,11 @@ pub(crate) fn release() {
         // A full disk must not stop the daemon.
         let _ = io::stderr().write_all(&lines);
     }
+}
+
+/// Returns true if the lines of this level go to the log file of the daemon later.
+fn is_held(level: Level) -> bool {
+    level > Level::WARN && held().is_some()
 }
 
 /// Creates the writer of each event.
@@ -58,7 +67,7 @@ impl<'a> MakeWriter<'a> for LogWriter {
     }
 
     fn make_writer_for(&'a self, event: &Metadata<'_>) -> EventWriter {
-        if *event.level() > Level::WARN && held().is_some() {
+        if is_held(*event.level()) {
             EventWriter::Held
         } else {
             EventWriter::Stderr(io::stderr())

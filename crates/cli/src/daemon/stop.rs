@@ -6,10 +6,11 @@
 //! may still take.
 
 use std::future::pending;
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use forebay_linux::SignalReader;
+use forebay_linux::{SignalReader, StopSignal};
 use futures_util::future::{Either, select};
 use sd_notify::NotifyState;
 
@@ -61,13 +62,22 @@ pub(super) async fn run(daemon: &Daemon, signals: &SignalReader) -> CommandResul
         Either::Right((signal, _)) => {
             let status = daemon.volume.status();
             tracing::info!(
-                ?signal,
                 dirty_bytes = status.summary().dirty_bytes,
                 pending_discard_bytes = status.summary().pending_discard_bytes,
-                "stopping; dirty data stays in the log"
+                "stopping because of {}; dirty data stays in the log",
+                signal_name(&signal)
             );
             stop(daemon, signals).await
         }
+    }
+}
+
+/// Returns the name of the signal that ends the daemon.
+fn signal_name(signal: &io::Result<StopSignal>) -> &'static str {
+    match signal {
+        Ok(StopSignal::Interrupt) => "SIGINT",
+        Ok(StopSignal::Terminate) => "SIGTERM",
+        Err(_) => "an error of the signal reader",
     }
 }
 

@@ -79,3 +79,35 @@ fn the_metrics_address_serves_only_metrics() {
     assert!(nothing.is_empty());
     assert!(get(&address, "GET /metrics HTTP/1.1\r\n\r\n").contains("forebay_writes_total{"));
 }
+
+/// A daemon whose standard error is the journal writes priorities and no time.
+#[test]
+fn lines_for_the_journal_begin_with_their_priority() {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::MetadataExt;
+
+    let world = CliSandbox::with_volume();
+    for is_journal in [true, false] {
+        let log = std::fs::File::create(world.path("journal")).unwrap();
+        let found = log.metadata().unwrap();
+        let other = u64::from(!is_journal);
+        let stream = format!("{}:{}", found.dev(), found.ino() + other);
+        let mut command = world.command(&["attach", "v", "--via", "none", "--foreground"]);
+        let command = command
+            .env("JOURNAL_STREAM", stream)
+            .stdout(std::process::Stdio::null())
+            .stderr(OwnedFd::from(log));
+        let mut daemon = command.spawn().unwrap();
+        crate::world::wait_until("it is attached", || {
+            world.run(&["status", "v"]).status.success()
+        });
+        crate::world::signal(daemon.id(), "TERM");
+        assert!(daemon.wait().unwrap().success());
+        let log = std::fs::read_to_string(world.path("journal")).unwrap();
+        let line = log.lines().find(|line| line.contains("SIGTERM"));
+        let line = line.unwrap_or_else(|| panic!("{log}"));
+        assert_eq!(line.starts_with("<6>stopping"), is_journal, "{log}");
+        assert_eq!(line.contains(" INFO "), !is_journal, "{log}");
+        assert!(!log.contains(['"', '{']) && !log.contains("Ok("), "{log}");
+    }
+}
