@@ -56,7 +56,14 @@ impl FuseConnection {
 
     /// Answers a malformed message, if the message contains the number that the answer must repeat.
     pub(super) fn refuse_malformed(&self, message: MalformedRequest, entry: Option<FuseEntry>) {
-        tracing::warn!(?message, "a malformed FUSE request");
+        let part = match message.part {
+            MalformedPart::Length => "length",
+            MalformedPart::Body => "body",
+        };
+        tracing::warn!(
+            request = message.unique,
+            "the {part} of a FUSE request is malformed"
+        );
         let errno = match message.part {
             MalformedPart::Length => libc::EIO,
             MalformedPart::Body => libc::EINVAL,
