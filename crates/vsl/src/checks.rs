@@ -172,7 +172,7 @@ pub(crate) async fn read_contents(
         contents.add(record.seq, record.offset, &record.entries);
     }
     if headers.has_gap {
-        tracing::warn!(%segment, ?slot, "a record's header is damaged");
+        tracing::warn!(%segment, slot = slot.0, "a record's header is damaged");
     }
     Ok(contents)
 }

@@ -217,7 +217,7 @@ impl SpaceInner {
                 Ok(()) => run,
                 Err(error) => {
                     // The blocks stay where they were appended.
-                    tracing::warn!(%error, ?slot, at, "a page could not be written in place");
+                    tracing::warn!(%error, slot = slot.0, at, "a page could not be written in place");
                     Vec::new()
                 }
             }

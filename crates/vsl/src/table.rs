@@ -434,7 +434,7 @@ impl SegmentTable {
 
     fn doubt(&mut self, slot: SegmentSlot, why: &'static str) {
         if !std::mem::replace(&mut self.doubtful, true) {
-            tracing::warn!(?slot, "{why}; live data is counted again");
+            tracing::warn!(slot = slot.0, "{why}; live data is counted again");
         }
     }
 
