@@ -84,12 +84,15 @@ pub enum ControlError {
         source: serde_json::Error,
     },
     /// The reply belongs to another request.
-    #[error("the daemon of {volume} sent an unexpected reply: {reply}")]
+    #[error(
+        "the daemon of {volume} sent an unexpected reply ({reply}); check that the program and the daemon have the same \
+         version"
+    )]
     Unexpected {
         /// The name of the volume.
         volume: String,
-        /// The reply.
-        reply: String,
+        /// The name of the reply.
+        reply: &'static str,
     },
     /// The request cannot be encoded.
     #[error(transparent)]
@@ -123,7 +126,7 @@ fn in_brackets(process: Option<u32>) -> String {
     process.map_or_else(String::new, |pid| format!(" (process {pid})"))
 }
 
-impl<S: DeserializeOwned + fmt::Debug> ControlClient<S> {
+impl<S: DeserializeOwned> ControlClient<S> {
     /// Connects to the control socket at `path`, of the volume `name`, with `patience` as the timeout for each answer.
     ///
     /// # Errors
@@ -231,10 +234,11 @@ impl<S: DeserializeOwned + fmt::Debug> ControlClient<S> {
         }
     }
 
-    fn unexpected(&self, reply: &ControlReply<S>) -> ControlError {
+    /// Returns the failure of a request whose reply belongs to another request.
+    pub fn unexpected(&self, reply: &ControlReply<S>) -> ControlError {
         ControlError::Unexpected {
             volume: self.name.clone(),
-            reply: format!("{reply:?}"),
+            reply: reply.name(),
         }
     }
 

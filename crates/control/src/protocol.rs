@@ -101,6 +101,22 @@ pub enum ControlReply<S> {
     },
 }
 
+impl<S> ControlReply<S> {
+    /// Returns the name of the reply, as in JSON.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            ControlReply::Pong { .. } => "pong",
+            ControlReply::Status(_) => "status",
+            ControlReply::Places(_) => "places",
+            ControlReply::Progress(_) => "progress",
+            ControlReply::Done { .. } => "done",
+            ControlReply::Resized(_) => "resized",
+            ControlReply::Tuned(_) => "tuned",
+            ControlReply::Failed { .. } => "failed",
+        }
+    }
+}
+
 /// Result of adopting the length of the devices.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResizeReply {
@@ -264,6 +280,21 @@ mod tests {
             serde_json::to_string(&done(Some("erase it"))).unwrap(),
             warned
         );
+    }
+
+    #[test]
+    fn the_name_of_a_reply_is_that_in_json() {
+        for text in [
+            r#"{"reply":"pong","name":"v","pid":7}"#,
+            r#"{"reply":"progress","dirty_bytes":7}"#,
+            r#"{"reply":"done","dirty_bytes":0}"#,
+            r#"{"reply":"resized","before":1,"len":2,"notes":[],"device_stays":null}"#,
+            r#"{"reply":"failed","code":"io","message":"no"}"#,
+        ] {
+            let reply: ControlReply<()> = serde_json::from_str(text).unwrap();
+            let begin = format!("{{\"reply\":\"{}\",", reply.name());
+            assert!(text.starts_with(&begin), "{text}: {begin}");
+        }
     }
 
     #[test]
