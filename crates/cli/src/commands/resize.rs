@@ -37,11 +37,7 @@ fn attached(client: &mut DaemonClient, name: &VolumeName, size: Option<ByteLen>)
     let size = size.map(|size| size.0);
     let resized = match client.ask(&ControlRequest::Resize { size }, |_| {})? {
         DaemonReply::Resized(resized) => resized,
-        reply => {
-            return Err(CommandFailure::general(format!(
-                "an unknown answer: {reply:?}"
-            )));
-        }
+        reply => return Err(client.unexpected(&reply).into()),
     };
     print_result(name, &resized);
     match resized.device_stays {

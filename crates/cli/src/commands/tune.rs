@@ -40,9 +40,7 @@ fn attached(client: &mut DaemonClient, args: &TuneArgs) -> CommandResult<TuneRep
     let placement = args.placement.map(|placement| placement.to_string());
     match client.ask(&ControlRequest::Tune { placement }, |_| {})? {
         DaemonReply::Tuned(tuned) => Ok(tuned),
-        reply => Err(CommandFailure::general(format!(
-            "an unknown answer: {reply:?}"
-        ))),
+        reply => Err(client.unexpected(&reply).into()),
     }
 }
 
