@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
 use forebay_control::{ANSWER_PATIENCE, ConnectError, ControlError};
-use forebay_volume::{LayerStatus, ServedAs, VolumeName};
+use forebay_volume::{LayerStatus, ServedAs, VolumeHealth, VolumeName};
 
 use crate::dirs::ProgramDirs;
+use crate::health;
 use crate::report::StatusReport;
+use crate::witness;
 
 /// A connection to the daemon of a volume with the layers of this workspace.
 pub(crate) type DaemonClient = forebay_control::ControlClient<LayerStatus>;
@@ -147,7 +149,8 @@ pub(crate) fn within(
 
 /// Returns the reason for the missing connection and a remedy, as a failure.
 fn in_words(absent: ConnectError, dirs: &ProgramDirs, name: &VolumeName) -> CommandFailure {
-    let (is_files, is_known) = match dirs.description(name) {
+    let description = dirs.description(name);
+    let (is_files, is_known) = match &description {
         Ok(description) => (description.tree.kind().served_as == ServedAs::Files, true),
         Err(_) => (false, dirs.description_file(name).exists()),
     };
@@ -156,6 +159,14 @@ fn in_words(absent: ConnectError, dirs: &ProgramDirs, name: &VolumeName) -> Comm
     } else {
         (format!("the volume {name} is not attached"), "attach")
     };
+    let is_failed = matches!(absent, ConnectError::NotAttached | ConnectError::Dead)
+        && description.is_ok_and(|known| witness::has_record(dirs, &known));
+    if is_failed {
+        let found = health::of_absence(dirs, name, &absent);
+        if let (VolumeHealth::Degraded, Some(why)) = (found.health, found.detail) {
+            return CommandFailure::not_found(format!("{is_there}: {why}"));
+        }
+    }
     match absent {
         ConnectError::NotAttached if !is_known => CommandFailure::not_found(format!(
             "no volume {name}: no attached volume and no configuration file has that name; see `forebay list`"

@@ -264,6 +264,8 @@ fn commands_name_the_abandoned_log(world: &CliSandbox) {
         assert!(!refused.said.contains("accept-changed"), "{}", refused.said);
     }
     assert!(world.ok(&["list"]).contains("failed-log record"));
+    let status = crate::world::failed(&["status"], &world.run(&["status", "v"]));
+    status.with(3, &["not attached", "failed-log record", "forebay check v"]);
     let checked = world.run(&["status", "v", "--check"]);
     let out = crate::world::texts(&checked).0;
     assert!(
