@@ -160,6 +160,8 @@ impl ProgramDirs {
         for ending in ["sock", "nbd.sock", MOUNTED] {
             let _ = fs::remove_file(self.runtime_file(name, ending));
         }
+        // Only root can remove the socket of root's volume.
+        let _ = fs::remove_file(self.status_socket(name));
     }
 
     /// Records the mount directory of a filesystem: after its daemon is killed, nothing else contains the path.

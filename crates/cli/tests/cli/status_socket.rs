@@ -172,6 +172,11 @@ fn the_status_socket_accepts_only_status_requests_and_its_clients_cost_only_thei
     let (out, _) = texts(&as_member(&world, GROUP, &["list"]));
     assert!(out.contains("dead"), "{out}");
     world.attach();
+    // The removal of a killed volume removes its status, too.
+    world.kill("v");
+    world.ok(&["remove", "v", "--force"]);
+    let (out, err) = texts(&as_member(&world, GROUP, &["list"]));
+    assert!(out.starts_with("no volumes"), "{out}{err}");
 }
 
 #[test]
