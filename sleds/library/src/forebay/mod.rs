@@ -7,6 +7,7 @@
 pub mod answers;
 mod ioctls;
 mod refine;
+mod runtime_dir;
 mod socket;
 mod volume;
 

@@ -1,6 +1,5 @@
 //! A volume that serves a block device, asked on its control socket (`docs/control.md`).
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::ReportedDevice;
+use super::runtime_dir::runtime_dir;
 use super::socket::VolumeSocket;
 
 /// Time limit of one answer.
@@ -182,17 +182,7 @@ pub(super) fn parts(answer: &[u8]) -> Option<(Vec<TierExtent>, u64)> {
 
 /// Returns the control sockets of volumes in use, sorted by name. Looks in the directories that Forebay's programs use.
 fn sockets() -> Vec<PathBuf> {
-    let set = |name: &str| -> Option<OsString> {
-        std::env::var_os(name).filter(|value| !value.is_empty())
-    };
-    let dir = set("FOREBAY_RUNTIME_DIR").map(PathBuf::from).or_else(|| {
-        if rustix::process::geteuid().is_root() {
-            Some("/run/forebay".into())
-        } else {
-            Some(PathBuf::from(set("XDG_RUNTIME_DIR")?).join("forebay"))
-        }
-    });
-    let entries = dir.and_then(|dir| fs::read_dir(dir).ok());
+    let entries = runtime_dir().and_then(|dir| fs::read_dir(dir).ok());
     let files = entries.into_iter().flatten().flatten();
     let mut sockets: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
     sockets.retain(|path| {
