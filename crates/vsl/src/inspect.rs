@@ -4,15 +4,16 @@ use std::rc::Rc;
 
 use forebay_device::Device;
 use forebay_segment_log::{RecordEntry as _, read_copies};
-use forebay_units::SECTOR_BYTES;
+use forebay_units::{SECTOR_BYTES, Sector};
 use serde::Serialize;
 
 use crate::error::SpaceOpenError;
-use crate::format::{Checkpoint, FormatError, SpaceSuperblock};
+use crate::format::{Checkpoint, FormatError, MetaKind, SpaceEntry, SpaceSuperblock};
 use crate::geometry::SegmentLayout;
 use crate::recover::QueueLookahead;
 use crate::recover::read::read_checkpoint;
 use crate::recover::scan::{RecoveryScan, scan};
+use crate::segment::SegmentPhase;
 use crate::store::{DeviceStore, SegmentStore};
 
 /// Changes behind the newest checkpoint that recovery would apply.
@@ -215,7 +216,7 @@ pub async fn dump(
     for (slot, segment) in used.filter(|(_, segment)| (segment.wear, segment.live) != (0, 0)) {
         out(SpaceDumpItem::Segment {
             slot,
-            state: format!("{:?}", segment.phase).to_lowercase(),
+            state: phase_name(segment.phase).into(),
             stream: segment.stream.0,
             live_sectors: segment.live,
             seq: segment.seq.0,
@@ -230,12 +231,82 @@ pub async fn dump(
             segment: record.segment.0,
             offset: record.offset,
             continues: record.continues,
-            entries: record
-                .entries
-                .iter()
-                .map(|entry| format!("{entry:?}"))
-                .collect(),
+            entries: record.entries.iter().map(in_words).collect(),
         });
     }
     Ok(())
+}
+
+/// Returns the name of a phase in a dump.
+fn phase_name(phase: SegmentPhase) -> &'static str {
+    match phase {
+        SegmentPhase::Free => "free",
+        SegmentPhase::Queued => "queued",
+        SegmentPhase::Open => "open",
+        SegmentPhase::Closed => "closed",
+    }
+}
+
+/// Describes an entry of a record. Places are numbers of sectors in the log.
+fn in_words(entry: &SpaceEntry) -> String {
+    match *entry {
+        SpaceEntry::Data {
+            sector,
+            sectors,
+            crc,
+        } => format!("data of {}, crc {crc:08x}", range(sector, sectors.into())),
+        SpaceEntry::Moved {
+            sector,
+            sectors,
+            crc,
+            from,
+            born,
+        } => format!(
+            "moved data of {}, crc {crc:08x}, from place {}, written at clock {}",
+            range(sector, sectors.into()),
+            from.0,
+            born.0
+        ),
+        SpaceEntry::Trim { sector, sectors } => format!("trim of {}", range(sector, sectors)),
+        SpaceEntry::Home {
+            line,
+            crc,
+            from,
+            place,
+        } => format!(
+            "block {} written in place, crc {crc:08x}, from place {} to place {}",
+            line.0, from.0, place.0
+        ),
+        SpaceEntry::Opened { stream, clock } => {
+            format!("segment opened in stream {} at clock {}", stream.0, clock.0)
+        }
+        SpaceEntry::Node { level, key, crc } => {
+            format!("node of the map at level {level} from sector {key}, crc {crc:08x}")
+        }
+        SpaceEntry::Meta {
+            kind,
+            index,
+            sectors,
+            crc,
+        } => {
+            let kind = match kind {
+                MetaKind::Table => "table of segments",
+                MetaKind::Checkpoint => "checkpoint",
+                MetaKind::Queue => "allocation queue",
+                MetaKind::Index => "index of a checkpoint",
+            };
+            format!("{kind}, part {index}, {sectors} sectors, crc {crc:08x}")
+        }
+    }
+}
+
+fn range(sector: Sector, sectors: u64) -> String {
+    match sectors {
+        0 | 1 => sector.to_string(),
+        more => format!(
+            "sectors {} to {}",
+            sector.0,
+            sector.0.saturating_add(more - 1)
+        ),
+    }
 }
