@@ -151,10 +151,11 @@ impl ExperimentPoint {
 }
 
 /// Runs all configurations without a stored result, on the given number of threads. The results do not depend on the
-/// number of threads. `effort` returns the effort for a device of this number of bytes.
+/// number of threads. `effort` returns the effort for a device of this number of bytes
+/// under a system.
 pub fn run_all(
     experiments: Vec<StudyExperiment>,
-    effort: impl Fn(u64) -> Effort + Sync,
+    effort: impl Fn(u64, StudySystem) -> Effort + Sync,
     threads: usize,
     kept: &ResultStore,
     step: &(dyn Fn(&str) + Sync),
@@ -177,7 +178,7 @@ pub fn run_all(
             let (place, under) = (&experiment.places[place], experiment.systems[system]);
             // All compared systems get identical requests.
             let seed = seed_of(experiment.key);
-            let effort = effort(place.medium.bytes());
+            let effort = effort(place.medium.bytes(), under);
             let configuration = place.configuration(experiment.key, under, effort, seed);
             if let Some(known) = kept.get(&configuration) {
                 *found[at].lock().expect("no panic holds it") = Some(known.clone());

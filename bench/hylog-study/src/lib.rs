@@ -80,7 +80,7 @@ impl StudyOptions<'_> {
             Some(path) => ResultStore::open(path, &commit)?,
             None => ResultStore::nowhere(),
         };
-        let effort = |bytes| self.scale.effort_for(bytes);
+        let effort = |bytes, under| self.scale.effort_for(bytes, under);
         let results = run_all(planned, effort, self.threads, &kept, step);
         write_report(
             folder,

@@ -33,6 +33,8 @@ const LARGE_FROM: f64 = 0.95;
 /// Bytes of large devices: of segments above 1 MiB, and others. No disk of 1999 has more.
 const LARGE_BYTES: u64 = 10 << 30;
 const LARGE_DISK_BYTES: u64 = 8 << 30;
+/// See [`Effort::turned_over_max`]: for a placement that learns nothing.
+const UNLEARNED_TURNED_OVER: f64 = 3.0;
 /// Effort on large devices, see [`Effort`].
 const LARGE_REWRITTEN: f64 = 1.75;
 const LARGE_TURNED_OVER: f64 = 6.0;
@@ -93,15 +95,20 @@ impl StudyScale {
     }
 
     /// Returns the effort of a run on a device of this length. On a large device, a log that cleans at a utilisation of
-    /// 98 % would write a terabyte before users have overwritten their data.
-    pub(crate) fn effort_for(self, bytes: u64) -> Effort {
-        let effort = self.effort();
+    /// 98 % would write a terabyte before users have overwritten their data. LFS and WOLF learn nothing from overwrites.
+    pub(crate) fn effort_for(self, bytes: u64, under: StudySystem) -> Effort {
+        let mut effort = self.effort();
+        let lfs = StudySystem::Volume(PlacementKind::Lfs);
+        let wolf = StudySystem::Volume(PlacementKind::Wolf);
+        if self == StudyScale::Full && (under == lfs || under == wolf) {
+            effort.turned_over_max = UNLEARNED_TURNED_OVER;
+        }
         if bytes < LARGE_DISK_BYTES {
             return effort;
         }
         Effort {
             rewritten: LARGE_REWRITTEN,
-            turned_over_max: LARGE_TURNED_OVER,
+            turned_over_max: effort.turned_over_max.min(LARGE_TURNED_OVER),
             measured: LARGE_MEASURED,
             ..effort
         }

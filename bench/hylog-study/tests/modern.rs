@@ -54,7 +54,7 @@ fn run(
     };
     run_all(
         vec![experiment],
-        |_| EFFORT,
+        |_, _| EFFORT,
         2,
         &ResultStore::nowhere(),
         &|_| {},

@@ -51,7 +51,7 @@ fn experiment(places: Vec<ExperimentPoint>) -> StudyExperiment {
 
 fn run(experiment: StudyExperiment, threads: usize) -> ExperimentResults {
     let kept = ResultStore::nowhere();
-    let mut results = run_all(vec![experiment], |_| EFFORT, threads, &kept, &|_| {});
+    let mut results = run_all(vec![experiment], |_, _| EFFORT, threads, &kept, &|_| {});
     results.remove(0)
 }
 
