@@ -155,7 +155,7 @@ impl SpaceInner {
 
     fn decide(&self) -> CleaningDecision {
         let (streams, map) = (self.commit.composer(), self.map.borrow());
-        if self.closing.get() {
+        if self.closing.get() || self.still.is_held() {
             CleaningDecision::Rest
         } else {
             self.pacing.borrow().decide(&streams, &map, self.rt.now())
@@ -209,7 +209,7 @@ impl SpaceInner {
 
     /// Ends the records of moved data if `unsent` is not zero, so that the emptied segments become free.
     fn end_records(self: &Rc<Self>, unsent: &mut u64) {
-        if std::mem::take(unsent) > 0 {
+        if !self.still.is_held() && std::mem::take(unsent) > 0 {
             self.free_emptied();
         }
     }
@@ -227,6 +227,7 @@ impl SpaceInner {
         urgency: CleaningUrgency,
         unsent: &mut u64,
     ) -> Result<CleaningResult, SpaceError> {
+        let _step = self.still.begin_step();
         let window = self.choose(urgency);
         let chosen = &window.chosen;
         if chosen.is_empty() {
@@ -254,12 +255,13 @@ impl SpaceInner {
     /// Empties a segment that is less worn than others, so that its slot is used. Returns true if a segment was
     /// emptied.
     async fn level_wear(self: &Rc<Self>) -> Result<bool, SpaceError> {
-        if self.closing.get() {
+        if self.closing.get() || self.still.is_held() {
             return Ok(false);
         }
         let Some(unworn) = self.choose_unworn() else {
             return Ok(false);
         };
+        let _step = self.still.begin_step();
         let before = self.stats.borrow().bytes_moved;
         let moving = MoveMode {
             one_stream: false,

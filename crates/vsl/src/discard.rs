@@ -16,12 +16,14 @@ const AT_ONCE: usize = 16;
 /// Discards free segments.
 pub(crate) async fn discarder(inner: Rc<SpaceInner>) {
     loop {
+        inner.still.until_changes().await;
         let asked = inner.discard_asked.listen();
         let slots = inner.commit.composer_mut().table.take_stale(AT_ONCE);
         if slots.is_empty() {
             asked.await;
             continue;
         }
+        let _step = inner.still.begin_step();
         // A segment can be written even if its discard failed. Some devices report an error only when the segment is
         // written.
         if let Err(error) = discard(&*inner.store, &slots).await {

@@ -76,6 +76,7 @@ pub(crate) async fn homeward(inner: Rc<SpaceInner>) {
         let asked = inner.home_asked.listen();
         let now = inner.rt.now();
         let due = inner.homes.borrow().due(now);
+        let due = due.filter(|_| !inner.still.is_held());
         match due {
             None => asked.await,
             Some(due) if due > now => {
@@ -118,6 +119,7 @@ impl SpaceInner {
     }
 
     async fn bring_home(self: &Rc<Self>) -> Result<(), SpaceError> {
+        let _step = self.still.begin_step();
         let lines = self.homes.borrow_mut().take();
         let _under_way = InPlaceGuard(self);
         let appended = self.close_open();

@@ -17,7 +17,7 @@
 //! segments); `store.rs` (storage of segments) and `headers.rs` (their contents); `space.rs`, `write.rs`, `home.rs`
 //! with `homes.rs`, `read.rs`, `places.rs` (places of data); `spare.rs` (reserved free space), `room.rs` and
 //! `pacing.rs` (admission when free space is short); `checkpoint.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`,
-//! `clean.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extent-map`.
+//! `clean.rs`, `hold.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extent-map`.
 //!
 //! `forebay-placement` chooses the places of data, the segments to clean, and the pace of cleaning.
 
@@ -41,6 +41,7 @@ mod growth;
 mod hand_over;
 mod handles;
 mod headers;
+mod hold;
 mod home;
 mod homes;
 mod inspect;
@@ -61,6 +62,7 @@ mod segment;
 mod space;
 mod spare;
 mod stats;
+mod still;
 mod store;
 mod streams;
 mod superblocks;

@@ -22,6 +22,7 @@ const NOTE_AFTER: Duration = Duration::from_secs(1);
 pub(crate) async fn noter(inner: Rc<SpaceInner>) {
     let mut pause = RETRY.0;
     while !inner.closing.get() {
+        inner.still.until_free().await;
         let durable = inner.commit.durable();
         let (stable, since) = inner.commit.newest_stable();
         if inner.superblock.borrow().stable >= stable {
@@ -51,7 +52,7 @@ impl SpaceInner {
     /// The device's. One copy or both copies may name the record nevertheless.
     async fn note_stable(self: &Rc<Self>, stable: RecordSeq) -> Result<(), DeviceError> {
         let _turn = self.superblock_turn.lock().await;
-        if self.superblock.borrow().stable >= stable || self.closing.get() {
+        if self.superblock.borrow().stable >= stable || self.closing.get() || self.still.is_held() {
             return Ok(());
         }
         let last = self.superblock.borrow().clone();

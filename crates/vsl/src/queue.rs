@@ -19,7 +19,7 @@ const AT_ONCE: usize = 127;
 impl SpaceInner {
     /// Extends the allocation queue when it becomes short. `need` is the number of segments that a claim waits for.
     pub(crate) fn replenish(self: &Rc<Self>, need: usize) {
-        if !self.may_reuse.get() || self.commit.failure().is_some() {
+        if !self.may_reuse.get() || self.commit.failure().is_some() || self.still.is_complete() {
             return;
         }
         let mut streams = self.commit.composer_mut();

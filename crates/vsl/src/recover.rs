@@ -45,6 +45,7 @@ use crate::segment::{SegmentEntry, SegmentPhase};
 use crate::space::{Space, SpaceInner, SpaceWorkers};
 use crate::spare::spare_part;
 use crate::stats::SpaceStats;
+use crate::still::StillnessState;
 use crate::store::{DeviceStore, SegmentStore};
 use crate::streams::{ResumeState, SegmentStreams, StreamCounts};
 use crate::superblocks::OpenReservation;
@@ -456,6 +457,7 @@ fn assemble(
         entries_since: Cell::new(0),
         written_since: Cell::new(0),
         closing: Cell::new(false),
+        still: StillnessState::default(),
         stats: RefCell::new(SpaceStats::default()),
     });
     (inner, workers)

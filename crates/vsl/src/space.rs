@@ -25,6 +25,7 @@ use crate::pacing::WriterPacing;
 use crate::prepared::prepare_to_unmap;
 use crate::room::SpaceBudget;
 use crate::stats::SpaceStats;
+use crate::still::StillnessState;
 use crate::store::{SegmentStore, read_checked};
 use crate::streams::SegmentStreams;
 use forebay_extent_map::NODE_BYTES;
@@ -91,6 +92,8 @@ pub(crate) struct SpaceInner {
     pub(crate) written_since: Cell<u64>,
     /// True if the volume is about to be closed. The cleaner then rests.
     pub(crate) closing: Cell<bool>,
+    /// Held while the device must not change, for a copy of it.
+    pub(crate) still: StillnessState,
     pub(crate) stats: RefCell<SpaceStats>,
 }
 

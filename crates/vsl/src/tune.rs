@@ -106,6 +106,8 @@ impl SpaceInner {
     /// Changes the placement, and sets whether the volume chooses it automatically.
     async fn change_to(self: &Rc<Self>, kind: PlacementKind, auto: bool) -> Result<(), TuneError> {
         let _turn = self.tune_turn.lock().await;
+        self.still.until_free().await;
+        let _step = self.still.begin_step();
         let now = SpaceBudget::of(&self.commit.composer(), &self.map.borrow());
         let then = self.room_with(kind);
         let present = self.placement.borrow().kind();
