@@ -16,16 +16,15 @@ use forebay_units::SECTOR_BYTES;
 use crate::changed::ChangedBounds;
 use crate::chunks::SegmentChunks;
 use crate::claim::SegmentClaim;
-use crate::error::SpaceError;
 use crate::format::{
     Checkpoint, CheckpointIndex, ChunkRef, MetaKind, OpenSegment, PART_BYTES, PartRef, SpaceEntry,
     SpaceSuperblock, StreamNumber, TableChunk,
 };
-use crate::grow::VolumeChange;
 use crate::meta::{CheckpointParts, chunk_sectors};
 use crate::room::SpaceBudget;
 use crate::segment::{CheckpointFrontier, SegmentEntry, SegmentPhase};
-use crate::space::{Space, SpaceInner};
+use crate::space::SpaceInner;
+use crate::volume_change::VolumeChange;
 use forebay_extent_map::{LogPlace, NODE_BYTES, NODE_SECTORS, NodeWrite};
 
 /// Number of nodes to count before other tasks may run.
@@ -45,58 +44,11 @@ struct CheckpointCut {
 /// Places beside nodes that a checkpoint supersedes, with their lengths in sectors.
 type SupersededPlaces = Vec<(LogPlace, u64)>;
 
-impl Space {
-    /// Makes a checkpoint now: all earlier batches become durable, and recovery starts here.
-    ///
-    /// # Errors
-    /// The volume has failed.
-    pub async fn checkpoint(&self) -> Result<(), SpaceError> {
-        Ok(self.inner.checkpoint().await?)
-    }
-
-    /// Makes checkpoints before the volume is closed, until recovery would have no records to apply, or until the limit
-    /// `SETTLE_MAX` is reached. The cleaner rests from now on.
-    ///
-    /// # Errors
-    /// The volume has failed.
-    pub async fn settle(&self) -> Result<(), SpaceError> {
-        self.inner.closing.set(true);
-        for _ in 0..SETTLE_MAX {
-            self.checkpoint().await?;
-            if self.inner.entries_since.get() == 0 {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Maximum number of checkpoints when a volume is closed. Recovery applies the remaining records.
-const SETTLE_MAX: u32 = 4;
-
-/// Makes checkpoints on request.
-pub(crate) async fn checkpointer(inner: Rc<SpaceInner>) {
-    loop {
-        let asked = inner.checkpoint_asked.listen();
-        if !inner.checkpoint_wanted.get() {
-            asked.await;
-            continue;
-        }
-        drop(asked);
-        // A failure here means that the volume has failed. All waiting tasks are notified of the failure elsewhere.
-        if inner.checkpoint().await.is_err() {
-            return;
-        }
-    }
-}
-
 impl SpaceInner {
-    pub(crate) async fn checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
-        self.checkpoint_with(None).await
-    }
-
-    /// Makes a checkpoint, with `change` if given. The change takes effect only if the checkpoint becomes valid.
-    pub(crate) async fn checkpoint_with(
+    /// Makes a checkpoint, with `change` if given. The change takes effect only if the checkpoint becomes valid. Only
+    /// `checkpointer.rs` may call this in a volume in use: a checkpoint must not be cancelled, because parts of it may
+    /// be on the device, and the map stays frozen.
+    pub(crate) async fn make_checkpoint(
         self: &Rc<Self>,
         change: Option<VolumeChange>,
     ) -> Result<(), LogError> {

@@ -2,7 +2,7 @@
 //! use.
 //!
 //! The superblock records both numbers. A checkpoint writes it together with the table of segments, so a crash leaves
-//! the volume either unchanged or grown (`checkpoint.rs::checkpoint_with`). The new segments are free only when that
+//! the volume either unchanged or grown (`checkpoint.rs::make_checkpoint`). The new segments are free only when that
 //! checkpoint is valid: no segment is opened that recovery does not know of.
 //!
 //! A checkpoint writes all of a table that becomes longer. The existing segments must have free space for this
@@ -13,7 +13,6 @@
 use std::rc::Rc;
 
 use forebay_device::{Device, DeviceError};
-use forebay_placement::placement::PlacementKind;
 use forebay_units::ByteLen;
 
 use crate::changed::checkpoint_segments;
@@ -21,6 +20,7 @@ use crate::error::SpaceError;
 use crate::format::TABLE_CHUNK_SEGMENTS;
 use crate::geometry::SegmentLayout;
 use crate::space::{Space, SpaceInner};
+use crate::volume_change::VolumeChange;
 
 /// The reason that a volume cannot grow.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -42,22 +42,6 @@ pub enum GrowError {
     /// The volume failed.
     #[error(transparent)]
     Space(#[from] SpaceError),
-}
-
-/// A minimum size of the volume, and a change of its placement.
-#[derive(Clone, Copy)]
-pub(crate) struct VolumeChange {
-    pub(crate) segments: u32,
-    pub(crate) space_sectors: u64,
-    /// New placement, if it changes.
-    pub(crate) placement: Option<PlacementKind>,
-}
-
-impl VolumeChange {
-    /// Returns the new layout of a volume that had `layout`.
-    pub(crate) fn layout(&self, layout: SegmentLayout) -> SegmentLayout {
-        layout.of_at_least(self.segments)
-    }
 }
 
 impl SpaceInner {

@@ -16,7 +16,7 @@
 //! `free.rs`, `weight.rs` and `table.rs` (segments and their states); `streams.rs` (open segments) and `queue.rs` (next
 //! segments); `store.rs` (storage of segments) and `headers.rs` (their contents); `space.rs`, `write.rs`, `home.rs`
 //! with `homes.rs`, `read.rs`, `places.rs` (places of data); `spare.rs` (reserved free space), `room.rs` and
-//! `pacing.rs` (admission when free space is short); `checkpoint.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`,
+//! `pacing.rs` (admission when free space is short); `checkpoint.rs` with `checkpointer.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`,
 //! `clean.rs`, `hold.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extent-map`.
 //!
 //! `forebay-placement` chooses the places of data, the segments to clean, and the pace of cleaning.
@@ -26,6 +26,8 @@ mod audit;
 mod batch;
 mod changed;
 mod checkpoint;
+mod checkpoint_queue;
+mod checkpointer;
 mod checks;
 mod chunks;
 mod claim;
@@ -68,6 +70,7 @@ mod streams;
 mod superblocks;
 mod table;
 mod tune;
+mod volume_change;
 mod weight;
 mod write;
 

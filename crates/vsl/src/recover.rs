@@ -26,7 +26,8 @@ use forebay_segment_log::{
 use forebay_units::{Epoch, RecordSeq, SegmentSeq};
 
 use crate::changed::{ChangedBounds, checkpoint_segments, map_memory};
-use crate::checkpoint::checkpointer;
+use crate::checkpoint_queue::CheckpointQueue;
+use crate::checkpointer::checkpointer;
 use crate::checks::ChecksumCache;
 use crate::clean::{cleaner, reaper};
 use crate::discard::{discard, discarder};
@@ -180,7 +181,7 @@ pub async fn create(
         meta: CheckpointParts::empty(layout.segment_count as usize),
     };
     let (inner, _workers) = assemble(rt, device, options, superblock, parts);
-    while_it_works(&inner, inner.checkpoint()).await?;
+    while_it_works(&inner, inner.make_checkpoint(None)).await?;
     // Complete the records that continue the queue, so that no write is in progress when the volume is opened.
     let last = inner.commit.composer_mut().end_all();
     inner.commit.has_work();
@@ -448,6 +449,7 @@ fn assemble(
         admission: Rc::new(Lock::new()),
         portions: CoopBudget::of(PORTION_BYTES),
         checkpoint_turn: Rc::new(Lock::new()),
+        checkpoints: CheckpointQueue::default(),
         checkpoint_wanted: Cell::new(false),
         checkpoint_asked: Event::new(),
         clean_asked: Event::new(),

@@ -14,6 +14,7 @@ use forebay_segment_log::{
 };
 use forebay_units::{RecordSeq, SECTOR_BYTES, Sector};
 
+use crate::checkpoint_queue::CheckpointQueue;
 use crate::checks::ChecksumCache;
 use crate::error::SpaceError;
 use crate::format::SpaceSuperblock;
@@ -75,7 +76,9 @@ pub(crate) struct SpaceInner {
     pub(crate) portions: CoopBudget,
     /// Held while a checkpoint is made.
     pub(crate) checkpoint_turn: Rc<Lock>,
-    /// True if a checkpoint was requested.
+    /// Requests for checkpoints whose callers wait.
+    pub(crate) checkpoints: CheckpointQueue,
+    /// True if a checkpoint was requested without waiting for it.
     pub(crate) checkpoint_wanted: Cell<bool>,
     pub(crate) checkpoint_asked: Event,
     /// Signals that a batch waits for free space, or that free space is short.

@@ -123,6 +123,6 @@ impl SpaceInner {
     pub(crate) async fn first_checkpoint(self: &Rc<Self>) -> Result<(), LogError> {
         let reserved = self.superblock.borrow().clone();
         self.write_until_done(&reserved).await?;
-        self.checkpoint().await
+        self.make_checkpoint(None).await
     }
 }

@@ -17,12 +17,12 @@ use forebay_units::{ByteLen, SECTOR_BYTES};
 use crate::changed::ChangedBounds;
 use crate::error::SpaceError;
 use crate::format::SpaceSuperblock;
-use crate::grow::VolumeChange;
 use crate::placed::placement_of;
 use crate::room::SpaceBudget;
 use crate::space::{Space, SpaceInner};
 use crate::spare::spare_part;
 use crate::streams::{StreamCounts, StreamShape};
+use crate::volume_change::VolumeChange;
 
 /// The reason that the placement of a volume cannot be changed.
 #[derive(Debug, Clone, thiserror::Error)]

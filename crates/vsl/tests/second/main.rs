@@ -6,6 +6,7 @@ mod bare;
 mod cold;
 mod crowd;
 mod cut_recovery;
+mod dropped;
 mod faults;
 mod grown;
 mod home_rot;
