@@ -174,11 +174,15 @@ impl RingLog {
         let mut next = self.superblock().clone();
         next.stable = self.stable();
         change(&mut next);
-        // Recovery never searches a clean log for records, so older programs may open it again.
-        next.gaps &= !next.clean;
         next.generation = self.next_generation();
+        // Recovery never searches a clean log for records, so older programs may open it again. A log that is in use
+        // again afterwards leaves offsets as before.
+        let on_device = RingSuperblock {
+            gaps: next.gaps && !next.clean,
+            ..next.clone()
+        };
         for copy in [0, 1] {
-            self.write_copy(copy, &next).await?;
+            self.write_copy(copy, &on_device).await?;
         }
         *self.inner.superblock.borrow_mut() = next;
         self.inner.commit.count(|stats| stats.superblocks += 1);

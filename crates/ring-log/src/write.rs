@@ -220,6 +220,10 @@ impl RingLog {
     }
 
     fn append_placed<T>(&self, soon: bool, compose: impl FnOnce(&mut GroupAppender<'_>) -> T) -> T {
+        debug_assert!(
+            !self.superblock().clean,
+            "the superblock says that the log is empty"
+        );
         let mut state = self.state_mut();
         self.inner.place_next(&mut state, soon);
         let leaves = state.leaves_segment();
