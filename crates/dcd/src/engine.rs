@@ -16,8 +16,8 @@ use crate::format::SuperblockPayload;
 use crate::map::CacheMap;
 use crate::options::AttachOptions;
 use crate::state::{
-    BackgroundWork, CacheFaults, ClientActivity, DestageProgress, DeviceSpeeds, RescueState,
-    UnloggedChanges, UnwritableBlocks,
+    BackgroundWork, CacheFaults, CleanMark, ClientActivity, DestageProgress, DeviceSpeeds,
+    RescueState, UnloggedChanges, UnwritableBlocks,
 };
 use crate::stats::DcdCounters;
 use crate::witness::FailedLogRegistry;
@@ -63,6 +63,8 @@ pub(crate) struct DcdEngine {
     /// Storage of the failed-log record, for a log that cannot be marked itself.
     pub(crate) witness: Option<Rc<dyn FailedLogRegistry>>,
     pub(crate) signals: DestageSignals,
+    /// Mark of an empty log while both devices are held still.
+    pub(crate) clean_mark: CleanMark,
 }
 
 /// Events that wake waiting tasks. A task checks its condition again then: an event means that something may have
@@ -179,6 +181,7 @@ impl DcdEngine {
             rescue: RefCell::default(),
             witness: None,
             signals: DestageSignals::default(),
+            clean_mark: CleanMark::default(),
         }
     }
 
@@ -212,6 +215,11 @@ impl DcdEngine {
     /// Returns true once the volume is being closed: it accepts no more requests.
     pub(crate) fn is_closing(&self) -> bool {
         self.service.borrow().closing().is_some()
+    }
+
+    /// Returns true if the log has no data, and no segment in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.borrow().is_empty() && self.log.tail() == self.log.head()
     }
 
     /// Returns true once background work must no longer write to the data device.

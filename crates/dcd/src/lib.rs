@@ -23,7 +23,8 @@
 //! `destage.rs` with `yielding.rs` (which decides when destaging waits), `recover.rs` with `pairing.rs`.
 //! Then the handling of device failures: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
 //! long after a failure. `volume.rs` is the public interface. (`marks.rs` carries out zeroes and discards on the data
-//! device, `resize.rs` lengthens the volume with its data device.)
+//! device, `resize.rs` lengthens the volume with its data device, `still.rs` with `reopening.rs` holds both devices
+//! still for a copy.)
 //!
 //! Terms: a *line* in the code is a block of 4 KiB of the volume. A *piece* is a fragment: the sectors of one block
 //! that one write put into the log. *Home* is a sector's address on the data device. A *mark* is a range without data:
@@ -51,10 +52,12 @@ mod ranges;
 mod read;
 mod recover;
 mod refused;
+mod reopening;
 mod resize;
 mod salvage;
 mod state;
 mod stats;
+mod still;
 mod table;
 mod trouble;
 mod volume;
@@ -75,5 +78,6 @@ pub use recover::{AttachReport, CreateOptions, SuperblockContents, create};
 pub use resize::{DcdResizeReport, ResizeError};
 pub use salvage::{LogSalvageReport, SalvageError, salvage, salvageable};
 pub use stats::{CacheMode, DcdStatus, DestageActivity};
+pub use still::HoldError;
 pub use volume::{DcdVolume, DrainError, StaleLog};
 pub use witness::{FailedLogFuture, FailedLogRegistry, is_recorded};

@@ -4,6 +4,7 @@
 //! the results. (`map.rs` has the location of each sector, and `format.rs` the state recorded in the log.)
 
 mod activity;
+mod clean_mark;
 mod doing;
 mod faults;
 mod past_log;
@@ -13,6 +14,7 @@ mod service;
 mod speed;
 
 pub(crate) use activity::ClientActivity;
+pub(crate) use clean_mark::CleanMark;
 pub(crate) use doing::DestageProgress;
 pub(crate) use faults::{CacheFaults, DeviceFaultState};
 pub(crate) use past_log::UnloggedChanges;

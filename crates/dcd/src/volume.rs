@@ -18,6 +18,7 @@ use crate::destage::destager;
 use crate::engine::{DcdEngine, sectors};
 use crate::map::SectorSource;
 use crate::noting::noter;
+use crate::reopening::reopener;
 use crate::stats::{CacheMode, DcdStatus};
 
 /// An attached volume. Clones are handles of the same volume.
@@ -30,7 +31,7 @@ pub struct DcdVolume {
 /// Background work, which stops when dropped.
 struct BackgroundTasks {
     _log: LogWorkers,
-    _tasks: [Task<()>; 3],
+    _tasks: [Task<()>; 4],
 }
 
 /// Reason why the log could not be emptied.
@@ -78,6 +79,7 @@ impl DcdVolume {
             rt.spawn(destager(Rc::clone(&engine))),
             rt.spawn(noter(Rc::clone(&engine))),
             rt.spawn(rescuer(Rc::clone(&engine))),
+            rt.spawn(reopener(Rc::clone(&engine))),
         ];
         let work = Some(BackgroundTasks {
             _log: workers,
@@ -202,6 +204,7 @@ impl DcdVolume {
         let engine = &*self.engine;
         engine.service.borrow_mut().close(engine.rt.now());
         engine.signals.closing();
+        engine.clean_mark.closing();
         engine.log.notify();
         let busy = || engine.activity.borrow().is_busy() || engine.service.borrow().destaging;
         let served = || (!busy()).then_some(());
@@ -212,7 +215,7 @@ impl DcdVolume {
         engine.signals.again.notify_all();
         let rested = || (!engine.service.borrow().rescuing).then_some(());
         engine.signals.settled.until(rested).await;
-        let empty = engine.map.borrow().is_empty() && engine.log.tail() == engine.log.head();
+        let empty = engine.is_empty();
         if flushed.is_ok() && engine.log.failure().is_none() {
             let layer = engine.payload.borrow().encode();
             let noted = engine.log.update_superblock(|superblock| {

@@ -23,6 +23,9 @@ impl DcdEngine {
         };
         // Rare futures are boxed, here and below: a request's future is allocated as a whole, and should be no larger
         // than the common path needs.
+        if self.clean_mark.is_marked() {
+            Box::pin(self.until_in_use(DeviceOp::Write)).await?;
+        }
         let bypass = self.options.bypass.is_some();
         if !bypass || !Box::pin(self.try_bypass(at, &buf, when)).await? {
             self.write_to_log(at, buf, when).await?;
@@ -162,6 +165,9 @@ impl DcdEngine {
         let _request = self.request(op)?;
         if kind == RangeKind::Discard && self.geometry().discard_granularity == 0 {
             return Ok(());
+        }
+        if self.clean_mark.is_marked() {
+            Box::pin(self.until_in_use(op)).await?;
         }
         let mut left = sectors(&range);
         while !left.is_empty() {

@@ -18,3 +18,4 @@ mod pressure;
 mod salvage;
 mod slow_disk;
 mod stamped;
+mod still;
