@@ -2,8 +2,8 @@
 //! protocol and `Device`.
 //!
 //! [`requests`] has the steps common to all requests. All requests of a daemon, through any front end, take their
-//! buffers from one bounded [`RequestMemory`](requests::RequestMemory). [`block_device`] recognises a kernel block
-//! device that a front end made, and finds its users.
+//! buffers from one bounded [`RequestMemory`](requests::RequestMemory). [`freeze`] holds writes back.
+//! [`block_device`] recognises a kernel block device that a front end made, and finds its users.
 //!
 //! The front ends are the crates `ublk`, `nbd` and `loopdev`, and the filesystem `mount`. The last two use the FUSE
 //! server of the crate `fuse`. This crate contains nothing of a protocol.
@@ -12,4 +12,5 @@
 //! `block_device/holders.rs`.
 
 pub mod block_device;
+pub mod freeze;
 pub mod requests;
