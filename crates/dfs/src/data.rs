@@ -159,6 +159,11 @@ impl Fs {
         self.0.access_times.set((of_files, of_directories));
     }
 
+    /// Records no accesses at all while `ignores` is true, whatever the rules.
+    pub fn ignore_reads(&self, ignores: bool) {
+        self.0.ignores_reads.set(ignores);
+    }
+
     /// Records that a file in use was read now, if the rules require it.
     pub fn note_read(&self, file: u64) {
         let known = self.0.files.borrow().get(file);
@@ -169,6 +174,9 @@ impl Fs {
     }
 
     fn note_access(&self, file: &CachedFile, inode: &Inode) {
+        if self.0.ignores_reads.get() {
+            return;
+        }
         let now = self.time();
         let (of_files, of_directories) = self.0.access_times.get();
         let rule = match inode.kind {

@@ -69,6 +69,8 @@ pub(crate) struct FsInner {
     generation: Cell<u64>,
     /// Rules for recording accesses: of files other than directories, then of directories.
     pub(crate) access_times: Cell<(AccessTimes, AccessTimes)>,
+    /// True while reads must not change anything.
+    pub(crate) ignores_reads: Cell<bool>,
 }
 
 /// Capacity of a filesystem.
@@ -201,6 +203,7 @@ async fn open_tables(
         taken: RefCell::default(),
         generation: Cell::new(mounts << GENERATION_BITS),
         access_times: Cell::default(),
+        ignores_reads: Cell::default(),
     }));
     let root = fs.directory(ROOT).await.map_err(FsOpenError::Root)?;
     root.users.set(1);
