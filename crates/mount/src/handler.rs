@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forebay_device::Buf;
 use forebay_dfs::{AccessTimes, Fs, FsError, RequestClass, Result};
+use forebay_frontend::freeze::{PassedWrite, VolumeFreeze, WriteClass};
 use forebay_fuse::codec::{self as format, FuseOp, FuseRequest, StatfsReply, init_flag, open_flag};
 use forebay_fuse::{ActiveRequest, FuseHandler, IO_BYTES_MAX, IncomingRequest, InitOptions};
 use forebay_rt::Instant;
@@ -54,6 +55,8 @@ pub struct MountSettings {
     pub directory_access_times: AccessTimes,
     /// Observer of requests.
     pub observer: Option<Rc<dyn RequestObserver>>,
+    /// The freeze that holds changes back, if any.
+    pub freeze: Option<VolumeFreeze>,
     /// The device below, if known, for answers about the places of bytes.
     pub medium: Option<FilesystemBacking>,
 }
@@ -106,6 +109,14 @@ impl MountedFiles {
     /// Returns the filesystem.
     pub fn fs(&self) -> &Fs {
         &self.fs
+    }
+
+    /// Waits while a freeze holds back changes of this class.
+    pub(crate) async fn pass(&self, class: WriteClass) -> Option<PassedWrite> {
+        match &self.settings.freeze {
+            Some(freeze) => Some(freeze.pass(class).await),
+            None => None,
+        }
     }
 
     /// Returns the device below.
@@ -333,6 +344,19 @@ pub(crate) enum FuseReply {
     Nothing,
 }
 
+/// Returns the class by which a freeze holds a request back; `None` if the request changes nothing. An ioctl passes the
+/// freeze later, if it changes files.
+fn frozen_as(op: &FuseOp) -> Option<WriteClass> {
+    match op {
+        FuseOp::Ioctl(_) => None,
+        FuseOp::Forget(_) | FuseOp::Release | FuseOp::ReleaseDir => Some(WriteClass::Kernel),
+        op => match class_of(op) {
+            RequestClass::Write | RequestClass::Change => Some(WriteClass::Client),
+            _ => None,
+        },
+    }
+}
+
 /// Returns true if a request only releases something, or needs no answer.
 fn is_of_the_end(op: &FuseOp) -> bool {
     matches!(
@@ -399,6 +423,12 @@ impl FuseHandler for MountedFiles {
             } => {
                 let (data, lease) = arrival.data(len as usize).await;
                 arrival.begin(|underway| async move {
+                    let class = if delayed {
+                        WriteClass::Kernel
+                    } else {
+                        WriteClass::Client
+                    };
+                    let _passed = files.pass(class).await;
                     if !delayed && files.keeps_for(&request) {
                         let kept = files.keep_write(&underway, &request, at, data, lease);
                         return kept.await;
@@ -414,6 +444,10 @@ impl FuseHandler for MountedFiles {
             }
             _ => {
                 arrival.begin(|underway| async move {
+                    let _passed = match frozen_as(&request.op) {
+                        Some(class) => files.pass(class).await,
+                        None => None,
+                    };
                     match files.answer(&underway, &request).await {
                         FuseReply::Done(answer) => {
                             let what = class_of(&request.op);

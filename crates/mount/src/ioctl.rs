@@ -14,6 +14,7 @@ use forebay_atomic::ioctls::{
 };
 use forebay_device::{Buf, BufMut};
 use forebay_dfs::{Edits, FileFlags, FileKind, FsError, RequestClass, Result};
+use forebay_frontend::freeze::WriteClass;
 use forebay_fuse::codec::{FuseIoctl, FuseRequest, ioctl_out, write_out};
 use forebay_fuse::{ActiveRequest, IO_BYTES_MAX, StaleCache};
 use forebay_rt::BudgetLease;
@@ -50,6 +51,7 @@ impl MountedFiles {
         if let Some(told) = self.told_places(request.node, asked).await {
             return told;
         }
+        let _passed = self.pass(WriteClass::Client).await;
         // The request may wait for the kernel.
         let Some(_waiter) = self.waiters.enter(request.user) else {
             return FuseReply::Errno(libc::ENOMEM);
