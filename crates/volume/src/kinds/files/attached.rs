@@ -210,7 +210,12 @@ impl Layer for AttachedFilesystem {
 
     /// Writes a checkpoint: afterwards all data is durable and recovery has nothing to do.
     fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
-        Box::pin(async { self.keep().await.map_err(DrainFailure) })
+        Box::pin(async {
+            let synced = self.fs.sync().await;
+            synced.map_err(|error| DrainFailure(error.to_string()))?;
+            let kept = self.fs.space().checkpoint().await;
+            kept.map_err(|error| DrainFailure(error.to_string()))
+        })
     }
 
     fn what_is_left(&self) -> Option<DrainFailure> {
