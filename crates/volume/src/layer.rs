@@ -108,6 +108,20 @@ pub trait Layer {
     /// If some data is lost and cannot be brought there.
     fn drain(&self) -> LayerFuture<'_, Result<(), DrainFailure>>;
 
+    /// Brings all data to its final place, and makes background work rest until [`Layer::resume`]. The caller holds
+    /// back all changes by clients meanwhile, so the devices below the log do not change: a copy of them is the volume.
+    /// The call must not be cancelled. After a failure, background work rests nevertheless. If [`Layer::resume`] is
+    /// called meanwhile, background work continues at once, whatever this call waits for.
+    ///
+    /// # Errors
+    /// If some data is lost, or the volume failed.
+    fn hold_still(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        self.drain()
+    }
+
+    /// Lets background work continue.
+    fn resume(&self) {}
+
     /// Returns the reason why a drain does not end; `None` if nothing is left to do.
     fn what_is_left(&self) -> Option<DrainFailure>;
 

@@ -26,6 +26,7 @@ mod error_cause;
 mod exact;
 mod filesystem_counters;
 mod health;
+mod held;
 mod kind;
 mod kind_spec;
 mod kinds;

@@ -1,4 +1,4 @@
-//! A volume in use continues after a drain.
+//! A volume in use continues after a drain, and after its devices were held still.
 
 use std::time::Duration;
 
@@ -21,12 +21,14 @@ fn filesystem() -> &'static KindSpec {
 
 /// Drains a filesystem, and then overwrites a file until only the cleaner can provide free space.
 #[test]
-fn the_cleaner_of_a_filesystem_works_after_a_drain() {
+fn the_cleaner_of_a_filesystem_works_after_a_drain_and_after_a_freeze() {
     on_a_volume(&[filesystem()], DEVICE_BYTES, |rt, layer, _| async move {
         let (fs, _) = layer.files().expect("a filesystem");
         let new = FileSpec::of(FileKind::Regular, 0o600);
         let file = fs.make(ROOT, b"file", &new).await.expect("made").file;
         layer.drain().await.expect("drained");
+        layer.hold_still().await.expect("held");
+        layer.resume();
         for round in 0..8 {
             for at in (0..FILE_BYTES).step_by(WRITE_BYTES as usize) {
                 let data = BufMut::copy_of(&vec![round; WRITE_BYTES as usize]).freeze();

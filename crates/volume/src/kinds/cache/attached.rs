@@ -71,6 +71,17 @@ impl Layer for AttachedCache {
         })
     }
 
+    fn hold_still(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        Box::pin(async {
+            let held = self.volume.hold_still().await;
+            held.map_err(|error| DrainFailure(error.to_string()))
+        })
+    }
+
+    fn resume(&self) {
+        self.volume.resume();
+    }
+
     fn what_is_left(&self) -> Option<DrainFailure> {
         let left = self.volume.what_is_left()?;
         Some(DrainFailure(left.to_string()))

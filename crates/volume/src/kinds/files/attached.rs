@@ -19,6 +19,7 @@ use super::status;
 use crate::error::VolumeError;
 use crate::error_cause::ErrorCause;
 use crate::filesystem_counters::FilesystemCounters;
+use crate::held::ReleaseCounter;
 use crate::kind::{AttachContext, AttachedLayer};
 use crate::kinds::space::{self, SpaceMode, status_of};
 use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
@@ -48,6 +49,7 @@ struct AttachedFilesystem {
     fs: Fs,
     counted: Rc<FilesystemCounters>,
     work: RefCell<Option<(SpaceWorkers, [Task<()>; 3])>>,
+    releases: ReleaseCounter,
 }
 
 /// Recovers the filesystem on `data`, and attaches it.
@@ -83,6 +85,7 @@ pub(super) async fn attach(
         fs,
         counted,
         work: RefCell::new(Some((workers, work))),
+        releases: ReleaseCounter::default(),
     };
     Ok(AttachedLayer {
         layer: Rc::new(layer),
@@ -216,6 +219,26 @@ impl Layer for AttachedFilesystem {
             let kept = self.fs.space().checkpoint().await;
             kept.map_err(|error| DrainFailure(error.to_string()))
         })
+    }
+
+    fn hold_still(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        Box::pin(async {
+            let before = self.releases.count();
+            self.fs.ignore_reads(true);
+            let synced = self.fs.sync().await;
+            synced.map_err(|error| DrainFailure(error.to_string()))?;
+            if self.releases.count() != before {
+                return Ok(());
+            }
+            let held = self.fs.space().hold_still().await;
+            held.map_err(|error| DrainFailure(error.to_string()))
+        })
+    }
+
+    fn resume(&self) {
+        self.releases.release();
+        self.fs.ignore_reads(false);
+        self.fs.space().resume();
     }
 
     fn what_is_left(&self) -> Option<DrainFailure> {

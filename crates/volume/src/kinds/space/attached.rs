@@ -220,6 +220,17 @@ impl Layer for AttachedVolume {
         })
     }
 
+    fn hold_still(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        Box::pin(async {
+            let held = self.space().hold_still().await;
+            held.map_err(|error| not_drained(&error))
+        })
+    }
+
+    fn resume(&self) {
+        self.space().resume();
+    }
+
     fn what_is_left(&self) -> Option<DrainFailure> {
         let failure = self.space().failure()?;
         Some(DrainFailure(failure.to_string()))

@@ -8,6 +8,7 @@ use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
 use super::admission::AdmissionDevice;
+use crate::held::ReleaseCounter;
 use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport, TuneReport};
 use crate::operation_error::OperationError;
 use crate::placement::RequestedPlacement;
@@ -18,6 +19,7 @@ pub(super) struct CachedVolume {
     above: Rc<dyn Layer>,
     below: Rc<dyn Layer>,
     device: Rc<AdmissionDevice>,
+    releases: ReleaseCounter,
 }
 
 impl CachedVolume {
@@ -27,6 +29,7 @@ impl CachedVolume {
             above,
             below,
             device: Rc::new(device),
+            releases: ReleaseCounter::default(),
         }
     }
 
@@ -119,6 +122,23 @@ impl Layer for CachedVolume {
             self.above.drain().await?;
             self.below.drain().await
         })
+    }
+
+    fn hold_still(&self) -> LayerFuture<'_, Result<(), DrainFailure>> {
+        Box::pin(async {
+            let before = self.releases.count();
+            self.above.hold_still().await?;
+            if self.releases.count() != before {
+                return Ok(());
+            }
+            self.below.hold_still().await
+        })
+    }
+
+    fn resume(&self) {
+        self.releases.release();
+        self.below.resume();
+        self.above.resume();
     }
 
     fn what_is_left(&self) -> Option<DrainFailure> {
