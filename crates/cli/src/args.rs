@@ -134,6 +134,19 @@ pub(crate) enum CliCommand {
     /// Move all data to the data device; the volume stays attached.
     #[command(after_long_help = examples::DRAIN)]
     Drain(DrainArgs),
+    /// Hold back writes for a limited time, so that the devices can be copied.
+    ///
+    /// Moves all data to its final place, then lets new writes, discards and zeroes wait; they do not fail. Reads
+    /// continue. The data device alone is the volume until `thaw`, or until the time limit lets the writes continue, so
+    /// it can be copied or snapshotted without the log. Data that the kernel or a program has not written yet is not in
+    /// the copy: run `sync`, or freeze the filesystem above with `fsfreeze`, before.
+    #[command(after_long_help = examples::FREEZE)]
+    Freeze(FreezeArgs),
+    /// Let the writes of a frozen volume continue.
+    ///
+    /// Refuses with exit code 4 if the volume is no longer frozen: a copy made meanwhile may then be incomplete.
+    #[command(after_long_help = examples::THAW)]
+    Thaw(ThawArgs),
     /// Abandon data that can no longer be read from the log.
     ///
     /// Data that cannot be read from a failing log device is not lost: the daemon retries without a time limit. With
@@ -293,6 +306,23 @@ pub(crate) struct DrainArgs {
     /// Stop after this time; data moved by then stays moved.
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<TimeSpan>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FreezeArgs {
+    /// The volume.
+    #[arg(add = completing::attached_names())]
+    pub(crate) name: VolumeName,
+    /// Let writes continue after this time, at most 1h [default: 60s].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<TimeSpan>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ThawArgs {
+    /// The volume.
+    #[arg(add = completing::attached_names())]
+    pub(crate) name: VolumeName,
 }
 
 #[derive(Args, Debug)]

@@ -105,6 +105,8 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::List(args) => commands::list::run(&args),
         CliCommand::Status(args) => return commands::status::run(&args),
         CliCommand::Drain(args) => commands::drain::run(&args),
+        CliCommand::Freeze(args) => commands::freeze::freeze(&args),
+        CliCommand::Thaw(args) => commands::freeze::thaw(&args),
         CliCommand::DiscardUnreadable(args) => commands::discard_unreadable::run(&args),
         CliCommand::Resize(args) => commands::resize::run(args),
         CliCommand::Tune(args) => commands::tune::run(args),

@@ -14,6 +14,7 @@ const EXAMPLE: &str = r#"{
     "device": "/dev/forebay/archive", "kernel_device": "/dev/loop0", "no_device": null, "mounted": null, "requests_by": null,
     "nbd_uri": "nbd+unix:///archive?socket=/run/archive.nbd.sock",
     "http": "http://127.0.0.1:9420/", "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [], "cut_short": [],
+    "freeze_left_s": 0.0, "held_writes": 0,
     "request_bytes": 1024, "request_bytes_max": 2048,
     "layer": "cache", "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
     "log_bytes": 67108864, "log_used_bytes": 2097152, "log_head_bytes": 1048576,

@@ -17,8 +17,8 @@ pub use activity::VolumeActivity;
 pub use client::{ANSWER_PATIENCE, ConnectError, ControlClient, ControlError};
 pub use process::{ProcessHandle, process_state};
 pub use protocol::{
-    BackingDevice, ControlReply, ControlRequest, DaemonReadiness, FailureCode, PARTS_MAX,
-    PlaceReply, PlacedExtent, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, RemainingWork, ResizeReply,
-    TuneReply,
+    BackingDevice, ControlReply, ControlRequest, DaemonReadiness, FREEZE_LIMIT, FailureCode,
+    PARTS_MAX, PlaceReply, PlacedExtent, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, RemainingWork,
+    ResizeReply, TuneReply,
 };
 pub use report::{DaemonStatus, SCHEMA, VolumeReport};

@@ -3,6 +3,8 @@
 //! A client sends a [`ControlRequest`]; the daemon answers with any number of [`ControlReply::Progress`] and then exactly one other
 //! [`ControlReply`]. Then the client may send the next request. docs/control.md has examples.
 
+use std::time::Duration;
+
 use forebay_device::DataLocation;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,14 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     },
+    /// Moves all data to the data device, and holds back writes, so that the devices can be copied.
+    Freeze {
+        /// Time in milliseconds after which writes continue by themselves.
+        #[serde(default = "freeze_ms")]
+        timeout_ms: u64,
+    },
+    /// Lets writes continue.
+    Thaw {},
     /// Declares the unreadable data in the log lost.
     #[serde(alias = "give-up")]
     DiscardUnreadable {},
@@ -60,6 +70,13 @@ pub enum ControlRequest {
     HandOver {},
 }
 
+/// Time limit of a freeze without another limit.
+pub const FREEZE_LIMIT: Duration = Duration::from_secs(60);
+
+fn freeze_ms() -> u64 {
+    FREEZE_LIMIT.as_millis() as u64
+}
+
 /// A reply of the daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
@@ -75,7 +92,7 @@ pub enum ControlReply<S> {
     Status(Box<VolumeReport<S>>),
     /// The places of bytes of the block device.
     Places(Box<PlaceReply>),
-    /// Progress of a drain, discard-unreadable, resize, tune, detach or hand-over.
+    /// Progress of a drain, freeze, discard-unreadable, resize, tune, detach or hand-over.
     Progress(RemainingWork),
     /// The request has succeeded.
     Done {
@@ -370,6 +387,14 @@ mod tests {
         assert_eq!(
             read(r#"{"command":"drain"}"#).unwrap(),
             ControlRequest::Drain { timeout_ms: None }
+        );
+        assert_eq!(
+            read(r#"{"command":"freeze"}"#).unwrap(),
+            ControlRequest::Freeze { timeout_ms: 60_000 }
+        );
+        assert_eq!(
+            read(r#"{"command":"thaw"}"#).unwrap(),
+            ControlRequest::Thaw {}
         );
         assert_eq!(
             read(r#"{"command":"discard-unreadable"}"#).unwrap(),

@@ -45,6 +45,10 @@ described! {
         Fact foreign_loops: Vec<String> = "Description of each of these loop devices: every write to one of them damages the volume",
         #[serde(default)]
         Fact cut_short: Vec<String> = "Devices of the volume that became shorter while it was attached, one sentence each: data beyond the new end is lost",
+        #[serde(default)]
+        Gauge freeze_left_s: f64 = "Time until a frozen volume lets writes continue by itself, in seconds; 0 if it is not frozen",
+        #[serde(default)]
+        Gauge held_writes: u64 = "Requests that wait for the end of a freeze",
         Gauge request_bytes: u64 = "Memory of request buffers, in use or kept for later requests, in bytes",
         Gauge request_bytes_max: u64 = "Limit of the memory of request buffers, in bytes",
     }

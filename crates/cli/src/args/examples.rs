@@ -74,6 +74,17 @@ Examples:
   # forebay drain archive
   # forebay drain archive --timeout 5min";
 
+pub(super) const FREEZE: &str = "\
+Examples:
+  A copy of the data device by an LVM snapshot:
+    # forebay freeze archive --timeout 30s
+    # lvcreate --snapshot --name copy --size 10G vg/data
+    # forebay thaw archive";
+
+pub(super) const THAW: &str = "\
+Examples:
+  # forebay thaw archive";
+
 pub(super) const DISCARD_UNREADABLE: &str = "\
 Examples:
   # forebay discard-unreadable archive

@@ -10,6 +10,7 @@ pub(crate) mod discard_unreadable;
 pub(crate) mod documents;
 pub(crate) mod drain;
 pub(crate) mod dump;
+pub(crate) mod freeze;
 mod health_check;
 pub(crate) mod list;
 pub(crate) mod mount;

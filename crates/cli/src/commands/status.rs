@@ -159,6 +159,13 @@ fn where_it_is(report: &StatusReport, lines: &mut StatusLines) {
     if let Some(why) = &service.no_device {
         lines.add("", why);
     }
+    if service.freeze_left_s > 0.0 {
+        let (left, waiting) = (service.freeze_left_s, service.held_writes);
+        lines.add(
+            "frozen",
+            format!("for {left:.0} s more; {waiting} requests wait"),
+        );
+    }
     for foreign in &service.foreign_loops {
         lines.add(
             "DANGER",

@@ -13,10 +13,12 @@ use forebay_device::BufMut;
 use forebay_linux::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 
+use super::freeze::{freeze, thaw, thaw_commanded};
 use super::resize::resize;
 use super::status_socket::ControlAccess;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::tune::tune;
+use super::waiting_client::WaitingClient;
 use super::{Daemon, place};
 use crate::report::{DaemonReply, left};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
@@ -161,11 +163,21 @@ impl ControlConnection {
             ControlRequest::Drain { timeout_ms } => {
                 let waits = WaitingClient::new(daemon);
                 let timeout = timeout_ms.map(Duration::from_millis);
-                let drained = self.drain(timeout, DrainAudience::Needed).await?;
+                let drained = match daemon.freeze.check_thawed(daemon.target.name.as_str()) {
+                    Ok(()) => self.drain(timeout, DrainAudience::Needed).await?,
+                    Err(frozen) => Err(frozen),
+                };
                 let said = self.done(drained).await;
                 drop(waits);
                 said
             }
+            ControlRequest::Freeze { timeout_ms } => {
+                let limit = Duration::from_millis(timeout_ms);
+                let progress = async |left| self.say(&DaemonReply::Progress(left)).await;
+                let frozen = freeze(daemon, limit, progress).await?;
+                self.done(frozen).await
+            }
+            ControlRequest::Thaw {} => self.done(thaw_commanded(daemon)).await,
             ControlRequest::DiscardUnreadable {} => {
                 let discarded = self.discard_unreadable().await?;
                 self.done(discarded).await
@@ -281,6 +293,9 @@ impl ControlConnection {
     async fn discard_unreadable(&self) -> Result<CommandResult<u64>, ClientGone> {
         let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
         let name = &self.daemon.target.name;
+        if let Err(frozen) = self.daemon.freeze.check_thawed(name.as_str()) {
+            return Ok(Err(frozen));
+        }
         if !volume.can_abandon() {
             return Ok(Err(CommandFailure::refused(format!(
                 "{name} has no data to discard: all data read so far from its log is readable; see `forebay status \
@@ -385,6 +400,7 @@ impl ControlConnection {
     ) -> Result<CommandResult<CommandResult<u64>>, ClientGone> {
         let daemon = &self.daemon;
         let name = &daemon.target.name;
+        thaw(daemon);
         // An unmounted filesystem is closed even if its device fails: it could not be mounted again from here.
         let drains = !keep_dirty && daemon.mounted.is_none();
         if drains {
@@ -480,21 +496,4 @@ impl ControlConnection {
 enum DrainAudience {
     Needed,
     MayGo,
-}
-
-/// A client that waits for a long answer. The process does not exit before the answer is sent.
-struct WaitingClient<'a>(&'a Daemon);
-
-impl WaitingClient<'_> {
-    fn new(daemon: &Daemon) -> WaitingClient<'_> {
-        daemon.waited_for.set(daemon.waited_for.get() + 1);
-        WaitingClient(daemon)
-    }
-}
-
-impl Drop for WaitingClient<'_> {
-    fn drop(&mut self) {
-        self.0.waited_for.set(self.0.waited_for.get() - 1);
-        self.0.changed.notify_all();
-    }
 }

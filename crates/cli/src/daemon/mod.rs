@@ -6,6 +6,7 @@
 
 mod block_device;
 mod control;
+mod freeze;
 mod front;
 mod http;
 mod intruders;
@@ -22,12 +23,14 @@ mod status_socket;
 mod stop;
 mod tune;
 mod via;
+mod waiting_client;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use forebay_control::{DaemonStatus, SCHEMA};
+use forebay_frontend::freeze::VolumeFreeze;
 use forebay_frontend::requests::RequestMemory;
 use forebay_linux::{IoRing, SignalReader};
 use forebay_nbd::NbdServer;
@@ -47,6 +50,7 @@ use crate::target::VolumeTarget;
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
 use block_device::BlockDeviceSlot;
+use freeze::ServedFreeze;
 use front::{FrontEnd, ServingMode};
 use intruders::IntruderWatch;
 use lengths::DeviceLengths;
@@ -63,6 +67,8 @@ struct FrontEndContext<'a> {
     name: &'a VolumeName,
     /// The served volume.
     volume: &'a dyn Layer,
+    /// Holds back changes of a mounted filesystem.
+    freeze: &'a VolumeFreeze,
 }
 
 /// The NBD server, and the URI for its clients.
@@ -95,6 +101,7 @@ struct Daemon {
     outlived: bool,
     intruders: IntruderWatch,
     lengths: DeviceLengths,
+    freeze: ServedFreeze,
     /// Held while the volume adopts a new length.
     resizing: Rc<Lock>,
     /// Set when a client detached the volume and everything is closed.
@@ -133,6 +140,8 @@ impl Daemon {
             foreign_loop_devices: intruders.len() as u64,
             foreign_loops: intruders,
             cut_short: self.lengths.look(),
+            freeze_left_s: self.freeze.gate.seconds_left(),
+            held_writes: self.freeze.gate.held_writes(),
             request_bytes: self.memory.in_use(),
             request_bytes_max: self.memory.bound(),
             ..DaemonStatus::default()

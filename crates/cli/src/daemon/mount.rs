@@ -176,6 +176,7 @@ impl MountFront {
             sync_names: plan.options.sync || plan.options.dir_sync,
             observer: Some(Rc::new(CountingObserver(counted))),
             medium: plan.medium.clone(),
+            freeze: Some(place.freeze.clone()),
         };
         let files = Rc::new(MountedFiles::new(fs, settings));
         let mounted = ServedMount::new(place.rt, place.ring, files, place.memory, mount);

@@ -12,6 +12,7 @@ pub(super) async fn resize(daemon: &Daemon, size: Option<u64>) -> CommandResult<
     let name = &daemon.target.name;
     // One resize at a time: each tells the kernel the length that the volume has afterwards.
     let _turn = daemon.resizing.lock().await;
+    daemon.freeze.check_thawed(name.as_str())?;
     let resized = daemon.volume.resize(size.map(ByteLen)).await;
     let resized = resized.map_err(|error| {
         let code = CommandFailure::code_of(error.cause);

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use forebay_device::Device;
+use forebay_frontend::freeze::{FreezableDevice, VolumeFreeze};
 use forebay_frontend::requests::RequestMemory;
 use forebay_linux::{DeviceOpenOptions, IoRing, SignalReader, SocketAddress, SocketListener};
 use forebay_nbd::{ClientLimits, NbdExport, NbdServer};
@@ -17,6 +18,7 @@ use forebay_volume::{
 use futures_util::future::{Either, select};
 
 use super::block_device::BlockDeviceSlot;
+use super::freeze::ServedFreeze;
 use super::front::{FrontEnd, ServingMode};
 use super::http::{self, HttpSite};
 use super::intruders::{self, IntruderWatch};
@@ -224,13 +226,12 @@ async fn serve(
     let StartContext { rt, ring, dirs, .. } = *setting;
     let (volume, mut notes) = (attached.layer, attached.notes);
     let memory = request_memory(setting.options);
-    let blocks = match volume.device() {
-        Some(device) => {
-            let server = nbd_server(rt, target.name.as_str(), &volume, &device, &memory)?;
-            Some((device, server))
-        }
-        None => None,
-    };
+    let freeze = VolumeFreeze::new(rt);
+    let blocks = freezable(&*volume, &freeze).map(|device| {
+        let server = nbd_server(rt, target.name.as_str(), &volume, &device, &memory);
+        server.map(|server| (device, server))
+    });
+    let blocks = blocks.transpose()?;
     let page = sockets.page.as_ref();
     notes.extend(page.map(|page| format!("status page: {page}")));
     let place = FrontEndContext {
@@ -240,6 +241,7 @@ async fn serve(
         memory: &memory,
         name: &target.name,
         volume: &*volume,
+        freeze: &freeze,
     };
     let start = async || front_end(setting.how, place, blocks.as_ref()).await;
     let front = setting.lock.patiently(rt, start).await?;
@@ -253,6 +255,7 @@ async fn serve(
         started: rt.now(),
         intruders: IntruderWatch::new(&target),
         lengths: DeviceLengths::new(&target),
+        freeze: ServedFreeze::new(freeze),
         resizing: Rc::default(),
         media: BackingDevices::of(&target.tree),
         target,
@@ -298,6 +301,12 @@ async fn front_end(
             "a filesystem is not a block device",
         )),
     }
+}
+
+/// Returns the volume's device behind its freeze: the only place between the volume and its front ends.
+fn freezable(volume: &dyn Layer, freeze: &VolumeFreeze) -> Option<Rc<dyn Device>> {
+    let device = volume.device()?;
+    Some(Rc::new(FreezableDevice::new(device, freeze.clone())))
 }
 
 /// Returns the memory for the data of requests.

@@ -141,6 +141,8 @@ mod tests {
         for request in [
             ControlRequest::Place { start: 0, end: 1 },
             ControlRequest::Drain { timeout_ms: None },
+            ControlRequest::Freeze { timeout_ms: 1 },
+            ControlRequest::Thaw {},
             ControlRequest::DiscardUnreadable {},
             ControlRequest::Resize { size: None },
             ControlRequest::Tune { placement: None },

@@ -15,6 +15,7 @@ use futures_util::future::{Either, select};
 use sd_notify::NotifyState;
 
 use super::Daemon;
+use super::freeze::thaw;
 use super::front::FrontEnd;
 use super::notify::notify;
 use forebay_command_output::failure::{CommandFailure, CommandResult, FailureCode};
@@ -90,6 +91,7 @@ fn is_still_mounted(daemon: &Daemon) -> bool {
 pub(super) async fn stop(daemon: &Daemon, signals: &SignalReader) -> CommandResult {
     notify(&[NotifyState::Stopping]);
     daemon.stopping.set(true);
+    thaw(daemon);
     daemon.changed.notify_all();
     let again = signals.next();
     if let Either::Left((closed, _)) = select(pin!(patiently(daemon)), pin!(again)).await {
@@ -158,6 +160,7 @@ fn waiting(what: &str) {
 /// Requests first get time to complete normally. Then the volume is closed, which ends the requests that wait for free
 /// space or for a device. Their clients receive an error instead of a broken connection.
 pub(super) async fn end_service(daemon: &Daemon) -> CommandResult<u64> {
+    thaw(daemon);
     let rt = &daemon.rt;
     let mut shutdown = pin!(async {
         if let Some(nbd) = &daemon.nbd {
@@ -221,6 +224,7 @@ fn leave_front(daemon: &Daemon) {
 
 /// Leaves the block device to the next daemon; the requests of its users wait for that daemon.
 pub(super) async fn hand_over_front(daemon: &Daemon) -> CommandResult {
+    thaw(daemon);
     let front = take_front(daemon)?;
     // A request that takes longer waits for free space or for a device. It is refused when the volume is closed, and so
     // left to the next daemon.
@@ -243,6 +247,7 @@ pub(super) async fn check_front(daemon: &Daemon) -> CommandResult {
 
 /// Removes the block device if it is not in use.
 pub(super) async fn stop_front(daemon: &Daemon) -> CommandResult {
+    thaw(daemon);
     let mut front = take_front(daemon)?;
     let mut stopped = front.check_unused().await;
     if stopped.is_ok() {

@@ -12,6 +12,9 @@ pub(super) async fn tune(daemon: &Daemon, placement: Option<String>) -> CommandR
         Ok(placement) => placement,
         Err(error) => return Err(CommandFailure::usage(format!("{error}"))),
     };
+    if placement.is_some() {
+        daemon.freeze.check_thawed(daemon.target.name.as_str())?;
+    }
     let tuned = daemon.volume.tune(placement).await;
     tuned
         .map(to_reply)

@@ -17,6 +17,7 @@ mod failed_logs;
 mod files;
 mod files_in_trouble;
 mod formats;
+mod freezing;
 mod grown;
 mod health;
 mod layers;
