@@ -137,6 +137,7 @@ fn incarnation<R: DiskRole>(
         scripts: vec![script],
         stop_at: None,
         abandons_at: None,
+        freeze: None,
         killed: false,
         cut_at: u64::MAX,
         after: IncarnationEnd::Cut,

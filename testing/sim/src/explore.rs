@@ -168,13 +168,14 @@ impl std::fmt::Display for ExplorationResult {
             scenarios,
             cycles,
             cuts_in_recovery,
+            freezes,
             faults,
             requests,
             virtual_time,
         } = self.tally;
         write!(
             f,
-            "scenarios {scenarios} crash_points {cycles} cuts_in_recovery {cuts_in_recovery} \
+            "scenarios {scenarios} crash_points {cycles} cuts_in_recovery {cuts_in_recovery} freezes {freezes} \
              faults_injected {faults} device_requests {requests} virtual_time_s {} violations {} \
              cycles_per_s_per_core {:.0} wall_s {:.1}",
             virtual_time.as_secs(),

@@ -84,6 +84,39 @@ pub struct DiskConditions {
     pub faults: DiskFaults,
 }
 
+/// A freeze: the volume holds back writes, and its disks are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedFreeze {
+    /// Time at which the freeze is requested.
+    pub at: Duration,
+    /// Time limit after which writes continue by themselves.
+    pub limit: Duration,
+    /// Time of the copy. Then the volume is thawed.
+    pub copy_takes: Duration,
+}
+
+impl PlannedFreeze {
+    /// A freeze in the middle of a script of an exhaustive test.
+    pub const EARLY: PlannedFreeze = PlannedFreeze {
+        at: Duration::from_millis(5),
+        limit: Duration::from_secs(10),
+        copy_takes: Duration::from_millis(50),
+    };
+
+    /// Returns a freeze at a random time.
+    pub fn random(rng: &Rng) -> PlannedFreeze {
+        let span = |least: u64, doublings: u64| {
+            Duration::from_micros(rng.below(1 << (least + rng.below(doublings))))
+        };
+        let limit = Duration::from_micros(1 << (10 + rng.below(17)));
+        PlannedFreeze {
+            at: span(6, 16),
+            limit,
+            copy_takes: span(8, 18).min(2 * limit),
+        }
+    }
+}
+
 /// An incarnation: from an attach to the next crash.
 #[derive(Clone, Debug)]
 pub struct Incarnation<R> {
@@ -97,6 +130,8 @@ pub struct Incarnation<R> {
     pub stop_at: Option<Duration>,
     /// Time from which an administrator searches for unreadable data, and declares it lost once.
     pub abandons_at: Option<Duration>,
+    /// Freeze of the volume, in which its disks are copied.
+    pub freeze: Option<PlannedFreeze>,
     /// True if the process dies without a power cut. The disks keep the contents of their caches, which a power cut in
     /// the next incarnation may lose.
     pub killed: bool,
@@ -143,6 +178,15 @@ impl<R: DiskRole> Incarnation<R> {
 }
 
 impl<S: ScenarioSettings> ScenarioPlan<S> {
+    /// Freezes the volume in some incarnations. These choices have their own random numbers, so all other choices
+    /// remain unchanged.
+    pub fn add_freezes(&mut self) {
+        let rng = Rng::new(mix(self.seed, 0xf4_ee_2e));
+        for incarnation in &mut self.incarnations {
+            incarnation.freeze = rng.one_in(4).then(|| PlannedFreeze::random(&rng));
+        }
+    }
+
     /// Returns this scenario with writers that follow a recorded trace.
     #[must_use]
     pub fn following(mut self, trace: &[TraceRequest]) -> ScenarioPlan<S> {

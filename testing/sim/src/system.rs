@@ -156,6 +156,51 @@ pub trait TestedSystem: ScenarioSettings {
         false
     }
 
+    // Freezes.
+
+    /// Freezes the volume for `limit` at most, as the program does: client changes wait, and the disks do not change.
+    /// The call is not cancelled. Systems that cannot be frozen keep the default, and their plans have no freezes.
+    ///
+    /// # Errors
+    /// The reason why the volume is not frozen.
+    fn freeze(
+        _volume: &Self::Volume,
+        _limit: Duration,
+    ) -> impl Future<Output = Result<(), String>> {
+        async { Err("it cannot be frozen".into()) }
+    }
+
+    /// Returns true while the volume is frozen.
+    fn is_frozen(_volume: &Self::Volume) -> bool {
+        false
+    }
+
+    /// Lets client changes continue. Returns false if the volume is not frozen.
+    fn thaw(_volume: &Self::Volume) -> bool {
+        false
+    }
+
+    /// Returns true if a frozen volume leaves this disk unchanged.
+    fn stays_still(_role: Self::Role, _known: Self::Known) -> bool {
+        true
+    }
+
+    /// Checks the report of an attach of copies of all disks, made while the volume was frozen.
+    ///
+    /// # Errors
+    /// If recovery had any work.
+    fn check_copy(_report: &Self::Report, _known: Self::Known) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    /// Returns the content of the volume in a copy of one disk, if this disk alone is the frozen volume.
+    fn copied_alone(
+        _plan: &ScenarioPlan<Self>,
+        _copy: &DiskContents<Self::Role>,
+    ) -> Option<Vec<u8>> {
+        None
+    }
+
     // Guarantees.
 
     /// Returns the guarantee of the volume after a crash in this situation, on disks without wrong data.

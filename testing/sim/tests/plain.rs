@@ -40,7 +40,7 @@ impl Display for PlainDisk {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 struct PlainTarget {
     fails: bool,
 }
@@ -99,6 +99,7 @@ fn incarnation(
         cut_at: rng.below(120),
         stop_at: None,
         abandons_at: None,
+        freeze: None,
         killed: rng.one_in(4),
         after: rng.pick(&[
             IncarnationEnd::Cut,
@@ -125,7 +126,7 @@ fn plan(seed: u64, lies: bool) -> ScenarioPlan<PlainTarget> {
     let rng = Rng::new(mix(seed, 1));
     let mut plan = ScenarioPlan {
         seed,
-        volume: PlainTarget { fails: false },
+        volume: PlainTarget::default(),
         block: 512,
         len: LEN,
         regions: regions(&rng, LEN, 512),
@@ -180,6 +181,15 @@ impl TestedSystem for PlainTarget {
         PlainTarget::close(volume).await
     }
 
+    /// Claims success, but neither flushes the disk nor holds writes back.
+    async fn freeze(_volume: &Rc<SimDisk>, _limit: Duration) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn is_frozen(_volume: &Rc<SimDisk>) -> bool {
+        true
+    }
+
     fn guarantee(&self, _known: ()) -> CrashGuarantee {
         CrashGuarantee::Sectors
     }
@@ -226,19 +236,26 @@ impl TestedSystem for PlainTarget {
     }
 
     fn cut_everywhere(seed: u64) -> Vec<(String, ScenarioPlan<PlainTarget>)> {
-        let volume = PlainTarget { fails: false };
+        let volume = PlainTarget::default();
         vec![("a plain disk".into(), cuts(seed, volume, 512, LEN))]
     }
 
     fn failing(_role: PlainDisk, op: DeviceOp) -> Option<PlainTarget> {
         // A disk that lost the data of a failed flush does not report this when the next flush succeeds.
-        (op != DeviceOp::Flush).then_some(PlainTarget { fails: true })
+        (op != DeviceOp::Flush).then_some(PlainTarget {
+            fails: true,
+            ..PlainTarget::default()
+        })
     }
 }
 
 fn explored(lies: bool) -> ExplorationResult {
+    explored_as(&|seed| plan(seed, lies))
+}
+
+fn explored_as(plan: &(dyn Fn(u64) -> ScenarioPlan<PlainTarget> + Sync)) -> ExplorationResult {
     let exploration = Exploration {
-        scenario: &|seed| forebay_sim::scenario::run(&plan(seed, lies), false),
+        scenario: &|seed| forebay_sim::scenario::run(&plan(seed), false),
         seed: 1,
         time: Duration::from_secs(600),
         scenarios: Some(40),
@@ -269,6 +286,22 @@ fn a_disk_that_ignores_flushes_is_detected_and_its_scenario_is_shrunk() {
         .flat_map(|incarnation| &incarnation.scripts);
     let count: usize = actions.map(|script| script.actions.len()).sum();
     assert!(count <= 3, "{smaller}");
+}
+
+#[test]
+fn a_freeze_that_does_not_keep_its_promise_is_detected() {
+    let explored = explored_as(&|seed| {
+        let mut plan = plan(seed, false);
+        plan.add_freezes();
+        plan
+    });
+    let checkers = explored.found.values().map(|found| found.violation.checker);
+    let checkers: Vec<&str> = checkers.collect();
+    assert!(
+        checkers.contains(&"flushed sectors"),
+        "{checkers:?}: the copy lacks data"
+    );
+    assert!(explored.tally.freezes > 0, "{explored}");
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //! - Summaries in the log rot. The records' headers contain the same data, so nothing is lost.
 //! - An administrator declares unreadable data of the log lost.
 //! - The log device is missing after a crash, and an empty device replaces it.
+//! - The volume is frozen at any moment, also while devices fail or hang, and its devices are copied.
 //! - *Only in marked scenarios, with weaker guarantees*
 //!   ([`CrashGuarantee::Known`](forebay_sim::writers::CrashGuarantee::Known)): bits of the log change. A write to the log
 //!   goes to another place. The disks acknowledge flushes and FUA without executing them.
@@ -23,15 +24,17 @@
 //!
 //! # Reading order
 //!
-//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a cache), `system.rs` (its
-//! guarantees), [`checkers`] (its further conditions), [`plan`] (its possible events). Tests that execute single steps
+//! `settings.rs` (the differences between scenarios), `volume.rs` (making and attaching a cache) with
+//! `freezable.rs`, `system.rs` (its guarantees), [`checkers`] (its further conditions), [`plan`] (its possible events). Tests that execute single steps
 //! use [`testbed`].
 
 pub mod checkers;
+mod freezable;
 pub mod plan;
 mod settings;
 mod system;
 pub mod testbed;
 pub mod volume;
 
+pub use freezable::FreezableCache;
 pub use settings::{CacheDisk, CacheFaultKind, CacheTarget};

@@ -51,6 +51,7 @@ pub(super) fn of_seed(seed: u64) -> CachePlan {
     }
     troubles::add(&mut plan);
     short_incarnations::add(&mut plan);
+    plan.add_freezes();
     plan
 }
 
@@ -113,6 +114,7 @@ fn incarnation(plan: &CachePlan, rng: &Rng, seed: u64, first: bool) -> CacheInca
         scripts,
         stop_at: None,
         abandons_at: None,
+        freeze: None,
         killed: false,
         cut_at: if first || rng.coin() {
             rng.below(requests)

@@ -7,12 +7,13 @@ use forebay_dcd::{
     AttachOptions, AttachReport, CacheMode, DcdAttachError, DcdVolume, DrainError, OffsetPolicy,
 };
 use forebay_device::{AckMode, DeviceOp, IoFuture};
+use forebay_frontend::freeze::FreezePhase;
 use forebay_ring_log::{LogOpenError, PairError};
 use forebay_sim::Violation;
 use forebay_sim::disk::{DiskFaults, DiskImage, DiskRequest, SimDisk};
 use forebay_sim::exhaustive::{ATOMIC_BYTES, cuts};
 use forebay_sim::machine::Machine;
-use forebay_sim::plan::ScenarioSettings;
+use forebay_sim::plan::{PlannedFreeze, ScenarioSettings};
 use forebay_sim::role::PerDisk;
 use forebay_sim::system::{
     AttachFuture, AttachPurpose, ClientTotals, ExchangedDisk, RefusalMeaning, RequestWatcher,
@@ -23,6 +24,7 @@ use forebay_units::ByteLen;
 
 use super::checkers::smooth::{self, StarvationChecker};
 use super::checkers::{DataDeviceWatcher, LogDeviceWatcher, accounts, epochs, liveness};
+use super::freezable::FreezableCache;
 use super::plan::{CacheIncarnation, CachePlan, of_seed};
 use super::settings::{CacheDisk, CacheFaultKind, CacheTarget};
 use super::volume::{CacheImages, LOG_BYTES, attaching, kept, lost_with, medium, with_log};
@@ -54,7 +56,7 @@ impl CacheTarget {
 }
 
 impl TestedSystem for CacheTarget {
-    type Volume = DcdVolume;
+    type Volume = FreezableCache;
     type Report = AttachReport;
     type Refusal = DcdAttachError;
     type Undrained = DrainError;
@@ -89,15 +91,55 @@ impl TestedSystem for CacheTarget {
             },
         };
         let one_disk = self.one_disk && matches!(why, AttachPurpose::Serve);
-        Box::pin(attaching(machine, one_disk, options, None))
+        let (rt, attaching) = (
+            machine.rt.clone(),
+            attaching(machine, one_disk, options, None),
+        );
+        Box::pin(async move {
+            let (volume, report) = attaching.await?;
+            Ok((FreezableCache::new(&rt, volume), report))
+        })
     }
 
-    fn close(volume: &DcdVolume) -> IoFuture<'_, ()> {
-        Box::pin(volume.close())
+    fn close(volume: &FreezableCache) -> IoFuture<'_, ()> {
+        volume.gate.release(volume);
+        Box::pin(DcdVolume::close(volume))
     }
 
-    async fn drain(volume: &DcdVolume) -> Result<(), DrainError> {
-        volume.drain().await
+    async fn drain(volume: &FreezableCache) -> Result<(), DrainError> {
+        DcdVolume::drain(volume).await
+    }
+
+    async fn freeze(volume: &FreezableCache, limit: Duration) -> Result<(), String> {
+        let shared = Rc::new(volume.clone());
+        let frozen = volume.gate.freeze(&shared, limit, || true).await;
+        frozen.map_err(|failure| format!("{failure:?}"))
+    }
+
+    fn is_frozen(volume: &FreezableCache) -> bool {
+        volume.gate.phase() != FreezePhase::Thawed
+    }
+
+    fn thaw(volume: &FreezableCache) -> bool {
+        volume.gate.release(volume)
+    }
+
+    /// A failed log may be marked as abandoned at any time.
+    fn stays_still(role: CacheDisk, known: CacheObservations) -> bool {
+        role == CacheDisk::Data || !known.log_failed
+    }
+
+    fn check_copy(report: &AttachReport, known: CacheObservations) -> Result<(), Violation> {
+        let is_clean = report.was_clean && report.records == 0;
+        if is_clean || known.log_failed {
+            return Ok(());
+        }
+        let text = format!("a copy of a frozen volume is not clean: {report:?}");
+        Err(Violation::new("freeze", text))
+    }
+
+    fn copied_alone(plan: &CachePlan, copy: &CacheImages) -> Option<Vec<u8>> {
+        Some(copy[CacheDisk::Data].bytes(0..plan.len))
     }
 
     fn tells_of_loss(undrained: &DrainError) -> bool {
@@ -105,7 +147,7 @@ impl TestedSystem for CacheTarget {
     }
 
     /// A failed log is excluded, because it must not be attached again without a command.
-    fn abandon_unreadable(volume: &DcdVolume) -> bool {
+    fn abandon_unreadable(volume: &FreezableCache) -> bool {
         let status = volume.status();
         let something = status.mode != CacheMode::Degraded && volume.can_abandon();
         if something {
@@ -266,19 +308,22 @@ impl TestedSystem for CacheTarget {
         smooth::check(took, slowest.max().unwrap_or_default(), max_delay, ahead)
     }
 
-    fn check_serving(volume: &DcdVolume, known: &mut CacheObservations) -> Result<(), Violation> {
+    fn check_serving(
+        volume: &FreezableCache,
+        known: &mut CacheObservations,
+    ) -> Result<(), Violation> {
         known.waiting.look(&volume.status())
     }
 
     fn check_accounts(
-        volume: &DcdVolume,
+        volume: &FreezableCache,
         report: &AttachReport,
         asked: &ClientTotals,
     ) -> Result<(), Violation> {
         accounts::check(volume, asked, report.dirty_bytes)
     }
 
-    fn check_drained(volume: &DcdVolume, known: CacheObservations) -> Result<(), Violation> {
+    fn check_drained(volume: &FreezableCache, known: CacheObservations) -> Result<(), Violation> {
         if known.log_failed {
             Ok(())
         } else {
@@ -298,6 +343,7 @@ impl TestedSystem for CacheTarget {
     /// - large writes that bypass the log
     /// - blocks of 4096 bytes
     /// - rotational offsets between records
+    /// - a freeze while the script runs
     fn cut_everywhere(seed: u64) -> Vec<(String, CachePlan)> {
         let (len, plain) = (128 << 10, CacheTarget::plain(CacheFaultKind::Calm));
         let durable = CacheTarget {
@@ -329,7 +375,10 @@ impl TestedSystem for CacheTarget {
             let plan = cuts(seed, cache.clone(), block, len);
             (format!("{name}, seed {seed}"), plan)
         });
-        named.into()
+        let mut frozen = cuts(seed, plain.clone(), 512, len);
+        frozen.incarnations[0].freeze = Some(PlannedFreeze::EARLY);
+        let frozen = [(format!("a freeze, seed {seed}"), frozen)];
+        named.into_iter().chain(frozen).collect()
     }
 
     fn failing(role: CacheDisk, op: DeviceOp) -> Option<CacheTarget> {

@@ -9,6 +9,7 @@
 //! - The map's memory may be small, and checkpoints may be frequent or rare.
 //! - Writes of superblocks, or other durable writes, fail. The disk then loses its cache and reports the failure late.
 //! - Several consecutive recoveries are cut, by a power cut or by a kill of the process.
+//! - The volume is frozen at any moment, also while the disk fails or hangs, and the disk is copied.
 //! - After the last incarnation of a flushed and idle volume, one byte has changed. The flushed data must be present,
 //!   or its reads return errors.
 //! - *Only in marked scenarios, with weaker guarantees*

@@ -84,6 +84,7 @@ pub(super) fn of_seed(seed: u64) -> SpacePlan {
     if plan.volume.kind == SpaceFaultKind::Calm && rng.one_in(16) {
         rots_behind_the_last_incarnation(&mut plan, &rng);
     }
+    plan.add_freezes();
     plan
 }
 
@@ -220,6 +221,7 @@ fn incarnation(plan: &SpacePlan, rng: &Rng, seed: u64, first: bool) -> SpaceInca
         scripts,
         stop_at: None,
         abandons_at: None,
+        freeze: None,
         killed: false,
         cut_at: if first || rng.coin() {
             rng.below(requests)

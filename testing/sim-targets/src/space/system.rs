@@ -4,11 +4,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Device, DeviceError, DeviceOp, IoFuture};
+use forebay_frontend::freeze::FreezePhase;
 use forebay_rng::{Rng, mix};
 use forebay_sim::Violation;
 use forebay_sim::disk::{DiskRequest, SimDisk};
 use forebay_sim::exhaustive::cuts;
 use forebay_sim::machine::Machine;
+use forebay_sim::plan::PlannedFreeze;
 use forebay_sim::role::PerDisk;
 use forebay_sim::system::{
     AttachFuture, AttachPurpose, RefusalMeaning, RequestWatcher, TestedSystem, TimeBounds,
@@ -128,6 +130,7 @@ impl TestedSystem for SpaceTarget {
 
     /// Makes all acknowledged data durable, and then makes a checkpoint, so that the next attach is fast.
     fn close(volume: &AttachedSpace) -> IoFuture<'_, ()> {
+        volume.gate.release(volume);
         Box::pin(async {
             volume.flush().await?;
             // Without a checkpoint, the next attach recovers the flushed data as after a crash.
@@ -139,6 +142,28 @@ impl TestedSystem for SpaceTarget {
 
     async fn drain(volume: &AttachedSpace) -> Result<(), DeviceError> {
         volume.flush().await
+    }
+
+    async fn freeze(volume: &AttachedSpace, limit: Duration) -> Result<(), String> {
+        let shared = Rc::new(volume.clone());
+        let frozen = volume.gate.freeze(&shared, limit, || true).await;
+        frozen.map_err(|failure| format!("{failure:?}"))
+    }
+
+    fn is_frozen(volume: &AttachedSpace) -> bool {
+        volume.gate.phase() != FreezePhase::Thawed
+    }
+
+    fn thaw(volume: &AttachedSpace) -> bool {
+        volume.gate.release(volume)
+    }
+
+    fn check_copy(report: &SpaceRecovery, _: SpaceObservations) -> Result<(), Violation> {
+        if report.records == 0 {
+            return Ok(());
+        }
+        let text = format!("a copy of a frozen volume must be recovered: {report:?}");
+        Err(Violation::new("freeze", text))
     }
 
     fn guarantee(&self, _: SpaceObservations) -> CrashGuarantee {
@@ -198,7 +223,10 @@ impl TestedSystem for SpaceTarget {
             let plan = cuts(seed, plain.clone(), block, 128 << 10);
             (format!("{name}, seed {seed}"), plan)
         });
-        named.into()
+        let mut frozen = cuts(seed, plain.clone(), 512, 128 << 10);
+        frozen.incarnations[0].freeze = Some(PlannedFreeze::EARLY);
+        let frozen = [(format!("a freeze, seed {seed}"), frozen)];
+        named.into_iter().chain(frozen).collect()
     }
 
     fn failing(_: SpaceDisk, op: DeviceOp) -> Option<SpaceTarget> {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use forebay_device::{Buf, BufMut, Device, DeviceGeometry, Durability, IoFuture, ZeroedSpace};
+use forebay_frontend::freeze::{FreezableDevice, StillVolume, VolumeFreeze};
 use forebay_rng::Rng;
 use forebay_rt::{Rt, Task, VirtualTime};
 use forebay_sim::disk::{DiskImage, WriteFate};
@@ -14,8 +15,8 @@ use forebay_sim::role::PerDisk;
 use forebay_sim::stamp::{BEFORE, stamp};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{
-    PlacementKind, SegmentLayout, Space, SpaceDevice, SpaceOpenError, SpaceRecovery, SpaceSettings,
-    SpaceSpec, SpaceWorkers, VolumeId,
+    PlacementKind, SegmentLayout, Space, SpaceDevice, SpaceError, SpaceOpenError, SpaceRecovery,
+    SpaceSettings, SpaceSpec, SpaceWorkers, VolumeId,
 };
 
 use super::settings::SpaceDisk;
@@ -44,7 +45,10 @@ pub(super) type SpaceImage = forebay_sim::machine::DiskContents<SpaceDisk>;
 #[derive(Clone)]
 pub struct AttachedSpace {
     pub(super) rt: Rt,
-    linear: SpaceDevice,
+    linear: Rc<SpaceDevice>,
+    pub(super) gate: VolumeFreeze,
+    /// The volume behind the gate.
+    served: Rc<FreezableDevice>,
     _workers: Rc<SpaceWorkers>,
     _changing: Option<Rc<Task<()>>>,
 }
@@ -56,29 +60,45 @@ impl AttachedSpace {
     }
 }
 
+impl StillVolume for AttachedSpace {
+    type Failure = SpaceError;
+
+    async fn drain(&self) -> Result<(), SpaceError> {
+        self.linear.space().checkpoint().await
+    }
+
+    async fn hold_still(&self) -> Result<(), SpaceError> {
+        self.linear.space().hold_still().await
+    }
+
+    fn resume(&self) {
+        self.linear.space().resume();
+    }
+}
+
 impl Device for AttachedSpace {
     fn geometry(&self) -> DeviceGeometry {
-        self.linear.geometry()
+        self.served.geometry()
     }
 
     fn read(&self, at: u64, buf: BufMut) -> IoFuture<'_, BufMut> {
-        self.linear.read(at, buf)
+        self.served.read(at, buf)
     }
 
     fn write(&self, at: u64, buf: Buf, durability: Durability) -> IoFuture<'_, ()> {
-        self.linear.write(at, buf, durability)
+        self.served.write(at, buf, durability)
     }
 
     fn flush(&self) -> IoFuture<'_, ()> {
-        self.linear.flush()
+        self.served.flush()
     }
 
     fn discard(&self, range: Range<u64>) -> IoFuture<'_, ()> {
-        self.linear.discard(range)
+        self.served.discard(range)
     }
 
     fn write_zeroes(&self, range: Range<u64>, room: ZeroedSpace) -> IoFuture<'_, ()> {
-        self.linear.write_zeroes(range, room)
+        self.served.write_zeroes(range, room)
     }
 }
 
@@ -117,10 +137,14 @@ pub(super) fn attaching(
             let changing = changes.make(rt.clone(), space.clone());
             Rc::new(rt.spawn(changing))
         });
+        let (linear, gate) = (Rc::new(SpaceDevice::new(space)), VolumeFreeze::new(&rt));
+        let below = Rc::clone(&linear) as Rc<dyn Device>;
         let served = AttachedSpace {
             _changing: changing,
             rt,
-            linear: SpaceDevice::new(space),
+            served: Rc::new(FreezableDevice::new(below, gate.clone())),
+            gate,
+            linear,
             _workers: Rc::new(workers),
         };
         Ok((served, recovery))

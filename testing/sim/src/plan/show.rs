@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter};
 
-use super::{Incarnation, ScenarioPlan, ScenarioSettings};
+use super::{Incarnation, PlannedFreeze, ScenarioPlan, ScenarioSettings};
 use crate::disk::DiskFaults;
 use crate::role::DiskRole;
 
@@ -65,6 +65,17 @@ impl<S: ScenarioSettings> Display for ScenarioPlan<S> {
             }
             if let Some(at) = incarnation.abandons_at {
                 writeln!(f, "    what cannot be read is abandoned from {at:?} on")?;
+            }
+            if let Some(freeze) = incarnation.freeze {
+                let PlannedFreeze {
+                    at,
+                    limit,
+                    copy_takes,
+                } = freeze;
+                writeln!(
+                    f,
+                    "    frozen at {at:?} for {limit:?} at most, copied in {copy_takes:?}"
+                )?;
             }
             show_disks(incarnation, self.block, f)?;
             self.show_writers(incarnation, f)?;

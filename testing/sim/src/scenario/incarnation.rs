@@ -11,6 +11,7 @@ use forebay_rt::Rt;
 use futures_util::future::{Either, join, join_all, select};
 
 use super::ctx::{IncarnationObserver, ScenarioContext, SurvivingDisks};
+use super::freezing::freezing;
 use super::look;
 use super::stop::IncarnationStopper;
 use super::user::ScenarioWriter;
@@ -85,7 +86,7 @@ fn in_service<S: TestedSystem>(
     let incarnation = &ctx.plan.incarnations[n];
     let attach = ctx.plan.volume.attach(machine, AttachPurpose::Serve);
     let (shared, rt) = (Rc::clone(ctx), machine.rt.clone());
-    let users_clock = Rc::clone(clock);
+    let (users_clock, disks) = (Rc::clone(clock), machine.disks.clone());
     let ended = machine.run(async move {
         let (volume, report) = match attach.await {
             Ok(attached) => attached,
@@ -94,7 +95,7 @@ fn in_service<S: TestedSystem>(
         shared.attached.set(true);
         shared.settle();
         shared.tape.say(rt.now(), || "attached".into());
-        serve(&shared, &rt, users_clock, n, volume, report).await;
+        serve(&shared, &rt, users_clock, &disks, volume, report).await;
     });
     if ended.is_none() {
         ctx.tape.say(machine.rt.now(), || {
@@ -290,11 +291,11 @@ async fn serve<S: TestedSystem>(
     ctx: &Rc<ScenarioContext<S>>,
     rt: &Rt,
     clock: Rc<LeapingTime>,
-    n: usize,
+    disks: &IncarnationDisks<S>,
     volume: S::Volume,
     report: S::Report,
 ) {
-    let incarnation = &ctx.plan.incarnations[n];
+    let incarnation = &ctx.plan.incarnations[ctx.incarnation.get()];
     let users: Vec<ScenarioWriter<S>> = (0..incarnation.scripts.len())
         .map(|writer| {
             ScenarioWriter::new(
@@ -346,7 +347,9 @@ async fn serve<S: TestedSystem>(
     };
     let work = std::pin::pin!(work);
     let guard = std::pin::pin!(guard);
-    let abandoned = std::pin::pin!(abandoning(ctx, rt, &volume, incarnation));
+    let abandoned = abandoning(ctx, rt, &volume, incarnation);
+    let frozen = freezing(ctx, rt, &volume, disks, incarnation.freeze);
+    let abandoned = std::pin::pin!(join(abandoned, frozen));
     if let Either::Right(_) = select(work, select(guard, abandoned)).await {
         ctx.tape.say(rt.now(), || "abandoned".into());
     }

@@ -89,16 +89,22 @@ fn open<S: TestedSystem>(
         ctx.plan.volume.attach(&machine, why),
         Rc::clone(&machine.power),
     );
+    let events = ctx.known.get();
     let read = machine.run(async move {
         let attached = attach.await;
         power.watch.replace(None);
-        let (volume, _) = attached?;
-        Ok(Rc::new(read_whole(volume).await))
+        let (volume, report) = match attached {
+            Ok(attached) => attached,
+            Err(refusal) => return (Err(refusal), Ok(())),
+        };
+        let as_copy = S::check_copy(&report, events);
+        (Ok(Rc::new(read_whole(volume).await)), as_copy)
     });
     machine.power.watch.replace(None);
-    let read = read.expect("no cut");
+    let (read, as_copy) = read.expect("no cut");
     let taken = Rc::new(RecordedRecovery {
         read,
+        as_copy,
         forks: forks.take(),
     });
     ctx.memory.borrow_mut().keep(CachedRecovery {
@@ -366,6 +372,26 @@ fn check_structures<S: TestedSystem>(ctx: &ScenarioContext<S>, seen: &[u8]) {
                 format!("writer {writer}: {wrong}"),
             ));
         }
+    }
+}
+
+/// Checks copies of the disks, made while the volume was frozen: they contain all acknowledged requests, and recovery
+/// has no work.
+pub(crate) fn at_copy<S: TestedSystem>(
+    ctx: &ScenarioContext<S>,
+    copy: &DiskContents<S::Role>,
+    kept: SurvivalRule,
+) {
+    if let Some(alone) = S::copied_alone(&ctx.plan, copy) {
+        let read = Rc::new(ReadContent::of(alone, Vec::new()));
+        judge(ctx, &read, guarantee(ctx), kept, true);
+    }
+    let Some(found) = found(ctx, copy, kept) else {
+        return;
+    };
+    check_structures(ctx, &found.read.seen);
+    if let Some(taken) = found.taken {
+        ctx.check(taken.as_copy.clone());
     }
 }
 

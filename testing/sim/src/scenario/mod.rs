@@ -2,6 +2,7 @@
 //! a cut at many moments.
 
 mod ctx;
+mod freezing;
 mod incarnation;
 mod look;
 mod memory;
@@ -28,6 +29,8 @@ pub struct ScenarioTally {
     pub cycles: u64,
     /// Number of these that were cuts in a recovery.
     pub cuts_in_recovery: u64,
+    /// Number of copies of frozen volumes.
+    pub freezes: u64,
     /// Number of failed requests, flushes that lied, rotted bits, and misplaced writes.
     pub faults: u64,
     /// Number of requests to disks.
@@ -42,6 +45,7 @@ impl ScenarioTally {
         self.scenarios += other.scenarios;
         self.cycles += other.cycles;
         self.cuts_in_recovery += other.cuts_in_recovery;
+        self.freezes += other.freezes;
         self.faults += other.faults;
         self.requests += other.requests;
         self.virtual_time += other.virtual_time;

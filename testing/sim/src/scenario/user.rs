@@ -103,7 +103,10 @@ impl<S: TestedSystem> ScenarioWriter<S> {
     fn smoothly(&self, action: &ScriptAction, began: Instant, ahead: u64) {
         let plan = &self.ctx.plan;
         let incarnation = &plan.incarnations[self.ctx.incarnation.get()];
-        if let ScriptAction::Write { fua: false, .. } = action {
+        let may_be_held = incarnation.freeze.is_some();
+        if let ScriptAction::Write { fua: false, .. } = action
+            && !may_be_held
+        {
             let took = self.rt.now().since(began);
             self.ctx.check(S::waited(plan, incarnation, took, ahead));
         }
@@ -148,7 +151,11 @@ impl<S: TestedSystem> ScenarioWriter<S> {
         let took = took.saturating_sub(self.clock.leapt() - *leapt);
         let bounds = self.ctx.bounds();
         let turns = 1 + (self.ahead() / bounds.turn_bytes) as u32;
-        (took > bounds.request * turns + span)
+        let incarnation = &self.ctx.plan.incarnations[self.ctx.incarnation.get()];
+        let held = incarnation
+            .freeze
+            .map_or(Duration::ZERO, |freeze| freeze.limit);
+        (took > bounds.request * turns + span + held)
             .then(|| format!("writer {}: {action} has taken {took:?}", self.writer))
     }
 

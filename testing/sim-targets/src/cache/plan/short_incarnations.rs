@@ -72,6 +72,7 @@ fn incarnation(rng: &Rng, plan: &CachePlan, n: u64) -> CacheIncarnation {
         cut_at: u64::MAX,
         stop_at: None,
         abandons_at: None,
+        freeze: None,
         killed: false,
         after: IncarnationEnd::Cut,
         coin: match rng.below(8) {
