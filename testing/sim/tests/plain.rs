@@ -244,7 +244,6 @@ impl TestedSystem for PlainTarget {
         // A disk that lost the data of a failed flush does not report this when the next flush succeeds.
         (op != DeviceOp::Flush).then_some(PlainTarget {
             fails: true,
-            ..PlainTarget::default()
         })
     }
 }
