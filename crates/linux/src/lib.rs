@@ -37,13 +37,13 @@ pub use net::{SocketAddress, SocketAddressError, SocketListener, SocketStream};
 pub use on_ring::on_ring;
 pub use poller::FdPoller;
 pub use process::{
-    give_memory_back, hold_memory, io_flusher, lock_memory, outlive_file_limit, precise_timers,
-    trim_memory,
+    give_memory_back, hold_memory, io_flusher, lock_memory, outlive_file_limit, own_mounts,
+    precise_timers, trim_memory,
 };
 pub use ring::{FuseEntries, FuseEntry, FuseMessage, IoRing, SharedFd};
 pub use signals::{SignalReader, StopSignal};
 pub use storage::{
     CommonDisk, DeviceIdentity, DeviceKind, DeviceOpenError, DeviceOpenOptions, DeviceUsers,
     FileCreateError, LockedDevice, MountEntry, NodeId, UnderlyingDisks, create_file, identity,
-    loop_devices_over, mounts, node_id, open, zero_fill,
+    loop_devices_over, mounts, node_id, open, system_mounts, zero_fill,
 };

@@ -14,6 +14,14 @@ pub fn io_flusher() {
     }
 }
 
+/// Gives the process its own copy of all mounts. Must be called before other threads start.
+///
+/// # Errors
+/// Without `CAP_SYS_ADMIN`.
+pub fn own_mounts() -> std::io::Result<()> {
+    crate::sys::unshare_mounts()
+}
+
 /// Makes a write that would grow a file past the limit on the length of files (`RLIMIT_FSIZE`) return a normal error.
 /// By default the kernel would end the process, even if only its log file reached the limit.
 pub fn outlive_file_limit() {

@@ -121,6 +121,12 @@ pub(crate) fn set_io_flusher() -> io::Result<()> {
     check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, yes, zero, zero, zero) }).map(drop)
 }
 
+/// Calls `unshare(CLONE_NEWNS)`.
+pub(crate) fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: takes a number only.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) }).map(drop)
+}
+
 /// Calls `prctl(PR_SET_TIMERSLACK)`: the number of nanoseconds by which the kernel may delay the calling thread's
 /// timers to handle several at once. (0 would mean the default, 50 µs.)
 pub(crate) fn set_timer_slack(ns: libc::c_ulong) -> io::Result<()> {

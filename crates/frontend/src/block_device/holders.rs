@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fmt, fs};
 
-use forebay_linux::{loop_devices_over, mounts};
+use forebay_linux::{loop_devices_over, system_mounts};
 
 /// Number of looks while detaching waits for processes that only probe the device (udev opens a device whenever the
 /// device changes).
@@ -73,7 +73,7 @@ impl DeviceHolders {
     }
 }
 
-/// Finds the users of `/dev/NAME` and its partitions, as far as this mount and process namespace shows them.
+/// Finds the users of `/dev/NAME` and its partitions, as far as this process namespace shows them.
 pub fn holders(name: &str) -> DeviceHolders {
     let nodes = nodes(name);
     let mut found = Vec::new();
@@ -82,7 +82,7 @@ pub fn holders(name: &str) -> DeviceHolders {
             .iter()
             .any(|node| path == Path::new("/dev").join(&node.name))
     };
-    for mount in mounts().unwrap_or_default() {
+    for mount in system_mounts().unwrap_or_default() {
         // Some filesystems have their own device number; the source identifies these.
         let by_number = nodes.iter().any(|node| node.number == Some(mount.device));
         // The source can be a link.

@@ -52,7 +52,7 @@ fn family(device: DevNumber) -> Vec<(DevNumber, String)> {
 
 fn mounts(family: &[(DevNumber, String)]) -> Vec<String> {
     let mut found = Vec::new();
-    for mount in mountinfo::mounts().unwrap_or_default() {
+    for mount in mountinfo::system_mounts().unwrap_or_default() {
         let (major, minor) = mount.device;
         let number = rustix::fs::makedev(major, minor);
         // Some filesystems have their own device number; then the source identifies the device.

@@ -18,5 +18,5 @@ pub use create::{create_file, zero_fill};
 
 pub use error::{DeviceOpenError, DeviceUsers, FileCreateError};
 pub use identity::{DeviceIdentity, DeviceKind, NodeId, identity, node_id};
-pub use mountinfo::{MountEntry, mounts};
+pub use mountinfo::{MountEntry, mounts, system_mounts};
 pub use open::{DeviceOpenOptions, LockedDevice, open};

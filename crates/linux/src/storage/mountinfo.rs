@@ -38,6 +38,22 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
     Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
 }
 
+/// Returns the mounts that this process sees and, if the system's first process has other mounts, those as well. A
+/// daemon from the initramfs, or in a container, does not see the mounts of the system.
+///
+/// # Errors
+/// If `/proc` is missing.
+pub fn system_mounts() -> io::Result<Vec<MountEntry>> {
+    let mut all = mounts()?;
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    // Without the permission to look, or without an own namespace, the own mounts are all.
+    if namespace("1").is_some_and(|first| Some(first) != namespace("self")) {
+        let text = std::fs::read("/proc/1/mountinfo").unwrap_or_default();
+        all.extend(text.split(|b| *b == b'\n').filter_map(parse));
+    }
+    Ok(all)
+}
+
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|b| *b == b' ');
     let device = str::from_utf8(fields.nth(2)?).ok()?;
