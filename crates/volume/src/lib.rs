@@ -78,11 +78,13 @@ pub use open_volume::{OpenVolume, SuperblockDevice, open, own_device};
 pub use operation_error::OperationError;
 pub use options::page::options_page;
 pub use options::service::{
-    HTTP, LISTEN, MEMORY, METRICS, MOUNT, MOUNT_OPTIONS, VIA, mount_keys, service_options,
+    BOOT, HTTP, LISTEN, MEMORY, METRICS, MOUNT, MOUNT_OPTIONS, VIA, boot_keys, mount_keys,
+    service_options,
 };
 pub use options::values::{
-    BypassSize, FrontEndKind, HttpAddress, ListenAddress, ListenAddressError, MemoryLimit,
-    MetricsAddress, ParseBypassError, ParseChoiceError, ParseMemoryError, SegmentDiscard,
+    BootAttach, BypassSize, FrontEndKind, HttpAddress, ListenAddress, ListenAddressError,
+    MemoryLimit, MetricsAddress, ParseBypassError, ParseChoiceError, ParseMemoryError,
+    SegmentDiscard,
 };
 pub use options::{FormerOption, OptionKey, OptionRow, OptionSpec, OptionValueError, OptionValues};
 pub use placement::RequestedPlacement;

@@ -1,6 +1,8 @@
 //! Options of the process that serves a volume.
 
-use super::values::{FrontEndKind, HttpAddress, ListenAddress, MemoryLimit, MetricsAddress};
+use super::values::{
+    BootAttach, FrontEndKind, HttpAddress, ListenAddress, MemoryLimit, MetricsAddress,
+};
 use super::{OptionKey, OptionRow};
 use crate::kind_spec::ServedAs;
 use crate::mounting::{MountDir, MountOptions};
@@ -57,6 +59,15 @@ pub static MOUNT_OPTIONS: OptionKey<MountOptions> = OptionKey::new(
     "Mount options, as behind -o in `mount -o ro,noexec`.",
 );
 
+/// Attaching from the initramfs.
+pub static BOOT: OptionKey<BootAttach> = OptionKey::new(
+    "boot",
+    "on|off",
+    "If on, the initramfs attaches the volume, for a root filesystem on it. After a change, make the initramfs again \
+     (update-initramfs -u, or dracut --force). Only in the configuration file.",
+)
+.choices(&["on", "off"]);
+
 static OF_BLOCKS: [OptionRow; 5] = [
     VIA.row("auto", "auto"),
     LISTEN.row("none", "tcp:127.0.0.1:10809"),
@@ -77,6 +88,9 @@ static OF_MOUNTS: [OptionRow; 2] = [
     MOUNT_OPTIONS.row("rw", "rw"),
 ];
 
+/// Options of block devices that only the configuration file has.
+static OF_BOOT: [OptionRow; 1] = [BOOT.row("off", "on")];
+
 /// Returns the options of the process that serves a volume in this form, as far as they are options of the command
 /// line.
 pub fn service_options(served: ServedAs) -> &'static [OptionRow] {
@@ -91,11 +105,16 @@ pub fn mount_keys() -> &'static [OptionRow] {
     &OF_MOUNTS
 }
 
+/// Returns the keys of a block device's configuration file that are no options of the command line.
+pub fn boot_keys() -> &'static [OptionRow] {
+    &OF_BOOT
+}
+
 /// Returns the options of the process that serves a volume in this form, as keys of its configuration file.
 pub(crate) fn service_keys(served: ServedAs) -> Vec<&'static OptionRow> {
-    let mounts = match served {
-        ServedAs::BlockDevice => &[],
+    let of_file = match served {
+        ServedAs::BlockDevice => boot_keys(),
         ServedAs::Files => mount_keys(),
     };
-    service_options(served).iter().chain(mounts).collect()
+    service_options(served).iter().chain(of_file).collect()
 }

@@ -60,6 +60,18 @@ choice!(
 );
 
 choice!(
+    /// Attaching of a volume from the initramfs.
+    BootAttach {
+        /// The initramfs attaches the volume.
+        On = "on",
+        /// A unit or an administrator attaches the volume.
+        #[default]
+        Off = "off"
+    }
+    "on, off"
+);
+
+choice!(
     /// Discarding of segments of a log-structured volume before they are reused.
     SegmentDiscard {
         /// Free segments are discarded.

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use forebay_command_pages::roff::{Roff, bold, roman};
 use forebay_command_pages::{see_also, verbatim};
-use forebay_volume::{OptionRow, ServedAs, kind_specs, mount_keys, service_options};
+use forebay_volume::{OptionRow, ServedAs, boot_keys, kind_specs, mount_keys, service_options};
 
 /// Name and version, for the foot of a page.
 pub(super) const SOURCE: &str = concat!("Forebay ", env!("CARGO_PKG_VERSION"));
@@ -111,10 +111,11 @@ fn configuration() -> Roff {
             kind.options,
         );
     }
+    let blocks = service_options(ServedAs::BlockDevice).iter();
     keys(
         &mut roff,
         "Keys of the daemon of a block device",
-        service_options(ServedAs::BlockDevice),
+        blocks.chain(boot_keys()),
     );
     let files = service_options(ServedAs::Files).iter().chain(mount_keys());
     keys(&mut roff, "Keys of the daemon of a filesystem", files);
