@@ -211,6 +211,9 @@ pub(crate) enum CliCommand {
         #[arg(long, value_name = "DIR")]
         out: Option<std::path::PathBuf>,
     },
+    /// Attach the volumes whose configuration files have boot = "on". For the scripts of the initramfs.
+    #[command(hide = true)]
+    Boot(BootArgs),
     /// Print the volume that the block device DEVICE belongs to, for the udev rule in packaging/udev.
     #[command(hide = true)]
     Udev {
@@ -271,6 +274,19 @@ pub(crate) struct AttachArgs {
     /// Set for the daemon that `attach` starts: it runs in its own session and tells its parent when it is ready.
     #[arg(long, hide = true, requires = "foreground")]
     pub(crate) daemon: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BootArgs {
+    /// Print these volumes, their configuration files and their devices, and attach nothing.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Set for the process that prepares the surroundings of a daemon.
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) enter: Option<VolumeName>,
+    /// Set for the process that starts a daemon, and starts it again if it fails.
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) keep: Option<VolumeName>,
 }
 
 #[derive(Args, Debug)]

@@ -12,6 +12,7 @@
 //! - Results go to stdout; progress and warnings go to stderr.
 
 mod args;
+mod boot_root;
 mod client;
 mod clock;
 mod commands;
@@ -116,6 +117,7 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::Adopt(args) => commands::adopt::run(args),
         CliCommand::Remove(args) => commands::remove::run(args),
         CliCommand::Completions { shell } => commands::documents::completions(shell),
+        CliCommand::Boot(args) => commands::boot::run(&args),
         CliCommand::Udev { device } => commands::udev::run(&device),
         CliCommand::Man { out } => commands::documents::man(out.as_deref()),
     }

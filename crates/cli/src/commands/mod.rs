@@ -2,6 +2,7 @@
 
 pub(crate) mod adopt;
 pub(crate) mod attach;
+pub(crate) mod boot;
 pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod detach;

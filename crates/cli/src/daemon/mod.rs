@@ -55,7 +55,7 @@ use front::{FrontEnd, ServingMode};
 use intruders::IntruderWatch;
 use lengths::DeviceLengths;
 pub(crate) use mount::mount_flags;
-pub(crate) use spawn::in_background;
+pub(crate) use spawn::{await_readiness, in_background, send_readiness, start_and_hear};
 
 /// The environment of a front end.
 #[derive(Clone, Copy)]

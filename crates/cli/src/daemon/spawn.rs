@@ -26,13 +26,16 @@ const LOG_BYTES_MAX: u64 = 1 << 20;
 pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> CommandResult {
     let cannot = |error: io::Error| CommandFailure::io(format!("cannot start the daemon: {error}"));
     let program = std::env::current_exe().map_err(cannot)?;
-    let mut child = Command::new(program)
-        .args(daemon_args(args))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(cannot)?;
-    match heard_from(&mut child)? {
+    let mut command = Command::new(program);
+    command.args(daemon_args(args));
+    await_readiness(command, is_quiet)
+}
+
+/// Starts a daemon by this command, and waits until it serves the volume. Prints the name that users open, unless
+/// `is_quiet` is set.
+pub(crate) fn await_readiness(command: Command, is_quiet: bool) -> CommandResult {
+    let (mut child, readiness) = start_and_hear(command)?;
+    match readiness {
         DaemonReadiness::Ready { endpoint, notes } => {
             for note in notes {
                 eprintln!("forebay: {note}");
@@ -48,6 +51,15 @@ pub(crate) fn in_background(args: Vec<OsString>, is_quiet: bool) -> CommandResul
             Err(CommandFailure::new(code, message))
         }
     }
+}
+
+/// Starts a daemon by this command. Returns its process, and the message about its start.
+pub(crate) fn start_and_hear(mut command: Command) -> CommandResult<(Child, DaemonReadiness)> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let cannot = |error: io::Error| CommandFailure::io(format!("cannot start the daemon: {error}"));
+    let mut child = child.map_err(cannot)?;
+    let readiness = heard_from(&mut child)?;
+    Ok((child, readiness))
 }
 
 fn daemon_args(mut args: Vec<OsString>) -> Vec<OsString> {
@@ -120,7 +132,11 @@ pub(super) fn report_failure(failure: &CommandFailure) {
     });
 }
 
-fn send_readiness(readiness: &DaemonReadiness) -> io::Result<()> {
+/// Writes the message about the start for the parent process.
+///
+/// # Errors
+/// If the parent process has ended.
+pub(crate) fn send_readiness(readiness: &DaemonReadiness) -> io::Result<()> {
     let mut line = serde_json::to_string(readiness)?;
     line.push('\n');
     let mut out = io::stdout().lock();

@@ -1,11 +1,12 @@
 //! In the foreground under a service manager; metrics.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 
-use crate::world::{CliSandbox, signal};
+use crate::world::{CliSandbox, MIB, signal, texts};
 
 fn foreground(world: &CliSandbox, more: &[&str]) -> (Child, String) {
     let mut args = vec!["attach", "v", "--via", "none", "--foreground"];
@@ -41,6 +42,50 @@ fn the_service_manager_is_notified_of_readiness_and_of_stopping() {
     signal(child.id(), "INT");
     assert!(notifications().contains("STOPPING=1"));
     assert!(child.wait().unwrap().success());
+}
+
+/// Adds a line to the configuration file of a volume, before its tables.
+fn configure(world: &CliSandbox, name: &str, line: &str) {
+    let file = world.path("etc").join(format!("{name}.toml"));
+    let content = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{line}\n{content}")).unwrap();
+}
+
+#[test]
+fn the_initramfs_gets_the_volumes_that_its_scripts_must_attach() {
+    let world = CliSandbox::with_volume();
+    world.data("other.img", 64 * MIB);
+    world.image("other.log", 40 * MIB);
+    world.ok(&[
+        "create",
+        "--name",
+        "other",
+        "--data",
+        "other.img",
+        "--log",
+        "other.log",
+    ]);
+    assert_eq!(world.ok(&["boot", "--list"]), "");
+    configure(&world, "other", "boot = \"on\"");
+    let mut listed: Vec<String> = Vec::new();
+    listed.push("volume other".into());
+    listed.push(format!("file {}", world.path("etc/other.toml").display()));
+    listed.push(format!("device {}", world.path("other.img").display()));
+    listed.push(format!("device {}", world.path("other.log").display()));
+    let found = world.ok(&["boot", "--list"]);
+    assert_eq!(found.lines().collect::<Vec<_>>(), listed);
+    // A volume whose file cannot be read may be the one that the system needs. The other volume is listed all the same.
+    configure(&world, "v", "boot = \"yes\"");
+    let failure = world.run(&["boot", "--list"]);
+    assert_eq!(failure.status.code(), Some(2));
+    let (out, error) = texts(&failure);
+    assert!(out.contains("volume other"), "{out}");
+    assert!(
+        error.contains("v is not attached: ")
+            && error.contains("line 1, key \"boot\"")
+            && error.contains("not one of on, off"),
+        "{error}"
+    );
 }
 
 fn get(address: &str, request: &str) -> String {
