@@ -242,9 +242,7 @@ impl TestedSystem for PlainTarget {
 
     fn failing(_role: PlainDisk, op: DeviceOp) -> Option<PlainTarget> {
         // A disk that lost the data of a failed flush does not report this when the next flush succeeds.
-        (op != DeviceOp::Flush).then_some(PlainTarget {
-            fails: true,
-        })
+        (op != DeviceOp::Flush).then_some(PlainTarget { fails: true })
     }
 }
 
