@@ -3,7 +3,7 @@
 ! After "Latency Management in Storage Systems", Rodney Van Meter and Minxi Gao, OSDI 2000. The paper
 ! also made its functions available to Fortran programs (section 5.3). The functions have the names
 ! of sleds.h, which documents them. This module contains their interfaces, except for
-! sleds_device_name. It adds two features that Fortran lacks: a file descriptor, and a read at a
+! sleds_device_name and sleds_reader_open_path. A reader is a c_ptr. It adds two features that Fortran lacks: a file descriptor, and a read at a
 ! byte offset.
 !
 !     gfortran sleds.f90 program.f90 $(pkg-config --cflags --libs sleds)
@@ -14,6 +14,7 @@ module sleds
 
     integer(c_int), parameter, public :: sleds_linear = 0
     integer(c_int), parameter, public :: sleds_best = 1
+    integer(c_int), parameter, public :: sleds_auto = 2
     integer(c_int), parameter, public :: sleds_no_records = -1
 
     ! Levels of a part, and sources of its numbers. sleds_unknown is a level and a source.
@@ -49,6 +50,8 @@ module sleds
     public :: sleds_get, sleds_pick_init, sleds_pick_next_read, sleds_pick_refresh
     public :: sleds_pick_finish, sleds_total_delivery_time, sleds_delivery_range
     public :: ff_sleds_pick_init, ff_sleds_pick_next_read, ff_sleds_pick_finish
+    public :: sleds_reader_open, ff_sleds_reader_open, sleds_reader_next
+    public :: sleds_reader_plan, sleds_reader_close
 
     interface
         function sleds_get(fd, sleds, room) result(count) bind(c)
@@ -126,6 +129,47 @@ module sleds
             integer(c_int), value :: fd
             integer(c_int) :: status
         end function ff_sleds_pick_finish
+
+        function sleds_reader_open(fd, plan, preferred_size, record_separator) result(reader) bind(c)
+            import
+            integer(c_int), value :: fd
+            integer(c_int), value :: plan
+            integer(c_int64_t), value :: preferred_size
+            integer(c_int), value :: record_separator
+            type(c_ptr) :: reader
+        end function sleds_reader_open
+
+        function ff_sleds_reader_open(fd, plan, first_byte, element_size, preferred_elements) &
+            result(reader) bind(c)
+            import
+            integer(c_int), value :: fd
+            integer(c_int), value :: plan
+            integer(c_int64_t), value :: first_byte
+            integer(c_int64_t), value :: element_size
+            integer(c_int64_t), value :: preferred_elements
+            type(c_ptr) :: reader
+        end function ff_sleds_reader_open
+
+        function sleds_reader_next(reader, data, nbytes, offset) result(more) bind(c)
+            import
+            type(c_ptr), value :: reader
+            type(c_ptr), intent(out) :: data
+            integer(c_int64_t), intent(out) :: nbytes
+            integer(c_int64_t), intent(out) :: offset
+            integer(c_int) :: more
+        end function sleds_reader_next
+
+        function sleds_reader_plan(reader) result(plan) bind(c)
+            import
+            type(c_ptr), value :: reader
+            integer(c_int) :: plan
+        end function sleds_reader_plan
+
+        function sleds_reader_close(reader) result(status) bind(c)
+            import
+            type(c_ptr), value :: reader
+            integer(c_int) :: status
+        end function sleds_reader_close
 
         function c_fopen(path, mode) result(stream) bind(c, name='fopen')
             import

@@ -1,4 +1,4 @@
-//! The functions that C calls.
+//! The functions that C calls, apart from those of readers.
 //!
 //! Invariant: a pointer from C is null, which is rejected, or points to as much memory as the function's documentation
 //! states, which Rust does not use. A file descriptor is used only during the call, or through a duplicate.
@@ -32,7 +32,8 @@ pub const SLEDS_LINEAR: c_int = 0;
 /// Read the cheapest parts first.
 pub const SLEDS_BEST: c_int = 1;
 
-/// Argument of sleds_pick_init for a file without records: reads may begin and end anywhere.
+/// Argument of sleds_pick_init and sleds_reader_open for a file without records: reads may begin and
+/// end anywhere.
 pub const SLEDS_NO_RECORDS: c_int = -1;
 
 /// The part is in the page cache, or a hole.
@@ -102,7 +103,7 @@ fn for_c(sled: &Sled) -> sleds_sled {
 }
 
 /// Runs the body of a function. An error sets errno, and returns `failed`.
-fn guard<T>(failed: T, inside: impl FnOnce() -> Result<T, ErrnoCode>) -> T {
+pub(crate) fn guard<T>(failed: T, inside: impl FnOnce() -> Result<T, ErrnoCode>) -> T {
     // A panic must not unwind through C's frames.
     let outcome = catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(libc::EIO));
     outcome.unwrap_or_else(|errno| {
@@ -113,7 +114,7 @@ fn guard<T>(failed: T, inside: impl FnOnce() -> Result<T, ErrnoCode>) -> T {
 }
 
 /// Duplicates a file descriptor.
-fn file(fd: c_int) -> Result<File, ErrnoCode> {
+pub(crate) fn file(fd: c_int) -> Result<File, ErrnoCode> {
     if fd < 0 {
         return Err(libc::EBADF);
     }
@@ -123,7 +124,7 @@ fn file(fd: c_int) -> Result<File, ErrnoCode> {
     owned.map(File::from).map_err(|error| state::of_io(&error))
 }
 
-fn plan(plan: c_int) -> Result<ReadPlan, ErrnoCode> {
+pub(crate) fn plan(plan: c_int) -> Result<ReadPlan, ErrnoCode> {
     match plan {
         SLEDS_LINEAR => Ok(ReadPlan::Linear),
         SLEDS_BEST => Ok(ReadPlan::Best),
@@ -135,7 +136,7 @@ fn plan(plan: c_int) -> Result<ReadPlan, ErrnoCode> {
 ///
 /// # Safety
 /// `to` is null, or valid for writes.
-unsafe fn put<T>(to: *mut T, value: T) -> Result<(), ErrnoCode> {
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<(), ErrnoCode> {
     if to.is_null() {
         return Err(libc::EFAULT);
     }
@@ -203,14 +204,17 @@ pub unsafe extern "C" fn sleds_device_name(fd: c_int, name: *mut c_char, room: i
 pub extern "C" fn sleds_pick_init(fd: c_int, preferred_size: i64, record_separator: c_int) -> i64 {
     guard(-1, || {
         let preferred = usize::try_from(preferred_size).map_err(|_| libc::EINVAL)?;
-        let unit = match (record_separator, u8::try_from(record_separator)) {
-            (SLEDS_NO_RECORDS, _) => ReadUnit::Bytes,
-            (_, Ok(end)) => ReadUnit::Records(end),
-            _ => return Err(libc::EINVAL),
-        };
-        begin(fd, unit, preferred, None)?;
+        begin(fd, unit(record_separator)?, preferred, None)?;
         Ok(preferred_size)
     })
+}
+
+pub(crate) fn unit(record_separator: c_int) -> Result<ReadUnit, ErrnoCode> {
+    match (record_separator, u8::try_from(record_separator)) {
+        (SLEDS_NO_RECORDS, _) => Ok(ReadUnit::Bytes),
+        (_, Ok(end)) => Ok(ReadUnit::Records(end)),
+        _ => Err(libc::EINVAL),
+    }
 }
 
 fn begin(
@@ -332,14 +336,24 @@ pub extern "C" fn ff_sleds_pick_init(
     preferred_elements: i64,
 ) -> i64 {
     guard(-1, || {
-        let start = u64::try_from(first_byte).map_err(|_| libc::EINVAL)?;
-        let size = u32::try_from(element_size).map_err(|_| libc::EINVAL)?;
-        let count = usize::try_from(preferred_elements).map_err(|_| libc::EINVAL)?;
-        let preferred = count.checked_mul(size as usize).ok_or(libc::EOVERFLOW)?;
+        let (start, size, preferred) = elements(first_byte, element_size, preferred_elements)?;
         let unit = ReadUnit::Elements { start, size };
         begin(fd, unit, preferred, Some((start, u64::from(size))))?;
         Ok(preferred_elements)
     })
+}
+
+/// Returns the first byte, the size of an element, and the preferred length in bytes.
+pub(crate) fn elements(
+    first_byte: i64,
+    size: i64,
+    count: i64,
+) -> Result<(u64, u32, usize), ErrnoCode> {
+    let start = u64::try_from(first_byte).map_err(|_| libc::EINVAL)?;
+    let size = u32::try_from(size).map_err(|_| libc::EINVAL)?;
+    let count = usize::try_from(count).map_err(|_| libc::EINVAL)?;
+    let preferred = count.checked_mul(size as usize).ok_or(libc::EOVERFLOW)?;
+    Ok((start, size, preferred))
 }
 
 /// Gets the next read, in elements. Returns 1; 0 after the last read; negative on failure. An

@@ -22,7 +22,11 @@ pub(crate) fn errno(error: &DescribeError) -> ErrnoCode {
 }
 
 pub(crate) fn of_io(error: &io::Error) -> ErrnoCode {
-    error.raw_os_error().unwrap_or(libc::EIO)
+    match (error.raw_os_error(), error.kind()) {
+        (Some(errno), _) => errno,
+        (None, io::ErrorKind::OutOfMemory) => libc::ENOMEM,
+        (None, _) => libc::EIO,
+    }
 }
 
 /// A pick in progress. The file is a duplicate, so that the descriptor may be closed or reused.

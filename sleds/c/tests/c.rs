@@ -16,6 +16,7 @@ fn the_c_header_matches_the_exported_functions() {
     let made = cbindgen::Builder::new()
         .with_config(config)
         .with_src(root.join("src/ffi.rs"))
+        .with_src(root.join("src/ffi_reader.rs"))
         .generate()
         .unwrap();
     let mut text = Vec::new();
@@ -154,6 +155,110 @@ fn errors_and_elements_behave_as_the_c_header_documents() {
         .arg(&data)
         .env("LD_LIBRARY_PATH", prefix.path().join("lib"));
     run(&mut contract);
+}
+
+#[test]
+fn readers_behave_as_the_c_header_documents() {
+    let Some(prefix) = installed("readers_behave_as_the_c_header_documents") else {
+        return;
+    };
+    let data = prefix.path().join("data");
+    let content: Vec<u8> = (0..2880 + 8000 + 3).map(|n| (n % 251) as u8).collect();
+    fs::write(&data, content).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reader.c");
+    for fixed in [false, true] {
+        let mut contract = Command::new(compile(prefix.path(), &source, fixed));
+        contract
+            .args([&data, prefix.path()])
+            .env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+        run(&mut contract);
+    }
+}
+
+/// The file is partly cached, so that the best order differs from the file's.
+#[test]
+fn the_example_copies_a_file_in_every_order() {
+    let Some(prefix) = installed("the_example_copies_a_file_in_every_order") else {
+        return;
+    };
+    let data = prefix.path().join("data");
+    let content: Vec<u8> = (0..3_000_001_u32).map(|n| (n / 7 % 253) as u8).collect();
+    fs::write(&data, &content).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/copy.c");
+    let program = compile(prefix.path(), &source, false);
+    let copy = prefix.path().join("copy");
+    for (plan, order) in [
+        (&["best"][..], "cheapest first"),
+        (&["linear"], "in file order"),
+        (&[], ""),
+    ] {
+        let file = fs::File::open(&data).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut [0; 65536], 2 << 20).unwrap();
+        let mut command = Command::new(&program);
+        command.args(plan).args([&data, &copy]);
+        command.env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+        let said = String::from_utf8(run(&mut command).stderr).unwrap();
+        assert!(said.contains(" pieces, ") && said.contains(order), "{said}");
+        assert!(fs::read(&copy).unwrap() == content, "{plan:?}");
+    }
+    let mut failing = Command::new(&program);
+    failing.args(["/no/such/file", copy.to_str().unwrap()]);
+    failing.env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+    let output = failing.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No such file"));
+}
+
+#[test]
+fn a_fortran_program_reads_with_a_reader() {
+    let test = "a_fortran_program_reads_with_a_reader";
+    let Some(prefix) = installed(test) else {
+        return;
+    };
+    if !has("gfortran") {
+        let line = format!("SKIPPED: {test}: no gfortran\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        return;
+    }
+    let content: Vec<u8> = (0..1_000_003_u32).map(|n| (n % 100) as u8).collect();
+    let data = prefix.path().join("data");
+    fs::write(&data, &content).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = prefix.path().join("reader");
+    let mut compiler = Command::new("gfortran");
+    compiler.args([
+        "-std=f2018",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fcheck=all",
+        "-J",
+    ]);
+    compiler.arg(prefix.path()).arg("-o").arg(&program);
+    compiler.args([
+        root.join("fortran/sleds.f90"),
+        root.join("tests/reader.f90"),
+    ]);
+    compiler
+        .arg("-L")
+        .arg(prefix.path().join("lib"))
+        .arg("-lsleds");
+    run(&mut compiler);
+    let mut reader = Command::new(&program);
+    reader
+        .arg(&data)
+        .env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+    let said = String::from_utf8(run(&mut reader).stdout).unwrap();
+    let fields: Vec<u64> = said
+        .split_whitespace()
+        .map(|field| field.parse().unwrap())
+        .collect();
+    let length = content.len() as u64;
+    let sum = content.iter().map(|byte| u64::from(*byte)).sum();
+    assert_eq!(fields, [length, length, sum]);
 }
 
 #[test]
