@@ -1,10 +1,11 @@
 //! `-latency` and `-level`: the time to read a file, and the level that it comes from (the paper's section 4.3 on
 //! `find`).
 
+use std::collections::BTreeMap;
 use std::fs::File;
 
 use rustix::fs::{FileType, Mode, OFlags};
-use sleds::{DescribeError, Estimator, ReadEstimate};
+use sleds::{DescribeError, Estimator, HiddenResidency, ReadEstimate, hidden_residency};
 
 use super::entry::VisitedFile;
 use super::expr::NumericComparison;
@@ -19,7 +20,36 @@ pub(super) struct WalkCosts {
     /// The last examined file, by path.
     last: Option<(Vec<u8>, Option<ReadEstimate>)>,
     skipped: SkippedFiles,
-    unknown: u64,
+    /// Number of files whose time is not known, by the reason.
+    unknown: BTreeMap<UnknownTime, u64>,
+}
+
+/// Reason for which the time to read a file is not known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum UnknownTime {
+    /// The cached pages are not known.
+    Residency(HiddenResidency),
+    /// The device is not known.
+    Device,
+}
+
+impl UnknownTime {
+    /// Returns the reason, and the remedy.
+    fn text(self) -> &'static str {
+        match self {
+            UnknownTime::Residency(HiddenResidency::NotPermitted) => {
+                "because the kernel reports the cached pages of a file only to its owner and to \
+                 users that may write to it (run as such a user, or as root)"
+            }
+            UnknownTime::Residency(HiddenResidency::NotSupported) => {
+                "because the kernel or a sandbox refuses cachestat and mincore (Linux 6.5 and \
+                 later have both)"
+            }
+            UnknownTime::Device => {
+                "because the speed of the device is not known (sleds calibrate measures it)"
+            }
+        }
+    }
 }
 
 /// Files that `-latency` or `-level` rejected.
@@ -78,7 +108,12 @@ impl WalkCosts {
         let estimator = self.estimator.get_or_insert_with(estimator);
         match estimator.estimate(&file) {
             Ok(estimate) => {
-                self.unknown += u64::from(estimate.delivery.known().is_none());
+                if estimate.delivery.known().is_none() {
+                    // A file that cannot be examined now was examined a moment before.
+                    let hidden = hidden_residency(&file).ok().flatten();
+                    let why = hidden.map_or(UnknownTime::Device, UnknownTime::Residency);
+                    *self.unknown.entry(why).or_default() += 1;
+                }
                 Some(estimate)
             }
             Err(DescribeError::Directory | DescribeError::Stream) => None,
@@ -126,16 +161,15 @@ impl WalkCosts {
 
     /// Prints warnings and, if requested, the report.
     pub(super) fn finish(&self, report: bool) {
-        if self.unknown > 0 {
-            let files = match self.unknown {
+        for (why, files) in &self.unknown {
+            let files = match files {
                 1 => "1 file".to_owned(),
                 n => format!("{n} files"),
             };
-            let text = format!(
-                "warning: the time for {files} is not known, because the kernel tells only the \
-                 owner what is cached; -latency matches none of them"
-            );
-            report::say(text);
+            let why = why.text();
+            report::say(format!(
+                "warning: the time for {files} is not known, {why}; -latency matches none of them"
+            ));
         }
         if report {
             report::say(self.skipped.text());

@@ -39,7 +39,10 @@ pub use observed::forget as forget_observations;
 pub use pick::{Pick, PickOptions, ReadPicker};
 pub use plan::{ReadPlan, ReadUnit};
 pub use read::{AsyncReader, FilePiece, FileReader, ReadOptions};
-pub use residency::{CacheCounts, Presence, PresenceRange, cache_counts, residency};
+pub use residency::{
+    CacheCounts, HiddenResidency, Presence, PresenceRange, cache_counts, hidden_residency,
+    residency,
+};
 pub use table::{
     DeviceEntry, DeviceTable, DeviceTableError, DeviceZone, EstimateRange, RateSource, ReadRates,
     machine, usual,

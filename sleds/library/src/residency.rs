@@ -84,6 +84,27 @@ pub fn cache_counts(file: &File) -> io::Result<Option<CacheCounts>> {
     }))
 }
 
+/// Reason for which the residency of a file is unknown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum HiddenResidency {
+    /// The kernel reports the pages only to the owner of the file, and to users that may write to it.
+    NotPermitted,
+    /// The kernel or a sandbox lacks `cachestat` and `mincore`.
+    NotSupported,
+}
+
+/// Returns the reason for which the kernel does not report the residency of `file`; `None` if the kernel reports it.
+///
+/// # Errors
+/// If the file cannot be examined.
+pub fn hidden_residency(file: &File) -> io::Result<Option<HiddenResidency>> {
+    Ok(match means(file)? {
+        ResidencyMethod::Forbidden if may_ask(file) => Some(HiddenResidency::NotSupported),
+        ResidencyMethod::Forbidden => Some(HiddenResidency::NotPermitted),
+        ResidencyMethod::Cachestat | ResidencyMethod::Mincore => None,
+    })
+}
+
 /// System call that returns the residency of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResidencyMethod {

@@ -135,3 +135,32 @@ fn the_time_of_a_file_of_another_user_is_reported_as_unknown() {
         assert!(err.contains("the time for 1 file is not known"), "{err}");
     }
 }
+
+#[test]
+fn the_reason_for_an_unknown_latency_is_the_missing_permission() {
+    let test = "the_reason_for_an_unknown_latency_is_the_missing_permission";
+    if !rustix::process::geteuid().is_root() {
+        return skip(test, "becoming another user needs root");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    mode(dir.path(), 0o755);
+    let program = program_for_all(dir.path());
+    for name in ["readable", "writable"] {
+        fs::write(dir.path().join(name), "content").expect("a file");
+    }
+    mode(&dir.path().join("readable"), 0o644);
+    mode(&dir.path().join("writable"), 0o666);
+    let args = ["find", "readable", "writable", "-latency", "-1000"];
+    let (code, out, err) = run(&program, &args, dir.path());
+    if out == "readable\nwritable\n" {
+        return skip(test, "this kernel reports cached pages to every user");
+    }
+    assert_eq!((code, out.as_str()), (Some(0), "writable\n"), "{err}");
+    let reason = "warning: the time for 1 file is not known, because the kernel reports the cached \
+                  pages of a file only to its owner and to users that may write to it (run as such \
+                  a user, or as root)";
+    assert!(err.contains(reason), "{err}");
+}

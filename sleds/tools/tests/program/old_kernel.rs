@@ -65,4 +65,8 @@ fn every_plan_works_if_the_kernel_reports_no_residency() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains(r#""cached":null"#), "{shown}");
     assert!(shown.contains(r#""dirty":null"#), "{shown}");
+    let found = run(&["find", "f", "-latency", "-1000"]);
+    let reason = String::from_utf8_lossy(&found.stderr).into_owned();
+    assert!(reason.contains("refuses cachestat and mincore"), "{reason}");
+    assert!(!reason.contains("owner"), "{reason}");
 }
