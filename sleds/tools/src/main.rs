@@ -15,6 +15,7 @@
 mod calibrate;
 mod cat;
 mod documents;
+mod files;
 mod fits;
 mod names;
 mod output;

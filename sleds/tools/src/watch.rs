@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +13,7 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{DescribeError, Estimator, Sled};
 
+use crate::files::NamedFiles;
 use crate::names::FileList;
 use crate::output::{self, ColorUse, Screen, result_line};
 use crate::show::{open, say_problem, unwritten};
@@ -30,15 +30,13 @@ pub(crate) const TOOL: Tool = Tool {
 
 /// Version of the JSON format.
 const SCHEMA: u32 = 1;
-/// Maximum number of examined files in folders.
-const FILES_MAX: usize = 100_000;
 
 /// Shows the cached amount of files and folders, and updates it continuously
 ///
 /// Folders are searched again each time, and their files are sorted by the amount in memory. Reads no data of the
 /// files. End with Ctrl-C.
 ///
-/// Exit status: 0; 1 if with --once a file could not be examined; 2, wrong usage.
+/// Exit status: 0; 1 if with --once a file could not be examined, or was left out (--max-files); 2, wrong usage.
 #[derive(Parser)]
 #[command(name = "watch")]
 struct WatchArgs {
@@ -56,6 +54,9 @@ struct WatchArgs {
     /// One JSON object per update, each on a line
     #[arg(long)]
     json: bool,
+    /// Examine at most N files in folders; files beyond this number are counted, and reported
+    #[arg(long, value_name = "N", default_value = "100000")]
+    max_files: usize,
     /// Show at most N files (default: on a terminal as many as fit, otherwise all)
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -90,6 +91,8 @@ struct WatchSnapshot {
     dirty: u64,
     writeback: u64,
     unknown_files: usize,
+    /// Files in folders beyond the limit, which were not examined.
+    left_out: usize,
     files: Vec<WatchRow>,
     errors: Vec<String>,
 }
@@ -144,45 +147,34 @@ impl CacheWatch {
             dirty: 0,
             writeback: 0,
             unknown_files: 0,
+            left_out: 0,
             files: Vec::new(),
             errors: Vec::new(),
         };
         // A strip needs each file's SLEDs; a folder has too many files for that.
         let strips = screen.size.is_some() && !args.json && args.paths.len() <= 8;
-        for path in &args.paths {
-            if path.is_dir() {
-                self.folder(path, &mut look);
-            } else {
-                self.file(path, true, strips, &mut look);
+        let mut in_folders = 0;
+        for found in NamedFiles::new(args.paths.clone()) {
+            match found {
+                Err(error) => look.errors.push(error),
+                Ok(found) if found.named => self.file(&found.path, true, strips, &mut look),
+                Ok(_) if in_folders >= args.max_files => look.left_out += 1,
+                Ok(found) => {
+                    in_folders += 1;
+                    self.file(&found.path, false, false, &mut look);
+                }
             }
+        }
+        if look.left_out > 0 {
+            look.errors.push(format!(
+                "{} files are left out, because folders have more than --max-files ({}): raise it, \
+                 or name smaller folders",
+                look.left_out, args.max_files
+            ));
         }
         look.files
             .sort_by(|a, b| b.cached.cmp(&a.cached).then_with(|| a.path.cmp(&b.path)));
         look
-    }
-
-    /// Adds all files below a folder. Does not follow links, and skips uninteresting other filesystems.
-    fn folder(&mut self, path: &Path, look: &mut WatchSnapshot) {
-        let mut folders = vec![path.to_owned()];
-        while let Some(folder) = folders.pop() {
-            let entries = match fs::read_dir(&folder) {
-                Ok(entries) => entries,
-                Err(error) => {
-                    look.errors.push(format!("{}: {error}", folder.display()));
-                    continue;
-                }
-            };
-            for entry in entries.flatten() {
-                let Ok(kind) = entry.file_type() else {
-                    continue;
-                };
-                if kind.is_dir() {
-                    folders.push(entry.path());
-                } else if kind.is_file() && look.files.len() < FILES_MAX {
-                    self.file(&entry.path(), false, false, look);
-                }
-            }
-        }
     }
 
     fn file(&mut self, path: &Path, named: bool, strip: bool, look: &mut WatchSnapshot) {

@@ -475,3 +475,35 @@ fn watch_continues_and_reports_changes() {
     watch.wait().unwrap();
     assert_eq!(sum, 8192);
 }
+
+/// Once, files beyond the first 100,000 were missing without a message.
+#[test]
+fn watch_reports_the_number_of_files_that_it_leaves_out() {
+    let dir = scratch();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    for name in ["a", "b", "sub/c", "sub/d", "sub/e"] {
+        fs::write(dir.path().join(name), "text").unwrap();
+    }
+    let watch = |more: &[&str]| {
+        let args = [&["watch", "--once", "--json"], more, &["sub", ".", "a"]].concat();
+        let seen = output(dir.path(), &args);
+        let value: Value = serde_json::from_slice(&seen.stdout).unwrap();
+        let files = value["files"].as_array().unwrap().len();
+        let errors = value["errors"].to_string();
+        (
+            seen.status.code(),
+            files,
+            value["left_out"].as_u64(),
+            errors,
+        )
+    };
+    let all = (Some(0), 9, Some(0), "[]".to_owned());
+    assert_eq!(watch(&[]), all);
+    assert_eq!(watch(&["--max-files", "8"]), all);
+    let (code, files, left_out, errors) = watch(&["--max-files", "3"]);
+    assert_eq!((code, files, left_out), (Some(1), 4, Some(5)), "{errors}");
+    assert!(
+        errors.contains("5 files are left out") && errors.contains("--max-files (3)"),
+        "{errors}"
+    );
+}
