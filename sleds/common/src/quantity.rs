@@ -71,6 +71,11 @@ pub fn spread_of_seconds(spread: EstimateRange) -> String {
     }
 }
 
+/// Formats a number of things: `1 file`, `2 files`.
+pub fn count(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
 /// Formats a share: `48 %`. 0 and 100 are exact, never the result of rounding.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
@@ -99,6 +104,8 @@ mod tests {
         assert_eq!(seconds(90_000.0), "25 h 00 min");
         assert_eq!(rate(1.25e9), "1.25 GB/s");
         assert_eq!(rate(0.5), "0.50 B/s");
+        assert_eq!(count(1, "file", "files"), "1 file");
+        assert_eq!(count(0, "file", "files"), "0 files");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(999_600), "1.00 MB");
     }

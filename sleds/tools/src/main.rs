@@ -19,6 +19,7 @@ mod files;
 mod fits;
 mod names;
 mod output;
+mod process;
 mod show;
 #[cfg(all(target_env = "gnu", not(test)))]
 mod start;

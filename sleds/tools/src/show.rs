@@ -1,6 +1,7 @@
 //! `sleds show`: prints the SLEDs of files, and the time to read the files.
 
 mod listing;
+mod users;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,8 +12,8 @@ use clap::{CommandFactory as _, Parser};
 use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{
-    DeliveryTime, DescribeError, Describer, DeviceTableError, RateSource, ReadPlan, Sled,
-    StorageLevel, delivery_time,
+    DeliveryTime, DescribeError, Describer, DeviceTableError, Estimator, RateSource, ReadPlan,
+    Sled, StorageLevel, delivery_time,
 };
 
 use crate::names::FileList;
@@ -30,33 +31,51 @@ pub(crate) const TOOL: Tool = Tool {
 
 /// Version of the JSON format.
 const SCHEMA: u32 = 1;
+/// Text below the options.
+const HELP: &str = "\
+Examples:
+  sleds show big.log                      place of each part, and the time to read the file
+  sleds show -s --files-from list         one line for each file in a list
+  sleds show --pid 4711 --limit 10        the ten files of a process with most bytes in memory
+  sleds show --cgroup system.slice/postgresql.service
+
+Exit codes:
+  0  all shown
+  1  a file, a process or a cgroup could not be examined, or only in part
+  2  wrong usage";
 /// Columns and rows for output that is not a terminal.
 const PAPER: (usize, usize) = (80, 24);
 
 /// Shows the level of each part of a file, and the estimated time to read it
 ///
 /// For each file: its SLEDs (storage latency estimation descriptors), and the estimated time to read it from the first
-/// byte to the last, and cheapest first. Reads no data of the files.
-///
-/// Exit status: 0, all shown; 1, a file could not be examined; 2, wrong usage.
+/// byte to the last, and cheapest first. Reads no data of the files. With --pid and --cgroup: the files that processes
+/// have mapped or opened, with their cached and dirty bytes.
 #[derive(Parser)]
-#[command(name = "show")]
+#[command(name = "show", after_help = HELP)]
 struct ShowArgs {
     /// The files
-    #[arg(required_unless_present = "files_from", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["files_from", "pid", "cgroup"], value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Show the files that this process has mapped or opened (may be repeated)
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+    /// Show the files of all processes in this cgroup (version 2) and below it, and the kernel's figures about its page
+    /// cache; a directory, or a path as in /proc/PID/cgroup (may be repeated)
+    #[arg(long, value_name = "PATH")]
+    cgroup: Vec<PathBuf>,
     #[command(flatten)]
     list: FileList,
-    /// One JSON object per file, each on a line
+    /// One JSON object for each file, process or cgroup, each on a line
     #[arg(long)]
     json: bool,
-    /// Only one line for each file
+    /// Only one line for each file, process or cgroup
     #[arg(long, short)]
     summary: bool,
-    /// List every SLED of a file (default, if they do not fit on a screen: totals by level, and the largest)
+    /// List every SLED of a file, and every file of a process (default, if they do not fit on a screen: totals by level, and the largest)
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// List at most N SLEDs of a file, the largest
+    /// List at most N SLEDs of a file, the largest; or N files of a process, those with most bytes in memory
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Use this device table
@@ -119,6 +138,9 @@ fn run(args: Vec<OsString>) -> ExitCode {
             eprintln!("sleds show: {}: {error}", path.display());
             failed = true;
         }
+    }
+    if !args.pid.is_empty() || !args.cgroup.is_empty() {
+        failed |= !users::show(&args, screen, &mut Estimator::with(describer));
     }
     ExitCode::from(u8::from(failed))
 }
