@@ -10,7 +10,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -32,6 +32,9 @@ static ENDING: Mutex<SignalState> = Mutex::new(SignalState {
     child: None,
     told: false,
 });
+
+/// Signals that the process was told to end.
+static TOLD: Condvar = Condvar::new();
 
 fn ending() -> MutexGuard<'static, SignalState> {
     ENDING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,6 +66,7 @@ pub fn end_in_order() -> io::Result<()> {
             }
             let mut ending = ending();
             ending.told = true;
+            TOLD.notify_all();
             if let Some(child) = ending.child {
                 // The child may have ended by itself; its number is not reused before it is collected.
                 let _ = kill_process(child, Signal::TERM);
@@ -104,4 +108,10 @@ pub fn told_to_end() -> io::Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Waits until this process is told to end (after [`end_in_order`]).
+pub fn wait_for_end() {
+    let waited = TOLD.wait_while(ending(), |ending| !ending.told);
+    drop(waited.unwrap_or_else(PoisonError::into_inner));
 }

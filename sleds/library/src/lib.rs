@@ -19,6 +19,7 @@ mod memory;
 mod mounts;
 mod observed;
 mod pick;
+mod pin;
 mod plan;
 mod read;
 mod records;
@@ -37,6 +38,7 @@ pub use memory::cache_capacity;
 pub use mounts::{MountedFilesystem, mounts};
 pub use observed::forget as forget_observations;
 pub use pick::{Pick, PickOptions, ReadPicker};
+pub use pin::PinnedFile;
 pub use plan::{ReadPlan, ReadUnit};
 pub use read::{AsyncReader, FilePiece, FileReader, ReadOptions};
 pub use residency::{

@@ -159,6 +159,22 @@ impl MappedRange {
         }
     }
 
+    /// Locks the pages of `length` bytes from the file's byte `at` on in memory, until the mapping is dropped. Pages that
+    /// are missing are read, with read-ahead.
+    ///
+    /// # Errors
+    /// ENOMEM or EPERM if the process may not lock this amount. EAGAIN if a page cannot be read.
+    pub(crate) fn lock(&self, at: u64, length: usize) -> io::Result<()> {
+        let part = self.part(at, length).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: the ranges lie in the mapping. The advice changes no memory, and a locked page has the content of the
+        // file as before.
+        check(unsafe {
+            libc::madvise(self.address.as_ptr(), self.length, libc::MADV_NORMAL);
+            libc::mlock(part, length).into()
+        })?;
+        Ok(())
+    }
+
     /// Removes the pages of bytes `from` to `to` of the file from the address space. They stay in the page cache.
     pub(crate) fn forget(&self, from: u64, to: u64) {
         let start = from / page_size() * page_size();

@@ -12,6 +12,7 @@
 
 #![cfg_attr(all(target_env = "gnu", not(test)), no_main)]
 
+mod cache;
 mod calibrate;
 mod cat;
 mod documents;
@@ -36,6 +37,9 @@ const TOOLS: &[Tool] = &[
     show::TOOL,
     calibrate::TOOL,
     watch::TOOL,
+    cache::warm::TOOL,
+    cache::evict::TOOL,
+    cache::lock::TOOL,
     wc::TOOL,
     sleds_grep::TOOL,
     sleds_find::TOOL,

@@ -1,5 +1,6 @@
-//! Tests of `sleds show` for processes and cgroups.
+//! Tests of `sleds warm`, `evict` and `lock`, and of `sleds show` for processes and cgroups.
 
+mod pages;
 mod processes;
 #[path = "../support/mod.rs"]
 mod support;

@@ -68,4 +68,11 @@ fn manual_pages_are_printed_singly_or_written_all_to_a_directory() {
         "{wc}"
     );
     assert!(out.join("sleds-cat.1").exists());
+    for tool in ["show", "warm", "evict", "lock"] {
+        let page = std::fs::read_to_string(out.join(format!("sleds-{tool}.1"))).unwrap();
+        assert!(
+            page.contains(".SH EXAMPLES") && page.contains(r#".SH "EXIT STATUS""#),
+            "{page}"
+        );
+    }
 }
