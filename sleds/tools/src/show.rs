@@ -21,7 +21,7 @@ use crate::output::{self, ColorUse, Screen, result_line};
 use crate::strip;
 use listing::ListingLimit;
 use sleds_common::Tool;
-use sleds_common::quantity::{percent, spread_of_seconds};
+use sleds_common::quantity::{count, percent, spread_of_seconds};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "show",
@@ -247,6 +247,23 @@ pub(crate) fn unwritten(dirty: u64, writeback: u64) -> String {
     amounts
         .map(|(bytes, what)| format!(", {} {what}", ByteLen(bytes)))
         .collect()
+}
+
+/// Returns the text about the bytes of several files in memory. The kernel does not report them for `unknown` of the
+/// files.
+pub(crate) fn in_memory(cached: u64, length: u64, files: usize, unknown: usize) -> String {
+    match unknown {
+        0 => format!(
+            "{} in memory ({})",
+            ByteLen(cached),
+            percent(cached, length)
+        ),
+        n if n == files => "not told what is in memory".to_owned(),
+        n => {
+            let files = count(n, "file", "files");
+            format!("{} in memory, not told for {files}", ByteLen(cached))
+        }
+    }
 }
 
 fn source(source: RateSource) -> &'static str {

@@ -226,13 +226,14 @@ fn print(args: &EvictArgs, report: &EvictReport) {
         result_line!("{json}");
         return;
     }
-    result_line!(
-        "{}, {}: evicted {}, {} remain in memory",
-        count(report.files, "file", "files"),
-        ByteLen(report.length),
-        ByteLen(report.evicted),
-        ByteLen(report.remaining)
-    );
+    let files = count(report.files, "file", "files");
+    let length = ByteLen(report.length);
+    if report.files > 0 && report.unknown_files == report.files {
+        result_line!("{files}, {length}: not told what remains in memory");
+    } else {
+        let (evicted, remaining) = (ByteLen(report.evicted), ByteLen(report.remaining));
+        result_line!("{files}, {length}: evicted {evicted}, {remaining} remain in memory");
+    }
     for kept in &report.kept {
         result_line!(
             "  {}: {}: {}",

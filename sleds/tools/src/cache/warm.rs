@@ -12,12 +12,12 @@ use forebay_units::ByteLen;
 use serde::Serialize;
 use sleds::{Describer, Estimator};
 use sleds_common::Tool;
-use sleds_common::quantity::{count, percent, seconds};
+use sleds_common::quantity::{count, seconds};
 
 use super::{SCHEMA, each_file, fill, progress, too_large};
 use crate::names::FileList;
 use crate::output::{self, result_line};
-use crate::show::{open, say_problem};
+use crate::show::{in_memory, open, say_problem};
 
 pub(crate) const TOOL: Tool = Tool {
     name: "warm",
@@ -241,18 +241,18 @@ fn print(args: &WarmArgs, report: &WarmReport) {
         result_line!("{json}");
         return;
     }
-    let unknown = match report.unknown_files {
-        0 => String::new(),
-        n => format!(", not known for {}", count(n, "file", "files")),
-    };
     result_line!(
-        "{}, {}: read {} in {}, {} in memory ({}){unknown}",
+        "{}, {}: read {} in {}, {}",
         count(report.files, "file", "files"),
         ByteLen(report.length),
         ByteLen(report.read),
         seconds(report.seconds),
-        ByteLen(report.cached),
-        percent(report.cached, report.length)
+        in_memory(
+            report.cached,
+            report.length,
+            report.files,
+            report.unknown_files
+        )
     );
     if report.left_out > 0 {
         result_line!(

@@ -8,7 +8,7 @@ use serde::Serialize;
 use sleds::{DescribeError, Estimator};
 use sleds_common::quantity::{count, percent, seconds};
 
-use super::{SCHEMA, ShowArgs, open, unwritten};
+use super::{SCHEMA, ShowArgs, in_memory, open, unwritten};
 use crate::output::{Screen, result_line};
 use crate::process::group::{GroupMemory, ProcessGroup};
 use crate::process::{FileKey, FileSighting, FoundProcess};
@@ -207,17 +207,13 @@ fn print(args: &ShowArgs, screen: Screen, report: &UsageReport) {
         result_line!("{json}");
         return;
     }
-    let unknown = match report.unknown_files {
-        0 => String::new(),
-        n => format!(", not known for {}", count(n, "file", "files")),
-    };
+    let files = report.files.len();
     result_line!(
-        "{}{}, {}, {} in memory ({}){}{unknown}",
+        "{}{}, {}, {}{}",
         subject(report),
-        count(report.files.len(), "file", "files"),
+        count(files, "file", "files"),
         ByteLen(report.length),
-        ByteLen(report.cached),
-        percent(report.cached, report.length),
+        in_memory(report.cached, report.length, files, report.unknown_files),
         unwritten(report.dirty, report.writeback)
     );
     if let Some(memory) = &report.memory {

@@ -306,6 +306,33 @@ fn lock_reports_the_limit_of_locked_memory_and_the_remedy() {
 }
 
 #[test]
+fn unknown_pages_are_reported_and_not_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let test = "unknown_pages_are_reported_and_not_counted";
+    fs::write(dir.path().join("file"), vec![0; 1 << 20]).unwrap();
+    let Some((code, out, err)) = by_nobody(dir.path(), ":", "evict file") else {
+        return skip(test, "becoming another user needs root");
+    };
+    if err.is_empty() {
+        return skip(test, "this kernel reports cached pages to every user");
+    }
+    let expected = "1 file, 1MiB: not told what remains in memory\n";
+    assert_eq!((code, out.as_str()), (Some(1), expected), "{err}");
+    assert!(
+        err.contains("not known what remained in memory of 1 file"),
+        "{err}"
+    );
+    let warmed = by_nobody(dir.path(), ":", "warm file").unwrap();
+    assert_eq!(warmed.0, Some(0), "{}", warmed.2);
+    assert!(warmed.1.contains("read 1MiB in "), "{}", warmed.1);
+    assert!(
+        warmed.1.ends_with(", not told what is in memory\n"),
+        "{}",
+        warmed.1
+    );
+}
+
+#[test]
 fn names_come_from_standard_input() {
     let dir = scratch();
     let dir = dir.path();
