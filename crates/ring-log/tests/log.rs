@@ -1035,7 +1035,7 @@ fn no_rotational_offset_is_left_if_a_superblock_copy_could_not_announce_it() {
 }
 
 #[test]
-fn no_rotational_offset_is_left_in_a_log_marked_clean() {
+fn a_log_that_was_marked_clean_announces_offsets_again_before_it_leaves_some() {
     run(|rt, disk| async move {
         fresh(&rt, &disk).await;
         let opened = open_with(&rt, &disk, false, OffsetPolicy::Scattered(1)).await;
@@ -1052,11 +1052,18 @@ fn no_rotational_offset_is_left_in_a_log_marked_clean() {
             writes.sort_by_key(|range| range.start);
             behind_gaps(&writes).len()
         };
+        let announced = async || {
+            let copies = read_superblocks(&*disk).await.expect("is read");
+            [copies.a, copies.b].map(|copy| copy.expect("is whole").gaps)
+        };
         assert!(flushed(0..40).await > 5);
-        log.update_superblock(|superblock| superblock.clean = true)
-            .await
-            .expect("writes");
-        assert_eq!(flushed(40..80).await, 0);
+        for (clean, gaps) in [(true, false), (false, true)] {
+            log.update_superblock(|superblock| superblock.clean = clean)
+                .await
+                .expect("writes");
+            assert_eq!(announced().await, [gaps; 2]);
+        }
+        assert!(flushed(40..80).await > 5);
     });
 }
 
