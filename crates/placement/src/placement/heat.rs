@@ -14,9 +14,9 @@
 //! less than the model's value if accesses are skewed and victims are chosen by age. So this cost is measured while
 //! everything is logged. A hot log beside cold pages costs more than the model's value: a page that crosses the
 //! threshold leaves a hole between cold pages, and cleaning such holes moves cold pages. On a very full volume, these
-//! holes are most of the free space. So this cost is measured, too, and the free space that explains it replaces the
-//! free space of the device in the model. While pages are not divided, the model slowly forgets this measurement, so
-//! that a division is tried again.
+//! holes are most of the free space. So this cost is measured, too. If it exceeds the cost of writing in place, the free
+//! space that explains it replaces the free space of the device in the model. While pages are not divided, the model
+//! slowly forgets this measurement, so that a division is tried again.
 //!
 //! For two epochs at the start, and after a restart, which loses the counts, pages are classified by lifetime: a page
 //! is hot if the overwritten data lived shorter than a limit. After a restart the limit is the lifetime that
@@ -390,7 +390,9 @@ impl PageHeat {
         }
     }
 
-    /// Takes the cost of a hot log beside cold pages: searches the free space with which the model has this cost.
+    /// Takes the cost of a hot log beside cold pages: searches the free space with which the model has this cost. The
+    /// model is corrected only if the hot pages would cost less in place: at a smaller hot share, fewer pages cross the
+    /// threshold, but cleaning costs nearly the same.
     fn measure_room(&mut self, cost: f64) {
         let (d, share) = (self.fill.utilisation(), self.best.share);
         let model = |room: f64| {
@@ -407,8 +409,12 @@ impl PageHeat {
             }
         }
         self.costs_too_much = cost > self.home_cost + APPENDED;
-        // A worse value holds at once: cleaning pays for the wrong division.
-        self.room = Some(averaged(self.room, high).min(high));
+        if self.costs_too_much {
+            // A worse value holds at once: cleaning pays for the wrong division.
+            self.room = Some(averaged(self.room, high).min(high));
+        } else if let Some(room) = self.room {
+            self.room = Some(averaged(Some(room), high).max(room));
+        }
     }
 
     /// Returns the number of pages for each count, including pages that were never written.

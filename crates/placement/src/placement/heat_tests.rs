@@ -246,7 +246,7 @@ fn a_hot_log_that_costs_more_than_expected_shrinks_or_ends_and_is_tried_again_la
     let (mut begun, epochs) = (0, 200);
     for _ in 0..epochs {
         let length = heat.epoch_length();
-        write_with_cost(&mut heat, &rng, pages, length, (80, 20), 6.0);
+        write_with_cost(&mut heat, &rng, pages, length, (80, 20), 20.0);
         let divides = heat.divides();
         divided += u32::from(divides);
         begun += u32::from(divides && !last);
