@@ -21,6 +21,7 @@ mod location;
 mod one_disk;
 mod overlay;
 mod ram;
+mod scrub;
 mod slice;
 mod stamps;
 mod tap;
@@ -40,6 +41,9 @@ pub use location::{DataLocation, LocatedExtent};
 pub use one_disk::OneDisk;
 pub use overlay::MemoryOverlay;
 pub use ram::RamDevice;
+pub use scrub::{
+    SCRUB_BYTES, ScrubArea, ScrubFault, ScrubFaultKind, ScrubFuture, ScrubStep, ScrubTarget,
+};
 pub use slice::DeviceSlice;
 pub use stamps::{StampStore, StampUsage};
 pub use tap::{Tap, TapHooks, TapRequest};
