@@ -15,6 +15,7 @@ pub mod format;
 mod pair;
 mod peek;
 mod ram;
+mod scrub;
 mod shape;
 mod unstable;
 
@@ -36,4 +37,5 @@ pub use peek::{
     WalkTarget, header_at, header_in, payload_is_sound, read_summary, summary_in, walk, walk_from,
 };
 pub use ram::{RamSegment, WriteJob};
+pub use scrub::{COPIES_BYTES, COPIES_END, scrub_copies};
 pub use shape::SegmentShape;
