@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::cache::{NodeLoadError, verified};
+use super::nodes::states::NodeState;
 use super::nodes::{NodeBody, NodeIndex};
-use super::path::{SPACE, loaded};
+use super::path::{SPACE, loaded, narrow};
 use super::{ExtentMap, NeededNode, TreeRoot};
 use crate::extent::{LeafExtent, MapExtent, in_leaf};
 use crate::format::NodeContent;
@@ -66,6 +67,47 @@ impl ExtentMap {
             extents: self.nodes.leaf(path.leaf()).extents().collect(),
             range: path.range,
         }))
+    }
+
+    /// Returns the nodes on the path to the leaf that covers a sector, as far as they begin with this leaf and are equal
+    /// to their copies on the device. A caller that visits all leaves gets each of these nodes once.
+    ///
+    /// # Errors
+    /// [`NeededNode`] if a node is not in memory.
+    pub fn stored_nodes(&self, at: u64) -> Result<Vec<NeededNode>, NeededNode> {
+        let Some(path) = self.find(at, 0)? else {
+            return Ok(Vec::new());
+        };
+        let (mut stored, mut range) = (Vec::new(), SPACE);
+        for step in path.steps() {
+            let node = self.nodes.get(step.id);
+            let is_clean = self.nodes.state(step.id) == NodeState::Clean;
+            if let Some((place, crc)) = self.nodes.copy(step.id)
+                && is_clean
+                && range.start == path.range.start
+            {
+                stored.push(NeededNode {
+                    place,
+                    crc,
+                    level: node.level,
+                    range: range.clone(),
+                });
+            }
+            if let NodeBody::Inner(inner) = &node.body
+                && node.level > 0
+            {
+                narrow(&mut range, inner, step.child());
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Checks that bytes from the device are the copy of a node of [`ExtentMap::stored_nodes`].
+    ///
+    /// # Errors
+    /// If the bytes are not this node.
+    pub fn verify_copy(&self, node: &NeededNode, bytes: &[u8]) -> Result<(), NodeLoadError> {
+        verified(self.volume, node, bytes).map(drop)
     }
 
     /// Begins a walk over the map.
