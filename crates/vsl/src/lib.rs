@@ -15,9 +15,10 @@
 //! Reading order: `docs/design/vsl.md`; `format.rs` with `docs/format/vsl.md` (bytes); `geometry.rs`, `segment.rs`,
 //! `free.rs`, `weight.rs` and `table.rs` (segments and their states); `streams.rs` (open segments) and `queue.rs` (next
 //! segments); `store.rs` (storage of segments) and `headers.rs` (their contents); `space.rs`, `write.rs`, `home.rs`
-//! with `homes.rs`, `read.rs`, `places.rs` (places of data); `spare.rs` (reserved free space), `room.rs` and
-//! `pacing.rs` (admission when free space is short); `checkpoint.rs` with `checkpointer.rs`, `superblocks.rs`, `noting.rs`, `recover.rs`,
-//! `clean.rs`, `hold.rs`, `grow.rs`; `linear.rs` (as a device). The map is in `forebay-extent-map`.
+//! with `homes.rs`, `read.rs`, `scrub.rs`, `places.rs` (places of data); `spare.rs` (reserved free space), `room.rs` and
+//! `pacing.rs` (admission when free space is short); `checkpoint.rs` with `checkpointer.rs`, `superblocks.rs`,
+//! `noting.rs`, `recover.rs`, `clean.rs`, `hold.rs`, `grow.rs`; `linear.rs` (as a device). The map is in
+//! `forebay-extent-map`.
 //!
 //! `forebay-placement` chooses the places of data, the segments to clean, and the pace of cleaning.
 
@@ -60,6 +61,7 @@ mod queued;
 mod read;
 mod recover;
 mod room;
+mod scrub;
 mod segment;
 mod space;
 mod spare;
@@ -89,6 +91,7 @@ pub use linear::SpaceDevice;
 pub use options::SpaceSettings;
 pub use places::{PlacedRange, SectorLocation};
 pub use recover::{SpaceRecovery, SpaceSpec, create, fits_device, open};
+pub use scrub::{DataScrub, SuperblockScrub};
 pub use space::{Space, SpaceCapacity, SpaceWorkers};
 pub use spare::SPARE_PART;
 pub use stats::SpaceStats;

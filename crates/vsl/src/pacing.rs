@@ -147,6 +147,11 @@ impl WriterPacing {
         self.queued = self.queued.less(wanted);
     }
 
+    /// Returns true while batches wait for free space.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// Records that one more batch waits for free space, or one less.
     pub(crate) fn presses(&mut self, more: bool) {
         if more {

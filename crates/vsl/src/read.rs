@@ -13,7 +13,7 @@ use crate::error::SpaceError;
 use crate::geometry::SegmentSlot;
 use crate::prepared::mapped;
 use crate::space::{Space, SpaceInner};
-use forebay_extent_map::{ExtentCheck, MapExtent};
+use forebay_extent_map::{ExtentCheck, LogPlace, MapExtent};
 
 /// A part of a read that lies on the device.
 struct ReadExtent {
@@ -27,9 +27,24 @@ struct ReadExtent {
 }
 
 /// Prevents a segment from being opened while it is read.
-struct SlotPin<'a> {
+pub(crate) struct SlotPin<'a> {
     inner: &'a SpaceInner,
     slot: SegmentSlot,
+}
+
+impl SlotPin<'_> {
+    /// Pins the segment that contains a place. `None` if the segment is retired.
+    pub(crate) fn of_place(inner: &SpaceInner, place: LogPlace) -> Option<SlotPin<'_>> {
+        let mut streams = inner.commit.composer_mut();
+        let slot = streams.table.slot_at(place)?;
+        streams.table.pin(slot);
+        Some(SlotPin { inner, slot })
+    }
+
+    /// Returns the slot of the segment.
+    pub(crate) fn slot(&self) -> SegmentSlot {
+        self.slot
+    }
 }
 
 impl Drop for SlotPin<'_> {

@@ -20,6 +20,7 @@ mod power;
 mod preallocated;
 mod recovery;
 mod room;
+mod scrub;
 mod trims;
 mod tune;
 mod waits;
