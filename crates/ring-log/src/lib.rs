@@ -18,7 +18,7 @@
 //!
 //! Reading order: `docs/format/log.md` with `format.rs` (bytes), `ring.rs` (addresses), `state.rs` (state), `write.rs`
 //! (waiting), `gaps.rs` (rotational offsets), `superblocks.rs` (start of recovery), `recover.rs` and `scan.rs` (after a
-//! crash), `read.rs`.
+//! crash), `read.rs`, `scrub.rs`.
 
 mod error;
 mod format;
@@ -27,12 +27,15 @@ mod read;
 mod recover;
 mod ring;
 mod scan;
+mod scrub;
 mod state;
 mod superblocks;
 mod write;
 
 pub use error::LogOpenError;
-pub use forebay_segment_log::{LogError, LogStats, PORTION_BYTES, PairError};
+pub use forebay_segment_log::{
+    COPIES_BYTES, COPIES_END, LogError, LogStats, PORTION_BYTES, PairError,
+};
 pub use format::{
     FormatError, HEADER_BYTES, LAYER_BYTES_MAX, RangeKind, RingEntry, RingRecord, RingSummary,
     RingSummaryRecord, RingSuperblock, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_AT,

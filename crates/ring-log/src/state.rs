@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use forebay_segment_log::{
-    HeaderFields, InFlightSegments, RecordComposer, RecordEntry as _, SegmentBuilder, WriteJob,
+    HeaderFields, InFlightSegments, RecordComposer, RecordEntry as _, SegmentBuilder,
+    SummaryRecord, WriteJob,
 };
 use forebay_units::{Epoch, RecordSeq, SECTOR_BYTES, Sector, SegmentSeq};
 
@@ -261,6 +262,12 @@ impl RingState {
         in_memory.map_or(self.stable_segment, |oldest| {
             oldest.min(self.stable_segment)
         })
+    }
+
+    /// Returns the closed records of a segment that is being filled.
+    pub(crate) fn open_records(&self, segment: SegmentSeq) -> &[SummaryRecord<RingLayout>] {
+        let open = self.open.as_ref().filter(|open| open.seq() == segment);
+        open.map_or(&[], SegmentBuilder::records)
     }
 
     /// Returns the number of segments without records.
