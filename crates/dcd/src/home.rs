@@ -75,12 +75,19 @@ struct LogReadHistory<'a> {
 }
 
 /// Fragments that lie near each other in the log.
-struct FragmentBatch {
-    pieces: Vec<LogFragment>,
-    sectors: u64,
+pub(crate) struct FragmentBatch {
+    /// The fragments in the order of their addresses.
+    pub(crate) pieces: Vec<LogFragment>,
+    /// Sectors from the first fragment to the end of the last.
+    pub(crate) sectors: u64,
 }
 
-fn runs(log: &RingLog, mut pieces: Vec<LogFragment>, sectors_max: u64) -> Vec<FragmentBatch> {
+/// Divides fragments into batches of at most `sectors_max` sectors.
+pub(crate) fn runs(
+    log: &RingLog,
+    mut pieces: Vec<LogFragment>,
+    sectors_max: u64,
+) -> Vec<FragmentBatch> {
     pieces.sort_unstable_by_key(|piece| piece.addr);
     let ring = log.ring();
     let mut runs: Vec<FragmentBatch> = Vec::new();

@@ -24,7 +24,7 @@
 //! Then the handling of device failures: `past_log.rs`, `trouble.rs`, `refused.rs`, `degraded.rs`, and `salvage.rs`
 //! long after a failure. `volume.rs` is the public interface. (`marks.rs` carries out zeroes and discards on the data
 //! device, `resize.rs` lengthens the volume with its data device, `still.rs` with `reopening.rs` holds both devices
-//! still for a copy.)
+//! still for a copy, `scrub.rs` verifies the log.)
 //!
 //! Terms: a *line* in the code is a block of 4 KiB of the volume. A *piece* is a fragment: the sectors of one block
 //! that one write put into the log. *Home* is a sector's address on the data device. A *mark* is a range without data:
@@ -55,6 +55,7 @@ mod refused;
 mod reopening;
 mod resize;
 mod salvage;
+mod scrub;
 mod state;
 mod stats;
 mod still;
@@ -77,6 +78,7 @@ pub use options::AttachOptions;
 pub use recover::{AttachReport, CreateOptions, SuperblockContents, create};
 pub use resize::{DcdResizeReport, ResizeError};
 pub use salvage::{LogSalvageReport, SalvageError, salvage, salvageable};
+pub use scrub::{LogScrub, LogSuperblockScrub};
 pub use stats::{CacheMode, DcdStatus, DestageActivity};
 pub use still::HoldError;
 pub use volume::{DcdVolume, DrainError, StaleLog};

@@ -329,7 +329,7 @@ impl DcdEngine {
     }
 
     /// Returns the live fragments of a segment: from its summary if that lists all of them, else from the map.
-    async fn live_pieces(&self, segment: SegmentSeq) -> Vec<LogFragment> {
+    pub(crate) async fn live_pieces(&self, segment: SegmentSeq) -> Vec<LogFragment> {
         if self.map.borrow().live_in(segment) == 0 {
             return Vec::new();
         }
