@@ -43,6 +43,11 @@ impl RequestGate {
         Ok(PassedRequest(self))
     }
 
+    /// Returns true while a request is in progress.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way.get() > 0
+    }
+
     /// Refuses new requests, and waits until requests in progress have ended.
     pub(crate) async fn close(&self) {
         self.closing.set(true);
@@ -69,6 +74,11 @@ impl<D: Device> ClosingDevice<D> {
     /// Returns the device below, which refuses nothing.
     pub(crate) fn below(&self) -> &D {
         &self.device
+    }
+
+    /// Returns true while a request is in progress.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.gate.is_busy()
     }
 
     /// Refuses new requests, waits until requests in progress have ended, and makes the data durable.

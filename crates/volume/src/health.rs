@@ -186,6 +186,8 @@ pub struct ServiceFaults<'a> {
     pub cut_short: &'a [String],
     /// Reason why the block device, or the link to it, is missing.
     pub no_device: Option<&'a str>,
+    /// Description of the damage that the newest scrub found.
+    pub scrub_damage: Option<&'a str>,
 }
 
 #[cfg(test)]
@@ -240,6 +242,15 @@ mod tests {
         assert_eq!(
             found,
             HealthFinding::new(VolumeHealth::Damaged, "the device is shorter")
+        );
+        let faults = ServiceFaults {
+            scrub_damage: Some("a scrub found damage"),
+            ..none
+        };
+        let found = volume(SpaceMode::Serving).health(faults);
+        assert_eq!(
+            found,
+            HealthFinding::new(VolumeHealth::Damaged, "a scrub found damage")
         );
         let faults = ServiceFaults {
             no_device: Some("the link is missing"),

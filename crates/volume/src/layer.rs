@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use forebay_device::{Device, DeviceError, LocatedExtent};
+use forebay_device::{Device, DeviceError, LocatedExtent, ScrubTarget};
 use forebay_dfs::Fs;
 use forebay_placement::placement::PlacementKind;
 use forebay_units::ByteLen;
@@ -164,6 +164,16 @@ pub trait Layer {
     ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
         let _ = placement;
         Box::pin(async { Err(OperationError::places_nothing()) })
+    }
+
+    /// Returns the parts of the volume that a scrub reads, in order.
+    fn scrub_targets(&self) -> Vec<Rc<dyn ScrubTarget>> {
+        Vec::new()
+    }
+
+    /// Returns true while requests of clients wait, as far as the layer has the information. A scrub then pauses.
+    fn is_busy(&self) -> bool {
+        false
     }
 
     /// Ends service: new requests to [`Layer::device`] fail with [`DeviceError::Closed`], requests in progress end, and

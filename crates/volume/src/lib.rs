@@ -13,7 +13,7 @@
 //!
 //! Reading order: `backend.rs`, `spec.rs`, `model.rs`, `open.rs`; `options/`, `tree.rs`, `config_file.rs`,
 //! `mounting.rs`; `kind_spec.rs`, `kind.rs`, `layer.rs`, `report.rs`, `health.rs`, `vitals.rs`, `one_device.rs`, `closing.rs`;
-//! `kinds/cache/`, `kinds/space/`, `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
+//! `scrub/`; `kinds/cache/`, `kinds/space/`, `kinds/files/`; `registry.rs`, `open_volume.rs`, `create.rs`, `content.rs`.
 
 mod backend;
 mod closing;
@@ -45,6 +45,7 @@ mod read_report;
 mod registry;
 mod render;
 mod report;
+mod scrub;
 mod spec;
 mod tree;
 mod vitals;
@@ -58,7 +59,9 @@ pub use error::{KindError, VolumeError};
 pub use error_cause::ErrorCause;
 pub use filesystem_counters::FilesystemCounters;
 pub use forebay_dcd::DestageActivity;
-pub use forebay_device::{AckMode, CheckVerdict, DataLocation, LocatedExtent};
+pub use forebay_device::{
+    AckMode, CheckVerdict, DataLocation, LocatedExtent, ScrubArea, ScrubFault, ScrubFaultKind,
+};
 pub use forebay_dfs::{FileTime, Fs, FsClock};
 pub use health::{HealthFinding, HealthSeverity, ServiceFaults, VolumeHealth};
 pub use kind::{
@@ -93,6 +96,8 @@ pub use render::{RenderContext, ReportLines};
 pub use report::{
     LayerCheckReport, LayerDumpItem, LayerReport, LayerSalvageReport, LayerStatus, StatusSummary,
 };
+pub use scrub::run::scrub;
+pub use scrub::state::{ScrubFaults, ScrubPhase, ScrubState};
 pub use spec::{DeviceSpec, DeviceSpecError};
 pub use tree::{DEPTH_MAX, DeviceMap, DeviceOrLayer, LayerTree, NoSuchOption};
 pub use vitals::{FlowCounters, LATENCY_BOUNDS_US, LatencySummary, RingUsage, VolumeVitals};

@@ -229,6 +229,9 @@ impl LayerStatus {
             &mut consider,
         );
         consider_first(faults.cut_short, VolumeHealth::Damaged, &mut consider);
+        if let Some(damage) = faults.scrub_damage {
+            consider(VolumeHealth::Damaged, Some(damage.to_owned()));
+        }
         if let Some(reason) = faults.no_device {
             consider(VolumeHealth::NoDevice, Some(reason.to_owned()));
         }

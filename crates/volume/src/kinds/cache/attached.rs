@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_dcd::{DcdVolume, ResizeError};
-use forebay_device::{AckMode, Device, DeviceError, LocatedExtent};
+use forebay_dcd::{DcdVolume, LogScrub, LogSuperblockScrub, ResizeError};
+use forebay_device::{AckMode, Device, DeviceError, LocatedExtent, ScrubTarget};
 use forebay_units::ByteLen;
 
 use super::render;
@@ -13,6 +13,7 @@ use crate::error_cause::ErrorCause;
 use crate::layer::{DrainFailure, Layer, LayerFuture, ResizeReport};
 use crate::operation_error::OperationError;
 use crate::report::LayerStatus;
+use crate::scrub::plain::PlainScrub;
 
 /// An attached write cache.
 pub(super) struct AttachedCache {
@@ -123,6 +124,18 @@ impl Layer for AttachedCache {
                 notes: resized.notes,
             })
         })
+    }
+
+    fn scrub_targets(&self) -> Vec<Rc<dyn ScrubTarget>> {
+        vec![
+            Rc::new(LogSuperblockScrub(self.volume.clone())),
+            Rc::new(LogScrub(self.volume.clone())),
+            Rc::new(PlainScrub::new(self.volume.data_device())),
+        ]
+    }
+
+    fn is_busy(&self) -> bool {
+        self.volume.is_busy()
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

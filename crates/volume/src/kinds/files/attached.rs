@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{DeviceError, DeviceOp, LocatedExtent};
+use forebay_device::{DeviceError, DeviceOp, LocatedExtent, ScrubTarget};
 use forebay_dfs::Fs;
 use forebay_rt::{Rt, Task};
 use forebay_units::ByteLen;
@@ -271,6 +271,14 @@ impl Layer for AttachedFilesystem {
                 placement => space::tune(self.fs.space(), placement).await,
             }
         })
+    }
+
+    fn scrub_targets(&self) -> Vec<Rc<dyn ScrubTarget>> {
+        space::scrub_targets(self.fs.space())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.fs.space().has_waiting_writers()
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use forebay_device::{AckMode, DataLocation, Device, DeviceError, DeviceOp, LocatedExtent};
+use forebay_device::{
+    AckMode, DataLocation, Device, DeviceError, DeviceOp, LocatedExtent, ScrubTarget,
+};
 use forebay_rt::{Rt, Task};
 use forebay_units::{ByteLen, SECTOR_BYTES};
 use forebay_vsl::{PlacedRange, SectorLocation, Space, SpaceError, SpaceWorkers};
@@ -13,6 +15,7 @@ use forebay_vsl::{PlacedRange, SectorLocation, Space, SpaceError, SpaceWorkers};
 use super::counted::CountingDevice;
 use super::render;
 use super::resize::resize;
+use super::scrub::scrub_targets;
 use super::spec::SPEC;
 use super::status::{self, SpaceMode};
 use super::tune::tune;
@@ -248,6 +251,14 @@ impl Layer for AttachedVolume {
         placement: Option<RequestedPlacement>,
     ) -> LayerFuture<'_, Result<TuneReport, OperationError>> {
         Box::pin(tune(self.space(), placement))
+    }
+
+    fn scrub_targets(&self) -> Vec<Rc<dyn ScrubTarget>> {
+        scrub_targets(self.space())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.served.is_busy() || self.space().has_waiting_writers()
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

@@ -68,6 +68,11 @@ impl CountingDevice {
         [0, 1, 2].map(|n| latencies[n].summary())
     }
 
+    /// Returns true while a request is in progress.
+    pub(super) fn is_busy(&self) -> bool {
+        self.gate.is_busy()
+    }
+
     /// Refuses new requests, and waits until requests in progress have ended.
     pub(super) async fn close(&self) {
         self.gate.close().await;

@@ -3,21 +3,25 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{DataLocation, Device, DeviceError, LocatedExtent};
+use forebay_device::{DataLocation, Device, DeviceError, LocatedExtent, ScrubTarget};
 
 use super::format::SpanSuperblock;
 use super::joined::JoinedDevices;
 use super::report::SpanStatus;
+use super::scrub::SpanScrub;
 use super::spec::SPEC;
 use crate::closing::ClosingDevice;
 use crate::layer::{DrainFailure, Layer, LayerFuture};
 use crate::report::LayerStatus;
+use crate::scrub::plain::PlainScrub;
 
 /// An attached span.
 pub(super) struct AttachedSpan {
     name: String,
     superblock: SpanSuperblock,
     device: Rc<ClosingDevice<JoinedDevices>>,
+    /// Both devices from their starts on, with their superblocks.
+    whole: [Rc<dyn Device>; 2],
 }
 
 impl AttachedSpan {
@@ -25,8 +29,10 @@ impl AttachedSpan {
         name: String,
         superblock: SpanSuperblock,
         device: JoinedDevices,
+        whole: [Rc<dyn Device>; 2],
     ) -> AttachedSpan {
         AttachedSpan {
+            whole,
             name,
             superblock,
             device: Rc::new(ClosingDevice::new(device)),
@@ -78,6 +84,21 @@ impl Layer for AttachedSpan {
 
     fn what_is_left(&self) -> Option<DrainFailure> {
         None
+    }
+
+    fn scrub_targets(&self) -> Vec<Rc<dyn ScrubTarget>> {
+        let volume = self.superblock.volume;
+        let superblocks = self.whole.iter().map(|device| {
+            Rc::new(SpanScrub::new(Rc::clone(device), volume)) as Rc<dyn ScrubTarget>
+        });
+        let data = PlainScrub::new(Rc::clone(&self.device) as Rc<dyn Device>);
+        superblocks
+            .chain([Rc::new(data) as Rc<dyn ScrubTarget>])
+            .collect()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.device.is_busy()
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {

@@ -151,8 +151,9 @@ impl SpanDevices {
             return Err(SpanError::NotTogether { first, second }.into());
         };
         let device = JoinedDevices::new(parts, superblock.block_size);
+        let whole = self.0.each_ref().map(|device| Rc::clone(&device.device));
         Ok(AttachedLayer {
-            layer: Rc::new(AttachedSpan::new(name, superblock, device)),
+            layer: Rc::new(AttachedSpan::new(name, superblock, device, whole)),
             notes: Vec::new(),
         })
     }

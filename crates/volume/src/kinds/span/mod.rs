@@ -17,6 +17,7 @@ mod format_tests;
 mod joined;
 mod kind;
 mod report;
+mod scrub;
 mod spec;
 
 pub(crate) use kind::SpanKind;

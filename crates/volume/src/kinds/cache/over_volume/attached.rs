@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use forebay_device::{DataLocation, Device, DeviceError, LocatedExtent};
+use forebay_device::{DataLocation, Device, DeviceError, LocatedExtent, ScrubArea, ScrubTarget};
 use forebay_rt::Rt;
 use forebay_units::ByteLen;
 
@@ -157,6 +157,17 @@ impl Layer for CachedVolume {
 
     fn is_abandoning(&self) -> bool {
         self.above.is_abandoning()
+    }
+
+    /// The volume below is the data device of the cache, and is read with its checksums.
+    fn scrub_targets(&self) -> Vec<Rc<dyn ScrubTarget>> {
+        let above = self.above.scrub_targets().into_iter();
+        let above = above.filter(|target| target.area() != ScrubArea::Device);
+        above.chain(self.below.scrub_targets()).collect()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.above.is_busy() || self.below.is_busy()
     }
 
     fn close(&self) -> LayerFuture<'_, Result<(), DeviceError>> {
