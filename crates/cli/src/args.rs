@@ -80,6 +80,14 @@ Exit codes:
   2  damaged: flushed data cannot be read; or abandoned: the log failed and is never applied
   3  not a Forebay log, or unusable: missing, not permitted, in use, failing";
 
+const SCRUB_HELP: &str = "\
+Exit codes with --wait:
+  0  whole: everything was read, and no fault was found
+  1  the scrub was stopped before its end, or the volume was detached
+  2  damaged: some content does not match its checksum (or wrong usage)
+  3  the volume is not attached
+  5  a device returned errors, also at a second attempt: this is not damage";
+
 /// A write cache for block devices. It gathers small writes, appends them to a log device in large requests, and
 /// destages them to the data device when the devices are idle. Also: log-structured volumes, and a filesystem on such a
 /// volume.
@@ -172,6 +180,14 @@ pub(crate) enum CliCommand {
     /// data stays where it is until it is overwritten or cleaned.
     #[command(after_long_help = examples::TUNE)]
     Tune(TuneArgs),
+    /// Read all data of an attached volume in the background, and compare it with its checksums.
+    ///
+    /// The volume stays in use. Data of a log-structured volume, of a filesystem and in the log of a cache has checksums.
+    /// The data device of a cache and the devices of a span have none, and are only read. Clients go first. `status`
+    /// shows the progress, and the result until the next scrub or detach. A detach stops the scrub. If a scrub is running
+    /// already, --rate changes its rate, and --wait waits for its end.
+    #[command(after_help = SCRUB_HELP, after_long_help = format!("{}{SCRUB_HELP}", examples::SCRUB))]
+    Scrub(ScrubArgs),
     /// Move all data to the data device, then stop serving the volume.
     ///
     /// Refuses while the block device is mounted or open, or NBD clients are connected. With --hand-over only the
@@ -369,6 +385,25 @@ pub(crate) struct TuneArgs {
     /// beginning with the present one.
     #[arg(long, value_name = "HOW")]
     pub(crate) placement: Option<RequestedPlacement>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScrubArgs {
+    /// The volume.
+    #[arg(add = completing::attached_names())]
+    pub(crate) name: VolumeName,
+    /// Read at most this many bytes per second; 0: no limit (default: 32MiB).
+    #[arg(long, value_name = "SIZE", conflicts_with = "stop")]
+    pub(crate) rate: Option<ByteLen>,
+    /// Wait for the end of the scrub, and return its result.
+    #[arg(long, conflicts_with = "stop")]
+    pub(crate) wait: bool,
+    /// Stop the running scrub.
+    #[arg(long)]
+    pub(crate) stop: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

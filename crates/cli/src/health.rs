@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use forebay_command_output::failure::{CommandFailure, CommandResult};
-use forebay_control::{ConnectError, ControlError, DaemonStatus};
+use forebay_control::{ConnectError, ControlError, DaemonStatus, ScrubStatus};
 use forebay_linux::DeviceOpenOptions;
 use forebay_volume::{
     ConfigFile, DeviceSpec, HealthFinding, KindSpec, LayerStatus, OpenContext, ServiceFaults,
@@ -22,16 +22,31 @@ const DEVICE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the health of an attached volume.
 pub(crate) fn of_report(report: &StatusReport) -> HealthFinding {
-    of_parts(&report.service, &report.status)
+    of_parts(&report.service, &report.scrub, &report.status)
 }
 
 /// Returns the health of an attached volume with this data of its daemon and its layers.
-fn of_parts(service: &DaemonStatus, status: &LayerStatus) -> HealthFinding {
+fn of_parts(service: &DaemonStatus, scrub: &ScrubStatus, status: &LayerStatus) -> HealthFinding {
+    let damage = scrub_damage(scrub);
     status.health(ServiceFaults {
         foreign_loops: &service.foreign_loops,
         cut_short: &service.cut_short,
         no_device: service.no_device.as_deref(),
+        scrub_damage: damage.as_deref(),
     })
+}
+
+/// Describes the damage that the newest scrub found.
+fn scrub_damage(scrub: &ScrubStatus) -> Option<String> {
+    let ranges = match scrub.scrub_damaged_ranges {
+        1 => "1 range".to_owned(),
+        ranges => format!("{ranges} ranges"),
+    };
+    let first = scrub.scrub_damage.first()?;
+    Some(format!(
+        "the newest scrub found damage, in all {ranges}, the first in {first}; restore this data from a backup, and \
+         scrub again"
+    ))
 }
 
 /// Completes the report of a daemon with the health of its volume.

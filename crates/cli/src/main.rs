@@ -111,6 +111,7 @@ fn run(command: CliCommand, arguments: Vec<OsString>) -> CommandResult<u8> {
         CliCommand::DiscardUnreadable(args) => commands::discard_unreadable::run(&args),
         CliCommand::Resize(args) => commands::resize::run(args),
         CliCommand::Tune(args) => commands::tune::run(args),
+        CliCommand::Scrub(args) => return commands::scrub::run(&args),
         CliCommand::Detach(args) => commands::detach::run(&args),
         CliCommand::Check(args) => return commands::check::run(args),
         CliCommand::Dump(args) => commands::dump::run(args),

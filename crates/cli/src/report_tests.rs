@@ -1,6 +1,6 @@
 //! An example of a report, for tests. Checks that the documentation matches it.
 
-use forebay_control::DaemonStatus;
+use forebay_control::{DaemonStatus, ScrubStatus};
 use forebay_device::{FieldKind, ReportField};
 
 use crate::report::StatusReport;
@@ -16,6 +16,9 @@ const EXAMPLE: &str = r#"{
     "http": "http://127.0.0.1:9420/", "nbd_connections": 0, "foreign_loop_devices": 0, "foreign_loops": [], "cut_short": [],
     "freeze_left_s": 0.0, "held_writes": 0,
     "request_bytes": 1024, "request_bytes_max": 2048,
+    "scrub": "running", "scrub_done_bytes": 8192, "scrub_checked_bytes": 4096, "scrub_total_bytes": 1048576,
+    "scrub_rate_max_bytes": 33554432, "scrub_eta_s": 2.5, "scrub_finished_timestamp_s": 1700000000.0,
+    "scrub_damaged_ranges": 0, "scrub_unreadable_ranges": 0, "scrub_damage": [], "scrub_unreadable": [],
     "layer": "cache", "mode": "caching", "mode_detail": null, "len": 1073741824, "block_size": 512, "epoch": 1,
     "log_bytes": 67108864, "log_used_bytes": 2097152, "log_head_bytes": 1048576,
     "dirty_bytes": 1048576, "destage_unflushed_bytes": 4096, "pending_discard_bytes": 0, "destaging": "writing",
@@ -85,7 +88,11 @@ fn every_field_of_a_report_is_documented_with_its_description() {
     let page = include_str!("../../../docs/status.md");
     let json = serde_json::to_value(example()).unwrap();
     let mut known: Vec<&String> = json.as_object().unwrap().keys().collect();
-    for field in DaemonStatus::FIELDS.iter().chain(example().status.fields()) {
+    for field in DaemonStatus::FIELDS
+        .iter()
+        .chain(ScrubStatus::FIELDS)
+        .chain(example().status.fields())
+    {
         let is_number = json[field.name].is_number();
         let measured = matches!(field.kind, FieldKind::Gauge | FieldKind::Counter);
         let exempt = ["schema", "pid"].contains(&field.name);

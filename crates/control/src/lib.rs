@@ -5,13 +5,14 @@
 //! [`ControlReply`] that carries it, and of a [`ControlClient`] is the status of the layers. docs/control.md and docs/status.md are the pages for users; a test of
 //! the program checks the second.
 //!
-//! Reading order: `protocol.rs`, `activity.rs`, `report.rs`, `client.rs`.
+//! Reading order: `protocol.rs`, `activity.rs`, `report.rs`, `scrub.rs`, `client.rs`.
 
 mod activity;
 mod client;
 mod process;
 mod protocol;
 mod report;
+mod scrub;
 
 pub use activity::VolumeActivity;
 pub use client::{ANSWER_PATIENCE, ConnectError, ControlClient, ControlError};
@@ -22,3 +23,4 @@ pub use protocol::{
     ResizeReply, TuneReply,
 };
 pub use report::{DaemonStatus, SCHEMA, VolumeReport};
+pub use scrub::{ScrubRange, ScrubStatus};

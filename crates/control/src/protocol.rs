@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::activity::VolumeActivity;
 use crate::report::VolumeReport;
+use crate::scrub::ScrubStatus;
 
 /// The longest request, in bytes, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -60,6 +61,14 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         placement: Option<String>,
     },
+    /// Starts a scrub, or changes the rate of the running scrub. The answer does not wait for its end.
+    Scrub {
+        /// Limit in bytes per second; 0 for no limit. Without this field, a new scrub has the default limit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<u64>,
+    },
+    /// Stops the running scrub.
+    StopScrub {},
     /// Drains, then stops.
     Detach {
         /// Stop without draining.
@@ -109,6 +118,8 @@ pub enum ControlReply<S> {
     Resized(ResizeReply),
     /// The placement of the volume.
     Tuned(TuneReply),
+    /// The state of the newest scrub.
+    Scrub(Box<ScrubStatus>),
     /// The request has failed.
     Failed {
         /// The kind of failure.
@@ -129,6 +140,7 @@ impl<S> ControlReply<S> {
             ControlReply::Done { .. } => "done",
             ControlReply::Resized(_) => "resized",
             ControlReply::Tuned(_) => "tuned",
+            ControlReply::Scrub(_) => "scrub",
             ControlReply::Failed { .. } => "failed",
         }
     }
@@ -424,6 +436,10 @@ mod tests {
             ControlRequest::Tune {
                 placement: Some("auto".into())
             }
+        );
+        assert_eq!(
+            read(r#"{"command":"scrub","rate":0}"#).unwrap(),
+            ControlRequest::Scrub { rate: Some(0) }
         );
         for text in [
             "",

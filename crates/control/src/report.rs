@@ -4,6 +4,8 @@
 use forebay_device::described;
 use serde::{Deserialize, Serialize};
 
+use crate::scrub::ScrubStatus;
+
 /// The version of this form. It changes when a field is removed or changes its meaning, not when a field is added.
 pub const SCHEMA: u32 = 1;
 
@@ -61,12 +63,15 @@ impl DaemonStatus {
     }
 }
 
-/// A report of a volume: the data of its daemon, and the status `S` of its layers.
+/// A report of a volume: the data of its daemon, its newest scrub, and the status `S` of its layers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct VolumeReport<S> {
     /// The data of the daemon.
     #[serde(flatten)]
     pub service: DaemonStatus,
+    /// The newest scrub.
+    #[serde(flatten)]
+    pub scrub: ScrubStatus,
     /// The status of the layers.
     #[serde(flatten)]
     pub status: S,
@@ -88,6 +93,7 @@ mod tests {
                 schema: SCHEMA,
                 ..DaemonStatus::default()
             },
+            scrub: ScrubStatus::default(),
             status: ReportTestStatus { dirty_bytes: 7 },
         };
         let json = serde_json::to_string(&report).unwrap();

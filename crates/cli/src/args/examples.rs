@@ -103,6 +103,14 @@ Examples:
   $ forebay tune thin
   # forebay tune thin --placement hylog";
 
+pub(super) const SCRUB: &str = "\
+Examples:
+  # forebay scrub archive
+  # forebay scrub archive --rate 100MiB --wait
+  # forebay scrub archive --stop
+
+";
+
 pub(super) const DETACH: &str = "\
 Examples:
   # forebay detach archive

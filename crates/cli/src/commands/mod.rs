@@ -17,6 +17,7 @@ pub(crate) mod list;
 pub(crate) mod mount;
 pub(crate) mod remove;
 pub(crate) mod resize;
+pub(crate) mod scrub;
 pub(crate) mod status;
 pub(crate) mod tune;
 pub(crate) mod udev;

@@ -8,7 +8,7 @@ use forebay_control::{ConnectError, DaemonStatus};
 use forebay_units::ByteLen;
 use forebay_volume::{RenderContext, VolumeName};
 
-use super::health_check;
+use super::{health_check, scrub};
 use crate::args::StatusArgs;
 use crate::client;
 use crate::dirs::ProgramDirs;
@@ -127,6 +127,9 @@ fn text(report: &StatusReport, earlier: Option<&StatusReport>) -> String {
         requests: (service.request_bytes, service.request_bytes_max),
     };
     for (key, value) in report.status.lines(earlier, &around) {
+        lines.add(key, value);
+    }
+    for (key, value) in scrub::lines(&report.scrub) {
         lines.add(key, value);
     }
     format!("{} ({})\n{}", service.name, service.volume, lines.0)

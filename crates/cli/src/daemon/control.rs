@@ -19,7 +19,7 @@ use super::status_socket::ControlAccess;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::tune::tune;
 use super::waiting_client::WaitingClient;
-use super::{Daemon, place};
+use super::{Daemon, place, scrub};
 use crate::report::{DaemonReply, left};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
@@ -196,6 +196,8 @@ impl ControlConnection {
                 self.say(&tuned.map_or_else(Into::into, DaemonReply::Tuned))
                     .await
             }
+            ControlRequest::Scrub { rate } => self.say(&scrub::start(daemon, rate)).await,
+            ControlRequest::StopScrub {} => self.say(&scrub::stop(daemon)).await,
             ControlRequest::Detach { keep_dirty } => {
                 let waits = WaitingClient::new(daemon);
                 let detached = self.detach(keep_dirty).await?;

@@ -3,7 +3,7 @@
 //! Names follow Prometheus' rules: base units, `_total` for counters, `_ratio` for shares, histograms for latencies.
 //! The label `layer` distinguishes a cache from the log-structured volume below it.
 
-use forebay_control::DaemonStatus;
+use forebay_control::{DaemonStatus, ScrubStatus};
 use forebay_device::{FieldKind, ReportField};
 use forebay_volume::{HealthFinding, LATENCY_BOUNDS_US, LatencySummary, LayerStatus, VolumeHealth};
 use prometheus::proto::{
@@ -22,7 +22,7 @@ pub(super) fn text(report: &StatusReport) -> String {
         return String::new();
     };
     let volume = ("volume", report.service.name.as_str());
-    for field in DaemonStatus::FIELDS {
+    for field in DaemonStatus::FIELDS.iter().chain(ScrubStatus::FIELDS) {
         families.add(field, &[volume], &values[field.name]);
     }
     families.add_health(volume, &health::of_report(report));
@@ -172,7 +172,8 @@ mod tests {
     fn each_number_of_the_report_is_a_metric_with_its_metric_name() {
         let text = text(&example());
         let status = example().status;
-        let of_daemon = DaemonStatus::FIELDS.iter().map(|field| (field, ""));
+        let of_daemon = DaemonStatus::FIELDS.iter().chain(ScrubStatus::FIELDS);
+        let of_daemon = of_daemon.map(|field| (field, ""));
         let of_layer = status
             .fields()
             .iter()

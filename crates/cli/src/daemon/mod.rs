@@ -17,6 +17,7 @@ mod mount;
 mod notify;
 mod place;
 mod resize;
+mod scrub;
 mod spawn;
 mod start;
 mod status_socket;
@@ -55,6 +56,7 @@ use front::{FrontEnd, ServingMode};
 use intruders::IntruderWatch;
 use lengths::DeviceLengths;
 pub(crate) use mount::mount_flags;
+use scrub::ScrubSlot;
 pub(crate) use spawn::{await_readiness, in_background, send_readiness, start_and_hear};
 
 /// The environment of a front end.
@@ -102,6 +104,8 @@ struct Daemon {
     intruders: IntruderWatch,
     lengths: DeviceLengths,
     freeze: ServedFreeze,
+    /// The newest scrub.
+    scrub: ScrubSlot,
     /// Held while the volume adopts a new length.
     resizing: Rc<Lock>,
     /// Set when a client detached the volume and everything is closed.
@@ -148,6 +152,7 @@ impl Daemon {
         };
         health::filled_in(StatusReport {
             service,
+            scrub: self.scrub.status(&self.rt),
             status: self.volume.status(),
         })
     }

@@ -256,6 +256,7 @@ async fn serve(
         intruders: IntruderWatch::new(&target),
         lengths: DeviceLengths::new(&target),
         freeze: ServedFreeze::new(freeze),
+        scrub: super::scrub::ScrubSlot::default(),
         resizing: Rc::default(),
         media: BackingDevices::of(&target.tree),
         target,

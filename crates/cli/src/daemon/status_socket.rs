@@ -146,6 +146,8 @@ mod tests {
             ControlRequest::DiscardUnreadable {},
             ControlRequest::Resize { size: None },
             ControlRequest::Tune { placement: None },
+            ControlRequest::Scrub { rate: None },
+            ControlRequest::StopScrub {},
             ControlRequest::Detach { keep_dirty: true },
             ControlRequest::HandOver {},
         ] {
