@@ -28,6 +28,7 @@ mod mounting;
 mod pairs;
 mod preallocated;
 mod remove;
+mod scrub;
 mod service;
 mod silent;
 mod spaces;
