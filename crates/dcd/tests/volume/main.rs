@@ -16,6 +16,7 @@ mod noting;
 mod one_disk;
 mod pressure;
 mod salvage;
+mod scrub;
 mod slow_disk;
 mod stamped;
 mod still;
