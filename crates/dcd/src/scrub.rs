@@ -192,12 +192,11 @@ impl DcdEngine {
         };
         let live = self.map.borrow().piece_at(piece.line, piece.addr);
         for sectors in live.into_iter().flat_map(LogFragment::live_runs) {
-            step.add(match &error {
-                Some(error) => ScrubFault::of_device(ScrubArea::Log, sectors, error),
-                None => {
-                    let text = "the data in the log does not match its checksum";
-                    ScrubFault::damaged(ScrubArea::Log, sectors, text)
-                }
+            step.add(if let Some(error) = &error {
+                ScrubFault::of_device(ScrubArea::Log, sectors, error)
+            } else {
+                let text = "the data in the log does not match its checksum";
+                ScrubFault::damaged(ScrubArea::Log, sectors, text)
             });
         }
     }

@@ -13,21 +13,17 @@ use forebay_device::BufMut;
 use forebay_linux::{SocketListener, SocketStream};
 use futures_util::future::{Either, select};
 
+use super::discard::discard_unreadable;
 use super::freeze::{freeze, thaw, thaw_commanded};
 use super::resize::resize;
 use super::status_socket::ControlAccess;
 use super::stop::{check_front, end_service, hand_over_front, stop_front};
 use super::tune::tune;
 use super::waiting_client::WaitingClient;
-use super::{Daemon, place, scrub};
+use super::{Daemon, PROGRESS_EVERY, STUCK_PATIENCE, place, scrub};
 use crate::report::{DaemonReply, left};
 use forebay_command_output::failure::{CommandFailure, CommandResult};
 
-/// Time that a drain goes on without progress while the data device fails, and time limit for abandoning unreadable
-/// data.
-const STUCK_PATIENCE: Duration = Duration::from_secs(30);
-/// Interval between two progress reports.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// Pause when the process has no file descriptor left for a client.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -161,15 +157,8 @@ impl ControlConnection {
                 self.say(&DaemonReply::Places(Box::new(places))).await
             }
             ControlRequest::Drain { timeout_ms } => {
-                let waits = WaitingClient::new(daemon);
-                let timeout = timeout_ms.map(Duration::from_millis);
-                let drained = match daemon.freeze.check_thawed(daemon.target.name.as_str()) {
-                    Ok(()) => self.drain(timeout, DrainAudience::Needed).await?,
-                    Err(frozen) => Err(frozen),
-                };
-                let said = self.done(drained).await;
-                drop(waits);
-                said
+                self.drain_thawed(timeout_ms.map(Duration::from_millis))
+                    .await
             }
             ControlRequest::Freeze { timeout_ms } => {
                 let limit = Duration::from_millis(timeout_ms);
@@ -179,7 +168,8 @@ impl ControlConnection {
             }
             ControlRequest::Thaw {} => self.done(thaw_commanded(daemon)).await,
             ControlRequest::DiscardUnreadable {} => {
-                let discarded = self.discard_unreadable().await?;
+                let progress = async |left| self.say(&DaemonReply::Progress(left)).await;
+                let discarded = discard_unreadable(daemon, progress).await?;
                 self.done(discarded).await
             }
             ControlRequest::Resize { size } => {
@@ -243,6 +233,17 @@ impl ControlConnection {
         self.say(&reply).await
     }
 
+    /// Drains the volume on command, unless it is frozen.
+    async fn drain_thawed(&self, timeout: Option<Duration>) -> Result<(), ClientGone> {
+        let daemon = &self.daemon;
+        let _waits = WaitingClient::new(daemon);
+        let drained = match daemon.freeze.check_thawed(daemon.target.name.as_str()) {
+            Ok(()) => self.drain(timeout, DrainAudience::Needed).await?,
+            Err(frozen) => Err(frozen),
+        };
+        self.done(drained).await
+    }
+
     /// Drains and reports progress. Ends early if a needed client disconnects, the time limit is reached, the daemon
     /// must stop, or the data device fails without progress.
     async fn drain(
@@ -288,42 +289,6 @@ impl ControlConnection {
                 said?;
             }
         }
-    }
-
-    /// Makes the volume declare the unreadable data in its log lost. Waits until that is done, at most
-    /// [`STUCK_PATIENCE`].
-    async fn discard_unreadable(&self) -> Result<CommandResult<u64>, ClientGone> {
-        let (volume, rt) = (&self.daemon.volume, &self.daemon.rt);
-        let name = &self.daemon.target.name;
-        if let Err(frozen) = self.daemon.freeze.check_thawed(name.as_str()) {
-            return Ok(Err(frozen));
-        }
-        if !volume.can_abandon() {
-            return Ok(Err(CommandFailure::refused(format!(
-                "{name} has no data to discard: all data read so far from its log is readable; see `forebay status \
-                 {name}`"
-            ))));
-        }
-        let status = volume.status();
-        tracing::warn!(
-            bytes = status.summary().unreadable_bytes,
-            "abandoning the unreadable data of the log, as commanded"
-        );
-        volume.abandon_unreadable();
-        let deadline = rt.now().plus(STUCK_PATIENCE);
-        while volume.is_abandoning() {
-            if rt.now() >= deadline {
-                let why = volume.status().summary().mode_detail;
-                let why = why.unwrap_or_else(|| "the volume is still working on it".into());
-                return Ok(Err(CommandFailure::io(format!(
-                    "{name} has accepted the command to discard unreadable data, but has not finished it: {why}"
-                ))));
-            }
-            self.say(&DaemonReply::Progress(left(&volume.status())))
-                .await?;
-            rt.sleep(PROGRESS_EVERY).await;
-        }
-        Ok(Ok(volume.status().summary().dirty_bytes))
     }
 
     fn stopped(&self) -> CommandFailure {

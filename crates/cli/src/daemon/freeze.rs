@@ -10,13 +10,8 @@ use forebay_control::RemainingWork;
 use forebay_frontend::freeze::{FreezeFailure, FreezePhase, StillVolume, VolumeFreeze};
 use forebay_volume::DrainFailure;
 
-use super::Daemon;
+use super::{Daemon, PROGRESS_EVERY, STUCK_PATIENCE};
 use crate::report::left;
-
-/// Interval between two progress reports.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Time that the data device may fail before a freeze is abandoned.
-const STUCK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Longest time limit of a freeze. The kernel reports tasks that wait longer.
 const LIMIT_MAX: Duration = Duration::from_secs(3600);

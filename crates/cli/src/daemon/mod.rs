@@ -6,6 +6,7 @@
 
 mod block_device;
 mod control;
+mod discard;
 mod freeze;
 mod front;
 mod http;
@@ -29,6 +30,7 @@ mod waiting_client;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 
 use forebay_control::{DaemonStatus, SCHEMA};
 use forebay_frontend::freeze::VolumeFreeze;
@@ -58,6 +60,12 @@ use lengths::DeviceLengths;
 pub(crate) use mount::mount_flags;
 use scrub::ScrubSlot;
 pub(crate) use spawn::{await_readiness, in_background, send_readiness, start_and_hear};
+
+/// Time that a drain or a freeze goes on without progress while the data device fails, and time limit for abandoning
+/// unreadable data.
+const STUCK_PATIENCE: Duration = Duration::from_secs(30);
+/// Interval between two progress reports.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// The environment of a front end.
 #[derive(Clone, Copy)]
