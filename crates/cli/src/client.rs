@@ -23,8 +23,8 @@ pub(crate) fn try_connect(
     try_within(dirs, name, ANSWER_PATIENCE)
 }
 
-/// Connects to the daemon of `name`, with `patience` as the timeout for each of its answers. A user who may only see the
-/// status of the volume is refused.
+/// Connects to the daemon of `name`, with `patience` as the timeout for each of its answers. Refuses users that have
+/// access to the status of the volume alone.
 pub(crate) fn try_within(
     dirs: &ProgramDirs,
     name: &VolumeName,

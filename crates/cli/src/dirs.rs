@@ -47,7 +47,7 @@ const LINKS: &str = "/dev/forebay";
 pub(crate) struct ProgramDirs {
     config: PathBuf,
     runtime: PathBuf,
-    /// Sockets for users who may only see the status of the system's volumes.
+    /// Sockets that only show the status of the system's volumes.
     shared_status: PathBuf,
     links: PathBuf,
     /// `None` if the environment does not determine it. Only a few commands need it.
@@ -129,12 +129,12 @@ impl ProgramDirs {
         self.runtime_file(name, "sock")
     }
 
-    /// Returns the path of the socket for users who may only see the status.
+    /// Returns the path of the socket that only shows the status.
     pub(crate) fn status_socket(&self, name: &VolumeName) -> PathBuf {
         self.shared_status.join(format!("{name}.sock"))
     }
 
-    /// Returns the directory of the sockets for users who may only see the status; creates it if it is missing.
+    /// Returns the directory of the sockets that only show the status. Creates it if it is missing.
     pub(crate) fn make_shared_status(&self) -> io::Result<()> {
         let dir = &self.shared_status;
         fs::DirBuilder::new().recursive(true).create(dir)?;

@@ -1,4 +1,4 @@
-//! What a scrub reads of a log in use: the superblocks, and the entries of records that are on the device.
+//! A scrub of a log in use reads the superblocks, and the entries of records that are on the device.
 
 use std::ops::Range;
 

@@ -89,7 +89,7 @@ pub(super) async fn start(
 /// The sockets that this process listens on.
 struct DaemonSockets {
     control: SocketListener,
-    /// For users who may only see the status.
+    /// Shows the status, and permits nothing else.
     status: Option<SocketListener>,
     nbd: Vec<SocketListener>,
     /// Only for a block device.

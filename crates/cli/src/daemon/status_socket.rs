@@ -1,4 +1,4 @@
-//! The socket for users who may only see the status of root's volumes: members of the group `forebay`.
+//! The socket of members of the group `forebay`, which shows the status of root's volumes and permits nothing else.
 //!
 //! The socket accepts the requests `ping` and `status`, and refuses all others. It has its own limits, so hostile
 //! clients never take the connections of the control socket.
@@ -78,7 +78,7 @@ impl ControlAccess {
     }
 }
 
-/// Listens for users who may only see the status. `None` if the group is missing, or the daemon does not run as root.
+/// Listens on the socket that only shows the status. `None` if the group is missing, or the daemon does not run as root.
 ///
 /// # Errors
 /// If the socket cannot be created, or cannot be given to the group.

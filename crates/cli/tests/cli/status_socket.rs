@@ -1,4 +1,4 @@
-//! The status of root's volumes for members of a group, who may not do anything else.
+//! Members of a group see the status of root's volumes, and can do nothing else.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use crate::world::{CliSandbox, failed, output, skip, texts, wait_until};
 
 /// The number of a group without files on any system.
 const GROUP: &str = "63217";
-/// A user who may become a member of the group.
+/// A user that can become a member of the group.
 const USER: &str = "65534";
 
 /// Returns a world with the attached volume `v`, whose status the group may see; or skips the test with a message.
@@ -90,6 +90,10 @@ fn a_member_sees_the_status_and_is_refused_everything_else() {
         &["resize", "v"],
         &["tune", "v", "--placement", "lfs"],
         &["discard-unreadable", "v", "--lose-unreadable"],
+        &["freeze", "v"],
+        &["thaw", "v"],
+        &["scrub", "v"],
+        &["scrub", "v", "--stop"],
     ] {
         let refused = failed(args, &as_member(&world, GROUP, args));
         assert!(
@@ -125,26 +129,30 @@ fn the_status_socket_accepts_only_status_requests_and_its_clients_cost_only_thei
         "discard-unreadable",
         "resize",
         "tune",
+        "thaw",
+        "stop-scrub",
     ] {
         writeln!(stream, "{{\"command\":\"{request}\"}}").unwrap();
     }
     writeln!(stream, r#"{{"command":"place","start":0,"end":4096}}"#).unwrap();
+    writeln!(stream, r#"{{"command":"freeze","timeout_ms":1000}}"#).unwrap();
+    writeln!(stream, r#"{{"command":"scrub","rate":0}}"#).unwrap();
     writeln!(stream, r#"{{"command":"status"}}"#).unwrap();
     let lines: Vec<String> = BufReader::new(stream)
         .lines()
-        .take(8)
+        .take(12)
         .map(Result::unwrap)
         .collect();
-    for line in &lines[..7] {
+    for line in &lines[..11] {
         assert!(
             line.contains("\"refused\"") && line.contains("only requests for the status"),
             "{line}"
         );
     }
     assert!(
-        lines[7].starts_with("{\"reply\":\"status\""),
+        lines[11].starts_with("{\"reply\":\"status\""),
         "{}",
-        lines[7]
+        lines[11]
     );
     // Garbage, and more idle clients than the socket serves at a time.
     let mut garbage = connect();
@@ -183,7 +191,7 @@ fn the_status_socket_accepts_only_status_requests_and_its_clients_cost_only_thei
 fn a_user_without_a_session_has_a_private_runtime_directory() {
     let test = "a_user_without_a_session_has_a_private_runtime_directory";
     let Some(world) = world(test) else { return };
-    // A number of a user who has nothing on any system.
+    // No system has a user with this number.
     let user = "63219";
     let dir = std::path::PathBuf::from(format!("/tmp/forebay-{user}"));
     let _ = fs::remove_dir_all(&dir);

@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Number of a user who is not root, even if the tests run as root.
+    /// Number of a user other than root, even if the tests run as root.
     const OTHER_UID: u32 = 65534;
 
     fn facts<'a>(uid: u32, sessions: &'a Path, temporary: &'a Path) -> ProcessFacts<'a> {
